@@ -5,21 +5,21 @@ use std::error::Error;
 use std::path::Path;
 use std::{env, fs};
 
-use opgate_pack::{Guest, components};
+use opgate_pack::{Guest, build_components};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     let out = env::var("OUT_DIR")?;
     println!("cargo::rustc-env=HOSTILE={out}");
     let hostile = Guest::Examples { package: "opgate-hostile", folder: "tests/hostile" };
-    for (name, component) in components(hostile)? {
+    for (name, component) in build_components(hostile)? {
         fs::write(Path::new(&out).join(format!("{name}.wasm")), component)?;
     }
     let examples = Path::new(&out).join("examples");
     fs::create_dir_all(&examples)?;
     println!("cargo::rustc-env=EXAMPLES={}", examples.display());
     for name in examples_in_rust()? {
-        for (_, component) in components(Guest::Package(&name))? {
+        for (_, component) in build_components(Guest::Package(&name))? {
             fs::write(examples.join(&name).with_extension("wasm"), component)?;
         }
     }

@@ -13,10 +13,10 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::error_text;
-use crate::load::{moment, names_of};
+use crate::load::{names_of, to_system_time};
 
 /// Certificates of a chain or a bundle that are read.
-const MOST: usize = 64;
+const MAX_CERTIFICATES: usize = 64;
 
 /// Validity of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,12 +30,15 @@ pub struct Validity {
 impl Validity {
     fn of(certificate: &X509Certificate<'_>) -> Self {
         let validity = certificate.validity();
-        Self { from: moment(validity.not_before), until: moment(validity.not_after) }
+        Self {
+            from: to_system_time(validity.not_before),
+            until: to_system_time(validity.not_after),
+        }
     }
 
     /// Reports whether it is valid then.
     #[must_use]
-    pub fn holds(&self, at: SystemTime) -> bool {
+    pub fn contains(&self, at: SystemTime) -> bool {
         self.from <= at && at <= self.until
     }
 }
@@ -50,17 +53,24 @@ pub struct CertificateChain {
 
 /// Certificates of CAs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bundle(Vec<(CertificateDer<'static>, Validity)>);
+pub struct CaBundle(Vec<(CertificateDer<'static>, Validity)>);
 
-fn pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).take(MOST).collect();
+fn parse_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(text).take(MAX_CERTIFICATES).collect();
     all.map_err(|error| format!("not PEM: {error}"))
 }
 
-fn parsed<'c>(number: usize, der: &'c CertificateDer<'_>) -> Result<X509Certificate<'c>, String> {
+fn parse_certificate<'c>(
+    number: usize,
+    der: &'c CertificateDer<'_>,
+) -> Result<X509Certificate<'c>, String> {
     let parsed = X509Certificate::from_der(der);
     let (_, certificate) = parsed.map_err(|error| {
-        format!("certificate {number}: not an X.509 certificate: {}", error_text::of_form(&error))
+        format!(
+            "certificate {number}: not an X.509 certificate: {}",
+            error_text::of_parse_error(&error)
+        )
     })?;
     Ok(certificate)
 }
@@ -70,17 +80,17 @@ impl CertificateChain {
     ///
     /// # Errors
     /// Fails for an invalid certificate, with one sentence.
-    pub fn pem(text: &[u8]) -> Result<Self, String> {
-        Self::chain(pem(text)?)
+    pub fn from_pem(text: &[u8]) -> Result<Self, String> {
+        Self::from_der(parse_pem(text)?)
     }
 
     /// Creates a chain as a handshake shows it.
     ///
     /// # Errors
     /// Fails for an invalid chain, with one sentence.
-    pub fn chain(chain: Vec<CertificateDer<'static>>) -> Result<Self, String> {
+    pub fn from_der(chain: Vec<CertificateDer<'static>>) -> Result<Self, String> {
         let leaf = chain.first().ok_or_else(|| "no certificate".to_owned())?;
-        let leaf = parsed(1, leaf)?;
+        let leaf = parse_certificate(1, leaf)?;
         let (names, validity) = (names_of(&leaf), Validity::of(&leaf));
         Ok(Self { chain, names, validity })
     }
@@ -99,7 +109,7 @@ impl CertificateChain {
 
     /// Reports whether the serving certificate is the same.
     #[must_use]
-    pub fn is_like(&self, other: &Self) -> bool {
+    pub fn has_same_certificate(&self, other: &Self) -> bool {
         self.chain.first() == other.chain.first()
     }
 
@@ -118,7 +128,11 @@ impl CertificateChain {
     ///
     /// # Errors
     /// Why none does, in one sentence.
-    pub fn vouching(&self, bundle: &Bundle, at: SystemTime) -> Result<Vec<Validity>, String> {
+    pub fn issuer_validities(
+        &self,
+        bundle: &CaBundle,
+        at: SystemTime,
+    ) -> Result<Vec<Validity>, String> {
         let (leaf, between) =
             self.chain.split_first().ok_or_else(|| "no certificate".to_owned())?;
         let leaf = webpki::EndEntityCert::try_from(leaf)
@@ -151,20 +165,20 @@ impl CertificateChain {
     }
 }
 
-impl Bundle {
+impl CaBundle {
     /// Creates a bundle as PEM.
     ///
     /// # Errors
     /// Fails for an entry that is no CA certificate, with one sentence.
-    pub fn pem(text: &[u8]) -> Result<Self, String> {
-        let all = pem(text)?;
+    pub fn from_pem(text: &[u8]) -> Result<Self, String> {
+        let all = parse_pem(text)?;
         if all.is_empty() {
             return Err("no certificate in it".to_owned());
         }
         let mut bundle = Vec::new();
         for (index, der) in all.into_iter().enumerate() {
             let number = index.saturating_add(1);
-            let certificate = parsed(number, &der)?;
+            let certificate = parse_certificate(number, &der)?;
             let validity = Validity::of(&certificate);
             bundle.push((der, validity));
         }
@@ -182,31 +196,32 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Authority, service_names};
+    use crate::{CertificateAuthority, service_names};
 
     #[test]
     fn bundle_trusts_only_certificates_of_its_cas() {
         let day = Duration::from_secs(86_400);
         let now = SystemTime::now();
         // They have the same name.
-        let [ours, theirs] = [2, 400].map(|days| Authority::create_at(now, days * day).unwrap());
+        let [ours, theirs] =
+            [2, 400].map(|days| CertificateAuthority::create_at(now, days * day).unwrap());
         let issued = ours.issue(&service_names("ns", "opgate"), 1).unwrap();
-        let shown = CertificateChain::pem(issued.certificate.as_bytes()).unwrap();
+        let shown = CertificateChain::from_pem(issued.certificate.as_bytes()).unwrap();
         assert!(shown.is_for("opgate.ns.svc") && !shown.is_for("other.ns.svc"));
-        assert!(shown.validity().holds(now));
-        let bundle = |of: &[&Authority]| {
+        assert!(shown.validity().contains(now));
+        let bundle = |of: &[&CertificateAuthority]| {
             let pem: String = of.iter().map(|one| one.certificate()).collect();
-            Bundle::pem(pem.as_bytes()).unwrap()
+            CaBundle::from_pem(pem.as_bytes()).unwrap()
         };
-        let vouching = shown.vouching(&bundle(&[&theirs, &ours]), now).unwrap();
+        let vouching = shown.issuer_validities(&bundle(&[&theirs, &ours]), now).unwrap();
         let [only] = vouching[..] else { panic!("{vouching:?}") };
         assert!(only.until < now + 3 * day);
-        let why = shown.vouching(&bundle(&[&theirs]), now).unwrap_err();
+        let why = shown.issuer_validities(&bundle(&[&theirs]), now).unwrap_err();
         assert_eq!(why, "no CA of the bundle has issued it");
         let late = now + 10 * day;
-        let why = shown.vouching(&bundle(&[&ours]), late).unwrap_err();
+        let why = shown.issuer_validities(&bundle(&[&ours]), late).unwrap_err();
         assert_eq!(why, "it, or a CA of its chain, has ended");
-        assert_eq!(Bundle::pem(b"").unwrap_err(), "no certificate in it");
-        assert_eq!(CertificateChain::pem(b"words").unwrap_err(), "no certificate");
+        assert_eq!(CaBundle::from_pem(b"").unwrap_err(), "no certificate in it");
+        assert_eq!(CertificateChain::from_pem(b"words").unwrap_err(), "no certificate");
     }
 }

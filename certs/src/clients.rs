@@ -28,20 +28,20 @@ use crate::{Change, Error, error_text};
 
 /// Decides about clients by the newest good CA bundle of a file.
 #[derive(Debug)]
-pub struct Clients {
+pub struct ClientVerifier {
     bundle: PathBuf,
     names: Vec<String>,
-    current: ArcSwap<Trusted>,
+    current: ArcSwap<LoadedBundle>,
 }
 
 /// One content of the file.
 #[derive(Debug)]
-struct Trusted {
+struct LoadedBundle {
     content: Vec<u8>,
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
-impl Clients {
+impl ClientVerifier {
     /// Reads the CA bundle, PEM. Without names every client with a certificate of these CAs may
     /// connect.
     ///
@@ -52,20 +52,20 @@ impl Clients {
             return Err(Error::ClientName(String::new()));
         }
         let content = fs::read(&bundle).map_err(Error::io(&bundle))?;
-        let trusted = Trusted::parse(&bundle, content)?;
-        Ok(Self { bundle, names, current: ArcSwap::from_pointee(trusted) })
+        let loaded = LoadedBundle::parse(&bundle, content)?;
+        Ok(Self { bundle, names, current: ArcSwap::from_pointee(loaded) })
     }
 
     /// Looks at the file and decides by what is new in it, from the next connection on.
     ///
     /// # Errors
     /// Fails if the file is no bundle of CAs. The old one stays.
-    pub fn look(&self) -> Result<Change, Error> {
+    pub fn reload(&self) -> Result<Change, Error> {
         let content = fs::read(&self.bundle).map_err(Error::io(&self.bundle))?;
         if content == self.current.load().content {
             return Ok(Change::Unchanged);
         }
-        self.current.store(Arc::new(Trusted::parse(&self.bundle, content)?));
+        self.current.store(Arc::new(LoadedBundle::parse(&self.bundle, content)?));
         Ok(Change::Replaced)
     }
 
@@ -76,7 +76,7 @@ impl Clients {
     /// Checks the purpose of a certificate. A certificate with purposes must include client authentication: a
     /// serving certificate of the same CA is rejected. A certificate without purposes is valid for all of
     /// them, as API servers treat it.
-    fn judge(&self, certificate: &X509Certificate<'_>) -> Result<(), CertificateError> {
+    fn check_purpose(&self, certificate: &X509Certificate<'_>) -> Result<(), CertificateError> {
         let purposes =
             certificate.extended_key_usage().map_err(|_| CertificateError::BadEncoding)?;
         if purposes.is_some_and(|purposes| !purposes.value.client_auth) {
@@ -104,13 +104,13 @@ fn has_name(certificate: &X509Certificate<'_>, name: &str) -> bool {
 }
 
 /// Parses certificates of CAs, PEM; `advice` names the expected content.
-fn roots(pem: &[u8], advice: &str) -> Result<RootCertStore, String> {
+fn parse_roots(pem: &[u8], advice: &str) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for (index, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
         let number = index + 1;
         let certificate = certificate.map_err(|e| format!("not PEM: {e}"))?;
         let (_, parsed) = X509Certificate::from_der(&certificate).map_err(|e| {
-            let why = error_text::of_form(&e);
+            let why = error_text::of_parse_error(&e);
             format!("certificate {number}: not an X.509 certificate: {why}")
         })?;
         // The holder of the key of a trusted certificate could issue others, whatever the purpose of the
@@ -128,16 +128,16 @@ fn roots(pem: &[u8], advice: &str) -> Result<RootCertStore, String> {
 ///
 /// # Errors
 /// Fails for an entry that is no CA certificate, with one sentence.
-pub fn authorities(pem: &[u8]) -> Result<usize, String> {
+pub fn count_cas(pem: &[u8]) -> Result<usize, String> {
     let advice =
         "put there the CA that issued the serving certificate, not that certificate itself";
-    roots(pem, advice).map(|roots| roots.len())
+    parse_roots(pem, advice).map(|roots| roots.len())
 }
 
-impl Trusted {
+impl LoadedBundle {
     fn parse(path: &std::path::Path, content: Vec<u8>) -> Result<Self, Error> {
         let wrong = |why: String| Error::Content { path: path.to_path_buf(), why };
-        let roots = roots(&content, "put there who issues the clients' certificates");
+        let roots = parse_roots(&content, "put there who issues the clients' certificates");
         let roots = roots.map_err(&wrong)?;
         if roots.is_empty() {
             return Err(wrong("no certificate: put a block `BEGIN CERTIFICATE` in it".to_owned()));
@@ -150,7 +150,7 @@ impl Trusted {
     }
 }
 
-impl ClientCertVerifier for Clients {
+impl ClientCertVerifier for ClientVerifier {
     /// Returns no hints: a client has one certificate for this server, and unauthenticated clients must learn
     /// nothing.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
@@ -173,7 +173,7 @@ impl ClientCertVerifier for Clients {
         })?;
         let (_, parsed) =
             X509Certificate::from_der(end_entity).map_err(|_| CertificateError::BadEncoding)?;
-        self.judge(&parsed)?;
+        self.check_purpose(&parsed)?;
         Ok(verified)
     }
 
@@ -202,7 +202,7 @@ impl ClientCertVerifier for Clients {
 
 /// Why a client was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ClientRejection {
     /// It has no certificate.
     None,
     /// Its certificate is of no CA of the bundle.
@@ -217,7 +217,7 @@ pub enum Refusal {
     Invalid,
 }
 
-impl Refusal {
+impl ClientRejection {
     /// All of them.
     pub const ALL: [Self; 6] =
         [Self::None, Self::Untrusted, Self::Time, Self::Purpose, Self::Name, Self::Invalid];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
 
-use crate::{Clients, Reloader};
+use crate::{ClientVerifier, Reloader};
 
 /// Configures TLS 1.2 and 1.3, HTTP/1.1 and h2, with the newest good certificate, and with client
 /// authentication if configured.
@@ -14,7 +14,7 @@ use crate::{Clients, Reloader};
 /// Fails if the cryptography lacks a version of TLS.
 pub fn server_config(
     certificate: Arc<Reloader>,
-    clients: Option<Arc<Clients>>,
+    clients: Option<Arc<ClientVerifier>>,
 ) -> Result<ServerConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config =

@@ -44,7 +44,7 @@ pub fn of_any(error: &(dyn Error + 'static)) -> Option<String> {
 
 /// Formats an error with its causes, without repetition: most errors include their causes.
 #[must_use]
-pub fn causes(error: &(dyn Error + 'static)) -> String {
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let words = |error: &(dyn Error + 'static)| of_any(error).unwrap_or_else(|| error.to_string());
     let mut text = words(error);
     let mut at = error.source();
@@ -109,7 +109,7 @@ pub(crate) fn of_webpki(error: &webpki::Error) -> &'static str {
 }
 
 /// Describes a parser error for the encoding of a certificate.
-pub(crate) fn of_form(error: &nom::Err<X509Error>) -> String {
+pub(crate) fn of_parse_error(error: &nom::Err<X509Error>) -> String {
     match error {
         nom::Err::Error(X509Error::Der(_) | X509Error::NomError(_))
         | nom::Err::Failure(X509Error::Der(_) | X509Error::NomError(_))
@@ -156,7 +156,7 @@ mod tests {
         let cause = || io::Error::other("no");
         let says_it = anyhow::Error::new(cause()).context("cannot do it: no");
         let says_not = anyhow::Error::new(cause()).context("cannot do it");
-        assert_eq!(causes(says_it.as_ref()), "cannot do it: no");
-        assert_eq!(causes(says_not.as_ref()), "cannot do it: no");
+        assert_eq!(with_causes(says_it.as_ref()), "cannot do it: no");
+        assert_eq!(with_causes(says_not.as_ref()), "cannot do it: no");
     }
 }

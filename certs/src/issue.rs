@@ -17,14 +17,14 @@ use time::{Duration, OffsetDateTime};
 use crate::Error;
 
 /// Time before the issue from which certificates are valid, for clocks that are behind.
-const SKEW: Duration = Duration::hours(1);
+const CLOCK_SKEW: Duration = Duration::hours(1);
 
 /// Maximum number of characters of a common name.
-const COMMON_NAME: usize = 64;
+const MAX_COMMON_NAME_CHARS: usize = 64;
 
 /// A certificate and its key, as PEM.
 #[derive(Clone)]
-pub struct Issued {
+pub struct IssuedCertificate {
     /// The certificate.
     pub certificate: String,
     /// The private key, PKCS#8.
@@ -32,19 +32,19 @@ pub struct Issued {
 }
 
 /// A CA that issues serving and client certificates. Keys are ECDSA P-256.
-pub struct Authority {
+pub struct CertificateAuthority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
     not_after: OffsetDateTime,
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// Makes a new CA that is valid for `days`.
     ///
     /// # Errors
     /// Fails if the system has no randomness.
     pub fn create(days: u32) -> Result<Self, Error> {
-        Self::create_at(SystemTime::now(), of_days(days))
+        Self::create_at(SystemTime::now(), days_to_duration(days))
     }
 
     /// Makes a new CA as of a moment. It is valid from an hour before, for clocks that are behind.
@@ -59,7 +59,7 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params.not_before = now - SKEW;
+        params.not_before = now - CLOCK_SKEW;
         params.not_after = now + life;
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?.pem();
@@ -81,7 +81,7 @@ impl Authority {
     ///
     /// # Errors
     /// Fails if the two are no CA.
-    pub fn of_pem(certificate: &str, key: &str) -> Result<Self, Error> {
+    pub fn from_pem(certificate: &str, key: &str) -> Result<Self, Error> {
         Self::parse(Path::new("ca.crt"), certificate.to_owned(), Path::new("ca.key"), key)
     }
 
@@ -93,7 +93,7 @@ impl Authority {
         let key_pair =
             KeyPair::from_pem(key_pem).map_err(|e| content(key)(format!("no private key: {e}")))?;
         let pair = crate::load::parse(certificate, pem.as_bytes(), key, key_pem.as_bytes())?;
-        if !pair.is_authority() {
+        if !pair.is_ca() {
             return Err(content(certificate)("not the certificate of a CA".to_owned()));
         }
         let not_after = OffsetDateTime::from(pair.not_after());
@@ -119,8 +119,8 @@ impl Authority {
     ///
     /// # Errors
     /// Fails without a name, or if one is neither a DNS name nor an IP address.
-    pub fn issue(&self, names: &[String], days: u32) -> Result<Issued, Error> {
-        self.issue_at(names, SystemTime::now(), of_days(days))
+    pub fn issue(&self, names: &[String], days: u32) -> Result<IssuedCertificate, Error> {
+        self.issue_at(names, SystemTime::now(), days_to_duration(days))
     }
 
     /// Issues a serving certificate as of a moment. It is valid from an hour before, and not longer than the
@@ -133,7 +133,7 @@ impl Authority {
         names: &[String],
         now: SystemTime,
         life: StdDuration,
-    ) -> Result<Issued, Error> {
+    ) -> Result<IssuedCertificate, Error> {
         let mut params = CertificateParams::default();
         for name in names {
             params.subject_alt_names.push(alternative_name(name)?);
@@ -142,7 +142,7 @@ impl Authority {
             return Err(Error::Name(String::new()));
         };
         // The alternative names are what counts.
-        let common = first.chars().take(COMMON_NAME).collect::<String>();
+        let common = first.chars().take(MAX_COMMON_NAME_CHARS).collect::<String>();
         self.sign(params, &common, ExtendedKeyUsagePurpose::ServerAuth, now, life)
     }
 
@@ -151,14 +151,14 @@ impl Authority {
     ///
     /// # Errors
     /// Fails if the name cannot be a common name.
-    pub fn issue_client(&self, name: &str, days: u32) -> Result<Issued, Error> {
-        let fits = (1..=COMMON_NAME).contains(&name.chars().count());
+    pub fn issue_client(&self, name: &str, days: u32) -> Result<IssuedCertificate, Error> {
+        let fits = (1..=MAX_COMMON_NAME_CHARS).contains(&name.chars().count());
         if !fits || name.trim() != name || name.chars().any(char::is_control) {
             return Err(Error::ClientName(name.to_owned()));
         }
         let params = CertificateParams::default();
         let purpose = ExtendedKeyUsagePurpose::ClientAuth;
-        self.sign(params, name, purpose, SystemTime::now(), of_days(days))
+        self.sign(params, name, purpose, SystemTime::now(), days_to_duration(days))
     }
 
     fn sign(
@@ -168,7 +168,7 @@ impl Authority {
         purpose: ExtendedKeyUsagePurpose,
         now: SystemTime,
         life: StdDuration,
-    ) -> Result<Issued, Error> {
+    ) -> Result<IssuedCertificate, Error> {
         params.distinguished_name.push(DnType::CommonName, common);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![purpose];
@@ -180,15 +180,15 @@ impl Authority {
                 self.not_after.date()
             )));
         }
-        params.not_before = now - SKEW;
+        params.not_before = now - CLOCK_SKEW;
         params.not_after = (now + life).min(self.not_after);
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?.pem();
-        Ok(Issued { certificate, key: key.serialize_pem() })
+        Ok(IssuedCertificate { certificate, key: key.serialize_pem() })
     }
 }
 
-fn of_days(days: u32) -> StdDuration {
+fn days_to_duration(days: u32) -> StdDuration {
     StdDuration::from_secs(u64::from(days) * 86_400)
 }
 

@@ -26,11 +26,13 @@ mod root;
 use std::io;
 use std::path::PathBuf;
 
-pub use chain::{Bundle, CertificateChain, Validity};
-pub use clients::{Clients, Refusal, authorities};
+pub use chain::{CaBundle, CertificateChain, Validity};
+pub use clients::{ClientRejection, ClientVerifier, count_cas};
 pub use config::server_config;
-pub use issue::{Authority, Issued, service_names, write_private, write_public};
-pub use load::{Pair, Source, verify};
+pub use issue::{
+    CertificateAuthority, IssuedCertificate, service_names, write_private, write_public,
+};
+pub use load::{ServingCertificate, Source, verify};
 pub use reload::{Change, Reloader};
 pub use root::Root;
 

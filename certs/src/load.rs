@@ -34,7 +34,7 @@ impl Source {
     ///
     /// # Errors
     /// Fails if a file is unreadable or has other content, or if the two do not match.
-    pub fn load(&self) -> Result<Pair, Error> {
+    pub fn load(&self) -> Result<ServingCertificate, Error> {
         let (certificate, key) = match self {
             Self::Directory(folder) => {
                 let generation = folder.join("..data");
@@ -51,32 +51,32 @@ impl Source {
 
 /// A serving certificate with its chain and key.
 #[derive(Debug, Clone)]
-pub struct Pair {
-    certified: Arc<CertifiedKey>,
+pub struct ServingCertificate {
+    certified_key: Arc<CertifiedKey>,
     not_before: SystemTime,
     not_after: SystemTime,
     names: Vec<String>,
-    authority: bool,
+    is_ca: bool,
 }
 
-impl PartialEq for Pair {
+impl PartialEq for ServingCertificate {
     fn eq(&self, other: &Self) -> bool {
-        self.certified.cert == other.certified.cert
+        self.certified_key.cert == other.certified_key.cert
     }
 }
 
-impl Pair {
+impl ServingCertificate {
     /// Returns the certificate and key for rustls.
     #[must_use]
-    pub fn certified(&self) -> Arc<CertifiedKey> {
-        self.certified.clone()
+    pub fn certified_key(&self) -> Arc<CertifiedKey> {
+        self.certified_key.clone()
     }
 
     /// Creates a pair of PEM texts.
     ///
     /// # Errors
     /// Fails if they have other content, or do not match.
-    pub fn of_pem(chain: &str, key: &str) -> Result<Self, Error> {
+    pub fn from_pem(chain: &str, key: &str) -> Result<Self, Error> {
         parse(Path::new("tls.crt"), chain.as_bytes(), Path::new("tls.key"), key.as_bytes())
     }
 
@@ -101,13 +101,13 @@ impl Pair {
     /// Certificates of the chain, the serving one included.
     #[must_use]
     pub fn chain_length(&self) -> usize {
-        self.certified.cert.len()
+        self.certified_key.cert.len()
     }
 
     /// Reports whether this is the certificate of a CA.
     #[must_use]
-    pub fn is_authority(&self) -> bool {
-        self.authority
+    pub fn is_ca(&self) -> bool {
+        self.is_ca
     }
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn parse(
     chain: &[u8],
     key: &Path,
     private: &[u8],
-) -> Result<Pair, Error> {
+) -> Result<ServingCertificate, Error> {
     let content = |path: &Path, why: String| Error::Content { path: path.to_path_buf(), why };
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<_, _>>()
@@ -135,7 +135,10 @@ pub(crate) fn parse(
         )
     })?;
     let (_, parsed) = X509Certificate::from_der(&leaf).map_err(|e| {
-        content(certificate, format!("not an X.509 certificate: {}", error_text::of_form(&e)))
+        content(
+            certificate,
+            format!("not an X.509 certificate: {}", error_text::of_parse_error(&e)),
+        )
     })?;
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     let certified =
@@ -149,17 +152,17 @@ pub(crate) fn parse(
             other => content(key, format!("cannot be used: {}", error_text::of_tls(&other))),
         })?;
     let names = names_of(&parsed);
-    Ok(Pair {
-        not_before: moment(parsed.validity().not_before),
-        not_after: moment(parsed.validity().not_after),
+    Ok(ServingCertificate {
+        not_before: to_system_time(parsed.validity().not_before),
+        not_after: to_system_time(parsed.validity().not_after),
         names,
-        authority: parsed.is_ca(),
-        certified: Arc::new(certified),
+        is_ca: parsed.is_ca(),
+        certified_key: Arc::new(certified),
     })
 }
 
 /// Returns a time of a certificate.
-pub(crate) fn moment(at: ASN1Time) -> SystemTime {
+pub(crate) fn to_system_time(at: ASN1Time) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(u64::try_from(at.timestamp()).unwrap_or_default())
 }
 
@@ -189,7 +192,7 @@ fn name(name: &GeneralName<'_>) -> Option<String> {
 /// # Errors
 /// Returns in one sentence why an API server would reject the certificate.
 pub fn verify(
-    pair: &Pair,
+    pair: &ServingCertificate,
     bundle: &[u8],
     name: Option<&str>,
     now: SystemTime,
@@ -203,7 +206,7 @@ pub fn verify(
     if anchors.is_empty() {
         return Err(rejected("the CA bundle holds no certificate".to_owned()));
     }
-    let Some((leaf, intermediates)) = pair.certified.cert.split_first() else {
+    let Some((leaf, intermediates)) = pair.certified_key.cert.split_first() else {
         return Err(rejected("there is no certificate".to_owned()));
     };
     let certificate = webpki::EndEntityCert::try_from(leaf).map_err(|e| {

@@ -15,12 +15,12 @@ use arc_swap::ArcSwap;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::{Error, Pair, Source};
+use crate::{Error, ServingCertificate, Source};
 
 /// The newest good pair of a [`Source`], or the one that was pushed last.
 pub struct Reloader {
     source: Option<Source>,
-    current: ArcSwap<Pair>,
+    current: ArcSwap<ServingCertificate>,
     /// Whether a pair was pushed since the last look.
     pushed: AtomicBool,
 }
@@ -46,27 +46,31 @@ impl Reloader {
     /// # Errors
     /// Fails without a usable initial pair.
     pub fn new(source: Source) -> Result<Self, Error> {
-        let pair = source.load()?;
-        Ok(Self { source: Some(source), ..Self::of(pair) })
+        let certificate = source.load()?;
+        Ok(Self { source: Some(source), ..Self::of(certificate) })
     }
 
     /// Begins with this pair, and serves those that are pushed.
     #[must_use]
-    pub fn of(pair: Pair) -> Self {
-        Self { source: None, current: ArcSwap::from_pointee(pair), pushed: AtomicBool::new(false) }
+    pub fn of(certificate: ServingCertificate) -> Self {
+        Self {
+            source: None,
+            current: ArcSwap::from_pointee(certificate),
+            pushed: AtomicBool::new(false),
+        }
     }
 
     /// Serves this pair from now on. The next [check](Self::look) reports it.
-    pub fn push(&self, pair: Pair) {
-        if pair != **self.current.load() {
-            self.current.store(Arc::new(pair));
+    pub fn push(&self, certificate: ServingCertificate) {
+        if certificate != **self.current.load() {
+            self.current.store(Arc::new(certificate));
             self.pushed.store(true, Ordering::Release);
         }
     }
 
     /// Returns the pair that is served now.
     #[must_use]
-    pub fn current(&self) -> Arc<Pair> {
+    pub fn current(&self) -> Arc<ServingCertificate> {
         self.current.load_full()
     }
 
@@ -75,7 +79,7 @@ impl Reloader {
     /// # Errors
     /// Fails if the files contain no usable pair, or one that has expired while the old one has not. The old
     /// pair stays.
-    pub fn look(&self) -> Result<Change, Error> {
+    pub fn reload(&self) -> Result<Change, Error> {
         let Some(source) = &self.source else {
             let pushed = self.pushed.swap(false, Ordering::AcqRel);
             return Ok(if pushed { Change::Replaced } else { Change::Unchanged });
@@ -99,6 +103,6 @@ impl ResolvesServerCert for Reloader {
     /// Returns the only certificate, for every name that the client requests: a client that connects to an IP
     /// address requests none.
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.current.load().certified())
+        Some(self.current.load().certified_key())
     }
 }

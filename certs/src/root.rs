@@ -6,10 +6,10 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::load::{Pair, moment, verify};
+use crate::load::{ServingCertificate, to_system_time, verify};
 
 /// Certificates that are read of a bundle.
-const MOST: usize = 64;
+const MAX_CERTIFICATES: usize = 64;
 
 /// A certificate of a CA, without its key.
 #[derive(Debug, Clone)]
@@ -31,9 +31,9 @@ impl Eq for Root {}
 impl Root {
     /// Returns the certificates of a PEM text, each once; ignores other content.
     #[must_use]
-    pub fn all(pem: &[u8]) -> Vec<Self> {
+    pub fn from_pem(pem: &[u8]) -> Vec<Self> {
         let mut roots: Vec<Self> = Vec::new();
-        for certificate in CertificateDer::pem_slice_iter(pem).take(MOST).flatten() {
+        for certificate in CertificateDer::pem_slice_iter(pem).take(MAX_CERTIFICATES).flatten() {
             if let Some(root) = Self::of(&certificate)
                 && !roots.contains(&root)
             {
@@ -57,8 +57,8 @@ impl Root {
                 line_feeds,
             ),
             digest: std::iter::once("sha256:".to_owned()).chain(hex).collect(),
-            not_before: moment(parsed.validity().not_before),
-            not_after: moment(parsed.validity().not_after),
+            not_before: to_system_time(parsed.validity().not_before),
+            not_after: to_system_time(parsed.validity().not_after),
         })
     }
 
@@ -88,7 +88,7 @@ impl Root {
 
     /// Reports whether it vouches for a certificate, at some time.
     #[must_use]
-    pub fn vouches_for(&self, pair: &Pair) -> bool {
+    pub fn has_issued(&self, pair: &ServingCertificate) -> bool {
         let at = self.not_before.max(pair.not_before());
         verify(pair, self.pem.as_bytes(), None, at).is_ok()
     }

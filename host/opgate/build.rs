@@ -18,7 +18,7 @@ use std::{env, fs};
 
 use aws_lc_rs::digest::{SHA256, digest as hash};
 use miniz_oxide::deflate::compress_to_vec;
-use opgate_pack::{Guest, components};
+use opgate_pack::{Guest, build_components};
 use opgate_unsafe::Image;
 
 /// Compression level. Higher levels take much longer and save one percent.
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut list = String::from("&[\n");
     for policy in policies::POLICIES {
-        for (_, component) in components(Guest::Package(&format!("opgate-{policy}")))? {
+        for (_, component) in build_components(Guest::Package(&format!("opgate-{policy}")))? {
             let wasm = out.join(format!("{policy}.wasm"));
             let (deflated, image) =
                 (out.join(format!("{policy}.deflated")), out.join(format!("{policy}.image")));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Options, Snapshot, Source};
+use opgate::cluster::{ClusterOptions, Snapshot, Source};
 use opgate::policy::{Configuration, PolicySet, Profile};
 use opgate::review::{self, Review};
 use opgate_document::Document;
@@ -47,14 +47,15 @@ fn reviews() -> Vec<(&'static str, String)> {
 fn set(runtime: &Runtime, size: (usize, usize, usize)) -> PolicySet {
     let _entered = runtime.enter();
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
-    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
+    let set =
+        PolicySet::load(&configuration, None, 64, ClusterOptions::of(Source::Snapshot)).unwrap();
     let mut snapshot = Snapshot::default();
     let (namespaces, groups, csvs) = size;
     let objects = (0..namespaces).map(namespace).chain((0..groups).map(group));
     for object in objects.chain((0..csvs).map(csv)) {
         snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
     }
-    snapshot.fill(set.cluster());
+    snapshot.replace_state(set.cluster());
     set
 }
 
@@ -69,7 +70,7 @@ fn decide(runtime: &Runtime, set: &PolicySet, json: &str) -> (f64, f64, bool) {
         let deadline = started + Duration::from_secs(10);
         let decided = runtime.block_on(set.decide(&review, None, deadline, &())).unwrap();
         times.push(started.elapsed());
-        assert!(decided.faults.is_empty(), "{:?}", decided.faults);
+        assert!(decided.policy_errors.is_empty(), "{:?}", decided.policy_errors);
         allowed = decided.denial.is_none();
     }
     times.sort_unstable();

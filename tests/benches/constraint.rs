@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Options, Source};
+use opgate::cluster::{ClusterOptions, Source};
 use opgate::policy::{Configuration, PolicySet, Profile};
 use opgate::review::{self, Review};
 use serde_json::json;
@@ -46,7 +46,8 @@ fn constraint(bytes: usize) -> String {
 fn constraints() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
-    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap();
+    let set =
+        PolicySet::load(&configuration, None, 64, ClusterOptions::of(Source::Absent)).unwrap();
     println!("\n| constraint in a CSV | whole decision, p50 | p99 | |");
     println!("|---|---|---|---|");
     for bytes in [1 << 10, 64 << 10, 200 << 10, 10 << 20] {
@@ -60,7 +61,7 @@ fn constraints() {
             let only = Some("constraint-limits");
             let decided = runtime.block_on(set.decide(&review, only, deadline, &())).unwrap();
             times.push(started.elapsed());
-            verdict = match (decided.faults.first(), decided.denial) {
+            verdict = match (decided.policy_errors.first(), decided.denial) {
                 (Some(fault), _) => fault.cause.clone(),
                 (None, Some(_)) => "denied".to_owned(),
                 (None, None) => "allowed".to_owned(),

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Options, Snapshot, Source};
+use opgate::cluster::{ClusterOptions, Snapshot, Source};
 use opgate::policy::{Configuration, PolicySet, Profile};
 use opgate::review::{self, Review};
 use opgate_document::Document;
@@ -71,14 +71,15 @@ fn neighbour(number: usize) -> Value {
 fn set(runtime: &Runtime) -> PolicySet {
     let _entered = runtime.enter();
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
-    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
+    let set =
+        PolicySet::load(&configuration, None, 64, ClusterOptions::of(Source::Snapshot)).unwrap();
     let mut snapshot = Snapshot::default();
     let groups = (0..CSVS).map(group);
     let csvs = (0..CSVS).filter(|n| *n != 7).map(neighbour);
     for object in (0..NAMESPACES).map(namespace).chain(groups).chain(csvs) {
         snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
     }
-    snapshot.fill(set.cluster());
+    snapshot.replace_state(set.cluster());
     set
 }
 
@@ -127,7 +128,7 @@ fn decide(
         let deadline = started + Duration::from_secs(10);
         let decided = runtime.block_on(set.decide(&review, only, deadline, &())).unwrap();
         times.push(started.elapsed());
-        assert!(decided.faults.is_empty(), "{:?}", decided.faults);
+        assert!(decided.policy_errors.is_empty(), "{:?}", decided.policy_errors);
         assert!(decided.denial.is_none(), "{:?}", decided.denial);
         findings = decided.warnings.len();
     }

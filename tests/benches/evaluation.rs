@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use opgate::builtin::BUILTINS;
 use opgate::cluster;
-use opgate::engine::{Budget, Engine, Limits, Pool, Time};
+use opgate::engine::{Budget, Engine, Limits, Pool, TimeLimit};
 use opgate::policy::{Configuration, PolicySet, Profile, response};
 use opgate::review::{self, Review};
 use opgate_document::Document;
@@ -214,7 +214,7 @@ fn benchmarks(c: &mut Criterion) {
         &Configuration::builtin(Profile::default(), BUILTINS),
         None,
         64,
-        cluster::Options::of(cluster::Source::Absent),
+        cluster::ClusterOptions::of(cluster::Source::Absent),
     )
     .unwrap();
     let pool = Pool { instances: 8, memory: 32 << 20 };
@@ -259,7 +259,7 @@ fn benchmarks(c: &mut Criterion) {
         });
         group.bench_function("engine (limits, deadline, log)", |b| {
             // As where requests are served, but for a machine that is busy.
-            let time = Time::Try(Duration::from_secs(1));
+            let time = TimeLimit::Attempt(Duration::from_secs(1));
             let budget = Budget { time, ..Budget::of(Limits::default()) };
             let view = Arc::new(cluster::PolicyView::default());
             b.iter_batched(

@@ -16,7 +16,7 @@ use opgate::cluster;
 use opgate::engine::Budget;
 use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
-use opgate::server::{Answer, Options, Server};
+use opgate::server::{Options, ReviewMode, Server};
 use opgate_certs::{Reloader, Source};
 use serde_json::{Value, json};
 use testkit::{Certificates, Client, configuration};
@@ -113,7 +113,7 @@ fn load(component: &Path, cache: Option<PathBuf>) -> PolicySet {
     });
     let configuration =
         Configuration::parse(Path::new("bench.yaml"), &configuration(&[policy]), BUILTINS).unwrap();
-    let options = cluster::Options::of(cluster::Source::Absent);
+    let options = cluster::ClusterOptions::of(cluster::Source::Absent);
     let set = PolicySet::load(&configuration, cache, 64, options).unwrap();
     assert!(set.broken().is_empty(), "{:?}", set.broken());
     set
@@ -166,7 +166,7 @@ fn evaluate(runtime: &Runtime, set: &PolicySet, body: &str, runs: usize) -> Vec<
         let review = Review::read(&text).unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
         let decision = runtime.block_on(set.decide(&review, None, deadline, &())).unwrap();
-        assert!(decision.faults.is_empty() && decision.denial.is_none(), "{decision:?}");
+        assert!(decision.policy_errors.is_empty() && decision.denial.is_none(), "{decision:?}");
         started.elapsed()
     };
     (0..runs).map(run).collect()
@@ -183,8 +183,13 @@ fn served(component: &Path, cache: &Path, body: &str) -> (Vec<Duration>, u64) {
     let source = Source::Directory(certificates.folder.path().to_path_buf());
     let certificate = Arc::new(Reloader::new(source).unwrap());
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
-    let answer = Answer::Policies;
-    let options = Options { listen: loopback, ops_listen: loopback, answer, ..Options::default() };
+    let answer = ReviewMode::Policies;
+    let options = Options {
+        listen: loopback,
+        ops_listen: loopback,
+        review_mode: answer,
+        ..Options::default()
+    };
     let policy = set.policies().first().unwrap().clone();
     let server = runtime.block_on(Server::bind(options, set, certificate)).unwrap();
     let address = server.local_addr();
@@ -204,7 +209,7 @@ fn served(component: &Path, cache: &Path, body: &str) -> (Vec<Duration>, u64) {
         }
         times
     });
-    (times, policy.lane.repeated())
+    (times, policy.dispatcher.repeated_calls())
 }
 
 /// Kibibytes that the process has, without pages of files.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use opgate::builtin::BUILTINS;
 use opgate::cluster;
 use opgate::policy::{Configuration, PolicySet};
-use opgate::server::{Answer, Options, Server};
+use opgate::server::{Options, ReviewMode, Server};
 use opgate_certs::{Reloader, Source};
 use serde_json::json;
 use testkit::{
@@ -33,17 +33,30 @@ struct Running {
     _reload: watch::Sender<()>,
 }
 
-fn start(answer: Answer, certificates: &Certificates, policies: &[serde_json::Value]) -> Running {
+fn start(
+    answer: ReviewMode,
+    certificates: &Certificates,
+    policies: &[serde_json::Value],
+) -> Running {
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("bench.yaml"), &text, BUILTINS).unwrap();
-    let set =
-        PolicySet::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent))
-            .unwrap();
+    let set = PolicySet::load(
+        &configuration,
+        None,
+        64,
+        cluster::ClusterOptions::of(cluster::Source::Absent),
+    )
+    .unwrap();
     let source = Source::Directory(certificates.folder.path().to_path_buf());
     let certificate = Arc::new(Reloader::new(source).unwrap());
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
-    let options = Options { listen: loopback, ops_listen: loopback, answer, ..Options::default() };
+    let options = Options {
+        listen: loopback,
+        ops_listen: loopback,
+        review_mode: answer,
+        ..Options::default()
+    };
     let server = runtime.block_on(Server::bind(options, set, certificate)).unwrap();
     let address = server.local_addr();
     let (reload, told) = watch::channel(());
@@ -107,11 +120,11 @@ fn throughput(clients: &Runtime, certificates: &Arc<Certificates>) {
     let policies = [json!({"name": "bundle-immutability"})];
     let large = large_update();
     for (what, body, baseline) in [
-        ("2 KB Bundle UPDATE, label", recorded("008"), Answer::Native),
-        ("2 KB Bundle UPDATE, tag (denied)", recorded("007"), Answer::Native),
-        ("1.6 MB CRD UPDATE", large, Answer::NativeParsed),
+        ("2 KB Bundle UPDATE, label", recorded("008"), ReviewMode::Native),
+        ("2 KB Bundle UPDATE, tag (denied)", recorded("007"), ReviewMode::Native),
+        ("1.6 MB CRD UPDATE", large, ReviewMode::NativeParsed),
     ] {
-        let server = start(Answer::Policies, certificates, &policies);
+        let server = start(ReviewMode::Policies, certificates, &policies);
         let native = start(baseline, certificates, &policies);
         let (mut ratios, mut rates, mut natives, mut p50, mut p99) =
             (vec![], vec![], vec![], vec![], vec![]);
@@ -159,7 +172,7 @@ fn large_update() -> String {
 fn neighbour(clients: &Runtime, certificates: &Arc<Certificates>) {
     let policies =
         [misbehaves("evil", &json!({"do": "spin"})), json!({"name": "bundle-immutability"})];
-    let server = start(Answer::Policies, certificates, &policies);
+    let server = start(ReviewMode::Policies, certificates, &policies);
     let path = "/validate/bundle-immutability";
     let spin = create_bundle("u", "b", &good_spec()).to_string();
     let (mut alone, mut beside, mut rate_alone, mut rate_beside) = (vec![], vec![], vec![], vec![]);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Options, Snapshot, Source};
+use opgate::cluster::{ClusterOptions, Snapshot, Source};
 use opgate::policy::{Configuration, Policy, PolicySet, Profile, response};
 use opgate::review::{self, Review};
 use opgate_document::Document;
@@ -23,8 +23,8 @@ const GOAL: f64 = 60.0;
 /// What each policy takes.
 struct Calls(parking_lot::Mutex<Vec<(String, Duration)>>);
 
-impl opgate::policy::Observer for Calls {
-    fn called(&self, policy: &Policy, took: Duration) {
+impl opgate::evaluation::Observer for Calls {
+    fn on_call(&self, policy: &Policy, took: Duration) {
         self.0.lock().push((policy.name.clone(), took));
     }
 }
@@ -46,7 +46,8 @@ fn reviews() -> Vec<(String, String)> {
 
 fn set(reviews: &[(String, String)]) -> PolicySet {
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
-    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
+    let set =
+        PolicySet::load(&configuration, None, 64, ClusterOptions::of(Source::Snapshot)).unwrap();
     let mut snapshot = Snapshot::default();
     for (_, text) in reviews {
         let review: Value = serde_json::from_str(text).unwrap();
@@ -56,7 +57,7 @@ fn set(reviews: &[(String, String)]) -> PolicySet {
             let _ = snapshot.add(Document::parse(&object).unwrap());
         }
     }
-    snapshot.fill(set.cluster());
+    snapshot.replace_state(set.cluster());
     set
 }
 
@@ -65,7 +66,7 @@ fn decide(runtime: &Runtime, set: &PolicySet, body: Vec<u8>, calls: &Calls) -> u
     let review = Review::read(&text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
     let decision = runtime.block_on(set.decide(&review, None, deadline, calls)).unwrap();
-    assert!(decision.faults.is_empty(), "{:?}", decision.faults);
+    assert!(decision.policy_errors.is_empty(), "{:?}", decision.policy_errors);
     response::body(&review, &decision).len()
 }
 

@@ -425,7 +425,7 @@ async fn a_list_that_is_forgotten_is_read_again() {
     assert!(!served.is_namespaced && served.kind == "Namespace");
     let list = async |forgets: usize| {
         let (mut names, mut count) = (BTreeSet::new(), 0);
-        let listed = connection.objects(&served.resource, None, |object| {
+        let listed = connection.for_each_object(&served.resource, None, |object| {
             names.insert(object.get("/metadata/name").unwrap().text().unwrap().to_owned());
             count += 1;
             if count % 10 == 0 && count <= forgets * 10 {

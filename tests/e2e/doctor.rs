@@ -470,7 +470,7 @@ fn handshake_reports_errors_of_api_server_clients() {
     // The certificate is for another name; the CA is right.
     let (status, found, report) = connected(&folder, &ca, "elsewhere", &webhook);
     assert!(status == 1 && found.contains("DOC-20") && !found.contains("DOC-21"), "{report:#}");
-    let other = opgate_certs::Authority::create(1).unwrap();
+    let other = opgate_certs::CertificateAuthority::create(1).unwrap();
     let (_, found, report) = connected(&folder, other.certificate(), NAMESPACE, &webhook);
     assert!(found.contains("DOC-21"), "{report:#}");
     // The ops port speaks no TLS, and nobody is at a port that is free.

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use opgate_cases::{Case, Expects, plural};
+use opgate_cases::{Case, Expectation, plural};
 use opgate_sdk::{Level, Operation, Policy, Rule, Target};
 
 use crate::policy_cases::{POLICIES, cases_of};
@@ -287,7 +287,7 @@ fn shows(found: &str, message: &str) -> bool {
 
 /// The messages of a row that no case of the rule shows.
 fn unshown(row: &Row, cases: &[Case]) -> Vec<&'static str> {
-    let of_rule = cases.iter().flat_map(|case| &case.findings).filter(|f| f.rule == row.id);
+    let of_rule = cases.iter().flat_map(|case| &case.violations).filter(|f| f.rule == row.id);
     let found: Vec<_> = of_rule.map(|finding| finding.message.as_str()).collect();
     let messages = row.message.split(" | ");
     messages.filter(|message| !found.iter().any(|found| shows(found, message))).collect()
@@ -354,13 +354,13 @@ fn every_documented_rule_is_served_as_documented() {
         if documents(row.source) != documents(&rule.sources.join("; ")) {
             differs("source", &rule.sources.join("; "));
         }
-        for expects in [Expects::Accept, Expects::Reject] {
+        for expects in [Expectation::Accept, Expectation::Reject] {
             if !cases.iter().any(|case| case.rule == id && case.expects == expects) {
                 wrong.push(format!("{id}: no case of {expects:?}"));
             }
         }
         // What the page says under "Repair" is applied to a rejected case, and accepted.
-        if !cases.iter().any(|case| case.rule == id && case.repairs.is_some()) {
+        if !cases.iter().any(|case| case.rule == id && case.fixes.is_some()) {
             wrong.push(format!("{id}: no case is repaired"));
         }
         let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rules");

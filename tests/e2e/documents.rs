@@ -13,7 +13,7 @@ use std::{env, fs};
 use serde_json::{Value, json};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Options, Source};
+use opgate::cluster::{ClusterOptions, Source};
 use opgate::policy::{Configuration, Effect, PolicySet, Profile};
 use opgate::review::{self, Review};
 
@@ -50,7 +50,8 @@ fn examples(edition: &str) -> Vec<(u64, Value)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn documented_working_examples_are_not_denied() {
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
-    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap();
+    let set =
+        PolicySet::load(&configuration, None, 64, ClusterOptions::of(Source::Absent)).unwrap();
     let mut found = String::new();
     let mut denied = BTreeSet::new();
     let mut count = 0;
@@ -61,7 +62,11 @@ async fn documented_working_examples_are_not_denied() {
             let review = Review::read(&text).unwrap();
             let deadline = Instant::now() + Duration::from_secs(60);
             let decision = set.decide(&review, None, deadline, &()).await.unwrap();
-            assert!(decision.faults.is_empty(), "{edition} line {line}: {:?}", decision.faults);
+            assert!(
+                decision.policy_errors.is_empty(),
+                "{edition} line {line}: {:?}",
+                decision.policy_errors
+            );
             if decision.violations.is_empty() {
                 continue;
             }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Connection, Options, Snapshot, Source};
+use opgate::cluster::{ClusterOptions, Connection, Snapshot, Source};
 use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
@@ -62,7 +62,8 @@ fn entry(policy: &Policy, settings: &Value) -> Value {
 fn load(policy: &Policy, settings: &Value, source: Source) -> PolicySet {
     let text = configuration(&[entry(policy, settings)]);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
-    let options = Options { poll: Duration::from_millis(10), ..Options::of(source) };
+    let options =
+        ClusterOptions { poll_interval: Duration::from_millis(10), ..ClusterOptions::of(source) };
     PolicySet::load(&configuration, None, 64, options).unwrap()
 }
 
@@ -85,7 +86,7 @@ async fn every_case_holds_through_the_component() {
                     for object in objects {
                         snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
                     }
-                    snapshot.fill(set.cluster());
+                    snapshot.replace_state(set.cluster());
                 }
                 wrong.extend(complaint(&set, policy, &case).await);
                 count += 1;
@@ -145,7 +146,7 @@ async fn two_requests_at_a_time_do_not_get_the_same_host() {
         let review = Review::read(&text).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         let decision = set.decide(&review, None, deadline, &()).await.unwrap();
-        assert!(decision.faults.is_empty(), "{:?}", decision.faults);
+        assert!(decision.policy_errors.is_empty(), "{:?}", decision.policy_errors);
         assert_eq!(decision.violations.is_empty(), allowed, "{namespace} {host}");
     }
 }
@@ -202,7 +203,8 @@ fn every_configuration_fits_its_policy() {
         written["module"] = json!(example(policy.name));
         let configuration =
             Configuration::parse(&path, &configuration(&[written]), BUILTINS).unwrap();
-        let loaded = PolicySet::load(&configuration, None, 64, Options::of(Source::Snapshot));
+        let loaded =
+            PolicySet::load(&configuration, None, 64, ClusterOptions::of(Source::Snapshot));
         assert!(loaded.is_ok(), "{}: {:#}", policy.name, loaded.err().unwrap());
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{self, EvaluationView, PolicyView};
-use opgate::engine::{Budget, CallError, Compiler, Engine, Pool, SharedTime, Time};
-use opgate::policy::{Configuration, Decision, Loading, PolicySet, response};
+use opgate::engine::{Budget, CallError, Compiler, Engine, Pool, SharedCpuTime, TimeLimit};
+use opgate::policy::{Configuration, Decision, LoadProgress, PolicySet, response};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use crate::BINARY;
 fn load(policies: &[Value]) -> PolicySet {
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
-    PolicySet::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent))
+    PolicySet::load(&configuration, None, 64, cluster::ClusterOptions::of(cluster::Source::Absent))
         .unwrap()
 }
 
@@ -159,9 +159,9 @@ async fn answer_of_many_floods_keeps_its_budget() {
     let review = Review::read(&text).unwrap();
     let soon = Instant::now() + Duration::from_secs(60);
     let decision = set.decide(&review, None, soon, &()).await.unwrap();
-    assert_eq!((decision.faults.len(), decision.violations.len()), (0, 15 * 200));
+    assert_eq!((decision.policy_errors.len(), decision.violations.len()), (0, 15 * 200));
     let answer = response::body(&review, &decision);
-    assert_eq!(answer.len(), response::size(&review, &decision));
+    assert_eq!(answer.len(), response::body_size(&review, &decision));
     assert!((64 << 10..=96 << 10).contains(&answer.len()), "{}", answer.len());
     let answer: Value = serde_json::from_slice(&answer).unwrap();
     let answer = &answer["response"];
@@ -210,7 +210,7 @@ async fn policy_error_has_the_configured_effect() {
         let decision = decide(&load(&[policy]), "b").await;
         let (failure, denial) = (decision.failure.is_some(), decision.denial.is_some());
         assert_eq!((failure, denial, decision.warnings.len()), expected, "{mode} {on_error}");
-        assert_eq!(decision.faults.len(), 1, "{mode} {on_error}");
+        assert_eq!(decision.policy_errors.len(), 1, "{mode} {on_error}");
         let note = &decision.audit_annotations["evil"];
         assert!(note.starts_with("policy evil failed: panicked at "), "{note}");
     }
@@ -232,7 +232,7 @@ async fn policy_error_in_advisory_rules_drops_them() {
         let set = load(&[policy(&settings, &json!({}))]);
         let decision = decide(&set, "good").await;
         assert_eq!((&decision.failure, &decision.denial), (&None, &None), "{what}");
-        assert!(decision.warnings.is_empty() && decision.faults.is_empty(), "{decision:?}");
+        assert!(decision.warnings.is_empty() && decision.policy_errors.is_empty(), "{decision:?}");
         let dropped = &decision.dropped[0];
         assert_eq!(dropped.rules, ["ADVICE-1", "ADVICE-2"]);
         assert!(dropped.cause.contains(cause), "{}", dropped.cause);
@@ -277,7 +277,7 @@ async fn limit_errors_ignore_on_error_allow() {
         let decision = decide(&load(&[policy]), "b").await;
         assert_eq!(decision.failure.is_none(), allowed, "{settings}");
         assert_eq!(decision.denial, None);
-        assert_eq!(decision.faults.len(), 1);
+        assert_eq!(decision.policy_errors.len(), 1);
     }
 }
 
@@ -294,7 +294,7 @@ async fn overload_ignores_on_error_allow() {
             let set = set.clone();
             busy.push(tokio::spawn(async move { decide(&set, "slow").await }));
         }
-        while set.policies()[0].lane.worker_calls() == 0 {
+        while set.policies()[0].dispatcher.worker_calls() == 0 {
             tokio::task::yield_now().await;
         }
         let body = create_bundle("u", "slow", &good_spec()).to_string().into_bytes();
@@ -303,7 +303,10 @@ async fn overload_ignores_on_error_allow() {
         for _ in 0..30 {
             let soon = Instant::now() + Duration::from_millis(20);
             let answer = set.decide(&review, None, soon, &()).await;
-            assert!(matches!(answer, Err(opgate::policy::DecideError::Overload(_))), "{answer:?}");
+            assert!(
+                matches!(answer, Err(opgate::evaluation::DecideError::Overload(_))),
+                "{answer:?}"
+            );
         }
         busy.iter().for_each(tokio::task::JoinHandle::abort);
     }
@@ -316,7 +319,7 @@ async fn calls_long_for_all_tenants_skip_the_fast_path() {
     let mut slow = misbehaves("slow", &json!({"do": "spin-for-name", "name": "slow"}));
     slow["limits"] = json!({"time": "50ms"});
     let set = load(&[slow]);
-    let repeated = || set.policies()[0].lane.repeated();
+    let repeated = || set.policies()[0].dispatcher.repeated_calls();
     for (user, expected) in [("a", 1), ("b", 2), ("c", 2), ("d", 2)] {
         let mut review = create_bundle("u", "slow", &good_spec());
         review["request"]["userInfo"]["username"] = user.into();
@@ -340,12 +343,12 @@ async fn busy_policy_in_warn_or_audit_is_skipped() {
         let set = Arc::new(load(&[watcher, testkit::builtin()]));
         let busy = set.clone();
         let slow = tokio::spawn(async move { decide(&busy, "slow").await });
-        while set.policies()[0].lane.worker_calls() == 0 {
+        while set.policies()[0].dispatcher.worker_calls() == 0 {
             tokio::task::yield_now().await;
         }
         let decision = decide(&set, "b").await;
         assert!(decision.denial.is_none() && decision.failure.is_none(), "{mode}");
-        assert_eq!(decision.faults[0].class, "overload", "{mode}");
+        assert_eq!(decision.policy_errors[0].class, "overload", "{mode}");
         let decision = decide(&set, &"n".repeat(53)).await;
         assert!(decision.denial.is_some(), "{mode}: the other policy still denies");
         slow.abort();
@@ -453,8 +456,8 @@ fn load_within(memory: usize, policies: &[Value]) -> PolicySet {
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
     let compiler = Compiler::in_subprocess_of(BINARY.into(), memory);
-    let context = cluster::Options::of(cluster::Source::Absent);
-    let loading = Loading::default();
+    let context = cluster::ClusterOptions::of(cluster::Source::Absent);
+    let loading = LoadProgress::default();
     PolicySet::load_with(&configuration, None, compiler, 64, context, &loading).unwrap()
 }
 
@@ -544,21 +547,21 @@ fn calls_share_the_time_of_a_review() {
     let text = review::text(body).unwrap();
     let inputs = Arc::new(Review::read(&text).unwrap().inputs());
     let limit = Duration::from_millis(20);
-    let shared = SharedTime::new(limit);
+    let shared = SharedCpuTime::new(limit);
     let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
-    let time = Time::Whole { processor, wall };
-    let budget = Budget { memory: 32 << 20, time, apart: None, shared: Some(&shared) };
+    let time = TimeLimit::Full { cpu_time: processor, wall_time: wall };
+    let budget = Budget { memory: 32 << 20, time, worker: None, shared_time: Some(&shared) };
     let spin = || {
         let reader = Arc::new(PolicyView::default()).reader(EvaluationView::default());
         evil.validate(&inputs, 1, &settings, reader, budget).result.unwrap_err()
     };
     let first = spin();
-    assert_eq!(first, CallError::Shared(limit));
+    assert_eq!(first, CallError::SharedCpuTime(limit));
     assert!(first.to_string().contains("together exceeded the CPU time limit of 20ms"), "{first}");
     assert!(!first.can_be_allowed() && !first.is_overload());
     let used = shared.used();
     assert!(used >= limit);
-    assert_eq!(spin(), CallError::Shared(limit));
+    assert_eq!(spin(), CallError::SharedCpuTime(limit));
     // The second one is charged as well, and is over before the first look at the clock.
     assert!(shared.used() > used);
 }
@@ -592,7 +595,7 @@ async fn waiting_for_a_processor_uses_no_time() {
         tokio::spawn(async move { decide(&burners, "slow").await })
     };
     let burning: Vec<_> = (0..2).map(spawn).collect();
-    while burners.policies().iter().any(|policy| policy.lane.worker_calls() == 0) {
+    while burners.policies().iter().any(|policy| policy.dispatcher.worker_calls() == 0) {
         tokio::task::yield_now().await;
     }
     for _ in 0..3 {

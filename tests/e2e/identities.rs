@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Options, Snapshot, Source};
+use opgate::cluster::{ClusterOptions, Snapshot, Source};
 use opgate::policy::{Configuration, Decision, PolicySet};
 use opgate::review::{self, Review};
 use opgate_document::Document;
@@ -21,7 +21,7 @@ fn load(text: &str) -> PolicySet {
     let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
     let configuration =
         Configuration::parse(Path::new("opgate.yaml"), &format!("{head}{text}"), BUILTINS).unwrap();
-    PolicySet::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap()
+    PolicySet::load(&configuration, None, 64, ClusterOptions::of(Source::Snapshot)).unwrap()
 }
 
 fn group(namespace: &str, apis: &str) -> Value {
@@ -38,7 +38,7 @@ async fn decide(set: &PolicySet, user: &str, request: Value) -> Decision {
     let mut snapshot = Snapshot::default();
     let rival = group("other", "Goose.v1.birds.com");
     snapshot.add(Document::parse(&rival.to_string()).unwrap()).unwrap();
-    snapshot.fill(set.cluster());
+    snapshot.replace_state(set.cluster());
     let mut request = request;
     request["uid"] = json!("u");
     request["name"] = json!("g");

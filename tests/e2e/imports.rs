@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use opgate::cluster::{EvaluationView, PolicyView};
-use opgate::engine::{Budget, Call, CallError, Engine, Limits, Module, Pool, Time, wit};
+use opgate::engine::{Budget, CallError, CallResult, Engine, Limits, Module, Pool, TimeLimit, wit};
 use opgate::review::{self, Review};
 use opgate_document::{Account, Document};
 use serde_json::{Value, json};
@@ -26,11 +26,16 @@ static ASKS: LazyLock<Module> =
 /// With all the time that a slow machine may need.
 fn patient() -> Budget<'static> {
     let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
-    Budget { memory: MEMORY, time: Time::Whole { processor, wall }, apart: None, shared: None }
+    Budget {
+        memory: MEMORY,
+        time: TimeLimit::Full { cpu_time: processor, wall_time: wall },
+        worker: None,
+        shared_time: None,
+    }
 }
 
 /// Asks about an object whose `spec.value` is what `value` says.
-fn ask(settings: &Value, value: &str, budget: Budget<'_>) -> Call<wit::Verdict> {
+fn ask(settings: &Value, value: &str, budget: Budget<'_>) -> CallResult<wit::Verdict> {
     let body = create_bundle("u", "b", &json!({"value": "HERE", "other": "HERE"})).to_string();
     let body = body.replace("\"HERE\"", value);
     let text = review::text(body.into_bytes()).unwrap();
@@ -162,7 +167,7 @@ fn exceeded_limit_error_names_import_and_limit() {
         let call = ask(&settings, "1", patient());
         let fault = call.result.expect_err(&settings.to_string());
         assert_eq!(fault.to_string(), says, "{settings}");
-        assert_eq!(fault.class(), "limit");
+        assert_eq!(fault.cause(), "limit");
         // Settings and object, and nothing of what was asked for.
         assert!(call.work.units < 20_000, "{settings}: {} units", call.work.units);
     }
@@ -191,8 +196,8 @@ fn host_values_count_as_guest_memory() {
 /// A loop of the host ends with the time of the call, and soon.
 #[test]
 fn no_import_outlives_the_time_of_its_call() {
-    let over = Budget { time: Time::Try(Duration::ZERO), ..patient() };
-    let whole = Time::Whole { processor: Duration::ZERO, wall: Duration::from_secs(600) };
+    let over = Budget { time: TimeLimit::Attempt(Duration::ZERO), ..patient() };
+    let whole = TimeLimit::Full { cpu_time: Duration::ZERO, wall_time: Duration::from_secs(600) };
     for time in [over.time, whole] {
         for (what, value) in worst(LARGE) {
             for function in ["keys", "table", "row", "equal", "length"] {
@@ -205,7 +210,7 @@ fn no_import_outlives_the_time_of_its_call() {
                     assert!(call.work.units < 2_000_000, "{function} of {what}: {:?}", call.work);
                 }
                 if let Err(fault) = call.result {
-                    assert!(fault.is_deadline(), "{function} of {what}: {fault}");
+                    assert!(fault.is_cpu_timeout(), "{function} of {what}: {fault}");
                 }
             }
         }
@@ -216,11 +221,11 @@ fn no_import_outlives_the_time_of_its_call() {
 #[test]
 fn objects_over_the_memory_budget_are_an_overload() {
     let budget = Account::new(1 << 20);
-    let account = Account::below(&budget, usize::MAX);
+    let account = Account::child(&budget, usize::MAX);
     let body = create_bundle("u", "b", &json!({"value": "HERE"})).to_string();
     let body = body.replace("\"HERE\"", &fill(FULL, "[", "1", "]"));
     let charge = opgate_document::Charge::on(&account);
-    let text = Arc::new(opgate_document::Text::charged(body, charge).unwrap());
+    let text = Arc::new(opgate_document::Text::with_charge(body, charge).unwrap());
     let review = Review::read(&text).unwrap();
     let inputs = Arc::new(review.inputs());
     for function in
@@ -244,7 +249,7 @@ fn objects_over_the_memory_budget_are_an_overload() {
 #[test]
 #[ignore = "prints figures; see docs/performance.md"]
 fn figures() {
-    let limits = Limits { time: Duration::from_secs(10), ..Limits::default() };
+    let limits = Limits { cpu_time: Duration::from_secs(10), ..Limits::default() };
     let mut rows = Vec::new();
     // What an API server sends at the most of two objects, and what the server takes.
     let sizes = [3 << 20, FULL];
@@ -271,7 +276,8 @@ fn figures() {
                 runs.min().unwrap().saturating_sub(idle)
             };
             let whole = took(Budget::of(limits));
-            let given_up = took(Budget { time: Time::Try(Duration::from_millis(2)), ..patient() });
+            let given_up =
+                took(Budget { time: TimeLimit::Attempt(Duration::from_millis(2)), ..patient() });
             rows.push((given_up, whole, function, what, size));
         }
     }

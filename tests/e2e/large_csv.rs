@@ -7,13 +7,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Options, Snapshot, Source};
-use opgate::engine::reader::{Answer, ClusterReader, Found, Payer, PolicyQuery};
-use opgate::engine::{Budget, Call, Engine, Module, Pool, Time, wit};
+use opgate::cluster::{ClusterOptions, Snapshot, Source};
+use opgate::engine::reader::{ClusterReader, PolicyQuery, QueryResult, ReadResult, ResultAccounts};
+use opgate::engine::{Budget, CallResult, Engine, Module, Pool, TimeLimit, wit};
 use opgate::policy::{Configuration, PolicySet, response};
 use opgate::review::{self, Review};
 use opgate_document::Document;
-use opgate_sdk::{GroupVersionResource, Operation, Parts, Policy, Request};
+use opgate_sdk::{GroupVersionResource, Operation, Policy, Request, RequestParts};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
@@ -27,16 +27,32 @@ const MEMORY: usize = 32 << 20;
 struct Empty;
 
 impl ClusterReader for Empty {
-    fn get(&mut self, _: &wit::GroupVersionResource, _: &str, _: &str, _: Payer<'_>) -> Answer {
-        Ok(Ok(Found::default()))
+    fn get(
+        &mut self,
+        _: &wit::GroupVersionResource,
+        _: &str,
+        _: &str,
+        _: ResultAccounts<'_>,
+    ) -> ReadResult {
+        Ok(Ok(QueryResult::default()))
     }
 
-    fn list(&mut self, _: &wit::GroupVersionResource, _: PolicyQuery, _: Payer<'_>) -> Answer {
-        Ok(Ok(Found::default()))
+    fn list(
+        &mut self,
+        _: &wit::GroupVersionResource,
+        _: PolicyQuery,
+        _: ResultAccounts<'_>,
+    ) -> ReadResult {
+        Ok(Ok(QueryResult::default()))
     }
 
-    fn names(&mut self, _: &wit::GroupVersionResource, _: PolicyQuery, _: Payer<'_>) -> Answer {
-        Ok(Ok(Found::default()))
+    fn names(
+        &mut self,
+        _: &wit::GroupVersionResource,
+        _: PolicyQuery,
+        _: ResultAccounts<'_>,
+    ) -> ReadResult {
+        Ok(Ok(QueryResult::default()))
     }
 }
 
@@ -96,7 +112,7 @@ fn review(object: &str, old: Option<&str>) -> String {
 }
 
 impl Loaded {
-    fn evaluate(&self, body: &str, settings: &Arc<Document>) -> Call<wit::Verdict> {
+    fn evaluate(&self, body: &str, settings: &Arc<Document>) -> CallResult<wit::Verdict> {
         let text = review::text(body.as_bytes().to_vec()).unwrap();
         let review = Review::read(&text).unwrap();
         let inputs = Arc::new(review.inputs());
@@ -107,12 +123,13 @@ impl Loaded {
             version: "v1alpha1".to_owned(),
             resource: "clusterserviceversions".to_owned(),
         };
-        let request = Request::from(Parts { operation, resource, ..Parts::default() });
+        let request =
+            Request::from(RequestParts { operation, resource, ..RequestParts::default() });
         let known = opgate_sdk::Document::parse("{}").unwrap();
         let routes = self.policy.routes_of(&request, &known);
         let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
-        let time = Time::Whole { processor, wall };
-        let budget = Budget { memory: MEMORY, time, apart: None, shared: None };
+        let time = TimeLimit::Full { cpu_time: processor, wall_time: wall };
+        let budget = Budget { memory: MEMORY, time, worker: None, shared_time: None };
         self.module.validate(&inputs, routes, settings, Empty, budget)
     }
 }
@@ -150,7 +167,7 @@ async fn answer_about_the_worst_objects_keeps_its_budget() {
     });
     let text = testkit::configuration(&policies.collect::<Vec<_>>());
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
-    let absent = Options::of(Source::Absent);
+    let absent = ClusterOptions::of(Source::Absent);
     let set = PolicySet::load(&configuration, None, 64, absent).unwrap();
     let wanted =
         ["owned API services", "containers", "rules", "webhook definitions", "annotations"];
@@ -290,7 +307,8 @@ async fn crd_that_many_claim_can_be_updated() {
     });
     let path = Path::new("opgate.yaml");
     let configuration = Configuration::parse(path, &configuration.to_string(), BUILTINS).unwrap();
-    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
+    let set =
+        PolicySet::load(&configuration, None, 64, ClusterOptions::of(Source::Snapshot)).unwrap();
     let mut snapshot = Snapshot::default();
     for number in 0..72 {
         let pad = |n| json!({"name": format!("pads{number}x{n}.pad.example.com"), "version": "v1"});
@@ -303,7 +321,7 @@ async fn crd_that_many_claim_can_be_updated() {
         });
         snapshot.add(Document::parse(&csv.to_string()).unwrap()).unwrap();
     }
-    snapshot.fill(set.cluster());
+    snapshot.replace_state(set.cluster());
     let crd = |versions: &[(&str, &str)]| {
         let version = |(index, (name, kind)): (usize, &(&str, &str))| {
             json!({"name": name, "served": true, "storage": index == 0,
@@ -338,7 +356,7 @@ async fn crd_that_many_claim_can_be_updated() {
         let review = Review::read(&text).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         let decision = set.decide(&review, None, deadline, &()).await.unwrap();
-        assert!(decision.faults.is_empty(), "{:?}", decision.faults);
+        assert!(decision.policy_errors.is_empty(), "{:?}", decision.policy_errors);
         assert_eq!(decision.denial.is_some(), denied);
     }
 }

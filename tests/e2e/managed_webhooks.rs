@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use opgate_certs::{Authority, write_private};
+use opgate_certs::{CertificateAuthority, write_private};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
@@ -78,7 +78,7 @@ async fn ready(server: &Server) {
     until("readiness", async || server.get("/readyz").await.0 == 200).await;
 }
 
-type Known = Arc<Mutex<Vec<(std::net::SocketAddr, Arc<Authority>)>>>;
+type Known = Arc<Mutex<Vec<(std::net::SocketAddr, Arc<CertificateAuthority>)>>>;
 
 /// Calls servers all the while, by each path that is registered and that was a moment ago.
 struct ApiServer {
@@ -131,7 +131,8 @@ impl ApiServer {
     /// It knows the server from now on.
     fn knows(&self, server: &Server) {
         let folder = server.certificates.folder.path();
-        let authority = Authority::load(&folder.join("ca.crt"), &folder.join("ca.key")).unwrap();
+        let authority =
+            CertificateAuthority::load(&folder.join("ca.crt"), &folder.join("ca.key")).unwrap();
         self.servers.lock().push((server.address, Arc::new(authority)));
     }
 

@@ -140,7 +140,7 @@ fn hidden(policy: &Policy, case: &Case) -> (usize, Vec<String>) {
     let found = native::verdict(policy, case).violations;
     let is_hidden = |id: &str| {
         let rule = *policy.all_rules().iter().find(|rule| rule.id == id).unwrap();
-        let mut asking = targets.iter().filter(|on| rule.looks_at(on, operation));
+        let mut asking = targets.iter().filter(|on| rule.applies_to(on, operation));
         !asking.any(|target| is_sent(target, case))
     };
     let hidden = found.iter().filter(|violation| is_hidden(&violation.rule));

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use opgate::cluster::Connection;
-use opgate::policy::{Platform, Profile, Wanted};
+use opgate::policy::{Platform, PlatformQuery, Profile};
 use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
 use testkit::reviews::{self, GOOSE, OLM, group};
@@ -86,9 +86,9 @@ fn be_openshift(cluster: &FakeCluster, version: &str) {
     );
 }
 
-async fn find(cluster: &FakeCluster) -> Result<Platform, opgate::cluster::Refused> {
+async fn find(cluster: &FakeCluster) -> Result<Platform, opgate::cluster::ReadFailure> {
     let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
-    Platform::find(&connection, Wanted::ALL).await
+    Platform::read(&connection, PlatformQuery::ALL).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,7 +167,7 @@ async fn unreadable_platform_resources_are_an_error() {
         install_olm(&cluster, "openshift-operator-lifecycle-manager");
         cluster.forbid(group, plural);
         let refused = find(&cluster).await.unwrap_err();
-        assert!(refused.is_forbidden && refused.why.starts_with(plural), "{refused:?}");
+        assert!(refused.is_forbidden && refused.reason.starts_with(plural), "{refused:?}");
     }
     let cluster = reviews::cluster();
     be_openshift(&cluster, "");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Connection, Options, ResourceCache, Snapshot, Source};
+use opgate::cluster::{ClusterOptions, Connection, ResourceCache, Snapshot, Source};
 use opgate::policy::{Configuration, Effect, PolicySet};
 use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
@@ -259,7 +259,7 @@ pub(crate) async fn complaint(set: &PolicySet, policy: &Policy, case: &Case) -> 
     let review = Review::read_check(&text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let decision = set.decide(&review, None, deadline, &()).await.unwrap();
-    let found = decision.violations.iter().filter(|found| case.counts(&found.rule));
+    let found = decision.violations.iter().filter(|found| case.is_rule_counted(&found.rule));
     let found = found.map(|violation| {
         let level = if violation.effect == Effect::Deny { "deny" } else { "warn" };
         let at = violation.field.clone();
@@ -275,10 +275,10 @@ pub(crate) async fn complaint(set: &PolicySet, policy: &Policy, case: &Case) -> 
     };
     // Texts go out as one line, of so many bytes.
     let line = |text: &str| opgate::text::one_line(text, 4_096);
-    let expected = case.findings.iter().map(|finding| {
+    let expected = case.violations.iter().map(|finding| {
         let level = finding.level.clone().unwrap_or_else(|| own(&finding.rule));
-        let at = finding.at.as_deref().map(|at| opgate::text::one_line(at, 1_024));
-        (finding.rule.clone(), level, line(&finding.message), at, finding.starts)
+        let at = finding.field.as_deref().map(|at| opgate::text::one_line(at, 1_024));
+        (finding.rule.clone(), level, line(&finding.message), at, finding.is_prefix)
     });
     let mut expected: Vec<_> = expected.collect();
     expected.sort();
@@ -289,12 +289,12 @@ pub(crate) async fn complaint(set: &PolicySet, policy: &Policy, case: &Case) -> 
             found.0 == *rule && found.1 == *level && fits && there
         });
     let skipped = decision.skipped.iter().map(|s| s.rule.clone());
-    let skipped: BTreeSet<_> = skipped.filter(|rule| case.counts(rule)).collect();
-    let notes = case.notes.iter().flatten().all(|(key, value)| {
+    let skipped: BTreeSet<_> = skipped.filter(|rule| case.is_rule_counted(rule)).collect();
+    let notes = case.audit_annotations.iter().flatten().all(|(key, value)| {
         let key = format!("{}.{key}", policy.name);
         decision.audit_annotations.get(&key).is_some_and(|found| *found == line(value))
     });
-    let faults = &decision.faults;
+    let faults = &decision.policy_errors;
     let is_right = same && notes && faults.is_empty() && skipped == case.skipped;
     (!is_right).then(|| {
         let annotations = &decision.audit_annotations;
@@ -318,7 +318,8 @@ pub(crate) fn by_configuration(policy: &Policy, with_cluster: bool) -> BTreeMap<
 fn load(configuration: &str, source: Source) -> PolicySet {
     let configuration =
         Configuration::parse(Path::new("opgate.yaml"), configuration, BUILTINS).unwrap();
-    let options = Options { poll: Duration::from_millis(10), ..Options::of(source) };
+    let options =
+        ClusterOptions { poll_interval: Duration::from_millis(10), ..ClusterOptions::of(source) };
     PolicySet::load(&configuration, None, 64, options).unwrap()
 }
 
@@ -334,7 +335,7 @@ async fn files_give_the_verdicts_that_the_policies_expect() {
                 for object in objects.chain(version(&case)) {
                     snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
                 }
-                snapshot.fill(set.cluster());
+                snapshot.replace_state(set.cluster());
                 wrong.extend(complaint(&set, policy, &case).await);
                 count += 1;
             }
@@ -373,7 +374,7 @@ async fn an_api_server_gives_the_same_verdicts() {
             let mut set = load(&configuration, Source::Live);
             let _watches = connection.watch(set.cluster(), &Supervisor::default());
             set.read_directly(connection, false);
-            for kind in set.cluster().kinds() {
+            for kind in set.cluster().caches() {
                 let plural = &kind.resource().resource;
                 let is_known = |(_, _, known, _, _): &(_, _, &str, _, _)| known == plural;
                 let is_known = is_own(kind) || RESOURCES.iter().any(is_known);
@@ -420,10 +421,10 @@ pub(crate) async fn up_to_date(set: &PolicySet, cluster: &FakeCluster) {
     let version = cluster.version();
     // For those of which nothing has changed.
     cluster.bookmark();
-    let kinds = set.cluster().kinds();
+    let kinds = set.cluster().caches();
     let before: Vec<_> = kinds.iter().map(|kind| kind.status().lists).collect();
     let has_heard = |(kind, before): (&Arc<ResourceCache>, &u64)| match kind.status() {
-        status if is_own(kind) => status.standing.is_current(),
+        status if is_own(kind) => status.cache_status.is_ready(),
         status if status.polled => status.lists >= before + 2,
         status => status.version.parse::<u64>().is_ok_and(|seen| seen >= version),
     };

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{CacheStatus, Connection, Options, Source, Status, Watches};
+use opgate::cluster::{CacheStatus, ClusterOptions, Connection, ResourceStatus, Source, Watches};
 use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
@@ -58,7 +58,7 @@ impl Polled {
         let configuration =
             Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
         let poll = Duration::from_millis(20);
-        let options = Options { poll, ..Options::of(Source::Live) };
+        let options = ClusterOptions { poll_interval: poll, ..ClusterOptions::of(Source::Live) };
         let set = PolicySet::load(&configuration, None, 64, options).unwrap();
         assert!(set.broken().is_empty(), "{:?}", set.broken());
         let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
@@ -71,7 +71,7 @@ impl Polled {
         let text = review::text(ask(resource).into_bytes()).unwrap();
         let review = Review::read(&text).unwrap();
         let decision = self.set.decide(&review, None, Instant::now() + PATIENCE, &()).await;
-        match decision.map(|decision| (decision.violations, decision.faults)) {
+        match decision.map(|decision| (decision.violations, decision.policy_errors)) {
             Ok((violations, faults)) => match &violations[..] {
                 [violation] => violation.message.clone(),
                 _ => format!("{faults:?}"),
@@ -85,16 +85,16 @@ impl Polled {
     }
 
     /// Waits for an error of the last list, or of the watch.
-    async fn refused(&self, resource: &str) -> Status {
-        let is_refused = |status: &Status| {
+    async fn refused(&self, resource: &str) -> ResourceStatus {
+        let is_refused = |status: &ResourceStatus| {
             status.error.as_ref().is_some_and(|error| error.contains("forbidden"))
         };
         until("the refusal", async || is_refused(&self.status(resource))).await;
         self.status(resource)
     }
 
-    fn status(&self, resource: &str) -> Status {
-        let kinds = self.set.cluster().kinds();
+    fn status(&self, resource: &str) -> ResourceStatus {
+        let kinds = self.set.cluster().caches();
         let kind = kinds.iter().find(|kind| kind.resource().to_string() == resource);
         kind.unwrap().status()
     }
@@ -191,7 +191,7 @@ async fn a_server_behind_the_api_server_that_is_gone_holds_up_nothing() {
     cluster.reach(PACKAGES, false);
     let polled = Polled::new(cluster).await;
     polled.set.cluster().wait_synced().await;
-    assert!(polled.set.cluster().is_seen());
+    assert!(polled.set.cluster().is_synced());
     let down = format!(
         "packagemanifests: Unavailable(\"{MANIFESTS} is not synced yet: 503: service unavailable\")"
     );
@@ -218,7 +218,7 @@ async fn missing_polled_resource_yields_empty_list_until_installed() {
         assert_eq!(polled.says(resource).await, format!("{resource}: []"));
     }
     let status = polled.status(MANIFESTS);
-    assert!(status.standing == CacheStatus::NotInstalled && !status.polled, "{status:?}");
+    assert!(status.cache_status == CacheStatus::NotInstalled && !status.polled, "{status:?}");
     let cluster = &polled.cluster;
     cluster.install(PACKAGES, "v1", "packagemanifests", "PackageManifest", Scope::Namespaced);
     cluster.aggregate(PACKAGES, "packagemanifests");
@@ -259,7 +259,7 @@ async fn the_version_of_the_api_server_is_an_object() {
     polled.cluster.release(json!({"gitVersion": "v1.35.0-rc.1", "major": "1", "minor": "35"}));
     polled.until_it_says("serverversions", r#"serverversions: ["v1.35.0-rc.1"]"#).await;
     let status = polled.status(VERSIONS);
-    assert!(status.polled && status.standing == CacheStatus::Current, "{status:?}");
+    assert!(status.polled && status.cache_status == CacheStatus::Ready, "{status:?}");
     assert_eq!(polled.count(|request| request.contains("opgate.dev")), 0, "no API server has it");
     for (answer, why) in [
         (json!(403), "forbidden: forbidden: User"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Connection, Options, Snapshot, Source, Watches};
+use opgate::cluster::{ClusterOptions, Connection, Snapshot, Source, Watches};
 use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
@@ -63,7 +63,7 @@ struct Sampled {
 
 impl Sampled {
     async fn new(cluster: FakeCluster, granted: &[&str], settings: Value) -> Arc<Self> {
-        let set = load(granted, &settings, Options::of(Source::Live));
+        let set = load(granted, &settings, ClusterOptions::of(Source::Live));
         let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
         let watches = connection.watch(set.cluster(), &Supervisor::default());
         let mut set = set;
@@ -85,7 +85,7 @@ fn is_list(request: &str) -> bool {
     request.contains("/widgets?")
 }
 
-fn load(granted: &[&str], settings: &Value, options: Options) -> PolicySet {
+fn load(granted: &[&str], settings: &Value, options: ClusterOptions) -> PolicySet {
     let text = configuration(&[samples(granted, settings)]);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
     let set = PolicySet::load(&configuration, None, 64, options).unwrap();
@@ -98,7 +98,7 @@ async fn said(set: &PolicySet, request: String, time: Duration) -> String {
     let text = review::text(request.into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();
     let decision = set.decide(&review, None, Instant::now() + time, &()).await;
-    match decision.map(|decision| (decision.violations, decision.faults)) {
+    match decision.map(|decision| (decision.violations, decision.policy_errors)) {
         Ok((violations, faults)) => match &violations[..] {
             [violation] => violation.message.clone(),
             _ => format!("{faults:?}"),
@@ -282,10 +282,10 @@ async fn samples_come_from_files_as_well() {
         (Source::Snapshot, "0 complete=true first= whole=false"),
         (Source::PartialSnapshot, "NoCluster"),
     ] {
-        let set = load(&[], &json!({}), Options::of(source));
+        let set = load(&[], &json!({}), ClusterOptions::of(source));
         let mut snapshot = Snapshot::default();
         snapshot.add(Document::parse(&list).unwrap()).unwrap();
-        snapshot.fill(set.cluster());
+        snapshot.replace_state(set.cluster());
         for (asked, expected) in [
             ("widgets.example.com/v1", "2 complete=true first=a whole=true"),
             ("widgets.example.com/v1/1", "1 complete=false first=a whole=true"),
@@ -294,7 +294,7 @@ async fn samples_come_from_files_as_well() {
             assert_eq!(said(&set, ask(asked), PATIENCE).await, expected, "{source:?} {asked}");
         }
     }
-    let set = load(GRANTED, &json!({}), Options::of(Source::Absent));
+    let set = load(GRANTED, &json!({}), ClusterOptions::of(Source::Absent));
     assert_eq!(said(&set, ask("widgets.example.com/v1"), PATIENCE).await, "NoCluster");
 }
 
@@ -314,7 +314,7 @@ async fn secrets_are_not_read_without_the_setting() {
     assert_eq!(said, "Unavailable(\"v1/secrets is read only with the setting secrets.read\")");
     assert_eq!(sampled.cluster.requests(), Vec::<String>::new());
     let off = Sampled::new(cluster(0, 0), &[], json!({"secrets": {"read": false}})).await;
-    assert!(off.set.cluster().kinds().is_empty());
+    assert!(off.set.cluster().caches().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -340,7 +340,7 @@ async fn secrets_that_are_forbidden_hold_up_nothing() {
     fake.forbid("", "secrets");
     let sampled = Sampled::new(fake, GRANTED, json!({"secrets": {"read": true}})).await;
     sampled.set.cluster().wait_synced().await;
-    assert!(sampled.set.cluster().is_seen());
+    assert!(sampled.set.cluster().is_synced());
     let said = sampled.says(ask_for_secrets()).await;
     assert!(said.starts_with("Unavailable(\"v1/secrets is not synced yet: forbidden: "), "{said}");
     assert!(said.contains("grant list and watch on it to the service account of opgate"), "{said}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Options, Snapshot, Source};
+use opgate::cluster::{ClusterOptions, Snapshot, Source};
 use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
 use opgate_document::Document;
@@ -60,7 +60,7 @@ fn snapshot(set: &PolicySet) {
     ] {
         snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
     }
-    snapshot.fill(set.cluster());
+    snapshot.replace_state(set.cluster());
 }
 
 #[tokio::test]
@@ -87,8 +87,9 @@ async fn a_policy_is_asked_only_within_its_scope() {
             false,
         ),
     ] {
-        let set = PolicySet::load(&configuration(scope), None, 64, Options::of(Source::Snapshot))
-            .unwrap();
+        let set =
+            PolicySet::load(&configuration(scope), None, 64, ClusterOptions::of(Source::Snapshot))
+                .unwrap();
         snapshot(&set);
         let asked = is_asked(&set, create(namespace, name)).await;
         assert_eq!(asked, expected, "{scope}: {namespace}/{name}");
@@ -99,8 +100,8 @@ async fn a_policy_is_asked_only_within_its_scope() {
 #[tokio::test]
 async fn namespace_selector_is_not_evaluated_for_live_requests() {
     let configuration = configuration("{namespaceSelector: {matchLabels: {team: a}}}");
-    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Live)).unwrap();
-    let kinds: Vec<_> = set.cluster().kinds().iter().map(|kind| kind.name()).collect();
+    let set = PolicySet::load(&configuration, None, 64, ClusterOptions::of(Source::Live)).unwrap();
+    let kinds: Vec<_> = set.cluster().caches().iter().map(|kind| kind.name()).collect();
     let reviewed = set.policies().iter().map(|policy| {
         let body = create("team-b", "g");
         let text = review::text(body.into_bytes()).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Options, Source};
+use opgate::cluster::{ClusterOptions, Source};
 use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
 use opgate_cases::Case;
@@ -23,9 +23,9 @@ fn load(configuration: &str, is_for_files: bool) -> PolicySet {
     let path = Path::new("opgate.yaml");
     let mut configuration = Configuration::parse(path, configuration, BUILTINS).unwrap();
     if is_for_files {
-        configuration.for_files(Duration::from_secs(20), 4);
+        configuration.apply_file_limits(Duration::from_secs(20), 4);
     }
-    PolicySet::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap()
+    PolicySet::load(&configuration, None, 64, ClusterOptions::of(Source::Absent)).unwrap()
 }
 
 /// Whether the rule of a case finds something in a request of a user.
@@ -37,7 +37,13 @@ async fn finds(set: &PolicySet, case: &Case, user: &str) -> bool {
     let review = Review::read(&text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let decision = set.decide(&review, None, deadline, &()).await.unwrap();
-    assert!(decision.faults.is_empty(), "{} {}: {:?}", case.rule, case.name, decision.faults);
+    assert!(
+        decision.policy_errors.is_empty(),
+        "{} {}: {:?}",
+        case.rule,
+        case.name,
+        decision.policy_errors
+    );
     decision.violations.iter().any(|violation| violation.rule == case.rule)
 }
 

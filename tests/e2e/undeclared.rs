@@ -5,8 +5,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use opgate::cluster::{EvaluationView, PolicyView};
-use opgate::engine::reader::{Answer, ClusterReader, Found, Payer, PolicyQuery, Scope};
-use opgate::engine::{Budget, Call, Engine, Module, Pool, Time, wit};
+use opgate::engine::reader::{
+    ClusterReader, DeclaredRead, PolicyQuery, QueryResult, ReadResult, ResultAccounts,
+};
+use opgate::engine::{Budget, CallResult, Engine, Module, Pool, TimeLimit, wit};
 use opgate::review::{self, Review};
 use opgate_cluster::{Declaration, Resource};
 use opgate_document::Document;
@@ -23,13 +25,13 @@ static ASKS: LazyLock<Module> =
 
 /// A cluster with one OperatorGroup.
 #[derive(Debug)]
-struct One(Arc<Scope>);
+struct One(Arc<DeclaredRead>);
 
 impl One {
     fn new(fields: &[&str], keys: &[&str]) -> Self {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let (group, version) = ("operators.coreos.com".to_owned(), "v1".to_owned());
-        Self(Arc::new(Scope {
+        Self(Arc::new(DeclaredRead {
             resource: Resource { group, version, resource: "operatorgroups".to_owned() },
             declaration: Declaration::new(&owned(fields), &owned(keys), &[]).unwrap(),
         }))
@@ -37,7 +39,13 @@ impl One {
 }
 
 impl ClusterReader for One {
-    fn get(&mut self, _: &wit::GroupVersionResource, _: &str, _: &str, _: Payer<'_>) -> Answer {
+    fn get(
+        &mut self,
+        _: &wit::GroupVersionResource,
+        _: &str,
+        _: &str,
+        _: ResultAccounts<'_>,
+    ) -> ReadResult {
         let object = json!({
             "metadata": {"name": "b", "namespace": "a", "labels": {"team": "x"}},
             "spec": {"targetNamespaces": ["c"], "selector": {"matchLabels": {"a": "b"}, "0": 1}},
@@ -45,26 +53,40 @@ impl ClusterReader for One {
         });
         let object = Document::parse(&object.to_string()).unwrap();
         let kept = self.0.declaration.project(object.root()).unwrap();
-        Ok(Ok(Found::new(vec![Arc::new(kept)], self.0.clone(), false)))
+        Ok(Ok(QueryResult::new(vec![Arc::new(kept)], self.0.clone(), false)))
     }
 
-    fn list(&mut self, _: &wit::GroupVersionResource, _: PolicyQuery, _: Payer<'_>) -> Answer {
-        Ok(Ok(Found::default()))
+    fn list(
+        &mut self,
+        _: &wit::GroupVersionResource,
+        _: PolicyQuery,
+        _: ResultAccounts<'_>,
+    ) -> ReadResult {
+        Ok(Ok(QueryResult::default()))
     }
 
-    fn names(&mut self, _: &wit::GroupVersionResource, _: PolicyQuery, _: Payer<'_>) -> Answer {
-        Ok(Ok(Found::default()))
+    fn names(
+        &mut self,
+        _: &wit::GroupVersionResource,
+        _: PolicyQuery,
+        _: ResultAccounts<'_>,
+    ) -> ReadResult {
+        Ok(Ok(QueryResult::default()))
     }
 }
 
-fn ask(settings: &Value, reader: impl ClusterReader) -> Call<wit::Verdict> {
+fn ask(settings: &Value, reader: impl ClusterReader) -> CallResult<wit::Verdict> {
     let body = create_bundle("u", "b", &json!({"value": 1})).to_string();
     let text = review::text(body.into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();
     let settings = Arc::new(Document::parse(&settings.to_string()).unwrap());
     let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
-    let budget =
-        Budget { memory: MEMORY, time: Time::Whole { processor, wall }, apart: None, shared: None };
+    let budget = Budget {
+        memory: MEMORY,
+        time: TimeLimit::Full { cpu_time: processor, wall_time: wall },
+        worker: None,
+        shared_time: None,
+    };
     ASKS.validate(&Arc::new(review.inputs()), 1, &settings, reader, budget)
 }
 
@@ -83,7 +105,7 @@ fn text_that_is_not_a_pointer_is_a_policy_error() {
         let expected = format!(
             "document.{function}: 'spec/replicas' is not a JSON pointer: write '/spec/replicas'"
         );
-        assert_eq!((fault.to_string(), fault.class()), (expected, "pointer"));
+        assert_eq!((fault.to_string(), fault.cause()), (expected, "pointer"));
         assert!(fault.can_be_allowed());
     }
     let column = json!({"do": "row", "pointer": "", "column": "spec", "columns": 3});

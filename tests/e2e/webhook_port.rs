@@ -9,7 +9,7 @@ use opgate::builtin::BUILTINS;
 use opgate::cluster;
 use opgate::policy::{Configuration, PolicySet};
 use opgate::server::Options;
-use opgate_certs::{Authority, Clients, Issued, Reloader, Source};
+use opgate_certs::{CertificateAuthority, ClientVerifier, IssuedCertificate, Reloader, Source};
 use rustix::process::Signal;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -34,7 +34,7 @@ struct Bundle {
 }
 
 impl Bundle {
-    fn new(authority: &Authority) -> Self {
+    fn new(authority: &CertificateAuthority) -> Self {
         let bundle = Self { folder: tempfile::tempdir().unwrap() };
         bundle.replace(authority.certificate());
         bundle
@@ -59,14 +59,14 @@ impl Bundle {
 }
 
 /// What a client with a certificate gets of the server.
-async fn ask(server: &Server, client: Option<&Issued>) -> std::io::Result<String> {
+async fn ask(server: &Server, client: Option<&IssuedCertificate>) -> std::io::Result<String> {
     ask_at(server.address, &server.certificates, client).await
 }
 
 async fn ask_at(
     address: SocketAddr,
     certificates: &Certificates,
-    client: Option<&Issued>,
+    client: Option<&IssuedCertificate>,
 ) -> std::io::Result<String> {
     let mut roots = RootCertStore::empty();
     let ca = certificates.authority.certificate();
@@ -95,7 +95,7 @@ async fn ask_at(
     Ok(String::from_utf8(answer.to_vec()).unwrap())
 }
 
-async fn is_served(server: &Server, client: Option<&Issued>) -> bool {
+async fn is_served(server: &Server, client: Option<&IssuedCertificate>) -> bool {
     ask(server, client).await.is_ok_and(|answer| answer == SERVED)
 }
 
@@ -105,7 +105,7 @@ async fn rejected(server: &Server, reason: &str) -> Option<f64> {
 
 #[tokio::test]
 async fn client_without_certificate_is_rejected_and_counted() {
-    let [authority, other] = [(); 2].map(|()| Authority::create(1).unwrap());
+    let [authority, other] = [(); 2].map(|()| CertificateAuthority::create(1).unwrap());
     let bundle = Bundle::new(&authority);
     let arguments = ["--client-name", "api-server", "--client-name", "api.example.com"];
     let server = bundle.server(&arguments);
@@ -138,7 +138,7 @@ async fn client_without_certificate_is_rejected_and_counted() {
 
 #[tokio::test]
 async fn another_ca_counts_from_the_next_connection_on() {
-    let [old, new] = [(); 2].map(|()| Authority::create(1).unwrap());
+    let [old, new] = [(); 2].map(|()| CertificateAuthority::create(1).unwrap());
     let [of_old, of_new] = [&old, &new].map(|ca| ca.issue_client("api-server", 1).unwrap());
     let bundle = Bundle::new(&old);
     let server = bundle.server(&[]);
@@ -171,7 +171,7 @@ async fn another_ca_counts_from_the_next_connection_on() {
 /// On SIGHUP the server looks at once. Here it would look by itself a day later.
 #[tokio::test]
 async fn changed_ca_counts_immediately_after_a_signal() {
-    let [old, new] = [(); 2].map(|()| Authority::create(1).unwrap());
+    let [old, new] = [(); 2].map(|()| CertificateAuthority::create(1).unwrap());
     let [of_old, of_new] = [&old, &new].map(|ca| ca.issue_client("api-server", 1).unwrap());
     let (bundle, certificates) = (Bundle::new(&old), Certificates::new());
     let source = Source::Directory(certificates.folder.path().to_path_buf());
@@ -180,13 +180,13 @@ async fn changed_ca_counts_immediately_after_a_signal() {
         listen: loopback,
         ops_listen: loopback,
         reload_interval: Duration::from_hours(24),
-        clients: Some(Arc::new(Clients::new(bundle.path(), Vec::new()).unwrap())),
+        client_verifier: Some(Arc::new(ClientVerifier::new(bundle.path(), Vec::new()).unwrap())),
         drain_delay: Duration::ZERO,
         ..Options::default()
     };
     let policies = configuration(&[builtin()]);
     let policies = Configuration::parse(Path::new("opgate.yaml"), &policies, BUILTINS).unwrap();
-    let absent = cluster::Options::of(cluster::Source::Absent);
+    let absent = cluster::ClusterOptions::of(cluster::Source::Absent);
     let set = PolicySet::load(&policies, None, 64, absent).unwrap();
     let certificate = Arc::new(Reloader::new(source).unwrap());
     let server = opgate::server::Server::bind(options, set, certificate).await.unwrap();
@@ -219,7 +219,7 @@ async fn a_server_whose_port_is_taken_at_last_ends_with_an_error() {
         };
         let policies = configuration(&[json!({"name": "operator-group"})]);
         let policies = Configuration::parse(Path::new("opgate.yaml"), &policies, BUILTINS).unwrap();
-        let live = cluster::Options::of(cluster::Source::Live);
+        let live = cluster::ClusterOptions::of(cluster::Source::Live);
         let set = PolicySet::load(&policies, None, 64, live).unwrap();
         let source = Source::Directory(certificates.folder.path().to_path_buf());
         let certificate = Arc::new(Reloader::new(source).unwrap());
@@ -241,7 +241,7 @@ fn server_without_client_ca_logs_a_warning() {
     let kubeconfig = cluster.kubeconfig();
     let live = ["--kubeconfig", kubeconfig.to_str().unwrap()];
     let policies = configuration(&[json!({"name": "operator-group", "limits": {"time": "20s"}})]);
-    let bundle = Bundle::new(&Authority::create(1).unwrap());
+    let bundle = Bundle::new(&CertificateAuthority::create(1).unwrap());
     let path = bundle.path();
     let client_ca = ["--client-ca", path.to_str().unwrap()];
     for (arguments, warned) in

@@ -24,12 +24,12 @@ fn brackets(bytes: usize) -> String {
     review.replace("\"here\"", &(String::from("[]") + &",[]".repeat(count)))
 }
 
-fn copy(server: &Server) -> opgate_certs::Authority {
+fn copy(server: &Server) -> opgate_certs::CertificateAuthority {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("ca.crt"), folder.path().join("ca.key"));
     std::fs::write(&certificate, server.certificates.authority.certificate()).unwrap();
     std::fs::write(&key, server.certificates.authority.key()).unwrap();
-    opgate_certs::Authority::load(&certificate, &key).unwrap()
+    opgate_certs::CertificateAuthority::load(&certificate, &key).unwrap()
 }
 
 /// Sends a body over many connections at once; gives the HTTP codes.

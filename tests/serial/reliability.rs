@@ -210,12 +210,12 @@ async fn ten_certificate_swaps_under_load() {
 }
 
 /// The same CA once more, for a task of its own.
-fn copy(certificates: &Certificates) -> opgate_certs::Authority {
+fn copy(certificates: &Certificates) -> opgate_certs::CertificateAuthority {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("ca.crt"), folder.path().join("ca.key"));
     std::fs::write(&certificate, certificates.authority.certificate()).unwrap();
     std::fs::write(&key, certificates.authority.key()).unwrap();
-    opgate_certs::Authority::load(&certificate, &key).unwrap()
+    opgate_certs::CertificateAuthority::load(&certificate, &key).unwrap()
 }
 
 /// SIGTERM, and SIGINT, while eight clients send without a pause: not ready at once, every request

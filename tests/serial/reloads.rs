@@ -12,9 +12,9 @@ use kube::Api;
 use kube::api::{ListParams, PostParams};
 use kube::core::DynamicObject;
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Options, Source};
+use opgate::cluster::{ClusterOptions, Source};
 use opgate::engine::Compiler;
-use opgate::policy::{Configuration, Loading, PolicySet};
+use opgate::policy::{Configuration, LoadProgress, PolicySet};
 use opgate::server;
 use serde_json::{Value, json};
 use testkit::control_plane::ControlPlane;
@@ -178,7 +178,7 @@ async fn a_reload_of_built_in_policies_takes_so_long() {
         let path = Path::new("opgate.yaml");
         Configuration::parse(path, &text(mode), BUILTINS).unwrap()
     };
-    let options = Options::of(Source::Absent);
+    let options = ClusterOptions::of(Source::Absent);
     let first = PolicySet::load(&parse("enforce"), None, 64, options).unwrap();
     let certificates = testkit::Certificates::new();
     let source = opgate_certs::Source::Directory(certificates.folder.path().to_path_buf());
@@ -186,7 +186,7 @@ async fn a_reload_of_built_in_policies_takes_so_long() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = server::Options { listen: any, ops_listen: any, ..Default::default() };
     let bound = server::Server::bind(options, first, certificate).await.unwrap();
-    let serving = bound.serving();
+    let serving = bound.active_set();
     let (mut looks, mut loads, mut swaps) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..20 {
         let mode = if number % 2 == 0 { "warn" } else { "enforce" };
@@ -196,7 +196,8 @@ async fn a_reload_of_built_in_policies_takes_so_long() {
         looks.push(began.elapsed());
         let old = serving.current().set.clone();
         let began = Instant::now();
-        let new = old.load_replacing(&configuration, None, Compiler::Here, &Loading::default());
+        let new =
+            old.load_replacing(&configuration, None, Compiler::InProcess, &LoadProgress::default());
         loads.push(began.elapsed());
         let new = new.unwrap();
         assert_eq!(new.digest(), digest);

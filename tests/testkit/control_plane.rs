@@ -12,7 +12,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::DynamicObject;
 use kube::{Api, Client, Config};
-use opgate_certs::{Authority, write_private, write_public};
+use opgate_certs::{CertificateAuthority, write_private, write_public};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -36,7 +36,7 @@ pub struct ControlPlane {
     pub files: TempDir,
     address: String,
     has_answered: bool,
-    _authority: Authority,
+    _authority: CertificateAuthority,
 }
 
 impl Drop for ControlPlane {
@@ -91,7 +91,7 @@ impl ControlPlane {
     fn spawn(assets: &Path, arguments: &[&str]) -> Self {
         let files = tempfile::tempdir().unwrap();
         let at = |name: &str| files.path().join(name).display().to_string();
-        let authority = Authority::create(1).unwrap();
+        let authority = CertificateAuthority::create(1).unwrap();
         let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
         let issued = authority.issue(&names, 1).unwrap();
         write_public(Path::new(&at("ca.crt")), authority.certificate()).unwrap();

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use opgate_certs::Authority;
+use opgate_certs::CertificateAuthority;
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -27,7 +27,7 @@ struct Template {
 pub struct Fleet {
     template: Template,
     /// The CA of all of them.
-    pub authority: Authority,
+    pub authority: CertificateAuthority,
     /// Those that the Service names.
     pub endpoints: Endpoints,
     /// Those that are to serve, the oldest first.
@@ -37,12 +37,12 @@ pub struct Fleet {
 }
 
 /// The same CA once more.
-fn copy(authority: &Authority) -> Authority {
+fn copy(authority: &CertificateAuthority) -> CertificateAuthority {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("ca.crt"), folder.path().join("ca.key"));
     std::fs::write(&certificate, authority.certificate()).unwrap();
     std::fs::write(&key, authority.key()).unwrap();
-    Authority::load(&certificate, &key).unwrap()
+    CertificateAuthority::load(&certificate, &key).unwrap()
 }
 
 impl Fleet {
@@ -60,7 +60,7 @@ impl Fleet {
         };
         let mut fleet = Self {
             template,
-            authority: Authority::create(1).unwrap(),
+            authority: CertificateAuthority::create(1).unwrap(),
             endpoints: Endpoints::default(),
             replicas: Vec::new(),
             ending: JoinSet::new(),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
-use opgate_certs::{Authority, write_private, write_public};
+use opgate_certs::{CertificateAuthority, write_private, write_public};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
@@ -162,18 +162,18 @@ pub struct Certificates {
     /// The folder.
     pub folder: TempDir,
     /// The CA.
-    pub authority: Authority,
+    pub authority: CertificateAuthority,
     generation: usize,
 }
 
 impl Certificates {
     /// A CA and a first certificate.
     pub fn new() -> Self {
-        Self::of(Authority::create(1).unwrap())
+        Self::of(CertificateAuthority::create(1).unwrap())
     }
 
     /// A first certificate of a CA that there is already.
-    pub fn of(authority: Authority) -> Self {
+    pub fn of(authority: CertificateAuthority) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut certificates = Self { folder, authority, generation: 0 };
         certificates.rotate();
@@ -451,7 +451,7 @@ impl Server {
 
 /// A TLS client that trusts one CA.
 #[must_use]
-pub fn client(authority: &Authority, alpn: &[&[u8]]) -> rustls::ClientConfig {
+pub fn client(authority: &CertificateAuthority, alpn: &[&[u8]]) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
     let ca = CertificateDer::from_pem_slice(authority.certificate().as_bytes()).unwrap();
     roots.add(ca).unwrap();
@@ -491,7 +491,7 @@ pub async fn handshake(address: SocketAddr, bundle: &[u8], name: &str) -> std::i
 /// Where there is no connection or no handshake.
 pub async fn tls(
     address: SocketAddr,
-    authority: &Authority,
+    authority: &CertificateAuthority,
     alpn: &[&[u8]],
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let tcp = TcpStream::connect(address).await?;
@@ -504,7 +504,7 @@ pub async fn tls(
 /// Where there is no handshake.
 pub async fn tls_over(
     tcp: TcpStream,
-    authority: &Authority,
+    authority: &CertificateAuthority,
     alpn: &[&[u8]],
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let config = client(authority, alpn);
@@ -542,7 +542,10 @@ impl Client {
     ///
     /// # Errors
     /// Where there is no connection or no handshake.
-    pub async fn connect(address: SocketAddr, authority: &Authority) -> std::io::Result<Self> {
+    pub async fn connect(
+        address: SocketAddr,
+        authority: &CertificateAuthority,
+    ) -> std::io::Result<Self> {
         let stream = tls(address, authority, &[b"http/1.1"]).await?;
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await

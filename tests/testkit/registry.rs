@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use opgate_certs::{Authority, write_private, write_public};
+use opgate_certs::{CertificateAuthority, write_private, write_public};
 use rustls::pki_types::ServerName;
 use serde_json::json;
 use tempfile::TempDir;
@@ -25,7 +25,7 @@ pub struct DockerRegistry {
     /// Host and port, as in references.
     pub host: String,
     port: u16,
-    authority: Authority,
+    authority: CertificateAuthority,
     files: TempDir,
 }
 
@@ -41,7 +41,7 @@ impl DockerRegistry {
     pub async fn start() -> Option<Self> {
         let files = tempfile::tempdir().unwrap();
         let at = |name: &str| files.path().join(name);
-        let authority = Authority::create(1).unwrap();
+        let authority = CertificateAuthority::create(1).unwrap();
         let issued = authority.issue(&["localhost".to_owned(), "127.0.0.1".to_owned()], 1).unwrap();
         write_public(&at("ca.crt"), authority.certificate()).unwrap();
         write_public(&at("tls.crt"), &issued.certificate).unwrap();

@@ -25,7 +25,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use opgate_certs::Authority;
+use opgate_certs::CertificateAuthority;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -108,7 +108,7 @@ impl Caller {
     pub fn new(
         protocol: Protocol,
         endpoints: &Endpoints,
-        (authority, name): (&Authority, &str),
+        (authority, name): (&CertificateAuthority, &str),
         timeout: Duration,
     ) -> Self {
         let alpn: &[&[u8]] = match protocol {

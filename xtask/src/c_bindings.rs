@@ -10,10 +10,10 @@ use wit_bindgen_core::Files;
 use wit_parser::Resolve;
 
 /// Their directory.
-const FOLDER: &str = "guest/c/src";
+const DIRECTORY: &str = "guest/c/src";
 
 /// Returns the files by name.
-fn files(root: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+fn generate_files(root: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut contract = Resolve::default();
     let package = contract.push_file(root.join("wit/policy.wit"))?;
     let world = contract.select_world(&[package], Some("cluster-policy"))?;
@@ -32,12 +32,12 @@ fn files(root: &Path) -> Result<Vec<(String, Vec<u8>)>> {
 
 /// Writes the files, and gives their names.
 pub(crate) fn write(root: &Path) -> Result<String> {
-    let folder = root.join(FOLDER);
+    let folder = root.join(DIRECTORY);
     let mut written = Vec::new();
-    for (name, content) in files(root)? {
+    for (name, content) in generate_files(root)? {
         let path = folder.join(&name);
         std::fs::write(&path, content).with_context(|| path.display().to_string())?;
-        written.push(format!("{FOLDER}/{name}"));
+        written.push(format!("{DIRECTORY}/{name}"));
     }
     Ok(format!("wrote {}", written.join(" and ")))
 }
@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn the_bindings_of_c_are_current() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        for (name, content) in files(root).unwrap() {
-            let found = std::fs::read(root.join(FOLDER).join(&name)).unwrap();
+        for (name, content) in generate_files(root).unwrap() {
+            let found = std::fs::read(root.join(DIRECTORY).join(&name)).unwrap();
             assert!(found == content, "{name} is stale: run `cargo xtask c-bindings`");
         }
     }

@@ -22,8 +22,8 @@ use serde_json::Value;
 
 /// Subjects and options of a check.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted<'a> {
-    pub(crate) folders: Vec<&'a str>,
+pub(crate) struct CorpusOptions<'a> {
+    pub(crate) directories: Vec<&'a str>,
     /// The binary; by default the release build of the workspace.
     pub(crate) binary: Option<&'a str>,
     /// Arguments of `opgate check` before the directories.
@@ -31,18 +31,18 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// Lines of output between two samples of the process's memory.
-const SAMPLE: usize = 64;
+const LINES_PER_MEMORY_SAMPLE: usize = 64;
 
 /// Ticks of the times in `/proc`, a second.
-const TICKS: f64 = 100.0;
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Results of a run.
 #[derive(Debug, Default)]
-struct Findings {
+struct CorpusStats {
     objects: usize,
-    quiet: usize,
+    without_violations: usize,
     violations: usize,
-    unread: usize,
+    unreadable: usize,
     /// By kind of object: all, and those that are denied.
     kinds: BTreeMap<String, (usize, usize)>,
     /// By rule: objects that it denies, and that it warns about.
@@ -62,8 +62,8 @@ struct Usage {
 ///
 /// # Errors
 /// If the check cannot run, or denies what it did not deny in the last run.
-pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> Result<String> {
-    let binary = if let Some(binary) = wanted.binary {
+pub(crate) fn run(root: &Path, options: &CorpusOptions<'_>) -> Result<String> {
+    let binary = if let Some(binary) = options.binary {
         PathBuf::from(binary)
     } else {
         let mut build = Command::new(env!("CARGO"));
@@ -71,11 +71,11 @@ pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> Result<String> {
         ensure!(status.success(), "the release build failed");
         root.join("target/release/opgate")
     };
-    let mut findings = Findings::default();
+    let mut stats = CorpusStats::default();
     let (mut usage, mut seconds) = (Usage::default(), 0.0);
-    for folder in &wanted.folders {
+    for folder in &options.directories {
         let started = Instant::now();
-        let used = check(&binary, &wanted.arguments, folder, &mut findings)
+        let used = check(&binary, &options.arguments, folder, &mut stats)
             .with_context(|| format!("opgate check {folder}"))?;
         seconds += started.elapsed().as_secs_f64();
         usage.cpu_seconds += used.cpu_seconds;
@@ -83,18 +83,18 @@ pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> Result<String> {
     }
     let last = root.join("target/corpus/last.tsv");
     let known = read_denials(&last)?;
-    let report = findings.report(usage, seconds);
+    let report = stats.report(usage, seconds);
     let fresh: Vec<_> = match &known {
-        Some(known) => findings.denials.difference(known).collect(),
+        Some(known) => stats.denials.difference(known).collect(),
         None => Vec::new(),
     };
-    ensure!(fresh.is_empty(), "{report}\n\n{}", listed(&fresh));
-    write_denials(&last, &findings.denials)?;
-    let gone = known.map_or(0, |known| known.difference(&findings.denials).count());
+    ensure!(fresh.is_empty(), "{report}\n\n{}", format_denials(&fresh));
+    write_denials(&last, &stats.denials)?;
+    let gone = known.map_or(0, |known| known.difference(&stats.denials).count());
     Ok(format!("{report}\n\n{gone} denials of the last run are gone, none is new"))
 }
 
-fn listed(fresh: &[&(String, String)]) -> String {
+fn format_denials(fresh: &[&(String, String)]) -> String {
     let mut text =
         format!("{} denials are new (delete target/corpus/last.tsv to accept them):", fresh.len());
     for (object, rule) in fresh.iter().take(100) {
@@ -109,7 +109,7 @@ fn check(
     binary: &Path,
     arguments: &[&str],
     folder: &str,
-    findings: &mut Findings,
+    stats: &mut CorpusStats,
 ) -> Result<Usage> {
     let mut child = Command::new(binary)
         .args(["check", "--quiet", "--output", "jsonl"])
@@ -122,10 +122,10 @@ fn check(
     let process = PathBuf::from(format!("/proc/{}", child.id()));
     let mut usage = Usage::default();
     for (number, line) in BufReader::new(out).lines().enumerate() {
-        if number.is_multiple_of(SAMPLE) {
-            usage.peak_kib = usage.peak_kib.max(peak(&process).unwrap_or_default());
+        if number.is_multiple_of(LINES_PER_MEMORY_SAMPLE) {
+            usage.peak_kib = usage.peak_kib.max(peak_kib(&process).unwrap_or_default());
         }
-        findings.add(&serde_json::from_str(&line?)?);
+        stats.add(&serde_json::from_str(&line?)?);
     }
     // The process has ended, or is ending; its times are available until it is waited for.
     usage.cpu_seconds = cpu_seconds(&process).unwrap_or_default();
@@ -137,7 +137,7 @@ fn check(
 }
 
 /// Returns the largest memory of a process so far, in KiB.
-fn peak(process: &Path) -> Option<u64> {
+fn peak_kib(process: &Path) -> Option<u64> {
     let status = fs::read_to_string(process.join("status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse().ok()
@@ -150,19 +150,19 @@ fn cpu_seconds(process: &Path) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut times =
         fields.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<f64>().ok());
-    Some((times.next()? + times.next()?) / TICKS)
+    Some((times.next()? + times.next()?) / TICKS_PER_SECOND)
 }
 
 fn text<'v>(value: &'v Value, member: &str) -> &'v str {
     value.get(member).and_then(Value::as_str).unwrap_or_default()
 }
 
-impl Findings {
+impl CorpusStats {
     fn add(&mut self, record: &Value) {
         let (kind, source, name) =
             (text(record, "kind"), text(record, "source"), text(record, "name"));
         if kind.is_empty() {
-            self.unread += 1;
+            self.unreadable += 1;
             return;
         }
         let mut rules: BTreeMap<&str, bool> = BTreeMap::new();
@@ -176,7 +176,7 @@ impl Findings {
         of_kind.0 += 1;
         of_kind.1 += usize::from(rules.values().any(|denies| *denies));
         self.objects += 1;
-        self.quiet += usize::from(rules.is_empty());
+        self.without_violations += usize::from(rules.is_empty());
         for (rule, denies) in rules {
             let of_rule = self.rules.entry(rule.to_owned()).or_default();
             if denies {
@@ -201,22 +201,22 @@ impl Findings {
             let _ = writeln!(text, "| {rule} | {denies} | {warns} |");
         }
         let Usage { cpu_seconds, peak_kib } = usage;
-        let percent = share(self.quiet * 100, self.objects);
-        let mean = share(self.violations, self.objects);
+        let percent = percentage(self.without_violations * 100, self.objects);
+        let mean = percentage(self.violations, self.objects);
         let _ = write!(
             text,
             "\n{} objects, {percent:.1} % without a violation, {mean:.2} violations an object; {} not read\n\
              {seconds:.1} s, {cpu_seconds:.1} CPU seconds, {:.0} objects a CPU second, {} MiB",
             self.objects,
-            self.unread,
-            if cpu_seconds > 0.0 { share(self.objects, 1) / cpu_seconds } else { 0.0 },
+            self.unreadable,
+            if cpu_seconds > 0.0 { percentage(self.objects, 1) / cpu_seconds } else { 0.0 },
             peak_kib / 1_024,
         );
         text
     }
 }
 
-fn share(part: usize, whole: usize) -> f64 {
+fn percentage(part: usize, whole: usize) -> f64 {
     let number = |n: usize| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
     if whole == 0 { 0.0 } else { number(part) / number(whole) }
 }
@@ -261,12 +261,12 @@ mod tests {
 
     #[test]
     fn objects_are_counted_by_rule_and_kind() {
-        let mut findings = Findings::default();
-        findings.add(&record("x", &[("A-1", "warn"), ("A-1", "deny"), ("A-2", "warn")]));
-        findings.add(&record("y", &[("A-2", "warn"), ("A-2", "warn")]));
-        findings.add(&record("z", &[]));
-        findings.add(&json!({"source": "b", "kind": "", "violations": []}));
-        let report = findings.report(Usage { cpu_seconds: 2.0, peak_kib: 2_048 }, 1.0);
+        let mut stats = CorpusStats::default();
+        stats.add(&record("x", &[("A-1", "warn"), ("A-1", "deny"), ("A-2", "warn")]));
+        stats.add(&record("y", &[("A-2", "warn"), ("A-2", "warn")]));
+        stats.add(&record("z", &[]));
+        stats.add(&json!({"source": "b", "kind": "", "violations": []}));
+        let report = stats.report(Usage { cpu_seconds: 2.0, peak_kib: 2_048 }, 1.0);
         for line in [
             "| Bundle | 3 | 1 |",
             "| A-1 | 1 | 0 |",
@@ -277,7 +277,7 @@ mod tests {
             assert!(report.contains(line), "{line}:\n{report}");
         }
         let denied = ("a Bundle x".to_owned(), "A-1".to_owned());
-        assert_eq!(findings.denials, BTreeSet::from([denied]));
+        assert_eq!(stats.denials, BTreeSet::from([denied]));
     }
 
     /// Returns a program that prints what `opgate check` would.
@@ -297,8 +297,9 @@ mod tests {
         let run_with = |records: &[Value]| {
             let binary = printing(folder.path(), records);
             let binary = binary.to_str();
-            let wanted = Wanted { folders: vec!["f"], binary, ..Wanted::default() };
-            run(folder.path(), &wanted)
+            let options =
+                CorpusOptions { directories: vec!["f"], binary, ..CorpusOptions::default() };
+            run(folder.path(), &options)
         };
         let known = [record("x", &[("A-1", "deny")]), record("y", &[])];
         assert!(run_with(&known).unwrap().ends_with("none is new"));

@@ -14,9 +14,9 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// The page, below the root of the workspace.
-pub(crate) const PAGE: &str = "docs/coverage.md";
-const RULES: &str = "docs/rules";
-const GAPS: &str = "docs/gaps.md";
+pub(crate) const PAGE_PATH: &str = "docs/coverage.md";
+const RULES_DIR: &str = "docs/rules";
+const GAPS_PATH: &str = "docs/gaps.md";
 
 /// Editions as rules cite them, with their titles.
 const EDITIONS: [(&str, &str); 4] = [
@@ -26,7 +26,7 @@ const EDITIONS: [(&str, &str); 4] = [
     ("OKD", "OKD 4.12, Operator Framework packaging format"),
 ];
 
-const HEAD: &str = "\
+const PAGE_HEADER: &str = "\
 # Coverage of the documents
 
 What opgate enforces of each chapter: the lines that rules cite in their sources, and the rules. Lines are those of the documents as plain
@@ -37,7 +37,7 @@ text; chapters and sections that are not listed say nothing that a rule decides.
 ";
 
 /// Lines of an edition, the first and the last.
-type Lines = (usize, usize);
+type LineRange = (usize, usize);
 
 /// A chapter, a section or a part of one.
 struct Heading<'t> {
@@ -48,10 +48,10 @@ struct Heading<'t> {
 }
 
 /// Returns the page, as it should be.
-pub(crate) fn page(root: &Path) -> Result<String> {
-    let mut cited = Cited::new();
-    let mut files: Vec<_> = fs::read_dir(root.join(RULES))
-        .context(RULES)?
+pub(crate) fn render_page(root: &Path) -> Result<String> {
+    let mut cited = Citations::new();
+    let mut files: Vec<_> = fs::read_dir(root.join(RULES_DIR))
+        .context(RULES_DIR)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
     files.sort();
@@ -60,16 +60,16 @@ pub(crate) fn page(root: &Path) -> Result<String> {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         read_rules(policy, &text, &mut cited)?;
     }
-    let gaps = fs::read_to_string(root.join(GAPS)).context(GAPS)?;
+    let gaps = fs::read_to_string(root.join(GAPS_PATH)).context(GAPS_PATH)?;
     read_gaps(&gaps, &mut cited)?;
-    write(&cited, include_str!("coverage/headings.tsv"))
+    render_citations(&cited, include_str!("coverage/headings.tsv"))
 }
 
 /// By edition and lines: the links to what is said of them, in the order of the IDs.
-type Cited = BTreeMap<&'static str, BTreeMap<Lines, BTreeSet<(String, String)>>>;
+type Citations = BTreeMap<&'static str, BTreeMap<LineRange, BTreeSet<(String, String)>>>;
 
 /// Adds the citations of the editions in a source; other parts of it describe code.
-fn add(source: &str, key: &str, shown: &str, cited: &mut Cited) -> Result<()> {
+fn add_citations(source: &str, key: &str, shown: &str, cited: &mut Citations) -> Result<()> {
     for part in source.split("; ") {
         let edition = EDITIONS.iter().find_map(|(edition, _)| {
             let rest = part.strip_prefix(edition)?.strip_prefix(" L")?;
@@ -88,27 +88,27 @@ fn add(source: &str, key: &str, shown: &str, cited: &mut Cited) -> Result<()> {
             let lines = (line(first)?, line(last)?);
             ensure!(lines.0 <= lines.1, "{key}: {part:?} ends before it starts");
             let found = cited.entry(edition).or_default().entry(lines).or_default();
-            found.insert((order(key), shown.to_owned()));
+            found.insert((sort_key(key), shown.to_owned()));
         }
     }
     Ok(())
 }
 
 /// Returns `CSV-99` before `CSV-100`.
-fn order(id: &str) -> String {
+fn sort_key(id: &str) -> String {
     let (prefix, number) = id.split_once('-').unwrap_or((id, ""));
     format!("{prefix}-{number:0>3}")
 }
 
 /// Reads the sources of a page of rules.
-fn read_rules(policy: &str, text: &str, cited: &mut Cited) -> Result<()> {
+fn read_rules(policy: &str, text: &str, cited: &mut Citations) -> Result<()> {
     let mut rule = None;
     for line in text.lines() {
         if let Some(id) = line.strip_prefix("## ") {
             rule = Some(id);
         } else if let (Some(source), Some(id)) = (line.strip_prefix("* Source: "), rule) {
             let link = format!("[{id}](rules/{policy}.md#{})", id.to_ascii_lowercase());
-            add(source, id, &link, cited)?;
+            add_citations(source, id, &link, cited)?;
             rule = None;
         }
     }
@@ -116,12 +116,12 @@ fn read_rules(policy: &str, text: &str, cited: &mut Cited) -> Result<()> {
 }
 
 /// Reads the second cell of each row of the tables.
-fn read_gaps(text: &str, cited: &mut Cited) -> Result<()> {
+fn read_gaps(text: &str, cited: &mut Citations) -> Result<()> {
     let rows = text.lines().filter(|line| line.starts_with("| "));
     for source in rows.filter_map(|row| row.split(" | ").nth(1)) {
         if source.starts_with("OCP ") || source.starts_with("OKD") {
             // After all rules.
-            add(source, "~", "[*not decided*](gaps.md)", cited)?;
+            add_citations(source, "~", "[*not decided*](gaps.md)", cited)?;
         }
     }
     Ok(())
@@ -143,15 +143,15 @@ fn headings<'t>(table: &'t str, edition: &str) -> Result<Vec<Heading<'t>>> {
     Ok(headings)
 }
 
-fn write(cited: &Cited, table: &str) -> Result<String> {
-    let mut page = HEAD.to_owned();
+fn render_citations(cited: &Citations, table: &str) -> Result<String> {
+    let mut page = PAGE_HEADER.to_owned();
     for (edition, title) in EDITIONS {
         let headings = headings(table, edition)?;
         // Writing to a text does not fail.
         let _ = write!(page, "\n## {edition}\n\n{title}.\n");
         let (mut chapter, mut section) = (None, None);
         for ((first, last), links) in cited.get(edition).into_iter().flatten() {
-            let path = path(&headings, *first);
+            let path = titles_above(&headings, *first);
             let [name, rest @ ..] = &path[..] else {
                 bail!("{edition}: no chapter has line {first}");
             };
@@ -173,7 +173,7 @@ fn write(cited: &Cited, table: &str) -> Result<String> {
 }
 
 /// Returns the titles above a line, the chapter first.
-fn path<'t>(headings: &[Heading<'t>], line: usize) -> Vec<&'t str> {
+fn titles_above<'t>(headings: &[Heading<'t>], line: usize) -> Vec<&'t str> {
     let mut path: Vec<&str> = Vec::new();
     for heading in headings.iter().take_while(|heading| heading.line <= line) {
         path.truncate(heading.depth.saturating_sub(1));
@@ -196,8 +196,8 @@ OCP 4.12\t50\t1\tChapter 2. Two
 OKD\t1\t1\tAll
 ";
 
-    fn cited(sources: &[(&str, &str)]) -> Result<Cited> {
-        let mut cited = Cited::new();
+    fn cited(sources: &[(&str, &str)]) -> Result<Citations> {
+        let mut cited = Citations::new();
         for (id, source) in sources {
             read_rules("p", &format!("# p\n\n## {id}\n\nx\n\n* Source: {source}\n"), &mut cited)?;
         }
@@ -213,7 +213,7 @@ OKD\t1\t1\tAll
         ])
         .unwrap();
         read_gaps("| a | OCP 4.12 L41, L31-35 | x |\n| a | pkg/x.go | y |\n", &mut cited).unwrap();
-        let page = write(&cited, HEADINGS).unwrap();
+        let page = render_citations(&cited, HEADINGS).unwrap();
         let (_, page) = page.split_once("## OCP 4.12\n").unwrap();
         let expected = "
 OpenShift Container Platform 4.12, Operators.
@@ -244,14 +244,14 @@ OpenShift Container Platform 4.12, Operators.
         for source in ["OCP 4.13 L1", "OCP 4.12 lines 1", "OCP 4.12 L1-x", "OKD L9-8"] {
             assert!(cited(&[("A-1", source)]).is_err(), "{source}");
         }
-        let early = write(&cited(&[("A-1", "OCP 4.12 L3")]).unwrap(), HEADINGS);
+        let early = render_citations(&cited(&[("A-1", "OCP 4.12 L3")]).unwrap(), HEADINGS);
         assert_eq!(early.unwrap_err().to_string(), "OCP 4.12: no chapter has line 3");
     }
 
     #[test]
     fn the_page_is_up_to_date() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let published = fs::read_to_string(root.join(PAGE)).unwrap_or_default();
-        assert!(page(root).unwrap() == published, "run `cargo xtask coverage`");
+        let published = fs::read_to_string(root.join(PAGE_PATH)).unwrap_or_default();
+        assert!(render_page(root).unwrap() == published, "run `cargo xtask coverage`");
     }
 }

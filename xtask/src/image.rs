@@ -35,25 +35,25 @@ use layout::Layout;
 use platform::Arch;
 
 /// Directory of the layout, below the root of the workspace.
-const OUTPUT: &str = "target/image";
+const DEFAULT_OUTPUT_DIR: &str = "target/image";
 /// Most bytes of an image for one platform, compressed: what a node pulls.
-const MOST: usize = 30_000_000;
+const MAX_COMPRESSED_BYTES: usize = 30_000_000;
 
 /// Options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ImageOptions<'a> {
     /// Architectures; none for all that can be built here.
     pub(crate) arches: Vec<&'a str>,
     pub(crate) output: Option<&'a str>,
     /// Name of the image in the layout; the version, if there is none.
     pub(crate) tag: Option<&'a str>,
     /// Builds a clone, too, and compares.
-    pub(crate) check: bool,
+    pub(crate) verify_reproducible: bool,
 }
 
 /// Metadata of the image.
 #[derive(Debug, Clone)]
-struct About {
+struct ImageMetadata {
     version: String,
     description: String,
     licenses: String,
@@ -67,11 +67,11 @@ struct About {
     target: PathBuf,
 }
 
-impl About {
+impl ImageMetadata {
     fn of(root: &Path) -> Result<Self> {
         let mut cargo = cargo(root);
         cargo.args(["metadata", "--no-deps", "--format-version", "1", "--locked"]);
-        let metadata: Value = serde_json::from_str(&said(&mut cargo)?)?;
+        let metadata: Value = serde_json::from_str(&command_output(&mut cargo)?)?;
         let packages = metadata.get("packages").and_then(Value::as_array);
         let packages = packages.context("cargo metadata has no packages")?;
         let is_opgate = |package: &&Value| package.get("name").is_some_and(|name| name == "opgate");
@@ -123,7 +123,8 @@ impl About {
 
 /// Returns the last commit and its time in seconds; none outside of a clone.
 fn commit(root: &Path) -> Result<Option<(String, i64)>> {
-    let git = |arguments: &[&str]| said(Command::new("git").current_dir(root).args(arguments));
+    let git =
+        |arguments: &[&str]| command_output(Command::new("git").current_dir(root).args(arguments));
     let Ok(head) = git(&["log", "-1", "--format=%H %ct"]) else { return Ok(None) };
     let (revision, time) = head.trim().split_once(' ').context("git log says nothing")?;
     let dirty = if git(&["status", "--porcelain"])?.trim().is_empty() { "" } else { "-dirty" };
@@ -138,15 +139,15 @@ struct Image {
 }
 
 /// Builds the image; gives what to say.
-pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> Result<String> {
-    let arches = platform::chosen(&wanted.arches)?;
-    let output = wanted.output.map_or_else(|| root.join(OUTPUT), PathBuf::from);
+pub(crate) fn run(root: &Path, options: &ImageOptions<'_>) -> Result<String> {
+    let arches = platform::select(&options.arches)?;
+    let output = options.output.map_or_else(|| root.join(DEFAULT_OUTPUT_DIR), PathBuf::from);
     layout::check_output(&output)?;
-    if wanted.check {
+    if options.verify_reproducible {
         check::ensure_clean(root)?;
     }
-    let about = About::of(root)?;
-    let layout = layout_of(root, &about, &arches, wanted.tag)?;
+    let about = ImageMetadata::of(root)?;
+    let layout = build_layout(root, &about, &arches, options.tag)?;
     layout.write(&output)?;
     let mut text = format!("wrote {}, tag {}\n", output.display(), layout.tag);
     for (arch, size) in &layout.sizes {
@@ -154,22 +155,27 @@ pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> Result<String> {
         let _ = writeln!(text, "linux/{arch}: {} MB compressed", megabytes(*size));
     }
     let _ = write!(text, "digest: {}", layout.digest);
-    if wanted.check {
-        let other = check::digest_of_clone(root, &arches, wanted.tag)?;
+    if options.verify_reproducible {
+        let other = check::digest_of_clone(root, &arches, options.tag)?;
         ensure!(
             other == layout.digest,
             "the image of a clone has another digest: {other} instead of {}; both are kept: compare {} with {}",
             layout.digest,
             output.display(),
-            check::folder(root).display(),
+            check::clone_directory(root).display(),
         );
-        check::clean(root)?;
+        check::remove_clone(root)?;
         text.push_str("\nchecked: a clone in another directory has the same digest");
     }
     Ok(text)
 }
 
-fn layout_of(root: &Path, about: &About, arches: &[Arch], tag: Option<&str>) -> Result<Layout> {
+fn build_layout(
+    root: &Path,
+    about: &ImageMetadata,
+    arches: &[Arch],
+    tag: Option<&str>,
+) -> Result<Layout> {
     let mut images = Vec::new();
     for &arch in arches {
         let binary = build::binary(root, about, arch)?;
@@ -179,7 +185,13 @@ fn layout_of(root: &Path, about: &About, arches: &[Arch], tag: Option<&str>) -> 
     layout(about, &images, tag)
 }
 
-fn image(root: &Path, about: &About, arch: Arch, binary: &[u8], sbom: Vec<u8>) -> Result<Image> {
+fn image(
+    root: &Path,
+    about: &ImageMetadata,
+    arch: Arch,
+    binary: &[u8],
+    sbom: Vec<u8>,
+) -> Result<Image> {
     build::check(arch, binary)?;
     let licence = fs::read(root.join("LICENSE")).context("LICENSE")?;
     let files = files::files(binary, &sbom, &licence);
@@ -187,14 +199,14 @@ fn image(root: &Path, about: &About, arch: Arch, binary: &[u8], sbom: Vec<u8>) -
     Ok(Image { arch, layer, sbom })
 }
 
-fn layout(about: &About, images: &[Image], tag: Option<&str>) -> Result<Layout> {
+fn layout(about: &ImageMetadata, images: &[Image], tag: Option<&str>) -> Result<Layout> {
     let layout = Layout::of(about, images, tag)?;
     for (arch, size) in &layout.sizes {
         ensure!(
-            *size < MOST,
+            *size < MAX_COMPRESSED_BYTES,
             "the image for {arch} has {} MB compressed: the bound is {} MB",
             megabytes(*size),
-            megabytes(MOST)
+            megabytes(MAX_COMPRESSED_BYTES)
         );
     }
     Ok(layout)
@@ -220,7 +232,7 @@ fn cargo(root: &Path) -> Command {
 }
 
 /// Returns the output of a command, if it succeeds.
-fn said(command: &mut Command) -> Result<String> {
+fn command_output(command: &mut Command) -> Result<String> {
     let shown = format!("{command:?}");
     let output = command.output().with_context(|| shown.clone())?;
     ensure!(

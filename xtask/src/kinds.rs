@@ -19,9 +19,9 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 /// Path of the table.
-const TABLE: &str = "common/schema/src/table.rs";
+const TABLE_PATH: &str = "common/schema/src/table.rs";
 /// Kinds that are not in the crate.
-const OWN: &str = include_str!("kinds/kinds.txt");
+const EXTRA_KINDS: &str = include_str!("kinds/kinds.txt");
 
 /// The type of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,14 +64,14 @@ struct Kind {
 
 /// Writes the table.
 pub(crate) fn write(root: &Path) -> Result<String> {
-    let path = root.join(TABLE);
+    let path = root.join(TABLE_PATH);
     let text = generate(root)?;
     std::fs::write(&path, &text).with_context(|| path.display().to_string())?;
-    Ok(format!("wrote {TABLE}: {} bytes", text.len()))
+    Ok(format!("wrote {TABLE_PATH}: {} bytes", text.len()))
 }
 
 fn generate(root: &Path) -> Result<String> {
-    let (kinds, mut types) = own(OWN)?;
+    let (kinds, mut types) = parse_extra_kinds(EXTRA_KINDS)?;
     let mut wanted: Vec<String> = kinds.iter().map(|kind| kind.definition.clone()).collect();
     wanted.extend(types.values().flat_map(BTreeMap::values).filter_map(definition));
     let crate_folder = crate_folder(root)?;
@@ -79,7 +79,7 @@ fn generate(root: &Path) -> Result<String> {
     for version in &versions {
         source::add(version, &wanted, &mut types)?;
     }
-    table::text(&kinds, &types)
+    table::render_table(&kinds, &types)
 }
 
 /// Returns the definition that a type leads to.
@@ -116,7 +116,7 @@ fn crate_folder(root: &Path) -> Result<PathBuf> {
 }
 
 /// Returns the kinds and types that are written down here.
-fn own(text: &str) -> Result<(Vec<Kind>, Types)> {
+fn parse_extra_kinds(text: &str) -> Result<(Vec<Kind>, Types)> {
     let (mut kinds, mut types) = (Vec::new(), Types::new());
     let mut current: Option<&str> = None;
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
@@ -133,7 +133,7 @@ fn own(text: &str) -> Result<(Vec<Kind>, Types)> {
             }
             ([field, of], true, Some(name)) => {
                 let fields = types.entry(name.to_owned()).or_default();
-                fields.insert((*field).to_owned(), parsed(of)?);
+                fields.insert((*field).to_owned(), parse_type(of)?);
             }
             _ => bail!("kinds.txt: {line:?} is neither a kind, nor a definition, nor a field"),
         }
@@ -143,12 +143,12 @@ fn own(text: &str) -> Result<(Vec<Kind>, Types)> {
 }
 
 /// Returns `[]T` and `map[T]`, the word of a scalar, or the name of a definition.
-fn parsed(text: &str) -> Result<Type> {
+fn parse_type(text: &str) -> Result<Type> {
     if let Some(item) = text.strip_prefix("[]") {
-        return Ok(Type::List(Box::new(parsed(item)?)));
+        return Ok(Type::List(Box::new(parse_type(item)?)));
     }
     if let Some(value) = text.strip_prefix("map[").and_then(|text| text.strip_suffix(']')) {
-        return Ok(Type::Map(Box::new(parsed(value)?)));
+        return Ok(Type::Map(Box::new(parse_type(value)?)));
     }
     if let Some(scalar) = SCALARS.into_iter().find(|scalar| *scalar == text) {
         return Ok(Type::Scalar(scalar));
@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn table_of_kinds_is_current() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let found = std::fs::read_to_string(root.join(TABLE)).unwrap();
-        assert!(found == generate(root).unwrap(), "{TABLE} is stale: run `cargo xtask kinds`");
+        let found = std::fs::read_to_string(root.join(TABLE_PATH)).unwrap();
+        assert!(found == generate(root).unwrap(), "{TABLE_PATH} is stale: run `cargo xtask kinds`");
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
             ("kind v1 A", "neither a kind"),
             ("a.A\n b strange", "\"strange\" is no type"),
         ] {
-            let found = own(text).unwrap_err().to_string();
+            let found = parse_extra_kinds(text).unwrap_err().to_string();
             assert!(found.contains(error), "{text:?}: {found}");
         }
     }

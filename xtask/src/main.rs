@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 
-use new_rule::Wanted;
+use new_rule::NewRuleOptions;
 
 const USAGE: &str = "\
 Usage: cargo xtask new-rule POLICY ID [--in MODULE]
@@ -79,14 +79,14 @@ fn run(arguments: &[&str]) -> Result<String> {
     match arguments {
         ["new-rule", arguments @ ..] => new_rule(root, arguments),
         ["coverage"] => {
-            std::fs::write(root.join(coverage::PAGE), coverage::page(root)?)?;
-            Ok(format!("wrote {}", coverage::PAGE))
+            std::fs::write(root.join(coverage::PAGE_PATH), coverage::render_page(root)?)?;
+            Ok(format!("wrote {}", coverage::PAGE_PATH))
         }
         ["c-bindings"] => c_bindings::write(root),
-        ["corpus", arguments @ ..] => corpus::run(root, &corpora(arguments)?),
+        ["corpus", arguments @ ..] => corpus::run(root, &parse_corpus_options(arguments)?),
         ["kinds"] => kinds::write(root),
-        ["mutate", arguments @ ..] => mutate::run(root, &mutated(arguments)?),
-        ["image", arguments @ ..] => image::run(root, &pictured(arguments)?),
+        ["mutate", arguments @ ..] => mutate::run(root, &parse_mutate_options(arguments)?),
+        ["image", arguments @ ..] => image::run(root, &parse_image_options(arguments)?),
         _ => bail!(
             "the tasks are new-rule, coverage, c-bindings, kinds, mutate, corpus and image\n\n{USAGE}"
         ),
@@ -94,19 +94,19 @@ fn run(arguments: &[&str]) -> Result<String> {
 }
 
 fn new_rule(root: &Path, arguments: &[&str]) -> Result<String> {
-    let wanted = wanted(arguments)?;
-    let written = new_rule::start(root, &wanted)?;
+    let wanted = parse_new_rule_options(arguments)?;
+    let written = new_rule::create_rule(root, &wanted)?;
     let shown = |path: &PathBuf| path.strip_prefix(root).unwrap_or(path).display().to_string();
     let written: Vec<_> = written.iter().map(shown).collect();
-    let Wanted { policy, id, .. } = wanted;
+    let NewRuleOptions { policy, id, .. } = wanted;
     Ok(format!(
         "wrote {}\n\nFill in every TODO, and write the function that evaluates {id} below its section.\n`cargo test -p opgate-{policy}` says what is missing.",
         written.join("\nwrote ")
     ))
 }
 
-fn corpora<'a>(arguments: &[&'a str]) -> Result<corpus::Wanted<'a>> {
-    let mut wanted = corpus::Wanted::default();
+fn parse_corpus_options<'a>(arguments: &[&'a str]) -> Result<corpus::CorpusOptions<'a>> {
+    let mut wanted = corpus::CorpusOptions::default();
     let mut rest = arguments.iter();
     while let Some(&argument) = rest.next() {
         match argument {
@@ -117,17 +117,17 @@ fn corpora<'a>(arguments: &[&'a str]) -> Result<corpus::Wanted<'a>> {
             option if option.starts_with('-') => {
                 bail!("{option} is no option of corpus\n\n{USAGE}");
             }
-            folder => wanted.folders.push(folder),
+            folder => wanted.directories.push(folder),
         }
     }
-    if wanted.folders.is_empty() {
+    if wanted.directories.is_empty() {
         bail!("corpus needs a directory\n\n{USAGE}");
     }
     Ok(wanted)
 }
 
-fn mutated<'a>(arguments: &[&'a str]) -> Result<mutate::Wanted<'a>> {
-    let mut wanted = mutate::Wanted { policies: Vec::new(), sample: None, seed: 1 };
+fn parse_mutate_options<'a>(arguments: &[&'a str]) -> Result<mutate::MutationOptions<'a>> {
+    let mut wanted = mutate::MutationOptions { policies: Vec::new(), sample: None, seed: 1 };
     let mut rest = arguments.iter();
     while let Some(&argument) = rest.next() {
         let mut number = || {
@@ -149,8 +149,8 @@ fn mutated<'a>(arguments: &[&'a str]) -> Result<mutate::Wanted<'a>> {
     Ok(wanted)
 }
 
-fn pictured<'a>(arguments: &[&'a str]) -> Result<image::Wanted<'a>> {
-    let mut wanted = image::Wanted::default();
+fn parse_image_options<'a>(arguments: &[&'a str]) -> Result<image::ImageOptions<'a>> {
+    let mut wanted = image::ImageOptions::default();
     let mut rest = arguments.iter();
     while let Some(&argument) = rest.next() {
         let (option, mut value) = match argument.split_once('=') {
@@ -165,14 +165,14 @@ fn pictured<'a>(arguments: &[&'a str]) -> Result<image::Wanted<'a>> {
             "--arch" => wanted.arches.push(value()?),
             "--output" => wanted.output = Some(value()?),
             "--tag" => wanted.tag = Some(value()?),
-            "--check" => wanted.check = true,
+            "--check" => wanted.verify_reproducible = true,
             _ => bail!("{argument} is no option of image\n\n{USAGE}"),
         }
     }
     Ok(wanted)
 }
 
-fn wanted<'a>(arguments: &[&'a str]) -> Result<Wanted<'a>> {
+fn parse_new_rule_options<'a>(arguments: &[&'a str]) -> Result<NewRuleOptions<'a>> {
     let (mut names, mut module) = (Vec::new(), None);
     let mut rest = arguments.iter();
     while let Some(&argument) = rest.next() {
@@ -190,7 +190,7 @@ fn wanted<'a>(arguments: &[&'a str]) -> Result<Wanted<'a>> {
     let [policy, id] = names[..] else {
         bail!("new-rule needs the name of a policy and the id of a rule\n\n{USAGE}");
     };
-    Ok(Wanted { policy, id, module })
+    Ok(NewRuleOptions { policy, id, module })
 }
 
 #[cfg(test)]
@@ -199,27 +199,27 @@ mod tests {
 
     #[test]
     fn arguments_may_be_in_any_order() {
-        let expected = Wanted { policy: "a", id: "A-1", module: Some("b") };
+        let expected = NewRuleOptions { policy: "a", id: "A-1", module: Some("b") };
         for arguments in
             [&["a", "A-1", "--in", "b"][..], &["--in", "b", "a", "A-1"], &["a", "--in=b", "A-1"]]
         {
-            assert_eq!(wanted(arguments).unwrap(), expected);
+            assert_eq!(parse_new_rule_options(arguments).unwrap(), expected);
         }
-        assert_eq!(wanted(&["a", "A-1"]).unwrap().module, None);
+        assert_eq!(parse_new_rule_options(&["a", "A-1"]).unwrap().module, None);
     }
 
     #[test]
     fn a_sample_of_several_policies_may_be_mutated() {
-        let found = mutated(&["a", "--sample", "5", "b", "--seed", "7"]).unwrap();
+        let found = parse_mutate_options(&["a", "--sample", "5", "b", "--seed", "7"]).unwrap();
         let policies = vec!["a", "b"];
-        assert_eq!(found, mutate::Wanted { policies, sample: Some(5), seed: 7 });
+        assert_eq!(found, mutate::MutationOptions { policies, sample: Some(5), seed: 7 });
         for (arguments, error) in [
             (&[][..], "needs the name of a policy"),
             (&["a", "--sample"], "--sample needs a number"),
             (&["a", "--seed", "x"], "--seed needs a number"),
             (&["a", "--all"], "--all is no option"),
         ] {
-            let found = mutated(arguments).unwrap_err().to_string();
+            let found = parse_mutate_options(arguments).unwrap_err().to_string();
             assert!(found.contains(error), "{arguments:?}: {found}");
         }
     }

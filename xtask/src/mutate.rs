@@ -21,7 +21,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 /// Subjects of the mutation.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct MutationOptions<'a> {
     pub(crate) policies: Vec<&'a str>,
     /// So many mutants of each policy, or all.
     pub(crate) sample: Option<usize>,
@@ -38,7 +38,7 @@ struct Outcome {
 }
 
 /// Seconds after which the tests of a mutant are given up.
-const PATIENCE: &str = "180";
+const TEST_TIMEOUT_SECONDS: &str = "180";
 
 struct Mutant {
     path: PathBuf,
@@ -46,15 +46,15 @@ struct Mutant {
 }
 
 /// Mutates policies one after the other; gives a table and the survivors.
-pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> Result<String> {
+pub(crate) fn run(root: &Path, options: &MutationOptions<'_>) -> Result<String> {
     let copy = root.join("target/mutants/workspace");
     copy_tree(root, &copy)?;
     let mut table = String::from(
         "| policy | lines | tried | did not build | killed | survived | killed of those that build |\n|---|---|---|---|---|---|---|\n",
     );
     let mut survivors = String::new();
-    for policy in &wanted.policies {
-        let outcome = mutate(&copy, policy, wanted)?;
+    for policy in &options.policies {
+        let outcome = mutate(&copy, policy, options)?;
         let survived = outcome.survivors.len();
         let built = outcome.killed + survived;
         let percent = (outcome.killed * 100).checked_div(built).unwrap_or(100);
@@ -75,18 +75,18 @@ pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> Result<String> {
     Ok(format!("{table}{survivors}"))
 }
 
-fn mutate(copy: &Path, policy: &str, wanted: &Wanted<'_>) -> Result<Outcome> {
-    let folder = copy.join("guest/policies").join(policy);
-    ensure!(folder.is_dir(), "there is no policy {policy}");
+fn mutate(copy: &Path, policy: &str, options: &MutationOptions<'_>) -> Result<Outcome> {
+    let directory = copy.join("guest/policies").join(policy);
+    ensure!(directory.is_dir(), "there is no policy {policy}");
     let mut mutants = Vec::new();
-    for path in sources(&folder.join("src"))? {
+    for path in list_sources(&directory.join("src"))? {
         let source = fs::read_to_string(&path)?;
         let candidates = lines::candidates(&source);
         mutants.extend(candidates.into_iter().map(|lines| Mutant { path: path.clone(), lines }));
     }
     let mut outcome = Outcome { candidates: mutants.len(), ..Outcome::default() };
-    if let Some(sample) = wanted.sample {
-        shuffle(&mut mutants, wanted.seed);
+    if let Some(sample) = options.sample {
+        shuffle(&mut mutants, options.seed);
         mutants.truncate(sample);
     }
     ensure!(test(copy, policy, &["--no-run"])?, "{policy} does not build");
@@ -97,47 +97,47 @@ fn mutate(copy: &Path, policy: &str, wanted: &Wanted<'_>) -> Result<Outcome> {
         let line = source.lines().nth(*mutant.lines.start()).unwrap_or_default().trim();
         // Its name is used below.
         let became = if line.starts_with("let ") && !line.starts_with("let _") {
-            Ok(Became::Broken)
+            Ok(MutantResult::Broken)
         } else {
-            fs::write(&mutant.path, without(&source, &mutant.lines))?;
-            let became = judge(copy, policy);
+            fs::write(&mutant.path, remove_lines(&source, &mutant.lines))?;
+            let became = test_mutant(copy, policy);
             fs::write(&mutant.path, &source)?;
             became
         };
-        let path = mutant.path.strip_prefix(&folder).unwrap_or(&mutant.path).display();
+        let path = mutant.path.strip_prefix(&directory).unwrap_or(&mutant.path).display();
         let shown = format!("`{path}:{}` `{line}`", mutant.lines.start() + 1);
         let became = became?;
         eprintln!("{policy} {}/{all} {became:?} {shown}", number + 1);
         match became {
-            Became::Broken => outcome.broken += 1,
-            Became::Killed => outcome.killed += 1,
-            Became::Survivor => outcome.survivors.push(shown),
+            MutantResult::Broken => outcome.broken += 1,
+            MutantResult::Killed => outcome.killed += 1,
+            MutantResult::Survivor => outcome.survivors.push(shown),
         }
     }
     Ok(outcome)
 }
 
 #[derive(Debug)]
-enum Became {
+enum MutantResult {
     Broken,
     Killed,
     Survivor,
 }
 
 /// The cases first: they are quick, and notice most.
-fn judge(copy: &Path, policy: &str) -> Result<Became> {
+fn test_mutant(copy: &Path, policy: &str) -> Result<MutantResult> {
     if !test(copy, policy, &["--no-run"])? {
-        return Ok(Became::Broken);
+        return Ok(MutantResult::Broken);
     }
     let cases = ["--test", "rules", "every_case_has_its_expected_result"];
     let survives = test(copy, policy, &cases)? && test(copy, policy, &[])?;
-    Ok(if survives { Became::Survivor } else { Became::Killed })
+    Ok(if survives { MutantResult::Survivor } else { MutantResult::Killed })
 }
 
 /// Reports whether `cargo test` of the policy succeeds.
 fn test(copy: &Path, policy: &str, arguments: &[&str]) -> Result<bool> {
     let status = Command::new("timeout")
-        .args(["--signal=KILL", PATIENCE, "cargo", "test", "--quiet", "--offline"])
+        .args(["--signal=KILL", TEST_TIMEOUT_SECONDS, "cargo", "test", "--quiet", "--offline"])
         .args(["--package", &format!("opgate-{policy}")])
         .args(arguments)
         .current_dir(copy)
@@ -153,17 +153,17 @@ fn test(copy: &Path, policy: &str, arguments: &[&str]) -> Result<bool> {
     Ok(status.success())
 }
 
-fn without(source: &str, lines: &RangeInclusive<usize>) -> String {
+fn remove_lines(source: &str, lines: &RangeInclusive<usize>) -> String {
     let kept = source.split_inclusive('\n').enumerate();
     kept.filter(|(number, _)| !lines.contains(number)).map(|(_, line)| line).collect()
 }
 
 /// Returns the sources below a directory, in order. Separate test files are not among them.
-fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+fn list_sources(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+    let mut folders = vec![directory.to_owned()];
+    while let Some(directory) = folders.pop() {
+        for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
             let path = entry?.path();
             let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
             if path.is_dir() {
@@ -195,8 +195,8 @@ fn copy_tree(root: &Path, copy: &Path) -> Result<()> {
         if fs::read(&to).is_ok_and(|there| there == content) {
             continue;
         }
-        if let Some(folder) = to.parent() {
-            fs::create_dir_all(folder)?;
+        if let Some(directory) = to.parent() {
+            fs::create_dir_all(directory)?;
         }
         fs::write(&to, content).with_context(|| to.display().to_string())?;
     }
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn lines_are_cut_out() {
-        assert_eq!(without("a\nb\nc\nd\n", &(1..=2)), "a\nd\n");
-        assert_eq!(without("a\nb", &(0..=0)), "b");
+        assert_eq!(remove_lines("a\nb\nc\nd\n", &(1..=2)), "a\nd\n");
+        assert_eq!(remove_lines("a\nb", &(0..=0)), "b");
     }
 }

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::source::{self, Declared};
+use crate::source::{self, RuleDeclaration};
 
 /// Options of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct NewRuleOptions<'a> {
     /// Folder of the policy.
     pub(crate) policy: &'a str,
     /// Id of the rule.
@@ -29,8 +29,8 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// A rule of the policy, and the file that declares it.
-struct Found {
-    rule: Declared,
+struct RuleLocation {
+    rule: RuleDeclaration,
     file: PathBuf,
 }
 
@@ -38,18 +38,22 @@ struct Found {
 ///
 /// # Errors
 /// Fails if there is no such policy or module, or if the id is invalid or exists.
-pub(crate) fn start(root: &Path, wanted: &Wanted<'_>) -> Result<Vec<PathBuf>> {
-    let Wanted { policy, id, module } = *wanted;
+pub(crate) fn create_rule(root: &Path, wanted: &NewRuleOptions<'_>) -> Result<Vec<PathBuf>> {
+    let NewRuleOptions { policy, id, module } = *wanted;
     let policies = root.join("guest/policies");
     let crate_folder = policies.join(policy);
     let sources = crate_folder.join("src");
     if policy.is_empty() || policy.contains(['/', '\\', '.']) || !sources.is_dir() {
-        bail!("there is no policy {policy}; the policies are {}", names(&policies)?.join(", "));
+        bail!(
+            "there is no policy {policy}; the policies are {}",
+            list_entries(&policies)?.join(", ")
+        );
     }
-    let (prefix, number) = parts(id)?;
-    let rules = rules(&sources)?;
-    let same = |found: &&Found| parts_of(&found.rule.name).is_some_and(|(p, _)| p == prefix);
-    let place = |found: &&Found| parts_of(&found.rule.name).map(|(_, number)| number);
+    let (prefix, number) = parse_rule_id(id)?;
+    let rules = find_rules(&sources)?;
+    let same =
+        |found: &&RuleLocation| parse_rule_name(&found.rule.name).is_some_and(|(p, _)| p == prefix);
+    let place = |found: &&RuleLocation| parse_rule_name(&found.rule.name).map(|(_, number)| number);
     if let Some(taken) = rules.iter().filter(same).find(|found| place(found) == Some(number)) {
         bail!("{id} is taken by {}; choose another number", taken.file.display());
     }
@@ -59,7 +63,7 @@ pub(crate) fn start(root: &Path, wanted: &Wanted<'_>) -> Result<Vec<PathBuf>> {
     }
     let highest = rules.iter().filter(same).max_by_key(place);
     let file = match (module, highest) {
-        (Some(module), _) => file_of(&sources, module)?,
+        (Some(module), _) => module_file(&sources, module)?,
         (None, Some(highest)) => highest.file.clone(),
         (None, None) => {
             bail!("{policy} has no rule {prefix}-…; say with --in which module it is for")
@@ -76,28 +80,29 @@ pub(crate) fn start(root: &Path, wanted: &Wanted<'_>) -> Result<Vec<PathBuf>> {
     // Targets of the rules in the same module are in scope.
     let on = match of_module().max_by_key(place) {
         Some(beside) => beside.rule.on.clone(),
-        None => match source::target(&library) {
+        None => match source::first_target(&library) {
             Some(target) if is_library => format!("{target}: Create | Update"),
             Some(target) => format!("crate::{target}: Create | Update"),
             None => bail!("src/lib.rs declares no route; declare it in policy! first"),
         },
     };
     let name = id.replace('-', "_");
-    let (text, is_new) = source::with_listed(&read(&file)?, &name);
-    let mut changes = vec![(file.clone(), source::with_section(&text, &section(&name, &on)))];
+    let (text, is_new) = source::add_to_list(&read(&file)?, &name);
+    let mut changes =
+        vec![(file.clone(), source::insert_section(&text, &render_section(&name, &on)))];
     if is_new {
         // A policy in one file has its own list in it.
         let library = if is_library { &changes.remove(0).1 } else { &library };
-        let Some(library) = source::with_module(library, &rules_of(&sources, &file)) else {
+        let Some(library) = source::add_module(library, &rules_path(&sources, &file)) else {
             bail!("src/lib.rs has no list of rules; declare it in policy! first");
         };
         changes.push((library_file, library));
     }
-    changes.push((cases, case_file(id, &on, &crate_folder)?));
+    changes.push((cases, render_cases(id, &on, &crate_folder)?));
     for (path, text) in &changes {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)
-                .with_context(|| format!("{} cannot be made", folder.display()))?;
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)
+                .with_context(|| format!("{} cannot be made", directory.display()))?;
         }
         fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
     }
@@ -105,7 +110,7 @@ pub(crate) fn start(root: &Path, wanted: &Wanted<'_>) -> Result<Vec<PathBuf>> {
 }
 
 /// Prefix and number of an id.
-fn parts(id: &str) -> Result<(String, u64)> {
+fn parse_rule_id(id: &str) -> Result<(String, u64)> {
     let is_id = |(prefix, number): &(&str, &str)| {
         prefix.starts_with(|c: char| c.is_ascii_uppercase())
             && prefix.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-')
@@ -116,14 +121,14 @@ fn parts(id: &str) -> Result<(String, u64)> {
     found.with_context(|| format!("{id} is no id of a rule; write it like RBF-33"))
 }
 
-fn parts_of(name: &str) -> Option<(String, u64)> {
-    parts(&name.replace('_', "-")).ok()
+fn parse_rule_name(name: &str) -> Option<(String, u64)> {
+    parse_rule_id(&name.replace('_', "-")).ok()
 }
 
 /// Lists the entries of a directory, sorted.
-fn names(folder: &Path) -> Result<Vec<String>> {
-    let entries =
-        fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;
+fn list_entries(directory: &Path) -> Result<Vec<String>> {
+    let entries = fs::read_dir(directory)
+        .with_context(|| format!("{} cannot be read", directory.display()))?;
     let mut names = Vec::new();
     for entry in entries {
         names.push(entry?.file_name().to_string_lossy().into_owned());
@@ -133,18 +138,18 @@ fn names(folder: &Path) -> Result<Vec<String>> {
 }
 
 /// Returns every rule that the sources declare.
-fn rules(sources: &Path) -> Result<Vec<Found>> {
+fn find_rules(sources: &Path) -> Result<Vec<RuleLocation>> {
     let (mut rules, mut folders) = (Vec::new(), vec![sources.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for name in names(&folder)? {
-            let file = folder.join(name);
+    while let Some(directory) = folders.pop() {
+        for name in list_entries(&directory)? {
+            let file = directory.join(name);
             if file.is_dir() {
                 folders.push(file);
             } else if file.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&file)
                     .with_context(|| format!("{} cannot be read", file.display()))?;
-                let found = source::declared(&text).into_iter();
-                rules.extend(found.map(|rule| Found { rule, file: file.clone() }));
+                let found = source::declared_rules(&text).into_iter();
+                rules.extend(found.map(|rule| RuleLocation { rule, file: file.clone() }));
             }
         }
     }
@@ -152,7 +157,7 @@ fn rules(sources: &Path) -> Result<Vec<Found>> {
 }
 
 /// The file of a module: `rbac::subjects` is `rbac/subjects.rs` or `rbac/subjects/mod.rs`.
-fn file_of(sources: &Path, module: &str) -> Result<PathBuf> {
+fn module_file(sources: &Path, module: &str) -> Result<PathBuf> {
     let path = module.replace("::", "/");
     let is_name = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if path.split('/').all(|part| !part.is_empty() && is_name(part)) {
@@ -169,7 +174,7 @@ fn file_of(sources: &Path, module: &str) -> Result<PathBuf> {
 }
 
 /// Returns the path of a file's rules in `lib.rs`: `rbac::subjects::RULES`.
-fn rules_of(sources: &Path, file: &Path) -> String {
+fn rules_path(sources: &Path, file: &Path) -> String {
     let path = file.strip_prefix(sources).unwrap_or(file).with_extension("");
     let parts = path.iter().map(|part| part.to_string_lossy());
     let parts = parts.filter(|part| part != "lib" && part != "mod");
@@ -177,7 +182,7 @@ fn rules_of(sources: &Path, file: &Path) -> String {
     parts.collect::<Vec<_>>().join("::")
 }
 
-fn section(name: &str, on: &str) -> String {
+fn render_section(name: &str, on: &str) -> String {
     format!(
         "\
 rule! {{
@@ -216,11 +221,11 @@ rule! {{
 }
 
 /// Returns the file of cases, for an object of the kind that the other cases use.
-fn case_file(id: &str, on: &str, crate_folder: &Path) -> Result<String> {
+fn render_cases(id: &str, on: &str, crate_folder: &Path) -> Result<String> {
     let cases = crate_folder.join("cases");
     let mut others = String::new();
     if cases.is_dir() {
-        for name in names(&cases)?.iter().filter(|name| *name != "objects.yaml") {
+        for name in list_entries(&cases)?.iter().filter(|name| *name != "objects.yaml") {
             others.push_str(&fs::read_to_string(cases.join(name)).unwrap_or_default());
         }
     }
@@ -259,7 +264,7 @@ mod tests {
     fn copy(policy: &str) -> tempfile::TempDir {
         fn copy_folder(from: &Path, to: &Path) {
             fs::create_dir_all(to).unwrap();
-            for name in names(from).unwrap() {
+            for name in list_entries(from).unwrap() {
                 let (from, to) = (from.join(&name), to.join(&name));
                 if from.is_dir() {
                     copy_folder(&from, &to);
@@ -269,47 +274,52 @@ mod tests {
             }
         }
         let root = tempfile::tempdir().unwrap();
-        let folder = Path::new("guest/policies").join(policy);
+        let directory = Path::new("guest/policies").join(policy);
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        copy_folder(&project.join(&folder), &root.path().join(&folder));
+        copy_folder(&project.join(&directory), &root.path().join(&directory));
         root
     }
 
     fn texts(root: &Path, written: &[PathBuf]) -> Vec<(String, String)> {
-        let folder = root.join("guest/policies");
+        let directory = root.join("guest/policies");
         let text = |path: &PathBuf| {
-            let name = path.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned();
+            let name = path.strip_prefix(&directory).unwrap().to_str().unwrap().to_owned();
             (name, fs::read_to_string(path).unwrap())
         };
         written.iter().map(text).collect()
     }
 
-    fn wanted<'a>(policy: &'a str, id: &'a str, module: Option<&'a str>) -> Wanted<'a> {
-        Wanted { policy, id, module }
+    fn wanted<'a>(policy: &'a str, id: &'a str, module: Option<&'a str>) -> NewRuleOptions<'a> {
+        NewRuleOptions { policy, id, module }
     }
 
     #[test]
     fn a_rule_starts_in_the_module_of_the_highest_of_its_prefix() {
         let root = copy("plain-bundle");
-        let rules_before = rules(&root.path().join("guest/policies/plain-bundle/src")).unwrap();
-        let written = start(root.path(), &wanted("plain-bundle", "PBF-91", None)).unwrap();
+        let rules_before =
+            find_rules(&root.path().join("guest/policies/plain-bundle/src")).unwrap();
+        let written = create_rule(root.path(), &wanted("plain-bundle", "PBF-91", None)).unwrap();
         let texts = texts(root.path(), &written);
         let [(module, code), (cases, case)] = &texts[..] else { panic!("{texts:?}") };
         assert_eq!(module, "plain-bundle/src/objects.rs");
         assert_eq!(cases, "plain-bundle/cases/PBF-91.yaml");
         assert!(code.contains("rules![PBF_04, PBF_05, PBF_91];"), "{code}");
-        let new = Declared { name: "PBF_91".to_owned(), on: "BUNDLE: Create | Update".to_owned() };
-        assert!(source::declared(code).contains(&new), "{code}");
+        let new =
+            RuleDeclaration { name: "PBF_91".to_owned(), on: "BUNDLE: Create | Update".to_owned() };
+        assert!(source::declared_rules(code).contains(&new), "{code}");
         for heading in ["Why", "Remediation", "Accepted", "Rejected"] {
-            assert_eq!(section("A_1", "").matches(&format!("    /// # {heading}\n")).count(), 1);
+            assert_eq!(
+                render_section("A_1", "").matches(&format!("    /// # {heading}\n")).count(),
+                1
+            );
         }
         for line in ["rule: PBF-91", "accept:", "reject:", "  folder: {}", "  message: TODO"] {
             assert!(case.lines().any(|found| found == line), "{case}");
         }
-        let rules = rules(&root.path().join("guest/policies/plain-bundle/src")).unwrap();
+        let rules = find_rules(&root.path().join("guest/policies/plain-bundle/src")).unwrap();
         assert_eq!(rules.len(), rules_before.len() + 1);
         // The next one finds it.
-        let error = start(root.path(), &wanted("plain-bundle", "PBF-91", None)).unwrap_err();
+        let error = create_rule(root.path(), &wanted("plain-bundle", "PBF-91", None)).unwrap_err();
         assert!(error.to_string().contains("PBF-91 is taken by"), "{error}");
     }
 
@@ -317,7 +327,7 @@ mod tests {
     fn a_rule_may_start_in_another_module() {
         let root = copy("registry-bundle");
         let ask = |id, module| {
-            let written = start(root.path(), &wanted("registry-bundle", id, Some(module)));
+            let written = create_rule(root.path(), &wanted("registry-bundle", id, Some(module)));
             texts(root.path(), &written.unwrap())
         };
         let found = ask("RBF-91", "layout");
@@ -352,9 +362,9 @@ mod tests {
     #[test]
     fn invalid_arguments_change_nothing() {
         let root = copy("plain-bundle");
-        let folder = root.path().join("guest/policies/plain-bundle");
-        let before = fs::read_to_string(folder.join("src/objects.rs")).unwrap();
-        let cases = names(&folder.join("cases")).unwrap();
+        let directory = root.path().join("guest/policies/plain-bundle");
+        let before = fs::read_to_string(directory.join("src/objects.rs")).unwrap();
+        let cases = list_entries(&directory.join("cases")).unwrap();
         for (policy, id, module, error) in [
             ("other", "PBF-91", None, "no policy other; the policies are plain-bundle"),
             ("../policies", "PBF-91", None, "no policy"),
@@ -366,17 +376,17 @@ mod tests {
             ("plain-bundle", "PBF-91", Some("other"), "no module other"),
             ("plain-bundle", "PBF-91", Some("../lib"), "no module ../lib"),
         ] {
-            let found = start(root.path(), &wanted(policy, id, module)).unwrap_err();
+            let found = create_rule(root.path(), &wanted(policy, id, module)).unwrap_err();
             assert!(found.to_string().contains(error), "{policy} {id} {module:?}: {found}");
         }
-        assert_eq!(fs::read_to_string(folder.join("src/objects.rs")).unwrap(), before);
-        assert_eq!(names(&folder.join("cases")).unwrap(), cases);
+        assert_eq!(fs::read_to_string(directory.join("src/objects.rs")).unwrap(), before);
+        assert_eq!(list_entries(&directory.join("cases")).unwrap(), cases);
     }
 
     #[test]
     fn cases_are_of_the_kind_of_the_others() {
         let root = tempfile::tempdir().unwrap();
-        let file = |on: &str| case_file("A-1", on, root.path()).unwrap();
+        let file = |on: &str| render_cases("A-1", on, root.path()).unwrap();
         assert!(file("X: Create | Update").contains("\n  create: {"));
         assert!(file("X: Update | Delete").contains("\n  update:\n  - {"));
         assert!(file("X: Delete").contains("\n  delete: {"));

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use opgate_certs::{
-    Authority, Change, Error, Reloader, Source, service_names, verify, write_private, write_public,
+    CertificateAuthority, Change, Error, Reloader, Source, service_names, verify, write_private,
+    write_public,
 };
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256};
 use tempfile::TempDir;
@@ -26,7 +27,7 @@ fn source(folder: &TempDir) -> Source {
 
 #[test]
 fn issued_certificate_verifies_for_its_names_only() {
-    let authority = Authority::create(10).unwrap();
+    let authority = CertificateAuthority::create(10).unwrap();
     let mut names = service_names("opgate-system", "opgate");
     names.extend(["*.example.com", "10.0.0.1", "::1"].map(str::to_owned));
     let issued = authority.issue(&names, 90).unwrap();
@@ -42,7 +43,7 @@ fn issued_certificate_verifies_for_its_names_only() {
         verify(&pair, ca, Some(good), now).unwrap();
     }
     let day = Duration::from_secs(86_400);
-    let other = Authority::create(10).unwrap();
+    let other = CertificateAuthority::create(10).unwrap();
     for (bundle, name, at, says) in [
         (ca, "opgate.other.svc", now, "the certificate is for opgate.opgate-system.svc"),
         (ca, "10.0.0.2", now, "not for 10.0.0.2"),
@@ -104,7 +105,7 @@ fn keys_in_every_format_are_read_and_chains_are_kept() {
     let p256 = KeyPair::generate().unwrap();
     let p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
     let ed25519 = KeyPair::generate_for(&PKCS_ED25519).unwrap();
-    let chain = Authority::create(1).unwrap();
+    let chain = CertificateAuthority::create(1).unwrap();
     for (what, key, block) in [
         ("RSA, PKCS#8", &rsa, None),
         ("RSA, PKCS#1", &rsa, Some("RSA PRIVATE KEY")),
@@ -132,7 +133,7 @@ fn keys_in_every_format_are_read_and_chains_are_kept() {
 
 #[test]
 fn invalid_key_pair_files_report_file_and_cause() {
-    let authority = Authority::create(1).unwrap();
+    let authority = CertificateAuthority::create(1).unwrap();
     let one = authority.issue(&name("a.test"), 1).unwrap();
     let two = authority.issue(&name("a.test"), 1).unwrap();
     let (one, two) = ((one.certificate, one.key), (two.certificate, two.key));
@@ -159,13 +160,13 @@ fn invalid_key_pair_files_report_file_and_cause() {
 #[test]
 fn a_ca_is_loaded_again_and_other_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let authority = Authority::create(5).unwrap();
+    let authority = CertificateAuthority::create(5).unwrap();
     let leaf = authority.issue(&name("a.test"), 1).unwrap();
     let path = |file: &str| folder.path().join(file);
     write_public(&path("ca.crt"), authority.certificate()).unwrap();
     write_private(&path("ca.key"), &authority.key()).unwrap();
     put(folder.path(), &leaf.certificate, &leaf.key);
-    let again = Authority::load(&path("ca.crt"), &path("ca.key")).unwrap();
+    let again = CertificateAuthority::load(&path("ca.crt"), &path("ca.key")).unwrap();
     let issued = again.issue(&name("b.test"), 1).unwrap();
     let other = tempfile::tempdir().unwrap();
     put(other.path(), &issued.certificate, &issued.key);
@@ -179,7 +180,8 @@ fn a_ca_is_loaded_again_and_other_files_are_refused() {
         ("ca.crt", "ca.crt", "no private key"),
         ("missing", "ca.key", "No such file"),
     ] {
-        let error = Authority::load(&path(certificate), &path(key)).err().unwrap().to_string();
+        let error =
+            CertificateAuthority::load(&path(certificate), &path(key)).err().unwrap().to_string();
         assert!(error.contains(says), "{says}: {error}");
     }
 }
@@ -188,30 +190,30 @@ fn a_ca_is_loaded_again_and_other_files_are_refused() {
 #[test]
 fn a_reloader_keeps_the_newest_good_pair() {
     let folder = tempfile::tempdir().unwrap();
-    let authority = Authority::create(5).unwrap();
+    let authority = CertificateAuthority::create(5).unwrap();
     let issue = || authority.issue(&name("a.test"), 1).unwrap();
     let first = issue();
     put(folder.path(), &first.certificate, &first.key);
     let reloader = Reloader::new(source(&folder)).unwrap();
-    assert_eq!(reloader.look().unwrap(), Change::Unchanged);
+    assert_eq!(reloader.reload().unwrap(), Change::Unchanged);
     let old = reloader.current();
     let second = issue();
     // Between the two writes the pair does not fit.
     write_public(&folder.path().join("tls.crt"), &second.certificate).unwrap();
-    assert!(matches!(reloader.look(), Err(Error::Mismatch { .. })));
+    assert!(matches!(reloader.reload(), Err(Error::Mismatch { .. })));
     assert_eq!(reloader.current(), old);
     write_private(&folder.path().join("tls.key"), &second.key).unwrap();
-    assert_eq!(reloader.look().unwrap(), Change::Replaced);
+    assert_eq!(reloader.reload().unwrap(), Change::Replaced);
     assert_ne!(reloader.current(), old);
     // One that has ended does not replace one that has not.
     let mut params = CertificateParams::new(name("a.test")).unwrap();
     params.not_after = rcgen::date_time_ymd(2020, 1, 1);
     let key = KeyPair::generate().unwrap();
     put(folder.path(), &params.self_signed(&key).unwrap().pem(), &key.serialize_pem());
-    let error = reloader.look().unwrap_err().to_string();
+    let error = reloader.reload().unwrap_err().to_string();
     assert!(error.contains("has already ended"), "{error}");
     fs::remove_file(folder.path().join("tls.crt")).unwrap();
-    assert!(reloader.look().is_err());
+    assert!(reloader.reload().is_err());
     put(folder.path(), &second.certificate, &second.key);
-    assert_eq!(reloader.look().unwrap(), Change::Unchanged);
+    assert_eq!(reloader.reload().unwrap(), Change::Unchanged);
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use opgate_certs::{
-    Authority, Change, Clients, Error, Refusal, Reloader, Source, server_config, write_private,
-    write_public,
+    CertificateAuthority, Change, ClientRejection, ClientVerifier, Error, Reloader, Source,
+    server_config, write_private, write_public,
 };
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair,
@@ -36,7 +36,7 @@ fn key(pem: &str) -> PrivateKeyDer<'static> {
 }
 
 /// A client's certificate of a CA, as `change` makes it out of a good one for `api-server`.
-fn client(authority: &Authority, change: impl FnOnce(&mut CertificateParams)) -> Pair {
+fn client(authority: &CertificateAuthority, change: impl FnOnce(&mut CertificateParams)) -> Pair {
     let issuer = KeyPair::from_pem(&authority.key()).unwrap();
     let issuer = Issuer::from_ca_cert_pem(authority.certificate(), issuer).unwrap();
     let mut params = CertificateParams::default();
@@ -49,9 +49,9 @@ fn client(authority: &Authority, change: impl FnOnce(&mut CertificateParams)) ->
 
 /// A server that requests certificates.
 struct Server {
-    clients: Arc<Clients>,
+    clients: Arc<ClientVerifier>,
     config: Arc<ServerConfig>,
-    authority: Authority,
+    authority: CertificateAuthority,
     folder: TempDir,
 }
 
@@ -61,8 +61,8 @@ impl Server {
         let path = folder.path().join("clients.crt");
         fs::write(&path, bundle).unwrap();
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        let clients = Arc::new(Clients::new(path, names).unwrap());
-        let authority = Authority::create(1).unwrap();
+        let clients = Arc::new(ClientVerifier::new(path, names).unwrap());
+        let authority = CertificateAuthority::create(1).unwrap();
         let issued = authority.issue(&[HOST.to_owned()], 1).unwrap();
         let source = Source::Directory(folder.path().to_path_buf());
         write_public(&folder.path().join("tls.crt"), &issued.certificate).unwrap();
@@ -128,10 +128,10 @@ impl Server {
     }
 
     /// Whether a client is let in, in both versions of TLS.
-    fn judges(&self, pair: Option<&Pair>) -> Result<(), Refusal> {
+    fn judges(&self, pair: Option<&Pair>) -> Result<(), ClientRejection> {
         let judge = |version| match self.handshake(&self.connector(version, pair)) {
             Ok(_) => Ok(()),
-            Err(error) => Err(Refusal::of(&error).unwrap_or_else(|| panic!("{error}"))),
+            Err(error) => Err(ClientRejection::of(&error).unwrap_or_else(|| panic!("{error}"))),
         };
         let [old, new] = VERSIONS.map(judge);
         assert_eq!(old, new);
@@ -141,8 +141,8 @@ impl Server {
 
 #[test]
 fn a_client_needs_a_certificate_that_is_for_it() {
-    let authority = Authority::create(5).unwrap();
-    let other = Authority::create(5).unwrap();
+    let authority = CertificateAuthority::create(5).unwrap();
+    let other = CertificateAuthority::create(5).unwrap();
     let server = Server::new(authority.certificate(), &[]);
     let issued = authority.issue_client("anyone", 1).unwrap();
     let serving = authority.issue(&["api-server".to_owned()], 1).unwrap();
@@ -154,36 +154,36 @@ fn a_client_needs_a_certificate_that_is_for_it() {
     for (what, pair, expected) in [
         ("as issued", (issued.certificate, issued.key), Ok(())),
         ("two purposes", purposes(&[server_auth.clone(), client_auth]), Ok(())),
-        ("other CA", client(&other, |_| {}), Err(Refusal::Untrusted)),
-        ("serving certificate", (serving.certificate, serving.key), Err(Refusal::Purpose)),
-        ("purpose of a server", purposes(&[server_auth]), Err(Refusal::Purpose)),
-        ("any purpose", purposes(&[ExtendedKeyUsagePurpose::Any]), Err(Refusal::Purpose)),
+        ("other CA", client(&other, |_| {}), Err(ClientRejection::Untrusted)),
+        ("serving certificate", (serving.certificate, serving.key), Err(ClientRejection::Purpose)),
+        ("purpose of a server", purposes(&[server_auth]), Err(ClientRejection::Purpose)),
+        ("any purpose", purposes(&[ExtendedKeyUsagePurpose::Any]), Err(ClientRejection::Purpose)),
         ("no purpose named", purposes(&[]), Ok(())),
         (
             "ended",
             client(&authority, |p| p.not_after = rcgen::date_time_ymd(2020, 1, 1)),
-            Err(Refusal::Time),
+            Err(ClientRejection::Time),
         ),
         (
             "not begun",
             client(&authority, |p| p.not_before = rcgen::date_time_ymd(3000, 1, 1)),
-            Err(Refusal::Time),
+            Err(ClientRejection::Time),
         ),
         (
             "of the CA itself",
             (authority.certificate().to_owned(), authority.key()),
-            Err(Refusal::Invalid),
+            Err(ClientRejection::Invalid),
         ),
     ] {
         assert_eq!(server.judges(Some(&pair)), expected, "{what}");
     }
-    assert_eq!(server.judges(None), Err(Refusal::None));
+    assert_eq!(server.judges(None), Err(ClientRejection::None));
 }
 
 /// Same subject and key identifier as the CA, another key.
 #[test]
 fn ca_with_same_subject_and_other_key_is_untrusted() {
-    let authority = Authority::create(5).unwrap();
+    let authority = CertificateAuthority::create(5).unwrap();
     let server = Server::new(authority.certificate(), &[]);
     let twin = KeyPair::generate().unwrap();
     let issuer = Issuer::from_ca_cert_pem(authority.certificate(), twin).unwrap();
@@ -191,12 +191,12 @@ fn ca_with_same_subject_and_other_key_is_untrusted() {
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let key = KeyPair::generate().unwrap();
     let forged = (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem());
-    assert_eq!(server.judges(Some(&forged)), Err(Refusal::Untrusted));
+    assert_eq!(server.judges(Some(&forged)), Err(ClientRejection::Untrusted));
 }
 
 #[test]
 fn a_name_is_the_common_name_or_a_dns_name() {
-    let authority = Authority::create(5).unwrap();
+    let authority = CertificateAuthority::create(5).unwrap();
     let server = Server::new(authority.certificate(), &["api-server", "Api.example.com"]);
     let named = |common: &[&str], alternatives: &[&str]| {
         client(&authority, |params| {
@@ -218,36 +218,36 @@ fn a_name_is_the_common_name_or_a_dns_name() {
         ("common name", named(&["api-server"], &[]), Ok(())),
         ("DNS name", named(&["tenant"], &["a.test", "api.example.com"]), Ok(())),
         ("DNS name alone", named(&[], &["API.example.com"]), Ok(())),
-        ("another", named(&["tenant"], &["a.test"]), Err(Refusal::Name)),
-        ("no name", named(&[], &[]), Err(Refusal::Name)),
-        ("common name in capitals", named(&["API-server"], &[]), Err(Refusal::Name)),
-        ("the start of one", named(&["api-server.tenant"], &[]), Err(Refusal::Name)),
-        ("one and more behind", named(&["api-server\0tenant"], &[]), Err(Refusal::Name)),
-        ("a pattern", named(&["*"], &["*.example.com"]), Err(Refusal::Name)),
-        ("an organization", elsewhere, Err(Refusal::Name)),
+        ("another", named(&["tenant"], &["a.test"]), Err(ClientRejection::Name)),
+        ("no name", named(&[], &[]), Err(ClientRejection::Name)),
+        ("common name in capitals", named(&["API-server"], &[]), Err(ClientRejection::Name)),
+        ("the start of one", named(&["api-server.tenant"], &[]), Err(ClientRejection::Name)),
+        ("one and more behind", named(&["api-server\0tenant"], &[]), Err(ClientRejection::Name)),
+        ("a pattern", named(&["*"], &["*.example.com"]), Err(ClientRejection::Name)),
+        ("an organization", elsewhere, Err(ClientRejection::Name)),
     ] {
         assert_eq!(server.judges(Some(&pair)), expected, "{what}");
     }
     // A client with the right name of another CA is rejected.
-    let other = Authority::create(5).unwrap();
-    assert_eq!(server.judges(Some(&client(&other, |_| {}))), Err(Refusal::Untrusted));
+    let other = CertificateAuthority::create(5).unwrap();
+    assert_eq!(server.judges(Some(&client(&other, |_| {}))), Err(ClientRejection::Untrusted));
 }
 
 /// Whatever happens to the file, the newest good bundle decides.
 #[test]
 fn a_new_bundle_counts_at_once_and_a_broken_one_not_at_all() {
-    let [old, new] = [(); 2].map(|()| Authority::create(5).unwrap());
+    let [old, new] = [(); 2].map(|()| CertificateAuthority::create(5).unwrap());
     let [of_old, of_new] = [&old, &new].map(|authority| client(authority, |_| {}));
     let server = Server::new(old.certificate(), &[]);
-    assert_eq!(server.clients.look().unwrap(), Change::Unchanged);
+    assert_eq!(server.clients.reload().unwrap(), Change::Unchanged);
     server.bundle(&format!("{}{}", old.certificate(), new.certificate()));
-    assert_eq!(server.judges(Some(&of_new)), Err(Refusal::Untrusted));
-    assert_eq!(server.clients.look().unwrap(), Change::Replaced);
+    assert_eq!(server.judges(Some(&of_new)), Err(ClientRejection::Untrusted));
+    assert_eq!(server.clients.reload().unwrap(), Change::Replaced);
     assert_eq!(server.judges(Some(&of_old)), Ok(()));
     assert_eq!(server.judges(Some(&of_new)), Ok(()));
     server.bundle(new.certificate());
-    assert_eq!(server.clients.look().unwrap(), Change::Replaced);
-    assert_eq!(server.judges(Some(&of_old)), Err(Refusal::Untrusted));
+    assert_eq!(server.clients.reload().unwrap(), Change::Replaced);
+    assert_eq!(server.judges(Some(&of_old)), Err(ClientRejection::Untrusted));
     let leaf = new.issue_client("a", 1).unwrap().certificate;
     let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (content, says) in [
@@ -258,29 +258,29 @@ fn a_new_bundle_counts_at_once_and_a_broken_one_not_at_all() {
         (old.certificate()[..300].to_owned(), "clients.crt: "),
     ] {
         server.bundle(&content);
-        let error = server.clients.look().unwrap_err().to_string();
+        let error = server.clients.reload().unwrap_err().to_string();
         assert!(error.contains(says), "{says}: {error}");
         assert_eq!(server.judges(Some(&of_new)), Ok(()));
-        assert_eq!(server.judges(Some(&of_old)), Err(Refusal::Untrusted));
+        assert_eq!(server.judges(Some(&of_old)), Err(ClientRejection::Untrusted));
     }
     fs::remove_file(server.folder.path().join("clients.crt")).unwrap();
-    assert!(matches!(server.clients.look(), Err(Error::Io { .. })));
+    assert!(matches!(server.clients.reload(), Err(Error::Io { .. })));
     assert_eq!(server.judges(Some(&of_new)), Ok(()));
     // As a kubelet does it: a link that points elsewhere.
     let path = server.folder.path().join("clients.crt");
     fs::write(server.folder.path().join("other"), old.certificate()).unwrap();
     std::os::unix::fs::symlink("other", &path).unwrap();
-    assert_eq!(server.clients.look().unwrap(), Change::Replaced);
-    assert_eq!(server.judges(Some(&of_new)), Err(Refusal::Untrusted));
+    assert_eq!(server.clients.reload().unwrap(), Change::Replaced);
+    assert_eq!(server.judges(Some(&of_new)), Err(ClientRejection::Untrusted));
     let none = Path::new("/nowhere/ca").to_path_buf();
-    assert!(matches!(Clients::new(none, Vec::new()), Err(Error::Io { .. })));
-    assert!(matches!(Clients::new(path, vec![String::new()]), Err(Error::ClientName(_))));
+    assert!(matches!(ClientVerifier::new(none, Vec::new()), Err(Error::Io { .. })));
+    assert!(matches!(ClientVerifier::new(path, vec![String::new()]), Err(Error::ClientName(_))));
 }
 
 /// A session that went on would let a client in without its certificate.
 #[test]
 fn returning_client_is_verified_on_every_handshake() {
-    let [old, new] = [(); 2].map(|()| Authority::create(5).unwrap());
+    let [old, new] = [(); 2].map(|()| CertificateAuthority::create(5).unwrap());
     let pair = client(&old, |_| {});
     let server = Server::new(old.certificate(), &[]);
     let connectors = VERSIONS.map(|version| server.connector(version, Some(&pair)));
@@ -290,16 +290,16 @@ fn returning_client_is_verified_on_every_handshake() {
         }
     }
     server.bundle(new.certificate());
-    assert_eq!(server.clients.look().unwrap(), Change::Replaced);
+    assert_eq!(server.clients.reload().unwrap(), Change::Replaced);
     for connector in &connectors {
         let error = server.handshake(connector).unwrap_err();
-        assert_eq!(Refusal::of(&error), Some(Refusal::Untrusted));
+        assert_eq!(ClientRejection::of(&error), Some(ClientRejection::Untrusted));
     }
 }
 
 #[test]
 fn a_client_is_issued_for_a_name_that_can_be_one() {
-    let authority = Authority::create(5).unwrap();
+    let authority = CertificateAuthority::create(5).unwrap();
     let long = "x".repeat(65);
     for wrong in ["", " a", "a\n", "a\0b", &long] {
         let error = authority.issue_client(wrong, 1).err().unwrap().to_string();

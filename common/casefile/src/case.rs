@@ -6,28 +6,31 @@ use opgate_upstream::kinds::plural;
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
-use crate::entry::{Content, Entry, Found, Others, RequestParts, change, named, repaired};
+use crate::entry::{
+    Content, Entry, EntryViolation, OtherRules, RequestParts, apply_changes, merge_fix,
+    resolve_object,
+};
 use crate::tree::{self, Node};
-use crate::{File, Wrong, documents, line_of};
+use crate::{CaseFileError, File, documents, line_of};
 
 /// A violation that a rule must report in a case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
+pub struct Violation {
     /// The rule.
     pub rule: String,
     /// `deny` or `warn`; none for the rule's own.
     pub level: Option<String>,
     /// The field; none for any.
-    pub at: Option<String>,
+    pub field: Option<String>,
     /// The message, or its beginning.
     pub message: String,
     /// Whether it is the beginning only.
-    pub starts: bool,
+    pub is_prefix: bool,
 }
 
 /// Expected outcome of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expects {
+pub enum Expectation {
     /// The rule finds nothing.
     Accept,
     /// The rule finds something.
@@ -36,7 +39,7 @@ pub enum Expects {
     Skip,
 }
 
-impl Expects {
+impl Expectation {
     /// Returns the member of a file that has such cases.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -50,7 +53,7 @@ impl Expects {
 
 /// Location of a case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// The name of the file.
     pub file: String,
     /// From 1.
@@ -69,11 +72,11 @@ pub struct Case {
     /// Its name, unique in its file.
     pub name: String,
     /// Location of the case.
-    pub place: Place,
+    pub location: Location,
     /// The expected outcome.
-    pub expects: Expects,
+    pub expects: Expectation,
     /// The rejected case of the same file that this case fixes, as described in the rule's remediation.
-    pub repairs: Option<String>,
+    pub fixes: Option<String>,
     /// `CREATE`, `UPDATE` or `DELETE`.
     pub operation: &'static str,
     /// The object, as requests have it: on DELETE it is the old one.
@@ -87,13 +90,13 @@ pub struct Case {
     /// The objects of the cluster; none without cluster state.
     pub cluster: Option<Vec<Value>>,
     /// All expected violations.
-    pub findings: Vec<Finding>,
+    pub violations: Vec<Violation>,
     /// Rules that are not evaluated.
     pub skipped: BTreeSet<String>,
     /// Whether only violations of the case's rule and of rules named in `violations` count.
-    pub alone: bool,
+    pub ignores_other_rules: bool,
     /// Audit annotations.
-    pub notes: Option<BTreeMap<String, String>>,
+    pub audit_annotations: Option<BTreeMap<String, String>>,
     /// Reason of the denial.
     pub reason: Option<String>,
 }
@@ -103,11 +106,12 @@ pub(crate) fn read_file(
     file: &File,
     objects: &Value,
     kinds: &[&str],
-) -> Result<Vec<Case>, Vec<Wrong>> {
+) -> Result<Vec<Case>, Vec<CaseFileError>> {
     let (value, tree) = tree::parse(file).map_err(|wrong| vec![wrong])?;
-    let wrong = |line: usize, why: String| Wrong { file: file.name.clone(), line, why };
+    let wrong =
+        |line: usize, why: String| CaseFileError { file: file.name.clone(), line, message: why };
     let content = Content::deserialize(value).map_err(|error| {
-        let line = line_of(&file.text, blamed(&tree, &error.to_string()));
+        let line = line_of(&file.text, error_offset(&tree, &error.to_string()));
         vec![wrong(line, error.to_string())]
     })?;
     let stem = file.name.strip_suffix(".yaml").unwrap_or(&file.name);
@@ -121,7 +125,8 @@ pub(crate) fn read_file(
     }
     let Content { rule, settings, cluster, others, accept, reject, skip } = content;
     let rejected = reject.clone();
-    let expects = [(Expects::Accept, accept), (Expects::Reject, reject), (Expects::Skip, skip)];
+    let expects =
+        [(Expectation::Accept, accept), (Expectation::Reject, reject), (Expectation::Skip, skip)];
     let mut taken = BTreeSet::new();
     let (mut cases, mut all_wrong) = (Vec::new(), Vec::new());
     for (expects, entries) in expects {
@@ -132,10 +137,10 @@ pub(crate) fn read_file(
             let read = || {
                 let own = value.get("name").and_then(Value::as_str);
                 let whose = own.map(|name| format!("{name}: ")).unwrap_or_default();
-                let value = with_repaired(value, expects, &rejected)
+                let value = resolve_fix(value, expects, &rejected)
                     .map_err(|why| wrong(line, format!("{whose}{why}")))?;
                 let mut entry = Entry::deserialize(value).map_err(|error| {
-                    let line = line_of(&file.text, blamed(&node, &error.to_string()));
+                    let line = line_of(&file.text, error_offset(&node, &error.to_string()));
                     wrong(line, format!("{whose}{error}"))
                 })?;
                 if !taken.insert(entry.name.clone()) {
@@ -145,12 +150,14 @@ pub(crate) fn read_file(
                 if entry.cluster.is_none() {
                     entry.cluster.clone_from(&cluster);
                 }
-                let place = Place { file: file.name.clone(), line, index, paths: Vec::new() };
+                let place = Location { file: file.name.clone(), line, index, paths: Vec::new() };
                 let case = Case::of(&rule, expects, entry, objects, kinds, place);
                 case.map_err(|why| wrong(line, format!("{whose}{why}")))
             };
             match read() {
-                Ok(case) => cases.push(Case { alone: others == Others::Ignored, ..case }),
+                Ok(case) => {
+                    cases.push(Case { ignores_other_rules: others == OtherRules::Ignored, ..case });
+                }
                 Err(why) => all_wrong.push(why),
             }
         }
@@ -159,57 +166,57 @@ pub(crate) fn read_file(
 }
 
 /// Returns an entry unchanged, or the rejected one that it fixes, with its changes.
-fn with_repaired(entry: Value, expects: Expects, rejected: &[Value]) -> Result<Value, String> {
+fn resolve_fix(entry: Value, expects: Expectation, rejected: &[Value]) -> Result<Value, String> {
     let Some(name) = entry.get("repairs") else { return Ok(entry) };
-    if expects != Expects::Accept {
+    if expects != Expectation::Accept {
         return Err("`repairs` is only for accepted cases".to_owned());
     }
     let broken = rejected.iter().find(|broken| broken.get("name") == Some(name));
     let broken = broken.ok_or_else(|| format!("no rejected case has the name {name}"))?;
-    Ok(repaired(broken, &entry))
+    Ok(merge_fix(broken, &entry))
 }
 
 /// Returns the place of the member that an error names first, or else of the whole.
-fn blamed(node: &Node, error: &str) -> usize {
+fn error_offset(node: &Node, error: &str) -> usize {
     let name = error.split('`').nth(1).filter(|_| error.starts_with("unknown"));
     name.and_then(|name| node.member(name)).unwrap_or(node).offset
 }
 
-impl Found {
-    fn finding(self, rule: &str, paths: &[String]) -> Result<Finding, String> {
+impl EntryViolation {
+    fn into_violation(self, rule: &str, paths: &[String]) -> Result<Violation, String> {
         let starts = self.message.is_none();
         let message = self.message.or(self.message_prefix);
         let message = message.ok_or("a violation has a `message` or a `messagePrefix`")?;
-        let at = self.field.map(|at| documents::field(&at, paths)).transpose()?;
+        let at = self.field.map(|at| documents::to_document_field(&at, paths)).transpose()?;
         let rule = self.rule.unwrap_or_else(|| rule.to_owned());
-        Ok(Finding { rule, level: self.level, at, message, starts })
+        Ok(Violation { rule, level: self.level, field: at, message, is_prefix: starts })
     }
 }
 
 impl Case {
     fn of(
         rule: &str,
-        expects: Expects,
+        expects: Expectation,
         mut entry: Entry,
         objects: &Value,
         kinds: &[&str],
-        mut place: Place,
+        mut place: Location,
     ) -> Result<Self, String> {
         let (with, with_old) =
             (std::mem::take(&mut entry.with), std::mem::take(&mut entry.with_old));
         let (operation, mut object, mut old) = if let Some(object) = entry.create.take() {
-            ("CREATE", Some(named(object, objects)?), None)
+            ("CREATE", Some(resolve_object(object, objects)?), None)
         } else if let Some((old, new)) = entry.update.take() {
-            ("UPDATE", Some(named(new, objects)?), Some(named(old, objects)?))
+            ("UPDATE", Some(resolve_object(new, objects)?), Some(resolve_object(old, objects)?))
         } else if let Some(old) = entry.delete.take() {
-            ("DELETE", None, Some(named(old, objects)?))
+            ("DELETE", None, Some(resolve_object(old, objects)?))
         } else if let Some(folder) = entry.folder.take() {
-            let folder = named(folder, objects)?;
-            let (document, found) = documents::folder(folder, &entry, kinds)?;
+            let folder = resolve_object(folder, objects)?;
+            let (document, found) = documents::directory_document(folder, &entry, kinds)?;
             place.paths = found;
             ("CREATE", Some(document), None)
         } else if let Some(catalog) = entry.catalog.take() {
-            let (document, baseline) = documents::catalog(&catalog, objects)?;
+            let (document, baseline) = documents::catalog_document(&catalog, objects)?;
             (if baseline.is_some() { "UPDATE" } else { "CREATE" }, Some(document), baseline)
         } else {
             return Err(
@@ -218,21 +225,21 @@ impl Case {
             );
         };
         if let Some(object) = &mut object {
-            change(object, &with)?;
+            apply_changes(object, &with)?;
         }
         if let Some(old) = &mut old {
-            change(old, if operation == "DELETE" { &with } else { &with_old })?;
+            apply_changes(old, if operation == "DELETE" { &with } else { &with_old })?;
         }
         let mut findings = Vec::new();
         let Entry { field, message, message_prefix, level, .. } = entry;
         if message.is_some() || message_prefix.is_some() {
-            let found = Found { rule: None, field, message, message_prefix, level };
-            findings.push(found.finding(rule, &place.paths)?);
+            let found = EntryViolation { rule: None, field, message, message_prefix, level };
+            findings.push(found.into_violation(rule, &place.paths)?);
         } else if field.is_some() || level.is_some() {
             return Err("`field` and `level` belong to a violation: add its `message`".to_owned());
         }
         for found in entry.violations.into_iter().chain(entry.other_violations) {
-            findings.push(found.finding(rule, &place.paths)?);
+            findings.push(found.into_violation(rule, &place.paths)?);
         }
         let levels = findings.iter().filter_map(|finding| finding.level.as_deref());
         if let Some(level) = levels.into_iter().find(|level| !["deny", "warn"].contains(level)) {
@@ -242,7 +249,7 @@ impl Case {
             None => None,
             Some(Value::String(none)) if none == "none" => None,
             Some(Value::Array(list)) => {
-                let list = list.into_iter().map(|object| named(object, objects));
+                let list = list.into_iter().map(|object| resolve_object(object, objects));
                 Some(list.collect::<Result<Vec<_>, _>>()?)
             }
             Some(_) => return Err("`cluster` is a list of objects, or none".to_owned()),
@@ -253,15 +260,15 @@ impl Case {
             return Err("`settings` is an object".to_owned());
         }
         let mut skipped = entry.skipped;
-        if expects == Expects::Skip {
+        if expects == Expectation::Skip {
             skipped.insert(rule.to_owned());
         }
         let finds = findings.iter().any(|finding| finding.rule == rule);
         match expects {
-            Expects::Accept if finds => {
+            Expectation::Accept if finds => {
                 return Err("an accepted case has a violation of its rule".to_owned());
             }
-            Expects::Reject if !finds => {
+            Expectation::Reject if !finds => {
                 return Err("a rejected case has no violation of its rule".to_owned());
             }
             _ => {}
@@ -269,30 +276,30 @@ impl Case {
         Ok(Self {
             rule: rule.to_owned(),
             name: entry.name,
-            place,
+            location: place,
             expects,
-            repairs: entry.repairs,
+            fixes: entry.repairs,
             operation,
             object,
             old,
             request: entry.request,
             settings,
             cluster,
-            findings,
+            violations: findings,
             skipped,
-            alone: false,
-            notes: entry.audit_annotations,
+            ignores_other_rules: false,
+            audit_annotations: entry.audit_annotations,
             reason: entry.reason,
         })
     }
 
     /// Reports whether violations and skips of a rule count.
     #[must_use]
-    pub fn counts(&self, rule: &str) -> bool {
-        !self.alone
+    pub fn is_rule_counted(&self, rule: &str) -> bool {
+        !self.ignores_other_rules
             || rule == self.rule
             || self.skipped.contains(rule)
-            || self.findings.iter().any(|finding| finding.rule == rule)
+            || self.violations.iter().any(|finding| finding.rule == rule)
     }
 
     /// Returns group, version, plural and kind of the subject.

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::entry::{Entry, change, named};
+use crate::entry::{Entry, apply_changes, resolve_object};
 
 /// Kinds of documents that represent a directory.
-const FOLDERS: [&str; 3] = ["RegistryBundle", "PlainBundle", "OperatorProject"];
+const DIRECTORY_KINDS: [&str; 3] = ["RegistryBundle", "PlainBundle", "OperatorProject"];
 
 /// Builds the document for a directory, and its paths in the order of the document.
-pub(crate) fn folder(
+pub(crate) fn directory_document(
     folder: Value,
     entry: &Entry,
     kinds: &[&str],
@@ -28,7 +28,7 @@ pub(crate) fn folder(
     }
     for (path, changes) in &entry.patch {
         let file = files.get_mut(path).ok_or_else(|| format!("`patch`: no file {path}"))?;
-        change(file, changes)?;
+        apply_changes(file, changes)?;
     }
     let paths: Vec<_> = files.keys().cloned().collect();
     let mut directories: BTreeSet<String> = entry.directories.iter().cloned().collect();
@@ -37,7 +37,7 @@ pub(crate) fn folder(
             directories.extend(path.get(..end).map(str::to_owned));
         }
     }
-    let kind = kinds.iter().find(|kind| FOLDERS.contains(kind));
+    let kind = kinds.iter().find(|kind| DIRECTORY_KINDS.contains(kind));
     let kind = kind.ok_or("`folder`: the policy matches no kind of directory")?;
     let files: Vec<_> = files.iter().map(|(path, content)| file(path, content)).collect();
     let mut spec = Map::new();
@@ -81,7 +81,7 @@ fn file(path: &str, content: &Value) -> Value {
 }
 
 /// Returns a package of a catalog as a document, and what was published before.
-pub(crate) fn catalog(
+pub(crate) fn catalog_document(
     catalog: &Map<String, Value>,
     objects: &Value,
 ) -> Result<(Value, Option<Value>), String> {
@@ -94,7 +94,7 @@ pub(crate) fn catalog(
     let document = |blobs: &Value, more: Option<&Value>| -> Result<Value, String> {
         let package = catalog.get("package").and_then(Value::as_str).unwrap_or("foo");
         let own = if package.is_empty() { json!([]) } else { json!([package]) };
-        let list = |blobs: &Value| match named(blobs.clone(), objects)? {
+        let list = |blobs: &Value| match resolve_object(blobs.clone(), objects)? {
             Value::Array(blobs) => blobs.into_iter().map(bundle).collect::<Result<Vec<_>, _>>(),
             _ => Err("blobs of a catalog are a list".to_owned()),
         };
@@ -143,7 +143,7 @@ fn bundle(blob: Value) -> Result<Value, String> {
 }
 
 /// Returns `manifests/a.yaml#documents[0].kind` as a field of the document.
-pub(crate) fn field(at: &str, paths: &[String]) -> Result<String, String> {
+pub(crate) fn to_document_field(at: &str, paths: &[String]) -> Result<String, String> {
     let split = at.split_once('#').filter(|_| !paths.is_empty());
     let Some((path, rest)) = split else { return Ok(at.to_owned()) };
     let index = paths.iter().position(|known| known == path);
@@ -153,7 +153,7 @@ pub(crate) fn field(at: &str, paths: &[String]) -> Result<String, String> {
 }
 
 /// Returns the name of a document's field in a case.
-pub(crate) fn place(field: &str, paths: &[String]) -> String {
+pub(crate) fn to_case_field(field: &str, paths: &[String]) -> String {
     let file = || {
         let (index, rest) = field.strip_prefix("spec.files[")?.split_once(']')?;
         let path = paths.get(index.parse::<usize>().ok()?)?;

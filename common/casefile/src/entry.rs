@@ -36,7 +36,7 @@ pub(crate) struct Content {
     #[serde(default)]
     pub(crate) cluster: Option<Value>,
     #[serde(default, rename = "otherRules")]
-    pub(crate) others: Others,
+    pub(crate) others: OtherRules,
     #[serde(default)]
     pub(crate) accept: Vec<Value>,
     #[serde(default)]
@@ -48,7 +48,7 @@ pub(crate) struct Content {
 /// Findings of other rules than the one of the file.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Others {
+pub(crate) enum OtherRules {
     #[default]
     Counted,
     Ignored,
@@ -85,9 +85,9 @@ pub(crate) struct Entry {
     pub(crate) message_prefix: Option<String>,
     pub(crate) level: Option<String>,
     #[serde(default)]
-    pub(crate) violations: Vec<Found>,
+    pub(crate) violations: Vec<EntryViolation>,
     #[serde(default)]
-    pub(crate) other_violations: Vec<Found>,
+    pub(crate) other_violations: Vec<EntryViolation>,
     #[serde(default)]
     pub(crate) skipped: BTreeSet<String>,
     pub(crate) audit_annotations: Option<BTreeMap<String, String>>,
@@ -96,7 +96,7 @@ pub(crate) struct Entry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(crate) struct Found {
+pub(crate) struct EntryViolation {
     pub(crate) rule: Option<String>,
     pub(crate) field: Option<String>,
     pub(crate) message: Option<String>,
@@ -105,7 +105,7 @@ pub(crate) struct Found {
 }
 
 /// The members for the expected outcome, in the order in which they are written.
-pub(crate) const OUTCOME: [&str; 9] = [
+pub(crate) const OUTCOME_MEMBERS: [&str; 9] = [
     "field",
     "level",
     "message",
@@ -118,15 +118,17 @@ pub(crate) const OUTCOME: [&str; 9] = [
 ];
 
 /// Members that a fix changes partially: it replaces their members of the same name.
-const CHANGED: [&str; 7] = ["with", "withOld", "files", "patch", "folder", "catalog", "request"];
+const MERGED_MEMBERS: [&str; 7] =
+    ["with", "withOld", "files", "patch", "folder", "catalog", "request"];
 
 /// Merges an entry that fixes another one: all members of the other one, with the changes of this one.
-pub(crate) fn repaired(broken: &Value, repair: &Value) -> Value {
-    let mut entry = broken.as_object().cloned().unwrap_or_default();
-    entry.retain(|name, _| name != "name" && !OUTCOME.contains(&name.as_str()));
-    for (name, value) in repair.as_object().into_iter().flatten() {
+pub(crate) fn merge_fix(rejected: &Value, fix: &Value) -> Value {
+    let mut entry = rejected.as_object().cloned().unwrap_or_default();
+    entry.retain(|name, _| name != "name" && !OUTCOME_MEMBERS.contains(&name.as_str()));
+    for (name, value) in fix.as_object().into_iter().flatten() {
         // `patch` has the changes of each file.
-        let depth = usize::from(CHANGED.contains(&name.as_str())) + usize::from(name == "patch");
+        let depth =
+            usize::from(MERGED_MEMBERS.contains(&name.as_str())) + usize::from(name == "patch");
         merge(entry.entry(name.clone()).or_insert(Value::Null), value, depth);
     }
     Value::Object(entry)
@@ -148,25 +150,28 @@ fn merge(into: &mut Value, from: &Value, depth: usize) {
 }
 
 /// Returns an object, or the one of this name.
-pub(crate) fn named(value: Value, objects: &Value) -> Result<Value, String> {
+pub(crate) fn resolve_object(value: Value, objects: &Value) -> Result<Value, String> {
     match value {
         Value::String(name) => {
             let found = objects.get(&name).cloned();
-            found.ok_or_else(|| format!("{} has no {name}", crate::OBJECTS))
+            found.ok_or_else(|| format!("{} has no {name}", crate::OBJECTS_FILE))
         }
         value => Ok(value),
     }
 }
 
 /// Puts values in their places; null takes away.
-pub(crate) fn change(document: &mut Value, changes: &Map<String, Value>) -> Result<(), String> {
+pub(crate) fn apply_changes(
+    document: &mut Value,
+    changes: &Map<String, Value>,
+) -> Result<(), String> {
     for (pointer, new) in changes {
-        put(document, pointer, new)?;
+        set_at_pointer(document, pointer, new)?;
     }
     Ok(())
 }
 
-fn put(document: &mut Value, pointer: &str, new: &Value) -> Result<(), String> {
+fn set_at_pointer(document: &mut Value, pointer: &str, new: &Value) -> Result<(), String> {
     let unescaped = |token: &str| token.replace("~1", "/").replace("~0", "~");
     let nothing = || format!("there is no place {pointer} in the object");
     if !pointer.starts_with('/') {

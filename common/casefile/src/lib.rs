@@ -68,18 +68,18 @@ mod update;
 
 use std::fmt;
 
-pub use case::{Case, Expects, Finding, Place, server_version};
-pub use compare::{Answer, Diff};
+pub use case::{Case, Expectation, Location, Violation, server_version};
+pub use compare::{Diff, PolicyResult};
 pub use entry::RequestParts;
 pub use opgate_upstream::kinds::plural;
 use serde_json::Value;
 pub use update::update;
 
 /// The file with objects that cases name.
-pub const OBJECTS: &str = "objects.yaml";
+pub const OBJECTS_FILE: &str = "objects.yaml";
 
 /// Bytes of JSON that a file may become.
-const ROOM: usize = 64 << 20;
+const MAX_JSON_BYTES: usize = 64 << 20;
 
 /// A file of a case directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,49 +92,49 @@ pub struct File {
 
 /// An error in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrong {
+pub struct CaseFileError {
     /// The name of the file.
     pub file: String,
     /// From 1.
     pub line: usize,
     /// One sentence, in lower case.
-    pub why: String,
+    pub message: String,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for CaseFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file, self.line, self.why)
+        write!(f, "{}:{}: {}", self.file, self.line, self.message)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for CaseFileError {}
 
 /// Reads all cases of a directory, in the order of its files; `objects.yaml` may be among these. `kinds` are
 /// the kinds that the policy matches: they determine the type of a bundle in a case.
 ///
 /// # Errors
 /// Everything that is wrong.
-pub fn read(files: &[File], kinds: &[&str]) -> Result<Vec<Case>, Vec<Wrong>> {
-    let (mut cases, mut wrong) = (Vec::new(), Vec::new());
+pub fn read(files: &[File], kinds: &[&str]) -> Result<Vec<Case>, Vec<CaseFileError>> {
+    let (mut cases, mut errors) = (Vec::new(), Vec::new());
     let mut objects = Value::Null;
-    if let Some(file) = files.iter().find(|file| file.name == OBJECTS) {
+    if let Some(file) = files.iter().find(|file| file.name == OBJECTS_FILE) {
         match tree::parse(file) {
             Ok((Value::Null, _)) => {}
             Ok((found @ Value::Object(_), _)) => objects = found,
             Ok(_) => {
                 let why = "not objects by their names".to_owned();
-                wrong.push(Wrong { file: file.name.clone(), line: 1, why });
+                errors.push(CaseFileError { file: file.name.clone(), line: 1, message: why });
             }
-            Err(why) => wrong.push(why),
+            Err(why) => errors.push(why),
         }
     }
-    for file in files.iter().filter(|file| file.name != OBJECTS) {
+    for file in files.iter().filter(|file| file.name != OBJECTS_FILE) {
         match case::read_file(file, &objects, kinds) {
             Ok(found) => cases.extend(found),
-            Err(found) => wrong.extend(found),
+            Err(found) => errors.extend(found),
         }
     }
-    if wrong.is_empty() { Ok(cases) } else { Err(wrong) }
+    if errors.is_empty() { Ok(cases) } else { Err(errors) }
 }
 
 /// Returns the line of an offset, from 1.

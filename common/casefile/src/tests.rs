@@ -12,9 +12,9 @@ fn deny(_: &str) -> Option<&'static str> {
     Some("deny")
 }
 
-fn found(rule: &str, field: &str, message: &str) -> Finding {
+fn found(rule: &str, field: &str, message: &str) -> Violation {
     let (level, at) = (Some("deny".to_owned()), Some(field.to_owned()));
-    Finding { rule: rule.into(), level, at, message: message.into(), starts: false }
+    Violation { rule: rule.into(), level, field: at, message: message.into(), is_prefix: false }
 }
 
 const SHARED: (&str, &str) =
@@ -75,17 +75,23 @@ fn invalid_case_files_report_line() {
 fn answers_are_compared_as_sets() {
     let text = "rule: A-1\nreject:\n- name: x\n  create: pod\n  violations:\n  - {messagePrefix: a}\n  - {message: ab, field: f}\n";
     let case = read(&files(&[SHARED, ("A-1.yaml", text)]), &[]).unwrap().remove(0);
-    assert_eq!((case.place.line, case.place.index), (3, 0));
+    assert_eq!((case.location.line, case.location.index), (3, 0));
     assert_eq!(case.review()["request"]["namespace"], "b");
-    let answer = |findings: &[Finding]| Answer { findings: findings.to_vec(), ..Answer::default() };
+    let answer = |findings: &[Violation]| PolicyResult {
+        violations: findings.to_vec(),
+        ..PolicyResult::default()
+    };
     let right = [found("A-1", "f", "ab"), found("A-1", "g", "ac")];
     assert!(case.compare(&answer(&right), deny).is_empty());
     let diff = case.compare(&answer(&[found("A-1", "f", "ac"), found("A-2", "", "x")]), deny);
     assert_eq!(diff.missing[0].message, "ab");
     assert_eq!(diff.unexpected, [found("A-2", "", "x")]);
     assert_eq!(case.compare(&answer(&right), |_| Some("warn")).missing.len(), 2);
-    let skipped = Answer { skipped: ["A-1".to_owned()].into(), ..answer(&right) };
-    assert_eq!(case.compare(&skipped, deny).others, ["not evaluated: A-1, expected none"]);
+    let skipped = PolicyResult { skipped: ["A-1".to_owned()].into(), ..answer(&right) };
+    assert_eq!(
+        case.compare(&skipped, deny).other_differences,
+        ["not evaluated: A-1, expected none"]
+    );
 }
 
 const BEFORE: &str = "\
@@ -117,8 +123,11 @@ fn an_answer_is_written_into_its_case_only() {
     let all = files(&[SHARED, ("A-1.yaml", BEFORE)]);
     let cases = read(&all, &[]).unwrap();
     let [fine, x, list] = cases.as_slice() else { panic!("{cases:?}") };
-    let answer = |findings: &[Finding]| Answer { findings: findings.to_vec(), ..Answer::default() };
-    let written = |case: &Case, answer: &Answer| update(&all, &[], case, answer, deny);
+    let answer = |findings: &[Violation]| PolicyResult {
+        violations: findings.to_vec(),
+        ..PolicyResult::default()
+    };
+    let written = |case: &Case, answer: &PolicyResult| update(&all, &[], case, answer, deny);
     let one = answer(&[found("A-1", "spec.new", "new: text"), found("B-1", "", "other")]);
     assert_eq!(
         written(x, &one).unwrap(),
@@ -154,8 +163,8 @@ fn fields_of_a_directory_are_mapped_to_files() {
         ("spec.files[7].x", "spec.files[7].x"),
         ("spec.files", "spec.files"),
     ] {
-        assert_eq!(documents::place(field, &paths), place);
-        assert_eq!(documents::field(place, &paths).unwrap(), field);
+        assert_eq!(documents::to_case_field(field, &paths), place);
+        assert_eq!(documents::to_document_field(place, &paths).unwrap(), field);
     }
 }
 
@@ -173,9 +182,9 @@ reject:
     let read = |text: &str| read(&files(&[SHARED, ("A-1.yaml", text)]), &["PlainBundle"]);
     let cases = read(text).unwrap();
     let [repaired, file, ..] = &cases[..] else { panic!("{cases:?}") };
-    assert_eq!(repaired.repairs.as_deref(), Some("broken"));
+    assert_eq!(repaired.fixes.as_deref(), Some("broken"));
     assert_eq!(repaired.object.as_ref().unwrap()["spec"], json!({"a": 2, "c": 1}));
-    assert_eq!((repaired.request.user.as_deref(), repaired.findings.len()), (Some("u"), 0));
+    assert_eq!((repaired.request.user.as_deref(), repaired.violations.len()), (Some("u"), 0));
     let document = &file.object.as_ref().unwrap()["spec"]["files"][0]["documents"][0];
     assert_eq!(*document, json!({"kind": "A", "a": 1, "b": 2}));
     for (text, expected) in [

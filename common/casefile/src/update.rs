@@ -10,12 +10,14 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::entry::OUTCOME;
+use crate::entry::OUTCOME_MEMBERS;
 use crate::tree::{self, Node};
-use crate::{Answer, Case, Expects, File, Finding, OBJECTS, Place, documents, read};
+use crate::{
+    Case, Expectation, File, Location, OBJECTS_FILE, PolicyResult, Violation, documents, read,
+};
 
 /// Members of a violation, in the order in which they are written.
-const FINDING: [&str; 5] = ["rule", "field", "level", "message", "messagePrefix"];
+const VIOLATION_MEMBERS: [&str; 5] = ["rule", "field", "level", "message", "messagePrefix"];
 
 /// Returns the text of a case file in which the case expects the given result. `files` are all files of the
 /// directory, `kinds` as for [`read`]; `level` is the level of a rule for which a case sets none.
@@ -26,42 +28,42 @@ pub fn update(
     files: &[File],
     kinds: &[&str],
     case: &Case,
-    answer: &Answer,
+    result: &PolicyResult,
     level: impl Fn(&str) -> Option<&'static str>,
 ) -> Result<String, String> {
-    let finds = answer.findings.iter().any(|finding| finding.rule == case.rule);
-    let skips = answer.skipped.contains(&case.rule);
+    let finds = result.violations.iter().any(|finding| finding.rule == case.rule);
+    let skips = result.skipped.contains(&case.rule);
     let (rule, below) = (&case.rule, case.expects.as_str());
     match case.expects {
-        Expects::Accept if finds => {
+        Expectation::Accept if finds => {
             return Err(format!(
                 "it is below `{below}`, and {rule} finds something: move it below `reject`"
             ));
         }
-        Expects::Reject if !finds => {
+        Expectation::Reject if !finds => {
             return Err(format!("it is below `{below}`, and {rule} finds nothing: move it"));
         }
-        Expects::Skip if !skips => {
+        Expectation::Skip if !skips => {
             return Err(format!("it is below `{below}`, and {rule} is evaluated: move it"));
         }
         _ => {}
     }
-    let file = files.iter().find(|file| file.name == case.place.file);
-    let file = file.ok_or_else(|| format!("there is no file {}", case.place.file))?;
+    let file = files.iter().find(|file| file.name == case.location.file);
+    let file = file.ok_or_else(|| format!("there is no file {}", case.location.file))?;
     let (value, tree) = tree::parse(file).map_err(|wrong| wrong.to_string())?;
-    let index = case.place.index;
+    let index = case.location.index;
     let old = value.get(below).and_then(|list| list.get(index)).and_then(Value::as_object);
     let node = tree.member(below).and_then(|list| list.elements.get(index));
     let (Some(old), Some(node)) = (old, node) else { return Err("it has moved".to_owned()) };
-    let wanted = wanted(case, answer, old, level);
+    let wanted = expected_members(case, result, old, level);
     let by_hand = || "its text cannot be changed safely: edit it manually".to_owned();
-    let text = edited(&file.text, &tree, node, old, &wanted)?;
+    let text = replace_members(&file.text, &tree, node, old, &wanted)?;
     // The written text must mean exactly that.
     let is_it = |one: &Case| {
-        (&one.place.file, &one.rule, &one.name) == (&case.place.file, &case.rule, &case.name)
+        (&one.location.file, &one.rule, &one.name) == (&case.location.file, &case.rule, &case.name)
     };
     let other = File { name: file.name.clone(), text: text.clone() };
-    let is_shared = |one: &&File| one.name == OBJECTS;
+    let is_shared = |one: &&File| one.name == OBJECTS_FILE;
     let of = |file: &File| -> Result<Vec<Case>, String> {
         let files: Vec<_> = files.iter().filter(is_shared).cloned().chain([file.clone()]).collect();
         read(&files, kinds).map_err(|_| by_hand())
@@ -69,11 +71,11 @@ pub fn update(
     let (before, after) = (of(file)?, of(&other)?);
     let same = before.len() == after.len()
         && before.iter().zip(&after).all(|(before, after)| {
-            let lined = |case: &Case| Case { place: Place::default(), ..case.clone() };
+            let lined = |case: &Case| Case { location: Location::default(), ..case.clone() };
             let judged = |case: &Case| Case {
-                findings: Vec::new(),
+                violations: Vec::new(),
                 skipped: BTreeSet::new(),
-                notes: None,
+                audit_annotations: None,
                 reason: None,
                 ..lined(case)
             };
@@ -87,24 +89,24 @@ pub fn update(
 }
 
 /// Returns the members for the given result.
-fn wanted(
+fn expected_members(
     case: &Case,
-    answer: &Answer,
+    result: &PolicyResult,
     old: &Map<String, Value>,
     level: impl Fn(&str) -> Option<&'static str>,
 ) -> Map<String, Value> {
-    let found = case.matched(answer, &level).found;
-    let written = |(finding, expected): &(&Finding, Option<&Finding>), own: bool| {
+    let found = case.match_violations(result, &level).reported;
+    let written = |(finding, expected): &(&Violation, Option<&Violation>), own: bool| {
         let mut members = Map::new();
         if !own {
             members.insert("rule".to_owned(), json!(finding.rule));
         }
         // Expectations that already match are not rewritten.
         let at = match expected {
-            Some(expected) => expected.at.clone(),
-            None => finding.at.clone().filter(|at| !at.is_empty()),
+            Some(expected) => expected.field.clone(),
+            None => finding.field.clone().filter(|at| !at.is_empty()),
         };
-        let at = at.map(|at| json!(documents::place(&at, &case.place.paths)));
+        let at = at.map(|at| json!(documents::to_case_field(&at, &case.location.paths)));
         members.extend(at.map(|at| ("field".to_owned(), at)));
         let of_rule = level(&finding.rule);
         let written = expected.is_some_and(|expected| expected.level.is_some());
@@ -115,7 +117,7 @@ fn wanted(
         {
             members.insert("level".to_owned(), json!(level));
         }
-        let (name, text) = match expected.filter(|expected| expected.starts) {
+        let (name, text) = match expected.filter(|expected| expected.is_prefix) {
             Some(expected) => ("messagePrefix", &expected.message),
             None => ("message", &finding.message),
         };
@@ -135,22 +137,22 @@ fn wanted(
     if !others.is_empty() {
         all.insert("otherViolations".to_owned(), json!(others));
     }
-    let mut skipped = case.skipped_of(answer);
-    if case.expects == Expects::Skip {
+    let mut skipped = case.counted_skips(result);
+    if case.expects == Expectation::Skip {
         skipped.remove(&case.rule);
     }
     if !skipped.is_empty() {
         all.insert("skipped".to_owned(), json!(skipped));
     }
-    if case.notes.is_some() {
-        all.insert("auditAnnotations".to_owned(), json!(answer.notes));
+    if case.audit_annotations.is_some() {
+        all.insert("auditAnnotations".to_owned(), json!(result.audit_annotations));
     }
-    all.extend(answer.reason.as_ref().map(|reason| ("reason".to_owned(), json!(reason))));
+    all.extend(result.reason.as_ref().map(|reason| ("reason".to_owned(), json!(reason))));
     all
 }
 
 /// Returns the text with other members of one case.
-fn edited(
+fn replace_members(
     text: &str,
     tree: &Node,
     node: &Node,
@@ -177,7 +179,7 @@ fn edited(
     let (Some((first, start)), true) = (members.first(), column > 0) else {
         return Err(flow.to_owned());
     };
-    if OUTCOME.contains(first) {
+    if OUTCOME_MEMBERS.contains(first) {
         return Err(format!("it begins with `{first}`: write its name first"));
     }
     // It ends at the next one, or at another member of the file.
@@ -188,7 +190,7 @@ fn edited(
     let mut out = text.get(..*start).unwrap_or_default().to_owned();
     let mut kept_end = 0;
     let mut left: Vec<&str> =
-        OUTCOME.into_iter().filter(|name| wanted.contains_key(*name)).collect();
+        OUTCOME_MEMBERS.into_iter().filter(|name| wanted.contains_key(*name)).collect();
     let mut tail = String::new();
     for (number, (name, offset)) in members.iter().enumerate() {
         let from = if number == 0 { *offset } else { line_start(*offset) };
@@ -196,10 +198,10 @@ fn edited(
         let span = text.get(from..to).ok_or(flow)?;
         // Comments and empty lines at its end belong to what follows.
         let (span, comments) = span.split_at(content_end(span));
-        if !OUTCOME.contains(name) || wanted.get(*name) == old.get(*name) {
+        if !OUTCOME_MEMBERS.contains(name) || wanted.get(*name) == old.get(*name) {
             out.push_str(span);
         } else if let Some(value) = wanted.get(*name) {
-            out.push_str(&rendered(name, value, column));
+            out.push_str(&format_member(name, value, column));
         }
         left.retain(|other| other != name);
         kept_end = to;
@@ -213,7 +215,7 @@ fn edited(
         out.push('\n');
     }
     for name in left {
-        out.push_str(&rendered(name, wanted.get(name).unwrap_or(&Value::Null), column));
+        out.push_str(&format_member(name, wanted.get(name).unwrap_or(&Value::Null), column));
     }
     out.push_str(&tail);
     out.push_str(text.get(kept_end..).unwrap_or_default());
@@ -234,14 +236,14 @@ fn content_end(span: &str) -> usize {
 }
 
 /// Returns a member as lines.
-fn rendered(name: &str, value: &Value, column: usize) -> String {
+fn format_member(name: &str, value: &Value, column: usize) -> String {
     let indent = " ".repeat(column);
     match value {
         Value::Array(list) if list.iter().all(Value::is_object) => {
             let mut lines = vec![format!("{indent}{name}:\n")];
             for element in list {
                 let member = |name| Some((name, element.get(name)?));
-                let members = FINDING.into_iter().filter_map(member);
+                let members = VIOLATION_MEMBERS.into_iter().filter_map(member);
                 for (number, (name, value)) in members.enumerate() {
                     let mark = if number == 0 { "- " } else { "  " };
                     lines.push(format!("{indent}{mark}{name}: {}\n", scalar(value)));
@@ -266,7 +268,7 @@ fn rendered(name: &str, value: &Value, column: usize) -> String {
 
 /// Returns a text unquoted if YAML reads it as a string, and otherwise quoted as in JSON.
 fn scalar(value: &Value) -> String {
-    const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    const RESERVED_WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let Some(text) = value.as_str() else { return value.to_string() };
     let is_inside = |c: char| c.is_alphanumeric() || "-_./@=()'+;,:#[]\"".contains(c);
     // A colon at the end of a word and a number sign at its beginning mean something else.
@@ -278,6 +280,6 @@ fn scalar(value: &Value) -> String {
     };
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text.split(' ').all(is_word)
-        && !WORDS.contains(&text.to_ascii_lowercase().as_str());
+        && !RESERVED_WORDS.contains(&text.to_ascii_lowercase().as_str());
     if is_plain { text.to_owned() } else { value.to_string() }
 }

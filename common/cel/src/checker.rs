@@ -3,20 +3,20 @@
 //! It follows cel-go's checker: every overload is tried, and if several match with different results, the
 //! type is `dyn`. All errors of an expression are reported, not only the first.
 
-use super::library::{self, Shape};
+use super::library::{self, SignatureType};
 use super::literal::Literal;
 use super::syntax::{Comprehension, Expr, Macro, Node, Term};
 use super::types::{Bindings, TooLarge, Type};
-use super::{Error, MOST_ERRORS};
+use super::{Error, MAX_ERRORS};
 
 /// Returns the type of an expression over `properties`.
 pub(super) fn check(expr: &Expr) -> Result<Type, Vec<Error>> {
     let mut checker = Checker::default();
-    let found = checker.whole(expr);
+    let found = checker.check_whole(expr);
     match found {
         Ok(of) if checker.errors.is_empty() => Ok(of),
-        Ok(_) | Err(Stop::Enough) => Err(checker.errors),
-        Err(Stop::TooLarge(at)) => {
+        Ok(_) | Err(CheckAborted::TooManyErrors) => Err(checker.errors),
+        Err(CheckAborted::TooLarge(at)) => {
             let message = "the type of this expression is too large".to_owned();
             Err(vec![Error { at, message }])
         }
@@ -24,13 +24,13 @@ pub(super) fn check(expr: &Expr) -> Result<Type, Vec<Error>> {
 }
 
 /// Why checking ends before the end.
-enum Stop {
+enum CheckAborted {
     /// More errors would not be shown.
-    Enough,
+    TooManyErrors,
     TooLarge(usize),
 }
 
-type Found = Result<Type, Stop>;
+type TypeResult = Result<Type, CheckAborted>;
 
 #[derive(Default)]
 struct Checker {
@@ -39,32 +39,36 @@ struct Checker {
     errors: Vec<Error>,
     /// Whether numbers of different types may be compared. cel-go allows it from the first macro on,
     /// whose scope forgets that it is not allowed.
-    mixed: bool,
+    allows_mixed_numbers: bool,
 }
 
-fn at<T>(at: usize, made: Result<T, TooLarge>) -> Result<T, Stop> {
-    made.map_err(|TooLarge| Stop::TooLarge(at))
+fn with_offset<T>(at: usize, made: Result<T, TooLarge>) -> Result<T, CheckAborted> {
+    made.map_err(|TooLarge| CheckAborted::TooLarge(at))
 }
 
 impl Checker {
-    fn whole(&mut self, expr: &Expr) -> Found {
-        let any = at(0, Type::map(Type::Text, Type::Any).and_then(Type::list))?;
+    fn check_whole(&mut self, expr: &Expr) -> TypeResult {
+        let any = with_offset(0, Type::map(Type::Text, Type::Any).and_then(Type::list))?;
         self.scope.push(("properties".to_owned(), any));
-        let found = self.of(expr)?;
-        at(expr.at, self.bindings.resolved(&found))
+        let found = self.type_of(expr)?;
+        with_offset(expr.at, self.bindings.resolve(&found))
     }
 
     /// Notes an error; its expression has no type.
-    fn error(&mut self, at: usize, message: String) -> Found {
+    fn error(&mut self, at: usize, message: String) -> TypeResult {
         self.errors.push(Error { at, message });
-        if self.errors.len() > MOST_ERRORS { Err(Stop::Enough) } else { Ok(Type::Error) }
+        if self.errors.len() > MAX_ERRORS {
+            Err(CheckAborted::TooManyErrors)
+        } else {
+            Ok(Type::Error)
+        }
     }
 
-    fn undeclared(&mut self, at: usize, name: &str) -> Found {
+    fn undeclared(&mut self, at: usize, name: &str) -> TypeResult {
         self.error(at, format!("undeclared reference to '{name}' (in container '')"))
     }
 
-    fn of(&mut self, expr: &Expr) -> Found {
+    fn type_of(&mut self, expr: &Expr) -> TypeResult {
         match &expr.node {
             Node::Literal(literal) => Ok(match literal {
                 Literal::Null => Type::Null,
@@ -87,7 +91,7 @@ impl Checker {
             Node::Not(inner) => self.operator(expr.at, "!_", &[inner]),
             Node::Negate(inner) => self.operator(expr.at, "-_", &[inner]),
             Node::Binary(sign, left, right) => {
-                self.operator(expr.at, library::operator(sign), &[left, right])
+                self.operator(expr.at, library::operator_function(sign), &[left, right])
             }
             Node::Ternary(condition, yes, no) => {
                 self.operator(expr.at, "_?_:_", &[condition, yes, no])
@@ -96,124 +100,140 @@ impl Checker {
     }
 
     /// Checks a chain of `&&` or `||`. All terms are typed before one is checked to be a `bool`.
-    fn logic(&mut self, terms: &[Term]) -> Found {
+    fn logic(&mut self, terms: &[Term]) -> TypeResult {
         let mut types = Vec::with_capacity(terms.len());
         for term in terms {
-            types.push(self.of(&term.expr)?);
+            types.push(self.type_of(&term.expr)?);
         }
         let mut sound = true;
         for (term, found) in terms.iter().zip(&types) {
-            sound &= self.is_boolean(term.expr.at, found)?;
+            sound &= self.check_boolean(term.expr.at, found)?;
         }
         Ok(if sound { Type::Bool } else { Type::Error })
     }
 
     /// Reports whether a type can be `bool`.
-    fn is_boolean(&mut self, place: usize, found: &Type) -> Result<bool, Stop> {
-        let fits = at(place, self.bindings.fit(std::slice::from_ref(found), &[Type::Bool]))?;
+    fn check_boolean(&mut self, offset: usize, found: &Type) -> Result<bool, CheckAborted> {
+        let fits =
+            with_offset(offset, self.bindings.unify(std::slice::from_ref(found), &[Type::Bool]))?;
         if !fits {
-            let found = at(place, self.bindings.resolved(found))?;
-            self.error(place, format!("expected type 'bool' but found '{found}'"))?;
+            let found = with_offset(offset, self.bindings.resolve(found))?;
+            self.error(offset, format!("expected type 'bool' but found '{found}'"))?;
         }
         Ok(fits)
     }
 
-    fn ident(&mut self, place: usize, name: &str, global: bool) -> Found {
+    fn ident(&mut self, offset: usize, name: &str, global: bool) -> TypeResult {
         // With a dot before it, a name is none of a macro's variables.
         let visible = if global { 1 } else { self.scope.len() };
         let mut names = self.scope.iter().take(visible).rev();
         if let Some((_, of)) = names.find(|(known, _)| known == name) {
             return Ok(of.clone());
         }
-        if let Some(found) = library::named(name, &mut self.bindings) {
-            return at(place, found);
+        if let Some(found) = library::type_of_name(name, &mut self.bindings) {
+            return with_offset(offset, found);
         }
         let dot = if global { "." } else { "" };
-        self.undeclared(place, &format!("{dot}{name}"))
+        self.undeclared(offset, &format!("{dot}{name}"))
     }
 
-    fn select(&mut self, place: usize, operand: &Expr, field: &str, test: bool) -> Found {
+    fn select(&mut self, offset: usize, operand: &Expr, field: &str, test: bool) -> TypeResult {
         if !test
-            && let Some(name) = qualified(operand, field)
-            && let Some(found) = library::named(&name, &mut self.bindings)
+            && let Some(name) = qualified_name(operand, field)
+            && let Some(found) = library::type_of_name(&name, &mut self.bindings)
         {
-            return at(place, found);
+            return with_offset(offset, found);
         }
-        let found = self.of(operand)?;
-        let found = at(place, self.bindings.resolved(&found))?;
+        let found = self.type_of(operand)?;
+        let found = with_offset(offset, self.bindings.resolve(&found))?;
         let of = match &found {
             Type::Map(both) => both.1.of.clone(),
             Type::Variable(_) => {
-                at(place, self.bindings.fit(&[Type::Dyn], std::slice::from_ref(&found)))?;
+                with_offset(
+                    offset,
+                    self.bindings.unify(&[Type::Dyn], std::slice::from_ref(&found)),
+                )?;
                 Type::Dyn
             }
             Type::Dyn | Type::Any | Type::Error => Type::Dyn,
             _ => {
                 let message = format!("type '{found}' does not support field selection");
-                self.error(place, message)?;
+                self.error(offset, message)?;
                 Type::Dyn
             }
         };
-        if test { Ok(Type::Bool) } else { at(place, self.bindings.resolved(&of)) }
+        if test { Ok(Type::Bool) } else { with_offset(offset, self.bindings.resolve(&of)) }
     }
 
-    fn list(&mut self, place: usize, items: &[Expr]) -> Found {
+    fn list(&mut self, offset: usize, items: &[Expr]) -> TypeResult {
         let mut common = None;
         for item in items {
-            let found = self.of(item)?;
+            let found = self.type_of(item)?;
             common = Some(match common {
                 None => found,
-                Some(common) => at(place, self.bindings.joined(common, found))?,
+                Some(common) => with_offset(offset, self.bindings.join(common, found))?,
             });
         }
-        let of = common.unwrap_or_else(|| Type::Variable(self.bindings.fresh(1)));
-        at(place, Type::list(of))
+        let of = common.unwrap_or_else(|| Type::Variable(self.bindings.new_variables(1)));
+        with_offset(offset, Type::list(of))
     }
 
-    fn map(&mut self, place: usize, entries: &[(Expr, Expr)]) -> Found {
+    fn map(&mut self, offset: usize, entries: &[(Expr, Expr)]) -> TypeResult {
         let mut common = None;
         for (key, value) in entries {
-            let (key, value) = (self.of(key)?, self.of(value)?);
+            let (key, value) = (self.type_of(key)?, self.type_of(value)?);
             common = Some(match common {
                 None => (key, value),
                 Some((keys, values)) => (
-                    at(place, self.bindings.joined(keys, key))?,
-                    at(place, self.bindings.joined(values, value))?,
+                    with_offset(offset, self.bindings.join(keys, key))?,
+                    with_offset(offset, self.bindings.join(values, value))?,
                 ),
             });
         }
         let (key, value) = common.unwrap_or_else(|| {
-            let first = self.bindings.fresh(2);
+            let first = self.bindings.new_variables(2);
             (Type::Variable(first), Type::Variable(first + 1))
         });
-        at(place, Type::map(key, value))
+        with_offset(offset, Type::map(key, value))
     }
 
-    fn operator(&mut self, place: usize, name: &str, operands: &[&Expr]) -> Found {
+    fn operator(&mut self, offset: usize, name: &str, operands: &[&Expr]) -> TypeResult {
         let mut types = Vec::with_capacity(operands.len());
         for operand in operands {
-            types.push(self.of(operand)?);
+            types.push(self.type_of(operand)?);
         }
-        self.resolve(place, name, false, &types)
+        self.resolve_overload(offset, name, false, &types)
     }
 
-    fn call(&mut self, place: usize, target: Option<&Expr>, name: &str, args: &[Expr]) -> Found {
+    fn call(
+        &mut self,
+        offset: usize,
+        target: Option<&Expr>,
+        name: &str,
+        args: &[Expr],
+    ) -> TypeResult {
         let mut types = Vec::with_capacity(args.len() + 1);
         for arg in args {
-            types.push(self.of(arg)?);
+            types.push(self.type_of(arg)?);
         }
         if let Some(target) = target {
-            types.insert(0, self.of(target)?);
+            types.insert(0, self.type_of(target)?);
         }
-        self.resolve(place, name, target.is_some(), &types)
+        self.resolve_overload(offset, name, target.is_some(), &types)
     }
 
     /// Returns the result of a function for arguments of some types.
-    fn resolve(&mut self, place: usize, name: &str, method: bool, types: &[Type]) -> Found {
+    fn resolve_overload(
+        &mut self,
+        offset: usize,
+        name: &str,
+        method: bool,
+        types: &[Type],
+    ) -> TypeResult {
         let plain = name.strip_prefix('.').unwrap_or(name);
-        let overloads = library::overloads(plain, self.mixed);
+        let overloads = library::overloads(plain, self.allows_mixed_numbers);
         if overloads.is_empty() {
-            return self.undeclared(place, name);
+            return self.undeclared(offset, name);
         }
         let mut result: Option<Type> = None;
         for &(is_method, takes, gives) in overloads {
@@ -222,15 +242,18 @@ impl Checker {
                 continue;
             }
             // Variables are only made where a signature has some.
-            let open = takes.iter().any(|shape| shape.is_open());
-            let first = if open { self.bindings.fresh(2) } else { 0 };
-            let made = |shape: &Shape| shape.made(first);
+            let open = takes.iter().any(|shape| shape.has_variables());
+            let first = if open { self.bindings.new_variables(2) } else { 0 };
+            let made = |shape: &SignatureType| shape.instantiate(first);
             let takes: Result<Vec<_>, _> = takes.iter().map(made).collect();
-            let takes = at(place, takes)?;
-            if !at(place, self.bindings.fit(types, &takes))? {
+            let takes = with_offset(offset, takes)?;
+            if !with_offset(offset, self.bindings.unify(types, &takes))? {
                 continue;
             }
-            let found = at(place, gives.made(first).and_then(|of| self.bindings.resolved(&of)))?;
+            let found = with_offset(
+                offset,
+                gives.instantiate(first).and_then(|of| self.bindings.resolve(&of)),
+            )?;
             result = Some(match result {
                 None => found,
                 Some(result) if result.is_dyn() || result == found => result,
@@ -242,28 +265,28 @@ impl Checker {
         }
         let mut shown = Vec::with_capacity(types.len());
         for of in types {
-            shown.push(at(place, self.bindings.resolved(of))?.to_string());
+            shown.push(with_offset(offset, self.bindings.resolve(of))?.to_string());
         }
         let applied = match shown.split_first() {
             Some((target, rest)) if method => format!("{target}.({})", rest.join(", ")),
             _ => format!("({})", shown.join(", ")),
         };
         self.error(
-            place,
+            offset,
             format!("found no matching overload for '{plain}' applied to '{applied}'"),
         )
     }
 
-    fn comprehension(&mut self, place: usize, inner: &Comprehension) -> Found {
+    fn comprehension(&mut self, offset: usize, inner: &Comprehension) -> TypeResult {
         let Comprehension { kind, target, variable, condition, body } = inner;
-        let over = self.of(target)?;
-        let over = at(target.at, self.bindings.resolved(&over))?;
+        let over = self.type_of(target)?;
+        let over = with_offset(target.at, self.bindings.resolve(&over))?;
         let element = match &over {
             Type::List(of) => of.of.clone(),
             Type::Map(both) => both.0.of.clone(),
             Type::Dyn | Type::Error => Type::Dyn,
             Type::Variable(_) => {
-                at(place, self.bindings.fit(&[Type::Dyn], std::slice::from_ref(&over)))?;
+                with_offset(offset, self.bindings.unify(&[Type::Dyn], std::slice::from_ref(&over)))?;
                 Type::Dyn
             }
             // `any` among them, that is what comes out of `properties` without `dyn(…)` around it.
@@ -272,46 +295,56 @@ impl Checker {
                 format!("expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)"),
             )?,
         };
-        self.mixed = true;
+        self.allows_mixed_numbers = true;
         self.scope.push((variable.clone(), element.clone()));
-        let found = self.step(place, *kind, element, condition.as_ref(), body);
+        let found = self.step(offset, *kind, element, condition.as_ref(), body);
         self.scope.pop();
-        at(place, self.bindings.resolved(&found?))
+        with_offset(offset, self.bindings.resolve(&found?))
     }
 
     /// Checks the step of a macro for each element. In cel-go it is a separate expression, whose errors have
     /// the position of the macro.
     fn step(
         &mut self,
-        place: usize,
+        offset: usize,
         kind: Macro,
         element: Type,
         condition: Option<&Expr>,
         body: &Expr,
-    ) -> Found {
+    ) -> TypeResult {
         match kind {
             Macro::All | Macro::Exists => {
-                let found = self.of(body)?;
-                self.is_boolean(body.at, &found)?;
+                let found = self.type_of(body)?;
+                self.check_boolean(body.at, &found)?;
                 Ok(Type::Bool)
             }
             Macro::ExistsOne => {
-                let found = self.of(body)?;
-                self.resolve(place, "_?_:_", false, &[found, Type::Int, Type::Int])?;
+                let found = self.type_of(body)?;
+                self.resolve_overload(offset, "_?_:_", false, &[found, Type::Int, Type::Int])?;
                 Ok(Type::Bool)
             }
             Macro::Filter => {
-                let found = self.of(body)?;
-                let list = at(place, Type::list(element))?;
-                self.resolve(place, "_?_:_", false, &[found, list.clone(), list.clone()])?;
+                let found = self.type_of(body)?;
+                let list = with_offset(offset, Type::list(element))?;
+                self.resolve_overload(
+                    offset,
+                    "_?_:_",
+                    false,
+                    &[found, list.clone(), list.clone()],
+                )?;
                 Ok(list)
             }
             Macro::Map => {
-                let found = condition.map(|condition| self.of(condition)).transpose()?;
-                let of = self.of(body)?;
-                let list = at(place, Type::list(of))?;
+                let found = condition.map(|condition| self.type_of(condition)).transpose()?;
+                let of = self.type_of(body)?;
+                let list = with_offset(offset, Type::list(of))?;
                 if let Some(found) = found {
-                    self.resolve(place, "_?_:_", false, &[found, list.clone(), list.clone()])?;
+                    self.resolve_overload(
+                        offset,
+                        "_?_:_",
+                        false,
+                        &[found, list.clone(), list.clone()],
+                    )?;
                 }
                 Ok(list)
             }
@@ -320,7 +353,7 @@ impl Checker {
 }
 
 /// Returns a name with dots in it, as of a type: `google.protobuf.Duration`.
-pub(super) fn qualified(operand: &Expr, field: &str) -> Option<String> {
+pub(super) fn qualified_name(operand: &Expr, field: &str) -> Option<String> {
     const PACKAGE: [&str; 2] = ["google", "protobuf"];
     let [google, protobuf] = PACKAGE;
     let Node::Select { operand, field: package, test: false } = &operand.node else { return None };

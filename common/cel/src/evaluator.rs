@@ -8,15 +8,15 @@
 
 use std::rc::Rc;
 
-use super::functions::{arithmetic, called, comparison, go_type, has, indexed, negated};
+use super::functions::{arithmetic, call_function, compare, go_type, has, index, negate};
 use super::literal::Literal;
-use super::pattern::Patterns;
+use super::pattern::PatternCache;
 use super::syntax::{Comprehension, Expr, Macro, Node, Term};
 use super::value::{TooDeep, Value};
-use super::{Budget, Failure};
+use super::{Budget, EvaluationError};
 
 /// The types whose names are values.
-const TYPES: [&str; 12] = [
+const TYPE_NAMES: [&str; 12] = [
     "bool",
     "int",
     "uint",
@@ -31,95 +31,95 @@ const TYPES: [&str; 12] = [
     "google.protobuf.Duration",
 ];
 
-type Found = Result<Value, Failure>;
+type EvaluationResult = Result<Value, EvaluationError>;
 
-impl From<TooDeep> for Failure {
+impl From<TooDeep> for EvaluationError {
     fn from(_: TooDeep) -> Self {
         Self::Limit("a value nests deeper than 256 levels")
     }
 }
 
-impl From<String> for Failure {
+impl From<String> for EvaluationError {
     fn from(error: String) -> Self {
         Self::Error(error)
     }
 }
 
-fn no_overload<T>() -> Result<T, Failure> {
-    Err(Failure::Error("no such overload".to_owned()))
+fn no_overload<T>() -> Result<T, EvaluationError> {
+    Err(EvaluationError::Error("no such overload".to_owned()))
 }
 
 /// Returns the value of an expression over properties.
-pub(super) fn evaluate(expr: &Expr, properties: &Value, budget: &mut Budget) -> Found {
+pub(super) fn evaluate(expr: &Expr, properties: &Value, budget: &mut Budget) -> EvaluationResult {
     let scope = vec![("properties", properties.clone())];
-    let mut evaluator = Evaluator { scope, budget, patterns: Patterns::default() };
-    evaluator.of(expr)
+    let mut evaluator = Evaluator { scope, budget, patterns: PatternCache::default() };
+    evaluator.evaluate(expr)
 }
 
 struct Evaluator<'e, 'b> {
     scope: Vec<(&'e str, Value)>,
     budget: &'b mut Budget,
-    patterns: Patterns,
+    patterns: PatternCache,
 }
 
 impl<'e> Evaluator<'e, '_> {
-    fn of(&mut self, expr: &'e Expr) -> Found {
+    fn evaluate(&mut self, expr: &'e Expr) -> EvaluationResult {
         self.budget.spend(1)?;
         match &expr.node {
             Node::Literal(literal) => Ok(self::literal(literal)),
             Node::Ident { name, global } => self.ident(name, *global),
             Node::Select { operand, field, test } => self.select(operand, field, *test),
-            Node::Index(inner, index) => {
-                let (inner, index) = (self.of(inner)?, self.of(index)?);
-                Ok(indexed(&inner, &index)?)
+            Node::Index(inner, key) => {
+                let (inner, key) = (self.evaluate(inner)?, self.evaluate(key)?);
+                Ok(index(&inner, &key)?)
             }
             Node::Call { target, name, args } => self.call(target.as_deref(), name, args),
             Node::Comprehension(inner) => self.comprehension(inner),
             Node::List(items) => self.list(items),
             Node::Map(entries) => self.map(entries),
-            Node::Message(name) => Err(Failure::Error(format!("unknown type: {name}"))),
+            Node::Message(name) => Err(EvaluationError::Error(format!("unknown type: {name}"))),
             Node::Logic { is_and, terms } => self.logic(*is_and, terms),
             Node::Binary(sign, left, right) => self.binary(sign, left, right),
-            Node::Not(inner) => match self.of(inner)? {
+            Node::Not(inner) => match self.evaluate(inner)? {
                 Value::Bool(value) => Ok(Value::Bool(!value)),
                 _ => no_overload(),
             },
-            Node::Negate(inner) => Ok(negated(&self.of(inner)?)?),
-            Node::Ternary(condition, yes, no) => match self.of(condition)? {
-                Value::Bool(true) => self.of(yes),
-                Value::Bool(false) => self.of(no),
+            Node::Negate(inner) => Ok(negate(&self.evaluate(inner)?)?),
+            Node::Ternary(condition, yes, no) => match self.evaluate(condition)? {
+                Value::Bool(true) => self.evaluate(yes),
+                Value::Bool(false) => self.evaluate(no),
                 _ => no_overload(),
             },
         }
     }
 
-    fn ident(&self, name: &str, global: bool) -> Found {
+    fn ident(&self, name: &str, global: bool) -> EvaluationResult {
         let visible = if global { 1 } else { self.scope.len() };
         let mut names = self.scope.iter().take(visible).rev();
         if let Some((_, value)) = names.find(|(known, _)| *known == name) {
             return Ok(value.clone());
         }
-        let known = TYPES.into_iter().find(|known| *known == name);
+        let known = TYPE_NAMES.into_iter().find(|known| *known == name);
         known
             .map(Value::Type)
-            .ok_or_else(|| Failure::Error(format!("no such attribute(s): {name}")))
+            .ok_or_else(|| EvaluationError::Error(format!("no such attribute(s): {name}")))
     }
 
-    fn select(&mut self, operand: &'e Expr, field: &str, test: bool) -> Found {
-        if let Some(name) = super::checker::qualified(operand, field)
-            && let Some(known) = TYPES.into_iter().find(|known| *known == name)
+    fn select(&mut self, operand: &'e Expr, field: &str, test: bool) -> EvaluationResult {
+        if let Some(name) = super::checker::qualified_name(operand, field)
+            && let Some(known) = TYPE_NAMES.into_iter().find(|known| *known == name)
         {
             return Ok(Value::Type(known));
         }
-        let operand = self.of(operand)?;
+        let operand = self.evaluate(operand)?;
         self.budget.spend(field.len() / 16)?;
-        Ok(if test { has(&operand, field)? } else { indexed(&operand, &Value::text(field))? })
+        Ok(if test { has(&operand, field)? } else { index(&operand, &Value::text(field))? })
     }
 
-    fn call(&mut self, target: Option<&'e Expr>, name: &str, args: &'e [Expr]) -> Found {
+    fn call(&mut self, target: Option<&'e Expr>, name: &str, args: &'e [Expr]) -> EvaluationResult {
         let mut values = Vec::with_capacity(args.len() + 1);
         for arg in target.into_iter().chain(args) {
-            values.push(self.of(arg)?);
+            values.push(self.evaluate(arg)?);
         }
         let name = name.strip_prefix('.').unwrap_or(name);
         if name == "matches" {
@@ -128,31 +128,33 @@ impl<'e> Evaluator<'e, '_> {
                     self.patterns.matches(text, pattern, self.budget).map(Value::Bool)
                 }
                 [Value::Text(_), _] => no_overload(),
-                _ => Err(Failure::Error("no such overload: matches".to_owned())),
+                _ => Err(EvaluationError::Error("no such overload: matches".to_owned())),
             };
         }
         // Most functions go through their texts once.
         let bytes: usize = values.iter().map(length).sum();
         self.budget.spend(bytes / 16)?;
-        Ok(called(name, &values)?)
+        Ok(call_function(name, &values)?)
     }
 
-    fn list(&mut self, items: &'e [Expr]) -> Found {
+    fn list(&mut self, items: &'e [Expr]) -> EvaluationResult {
         let mut values = Vec::with_capacity(items.len());
         for item in items {
-            values.push(self.of(item)?);
+            values.push(self.evaluate(item)?);
         }
         Ok(Value::list(values)?)
     }
 
-    fn map(&mut self, entries: &'e [(Expr, Expr)]) -> Found {
+    fn map(&mut self, entries: &'e [(Expr, Expr)]) -> EvaluationResult {
         let mut values = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             // An entry takes as much memory as some elements of a list.
             self.budget.spend(4)?;
-            let (key, value) = (self.of(key)?, self.of(value)?);
+            let (key, value) = (self.evaluate(key)?, self.evaluate(value)?);
             if matches!(key, Value::Bytes(_)) {
-                return Err(Failure::Error("unsupported key type 'bytes' in map".to_owned()));
+                return Err(EvaluationError::Error(
+                    "unsupported key type 'bytes' in map".to_owned(),
+                ));
             }
             values.push((key, value));
         }
@@ -160,19 +162,19 @@ impl<'e> Evaluator<'e, '_> {
     }
 
     /// Evaluates a chain of `&&` or `||`: one part can decide, for all values of the others.
-    fn logic(&mut self, is_and: bool, terms: &'e [Term]) -> Found {
-        let mut chain = Chain::new(is_and);
+    fn logic(&mut self, is_and: bool, terms: &'e [Term]) -> EvaluationResult {
+        let mut chain = LogicChain::new(is_and);
         for term in terms {
-            let found = self.of(&term.expr);
-            if chain.decides(found)? {
+            let found = self.evaluate(&term.expr);
+            if chain.add_term(found)? {
                 break;
             }
         }
         chain.result()
     }
 
-    fn binary(&mut self, sign: &str, left: &'e Expr, right: &'e Expr) -> Found {
-        let (left, right) = (self.of(left)?, self.of(right)?);
+    fn binary(&mut self, sign: &str, left: &'e Expr, right: &'e Expr) -> EvaluationResult {
+        let (left, right) = (self.evaluate(left)?, self.evaluate(right)?);
         let mut spend = |steps| self.budget.spend(steps);
         match sign {
             "==" => Ok(Value::Bool(left.equals(&right, &mut spend)?)),
@@ -194,7 +196,7 @@ impl<'e> Evaluator<'e, '_> {
             },
             "<" | "<=" | ">" | ">=" => {
                 spend(length(&left).min(length(&right)) / 16)?;
-                Ok(comparison(sign, &left, &right)?)
+                Ok(compare(sign, &left, &right)?)
             }
             "+" => {
                 if let (Value::List(left), Value::List(right)) = (&left, &right) {
@@ -209,14 +211,14 @@ impl<'e> Evaluator<'e, '_> {
     }
 
     /// Evaluates a macro over its range.
-    fn comprehension(&mut self, inner: &'e Comprehension) -> Found {
+    fn comprehension(&mut self, inner: &'e Comprehension) -> EvaluationResult {
         let scope = self.scope.len();
-        let found = match self.of(&inner.target)? {
+        let found = match self.evaluate(&inner.target)? {
             Value::List(list) => self.fold(inner, list.items.iter()),
             Value::Map(map) => self.fold(inner, map.entries.iter().map(|(key, _)| key)),
             value => {
                 let kind = go_type(&value);
-                Err(Failure::Error(format!("got '{kind}', expected iterable type")))
+                Err(EvaluationError::Error(format!("got '{kind}', expected iterable type")))
             }
         };
         // An error may have left variables behind.
@@ -228,21 +230,21 @@ impl<'e> Evaluator<'e, '_> {
         &mut self,
         inner: &'e Comprehension,
         items: impl Iterator<Item = &'v Value>,
-    ) -> Found {
-        let mut chain = Chain::new(inner.kind == Macro::All);
+    ) -> EvaluationResult {
+        let mut chain = LogicChain::new(inner.kind == Macro::All);
         let mut list = Vec::new();
         let mut count = 0_usize;
         for item in items {
             self.budget.spend(1)?;
             self.scope.push((&inner.variable, item.clone()));
             let found = match &inner.condition {
-                Some(condition) => self.of(condition),
+                Some(condition) => self.evaluate(condition),
                 None if inner.kind == Macro::Map => Ok(Value::Bool(true)),
-                None => self.of(&inner.body),
+                None => self.evaluate(&inner.body),
             };
             match inner.kind {
                 Macro::All | Macro::Exists => {
-                    if chain.decides(found)? {
+                    if chain.add_term(found)? {
                         break;
                     }
                 }
@@ -250,7 +252,7 @@ impl<'e> Evaluator<'e, '_> {
                     (Value::Bool(false), _) => {}
                     (Value::Bool(true), Macro::ExistsOne) => count += 1,
                     (Value::Bool(true), Macro::Filter) => list.push(item.clone()),
-                    (Value::Bool(true), _) => list.push(self.of(&inner.body)?),
+                    (Value::Bool(true), _) => list.push(self.evaluate(&inner.body)?),
                     _ => return no_overload(),
                 },
             }
@@ -265,36 +267,36 @@ impl<'e> Evaluator<'e, '_> {
 }
 
 /// Results of the parts of a chain.
-struct Chain {
+struct LogicChain {
     is_and: bool,
     decided: bool,
     /// The first error; it counts where no part decides.
     error: Option<String>,
 }
 
-impl Chain {
+impl LogicChain {
     fn new(is_and: bool) -> Self {
         Self { is_and, decided: false, error: None }
     }
 
     /// Reports whether a part decides: `false` for `&&`, `true` for `||`.
-    fn decides(&mut self, found: Found) -> Result<bool, Failure> {
+    fn add_term(&mut self, found: EvaluationResult) -> Result<bool, EvaluationError> {
         let error = match found {
             Ok(Value::Bool(value)) => {
                 self.decided = value != self.is_and;
                 return Ok(self.decided);
             }
             Ok(_) => "no such overload".to_owned(),
-            Err(Failure::Error(error)) => error,
-            Err(limit @ Failure::Limit(_)) => return Err(limit),
+            Err(EvaluationError::Error(error)) => error,
+            Err(limit @ EvaluationError::Limit(_)) => return Err(limit),
         };
         self.error.get_or_insert(error);
         Ok(false)
     }
 
-    fn result(self) -> Found {
+    fn result(self) -> EvaluationResult {
         match self.error {
-            Some(error) if !self.decided => Err(Failure::Error(error)),
+            Some(error) if !self.decided => Err(EvaluationError::Error(error)),
             _ => Ok(Value::Bool(self.decided != self.is_and)),
         }
     }

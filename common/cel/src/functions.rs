@@ -5,25 +5,25 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use super::time::{Span, Stamp, is_part};
-use super::value::{Value, truncated};
-use opgate_upstream::go::{self, shortened};
+use super::time::{Duration, Timestamp, is_part};
+use super::value::{Value, truncate};
+use opgate_upstream::go::{self, shorten};
 use opgate_upstream::version::Version;
 
 /// Bytes of a value that a message repeats.
-const SHOWN: usize = 256;
+const MAX_SHOWN_BYTES: usize = 256;
 const NO_OVERLOAD: &str = "no such overload";
-const INTEGERS: &str = "integer overflow";
-const UNSIGNED: &str = "unsigned integer overflow";
+const INTEGER_OVERFLOW: &str = "integer overflow";
+const UNSIGNED_OVERFLOW: &str = "unsigned integer overflow";
 
-type Found = Result<Value, String>;
+type FunctionResult = Result<Value, String>;
 
 fn no_overload<T>() -> Result<T, String> {
     Err(NO_OVERLOAD.to_owned())
 }
 
 /// Returns the error for a value that does not support an operator. Some types have different errors.
-fn unknown<T>(name: &str, value: &Value) -> Result<T, String> {
+fn unsupported_operand<T>(name: &str, value: &Value) -> Result<T, String> {
     match value {
         Value::Text(_) | Value::Duration(_) | Value::Timestamp(_) => no_overload(),
         _ => Err(format!("{NO_OVERLOAD}: {name}")),
@@ -35,49 +35,49 @@ fn text(text: String) -> Value {
 }
 
 /// Returns a value as Go prints it with `%v`.
-pub(super) fn printed(value: &Value) -> String {
+pub(super) fn format_go(value: &Value) -> String {
     let joined = |items: Vec<String>| items.join(" ");
     match value {
         Value::Null => "NULL_VALUE".to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
-        Value::Double(value) => go::float(*value),
-        Value::Text(text) => shortened(text, SHOWN),
+        Value::Double(value) => go::format_float(*value),
+        Value::Text(text) => shorten(text, MAX_SHOWN_BYTES),
         Value::Bytes(bytes) => {
-            format!("[{}]", joined(bytes.iter().take(SHOWN).map(u8::to_string).collect()))
+            format!("[{}]", joined(bytes.iter().take(MAX_SHOWN_BYTES).map(u8::to_string).collect()))
         }
         // Only one level of nested values is shown.
         Value::List(list) => {
             let shown = |item: &Value| match item {
                 Value::List(_) | Value::Map(_) => "…".to_owned(),
-                item => printed(item),
+                item => format_go(item),
             };
-            shortened(
+            shorten(
                 &format!("[{}]", joined(list.items.iter().take(16).map(shown).collect())),
-                SHOWN,
+                MAX_SHOWN_BYTES,
             )
         }
         Value::Map(_) => "map[…]".to_owned(),
-        Value::Duration(span) => span.shown(),
-        Value::Timestamp(stamp) => stamp.shown(),
+        Value::Duration(span) => span.to_text(),
+        Value::Timestamp(stamp) => stamp.to_text(),
         Value::Type(name) => (*name).to_owned(),
     }
 }
 
 /// Evaluates `+`, `-`, `*`, `/` and `%`.
-pub(super) fn arithmetic(sign: &str, left: &Value, right: &Value) -> Found {
+pub(super) fn arithmetic(sign: &str, left: &Value, right: &Value) -> FunctionResult {
     let name = format!("_{sign}_");
     match left {
         Value::Int(left) => match right {
-            Value::Int(right) => integers(sign, *left, *right),
+            Value::Int(right) => integer_arithmetic(sign, *left, *right),
             _ => no_overload(),
         },
         Value::Uint(left) => match right {
-            Value::Uint(right) => unsigned(sign, *left, *right),
+            Value::Uint(right) => unsigned_arithmetic(sign, *left, *right),
             _ => no_overload(),
         },
-        Value::Double(_) if sign == "%" => unknown(&name, left),
+        Value::Double(_) if sign == "%" => unsupported_operand(&name, left),
         Value::Double(left) => match right {
             Value::Double(right) => Ok(Value::Double(match sign {
                 "+" => left + right,
@@ -87,13 +87,13 @@ pub(super) fn arithmetic(sign: &str, left: &Value, right: &Value) -> Found {
             })),
             _ => no_overload(),
         },
-        Value::Duration(_) | Value::Timestamp(_) => times(sign, left, right),
-        Value::Text(_) | Value::Bytes(_) | Value::List(_) if sign == "+" => joined(left, right),
-        _ => unknown(&name, left),
+        Value::Duration(_) | Value::Timestamp(_) => time_arithmetic(sign, left, right),
+        Value::Text(_) | Value::Bytes(_) | Value::List(_) if sign == "+" => concat(left, right),
+        _ => unsupported_operand(&name, left),
     }
 }
 
-fn integers(sign: &str, left: i64, right: i64) -> Found {
+fn integer_arithmetic(sign: &str, left: i64, right: i64) -> FunctionResult {
     let result = match sign {
         "+" => left.checked_add(right),
         "-" => left.checked_sub(right),
@@ -103,10 +103,10 @@ fn integers(sign: &str, left: i64, right: i64) -> Found {
         _ if right == 0 => return Err("modulus by zero".to_owned()),
         _ => left.checked_rem(right),
     };
-    result.map(Value::Int).ok_or_else(|| INTEGERS.to_owned())
+    result.map(Value::Int).ok_or_else(|| INTEGER_OVERFLOW.to_owned())
 }
 
-fn unsigned(sign: &str, left: u64, right: u64) -> Found {
+fn unsigned_arithmetic(sign: &str, left: u64, right: u64) -> FunctionResult {
     let result = match sign {
         "+" => left.checked_add(right),
         "-" => left.checked_sub(right),
@@ -116,12 +116,14 @@ fn unsigned(sign: &str, left: u64, right: u64) -> Found {
         _ if right == 0 => return Err("modulus by zero".to_owned()),
         _ => left.checked_rem(right),
     };
-    result.map(Value::Uint).ok_or_else(|| UNSIGNED.to_owned())
+    result.map(Value::Uint).ok_or_else(|| UNSIGNED_OVERFLOW.to_owned())
 }
 
-fn times(sign: &str, left: &Value, right: &Value) -> Found {
+fn time_arithmetic(sign: &str, left: &Value, right: &Value) -> FunctionResult {
     use Value::{Duration, Timestamp};
-    let spans = |result: Option<i64>| result.map(Span).map(Duration).ok_or(INTEGERS);
+    let spans = |result: Option<i64>| {
+        result.map(super::time::Duration).map(Duration).ok_or(INTEGER_OVERFLOW)
+    };
     let found = match (sign, left, right) {
         ("+", Duration(left), Duration(right)) => spans(left.0.checked_add(right.0)),
         ("-", Duration(left), Duration(right)) => spans(left.0.checked_sub(right.0)),
@@ -129,7 +131,7 @@ fn times(sign: &str, left: &Value, right: &Value) -> Found {
             stamp.plus(*span).map(Timestamp)
         }
         ("-", Timestamp(stamp), Duration(span)) => {
-            let back = span.0.checked_neg().map(Span).ok_or(INTEGERS);
+            let back = span.0.checked_neg().map(super::time::Duration).ok_or(INTEGER_OVERFLOW);
             back.and_then(|span| stamp.plus(span)).map(Timestamp)
         }
         ("-", Timestamp(left), Timestamp(right)) => left.minus(*right).map(Duration),
@@ -138,7 +140,7 @@ fn times(sign: &str, left: &Value, right: &Value) -> Found {
     found.map_err(str::to_owned)
 }
 
-fn joined(left: &Value, right: &Value) -> Found {
+fn concat(left: &Value, right: &Value) -> FunctionResult {
     match (left, right) {
         (Value::Text(left), Value::Text(right)) => Ok(text(format!("{left}{right}"))),
         (Value::Bytes(left), Value::Bytes(right)) => {
@@ -149,7 +151,7 @@ fn joined(left: &Value, right: &Value) -> Found {
 }
 
 /// Evaluates `<`, `<=`, `>` and `>=`.
-pub(super) fn comparison(sign: &str, left: &Value, right: &Value) -> Found {
+pub(super) fn compare(sign: &str, left: &Value, right: &Value) -> FunctionResult {
     let ordered = matches!(
         left,
         Value::Bool(_)
@@ -162,7 +164,7 @@ pub(super) fn comparison(sign: &str, left: &Value, right: &Value) -> Found {
             | Value::Timestamp(_)
     );
     if !ordered {
-        return unknown(&format!("_{sign}_"), left);
+        return unsupported_operand(&format!("_{sign}_"), left);
     }
     let is_nan = |value: &Value| matches!(value, Value::Double(value) if value.is_nan());
     let both = left.as_double().is_some() && right.as_double().is_some();
@@ -179,21 +181,23 @@ pub(super) fn comparison(sign: &str, left: &Value, right: &Value) -> Found {
 }
 
 /// Evaluates `-x`.
-pub(super) fn negated(value: &Value) -> Found {
+pub(super) fn negate(value: &Value) -> FunctionResult {
     match value {
-        Value::Int(value) => value.checked_neg().map(Value::Int).ok_or_else(|| INTEGERS.to_owned()),
+        Value::Int(value) => {
+            value.checked_neg().map(Value::Int).ok_or_else(|| INTEGER_OVERFLOW.to_owned())
+        }
         Value::Double(value) => Ok(Value::Double(-value)),
         Value::Duration(span) => {
             let back = span.0.checked_neg();
-            back.map(Span).map(Value::Duration).ok_or_else(|| INTEGERS.to_owned())
+            back.map(Duration).map(Value::Duration).ok_or_else(|| INTEGER_OVERFLOW.to_owned())
         }
         Value::Bool(_) => no_overload(),
-        value => unknown("-_", value),
+        value => unsupported_operand("-_", value),
     }
 }
 
 /// Returns `x[y]` and `x.y`.
-pub(super) fn indexed(value: &Value, index: &Value) -> Found {
+pub(super) fn index(value: &Value, index: &Value) -> FunctionResult {
     let plain = matches!(
         index,
         Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Text(_)
@@ -204,19 +208,21 @@ pub(super) fn indexed(value: &Value, index: &Value) -> Found {
     match value {
         Value::Map(map) => {
             let found = map.get(index).cloned();
-            found.ok_or_else(|| format!("no such key: {}", printed(index)))
+            found.ok_or_else(|| format!("no such key: {}", format_go(index)))
         }
         Value::List(list) => {
             let at = match index {
-                Value::Int(_) | Value::Uint(_) | Value::Double(_) => index
-                    .as_int()
-                    .ok_or_else(|| format!("unsupported index value {} in list", printed(index)))?,
-                _ => return Err(format!("unsupported index type '{}' in list", index.kind())),
+                Value::Int(_) | Value::Uint(_) | Value::Double(_) => {
+                    index.as_int().ok_or_else(|| {
+                        format!("unsupported index value {} in list", format_go(index))
+                    })?
+                }
+                _ => return Err(format!("unsupported index type '{}' in list", index.type_name())),
             };
             let found = usize::try_from(at).ok().and_then(|at| list.items.get(at)).cloned();
-            found.ok_or_else(|| format!("index out of bounds: {}", printed(index)))
+            found.ok_or_else(|| format!("index out of bounds: {}", format_go(index)))
         }
-        _ => Err(format!("no such key: {}", printed(index))),
+        _ => Err(format!("no such key: {}", format_go(index))),
     }
 }
 
@@ -239,7 +245,7 @@ pub(super) fn go_type(value: &Value) -> &'static str {
 }
 
 /// Evaluates `has(x.y)`.
-pub(super) fn has(value: &Value, field: &str) -> Found {
+pub(super) fn has(value: &Value, field: &str) -> FunctionResult {
     match value {
         Value::Map(map) => Ok(Value::Bool(map.get(&Value::text(field)).is_some())),
         Value::List(_) => Err("unsupported index type 'string' in list".to_owned()),
@@ -248,10 +254,10 @@ pub(super) fn has(value: &Value, field: &str) -> Found {
 }
 
 /// Returns every function but `matches`.
-pub(super) fn called(name: &str, args: &[Value]) -> Found {
+pub(super) fn call_function(name: &str, args: &[Value]) -> FunctionResult {
     match (name, args) {
         ("dyn", [value]) => Ok(value.clone()),
-        ("type", [value]) => Ok(Value::Type(value.kind())),
+        ("type", [value]) => Ok(Value::Type(value.type_name())),
         ("size", [value]) => size(value),
         ("contains" | "startsWith" | "endsWith", [value, part]) => {
             let (Value::Text(value), Value::Text(part)) = (value, part) else {
@@ -267,10 +273,10 @@ pub(super) fn called(name: &str, args: &[Value]) -> Found {
             let version = |value: &Value| {
                 let text = match value {
                     Value::Text(text) => Rc::clone(text),
-                    value => printed(value).into(),
+                    value => format_go(value).into(),
                 };
                 Version::parse_tolerant(&text)
-                    .map_err(|_| format!("unable to parse '{}' to semver format", printed(value)))
+                    .map_err(|_| format!("unable to parse '{}' to semver format", format_go(value)))
             };
             let (left, right) = (version(left)?, version(right)?);
             Ok(Value::Int(match left.cmp(&right) {
@@ -279,24 +285,24 @@ pub(super) fn called(name: &str, args: &[Value]) -> Found {
                 Ordering::Greater => 1,
             }))
         }
-        (_, [value, zone @ ..]) if is_part(name) => part(name, value, zone),
-        (_, [value]) => converted(name, value),
+        (_, [value, zone @ ..]) if is_part(name) => time_part(name, value, zone),
+        (_, [value]) => convert(name, value),
         _ => no_overload(),
     }
 }
 
-fn size(value: &Value) -> Found {
+fn size(value: &Value) -> FunctionResult {
     let size = match value {
         Value::Text(text) => text.chars().count(),
         Value::Bytes(bytes) => bytes.len(),
         Value::List(list) => list.items.len(),
         Value::Map(map) => map.entries.len(),
-        value => return unknown("size", value),
+        value => return unsupported_operand("size", value),
     };
     Ok(Value::Int(i64::try_from(size).unwrap_or(i64::MAX)))
 }
 
-fn part(name: &str, value: &Value, zone: &[Value]) -> Found {
+fn time_part(name: &str, value: &Value, zone: &[Value]) -> FunctionResult {
     match (value, zone) {
         (Value::Timestamp(stamp), []) => stamp.part(name, None).map(Value::Int),
         (Value::Timestamp(stamp), [Value::Text(zone)]) => {
@@ -305,15 +311,16 @@ fn part(name: &str, value: &Value, zone: &[Value]) -> Found {
         (Value::Duration(span), []) => {
             span.part(name).map(Value::Int).ok_or_else(|| NO_OVERLOAD.to_owned())
         }
-        (value, _) => unknown(name, value),
+        (value, _) => unsupported_operand(name, value),
     }
 }
 
 /// Evaluates conversions such as `int(x)` and `string(x)`.
-fn converted(name: &str, value: &Value) -> Found {
-    let fails = |to: &str| Err(format!("type conversion error from '{}' to '{to}'", value.kind()));
+fn convert(name: &str, value: &Value) -> FunctionResult {
+    let fails =
+        |to: &str| Err(format!("type conversion error from '{}' to '{to}'", value.type_name()));
     let overflow = |text: &str| Err(text.to_owned());
-    let unsupported = || Err(format!("{NO_OVERLOAD}: {name}({})", value.kind()));
+    let unsupported = || Err(format!("{NO_OVERLOAD}: {name}({})", value.type_name()));
     match name {
         "bool" => match value {
             Value::Bool(_) => Ok(value.clone()),
@@ -332,13 +339,13 @@ fn converted(name: &str, value: &Value) -> Found {
         "int" => match value {
             Value::Int(_) => Ok(value.clone()),
             Value::Uint(value) => {
-                i64::try_from(*value).map(Value::Int).or_else(|_| overflow(INTEGERS))
+                i64::try_from(*value).map(Value::Int).or_else(|_| overflow(INTEGER_OVERFLOW))
             }
             Value::Double(value) => {
                 // Both ends are out of range, as in cel-go.
-                let whole = truncated(*value).filter(|v| *v > i128::from(i64::MIN));
+                let whole = truncate(*value).filter(|v| *v > i128::from(i64::MIN));
                 let whole = whole.and_then(|v| i64::try_from(v).ok());
-                whole.map_or_else(|| overflow(INTEGERS), |whole| Ok(Value::Int(whole)))
+                whole.map_or_else(|| overflow(INTEGER_OVERFLOW), |whole| Ok(Value::Int(whole)))
             }
             Value::Text(text) => text.parse().map(Value::Int).or_else(|_| fails("int")),
             Value::Timestamp(stamp) => Ok(Value::Int(stamp.instant().0)),
@@ -348,12 +355,12 @@ fn converted(name: &str, value: &Value) -> Found {
         "uint" => match value {
             Value::Uint(_) => Ok(value.clone()),
             Value::Int(value) => {
-                u64::try_from(*value).map(Value::Uint).or_else(|_| overflow(UNSIGNED))
+                u64::try_from(*value).map(Value::Uint).or_else(|_| overflow(UNSIGNED_OVERFLOW))
             }
             Value::Double(value) => {
-                let whole = truncated(*value).filter(|_| *value >= 0.0);
+                let whole = truncate(*value).filter(|_| *value >= 0.0);
                 let whole = whole.and_then(|v| u64::try_from(v).ok());
-                whole.map_or_else(|| overflow(UNSIGNED), |whole| Ok(Value::Uint(whole)))
+                whole.map_or_else(|| overflow(UNSIGNED_OVERFLOW), |whole| Ok(Value::Uint(whole)))
             }
             Value::Text(text) if text.starts_with('+') => fails("uint"),
             Value::Text(text) => text.parse().map(Value::Uint).or_else(|_| fails("uint")),
@@ -379,13 +386,13 @@ fn converted(name: &str, value: &Value) -> Found {
             | Value::Uint(_)
             | Value::Double(_)
             | Value::Duration(_)
-            | Value::Timestamp(_) => Ok(text(printed(value))),
+            | Value::Timestamp(_) => Ok(text(format_go(value))),
             _ => unsupported(),
         },
         "duration" => match value {
             Value::Duration(_) => Ok(value.clone()),
             Value::Text(text) => {
-                let span = Span::parse(text).map(Value::Duration);
+                let span = Duration::parse(text).map(Value::Duration);
                 span.map_or_else(|| fails("google.protobuf.Duration"), Ok)
             }
             Value::Int(_) => fails("google.protobuf.Duration"),
@@ -393,11 +400,13 @@ fn converted(name: &str, value: &Value) -> Found {
         },
         "timestamp" => match value {
             Value::Timestamp(_) => Ok(value.clone()),
-            Value::Text(text) => match Stamp::parse(text) {
+            Value::Text(text) => match Timestamp::parse(text) {
                 Some(stamp) => stamp.map(Value::Timestamp).map_err(str::to_owned),
                 None => fails("google.protobuf.Timestamp"),
             },
-            Value::Int(seconds) => Stamp::at(*seconds).map(Value::Timestamp).map_err(str::to_owned),
+            Value::Int(seconds) => {
+                Timestamp::from_unix(*seconds).map(Value::Timestamp).map_err(str::to_owned)
+            }
             _ => unsupported(),
         },
         _ => unsupported(),

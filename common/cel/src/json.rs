@@ -3,12 +3,12 @@
 //! Values are those that Go decodes from their JSON: every number is a double. A property whose value is no
 //! JSON leaves an empty map, as in OLM.
 
-use opgate_upstream::json::{Index, Kind, Reading, Tree};
+use opgate_upstream::json::{Index, Kind, ReadOptions, Tree};
 
-use super::value::{LEVELS, TooDeep, Value};
+use super::value::{MAX_LEVELS, TooDeep, Value};
 
 /// Levels of a property's value: it stands in a map, and that in the list of all.
-const WITHIN: usize = LEVELS - 2;
+const MAX_PROPERTY_LEVELS: usize = MAX_LEVELS - 2;
 
 /// Returns the list of all properties, by their types and the texts of their values.
 pub(super) fn properties<'p>(
@@ -16,7 +16,7 @@ pub(super) fn properties<'p>(
 ) -> Result<Value, TooDeep> {
     let mut list = Vec::new();
     for (kind, text) in all {
-        let entries = match decoded(text)? {
+        let entries = match decode(text)? {
             Some(value) => {
                 vec![(Value::text("type"), Value::text(kind)), (Value::text("value"), value)]
             }
@@ -28,16 +28,16 @@ pub(super) fn properties<'p>(
 }
 
 /// Returns a value, if the text is one.
-fn decoded(text: &[u8]) -> Result<Option<Value>, TooDeep> {
-    match Tree::parse(text, Reading { max_depth: WITHIN, trailing: false }) {
-        Ok(tree) => value(&tree, 0),
-        Err(error) if error.is_depth() => Err(TooDeep),
+fn decode(text: &[u8]) -> Result<Option<Value>, TooDeep> {
+    match Tree::parse(text, ReadOptions { max_depth: MAX_PROPERTY_LEVELS, allow_trailing: false }) {
+        Ok(tree) => convert(&tree, 0),
+        Err(error) if error.is_too_deep() => Err(TooDeep),
         Err(_) => Ok(None),
     }
 }
 
 /// Converts a value with all nested values; `None` if a number is too large for a double.
-fn value(tree: &Tree<'_>, index: Index) -> Result<Option<Value>, TooDeep> {
+fn convert(tree: &Tree<'_>, index: Index) -> Result<Option<Value>, TooDeep> {
     Ok(Some(match tree.kind(index) {
         Kind::Null => Value::Null,
         Kind::Boolean => Value::Bool(tree.raw(index) == b"true"),
@@ -52,7 +52,7 @@ fn value(tree: &Tree<'_>, index: Index) -> Result<Option<Value>, TooDeep> {
         Kind::List => {
             let mut items = Vec::new();
             for child in tree.children(index) {
-                let Some(item) = value(tree, child)? else { return Ok(None) };
+                let Some(item) = convert(tree, child)? else { return Ok(None) };
                 items.push(item);
             }
             Value::list(items)?
@@ -60,7 +60,7 @@ fn value(tree: &Tree<'_>, index: Index) -> Result<Option<Value>, TooDeep> {
         Kind::Object => {
             let mut entries = Vec::new();
             for child in tree.children(index) {
-                let Some(item) = value(tree, child)? else { return Ok(None) };
+                let Some(item) = convert(tree, child)? else { return Ok(None) };
                 entries.push((Value::text(&tree.key(child)), item));
             }
             Value::map(entries)?

@@ -4,14 +4,14 @@
 //! not fit, and skipped; reading continues after it.
 
 use super::Error;
-use opgate_upstream::go::shortened;
+use opgate_upstream::go::shorten;
 
 /// Bytes of a token that a message repeats.
-pub(super) const SHOWN: usize = 240;
+pub(super) const MAX_SHOWN_BYTES: usize = 240;
 
 /// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     End,
     Ident,
     Int,
@@ -26,7 +26,7 @@ pub(super) enum Kind {
 /// A token, and where it is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Token {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) start: usize,
     pub(super) end: usize,
 }
@@ -37,9 +37,9 @@ const SIGNS: [&str; 24] = [
     "?", ":", "+", "*", "/", "%",
 ];
 /// These alone are no token, but begin one.
-const HALVES: [char; 3] = ['=', '&', '|'];
+const SIGN_PREFIXES: [char; 3] = ['=', '&', '|'];
 /// Words that are no names.
-const WORDS: [&str; 4] = ["in", "true", "false", "null"];
+const KEYWORDS: [&str; 4] = ["in", "true", "false", "null"];
 
 /// The tokens of a text, one after the other.
 #[derive(Debug)]
@@ -58,9 +58,9 @@ impl<'t> Lexer<'t> {
     }
 
     /// Returns the next token. Invalid text is added to `wrong`.
-    pub(super) fn next(&mut self, wrong: &mut Vec<Error>) -> Token {
+    pub(super) fn next(&mut self, errors: &mut Vec<Error>) -> Token {
         loop {
-            self.skip();
+            self.skip_trivia();
             let start = self.at;
             match token(self.rest()) {
                 Ok((kind, length)) => {
@@ -70,16 +70,16 @@ impl<'t> Lexer<'t> {
                 Err(length) => {
                     self.at += length;
                     let found = self.text.get(start..self.at).unwrap_or_default();
-                    let found = shortened(found, SHOWN);
+                    let found = shorten(found, MAX_SHOWN_BYTES);
                     let message = format!("Syntax error: token recognition error at: '{found}'");
-                    wrong.push(Error { at: start, message });
+                    errors.push(Error { at: start, message });
                 }
             }
         }
     }
 
     /// Goes past white space and comments.
-    fn skip(&mut self) {
+    fn skip_trivia(&mut self) {
         loop {
             let rest = self.rest();
             let trimmed = rest.trim_start_matches([' ', '\t', '\n', '\r', '\u{c}']);
@@ -93,41 +93,42 @@ impl<'t> Lexer<'t> {
 }
 
 /// A token, or how much of the text is none.
-type Found = Result<(Kind, usize), usize>;
+type LexResult = Result<(TokenKind, usize), usize>;
 
-fn token(rest: &str) -> Found {
+fn token(rest: &str) -> LexResult {
     let mut chars = rest.chars();
-    let Some(first) = chars.next() else { return Ok((Kind::End, 0)) };
+    let Some(first) = chars.next() else { return Ok((TokenKind::End, 0)) };
     let second = chars.next();
     if first.is_ascii_digit() || first == '.' && second.is_some_and(|c| c.is_ascii_digit()) {
         return Ok(number(rest));
     }
     if matches!(first, '"' | '\'') {
-        return string(rest, false).map(|length| (Kind::Text, length));
+        return string(rest, false).map(|length| (TokenKind::Text, length));
     }
     // Letters before a string count if the string is whole; otherwise they are a name.
-    if let Some(found) = prefixed(rest) {
+    if let Some(found) = prefixed_string(rest) {
         return Ok(found);
     }
     if first.is_ascii_alphabetic() || first == '_' {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let length = rest.find(|c| !word(c)).unwrap_or(rest.len());
         let name = rest.get(..length).unwrap_or_default();
-        let kind = WORDS.into_iter().find(|w| *w == name).map_or(Kind::Ident, Kind::Sign);
+        let kind =
+            KEYWORDS.into_iter().find(|w| *w == name).map_or(TokenKind::Ident, TokenKind::Sign);
         return Ok((kind, length));
     }
     if let Some(sign) = SIGNS.into_iter().find(|sign| rest.starts_with(*sign)) {
-        return Ok((Kind::Sign(sign), sign.len()));
+        return Ok((TokenKind::Sign(sign), sign.len()));
     }
-    let and_next = second.filter(|_| HALVES.contains(&first)).map_or(0, char::len_utf8);
+    let and_next = second.filter(|_| SIGN_PREFIXES.contains(&first)).map_or(0, char::len_utf8);
     Err(first.len_utf8() + and_next)
 }
 
 /// Returns a string with `r`, `b` or both before it.
-fn prefixed(rest: &str) -> Option<(Kind, usize)> {
+fn prefixed_string(rest: &str) -> Option<(TokenKind, usize)> {
     let (kind, after) = match rest.strip_prefix(['b', 'B']) {
-        Some(after) => (Kind::Bytes, after),
-        None => (Kind::Text, rest),
+        Some(after) => (TokenKind::Bytes, after),
+        None => (TokenKind::Text, rest),
     };
     let raw = after.strip_prefix(['r', 'R']);
     let quoted = raw.unwrap_or(after);
@@ -144,12 +145,12 @@ fn string(rest: &str, raw: bool) -> Result<usize, usize> {
     let triple = if single == "\"" { "\"\"\"" } else { "'''" };
     if rest.starts_with(triple) {
         // If the long quote is not closed, there is an empty string with short quotes.
-        return Ok(body(rest, triple, raw).unwrap_or(2));
+        return Ok(string_body(rest, triple, raw).unwrap_or(2));
     }
-    body(rest, single, raw)
+    string_body(rest, single, raw)
 }
 
-fn body(rest: &str, quote: &str, raw: bool) -> Result<usize, usize> {
+fn string_body(rest: &str, quote: &str, raw: bool) -> Result<usize, usize> {
     let inner = rest.get(quote.len()..).unwrap_or_default();
     let mut chars = inner.char_indices();
     let fails = |at: usize, c: char| quote.len() + at + c.len_utf8();
@@ -184,20 +185,20 @@ fn body(rest: &str, quote: &str, raw: bool) -> Result<usize, usize> {
     }
 }
 
-fn number(text: &str) -> (Kind, usize) {
+fn number(text: &str) -> (TokenKind, usize) {
     let run = |from: usize, is: fn(&u8) -> bool| {
         text.as_bytes().iter().skip(from).take_while(|byte| is(byte)).count()
     };
     let digits = |from: usize| run(from, u8::is_ascii_digit);
     let byte = |at: usize| text.as_bytes().get(at).copied().unwrap_or_default();
-    let mut kind = Kind::Int;
+    let mut kind = TokenKind::Int;
     let mut end;
     if text.starts_with("0x") && byte(2).is_ascii_hexdigit() {
         end = 2 + run(2, u8::is_ascii_hexdigit);
     } else {
         end = digits(0);
         if byte(end) == b'.' && byte(end + 1).is_ascii_digit() {
-            kind = Kind::Double;
+            kind = TokenKind::Double;
             end += 1;
             end += digits(end);
         }
@@ -205,13 +206,13 @@ fn number(text: &str) -> (Kind, usize) {
             let sign = usize::from(matches!(byte(end + 1), b'+' | b'-'));
             let exponent = digits(end + 1 + sign);
             if exponent > 0 {
-                kind = Kind::Double;
+                kind = TokenKind::Double;
                 end += 1 + sign + exponent;
             }
         }
     }
-    if kind == Kind::Int && matches!(byte(end), b'u' | b'U') {
-        return (Kind::Uint, end + 1);
+    if kind == TokenKind::Int && matches!(byte(end), b'u' | b'U') {
+        return (TokenKind::Uint, end + 1);
     }
     (kind, end)
 }

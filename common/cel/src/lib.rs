@@ -28,7 +28,7 @@ mod value;
 
 use std::fmt;
 
-use opgate_upstream::go::shortened;
+use opgate_upstream::go::shorten;
 use syntax::{Expr, Node};
 use value::Value;
 
@@ -43,40 +43,40 @@ pub const MAX_STEPS: usize = 1_000_000;
 /// Characters of an expression, as in cel-go.
 const MAX_CHARACTERS: usize = 100_000;
 /// Errors of one expression that are reported.
-const MOST_ERRORS: usize = 10;
+const MAX_ERRORS: usize = 10;
 /// Bytes of a line that an error repeats.
-const LINE: usize = 240;
+const MAX_LINE_BYTES: usize = 240;
 
 /// Why an expression is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum CompileError {
     /// It does not compile.
-    Wrong(String),
+    Invalid(String),
     /// It compiles, and is of another type.
     NotBool,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for CompileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Wrong(error) => f.write_str(error),
+            Self::Invalid(error) => f.write_str(error),
             Self::NotBool => f.write_str(NOT_BOOL),
         }
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for CompileError {}
 
 /// Why an expression has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Failure {
+pub enum EvaluationError {
     /// It fails; for OLM that is `false`.
     Error(String),
     /// It exceeds a limit, so that its value is unknown. Names the limit.
     Limit(&'static str),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for EvaluationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Error(error) => f.write_str(error),
@@ -85,7 +85,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for EvaluationError {}
 
 /// Steps that are left, for one expression or for several.
 #[derive(Debug)]
@@ -100,22 +100,22 @@ impl Default for Budget {
 }
 
 impl Budget {
-    fn spend(&mut self, steps: usize) -> Result<(), Failure> {
+    fn spend(&mut self, steps: usize) -> Result<(), EvaluationError> {
         let left = self.steps.checked_sub(steps);
         self.steps = left.unwrap_or_default();
-        left.map(drop).ok_or(Failure::Limit("the evaluation takes more than 1000000 steps"))
+        left.map(drop).ok_or(EvaluationError::Limit("the evaluation takes more than 1000000 steps"))
     }
 }
 
 /// Properties as expressions see them.
 #[derive(Debug)]
-pub struct Properties(Result<Value, Failure>);
+pub struct Properties(Result<Value, EvaluationError>);
 
 impl Properties {
     /// Creates them from types and the JSON texts of their values.
     #[must_use]
     pub fn new<'p>(all: impl Iterator<Item = (&'p str, &'p [u8])>) -> Self {
-        Self(json::properties(all).map_err(Failure::from))
+        Self(json::properties(all).map_err(EvaluationError::from))
     }
 }
 
@@ -138,18 +138,18 @@ impl Program {
     ///
     /// # Errors
     /// Fails if it does not compile or is no `bool`.
-    pub fn compile(rule: &str) -> Result<Self, Fault> {
+    pub fn compile(rule: &str) -> Result<Self, CompileError> {
         let size = rule.chars().count();
         if size > MAX_CHARACTERS {
-            return Err(Fault::Wrong(format!(
+            return Err(CompileError::Invalid(format!(
                 "ERROR: <input>:-1:0: expression code point size exceeds limit: size: {size}, limit {MAX_CHARACTERS}"
             )));
         }
-        let wrong = |errors: Vec<Error>| Fault::Wrong(displayed(rule, errors));
+        let wrong = |errors: Vec<Error>| CompileError::Invalid(format_errors(rule, errors));
         let expr = parser::parse(rule).map_err(wrong)?;
         match checker::check(&expr).map_err(wrong)? {
             types::Type::Bool => Ok(Self { text: rule.to_owned(), expr }),
-            _ => Err(Fault::NotBool),
+            _ => Err(CompileError::NotBool),
         }
     }
 
@@ -157,28 +157,36 @@ impl Program {
     ///
     /// # Errors
     /// Fails if it has no value.
-    pub fn run(&self, properties: &Properties, budget: &mut Budget) -> Result<bool, Failure> {
-        value_of(&self.expr, properties, budget)
+    pub fn run(
+        &self,
+        properties: &Properties,
+        budget: &mut Budget,
+    ) -> Result<bool, EvaluationError> {
+        evaluate_bool(&self.expr, properties, budget)
     }
 
     /// Returns the first false part of a chain of `&&`, as written.
     #[must_use]
-    pub fn culprit(&self, properties: &Properties, budget: &mut Budget) -> Option<&str> {
+    pub fn first_false_term(&self, properties: &Properties, budget: &mut Budget) -> Option<&str> {
         let Node::Logic { is_and: true, terms } = &self.expr.node else { return None };
         let term =
-            terms.iter().find(|term| value_of(&term.expr, properties, budget) == Ok(false))?;
+            terms.iter().find(|term| evaluate_bool(&term.expr, properties, budget) == Ok(false))?;
         self.text.get(term.start..term.end)
     }
 }
 
-fn value_of(expr: &Expr, properties: &Properties, budget: &mut Budget) -> Result<bool, Failure> {
-    let properties = properties.0.as_ref().map_err(Failure::clone)?;
+fn evaluate_bool(
+    expr: &Expr,
+    properties: &Properties,
+    budget: &mut Budget,
+) -> Result<bool, EvaluationError> {
+    let properties = properties.0.as_ref().map_err(EvaluationError::clone)?;
     match evaluator::evaluate(expr, properties, budget)? {
         Value::Bool(value) => Ok(value),
         // Checked before; only a value that was `dyn` could be another one.
         other => {
-            let kind = other.kind();
-            Err(Failure::Error(format!("cel expression evalutated to {kind}, not bool")))
+            let kind = other.type_name();
+            Err(EvaluationError::Error(format!("cel expression evalutated to {kind}, not bool")))
         }
     }
 }
@@ -187,30 +195,30 @@ fn value_of(expr: &Expr, properties: &Properties, budget: &mut Budget) -> Result
 ///
 /// # Errors
 /// Fails if it does not compile or is no `bool`.
-pub fn check(rule: &str) -> Result<(), Fault> {
+pub fn check(rule: &str) -> Result<(), CompileError> {
     Program::compile(rule).map(drop)
 }
 
 /// Formats errors as cel-go does: line and column, and the line with a mark below it.
-fn displayed(rule: &str, mut errors: Vec<Error>) -> String {
+fn format_errors(rule: &str, mut errors: Vec<Error>) -> String {
     errors.sort_by_key(|error| error.at);
-    let more = errors.len() > MOST_ERRORS;
-    let shown = errors.iter().take(MOST_ERRORS).map(|error| shown(rule, error));
+    let more = errors.len() > MAX_ERRORS;
+    let shown = errors.iter().take(MAX_ERRORS).map(|error| format_error(rule, error));
     let rest = more.then(|| "more errors were truncated".to_owned());
     shown.chain(rest).collect::<Vec<_>>().join("\n")
 }
 
-fn shown(rule: &str, error: &Error) -> String {
+fn format_error(rule: &str, error: &Error) -> String {
     let before = rule.get(..error.at).unwrap_or(rule);
     let row = before.matches('\n').count();
     let start = before.rfind('\n').map_or(0, |at| at + 1);
     let marked = rule.get(start..error.at).unwrap_or_default();
-    let message = shortened(&error.message, 4 * LINE);
+    let message = shorten(&error.message, 4 * MAX_LINE_BYTES);
     let column = marked.chars().count() + 1;
     let head = format!("ERROR: <input>:{}:{column}: {message}", row + 1);
     let line = rule.get(start..).unwrap_or_default().split('\n').next().unwrap_or_default();
     // An empty text has no excerpt.
-    if line.len() > LINE || rule.is_empty() {
+    if line.len() > MAX_LINE_BYTES || rule.is_empty() {
         return head;
     }
     // Below what is wide there are wide marks.

@@ -5,7 +5,7 @@ use super::types::{Bindings, TooLarge, Type};
 
 /// A type in a signature. `A` and `B` are what a call makes of them.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Shape {
+pub(super) enum SignatureType {
     Bool,
     Int,
     Uint,
@@ -23,9 +23,9 @@ pub(super) enum Shape {
     TypeOfA,
 }
 
-impl Shape {
+impl SignatureType {
     /// Reports whether it has variables.
-    pub(super) fn is_open(self) -> bool {
+    pub(super) fn has_variables(self) -> bool {
         matches!(self, Self::A | Self::B | Self::ListOfA | Self::MapOfAToB | Self::TypeOfA)
     }
 
@@ -51,7 +51,7 @@ impl Shape {
     }
 
     /// Returns the type, with variables from a number on.
-    pub(super) fn made(self, first: usize) -> Result<Type, TooLarge> {
+    pub(super) fn instantiate(self, first: usize) -> Result<Type, TooLarge> {
         let (a, b) = (Type::Variable(first), Type::Variable(first + 1));
         Ok(match self {
             Self::Bool => Type::Bool,
@@ -73,19 +73,19 @@ impl Shape {
     }
 }
 
-use Shape::{
+use SignatureType::{
     A, Any, B, Bool, Bytes, Double, Duration, Dyn, Int, ListOfA, MapOfAToB, Text, Timestamp,
     TypeOfA, Uint,
 };
 
 /// One way to call a function: whether it is called on its first argument, what it takes, what comes
 /// out.
-pub(super) type Way = (bool, &'static [Shape], Shape);
+pub(super) type Overload = (bool, &'static [SignatureType], SignatureType);
 
-const PRODUCT: &[Way] =
+const PRODUCT_OVERLOADS: &[Overload] =
     &[(false, &[Double, Double], Double), (false, &[Int, Int], Int), (false, &[Uint, Uint], Uint)];
 /// Ordered types: first each with itself, then numbers of different types.
-const COMPARISON: &[Way] = &[
+const COMPARISON_OVERLOADS: &[Overload] = &[
     (false, &[Bool, Bool], Bool),
     (false, &[Int, Int], Bool),
     (false, &[Uint, Uint], Bool),
@@ -102,14 +102,14 @@ const COMPARISON: &[Way] = &[
     (false, &[Double, Uint], Bool),
 ];
 /// Number of them for values of one type.
-const UNMIXED: usize = 8;
+const SAME_TYPE_COMPARISONS: usize = 8;
 /// A part of a point in time, with or without a time zone, or of a span of time.
-const PART: &[Way] =
+const TIME_PART_OVERLOADS: &[Overload] =
     &[(true, &[Timestamp], Int), (true, &[Timestamp, Text], Int), (true, &[Duration], Int)];
 /// Number of them for points in time.
-const POINT: usize = 2;
+const TIMESTAMP_PART_OVERLOADS: usize = 2;
 
-const FUNCTIONS: &[(&str, &[Way])] = &[
+const FUNCTIONS: &[(&str, &[Overload])] = &[
     ("_?_:_", &[(false, &[Bool, A, A], A)]),
     ("!_", &[(false, &[Bool], Bool)]),
     ("-_", &[(false, &[Double], Double), (false, &[Int], Int)]),
@@ -140,8 +140,8 @@ const FUNCTIONS: &[(&str, &[Way])] = &[
             (false, &[Uint, Uint], Uint),
         ],
     ),
-    ("_*_", PRODUCT),
-    ("_/_", PRODUCT),
+    ("_*_", PRODUCT_OVERLOADS),
+    ("_/_", PRODUCT_OVERLOADS),
     ("_%_", &[(false, &[Int, Int], Int), (false, &[Uint, Uint], Uint)]),
     ("_[_]", &[(false, &[ListOfA, Int], A), (false, &[MapOfAToB, A], B)]),
     ("@in", &[(false, &[A, ListOfA], Bool), (false, &[A, MapOfAToB], Bool)]),
@@ -224,7 +224,7 @@ const FUNCTIONS: &[(&str, &[Way])] = &[
 ];
 
 /// Types whose names are values. Lists and maps are those of anything.
-const NAMES: [(&str, Option<Shape>); 10] = [
+const TYPE_NAMES: [(&str, Option<SignatureType>); 10] = [
     ("bool", Some(Bool)),
     ("int", Some(Int)),
     ("uint", Some(Uint)),
@@ -239,20 +239,20 @@ const NAMES: [(&str, Option<Shape>); 10] = [
 
 /// Returns every overload of a function; none if it does not exist. `mixed` allows comparisons of numbers of
 /// different types.
-pub(super) fn overloads(name: &str, mixed: bool) -> &'static [Way] {
+pub(super) fn overloads(name: &str, mixed: bool) -> &'static [Overload] {
     let ways = match name {
-        "_<_" | "_<=_" | "_>_" | "_>=_" if mixed => Some(COMPARISON),
-        "_<_" | "_<=_" | "_>_" | "_>=_" => COMPARISON.get(..UNMIXED),
-        "getHours" | "getMinutes" | "getSeconds" | "getMilliseconds" => Some(PART),
+        "_<_" | "_<=_" | "_>_" | "_>=_" if mixed => Some(COMPARISON_OVERLOADS),
+        "_<_" | "_<=_" | "_>_" | "_>=_" => COMPARISON_OVERLOADS.get(..SAME_TYPE_COMPARISONS),
+        "getHours" | "getMinutes" | "getSeconds" | "getMilliseconds" => Some(TIME_PART_OVERLOADS),
         "getFullYear" | "getMonth" | "getDayOfYear" | "getDayOfMonth" | "getDate"
-        | "getDayOfWeek" => PART.get(..POINT),
+        | "getDayOfWeek" => TIME_PART_OVERLOADS.get(..TIMESTAMP_PART_OVERLOADS),
         _ => FUNCTIONS.iter().find(|(known, _)| *known == name).map(|(_, ways)| *ways),
     };
     ways.unwrap_or_default()
 }
 
 /// Returns the name of an operator's function.
-pub(super) fn operator(sign: &str) -> &'static str {
+pub(super) fn operator_function(sign: &str) -> &'static str {
     match sign {
         "in" => "@in",
         "==" => "_==_",
@@ -270,14 +270,14 @@ pub(super) fn operator(sign: &str) -> &'static str {
 }
 
 /// Returns the type of a type's name.
-pub(super) fn named(name: &str, bindings: &mut Bindings) -> Option<Result<Type, TooLarge>> {
+pub(super) fn type_of_name(name: &str, bindings: &mut Bindings) -> Option<Result<Type, TooLarge>> {
     let name = name.strip_prefix('.').unwrap_or(name);
     match name {
         "type" => return Some(Type::named(Type::Named(None))),
         "null_type" => return Some(Type::named(Type::Null)),
         _ => {}
     }
-    let (_, shape) = NAMES.into_iter().find(|(known, _)| *known == name)?;
-    let of = shape?.made(bindings.fresh(2));
+    let (_, shape) = TYPE_NAMES.into_iter().find(|(known, _)| *known == name)?;
+    let of = shape?.instantiate(bindings.new_variables(2));
     Some(of.and_then(Type::named))
 }

@@ -14,8 +14,8 @@ pub(super) enum Literal {
     Bytes(Rc<[u8]>),
 }
 
-const UNABLE: &str = "unable to unescape string";
-const NO_CHARACTER: &str = "invalid unicode code point";
+const UNESCAPE_ERROR: &str = "unable to unescape string";
+const INVALID_CODE_POINT: &str = "invalid unicode code point";
 
 /// Digits and their base.
 fn digits(text: &str) -> (&str, u32) {
@@ -46,18 +46,18 @@ pub(super) fn double(text: &str, negative: bool) -> Result<Literal, &'static str
 
 /// Returns the content of a string literal, without its escapes.
 pub(super) fn text(token: &str) -> Result<Literal, &'static str> {
-    let bytes = unescaped(token, false)?;
-    let text = String::from_utf8(bytes).map_err(|_| UNABLE)?;
+    let bytes = unescape(token, false)?;
+    let text = String::from_utf8(bytes).map_err(|_| UNESCAPE_ERROR)?;
     Ok(Literal::Text(text.into()))
 }
 
 /// Returns the content of a bytes literal, where escapes are bytes and not characters.
 pub(super) fn bytes(token: &str) -> Result<Literal, &'static str> {
     let token = token.strip_prefix(['b', 'B']).unwrap_or(token);
-    Ok(Literal::Bytes(unescaped(token, true)?.into()))
+    Ok(Literal::Bytes(unescape(token, true)?.into()))
 }
 
-fn unescaped(token: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
+fn unescape(token: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     // Ends of lines are the same everywhere.
     let token = token.replace("\r\n", "\n").replace('\r', "\n");
     let raw = token.strip_prefix(['r', 'R']);
@@ -67,7 +67,7 @@ fn unescaped(token: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
         let long = quoted.len() >= 2 * quote.len();
         quoted.strip_prefix(*quote).filter(|_| long)?.strip_suffix(*quote)
     };
-    let inner = marks.iter().find_map(between).ok_or(UNABLE)?;
+    let inner = marks.iter().find_map(between).ok_or(UNESCAPE_ERROR)?;
     if raw.is_some() || !inner.contains('\\') {
         return Ok(inner.as_bytes().to_vec());
     }
@@ -81,32 +81,32 @@ fn unescaped(token: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
             push(&mut out, c);
             continue;
         }
-        let escaped = chars.next().ok_or(UNABLE)?;
+        let escaped = chars.next().ok_or(UNESCAPE_ERROR)?;
         let (first, count, radix) = match escaped {
             'x' | 'X' => (0, 2, 16),
             'u' if !bytes => (0, 4, 16),
             'U' if !bytes => (0, 8, 16),
             '0'..='3' => (escaped.to_digit(8).unwrap_or_default(), 2, 8),
             _ => {
-                push(&mut out, control(escaped).ok_or(UNABLE)?);
+                push(&mut out, control_character(escaped).ok_or(UNESCAPE_ERROR)?);
                 continue;
             }
         };
         let mut code = first;
         for _ in 0..count {
-            let digit = chars.next().and_then(|c| c.to_digit(radix)).ok_or(UNABLE)?;
+            let digit = chars.next().and_then(|c| c.to_digit(radix)).ok_or(UNESCAPE_ERROR)?;
             code = code.wrapping_mul(radix) | digit;
         }
         if bytes {
-            out.push(u8::try_from(code).map_err(|_| UNABLE)?);
+            out.push(u8::try_from(code).map_err(|_| UNESCAPE_ERROR)?);
         } else {
-            push(&mut out, char::from_u32(code).ok_or(NO_CHARACTER)?);
+            push(&mut out, char::from_u32(code).ok_or(INVALID_CODE_POINT)?);
         }
     }
     Ok(out)
 }
 
-fn control(escaped: char) -> Option<char> {
+fn control_character(escaped: char) -> Option<char> {
     Some(match escaped {
         'a' => '\u{7}',
         'b' => '\u{8}',

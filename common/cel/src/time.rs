@@ -5,21 +5,21 @@
 
 use std::fmt::Write as _;
 
-use opgate_upstream::go::{quote, shortened};
+use opgate_upstream::go::{quote, shorten};
 
-const NANOS: i64 = 1_000_000_000;
-const DAY: i64 = 86_400;
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+const SECONDS_PER_DAY: i64 = 86_400;
 /// The first second of the year 1 and the last one of 9999.
-const FIRST: i64 = -62_135_596_800;
-const LAST: i64 = 253_402_300_799;
+const MIN_UNIX_SECONDS: i64 = -62_135_596_800;
+const MAX_UNIX_SECONDS: i64 = 253_402_300_799;
 
 /// A span of time, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Span(pub(super) i64);
+pub(super) struct Duration(pub(super) i64);
 
 /// A point in time, and the offset with which it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Stamp {
+pub(super) struct Timestamp {
     /// Since 1970.
     pub(super) seconds: i64,
     nanos: i64,
@@ -28,11 +28,11 @@ pub(super) struct Stamp {
 }
 
 /// A point in time outside of the years 1 to 9999.
-pub(super) const OVERFLOW: &str = "timestamp overflow";
-const INTEGERS: &str = "integer overflow";
+pub(super) const TIMESTAMP_OVERFLOW: &str = "timestamp overflow";
+const INTEGER_OVERFLOW: &str = "integer overflow";
 
 /// Getters of a point in time.
-const FIELDS: [&str; 10] = [
+const TIMESTAMP_GETTERS: [&str; 10] = [
     "getFullYear",
     "getMonth",
     "getDate",
@@ -47,16 +47,16 @@ const FIELDS: [&str; 10] = [
 
 /// Reports whether a function returns a part of a time.
 pub(super) fn is_part(name: &str) -> bool {
-    FIELDS.contains(&name)
+    TIMESTAMP_GETTERS.contains(&name)
 }
 
 /// Returns the digits at the beginning of a text, and what follows.
-fn digits(text: &str) -> (&str, &str) {
+fn split_digits(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.split_at_checked(end).unwrap_or((text, ""))
 }
 
-fn nanos_of(unit: &str) -> Option<i128> {
+fn unit_nanos(unit: &str) -> Option<i128> {
     Some(match unit {
         "ns" => 1,
         "us" | "µs" | "μs" => 1_000,
@@ -76,7 +76,7 @@ fn fraction(digits: &str, unit: i128) -> Option<i128> {
     Some(value * unit / 10_i128.checked_pow(count)?)
 }
 
-impl Span {
+impl Duration {
     /// Parses as `time.ParseDuration`: numbers with units, such as `1h30m` or `1.5s`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (negative, mut rest) = match text.strip_prefix('-') {
@@ -91,14 +91,14 @@ impl Span {
         }
         let mut total: i128 = 0;
         while !rest.is_empty() {
-            let (whole, after) = digits(rest);
-            let (part, after) = after.strip_prefix('.').map_or(("", after), digits);
+            let (whole, after) = split_digits(rest);
+            let (part, after) = after.strip_prefix('.').map_or(("", after), split_digits);
             if whole.is_empty() && part.is_empty() {
                 return None;
             }
             let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
             let (unit, after) = after.split_at_checked(end)?;
-            let unit = nanos_of(unit)?;
+            let unit = unit_nanos(unit)?;
             let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
             total = total.checked_add(whole.checked_mul(unit)?)?;
             total = total.checked_add(fraction(part, unit)?)?;
@@ -108,8 +108,9 @@ impl Span {
     }
 
     /// Formats it in seconds, as `string(duration)` does.
-    pub(super) fn shown(self) -> String {
-        let (seconds, nanos) = (self.0 / NANOS, (self.0 % NANOS).unsigned_abs());
+    pub(super) fn to_text(self) -> String {
+        let (seconds, nanos) =
+            (self.0 / NANOS_PER_SECOND, (self.0 % NANOS_PER_SECOND).unsigned_abs());
         let sign = if self.0 < 0 && seconds == 0 { "-" } else { "" };
         let mut text = format!("{sign}{seconds}");
         push_fraction(&mut text, nanos);
@@ -120,9 +121,9 @@ impl Span {
     /// Returns a part of it; `None` for an unknown name.
     pub(super) fn part(self, name: &str) -> Option<i64> {
         Some(match name {
-            "getHours" => self.0 / (3_600 * NANOS),
-            "getMinutes" => self.0 / (60 * NANOS),
-            "getSeconds" => self.0 / NANOS,
+            "getHours" => self.0 / (3_600 * NANOS_PER_SECOND),
+            "getMinutes" => self.0 / (60 * NANOS_PER_SECOND),
+            "getSeconds" => self.0 / NANOS_PER_SECOND,
             "getMilliseconds" => self.0 / 1_000_000,
             _ => return None,
         })
@@ -138,7 +139,7 @@ fn push_fraction(text: &mut String, nanos: u64) {
 }
 
 /// Days since 1970 of a date, and back. Years begin in March here, so that leap days are at the end.
-fn days_of(year: i64, month: i64, day: i64) -> i64 {
+fn days_from_date(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let of_era = year.rem_euclid(400);
@@ -146,7 +147,7 @@ fn days_of(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-fn date_of(days: i64) -> (i64, i64, i64) {
+fn date_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -158,23 +159,23 @@ fn date_of(days: i64) -> (i64, i64, i64) {
 }
 
 /// Parses a number with exactly this number of digits; returns the rest, too.
-fn fixed(text: &str, count: usize) -> Option<(i64, &str)> {
+fn parse_fixed_digits(text: &str, count: usize) -> Option<(i64, &str)> {
     let (number, rest) = text.split_at_checked(count)?;
     number.bytes().all(|b| b.is_ascii_digit()).then_some(())?;
     Some((number.parse().ok()?, rest))
 }
 
-impl Stamp {
+impl Timestamp {
     /// Creates a point in time from a Unix time.
-    pub(super) fn at(seconds: i64) -> Result<Self, &'static str> {
+    pub(super) fn from_unix(seconds: i64) -> Result<Self, &'static str> {
         Self::new(seconds, 0, 0)
     }
 
     fn new(seconds: i64, nanos: i64, offset: i64) -> Result<Self, &'static str> {
-        if (FIRST..=LAST).contains(&seconds) {
+        if (MIN_UNIX_SECONDS..=MAX_UNIX_SECONDS).contains(&seconds) {
             Ok(Self { seconds, nanos, offset })
         } else {
-            Err(OVERFLOW)
+            Err(TIMESTAMP_OVERFLOW)
         }
     }
 
@@ -185,17 +186,17 @@ impl Stamp {
 
     /// Parses a text of RFC 3339; `None` for other texts.
     pub(super) fn parse(text: &str) -> Option<Result<Self, &'static str>> {
-        let (year, rest) = fixed(text, 4)?;
-        let (month, rest) = fixed(rest.strip_prefix('-')?, 2)?;
-        let (day, rest) = fixed(rest.strip_prefix('-')?, 2)?;
-        let (hour, rest) = fixed(rest.strip_prefix('T')?, 2)?;
-        let (minute, rest) = fixed(rest.strip_prefix(':')?, 2)?;
-        let (second, rest) = fixed(rest.strip_prefix(':')?, 2)?;
+        let (year, rest) = parse_fixed_digits(text, 4)?;
+        let (month, rest) = parse_fixed_digits(rest.strip_prefix('-')?, 2)?;
+        let (day, rest) = parse_fixed_digits(rest.strip_prefix('-')?, 2)?;
+        let (hour, rest) = parse_fixed_digits(rest.strip_prefix('T')?, 2)?;
+        let (minute, rest) = parse_fixed_digits(rest.strip_prefix(':')?, 2)?;
+        let (second, rest) = parse_fixed_digits(rest.strip_prefix(':')?, 2)?;
         let (nanos, rest) = match rest.strip_prefix(['.', ',']) {
             Some(after) => {
-                let (digits, rest) = digits(after);
+                let (digits, rest) = split_digits(after);
                 (!digits.is_empty()).then_some(())?;
-                (i64::try_from(fraction(digits, i128::from(NANOS))?).ok()?, rest)
+                (i64::try_from(fraction(digits, i128::from(NANOS_PER_SECOND))?).ok()?, rest)
             }
             None => (0, rest),
         };
@@ -203,23 +204,23 @@ impl Stamp {
             0
         } else {
             let sign = if rest.starts_with('-') { -1 } else { 1 };
-            let (hours, rest) = fixed(rest.strip_prefix(['+', '-'])?, 2)?;
-            let (minutes, rest) = fixed(rest.strip_prefix(':')?, 2)?;
+            let (hours, rest) = parse_fixed_digits(rest.strip_prefix(['+', '-'])?, 2)?;
+            let (minutes, rest) = parse_fixed_digits(rest.strip_prefix(':')?, 2)?;
             (rest.is_empty() && hours <= 24 && minutes < 60).then_some(())?;
             sign * (hours * 3_600 + minutes * 60)
         };
-        let days = days_of(year, month, day);
-        let is_date = (1..=12).contains(&month) && date_of(days) == (year, month, day);
+        let days = days_from_date(year, month, day);
+        let is_date = (1..=12).contains(&month) && date_from_days(days) == (year, month, day);
         (is_date && hour < 24 && minute < 60 && second < 60).then_some(())?;
-        let seconds = days * DAY + hour * 3_600 + minute * 60 + second - offset;
+        let seconds = days * SECONDS_PER_DAY + hour * 3_600 + minute * 60 + second - offset;
         Some(Self::new(seconds, nanos, offset))
     }
 
     /// Formats it as in RFC 3339, with its original offset.
-    pub(super) fn shown(self) -> String {
+    pub(super) fn to_text(self) -> String {
         let local = self.seconds + self.offset;
-        let (year, month, day) = date_of(local.div_euclid(DAY));
-        let rest = local.rem_euclid(DAY);
+        let (year, month, day) = date_from_days(local.div_euclid(SECONDS_PER_DAY));
+        let rest = local.rem_euclid(SECONDS_PER_DAY);
         let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
         let mut text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
         push_fraction(&mut text, self.nanos.unsigned_abs());
@@ -235,35 +236,37 @@ impl Stamp {
     }
 
     /// Returns the point in time after a positive or negative span.
-    pub(super) fn plus(self, span: Span) -> Result<Self, &'static str> {
-        let nanos = self.nanos + span.0 % NANOS;
-        let seconds = self.seconds.checked_add(span.0 / NANOS).ok_or(INTEGERS)?;
-        let seconds = seconds.checked_add(nanos.div_euclid(NANOS)).ok_or(INTEGERS)?;
-        Self::new(seconds, nanos.rem_euclid(NANOS), self.offset)
+    pub(super) fn plus(self, span: Duration) -> Result<Self, &'static str> {
+        let nanos = self.nanos + span.0 % NANOS_PER_SECOND;
+        let seconds =
+            self.seconds.checked_add(span.0 / NANOS_PER_SECOND).ok_or(INTEGER_OVERFLOW)?;
+        let seconds =
+            seconds.checked_add(nanos.div_euclid(NANOS_PER_SECOND)).ok_or(INTEGER_OVERFLOW)?;
+        Self::new(seconds, nanos.rem_euclid(NANOS_PER_SECOND), self.offset)
     }
 
     /// Returns the span since another point in time.
-    pub(super) fn minus(self, other: Self) -> Result<Span, &'static str> {
+    pub(super) fn minus(self, other: Self) -> Result<Duration, &'static str> {
         let seconds = self.seconds - other.seconds;
-        let nanos = seconds.checked_mul(NANOS);
+        let nanos = seconds.checked_mul(NANOS_PER_SECOND);
         let nanos = nanos.and_then(|nanos| nanos.checked_add(self.nanos - other.nanos));
-        nanos.map(Span).ok_or(INTEGERS)
+        nanos.map(Duration).ok_or(INTEGER_OVERFLOW)
     }
 
     /// Returns a part of it in some time zone, or in the one that it was written with. Months and days of the
     /// year, and of the month unless it is `getDate`, count from 0.
     pub(super) fn part(self, name: &str, zone: Option<&str>) -> Result<i64, String> {
-        let offset = zone.map_or(Ok(self.offset), offset)?;
+        let offset = zone.map_or(Ok(self.offset), zone_offset)?;
         let local = self.seconds + offset;
-        let (days, rest) = (local.div_euclid(DAY), local.rem_euclid(DAY));
-        let (year, month, day) = date_of(days);
+        let (days, rest) = (local.div_euclid(SECONDS_PER_DAY), local.rem_euclid(SECONDS_PER_DAY));
+        let (year, month, day) = date_from_days(days);
         Ok(match name {
             "getFullYear" => year,
             "getMonth" => month - 1,
             "getDate" => day,
             "getDayOfMonth" => day - 1,
             "getDayOfWeek" => (days + 4).rem_euclid(7),
-            "getDayOfYear" => days - days_of(year, 1, 1),
+            "getDayOfYear" => days - days_from_date(year, 1, 1),
             "getHours" => rest / 3_600,
             "getMinutes" => rest / 60 % 60,
             "getSeconds" => rest % 60,
@@ -273,22 +276,22 @@ impl Stamp {
 }
 
 /// Seconds east of UTC of a time zone.
-fn offset(zone: &str) -> Result<i64, String> {
+fn zone_offset(zone: &str) -> Result<i64, String> {
     let Some((hours, minutes)) = zone.split_once(':') else {
         return match zone {
             "" | "UTC" => Ok(0),
-            _ => Err(format!("unknown time zone {}", shortened(zone, 64))),
+            _ => Err(format!("unknown time zone {}", shorten(zone, 64))),
         };
     };
     let number = |text: &str| {
         let parsed: Result<i32, _> = text.parse();
         parsed.map(i64::from).map_err(|_| {
-            format!("strconv.Atoi: parsing {}: invalid syntax", quote(&shortened(text, 64)))
+            format!("strconv.Atoi: parsing {}: invalid syntax", quote(&shorten(text, 64)))
         })
     };
     let (hours, minutes) = (number(hours)?, number(minutes)?);
     if !(0..60).contains(&minutes) {
-        let zone = shortened(zone, 64);
+        let zone = shorten(zone, 64);
         return Err(format!("timezone offset minutes out of range [0, 59]: {zone}"));
     }
     let minutes = if zone.starts_with('-') { -minutes } else { minutes };

@@ -11,9 +11,9 @@ use std::fmt;
 use std::rc::Rc;
 
 /// Levels of a type, as many as those of an expression.
-const LEVELS: usize = super::MAX_DEPTH;
+const MAX_LEVELS: usize = super::MAX_DEPTH;
 /// Parts of a type.
-const PARTS: usize = 512;
+const MAX_PARTS: usize = 512;
 
 /// A type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,14 +33,14 @@ pub(super) enum Type {
     Error,
     Variable(usize),
     /// The type of a type; `type(x)` returns it.
-    Named(Option<Rc<Sized>>),
-    List(Rc<Sized>),
-    Map(Rc<(Sized, Sized)>),
+    Named(Option<Rc<SizedType>>),
+    List(Rc<SizedType>),
+    Map(Rc<(SizedType, SizedType)>),
 }
 
 /// A type in another one, with its extent.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Sized {
+pub(super) struct SizedType {
     pub(super) of: Type,
     levels: usize,
     parts: usize,
@@ -50,9 +50,9 @@ pub(super) struct Sized {
 #[derive(Debug)]
 pub(super) struct TooLarge;
 
-type Made = Result<Type, TooLarge>;
+type TypeResult = Result<Type, TooLarge>;
 
-impl Sized {
+impl SizedType {
     fn new(of: Type) -> Result<Self, TooLarge> {
         let (levels, parts) = match &of {
             Type::List(inner) | Type::Named(Some(inner)) => (inner.levels + 1, inner.parts + 1),
@@ -61,7 +61,7 @@ impl Sized {
             }
             _ => (1, 1),
         };
-        if levels > LEVELS || parts > PARTS {
+        if levels > MAX_LEVELS || parts > MAX_PARTS {
             Err(TooLarge)
         } else {
             Ok(Self { of, levels, parts })
@@ -70,16 +70,16 @@ impl Sized {
 }
 
 impl Type {
-    pub(super) fn list(of: Self) -> Made {
-        Ok(Self::List(Rc::new(Sized::new(of)?)))
+    pub(super) fn list(of: Self) -> TypeResult {
+        Ok(Self::List(Rc::new(SizedType::new(of)?)))
     }
 
-    pub(super) fn map(key: Self, of: Self) -> Made {
-        Ok(Self::Map(Rc::new((Sized::new(key)?, Sized::new(of)?))))
+    pub(super) fn map(key: Self, of: Self) -> TypeResult {
+        Ok(Self::Map(Rc::new((SizedType::new(key)?, SizedType::new(of)?))))
     }
 
-    pub(super) fn named(of: Self) -> Made {
-        Ok(Self::Named(Some(Rc::new(Sized::new(of)?))))
+    pub(super) fn named(of: Self) -> TypeResult {
+        Ok(Self::Named(Some(Rc::new(SizedType::new(of)?))))
     }
 
     pub(super) fn is_dyn(&self) -> bool {
@@ -145,7 +145,7 @@ pub(super) struct Bindings {
 
 impl Bindings {
     /// Creates this number of unbound variables; returns the first of them.
-    pub(super) fn fresh(&mut self, count: usize) -> usize {
+    pub(super) fn new_variables(&mut self, count: usize) -> usize {
         let first = self.bound.len();
         self.bound.resize(first + count, None);
         first
@@ -169,11 +169,11 @@ impl Bindings {
     ///
     /// # Errors
     /// Fails if a type exceeds its bounds.
-    pub(super) fn fit(&mut self, left: &[Type], right: &[Type]) -> Result<bool, TooLarge> {
+    pub(super) fn unify(&mut self, left: &[Type], right: &[Type]) -> Result<bool, TooLarge> {
         self.trail.clear();
         let mut fits = left.len() == right.len();
         for (left, right) in left.iter().zip(right) {
-            fits = fits && self.fits(left, right, LEVELS)?;
+            fits = fits && self.unify_types(left, right, MAX_LEVELS)?;
         }
         if !fits {
             while let Some((index, before)) = self.trail.pop() {
@@ -185,18 +185,18 @@ impl Bindings {
         Ok(fits)
     }
 
-    fn fits(&mut self, left: &Type, right: &Type, levels: usize) -> Result<bool, TooLarge> {
+    fn unify_types(&mut self, left: &Type, right: &Type, levels: usize) -> Result<bool, TooLarge> {
         // Variables bound to variables may go deeper than any type does.
         let Some(levels) = levels.checked_sub(1) else { return Err(TooLarge) };
         if matches!(right, Type::Variable(_)) {
-            match self.substitutes(left, right, levels)? {
+            match self.unify_variable(left, right, levels)? {
                 (true, _) => return Ok(true),
                 (false, true) => return Ok(false),
                 (false, false) => {}
             }
         }
         if matches!(left, Type::Variable(_)) {
-            return Ok(self.substitutes(right, left, levels)?.0);
+            return Ok(self.unify_variable(right, left, levels)?.0);
         }
         if left.is_open() || right.is_open() {
             return Ok(true);
@@ -204,17 +204,19 @@ impl Bindings {
         Ok(match (left, right) {
             (Type::Null, other) | (other, Type::Null) => other.is_nullable(),
             (Type::Named(_), Type::Named(_)) => true,
-            (Type::List(left), Type::List(right)) => self.fits(&left.of, &right.of, levels)?,
+            (Type::List(left), Type::List(right)) => {
+                self.unify_types(&left.of, &right.of, levels)?
+            }
             (Type::Map(left), Type::Map(right)) => {
-                self.fits(&left.0.of, &right.0.of, levels)?
-                    && self.fits(&left.1.of, &right.1.of, levels)?
+                self.unify_types(&left.0.of, &right.0.of, levels)?
+                    && self.unify_types(&left.1.of, &right.1.of, levels)?
             }
             (left, right) => left == right,
         })
     }
 
     /// Reports whether a variable can be bound to a type, and whether it already is.
-    fn substitutes(
+    fn unify_variable(
         &mut self,
         of: &Type,
         variable: &Type,
@@ -233,7 +235,7 @@ impl Bindings {
         if *of == found {
             return Ok((true, true));
         }
-        if !self.fits(of, &found, levels)? {
+        if !self.unify_types(of, &found, levels)? {
             return Ok((false, true));
         }
         let general = if of.is_more_general(&found) { of.clone() } else { found };
@@ -266,21 +268,21 @@ impl Bindings {
     ///
     /// # Errors
     /// Fails if it exceeds its bounds.
-    pub(super) fn resolved(&self, of: &Type) -> Made {
-        self.substituted(of, 2 * LEVELS)
+    pub(super) fn resolve(&self, of: &Type) -> TypeResult {
+        self.substitute(of, 2 * MAX_LEVELS)
     }
 
-    fn substituted(&self, of: &Type, levels: usize) -> Made {
+    fn substitute(&self, of: &Type, levels: usize) -> TypeResult {
         let Some(levels) = levels.checked_sub(1) else { return Err(TooLarge) };
         match of {
-            Type::Variable(_) => self
-                .find(of)
-                .map_or_else(|| Ok(of.clone()), |found| self.substituted(found, levels)),
-            Type::List(inner) => Type::list(self.substituted(&inner.of, levels)?),
-            Type::Named(Some(inner)) => Type::named(self.substituted(&inner.of, levels)?),
+            Type::Variable(_) => {
+                self.find(of).map_or_else(|| Ok(of.clone()), |found| self.substitute(found, levels))
+            }
+            Type::List(inner) => Type::list(self.substitute(&inner.of, levels)?),
+            Type::Named(Some(inner)) => Type::named(self.substitute(&inner.of, levels)?),
             Type::Map(both) => {
-                let key = self.substituted(&both.0.of, levels)?;
-                Type::map(key, self.substituted(&both.1.of, levels)?)
+                let key = self.substitute(&both.0.of, levels)?;
+                Type::map(key, self.substitute(&both.1.of, levels)?)
             }
             _ => Ok(of.clone()),
         }
@@ -290,8 +292,8 @@ impl Bindings {
     ///
     /// # Errors
     /// Fails if a type exceeds its bounds.
-    pub(super) fn joined(&mut self, left: Type, right: Type) -> Result<Type, TooLarge> {
-        if !self.fit(std::slice::from_ref(&left), std::slice::from_ref(&right))? {
+    pub(super) fn join(&mut self, left: Type, right: Type) -> Result<Type, TooLarge> {
+        if !self.unify(std::slice::from_ref(&left), std::slice::from_ref(&right))? {
             return Ok(Type::Dyn);
         }
         Ok(if left.is_more_general(&right) { left } else { right })

@@ -7,10 +7,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::time::{Span, Stamp};
+use super::time::{Duration, Timestamp};
 
 /// Levels of lists and maps in each other.
-pub(super) const LEVELS: usize = 256;
+pub(super) const MAX_LEVELS: usize = 256;
 
 #[derive(Debug, Clone)]
 pub(super) enum Value {
@@ -23,8 +23,8 @@ pub(super) enum Value {
     Bytes(Rc<[u8]>),
     List(Rc<List>),
     Map(Rc<Map>),
-    Duration(Span),
-    Timestamp(Stamp),
+    Duration(Duration),
+    Timestamp(Timestamp),
     Type(&'static str),
 }
 
@@ -51,8 +51,8 @@ enum Key {
     Uint(u64),
     Double(u64),
     Text(Rc<str>),
-    Duration(Span),
-    Timestamp(Stamp),
+    Duration(Duration),
+    Timestamp(Timestamp),
     Type(&'static str),
 }
 
@@ -62,7 +62,7 @@ pub(super) struct TooDeep;
 
 fn levels<'v>(values: impl Iterator<Item = &'v Value>) -> Result<usize, TooDeep> {
     let deepest = values.map(Value::levels).max().unwrap_or_default() + 1;
-    if deepest > LEVELS { Err(TooDeep) } else { Ok(deepest) }
+    if deepest > MAX_LEVELS { Err(TooDeep) } else { Ok(deepest) }
 }
 
 impl Value {
@@ -99,7 +99,7 @@ impl Value {
     }
 
     /// Returns the name of its type.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(super) fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
             Self::Bool(_) => "bool",
@@ -227,7 +227,7 @@ impl Map {
         // As in cel-go, an integer of equal value finds a number.
         exact(key).or_else(|| {
             let signed = || exact(&Value::Int(key.as_int()?));
-            let unsigned = || exact(&Value::Uint(u64::try_from(key.as_whole()?).ok()?));
+            let unsigned = || exact(&Value::Uint(u64::try_from(key.as_integral()?).ok()?));
             match key {
                 Value::Double(_) => signed().or_else(unsigned),
                 Value::Int(_) => unsigned(),
@@ -240,18 +240,18 @@ impl Map {
 
 impl Value {
     /// Returns a number that is whole.
-    fn as_whole(&self) -> Option<i128> {
+    fn as_integral(&self) -> Option<i128> {
         match self {
             Self::Int(value) => Some(i128::from(*value)),
             Self::Uint(value) => Some(i128::from(*value)),
-            Self::Double(value) => truncated(*value).filter(|_| value.fract() == 0.0),
+            Self::Double(value) => truncate(*value).filter(|_| value.fract() == 0.0),
             _ => None,
         }
     }
 
     /// Returns a whole number of 64 bits with a sign.
     pub(super) fn as_int(&self) -> Option<i64> {
-        i64::try_from(self.as_whole()?).ok()
+        i64::try_from(self.as_integral()?).ok()
     }
 }
 
@@ -272,7 +272,7 @@ fn nearest(magnitude: u64, negative: bool) -> f64 {
     clippy::cast_possible_truncation,
     reason = "within the range that was checked"
 )]
-pub(super) fn truncated(value: f64) -> Option<i128> {
+pub(super) fn truncate(value: f64) -> Option<i128> {
     const LIMIT: f64 = 18_446_744_073_709_551_616.0;
     (-LIMIT < value && value < LIMIT).then_some(value as i128)
 }

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::string_slice, reason = "tests may panic")]
 
-use opgate_cel::{Budget, Failure, Fault, Program, Properties, check};
+use opgate_cel::{Budget, CompileError, EvaluationError, Program, Properties, check};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ fn text<'v>(case: &'v Value, name: &str) -> &'v str {
 }
 
 /// Evaluates an expression for properties, each with its type and the JSON text of its value.
-fn run(rule: &str, properties: &[(String, String)]) -> Result<bool, Failure> {
+fn run(rule: &str, properties: &[(String, String)]) -> Result<bool, EvaluationError> {
     let program = Program::compile(rule).unwrap_or_else(|fault| panic!("{rule}: {fault}"));
     let texts = properties.iter().map(|(kind, value)| (kind.as_str(), value.as_bytes()));
     program.run(&Properties::new(texts), &mut Budget::default())
@@ -32,7 +32,7 @@ fn with_small_stack(test: impl FnOnce() + Send + 'static) {
 fn errors_are_those_of_cel_go() {
     for case in table(include_str!("tables/errors.json")) {
         let (rule, error) = (text(&case, "rule"), text(&case, "error"));
-        assert_eq!(check(rule), Err(Fault::Wrong(error.to_owned())), "{rule}");
+        assert_eq!(check(rule), Err(CompileError::Invalid(error.to_owned())), "{rule}");
     }
 }
 
@@ -46,7 +46,7 @@ fn expressions_evaluate_properties_as_in_olm() {
             let rule = text(case, "rule");
             let expected = match case["holds"].as_bool() {
                 Some(holds) => Ok(holds),
-                None => Err(Failure::Error(text(case, "error").to_owned())),
+                None => Err(EvaluationError::Error(text(case, "error").to_owned())),
             };
             assert_eq!(run(rule, &properties), expected, "{rule}");
         }
@@ -58,7 +58,7 @@ fn values_are_those_of_the_specification() {
     for case in table(include_str!("tables/conformance.json")) {
         let (name, expr) = (text(&case, "name"), text(&case, "expr"));
         let Some(value) = case["value"].as_str() else {
-            let error = Err(Failure::Error(text(&case, "error").to_owned()));
+            let error = Err(EvaluationError::Error(text(&case, "error").to_owned()));
             assert_eq!(run(&format!("dyn({expr}) == dyn(0)"), &[]), error, "{name}: {expr}");
             continue;
         };
@@ -88,7 +88,7 @@ fn expressions_other_than_bool_are_rejected() {
         "bool",
         "[]",
     ] {
-        assert_eq!(check(rule), Err(Fault::NotBool), "{rule}");
+        assert_eq!(check(rule), Err(CompileError::NotBool), "{rule}");
     }
     for rule in [
         "[true][0]",
@@ -110,7 +110,7 @@ fn a_property_that_is_no_json_is_empty() {
     let properties = |value: &str| vec![("a".to_owned(), value.to_owned())];
     for value in ["", "red", "{", "1e999", "[1] 2"] {
         assert_eq!(run("properties == [{}]", &properties(value)), Ok(true), "{value}");
-        let error = Err(Failure::Error("no such key: type".to_owned()));
+        let error = Err(EvaluationError::Error("no such key: type".to_owned()));
         assert_eq!(run("properties[0].type == 'a'", &properties(value)), error, "{value}");
     }
     for (value, is) in [
@@ -140,10 +140,10 @@ fn depth_is_bounded_and_breadth_is_not() {
             ("type(", "true", ")", 60),
         ] {
             let rule = |n: usize| format!("{}{inner}{}", open.repeat(n), close.repeat(n));
-            if let Err(Fault::Wrong(error)) = check(&rule(fine)) {
+            if let Err(CompileError::Invalid(error)) = check(&rule(fine)) {
                 panic!("{open}: {error}");
             }
-            let Err(Fault::Wrong(error)) = check(&rule(5_000)) else { panic!("{open}") };
+            let Err(CompileError::Invalid(error)) = check(&rule(5_000)) else { panic!("{open}") };
             assert!(error.contains("expression recursion limit exceeded: 64"), "{error}");
         }
         for rule in [
@@ -174,10 +174,12 @@ fn many_syntax_errors_are_reported_briefly() {
             "1 ".repeat(32_768),
             "x\n".repeat(32_768),
         ] {
-            let Err(Fault::Wrong(error)) = check(&rule) else { panic!("{}", &rule[..20]) };
+            let Err(CompileError::Invalid(error)) = check(&rule) else { panic!("{}", &rule[..20]) };
             assert!(error.len() < 20_000, "{} bytes about {}", error.len(), &rule[..20]);
         }
-        let Err(Fault::Wrong(error)) = check(&"a".repeat(100_001)) else { panic!("too long") };
+        let Err(CompileError::Invalid(error)) = check(&"a".repeat(100_001)) else {
+            panic!("too long")
+        };
         assert!(error.ends_with("size exceeds limit: size: 100001, limit 100000"), "{error}");
     });
 }
@@ -189,7 +191,7 @@ fn type_size_is_limited() {
         let deep = format!("[1]{} == []", ".map(x, [[[[x]]]])".repeat(40));
         let lists = format!("[1]{} == []", ".map(x, [x, x])".repeat(40));
         for rule in [doubled, deep] {
-            let Err(Fault::Wrong(error)) = check(&rule) else { panic!("{rule}") };
+            let Err(CompileError::Invalid(error)) = check(&rule) else { panic!("{rule}") };
             assert!(error.contains("the type of this expression is too large"), "{error}");
         }
         // Its type is small enough; its value is not.
@@ -233,7 +235,7 @@ fn evaluations_end_at_a_limit() {
         for rule in limits {
             let found = run(&rule, &[]);
             let start: String = rule.chars().take(80).collect();
-            assert!(matches!(found, Err(Failure::Limit(_))), "{start}: {found:?}");
+            assert!(matches!(found, Err(EvaluationError::Limit(_))), "{start}: {found:?}");
         }
     });
 }
@@ -257,7 +259,8 @@ fn patterns_are_those_of_re2() {
         assert_eq!(run(&rule, &[]), Ok(matches), "{rule}");
     }
     for pattern in ["(", "[", "*", "(?=a)", "(a)\\\\1", "a{1000}{1000}{1000}", "\\\\pL"] {
-        let Err(Failure::Error(error)) = run(&format!("'a'.matches('{pattern}')"), &[]) else {
+        let Err(EvaluationError::Error(error)) = run(&format!("'a'.matches('{pattern}')"), &[])
+        else {
             panic!("{pattern}");
         };
         assert!(error.starts_with("error parsing regexp: "), "{error}");
@@ -271,8 +274,8 @@ fn properties_may_be_deep_only_up_to_a_limit() {
         run("properties[0].type == 'a'", &[("a".to_owned(), value)])
     };
     assert_eq!(deep(200), Ok(true));
-    assert!(matches!(deep(300), Err(Failure::Limit(_))));
-    assert!(matches!(deep(100_000), Err(Failure::Limit(_))));
+    assert!(matches!(deep(300), Err(EvaluationError::Limit(_))));
+    assert!(matches!(deep(100_000), Err(EvaluationError::Limit(_))));
 }
 
 /// Tokens that make a good many expressions that are sound, and more that are not.
@@ -299,7 +302,7 @@ proptest! {
         let less = run(&format!("({a}) < ({b})"), &[]);
         prop_assert_eq!(less, Ok(a < b));
         let sum = run(&format!("({a}) + ({b}) == 0"), &[]);
-        let overflow = || Failure::Error("integer overflow".to_owned());
+        let overflow = || EvaluationError::Error("integer overflow".to_owned());
         let expected = a.checked_add(b).map(|sum| sum == 0).ok_or_else(overflow);
         prop_assert_eq!(sum, expected);
     }

@@ -12,7 +12,7 @@
 //! A field below a declared one is read like any other. Above a declared field an object is partially stored:
 //! a policy may read through it, and read its type, but not the whole object.
 
-use crate::{ALWAYS, Resource};
+use crate::{FIXED_FIELDS, Resource};
 
 /// Type of a policy's access to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,14 +31,14 @@ pub enum Access {
 
 /// A read of what is not declared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotDeclared {
+pub struct UndeclaredRead {
     pointer: String,
-    kept: Kept,
+    stored: StoredPart,
 }
 
 /// Stored data that is less than a read needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum StoredPart {
     Nothing,
     /// Some of its members.
     Parts,
@@ -49,23 +49,23 @@ enum Kept {
 /// Maximum bytes of a pointer in a text.
 const MAX_POINTER: usize = 256;
 
-impl NotDeclared {
+impl UndeclaredRead {
     /// Returns the error in words, with the declaration that is needed.
     #[must_use]
-    pub fn of(&self, resource: &Resource) -> String {
-        let add = format!("add {:?} to `fields`", shortened(&any_element(&self.pointer)));
+    pub fn message(&self, resource: &Resource) -> String {
+        let add = format!("add {:?} to `fields`", shortened(&with_wildcards(&self.pointer)));
         let pointer = shortened(&self.pointer);
-        match self.kept {
-            Kept::Nothing => format!(
+        match self.stored {
+            StoredPart::Nothing => format!(
                 "the policy read '{pointer}' of {resource}, which its read does not declare: {add}"
             ),
-            Kept::Parts if pointer.is_empty() => format!(
+            StoredPart::Parts if pointer.is_empty() => format!(
                 "the policy read all of an object of {resource}, of which its read declares only some fields: read these by their pointers"
             ),
-            Kept::Parts => format!(
+            StoredPart::Parts => format!(
                 "the policy read all of '{pointer}' of {resource}, of which its read declares only parts: {add}, or read the parts by their pointers"
             ),
-            Kept::Name => format!(
+            StoredPart::Name => format!(
                 "the policy read the value of '{pointer}' of {resource}, of which its read declares only the name: {add}"
             ),
         }
@@ -81,23 +81,23 @@ fn shortened(text: &str) -> String {
 }
 
 /// Returns the pointer with `*` for the places of elements.
-fn any_element(pointer: &str) -> String {
+fn with_wildcards(pointer: &str) -> String {
     let is_place = |token: &str| !token.is_empty() && token.bytes().all(|b| b.is_ascii_digit());
     let token = |token| if is_place(token) { "*" } else { token };
     pointer.split('/').map(token).collect::<Vec<_>>().join("/")
 }
 
 /// Position of a pointer relative to a pattern.
-enum Place {
-    Apart,
+enum PatternRelation {
+    Unrelated,
     /// The pattern continues below, with every member if `each`.
-    Above {
+    Ancestor {
         each: bool,
     },
     Same,
     /// A member or element of what the pattern names.
     Child,
-    Below,
+    Descendant,
 }
 
 fn tokens(pointer: &str) -> impl Iterator<Item = &str> {
@@ -107,16 +107,16 @@ fn tokens(pointer: &str) -> impl Iterator<Item = &str> {
 
 /// Compares a pointer with a pattern. A token of the pattern other than `*` matches only itself, also if the
 /// pointer has a `*`: a pattern for one member does not cover a read of every member.
-fn place(pattern: &str, pointer: &str) -> Place {
-    let (mut wanted, mut found) = (tokens(pattern), tokens(pointer));
+fn relation_to(pattern: &str, pointer: &str) -> PatternRelation {
+    let (mut pattern_tokens, mut found) = (tokens(pattern), tokens(pointer));
     loop {
-        match (wanted.next(), found.next()) {
-            (None, None) => return Place::Same,
-            (None, Some(_)) if found.next().is_none() => return Place::Child,
-            (None, Some(_)) => return Place::Below,
-            (Some(token), None) => return Place::Above { each: token == "*" },
+        match (pattern_tokens.next(), found.next()) {
+            (None, None) => return PatternRelation::Same,
+            (None, Some(_)) if found.next().is_none() => return PatternRelation::Child,
+            (None, Some(_)) => return PatternRelation::Descendant,
+            (Some(token), None) => return PatternRelation::Ancestor { each: token == "*" },
             (Some(token), Some(other)) if token == "*" || token == other => {}
-            (Some(_), Some(_)) => return Place::Apart,
+            (Some(_), Some(_)) => return PatternRelation::Unrelated,
         }
     }
 }
@@ -131,37 +131,43 @@ pub fn check(
     keys: &[impl AsRef<str>],
     pointer: &str,
     access: Access,
-) -> Result<(), NotDeclared> {
-    let mut kept = Kept::Nothing;
+) -> Result<(), UndeclaredRead> {
+    let mut kept = StoredPart::Nothing;
     let mut has_all_members = false;
-    for field in ALWAYS.into_iter().chain(fields.iter().map(AsRef::as_ref)) {
-        match place(field, pointer) {
-            Place::Same | Place::Child | Place::Below => return Ok(()),
-            Place::Above { each } => {
-                kept = Kept::Parts;
+    for field in FIXED_FIELDS.into_iter().chain(fields.iter().map(AsRef::as_ref)) {
+        match relation_to(field, pointer) {
+            PatternRelation::Same | PatternRelation::Child | PatternRelation::Descendant => {
+                return Ok(());
+            }
+            PatternRelation::Ancestor { each } => {
+                kept = StoredPart::Parts;
                 has_all_members |= each;
             }
-            Place::Apart => {}
+            PatternRelation::Unrelated => {}
         }
     }
     for names in keys.iter().map(AsRef::as_ref) {
-        match place(names, pointer) {
-            Place::Same if matches!(access, Access::Kind | Access::Members | Access::Whole) => {
+        match relation_to(names, pointer) {
+            PatternRelation::Same
+                if matches!(access, Access::Kind | Access::Members | Access::Whole) =>
+            {
                 return Ok(());
             }
-            Place::Child if matches!(access, Access::Kind | Access::Boolean | Access::Whole) => {
+            PatternRelation::Child
+                if matches!(access, Access::Kind | Access::Boolean | Access::Whole) =>
+            {
                 return Ok(());
             }
-            Place::Child => kept = Kept::Name,
-            Place::Above { each } => {
-                kept = Kept::Parts;
+            PatternRelation::Child => kept = StoredPart::Name,
+            PatternRelation::Ancestor { each } => {
+                kept = StoredPart::Parts;
                 has_all_members |= each;
             }
-            Place::Same | Place::Below | Place::Apart => {}
+            PatternRelation::Same | PatternRelation::Descendant | PatternRelation::Unrelated => {}
         }
     }
     let is_answered = match access {
-        Access::Kind => kept == Kept::Parts,
+        Access::Kind => kept == StoredPart::Parts,
         Access::Members => has_all_members,
         Access::Whole => {
             // Patterns end, so this does.
@@ -172,10 +178,10 @@ pub fn check(
     if is_answered {
         return Ok(());
     }
-    if kept == Kept::Parts && matches!(access, Access::Boolean | Access::Scalar) {
-        kept = Kept::Nothing;
+    if kept == StoredPart::Parts && matches!(access, Access::Boolean | Access::Scalar) {
+        kept = StoredPart::Nothing;
     }
-    Err(NotDeclared { pointer: pointer.to_owned(), kept })
+    Err(UndeclaredRead { pointer: pointer.to_owned(), stored: kept })
 }
 
 /// Checks a read of the value at `column`, a pointer relative to each element of the list at `pointer`.
@@ -186,7 +192,7 @@ pub fn check_column(
     fields: &[impl AsRef<str>],
     keys: &[impl AsRef<str>],
     (pointer, column): (&str, &str),
-) -> Result<(), NotDeclared> {
+) -> Result<(), UndeclaredRead> {
     if column.is_empty() {
         // Types of the elements themselves.
         return check(fields, keys, pointer, Access::Members);
@@ -202,7 +208,7 @@ pub fn check_cell(
     fields: &[impl AsRef<str>],
     keys: &[impl AsRef<str>],
     pointer: &str,
-) -> Result<(), NotDeclared> {
+) -> Result<(), UndeclaredRead> {
     let scalar = check(fields, keys, pointer, Access::Boolean);
     scalar.or_else(|error| check(fields, keys, pointer, Access::Members).map_err(|_| error))
 }

@@ -20,9 +20,9 @@ pub(crate) type Objects = BTreeMap<Arc<Key>, Arc<Object>>;
 
 /// Hashes that are hashes already.
 #[derive(Debug, Default)]
-struct Hashed(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Hashed {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -39,50 +39,50 @@ impl Hasher for Hashed {
 }
 
 /// Objects of one word up to here are a list: most words are those of one object. A tree takes 200 bytes.
-const FEW: usize = 8;
+const MAX_SMALL_POSTING: usize = 8;
 
 /// The objects of one word.
 #[derive(Debug)]
-pub(crate) enum Posting {
+pub(crate) enum PostingList {
     One(Arc<Object>),
     /// In the order of their keys.
-    Few(Vec<Arc<Object>>),
-    Many(Objects),
+    Small(Vec<Arc<Object>>),
+    Large(Objects),
 }
 
-impl Default for Posting {
+impl Default for PostingList {
     fn default() -> Self {
-        Self::Few(Vec::new())
+        Self::Small(Vec::new())
     }
 }
 
-impl Posting {
+impl PostingList {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::One(_) => 1,
-            Self::Few(objects) => objects.len(),
-            Self::Many(objects) => objects.len(),
+            Self::Small(objects) => objects.len(),
+            Self::Large(objects) => objects.len(),
         }
     }
 
     pub(crate) fn insert(&mut self, object: &Arc<Object>) {
         match self {
-            Self::Many(objects) => drop(objects.insert(object.shared_key(), object.clone())),
+            Self::Large(objects) => drop(objects.insert(object.shared_key(), object.clone())),
             Self::One(other) if other.key() == object.key() => *other = object.clone(),
             Self::One(other) => {
                 let mut both = vec![other.clone(), object.clone()];
                 both.sort_by(|a, b| a.key().cmp(b.key()));
-                *self = Self::Few(both);
+                *self = Self::Small(both);
             }
-            Self::Few(objects) => {
+            Self::Small(objects) => {
                 let at = objects.partition_point(|other| other.key() < object.key());
                 // Two words of one object may have one hash.
                 if let Some(same) = objects.get_mut(at).filter(|other| other.key() == object.key())
                 {
                     *same = object.clone();
-                } else if objects.len() == FEW {
+                } else if objects.len() == MAX_SMALL_POSTING {
                     let all = objects.drain(..).chain([object.clone()]);
-                    *self = Self::Many(all.map(|object| (object.shared_key(), object)).collect());
+                    *self = Self::Large(all.map(|object| (object.shared_key(), object)).collect());
                 } else {
                     objects.reserve_exact(1);
                     objects.insert(at, object.clone());
@@ -95,16 +95,16 @@ impl Posting {
         match self {
             Self::One(object) if object.key() == key => *self = Self::default(),
             Self::One(_) => {}
-            Self::Few(objects) => objects.retain(|object| object.key() != key),
-            Self::Many(objects) => drop(objects.remove(key)),
+            Self::Small(objects) => objects.retain(|object| object.key() != key),
+            Self::Large(objects) => drop(objects.remove(key)),
         }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
         let (one, few, many) = match self {
             Self::One(object) => (Some(object), None, None),
-            Self::Few(objects) => (None, Some(objects.iter()), None),
-            Self::Many(objects) => (None, None, Some(objects.values())),
+            Self::Small(objects) => (None, Some(objects.iter()), None),
+            Self::Large(objects) => (None, None, Some(objects.values())),
         };
         one.into_iter().chain(few.into_iter().flatten()).chain(many.into_iter().flatten())
     }
@@ -113,20 +113,20 @@ impl Posting {
 /// Objects by their words.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    by_word: HashMap<u64, Posting, BuildHasherDefault<Hashed>>,
+    by_word: HashMap<u64, PostingList, BuildHasherDefault<IdentityHasher>>,
     /// Objects with more words than are filed.
-    many: Posting,
+    unindexed: PostingList,
 }
 
 impl Index {
     pub(crate) fn insert(&mut self, object: &Arc<Object>, words: Words<impl Iterator<Item = u64>>) {
         match words {
-            Words::Many => self.many.insert(object),
-            Words::Filed(words) => {
+            Words::TooMany => self.unindexed.insert(object),
+            Words::Hashes(words) => {
                 for word in words {
                     match self.by_word.get_mut(&word) {
                         Some(posting) => posting.insert(object),
-                        None => drop(self.by_word.insert(word, Posting::One(object.clone()))),
+                        None => drop(self.by_word.insert(word, PostingList::One(object.clone()))),
                     }
                 }
             }
@@ -135,8 +135,8 @@ impl Index {
 
     pub(crate) fn remove(&mut self, key: &Key, words: Words<impl Iterator<Item = u64>>) {
         match words {
-            Words::Many => self.many.remove(key),
-            Words::Filed(words) => {
+            Words::TooMany => self.unindexed.remove(key),
+            Words::Hashes(words) => {
                 for word in words {
                     if let Some(posting) = self.by_word.get_mut(&word) {
                         posting.remove(key);
@@ -150,12 +150,12 @@ impl Index {
     }
 
     /// Returns objects that may have the word, in addition to [`Index::many`].
-    pub(crate) fn of(&self, word: impl Hash) -> Option<&Posting> {
+    pub(crate) fn candidates(&self, word: impl Hash) -> Option<&PostingList> {
         self.by_word.get(&hash(word))
     }
 
     /// Objects that may have any word.
-    pub(crate) fn many(&self) -> Option<&Posting> {
-        Some(&self.many).filter(|many| many.len() > 0)
+    pub(crate) fn unindexed(&self) -> Option<&PostingList> {
+        Some(&self.unindexed).filter(|many| many.len() > 0)
     }
 }

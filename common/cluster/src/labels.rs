@@ -14,28 +14,28 @@ use std::ops::Range;
 use memchr::{memchr2, memmem};
 use opgate_document::{Text, Value};
 
-use crate::pattern::write_text;
+use crate::pattern::write_json_string;
 use crate::words::{Words, hash};
 
 /// Labels of an object that are filed in an index. Objects of people and controllers have some.
-const MAX_FILED: usize = 64;
+const MAX_INDEXED_LABELS: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Labels {
-    place: Place,
+    source: LabelSource,
     /// Hashes of all labels; none if they are more than are filed.
-    filed: Option<Box<[u64]>>,
+    hashes: Option<Box<[u64]>>,
 }
 
 /// An object of JSON with nothing but texts, sorted, without spaces and needless escapes.
 #[derive(Debug, Default)]
-enum Place {
+enum LabelSource {
     #[default]
-    Nowhere,
+    Empty,
     /// In the text of the object. An API server writes them like that.
-    Within(Range<u32>),
+    InText(Range<u32>),
     /// Written in another way.
-    Apart(Box<str>),
+    Separate(Box<str>),
 }
 
 impl Labels {
@@ -48,35 +48,39 @@ impl Labels {
             if count > 0 {
                 json.push(',');
             }
-            write_text(name, &mut json);
+            write_json_string(name, &mut json);
             json.push(':');
-            write_text(value, &mut json);
+            write_json_string(value, &mut json);
             count = count.saturating_add(1);
-            if count <= MAX_FILED {
+            if count <= MAX_INDEXED_LABELS {
                 filed.push(hash((name, value)));
             }
         }
         json.push('}');
         if count == 0 {
-            return Self { place: Place::Nowhere, filed: Some(Box::default()) };
+            return Self { source: LabelSource::Empty, hashes: Some(Box::default()) };
         }
         // This text has the same meaning at every position.
         let range = memmem::find(text.as_bytes(), json.as_bytes()).and_then(|start| {
             let end = start.checked_add(json.len())?;
             Some(u32::try_from(start).ok()?..u32::try_from(end).ok()?)
         });
-        let place = range.map_or_else(|| Place::Apart(json.into_boxed_str()), Place::Within);
-        Self { place, filed: (count <= MAX_FILED).then(|| filed.into_boxed_slice()) }
+        let place =
+            range.map_or_else(|| LabelSource::Separate(json.into_boxed_str()), LabelSource::InText);
+        Self {
+            source: place,
+            hashes: (count <= MAX_INDEXED_LABELS).then(|| filed.into_boxed_slice()),
+        }
     }
 
     fn json<'t>(&'t self, text: &'t str) -> &'t str {
-        match &self.place {
-            Place::Nowhere => "",
-            Place::Within(range) => {
+        match &self.source {
+            LabelSource::Empty => "",
+            LabelSource::InText(range) => {
                 let offset = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
                 text.get(offset(range.start)..offset(range.end)).unwrap_or_default()
             }
-            Place::Apart(json) => json,
+            LabelSource::Separate(json) => json,
         }
     }
 
@@ -94,7 +98,7 @@ impl Labels {
             let is_name = before.ends_with("{\"") || before.ends_with(",\"");
             let value = found.get(key.len()..).and_then(|rest| rest.strip_prefix("\":\""));
             if let Some(value) = value.filter(|_| is_name) {
-                return value.get(..end(value.as_bytes())?);
+                return value.get(..string_end(value.as_bytes())?);
             }
         }
         None
@@ -102,35 +106,37 @@ impl Labels {
 
     /// Returns the words that an index stores.
     pub(crate) fn words(&self) -> Words<impl Iterator<Item = u64>> {
-        self.filed.as_ref().map_or(Words::Many, |filed| Words::Filed(filed.iter().copied()))
+        self.hashes.as_ref().map_or(Words::TooMany, |filed| Words::Hashes(filed.iter().copied()))
     }
 
     /// Returns the number of labels in an index.
-    pub(crate) fn filed(&self) -> usize {
-        self.filed.as_ref().map_or(1, |filed| filed.len())
+    pub(crate) fn indexed_count(&self) -> usize {
+        self.hashes.as_ref().map_or(1, |filed| filed.len())
     }
 
     /// Returns bytes to read for one of them.
-    pub(crate) fn length(&self) -> usize {
-        match &self.place {
-            Place::Nowhere => 0,
-            Place::Within(range) => usize::try_from(range.end - range.start).unwrap_or(usize::MAX),
-            Place::Apart(json) => json.len(),
+    pub(crate) fn bytes_per_label(&self) -> usize {
+        match &self.source {
+            LabelSource::Empty => 0,
+            LabelSource::InText(range) => {
+                usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
+            }
+            LabelSource::Separate(json) => json.len(),
         }
     }
 
     /// Returns the bytes in addition to this value itself.
-    pub(crate) fn bytes(&self) -> usize {
-        let apart = match &self.place {
-            Place::Apart(json) => json.len(),
-            Place::Nowhere | Place::Within(_) => 0,
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let apart = match &self.source {
+            LabelSource::Separate(json) => json.len(),
+            LabelSource::Empty | LabelSource::InText(_) => 0,
         };
-        apart.saturating_add(self.filed.as_ref().map_or(0, |filed| size_of_val(&**filed)))
+        apart.saturating_add(self.hashes.as_ref().map_or(0, |filed| size_of_val(&**filed)))
     }
 }
 
 /// Returns the end of a JSON text whose opening quote precedes these bytes.
-fn end(bytes: &[u8]) -> Option<usize> {
+fn string_end(bytes: &[u8]) -> Option<usize> {
     let mut at = 0_usize;
     loop {
         at = at.checked_add(memchr2(b'"', b'\\', bytes.get(at..)?)?)?;
@@ -177,7 +183,7 @@ mod tests {
             let (labels, text) = labels(json);
             let found = ["a", "a.b/c"].map(|key| labels.get(&text, key));
             assert_eq!(found, expected, "{json}");
-            assert_eq!(matches!(labels.place, Place::Within(_)), is_within, "{json}");
+            assert_eq!(matches!(labels.source, LabelSource::InText(_)), is_within, "{json}");
         }
     }
 
@@ -190,8 +196,8 @@ mod tests {
         for (count, filed) in [(0, Some(0)), (64, Some(64)), (65, None)] {
             let (labels, _) = labels(&json(count));
             let words = match labels.words() {
-                Words::Filed(words) => Some(words.count()),
-                Words::Many => None,
+                Words::Hashes(words) => Some(words.count()),
+                Words::TooMany => None,
             };
             assert_eq!(words, filed, "{count}");
         }

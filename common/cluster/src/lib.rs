@@ -27,11 +27,11 @@ use opgate_document::{Kind, Text, Value};
 pub use opgate_upstream::labels::Selector;
 
 use labels::Labels;
-pub use object::{Held, Object};
+pub use object::{Attachment, Object};
 pub use outline::Outline;
-use pattern::{Keep, Pattern};
+use pattern::{Pattern, Projection};
 pub use sketch::Sketch;
-pub use store::{Match, Query, Store};
+pub use store::{IndexMatch, Query, Store};
 pub use version::server_version;
 
 /// `group/version/resource`, for example `operators.coreos.com/v1/operatorgroups`; the core group is
@@ -65,19 +65,19 @@ pub struct Key {
     pub name: Box<str>,
     /// Distinguishes objects of the same namespace and name, which only a server has that does not
     /// store them. 0 for all others.
-    pub twin: u32,
+    pub ordinal: u32,
 }
 
 impl Key {
     /// Creates a key.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.into(), name: name.into(), twin: 0 }
+        Self { namespace: namespace.into(), name: name.into(), ordinal: 0 }
     }
 
     /// Reports whether both have the same namespace and name.
     #[must_use]
-    pub fn is_named_like(&self, other: &Self) -> bool {
+    pub fn has_same_name(&self, other: &Self) -> bool {
         self.namespace == other.namespace && self.name == other.name
     }
 }
@@ -100,12 +100,12 @@ pub struct Index {
 pub struct Declaration {
     fields: Vec<String>,
     keys: Vec<String>,
-    keep: Keep,
+    projection: Projection,
     indexes: Vec<(Index, Pattern)>,
 }
 
 /// Fields that are always kept.
-const ALWAYS: [&str; 6] = [
+const FIXED_FIELDS: [&str; 6] = [
     "/metadata/name",
     "/metadata/namespace",
     "/metadata/uid",
@@ -124,8 +124,8 @@ impl Declaration {
     /// # Errors
     /// A pointer that is none, or is too deep.
     pub fn new(fields: &[String], keys: &[String], indexes: &[Index]) -> Result<Self, String> {
-        let mut keep = Keep::default();
-        for field in ALWAYS {
+        let mut keep = Projection::default();
+        for field in FIXED_FIELDS {
             keep.add(&Pattern::parse(field)?, false);
         }
         for field in fields {
@@ -136,14 +136,14 @@ impl Declaration {
         }
         let index = |index: &Index| Ok::<_, String>((index.clone(), Pattern::parse(&index.field)?));
         let indexes = indexes.iter().map(index).collect::<Result<_, _>>()?;
-        Ok(Self { fields: fields.to_vec(), keys: keys.to_vec(), keep, indexes })
+        Ok(Self { fields: fields.to_vec(), keys: keys.to_vec(), projection: keep, indexes })
     }
 
     /// Returns the union of both, for a store that serves both. The indexes of `self` keep their positions.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut union = self.clone();
-        union.keep.merge(&other.keep);
+        union.projection.merge(&other.projection);
         for (from, to) in [(&other.fields, &mut union.fields), (&other.keys, &mut union.keys)] {
             for field in from {
                 if !to.contains(field) {
@@ -152,7 +152,7 @@ impl Declaration {
             }
         }
         for (index, pattern) in &other.indexes {
-            if union.index_like(index).is_none() {
+            if union.equivalent_index(index).is_none() {
                 union.indexes.push((index.clone(), pattern.clone()));
             }
         }
@@ -170,7 +170,11 @@ impl Declaration {
     ///
     /// # Errors
     /// Fails if the result could be wrong, because not all needed parts are stored.
-    pub fn check(&self, pointer: &str, access: access::Access) -> Result<(), access::NotDeclared> {
+    pub fn check(
+        &self,
+        pointer: &str,
+        access: access::Access,
+    ) -> Result<(), access::UndeclaredRead> {
         access::check(&self.fields, &self.keys, pointer, access)
     }
 
@@ -178,7 +182,7 @@ impl Declaration {
     ///
     /// # Errors
     /// Fails as [`Declaration::check`].
-    pub fn check_column(&self, pointer: &str, column: &str) -> Result<(), access::NotDeclared> {
+    pub fn check_column(&self, pointer: &str, column: &str) -> Result<(), access::UndeclaredRead> {
         access::check_column(&self.fields, &self.keys, (pointer, column))
     }
 
@@ -186,7 +190,7 @@ impl Declaration {
     ///
     /// # Errors
     /// Fails as [`Declaration::check`].
-    pub fn check_cell(&self, pointer: &str) -> Result<(), access::NotDeclared> {
+    pub fn check_cell(&self, pointer: &str) -> Result<(), access::UndeclaredRead> {
         access::check_cell(&self.fields, &self.keys, pointer)
     }
 
@@ -198,7 +202,7 @@ impl Declaration {
 
     /// Returns the position of the index over the same values, with any name.
     #[must_use]
-    pub fn index_like(&self, wanted: &Index) -> Option<usize> {
+    pub fn equivalent_index(&self, wanted: &Index) -> Option<usize> {
         let same =
             |index: &Index| index.field == wanted.field && index.separator == wanted.separator;
         self.indexes.iter().position(|(index, _)| same(index))
@@ -214,11 +218,11 @@ impl Declaration {
     ///
     /// # Errors
     /// Fails if it has no name, or if the stored parts nest too deep for a document.
-    pub fn project(&self, object: Value<'_>) -> Result<Object, Unreadable> {
+    pub fn project(&self, object: Value<'_>) -> Result<Object, UnreadableReason> {
         let text = |pointer: &str| object.get(pointer).and_then(|v| v.text());
-        let name = text("/metadata/name").ok_or(Unreadable::NoName)?;
+        let name = text("/metadata/name").ok_or(UnreadableReason::NoName)?;
         let key = Key::new(text("/metadata/namespace").unwrap_or_default(), name);
-        let kept = self.keep(object)?;
+        let kept = self.project_text(object)?;
         let tokens = self.indexes.iter().map(|(index, pattern)| pattern.tokens(object, index));
         Ok(Object {
             key: Arc::new(key),
@@ -227,7 +231,7 @@ impl Declaration {
             uid: text("/metadata/uid").unwrap_or_default().into(),
             tokens: tokens.collect(),
             text: Arc::new(kept),
-            _held: None,
+            _attachment: None,
         })
     }
 }
@@ -237,28 +241,28 @@ impl Declaration {
     ///
     /// # Errors
     /// Fails if they nest too deep for a document.
-    pub fn keep(&self, object: Value<'_>) -> Result<Text, Unreadable> {
+    pub fn project_text(&self, object: Value<'_>) -> Result<Text, UnreadableReason> {
         let mut json = String::new();
-        self.keep.write(object, &mut json);
+        self.projection.write(object, &mut json);
         json.shrink_to_fit();
-        Text::new(json).map_err(|_| Unreadable::Depth)
+        Text::new(json).map_err(|_| UnreadableReason::TooDeep)
     }
 }
 
 /// Why nothing of an object can be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unreadable {
+pub enum UnreadableReason {
     /// It has no `metadata.name`.
     NoName,
     /// A field that would be kept nests too deep.
-    Depth,
+    TooDeep,
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for UnreadableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoName => f.write_str("it has no metadata.name"),
-            Self::Depth => write!(
+            Self::TooDeep => write!(
                 f,
                 "a field that policies read nests deeper than {} levels",
                 opgate_document::MAX_DEPTH
@@ -272,15 +276,17 @@ impl fmt::Display for Unreadable {
 ///
 /// # Errors
 /// Upstream's text.
-pub fn selector(value: Value<'_>) -> Result<Selector, String> {
+pub fn parse_selector(value: Value<'_>) -> Result<Selector, String> {
     let mut selector = Selector::default();
     // Memory for each of them is charged to the account of the document.
-    let is_paid = |value: Value<'_>, text: &str| value.spend(4) && value.pay(text.len() + EACH);
+    let is_paid = |value: Value<'_>, text: &str| {
+        value.spend(4) && value.charge_bytes(text.len() + REQUIREMENT_OVERHEAD_BYTES)
+    };
     for (key, value) in value.get("/matchLabels").into_iter().flat_map(|labels| labels.members()) {
         if !is_paid(value, key) {
             break;
         }
-        selector.label(key, value.text().unwrap_or_default())?;
+        selector.add_match_label(key, value.text().unwrap_or_default())?;
     }
     for expression in value.get("/matchExpressions").into_iter().flat_map(|list| list.items()) {
         let text = |pointer: &str| expression.get(pointer).and_then(|v| v.text());
@@ -291,15 +297,19 @@ pub fn selector(value: Value<'_>) -> Result<Selector, String> {
         let values = expression.get("/values").into_iter().flat_map(|values| values.items());
         let values = values.filter_map(|value| Some((value, value.text()?)));
         let values = values.take_while(|(value, text)| is_paid(*value, text));
-        selector.expression(key, operator.unwrap_or_default(), values.map(|(_, text)| text))?;
+        selector.add_match_expression(
+            key,
+            operator.unwrap_or_default(),
+            values.map(|(_, text)| text),
+        )?;
     }
     Ok(selector)
 }
 
 /// Bytes that a requirement or a value of a selector takes in addition to its text.
-const EACH: usize = 128;
+const REQUIREMENT_OVERHEAD_BYTES: usize = 128;
 
 /// Reports whether a value is set.
-fn is_something(value: Value<'_>) -> bool {
+fn is_set(value: Value<'_>) -> bool {
     value.kind() != Kind::Null
 }

@@ -9,7 +9,7 @@ use opgate_document::{Document, Text, Value, equal};
 use crate::Key;
 use crate::labels::Labels;
 use crate::tokens::Tokens;
-use crate::words::{FILED_BYTES, MAX_FILED};
+use crate::words::{INDEX_ENTRY_BYTES, MAX_INDEXED_VALUES};
 
 /// The stored parts of one object. Cheap to share, immutable.
 #[derive(Debug)]
@@ -21,11 +21,11 @@ pub struct Object {
     /// Per index.
     pub(crate) tokens: Box<[Tokens]>,
     pub(crate) text: Arc<Text>,
-    pub(crate) _held: Option<Held>,
+    pub(crate) _attachment: Option<Attachment>,
 }
 
 /// Something that lives as long as an object, such as a charge for its bytes.
-pub type Held = Box<dyn fmt::Debug + Send + Sync>;
+pub type Attachment = Box<dyn fmt::Debug + Send + Sync>;
 
 impl Object {
     /// Returns the namespace and name.
@@ -40,13 +40,13 @@ impl Object {
 
     /// Returns the object with held data.
     #[must_use]
-    pub fn holding(self, held: Held) -> Self {
-        Self { _held: Some(held), ..self }
+    pub fn with_attachment(self, attachment: Attachment) -> Self {
+        Self { _attachment: Some(attachment), ..self }
     }
 
     /// Returns the object with a namespace, unless it has one.
     #[must_use]
-    pub fn in_namespace(mut self, namespace: &str) -> Self {
+    pub fn with_default_namespace(mut self, namespace: &str) -> Self {
         if self.key.namespace.is_empty() && !namespace.is_empty() {
             self.key = Arc::new(Key::new(namespace, &self.key.name));
         }
@@ -68,38 +68,41 @@ impl Object {
     /// Reports whether the same is kept of both. What is kept of an object has its uid, its version and its
     /// labels in it.
     #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn is_identical(&self, other: &Self) -> bool {
         *self.key == *other.key && **self.text == **other.text && self.tokens == other.tokens
     }
 
     /// Reports whether the stored parts of both are equal except for their versions: a policy evaluates both
     /// alike.
     #[must_use]
-    pub fn is_alike(&self, other: &Self) -> bool {
-        if self.is_same(other) {
+    pub fn is_equivalent(&self, other: &Self) -> bool {
+        if self.is_identical(other) {
             return true;
         }
         if *self.key != *other.key || self.tokens != other.tokens {
             return false;
         }
-        self.agrees_with(other, &["resourceVersion"])
+        self.equals_except(other, &["resourceVersion"])
     }
 
     /// Reports whether the same is kept of both but for what an API server chooses for each new object: two
     /// requests to create the same object.
     #[must_use]
     pub fn is_copy_of(&self, other: &Self) -> bool {
-        const CHOSEN: [&str; 4] = ["resourceVersion", "uid", "creationTimestamp", "managedFields"];
-        *self.key == *other.key && self.tokens == other.tokens && self.agrees_with(other, &CHOSEN)
+        const SERVER_FIELDS: [&str; 4] =
+            ["resourceVersion", "uid", "creationTimestamp", "managedFields"];
+        *self.key == *other.key
+            && self.tokens == other.tokens
+            && self.equals_except(other, &SERVER_FIELDS)
     }
 
     /// Reports whether the kept fields are equal, besides some members of the metadata.
-    fn agrees_with(&self, other: &Self, besides: &[&str]) -> bool {
+    fn equals_except(&self, other: &Self, except: &[&str]) -> bool {
         let (left, right) = (self.document(), other.document());
         let (left, right) = (left.root(), right.root());
         match (left.get("/metadata"), right.get("/metadata")) {
             (Some(ours), Some(theirs)) => {
-                alike(ours, theirs, besides) && alike(left, right, &["metadata"])
+                equal_except(ours, theirs, except) && equal_except(left, right, &["metadata"])
             }
             _ => false,
         }
@@ -121,12 +124,12 @@ impl Object {
     #[must_use]
     pub fn size(&self) -> usize {
         let tokens = self.tokens.iter().map(|tokens| {
-            let filed = if tokens.len() > MAX_FILED { 1 } else { tokens.len() };
-            tokens.bytes().saturating_add(filed.saturating_mul(FILED_BYTES))
+            let filed = if tokens.len() > MAX_INDEXED_VALUES { 1 } else { tokens.len() };
+            tokens.heap_bytes().saturating_add(filed.saturating_mul(INDEX_ENTRY_BYTES))
         });
-        let labels = self.labels.filed().saturating_mul(FILED_BYTES);
+        let labels = self.labels.indexed_count().saturating_mul(INDEX_ENTRY_BYTES);
         [
-            EACH,
+            OBJECT_OVERHEAD_BYTES,
             size_of_val(&*self.tokens),
             self.text.len(),
             self.text.index_size(),
@@ -134,7 +137,7 @@ impl Object {
             self.key.name.len(),
             self.resource_version.len(),
             self.uid.len(),
-            self.labels.bytes(),
+            self.labels.heap_bytes(),
             labels,
         ]
         .into_iter()
@@ -144,13 +147,14 @@ impl Object {
 }
 
 /// Bytes of an object without content: its parts, what the allocator adds for each, and its place in a store.
-const EACH: usize = size_of::<Object>() + size_of::<Key>() + size_of::<Text>() + 192;
+const OBJECT_OVERHEAD_BYTES: usize =
+    size_of::<Object>() + size_of::<Key>() + size_of::<Text>() + 192;
 
 /// Reports whether two objects have the same members, besides some.
-fn alike(left: Value<'_>, right: Value<'_>, besides: &[&str]) -> bool {
+fn equal_except(left: Value<'_>, right: Value<'_>, except: &[&str]) -> bool {
     let names = |value: Value<'_>| {
         let names = value.members().map(|(name, _)| name.to_owned());
-        names.filter(|name| !besides.contains(&name.as_str())).collect::<BTreeSet<_>>()
+        names.filter(|name| !except.contains(&name.as_str())).collect::<BTreeSet<_>>()
     };
     let is_alike = |name: &String| {
         let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));

@@ -26,8 +26,8 @@ impl Outline {
     /// Returns the outline of one of two objects with the same key, if it is unknown which one is stored;
     /// `None` if it would have too many values.
     #[must_use]
-    pub fn either(&self, other: &Self) -> Option<Self> {
-        let sketch = self.sketch.as_ref()?.either(other.sketch.as_ref()?);
+    pub fn union(&self, other: &Self) -> Option<Self> {
+        let sketch = self.sketch.as_ref()?.union(other.sketch.as_ref()?);
         let is_small = sketch.size() <= MAX_SKETCH_BYTES;
         is_small.then(|| Self { key: self.key.clone(), sketch: Some(sketch) })
     }
@@ -41,7 +41,7 @@ impl Outline {
     /// Reports whether the conditions of a query may hold for the object. Its labels are unknown.
     #[must_use]
     pub fn may_match(&self, query: &Query) -> bool {
-        query.may_hold(&self.key, self.sketch.as_ref(), None)
+        query.may_match(&self.key, self.sketch.as_ref(), None)
     }
 
     /// Returns bytes in use.
@@ -59,7 +59,7 @@ mod tests {
     use opgate_document::Document;
 
     use super::*;
-    use crate::{Declaration, Index, Match};
+    use crate::{Declaration, Index, IndexMatch};
 
     fn outline(count: usize) -> Outline {
         let index = |name: &str| Index {
@@ -79,10 +79,10 @@ mod tests {
     }
 
     fn query(namespace: Option<&str>, matches: &[(usize, &str, bool)]) -> Query {
-        let condition = |(index, value, absent): &(usize, &str, bool)| Match {
+        let condition = |(index, value, absent): &(usize, &str, bool)| IndexMatch {
             index: *index,
             values: Arc::new(std::iter::once((*value).to_owned()).collect()),
-            absent: *absent,
+            include_missing: *absent,
         };
         Query {
             namespace: namespace.map(str::to_owned),
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn union_of_outlines_matches_values_of_either() {
         let (few, none) = (outline(3), outline(0));
-        let either = few.either(&none).unwrap();
+        let either = few.union(&none).unwrap();
         for (matches, expected) in [
             (&[(0, "api-2", false)][..], true),
             (&[(0, "api-3", false)], false),
@@ -125,9 +125,9 @@ mod tests {
         ] {
             assert_eq!(either.may_match(&query(None, matches)), expected, "{matches:?}");
         }
-        let same = few.either(&few).unwrap();
+        let same = few.union(&few).unwrap();
         assert_eq!(same, few);
-        assert!(outline(900).either(&outline(3)).is_some());
-        assert!(outline(3_000).either(&few).is_none(), "it would have too many values");
+        assert!(outline(900).union(&outline(3)).is_some());
+        assert!(outline(3_000).union(&few).is_none(), "it would have too many values");
     }
 }

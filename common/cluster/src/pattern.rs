@@ -7,44 +7,44 @@ use std::fmt::Write as _;
 use opgate_document::{Kind, Value};
 
 use crate::tokens::Tokens;
-use crate::{Index, MAX_LEVELS, is_something};
+use crate::{Index, MAX_LEVELS, is_set};
 
 /// The last token of an index over the names of members.
-const NAMES: &str = "#";
+const MEMBER_NAMES_TOKEN: &str = "#";
 
 /// A JSON pointer in which `*` stands for every element of a list or member of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern(Vec<String>);
 
 /// A piece of the last token of an index that is made of several texts.
-enum Piece<'t> {
+enum TemplatePart<'t> {
     Literal(&'t str),
     /// The name of a member.
     Member(&'t str),
 }
 
 /// Returns the pieces of `{group}/{version}`; none of a token without braces.
-fn pieces(token: &str) -> Option<Vec<Piece<'_>>> {
+fn parse_template(token: &str) -> Option<Vec<TemplatePart<'_>>> {
     let mut pieces = Vec::new();
     let mut rest = token;
     while let Some((literal, after)) = rest.split_once('{') {
         let (member, after) = after.split_once('}')?;
-        pieces.push(Piece::Literal(literal));
-        pieces.push(Piece::Member(member));
+        pieces.push(TemplatePart::Literal(literal));
+        pieces.push(TemplatePart::Member(member));
         rest = after;
     }
-    pieces.push(Piece::Literal(rest));
+    pieces.push(TemplatePart::Literal(rest));
     (pieces.len() > 1).then_some(pieces)
 }
 
 /// Returns the text that the pieces build from an object.
-fn composed(object: Value<'_>, pieces: &[Piece<'_>]) -> Option<String> {
+fn render_template(object: Value<'_>, pieces: &[TemplatePart<'_>]) -> Option<String> {
     if object.kind() != Kind::Object {
         return None;
     }
-    let text = |piece: &Piece<'_>| match piece {
-        Piece::Literal(literal) => (*literal).to_owned(),
-        Piece::Member(name) => {
+    let text = |piece: &TemplatePart<'_>| match piece {
+        TemplatePart::Literal(literal) => (*literal).to_owned(),
+        TemplatePart::Member(name) => {
             object.get(&pointer(name)).and_then(|v| v.text()).unwrap_or_default().to_owned()
         }
     };
@@ -66,15 +66,15 @@ impl Pattern {
 
     /// Returns the values of an index.
     pub(crate) fn tokens(&self, object: Value<'_>, index: &Index) -> Tokens {
-        let composite = self.0.last().and_then(|last| pieces(last));
-        let of_names = self.0.last().is_some_and(|last| last == NAMES);
+        let composite = self.0.last().and_then(|last| parse_template(last));
+        let of_names = self.0.last().is_some_and(|last| last == MEMBER_NAMES_TOKEN);
         let steps = self.0.len().saturating_sub(usize::from(composite.is_some() || of_names));
         let mut at = vec![object];
         for token in self.0.iter().take(steps) {
             at = at.into_iter().flat_map(|value| step(value, token)).collect();
         }
         if let Some(pieces) = composite {
-            let texts = at.into_iter().filter_map(|value| composed(value, &pieces));
+            let texts = at.into_iter().filter_map(|value| render_template(value, &pieces));
             return Tokens::new(texts.map(Cow::Owned).collect());
         }
         let texts: Vec<&str> = if of_names {
@@ -114,17 +114,17 @@ fn pointer(token: &str) -> String {
 
 /// Selects the stored parts of a value. Not deeper than [`MAX_LEVELS`].
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Keep {
+pub(crate) struct Projection {
     /// The whole value.
     all: bool,
     /// The names of its members, each with the value `true`.
     names: bool,
     /// Applies to every element or member.
-    each: Option<Box<Keep>>,
-    members: BTreeMap<String, Keep>,
+    each: Option<Box<Projection>>,
+    members: BTreeMap<String, Projection>,
 }
 
-impl Keep {
+impl Projection {
     pub(crate) fn add(&mut self, pattern: &Pattern, names: bool) {
         let mut at = self;
         for token in &pattern.0 {
@@ -159,7 +159,7 @@ impl Keep {
     }
 
     /// Returns the selection for the member with this name, or for the element at this position.
-    fn of(&self, name: &str) -> Option<Cow<'_, Self>> {
+    fn member(&self, name: &str) -> Option<Cow<'_, Self>> {
         match (self.members.get(name), self.each.as_deref()) {
             (Some(own), Some(each)) => Some(Cow::Owned(own.merged(each))),
             (own, each) => own.or(each).map(Cow::Borrowed),
@@ -174,15 +174,15 @@ impl Keep {
                 json.push('{');
                 let mut first = true;
                 for (name, member) in value.members().take_while(|(_, member)| member.spend(1)) {
-                    let keep = self.of(name);
-                    if !self.names && !keep.as_ref().is_some_and(|_| is_something(member)) {
+                    let keep = self.member(name);
+                    if !self.names && !keep.as_ref().is_some_and(|_| is_set(member)) {
                         continue;
                     }
                     if !first {
                         json.push(',');
                     }
                     first = false;
-                    write_text(name, json);
+                    write_json_string(name, json);
                     json.push(':');
                     match keep {
                         Some(keep) => keep.write(member, json),
@@ -201,7 +201,7 @@ impl Keep {
                     let keep = if self.members.is_empty() {
                         self.each.as_deref().map(Cow::Borrowed)
                     } else {
-                        self.of(&index.to_string())
+                        self.member(&index.to_string())
                     };
                     match keep {
                         Some(keep) => keep.write(item, json),
@@ -216,7 +216,7 @@ impl Keep {
     }
 }
 
-pub(crate) fn write_text(text: &str, json: &mut String) {
+pub(crate) fn write_json_string(text: &str, json: &mut String) {
     // Writing a text as JSON does not fail, nor does writing to a String.
     let _ = write!(json, "{}", serde_json::Value::from(text));
 }

@@ -2,25 +2,25 @@
 
 use opgate_document::Meter;
 
-use crate::store::{LOOK_UP, OBJECT, spend};
+use crate::store::{LOOKUP_COST, OBJECT_COST, spend};
 use crate::words::hash;
-use crate::{Key, Match, Object, Query};
+use crate::{IndexMatch, Key, Object, Query};
 
 /// Hashes of the values of each index, four bytes for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sketch(Box<[Words]>);
+pub struct Sketch(Box<[IndexSketch]>);
 
 /// The values of one index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Words {
+struct IndexSketch {
     /// Sorted hashes.
     hashes: Box<[u32]>,
     /// Whether the object, or one of several, has no value.
-    may_be_absent: bool,
+    may_be_missing: bool,
 }
 
 /// Returns the stored half of a hash: with a hundred thousand values, one in forty thousand others collides.
-fn half(word: &str) -> u32 {
+fn short_hash(word: &str) -> u32 {
     u32::try_from(hash(word) >> 32).unwrap_or_default()
 }
 
@@ -33,13 +33,13 @@ impl Sketch {
     }
 
     /// Returns the sketch of one of two objects, if it is unknown which one is stored.
-    pub(crate) fn either(&self, other: &Self) -> Self {
+    pub(crate) fn union(&self, other: &Self) -> Self {
         let both = self.0.iter().zip(&other.0).map(|(left, right)| {
             let mut hashes: Vec<_> = left.hashes.iter().chain(&right.hashes).copied().collect();
             hashes.sort_unstable();
             hashes.dedup();
-            let may_be_absent = left.may_be_absent || right.may_be_absent;
-            Words { hashes: hashes.into_boxed_slice(), may_be_absent }
+            let may_be_absent = left.may_be_missing || right.may_be_missing;
+            IndexSketch { hashes: hashes.into_boxed_slice(), may_be_missing: may_be_absent }
         });
         // A sketch without an index gives no information for that index.
         Self(both.collect())
@@ -51,10 +51,10 @@ impl Object {
     #[must_use]
     pub fn sketch(&self) -> Sketch {
         let words = self.tokens.iter().map(|tokens| {
-            let mut hashes: Vec<_> = tokens.iter().map(half).collect();
+            let mut hashes: Vec<_> = tokens.iter().map(short_hash).collect();
             hashes.sort_unstable();
             hashes.dedup();
-            Words { may_be_absent: hashes.is_empty(), hashes: hashes.into_boxed_slice() }
+            IndexSketch { may_be_missing: hashes.is_empty(), hashes: hashes.into_boxed_slice() }
         });
         Sketch(words.collect())
     }
@@ -63,15 +63,15 @@ impl Object {
 impl Query {
     /// Reports whether an object may match, of which only the key and possibly the sketch are known.
     #[must_use]
-    pub fn may_hold(&self, key: &Key, sketch: Option<&Sketch>, meter: Option<&Meter>) -> bool {
-        let has = |wanted: &Match| {
+    pub fn may_match(&self, key: &Key, sketch: Option<&Sketch>, meter: Option<&Meter>) -> bool {
+        let has = |wanted: &IndexMatch| {
             let words = sketch.and_then(|sketch| sketch.0.get(wanted.index));
             let Some(words) = words else { return true };
-            let mut values = wanted.values.iter().take_while(|_| spend(meter, LOOK_UP));
-            (wanted.absent && words.may_be_absent)
-                || values.any(|value| words.hashes.binary_search(&half(value)).is_ok())
+            let mut values = wanted.values.iter().take_while(|_| spend(meter, LOOKUP_COST));
+            (wanted.include_missing && words.may_be_missing)
+                || values.any(|value| words.hashes.binary_search(&short_hash(value)).is_ok())
         };
-        spend(meter, OBJECT)
+        spend(meter, OBJECT_COST)
             && self.namespace.as_deref().is_none_or(|namespace| *key.namespace == *namespace)
             && self.matches.iter().all(has)
     }

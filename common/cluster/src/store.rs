@@ -7,9 +7,9 @@ use std::sync::Arc;
 use opgate_document::Meter;
 use opgate_upstream::labels::Selector;
 
-use crate::index::{Index, Objects, Posting};
+use crate::index::{Index, Objects, PostingList};
 use crate::tokens::Tokens;
-use crate::words::{MAX_FILED, Words, hash};
+use crate::words::{MAX_INDEXED_VALUES, Words, hash};
 use crate::{Key, Object};
 
 /// Conditions for objects. Every condition that is set must hold.
@@ -18,9 +18,9 @@ pub struct Query {
     /// In this namespace.
     pub namespace: Option<String>,
     /// With labels that this selects.
-    pub labels: Selector,
+    pub label_selector: Selector,
     /// With these values in indexes.
-    pub matches: Vec<Match>,
+    pub matches: Vec<IndexMatch>,
     /// Behind this one in the order of keys.
     pub after: Option<Key>,
     /// Maximum number of objects; 0 for all.
@@ -29,51 +29,52 @@ pub struct Query {
 
 /// A condition on an index.
 #[derive(Debug, Clone, Default)]
-pub struct Match {
+pub struct IndexMatch {
     /// Position of the index in the store's declaration.
     pub index: usize,
     /// One of these values. Shared, because recorded queries contain the same thousands of them.
     pub values: Arc<HashSet<String>>,
     /// Or none at all.
-    pub absent: bool,
+    pub include_missing: bool,
 }
 
 impl Query {
     /// Reports whether the conditions hold for an object; order and limit do not count.
     #[must_use]
-    pub fn holds(&self, object: &Object) -> bool {
-        self.holds_for(object, None)
+    pub fn is_match(&self, object: &Object) -> bool {
+        self.is_match_metered(object, None)
     }
 
     /// [`Query::holds`] with limited work. If the meter stops, the caller must ignore the result.
     #[must_use]
-    pub fn holds_for(&self, object: &Object, meter: Option<&Meter>) -> bool {
-        let look_up = LOOK_UP.saturating_add(object.labels.length() / READ);
+    pub fn is_match_metered(&self, object: &Object, meter: Option<&Meter>) -> bool {
+        let look_up =
+            LOOKUP_COST.saturating_add(object.labels.bytes_per_label() / LABEL_BYTES_PER_UNIT);
         let label = |key: &str| if spend(meter, look_up) { object.label(key) } else { None };
-        spend(meter, OBJECT)
+        spend(meter, OBJECT_COST)
             && self.namespace.as_deref().is_none_or(|ns| *object.key.namespace == *ns)
-            && self.matches.iter().all(|m| m.holds(object, meter))
-            && (self.labels.is_empty() || self.labels.matches(label))
+            && self.matches.iter().all(|m| m.is_match(object, meter))
+            && (self.label_selector.is_empty() || self.label_selector.matches(label))
     }
 }
 
 /// Units of work for an object that is read, for a value that is looked up, and for an object that is
 /// indexed. Bytes of labels that are read for one unit.
-pub(crate) const OBJECT: usize = 8;
-pub(crate) const LOOK_UP: usize = 16;
-const FILED: usize = 64;
-const READ: usize = 64;
+pub(crate) const OBJECT_COST: usize = 8;
+pub(crate) const LOOKUP_COST: usize = 16;
+const INDEXING_COST: usize = 64;
+const LABEL_BYTES_PER_UNIT: usize = 64;
 
 pub(crate) fn spend(meter: Option<&Meter>, units: usize) -> bool {
     meter.is_none_or(|meter| meter.spend(units))
 }
 
-impl Match {
-    fn holds(&self, object: &Object, meter: Option<&Meter>) -> bool {
-        let look_up = |is_there: bool| spend(meter, LOOK_UP) && is_there;
+impl IndexMatch {
+    fn is_match(&self, object: &Object, meter: Option<&Meter>) -> bool {
+        let look_up = |is_there: bool| spend(meter, LOOKUP_COST) && is_there;
         object.tokens.get(self.index).is_some_and(|tokens| {
             if tokens.is_empty() {
-                return self.absent;
+                return self.include_missing;
             }
             // The tokens are sorted: whichever are fewer are looked up among the others.
             if self.values.len() < tokens.len() / 8 {
@@ -88,29 +89,29 @@ impl Match {
 #[derive(Debug, Default)]
 struct Postings {
     by_value: Index,
-    absent: Posting,
+    missing: PostingList,
 }
 
 impl Postings {
     fn insert(&mut self, object: &Arc<Object>, tokens: &Tokens) {
         if tokens.is_empty() {
-            self.absent.insert(object);
+            self.missing.insert(object);
         }
-        self.by_value.insert(object, words(tokens));
+        self.by_value.insert(object, index_words(tokens));
     }
 
     fn remove(&mut self, key: &Key, tokens: &Tokens) {
         if tokens.is_empty() {
-            self.absent.remove(key);
+            self.missing.remove(key);
         }
-        self.by_value.remove(key, words(tokens));
+        self.by_value.remove(key, index_words(tokens));
     }
 }
 
-fn words(tokens: &Tokens) -> Words<impl Iterator<Item = u64>> {
+fn index_words(tokens: &Tokens) -> Words<impl Iterator<Item = u64>> {
     match tokens.len() {
-        0..=MAX_FILED => Words::Filed(tokens.iter().map(hash)),
-        _ => Words::Many,
+        0..=MAX_INDEXED_VALUES => Words::Hashes(tokens.iter().map(hash)),
+        _ => Words::TooMany,
     }
 }
 
@@ -136,12 +137,12 @@ impl Store {
     /// each catalog that has it. All of them are kept.
     pub fn add(&mut self, mut object: Object) {
         let is_twin = |known: &Arc<Object>| {
-            known.uid.is_empty() && object.uid.is_empty() && !known.is_same(&object)
+            known.uid.is_empty() && object.uid.is_empty() && !known.is_identical(&object)
         };
         if self.objects.get(&object.key).is_some_and(is_twin) {
             // Never the same twice: the store grows with each of them.
             let twin = u32::try_from(self.objects.len()).unwrap_or(u32::MAX);
-            object.key = Arc::new(Key { twin, ..Key::clone(&object.key) });
+            object.key = Arc::new(Key { ordinal: twin, ..Key::clone(&object.key) });
         }
         drop(self.insert(object));
     }
@@ -199,43 +200,43 @@ impl Store {
     /// condition on an index or on a label's value, otherwise that of the namespace.
     #[must_use]
     pub fn select(&self, query: &Query) -> Vec<Arc<Object>> {
-        self.select_for(query, query.limit, None)
+        self.select_metered(query, query.limit, None)
     }
 
     /// [`Store::select`] with a maximum number of objects (0 for all) and limited work: every read is charged
     /// to the meter. If the meter stops, the caller must ignore the result.
     #[must_use]
-    pub fn select_for(
+    pub fn select_metered(
         &self,
         query: &Query,
         limit: usize,
         meter: Option<&Meter>,
     ) -> Vec<Arc<Object>> {
         let limit = if limit == 0 { usize::MAX } else { limit };
-        let look_up = || spend(meter, LOOK_UP);
+        let look_up = || spend(meter, LOOKUP_COST);
         let indexed = query.matches.iter().filter_map(|m| {
             let postings = self.postings.get(m.index)?;
             let values = m.values.iter().take_while(|_| look_up());
-            let found = values.filter_map(|v| postings.by_value.of(v.as_str()));
-            let others = m.absent.then_some(&postings.absent).into_iter();
-            Some(found.chain(others).chain(postings.by_value.many()).collect::<Vec<_>>())
+            let found = values.filter_map(|v| postings.by_value.candidates(v.as_str()));
+            let others = m.include_missing.then_some(&postings.missing).into_iter();
+            Some(found.chain(others).chain(postings.by_value.unindexed()).collect::<Vec<_>>())
         });
-        let labelled = query.labels.listed().map(|(key, values)| {
+        let labelled = query.label_selector.required_values().map(|(key, values)| {
             let found = values.iter().take_while(|_| look_up());
-            let found = found.filter_map(|value| self.labels.of((key, value.as_str())));
-            found.chain(self.labels.many()).collect::<Vec<_>>()
+            let found = found.filter_map(|value| self.labels.candidates((key, value.as_str())));
+            found.chain(self.labels.unindexed()).collect::<Vec<_>>()
         });
-        let count = |sets: &Vec<&Posting>| sets.iter().map(|set| set.len()).sum::<usize>();
+        let count = |sets: &Vec<&PostingList>| sets.iter().map(|set| set.len()).sum::<usize>();
         let rarest = indexed.chain(labelled).min_by_key(count);
         let united: Objects;
         let among = match rarest.as_deref() {
             None => &self.objects,
-            Some(&[Posting::Many(only)]) => only,
+            Some(&[PostingList::Large(only)]) => only,
             Some(several) => {
                 // One object may be filed under each of the values.
                 let mut all = Objects::new();
                 for object in several.iter().flat_map(|set| set.iter()) {
-                    if !spend(meter, FILED) {
+                    if !spend(meter, INDEXING_COST) {
                         break;
                     }
                     all.entry(object.key.clone()).or_insert_with(|| object.clone());
@@ -256,7 +257,7 @@ impl Store {
             spend(meter, 1)
                 && query.namespace.as_deref().is_none_or(|ns| *object.key.namespace == *ns)
         };
-        let wanted = |object: &&Arc<Object>| query.holds_for(object, meter);
+        let wanted = |object: &&Arc<Object>| query.is_match_metered(object, meter);
         objects.take_while(inside).filter(wanted).take(limit).cloned().collect()
     }
 }

@@ -58,7 +58,7 @@ impl Tokens {
     }
 
     /// Returns the bytes in addition to this value itself.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.text.len().saturating_add(size_of_val(&*self.ends))
     }
 }

@@ -12,15 +12,15 @@ pub(crate) fn hash(word: impl Hash) -> u64 {
 }
 
 /// Bytes that a filed word takes in an index: a slot of a map that is half full, and what the allocator adds.
-pub(crate) const FILED_BYTES: usize = 96;
+pub(crate) const INDEX_ENTRY_BYTES: usize = 96;
 
 /// Values of an object that one index files: 50 µs, under a lock for which queries wait.
-pub(crate) const MAX_FILED: usize = 512;
+pub(crate) const MAX_INDEXED_VALUES: usize = 512;
 
 /// The words of an object that an index needs.
 pub(crate) enum Words<H> {
     /// These hashes.
-    Filed(H),
+    Hashes(H),
     /// More than are filed.
-    Many,
+    TooMany,
 }

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use opgate_cluster::access::Access;
-use opgate_cluster::{Declaration, Index, Key, Match, Object, Query, Store, Unreadable, selector};
+use opgate_cluster::{
+    Declaration, Index, IndexMatch, Key, Object, Query, Store, UnreadableReason, parse_selector,
+};
 use opgate_document::Document;
 use proptest::prelude::*;
 
@@ -78,7 +80,7 @@ fn object_without_name_is_unreadable() {
     let declaration = Declaration::new(&[], &[], &[]).unwrap();
     for json in ["{}", r#"{"metadata":{"name":1}}"#, "[]", "null"] {
         let found = declaration.project(Document::parse(json).unwrap().root());
-        assert_eq!(found.err(), Some(Unreadable::NoName), "{json}");
+        assert_eq!(found.err(), Some(UnreadableReason::NoName), "{json}");
     }
 }
 
@@ -101,10 +103,10 @@ fn indexes_match_texts_lists_and_separated_texts() {
         store.insert(project(&declaration, &json));
     }
     let find = |conditions: &[(usize, &[&str], bool)]| {
-        let condition = |(index, values, absent): &(usize, &[&str], bool)| Match {
+        let condition = |(index, values, absent): &(usize, &[&str], bool)| IndexMatch {
             index: *index,
             values: Arc::new(owned(values).into_iter().collect()),
-            absent: *absent,
+            include_missing: *absent,
         };
         let matches = conditions.iter().map(condition).collect();
         let found = store.select(&Query { matches, ..Query::default() });
@@ -185,11 +187,11 @@ proptest! {
             .collect();
         let labels = label.map_or_else(String::new, |l| format!(r#"{{"matchLabels":{{"l":"{l}"}}}}"#));
         let labels = if labels.is_empty() { "{}".to_owned() } else { labels };
-        let labels = selector(Document::parse(&labels).unwrap().root()).unwrap();
-        let matches = condition.map(|(values, absent)| Match { index: 0, values: Arc::new(values), absent });
+        let labels = parse_selector(Document::parse(&labels).unwrap().root()).unwrap();
+        let matches = condition.map(|(values, absent)| IndexMatch { index: 0, values: Arc::new(values), include_missing: absent });
         let mut query = Query {
             namespace: namespace.map(|ns| ns.to_string()),
-            labels,
+            label_selector: labels,
             matches: matches.into_iter().collect(),
             after: None,
             limit: page,
@@ -221,12 +223,12 @@ fn undeclared_fields_may_nest_without_limit() {
         let json = format!(
             r#"{{"metadata":{{"managedFields":[{{"fieldsV1":{managed}}}],"name":"n"}},"spec":{{"kept":{kept},"other":{managed}}}}}"#
         );
-        declaration.project(Document::deep(json).unwrap().root())
+        declaration.project(Document::parse_deep(json).unwrap().root())
     };
     let found = object(100_000, 10).unwrap();
     let expected = format!(r#"{{"metadata":{{"name":"n"}},"spec":{{"kept":{}}}}}"#, deep(10));
     assert_eq!(found.document().root().raw(), expected);
-    assert_eq!(object(1, 300).err(), Some(Unreadable::Depth));
+    assert_eq!(object(1, 300).err(), Some(UnreadableReason::TooDeep));
 }
 
 /// One value of several texts of the same element.
@@ -251,7 +253,7 @@ fn an_index_may_be_of_the_names_of_members() {
         (1, "y", "a"),
     ] {
         let values = Arc::new(HashSet::from([value.to_owned()]));
-        let matches = vec![Match { index, values, absent: false }];
+        let matches = vec![IndexMatch { index, values, include_missing: false }];
         let found = store.select(&Query { matches, ..Query::default() });
         let names: Vec<_> = found.iter().map(|object| &*object.key().name).collect();
         assert_eq!(names.join(" "), expected, "{index} {value}");
@@ -276,7 +278,7 @@ fn an_index_may_be_made_of_several_texts() {
         ("/", true),
     ] {
         let values = Arc::new(HashSet::from([value.to_owned()]));
-        let matches = vec![Match { index: 0, values, absent: false }];
+        let matches = vec![IndexMatch { index: 0, values, include_missing: false }];
         let query = Query { matches, ..Query::default() };
         assert_eq!(!store.select(&query).is_empty(), found, "{value}");
     }
@@ -301,8 +303,8 @@ fn objects_differing_only_in_version_are_alike() {
         (object("1", "u", r#"{"a":[2,1],"b":{}}"#), false),
         (object("1", "u", r#"{"a":[1,2]}"#), false),
     ] {
-        assert_eq!(first.is_alike(&other), alike, "{other:?}");
-        assert_eq!(other.is_alike(&first), alike, "{other:?}");
+        assert_eq!(first.is_equivalent(&other), alike, "{other:?}");
+        assert_eq!(other.is_equivalent(&first), alike, "{other:?}");
     }
 }
 
@@ -337,7 +339,7 @@ fn objects_with_equal_names_and_no_uid_are_all_kept() {
     };
     assert_eq!(said(&Query::default()), "a=1 a=2 a=2 aa=1 b=1 stored=2");
     let values = Arc::new(HashSet::from(["2".to_owned()]));
-    let matches = vec![Match { index: 0, values, absent: false }];
+    let matches = vec![IndexMatch { index: 0, values, include_missing: false }];
     assert_eq!(said(&Query { matches, ..Query::default() }), "a=2 a=2 stored=2");
     let first = store.get(&Key::new("ns", "a")).map(spec);
     assert_eq!(first.as_deref(), Some("1"), "the first one of the list");
@@ -363,11 +365,11 @@ fn objects_with_more_values_than_are_indexed_are_found() {
     }
     let find = |store: &Store, value: &str, label: &str| {
         let values = Arc::new(HashSet::from([value.to_owned()]));
-        let matches = vec![Match { index: 0, values, absent: false }];
+        let matches = vec![IndexMatch { index: 0, values, include_missing: false }];
         let by_value = store.select(&Query { matches, ..Query::default() });
         let json = format!(r#"{{"matchLabels":{{"{label}":"x"}}}}"#);
-        let labels = selector(Document::parse(&json).unwrap().root()).unwrap();
-        let by_label = store.select(&Query { labels, ..Query::default() });
+        let labels = parse_selector(Document::parse(&json).unwrap().root()).unwrap();
+        let by_label = store.select(&Query { label_selector: labels, ..Query::default() });
         [by_value, by_label].map(|found| {
             found.iter().map(|object| object.key().name.to_string()).collect::<Vec<_>>().join(" ")
         })
@@ -406,11 +408,11 @@ fn sketch_excludes_queries_for_other_values() {
     assert!(sketch.size() < 25_000 && object.size() > 2 * sketch.size());
     let may = |namespace: Option<&str>, index: usize, value: &str, absent: bool| {
         let values = Arc::new(HashSet::from([value.to_owned()]));
-        let matches = vec![Match { index, values, absent }];
+        let matches = vec![IndexMatch { index, values, include_missing: absent }];
         let namespace = namespace.map(str::to_owned);
         let query = Query { namespace, matches, ..Query::default() };
-        assert!(query.may_hold(key, None, None) || query.namespace.as_deref() == Some("other"));
-        query.may_hold(key, Some(&sketch), None)
+        assert!(query.may_match(key, None, None) || query.namespace.as_deref() == Some("other"));
+        query.may_match(key, Some(&sketch), None)
     };
     assert!((0..5_000).all(|n| may(None, 0, &format!("v{n}"), false)));
     let wrong = (0..5_000).filter(|n| may(None, 0, &format!("x{n}"), true)).count();
@@ -418,7 +420,7 @@ fn sketch_excludes_queries_for_other_values() {
     assert!(may(Some("ns"), 0, "v1", false) && !may(Some("other"), 0, "v1", false));
     assert!(may(None, 1, "x", true) && !may(None, 1, "x", false));
     assert!(may(None, 2, "x", false), "an index of which it says nothing");
-    assert!(Query::default().may_hold(key, Some(&sketch), None));
+    assert!(Query::default().may_match(key, Some(&sketch), None));
 }
 
 /// Whatever is declared: where a read is allowed, the answer from what is kept is that from the object.
@@ -505,7 +507,7 @@ fn read_errors_name_the_missing_declaration() {
             version: "v1".into(),
             resource: "configmaps".into(),
         };
-        declaration.check(pointer, access).err().map(|error| error.of(&resource))
+        declaration.check(pointer, access).err().map(|error| error.message(&resource))
     };
     for (pointer, access, expected) in [
         (

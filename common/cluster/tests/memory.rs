@@ -35,7 +35,7 @@ fn account(number: usize) -> String {
 #[cfg(target_os = "linux")]
 fn labels_of_stored_objects_are_kept_once() {
     // As a server does.
-    opgate_unsafe::keep_large_memory_apart();
+    opgate_unsafe::map_large_allocations_separately();
     let indexes =
         [Index { name: "name".into(), field: "/metadata/name".into(), separator: String::new() }];
     let declaration = Declaration::new(&[], &[], &indexes).unwrap();

@@ -14,9 +14,9 @@ pub enum Check {
     /// It has no unknown or repeated fields.
     Fields,
     /// It has a requirement.
-    Something,
+    NotEmpty,
     /// It is of one type.
-    OneType,
+    SingleType,
     /// Members that must be strings are strings.
     Strings,
     /// An API has a group, a version and a kind.
@@ -34,11 +34,11 @@ pub enum Check {
     /// A compound constraint contains constraints.
     Contents,
     /// A negation stands within other constraints.
-    NotWithin,
+    NestedNot,
     /// Compound constraints nest no deeper than the limit.
-    Levels,
+    CompoundDepth,
     /// Its JSON nests no deeper than the limit.
-    Depth,
+    JsonDepth,
     /// Properties with a requirement name it.
     Required,
     /// An API is named as Kubernetes wants it.
@@ -55,8 +55,8 @@ impl Check {
         Self::Size,
         Self::Object,
         Self::Fields,
-        Self::Something,
-        Self::OneType,
+        Self::NotEmpty,
+        Self::SingleType,
         Self::Strings,
         Self::ApiParts,
         Self::PackageName,
@@ -65,9 +65,9 @@ impl Check {
         Self::Expression,
         Self::Bool,
         Self::Contents,
-        Self::NotWithin,
-        Self::Levels,
-        Self::Depth,
+        Self::NestedNot,
+        Self::CompoundDepth,
+        Self::JsonDepth,
         Self::Required,
         Self::ApiNames,
         Self::LowerBound,
@@ -81,8 +81,8 @@ impl Check {
             Self::Size => "CON-01",
             Self::Object => "CON-02",
             Self::Fields => "CON-03",
-            Self::Something => "CON-04",
-            Self::OneType => "CON-05",
+            Self::NotEmpty => "CON-04",
+            Self::SingleType => "CON-05",
             Self::Strings => "CON-06",
             Self::ApiParts => "CON-07",
             Self::PackageName => "CON-08",
@@ -91,9 +91,9 @@ impl Check {
             Self::Expression => "CON-11",
             Self::Bool => "CON-12",
             Self::Contents => "CON-13",
-            Self::NotWithin => "CON-14",
-            Self::Levels => "CON-15",
-            Self::Depth => "CON-16",
+            Self::NestedNot => "CON-14",
+            Self::CompoundDepth => "CON-15",
+            Self::JsonDepth => "CON-16",
             Self::Required => "CON-18",
             Self::ApiNames => "CON-22",
             Self::LowerBound => "CON-26",
@@ -103,12 +103,12 @@ impl Check {
 
     /// Reports whether a violation is a recommendation: it warns, while those of all other checks deny.
     #[must_use]
-    pub const fn is_advice(self) -> bool {
+    pub const fn is_advisory(self) -> bool {
         matches!(
             self,
             Self::RangeMeaning
-                | Self::NotWithin
-                | Self::Levels
+                | Self::NestedNot
+                | Self::CompoundDepth
                 | Self::LowerBound
                 | Self::UpperBound
         )
@@ -117,7 +117,7 @@ impl Check {
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct Violation {
     /// The check that failed.
     pub check: Check,
     /// JSON pointer inside the value.
@@ -126,7 +126,7 @@ pub struct Finding {
     pub message: String,
 }
 
-impl Finding {
+impl Violation {
     pub(crate) fn new(check: Check, pointer: &str, message: String) -> Self {
         Self { check, pointer: pointer.to_owned(), message }
     }

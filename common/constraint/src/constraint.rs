@@ -9,23 +9,23 @@
 //! thousands of levels deep within its size: no function here is recursive, nested constraints wait in a list
 //! and end in another one, parents before children.
 
-use crate::checks::{Check, Finding};
+use crate::checks::{Check, Violation};
 use crate::names::Gvk;
 use opgate_cel as cel;
-use opgate_upstream::go::{folds_to, quote, shortened};
-use opgate_upstream::json::{Index, Kind, Reading, Tree};
+use opgate_upstream::go::{folds_to, quote, shorten};
+use opgate_upstream::json::{Index, Kind, ReadOptions, Tree};
 use opgate_upstream::range::Range;
 
 /// Limit of upstream's code: 128 KiB, although its documentation states 64.
 pub const UPSTREAM_MAX_BYTES: usize = 131_072;
 /// Findings of one check in one constraint: as many as a verdict shows.
-const MOST: usize = 256;
+const MAX_VIOLATIONS_PER_CHECK: usize = 256;
 /// Findings of one check that are written out, whatever they take.
-const FEW: usize = 20;
+const MIN_SHOWN_PER_CHECK: usize = 20;
 /// Bytes of a name that a message repeats.
-const SHOWN: usize = 256;
-const PARSE: &str = "parse olm.constraint: ";
-const CONVERT: &str = "convert olm.constraint to resolver predicate: ";
+const MAX_SHOWN_BYTES: usize = 256;
+const PARSE_PREFIX: &str = "parse olm.constraint: ";
+const CONVERT_PREFIX: &str = "convert olm.constraint to resolver predicate: ";
 
 /// Strictness of reading a constraint.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +43,7 @@ pub struct Options {
     pub documented_keys: bool,
     /// Maximum bytes of violations; beyond them only a few of each check are written out, and the others
     /// counted. Deep inside a constraint, the path alone takes kilobytes.
-    pub max_texts: usize,
+    pub max_message_bytes: usize,
     /// Give advice on the bounds of ranges as well.
     pub advice: bool,
 }
@@ -56,7 +56,7 @@ impl Default for Options {
             max_depth: 10_000,
             upstream: false,
             documented_keys: true,
-            max_texts: 256 << 10,
+            max_message_bytes: 256 << 10,
             advice: false,
         }
     }
@@ -130,23 +130,23 @@ impl Constraint {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The violations.
-    pub findings: Vec<Finding>,
+    pub violations: Vec<Violation>,
     /// Number of omitted violations for each check: a very long list is not written out.
-    pub left_out: Vec<(Check, usize)>,
+    pub omitted: Vec<(Check, usize)>,
     /// The requirement, unless it is unreadable.
     pub constraint: Option<Constraint>,
 }
 
-impl From<Vec<Finding>> for Report {
+impl From<Vec<Violation>> for Report {
     /// Creates a report for a value that is not a constraint.
-    fn from(findings: Vec<Finding>) -> Self {
-        Self { findings, left_out: Vec::new(), constraint: None }
+    fn from(violations: Vec<Violation>) -> Self {
+        Self { violations, omitted: Vec::new(), constraint: None }
     }
 }
 
 /// Position of a constraint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Within {
+enum ParentKind {
     Nothing,
     AllOrAny,
     Not,
@@ -172,27 +172,31 @@ const CEL: [Field; 1] = [("rule", &[])];
 /// Looks at the raw text of a value.
 #[must_use]
 pub fn check(raw: &[u8], options: &Options) -> Report {
-    let refused = |check, pointer, message| Report::from(vec![Finding { check, pointer, message }]);
+    let refused =
+        |check, pointer, message| Report::from(vec![Violation { check, pointer, message }]);
     if raw.len() > options.max_bytes {
         return refused(Check::Size, String::new(), too_large(options.max_bytes));
     }
-    let reading = Reading { max_depth: options.max_depth, trailing: options.upstream };
+    let reading = ReadOptions { max_depth: options.max_depth, allow_trailing: options.upstream };
     let tree = match Tree::parse(raw, reading) {
         Ok(tree) => tree,
         Err(error) => {
-            let check = if error.is_depth() { Check::Depth } else { Check::Object };
-            let message = format!("{PARSE}{}", error.of_decoder());
+            let check = if error.is_too_deep() { Check::JsonDepth } else { Check::Object };
+            let message = format!("{PARSE_PREFIX}{}", error.decoder_message());
             return refused(check, error.pointer, message);
         }
     };
-    let (findings, counts, nodes) = (Vec::new(), Vec::new(), Vec::new());
-    Checker { tree: &tree, options, findings, counts, texts: 0, nodes, deepest: (0, 0) }.run()
+    let (violations, counts, nodes) = (Vec::new(), Vec::new(), Vec::new());
+    Checker { tree: &tree, options, violations, counts, message_bytes: 0, nodes, deepest: (0, 0) }
+        .run()
 }
 
 /// Returns the text about a value of more bytes than are allowed.
 #[must_use]
 pub fn too_large(max_bytes: usize) -> String {
-    format!("{PARSE}olm.constraint value is greater than max constraint size {max_bytes} bytes")
+    format!(
+        "{PARSE_PREFIX}olm.constraint value is greater than max constraint size {max_bytes} bytes"
+    )
 }
 
 struct Pending {
@@ -201,23 +205,23 @@ struct Pending {
     node: usize,
     /// Compound constraints around it.
     depth: usize,
-    within: Within,
+    parent: ParentKind,
 }
 
-struct Count {
+struct CheckCount {
     check: Check,
     found: usize,
-    left_out: usize,
+    omitted: usize,
 }
 
 struct Checker<'t, 'j> {
     tree: &'t Tree<'j>,
     options: &'t Options,
-    findings: Vec<(Index, Finding)>,
+    violations: Vec<(Index, Violation)>,
     /// Number of violations of each check, and number of omitted ones.
-    counts: Vec<Count>,
+    counts: Vec<CheckCount>,
     /// Bytes of all violations.
-    texts: usize,
+    message_bytes: usize,
     nodes: Vec<Node>,
     /// The most compound levels, and where.
     deepest: (usize, Index),
@@ -226,7 +230,7 @@ struct Checker<'t, 'j> {
 /// The fields of an object that are set, in the order of the table, and whether there are others.
 struct Fields<const N: usize> {
     set: [Option<Index>; N],
-    strange: bool,
+    has_unknown: bool,
 }
 
 impl<const N: usize> Fields<N> {
@@ -239,13 +243,13 @@ impl Checker<'_, '_> {
     fn run(mut self) -> Report {
         if self.tree.kind(0) == Kind::Null && !self.options.upstream {
             self.add(Check::Object, 0, |_| {
-                format!("{PARSE}json: cannot unmarshal null into Go value of type constraints.Constraint")
+                format!("{PARSE_PREFIX}json: cannot unmarshal null into Go value of type constraints.Constraint")
             });
             return self.finish();
         }
         let empty = Node { failure_message: String::new(), body: Body::Empty };
         self.nodes.push(empty.clone());
-        let mut waiting = vec![Pending { at: 0, node: 0, depth: 0, within: Within::Nothing }];
+        let mut waiting = vec![Pending { at: 0, node: 0, depth: 0, parent: ParentKind::Nothing }];
         while let Some(pending) = waiting.pop() {
             let first = waiting.len();
             let (body, failure_message) = self.constraint(&pending, &mut waiting, &empty);
@@ -260,7 +264,7 @@ impl Checker<'_, '_> {
         let (depth, at) = self.deepest;
         if depth > self.options.warn_depth {
             let most = self.options.warn_depth;
-            self.add(Check::Levels, at, |_| {
+            self.add(Check::CompoundDepth, at, |_| {
                 format!("olm.constraint is nested {depth} compound levels deep, more than {most}")
             });
         }
@@ -268,17 +272,17 @@ impl Checker<'_, '_> {
     }
 
     fn finish(mut self) -> Report {
-        self.findings.sort_by_key(|(at, _)| *at);
+        self.violations.sort_by_key(|(at, _)| *at);
         let readable = !self.nodes.is_empty()
             && !self
                 .counts
                 .iter()
                 .any(|count| matches!(count.check, Check::Object | Check::Fields | Check::Strings));
-        let left_out = self.counts.iter().map(|count| (count.check, count.left_out));
+        let left_out = self.counts.iter().map(|count| (count.check, count.omitted));
         let left_out = left_out.filter(|(_, more)| *more > 0).collect();
         Report {
-            findings: self.findings.into_iter().map(|(_, finding)| finding).collect(),
-            left_out,
+            violations: self.violations.into_iter().map(|(_, finding)| finding).collect(),
+            omitted: left_out,
             constraint: readable.then_some(Constraint { nodes: self.nodes }),
         }
     }
@@ -287,20 +291,23 @@ impl Checker<'_, '_> {
     fn add(&mut self, check: Check, at: Index, message: impl FnOnce(&str) -> String) {
         let known = self.counts.iter().position(|count| count.check == check);
         let known = known.unwrap_or_else(|| {
-            self.counts.push(Count { check, found: 0, left_out: 0 });
+            self.counts.push(CheckCount { check, found: 0, omitted: 0 });
             self.counts.len().saturating_sub(1)
         });
         let Some(count) = self.counts.get_mut(known) else { return };
         count.found += 1;
         // Warnings must not crowd out what denies.
-        if count.found > FEW && (count.found > MOST || self.texts > self.options.max_texts) {
-            count.left_out += 1;
+        if count.found > MIN_SHOWN_PER_CHECK
+            && (count.found > MAX_VIOLATIONS_PER_CHECK
+                || self.message_bytes > self.options.max_message_bytes)
+        {
+            count.omitted += 1;
             return;
         }
         let pointer = self.tree.pointer(at);
         let message = message(&pointer);
-        self.texts += pointer.len() + message.len();
-        self.findings.push((at, Finding { check, pointer, message }));
+        self.message_bytes += pointer.len() + message.len();
+        self.violations.push((at, Violation { check, pointer, message }));
     }
 
     /// Returns the fields of an object; `None` for other values. `of` is its type in Go.
@@ -313,16 +320,16 @@ impl Checker<'_, '_> {
         let tree = self.tree;
         let kind = tree.kind(at);
         if !matches!(kind, Kind::Object | Kind::Null) {
-            let word = kind.word();
+            let word = kind.go_name();
             self.add(Check::Object, at, |pointer| match path(pointer).as_str() {
-                "" => format!("{PARSE}json: cannot unmarshal {word} into Go value of type constraints.{of}"),
+                "" => format!("{PARSE_PREFIX}json: cannot unmarshal {word} into Go value of type constraints.{of}"),
                 path => format!(
-                    "{PARSE}json: cannot unmarshal {word} into Go struct field Constraint.{path} of type constraints.{of}"
+                    "{PARSE_PREFIX}json: cannot unmarshal {word} into Go struct field Constraint.{path} of type constraints.{of}"
                 ),
             });
             return None;
         }
-        let mut fields = Fields { set: [None; N], strange: false };
+        let mut fields = Fields { set: [None; N], has_unknown: false };
         for child in tree.children(at) {
             let key = tree.key(child);
             let matches = |name: &str| key == name || self.options.upstream && folds_to(&key, name);
@@ -331,16 +338,19 @@ impl Checker<'_, '_> {
                     || self.options.documented_keys && others.iter().any(|other| matches(other))
             });
             let Some(slot) = slot.and_then(|slot| fields.set.get_mut(slot)) else {
-                fields.strange = true;
+                fields.has_unknown = true;
                 self.add(Check::Fields, child, |_| {
-                    format!("{PARSE}json: unknown field {}", quote(&shortened(&key, SHOWN)))
+                    format!(
+                        "{PARSE_PREFIX}json: unknown field {}",
+                        quote(&shorten(&key, MAX_SHOWN_BYTES))
+                    )
                 });
                 continue;
             };
             if slot.is_some() && !self.options.upstream {
-                fields.strange = true;
+                fields.has_unknown = true;
                 self.add(Check::Fields, child, |_| {
-                    format!("{PARSE}json: duplicate field {}", quote(&key))
+                    format!("{PARSE_PREFIX}json: duplicate field {}", quote(&key))
                 });
             }
             // As in Go, null keeps a text unchanged and removes an object.
@@ -350,14 +360,14 @@ impl Checker<'_, '_> {
     }
 
     /// Returns a text; empty if it is not set, `None` for other values.
-    fn leaf(&mut self, at: Option<Index>, of: &str) -> Option<String> {
+    fn string_field(&mut self, at: Option<Index>, of: &str) -> Option<String> {
         let Some(at) = at else { return Some(String::new()) };
         let text = self.tree.text(at);
         if text.is_none() {
-            let word = self.tree.kind(at).word();
+            let word = self.tree.kind(at).go_name();
             self.add(Check::Strings, at, |pointer| {
                 let path = path(pointer);
-                format!("{PARSE}json: cannot unmarshal {word} into Go struct field {of}.{path} of type string")
+                format!("{PARSE_PREFIX}json: cannot unmarshal {word} into Go struct field {of}.{path} of type string")
             });
         }
         text
@@ -373,17 +383,17 @@ impl Checker<'_, '_> {
         let Some(fields) = self.fields(at, "Constraint", &CONSTRAINT) else {
             return (Body::Empty, String::new());
         };
-        let failure_message = self.leaf(fields.get(0), "Constraint").unwrap_or_default();
+        let failure_message = self.string_field(fields.get(0), "Constraint").unwrap_or_default();
         // In upstream's order of evaluation.
         let set = CONSTRAINT.iter().zip(fields.set).skip(1);
         let set = set.filter_map(|((name, _), index)| index.map(|index| (*name, index)));
         let count = set.clone().count();
-        if count == 0 && !fields.strange {
-            self.add(Check::Something, at, |_| format!("{CONVERT}constraint is empty"));
+        if count == 0 && !fields.has_unknown {
+            self.add(Check::NotEmpty, at, |_| format!("{CONVERT_PREFIX}constraint is empty"));
         }
         if count > 1 && !self.options.upstream {
             let names: Vec<_> = set.clone().map(|(name, _)| name).collect();
-            self.add(Check::OneType, at, |_| {
+            self.add(Check::SingleType, at, |_| {
                 format!(
                     "olm.constraint must set exactly one of gvk, package, cel, all, any, not; found {}",
                     names.join(", ")
@@ -410,11 +420,11 @@ impl Checker<'_, '_> {
         let mut missing = false;
         let mut texts = [const { String::new() }; 3];
         for (field, (text, (name, _))) in texts.iter_mut().zip(GVK).enumerate() {
-            let Some(found) = self.leaf(fields.get(field), "GVKConstraint") else {
+            let Some(found) = self.string_field(fields.get(field), "GVKConstraint") else {
                 missing = true;
                 continue;
             };
-            if counts && found.is_empty() && !fields.strange && !self.options.upstream {
+            if counts && found.is_empty() && !fields.has_unknown && !self.options.upstream {
                 self.add(Check::ApiParts, fields.get(field).unwrap_or(at), |_| {
                     format!("olm.constraint gvk.{name} must be a non-empty string")
                 });
@@ -424,7 +434,7 @@ impl Checker<'_, '_> {
         let [group, version, kind] = texts;
         let gvk = Gvk { group, version, kind };
         if counts && !missing {
-            for (field, message) in gvk.faults() {
+            for (field, message) in gvk.name_errors() {
                 let index = GVK.iter().position(|(name, _)| *name == field);
                 let place = index.and_then(|index| fields.get(index)).unwrap_or(at);
                 self.add(Check::ApiNames, place, |_| message);
@@ -436,11 +446,11 @@ impl Checker<'_, '_> {
     fn package(&mut self, at: Index, counts: bool) -> Body {
         let of = "PackageConstraint";
         let Some(fields) = self.fields(at, of, &PACKAGE) else { return Body::Empty };
-        let name = self.leaf(fields.get(0), of);
-        let range = self.leaf(fields.get(1), of);
+        let name = self.string_field(fields.get(0), of);
+        let range = self.string_field(fields.get(1), of);
         if counts
             && name.as_ref().is_some_and(String::is_empty)
-            && !fields.strange
+            && !fields.has_unknown
             && !self.options.upstream
         {
             self.add(Check::PackageName, fields.get(0).unwrap_or(at), |_| {
@@ -449,23 +459,23 @@ impl Checker<'_, '_> {
         }
         let mut parsed = None;
         // A misspelled field is reported instead of the missing one.
-        let judged = fields.get(1).is_some() || !fields.strange;
+        let judged = fields.get(1).is_some() || !fields.has_unknown;
         if let Some(range) = range.as_ref().filter(|_| counts && judged) {
             let place = fields.get(1).unwrap_or(at);
             match Range::parse(range) {
                 Ok(found) => {
-                    if let Some(message) = surprise(range, &found) {
+                    if let Some(message) = range_warning(range, &found) {
                         self.add(Check::RangeMeaning, place, |_| message);
                     }
                     if self.options.advice {
                         let name = name.as_deref().unwrap_or_default();
-                        for (check, message) in advice(name, &found) {
+                        for (check, message) in range_recommendations(name, &found) {
                             self.add(check, place, |_| message);
                         }
                     }
                     parsed = Some(found);
                 }
-                Err(error) => self.add(Check::Range, place, |_| format!("{CONVERT}{error}")),
+                Err(error) => self.add(Check::Range, place, |_| format!("{CONVERT_PREFIX}{error}")),
             }
         }
         Body::Package(Package {
@@ -477,15 +487,15 @@ impl Checker<'_, '_> {
 
     fn cel(&mut self, at: Index, counts: bool) -> Body {
         let Some(fields) = self.fields(at, "Cel", &CEL) else { return Body::Empty };
-        let Some(rule) = self.leaf(fields.get(0), "Cel") else { return Body::Empty };
-        if counts && (fields.get(0).is_some() || !fields.strange) {
+        let Some(rule) = self.string_field(fields.get(0), "Cel") else { return Body::Empty };
+        if counts && (fields.get(0).is_some() || !fields.has_unknown) {
             let place = fields.get(0).unwrap_or(at);
             match cel::check(&rule) {
                 Ok(()) => {}
-                Err(cel::Fault::Wrong(error)) => {
-                    self.add(Check::Expression, place, |_| format!("{CONVERT}{error}"));
+                Err(cel::CompileError::Invalid(error)) => {
+                    self.add(Check::Expression, place, |_| format!("{CONVERT_PREFIX}{error}"));
                 }
-                Err(cel::Fault::NotBool) => {
+                Err(cel::CompileError::NotBool) => {
                     self.add(Check::Bool, place, |_| cel::NOT_BOOL.to_owned());
                 }
             }
@@ -509,8 +519,8 @@ impl Checker<'_, '_> {
         if depth > self.deepest.0 {
             self.deepest = (depth, at);
         }
-        if name == "not" && pending.within != Within::AllOrAny {
-            self.add(Check::NotWithin, at, |_| {
+        if name == "not" && pending.parent != ParentKind::AllOrAny {
+            self.add(Check::NestedNot, at, |_| {
                 "the not compound constraint should only be used within all or any constraints"
                     .to_owned()
             });
@@ -518,22 +528,22 @@ impl Checker<'_, '_> {
         let tree = self.tree;
         let list = fields.get(0);
         if let Some(list) = list.filter(|&list| tree.kind(list) != Kind::List) {
-            let word = tree.kind(list).word();
+            let word = tree.kind(list).go_name();
             self.add(Check::Object, list, |pointer| {
                 let path = path(pointer);
-                format!("{PARSE}json: cannot unmarshal {word} into Go struct field CompoundConstraint.{path} of type []constraints.Constraint")
+                format!("{PARSE_PREFIX}json: cannot unmarshal {word} into Go struct field CompoundConstraint.{path} of type []constraints.Constraint")
             });
             return Body::Empty;
         }
-        let within = if name == "not" { Within::Not } else { Within::AllOrAny };
+        let within = if name == "not" { ParentKind::Not } else { ParentKind::AllOrAny };
         let mut nested = Vec::new();
         for child in list.into_iter().flat_map(|list| tree.children(list)) {
             let node = self.nodes.len();
             self.nodes.push(empty.clone());
             nested.push(node);
-            waiting.push(Pending { at: child, node, depth, within });
+            waiting.push(Pending { at: child, node, depth, parent: within });
         }
-        if nested.is_empty() && counts && !fields.strange && !self.options.upstream {
+        if nested.is_empty() && counts && !fields.has_unknown && !self.options.upstream {
             self.add(Check::Contents, list.unwrap_or(at), |_| {
                 format!("olm.constraint {name}.constraints must contain one or more constraints")
             });
@@ -554,19 +564,19 @@ fn path(pointer: &str) -> String {
 
 /// Returns the warning for a range with an unexpected meaning.
 #[must_use]
-pub fn surprise(text: &str, range: &Range) -> Option<String> {
-    if range.surprises.is_empty() {
+pub fn range_warning(text: &str, range: &Range) -> Option<String> {
+    if range.warnings.is_empty() {
         return None;
     }
-    let text = quote(&shortened(text, SHOWN));
-    let surprises = range.surprises.join("; ");
+    let text = quote(&shorten(text, MAX_SHOWN_BYTES));
+    let surprises = range.warnings.join("; ");
     Some(format!("range {text} is accepted but does not mean what it says: {surprises}"))
 }
 
 /// Returns the documented recommendations for the range of a package.
 #[must_use]
-pub fn advice(name: &str, range: &Range) -> Vec<(Check, String)> {
-    let name = || quote(&shortened(name, SHOWN));
+pub fn range_recommendations(name: &str, range: &Range) -> Vec<(Check, String)> {
+    let name = || quote(&shorten(name, MAX_SHOWN_BYTES));
     let mut advice = Vec::new();
     if !range.has_minimum() {
         advice.push((

@@ -12,8 +12,8 @@ use std::fmt::Write as _;
 
 use crate::constraint::{Body, Constraint};
 use crate::names::Gvk;
-use opgate_cel::{Budget, Failure, Program, Properties};
-use opgate_upstream::go::{quote, shortened};
+use opgate_cel::{Budget, EvaluationError, Program, Properties};
+use opgate_upstream::go::{quote, shorten};
 use opgate_upstream::json::{self, Kind};
 use opgate_upstream::version::Version;
 
@@ -32,7 +32,7 @@ pub struct Outcome {
     /// Whether it holds; `None` if an evaluation reached a limit.
     pub holds: Option<bool>,
     /// The requirement, and the properties found.
-    pub why: String,
+    pub explanation: String,
     /// The nodes in it.
     pub children: Vec<usize>,
 }
@@ -40,9 +40,9 @@ pub struct Outcome {
 /// Returns the outcomes of a constraint's nodes, in their order; the first is that of the whole.
 #[must_use]
 pub fn evaluate(constraint: &Constraint, properties: &[Property]) -> Vec<Outcome> {
-    let offers = Offers::of(properties);
-    let mut expressions = Expressions::of(properties);
-    let nothing = Outcome { holds: Some(false), why: String::new(), children: Vec::new() };
+    let offers = ProvidedProperties::of(properties);
+    let mut expressions = ExpressionEvaluator::of(properties);
+    let nothing = Outcome { holds: Some(false), explanation: String::new(), children: Vec::new() };
     let mut outcomes = vec![nothing; constraint.nodes.len()];
     for (index, node) in constraint.nodes.iter().enumerate().rev() {
         let of = |children: &[usize], decisive: bool| {
@@ -70,14 +70,14 @@ pub fn evaluate(constraint: &Constraint, properties: &[Property]) -> Vec<Outcome
                 });
                 let asked = format!(
                     "package {} {}",
-                    shortened(&package.name, 256),
-                    quote(&shortened(&package.range, 256))
+                    shorten(&package.name, 256),
+                    quote(&shorten(&package.range, 256))
                 );
                 (Some(holds), format!("{asked}: {why}"), &Vec::new())
             }
             Body::Cel(rule) => {
                 let (holds, why) = expressions.evaluate(rule);
-                let rule = quote(&shortened(rule, 256));
+                let rule = quote(&shorten(rule, 256));
                 (holds, format!("cel {rule} {why}"), &Vec::new())
             }
             Body::All(children) => (of(children, false), "all of".to_owned(), children),
@@ -87,11 +87,11 @@ pub fn evaluate(constraint: &Constraint, properties: &[Property]) -> Vec<Outcome
             }
         };
         if holds == Some(false) && !node.failure_message.is_empty() {
-            let _ = write!(why, " ({})", shortened(&node.failure_message, 256));
+            let _ = write!(why, " ({})", shorten(&node.failure_message, 256));
         }
         let children = children.clone();
         if let Some(outcome) = outcomes.get_mut(index) {
-            *outcome = Outcome { holds, why, children };
+            *outcome = Outcome { holds, explanation: why, children };
         }
     }
     outcomes
@@ -99,7 +99,7 @@ pub fn evaluate(constraint: &Constraint, properties: &[Property]) -> Vec<Outcome
 
 /// Formats the outcomes as a tree, one line each.
 #[must_use]
-pub fn rendered(outcomes: &[Outcome]) -> String {
+pub fn format_tree(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     let mut waiting = vec![(0, 0)];
     while let Some((index, depth)) = waiting.pop() {
@@ -111,23 +111,23 @@ pub fn rendered(outcomes: &[Outcome]) -> String {
         };
         // Very deep levels are not indented further.
         let indent = 2 * usize::min(depth, 32);
-        let _ = writeln!(text, "{:indent$}{word}: {}", "", outcome.why);
+        let _ = writeln!(text, "{:indent$}{word}: {}", "", outcome.explanation);
         waiting.extend(outcome.children.iter().rev().map(|child| (*child, depth + 1)));
     }
     text
 }
 
 /// Properties for expressions, and the remaining budget.
-struct Expressions<'p> {
+struct ExpressionEvaluator<'p> {
     properties: &'p [Property],
     /// Made for the first expression.
-    seen: Option<Properties>,
+    cached: Option<Properties>,
     budget: Budget,
 }
 
-impl<'p> Expressions<'p> {
+impl<'p> ExpressionEvaluator<'p> {
     fn of(properties: &'p [Property]) -> Self {
-        Self { properties, seen: None, budget: Budget::default() }
+        Self { properties, cached: None, budget: Budget::default() }
     }
 
     /// Evaluates an expression; returns its value and an explanation.
@@ -137,32 +137,32 @@ impl<'p> Expressions<'p> {
             Err(fault) => return (Some(false), format!("does not compile: {fault}")),
         };
         let texts = self.properties.iter().map(|p| (p.kind.as_str(), p.value.as_slice()));
-        let seen = self.seen.get_or_insert_with(|| Properties::new(texts));
+        let seen = self.cached.get_or_insert_with(|| Properties::new(texts));
         match program.run(seen, &mut self.budget) {
             Ok(true) => (Some(true), "is true".to_owned()),
-            Ok(false) => match program.culprit(seen, &mut self.budget) {
+            Ok(false) => match program.first_false_term(seen, &mut self.budget) {
                 Some(part) => {
-                    let part = quote(&shortened(part, 256));
+                    let part = quote(&shorten(part, 256));
                     (Some(false), format!("is false because {part} is"))
                 }
                 None => (Some(false), "is false".to_owned()),
             },
             // For OLM, what fails is false.
-            Err(Failure::Error(error)) => {
-                (Some(false), format!("fails: {}", shortened(&error, 512)))
+            Err(EvaluationError::Error(error)) => {
+                (Some(false), format!("fails: {}", shorten(&error, 512)))
             }
-            Err(Failure::Limit(limit)) => (None, format!("is given up: {limit}")),
+            Err(EvaluationError::Limit(limit)) => (None, format!("is given up: {limit}")),
         }
     }
 }
 
 /// APIs and packages that properties provide.
-struct Offers {
+struct ProvidedProperties {
     gvks: Vec<Gvk>,
     packages: Vec<(String, String)>,
 }
 
-impl Offers {
+impl ProvidedProperties {
     fn of(properties: &[Property]) -> Self {
         let mut offers = Self { gvks: Vec::new(), packages: Vec::new() };
         for property in properties {
@@ -191,7 +191,7 @@ impl Offers {
     fn package(&self, name: &str, contains: impl Fn(&Version) -> bool) -> (bool, String) {
         let mut why = "there is no such package".to_owned();
         for (_, version) in self.packages.iter().filter(|(found, _)| found == name) {
-            let shown = shortened(version, 64);
+            let shown = shorten(version, 64);
             match Version::parse(version) {
                 Ok(parsed) if contains(&parsed) => return (true, format!("{shown} is in range")),
                 Ok(_) => why = format!("{shown} is not in range"),
@@ -273,7 +273,7 @@ mod tests {
         let json = r#"{"failureMessage":"both","all":{"constraints":[
             {"package":{"packageName":"fuz","versionRange":">=2.0.0"}},
             {"gvk":{"group":"a.b","version":"v1","kind":"K"}}]}}"#;
-        let text = rendered(&evaluate(&constraint(json), &properties()));
+        let text = format_tree(&evaluate(&constraint(json), &properties()));
         let expected = "no: all of (both)\n  no: package fuz \">=2.0.0\": 1.2.0 is not in range\n  yes: gvk a.b/v1, Kind=K is provided\n";
         assert_eq!(text, expected);
     }
@@ -294,7 +294,7 @@ mod tests {
             ),
         ] {
             let json = serde_json::json!({"cel": {"rule": rule}}).to_string();
-            let text = rendered(&evaluate(&constraint(&json), &properties()));
+            let text = format_tree(&evaluate(&constraint(&json), &properties()));
             assert_eq!(text.trim_end(), why, "{rule}");
         }
     }
@@ -306,6 +306,6 @@ mod tests {
             + &"]}}".repeat(2_000);
         let outcomes = evaluate(&constraint(&json), &properties());
         assert_eq!(outcomes[0].holds, Some(true));
-        assert_eq!(rendered(&outcomes).lines().count(), 2_001);
+        assert_eq!(format_tree(&outcomes).lines().count(), 2_001);
     }
 }

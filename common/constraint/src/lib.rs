@@ -16,7 +16,7 @@ pub mod eval;
 pub mod names;
 pub mod properties;
 
-pub use checks::{Check, Finding};
+pub use checks::{Check, Violation};
 pub use constraint::{Constraint, Options, Report, check};
 pub use names::Gvk;
 pub use opgate_cel as cel;

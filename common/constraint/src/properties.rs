@@ -5,15 +5,15 @@
 
 use std::ops::Range;
 
-use crate::checks::{Check, Finding};
+use crate::checks::{Check, Violation};
 use crate::constraint::{self, Options, Report};
-use opgate_upstream::go::{folds_to, quote, shortened};
+use opgate_upstream::go::{folds_to, quote, shorten};
 use opgate_upstream::json::{self, Child, Kind};
 use opgate_upstream::range;
 
 /// Encoding of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ListFormat {
     /// `{"properties": […]}`.
     Wrapped,
     /// `[…]`.
@@ -31,7 +31,8 @@ pub struct Property<'p> {
     pub value: &'p [u8],
 }
 
-const WRAPPER: &str = r#"struct { Properties []projection.property "json:\"properties\"" }"#;
+const WRAPPER_GO_TYPE: &str =
+    r#"struct { Properties []projection.property "json:\"properties\"" }"#;
 
 /// Calls `visit` with each property that has a type or a value, in order. Members that are no part
 /// of a property do not count.
@@ -39,43 +40,49 @@ const WRAPPER: &str = r#"struct { Properties []projection.property "json:\"prope
 /// # Errors
 /// Fails with the error of Go's decoder, without the surrounding text. If the text is JSON, valid properties
 /// were visited.
-pub fn each(json: &[u8], form: Form, mut visit: impl FnMut(Property<'_>)) -> Result<(), String> {
-    let mut listing = Listing::of(json, form);
-    json::read(json, json::Reading::WHOLE, &mut listing).map_err(|error| error.to_string())?;
+pub fn each(
+    json: &[u8],
+    form: ListFormat,
+    mut visit: impl FnMut(Property<'_>),
+) -> Result<(), String> {
+    let mut listing = PropertyScanner::of(json, form);
+    json::read(json, json::ReadOptions::WHOLE, &mut listing).map_err(|error| error.to_string())?;
     let outermost = json::kind(json).unwrap_or(Kind::Null);
     let target = match form {
-        Form::Wrapped if !matches!(outermost, Kind::Object | Kind::Null) => {
-            let word = outermost.word();
-            return Err(format!("json: cannot unmarshal {word} into Go value of type {WRAPPER}"));
+        ListFormat::Wrapped if !matches!(outermost, Kind::Object | Kind::Null) => {
+            let word = outermost.go_name();
+            return Err(format!(
+                "json: cannot unmarshal {word} into Go value of type {WRAPPER_GO_TYPE}"
+            ));
         }
-        Form::Wrapped => "Go struct field .properties of type ",
-        Form::Bare => "Go value of type ",
+        ListFormat::Wrapped => "Go struct field .properties of type ",
+        ListFormat::Bare => "Go value of type ",
     };
     if !matches!(listing.kind, Kind::List | Kind::Null) {
-        let word = listing.kind.word();
+        let word = listing.kind.go_name();
         return Err(format!("json: cannot unmarshal {word} into {target}[]projection.property"));
     }
-    for Item { index, kind, value } in listing.items {
-        let kind = json::decoded(json.get(kind).unwrap_or_default());
+    for PropertySpan { index, kind, value } in listing.items {
+        let kind = json::decode_text(json.get(kind).unwrap_or_default());
         let value = json.get(value).unwrap_or_default();
         visit(Property { index, kind: &kind, value });
     }
-    match listing.wrong {
+    match listing.error {
         None => Ok(()),
-        Some((Wrong::Item, kind)) => {
-            let word = kind.word();
+        Some((ElementError::Item, kind)) => {
+            let word = kind.go_name();
             Err(format!("json: cannot unmarshal {word} into {target}projection.property"))
         }
-        Some((Wrong::Type, kind)) => Err(format!(
+        Some((ElementError::Type, kind)) => Err(format!(
             "json: cannot unmarshal {} into Go struct field property.properties.type of type string",
-            kind.word()
+            kind.go_name()
         )),
     }
 }
 
 /// Positions of the parts of a property in the text; empty for missing ones.
 #[derive(Debug, Default)]
-struct Item {
+struct PropertySpan {
     index: usize,
     kind: Range<usize>,
     value: Range<usize>,
@@ -83,7 +90,7 @@ struct Item {
 
 /// Reasons why an element is not a property.
 #[derive(Debug, Clone, Copy)]
-enum Wrong {
+enum ElementError {
     /// An element that is not an object.
     Item,
     /// A type that is not a string.
@@ -92,7 +99,7 @@ enum Wrong {
 
 /// Member of a property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum PropertyMember {
     Type,
     Value,
 }
@@ -100,7 +107,7 @@ enum Part {
 /// Finds the properties while the text is read, so that it is read once. Of members of one name the
 /// last counts.
 #[derive(Debug)]
-struct Listing<'j> {
+struct PropertyScanner<'j> {
     json: &'j [u8],
     /// Lists and objects that are open around the list of properties.
     level: usize,
@@ -109,56 +116,56 @@ struct Listing<'j> {
     /// Type of the list; none before its start.
     kind: Kind,
     /// Whether the value that comes next, or is open, is the list.
-    listed: bool,
+    is_list: bool,
     /// Elements of the list so far.
     count: usize,
-    item: Item,
+    item: PropertySpan,
     /// JSON type of the open property's `type`.
     kind_of_type: Kind,
-    part: Option<Part>,
+    member: Option<PropertyMember>,
     start: usize,
-    items: Vec<Item>,
+    items: Vec<PropertySpan>,
     /// The first thing that is wrong, and what it is.
-    wrong: Option<(Wrong, Kind)>,
+    error: Option<(ElementError, Kind)>,
 }
 
-impl<'j> Listing<'j> {
-    fn of(json: &'j [u8], form: Form) -> Self {
+impl<'j> PropertyScanner<'j> {
+    fn of(json: &'j [u8], form: ListFormat) -> Self {
         Self {
             json,
-            level: usize::from(form == Form::Wrapped),
+            level: usize::from(form == ListFormat::Wrapped),
             depth: 0,
             kind: Kind::Null,
-            listed: form == Form::Bare,
+            is_list: form == ListFormat::Bare,
             count: 0,
-            item: Item::default(),
+            item: PropertySpan::default(),
             kind_of_type: Kind::Null,
-            part: None,
+            member: None,
             start: 0,
             items: Vec::new(),
-            wrong: None,
+            error: None,
         }
     }
 
     /// Handles the start of a value.
     fn begin(&mut self, kind: Kind, at: usize) {
         match self.depth.checked_sub(self.level) {
-            Some(0) if self.listed => {
-                (self.kind, self.count, self.wrong) = (kind, 0, None);
+            Some(0) if self.is_list => {
+                (self.kind, self.count, self.error) = (kind, 0, None);
                 self.items.clear();
             }
-            Some(1) if self.listed && self.kind == Kind::List => {
-                self.item = Item { index: self.count, ..Item::default() };
+            Some(1) if self.is_list && self.kind == Kind::List => {
+                self.item = PropertySpan { index: self.count, ..PropertySpan::default() };
                 self.kind_of_type = Kind::Null;
                 self.count += 1;
                 if !matches!(kind, Kind::Object | Kind::Null) {
-                    self.wrong.get_or_insert((Wrong::Item, kind));
+                    self.error.get_or_insert((ElementError::Item, kind));
                 }
             }
-            Some(2) if self.part.is_some() => {
+            Some(2) if self.member.is_some() => {
                 self.start = at;
                 // As in Go, null leaves the type unchanged.
-                if self.part == Some(Part::Type) && kind != Kind::Null {
+                if self.member == Some(PropertyMember::Type) && kind != Kind::Null {
                     self.kind_of_type = kind;
                 }
             }
@@ -169,18 +176,20 @@ impl<'j> Listing<'j> {
     /// Handles the end of a value.
     fn end(&mut self, kind: Kind, end: usize) {
         match self.depth.checked_sub(self.level) {
-            Some(0) => self.listed = self.level == 0,
-            Some(1) if self.listed && self.kind == Kind::List && kind == Kind::Object => {
+            Some(0) => self.is_list = self.level == 0,
+            Some(1) if self.is_list && self.kind == Kind::List && kind == Kind::Object => {
                 let item = std::mem::take(&mut self.item);
                 if !matches!(self.kind_of_type, Kind::Text | Kind::Null) {
-                    self.wrong.get_or_insert((Wrong::Type, self.kind_of_type));
+                    self.error.get_or_insert((ElementError::Type, self.kind_of_type));
                 } else if !item.kind.is_empty() || !item.value.is_empty() {
                     self.items.push(item);
                 }
             }
-            Some(2) => match self.part.take() {
-                Some(Part::Type) if kind != Kind::Null => self.item.kind = self.start..end,
-                Some(Part::Value) => self.item.value = self.start..end,
+            Some(2) => match self.member.take() {
+                Some(PropertyMember::Type) if kind != Kind::Null => {
+                    self.item.kind = self.start..end;
+                }
+                Some(PropertyMember::Value) => self.item.value = self.start..end,
                 _ => {}
             },
             _ => {}
@@ -188,20 +197,20 @@ impl<'j> Listing<'j> {
     }
 }
 
-impl json::Sink for Listing<'_> {
+impl json::Sink for PropertyScanner<'_> {
     fn key(&mut self, key: Range<usize>) {
         let named = |name: &str| {
             let key = self.json.get(key.clone()).unwrap_or_default();
-            let key = json::decoded(key);
+            let key = json::decode_text(key);
             key == name || folds_to(&key, name)
         };
         match self.depth.checked_sub(self.level) {
-            Some(0) => self.listed = named("properties"),
-            Some(2) if self.listed && self.kind == Kind::List => {
-                self.part = if named("type") {
-                    Some(Part::Type)
+            Some(0) => self.is_list = named("properties"),
+            Some(2) if self.is_list && self.kind == Kind::List => {
+                self.member = if named("type") {
+                    Some(PropertyMember::Type)
                 } else {
-                    named("value").then_some(Part::Value)
+                    named("value").then_some(PropertyMember::Value)
                 };
             }
             _ => {}
@@ -222,8 +231,8 @@ impl json::Sink for Listing<'_> {
 }
 
 /// Reports whether Go decodes a member into this field.
-fn named(child: &Child<'_>, field: &str) -> bool {
-    child.key.is_some_and(|key| folds_to(&json::decoded(key), field))
+fn is_field(child: &Child<'_>, field: &str) -> bool {
+    child.key.is_some_and(|key| folds_to(&json::decode_text(key), field))
 }
 
 /// Returns the last member of this name, which is the one that counts.
@@ -242,24 +251,26 @@ fn last_child<'j>(
 }
 
 /// The Go types into which the values of older properties are read.
-const PACKAGE: &str = r#"struct { PackageName string "json:\"packageName\""; VersionRange string "json:\"versionRange\"" }"#;
-const GVK: &str = r#"struct { Group string "json:\"group\""; Version string "json:\"version\""; Kind string "json:\"kind\"" }"#;
-const LABEL: &str = r#"struct { Label string "json:\"label\"" }"#;
+const PACKAGE_GO_TYPE: &str = r#"struct { PackageName string "json:\"packageName\""; VersionRange string "json:\"versionRange\"" }"#;
+const GVK_GO_TYPE: &str = r#"struct { Group string "json:\"group\""; Version string "json:\"version\""; Kind string "json:\"kind\"" }"#;
+const LABEL_GO_TYPE: &str = r#"struct { Label string "json:\"label\"" }"#;
 
 /// Checks the value of a property; returns no violation if OLM ignores its type.
 #[must_use]
 pub fn check(property: Property<'_>, options: &Options) -> Report {
     let value = property.value;
-    let findings: Vec<_> = match property.kind {
+    let violations: Vec<_> = match property.kind {
         "olm.constraint" => return constraint::check(value, options),
         "olm.package.required" => package(value, options),
         "olm.gvk.required" => {
-            fields(value, GVK, &["group", "version", "kind"]).err().into_iter().collect()
+            fields(value, GVK_GO_TYPE, &["group", "version", "kind"]).err().into_iter().collect()
         }
-        "olm.label.required" => fields(value, LABEL, &["label"]).err().into_iter().collect(),
+        "olm.label.required" => {
+            fields(value, LABEL_GO_TYPE, &["label"]).err().into_iter().collect()
+        }
         _ => Vec::new(),
     };
-    findings.into()
+    violations.into()
 }
 
 /// Returns the texts of an object, as `json.Unmarshal` reads them; empty ones if missing.
@@ -267,64 +278,65 @@ fn fields<const N: usize>(
     value: &[u8],
     of: &str,
     names: &[&'static str; N],
-) -> Result<[String; N], Finding> {
-    let wrong = |error: String| Finding::new(Check::Required, "", error);
-    json::check(value, json::Reading::WHOLE).map_err(|error| wrong(error.to_string()))?;
+) -> Result<[String; N], Violation> {
+    let wrong = |error: String| Violation::new(Check::Required, "", error);
+    json::check(value, json::ReadOptions::WHOLE).map_err(|error| wrong(error.to_string()))?;
     let kind = json::kind(value).unwrap_or(Kind::Null);
     if !matches!(kind, Kind::Object | Kind::Null) {
-        let word = kind.word();
+        let word = kind.go_name();
         return Err(wrong(format!("json: cannot unmarshal {word} into Go value of type {of}")));
     }
     let mut texts = [const { String::new() }; N];
     for (text, name) in texts.iter_mut().zip(names) {
-        let found = last_child(value, |child| named(&child, name) && child.kind != Kind::Null);
+        let found = last_child(value, |child| is_field(&child, name) && child.kind != Kind::Null);
         let Some(found) = found.map_err(wrong)? else { continue };
         if found.kind != Kind::Text {
-            let word = found.kind.word();
+            let word = found.kind.go_name();
             let error = format!(
                 "json: cannot unmarshal {word} into Go struct field .{name} of type string"
             );
-            return Err(Finding::new(Check::Required, &format!("/{name}"), error));
+            return Err(Violation::new(Check::Required, &format!("/{name}"), error));
         }
         *text = json::text(found.raw);
     }
     Ok(texts)
 }
 
-fn package(value: &[u8], options: &Options) -> Vec<Finding> {
-    let [name, range] = match fields(value, PACKAGE, &["packageName", "versionRange"]) {
+fn package(value: &[u8], options: &Options) -> Vec<Violation> {
+    let [name, range] = match fields(value, PACKAGE_GO_TYPE, &["packageName", "versionRange"]) {
         Ok(texts) => texts,
         Err(finding) => return vec![finding],
     };
-    let mut findings = Vec::new();
+    let mut violations = Vec::new();
     match range::Range::parse(&range) {
         Ok(parsed) => {
-            ranged(&name, &range, &parsed, options.advice, "/versionRange", &mut findings);
+            check_range(&name, &range, &parsed, options.advice, "/versionRange", &mut violations);
         }
-        Err(error) => findings.push(Finding::new(Check::Required, "/versionRange", error)),
+        Err(error) => violations.push(Violation::new(Check::Required, "/versionRange", error)),
     }
-    findings
+    violations
 }
 
 /// Checks a valid range: returns its meaning and, if `advice` is set, recommendations for its bounds.
-pub fn ranged(
+pub fn check_range(
     name: &str,
     text: &str,
     range: &range::Range,
     advice: bool,
     pointer: &str,
-    findings: &mut Vec<Finding>,
+    violations: &mut Vec<Violation>,
 ) {
-    let surprise = constraint::surprise(text, range);
-    findings.extend(surprise.map(|message| Finding::new(Check::RangeMeaning, pointer, message)));
+    let surprise = constraint::range_warning(text, range);
+    violations
+        .extend(surprise.map(|message| Violation::new(Check::RangeMeaning, pointer, message)));
     if advice {
-        let advice = constraint::advice(name, range).into_iter();
-        findings.extend(advice.map(|(check, message)| Finding::new(check, pointer, message)));
+        let advice = constraint::range_recommendations(name, range).into_iter();
+        violations.extend(advice.map(|(check, message)| Violation::new(check, pointer, message)));
     }
 }
 
 /// Returns the name of a property's type, for messages.
 #[must_use]
-pub fn shown(kind: &str) -> String {
-    quote(&shortened(kind, 64))
+pub fn format_type(kind: &str) -> String {
+    quote(&shorten(kind, 64))
 }

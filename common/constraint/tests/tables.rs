@@ -2,13 +2,17 @@
 
 use opgate_constraint::Check;
 use opgate_constraint::constraint::{Body, Options, check};
-use opgate_constraint::properties::{self, Form};
+use opgate_constraint::properties::{self, ListFormat};
 use proptest::prelude::*;
 
 const LAST: &str = "Last element in range is '||'";
 
 fn found(raw: &[u8], options: &Options) -> Vec<(&'static str, String, String)> {
-    check(raw, options).findings.into_iter().map(|f| (f.check.id(), f.pointer, f.message)).collect()
+    check(raw, options)
+        .violations
+        .into_iter()
+        .map(|f| (f.check.id(), f.pointer, f.message))
+        .collect()
 }
 
 fn rules(json: &str) -> Vec<&'static str> {
@@ -250,11 +254,11 @@ fn hostile_breadth_is_read_once() {
         let json = format!(r#"{{"all":{{"constraints":[{}]}}}}"#, vec![part; count].join(","));
         let start = std::time::Instant::now();
         let report = check(json.as_bytes(), &Options::default());
-        assert!(report.findings.len() <= 512, "{part}: {}", report.findings.len());
+        assert!(report.violations.len() <= 512, "{part}: {}", report.violations.len());
         // Every part is wrong, and counts.
-        let first = report.findings[0].check;
-        let shown = report.findings.iter().filter(|finding| finding.check == first).count();
-        let more = report.left_out.iter().find(|(check, _)| *check == first).unwrap().1;
+        let first = report.violations[0].check;
+        let shown = report.violations.iter().filter(|finding| finding.check == first).count();
+        let more = report.omitted.iter().find(|(check, _)| *check == first).unwrap().1;
         assert_eq!(shown + more, count, "{part}");
         assert!(start.elapsed().as_secs() < 2, "{part}: {:?}", start.elapsed());
     }
@@ -267,11 +271,11 @@ fn violations_of_deep_constraints_use_little_memory() {
     let opening = r#"{"not":{"x":1,"constraints":["#.repeat(levels);
     let json = format!("{opening}{{}}{}", "]}}".repeat(levels));
     let report = check(json.as_bytes(), &Options::default());
-    let texts: usize = report.findings.iter().map(|f| f.pointer.len() + f.message.len()).sum();
+    let texts: usize = report.violations.iter().map(|f| f.pointer.len() + f.message.len()).sum();
     assert!(texts < 1 << 20, "{texts}");
-    for check in [Check::Fields, Check::NotWithin] {
-        let shown = report.findings.iter().filter(|finding| finding.check == check).count();
-        let more = report.left_out.iter().find(|(left_out, _)| *left_out == check).unwrap().1;
+    for check in [Check::Fields, Check::NestedNot] {
+        let shown = report.violations.iter().filter(|finding| finding.check == check).count();
+        let more = report.omitted.iter().find(|(left_out, _)| *left_out == check).unwrap().1;
         assert!(shown >= 20, "{check:?}: {shown}");
         assert_eq!(shown + more, levels, "{check:?}");
     }
@@ -288,7 +292,7 @@ fn complex_constraint_is_split_into_nodes() {
         {"any":{"constraints":[{"gvk":{"group":"foos.example.com","version":"v1beta1","kind":"Foo"}}]}},
         {"not":{"constraints":[{"gvk":{"group":"bazs.example.com","version":"v1alpha1","kind":"Baz"}}]}}]}}"#;
     let report = check(json.as_bytes(), &Options::default());
-    assert_eq!(report.findings, []);
+    assert_eq!(report.violations, []);
     let constraint = report.constraint.unwrap();
     let packages: Vec<_> = constraint.packages().map(|p| p.name.as_str()).collect();
     assert_eq!(packages, ["fuz", "foo", "buf"]);
@@ -306,7 +310,7 @@ fn annotations_are_read_as_upstream_reads_them() {
         });
         result.map(|()| found)
     };
-    let wrong = |json: &str| read(json, Form::Wrapped).unwrap_err();
+    let wrong = |json: &str| read(json, ListFormat::Wrapped).unwrap_err();
     assert_eq!(wrong(""), "unexpected end of JSON input");
     assert_eq!(wrong("]"), "invalid character ']' looking for beginning of value");
     assert!(wrong("5").starts_with("json: cannot unmarshal number into Go value of type struct"));
@@ -317,7 +321,7 @@ fn annotations_are_read_as_upstream_reads_them() {
     assert!(wrong(r#"{"properties":[42]}"#).starts_with("json: cannot unmarshal number"));
     assert!(wrong(r#"{"properties":[{"type":1}]}"#).ends_with("of type string"));
     for none in ["{}", r#"{"properties":[]}"#, r#"{"properties":null}"#, "null", r#"{"x":[1]}"#] {
-        assert_eq!(read(none, Form::Wrapped), Ok(vec![]), "{none}");
+        assert_eq!(read(none, ListFormat::Wrapped), Ok(vec![]), "{none}");
     }
     let list = r#"[{"type":"a","value":4.8}, {"TYPE":"b","value": {"x": 1} ,"other":[]},{"type":"c"},{"type":"x","type":"d","value":null}]"#;
     let expected = [("a", "4.8"), ("b", r#"{"x": 1}"#), ("c", ""), ("d", "null")];
@@ -326,8 +330,8 @@ fn annotations_are_read_as_upstream_reads_them() {
         .enumerate()
         .map(|(index, (kind, value))| (index, (*kind).to_owned(), (*value).to_owned()))
         .collect();
-    assert_eq!(read(list, Form::Bare), Ok(expected.clone()));
-    assert_eq!(read(&format!(r#"{{"Properties":{list}}}"#), Form::Wrapped), Ok(expected));
+    assert_eq!(read(list, ListFormat::Bare), Ok(expected.clone()));
+    assert_eq!(read(&format!(r#"{{"Properties":{list}}}"#), ListFormat::Wrapped), Ok(expected));
 }
 
 proptest! {

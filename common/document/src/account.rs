@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Step in which an account takes bytes from its parent, so that requests do not contend for one counter with
 /// every list that they read.
-const STEP: u64 = 16 << 10;
+const PARENT_STEP_BYTES: u64 = 16 << 10;
 
 /// Bits of an account's state for the number of charged bytes; those above count the steps from its parent. 1
 /// TiB of each.
-const BITS: u32 = 40;
-const MOST: u64 = (1 << BITS) - 1;
+const USED_BITS: u32 = 40;
+const MAX_USED_BYTES: u64 = (1 << USED_BITS) - 1;
 
 /// A count of bytes with a limit.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ pub struct Account {
     limit: u64,
     parent: Option<Arc<Account>>,
     exhausted: AtomicBool,
-    starved: AtomicBool,
+    parent_exhausted: AtomicBool,
 }
 
 fn split(state: u64) -> (u64, u64) {
-    (state & MOST, state >> BITS)
+    (state & MAX_USED_BYTES, state >> USED_BITS)
 }
 
 fn number(bytes: usize) -> u64 {
@@ -55,23 +55,23 @@ impl Account {
 
     /// Creates an account whose bytes also count against `parent`.
     #[must_use]
-    pub fn below(parent: &Arc<Account>, limit: usize) -> Arc<Self> {
+    pub fn child(parent: &Arc<Account>, limit: usize) -> Arc<Self> {
         Self::of(limit, Some(parent.clone()))
     }
 
     fn of(limit: usize, parent: Option<Arc<Account>>) -> Arc<Self> {
-        let limit = number(limit).min(MOST - STEP);
+        let limit = number(limit).min(MAX_USED_BYTES - PARENT_STEP_BYTES);
         let (state, exhausted) = (AtomicU64::new(0), AtomicBool::new(false));
         let starved = AtomicBool::new(false);
-        Arc::new(Self { state, limit, parent, exhausted, starved })
+        Arc::new(Self { state, limit, parent, exhausted, parent_exhausted: starved })
     }
 
     /// Charges bytes; reports whether they are available. Otherwise the account is exhausted from now on.
     ///
     /// Prefer a [`Charge`], which gives back what it took.
     #[must_use]
-    pub fn take(&self, bytes: usize) -> bool {
-        let taken = self.try_take(bytes);
+    pub fn charge(&self, bytes: usize) -> bool {
+        let taken = self.try_charge(bytes);
         if !taken {
             self.exhausted.store(true, Ordering::Relaxed);
         }
@@ -80,7 +80,7 @@ impl Account {
 
     /// [`Account::take`] for an optional charge: a refusal does not exhaust the account.
     #[must_use]
-    pub fn try_take(&self, bytes: usize) -> bool {
+    pub fn try_charge(&self, bytes: usize) -> bool {
         let bytes = number(bytes);
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
@@ -90,16 +90,16 @@ impl Account {
                 return false;
             }
             let missing = match &self.parent {
-                Some(_) => wanted.div_ceil(STEP).saturating_sub(steps),
+                Some(_) => wanted.div_ceil(PARENT_STEP_BYTES).saturating_sub(steps),
                 None => 0,
             };
             if let Some(parent) = self.parent.as_deref().filter(|_| missing > 0)
-                && !parent.try_take(size(missing * STEP))
+                && !parent.try_charge(size(missing * PARENT_STEP_BYTES))
             {
-                self.starved.store(true, Ordering::Relaxed);
+                self.parent_exhausted.store(true, Ordering::Relaxed);
                 return false;
             }
-            match self.replace(state, wanted, steps + missing) {
+            match self.update_state(state, wanted, steps + missing) {
                 Ok(()) => return true,
                 Err(now) => {
                     state = now;
@@ -110,30 +110,30 @@ impl Account {
     }
 
     /// Gives back bytes that were taken.
-    pub fn give_back(&self, bytes: usize) {
+    pub fn release(&self, bytes: usize) {
         let bytes = number(bytes);
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
             let (used, steps) = split(state);
             let left = used.saturating_sub(bytes);
             // One step is kept: another read is likely.
-            let kept = steps.min(left.div_ceil(STEP) + 1);
-            match self.replace(state, left, kept) {
+            let kept = steps.min(left.div_ceil(PARENT_STEP_BYTES) + 1);
+            match self.update_state(state, left, kept) {
                 Ok(()) => return self.return_steps(steps - kept),
                 Err(now) => state = now,
             }
         }
     }
 
-    fn replace(&self, state: u64, used: u64, steps: u64) -> Result<(), u64> {
-        let new = steps << BITS | used;
+    fn update_state(&self, state: u64, used: u64, steps: u64) -> Result<(), u64> {
+        let new = steps << USED_BITS | used;
         let (done, failed) = (Ordering::Relaxed, Ordering::Relaxed);
         self.state.compare_exchange_weak(state, new, done, failed).map(|_| ())
     }
 
     fn return_steps(&self, steps: u64) {
         if let Some(parent) = self.parent.as_deref().filter(|_| steps > 0) {
-            parent.give_back(size(steps * STEP));
+            parent.release(size(steps * PARENT_STEP_BYTES));
         }
     }
 
@@ -158,8 +158,8 @@ impl Account {
     /// Reports whether a charge was refused because a parent was exhausted, within the limit of this account:
     /// other accounts caused it.
     #[must_use]
-    pub fn is_starved(&self) -> bool {
-        self.starved.load(Ordering::Relaxed)
+    pub fn is_parent_exhausted(&self) -> bool {
+        self.parent_exhausted.load(Ordering::Relaxed)
     }
 }
 
@@ -186,7 +186,7 @@ impl Charge {
 
     /// Creates an empty charge to the account of another charge.
     #[must_use]
-    pub(crate) fn beside(other: &Self) -> Self {
+    pub(crate) fn sibling(other: &Self) -> Self {
         Self { account: other.account.clone(), bytes: AtomicUsize::new(0) }
     }
 
@@ -194,7 +194,7 @@ impl Charge {
     #[must_use]
     pub fn grow(&self, bytes: usize) -> bool {
         let Some(account) = &self.account else { return true };
-        let taken = account.take(bytes);
+        let taken = account.charge(bytes);
         if taken {
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
@@ -205,7 +205,7 @@ impl Charge {
     #[must_use]
     pub fn try_grow(&self, bytes: usize) -> bool {
         let Some(account) = &self.account else { return true };
-        let taken = account.try_take(bytes);
+        let taken = account.try_charge(bytes);
         if taken {
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
@@ -216,7 +216,7 @@ impl Charge {
     pub fn shrink(&self, bytes: usize) {
         let Some(account) = &self.account else { return };
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        account.give_back(bytes);
+        account.release(bytes);
     }
 
     /// Returns the charged bytes.
@@ -235,7 +235,7 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         if let Some(account) = &self.account {
-            account.give_back(*self.bytes.get_mut());
+            account.release(*self.bytes.get_mut());
         }
     }
 }
@@ -249,7 +249,7 @@ mod tests {
         let account = Account::new(100);
         let charge = Charge::on(&account);
         assert!(charge.grow(60));
-        assert!(!account.try_take(41));
+        assert!(!account.try_charge(41));
         assert!(!account.is_exhausted());
         assert!(!charge.grow(41));
         assert!(account.is_exhausted());
@@ -263,21 +263,21 @@ mod tests {
 
     #[test]
     fn child_account_is_charged_to_its_parent() {
-        let step = size(STEP);
+        let step = size(PARENT_STEP_BYTES);
         let parent = Account::new(3 * step);
-        let (one, other) = (Account::below(&parent, usize::MAX), Account::below(&parent, step));
-        assert!(one.take(1));
+        let (one, other) = (Account::child(&parent, usize::MAX), Account::child(&parent, step));
+        assert!(one.charge(1));
         assert_eq!(parent.used(), step);
-        assert!(one.take(step), "into the second step");
+        assert!(one.charge(step), "into the second step");
         assert_eq!(parent.used(), 2 * step);
-        assert!(!other.take(step + 1), "its own limit");
-        assert!(other.take(step));
+        assert!(!other.charge(step + 1), "its own limit");
+        assert!(other.charge(step));
         assert_eq!(parent.used(), 3 * step);
-        assert!(!one.take(step), "nothing is left");
+        assert!(!one.charge(step), "nothing is left");
         // A child that is exhausted does not exhaust its parent, which continues to serve others.
         assert!(one.is_exhausted() && other.is_exhausted() && !parent.is_exhausted());
-        assert!(one.is_starved() && !other.is_starved(), "who is to blame");
-        one.give_back(step + 1);
+        assert!(one.is_parent_exhausted() && !other.is_parent_exhausted(), "who is to blame");
+        one.release(step + 1);
         assert_eq!((one.used(), parent.used()), (0, 2 * step), "one step is kept");
         drop((one, other));
         assert_eq!(parent.used(), 0);
@@ -285,8 +285,8 @@ mod tests {
 
     #[test]
     fn concurrent_charges_are_all_released() {
-        let parent = Account::new(100 * size(STEP));
-        let child = Account::below(&parent, usize::MAX);
+        let parent = Account::new(100 * size(PARENT_STEP_BYTES));
+        let child = Account::child(&parent, usize::MAX);
         std::thread::scope(|scope| {
             for thread in 1..5_usize {
                 let child = &child;
@@ -294,7 +294,7 @@ mod tests {
                     for round in 0..10_000 {
                         let charge = Charge::on(child);
                         let _ = charge.grow(thread * 1_000 + round % 7);
-                        let _ = charge.grow(size(STEP) * (round % 3));
+                        let _ = charge.grow(size(PARENT_STEP_BYTES) * (round % 3));
                     }
                 });
             }

@@ -7,25 +7,25 @@ use crate::node::Content;
 use crate::{Kind, Value};
 
 /// Bytes that are compared in the time of a unit of work.
-const AT_ONCE: usize = 128;
+const BYTES_PER_UNIT: usize = 128;
 
 /// Number of comparisons of all bytes, before lists and objects are only compared by their parts. Otherwise
 /// deeply nested bytes would be compared once for each level.
-const ROUNDS: usize = 8;
+const MAX_BYTE_PASSES: usize = 8;
 
 pub(crate) fn equal(left: Option<Value<'_>>, right: Option<Value<'_>>) -> bool {
     match (left, right) {
         (Some(left), Some(right)) => {
-            let mut bytes = left.size().min(right.size()).saturating_mul(ROUNDS);
-            same(left, right, &mut bytes)
+            let mut bytes = left.size().min(right.size()).saturating_mul(MAX_BYTE_PASSES);
+            equal_values(left, right, &mut bytes)
         }
-        (Some(value), None) | (None, Some(value)) => is_nothing(value),
+        (Some(value), None) | (None, Some(value)) => is_empty_value(value),
         (None, None) => true,
     }
 }
 
 /// Reports whether a value is decoded like a missing one, for every type.
-fn is_nothing(value: Value<'_>) -> bool {
+fn is_empty_value(value: Value<'_>) -> bool {
     match value.content() {
         Content::Null => true,
         Content::List(items) => items.is_empty(),
@@ -35,45 +35,45 @@ fn is_nothing(value: Value<'_>) -> bool {
 
 /// Reports whether the bytes are equal. Most comparisons are between two copies of one text, as in an UPDATE
 /// of something else, and most parts of two texts that differ are copies.
-fn is_copy(left: Value<'_>, right: Value<'_>, bytes: &mut usize) -> bool {
+fn compare_bytes(left: Value<'_>, right: Value<'_>, bytes: &mut usize) -> bool {
     let size = left.size();
     if size != right.size() {
         return false;
     }
     let Some(rest) = bytes.checked_sub(size) else { return false };
     *bytes = rest;
-    left.spend_units(size / AT_ONCE) && left.raw() == right.raw()
+    left.spend_units(size / BYTES_PER_UNIT) && left.raw() == right.raw()
 }
 
-fn same(left: Value<'_>, right: Value<'_>, bytes: &mut usize) -> bool {
+fn equal_values(left: Value<'_>, right: Value<'_>, bytes: &mut usize) -> bool {
     if !left.spend(2) || !right.spend(2) {
         // The caller ignores the result.
         return false;
     }
-    if is_copy(left, right, bytes) {
+    if compare_bytes(left, right, bytes) {
         return true;
     }
     match (left.kind(), right.kind()) {
-        (Kind::Object, Kind::Object) => same_members(left, right, bytes),
+        (Kind::Object, Kind::Object) => equal_members(left, right, bytes),
         (Kind::List, Kind::List) => {
             left.length() == right.length()
-                && left.items().zip(right.items()).all(|(l, r)| same(l, r, bytes))
+                && left.items().zip(right.items()).all(|(l, r)| equal_values(l, r, bytes))
         }
         (Kind::Text, Kind::Text) => {
-            let units = left.size().min(right.size()) / AT_ONCE;
+            let units = left.size().min(right.size()) / BYTES_PER_UNIT;
             left.spend_units(units) && left.text() == right.text()
         }
         (Kind::Number, Kind::Number) => {
             // Numbers may have millions of digits, of which each is read.
             let digits = left.size().saturating_add(right.size());
-            left.spend_units(digits) && same_numbers(left, right)
+            left.spend_units(digits) && equal_numbers(left, right)
         }
         (Kind::Boolean, Kind::Boolean) => left.boolean() == right.boolean(),
-        _ => is_nothing(left) && is_nothing(right),
+        _ => is_empty_value(left) && is_empty_value(right),
     }
 }
 
-fn same_numbers(left: Value<'_>, right: Value<'_>) -> bool {
+fn equal_numbers(left: Value<'_>, right: Value<'_>) -> bool {
     match (left.integer(), right.integer()) {
         (None, None) => left.number() == right.number(),
         (left, right) => left == right,
@@ -81,7 +81,7 @@ fn same_numbers(left: Value<'_>, right: Value<'_>) -> bool {
 }
 
 /// Compares two sorted lists of members in one pass.
-fn same_members(left: Value<'_>, right: Value<'_>, bytes: &mut usize) -> bool {
+fn equal_members(left: Value<'_>, right: Value<'_>, bytes: &mut usize) -> bool {
     let mut lefts = left.members().peekable();
     let mut rights = right.members().peekable();
     loop {
@@ -94,8 +94,8 @@ fn same_members(left: Value<'_>, right: Value<'_>, bytes: &mut usize) -> bool {
         let left = if order.is_le() { lefts.next().map(|(_, value)| value) } else { None };
         let right = if order.is_ge() { rights.next().map(|(_, value)| value) } else { None };
         let are_same = match (left, right) {
-            (Some(left), Some(right)) => same(left, right, bytes),
-            (left, right) => left.or(right).is_none_or(is_nothing),
+            (Some(left), Some(right)) => equal_values(left, right, bytes),
+            (left, right) => left.or(right).is_none_or(is_empty_value),
         };
         if !are_same {
             return false;

@@ -6,15 +6,15 @@ use crate::meter::Cost;
 
 /// Decodes a quoted string. An invalid JSON string reads as empty.
 pub(crate) fn unescape(quoted: &str) -> Box<str> {
-    read(quoted, |_| Some(())).unwrap_or_default()
+    decode(quoted, |_| Some(())).unwrap_or_default()
 }
 
 /// [`unescape`] with a memory account; `None` if it refuses.
-pub(crate) fn unescape_for(quoted: &str, cost: Cost<'_>) -> Option<Box<str>> {
-    read(quoted, |bytes| cost.spend(bytes))
+pub(crate) fn unescape_metered(quoted: &str, cost: Cost<'_>) -> Option<Box<str>> {
+    decode(quoted, |bytes| cost.spend(bytes))
 }
 
-fn read(quoted: &str, mut step: impl FnMut(usize) -> Option<()>) -> Option<Box<str>> {
+fn decode(quoted: &str, mut step: impl FnMut(usize) -> Option<()>) -> Option<Box<str>> {
     let mut rest = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'))?;
     // No escape is shorter than its character.
     let mut text = String::with_capacity(rest.len());
@@ -47,8 +47,8 @@ fn character(escape: &str) -> Option<(char, usize)> {
         b'r' => '\r',
         b't' => '\t',
         b'u' => {
-            let first = unit(escape, 2)?;
-            let second = if escape.get(6..8) == Some("\\u") { unit(escape, 8) } else { None };
+            let first = utf16_unit(escape, 2)?;
+            let second = if escape.get(6..8) == Some("\\u") { utf16_unit(escape, 8) } else { None };
             let mut decoded = char::decode_utf16([Some(first), second].into_iter().flatten());
             let found = decoded.next()?.unwrap_or(char::REPLACEMENT_CHARACTER);
             return Some((found, if found.len_utf16() == 2 { 12 } else { 6 }));
@@ -58,7 +58,7 @@ fn character(escape: &str) -> Option<(char, usize)> {
     Some((plain, 2))
 }
 
-fn unit(escape: &str, at: usize) -> Option<u16> {
+fn utf16_unit(escape: &str, at: usize) -> Option<u16> {
     let digits = escape.get(at..at.checked_add(4)?)?;
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(())?;
     u16::from_str_radix(digits, 16).ok()

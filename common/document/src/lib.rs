@@ -36,12 +36,12 @@ use std::sync::Arc;
 
 pub use account::{Account, Charge};
 use meter::Cost;
-pub use meter::{Meter, Watch};
+pub use meter::{Deadline, Meter};
 use node::{Content, Node};
-pub use pointer::not_a_pointer;
+pub use pointer::pointer_error;
 use scan::ScanOptions;
 pub use table::{row, table};
-pub use text::{MAX_DEPTH, Text, TooDeep, Unfit};
+pub use text::{IndexError, MAX_DEPTH, Text, TooDeep};
 
 /// Why a text is not a document: a message with line and column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,14 +113,14 @@ impl Document {
     /// # Errors
     /// Fails as [`Document::parse`].
     pub fn of(json: String) -> Result<Self, Error> {
-        Self::charged(json, Charge::default())
+        Self::parse_charged(json, Charge::default())
     }
 
     /// [`Document::of`] with a memory account, see [`Text::charged`].
     ///
     /// # Errors
     /// Fails as [`Document::parse`], and if the account refuses the charge, which its mark reports.
-    pub fn charged(json: String, charge: Charge) -> Result<Self, Error> {
+    pub fn parse_charged(json: String, charge: Charge) -> Result<Self, Error> {
         Self::read(json, charge, None)
     }
 
@@ -128,17 +128,17 @@ impl Document {
     ///
     /// # Errors
     /// Fails as [`Document::charged`], and if the meter stops, which it reports.
-    pub fn metered(json: String, charge: Charge, meter: &Meter) -> Result<Self, Error> {
+    pub fn parse_metered(json: String, charge: Charge, meter: &Meter) -> Result<Self, Error> {
         Self::read(json, charge, Some(meter))
     }
 
     fn read(json: String, charge: Charge, meter: Option<&Meter>) -> Result<Self, Error> {
-        let wanted = ScanOptions { deepest: MAX_DEPTH, twice: false };
-        let text = match Text::scanned(json, wanted, charge, meter) {
+        let wanted = ScanOptions { max_depth: MAX_DEPTH, find_duplicates: false };
+        let text = match Text::scan(json, wanted, charge, meter) {
             Ok((text, values)) if values.len() == 1 => text,
             // The parser reports the error.
-            Ok((text, _)) => checked(text, meter)?,
-            Err((json, charge)) => checked(Text::charged(json, charge)?, meter)?,
+            Ok((text, _)) => check_syntax(text, meter)?,
+            Err((json, charge)) => check_syntax(Text::with_charge(json, charge)?, meter)?,
         };
         let end = text.len();
         Ok(Self::part(Arc::new(text), 0..end))
@@ -151,18 +151,18 @@ impl Document {
     ///
     /// # Errors
     /// Fails if the text is not one JSON value.
-    pub fn deep(json: String) -> Result<Self, Error> {
-        Self::deep_charged(json, Charge::default())
+    pub fn parse_deep(json: String) -> Result<Self, Error> {
+        Self::parse_deep_charged(json, Charge::default())
     }
 
     /// [`Document::deep`] with a memory account, see [`Text::charged`].
     ///
     /// # Errors
     /// Fails as [`Document::deep`], and if the account refuses the charge, which its mark reports.
-    pub fn deep_charged(json: String, charge: Charge) -> Result<Self, Error> {
+    pub fn parse_deep_charged(json: String, charge: Charge) -> Result<Self, Error> {
         let bytes = json.len();
-        let wanted = ScanOptions { deepest: usize::MAX, twice: false };
-        match Text::scanned(json, wanted, charge, None) {
+        let wanted = ScanOptions { max_depth: usize::MAX, find_duplicates: false };
+        match Text::scan(json, wanted, charge, None) {
             Ok((text, values)) if values.len() == 1 => {
                 let end = text.len();
                 Ok(Self::part(Arc::new(text), 0..end))
@@ -177,7 +177,7 @@ impl Document {
     #[must_use]
     pub fn part(text: Arc<Text>, range: Range<usize>) -> Self {
         let root = Node::trimmed(&text, range);
-        let charge = Charge::beside(text.charge());
+        let charge = Charge::sibling(text.charge());
         Self { text, root, charge }
     }
 
@@ -202,20 +202,24 @@ impl Document {
 
     /// [`Document::root`] with limited work: all reads that start there are charged to the meter.
     #[must_use]
-    pub fn root_for<'d>(&'d self, meter: &'d Meter) -> Value<'d> {
+    pub fn root_metered<'d>(&'d self, meter: &'d Meter) -> Value<'d> {
         Value::of(self, &self.root, Some(meter))
     }
 
     /// Returns the same text for another account, which is charged for reads.
     #[must_use]
-    pub fn charged_to(&self, account: &Arc<Account>) -> Self {
-        Self { text: self.text.clone(), root: self.root.again(), charge: Charge::on(account) }
+    pub fn with_account(&self, account: &Arc<Account>) -> Self {
+        Self {
+            text: self.text.clone(),
+            root: self.root.without_cache(),
+            charge: Charge::on(account),
+        }
     }
 
     /// Charges the document's account for bytes that are released with the document; reports whether they are
     /// available.
     #[must_use]
-    pub fn pay(&self, bytes: usize) -> bool {
+    pub fn charge_bytes(&self, bytes: usize) -> bool {
         self.charge.grow(bytes)
     }
 
@@ -239,11 +243,11 @@ impl Document {
 }
 
 /// Maximum bytes of a refused text that an uninterruptible parser reads to find the position of the error.
-const EXPLAINED: usize = 64 << 10;
+const MAX_EXPLAINED_BYTES: usize = 64 << 10;
 
 /// Returns a text that the parser takes for one value.
-fn checked(text: Text, meter: Option<&Meter>) -> Result<Text, Error> {
-    if meter.is_some() && text.len() > EXPLAINED {
+fn check_syntax(text: Text, meter: Option<&Meter>) -> Result<Text, Error> {
+    if meter.is_some() && text.len() > MAX_EXPLAINED_BYTES {
         return Err(Error(format!("not one JSON value in {} bytes", text.len())));
     }
     serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|e| Error(e.to_string()))?;
@@ -294,15 +298,15 @@ impl<'d> Value<'d> {
 
     /// Notes the work to find a member by its name: one that is long is compared with up to sixteen that
     /// differ at their ends only, and 32 bytes of it take the time of a unit in all.
-    fn spend_on(&self, name: &str) -> bool {
+    fn spend_name_lookup(&self, name: &str) -> bool {
         self.spend_units(8 + name.len() / 32)
     }
 
     /// Charges the account of the document for bytes derived from this value, which live no longer than the
     /// document; reports whether they are available.
     #[must_use]
-    pub fn pay(&self, bytes: usize) -> bool {
-        self.document.pay(bytes)
+    pub fn charge_bytes(&self, bytes: usize) -> bool {
+        self.document.charge_bytes(bytes)
     }
 
     /// Returns the value at the end of a path that [`Value::resolve`] gave.
@@ -329,7 +333,7 @@ impl<'d> Value<'d> {
     /// Returns the element or member that a token of a pointer names.
     #[inline]
     fn step(&self, token: &str) -> Option<Self> {
-        self.spend_on(token).then_some(())?;
+        self.spend_name_lookup(token).then_some(())?;
         let (_, node) = self.entry(token)?;
         Some(Self::of(self.document, node, self.meter))
     }
@@ -388,7 +392,7 @@ impl<'d> Value<'d> {
     fn walk(&self, pointer: &str, path: &mut Vec<u32>) -> Option<Self> {
         let mut at = *self;
         for token in pointer::tokens(pointer)? {
-            at.spend_on(&token).then_some(())?;
+            at.spend_name_lookup(&token).then_some(())?;
             let (index, node) = at.entry(&token)?;
             path.push(u32::try_from(index).ok()?);
             at = Self::of(at.document, node, at.meter);
@@ -418,7 +422,7 @@ impl<'d> Value<'d> {
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
         match self.content() {
-            Content::Number => node::integer(self.word()),
+            Content::Number => node::integer(self.scalar_text()),
             _ => None,
         }
     }
@@ -427,7 +431,7 @@ impl<'d> Value<'d> {
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self.content() {
-            Content::Number => self.word().parse().ok(),
+            Content::Number => self.scalar_text().parse().ok(),
             _ => None,
         }
     }
@@ -481,7 +485,7 @@ impl<'d> Value<'d> {
     }
 
     /// Returns the text of a value that has no values in it.
-    fn word(&self) -> &'d str {
+    fn scalar_text(&self) -> &'d str {
         self.node.text(&self.document.text)
     }
 }

@@ -12,20 +12,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Units between two checks of the watch. A unit is a byte that is read separately or an eighth of the work
 /// for one value: some nanoseconds at most.
-const EVERY: u64 = 32 << 10;
+const CHECK_INTERVAL_UNITS: u64 = 32 << 10;
 
 /// Knows when it is over.
-pub trait Watch: Send + Sync {
+pub trait Deadline: Send + Sync {
     /// Reports whether the time of the caller is used up.
-    fn is_over(&self) -> bool;
+    fn is_expired(&self) -> bool;
 }
 
 /// The work of one call. Belongs to one thread; the numbers are atomic so that what holds it may move.
 pub struct Meter {
     spent: AtomicU64,
-    due: AtomicU64,
+    next_check: AtomicU64,
     stopped: AtomicBool,
-    watch: Arc<dyn Watch>,
+    deadline: Arc<dyn Deadline>,
 }
 
 impl fmt::Debug for Meter {
@@ -41,12 +41,12 @@ impl fmt::Debug for Meter {
 impl Meter {
     /// Creates a meter that runs until its watch expires.
     #[must_use]
-    pub fn new(watch: Arc<dyn Watch>) -> Self {
+    pub fn new(deadline: Arc<dyn Deadline>) -> Self {
         Self {
             spent: AtomicU64::new(0),
-            due: AtomicU64::new(EVERY),
+            next_check: AtomicU64::new(CHECK_INTERVAL_UNITS),
             stopped: AtomicBool::new(false),
-            watch,
+            deadline,
         }
     }
 
@@ -56,18 +56,18 @@ impl Meter {
         let units = u64::try_from(units).unwrap_or(u64::MAX);
         let spent = self.spent.load(Ordering::Relaxed).saturating_add(units);
         self.spent.store(spent, Ordering::Relaxed);
-        spent < self.due.load(Ordering::Relaxed) || self.goes_on(spent)
+        spent < self.next_check.load(Ordering::Relaxed) || self.check_deadline(spent)
     }
 
     #[cold]
-    fn goes_on(&self, spent: u64) -> bool {
-        if self.is_stopped() || self.watch.is_over() {
+    fn check_deadline(&self, spent: u64) -> bool {
+        if self.is_stopped() || self.deadline.is_expired() {
             self.stopped.store(true, Ordering::Relaxed);
             // A repeated call returns immediately.
-            self.due.store(0, Ordering::Relaxed);
+            self.next_check.store(0, Ordering::Relaxed);
             return false;
         }
-        self.due.store(spent.saturating_add(EVERY), Ordering::Relaxed);
+        self.next_check.store(spent.saturating_add(CHECK_INTERVAL_UNITS), Ordering::Relaxed);
         true
     }
 

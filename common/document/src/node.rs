@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::Text;
-use crate::charged_vec::Counted;
-use crate::escapes::unescape_for;
+use crate::charged_vec::ChargedVec;
+use crate::escapes::unescape_metered;
 use crate::meter::Cost;
 use crate::scan::skip_spaces;
 use crate::sort;
@@ -15,7 +15,7 @@ use crate::sort;
 #[derive(Default)]
 pub(crate) struct Node {
     span: Span,
-    made: OnceLock<Box<Made>>,
+    cached: OnceLock<Box<CachedContent>>,
 }
 
 /// Start and end of a range in a text: two offsets of 32 bits in one number, written and read at once. Two
@@ -56,7 +56,7 @@ impl Span {
 }
 
 /// Content that is derived from a text and cached.
-enum Made {
+enum CachedContent {
     /// The text without its escapes.
     Text(Box<str>),
     List(Box<[Node]>),
@@ -66,7 +66,7 @@ enum Made {
 
 /// Bytes of a list or a text in addition to its content: the box that holds it and the overhead of the
 /// allocator for two allocations.
-const AROUND: usize = size_of::<Made>() + 16;
+const ALLOCATION_OVERHEAD_BYTES: usize = size_of::<CachedContent>() + 16;
 
 /// Content of a value.
 #[derive(Clone, Copy)]
@@ -98,11 +98,11 @@ impl Default for Name {
 }
 
 /// Up to this many members, comparing lengths first and texts then is faster than halving.
-const FEW: usize = 16;
+const MAX_LINEAR_SEARCH: usize = 16;
 
 /// Returns the position of the member of a name.
 pub(crate) fn position(members: &[Member], text: &str, name: &str) -> Option<usize> {
-    if members.len() <= FEW {
+    if members.len() <= MAX_LINEAR_SEARCH {
         return members.iter().position(|member| member.is_named(text, name));
     }
     members.binary_search_by(|member| member.name(text).cmp(name)).ok()
@@ -139,7 +139,7 @@ impl Node {
     }
 
     fn at(start: usize, end: usize) -> Self {
-        Self { span: Span::of(start, end), made: OnceLock::new() }
+        Self { span: Span::of(start, end), cached: OnceLock::new() }
     }
 
     pub(crate) fn text<'t>(&self, text: &'t str) -> &'t str {
@@ -147,8 +147,8 @@ impl Node {
     }
 
     /// Returns the same position without cached content.
-    pub(crate) fn again(&self) -> Self {
-        Self { span: self.span, made: OnceLock::new() }
+    pub(crate) fn without_cache(&self) -> Self {
+        Self { span: self.span, cached: OnceLock::new() }
     }
 
     /// Returns its start.
@@ -166,14 +166,14 @@ impl Node {
     #[inline]
     pub(crate) fn content<'n>(&'n self, text: &'n Text, cost: Cost<'_>) -> Content<'n> {
         // The path to a value uses the cached content of earlier reads.
-        match self.made.get() {
+        match self.cached.get() {
             Some(made) => made.content(),
-            None => self.first(text, cost),
+            None => self.first_content(text, cost),
         }
     }
 
     /// Returns the content at the first read, and at every read for values that need no derived data.
-    fn first<'n>(&'n self, text: &'n Text, cost: Cost<'_>) -> Content<'n> {
+    fn first_content<'n>(&'n self, text: &'n Text, cost: Cost<'_>) -> Content<'n> {
         let json = self.text(text);
         let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         match (json.as_bytes().first(), plain) {
@@ -181,7 +181,7 @@ impl Node {
                 Content::Text(plain)
             }
             (Some(b'{' | b'[' | b'"'), _) => {
-                self.made(text, cost).map_or(Content::Null, Made::content)
+                self.cached_content(text, cost).map_or(Content::Null, CachedContent::content)
             }
             (Some(b't'), _) => Content::Boolean(true),
             (Some(b'f'), _) => Content::Boolean(false),
@@ -190,11 +190,11 @@ impl Node {
         }
     }
 
-    fn made(&self, text: &Text, cost: Cost<'_>) -> Option<&Made> {
-        let (made, bytes) = self.make(text, cost)?;
+    fn cached_content(&self, text: &Text, cost: Cost<'_>) -> Option<&CachedContent> {
+        let (made, bytes) = self.derive_content(text, cost)?;
         // Two threads may read it first at the same time; the result of the slower one is dropped.
         let mut made = Some(Box::new(made));
-        let kept = self.made.get_or_init(|| made.take().unwrap_or_default());
+        let kept = self.cached.get_or_init(|| made.take().unwrap_or_default());
         if made.is_some() {
             cost.charge.shrink(bytes);
         }
@@ -202,21 +202,19 @@ impl Node {
     }
 
     /// Derives the content of the value; returns the charged bytes, too.
-    fn make(&self, text: &Text, cost: Cost<'_>) -> Option<(Made, usize)> {
+    fn derive_content(&self, text: &Text, cost: Cost<'_>) -> Option<(CachedContent, usize)> {
         let json = self.text(text);
         match json.as_bytes().first() {
-            Some(b'{') => {
-                members(text, self.start(), cost).map(|(list, bytes)| (Made::Object(list), bytes))
-            }
-            Some(b'[') => {
-                items(text, self.start(), cost).map(|(list, bytes)| (Made::List(list), bytes))
-            }
-            _ => unescaped(json, cost).map(|(text, bytes)| (Made::Text(text), bytes)),
+            Some(b'{') => members(text, self.start(), cost)
+                .map(|(list, bytes)| (CachedContent::Object(list), bytes)),
+            Some(b'[') => items(text, self.start(), cost)
+                .map(|(list, bytes)| (CachedContent::List(list), bytes)),
+            _ => derive_text(json, cost).map(|(text, bytes)| (CachedContent::Text(text), bytes)),
         }
     }
 }
 
-impl Made {
+impl CachedContent {
     fn content(&self) -> Content<'_> {
         match self {
             Self::Text(unescaped) => Content::Text(unescaped),
@@ -226,23 +224,23 @@ impl Made {
     }
 }
 
-impl Default for Made {
+impl Default for CachedContent {
     fn default() -> Self {
         Self::Text(Box::default())
     }
 }
 
 /// Bytes of a number that are read at a time.
-const LONG_WORD: usize = 4 << 10;
+const NUMBER_CHUNK_BYTES: usize = 4 << 10;
 
 /// The account of the reader refuses more bytes.
 struct BudgetExceeded;
 
 /// Units of work for one value, in addition to the bytes that are skipped.
-const VALUE: usize = 8;
+const VALUE_COST: usize = 8;
 
 /// Steps through the elements or members of one level; nested values are stepped over.
-struct Level<'t> {
+struct LevelCursor<'t> {
     text: &'t Text,
     bytes: &'t [u8],
     at: usize,
@@ -251,7 +249,7 @@ struct Level<'t> {
     cost: Cost<'t>,
 }
 
-impl<'t> Level<'t> {
+impl<'t> LevelCursor<'t> {
     /// Creates a level inside the bracket at `start`.
     fn inside(text: &'t Text, start: u32, cost: Cost<'t>) -> Self {
         let start = usize::try_from(start).unwrap_or(usize::MAX);
@@ -260,7 +258,7 @@ impl<'t> Level<'t> {
     }
 
     /// [`Level::inside`] for a reader that derives no data.
-    fn over(text: &'t Text, start: usize) -> Self {
+    fn unmetered(text: &'t Text, start: usize) -> Self {
         let cost = Cost { charge: text.charge(), meter: None };
         Self::inside(text, u32::try_from(start).unwrap_or(u32::MAX), cost)
     }
@@ -290,7 +288,7 @@ impl<'t> Level<'t> {
         self.at = match first {
             b'}' | b']' => return Ok(None),
             b'{' | b'[' => {
-                let closing = self.text.closing(start, &mut self.bracket);
+                let closing = self.text.closing_bracket(start, &mut self.bracket);
                 let Some(closing) = closing else { return Ok(None) };
                 closing.saturating_add(1)
             }
@@ -306,15 +304,15 @@ impl<'t> Level<'t> {
                     && !matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r')
                 {
                     end += 1;
-                    if (end - start).is_multiple_of(LONG_WORD) {
-                        self.cost.spend(LONG_WORD).ok_or(BudgetExceeded)?;
+                    if (end - start).is_multiple_of(NUMBER_CHUNK_BYTES) {
+                        self.cost.spend(NUMBER_CHUNK_BYTES).ok_or(BudgetExceeded)?;
                     }
                 }
-                read = read.saturating_add(end.saturating_sub(start) % LONG_WORD);
+                read = read.saturating_add(end.saturating_sub(start) % NUMBER_CHUNK_BYTES);
                 end
             }
         };
-        self.cost.spend(VALUE.saturating_add(read)).ok_or(BudgetExceeded)?;
+        self.cost.spend(VALUE_COST.saturating_add(read)).ok_or(BudgetExceeded)?;
         Ok(Some(start..self.at))
     }
 }
@@ -323,45 +321,45 @@ impl Text {
     /// Iterates over the ranges of the names (with their quotes) and the values of the object whose bracket
     /// is at `start`, in the order of the text. For a text that [is JSON](Text::is_json).
     pub fn members(&self, start: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-        let mut level = Level::over(self, start);
+        let mut level = LevelCursor::unmetered(self, start);
         std::iter::from_fn(move || level.step().zip(level.step()))
     }
 
     /// Iterates over the ranges of the elements of the list whose bracket is at `start`, see
     /// [`Text::members`].
     pub fn elements(&self, start: usize) -> impl Iterator<Item = Range<usize>> {
-        let mut level = Level::over(self, start);
+        let mut level = LevelCursor::unmetered(self, start);
         std::iter::from_fn(move || level.step())
     }
 }
 
 /// Derived data, and the charged bytes.
-type Paid<T> = Option<(Box<T>, usize)>;
+type ChargedBox<T> = Option<(Box<T>, usize)>;
 
-fn items(text: &Text, start: u32, cost: Cost<'_>) -> Paid<[Node]> {
-    let mut level = Level::inside(text, start, cost);
-    let mut nodes = Counted::new(cost.charge);
+fn items(text: &Text, start: u32, cost: Cost<'_>) -> ChargedBox<[Node]> {
+    let mut level = LevelCursor::inside(text, start, cost);
+    let mut nodes = ChargedVec::new(cost.charge);
     while let Some(range) = level.value().ok()? {
         nodes.push_with(|| Node::at(range.start, range.end))?;
     }
-    let (nodes, bytes) = nodes.finish(AROUND)?;
+    let (nodes, bytes) = nodes.finish(ALLOCATION_OVERHEAD_BYTES)?;
     Some((nodes.into_boxed_slice(), bytes))
 }
 
-fn members(text: &Text, start: u32, cost: Cost<'_>) -> Paid<[Member]> {
-    let mut level = Level::inside(text, start, cost);
-    let mut members = Counted::new(cost.charge);
+fn members(text: &Text, start: u32, cost: Cost<'_>) -> ChargedBox<[Member]> {
+    let mut level = LevelCursor::inside(text, start, cost);
+    let mut members = ChargedVec::new(cost.charge);
     while let Some(name) = level.value().ok()? {
         let Some(value) = level.value().ok()? else { break };
         let name = Name::of(text, name, cost)?;
-        let beside = name.beside();
+        let beside = name.extra_bytes();
         members.push_with(|| Member { name, value: Node::at(value.start, value.end) })?;
         if beside > 0 {
-            members.beside(beside)?;
+            members.add_extra_bytes(beside)?;
         }
     }
     if !members.items.is_sorted_by(|a, b| a.name(text) < b.name(text)) {
-        if members.items.len() <= FEW {
+        if members.items.len() <= MAX_LINEAR_SEARCH {
             // In place, without another list.
             members.items.sort_by(|a, b| a.name(text).cmp(b.name(text)));
             members.items.reverse();
@@ -371,18 +369,18 @@ fn members(text: &Text, start: u32, cost: Cost<'_>) -> Paid<[Member]> {
             sort::sort_and_dedup(&mut members, text, Member::name, cost)?;
         }
     }
-    let (members, bytes) = members.finish(AROUND)?;
+    let (members, bytes) = members.finish(ALLOCATION_OVERHEAD_BYTES)?;
     Some((members.into_boxed_slice(), bytes))
 }
 
 /// Returns a text without its escapes.
-fn unescaped(json: &str, cost: Cost<'_>) -> Paid<str> {
+fn derive_text(json: &str, cost: Cost<'_>) -> ChargedBox<str> {
     // The result is not longer than the quoted text.
     cost.charge.grow(json.len()).then_some(())?;
-    let text = unescape_for(json, cost);
+    let text = unescape_metered(json, cost);
     cost.charge.shrink(json.len());
     let text = text?;
-    let bytes = text.len().saturating_add(AROUND);
+    let bytes = text.len().saturating_add(ALLOCATION_OVERHEAD_BYTES);
     cost.charge.grow(bytes).then_some((text, bytes))
 }
 
@@ -394,12 +392,12 @@ impl Name {
         let is_plain = memchr::memchr(b'\\', quoted.as_bytes()).is_none();
         match inside.filter(|_| is_plain) {
             Some((start, end)) => Some(Self::Plain(Span::of(start, end))),
-            None => unescape_for(quoted, cost).map(Self::Unescaped),
+            None => unescape_metered(quoted, cost).map(Self::Unescaped),
         }
     }
 
     /// Returns bytes that it has elsewhere.
-    fn beside(&self) -> usize {
+    fn extra_bytes(&self) -> usize {
         match self {
             Self::Plain(..) => 0,
             Self::Unescaped(name) => name.len().saturating_add(16),

@@ -23,15 +23,15 @@ pub(crate) fn tokens(pointer: &str) -> Option<impl Iterator<Item = Cow<'_, str>>
 }
 
 /// Maximum bytes of a text in an error.
-const MAX_SHOWN: usize = 128;
+const MAX_SHOWN_BYTES: usize = 128;
 
 /// Returns the error of a text that is no pointer, because it does not start with a slash: it leads to no
 /// value in every document. None for a pointer.
 #[must_use]
-pub fn not_a_pointer(text: &str) -> Option<String> {
+pub fn pointer_error(text: &str) -> Option<String> {
     let is_one = text.is_empty() || text.starts_with('/');
     (!is_one).then(|| {
-        let end = (0..=MAX_SHOWN).rev().find(|end| text.is_char_boundary(*end));
+        let end = (0..=MAX_SHOWN_BYTES).rev().find(|end| text.is_char_boundary(*end));
         let shown = end.and_then(|end| text.get(..end)).unwrap_or(text);
         format!("'{shown}' is not a JSON pointer: write '/{shown}'")
     })

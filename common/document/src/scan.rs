@@ -12,31 +12,31 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::charged_vec::Counted;
+use crate::charged_vec::ChargedVec;
 use crate::escapes::unescape;
 use crate::meter::Cost;
 
 /// Result for a text.
-pub(crate) struct Found {
+pub(crate) struct ScanResult {
     /// Offsets of opening and closing bracket, in the order of the opening ones.
     pub(crate) brackets: Vec<(u32, u32)>,
     /// Ranges of the values.
     pub(crate) values: Vec<Range<usize>>,
     /// A name, quotes included, that stood in its object before.
-    pub(crate) twice: Option<Range<usize>>,
+    pub(crate) duplicate_name: Option<Range<usize>>,
 }
 
 /// The data to collect from a text.
 #[derive(Clone, Copy)]
 pub(crate) struct ScanOptions {
     /// Levels of nesting.
-    pub(crate) deepest: usize,
+    pub(crate) max_depth: usize,
     /// Names that stand twice.
-    pub(crate) twice: bool,
+    pub(crate) find_duplicates: bool,
 }
 
 /// Reads consecutive values. None if the text is no JSON, nests too deep, or costs too much.
-pub(crate) fn values(json: &str, wanted: ScanOptions, cost: Cost<'_>) -> Option<Found> {
+pub(crate) fn scan_values(json: &str, options: ScanOptions, cost: Cost<'_>) -> Option<ScanResult> {
     // With 32 bits an offset fits.
     u32::try_from(json.len()).ok()?;
     let charge = cost.charge;
@@ -45,15 +45,15 @@ pub(crate) fn values(json: &str, wanted: ScanOptions, cost: Cost<'_>) -> Option<
         bytes: json.as_bytes(),
         at: 0,
         // Objects of the cluster have a bracket in 50 to 100 bytes.
-        brackets: Counted::sized(charge, json.len() / 64),
-        open: Counted::sized(charge, 16),
-        names: Counted::new(charge),
-        twice: None,
-        wanted,
+        brackets: ChargedVec::with_capacity(charge, json.len() / 64),
+        open: ChargedVec::with_capacity(charge, 16),
+        names: ChargedVec::new(charge),
+        duplicate_name: None,
+        options,
         cost,
-        paid: 0,
+        charged_length: 0,
     };
-    let mut values = Counted::new(charge);
+    let mut values = ChargedVec::new(charge);
     while reader.peek().is_some() {
         let start = reader.at;
         reader.value()?;
@@ -65,29 +65,33 @@ pub(crate) fn values(json: &str, wanted: ScanOptions, cost: Cost<'_>) -> Option<
         }
     }
     let (brackets, _) = reader.brackets.finish(0)?;
-    Some(Found { brackets, values: std::mem::take(&mut values.items), twice: reader.twice })
+    Some(ScanResult {
+        brackets,
+        values: std::mem::take(&mut values.items),
+        duplicate_name: reader.duplicate_name,
+    })
 }
 
 struct Reader<'t, 'c> {
     json: &'t str,
     bytes: &'t [u8],
     at: usize,
-    brackets: Counted<'c, (u32, u32)>,
-    open: Counted<'c, Open>,
+    brackets: ChargedVec<'c, (u32, u32)>,
+    open: ChargedVec<'c, OpenLevel>,
     /// Names of all open objects.
-    names: Counted<'c, Name<'t>>,
-    twice: Option<Range<usize>>,
-    wanted: ScanOptions,
+    names: ChargedVec<'c, Name<'t>>,
+    duplicate_name: Option<Range<usize>>,
+    options: ScanOptions,
     cost: Cost<'c>,
     /// Length of the text whose work is charged.
-    paid: usize,
+    charged_length: usize,
 }
 
 /// Bytes of text between two payments.
 const CHARGE_INTERVAL_BYTES: usize = 1 << 10;
 
 /// A list or an object that is open.
-struct Open {
+struct OpenLevel {
     /// Position in the list of brackets.
     bracket: usize,
     is_object: bool,
@@ -103,7 +107,7 @@ struct Name<'t> {
 
 /// Names of an object that are compared with each other as they come. Of more, all are sorted at the
 /// end of the object.
-const FEW: usize = 16;
+const MAX_PAIRWISE_NAMES: usize = 16;
 
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\t' | b'\r')
@@ -119,10 +123,10 @@ impl Reader<'_, '_> {
     /// Steps over a value, with all that is in it.
     fn value(&mut self) -> Option<()> {
         loop {
-            let unpaid = self.at.saturating_sub(self.paid);
+            let unpaid = self.at.saturating_sub(self.charged_length);
             if unpaid > CHARGE_INTERVAL_BYTES {
                 self.cost.spend(unpaid)?;
-                self.paid = self.at;
+                self.charged_length = self.at;
             }
             let is_complete = match self.peek()? {
                 b'"' => self.string().map(|()| true)?,
@@ -142,11 +146,11 @@ impl Reader<'_, '_> {
 
     /// Enters a list or an object; says whether it is complete, being empty.
     fn enter(&mut self, is_object: bool) -> Option<bool> {
-        if self.open.items.len() == self.wanted.deepest {
+        if self.open.items.len() == self.options.max_depth {
             return None;
         }
         let (bracket, names) = (self.brackets.items.len(), self.names.items.len());
-        self.open.push(Open { bracket, is_object, names })?;
+        self.open.push(OpenLevel { bracket, is_object, names })?;
         self.brackets.push((u32::try_from(self.at).ok()?, u32::MAX))?;
         self.at += 1;
         let end = if is_object { b'}' } else { b']' };
@@ -164,7 +168,9 @@ impl Reader<'_, '_> {
     /// follows.
     fn leave(&mut self) -> Option<bool> {
         loop {
-            let Some(&Open { is_object, .. }) = self.open.items.last() else { return Some(true) };
+            let Some(&OpenLevel { is_object, .. }) = self.open.items.last() else {
+                return Some(true);
+            };
             match (self.peek()?, is_object) {
                 (b',', true) => {
                     self.at += 1;
@@ -185,8 +191,8 @@ impl Reader<'_, '_> {
     fn close(&mut self) -> Option<()> {
         let open = self.open.items.pop()?;
         self.brackets.items.get_mut(open.bracket)?.1 = u32::try_from(self.at).ok()?;
-        if self.names.items.len() > open.names + FEW {
-            self.compare_all(open.names)?;
+        if self.names.items.len() > open.names + MAX_PAIRWISE_NAMES {
+            self.check_all_names(open.names)?;
         }
         self.names.items.truncate(open.names);
         self.at += 1;
@@ -197,8 +203,8 @@ impl Reader<'_, '_> {
     fn name(&mut self) -> Option<()> {
         let start = self.at;
         self.string()?;
-        if self.wanted.twice {
-            self.note(start)?;
+        if self.options.find_duplicates {
+            self.check_duplicate(start)?;
         }
         if self.peek()? != b':' {
             return None;
@@ -208,7 +214,7 @@ impl Reader<'_, '_> {
     }
 
     /// Looks for the name that was just read among those before it.
-    fn note(&mut self, start: usize) -> Option<()> {
+    fn check_duplicate(&mut self, start: usize) -> Option<()> {
         let quoted = self.json.get(start..self.at).unwrap_or_default();
         let plain = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
         let text = match memchr::memchr(b'\\', plain.as_bytes()) {
@@ -217,16 +223,16 @@ impl Reader<'_, '_> {
         };
         let first = self.open.items.last().map_or(0, |open| open.names);
         let before = self.names.items.get(first..).unwrap_or_default();
-        if before.len() < FEW && before.iter().any(|name| name.text == text) {
-            self.found(start..self.at);
+        if before.len() < MAX_PAIRWISE_NAMES && before.iter().any(|name| name.text == text) {
+            self.record_duplicate(start..self.at);
         }
         let beside = if matches!(text, Cow::Owned(_)) { text.len().saturating_add(16) } else { 0 };
         self.names.push(Name { text, start })?;
-        if beside > 0 { self.names.beside(beside) } else { Some(()) }
+        if beside > 0 { self.names.add_extra_bytes(beside) } else { Some(()) }
     }
 
     /// Looks for names that stand twice among those from `first` on.
-    fn compare_all(&mut self, first: usize) -> Option<()> {
+    fn check_all_names(&mut self, first: usize) -> Option<()> {
         self.names.sort(|names| {
             // The sort is stable: of two of one name the later one comes later.
             names
@@ -240,15 +246,15 @@ impl Reader<'_, '_> {
             _ => None,
         });
         if let Some(start) = pairs.min() {
-            self.found(start..string_end(self.bytes, start));
+            self.record_duplicate(start..string_end(self.bytes, start));
         }
         Some(())
     }
 
     /// Records a duplicate name; the first one in the text is kept.
-    fn found(&mut self, name: Range<usize>) {
-        if self.twice.as_ref().is_none_or(|before| name.start < before.start) {
-            self.twice = Some(name);
+    fn record_duplicate(&mut self, name: Range<usize>) {
+        if self.duplicate_name.as_ref().is_none_or(|before| name.start < before.start) {
+            self.duplicate_name = Some(name);
         }
     }
 
@@ -297,7 +303,7 @@ impl Reader<'_, '_> {
         }
         self.at += 1;
         loop {
-            self.at += plain(self.bytes.get(self.at..)?);
+            self.at += plain_length(self.bytes.get(self.at..)?);
             match self.bytes.get(self.at)? {
                 b'"' => {
                     self.at += 1;
@@ -323,7 +329,7 @@ impl Reader<'_, '_> {
 pub(crate) fn string_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start.saturating_add(1);
     while let Some(rest) = bytes.get(at..) {
-        at += plain(rest);
+        at += plain_length(rest);
         match bytes.get(at) {
             Some(b'"') => return at + 1,
             Some(b'\\') => at += 2,
@@ -351,21 +357,21 @@ pub(crate) fn skip_spaces(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
-const EVERY: u64 = u64::MAX / 255;
-const HIGHEST: u64 = EVERY << 7;
+const BYTE_ONES: u64 = u64::MAX / 255;
+const BYTE_HIGH_BITS: u64 = BYTE_ONES << 7;
 
 /// Returns the number of bytes before a quote, a backslash or a control character.
-fn plain(bytes: &[u8]) -> usize {
+fn plain_length(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
         // A byte is 0 where the subtraction borrows. Borrows only go to bytes behind, so that the
         // first one that is marked is one of those sought.
-        let zero = |word: u64| word.wrapping_sub(EVERY) & !word;
-        let control = word.wrapping_sub(EVERY * 0x20) & !word;
-        let quote = zero(word ^ (EVERY * 0x22));
-        let backslash = zero(word ^ (EVERY * 0x5c));
-        let found = (control | quote | backslash) & HIGHEST;
+        let zero = |word: u64| word.wrapping_sub(BYTE_ONES) & !word;
+        let control = word.wrapping_sub(BYTE_ONES * 0x20) & !word;
+        let quote = zero(word ^ (BYTE_ONES * 0x22));
+        let backslash = zero(word ^ (BYTE_ONES * 0x5c));
+        let found = (control | quote | backslash) & BYTE_HIGH_BITS;
         if found != 0 {
             let first = found.trailing_zeros() / 8;
             return index * 8 + usize::try_from(first).unwrap_or_default();
@@ -379,10 +385,10 @@ fn plain(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    fn found(json: &str) -> Option<Found> {
+    fn found(json: &str) -> Option<ScanResult> {
         let charge = crate::Charge::default();
         let cost = Cost { charge: &charge, meter: None };
-        values(json, ScanOptions { deepest: 8, twice: true }, cost)
+        scan_values(json, ScanOptions { max_depth: 8, find_duplicates: true }, cost)
     }
 
     fn ranges(json: &str) -> Option<Vec<&str>> {
@@ -472,7 +478,7 @@ mod tests {
             (&many("n7"), Some((992, r#""n7""#))),
             (&many("n99"), Some((992, r#""n99""#))),
         ] {
-            let twice = found(json).unwrap().twice;
+            let twice = found(json).unwrap().duplicate_name;
             let found = twice.map(|range| (range.start, json.get(range).unwrap()));
             assert_eq!(found, expected, "{json}");
         }

@@ -52,9 +52,9 @@ pub fn table<'d, E>(
 ) -> Result<(), E> {
     let columns = columns(pointers);
     // The values on the way to the column before, the element itself first.
-    let mut way = Vec::new();
+    let mut path = Vec::new();
     for element in list.items() {
-        if !look(element, &columns, &mut way, &mut cell)? {
+        if !visit_columns(element, &columns, &mut path, &mut cell)? {
             break;
         }
     }
@@ -71,18 +71,18 @@ pub fn row<'d, E>(
     pointers: &[impl AsRef<str>],
     mut cell: impl FnMut(Option<Value<'d>>) -> Result<(), E>,
 ) -> Result<(), E> {
-    look(value, &columns(pointers), &mut Vec::new(), &mut cell).map(drop)
+    visit_columns(value, &columns(pointers), &mut Vec::new(), &mut cell).map(drop)
 }
 
 /// Reads the columns of one value. False if the meter stops.
-fn look<'d, E>(
+fn visit_columns<'d, E>(
     value: Value<'d>,
     columns: &Columns<'_>,
-    way: &mut Vec<Value<'d>>,
+    path: &mut Vec<Value<'d>>,
     cell: &mut impl FnMut(Option<Value<'d>>) -> Result<(), E>,
 ) -> Result<bool, E> {
-    way.clear();
-    way.push(value);
+    path.clear();
+    path.push(value);
     for column in &columns.columns {
         if !value.spend(1) {
             return Ok(false);
@@ -91,12 +91,12 @@ fn look<'d, E>(
             cell(None)?;
             continue;
         };
-        way.truncate(shared.saturating_add(1));
+        path.truncate(shared.saturating_add(1));
         let tokens = columns.tokens.get(tokens.clone()).unwrap_or_default();
-        let rest = tokens.get(way.len().saturating_sub(1)..).unwrap_or_default();
-        let found = rest.iter().try_fold(way.last().copied(), |at, token| {
+        let rest = tokens.get(path.len().saturating_sub(1)..).unwrap_or_default();
+        let found = rest.iter().try_fold(path.last().copied(), |at, token| {
             let next = at.and_then(|value| value.step(token));
-            way.extend(next);
+            path.extend(next);
             next.map(Some)
         });
         cell(found.flatten())?;

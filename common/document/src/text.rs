@@ -13,7 +13,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crate::account::{Account, Charge};
-use crate::charged_vec::Counted;
+use crate::charged_vec::ChargedVec;
 use crate::meter::{Cost, Meter};
 use crate::scan::{self, ScanOptions, string_end};
 use crate::{Document, Error};
@@ -27,14 +27,14 @@ pub const MAX_DEPTH: usize = 512;
 pub struct Text {
     json: String,
     /// Offsets of opening and closing bracket, in the order of the opening ones.
-    brackets: Pairs,
+    brackets: OffsetPairs,
     /// Offsets of the opening quote and behind the closing one, of strings of [`LONG`] bytes and more;
     /// empty in texts that were indexed while they were checked.
-    strings: Pairs,
+    strings: OffsetPairs,
     /// Documents that stand for what is at an offset, in the order of the offsets.
     parts: Vec<(u32, Arc<Document>)>,
     /// Known of texts that were indexed while they were checked.
-    twice: Option<Range<usize>>,
+    duplicate_name: Option<Range<usize>>,
     /// It was checked, and is one value.
     is_json: bool,
     /// Charge for the index; documents of the text are charged separately.
@@ -42,10 +42,10 @@ pub struct Text {
 }
 
 /// Offsets of two ends, in the order of the first ones.
-type Pairs = Vec<(u32, u32)>;
+type OffsetPairs = Vec<(u32, u32)>;
 
 /// Bytes that are read faster than they are looked up.
-const LONG: usize = 512;
+const MIN_INDEXED_STRING_BYTES: usize = 512;
 
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -72,28 +72,30 @@ impl From<TooDeep> for Error {
 }
 
 /// A text that was not read, and its charge, as they were.
-type Unread = (String, Charge);
+type RejectedText = (String, Charge);
 
 /// Why a text has no index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unfit {
+pub enum IndexError {
     /// Something nests too deep, or the text is too large.
-    Deep(TooDeep),
+    TooDeep(TooDeep),
     /// Its account has no room for the index.
-    Full,
+    BudgetExceeded,
 }
 
-impl From<TooDeep> for Unfit {
+impl From<TooDeep> for IndexError {
     fn from(deep: TooDeep) -> Self {
-        Self::Deep(deep)
+        Self::TooDeep(deep)
     }
 }
 
-impl From<Unfit> for Error {
-    fn from(unfit: Unfit) -> Self {
-        match unfit {
-            Unfit::Deep(deep) => deep.into(),
-            Unfit::Full => Self::new("is larger than the memory that is left for it".to_owned()),
+impl From<IndexError> for Error {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::TooDeep(deep) => deep.into(),
+            IndexError::BudgetExceeded => {
+                Self::new("is larger than the memory that is left for it".to_owned())
+            }
         }
     }
 }
@@ -105,10 +107,10 @@ impl Text {
     /// The offset of the first bracket that nests too deep.
     pub fn new(json: String) -> Result<Self, TooDeep> {
         let length = json.len();
-        Self::charged(json, Charge::default()).map_err(|unfit| match unfit {
-            Unfit::Deep(deep) => deep,
+        Self::with_charge(json, Charge::default()).map_err(|error| match error {
+            IndexError::TooDeep(deep) => deep,
             // Without an account nothing is refused.
-            Unfit::Full => TooDeep(length),
+            IndexError::BudgetExceeded => TooDeep(length),
         })
     }
 
@@ -118,7 +120,7 @@ impl Text {
     ///
     /// # Errors
     /// Fails as [`Text::new`], and if the account refuses the charge.
-    pub fn charged(json: String, charge: Charge) -> Result<Self, Unfit> {
+    pub fn with_charge(json: String, charge: Charge) -> Result<Self, IndexError> {
         let (brackets, strings) = Self::index(&json, &charge)?;
         Ok(Self { json, brackets, strings, charge, ..Self::default() })
     }
@@ -128,11 +130,11 @@ impl Text {
     ///
     /// # Errors
     /// Fails as [`Text::charged`].
-    pub fn checked(json: String, charge: Charge) -> Result<Self, Unfit> {
-        let wanted = ScanOptions { deepest: MAX_DEPTH, twice: false };
-        match Self::scanned(json, wanted, charge, None) {
+    pub fn with_syntax_check(json: String, charge: Charge) -> Result<Self, IndexError> {
+        let options = ScanOptions { max_depth: MAX_DEPTH, find_duplicates: false };
+        match Self::scan(json, options, charge, None) {
             Ok((text, values)) => Ok(Self { is_json: values.len() == 1, ..text }),
-            Err((json, charge)) => Self::charged(json, charge),
+            Err((json, charge)) => Self::with_charge(json, charge),
         }
     }
 
@@ -143,10 +145,10 @@ impl Text {
     }
 
     /// Brackets and long strings.
-    fn index(json: &str, charge: &Charge) -> Result<(Pairs, Pairs), Unfit> {
+    fn index(json: &str, charge: &Charge) -> Result<(OffsetPairs, OffsetPairs), IndexError> {
         // Objects of the cluster have a bracket in 50 to 100 bytes.
-        let mut brackets = Counted::sized(charge, json.len() / 64);
-        let mut strings = Counted::new(charge);
+        let mut brackets = ChargedVec::with_capacity(charge, json.len() / 64);
+        let mut strings = ChargedVec::new(charge);
         // Positions in `brackets` of those that are open.
         let mut open: Vec<usize> = Vec::new();
         let bytes = json.as_bytes();
@@ -155,9 +157,11 @@ impl Text {
             match byte {
                 b'"' => {
                     let end = string_end(bytes, at);
-                    if end - at >= LONG {
+                    if end - at >= MIN_INDEXED_STRING_BYTES {
                         let offset = |at| u32::try_from(at).map_err(|_| TooDeep(at));
-                        strings.push((offset(at)?, offset(end)?)).ok_or(Unfit::Full)?;
+                        strings
+                            .push((offset(at)?, offset(end)?))
+                            .ok_or(IndexError::BudgetExceeded)?;
                     }
                     at = end;
                 }
@@ -167,7 +171,7 @@ impl Text {
                         return Err(TooDeep(at).into());
                     }
                     open.push(brackets.items.len());
-                    brackets.push((offset, u32::MAX)).ok_or(Unfit::Full)?;
+                    brackets.push((offset, u32::MAX)).ok_or(IndexError::BudgetExceeded)?;
                     at += 1;
                 }
                 b'}' | b']' => {
@@ -181,14 +185,14 @@ impl Text {
                 _ => at += 1,
             }
         }
-        let (brackets, _) = brackets.finish(0).ok_or(Unfit::Full)?;
-        let (strings, _) = strings.finish(0).ok_or(Unfit::Full)?;
+        let (brackets, _) = brackets.finish(0).ok_or(IndexError::BudgetExceeded)?;
+        let (strings, _) = strings.finish(0).ok_or(IndexError::BudgetExceeded)?;
         Ok((brackets, strings))
     }
 
     /// Creates a text without an index.
     #[must_use]
-    pub fn plain(text: String) -> Self {
+    pub fn unindexed(text: String) -> Self {
         Self { json: text, ..Self::default() }
     }
 
@@ -197,22 +201,23 @@ impl Text {
     ///
     /// # Errors
     /// The text itself, where something in it is no JSON or nests deeper than `deepest` levels.
-    pub fn values(json: String, deepest: usize) -> Result<(Self, Vec<Range<usize>>), String> {
-        let wanted = ScanOptions { deepest: deepest.min(MAX_DEPTH), twice: true };
-        Self::scanned(json, wanted, Charge::default(), None).map_err(|(json, _)| json)
+    pub fn parse_values(json: String, deepest: usize) -> Result<(Self, Vec<Range<usize>>), String> {
+        let options = ScanOptions { max_depth: deepest.min(MAX_DEPTH), find_duplicates: true };
+        Self::scan(json, options, Charge::default(), None).map_err(|(json, _)| json)
     }
 
     /// Scans a text as [`Text::values`], with a charge. Returns text and charge on failure.
-    pub(crate) fn scanned(
+    pub(crate) fn scan(
         json: String,
-        wanted: ScanOptions,
+        options: ScanOptions,
         charge: Charge,
         meter: Option<&Meter>,
-    ) -> Result<(Self, Vec<Range<usize>>), Unread> {
-        match scan::values(&json, wanted, Cost { charge: &charge, meter }) {
+    ) -> Result<(Self, Vec<Range<usize>>), RejectedText> {
+        match scan::scan_values(&json, options, Cost { charge: &charge, meter }) {
             Some(found) => {
-                let (brackets, twice) = (found.brackets, found.twice);
-                let text = Self { json, brackets, twice, charge, ..Self::default() };
+                let (brackets, twice) = (found.brackets, found.duplicate_name);
+                let text =
+                    Self { json, brackets, duplicate_name: twice, charge, ..Self::default() };
                 Ok((text, found.values))
             }
             None => Err((json, charge)),
@@ -223,7 +228,7 @@ impl Text {
     ///
     /// # Errors
     /// Fails as [`Text::new`]. The parts do not count: each is a separate value.
-    pub fn assembled(json: String, parts: Vec<(usize, Arc<Document>)>) -> Result<Self, TooDeep> {
+    pub fn assemble(json: String, parts: Vec<(usize, Arc<Document>)>) -> Result<Self, TooDeep> {
         let mut text = Self::new(json)?;
         for (offset, part) in parts {
             text.parts.push((u32::try_from(offset).map_err(|_| TooDeep(offset))?, part));
@@ -234,8 +239,8 @@ impl Text {
     /// Returns the first duplicate name in a text that [`Text::values`] has read, with its quotes. Documents
     /// use the last member of a name, and other readers may use the first.
     #[must_use]
-    pub fn twice(&self) -> Option<Range<usize>> {
-        self.twice.clone()
+    pub fn duplicate_name(&self) -> Option<Range<usize>> {
+        self.duplicate_name.clone()
     }
 
     /// Returns the bytes of its index.
@@ -299,7 +304,7 @@ impl Text {
     /// Returns the offset of the bracket that closes the one at `open`, for a reader that moves forwards:
     /// `next` is the position in the index where the search starts, and is moved behind it. Siblings are
     /// found immediately, and skipped values in a few steps.
-    pub(crate) fn closing(&self, open: usize, next: &mut Option<usize>) -> Option<usize> {
+    pub(crate) fn closing_bracket(&self, open: usize, next: &mut Option<usize>) -> Option<usize> {
         let open = u32::try_from(open).ok()?;
         let from = next.unwrap_or_default();
         let rest = self.brackets.get(from..)?;
@@ -316,16 +321,17 @@ impl Text {
     /// Returns the offset behind the string that starts with the quote at `start`.
     pub(crate) fn string_end(&self, start: usize) -> usize {
         let bytes = self.json.as_bytes();
-        let near = bytes.get(..start.saturating_add(LONG)).unwrap_or(bytes);
+        let near = bytes.get(..start.saturating_add(MIN_INDEXED_STRING_BYTES)).unwrap_or(bytes);
         let end = string_end(near, start);
         let is_near = end < near.len() || near.len() == bytes.len();
-        let far = || partner(&self.strings, start).unwrap_or_else(|| string_end(bytes, start));
+        let far =
+            || paired_offset(&self.strings, start).unwrap_or_else(|| string_end(bytes, start));
         if is_near { end } else { far() }
     }
 }
 
 /// Returns the second of the pair that starts with this offset.
-fn partner(pairs: &[(u32, u32)], first: usize) -> Option<usize> {
+fn paired_offset(pairs: &[(u32, u32)], first: usize) -> Option<usize> {
     let first = u32::try_from(first).ok()?;
     let found = pairs.binary_search_by_key(&first, |pair| pair.0).ok()?;
     let (_, second) = pairs.get(found)?;
@@ -352,16 +358,16 @@ mod tests {
     fn brackets_are_matched_to_their_closing_ones() {
         let text = Text::new(r#"{"a]":[{}, "\"]"], "b": {}}"#.to_owned()).unwrap();
         for (open, close) in [(0, 26), (6, 16), (7, 8), (24, 25)] {
-            assert_eq!(text.closing(open, &mut None), Some(close));
+            assert_eq!(text.closing_bracket(open, &mut None), Some(close));
         }
-        assert_eq!(text.closing(1, &mut None), None);
+        assert_eq!(text.closing_bracket(1, &mut None), None);
         let many = Text::new(format!("[{}]", "[[{}],[]],".repeat(100))).unwrap();
         for inside in [1, 2, 3, 5, 50, 100] {
             let mut next = None;
             for at in (1..1_000).step_by(inside * 10) {
-                assert_eq!(many.closing(at, &mut next), Some(at + 8));
+                assert_eq!(many.closing_bracket(at, &mut next), Some(at + 8));
             }
-            assert_eq!(many.closing(4, &mut next), None, "it only goes forwards");
+            assert_eq!(many.closing_bracket(4, &mut next), None, "it only goes forwards");
         }
     }
 

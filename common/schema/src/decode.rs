@@ -4,78 +4,80 @@ use opgate_upstream::json::Kind;
 
 use crate::Type;
 
-const FORMAT: &str =
+const QUANTITY_FORMAT_ERROR: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-const UNITS: [&str; 16] =
+const QUANTITY_SUFFIXES: [&str; 16] =
     ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-const SUFFIX: &str = "unable to parse quantity's suffix";
+const QUANTITY_SUFFIX_ERROR: &str = "unable to parse quantity's suffix";
 
 /// Go's error for a value.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum DecodeError {
     /// The type does not match: `cannot unmarshal … into Go struct field …`. With the number, if it is out of
     /// the type's range.
     Type(bool),
     /// The type does not match, in a custom decoder, which does not know the field.
     Value(&'static str),
     /// The type's own words.
-    Own(String),
+    Custom(String),
 }
 
 /// Returns why a scalar does not fit, if so; `text` is a decoded string, or a number as written.
-pub(crate) fn refusal(of: Type, kind: Kind, text: &str) -> Option<Refusal> {
-    let is = |wanted| (kind != wanted).then_some(Refusal::Type(false));
+pub(crate) fn decode_error(of: Type, kind: Kind, text: &str) -> Option<DecodeError> {
+    let is = |wanted| (kind != wanted).then_some(DecodeError::Type(false));
     match of {
         _ if kind == Kind::Null => None,
         Type::Any | Type::Either(_) => None,
         Type::Boolean => is(Kind::Boolean),
         Type::String | Type::Bytes => is(Kind::Text),
         Type::Number => is(Kind::Number),
-        Type::Int32 => is(Kind::Number).or_else(|| integer(text, i32::MIN.into(), i32::MAX.into())),
-        Type::Int64 => is(Kind::Number).or_else(|| integer(text, i64::MIN, i64::MAX)),
+        Type::Int32 => {
+            is(Kind::Number).or_else(|| check_integer(text, i32::MIN.into(), i32::MAX.into()))
+        }
+        Type::Int64 => is(Kind::Number).or_else(|| check_integer(text, i64::MIN, i64::MAX)),
         Type::IntOrString => match kind {
             Kind::Text => None,
             Kind::Number => {
-                let refusal = integer(text, i32::MIN.into(), i32::MAX.into());
-                refusal.map(|_| Refusal::Value("int32"))
+                let refusal = check_integer(text, i32::MIN.into(), i32::MAX.into());
+                refusal.map(|_| DecodeError::Value("int32"))
             }
-            _ => Some(Refusal::Value("int32")),
+            _ => Some(DecodeError::Value("int32")),
         },
         Type::Quantity => match kind {
             Kind::Text | Kind::Number => {
-                quantity_error(text).map(|why| Refusal::Own(why.to_owned()))
+                quantity_error(text).map(|why| DecodeError::Custom(why.to_owned()))
             }
-            _ => Some(Refusal::Own(FORMAT.to_owned())),
+            _ => Some(DecodeError::Custom(QUANTITY_FORMAT_ERROR.to_owned())),
         },
         Type::Time => match kind {
             Kind::Text if is_time(text) => None,
             Kind::Text => {
-                let shown = opgate_upstream::go::quote(&opgate_upstream::go::shortened(text, 64));
-                Some(Refusal::Own(format!(
+                let shown = opgate_upstream::go::quote(&opgate_upstream::go::shorten(text, 64));
+                Some(DecodeError::Custom(format!(
                     "parsing time {shown} as \"2006-01-02T15:04:05Z07:00\": cannot parse it"
                 )))
             }
-            _ => Some(Refusal::Value("string")),
+            _ => Some(DecodeError::Value("string")),
         },
-        Type::List(_) | Type::Map(_) | Type::Struct(..) => Some(Refusal::Type(false)),
+        Type::List(_) | Type::Map(_) | Type::Struct(..) => Some(DecodeError::Type(false)),
     }
 }
 
 /// Checks a number without a fraction, in any notation: YAML's `1.0` and `1e3` reach Go's decoder as 1 and
 /// 1000.
-fn integer(text: &str, least: i64, most: i64) -> Option<Refusal> {
+fn check_integer(text: &str, min: i64, max: i64) -> Option<DecodeError> {
     let fits = match text.parse::<i64>() {
-        Ok(number) => (least..=most).contains(&number),
+        Ok(number) => (min..=max).contains(&number),
         // Beyond 2^53 a number with a point or an exponent is not exact, and does not occur in practice.
         Err(_) if text.contains(['.', 'e', 'E']) => text.parse::<f64>().is_ok_and(|number| {
             number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 && {
                 let whole = format!("{number:.0}").parse::<i64>();
-                whole.is_ok_and(|number| (least..=most).contains(&number))
+                whole.is_ok_and(|number| (min..=max).contains(&number))
             }
         }),
         Err(_) => false,
     };
-    (!fits).then_some(Refusal::Type(true))
+    (!fits).then_some(DecodeError::Type(true))
 }
 
 /// Returns the error of Kubernetes' `resource.ParseQuantity`, if a text is no quantity.
@@ -83,7 +85,7 @@ fn integer(text: &str, least: i64, most: i64) -> Option<Refusal> {
 pub fn quantity_error(text: &str) -> Option<&'static str> {
     let text = text.trim();
     if text.is_empty() {
-        return Some(FORMAT);
+        return Some(QUANTITY_FORMAT_ERROR);
     }
     let digits = |text: &str| -> usize { text.bytes().take_while(u8::is_ascii_digit).count() };
     let skip = |text: &'_ str, count: usize| -> String {
@@ -98,20 +100,20 @@ pub fn quantity_error(text: &str) -> Option<&'static str> {
     let (unit, power) = rest.split_at_checked(letters).unwrap_or((&rest, ""));
     let exponent = power.strip_prefix(['-', '+']).unwrap_or(power);
     if digits(exponent) != exponent.len() {
-        return Some(FORMAT);
+        return Some(QUANTITY_FORMAT_ERROR);
     }
-    let is_unit = power.is_empty() && UNITS.contains(&unit);
+    let is_unit = power.is_empty() && QUANTITY_SUFFIXES.contains(&unit);
     let is_exponent = matches!(unit, "e" | "E") && power.parse::<i64>().is_ok();
-    (!is_unit && !is_exponent).then_some(SUFFIX)
+    (!is_unit && !is_exponent).then_some(QUANTITY_SUFFIX_ERROR)
 }
 
 /// Reports whether a text is a time of RFC 3339, as strictly as Go's parser.
 fn is_time(text: &str) -> bool {
     let (date, rest) = (text.get(..10).unwrap_or_default(), text.get(10..).unwrap_or_default());
-    let is_number = |text: &str, most: u32| {
+    let is_number = |text: &str, max: u32| {
         text.len() == 2
             && text.bytes().all(|b| b.is_ascii_digit())
-            && text.parse::<u32>().is_ok_and(|n| n <= most)
+            && text.parse::<u32>().is_ok_and(|n| n <= max)
     };
     let part = |text: &'_ str, at: usize| {
         text.get(at..at.saturating_add(2)).unwrap_or_default().to_owned()
@@ -158,17 +160,17 @@ mod tests {
             assert_eq!(quantity_error(text), None, "{text}");
         }
         for (text, error) in [
-            ("", FORMAT),
-            ("64 Mi", FORMAT),
-            ("64MB", FORMAT),
-            ("x", FORMAT),
-            ("{}", FORMAT),
-            ("1.2.3", FORMAT),
-            ("64mi", SUFFIX),
-            ("1KiKi", SUFFIX),
-            ("1e", SUFFIX),
-            ("1+5", SUFFIX),
-            ("1Mi5", SUFFIX),
+            ("", QUANTITY_FORMAT_ERROR),
+            ("64 Mi", QUANTITY_FORMAT_ERROR),
+            ("64MB", QUANTITY_FORMAT_ERROR),
+            ("x", QUANTITY_FORMAT_ERROR),
+            ("{}", QUANTITY_FORMAT_ERROR),
+            ("1.2.3", QUANTITY_FORMAT_ERROR),
+            ("64mi", QUANTITY_SUFFIX_ERROR),
+            ("1KiKi", QUANTITY_SUFFIX_ERROR),
+            ("1e", QUANTITY_SUFFIX_ERROR),
+            ("1+5", QUANTITY_SUFFIX_ERROR),
+            ("1Mi5", QUANTITY_SUFFIX_ERROR),
         ] {
             assert_eq!(quantity_error(text), Some(error), "{text}");
         }
@@ -176,7 +178,7 @@ mod tests {
 
     #[test]
     fn integers_may_be_written_as_floats() {
-        let refused = |text| integer(text, i32::MIN.into(), i32::MAX.into()).is_some();
+        let refused = |text| check_integer(text, i32::MIN.into(), i32::MAX.into()).is_some();
         for text in ["0", "-1", "2147483647", "1.0", "1e3", "-0.0"] {
             assert!(!refused(text), "{text}");
         }

@@ -14,7 +14,7 @@ mod table;
 mod walk;
 
 pub use decode::quantity_error;
-pub use walk::{Findings, Mismatch, Place, walk};
+pub use walk::{FieldPath, Mismatch, SchemaErrorSink, walk};
 
 /// The type of a value. Null fits all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,13 +94,13 @@ impl TypeId {
     }
 
     /// Returns the field that Go's decoder takes for a name that is written in other letters.
-    fn folded(self, name: &str) -> Option<Self> {
+    fn field_ignoring_case(self, name: &str) -> Option<Self> {
         let is_it = |(field, _): &&(&str, u16)| opgate_upstream::go::folds_to(name, field);
         self.fields().iter().find(is_it).map(|(_, number)| Self(*number))
     }
 
     /// Returns Go's name of the type.
-    fn go(self) -> String {
+    fn go_name(self) -> String {
         let (mut shown, mut of) = (String::new(), self);
         // Lists of lists end with a struct or a scalar.
         loop {

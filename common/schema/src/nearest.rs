@@ -1,7 +1,7 @@
 //! The most similar name: distances of Damerau and Levenshtein, bounded.
 
 /// Longest name that is compared, in bytes. The distance costs the product of both lengths.
-const MAX_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// Returns the most similar candidate, if it is similar enough: equal except for case, or with one mistake in
 /// a name of three to five letters, or two in longer ones. Of equally similar ones the first.
@@ -9,7 +9,7 @@ pub(crate) fn nearest<'c>(
     name: &str,
     candidates: impl Iterator<Item = &'c str> + Clone,
 ) -> Option<&'c str> {
-    if name.len() > MAX_NAME {
+    if name.len() > MAX_NAME_BYTES {
         return None;
     }
     let same = candidates.clone().find(|candidate| candidate.eq_ignore_ascii_case(name));
@@ -24,7 +24,7 @@ pub(crate) fn nearest<'c>(
 /// Insertions, deletions, replacements and exchanges of neighbours, if there are at most `limit`.
 fn distance(from: &str, to: &str, limit: usize) -> Option<usize> {
     let [from, to]: [Vec<char>; 2] = [from, to].map(|text| text.chars().collect());
-    if from.len().abs_diff(to.len()) > limit || to.len() > MAX_NAME {
+    if from.len().abs_diff(to.len()) > limit || to.len() > MAX_NAME_BYTES {
         return None;
     }
     let get = |row: &[usize], at: usize| row.get(at).copied().unwrap_or(usize::MAX / 2);

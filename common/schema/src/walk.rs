@@ -3,38 +3,39 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use opgate_upstream::go::shortened;
-use opgate_upstream::json::{self, Kind, Reading, Sink};
+use opgate_upstream::go::shorten;
+use opgate_upstream::json::{self, Kind, ReadOptions, Sink};
 
-use crate::decode::{Refusal, refusal};
+use crate::decode::{DecodeError, decode_error};
 use crate::{Type, TypeId};
 
 /// Maximum levels of objects and lists: more than a host allows in a document.
 const MAX_DEPTH: usize = 1_024;
 
 /// Receives the errors in an object. Locations are computed only if a caller needs their texts.
-pub trait Findings {
+pub trait SchemaErrorSink {
     /// Reports a member that its type does not have. `of` is the type.
-    fn unknown(&mut self, place: &Place<'_>, of: TypeId, name: &str) {
-        let _ = (place, of, name);
+    fn unknown_field(&mut self, field_path: &FieldPath<'_>, of: TypeId, name: &str) {
+        let _ = (field_path, of, name);
     }
     /// Reports a value that its type does not accept.
-    fn mismatch(&mut self, place: &Place<'_>, mismatch: &Mismatch<'_>) {
-        let _ = (place, mismatch);
+    fn type_mismatch(&mut self, field_path: &FieldPath<'_>, mismatch: &Mismatch<'_>) {
+        let _ = (field_path, mismatch);
     }
 }
 
 /// Looks at the JSON of an object of a type.
-pub fn walk(json: &[u8], of: TypeId, findings: &mut impl Findings) {
+pub fn walk(json: &[u8], of: TypeId, sink: &mut impl SchemaErrorSink) {
     let levels = Vec::new();
-    let mut walk = Walk { json, of, levels, opaque: 0, findings };
+    let mut walk = Walker { json, of, levels, skipped_levels: 0, sink };
     // Invalid JSON has no fields.
-    let _ = json::read(json, Reading { max_depth: MAX_DEPTH, trailing: false }, &mut walk);
+    let _ =
+        json::read(json, ReadOptions { max_depth: MAX_DEPTH, allow_trailing: false }, &mut walk);
 }
 
 /// An open object or list, and where in it the walk is.
 struct Level {
-    of: Parts,
+    of: LevelKind,
     /// The key of a member, with its quotes.
     key: Range<usize>,
     /// Elements of a list so far.
@@ -44,7 +45,7 @@ struct Level {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Parts {
+enum LevelKind {
     /// Fields of a struct.
     Fields(TypeId),
     /// Members with any names.
@@ -53,23 +54,23 @@ enum Parts {
     Items,
 }
 
-struct Walk<'w, F> {
+struct Walker<'w, F> {
     json: &'w [u8],
     /// The type of the whole.
     of: TypeId,
     levels: Vec<Level>,
     /// Levels of a value that is not inspected.
-    opaque: usize,
-    findings: &'w mut F,
+    skipped_levels: usize,
+    sink: &'w mut F,
 }
 
 /// Position of a value.
-pub struct Place<'p> {
+pub struct FieldPath<'p> {
     json: &'p [u8],
     levels: &'p [Level],
 }
 
-impl Place<'_> {
+impl FieldPath<'_> {
     /// Returns the path in the notation of violations: `spec.containers[0].image`.
     #[must_use]
     pub fn field(&self) -> String {
@@ -77,8 +78,8 @@ impl Place<'_> {
         for level in self.levels {
             // Writing to a text does not fail.
             let _ = match level.of {
-                Parts::Items => write!(field, "[{}]", level.count.saturating_sub(1)),
-                Parts::Fields(_) | Parts::Values => {
+                LevelKind::Items => write!(field, "[{}]", level.count.saturating_sub(1)),
+                LevelKind::Fields(_) | LevelKind::Values => {
                     let name = self.name(level);
                     if name.contains(['.', '/']) {
                         write!(field, "[{name}]")
@@ -95,10 +96,10 @@ impl Place<'_> {
 
     /// Returns the types of the structs on the way and the names in them, without elements: what Go's errors
     /// show. Empty outside of structs.
-    fn go(&self) -> String {
+    fn go_path(&self) -> String {
         let (mut path, mut of) = (String::new(), "");
         for level in self.levels {
-            if let Parts::Fields(id) = level.of {
+            if let LevelKind::Fields(id) = level.of {
                 of = id.name().rsplit('.').next().unwrap_or_default();
                 let _ = write!(path, ".{}", self.name(level));
             }
@@ -110,14 +111,14 @@ impl Place<'_> {
     #[must_use]
     pub fn innermost(&self) -> Option<(TypeId, String)> {
         self.levels.iter().rev().find_map(|level| match level.of {
-            Parts::Fields(id) => Some((id, self.name(level))),
+            LevelKind::Fields(id) => Some((id, self.name(level))),
             _ => None,
         })
     }
 
     fn name(&self, level: &Level) -> String {
         let key = self.json.get(level.key.clone()).unwrap_or_default();
-        shortened(&json::decoded(key), 256)
+        shorten(&json::decode_text(key), 256)
     }
 }
 
@@ -127,119 +128,119 @@ pub struct Mismatch<'m> {
     kind: Kind,
     /// A number as written.
     number: &'m str,
-    refusal: Refusal,
+    error: DecodeError,
 }
 
 impl Mismatch<'_> {
     /// Returns the words of Go's decoder.
     #[must_use]
-    pub fn message(&self, place: &Place<'_>) -> String {
-        let number = match self.refusal {
-            Refusal::Type(true) => format!(" {}", shortened(self.number, 64)),
+    pub fn message(&self, field_path: &FieldPath<'_>) -> String {
+        let number = match self.error {
+            DecodeError::Type(true) => format!(" {}", shorten(self.number, 64)),
             _ => String::new(),
         };
-        let found = self.kind.word();
-        match &self.refusal {
-            Refusal::Own(why) => why.clone(),
-            Refusal::Value(wanted) => {
+        let found = self.kind.go_name();
+        match &self.error {
+            DecodeError::Custom(why) => why.clone(),
+            DecodeError::Value(wanted) => {
                 format!("json: cannot unmarshal {found} into Go value of type {wanted}")
             }
-            Refusal::Type(_) => format!(
+            DecodeError::Type(_) => format!(
                 "json: cannot unmarshal {found}{number} into Go struct field {} of type {}",
-                place.go(),
-                self.of.go()
+                field_path.go_path(),
+                self.of.go_name()
             ),
         }
     }
 }
 
-impl<F: Findings> Walk<'_, F> {
+impl<F: SchemaErrorSink> Walker<'_, F> {
     /// Returns the type of the value that begins. An element is counted.
-    fn expected(&mut self) -> TypeId {
+    fn advance_type(&mut self) -> TypeId {
         let Some(level) = self.levels.last_mut() else { return self.of };
-        if level.of == Parts::Items {
+        if level.of == LevelKind::Items {
             level.count = level.count.saturating_add(1);
         }
         level.next
     }
 
-    fn mismatch(&mut self, of: TypeId, kind: Kind, number: &str, refusal: Refusal) {
-        let place = Place { json: self.json, levels: &self.levels };
-        self.findings.mismatch(&place, &Mismatch { of, kind, number, refusal });
+    fn report_mismatch(&mut self, of: TypeId, kind: Kind, number: &str, refusal: DecodeError) {
+        let field_path = FieldPath { json: self.json, levels: &self.levels };
+        self.sink.type_mismatch(&field_path, &Mismatch { of, kind, number, error: refusal });
     }
 }
 
-impl<F: Findings> Sink for Walk<'_, F> {
+impl<F: SchemaErrorSink> Sink for Walker<'_, F> {
     fn key(&mut self, key: Range<usize>) {
-        if self.opaque > 0 {
+        if self.skipped_levels > 0 {
             return;
         }
         let Some(level) = self.levels.last_mut() else { return };
         level.key = key;
-        let Parts::Fields(of) = level.of else { return };
-        let name = json::decoded(self.json.get(level.key.clone()).unwrap_or_default());
+        let LevelKind::Fields(of) = level.of else { return };
+        let name = json::decode_text(self.json.get(level.key.clone()).unwrap_or_default());
         if let Some(next) = of.field(&name) {
             level.next = next;
             return;
         }
         // Go decodes it into the field nonetheless; an API server does not.
-        level.next = of.folded(&name).unwrap_or(TypeId(0));
-        let place = Place { json: self.json, levels: &self.levels };
-        self.findings.unknown(&place, of, &name);
+        level.next = of.field_ignoring_case(&name).unwrap_or(TypeId(0));
+        let field_path = FieldPath { json: self.json, levels: &self.levels };
+        self.sink.unknown_field(&field_path, of, &name);
     }
 
     fn open(&mut self, kind: Kind, _: usize) {
-        if self.opaque > 0 {
-            self.opaque = self.opaque.saturating_add(1);
+        if self.skipped_levels > 0 {
+            self.skipped_levels = self.skipped_levels.saturating_add(1);
             return;
         }
-        let of = self.expected();
+        let of = self.advance_type();
         let resolved = match of.get() {
-            Type::Either(inner) if kind == Kind::List => Some((Parts::Items, TypeId(inner))),
+            Type::Either(inner) if kind == Kind::List => Some((LevelKind::Items, TypeId(inner))),
             Type::Either(inner) => match TypeId(inner).get() {
-                Type::Struct(..) => Some((Parts::Fields(TypeId(inner)), TypeId(0))),
+                Type::Struct(..) => Some((LevelKind::Fields(TypeId(inner)), TypeId(0))),
                 _ => None,
             },
-            Type::List(inner) if kind == Kind::List => Some((Parts::Items, TypeId(inner))),
-            Type::Map(inner) if kind == Kind::Object => Some((Parts::Values, TypeId(inner))),
-            Type::Struct(..) if kind == Kind::Object => Some((Parts::Fields(of), TypeId(0))),
+            Type::List(inner) if kind == Kind::List => Some((LevelKind::Items, TypeId(inner))),
+            Type::Map(inner) if kind == Kind::Object => Some((LevelKind::Values, TypeId(inner))),
+            Type::Struct(..) if kind == Kind::Object => Some((LevelKind::Fields(of), TypeId(0))),
             _ => None,
         };
         if let Some((of, next)) = resolved {
             self.levels.push(Level { of, key: 0..0, count: 0, next });
             return;
         }
-        self.opaque = 1;
+        self.skipped_levels = 1;
         let refusal = match of.get() {
-            Type::List(_) | Type::Map(_) | Type::Struct(..) => Some(Refusal::Type(false)),
-            scalar => refusal(scalar, kind, ""),
+            Type::List(_) | Type::Map(_) | Type::Struct(..) => Some(DecodeError::Type(false)),
+            scalar => decode_error(scalar, kind, ""),
         };
         if let Some(refusal) = refusal {
-            self.mismatch(of, kind, "", refusal);
+            self.report_mismatch(of, kind, "", refusal);
         }
     }
 
     fn close(&mut self, _: Kind, _: usize) {
-        if self.opaque > 0 {
-            self.opaque = self.opaque.saturating_sub(1);
+        if self.skipped_levels > 0 {
+            self.skipped_levels = self.skipped_levels.saturating_sub(1);
         } else {
             self.levels.pop();
         }
     }
 
     fn scalar(&mut self, kind: Kind, range: Range<usize>) {
-        if self.opaque > 0 {
+        if self.skipped_levels > 0 {
             return;
         }
-        let of = self.expected();
+        let of = self.advance_type();
         let wanted = of.get();
         // Most values are texts in the place of texts.
         if matches!(wanted, Type::Any) || wanted == Type::String && kind == Kind::Text {
             return;
         }
-        let text = json::decoded(self.json.get(range).unwrap_or_default());
-        if let Some(refusal) = refusal(wanted, kind, &text) {
-            self.mismatch(of, kind, &text, refusal);
+        let text = json::decode_text(self.json.get(range).unwrap_or_default());
+        if let Some(refusal) = decode_error(wanted, kind, &text) {
+            self.report_mismatch(of, kind, &text, refusal);
         }
     }
 }
@@ -251,13 +252,13 @@ mod tests {
     #[derive(Default)]
     struct All(Vec<String>);
 
-    impl Findings for All {
-        fn unknown(&mut self, place: &Place<'_>, of: TypeId, name: &str) {
+    impl SchemaErrorSink for All {
+        fn unknown_field(&mut self, field_path: &FieldPath<'_>, of: TypeId, name: &str) {
             let meant = of.nearest(name).map(|name| format!(", {name}?")).unwrap_or_default();
-            self.0.push(format!("{}: unknown{meant}", place.field()));
+            self.0.push(format!("{}: unknown{meant}", field_path.field()));
         }
-        fn mismatch(&mut self, place: &Place<'_>, mismatch: &Mismatch<'_>) {
-            self.0.push(format!("{}: {}", place.field(), mismatch.message(place)));
+        fn type_mismatch(&mut self, field_path: &FieldPath<'_>, mismatch: &Mismatch<'_>) {
+            self.0.push(format!("{}: {}", field_path.field(), mismatch.message(field_path)));
         }
     }
 

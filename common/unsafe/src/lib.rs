@@ -21,7 +21,7 @@ pub use images::{Image, Key, SealError};
 /// (`SCHED_IDLE`, Linux). Says whether the system took it.
 #[cfg(feature = "process")]
 #[must_use]
-pub fn run_when_idle() -> bool {
+pub fn set_idle_priority() -> bool {
     #[cfg(target_os = "linux")]
     // SAFETY: all zeros is a `sched_param`; it is read during the call only.
     return unsafe {
@@ -43,7 +43,7 @@ pub fn close_inherited_descriptors() {
     #[cfg(not(target_os = "linux"))]
     let is_done = false;
     if !is_done {
-        for descriptor in 3..MAX_INHERITED {
+        for descriptor in 3..MAX_INHERITED_DESCRIPTORS {
             // SAFETY: as above. It is no error if there is none of this number.
             unsafe { libc::close(descriptor) };
         }
@@ -52,20 +52,20 @@ pub fn close_inherited_descriptors() {
 
 /// Maximum number of descriptors to close if the kernel cannot close a range.
 #[cfg(feature = "process")]
-const MAX_INHERITED: libc::c_int = 65_536;
+const MAX_INHERITED_DESCRIPTORS: libc::c_int = 65_536;
 
 /// Configures the allocator of the C library to map each large piece separately, and to unmap it when it is
 /// freed. Otherwise, glibc increases that bound up to 32 MiB when a large piece is freed; later pieces are
 /// then cut out of a heap that only shrinks at its end. Must be called before threads are started.
 #[cfg(feature = "process")]
-pub fn keep_large_memory_apart() {
+pub fn map_large_allocations_separately() {
     /// Bytes from which on a piece is large: below, a system call would cost more than what it is for.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    const LARGE: libc::c_int = 256 << 10;
+    const LARGE_ALLOCATION_BYTES: libc::c_int = 256 << 10;
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it sets a number of the allocator.
     unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_ALLOCATION_BYTES);
     }
 }
 
@@ -107,7 +107,7 @@ mod bump {
 
     pub(super) const PAGE: usize = 65_536;
     /// Asked for at a time, so that a growing list does not ask once a page.
-    const GROWTH: usize = 16 * PAGE;
+    const MIN_GROWTH_BYTES: usize = 16 * PAGE;
 
     pub(super) struct Bump<M> {
         memory: M,
@@ -125,23 +125,23 @@ mod bump {
 
     impl<M: Memory> Bump<M> {
         /// Returns the start of `size` free bytes at a multiple of `align` (a power of two), or `None`.
-        fn take(&self, size: usize, align: usize) -> Option<usize> {
+        fn allocate(&self, size: usize, align: usize) -> Option<usize> {
             if self.next.get() == 0 {
                 self.next.set(self.memory.start());
                 self.end.set(self.memory.end());
             }
             let start = self.next.get().checked_add(align - 1)? & !(align - 1);
             let next = start.checked_add(size)?;
-            self.reach(next)?;
+            self.grow_to(next)?;
             self.next.set(next);
             Some(start)
         }
 
         /// Makes the memory end at `end` or later.
-        fn reach(&self, end: usize) -> Option<()> {
+        fn grow_to(&self, end: usize) -> Option<()> {
             let missing = end.saturating_sub(self.end.get());
             if missing > 0 {
-                let pages = missing.max(GROWTH).div_ceil(PAGE);
+                let pages = missing.max(MIN_GROWTH_BYTES).div_ceil(PAGE);
                 let exact = missing.div_ceil(PAGE);
                 let grown = [pages, exact].into_iter().find(|&pages| self.memory.grow(pages))?;
                 self.end.set(self.end.get().checked_add(grown.checked_mul(PAGE)?)?);
@@ -155,7 +155,7 @@ mod bump {
     // `next`. Memory that was never given out is zero, as `Memory` promises.
     unsafe impl<M: Memory> GlobalAlloc for Bump<M> {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-            let start = self.take(layout.size(), layout.align());
+            let start = self.allocate(layout.size(), layout.align());
             start.map_or(core::ptr::null_mut(), core::ptr::with_exposed_provenance_mut)
         }
 
@@ -173,13 +173,13 @@ mod bump {
             let end = old.addr() + layout.size();
             if end == self.next.get() {
                 let grown = old.addr().checked_add(size);
-                if let Some(next) = grown.filter(|&next| self.reach(next).is_some()) {
+                if let Some(next) = grown.filter(|&next| self.grow_to(next).is_some()) {
                     self.next.set(next);
                     return old;
                 }
                 return core::ptr::null_mut();
             }
-            let Some(start) = self.take(size, layout.align()) else {
+            let Some(start) = self.allocate(size, layout.align()) else {
                 return core::ptr::null_mut();
             };
             let new = core::ptr::with_exposed_provenance_mut(start);
@@ -396,7 +396,7 @@ mod images {
         }
     }
 
-    const TAG: usize = 32;
+    const TAG_BYTES: usize = 32;
 
     fn tag(key: &Key, purpose: &[u8], code: &[u8]) -> hmac::Tag {
         let mut context = hmac::Context::with_key(&key.0);
@@ -434,10 +434,10 @@ mod images {
         /// # Errors
         /// Fails if the seal does not match.
         pub fn open(key: &Key, purpose: &[u8], mut sealed: Vec<u8>) -> Result<Self, SealError> {
-            if sealed.len() < TAG {
+            if sealed.len() < TAG_BYTES {
                 return Err(SealError);
             }
-            let code = sealed.split_off(TAG);
+            let code = sealed.split_off(TAG_BYTES);
             let expected = tag(key, purpose, &code);
             aws_lc_rs::constant_time::verify_slices_are_equal(expected.as_ref(), &sealed)
                 .map_err(|_| SealError)?;

@@ -30,7 +30,7 @@ pub enum Platform {
 
 /// A service account in the manifests of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Account {
+pub struct ServiceAccount {
     /// The controller that it belongs to.
     pub controller: Controller,
     /// Its namespace.
@@ -49,8 +49,8 @@ pub struct Account {
 pub const OLM_ROLE: &str = "system:controller:operator-lifecycle-manager";
 
 /// Creates an entry for OLM in a namespace: its chart names the binding after the namespace.
-const fn olm(namespace: &'static str, binding: &'static str, platform: Platform) -> Account {
-    Account {
+const fn olm(namespace: &'static str, binding: &'static str, platform: Platform) -> ServiceAccount {
+    ServiceAccount {
         controller: Controller::Olm,
         namespace,
         name: "olm-operator-serviceaccount",
@@ -65,12 +65,19 @@ const fn rukpak(
     namespace: &'static str,
     name: &'static str,
     platform: Option<Platform>,
-) -> Account {
-    Account { controller: Controller::Rukpak, namespace, name, binding: name, role: name, platform }
+) -> ServiceAccount {
+    ServiceAccount {
+        controller: Controller::Rukpak,
+        namespace,
+        name,
+        binding: name,
+        role: name,
+        platform,
+    }
 }
 
 /// All of them. RukPak's webhooks have an account as well, which only reads.
-pub const ACCOUNTS: [Account; 9] = [
+pub const ACCOUNTS: [ServiceAccount; 9] = [
     olm(
         "openshift-operator-lifecycle-manager",
         "olm-operator-binding-openshift-operator-lifecycle-manager",
@@ -93,7 +100,7 @@ pub const ACCOUNTS: [Account; 9] = [
     rukpak("olmv1-system", "helm-provisioner-admin", None),
 ];
 
-impl Account {
+impl ServiceAccount {
     /// Returns the user as which it sends requests.
     #[must_use]
     pub fn user(&self) -> String {
@@ -103,13 +110,13 @@ impl Account {
     /// Reports whether a user is this account.
     #[must_use]
     pub fn is_user(&self, user: &str) -> bool {
-        parts(user) == Some((self.namespace, self.name))
+        parse_user(user) == Some((self.namespace, self.name))
     }
 }
 
 /// Returns the namespace and name of the service account that a user is.
 #[must_use]
-pub fn parts(user: &str) -> Option<(&str, &str)> {
+pub fn parse_user(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix("system:serviceaccount:")?.split_once(':')
 }
 
@@ -117,8 +124,8 @@ pub fn parts(user: &str) -> Option<(&str, &str)> {
 pub fn accounts(
     controller: Controller,
     platform: Platform,
-) -> impl Iterator<Item = &'static Account> {
-    let is_one = move |account: &&Account| {
+) -> impl Iterator<Item = &'static ServiceAccount> {
+    let is_one = move |account: &&ServiceAccount| {
         account.controller == controller && account.platform == Some(platform)
     };
     ACCOUNTS.iter().filter(is_one)
@@ -150,7 +157,7 @@ mod tests {
     #[test]
     fn platforms_share_no_account() {
         for controller in [Controller::Olm, Controller::Rukpak] {
-            let of = |platform| accounts(controller, platform).map(Account::user);
+            let of = |platform| accounts(controller, platform).map(ServiceAccount::user);
             let upstream: Vec<_> = of(Platform::Upstream).collect();
             assert!(!upstream.is_empty() && of(Platform::OpenShift).count() > 0);
             assert!(of(Platform::OpenShift).all(|user| !upstream.contains(&user)));

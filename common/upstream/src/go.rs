@@ -100,7 +100,7 @@ fn is_printable(c: char) -> bool {
 
 /// Returns `filepath.Clean` on Linux: the shortest path with the same meaning, by text alone.
 #[must_use]
-pub fn clean(path: &str) -> String {
+pub fn clean_path(path: &str) -> String {
     let rooted = path.starts_with('/');
     let mut kept: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -139,7 +139,7 @@ pub fn folds_to(name: &str, field: &str) -> bool {
 /// Returns a number as `%v` and `%g` print a `float64`: with as many digits as it takes, and with an exponent
 /// below 1e-4 and from 1e6 on.
 #[must_use]
-pub fn float(value: f64) -> String {
+pub fn format_float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
     }
@@ -158,7 +158,7 @@ pub fn float(value: f64) -> String {
 
 /// Returns a text, cut at a number of bytes, for messages: a hostile name is not repeated in full.
 #[must_use]
-pub fn shortened(text: &str, limit: usize) -> String {
+pub fn shorten(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn texts_are_cut_between_characters() {
         for (text, cut) in [("ab", "ab"), ("abc", "ab…"), ("aé", "a…")] {
-            assert_eq!(shortened(text, 2), cut);
+            assert_eq!(shorten(text, 2), cut);
         }
     }
 
@@ -232,7 +232,7 @@ mod tests {
             ("../../a/..", "../.."),
         ];
         for (path, cleaned) in cases {
-            assert_eq!(clean(path), cleaned, "{path}");
+            assert_eq!(clean_path(path), cleaned, "{path}");
         }
     }
 }

@@ -11,7 +11,7 @@ const UPPERCASE: &str = "invalid reference format: repository name must be lower
 const LOWERCASE: &str = "repository name must be lowercase";
 const TOO_LONG: &str = "repository name must not be more than 255 characters";
 /// Names of repositories, without tag and digest.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 /// Returns the error of the reference.
 #[must_use]
@@ -33,7 +33,7 @@ pub fn plain_error(reference: &str) -> Option<String> {
         };
         return Some(why.to_owned());
     };
-    if path.len() > LONGEST_NAME {
+    if path.len() > MAX_NAME_BYTES {
         return Some(TOO_LONG.to_owned());
     }
     digest.and_then(|digest| check_digest(digest).err())
@@ -111,7 +111,7 @@ fn parse(reference: &str) -> Result<(), String> {
         Some("docker.io" | "index.docker.io") | None => "docker.io/library/".len(),
         Some(domain) => domain.len() + 1,
     };
-    if prefix + path.len() > LONGEST_NAME {
+    if prefix + path.len() > MAX_NAME_BYTES {
         return Err(TOO_LONG.to_owned());
     }
     digest.map_or(Ok(()), check_digest)

@@ -33,7 +33,7 @@ pub enum Kind {
 impl Kind {
     /// Returns Go's word for it in `cannot unmarshal …`.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn go_name(self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Boolean => "bool",
@@ -52,11 +52,11 @@ pub struct Error {
     pub offset: usize,
     /// JSON pointer of the value in which it is.
     pub pointer: String,
-    fault: Fault,
+    kind: ErrorKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum ErrorKind {
     /// There is nothing.
     Empty,
     /// The text ends inside a value.
@@ -70,29 +70,29 @@ enum Fault {
 impl Error {
     /// Returns the text of `json.Decoder`, which differs from that of `json.Unmarshal` at the end of input.
     #[must_use]
-    pub fn of_decoder(&self) -> String {
-        match self.fault {
-            Fault::Empty => "EOF".to_owned(),
-            Fault::End => "unexpected EOF".to_owned(),
+    pub fn decoder_message(&self) -> String {
+        match self.kind {
+            ErrorKind::Empty => "EOF".to_owned(),
+            ErrorKind::End => "unexpected EOF".to_owned(),
             _ => self.to_string(),
         }
     }
 
     /// Reports whether there are more levels than are allowed.
     #[must_use]
-    pub fn is_depth(&self) -> bool {
-        self.fault == Fault::Depth
+    pub fn is_too_deep(&self) -> bool {
+        self.kind == ErrorKind::Depth
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.fault {
-            Fault::Empty | Fault::End => f.write_str("unexpected end of JSON input"),
-            Fault::Byte(byte, context) => {
+        match self.kind {
+            ErrorKind::Empty | ErrorKind::End => f.write_str("unexpected end of JSON input"),
+            ErrorKind::Byte(byte, context) => {
                 write!(f, "invalid character {} {context}", quote_byte(byte))
             }
-            Fault::Depth => f.write_str("exceeded max depth"),
+            ErrorKind::Depth => f.write_str("exceeded max depth"),
         }
     }
 }
@@ -101,16 +101,16 @@ impl std::error::Error for Error {}
 
 /// Options for reading a text.
 #[derive(Debug, Clone, Copy)]
-pub struct Reading {
+pub struct ReadOptions {
     /// Levels of lists and objects.
     pub max_depth: usize,
     /// Whether anything but white space may follow the value, as after `Decoder.Decode`.
-    pub trailing: bool,
+    pub allow_trailing: bool,
 }
 
-impl Reading {
+impl ReadOptions {
     /// One value, nothing after it, no limit.
-    pub const WHOLE: Self = Self { max_depth: usize::MAX, trailing: false };
+    pub const WHOLE: Self = Self { max_depth: usize::MAX, allow_trailing: false };
 }
 
 /// Receives the events of reading a text. Offsets of keys include the quotes.
@@ -125,9 +125,9 @@ pub trait Sink {
     fn scalar(&mut self, _: Kind, _: Range<usize>) {}
 }
 
-struct Nothing;
+struct DiscardSink;
 
-impl Sink for Nothing {}
+impl Sink for DiscardSink {}
 
 struct Scanner<'j> {
     bytes: &'j [u8],
@@ -153,29 +153,29 @@ impl Scanner<'_> {
         self.bytes.get(self.at).copied()
     }
 
-    fn space(&mut self) {
+    fn skip_space(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;
         }
     }
 
-    fn fail(&self, context: &'static str) -> Fault {
-        self.peek().map_or(Fault::End, |byte| Fault::Byte(byte, context))
+    fn fail(&self, context: &'static str) -> ErrorKind {
+        self.peek().map_or(ErrorKind::End, |byte| ErrorKind::Byte(byte, context))
     }
 
     /// Steps over what stands for itself in a string, eight bytes at a time: most of a text is that.
-    fn plain(&mut self) {
-        const ONES: u64 = 0x0101_0101_0101_0101;
-        const TOPS: u64 = 0x8080_8080_8080_8080;
+    fn skip_plain(&mut self) {
+        const BYTE_ONES: u64 = 0x0101_0101_0101_0101;
+        const BYTE_HIGH_BITS: u64 = 0x8080_8080_8080_8080;
         let mut rest = self.bytes.get(self.at..).unwrap_or_default();
         while let Some((chunk, after)) = rest.split_first_chunk() {
             let chunk = u64::from_le_bytes(*chunk);
             // The top bit of each byte that is too small; above the first, perhaps of others.
-            let below = |bound: u8, of: u64| of.wrapping_sub(ONES * u64::from(bound)) & !of;
+            let below = |bound: u8, of: u64| of.wrapping_sub(BYTE_ONES * u64::from(bound)) & !of;
             let special = below(0x20, chunk)
-                | below(1, chunk ^ (ONES * u64::from(b'"')))
-                | below(1, chunk ^ (ONES * u64::from(b'\\')));
-            let special = special & TOPS;
+                | below(1, chunk ^ (BYTE_ONES * u64::from(b'"')))
+                | below(1, chunk ^ (BYTE_ONES * u64::from(b'\\')));
+            let special = special & BYTE_HIGH_BITS;
             if special != 0 {
                 let first = usize::try_from(special.trailing_zeros() / 8).unwrap_or_default();
                 self.at = self.bytes.len() - rest.len() + first;
@@ -188,10 +188,10 @@ impl Scanner<'_> {
         self.at = self.bytes.len() - rest.len() + more;
     }
 
-    fn text(&mut self) -> Result<(), Fault> {
+    fn text(&mut self) -> Result<(), ErrorKind> {
         self.at += 1;
         loop {
-            self.plain();
+            self.skip_plain();
             match self.peek() {
                 Some(b'"') => break,
                 Some(b'\\') => {
@@ -218,7 +218,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn digits(&mut self, context: &'static str) -> Result<(), Fault> {
+    fn digits(&mut self, context: &'static str) -> Result<(), ErrorKind> {
         if !self.peek().is_some_and(|b| b.is_ascii_digit()) {
             return Err(self.fail(context));
         }
@@ -228,7 +228,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<(), Fault> {
+    fn number(&mut self) -> Result<(), ErrorKind> {
         if self.peek() == Some(b'-') {
             self.at += 1;
         }
@@ -251,7 +251,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn literal(&mut self, rest: &[(u8, &'static str)]) -> Result<(), Fault> {
+    fn literal(&mut self, rest: &[(u8, &'static str)]) -> Result<(), ErrorKind> {
         self.at += 1;
         for &(byte, context) in rest {
             if self.peek() != Some(byte) {
@@ -263,7 +263,7 @@ impl Scanner<'_> {
     }
 
     /// Reads one value; `open` are the containers around it, `true` for objects.
-    fn value(&mut self, max_depth: usize, sink: &mut impl Sink) -> Result<(), Fault> {
+    fn value(&mut self, max_depth: usize, sink: &mut impl Sink) -> Result<(), ErrorKind> {
         const TRUE: &[(u8, &str)] = &[
             (b'r', "in literal true (expecting 'r')"),
             (b'u', "in literal true (expecting 'u')"),
@@ -283,7 +283,7 @@ impl Scanner<'_> {
         let mut open: Vec<bool> = Vec::new();
         let mut state = State::Value;
         loop {
-            self.space();
+            self.skip_space();
             match (state, self.peek()) {
                 (State::First, Some(b']')) | (State::FirstKey, Some(b'}')) => {
                     self.at += 1;
@@ -295,7 +295,7 @@ impl Scanner<'_> {
                     let start = self.at;
                     self.text()?;
                     sink.key(start..self.at);
-                    self.space();
+                    self.skip_space();
                     if self.peek() != Some(b':') {
                         return Err(self.fail("after object key"));
                     }
@@ -325,7 +325,7 @@ impl Scanner<'_> {
                 },
                 (State::Value | State::First, Some(byte @ (b'{' | b'['))) => {
                     if open.len() >= max_depth {
-                        return Err(Fault::Depth);
+                        return Err(ErrorKind::Depth);
                     }
                     let object = byte == b'{';
                     open.push(object);
@@ -355,17 +355,21 @@ impl Scanner<'_> {
 }
 
 /// Reads a text. Tells where and why it failed.
-fn scan(bytes: &[u8], reading: Reading, sink: &mut impl Sink) -> Result<(), (usize, Fault)> {
+fn scan(
+    bytes: &[u8],
+    options: ReadOptions,
+    sink: &mut impl Sink,
+) -> Result<(), (usize, ErrorKind)> {
     let mut scanner = Scanner { bytes, at: 0 };
-    scanner.space();
+    scanner.skip_space();
     if scanner.peek().is_none() {
-        return Err((scanner.at, Fault::Empty));
+        return Err((scanner.at, ErrorKind::Empty));
     }
-    scanner.value(reading.max_depth, sink).map_err(|fault| (scanner.at, fault))?;
-    scanner.space();
+    scanner.value(options.max_depth, sink).map_err(|fault| (scanner.at, fault))?;
+    scanner.skip_space();
     match scanner.peek() {
-        Some(byte) if !reading.trailing => {
-            Err((scanner.at, Fault::Byte(byte, "after top-level value")))
+        Some(byte) if !options.allow_trailing => {
+            Err((scanner.at, ErrorKind::Byte(byte, "after top-level value")))
         }
         _ => Ok(()),
     }
@@ -375,19 +379,19 @@ fn scan(bytes: &[u8], reading: Reading, sink: &mut impl Sink) -> Result<(), (usi
 ///
 /// # Errors
 /// Fails if it is not JSON.
-pub fn check(bytes: &[u8], reading: Reading) -> Result<(), Error> {
-    read(bytes, reading, &mut Nothing)
+pub fn check(bytes: &[u8], options: ReadOptions) -> Result<(), Error> {
+    read(bytes, options, &mut DiscardSink)
 }
 
 /// Reads a text and reports what is in it. Errors have no pointer.
 ///
 /// # Errors
 /// Fails if it is not JSON.
-pub fn read(bytes: &[u8], reading: Reading, sink: &mut impl Sink) -> Result<(), Error> {
-    scan(bytes, reading, sink).map_err(|(offset, fault)| Error {
+pub fn read(bytes: &[u8], options: ReadOptions, sink: &mut impl Sink) -> Result<(), Error> {
+    scan(bytes, options, sink).map_err(|(offset, fault)| Error {
         offset,
         pointer: String::new(),
-        fault,
+        kind: fault,
     })
 }
 
@@ -395,15 +399,15 @@ pub fn read(bytes: &[u8], reading: Reading, sink: &mut impl Sink) -> Result<(), 
 ///
 /// # Errors
 /// Fails if it does not begin with JSON, as at the end of the text.
-pub fn first(bytes: &[u8]) -> Result<(&[u8], &[u8]), Error> {
+pub fn split_first(bytes: &[u8]) -> Result<(&[u8], &[u8]), Error> {
     let mut scanner = Scanner { bytes, at: 0 };
-    scanner.space();
+    scanner.skip_space();
     let start = scanner.at;
     let result = match scanner.peek() {
-        None => Err(Fault::Empty),
-        Some(_) => scanner.value(usize::MAX, &mut Nothing),
+        None => Err(ErrorKind::Empty),
+        Some(_) => scanner.value(usize::MAX, &mut DiscardSink),
     };
-    result.map_err(|fault| Error { offset: scanner.at, pointer: String::new(), fault })?;
+    result.map_err(|fault| Error { offset: scanner.at, pointer: String::new(), kind: fault })?;
     let value = bytes.get(start..scanner.at).unwrap_or_default();
     Ok((value, bytes.get(scanner.at..).unwrap_or_default()))
 }
@@ -425,7 +429,7 @@ impl Child<'_> {
     /// Reports whether the key is this one.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
-        self.key.is_some_and(|key| says(key, name))
+        self.key.is_some_and(|key| is_string(key, name))
     }
 }
 
@@ -443,7 +447,7 @@ pub fn each_child<'j>(bytes: &'j [u8], visit: impl FnMut(Child<'j>)) -> Result<(
         visit: F,
     }
     impl<'j, F: FnMut(Child<'j>)> Children<'j, F> {
-        fn tell(&mut self, kind: Kind, range: Range<usize>) {
+        fn visit_child(&mut self, kind: Kind, range: Range<usize>) {
             let offset = range.start;
             let raw = self.bytes.get(range).unwrap_or_default();
             let key = self.key.take().and_then(|key| self.bytes.get(key));
@@ -465,17 +469,17 @@ pub fn each_child<'j>(bytes: &'j [u8], visit: impl FnMut(Child<'j>)) -> Result<(
         fn close(&mut self, _: Kind, end: usize) {
             self.depth -= 1;
             if self.depth == 1 {
-                self.tell(self.kind, self.start..end);
+                self.visit_child(self.kind, self.start..end);
             }
         }
         fn scalar(&mut self, kind: Kind, range: Range<usize>) {
             if self.depth == 1 {
-                self.tell(kind, range);
+                self.visit_child(kind, range);
             }
         }
     }
     let mut sink = Children { bytes, depth: 0, key: None, start: 0, kind: Kind::Null, visit };
-    read(bytes, Reading::WHOLE, &mut sink)
+    read(bytes, ReadOptions::WHOLE, &mut sink)
 }
 
 /// Returns the type of the outermost value, by its first byte; `None` if no value begins with it.
@@ -494,19 +498,19 @@ pub fn kind(bytes: &[u8]) -> Option<Kind> {
 
 /// Reports whether a JSON string equals this name.
 #[must_use]
-pub fn says(raw: &[u8], name: &str) -> bool {
-    decoded(raw) == name
+pub fn is_string(raw: &[u8], name: &str) -> bool {
+    decode_text(raw) == name
 }
 
 /// Decodes a JSON string. Invalid parts become U+FFFD, as in Go.
 #[must_use]
 pub fn text(raw: &[u8]) -> String {
-    decoded(raw).into_owned()
+    decode_text(raw).into_owned()
 }
 
 /// Decodes a string without a copy if it has no escapes.
 #[must_use]
-pub fn decoded(raw: &[u8]) -> Cow<'_, str> {
+pub fn decode_text(raw: &[u8]) -> Cow<'_, str> {
     let inner = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\"")).unwrap_or(raw);
     let escaped = inner.contains(&b'\\');
     // Checking a valid text is faster than making it valid, and nearly all are.
@@ -584,7 +588,7 @@ pub struct Tree<'j> {
 }
 
 /// Tokens of a pointer that are shown: a text that is thousands of levels deep has long ones.
-const TOKENS: usize = 64;
+const MAX_SHOWN_TOKENS: usize = 64;
 
 #[derive(Default)]
 struct Builder {
@@ -635,18 +639,18 @@ impl<'j> Tree<'j> {
     ///
     /// # Errors
     /// Fails if it is not JSON.
-    pub fn parse(bytes: &'j [u8], reading: Reading) -> Result<Self, Error> {
+    pub fn parse(bytes: &'j [u8], options: ReadOptions) -> Result<Self, Error> {
         let mut builder = Builder::default();
-        let result = scan(bytes, reading, &mut builder);
+        let result = scan(bytes, options, &mut builder);
         let Builder { nodes, open, key } = builder;
         let tree = Self { bytes, nodes };
         let Err((offset, fault)) = result else { return Ok(tree) };
         let mut pointer = open.last().map(|&index| tree.pointer(index)).unwrap_or_default();
         if !key.is_empty() {
             pointer.push('/');
-            pointer.push_str(&escape(&decoded(bytes.get(key).unwrap_or_default())));
+            pointer.push_str(&escape(&decode_text(bytes.get(key).unwrap_or_default())));
         }
-        Err(Error { offset, pointer, fault })
+        Err(Error { offset, pointer, kind: fault })
     }
 
     /// Returns the type of a value.
@@ -672,7 +676,7 @@ impl<'j> Tree<'j> {
     #[must_use]
     pub fn key(&self, index: Index) -> Cow<'j, str> {
         let key = self.nodes.get(index).and_then(|node| self.bytes.get(node.key.clone()));
-        key.map(decoded).unwrap_or_default()
+        key.map(decode_text).unwrap_or_default()
     }
 
     /// Members of an object or elements of a list, in order.
@@ -703,7 +707,7 @@ impl<'j> Tree<'j> {
             at = self.nodes.get(at).map_or(0, |node| node.parent);
         }
         let mut pointer = String::new();
-        for &child in path.iter().rev().take(TOKENS) {
+        for &child in path.iter().rev().take(MAX_SHOWN_TOKENS) {
             pointer.push('/');
             let Some(node) = self.nodes.get(child) else { break };
             if self.kind(node.parent) == Kind::Object {
@@ -731,7 +735,7 @@ mod tests {
     use super::*;
 
     fn tree(json: &str) -> Tree<'_> {
-        Tree::parse(json.as_bytes(), Reading::WHOLE).unwrap_or_else(|e| panic!("{json}: {e}"))
+        Tree::parse(json.as_bytes(), ReadOptions::WHOLE).unwrap_or_else(|e| panic!("{json}: {e}"))
     }
 
     /// Converts a tree to the result of another parser.
@@ -779,13 +783,14 @@ mod tests {
             (r#""\u12g4""#, 5, "", r"invalid character 'g' in \u hexadecimal character escape"),
             ("é", 0, "", "invalid character 'Ã' looking for beginning of value"),
         ] {
-            let found = Tree::parse(json.as_bytes(), Reading::WHOLE).unwrap_err();
+            let found = Tree::parse(json.as_bytes(), ReadOptions::WHOLE).unwrap_err();
             let found = (found.offset, found.pointer.as_str(), found.to_string());
             assert_eq!(found, (offset, pointer, error.to_owned()), "{json}");
-            assert_eq!(check(json.as_bytes(), Reading::WHOLE).unwrap_err().to_string(), error);
+            assert_eq!(check(json.as_bytes(), ReadOptions::WHOLE).unwrap_err().to_string(), error);
         }
-        let decoder =
-            |json: &str| Tree::parse(json.as_bytes(), Reading::WHOLE).unwrap_err().of_decoder();
+        let decoder = |json: &str| {
+            Tree::parse(json.as_bytes(), ReadOptions::WHOLE).unwrap_err().decoder_message()
+        };
         assert_eq!(decoder(""), "EOF");
         assert_eq!(decoder("{"), "unexpected EOF");
     }
@@ -793,18 +798,18 @@ mod tests {
     #[test]
     fn depth_is_a_number_not_a_stack() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        let reading = Reading { max_depth: 10_000, trailing: false };
-        assert!(Tree::parse(nested(10_000).as_bytes(), reading).is_ok());
-        let error = Tree::parse(nested(10_001).as_bytes(), reading).unwrap_err();
-        assert!(error.is_depth() && error.to_string() == "exceeded max depth", "{error}");
+        let options = ReadOptions { max_depth: 10_000, allow_trailing: false };
+        assert!(Tree::parse(nested(10_000).as_bytes(), options).is_ok());
+        let error = Tree::parse(nested(10_001).as_bytes(), options).unwrap_err();
+        assert!(error.is_too_deep() && error.to_string() == "exceeded max depth", "{error}");
         let deep = nested(1_000_000);
-        let tree = Tree::parse(deep.as_bytes(), Reading::WHOLE).unwrap();
-        assert_eq!(tree.pointer(999_999).len(), 2 * TOKENS);
+        let tree = Tree::parse(deep.as_bytes(), ReadOptions::WHOLE).unwrap();
+        assert_eq!(tree.pointer(999_999).len(), 2 * MAX_SHOWN_TOKENS);
     }
 
     #[test]
     fn trailing_data_is_accepted_if_enabled() {
-        let lenient = Reading { trailing: true, ..Reading::WHOLE };
+        let lenient = ReadOptions { allow_trailing: true, ..ReadOptions::WHOLE };
         assert!(Tree::parse(b"{} garbage", lenient).is_ok());
         assert!(Tree::parse(b"1 garbage", lenient).is_ok());
     }
@@ -865,18 +870,18 @@ mod tests {
         #[test]
         fn invalid_json_is_rejected_like_in_serde_json(json in r#"[\[\]{}",:0-9.eEtrufalsn\\ -]{0,24}"#) {
             // The other parser has an opinion on the range of numbers, and of surrogates, as well.
-            let tree = Tree::parse(json.as_bytes(), Reading::WHOLE);
+            let tree = Tree::parse(json.as_bytes(), ReadOptions::WHOLE);
             match serde_json::from_str::<&serde_json::value::RawValue>(&json) {
                 Ok(_) => prop_assert!(tree.is_ok(), "{}", json),
                 Err(_) if json.contains("\\u") => {}
                 Err(_) => prop_assert!(tree.is_err(), "{}", json),
             }
-            prop_assert_eq!(check(json.as_bytes(), Reading::WHOLE).is_ok(), tree.is_ok());
+            prop_assert_eq!(check(json.as_bytes(), ReadOptions::WHOLE).is_ok(), tree.is_ok());
         }
 
         #[test]
         fn any_bytes_are_parsed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = Tree::parse(&bytes, Reading::WHOLE);
+            let _ = Tree::parse(&bytes, ReadOptions::WHOLE);
             let _ = each_child(&bytes, |_| {});
             let _ = text(&bytes);
         }

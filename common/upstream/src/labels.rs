@@ -11,8 +11,8 @@ use std::fmt::{self, Write as _};
 use crate::names::{label_key_error, label_value_error};
 
 /// Values that are named in errors, and bytes of a text in one: what is wrong may have megabytes.
-const MOST_ERRORS: usize = 64;
-const MOST_BYTES: usize = 1_024;
+const MAX_LISTED_VALUES: usize = 64;
+const MAX_SHOWN_BYTES: usize = 1_024;
 
 /// A selector whose parts are valid. Without requirements it matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,15 +40,15 @@ impl Selector {
     ///
     /// # Errors
     /// Upstream's text.
-    pub fn label(&mut self, key: &str, value: &str) -> Result<(), String> {
-        self.require(key, Operator::In, [value])
+    pub fn add_match_label(&mut self, key: &str, value: &str) -> Result<(), String> {
+        self.add_requirement(key, Operator::In, [value])
     }
 
     /// Adds an element of `matchExpressions`.
     ///
     /// # Errors
     /// Upstream's text.
-    pub fn expression<'v>(
+    pub fn add_match_expression<'v>(
         &mut self,
         key: &str,
         operator: &str,
@@ -63,10 +63,10 @@ impl Selector {
                 return Err(format!("{} is not a valid label selector operator", quoted(other)));
             }
         };
-        self.require(key, operator, values)
+        self.add_requirement(key, operator, values)
     }
 
-    fn require<'v>(
+    fn add_requirement<'v>(
         &mut self,
         key: &str,
         operator: Operator,
@@ -75,13 +75,13 @@ impl Selector {
         let (mut errors, mut wrong, mut listed) = (Vec::new(), Vec::new(), Vec::new());
         let mut kept = BTreeSet::new();
         for (index, value) in values.into_iter().enumerate() {
-            if listed.len() < MOST_ERRORS {
+            if listed.len() < MAX_LISTED_VALUES {
                 listed.push(value);
             }
             if let Some(why) = label_value_error(value)
-                && wrong.len() < MOST_ERRORS
+                && wrong.len() < MAX_LISTED_VALUES
             {
-                let (key, value) = (cut(key), quoted(value));
+                let (key, value) = (truncate(key), quoted(value));
                 wrong.push(format!("values[{index}][{key}]: Invalid value: {value}: {why}"));
             }
             kept.insert(value.to_owned());
@@ -121,7 +121,7 @@ impl Selector {
     }
 
     /// Keys with the values of which an object must have one: what an index can answer.
-    pub fn listed(&self) -> impl Iterator<Item = (&str, &BTreeSet<String>)> {
+    pub fn required_values(&self) -> impl Iterator<Item = (&str, &BTreeSet<String>)> {
         let listed = self.requirements.iter().filter(|r| r.operator == Operator::In);
         listed.map(|requirement| (requirement.key.as_str(), &requirement.values))
     }
@@ -161,12 +161,12 @@ impl fmt::Display for Selector {
 }
 
 /// Returns the part of a text that an error shows.
-fn cut(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(MOST_BYTES)).unwrap_or(text)
+fn truncate(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_SHOWN_BYTES)).unwrap_or(text)
 }
 
 fn quoted(text: &str) -> String {
-    format!("{:?}", cut(text))
+    format!("{:?}", truncate(text))
 }
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
     fn selector(expressions: &[(&str, &str, &[&str])]) -> Result<Selector, String> {
         let mut selector = Selector::default();
         for (key, operator, values) in expressions {
-            selector.expression(key, operator, values.iter().copied())?;
+            selector.add_match_expression(key, operator, values.iter().copied())?;
         }
         Ok(selector)
     }
@@ -233,7 +233,7 @@ mod tests {
         }
         let value = selector(&[("a", "In", &["-"])]).unwrap_err();
         assert!(value.starts_with("values[0][a]: Invalid value: \"-\": a valid label must be"));
-        assert!(Selector::default().label("example.com/name", "").is_ok());
+        assert!(Selector::default().add_match_label("example.com/name", "").is_ok());
         // The length is counted in bytes.
         let long = "ä".repeat(32);
         for (key, value, error) in [
@@ -246,7 +246,7 @@ mod tests {
             ("k".to_owned(), &*long, "\": must be no more than 63 bytes; a valid label must be"),
             ("a/b/c".to_owned(), "v", "\": a valid label key must consist of alphanumeric"),
         ] {
-            let found = Selector::default().label(&key, value).unwrap_err();
+            let found = Selector::default().add_match_label(&key, value).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
     }

@@ -40,7 +40,7 @@ const OPERATORS: [(&str, Operator); 12] = [
 
 /// Number of given numbers of a version before the first `x`, or the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Given {
+enum Precision {
     Nothing,
     Major,
     Minor,
@@ -52,7 +52,7 @@ struct Comparison {
     operator: Operator,
     /// Missing parts are zero.
     version: Version,
-    given: Given,
+    precision: Precision,
 }
 
 /// A constraint: one of the alternatives must hold, and of it every comparison.
@@ -62,7 +62,7 @@ pub struct Constraint {
 }
 
 /// The first three numbers that are above a constraint.
-pub type Above = [u64; 3];
+pub type UpperBound = [u64; 3];
 
 impl Constraint {
     /// Parses as `semver.NewConstraint`.
@@ -70,7 +70,7 @@ impl Constraint {
     /// # Errors
     /// Upstream's text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let alternatives = text.split("||").map(comparisons).collect::<Result<_, _>>()?;
+        let alternatives = text.split("||").map(parse_comparisons).collect::<Result<_, _>>()?;
         Ok(Self { alternatives })
     }
 
@@ -78,14 +78,14 @@ impl Constraint {
     /// with one.
     #[must_use]
     pub fn contains(&self, version: &Version) -> bool {
-        self.alternatives.iter().any(|all| all.iter().all(|one| one.holds(version)))
+        self.alternatives.iter().any(|all| all.iter().all(|one| one.is_satisfied_by(version)))
     }
 
     /// Returns the version, if the constraint admits one only.
     #[must_use]
-    pub fn exact(&self) -> Option<&Version> {
+    pub fn exact_version(&self) -> Option<&Version> {
         let [alternative] = self.alternatives.as_slice() else { return None };
-        let [Comparison { operator: Operator::Equal, version, given: Given::All }] =
+        let [Comparison { operator: Operator::Equal, version, precision: Precision::All }] =
             alternative.as_slice()
         else {
             return None;
@@ -95,36 +95,36 @@ impl Constraint {
 
     /// Returns the end of the constraint. None if it has none.
     #[must_use]
-    pub fn above(&self) -> Option<Above> {
-        let of_all = |all: &Vec<Comparison>| all.iter().filter_map(Comparison::above).min();
+    pub fn upper_bound(&self) -> Option<UpperBound> {
+        let of_all = |all: &Vec<Comparison>| all.iter().filter_map(Comparison::upper_bound).min();
         self.alternatives.iter().map(of_all).max_by_key(|above| above.unwrap_or([u64::MAX; 3]))?
     }
 }
 
 impl Comparison {
-    fn holds(&self, version: &Version) -> bool {
-        let Self { operator, version: own, given } = self;
+    fn is_satisfied_by(&self, version: &Version) -> bool {
+        let Self { operator, version: own, precision } = self;
         if !version.pre.is_empty() && own.pre.is_empty() {
             return *operator == Operator::NotEqual
-                && *given == Given::All
+                && *precision == Precision::All
                 && version.cmp(own).is_ne();
         }
-        let above = self.above().is_none_or(|above| numbers(version) < above);
-        match (operator, given) {
-            (Operator::Equal, Given::All) => version.cmp(own).is_eq(),
-            (Operator::NotEqual, Given::All | Given::Nothing) => version.cmp(own).is_ne(),
-            (Operator::NotEqual, Given::Major) => version.major != own.major,
-            (Operator::NotEqual, Given::Minor) => {
+        let above = self.upper_bound().is_none_or(|above| numbers(version) < above);
+        match (operator, precision) {
+            (Operator::Equal, Precision::All) => version.cmp(own).is_eq(),
+            (Operator::NotEqual, Precision::All | Precision::Nothing) => version.cmp(own).is_ne(),
+            (Operator::NotEqual, Precision::Major) => version.major != own.major,
+            (Operator::NotEqual, Precision::Minor) => {
                 (version.major, version.minor) != (own.major, own.minor) || version.pre != own.pre
             }
-            (Operator::Greater, Given::All | Given::Nothing) => version.cmp(own).is_gt(),
-            (Operator::Greater, Given::Major) => version.major > own.major,
-            (Operator::Greater, Given::Minor) => {
+            (Operator::Greater, Precision::All | Precision::Nothing) => version.cmp(own).is_gt(),
+            (Operator::Greater, Precision::Major) => version.major > own.major,
+            (Operator::Greater, Precision::Minor) => {
                 (version.major, version.minor) > (own.major, own.minor)
             }
             (Operator::GreaterOrEqual, _) => version.cmp(own).is_ge(),
             (Operator::Less, _) => version.cmp(own).is_lt(),
-            (Operator::LessOrEqual, Given::All) => version.cmp(own).is_le(),
+            (Operator::LessOrEqual, Precision::All) => version.cmp(own).is_le(),
             (Operator::LessOrEqual, _) => above,
             (Operator::Equal | Operator::Tilde | Operator::Caret, _) => {
                 version.cmp(own).is_ge() && above
@@ -133,33 +133,33 @@ impl Comparison {
     }
 
     /// Returns the first numbers that are above the comparison.
-    fn above(&self) -> Option<Above> {
-        let Self { operator, version, given } = self;
+    fn upper_bound(&self) -> Option<UpperBound> {
+        let Self { operator, version, precision } = self;
         let [major, minor, patch] = numbers(version);
         let next_major = [major.saturating_add(1), 0, 0];
         let next_minor = [major, minor.saturating_add(1), 0];
         let next_patch = [major, minor, patch.saturating_add(1)];
-        let next = match given {
-            Given::Nothing | Given::Minor => next_minor,
-            Given::Major => next_major,
-            Given::All => next_patch,
+        let next = match precision {
+            Precision::Nothing | Precision::Minor => next_minor,
+            Precision::Major => next_major,
+            Precision::All => next_patch,
         };
         let is_zero = [major, minor, patch] == [0; 3];
         match operator {
             Operator::NotEqual | Operator::Greater | Operator::GreaterOrEqual => None,
             Operator::Less => Some([major, minor, patch]),
             // `~*`, and `~0.0.0` as well: upstream treats them as equal.
-            Operator::Equal | Operator::Tilde if *given == Given::Nothing => None,
-            Operator::Tilde if *given == Given::All => (!is_zero).then_some(next_minor),
+            Operator::Equal | Operator::Tilde if *precision == Precision::Nothing => None,
+            Operator::Tilde if *precision == Precision::All => (!is_zero).then_some(next_minor),
             Operator::Equal | Operator::LessOrEqual | Operator::Tilde => Some(next),
-            Operator::Caret if major > 0 || *given == Given::Major => Some(next_major),
-            Operator::Caret if minor > 0 || *given == Given::Minor => Some(next_minor),
+            Operator::Caret if major > 0 || *precision == Precision::Major => Some(next_major),
+            Operator::Caret if minor > 0 || *precision == Precision::Minor => Some(next_minor),
             Operator::Caret => Some(next_patch),
         }
     }
 }
 
-fn numbers(version: &Version) -> Above {
+fn numbers(version: &Version) -> UpperBound {
     [version.major, version.minor, version.patch]
 }
 
@@ -168,7 +168,7 @@ fn trim(text: &str) -> &str {
     text.trim_start_matches(['\t', '\n', '\u{c}', '\r', ' '])
 }
 
-fn comparisons(text: &str) -> Result<Vec<Comparison>, String> {
+fn parse_comparisons(text: &str) -> Result<Vec<Comparison>, String> {
     let improper = || format!("improper constraint: {text}");
     let mut found = Vec::new();
     let mut rest = trim(text);
@@ -180,9 +180,9 @@ fn comparisons(text: &str) -> Result<Vec<Comparison>, String> {
         let after = trim(after);
         let end = after.find(['\t', '\n', '\u{c}', '\r', ' ', ',']).unwrap_or(after.len());
         let (version, after) = after.split_at_checked(end).ok_or_else(improper)?;
-        let (version, given) = written(version).ok_or_else(improper)?;
+        let (version, precision) = parse_partial_version(version).ok_or_else(improper)?;
         let version = Version::parse(&version).map_err(|_| "constraint Parser Error".to_owned())?;
-        found.push(Comparison { operator, version, given });
+        found.push(Comparison { operator, version, precision });
         rest = trim(after);
         if rest.is_empty() {
             return Ok(found);
@@ -194,7 +194,7 @@ fn comparisons(text: &str) -> Result<Vec<Comparison>, String> {
 }
 
 /// Returns a complete version, and which of its parts were given. None for a malformed version.
-fn written(text: &str) -> Option<(String, Given)> {
+fn parse_partial_version(text: &str) -> Option<(String, Precision)> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let (rest, build) = match text.split_once('+') {
         Some((rest, build)) => (rest, Some(build)),
@@ -214,8 +214,8 @@ fn written(text: &str) -> Option<(String, Given)> {
     {
         return None;
     }
-    let given = parts.iter().take_while(|part| !is_any(part)).count();
-    let number = |place: usize| if place < given { parts.get(place).copied() } else { None };
+    let precision = parts.iter().take_while(|part| !is_any(part)).count();
+    let number = |place: usize| if place < precision { parts.get(place).copied() } else { None };
     let mut version = format!(
         "{}.{}.{}",
         number(0).unwrap_or("0"),
@@ -223,19 +223,19 @@ fn written(text: &str) -> Option<(String, Given)> {
         number(2).unwrap_or("0")
     );
     // The build is of no account, and upstream forgets it where a number is missing.
-    for (sign, part) in [('-', pre), ('+', build.filter(|_| given == 3))] {
+    for (sign, part) in [('-', pre), ('+', build.filter(|_| precision == 3))] {
         if let Some(part) = part {
             version.push(sign);
             version.push_str(part);
         }
     }
-    let given = match given {
-        0 => Given::Nothing,
-        1 => Given::Major,
-        2 => Given::Minor,
-        _ => Given::All,
+    let precision = match precision {
+        0 => Precision::Nothing,
+        1 => Precision::Major,
+        2 => Precision::Minor,
+        _ => Precision::All,
     };
-    Some((version, given))
+    Some((version, precision))
 }
 
 fn is_any(part: &str) -> bool {

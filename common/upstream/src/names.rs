@@ -4,10 +4,10 @@
 //! The texts are those of apimachinery v0.36. Functions that return an error return its reason only: the
 //! caller adds the value and the field.
 
-const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const DNS1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+const LABEL_ERROR: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const SUBDOMAIN_ERROR: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const DNS1035_ERROR: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+const QUALIFIED_NAME_ERROR: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 const NAME_EXAMPLES: &str = "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const VALUE_EXAMPLES: &str = "(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
@@ -38,7 +38,7 @@ pub fn subdomain_errors(name: &str) -> Vec<&'static str> {
         errors.push("must be no more than 253 characters");
     }
     if !is_subdomain(name) {
-        errors.push(SUBDOMAIN);
+        errors.push(SUBDOMAIN_ERROR);
     }
     errors
 }
@@ -51,7 +51,7 @@ pub fn label_errors(name: &str) -> Vec<&'static str> {
         errors.push("must be no more than 63 bytes");
     }
     if !is_label(name) {
-        errors.push(if is_subdomain(name) { "must not contain dots" } else { LABEL });
+        errors.push(if is_subdomain(name) { "must not contain dots" } else { LABEL_ERROR });
     }
     errors
 }
@@ -84,7 +84,7 @@ pub fn dns1035_errors(name: &str) -> Vec<&'static str> {
         errors.push("must be no more than 63 bytes");
     }
     if !is_label(name) || !name.starts_with(|c: char| c.is_ascii_lowercase()) {
-        errors.push(DNS1035);
+        errors.push(DNS1035_ERROR);
     }
     errors
 }
@@ -117,14 +117,14 @@ pub fn label_key_error(key: &str) -> Option<String> {
                     errors.push("prefix part must be no more than 253 bytes".to_owned());
                 }
                 if !is_subdomain(prefix) {
-                    errors.push(format!("prefix part {SUBDOMAIN}"));
+                    errors.push(format!("prefix part {SUBDOMAIN_ERROR}"));
                 }
             }
             *name
         }
         _ => {
             return Some(format!(
-                "a valid label key {QUALIFIED} {NAME_EXAMPLES} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "a valid label key {QUALIFIED_NAME_ERROR} {NAME_EXAMPLES} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             ));
         }
     };
@@ -134,7 +134,7 @@ pub fn label_key_error(key: &str) -> Option<String> {
         errors.push("name part must be no more than 63 bytes".to_owned());
     }
     if !is_qualified(name) {
-        errors.push(format!("name part {QUALIFIED} {NAME_EXAMPLES}"));
+        errors.push(format!("name part {QUALIFIED_NAME_ERROR} {NAME_EXAMPLES}"));
     }
     (!errors.is_empty()).then(|| errors.join("; "))
 }
@@ -203,16 +203,16 @@ mod tests {
     fn labels() {
         assert!(label_errors("3scale-operator").is_empty());
         assert_eq!(label_errors("foo.bar"), ["must not contain dots"]);
-        assert_eq!(label_errors("Foo"), [LABEL]);
-        assert_eq!(label_errors("-a"), [LABEL]);
+        assert_eq!(label_errors("Foo"), [LABEL_ERROR]);
+        assert_eq!(label_errors("-a"), [LABEL_ERROR]);
         assert_eq!(label_errors(&"a".repeat(64)), ["must be no more than 63 bytes"]);
     }
 
     #[test]
     fn subdomains() {
         assert!(subdomain_errors("etcdoperator.v0.9.4").is_empty());
-        assert_eq!(subdomain_errors("Etcd_Operator"), [SUBDOMAIN]);
-        assert_eq!(subdomain_errors(""), [SUBDOMAIN]);
+        assert_eq!(subdomain_errors("Etcd_Operator"), [SUBDOMAIN_ERROR]);
+        assert_eq!(subdomain_errors(""), [SUBDOMAIN_ERROR]);
         assert_eq!(subdomain_errors(&"a".repeat(254)), ["must be no more than 253 characters"]);
         assert_eq!(subdomain_errors(&".".repeat(254)).len(), 2);
     }
@@ -233,7 +233,7 @@ mod tests {
         for key in ["a", "example.com/A_b.c-d", "123"] {
             assert_eq!(label_key_error(key), None, "{key}");
         }
-        let name = format!("name part {QUALIFIED} {NAME_EXAMPLES}");
+        let name = format!("name part {QUALIFIED_NAME_ERROR} {NAME_EXAMPLES}");
         let long = "k".repeat(254);
         for (key, errors) in [
             ("a b".to_owned(), vec![name.as_str()]),

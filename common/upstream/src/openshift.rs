@@ -7,7 +7,7 @@ pub type Version = (u32, u32);
 /// `vX.Y-vX.Y` in order, or a list of versions with commas. The documents only have ranges and single
 /// versions; published bundles use the other notations, too. None for any other text.
 #[must_use]
-pub fn earliest(text: &str) -> Option<Version> {
+pub fn earliest_version(text: &str) -> Option<Version> {
     let text = text.trim();
     if let Some((from, to)) = text.split_once('-') {
         let (from, to) = (version(from)?, version(to)?);
@@ -44,7 +44,7 @@ mod tests {
             ("v4.9-v4.9", (4, 9)),
             ("v4.9-v4.10", (4, 9)),
         ] {
-            assert_eq!(earliest(text), Some(expected), "{text}");
+            assert_eq!(earliest_version(text), Some(expected), "{text}");
         }
         for text in [
             "",
@@ -59,7 +59,7 @@ mod tests {
             "=",
             "v4.x",
         ] {
-            assert_eq!(earliest(text), None, "{text}");
+            assert_eq!(earliest_version(text), None, "{text}");
         }
     }
 }

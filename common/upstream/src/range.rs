@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use crate::go::{quote, shortened};
+use crate::go::{quote, shorten};
 use crate::version::Version;
 
 /// Relation of a version to the one of a comparator.
@@ -74,16 +74,16 @@ pub struct Range {
     /// crashes there.
     pub alternatives: Vec<Vec<Comparator>>,
     /// Why the range may not mean what it says.
-    pub surprises: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// An end of an interval: a version, and whether it belongs to the interval. None: no end.
-pub type End<'r> = Option<(&'r Version, bool)>;
+pub type Bound<'r> = Option<(&'r Version, bool)>;
 
 /// Surprises that are reported; a hostile range has very many.
-const SURPRISES: usize = 4;
+const MAX_WARNINGS: usize = 4;
 /// Bytes of a token in a surprise.
-const SHOWN: usize = 64;
+const MAX_SHOWN_BYTES: usize = 64;
 
 impl Range {
     /// Parses as `semver.ParseRange`.
@@ -91,9 +91,9 @@ impl Range {
     /// # Errors
     /// Upstream's text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut surprises = Surprises::default();
-        let tokens = tokens(text, &mut surprises);
-        check_ends(&tokens)?;
+        let mut warnings = Warnings::default();
+        let tokens = tokens(text, &mut warnings);
+        check_alternatives(&tokens)?;
         let mut alternatives = Vec::with_capacity(1);
         if text.contains('x') {
             // Wildcards of the whole range are expanded first.
@@ -101,19 +101,19 @@ impl Range {
             for alternative in tokens.split(|token| token == "||") {
                 let mut comparators = Vec::with_capacity(alternative.len());
                 for token in alternative {
-                    expand(token, &mut comparators, &mut surprises)?;
+                    expand(token, &mut comparators, &mut warnings)?;
                 }
                 expanded.push(comparators);
             }
             for tokens in &expanded {
-                alternatives.push(comparators(tokens, &mut surprises)?);
+                alternatives.push(comparators(tokens, &mut warnings)?);
             }
         } else {
             for tokens in tokens.split(|token| token == "||") {
-                alternatives.push(comparators(tokens, &mut surprises)?);
+                alternatives.push(comparators(tokens, &mut warnings)?);
             }
         }
-        Ok(Self { alternatives, surprises: surprises.0 })
+        Ok(Self { alternatives, warnings: warnings.0 })
     }
 
     /// Reports whether a version is in the range.
@@ -125,28 +125,28 @@ impl Range {
 
     /// Returns the intervals that the range consists of; some may be empty, and they may overlap.
     #[must_use]
-    pub fn spans(&self) -> Vec<(End<'_>, End<'_>)> {
+    pub fn intervals(&self) -> Vec<(Bound<'_>, Bound<'_>)> {
         let mut spans = Vec::new();
         for all in self.alternatives.iter().filter(|all| !all.is_empty()) {
-            let (mut low, mut high): (End<'_>, End<'_>) = (None, None);
+            let (mut low, mut high): (Bound<'_>, Bound<'_>) = (None, None);
             let mut holes = Vec::new();
             for Comparator { operator, version } in all {
                 match operator {
                     Operator::Equal => {
-                        low = later(low, (version, true));
-                        high = earlier(high, (version, true));
+                        low = stricter_lower(low, (version, true));
+                        high = stricter_upper(high, (version, true));
                     }
                     Operator::NotEqual => holes.push(version),
-                    Operator::Greater => low = later(low, (version, false)),
-                    Operator::GreaterOrEqual => low = later(low, (version, true)),
-                    Operator::Less => high = earlier(high, (version, false)),
-                    Operator::LessOrEqual => high = earlier(high, (version, true)),
+                    Operator::Greater => low = stricter_lower(low, (version, false)),
+                    Operator::GreaterOrEqual => low = stricter_lower(low, (version, true)),
+                    Operator::Less => high = stricter_upper(high, (version, false)),
+                    Operator::LessOrEqual => high = stricter_upper(high, (version, true)),
                 }
             }
             holes.sort();
             for hole in holes {
-                spans.push((low, earlier(high, (hole, false))));
-                low = later(low, (hole, false));
+                spans.push((low, stricter_upper(high, (hole, false))));
+                low = stricter_lower(low, (hole, false));
             }
             spans.push((low, high));
         }
@@ -189,27 +189,27 @@ impl Range {
 }
 
 /// Returns the stricter of two lower ends.
-fn later<'r>(end: End<'r>, other: (&'r Version, bool)) -> End<'r> {
-    match end {
-        Some((version, included)) if version > other.0 || version == other.0 && !included => end,
+fn stricter_lower<'r>(bound: Bound<'r>, other: (&'r Version, bool)) -> Bound<'r> {
+    match bound {
+        Some((version, included)) if version > other.0 || version == other.0 && !included => bound,
         _ => Some(other),
     }
 }
 
 /// Returns the stricter of two upper ends.
-fn earlier<'r>(end: End<'r>, other: (&'r Version, bool)) -> End<'r> {
-    match end {
-        Some((version, included)) if version < other.0 || version == other.0 && !included => end,
+fn stricter_upper<'r>(bound: Bound<'r>, other: (&'r Version, bool)) -> Bound<'r> {
+    match bound {
+        Some((version, included)) if version < other.0 || version == other.0 && !included => bound,
         _ => Some(other),
     }
 }
 
 #[derive(Default)]
-struct Surprises(Vec<String>);
+struct Warnings(Vec<String>);
 
-impl Surprises {
+impl Warnings {
     fn add(&mut self, text: impl FnOnce() -> String) {
-        if self.0.len() < SURPRISES {
+        if self.0.len() < MAX_WARNINGS {
             let text = text();
             if !self.0.contains(&text) {
                 self.0.push(text);
@@ -218,16 +218,16 @@ impl Surprises {
     }
 }
 
-fn shown(token: &str) -> String {
-    quote(&shortened(token, SHOWN))
+fn shorten_token(token: &str) -> String {
+    quote(&shorten(token, MAX_SHOWN_BYTES))
 }
 
 /// Splits at spaces, though not at one that follows an operator. What is one byte long disappears.
-fn tokens<'t>(text: &'t str, surprises: &mut Surprises) -> Vec<Cow<'t, str>> {
+fn tokens<'t>(text: &'t str, warnings: &mut Warnings) -> Vec<Cow<'t, str>> {
     let mut found = Vec::with_capacity(2);
     let mut take = |token: &'t str| match token.len() {
         0 => {}
-        1 => surprises.add(|| format!("the lone {} is dropped", shown(token))),
+        1 => warnings.add(|| format!("the lone {} is dropped", shorten_token(token))),
         _ if token.contains(' ') => found.push(token.replace(' ', "").into()),
         _ => found.push(token.into()),
     };
@@ -246,7 +246,7 @@ fn tokens<'t>(text: &'t str, surprises: &mut Surprises) -> Vec<Cow<'t, str>> {
 }
 
 /// Alternatives stand between two others, or alone.
-fn check_ends(tokens: &[Cow<'_, str>]) -> Result<(), String> {
+fn check_alternatives(tokens: &[Cow<'_, str>]) -> Result<(), String> {
     if tokens.first().is_some_and(|first| first == "||") {
         return Err("First element in range is '||'".to_owned());
     }
@@ -259,10 +259,10 @@ fn check_ends(tokens: &[Cow<'_, str>]) -> Result<(), String> {
 /// Returns the comparators of one alternative.
 fn comparators(
     tokens: &[Cow<'_, str>],
-    surprises: &mut Surprises,
+    warnings: &mut Warnings,
 ) -> Result<Vec<Comparator>, String> {
     if tokens.is_empty() {
-        surprises.add(|| "it has an empty alternative, which OLM cannot evaluate".to_owned());
+        warnings.add(|| "it has an empty alternative, which OLM cannot evaluate".to_owned());
     }
     let mut comparators = Vec::with_capacity(tokens.len());
     for token in tokens {
@@ -272,7 +272,7 @@ fn comparators(
 }
 
 /// Splits operator and version at the first digit.
-fn split(token: &str) -> Result<(&str, &str), String> {
+fn split_operator(token: &str) -> Result<(&str, &str), String> {
     let digit = token.find(char::is_numeric);
     let parts = digit.and_then(|digit| token.split_at_checked(digit));
     let (operator, version) =
@@ -313,7 +313,7 @@ impl Wildcard {
 }
 
 /// Returns a version without its wildcard.
-fn flat(version: &str) -> String {
+fn without_wildcard(version: &str) -> String {
     let version = version.replacen(".x.x", ".x", 1).replacen(".x", ".0", 1);
     if version.split('.').count() == 2 { format!("{version}.0") } else { version }
 }
@@ -322,19 +322,19 @@ fn flat(version: &str) -> String {
 fn expand<'t>(
     token: &'t str,
     comparators: &mut Vec<Cow<'t, str>>,
-    surprises: &mut Surprises,
+    warnings: &mut Warnings,
 ) -> Result<(), String> {
     if !token.contains('x') {
         comparators.push(token.into());
         return Ok(());
     }
-    let (operator, version) = split(token)?;
+    let (operator, version) = split_operator(token)?;
     let wildcard = Wildcard::of(version);
-    let flat = flat(version);
+    let flat = without_wildcard(version);
     let next = wildcard.next(&flat);
     if version.contains(".x.x") {
         let meant = version.replacen(".x.x", ".0.x", 1);
-        surprises.add(|| format!("{} means {meant}", shown(version)));
+        warnings.add(|| format!("{} means {meant}", shorten_token(version)));
     }
     match operator {
         ">" => comparators.push(format!(">={next}").into()),
@@ -346,10 +346,10 @@ fn expand<'t>(
         }
         "!" | "!=" => {
             comparators.extend([format!("<{flat}").into(), format!(">={next}").into()]);
-            surprises.add(|| format!("{} holds for no version", shown(token)));
+            warnings.add(|| format!("{} holds for no version", shorten_token(token)));
         }
         _ => {
-            surprises.add(|| format!("{} means exactly {flat}", shown(token)));
+            warnings.add(|| format!("{} means exactly {flat}", shorten_token(token)));
             comparators.push(flat.into());
         }
     }
@@ -357,7 +357,7 @@ fn expand<'t>(
 }
 
 fn comparator(token: &str) -> Result<Comparator, String> {
-    let (operator, version) = split(token)?;
+    let (operator, version) = split_operator(token)?;
     let both = || quote(&format!("{operator}{version}"));
     let wrong = |what: String| format!("Could not parse Range {}: {what}", quote(token));
     let known = Operator::of(operator).ok_or_else(|| {

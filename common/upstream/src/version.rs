@@ -70,21 +70,21 @@ fn has_leading_zeroes(text: &str) -> bool {
 }
 
 /// Returns `strconv.ParseUint` of digits.
-fn unsigned(text: &str) -> Result<u64, String> {
+fn parse_unsigned(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
         let why = if text.is_empty() { "invalid syntax" } else { "value out of range" };
         format!("strconv.ParseUint: parsing {}: {why}", quote(text))
     })
 }
 
-fn number(text: &str, lower: &str, upper: &str) -> Result<u64, String> {
+fn parse_number(text: &str, lower: &str, upper: &str) -> Result<u64, String> {
     if !is_numeric(text) {
         return Err(format!("Invalid character(s) found in {lower} number {}", quote(text)));
     }
     if has_leading_zeroes(text) {
         return Err(format!("{upper} number must not contain leading zeroes {}", quote(text)));
     }
-    unsigned(text)
+    parse_unsigned(text)
 }
 
 impl Identifier {
@@ -103,7 +103,7 @@ impl Identifier {
                     "Numeric PreRelease version must not contain leading zeroes {text}"
                 ));
             }
-            return unsigned(text).map(Self::Number);
+            return parse_unsigned(text).map(Self::Number);
         }
         if is_identifier(text) {
             Ok(Self::Text(text.to_owned()))
@@ -113,7 +113,7 @@ impl Identifier {
     }
 }
 
-fn build(text: &str) -> Result<(), String> {
+fn check_build(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Err("Build meta data is empty".to_owned());
     }
@@ -130,7 +130,7 @@ impl Version {
     /// # Errors
     /// Upstream's text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if let Some(version) = Self::plain(text.as_bytes()) {
+        if let Some(version) = Self::parse_plain(text.as_bytes()) {
             return Ok(version);
         }
         if text.is_empty() {
@@ -141,8 +141,8 @@ impl Version {
         else {
             return Err("No Major.Minor.Patch elements found".to_owned());
         };
-        let major = number(major, "major", "Major")?;
-        let minor = number(minor, "minor", "Minor")?;
+        let major = parse_number(major, "major", "Major")?;
+        let minor = parse_number(minor, "minor", "Minor")?;
         let (rest, metadata) = match rest.split_once('+') {
             Some((rest, metadata)) => (rest, Some(metadata)),
             None => (rest, None),
@@ -151,16 +151,16 @@ impl Version {
             Some((patch, pre)) => (patch, Some(pre)),
             None => (rest, None),
         };
-        let patch = number(patch, "patch", "Patch")?;
+        let patch = parse_number(patch, "patch", "Patch")?;
         let pre = pre.into_iter().flat_map(|pre| pre.split('.'));
         let pre = pre.map(Identifier::parse).collect::<Result<_, _>>()?;
-        metadata.into_iter().flat_map(|m| m.split('.')).try_for_each(build)?;
+        metadata.into_iter().flat_map(|m| m.split('.')).try_for_each(check_build)?;
         Ok(Self { major, minor, patch, pre, has_build: metadata.is_some() })
     }
 
     /// Parses three short numbers and nothing else, which is the notation of nearly every version: a range is
     /// read four times as fast. `None` for all other texts, valid or not.
-    fn plain(text: &[u8]) -> Option<Self> {
+    fn parse_plain(text: &[u8]) -> Option<Self> {
         /// Digits that fit into 64 bits whatever they are.
         const DIGITS: usize = 19;
         let mut numbers = [0_u64; 3];

@@ -160,7 +160,7 @@ fn exact_versions_and_ends() {
         ("<=*", false, Some([0, 1, 0])),
     ] {
         let constraint = Constraint::parse(text).unwrap();
-        assert_eq!(constraint.exact().is_some(), is_exact, "{text}");
-        assert_eq!(constraint.above(), above, "{text}");
+        assert_eq!(constraint.exact_version().is_some(), is_exact, "{text}");
+        assert_eq!(constraint.upper_bound(), above, "{text}");
     }
 }

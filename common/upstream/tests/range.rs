@@ -69,7 +69,7 @@ fn range_contains_the_same_versions_as_upstream() {
 
 /// Whether one of the intervals of a range has a version.
 fn spanned(range: &Range, version: &Version) -> bool {
-    range.spans().into_iter().any(|(low, high)| {
+    range.intervals().into_iter().any(|(low, high)| {
         low.is_none_or(|(low, included)| version > low || included && version == low)
             && high.is_none_or(|(high, included)| version < high || included && version == high)
     })
@@ -87,7 +87,7 @@ fn ranges_with_surprising_meaning_are_reported() {
         ("! 1.0.0", vec![r#"the lone "!" is dropped"#]),
         ("!1.x", vec![r#""!1.x" holds for no version"#]),
     ] {
-        assert_eq!(Range::parse(range).unwrap().surprises, surprise, "{range}");
+        assert_eq!(Range::parse(range).unwrap().warnings, surprise, "{range}");
     }
 }
 
@@ -154,7 +154,7 @@ proptest! {
         let parsed = Version { major, minor, patch, pre: Vec::new(), has_build: false };
         prop_assert_eq!(range.contains(&parsed), model.contains(version), "{:?}", range);
         prop_assert_eq!(spanned(&range, &parsed), model.contains(version), "{:?}", range);
-        prop_assert!(range.surprises.is_empty());
+        prop_assert!(range.warnings.is_empty());
     }
 
     #[test]

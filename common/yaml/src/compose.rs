@@ -13,56 +13,56 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::error::{Error, Mark};
-use crate::merge::Merged;
+use crate::merge::MergedMap;
 use crate::parser::{Event, Parser};
-use crate::scalar::{Value, Words, float_json, float_key, resolve};
-use crate::scanner::too_deep;
-use crate::{DEPTH, Fault};
+use crate::scalar::{BooleanWords, Value, float_json, float_key, resolve};
+use crate::scanner::too_deep_message;
+use crate::{MAX_DEPTH, ReadError};
 
 /// Options for reading a text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reading {
-    pub(crate) twice: DuplicateKeyHandling,
-    pub(crate) words: Words,
+pub(crate) struct ComposeOptions {
+    pub(crate) duplicate_keys: DuplicateKeyHandling,
+    pub(crate) booleans: BooleanWords,
     /// Whether places are kept.
-    pub(crate) with_places: bool,
+    pub(crate) with_offsets: bool,
     /// Most bytes of JSON in a document.
-    pub(crate) room: usize,
+    pub(crate) max_json_bytes: usize,
 }
 
 /// Handling of a duplicate name in a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DuplicateKeyHandling {
     /// An error.
-    Refused,
+    Reject,
     /// The last member of the name, in the place of the first.
-    Last,
+    KeepLast,
     /// Both members, in the JSON as well.
-    Both,
+    KeepBoth,
 }
 
 /// A document.
 #[derive(Debug, Default)]
-pub(crate) struct Composed {
+pub(crate) struct ComposedDocument {
     pub(crate) json: Vec<u8>,
     /// Offsets in the text: of the document, and then, in the order of the JSON, of each member's name
     /// and of each element.
-    pub(crate) places: Vec<u32>,
+    pub(crate) offsets: Vec<u32>,
 }
 
 /// A list or map that is not complete.
 #[derive(Debug)]
-struct Open {
+struct OpenCollection {
     is_map: bool,
     /// Its start in the JSON, and among the positions.
     json: usize,
-    places: usize,
+    offsets: usize,
     count: usize,
     /// Whether the value of a member comes next.
     has_key: bool,
     members: Vec<Member>,
     /// Whether there is a `<<` among them.
-    merges: bool,
+    has_merge: bool,
     anchor: Option<usize>,
 }
 
@@ -72,7 +72,7 @@ struct Member {
     key: usize,
     value: usize,
     /// Its own place.
-    place: usize,
+    offset: usize,
     is_merge: bool,
     mark: Mark,
 }
@@ -83,21 +83,21 @@ enum Anchor {
     Incomplete,
     Written {
         json: Range<usize>,
-        places: Range<usize>,
+        offsets: Range<usize>,
     },
     /// A copy: the JSON around it was rewritten.
-    Kept {
+    Copied {
         start: usize,
         json: Vec<u8>,
-        places: Vec<u32>,
+        offsets: Vec<u32>,
     },
 }
 
 pub(crate) struct Composer<'y> {
     parser: Parser<'y>,
-    reading: Reading,
-    out: Composed,
-    open: Vec<Open>,
+    options: ComposeOptions,
+    out: ComposedDocument,
+    open: Vec<OpenCollection>,
     names: BTreeMap<&'y str, usize>,
     anchors: Vec<Anchor>,
     /// For each anchor, the number of nodes decoded before it, and then the number of its nodes.
@@ -106,7 +106,7 @@ pub(crate) struct Composer<'y> {
     decoded: usize,
     aliased: usize,
     /// Bytes in copies.
-    kept: usize,
+    copied_bytes: usize,
 }
 
 fn offset(mark: Mark) -> u32 {
@@ -114,23 +114,23 @@ fn offset(mark: Mark) -> u32 {
 }
 
 impl<'y> Composer<'y> {
-    pub(crate) fn new(text: &'y str, reading: Reading) -> Result<Self, Fault> {
+    pub(crate) fn new(text: &'y str, options: ComposeOptions) -> Result<Self, ReadError> {
         Ok(Self {
             parser: Parser::new(text)?,
-            reading,
-            out: Composed::default(),
+            options,
+            out: ComposedDocument::default(),
             open: Vec::new(),
             names: BTreeMap::new(),
             anchors: Vec::new(),
             nodes: Vec::new(),
             decoded: 1,
             aliased: 0,
-            kept: 0,
+            copied_bytes: 0,
         })
     }
 
     /// Returns the next document, and its start; none at the end.
-    pub(crate) fn document(&mut self) -> Result<Option<(Composed, usize)>, Fault> {
+    pub(crate) fn document(&mut self) -> Result<Option<(ComposedDocument, usize)>, ReadError> {
         let mut start = None;
         loop {
             let (event, mark) = self.parser.next()?;
@@ -142,7 +142,7 @@ impl<'y> Composer<'y> {
                     self.nodes.clear();
                     // The document itself is one.
                     (self.decoded, self.aliased) = (1, 0);
-                    self.kept = 0;
+                    self.copied_bytes = 0;
                     continue;
                 }
                 Event::DocumentEnd => {
@@ -153,15 +153,15 @@ impl<'y> Composer<'y> {
             }
             self.event(event, mark)?;
             if is_excessive(self.aliased, self.decoded) {
-                return Err(Fault::Aliases(mark));
+                return Err(ReadError::ExcessiveAliasing(mark));
             }
-            if self.out.json.len().saturating_add(self.kept) > self.reading.room {
-                return Err(Fault::Large(mark));
+            if self.out.json.len().saturating_add(self.copied_bytes) > self.options.max_json_bytes {
+                return Err(ReadError::TooLarge(mark));
             }
         }
     }
 
-    fn event(&mut self, event: Event<'y>, mark: Mark) -> Result<(), Fault> {
+    fn event(&mut self, event: Event<'y>, mark: Mark) -> Result<(), ReadError> {
         if !matches!(event, Event::ListEnd | Event::MapEnd) {
             self.decoded = self.decoded.saturating_add(1);
         }
@@ -187,11 +187,11 @@ impl<'y> Composer<'y> {
         number
     }
 
-    fn written(&mut self, anchor: Option<usize>, json: usize, places: usize) {
+    fn written(&mut self, anchor: Option<usize>, json: usize, offsets: usize) {
         let found = anchor.and_then(|number| self.anchors.get_mut(number));
         if let Some(anchor) = found {
-            let (json, places) = (json..self.out.json.len(), places..self.out.places.len());
-            *anchor = Anchor::Written { json, places };
+            let (json, offsets) = (json..self.out.json.len(), offsets..self.out.offsets.len());
+            *anchor = Anchor::Written { json, offsets };
         }
         self.count(anchor);
     }
@@ -203,48 +203,48 @@ impl<'y> Composer<'y> {
         }
     }
 
-    fn place(&mut self, mark: Mark) {
-        if self.reading.with_places {
-            self.out.places.push(offset(mark));
+    fn push_offset(&mut self, mark: Mark) {
+        if self.options.with_offsets {
+            self.out.offsets.push(offset(mark));
         }
     }
 
     /// Reports whether the next node is a key.
-    fn wants_key(&self) -> bool {
+    fn expects_key(&self) -> bool {
         self.open.last().is_some_and(|open| open.is_map && !open.has_key)
     }
 
     /// Starts a value that is no key.
     fn value(&mut self, mark: Mark) {
         match self.open.last_mut() {
-            None => self.place(mark),
+            None => self.push_offset(mark),
             Some(open) if open.is_map => open.has_key = false,
             Some(open) => {
                 open.count += 1;
                 if open.count > 1 {
                     self.out.json.push(b',');
                 }
-                self.place(mark);
+                self.push_offset(mark);
             }
         }
     }
 
     /// Starts a key: `name` is the text between the quotes.
     fn key(&mut self, name: &str, is_merge: bool, mark: Mark) {
-        let place = self.out.places.len();
-        self.place(mark);
+        let place = self.out.offsets.len();
+        self.push_offset(mark);
         let Some(open) = self.open.last_mut() else { return };
         open.count += 1;
         open.has_key = true;
-        open.merges |= is_merge;
+        open.has_merge |= is_merge;
         if open.count > 1 {
             self.out.json.push(b',');
         }
         let key = self.out.json.len();
-        quoted(name, &mut self.out.json);
+        write_json_string(name, &mut self.out.json);
         self.out.json.push(b':');
         let value = self.out.json.len();
-        open.members.push(Member { key, value, place, is_merge, mark });
+        open.members.push(Member { key, value, offset: place, is_merge, mark });
     }
 
     fn scalar(
@@ -254,21 +254,21 @@ impl<'y> Composer<'y> {
         anchor: Option<usize>,
         tag: Option<&str>,
         mark: Mark,
-    ) -> Result<(), Fault> {
-        let wants_key = self.wants_key();
+    ) -> Result<(), ReadError> {
+        let wants_key = self.expects_key();
         let is_merge = wants_key
             && text == "<<"
             && (is_plain && tag.is_none() || tag == Some("tag:yaml.org,2002:merge"));
-        let value = resolve(text, is_plain, tag, self.reading.words)
+        let value = resolve(text, is_plain, tag, self.options.booleans)
             .map_err(|why| Error::value(why, mark))?;
         if wants_key {
-            let places = self.out.places.len() + 1;
+            let offsets = self.out.offsets.len() + 1;
             let name: Cow<'_, str> = match value {
                 Value::Text(text) => text,
                 Value::Int(number) => number.to_string().into(),
                 Value::Bool(is_true) => is_true.to_string().into(),
                 Value::Float(number) => float_key(number).into(),
-                Value::Null | Value::Uint(_) => return Err(no_key(mark)),
+                Value::Null | Value::Uint(_) => return Err(missing_key_error(mark)),
             };
             self.key(&name, is_merge, mark);
             // Without the colon.
@@ -277,7 +277,7 @@ impl<'y> Composer<'y> {
                 let end = self.out.json.len().saturating_sub(1);
                 let start = self.open.last().and_then(|open| open.members.last());
                 let json = start.map_or(end, |member| member.key)..end;
-                *anchor = Anchor::Written { json, places: places..places };
+                *anchor = Anchor::Written { json, offsets: offsets..offsets };
             }
             self.count(anchor);
             // Upstream sees what it is without decoding it.
@@ -285,10 +285,10 @@ impl<'y> Composer<'y> {
             return Ok(());
         }
         self.value(mark);
-        let (json, places) = (self.out.json.len(), self.out.places.len());
+        let (json, offsets) = (self.out.json.len(), self.out.offsets.len());
         let out = &mut self.out.json;
         match value {
-            Value::Text(text) => quoted(&text, out),
+            Value::Text(text) => write_json_string(&text, out),
             Value::Null => out.extend_from_slice(b"null"),
             Value::Bool(is_true) => out.extend_from_slice(if is_true { b"true" } else { b"false" }),
             Value::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),
@@ -301,55 +301,62 @@ impl<'y> Composer<'y> {
                 return Err(Error::value(why, mark).into());
             }
         }
-        self.written(anchor, json, places);
+        self.written(anchor, json, offsets);
         Ok(())
     }
 
-    fn start(&mut self, is_map: bool, anchor: Option<&'y str>, mark: Mark) -> Result<(), Fault> {
-        if self.wants_key() {
-            return Err(no_key(mark));
+    fn start(
+        &mut self,
+        is_map: bool,
+        anchor: Option<&'y str>,
+        mark: Mark,
+    ) -> Result<(), ReadError> {
+        if self.expects_key() {
+            return Err(missing_key_error(mark));
         }
         let anchor = anchor.map(|name| self.anchor(name));
         self.value(mark);
-        let (json, places) = (self.out.json.len(), self.out.places.len());
+        let (json, offsets) = (self.out.json.len(), self.out.offsets.len());
         self.out.json.push(if is_map { b'{' } else { b'[' });
-        self.open.push(Open {
+        self.open.push(OpenCollection {
             is_map,
             json,
-            places,
+            offsets,
             count: 0,
             has_key: false,
             members: Vec::new(),
-            merges: false,
+            has_merge: false,
             anchor,
         });
-        if self.open.len() > DEPTH {
-            return Err(Error::value(too_deep(), mark).into());
+        if self.open.len() > MAX_DEPTH {
+            return Err(Error::value(too_deep_message(), mark).into());
         }
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Fault> {
+    fn end(&mut self) -> Result<(), ReadError> {
         let Some(open) = self.open.pop() else { return Ok(()) };
         self.out.json.push(if open.is_map { b'}' } else { b']' });
-        let once = match self.reading.twice {
-            DuplicateKeyHandling::Both => Ok(()),
-            DuplicateKeyHandling::Refused | DuplicateKeyHandling::Last => self.once(&open.members),
+        let once = match self.options.duplicate_keys {
+            DuplicateKeyHandling::KeepBoth => Ok(()),
+            DuplicateKeyHandling::Reject | DuplicateKeyHandling::KeepLast => {
+                self.check_unique_names(&open.members)
+            }
         };
         // A map that is rewritten with its merged members keeps the last one of each name.
-        let is_written_anew = open.merges || once.is_err();
-        if self.reading.twice == DuplicateKeyHandling::Refused {
+        let is_written_anew = open.has_merge || once.is_err();
+        if self.options.duplicate_keys == DuplicateKeyHandling::Reject {
             once?;
         }
         if is_written_anew {
             self.merge(&open)?;
         }
-        self.written(open.anchor, open.json, open.places);
+        self.written(open.anchor, open.json, open.offsets);
         Ok(())
     }
 
     /// Checks that every name is unique.
-    fn once(&self, members: &[Member]) -> Result<(), Fault> {
+    fn check_unique_names(&self, members: &[Member]) -> Result<(), ReadError> {
         let name =
             |member: &Member| self.out.json.get(member.key..member.value).unwrap_or_default();
         let twice = if members.len() < 9 {
@@ -371,9 +378,9 @@ impl<'y> Composer<'y> {
         Err(Error::value(why, member.mark).into())
     }
 
-    fn alias(&mut self, name: &str, mark: Mark) -> Result<(), Fault> {
+    fn alias(&mut self, name: &str, mark: Mark) -> Result<(), ReadError> {
         let number = self.names.get(name).copied();
-        if let Some(Anchor::Written { .. } | Anchor::Kept { .. }) =
+        if let Some(Anchor::Written { .. } | Anchor::Copied { .. }) =
             number.and_then(|number| self.anchors.get(number))
         {
             let nodes = number.and_then(|number| self.nodes.get(number)).copied();
@@ -381,7 +388,7 @@ impl<'y> Composer<'y> {
             self.decoded = self.decoded.saturating_add(nodes);
             self.aliased = self.aliased.saturating_add(nodes);
         }
-        let (json, places) = match number.and_then(|number| self.anchors.get(number)) {
+        let (json, offsets) = match number.and_then(|number| self.anchors.get(number)) {
             None => {
                 let why = format!("unknown anchor '{name}' referenced");
                 return Err(Error::value(why, mark).into());
@@ -390,31 +397,31 @@ impl<'y> Composer<'y> {
                 let why = format!("anchor '{name}' value contains itself");
                 return Err(Error::value(why, mark).into());
             }
-            Some(Anchor::Written { json, places }) => (json.clone(), places.clone()),
-            Some(Anchor::Kept { json, places, .. }) => {
+            Some(Anchor::Written { json, offsets }) => (json.clone(), offsets.clone()),
+            Some(Anchor::Copied { json, offsets, .. }) => {
                 // Its content is written where the next lookup expects it.
-                let (json, places) = (json.clone(), places.clone());
-                return self.copy(&json, &places, mark);
+                let (json, offsets) = (json.clone(), offsets.clone());
+                return self.write_alias(&json, &offsets, mark);
             }
         };
-        if self.out.json.len().saturating_add(json.len()) > self.reading.room {
-            return Err(Fault::Large(mark));
+        if self.out.json.len().saturating_add(json.len()) > self.options.max_json_bytes {
+            return Err(ReadError::TooLarge(mark));
         }
         let json = self.out.json.get(json).unwrap_or_default().to_vec();
-        let places = self.out.places.get(places).unwrap_or_default().to_vec();
-        self.copy(&json, &places, mark)
+        let offsets = self.out.offsets.get(offsets).unwrap_or_default().to_vec();
+        self.write_alias(&json, &offsets, mark)
     }
 
     /// Writes what an alias stands for.
-    fn copy(&mut self, json: &[u8], places: &[u32], mark: Mark) -> Result<(), Fault> {
-        if self.wants_key() {
+    fn write_alias(&mut self, json: &[u8], offsets: &[u32], mark: Mark) -> Result<(), ReadError> {
+        if self.expects_key() {
             let name = match json.first() {
                 Some(b'"') => json.get(1..json.len().saturating_sub(1)),
                 Some(b'{' | b'[' | b'n') | None => None,
                 Some(_) => Some(json),
             };
             let name = name.and_then(|name| std::str::from_utf8(name).ok());
-            let name = name.ok_or_else(|| no_key(mark))?;
+            let name = name.ok_or_else(|| missing_key_error(mark))?;
             // The key is already written as JSON.
             self.key("", false, mark);
             let open = self.open.last_mut().and_then(|open| open.members.last_mut());
@@ -429,57 +436,57 @@ impl<'y> Composer<'y> {
         }
         self.value(mark);
         self.out.json.extend_from_slice(json);
-        self.out.places.extend_from_slice(places);
+        self.out.offsets.extend_from_slice(offsets);
         Ok(())
     }
 
     /// Rewrites a map with the members that `<<` refers to in its place. As in go-yaml v2 the last one of a
     /// name counts, in the order of the text.
-    fn merge(&mut self, open: &Open) -> Result<(), Fault> {
-        self.keep(open)?;
+    fn merge(&mut self, open: &OpenCollection) -> Result<(), ReadError> {
+        self.copy_anchors(open)?;
         let json = self.out.json.split_off(open.json);
-        let places = self.out.places.split_off(open.places.min(self.out.places.len()));
+        let offsets = self.out.offsets.split_off(open.offsets.min(self.out.offsets.len()));
         let within = |at: usize| at.saturating_sub(open.json);
         let ends = open.members.iter().skip(1).map(|next| within(next.key).saturating_sub(1));
         let ends = ends.chain([json.len().saturating_sub(1)]);
-        let place_ends = open.members.iter().skip(1).map(|next| next.place - open.places);
-        let place_ends = place_ends.chain([places.len()]);
-        let mut merged = Merged::new(&json, &places);
+        let place_ends = open.members.iter().skip(1).map(|next| next.offset - open.offsets);
+        let place_ends = place_ends.chain([offsets.len()]);
+        let mut merged = MergedMap::new(&json, &offsets);
         for ((member, end), place_end) in open.members.iter().zip(ends).zip(place_ends) {
             let value = within(member.value)..end;
             // Without places there are none to skip.
-            let first = (member.place.saturating_sub(open.places)).min(places.len());
+            let first = (member.offset.saturating_sub(open.offsets)).min(offsets.len());
             if member.is_merge {
                 let inner = (first + 1).min(place_end.max(first))..place_end.max(first);
                 let added =
                     merged.add_all(value, inner).map_err(|why| Error::value(why, member.mark))?;
                 // Work that is not seen in what is written.
-                self.kept = self.kept.saturating_add(added);
+                self.copied_bytes = self.copied_bytes.saturating_add(added);
             } else {
                 merged.set(within(member.key)..end, first..place_end.max(first));
             }
         }
-        merged.write(&mut self.out.json, &mut self.out.places);
+        merged.write(&mut self.out.json, &mut self.out.offsets);
         Ok(())
     }
 
     /// Takes copies of what anchors in a map stand for.
-    fn keep(&mut self, open: &Open) -> Result<(), Fault> {
+    fn copy_anchors(&mut self, open: &OpenCollection) -> Result<(), ReadError> {
         // In the order of their starts: those before the map come last.
         for anchor in self.anchors.iter_mut().rev() {
-            let (json, places) = match anchor {
-                Anchor::Kept { start, .. } if *start < open.json => break,
-                Anchor::Incomplete | Anchor::Kept { .. } => continue,
+            let (json, offsets) = match anchor {
+                Anchor::Copied { start, .. } if *start < open.json => break,
+                Anchor::Incomplete | Anchor::Copied { .. } => continue,
                 Anchor::Written { json, .. } if json.start < open.json => break,
-                Anchor::Written { json, places } => (json, places),
+                Anchor::Written { json, offsets } => (json, offsets),
             };
-            self.kept = self.kept.saturating_add(json.len());
-            if self.kept > self.reading.room {
-                return Err(Fault::Large(Mark::default()));
+            self.copied_bytes = self.copied_bytes.saturating_add(json.len());
+            if self.copied_bytes > self.options.max_json_bytes {
+                return Err(ReadError::TooLarge(Mark::default()));
             }
             let json = self.out.json.get(json.clone()).unwrap_or_default().to_vec();
-            let places = self.out.places.get(places.clone()).unwrap_or_default().to_vec();
-            *anchor = Anchor::Kept { start: open.json, json, places };
+            let offsets = self.out.offsets.get(offsets.clone()).unwrap_or_default().to_vec();
+            *anchor = Anchor::Copied { start: open.json, json, offsets };
         }
         Ok(())
     }
@@ -497,12 +504,12 @@ fn is_excessive(aliased: usize, decoded: usize) -> bool {
     aliased > decoded * (0.99 - 0.89 * large)
 }
 
-fn no_key(mark: Mark) -> Fault {
+fn missing_key_error(mark: Mark) -> ReadError {
     Error::value("a key is no text: JSON has no other keys", mark).into()
 }
 
 /// Writes a text as JSON.
-fn quoted(text: &str, out: &mut Vec<u8>) {
+fn write_json_string(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');

@@ -23,12 +23,12 @@ impl Mark {
 /// Why a text is no YAML, or not to be said in JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    why: Cow<'static, str>,
+    message: Cow<'static, str>,
     /// Precedes the message, except for callers that expect upstream's text.
     hint: Option<&'static str>,
     mark: Mark,
     /// The line that upstream names, from 1.
-    upstream: Option<usize>,
+    upstream_line: Option<usize>,
 }
 
 impl Error {
@@ -45,7 +45,7 @@ impl Error {
     }
 
     /// Returns the same error with a position and a text that are more helpful for the author.
-    pub(crate) fn at(self, mark: Mark, hint: Option<&'static str>) -> Self {
+    pub(crate) fn with_position(self, mark: Mark, hint: Option<&'static str>) -> Self {
         Self { hint, mark, ..self }
     }
 
@@ -56,15 +56,15 @@ impl Error {
 
     fn new(why: impl Into<Cow<'static, str>>, mark: Mark, upstream: usize) -> Self {
         let upstream = Some(upstream).filter(|line| *line > 0);
-        Self { why: why.into(), hint: None, mark, upstream }
+        Self { message: why.into(), hint: None, mark, upstream_line: upstream }
     }
 
     /// Returns the error message for the author of the text.
     #[must_use]
-    pub fn why(&self) -> Cow<'_, str> {
+    pub fn message(&self) -> Cow<'_, str> {
         match self.hint {
-            Some(hint) => format!("{hint}: {}", self.why).into(),
-            None => Cow::Borrowed(&self.why),
+            Some(hint) => format!("{hint}: {}", self.message).into(),
+            None => Cow::Borrowed(&self.message),
         }
     }
 
@@ -76,10 +76,10 @@ impl Error {
 
     /// Returns the whole message as upstream prints it: with `yaml: `, and with the line that it names.
     #[must_use]
-    pub fn upstream(&self) -> String {
-        match self.upstream {
-            Some(line) => format!("yaml: line {line}: {}", self.why),
-            None => format!("yaml: {}", self.why),
+    pub fn upstream_message(&self) -> String {
+        match self.upstream_line {
+            Some(line) => format!("yaml: line {line}: {}", self.message),
+            None => format!("yaml: {}", self.message),
         }
     }
 }

@@ -21,39 +21,39 @@ mod parser;
 mod scalar;
 mod scanner;
 
-use compose::{Composer, DuplicateKeyHandling, Reading};
+use compose::{ComposeOptions, Composer, DuplicateKeyHandling};
 pub use error::Error;
 use error::Mark;
-pub use scalar::Words;
+pub use scalar::BooleanWords;
 
 /// Levels that a document may nest. The schema of a CRD nests some 130 levels deep.
-pub const DEPTH: usize = 256;
+pub const MAX_DEPTH: usize = 256;
 
 /// A document of a file.
 #[derive(Debug)]
-pub struct Part {
+pub struct SourceDocument {
     /// Its content, without spaces.
     pub json: String,
     /// Positions, in bytes of the text: the document, and then, in the order of the JSON, the name of each
     /// member and each element. The content of an alias has the position of its anchor.
-    pub places: Vec<u32>,
+    pub offsets: Vec<u32>,
     /// Start of the document.
     pub offset: usize,
 }
 
 /// Why a text is no document.
-enum Fault {
+enum ReadError {
     /// It is no YAML, or JSON cannot express it.
-    Wrong(Error),
+    Invalid(Error),
     /// Its JSON exceeds the available size.
-    Large(Mark),
+    TooLarge(Mark),
     /// Nearly all of it is what aliases stand for.
-    Aliases(Mark),
+    ExcessiveAliasing(Mark),
 }
 
-impl From<Error> for Fault {
+impl From<Error> for ReadError {
     fn from(error: Error) -> Self {
-        Self::Wrong(error)
+        Self::Invalid(error)
     }
 }
 
@@ -61,8 +61,20 @@ impl From<Error> for Fault {
 ///
 /// # Errors
 /// Fails if a document is no YAML, or if JSON cannot express it. A duplicate name in a map is such an error.
-pub fn documents(text: &str, words: Words, room: usize) -> Result<Vec<Part>, Error> {
-    all(text, Reading { twice: DuplicateKeyHandling::Refused, words, with_places: true, room })
+pub fn documents(
+    text: &str,
+    booleans: BooleanWords,
+    room: usize,
+) -> Result<Vec<SourceDocument>, Error> {
+    read_all(
+        text,
+        ComposeOptions {
+            duplicate_keys: DuplicateKeyHandling::Reject,
+            booleans,
+            with_offsets: true,
+            max_json_bytes: room,
+        },
+    )
 }
 
 /// Reads documents as [`documents`] does, but of duplicate names in a map the last member counts, as in
@@ -70,30 +82,42 @@ pub fn documents(text: &str, words: Words, room: usize) -> Result<Vec<Part>, Err
 ///
 /// # Errors
 /// Why it is no YAML, or not to be said in JSON.
-pub fn tolerant(text: &str, words: Words, room: usize) -> Result<Vec<Part>, Error> {
-    all(text, Reading { twice: DuplicateKeyHandling::Last, words, with_places: true, room })
+pub fn documents_lenient(
+    text: &str,
+    booleans: BooleanWords,
+    room: usize,
+) -> Result<Vec<SourceDocument>, Error> {
+    read_all(
+        text,
+        ComposeOptions {
+            duplicate_keys: DuplicateKeyHandling::KeepLast,
+            booleans,
+            with_offsets: true,
+            max_json_bytes: room,
+        },
+    )
 }
 
-fn all(text: &str, reading: Reading) -> Result<Vec<Part>, Error> {
+fn read_all(text: &str, options: ComposeOptions) -> Result<Vec<SourceDocument>, Error> {
     let mut parts = Vec::new();
     let mut read = || {
-        let mut composer = Composer::new(text, reading)?;
+        let mut composer = Composer::new(text, options)?;
         while let Some((mut composed, offset)) = composer.document()? {
             if composed.json == b"null" {
                 continue;
             }
             // They grew by doubling, and are kept as long as the file.
             composed.json.shrink_to_fit();
-            composed.places.shrink_to_fit();
+            composed.offsets.shrink_to_fit();
             let json = String::from_utf8(composed.json).unwrap_or_default();
-            parts.push(Part { json, places: composed.places, offset });
+            parts.push(SourceDocument { json, offsets: composed.offsets, offset });
         }
         Ok(())
     };
     match read() {
         Ok(()) => Ok(parts),
-        Err(Fault::Wrong(error)) => Err(error),
-        Err(Fault::Large(mark) | Fault::Aliases(mark)) => {
+        Err(ReadError::Invalid(error)) => Err(error),
+        Err(ReadError::TooLarge(mark) | ReadError::ExcessiveAliasing(mark)) => {
             let why = "its aliases or anchors stand for more than a text of this size may hold: write it out";
             Err(Error::value(why, mark))
         }
@@ -111,7 +135,7 @@ pub enum Document {
 
 /// Cuts a stream before each line that begins a document; empty documents are left out.
 #[must_use]
-pub fn split(text: &str) -> Vec<&str> {
+pub fn split_documents(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut at) = (0, 0);
     for line in text.split_inclusive('\n') {
@@ -130,9 +154,18 @@ pub fn split(text: &str) -> Vec<&str> {
 }
 
 /// Returns the first document of a text as JSON; none if there is none.
-fn first(yaml: &str, room: usize, twice: DuplicateKeyHandling) -> Result<Option<Vec<u8>>, Fault> {
-    let reading = Reading { twice, words: Words::All, with_places: false, room };
-    let mut composer = Composer::new(yaml, reading)?;
+fn read_first(
+    yaml: &str,
+    room: usize,
+    duplicate_keys: DuplicateKeyHandling,
+) -> Result<Option<Vec<u8>>, ReadError> {
+    let options = ComposeOptions {
+        duplicate_keys,
+        booleans: BooleanWords::Yaml11,
+        with_offsets: false,
+        max_json_bytes: room,
+    };
+    let mut composer = Composer::new(yaml, options)?;
     Ok(composer.document()?.map(|(composed, _)| composed.json))
 }
 
@@ -140,10 +173,10 @@ fn first(yaml: &str, room: usize, twice: DuplicateKeyHandling) -> Result<Option<
 /// if JSON cannot express it. Duplicate names are allowed, and stay in the JSON.
 #[must_use]
 pub fn read(yaml: &str, room: usize) -> Option<Document> {
-    match first(yaml, room, DuplicateKeyHandling::Both) {
+    match read_first(yaml, room, DuplicateKeyHandling::KeepBoth) {
         Ok(json) => json.map(Document::Json),
-        Err(Fault::Large(_) | Fault::Aliases(_)) => Some(Document::TooLarge),
-        Err(Fault::Wrong(_)) => None,
+        Err(ReadError::TooLarge(_) | ReadError::ExcessiveAliasing(_)) => Some(Document::TooLarge),
+        Err(ReadError::Invalid(_)) => None,
     }
 }
 
@@ -153,12 +186,14 @@ pub fn read(yaml: &str, room: usize) -> Option<Document> {
 /// # Errors
 /// Fails if it is no YAML, or if JSON cannot express it, with upstream's text. A duplicate name in a map is
 /// such an error.
-pub fn strict(yaml: &str, room: usize) -> Result<Vec<u8>, String> {
-    match first(yaml, room, DuplicateKeyHandling::Refused) {
+pub fn read_strict(yaml: &str, room: usize) -> Result<Vec<u8>, String> {
+    match read_first(yaml, room, DuplicateKeyHandling::Reject) {
         Ok(json) => Ok(json.unwrap_or_else(|| b"null".to_vec())),
-        Err(Fault::Wrong(error)) => Err(error.upstream()),
-        Err(Fault::Aliases(_)) => Err("yaml: document contains excessive aliasing".to_owned()),
-        Err(Fault::Large(_)) => {
+        Err(ReadError::Invalid(error)) => Err(error.upstream_message()),
+        Err(ReadError::ExcessiveAliasing(_)) => {
+            Err("yaml: document contains excessive aliasing".to_owned())
+        }
+        Err(ReadError::TooLarge(_)) => {
             Err(format!("yaml: it stands for more than {room} bytes of JSON: write it out"))
         }
     }
@@ -216,7 +251,7 @@ mod tests {
                 "yaml: it stands for more than 60 bytes of JSON: write it out",
             ),
         ] {
-            assert_eq!(strict(yaml, 60).unwrap_err(), why, "{yaml}");
+            assert_eq!(read_strict(yaml, 60).unwrap_err(), why, "{yaml}");
         }
         for (yaml, expected) in [
             ("a: {b: 1}\nc: {b: 2}\n", r#"{"a":{"b":1},"c":{"b":2}}"#),
@@ -224,7 +259,7 @@ mod tests {
             ("# nothing\n", "null"),
             ("# license\n---\na: 1\n---\n{\n", r#"{"a":1}"#),
         ] {
-            assert_eq!(strict(yaml, 100), Ok(expected.as_bytes().to_vec()), "{yaml}");
+            assert_eq!(read_strict(yaml, 100), Ok(expected.as_bytes().to_vec()), "{yaml}");
         }
         // Text that users do not edit is read leniently.
         assert_eq!(lenient("a: 1\na: 2\n"), r#"{"a":1,"a":2}"#);
@@ -233,8 +268,8 @@ mod tests {
     #[test]
     fn last_of_duplicate_keys_counts_as_upstream() {
         let read = |yaml: &str| -> Vec<(String, Vec<u32>)> {
-            let parts = tolerant(yaml, Words::All, 1_000).unwrap();
-            parts.into_iter().map(|part| (part.json, part.places)).collect()
+            let parts = documents_lenient(yaml, BooleanWords::Yaml11, 1_000).unwrap();
+            parts.into_iter().map(|part| (part.json, part.offsets)).collect()
         };
         for (yaml, json, places) in [
             ("a: 1\nb: 2\na: 3\n", r#"{"a":3,"b":2}"#, &[0, 10, 5][..]),
@@ -245,14 +280,14 @@ mod tests {
         ] {
             assert_eq!(read(yaml), [(json.to_owned(), places.to_vec())], "{yaml}");
         }
-        assert!(tolerant("a: 1\na: [\n", Words::All, 1_000).is_err());
+        assert!(documents_lenient("a: 1\na: [\n", BooleanWords::Yaml11, 1_000).is_err());
     }
 
     #[test]
     fn streams_are_cut() {
         let stream = "---\na: 1\n--- # two\nb: 1\n---\n---\nc: |\n  x\n  ---\n---d\n";
         let found = ["---\na: 1\n", "--- # two\nb: 1\n", "---\n", "---\nc: |\n  x\n  ---\n---d\n"];
-        assert_eq!(split(stream), found);
+        assert_eq!(split_documents(stream), found);
     }
 
     #[test]
@@ -279,12 +314,15 @@ mod tests {
             format!("a: &a [{}]\nb: [{all}]\n", vec!["x"; 100].join(", "))
         };
         // The text has 106 nodes, each alias is one and stands for 101: of 397,906 nodes 98.99 % are theirs.
-        assert!(strict(&text(3_900), 1 << 21).is_ok());
+        assert!(read_strict(&text(3_900), 1 << 21).is_ok());
         // With more than 400,000 nodes, less than 99 % are allowed.
         let refused = Err("yaml: document contains excessive aliasing".to_owned());
-        assert_eq!(strict(&text(4_000), 1 << 22), refused);
+        assert_eq!(read_strict(&text(4_000), 1 << 22), refused);
         assert_eq!(read(&text(4_000), 1 << 22), Some(Document::TooLarge));
-        let why = documents(&text(4_000), Words::All, 1 << 22).unwrap_err().why().into_owned();
+        let why = documents(&text(4_000), BooleanWords::Yaml11, 1 << 22)
+            .unwrap_err()
+            .message()
+            .into_owned();
         assert!(why.starts_with("its aliases or anchors stand for more"), "{why}");
         // Levels of aliases are refused sooner.
         let levels: String =
@@ -292,7 +330,7 @@ mod tests {
                 let all = vec![format!("*a{}", n - 1); 10].join(", ");
                 text + &format!("a{n}: &a{n} [{all}]\n")
             });
-        assert_eq!(strict(&levels, 1 << 21), refused);
+        assert_eq!(read_strict(&levels, 1 << 21), refused);
     }
 
     proptest! {
@@ -300,8 +338,8 @@ mod tests {
         fn any_text_yields_valid_json_or_an_error(yaml in "([a'\"|:&*<\\[\\]{}\\\\ é\n,-]|a: |<<: |&a |\\*a){0,60}") {
             if let Some(Document::Json(json)) = read(&yaml, 10_000) {
                 prop_assert!(serde_json::from_slice::<serde_json::Value>(&json).is_ok());
-                let strict = strict(&yaml, 10_000);
-                let last = tolerant(&yaml, Words::All, 10_000);
+                let strict = read_strict(&yaml, 10_000);
+                let last = documents_lenient(&yaml, BooleanWords::Yaml11, 10_000);
                 match &strict {
                     Ok(strict) => prop_assert_eq!(strict, &json),
                     Err(why) => prop_assert!(why.contains("duplicate"), "{}", why),

@@ -54,7 +54,7 @@ enum State {
 
 /// Position in a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum In {
+enum NodeContext {
     Flow,
     Block,
     /// A value in a block, which may be a list that is not indented.
@@ -68,10 +68,10 @@ pub(crate) struct Parser<'y> {
     /// Starts of the open collections.
     marks: Vec<Mark>,
     /// Handles of tags, and what they stand for.
-    prefixes: Vec<(&'y str, Cow<'y, str>)>,
+    tag_prefixes: Vec<(&'y str, Cow<'y, str>)>,
 }
 
-type Step<'y> = Result<(Event<'y>, Mark), Error>;
+type EventResult<'y> = Result<(Event<'y>, Mark), Error>;
 
 impl<'y> Parser<'y> {
     pub(crate) fn new(text: &'y str) -> Result<Self, Error> {
@@ -80,12 +80,12 @@ impl<'y> Parser<'y> {
             state: State::FirstDocument,
             states: Vec::new(),
             marks: Vec::new(),
-            prefixes: Vec::new(),
+            tag_prefixes: Vec::new(),
         })
     }
 
     /// Returns the next event, and its position. After an error or the end there are no more.
-    pub(crate) fn next(&mut self) -> Step<'y> {
+    pub(crate) fn next(&mut self) -> EventResult<'y> {
         match self.state {
             State::FirstDocument => self.document(true),
             State::Document => self.document(false),
@@ -95,18 +95,18 @@ impl<'y> Parser<'y> {
                     self.pop();
                     return Ok(empty(mark));
                 }
-                self.node(In::Block)
+                self.node(NodeContext::Block)
             }
             State::DocumentEnd => {
                 let mark = self.scanner.peek()?.1;
                 if matches!(self.scanner.peek()?.0, Token::DocumentEnd) {
                     self.scanner.take()?;
                 }
-                self.prefixes.clear();
+                self.tag_prefixes.clear();
                 self.state = State::Document;
                 Ok((Event::DocumentEnd, mark))
             }
-            State::BlockNode => self.node(In::Block),
+            State::BlockNode => self.node(NodeContext::Block),
             State::BlockEntry => self.block_entry(),
             State::IndentlessEntry => self.indentless_entry(),
             State::BlockKey => self.block_key(),
@@ -135,9 +135,9 @@ impl<'y> Parser<'y> {
     }
 
     /// Parses a node, after which the given state follows.
-    fn node_then(&mut self, then: State, place: In) -> Step<'y> {
+    fn node_then(&mut self, then: State, node_context: NodeContext) -> EventResult<'y> {
         self.states.push(then);
-        self.node(place)
+        self.node(node_context)
     }
 
     /// Returns an empty node at an optional position.
@@ -146,31 +146,33 @@ impl<'y> Parser<'y> {
         empty(mark)
     }
 
-    fn end(&mut self, event: Event<'y>) -> Step<'y> {
+    fn end(&mut self, event: Event<'y>) -> EventResult<'y> {
         self.pop();
         self.marks.pop();
         let (_, mark) = self.scanner.take()?;
         Ok((event, mark))
     }
 
-    fn refuse(&mut self, why: &'static str, mark: Mark) -> Step<'y> {
+    fn fail(&mut self, message: &'static str, mark: Mark) -> EventResult<'y> {
         let context = self.marks.last().copied().unwrap_or_default();
-        Err(self.wrong(why, mark, context))
+        Err(self.unexpected_end(message, mark, context))
     }
 
     /// Reports a missing token at the end of the text in the innermost collection.
-    fn wrong(&mut self, why: &'static str, mark: Mark, context: Mark) -> Error {
-        let error = Error::parser(why, mark, context);
+    fn unexpected_end(&mut self, message: &'static str, mark: Mark, context: Mark) -> Error {
+        let error = Error::parser(message, mark, context);
         let is_end = matches!(self.scanner.peek(), Ok((Token::StreamEnd, _)));
         match self.marks.last().filter(|_| is_end) {
-            Some(open) => error.at(*open, self.scanner.in_flow().then_some("unclosed bracket")),
+            Some(open) => {
+                error.with_position(*open, self.scanner.in_flow().then_some("unclosed bracket"))
+            }
             None => error,
         }
     }
 
     // Documents.
 
-    fn document(&mut self, may_be_bare: bool) -> Step<'y> {
+    fn document(&mut self, may_be_bare: bool) -> EventResult<'y> {
         if !may_be_bare {
             while matches!(self.scanner.peek()?.0, Token::DocumentEnd) {
                 self.scanner.take()?;
@@ -200,8 +202,8 @@ impl<'y> Parser<'y> {
                 self.state = State::BlockNode;
             }
             _ => {
-                let why = "did not find expected <document start>";
-                return Err(Error::parser(why, mark, Mark::default()));
+                let message = "did not find expected <document start>";
+                return Err(Error::parser(message, mark, Mark::default()));
             }
         }
         self.states.push(State::DocumentEnd);
@@ -209,7 +211,7 @@ impl<'y> Parser<'y> {
     }
 
     fn directives(&mut self) -> Result<(), Error> {
-        let refuse = |why, mark| Err(Error::parser(why, mark, Mark::default()));
+        let refuse = |message, mark| Err(Error::parser(message, mark, Mark::default()));
         let mut has_version = false;
         loop {
             match self.scanner.peek()? {
@@ -224,19 +226,19 @@ impl<'y> Parser<'y> {
                     has_version = true;
                 }
                 (Token::TagPrefix { handle, prefix }, mark) => {
-                    if self.prefixes.iter().any(|(known, _)| known == handle) {
+                    if self.tag_prefixes.iter().any(|(known, _)| known == handle) {
                         return refuse("found duplicate %TAG directive", mark);
                     }
                     let known = (*handle, prefix.clone());
-                    self.prefixes.push(known);
+                    self.tag_prefixes.push(known);
                 }
                 _ => break,
             }
             self.scanner.take()?;
         }
         for (handle, prefix) in [("!", "!"), ("!!", "tag:yaml.org,2002:")] {
-            if !self.prefixes.iter().any(|(known, _)| *known == handle) {
-                self.prefixes.push((handle, prefix.into()));
+            if !self.tag_prefixes.iter().any(|(known, _)| *known == handle) {
+                self.tag_prefixes.push((handle, prefix.into()));
             }
         }
         Ok(())
@@ -244,7 +246,7 @@ impl<'y> Parser<'y> {
 
     // Nodes.
 
-    fn node(&mut self, place: In) -> Step<'y> {
+    fn node(&mut self, node_context: NodeContext) -> EventResult<'y> {
         if let (Token::Alias(name), mark) = self.scanner.peek()? {
             let event = (Event::Alias(name), mark);
             self.pop();
@@ -269,24 +271,24 @@ impl<'y> Parser<'y> {
         }
         let (token, mark) = self.scanner.peek()?;
         let (event, next) = match token {
-            Token::BlockEntry if place == In::Member => {
+            Token::BlockEntry if node_context == NodeContext::Member => {
                 (Event::ListStart { anchor }, State::IndentlessEntry)
             }
             Token::Scalar { .. } => {
                 self.pop();
                 let (token, _) = self.scanner.take()?;
                 let Token::Scalar { text, style } = token else {
-                    return self.refuse("did not find expected node content", mark);
+                    return self.fail("did not find expected node content", mark);
                 };
                 let is_plain = style == Style::Plain;
                 return Ok((Event::Scalar { text, is_plain, anchor, tag }, mark));
             }
             Token::FlowSequenceStart => (Event::ListStart { anchor }, State::FlowFirstEntry),
             Token::FlowMappingStart => (Event::MapStart { anchor }, State::FlowFirstKey),
-            Token::BlockSequenceStart if place != In::Flow => {
+            Token::BlockSequenceStart if node_context != NodeContext::Flow => {
                 (Event::ListStart { anchor }, State::BlockEntry)
             }
-            Token::BlockMappingStart if place != In::Flow => {
+            Token::BlockMappingStart if node_context != NodeContext::Flow => {
                 (Event::MapStart { anchor }, State::BlockKey)
             }
             _ if anchor.is_some() || tag.is_some() => {
@@ -294,7 +296,9 @@ impl<'y> Parser<'y> {
                 let text = Cow::Borrowed("");
                 return Ok((Event::Scalar { text, is_plain: true, anchor, tag }, start));
             }
-            _ => return Err(self.wrong("did not find expected node content", mark, start)),
+            _ => {
+                return Err(self.unexpected_end("did not find expected node content", mark, start));
+            }
         };
         // The first entry starts a list that is not indented.
         if next != State::IndentlessEntry {
@@ -315,7 +319,7 @@ impl<'y> Parser<'y> {
         if handle.is_empty() {
             return Ok(suffix);
         }
-        match self.prefixes.iter().find(|(known, _)| *known == handle) {
+        match self.tag_prefixes.iter().find(|(known, _)| *known == handle) {
             Some((_, prefix)) => Ok(Cow::Owned(format!("{prefix}{suffix}"))),
             None => Err(Error::parser("found undefined tag handle", mark, start)),
         }
@@ -323,7 +327,7 @@ impl<'y> Parser<'y> {
 
     // Blocks.
 
-    fn block_entry(&mut self) -> Step<'y> {
+    fn block_entry(&mut self) -> EventResult<'y> {
         match self.scanner.peek()? {
             (Token::BlockEntry, mark) => {
                 let after = mark.after(1);
@@ -332,15 +336,15 @@ impl<'y> Parser<'y> {
                     Token::BlockEntry | Token::BlockEnd => {
                         Ok(self.empty_then(State::BlockEntry, after))
                     }
-                    _ => self.node_then(State::BlockEntry, In::Block),
+                    _ => self.node_then(State::BlockEntry, NodeContext::Block),
                 }
             }
             (Token::BlockEnd, _) => self.end(Event::ListEnd),
-            (_, mark) => self.refuse("did not find expected '-' indicator", mark),
+            (_, mark) => self.fail("did not find expected '-' indicator", mark),
         }
     }
 
-    fn indentless_entry(&mut self) -> Step<'y> {
+    fn indentless_entry(&mut self) -> EventResult<'y> {
         match self.scanner.peek()? {
             (Token::BlockEntry, mark) => {
                 let after = mark.after(1);
@@ -349,7 +353,7 @@ impl<'y> Parser<'y> {
                     Token::BlockEntry | Token::Key | Token::Value | Token::BlockEnd => {
                         Ok(self.empty_then(State::IndentlessEntry, after))
                     }
-                    _ => self.node_then(State::IndentlessEntry, In::Block),
+                    _ => self.node_then(State::IndentlessEntry, NodeContext::Block),
                 }
             }
             (_, mark) => {
@@ -359,7 +363,7 @@ impl<'y> Parser<'y> {
         }
     }
 
-    fn block_key(&mut self) -> Step<'y> {
+    fn block_key(&mut self) -> EventResult<'y> {
         match self.scanner.peek()? {
             (Token::Key, mark) => {
                 self.scanner.take()?;
@@ -367,15 +371,15 @@ impl<'y> Parser<'y> {
                     Token::Key | Token::Value | Token::BlockEnd => {
                         Ok(self.empty_then(State::BlockValue, mark))
                     }
-                    _ => self.node_then(State::BlockValue, In::Member),
+                    _ => self.node_then(State::BlockValue, NodeContext::Member),
                 }
             }
             (Token::BlockEnd, _) => self.end(Event::MapEnd),
-            (_, mark) => self.refuse("did not find expected key", mark),
+            (_, mark) => self.fail("did not find expected key", mark),
         }
     }
 
-    fn block_value(&mut self) -> Step<'y> {
+    fn block_value(&mut self) -> EventResult<'y> {
         match self.scanner.peek()? {
             (Token::Value, mark) => {
                 let after = mark.after(1);
@@ -384,7 +388,7 @@ impl<'y> Parser<'y> {
                     Token::Key | Token::Value | Token::BlockEnd => {
                         Ok(self.empty_then(State::BlockKey, after))
                     }
-                    _ => self.node_then(State::BlockKey, In::Member),
+                    _ => self.node_then(State::BlockKey, NodeContext::Member),
                 }
             }
             (_, mark) => Ok(self.empty_then(State::BlockKey, mark)),
@@ -393,12 +397,12 @@ impl<'y> Parser<'y> {
 
     // Flow collections.
 
-    fn flow_entry(&mut self, is_first: bool) -> Step<'y> {
+    fn flow_entry(&mut self, is_first: bool) -> EventResult<'y> {
         let (mut token, mut mark) = self.scanner.peek()?;
         if *token != Token::FlowSequenceEnd {
             if !is_first {
                 if *token != Token::FlowEntry {
-                    return self.refuse("did not find expected ',' or ']'", mark);
+                    return self.fail("did not find expected ',' or ']'", mark);
                 }
                 self.scanner.take()?;
                 (token, mark) = self.scanner.peek()?;
@@ -409,39 +413,39 @@ impl<'y> Parser<'y> {
                 return Ok((Event::MapStart { anchor: None }, mark));
             }
             if *token != Token::FlowSequenceEnd {
-                return self.node_then(State::FlowEntry, In::Flow);
+                return self.node_then(State::FlowEntry, NodeContext::Flow);
             }
         }
         self.end(Event::ListEnd)
     }
 
-    fn flow_entry_key(&mut self) -> Step<'y> {
+    fn flow_entry_key(&mut self) -> EventResult<'y> {
         let (token, mark) = self.scanner.peek()?;
         if matches!(token, Token::Value | Token::FlowEntry | Token::FlowSequenceEnd) {
             // Upstream steps over it, whatever it is.
             self.scanner.take()?;
             return Ok(self.empty_then(State::FlowEntryValue, mark));
         }
-        self.node_then(State::FlowEntryValue, In::Flow)
+        self.node_then(State::FlowEntryValue, NodeContext::Flow)
     }
 
-    fn flow_entry_value(&mut self) -> Step<'y> {
+    fn flow_entry_value(&mut self) -> EventResult<'y> {
         if *self.scanner.peek()?.0 == Token::Value {
             self.scanner.take()?;
             if !matches!(self.scanner.peek()?.0, Token::FlowEntry | Token::FlowSequenceEnd) {
-                return self.node_then(State::FlowEntryEnd, In::Flow);
+                return self.node_then(State::FlowEntryEnd, NodeContext::Flow);
             }
         }
         let mark = self.scanner.peek()?.1;
         Ok(self.empty_then(State::FlowEntryEnd, mark))
     }
 
-    fn flow_key(&mut self, is_first: bool) -> Step<'y> {
+    fn flow_key(&mut self, is_first: bool) -> EventResult<'y> {
         let (mut token, mark) = self.scanner.peek()?;
         if *token != Token::FlowMappingEnd {
             if !is_first {
                 if *token != Token::FlowEntry {
-                    return self.refuse("did not find expected ',' or '}'", mark);
+                    return self.fail("did not find expected ',' or '}'", mark);
                 }
                 self.scanner.take()?;
                 token = self.scanner.peek()?.0;
@@ -452,20 +456,20 @@ impl<'y> Parser<'y> {
                 if matches!(token, Token::Value | Token::FlowEntry | Token::FlowMappingEnd) {
                     return Ok(self.empty_then(State::FlowValue, mark));
                 }
-                return self.node_then(State::FlowValue, In::Flow);
+                return self.node_then(State::FlowValue, NodeContext::Flow);
             }
             if *token != Token::FlowMappingEnd {
-                return self.node_then(State::FlowNoValue, In::Flow);
+                return self.node_then(State::FlowNoValue, NodeContext::Flow);
             }
         }
         self.end(Event::MapEnd)
     }
 
-    fn flow_value(&mut self) -> Step<'y> {
+    fn flow_value(&mut self) -> EventResult<'y> {
         if *self.scanner.peek()?.0 == Token::Value {
             self.scanner.take()?;
             if !matches!(self.scanner.peek()?.0, Token::FlowEntry | Token::FlowMappingEnd) {
-                return self.node_then(State::FlowKey, In::Flow);
+                return self.node_then(State::FlowKey, NodeContext::Flow);
             }
         }
         let mark = self.scanner.peek()?.1;

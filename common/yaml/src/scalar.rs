@@ -18,11 +18,11 @@ pub(crate) enum Value<'y> {
 
 /// Words that are truth values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Words {
+pub enum BooleanWords {
     /// All of YAML 1.1, as in the tools of Kubernetes: `yes`, `off`, `y` as well.
-    All,
+    Yaml11,
     /// `true` and `false` only: for files of our own, where `off` is a level.
-    Few,
+    TrueFalse,
 }
 
 const PREFIX: &str = "tag:yaml.org,2002:";
@@ -35,10 +35,10 @@ pub(crate) fn resolve<'y>(
     text: Cow<'y, str>,
     is_plain: bool,
     tag: Option<&str>,
-    words: Words,
+    booleans: BooleanWords,
 ) -> Result<Value<'y>, String> {
     let Some(tag) = tag else {
-        return Ok(if is_plain { plain(text, words) } else { Value::Text(text) });
+        return Ok(if is_plain { resolve_plain(text, booleans) } else { Value::Text(text) });
     };
     let Some(name) = tag.strip_prefix(PREFIX) else { return Ok(Value::Text(text)) };
     let wrong = |found: &str, text: &str| format!("cannot decode !!{found} `{text}` as a !!{name}");
@@ -50,11 +50,11 @@ pub(crate) fn resolve<'y>(
             Ok(Value::Text(String::from_utf8_lossy(&bytes).into_owned().into()))
         }
         "bool" | "int" | "float" | "null" => {
-            let found = plain(text.clone(), words);
+            let found = resolve_plain(text.clone(), booleans);
             match (name, found) {
                 ("float", Value::Int(number)) => Ok(Value::Float(from_int(number))),
-                (_, found) if kind(&found) == name => Ok(found),
-                (_, found) => Err(wrong(kind(&found), &text)),
+                (_, found) if type_name(&found) == name => Ok(found),
+                (_, found) => Err(wrong(type_name(&found), &text)),
             }
         }
         _ => Ok(Value::Text(text)),
@@ -66,7 +66,7 @@ fn from_int(number: i64) -> f64 {
     number as f64
 }
 
-fn kind(value: &Value<'_>) -> &'static str {
+fn type_name(value: &Value<'_>) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
@@ -76,33 +76,33 @@ fn kind(value: &Value<'_>) -> &'static str {
     }
 }
 
-fn plain(text: Cow<'_, str>, words: Words) -> Value<'_> {
+fn resolve_plain(text: Cow<'_, str>, booleans: BooleanWords) -> Value<'_> {
     let Some(first) = text.bytes().next() else { return Value::Null };
     let known = match first {
         b'~' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'y' | b'Y' | b'o' | b'O' => {
-            word(&text, words)
+            word(&text, booleans)
         }
-        b'.' => infinite(&text).or_else(|| float(&text)),
-        b'+' | b'-' => infinite(&text).or_else(|| number(&text)),
+        b'.' => parse_infinity(&text).or_else(|| float(&text)),
+        b'+' | b'-' => parse_infinity(&text).or_else(|| number(&text)),
         b'0'..=b'9' => number(&text),
         _ => None,
     };
     known.unwrap_or(Value::Text(text))
 }
 
-fn word(text: &str, words: Words) -> Option<Value<'static>> {
+fn word(text: &str, booleans: BooleanWords) -> Option<Value<'static>> {
     Some(match text {
         "~" | "null" | "Null" | "NULL" => Value::Null,
         "true" | "True" | "TRUE" => Value::Bool(true),
         "false" | "False" | "FALSE" => Value::Bool(false),
-        _ if words == Words::Few => return None,
+        _ if booleans == BooleanWords::TrueFalse => return None,
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Value::Bool(true),
         "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Value::Bool(false),
         _ => return None,
     })
 }
 
-fn infinite(text: &str) -> Option<Value<'static>> {
+fn parse_infinity(text: &str) -> Option<Value<'static>> {
     Some(Value::Float(match text {
         ".nan" | ".NaN" | ".NAN" => f64::NAN,
         ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => f64::INFINITY,
@@ -174,7 +174,7 @@ fn float(text: &str) -> Option<Value<'static>> {
 pub(crate) fn float_json(number: f64) -> String {
     let size = number.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
-        with_sign(&format!("{number:e}"), 1)
+        format_exponent(&format!("{number:e}"), 1)
     } else {
         number.to_string()
     }
@@ -193,15 +193,15 @@ pub(crate) fn float_key(number: f64) -> String {
     if (-4..6).contains(&exponent.unwrap_or(0)) {
         number.to_string()
     } else {
-        with_sign(&scientific, 2)
+        format_exponent(&scientific, 2)
     }
 }
 
 /// Formats an exponent as Go does, with a sign and a minimum number of digits.
-fn with_sign(scientific: &str, least: usize) -> String {
+fn format_exponent(scientific: &str, min_digits: usize) -> String {
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
         return scientific.to_owned();
     };
     let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
-    format!("{mantissa}e{sign}{digits:0>least$}")
+    format!("{mantissa}e{sign}{digits:0>min_digits$}")
 }

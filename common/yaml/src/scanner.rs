@@ -12,7 +12,7 @@ mod tags;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use crate::DEPTH;
+use crate::MAX_DEPTH;
 use crate::error::{Error, Mark};
 
 /// Style of a scalar.
@@ -67,7 +67,7 @@ pub(crate) struct Scanner<'y> {
     has_odd_breaks: bool,
     tokens: VecDeque<(Token<'y>, Mark)>,
     /// Number of tokens taken from the queue.
-    taken: usize,
+    tokens_taken: usize,
     flow_level: usize,
     /// Columns of the open block collections around the innermost one, whose column is `indent`.
     indents: Vec<isize>,
@@ -81,8 +81,8 @@ pub(crate) struct Scanner<'y> {
 const NO_KEY: &str = "could not find expected ':'";
 const CANNOT_START: &str = "found character that cannot start any token";
 
-pub(crate) fn too_deep() -> String {
-    format!("nests deeper than {DEPTH} levels")
+pub(crate) fn too_deep_message() -> String {
+    format!("nests deeper than {MAX_DEPTH} levels")
 }
 
 fn is_word(byte: u8) -> bool {
@@ -94,7 +94,7 @@ fn signed(column: usize) -> isize {
 }
 
 /// Reports whether a text has line breaks that are not ASCII; fails at a character that no YAML may have.
-fn look_over(text: &str) -> Result<bool, usize> {
+fn check_characters(text: &str) -> Result<bool, usize> {
     let mut has_odd_breaks = false;
     let bytes = text.as_bytes();
     for (offset, byte) in bytes.iter().enumerate() {
@@ -130,7 +130,7 @@ fn look_over(text: &str) -> Result<bool, usize> {
 
 impl<'y> Scanner<'y> {
     pub(crate) fn new(text: &'y str) -> Result<Self, Error> {
-        let has_odd_breaks = look_over(text).map_err(|offset| {
+        let has_odd_breaks = check_characters(text).map_err(|offset| {
             let mark = Mark { offset, ..Mark::default() };
             Error::value("control characters are not allowed", mark)
         })?;
@@ -141,7 +141,7 @@ impl<'y> Scanner<'y> {
             line_start: 0,
             has_odd_breaks,
             tokens: VecDeque::new(),
-            taken: 0,
+            tokens_taken: 0,
             flow_level: 0,
             indents: Vec::new(),
             indent: -1,
@@ -168,7 +168,7 @@ impl<'y> Scanner<'y> {
 
     pub(crate) fn take(&mut self) -> Result<(Token<'y>, Mark), Error> {
         self.peek()?;
-        self.taken += 1;
+        self.tokens_taken += 1;
         self.tokens.pop_front().ok_or_else(|| self.error(CANNOT_START, self.mark()))
     }
 
@@ -177,10 +177,10 @@ impl<'y> Scanner<'y> {
         if self.tokens.is_empty() {
             return Ok(true);
         }
-        let taken = self.taken;
+        let taken = self.tokens_taken;
         let is_first = |candidate: &Candidate| candidate.is_possible && candidate.number == taken;
         match self.candidates.iter().position(is_first) {
-            Some(index) => self.is_still_possible(index),
+            Some(index) => self.check_candidate(index),
             None => Ok(false),
         }
     }
@@ -200,8 +200,8 @@ impl<'y> Scanner<'y> {
         self.offset.saturating_sub(self.line_start)
     }
 
-    fn error(&self, why: &'static str, context: Mark) -> Error {
-        Error::scanner(why, self.mark(), context)
+    fn error(&self, message: &'static str, context: Mark) -> Error {
+        Error::scanner(message, self.mark(), context)
     }
 
     fn rest(&self) -> &'y [u8] {
@@ -307,7 +307,7 @@ impl<'y> Scanner<'y> {
 
     // Keys.
 
-    fn is_still_possible(&mut self, index: usize) -> Result<bool, Error> {
+    fn check_candidate(&mut self, index: usize) -> Result<bool, Error> {
         let Some(candidate) = self.candidates.get(index).copied() else { return Ok(false) };
         if !candidate.is_possible {
             return Ok(false);
@@ -338,7 +338,7 @@ impl<'y> Scanner<'y> {
         let candidate = Candidate {
             is_possible: true,
             is_required: self.flow_level == 0 && self.indent == signed(self.column()),
-            number: self.taken + self.tokens.len(),
+            number: self.tokens_taken + self.tokens.len(),
             mark: self.mark(),
         };
         if let Some(last) = self.candidates.last_mut() {
@@ -369,12 +369,12 @@ impl<'y> Scanner<'y> {
         }
         self.indents.push(self.indent);
         self.indent = column;
-        if self.indents.len() > DEPTH {
-            return Err(Error::value(too_deep(), mark));
+        if self.indents.len() > MAX_DEPTH {
+            return Err(Error::value(too_deep_message(), mark));
         }
         match number {
             Some(number) => {
-                let place = number.saturating_sub(self.taken).min(self.tokens.len());
+                let place = number.saturating_sub(self.tokens_taken).min(self.tokens.len());
                 self.tokens.insert(place, (token, mark));
             }
             None => self.push(token, mark),
@@ -498,8 +498,8 @@ impl<'y> Scanner<'y> {
         self.save_candidate()?;
         self.candidates.push(Candidate::default());
         self.flow_level += 1;
-        if self.flow_level > DEPTH {
-            return Err(Error::value(too_deep(), self.mark()));
+        if self.flow_level > MAX_DEPTH {
+            return Err(Error::value(too_deep_message(), self.mark()));
         }
         self.may_be_key = true;
         self.fetch_one(token);
@@ -522,8 +522,8 @@ impl<'y> Scanner<'y> {
         if self.flow_level == 0 {
             let mark = self.mark();
             if !self.may_be_key {
-                let why = "block sequence entries are not allowed in this context";
-                return Err(self.error(why, mark));
+                let message = "block sequence entries are not allowed in this context";
+                return Err(self.error(message, mark));
             }
             self.indent_to(mark, None, Token::BlockSequenceStart)?;
         }
@@ -550,8 +550,8 @@ impl<'y> Scanner<'y> {
     fn fetch_value(&mut self) -> Result<(), Error> {
         let index = self.candidates.len().saturating_sub(1);
         let candidate = self.candidates.get(index).copied().unwrap_or_default();
-        if self.is_still_possible(index)? {
-            let place = candidate.number.saturating_sub(self.taken).min(self.tokens.len());
+        if self.check_candidate(index)? {
+            let place = candidate.number.saturating_sub(self.tokens_taken).min(self.tokens.len());
             self.tokens.insert(place, (Token::Key, candidate.mark));
             self.indent_to(candidate.mark, Some(candidate.number), Token::BlockMappingStart)?;
             if let Some(candidate) = self.candidates.get_mut(index) {

@@ -1,7 +1,7 @@
 //! Compares this crate with go-yaml on a table of documents.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
-use opgate_yaml::{Document, Words};
+use opgate_yaml::{BooleanWords, Document};
 
 const TABLE: &str = include_str!("documents.tsv");
 
@@ -15,7 +15,7 @@ fn documents_are_read_as_upstream_reads_them() {
         };
         count += 1;
         let text: String = serde_json::from_str(text).unwrap();
-        let strict = opgate_yaml::strict(&text, 100_000);
+        let strict = opgate_yaml::read_strict(&text, 100_000);
         let found = match &strict {
             Ok(json) => String::from_utf8(json.clone()).unwrap(),
             Err(why) => format!("! {why}"),
@@ -24,10 +24,10 @@ fn documents_are_read_as_upstream_reads_them() {
             wrong.push(format!("{name}\n  expected {expected}\n  found    {found}"));
         }
         // The other ways agree, but for names that stand twice.
-        let files = opgate_yaml::documents(&text, Words::All, 100_000);
+        let files = opgate_yaml::documents(&text, BooleanWords::Yaml11, 100_000);
         match (&strict, files) {
             (Ok(json), Ok(parts)) => assert_eq!(parts[0].json.as_bytes(), json, "{name}"),
-            (Err(why), Err(error)) => assert_eq!(*why, error.upstream(), "{name}"),
+            (Err(why), Err(error)) => assert_eq!(*why, error.upstream_message(), "{name}"),
             (strict, files) => panic!("{name}: {strict:?} {files:?}"),
         }
         let is_read = matches!(opgate_yaml::read(&text, 100_000), Some(Document::Json(_)));

@@ -30,8 +30,8 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn of(object: &Document) -> Self {
-        let min = amount(object, "/spec/minAvailable");
-        let max = amount(object, "/spec/maxUnavailable");
+        let min = read_amount(object, "/spec/minAvailable");
+        let max = read_amount(object, "/spec/maxUnavailable");
         // In the controller's order.
         let (limit, written) = match (max, min) {
             (Some((max, written)), _) => (Limit::MaxUnavailable(max), written),
@@ -47,7 +47,7 @@ impl Budget {
     }
 
     /// Returns how many of this number of pods must stay.
-    pub(crate) fn needed(&self, pods: i64) -> i64 {
+    pub(crate) fn min_available(&self, pods: i64) -> i64 {
         match self.limit {
             Limit::MinAvailable(min) => min.of(pods),
             Limit::MaxUnavailable(max) => pods.saturating_sub(max.of(pods)).max(0),
@@ -57,11 +57,11 @@ impl Budget {
 
     /// Reports whether none of this number of pods can be evicted although all are healthy.
     pub(crate) fn blocks(&self, pods: i64) -> bool {
-        self.needed(pods) >= pods
+        self.min_available(pods) >= pods
     }
 
     /// Reports whether no pod can be evicted, for every number of pods.
-    pub(crate) fn blocks_always(&self) -> bool {
+    pub(crate) fn always_blocks(&self) -> bool {
         match self.limit {
             Limit::MinAvailable(Amount::Percent(percent)) => percent >= 100,
             Limit::MinAvailable(Amount::Pods(_)) => false,
@@ -80,7 +80,7 @@ impl Budget {
     }
 
     /// Returns field and message for one that blocks always.
-    pub(crate) fn advice(&self) -> (&'static str, String) {
+    pub(crate) fn remediation(&self) -> (&'static str, String) {
         let written = &self.written;
         let message = match self.limit {
             Limit::MaxUnavailable(_) => {
@@ -116,7 +116,7 @@ impl Amount {
 
 /// Returns an `IntOrString` and how it is written; none for anything else, which an API server does not
 /// admit.
-fn amount(object: &Document, pointer: &str) -> Option<(Amount, String)> {
+fn read_amount(object: &Document, pointer: &str) -> Option<(Amount, String)> {
     match object.kind(pointer) {
         Kind::Number => {
             let number = object.integer(pointer)?;

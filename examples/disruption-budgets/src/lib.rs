@@ -67,35 +67,35 @@ policy! {
     name: "disruption-budgets",
     title: "PodDisruptionBudgets allow evictions",
     rules: [rules::RULES],
-    routes: [BUDGET => judge_budget, DEPLOYMENT => judge_deployment, STATEFUL_SET => judge_stateful_set],
+    routes: [BUDGET => check_budget, DEPLOYMENT => check_deployment, STATEFUL_SET => check_stateful_set],
 }
 
-fn judge_budget(review: &Review<'_>, report: &mut Report<'_>) {
+fn check_budget(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     if !review.touches_json(object, "/spec") {
         return;
     }
     let budget = Budget::of(object);
-    if budget.blocks_always() {
-        let (field, message) = budget.advice();
+    if budget.always_blocks() {
+        let (field, message) = budget.remediation();
         report.add(&PDB_1, field, message);
     }
-    let selected = workloads(review.namespace(), |it| budget.selects(it));
+    let selected = find_workloads(review.namespace(), |it| budget.selects(it));
     let Some(selected) = report.or_skip(&[&PDB_2, &PDB_4], "workloads", selected) else { return };
     if selected.is_empty() {
         return;
     }
     let pods = selected.iter().fold(0_i64, |sum, it| sum.saturating_add(it.replicas));
-    if budget.blocks(pods) && !budget.blocks_always() {
-        let needed = budget.needed(pods);
+    if budget.blocks(pods) && !budget.always_blocks() {
+        let needed = budget.min_available(pods);
         let message = format!(
             "{needed} of the {pods} pods of {} must stay, so that none can go: lower it, or add replicas first",
-            named(&selected)
+            list_names(&selected)
         );
         report.add(&PDB_2, budget.field(), message);
     }
     let own = review.name(object);
-    let others = budgets(review.namespace(), |name, other| {
+    let others = find_budgets(review.namespace(), |name, other| {
         name != own && selected.iter().any(|it| other.selects(it))
     });
     if let Some(others) = report.or_skip(&[&PDB_4], "PodDisruptionBudgets", others)
@@ -110,32 +110,32 @@ fn judge_budget(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn judge_deployment(review: &Review<'_>, report: &mut Report<'_>) {
-    judge_workload(review, report, "Deployment", &DEPLOYMENTS);
+fn check_deployment(review: &Review<'_>, report: &mut Report<'_>) {
+    check_workload(review, report, "Deployment", &DEPLOYMENTS);
 }
 
-fn judge_stateful_set(review: &Review<'_>, report: &mut Report<'_>) {
-    judge_workload(review, report, "StatefulSet", &STATEFUL_SETS);
+fn check_stateful_set(review: &Review<'_>, report: &mut Report<'_>) {
+    check_workload(review, report, "StatefulSet", &STATEFUL_SETS);
 }
 
-fn judge_workload(
+fn check_workload(
     review: &Review<'_>,
     report: &mut Report<'_>,
     kind: &'static str,
     stored: &ClusterRead,
 ) {
     let Some(object) = review.subject() else { return };
-    let found = Scaled::of(review, object, kind, stored).and_then(|scaled| match scaled {
-        Some(scaled) => scaled.blocked_by(review),
+    let found = ScaledWorkload::of(review, object, kind, stored).and_then(|scaled| match scaled {
+        Some(scaled) => scaled.blocking_budgets(review),
         None => Ok(Vec::new()),
     });
     let needed = "PodDisruptionBudgets and workloads";
     for (name, budget, pods) in report.or_skip(&[&PDB_3], needed, found).into_iter().flatten() {
         let name = go::quote(&name);
-        let message = if budget.blocks_always() {
+        let message = if budget.always_blocks() {
             format!("PodDisruptionBudget {name} never allows an eviction: change it first")
         } else {
-            let needed = budget.needed(pods);
+            let needed = budget.min_available(pods);
             format!(
                 "PodDisruptionBudget {name} needs {needed} of the {pods} pods that it selects, so that none can go: \
                  keep more replicas, or change it first"
@@ -146,12 +146,12 @@ fn judge_workload(
 }
 
 /// A workload as it was and as it will be.
-struct Scaled {
+struct ScaledWorkload {
     old: Option<Workload>,
     new: Workload,
 }
 
-impl Scaled {
+impl ScaledWorkload {
     /// Returns none if the request does not affect budgets.
     fn of(
         review: &Review<'_>,
@@ -178,14 +178,17 @@ impl Scaled {
 
     /// Returns the budgets that allow no eviction of its pods, but did allow one before, each with the number
     /// of pods.
-    fn blocked_by(&self, review: &Review<'_>) -> Result<Vec<(String, Budget, i64)>, ReadError> {
+    fn blocking_budgets(
+        &self,
+        review: &Review<'_>,
+    ) -> Result<Vec<(String, Budget, i64)>, ReadError> {
         let mut found = Vec::new();
         if self.new.replicas <= 0 {
             return Ok(found);
         }
-        let selecting = budgets(review.namespace(), |_, budget| budget.selects(&self.new))?;
+        let selecting = find_budgets(review.namespace(), |_, budget| budget.selects(&self.new))?;
         for (name, budget) in selecting {
-            let others = workloads(review.namespace(), |it| {
+            let others = find_workloads(review.namespace(), |it| {
                 !it.is_same_as(&self.new) && budget.selects(it)
             })?;
             let rest = others.iter().fold(0_i64, |sum, it| sum.saturating_add(it.replicas));
@@ -207,7 +210,7 @@ impl Scaled {
 
 /// Returns the budgets of a namespace for which a condition holds, each once: during a pending request, the
 /// cluster state may contain both the stored and the future version.
-fn budgets(
+fn find_budgets(
     namespace: &str,
     holds: impl Fn(&str, &Budget) -> bool,
 ) -> Result<BTreeMap<String, Budget>, ReadError> {
@@ -223,7 +226,7 @@ fn budgets(
 }
 
 /// Returns the workloads of a namespace for which a condition holds, each once, with the fewer replicas.
-fn workloads(
+fn find_workloads(
     namespace: &str,
     holds: impl Fn(&Workload) -> bool,
 ) -> Result<Vec<Workload>, ReadError> {
@@ -246,15 +249,15 @@ fn workloads(
 }
 
 /// Returns the first workloads, for a message.
-fn named(workloads: &[Workload]) -> String {
-    const SHOWN: usize = 3;
+fn list_names(workloads: &[Workload]) -> String {
+    const MAX_SHOWN_WORKLOADS: usize = 3;
     let mut names: Vec<String> = workloads
         .iter()
-        .take(SHOWN)
+        .take(MAX_SHOWN_WORKLOADS)
         .map(|it| format!("{} {}", it.kind, go::quote(&it.name)))
         .collect();
-    if workloads.len() > SHOWN {
-        names.push(format!("{} more", workloads.len().saturating_sub(SHOWN)));
+    if workloads.len() > MAX_SHOWN_WORKLOADS {
+        names.push(format!("{} more", workloads.len().saturating_sub(MAX_SHOWN_WORKLOADS)));
     }
     names.join(", ")
 }

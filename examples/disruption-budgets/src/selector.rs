@@ -14,12 +14,12 @@ pub(crate) fn selector(budget: &Document) -> Option<Selector> {
     let mut selector = Selector::default();
     for key in budget.keys(LABELS) {
         let value = budget.text(&format!("{LABELS}/{}", escape(&key)))?;
-        selector.label(&key, &value).ok()?;
+        selector.add_match_label(&key, &value).ok()?;
     }
     for expression in budget.items(EXPRESSIONS) {
         let (key, operator) = (expression.text("/key")?, expression.text("/operator")?);
         let values = expression.texts("/values");
-        selector.expression(&key, &operator, values.iter().map(String::as_str)).ok()?;
+        selector.add_match_expression(&key, &operator, values.iter().map(String::as_str)).ok()?;
     }
     Some(selector)
 }

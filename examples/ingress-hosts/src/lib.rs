@@ -11,7 +11,7 @@ mod hosts;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hosts::{Host, hosts};
-use opgate_sdk::cluster::{IndexMatch, ObjectName, Query, ReadError, VALUES};
+use opgate_sdk::cluster::{IndexMatch, MAX_INDEX_VALUES, ObjectName, Query, ReadError};
 use opgate_sdk::{ClusterRead, Document, Index, Report, Review, Target, go, policy, rule, rules};
 
 static INGRESS: Target = Target {
@@ -35,7 +35,7 @@ policy! {
     name: "ingress-hosts",
     title: "a host belongs to one Ingress",
     rules: [RULES],
-    routes: [INGRESS => judge],
+    routes: [INGRESS => check_ingress],
     settings: include_str!("settings.json"),
 }
 
@@ -132,23 +132,23 @@ rule! {
     }
 }
 
-fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+fn check_ingress(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(ingress) = review.subject() else { return };
     if report.is_on(&ING_3) && review.touches_json(ingress, "/spec") {
-        names_hosts(ingress, report);
+        check_hosts_named(ingress, report);
     }
     let before: BTreeSet<String> =
         review.ratchet_base().map(hosts).into_iter().flatten().map(|host| host.name).collect();
     let mut new = hosts(ingress);
     new.retain(|host| !before.contains(&host.name));
     if !new.is_empty() {
-        let other = Others { review, own: review.name(ingress) };
-        let found = other.judge(&new, report);
+        let other = OtherIngresses { review, own: review.name(ingress) };
+        let found = other.check_hosts(&new, report);
         let _ = report.or_skip(&[&ING_1, &ING_2], "Ingresses", found);
     }
 }
 
-fn names_hosts(ingress: &Document, report: &mut Report<'_>) {
+fn check_hosts_named(ingress: &Document, report: &mut Report<'_>) {
     if ingress.has("/spec/defaultBackend") {
         let message =
             "a default backend gets the requests for hosts that no Ingress has, so remove it";
@@ -164,52 +164,54 @@ fn names_hosts(ingress: &Document, report: &mut Report<'_>) {
 }
 
 /// The Ingresses of the cluster but the one under review.
-struct Others<'r> {
+struct OtherIngresses<'r> {
     review: &'r Review<'r>,
     /// Name of the one under review.
     own: String,
 }
 
-impl Others<'_> {
-    fn judge(&self, new: &[Host], report: &mut Report<'_>) -> Result<(), ReadError> {
+impl OtherIngresses<'_> {
+    fn check_hosts(&self, new: &[Host], report: &mut Report<'_>) -> Result<(), ReadError> {
         let may_share = self.review.settings.text("/shared").as_deref() == Some("namespace");
-        let taken = self.taken(new)?;
+        let taken = self.find_conflicts(new)?;
         for host in new {
             let found = taken.get(&host.name).into_iter().flatten();
-            if let Some(other) = found.clone().find(|other| !may_share || !self.is_near(other)) {
+            if let Some(other) =
+                found.clone().find(|other| !may_share || !self.is_in_same_namespace(other))
+            {
                 let message = format!(
                     "host {} belongs to {} already, so choose another host",
                     go::quote(&host.name),
-                    self.told(other, report)
+                    self.describe_owner(other, report)
                 );
                 report.add(&ING_1, host.field(), message);
             }
             let Some(wildcard) = host.wildcard() else { continue };
             let found = taken.get(&wildcard).into_iter().flatten();
-            if let Some(other) = found.clone().find(|other| !self.is_near(other)) {
+            if let Some(other) = found.clone().find(|other| !self.is_in_same_namespace(other)) {
                 let message = format!(
                     "host {} is covered by {} of {}, so choose a host outside of it",
                     go::quote(&host.name),
                     go::quote(&wildcard),
-                    self.told(other, report)
+                    self.describe_owner(other, report)
                 );
                 report.add(&ING_2, host.field(), message);
             }
         }
         let wildcards: Vec<&Host> = new.iter().filter(|host| host.is_wildcard()).collect();
-        if wildcards.is_empty() { Ok(()) } else { self.judge_covered(wildcards, report) }
+        if wildcards.is_empty() { Ok(()) } else { self.check_covered_hosts(wildcards, report) }
     }
 
     /// Evaluates the hosts that the wildcards cover. There is no index for that: it reads all hosts of the
     /// cluster, once.
-    fn judge_covered(
+    fn check_covered_hosts(
         &self,
         mut wildcards: Vec<&Host>,
         report: &mut Report<'_>,
     ) -> Result<(), ReadError> {
         INGRESSES.each(Query::default(), |ingress| {
             let other = name_of(&ingress);
-            if self.is_near(&other) {
+            if self.is_in_same_namespace(&other) {
                 return true;
             }
             for covered in hosts(&ingress) {
@@ -220,7 +222,7 @@ impl Others<'_> {
                         "host {} covers {} of {}, so name your hosts in the place of the wildcard",
                         go::quote(&host.name),
                         go::quote(&covered.name),
-                        self.told(&other, report)
+                        self.describe_owner(&other, report)
                     );
                     report.add(&ING_2, host.field(), message);
                 }
@@ -230,17 +232,17 @@ impl Others<'_> {
     }
 
     /// Returns the others that have one of the hosts, or a wildcard that covers one, by host.
-    fn taken(&self, new: &[Host]) -> Result<BTreeMap<String, Vec<ObjectName>>, ReadError> {
+    fn find_conflicts(&self, new: &[Host]) -> Result<BTreeMap<String, Vec<ObjectName>>, ReadError> {
         let mut values: Vec<String> = new.iter().map(|host| host.name.clone()).collect();
         values.extend(new.iter().filter_map(Host::wildcard));
         values.sort_unstable();
         values.dedup();
         let mut taken: BTreeMap<String, Vec<ObjectName>> = BTreeMap::new();
-        for values in values.chunks(VALUES) {
+        for values in values.chunks(MAX_INDEX_VALUES) {
             let matches = [IndexMatch { index: "host", values, include_missing: false }];
             INGRESSES.each(Query { matches: &matches, ..Query::default() }, |ingress| {
                 let other = name_of(&ingress);
-                if !self.is_near(&other) || other.name != self.own {
+                if !self.is_in_same_namespace(&other) || other.name != self.own {
                     for host in hosts(&ingress) {
                         taken.entry(host.name).or_default().push(other.clone());
                     }
@@ -251,14 +253,14 @@ impl Others<'_> {
         Ok(taken)
     }
 
-    fn is_near(&self, other: &ObjectName) -> bool {
+    fn is_in_same_namespace(&self, other: &ObjectName) -> bool {
         other.namespace == self.review.namespace()
     }
 
     /// Returns the names the other Ingress only for users with access to it: names of other namespaces are
     /// for the audit log.
-    fn told(&self, other: &ObjectName, report: &mut Report<'_>) -> String {
-        if self.is_near(other) {
+    fn describe_owner(&self, other: &ObjectName, report: &mut Report<'_>) -> String {
+        if self.is_in_same_namespace(other) {
             return format!("Ingress {}", go::quote(&other.name));
         }
         report.annotate("taken-by", format!("{}/{}", other.namespace, other.name));

@@ -23,18 +23,18 @@ policy! {
     title: "containers declare their resources and probes",
     rules: [rules::RULES],
     routes: [
-        POD => judge,
-        DEPLOYMENT => judge,
-        STATEFUL_SET => judge,
-        DAEMON_SET => judge,
-        JOB => judge,
-        CRON_JOB => judge,
+        POD => check_containers,
+        DEPLOYMENT => check_containers,
+        STATEFUL_SET => check_containers,
+        DAEMON_SET => check_containers,
+        JOB => check_containers,
+        CRON_JOB => check_containers,
     ],
     settings: include_str!("settings.json"),
-    check_settings: check,
+    check_settings: validate_settings,
 }
 
-fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+fn check_containers(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     let kind = review.request.kind().kind.as_str();
     if kind != "Pod" && review.settings.boolean("/templates") == Some(false) {
@@ -42,11 +42,11 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
     let Some(spec) = pods::in_object(object, kind) else { return };
     let old = review.ratchet_base().and_then(|old| Some((old, pods::in_object(old, kind)?)));
-    let before = old.as_ref().map(|(old, spec)| Before::of(old, spec));
-    let usage = usage::Asked::of(review.settings);
+    let before = old.as_ref().map(|(old, spec)| OldPod::of(old, spec));
+    let usage = usage::Requirements::of(review.settings);
     let probes = review.settings.texts("/probes");
     let runs_for_ever = probes::runs_for_ever(object, &spec, kind);
-    for container in containers(object, &spec) {
+    for container in list_containers(object, &spec) {
         let is_same = |part: &str| {
             before.as_ref().is_some_and(|before| before.has_same(object, &container, part))
         };
@@ -54,11 +54,11 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
             || before.as_ref().is_some_and(|before| before.has_same_pod(object, &spec));
         // The resources of a container follow from its fields and those of the pod.
         if !is_same("/resources") || !is_same_pod() {
-            usage.judge(object, &spec, &container, report);
+            usage.check(object, &spec, &container, report);
         }
         if container.is_regular && runs_for_ever {
             for probe in probes.iter().filter(|probe| !is_same(&format!("/{probe}"))) {
-                probes::judge(object, &container, probe, report);
+                probes::check_probe(object, &container, probe, report);
             }
         }
     }
@@ -73,7 +73,7 @@ pub(crate) struct Container {
     list: &'static str,
 }
 
-fn containers(object: &Document, spec: &PodSpec) -> Vec<Container> {
+fn list_containers(object: &Document, spec: &PodSpec) -> Vec<Container> {
     let mut found = Vec::new();
     spec.each(object, &["/name"], |container| {
         if container.list != "ephemeralContainers" {
@@ -91,15 +91,15 @@ fn containers(object: &Document, spec: &PodSpec) -> Vec<Container> {
 
 /// The pod before an UPDATE, its containers by list and name: a container that moves in its list is
 /// the same, and one with another name is new.
-struct Before<'d> {
+struct OldPod<'d> {
     old: &'d Document,
     spec: PodSpec,
     containers: BTreeMap<(&'static str, String), String>,
 }
 
-impl<'d> Before<'d> {
+impl<'d> OldPod<'d> {
     fn of(old: &'d Document, spec: &PodSpec) -> Self {
-        let containers = containers(old, spec).into_iter();
+        let containers = list_containers(old, spec).into_iter();
         let containers = containers.map(|it| ((it.list, it.name), it.pointer)).collect();
         Self { old, spec: spec.clone(), containers }
     }
@@ -120,7 +120,7 @@ impl<'d> Before<'d> {
 }
 
 /// Checks constraints that the schema cannot express.
-fn check(settings: &Document) -> Result<(), Vec<SettingsError>> {
+fn validate_settings(settings: &Document) -> Result<(), Vec<SettingsError>> {
     let mut wrong = Vec::new();
     for resource in settings.keys("/max") {
         let pointer = format!("/max/{}", opgate_sdk::escape(&resource));

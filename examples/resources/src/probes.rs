@@ -6,7 +6,7 @@ use opgate_sdk::{Document, Report, go};
 use crate::Container;
 use crate::rules::RES_3;
 
-const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
+const PROBE_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 
 /// Reports whether the containers of a pod run for ever. Those of Jobs end, and so do those that are not
 /// restarted when they end.
@@ -15,14 +15,14 @@ pub(crate) fn runs_for_ever(object: &Document, spec: &PodSpec, kind: &str) -> bo
     !matches!(kind, "Job" | "CronJob") && policy.is_none_or(|policy| policy == "Always")
 }
 
-pub(crate) fn judge(
+pub(crate) fn check_probe(
     object: &Document,
     container: &Container,
     probe: &str,
     report: &mut Report<'_>,
 ) {
     let has = |handler: &str| object.has(&format!("{}/{probe}/{handler}", container.pointer));
-    if !HANDLERS.into_iter().any(has) {
+    if !PROBE_HANDLERS.into_iter().any(has) {
         let message = format!("container {} has no {probe}: add one", go::quote(&container.name));
         report.add(&RES_3, format!("{}.{probe}", container.field), message);
     }

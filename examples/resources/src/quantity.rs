@@ -5,8 +5,8 @@
 pub(crate) struct Quantity(i128);
 
 /// Maximum number of digits: longer numbers do not occur in practice.
-const DIGITS: usize = 40;
-const BILLION: i128 = 1_000_000_000;
+const MAX_DIGITS: usize = 40;
+const UNITS_PER_ONE: i128 = 1_000_000_000;
 
 impl Quantity {
     pub(crate) fn is_zero(self) -> bool {
@@ -21,19 +21,19 @@ impl Quantity {
         let (number, suffix) = text.split_at_checked(end)?;
         let (whole, part) = number.split_once('.').unwrap_or((number, ""));
         let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-        if whole.len() + part.len() == 0 || number.len() > DIGITS || !is_number(part) {
+        if whole.len() + part.len() == 0 || number.len() > MAX_DIGITS || !is_number(part) {
             return None;
         }
-        let (factor, exponent) = scale(suffix)?;
+        let (factor, exponent) = parse_suffix(suffix)?;
         let digits: i128 = format!("{whole}{part}").parse().ok()?;
         let places = i32::try_from(part.len()).ok()?;
-        let value = digits.saturating_mul(factor).saturating_mul(BILLION);
-        Some(Self(shifted(value, exponent.checked_sub(places)?)))
+        let value = digits.saturating_mul(factor).saturating_mul(UNITS_PER_ONE);
+        Some(Self(shift(value, exponent.checked_sub(places)?)))
     }
 }
 
 /// Returns a factor, and a power of ten.
-fn scale(suffix: &str) -> Option<(i128, i32)> {
+fn parse_suffix(suffix: &str) -> Option<(i128, i32)> {
     let binary = |power: u32| Some((1_i128.checked_shl(power.checked_mul(10)?)?, 0));
     match suffix {
         "n" => Some((1, -9)),
@@ -61,7 +61,7 @@ fn scale(suffix: &str) -> Option<(i128, i32)> {
 
 /// Times a power of ten; what is finer than a billionth is rounded up, as upstream does, so that
 /// nothing but zero is zero.
-fn shifted(value: i128, power: i32) -> i128 {
+fn shift(value: i128, power: i32) -> i128 {
     let ten = 10_i128.checked_pow(power.unsigned_abs());
     match (ten, power) {
         (Some(ten), 0..) => value.saturating_mul(ten),

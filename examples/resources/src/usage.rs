@@ -8,38 +8,38 @@ use crate::quantity::Quantity;
 use crate::rules::{RES_1, RES_2};
 
 /// Without the setting `require`.
-const DEFAULT: [&str; 3] = ["requests.cpu", "requests.memory", "limits.memory"];
+const DEFAULT_REQUIRED: [&str; 3] = ["requests.cpu", "requests.memory", "limits.memory"];
 
 /// Requirements of the settings.
-pub(crate) struct Asked {
-    require: Vec<String>,
+pub(crate) struct Requirements {
+    required: Vec<String>,
     max: Vec<(String, String, Quantity)>,
 }
 
 /// Value of a resource.
 enum Amount {
-    Nothing,
-    Some(Quantity, String),
+    Missing,
+    Value(Quantity, String),
     /// A quantity that an API server rejects.
-    Wrong,
+    Invalid,
 }
 
-impl Asked {
+impl Requirements {
     pub(crate) fn of(settings: &Document) -> Self {
         let require = if settings.has("/require") {
             settings.texts("/require")
         } else {
-            DEFAULT.map(str::to_owned).to_vec()
+            DEFAULT_REQUIRED.map(str::to_owned).to_vec()
         };
         let max = settings.keys("/max").into_iter().filter_map(|resource| {
             let written = settings.text(&format!("/max/{}", escape(&resource)))?;
             let most = Quantity::parse(&written)?;
             Some((resource, written, most))
         });
-        Self { require, max: max.collect() }
+        Self { required: require, max: max.collect() }
     }
 
-    pub(crate) fn judge(
+    pub(crate) fn check(
         &self,
         object: &Document,
         spec: &PodSpec,
@@ -47,7 +47,7 @@ impl Asked {
         report: &mut Report<'_>,
     ) {
         let name = go::quote(&container.name);
-        for path in &self.require {
+        for path in &self.required {
             let Some((list, resource)) = path.split_once('.') else { continue };
             if !is_set(object, spec, container, list, resource) {
                 let message = format!("container {name} has no {path}: set it");
@@ -61,14 +61,14 @@ impl Asked {
                     "container {name} has a limit of {limit} for {resource}, the most is {written}"
                 )
             };
-            match of_container_or_pod(object, spec, container, resource) {
-                Amount::Some(limit, text) if limit > *most => {
+            match effective_amount(object, spec, container, resource) {
+                Amount::Value(limit, text) if limit > *most => {
                     report.add(&RES_2, field(), too_much(&text));
                 }
                 // A limit of zero is none.
-                Amount::Some(limit, _) if !limit.is_zero() => {}
-                Amount::Wrong => {}
-                Amount::Some(..) | Amount::Nothing => {
+                Amount::Value(limit, _) if !limit.is_zero() => {}
+                Amount::Invalid => {}
+                Amount::Value(..) | Amount::Missing => {
                     let message = format!(
                         "container {name} has no limit for {resource}, the most is {written}"
                     );
@@ -89,42 +89,42 @@ fn is_set(
     resource: &str,
 ) -> bool {
     [container.pointer.as_str(), &spec.pointer()].into_iter().any(|at| {
-        let written = amount(object, at, list, resource);
+        let written = read_amount(object, at, list, resource);
         let found = match written {
-            Amount::Nothing if list == "requests" => amount(object, at, "limits", resource),
+            Amount::Missing if list == "requests" => read_amount(object, at, "limits", resource),
             written => written,
         };
         match found {
-            Amount::Nothing => false,
-            Amount::Some(quantity, _) => !quantity.is_zero(),
+            Amount::Missing => false,
+            Amount::Value(quantity, _) => !quantity.is_zero(),
             // The API server reports it.
-            Amount::Wrong => true,
+            Amount::Invalid => true,
         }
     })
 }
 
 /// Returns the limit of the container, or else that of the pod.
-fn of_container_or_pod(
+fn effective_amount(
     object: &Document,
     spec: &PodSpec,
     container: &Container,
     resource: &str,
 ) -> Amount {
-    match amount(object, &container.pointer, "limits", resource) {
-        Amount::Nothing => amount(object, &spec.pointer(), "limits", resource),
+    match read_amount(object, &container.pointer, "limits", resource) {
+        Amount::Missing => read_amount(object, &spec.pointer(), "limits", resource),
         found => found,
     }
 }
 
-fn amount(object: &Document, at: &str, list: &str, resource: &str) -> Amount {
+fn read_amount(object: &Document, at: &str, list: &str, resource: &str) -> Amount {
     let pointer = format!("{at}/resources/{list}/{}", escape(resource));
     let text = match object.kind(&pointer) {
         Kind::Text => object.text(&pointer),
         // Only in files: API servers write texts.
         Kind::Number => object.raw(&pointer).and_then(|raw| String::from_utf8(raw).ok()),
-        Kind::Missing | Kind::Null => return Amount::Nothing,
-        _ => return Amount::Wrong,
+        Kind::Missing | Kind::Null => return Amount::Missing,
+        _ => return Amount::Invalid,
     };
     let parsed = text.and_then(|text| Some((Quantity::parse(&text)?, text)));
-    parsed.map_or(Amount::Wrong, |(quantity, text)| Amount::Some(quantity, text))
+    parsed.map_or(Amount::Invalid, |(quantity, text)| Amount::Value(quantity, text))
 }

@@ -30,48 +30,48 @@ policy! {
     title: "pods have no rights that they do not need",
     rules: [rules::RULES],
     routes: [
-        SERVICE_ACCOUNT => tokens::judge_account,
-        POD => judge,
-        DEPLOYMENT => judge,
-        STATEFUL_SET => judge,
-        DAEMON_SET => judge,
-        REPLICA_SET => judge,
-        JOB => judge,
-        CRON_JOB => judge,
+        SERVICE_ACCOUNT => tokens::check_account,
+        POD => check_pods,
+        DEPLOYMENT => check_pods,
+        STATEFUL_SET => check_pods,
+        DAEMON_SET => check_pods,
+        REPLICA_SET => check_pods,
+        JOB => check_pods,
+        CRON_JOB => check_pods,
     ],
     settings: include_str!("settings.json"),
-    check_settings: check,
+    check_settings: validate_settings,
 }
 
-fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+fn check_pods(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     let kind = review.request.kind().kind.as_str();
     let Some(spec) = pods::in_object(object, kind) else { return };
     let old = review.ratchet_base().and_then(|old| Some((old, pods::in_object(old, kind)?)));
     let old = old.as_ref().map(|(old, spec)| (*old, spec));
-    let folders = review.settings.texts("/hostPaths");
+    let directories = review.settings.texts("/hostPaths");
     let before: BTreeSet<String> = old
-        .map(|(old, spec)| pod::faults(old, spec, &folders))
+        .map(|(old, spec)| pod::find_violations(old, spec, &directories))
         .into_iter()
         .flatten()
-        .map(|fault| fault.what)
+        .map(|violation| violation.key)
         .collect();
-    let faults = pod::faults(object, &spec, &folders);
-    let new = faults.into_iter().filter(|fault| !before.contains(&fault.what));
-    for fault in new {
-        report.add(fault.rule, fault.field, fault.message);
+    let faults = pod::find_violations(object, &spec, &directories);
+    let new = faults.into_iter().filter(|violation| !before.contains(&violation.key));
+    for violation in new {
+        report.add(violation.rule, violation.field, violation.message);
     }
     if report.is_on(&SVA_1) {
-        tokens::judge_pod(review, report, object, &spec, old);
+        tokens::check_pod(review, report, object, &spec, old);
     }
 }
 
 /// Checks constraints that the schema cannot express.
-fn check(settings: &Document) -> Result<(), Vec<SettingsError>> {
+fn validate_settings(settings: &Document) -> Result<(), Vec<SettingsError>> {
     let mut wrong = Vec::new();
-    for (index, folder) in settings.texts("/hostPaths").iter().enumerate() {
+    for (index, directory) in settings.texts("/hostPaths").iter().enumerate() {
         let is_plain = |part: &str| !matches!(part, "" | "." | "..");
-        if folder != "/" && !folder.trim_start_matches('/').split('/').all(is_plain) {
+        if directory != "/" && !directory.trim_start_matches('/').split('/').all(is_plain) {
             let message =
                 "write the path of a directory without dots and without a slash at the end";
             wrong.push(SettingsError {

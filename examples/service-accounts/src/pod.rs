@@ -6,63 +6,67 @@ use opgate_sdk::{Document, Kind, Rule, go};
 use crate::rules::{SVA_3, SVA_4, SVA_5};
 
 /// Something that a pod should not have.
-pub(crate) struct Fault {
+pub(crate) struct Violation {
     pub(crate) rule: &'static Rule,
     pub(crate) field: String,
     pub(crate) message: String,
     /// Identifies it in another version of the object, at any position.
-    pub(crate) what: String,
+    pub(crate) key: String,
 }
 
-const SHARED: [(&str, &str); 3] = [
+const HOST_NAMESPACES: [(&str, &str); 3] = [
     ("hostNetwork", "the network"),
     ("hostPID", "the processes"),
     ("hostIPC", "the shared memory"),
 ];
 
 /// Returns all violations, by field.
-pub(crate) fn faults(object: &Document, spec: &PodSpec, folders: &[String]) -> Vec<Fault> {
+pub(crate) fn find_violations(
+    object: &Document,
+    spec: &PodSpec,
+    directories: &[String],
+) -> Vec<Violation> {
     let mut found = Vec::new();
-    for (member, what) in SHARED {
+    for (member, what) in HOST_NAMESPACES {
         if object.boolean(&format!("{}/{member}", spec.pointer())) == Some(true) {
-            found.push(Fault {
+            found.push(Violation {
                 rule: &SVA_4,
                 field: format!("{}.{member}", spec.field()),
                 message: format!("the pod shares {what} of its node: remove {member}"),
-                what: member.to_owned(),
+                key: member.to_owned(),
             });
         }
     }
-    privileged(object, spec, &mut found);
-    host_paths(object, spec, folders, &mut found);
+    find_privileged(object, spec, &mut found);
+    find_host_paths(object, spec, directories, &mut found);
     found
 }
 
-fn privileged(object: &Document, spec: &PodSpec, found: &mut Vec<Fault>) {
-    const ADDED: &str = "/securityContext/capabilities/add";
-    let columns = ["/securityContext/privileged", "/name", ADDED];
+fn find_privileged(object: &Document, spec: &PodSpec, found: &mut Vec<Violation>) {
+    const ADDED_CAPABILITIES: &str = "/securityContext/capabilities/add";
+    let columns = ["/securityContext/privileged", "/name", ADDED_CAPABILITIES];
     spec.each(object, &columns, |container| {
         if container.row.boolean(0) == Some(true) {
             let name = container.row.text_or_empty(1);
-            found.push(Fault {
+            found.push(Violation {
                 rule: &SVA_3,
                 field: format!("{}.securityContext.privileged", container.field()),
                 message: format!(
                     "container {} is privileged, and has all rights on its node: remove privileged",
                     go::quote(name)
                 ),
-                what: format!("{}/{name}", container.list),
+                key: format!("{}/{name}", container.list),
             });
         }
         if container.row.length(2).unwrap_or(0) == 0 {
             return;
         }
-        let added = object.rows(&format!("{}{ADDED}", container.pointer()), &[""]);
+        let added = object.rows(&format!("{}{ADDED_CAPABILITIES}", container.pointer()), &[""]);
         for (index, capability) in added.iter().enumerate() {
             let capability = capability.text_or_empty(0);
             if is_all(capability) {
                 let name = container.row.text_or_empty(1);
-                found.push(Fault {
+                found.push(Violation {
                     rule: &SVA_3,
                     field: format!("{}.securityContext.capabilities.add[{index}]", container.field()),
                     message: format!(
@@ -70,7 +74,7 @@ fn privileged(object: &Document, spec: &PodSpec, found: &mut Vec<Fault>) {
                         go::quote(name),
                         go::quote(capability)
                     ),
-                    what: format!("{}/{name}/{capability}", container.list),
+                    key: format!("{}/{name}/{capability}", container.list),
                 });
             }
         }
@@ -84,7 +88,12 @@ fn is_all(capability: &str) -> bool {
     matches!(name.strip_prefix("CAP_").unwrap_or(&name), "ALL" | "SYS_ADMIN")
 }
 
-fn host_paths(object: &Document, spec: &PodSpec, folders: &[String], found: &mut Vec<Fault>) {
+fn find_host_paths(
+    object: &Document,
+    spec: &PodSpec,
+    directories: &[String],
+    found: &mut Vec<Violation>,
+) {
     let list = format!("{}/volumes", spec.pointer());
     let volumes = object.rows(&list, &["/hostPath", "/hostPath/path", "/name"]);
     for (index, volume) in volumes.iter().enumerate() {
@@ -93,18 +102,18 @@ fn host_paths(object: &Document, spec: &PodSpec, folders: &[String], found: &mut
         }
         let (path, name) = (volume.text_or_empty(1), volume.text_or_empty(2));
         let field = format!("{}.volumes[{index}].hostPath", spec.field());
-        if !folders.iter().any(|folder| is_in(path, folder)) {
+        if !directories.iter().any(|directory| is_inside(path, directory)) {
             let path = go::quote(path);
-            found.push(Fault {
+            found.push(Violation {
                 rule: &SVA_5,
                 field,
                 message: format!("the pod mounts {path} of its node: use another kind of volume"),
-                what: format!("{path} in {name}"),
+                key: format!("{path} in {name}"),
             });
             continue;
         }
         for (mount, container) in writable_mounts(object, spec, name) {
-            found.push(Fault {
+            found.push(Violation {
                 rule: &SVA_5,
                 field: mount,
                 message: format!(
@@ -112,7 +121,7 @@ fn host_paths(object: &Document, spec: &PodSpec, folders: &[String], found: &mut
                     go::quote(&container),
                     go::quote(path)
                 ),
-                what: format!("{} in {name} of {container}", go::quote(path)),
+                key: format!("{} in {name} of {container}", go::quote(path)),
             });
         }
     }
@@ -120,9 +129,9 @@ fn host_paths(object: &Document, spec: &PodSpec, folders: &[String], found: &mut
 
 /// Reports whether a path is a directory or below it. API servers refuse paths with `..`; files can contain
 /// them.
-fn is_in(path: &str, folder: &str) -> bool {
+fn is_inside(path: &str, directory: &str) -> bool {
     let is_straight = !path.split('/').any(|part| part == "..");
-    let rest = path.strip_prefix(folder.trim_end_matches('/'));
+    let rest = path.strip_prefix(directory.trim_end_matches('/'));
     is_straight && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

@@ -10,7 +10,7 @@ use crate::rules::{SVA_1, SVA_2};
 const AUTOMOUNT: &str = "automountServiceAccountToken";
 
 /// Evaluates a ServiceAccount that gives tokens to pods that do not opt out.
-pub(crate) fn judge_account(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_account(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(account) = review.subject() else { return };
     let (name, pointer) = (review.name(account), format!("/{AUTOMOUNT}"));
     // A controller makes the account `default` of each namespace, without the field. Its pods are for
@@ -18,7 +18,7 @@ pub(crate) fn judge_account(review: &Review<'_>, report: &mut Report<'_>) {
     if name == "default" && account.boolean(&pointer).is_none()
         || account.boolean(&pointer) == Some(false)
         || !review.touches_json(account, &pointer)
-        || is_listed(review, &name)
+        || is_account_listed(review, &name)
     {
         return;
     }
@@ -30,20 +30,20 @@ pub(crate) fn judge_account(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 /// Reports whether the settings let pods of this account have tokens.
-fn is_listed(review: &Review<'_>, account: &str) -> bool {
+fn is_account_listed(review: &Review<'_>, account: &str) -> bool {
     let key = format!("{}/{account}", review.namespace());
     review.settings.texts("/tokens").contains(&key)
 }
 
 /// A way by which a pod gets a token.
 #[derive(PartialEq, Eq)]
-enum Way {
+enum TokenSource {
     Automount,
     /// A volume, by its index and name.
     Volume(usize, String),
 }
 
-pub(crate) fn judge_pod(
+pub(crate) fn check_pod(
     review: &Review<'_>,
     report: &mut Report<'_>,
     object: &Document,
@@ -51,11 +51,12 @@ pub(crate) fn judge_pod(
     old: Option<(&Document, &PodSpec)>,
 ) {
     let account = account_of(object, spec);
-    if is_listed(review, &account) {
+    if is_account_listed(review, &account) {
         return;
     }
     let audiences = review.settings.texts("/audiences");
-    let way = |(object, spec): (&Document, &PodSpec)| way(review, object, spec, &audiences);
+    let way =
+        |(object, spec): (&Document, &PodSpec)| token_source(review, object, spec, &audiences);
     let found = way((object, spec));
     let Some(Some(found)) = report.or_skip(&[&SVA_1], "ServiceAccounts", found) else { return };
     // There is no change: the account is the same, and there was a token before.
@@ -65,11 +66,11 @@ pub(crate) fn judge_pod(
     }
     let account = go::quote(&account);
     let (field, message) = match found {
-        Way::Automount => (
+        TokenSource::Automount => (
             format!("{}.{AUTOMOUNT}", spec.field()),
             format!("the pod gets the token of ServiceAccount {account}: set {AUTOMOUNT}: false"),
         ),
-        Way::Volume(index, name) => (
+        TokenSource::Volume(index, name) => (
             format!("{}.volumes[{index}].projected.sources", spec.field()),
             format!(
                 "volume {} has the token of ServiceAccount {account}: remove it, or name another audience",
@@ -87,12 +88,12 @@ fn account_of(object: &Document, spec: &PodSpec) -> String {
     named.into_iter().find(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned())
 }
 
-fn way(
+fn token_source(
     review: &Review<'_>,
     object: &Document,
     spec: &PodSpec,
     audiences: &[String],
-) -> Result<Option<Way>, ReadError> {
+) -> Result<Option<TokenSource>, ReadError> {
     // The pod takes precedence; if it does not set the field, the account does; otherwise it gets one.
     let of_pod = object.boolean(&format!("{}/{AUTOMOUNT}", spec.pointer()));
     let automounts = match of_pod {
@@ -103,13 +104,17 @@ fn way(
         }
     };
     if automounts {
-        return Ok(Some(Way::Automount));
+        return Ok(Some(TokenSource::Automount));
     }
     Ok(volume_with_token(object, spec, audiences))
 }
 
 /// Returns the first volume that requests a token of the API in spite of `automount…: false`.
-fn volume_with_token(object: &Document, spec: &PodSpec, audiences: &[String]) -> Option<Way> {
+fn volume_with_token(
+    object: &Document,
+    spec: &PodSpec,
+    audiences: &[String],
+) -> Option<TokenSource> {
     let list = format!("{}/volumes", spec.pointer());
     let volumes = object.rows(&list, &["/projected/sources", "/name"]);
     volumes.iter().enumerate().find_map(|(index, volume)| {
@@ -123,6 +128,6 @@ fn volume_with_token(object: &Document, spec: &PodSpec, audiences: &[String]) ->
             source.kind(0) == Kind::Object
                 && (audience.is_empty() || audiences.iter().any(|it| it == audience))
         });
-        is_of_the_api.then(|| Way::Volume(index, volume.text_or_empty(1).to_owned()))
+        is_of_the_api.then(|| TokenSource::Volume(index, volume.text_or_empty(1).to_owned()))
     })
 }

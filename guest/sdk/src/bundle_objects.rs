@@ -13,24 +13,24 @@ use crate::go::base64;
 
 /// Base64 that is decoded for one package. The policy for catalogs decodes no more either, and says
 /// so (FBC-41).
-const DECODED: u32 = 12 << 20;
+const MAX_DECODED_BYTES: u32 = 12 << 20;
 /// One object: the host passes no more than 4 MiB at once.
-const LARGEST: u32 = 4_000_000;
+const MAX_OBJECT_BYTES: u32 = 4_000_000;
 const KIND: &str = "ClusterServiceVersion";
 
 /// Reads the objects of one package.
 #[derive(Debug, Default)]
-pub struct Objects {
+pub struct BundleObjectDecoder {
     /// Base64 that was decoded so far.
     decoded: u32,
     /// For each object in its turn.
     bytes: Vec<u8>,
 }
 
-impl Objects {
+impl BundleObjectDecoder {
     /// Decodes the object whose base64 is at a pointer, if it is a `ClusterServiceVersion`. `yaml` parses
     /// YAML. Returns none for an unreadable object: the policy for catalogs reports it (FBC-41).
-    pub fn csv(
+    pub fn decode_csv(
         &mut self,
         catalog: &Document,
         data: &str,
@@ -38,7 +38,7 @@ impl Objects {
     ) -> Option<Document> {
         let size = catalog.size(data)?;
         self.decoded = self.decoded.saturating_add(size);
-        if self.decoded > DECODED || size > LARGEST {
+        if self.decoded > MAX_DECODED_BYTES || size > MAX_OBJECT_BYTES {
             return None;
         }
         let data = catalog.text(data)?;
@@ -61,7 +61,7 @@ pub fn each_csv(
     yaml: impl Fn(&str) -> Option<Document>,
     mut visit: impl FnMut(&Document, &str),
 ) {
-    let mut objects = Objects::default();
+    let mut objects = BundleObjectDecoder::default();
     for (blob, row) in catalog.rows("/spec/blobs", &["/value/schema"]).iter().enumerate() {
         if row.text(0) != Some("olm.bundle") {
             continue;
@@ -72,7 +72,7 @@ pub fn each_csv(
                 continue;
             }
             let data = format!("{properties}/{property}/value/data");
-            if let Some(object) = objects.csv(catalog, &data, &yaml) {
+            if let Some(object) = objects.decode_csv(catalog, &data, &yaml) {
                 let field = format!("spec.blobs[{blob}].value.properties[{property}].value.data");
                 visit(&object, &field);
             }

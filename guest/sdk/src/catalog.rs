@@ -22,14 +22,14 @@ const CHANNEL: &str = "olm.channel";
 const BUNDLE: &str = "olm.bundle";
 
 /// Maximum bytes of a node that are shown.
-const NODE: usize = 256;
+const MAX_NODE_BYTES: usize = 256;
 
 /// Sets the logical location of each violation, from the outermost to the innermost: `channel "stable"`,
 /// `bundle "a.v1.0.0"`, `related image`. For [`crate::Report::explain_with`].
-pub fn about(document: &Document, findings: &mut [Violation]) {
+pub fn set_logical_locations(document: &Document, violations: &mut [Violation]) {
     let mut blobs: BTreeMap<u32, Blob> = BTreeMap::new();
     let mut bundles: BTreeMap<String, Option<String>> = BTreeMap::new();
-    for (index, _) in findings.iter().filter_map(|finding| place(&finding.field)) {
+    for (index, _) in violations.iter().filter_map(|finding| blob_and_member(&finding.field)) {
         let blob = blobs.entry(index).or_insert_with(|| Blob::read(document, index));
         if blob.schema == BUNDLE && !bundles.contains_key(&blob.name) {
             bundles.insert(blob.name.clone(), None);
@@ -38,8 +38,8 @@ pub fn about(document: &Document, findings: &mut [Violation]) {
     if !bundles.is_empty() {
         find_channels(document, &mut bundles);
     }
-    for finding in findings {
-        let Some((index, member)) = place(&finding.field) else { continue };
+    for finding in violations {
+        let Some((index, member)) = blob_and_member(&finding.field) else { continue };
         let Some(blob) = blobs.get(&index) else { continue };
         let is_in = |name: &str| member.eq_ignore_ascii_case(name);
         let nodes = &mut finding.logical_location;
@@ -64,7 +64,7 @@ pub fn about(document: &Document, findings: &mut [Violation]) {
 
 /// Returns the blob that a field is in, and the member of the blob; empty if the field is the blob as a
 /// whole.
-fn place(field: &str) -> Option<(u32, &str)> {
+fn blob_and_member(field: &str) -> Option<(u32, &str)> {
     let (index, rest) = field.strip_prefix("spec.blobs[")?.split_once(']')?;
     let member = rest.strip_prefix(".value.").unwrap_or_default();
     let end = member.find(['.', '[']).unwrap_or(member.len());
@@ -73,12 +73,14 @@ fn place(field: &str) -> Option<(u32, &str)> {
 
 /// Returns a node: one line, cut if it is too long.
 fn node(kind: &str, name: &str) -> String {
-    const MARK: char = '…';
-    let mut node =
-        format!("{kind} {:?}", name.get(..name.floor_char_boundary(NODE)).unwrap_or_default());
-    if node.len() > NODE {
-        node.truncate(node.floor_char_boundary(NODE.saturating_sub(MARK.len_utf8())));
-        node.push(MARK);
+    const ELLIPSIS: char = '…';
+    let mut node = format!(
+        "{kind} {:?}",
+        name.get(..name.floor_char_boundary(MAX_NODE_BYTES)).unwrap_or_default()
+    );
+    if node.len() > MAX_NODE_BYTES {
+        node.truncate(node.floor_char_boundary(MAX_NODE_BYTES.saturating_sub(ELLIPSIS.len_utf8())));
+        node.push(ELLIPSIS);
     }
     node
 }
@@ -162,7 +164,7 @@ mod tests {
         let field = field.to_owned();
         let mut finding =
             [Violation { rule, level: Level::Deny, field, message, logical_location: vec![] }];
-        about(document, &mut finding);
+        set_logical_locations(document, &mut finding);
         finding.into_iter().flat_map(|finding| finding.logical_location).collect()
     }
 

@@ -52,19 +52,19 @@ pub struct IndexMatch<'q> {
 }
 
 /// Maximum number of values of a [`IndexMatch`], see `wit/policy.wit`. Ask several times for more.
-pub const VALUES: usize = 65_536;
+pub const MAX_INDEX_VALUES: usize = 65_536;
 
 /// The host accepts no longer names, and no object has one: reviewed objects may refer to any text.
-const NAME: usize = 4 << 10;
+const MAX_NAME_BYTES: usize = 4 << 10;
 
 /// Returns a name, or one that nothing has in the place of one that is too long.
 fn name_or_none(name: &str) -> &str {
-    if name.len() > NAME { "" } else { name }
+    if name.len() > MAX_NAME_BYTES { "" } else { name }
 }
 
 /// Maximum sizes of pages, see `wit/policy.wit`.
-const DOCUMENTS: u32 = 256;
-const NAMES: u32 = 16_384;
+const DOCUMENTS_PER_PAGE: u32 = 256;
+const NAMES_PER_PAGE: u32 = 16_384;
 
 impl ClusterRead {
     /// Returns one object, if it exists. The names may be any texts.
@@ -72,9 +72,9 @@ impl ClusterRead {
     /// # Errors
     /// If there is no cluster to query.
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Document>, ReadError> {
-        let is_too_long = namespace.len().max(name.len()) > NAME;
+        let is_too_long = namespace.len().max(name.len()) > MAX_NAME_BYTES;
         let (namespace, name) = if is_too_long { ("", "") } else { (namespace, name) };
-        self.taken(host::get(self, namespace, name))
+        self.convert_error(host::get(self, namespace, name))
     }
 
     /// Calls `visit` with each object that matches, in byte order of namespace and name, until it
@@ -89,8 +89,9 @@ impl ClusterRead {
     ) -> Result<(), ReadError> {
         let mut after = None;
         loop {
-            let page = self.taken(host::list(self, &query.page(after, DOCUMENTS)))?;
-            let full = is_full(page.len(), DOCUMENTS);
+            let page =
+                self.convert_error(host::list(self, &query.page(after, DOCUMENTS_PER_PAGE)))?;
+            let full = is_full(page.len(), DOCUMENTS_PER_PAGE);
             after = page.last().filter(|_| full).map(name_of);
             for document in page {
                 if !visit(document) {
@@ -114,8 +115,8 @@ impl ClusterRead {
                 namespace: last.namespace.clone(),
                 name: last.name.clone(),
             });
-            let page = self.taken(host::names(self, &query.page(after, NAMES)))?;
-            let full = is_full(page.len(), NAMES);
+            let page = self.convert_error(host::names(self, &query.page(after, NAMES_PER_PAGE)))?;
+            let full = is_full(page.len(), NAMES_PER_PAGE);
             let name =
                 |from: wit::ObjectName| ObjectName { namespace: from.namespace, name: from.name };
             names.extend(page.into_iter().map(name));
@@ -130,11 +131,11 @@ impl ClusterRead {
     /// # Errors
     /// If there is no cluster to query, or a selector is invalid.
     pub fn any(&self, query: Query<'_>) -> Result<bool, ReadError> {
-        Ok(!self.taken(host::names(self, &query.page(None, 1)))?.is_empty())
+        Ok(!self.convert_error(host::names(self, &query.page(None, 1)))?.is_empty())
     }
 
     #[expect(clippy::panic, reason = "a policy that asks for what it did not declare is wrong")]
-    fn taken<T>(&self, answer: Result<T, wit::ReadError>) -> Result<T, ReadError> {
+    fn convert_error<T>(&self, answer: Result<T, wit::ReadError>) -> Result<T, ReadError> {
         answer.map_err(|error| match error {
             wit::ReadError::NoCluster(_) => ReadError::NoCluster,
             wit::ReadError::Invalid(why) => ReadError::Invalid(why),
@@ -220,7 +221,7 @@ pub(crate) mod host {
         pub(crate) static CLUSTER: RefCell<Option<Cluster>> = const { RefCell::new(None) };
     }
 
-    fn ask<T>(
+    fn with_store<T>(
         read: &ClusterRead,
         answer: impl FnOnce(&context::Declaration, &context::Store) -> Result<T, wit::ReadError>,
     ) -> Result<T, wit::ReadError> {
@@ -229,7 +230,7 @@ pub(crate) mod host {
             let Some(cluster) = cluster else {
                 return Err(wit::ReadError::NoCluster("there is no cluster".to_owned()));
             };
-            let found = cluster.kinds.iter().find(|kind| kind.resource == resource);
+            let found = cluster.resources.iter().find(|kind| kind.resource == resource);
             let Some(kind) = found else {
                 return Err(wit::ReadError::NotDeclared("not declared".to_owned()));
             };
@@ -242,9 +243,9 @@ pub(crate) mod host {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Document>, wit::ReadError> {
-        ask(read, |_, store| {
+        with_store(read, |_, store| {
             let found = store.get(&context::Key::new(namespace, name));
-            Ok(found.map(|object| Document::stored(object.document(), read.declared())))
+            Ok(found.map(|object| Document::from_stored(object.document(), read.declared())))
         })
     }
 
@@ -252,27 +253,34 @@ pub(crate) mod host {
         read: &ClusterRead,
         query: &wit::Query,
     ) -> Result<Vec<std::sync::Arc<context::Object>>, wit::ReadError> {
-        ask(read, |declaration, store| {
-            let mut asked = context::Query {
+        with_store(read, |declaration, store| {
+            let mut store_query = context::Query {
                 namespace: query.namespace.clone(),
                 limit: usize::try_from(query.limit).unwrap_or_default(),
                 ..context::Query::default()
             };
-            asked.after = query.after.as_ref().map(|a| context::Key::new(&a.namespace, &a.name));
+            store_query.after =
+                query.after.as_ref().map(|a| context::Key::new(&a.namespace, &a.name));
             if let Some(labels) = &query.label_selector {
                 let json = opgate_document::Document::parse(labels);
                 let json = json.map_err(|e| wit::ReadError::Invalid(e.to_string()))?;
-                asked.labels = context::selector(json.root()).map_err(wit::ReadError::Invalid)?;
+                store_query.label_selector =
+                    context::parse_selector(json.root()).map_err(wit::ReadError::Invalid)?;
             }
             for m in &query.matches {
-                let index = declaration.index(&m.index).and_then(|i| declaration.index_like(i));
+                let index =
+                    declaration.index(&m.index).and_then(|i| declaration.equivalent_index(i));
                 let index = index.ok_or_else(|| {
                     wit::ReadError::NotDeclared(format!("there is no index {:?}", m.index))
                 })?;
                 let values = std::sync::Arc::new(m.values.iter().cloned().collect());
-                asked.matches.push(context::Match { index, values, absent: m.include_missing });
+                store_query.matches.push(context::IndexMatch {
+                    index,
+                    values,
+                    include_missing: m.include_missing,
+                });
             }
-            Ok(store.select(&asked))
+            Ok(store.select(&store_query))
         })
     }
 
@@ -283,7 +291,7 @@ pub(crate) mod host {
         let found = select(read, query)?;
         Ok(found
             .iter()
-            .map(|object| Document::stored(object.document(), read.declared()))
+            .map(|object| Document::from_stored(object.document(), read.declared()))
             .collect())
     }
 
@@ -303,18 +311,18 @@ pub(crate) mod host {
 #[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug)]
 pub struct Cluster {
-    kinds: Vec<Watched>,
+    resources: Vec<StoredResource>,
     /// All objects, whole, each with its plural.
-    pub(crate) whole: Vec<(String, Document)>,
+    pub(crate) all_objects: Vec<(String, Document)>,
     /// Why samples have no answer, for tests.
-    pub(crate) refusal: Option<wit::ReadError>,
+    pub(crate) sample_error: Option<wit::ReadError>,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug)]
-struct Watched {
+struct StoredResource {
     resource: crate::GroupVersionResource,
-    labels: opgate_cluster::Selector,
+    label_selector: opgate_cluster::Selector,
     namespace: Option<String>,
     declaration: opgate_cluster::Declaration,
     store: opgate_cluster::Store,
@@ -343,16 +351,16 @@ impl Cluster {
                     .expect("the pointers are good");
             let labels = if read.label_selector.is_empty() { "{}" } else { read.label_selector };
             let labels = opgate_document::Document::parse(labels).expect("JSON");
-            Watched {
+            StoredResource {
                 resource: read.resource(),
-                labels: opgate_cluster::selector(labels.root()).expect("a selector"),
+                label_selector: opgate_cluster::parse_selector(labels.root()).expect("a selector"),
                 namespace: read.namespace.map(|setting| setting.of(settings)),
                 store: opgate_cluster::Store::new(declaration.index_count()),
                 declaration,
             }
         };
         let kinds = reads.iter().map(watched).collect();
-        Self { kinds, whole: Vec::new(), refusal: None }
+        Self { resources: kinds, all_objects: Vec::new(), sample_error: None }
     }
 
     /// Adds or replaces an object of a resource. Reads have it if the policy declares them, samples
@@ -362,27 +370,27 @@ impl Cluster {
         let made = Some(resource).filter(|resource| *resource == "serverversions");
         let made = made.and_then(|_| opgate_cluster::server_version(object.root()));
         let kept = made.as_ref().map_or(object.root(), |made| made.root());
-        let kinds = self.kinds.iter_mut().filter(|kind| kind.resource.resource == resource);
+        let kinds = self.resources.iter_mut().filter(|kind| kind.resource.resource == resource);
         for kind in kinds {
             let Ok(kept) = kind.declaration.project(kept) else { continue };
             let inside = kind.namespace.as_ref().is_none_or(|ns| **ns == *kept.key().namespace);
-            if inside && kind.labels.matches(|key| kept.label(key)) {
+            if inside && kind.label_selector.matches(|key| kept.label(key)) {
                 kind.store.insert(kept);
             }
         }
         if made.is_none() {
-            self.whole.retain(|(of, known)| {
+            self.all_objects.retain(|(of, known)| {
                 of != resource
                     || !["/apiVersion", "/metadata/namespace", "/metadata/name"]
                         .iter()
                         .all(|pointer| known.text(pointer) == object.text(pointer))
             });
-            self.whole.push((resource.to_owned(), object.clone()));
+            self.all_objects.push((resource.to_owned(), object.clone()));
         }
     }
 
     /// Runs `test` with this cluster for all policies on this thread.
-    pub fn during<T>(self, test: impl FnOnce() -> T) -> T {
+    pub fn run<T>(self, test: impl FnOnce() -> T) -> T {
         host::CLUSTER.set(Some(self));
         let result = test();
         host::CLUSTER.set(None);

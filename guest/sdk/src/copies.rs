@@ -23,16 +23,16 @@ pub const OPERATOR_NAMESPACE: &str = "/metadata/annotations/olm.operatorNamespac
 
 /// The marks of one ClusterServiceVersion.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Marks {
+pub struct CopyMarks {
     /// The label, whatever its value.
     label: Option<String>,
     /// Whether the reason in the status is `Copied`.
     reason: bool,
     /// The namespace in the annotation, if it is another one.
-    elsewhere: Option<String>,
+    other_namespace: Option<String>,
 }
 
-impl Marks {
+impl CopyMarks {
     /// Creates the marks of a version in this namespace.
     #[must_use]
     pub fn of(csv: &Document, namespace: &str) -> Self {
@@ -42,26 +42,26 @@ impl Marks {
         Self {
             label: is_labelled.then(|| row.text_or_empty(0).to_owned()),
             reason: row.text(1) == Some("Copied"),
-            elsewhere: row.text(2).filter(|other| *other != namespace).map(str::to_owned),
+            other_namespace: row.text(2).filter(|other| *other != namespace).map(str::to_owned),
         }
     }
 
     /// Reports whether the version claims to be a copy.
     #[must_use]
-    pub fn claim(&self) -> bool {
-        self.label.is_some() || self.reason || self.elsewhere.is_some()
+    pub fn claims_copy(&self) -> bool {
+        self.label.is_some() || self.reason || self.other_namespace.is_some()
     }
 
     /// Reports whether the version itself declares it, and not only its group in another namespace.
     #[must_use]
-    pub fn are_outright(&self) -> bool {
+    pub fn are_explicit(&self) -> bool {
         self.label.is_some() || self.reason
     }
 
     /// Returns the namespace of the original, if the marks name one.
     #[must_use]
-    pub fn original(&self) -> Option<&str> {
-        let named = self.label.as_deref().or(self.elsewhere.as_deref());
+    pub fn original_namespace(&self) -> Option<&str> {
+        let named = self.label.as_deref().or(self.other_namespace.as_deref());
         named.filter(|namespace| !namespace.is_empty())
     }
 
@@ -69,26 +69,26 @@ impl Marks {
     /// the same. Otherwise a version that drops or changes a mark would be admitted without an evaluation of
     /// what it is now.
     #[must_use]
-    pub fn lasted(&self, old: &Self) -> bool {
-        !old.claim() || old == self
+    pub fn is_old_evaluated(&self, old: &Self) -> bool {
+        !old.claims_copy() || old == self
     }
 }
 
 /// Comparison for a version that claims to be a copy.
 #[derive(Debug)]
-pub struct Comparison {
+pub struct CopyComparison {
     /// ClusterServiceVersions of the cluster.
     pub read: &'static ClusterRead,
     /// Stored parts of the spec: a copy has the same as its original.
-    pub kept: &'static [(&'static str, Shape)],
+    pub compared_fields: &'static [(&'static str, Shape)],
     /// Other fields that the rules of the policy evaluate, and the read does not store. If an UPDATE changes
     /// neither, nothing is evaluated.
-    pub more: &'static [&'static str],
+    pub other_fields: &'static [&'static str],
 }
 
 /// Result of verifying a claim to be a copy.
 #[derive(Debug)]
-pub struct Examined<'r> {
+pub struct CopyCheck<'r> {
     /// Whether it is a copy, or unchanged.
     pub is_exempt: bool,
     /// Whether OLM may be the writer, for rules that evaluate more than the comparison with the original
@@ -98,57 +98,58 @@ pub struct Examined<'r> {
     pub old: Option<&'r Document>,
 }
 
-impl Comparison {
+impl CopyComparison {
     /// Checks the marks of a version.
     ///
     /// Invariant: a version without marks has been evaluated as a whole in its namespace since it
     /// had any. OLM installs nothing from one with marks.
-    pub fn examine<'r>(
+    pub fn check_copy<'r>(
         &self,
         review: &Review<'r>,
         object: &Document,
-        marks: &Marks,
+        marks: &CopyMarks,
         report: &mut Report<'_>,
-    ) -> Examined<'r> {
-        let marks_of = |csv: &Document| Marks::of(csv, review.namespace());
-        let judged = review.old.filter(|old| marks.lasted(&marks_of(old)));
-        if !marks.claim() {
-            return Examined { is_exempt: false, may_be_olm: false, old: judged };
+    ) -> CopyCheck<'r> {
+        let marks_of = |csv: &Document| CopyMarks::of(csv, review.namespace());
+        let evaluated_old = review.old.filter(|old| marks.is_old_evaluated(&marks_of(old)));
+        if !marks.claims_copy() {
+            return CopyCheck { is_exempt: false, may_be_olm: false, old: evaluated_old };
         }
         if review.may_be_olm() {
-            return Examined { is_exempt: true, may_be_olm: true, old: judged };
+            return CopyCheck { is_exempt: true, may_be_olm: true, old: evaluated_old };
         }
         // For example, a user removes a finalizer or adds a label.
-        if judged.is_some()
-            && review.ratchet_base().is_some_and(|old| self.changes_nothing(object, old))
+        if evaluated_old.is_some()
+            && review.ratchet_base().is_some_and(|old| self.is_unchanged(object, old))
         {
-            return Examined { is_exempt: true, may_be_olm: true, old: judged };
+            return CopyCheck { is_exempt: true, may_be_olm: true, old: evaluated_old };
         }
         let name = review.name(object);
-        let original = marks.original().filter(|elsewhere| *elsewhere != review.namespace());
+        let original =
+            marks.original_namespace().filter(|elsewhere| *elsewhere != review.namespace());
         let is_copy = |csv: &Document| {
-            original.is_some_and(|space| self.is_as_original(csv, space, &name) == Ok(true))
+            original.is_some_and(|space| self.equals_original(csv, space, &name) == Ok(true))
         };
         let is_exempt = is_copy(object);
         let what = if is_exempt { "writes a copy" } else { "writes what claims to be a copy" };
         report.warn_unlisted_user(what);
         // An exempt version was never evaluated.
-        let old = judged.filter(|old| !marks_of(old).claim() || !is_copy(old));
-        Examined { is_exempt, may_be_olm: false, old }
+        let old = evaluated_old.filter(|old| !marks_of(old).claims_copy() || !is_copy(old));
+        CopyCheck { is_exempt, may_be_olm: false, old }
     }
 
-    fn is_same(&self, left: &Document, right: &Document) -> bool {
-        self.kept.iter().all(|(pointer, shape)| shape.equal(left, right, pointer))
+    fn has_equal_fields(&self, left: &Document, right: &Document) -> bool {
+        self.compared_fields.iter().all(|(pointer, shape)| shape.equal(left, right, pointer))
     }
 
     /// Reports whether no field that a rule evaluates is new. The marks are the same.
-    fn changes_nothing(&self, object: &Document, old: &Document) -> bool {
-        self.is_same(object, old)
-            && self.more.iter().all(|pointer| object.equal(pointer, old, pointer))
+    fn is_unchanged(&self, object: &Document, old: &Document) -> bool {
+        self.has_equal_fields(object, old)
+            && self.other_fields.iter().all(|pointer| object.equal(pointer, old, pointer))
     }
 
     /// Reports whether the original exists, is equal, and is no copy itself.
-    fn is_as_original(
+    fn equals_original(
         &self,
         csv: &Document,
         namespace: &str,
@@ -156,7 +157,8 @@ impl Comparison {
     ) -> Result<bool, ReadError> {
         let original = self.read.get(namespace, name)?;
         Ok(original.is_some_and(|original| {
-            !Marks::of(&original, namespace).claim() && self.is_same(csv, &original)
+            !CopyMarks::of(&original, namespace).claims_copy()
+                && self.has_equal_fields(csv, &original)
         }))
     }
 }
@@ -165,8 +167,8 @@ impl Comparison {
 mod tests {
     use super::*;
 
-    fn marks(json: &str) -> Marks {
-        Marks::of(&Document::parse(json).unwrap(), "here")
+    fn marks(json: &str) -> CopyMarks {
+        CopyMarks::of(&Document::parse(json).unwrap(), "here")
     }
 
     const PLAIN: &str = r#"{"metadata":{"annotations":{"olm.operatorNamespace":"here"}}}"#;
@@ -191,7 +193,11 @@ mod tests {
             (BOTH, true, Some("a")),
         ] {
             let marks = marks(json);
-            assert_eq!((marks.claim(), marks.original()), (claims, original), "{json}");
+            assert_eq!(
+                (marks.claims_copy(), marks.original_namespace()),
+                (claims, original),
+                "{json}"
+            );
         }
     }
 
@@ -201,7 +207,7 @@ mod tests {
         for old in all {
             for new in all {
                 let lasted = old == PLAIN || old == new;
-                assert_eq!(marks(new).lasted(&marks(old)), lasted, "{old} to {new}");
+                assert_eq!(marks(new).is_old_evaluated(&marks(old)), lasted, "{old} to {new}");
             }
         }
     }

@@ -32,7 +32,7 @@ impl Policy {
     #[must_use]
     pub fn all_rules(&self) -> Vec<&'static Rule> {
         let mut rules: Vec<&Rule> = self.rules.iter().copied().flatten().copied().collect();
-        rules.sort_by_key(|rule| rule.place());
+        rules.sort_by_key(|rule| rule.sort_key());
         rules
     }
 
@@ -79,7 +79,7 @@ impl Policy {
         for (number, route) in (0_u8..).zip(self.routes) {
             let of_route = matches.len();
             for operation in OPERATIONS {
-                let looks = |rule: &&Rule| rule.looks_at(route.on, operation);
+                let looks = |rule: &&Rule| rule.applies_to(route.on, operation);
                 let rules: Vec<_> = rules.iter().copied().filter(looks).collect();
                 let rules = ids(&rules);
                 if rules.is_empty() {
@@ -144,7 +144,7 @@ impl Policy {
 
 impl Rule {
     /// Returns the sort key of the rule: `CSV-99` comes before `CSV-100`.
-    pub(crate) fn place(&self) -> (&str, usize, &str) {
+    pub(crate) fn sort_key(&self) -> (&str, usize, &str) {
         let (prefix, number) = self.id.rsplit_once('-').unwrap_or((self.id, ""));
         (prefix, number.len(), number)
     }
@@ -157,7 +157,7 @@ impl Rule {
 
     /// Reports whether the rule matches these requests.
     #[must_use]
-    pub fn looks_at(&self, target: &Target, operation: Operation) -> bool {
+    pub fn applies_to(&self, target: &Target, operation: Operation) -> bool {
         self.on
             .iter()
             .any(|(on, operations)| std::ptr::eq(*on, target) && operations.contains(&operation))

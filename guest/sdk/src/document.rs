@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use opgate_cluster::access::{self, Access, NotDeclared};
-use opgate_document::not_a_pointer;
+use opgate_cluster::access::{self, Access, UndeclaredRead};
+use opgate_document::pointer_error;
 
 use crate::bindings::opgate::policy::document::{Document as Generated, Table};
 use crate::{Kind, Rows};
@@ -49,7 +49,7 @@ pub struct Document {
 
 /// The fields of a resource's objects that a policy declares.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredFields {
     /// Group, version, resource.
     pub(crate) resource: [&'static str; 3],
     pub(crate) fields: &'static [&'static str],
@@ -59,18 +59,18 @@ pub(crate) struct Declared {
 /// A stored object, of which only what a policy declares is there, or a part of it.
 #[derive(Debug)]
 pub(crate) struct Part {
-    declared: Declared,
+    declared: DeclaredFields,
     /// The pointer to it in the object.
     base: String,
 }
 
 impl Part {
     /// Creates a whole object.
-    pub(crate) fn of(declared: Declared) -> Arc<Self> {
+    pub(crate) fn of(declared: DeclaredFields) -> Arc<Self> {
         Arc::new(Self { declared, base: String::new() })
     }
 
-    fn below(&self, pointer: &str) -> Option<Arc<Self>> {
+    fn child(&self, pointer: &str) -> Option<Arc<Self>> {
         let base = format!("{}{pointer}", self.base);
         // All of a declared field is there.
         let is_whole =
@@ -81,12 +81,12 @@ impl Part {
     /// Returns the error as text, if there is one.
     fn error(
         &self,
-        check: impl FnOnce(&Declared, &str) -> Result<(), NotDeclared>,
+        check: impl FnOnce(&DeclaredFields, &str) -> Result<(), UndeclaredRead>,
     ) -> Option<String> {
         let error = check(&self.declared, &self.base).err()?;
         let [group, version, resource] = self.declared.resource.map(str::to_owned);
         let resource = opgate_cluster::Resource { group, version, resource };
-        Some(error.of(&resource))
+        Some(error.message(&resource))
     }
 }
 
@@ -142,7 +142,10 @@ mod component {
 impl Document {
     /// Creates a document that the host would keep.
     #[cfg(not(target_arch = "wasm32"))]
-    pub(crate) fn stored(document: opgate_document::Document, declared: Declared) -> Self {
+    pub(crate) fn from_stored(
+        document: opgate_document::Document,
+        declared: DeclaredFields,
+    ) -> Self {
         Self { handle: Handle::whole(document), part: Some(Part::of(declared)) }
     }
 
@@ -176,8 +179,8 @@ impl Document {
     }
 
     /// Reports whether the whole value at the pointer is stored, if there is one.
-    pub(crate) fn keeps(&self, pointer: &str) -> bool {
-        let check = |it: &Declared, base: &str| {
+    pub(crate) fn is_stored_whole(&self, pointer: &str) -> bool {
+        let check = |it: &DeclaredFields, base: &str| {
             access::check(it.fields, it.keys, &format!("{base}{pointer}"), Access::Whole)
         };
         self.part().is_none_or(|part| check(&part.declared, &part.base).is_ok())
@@ -195,10 +198,10 @@ impl Document {
     fn check_by(
         &self,
         pointer: &str,
-        check: impl FnOnce(&Declared, &str) -> Result<(), NotDeclared>,
+        check: impl FnOnce(&DeclaredFields, &str) -> Result<(), UndeclaredRead>,
     ) {
         let wrong =
-            not_a_pointer(pointer).or_else(|| self.part().and_then(|part| part.error(check)));
+            pointer_error(pointer).or_else(|| self.part().and_then(|part| part.error(check)));
         if let Some(why) = wrong {
             panic!("{why}");
         }
@@ -286,7 +289,7 @@ impl Document {
         &self,
         pointer: &str,
         columns: &[String],
-        check: impl Fn(&Declared, &str, &str) -> Result<(), NotDeclared>,
+        check: impl Fn(&DeclaredFields, &str, &str) -> Result<(), UndeclaredRead>,
     ) {
         self.check_by(pointer, |_, _| Ok(()));
         for column in columns {
@@ -299,7 +302,7 @@ impl Document {
     pub fn at(&self, pointer: &str) -> Option<Self> {
         self.check(pointer, Access::Kind);
         let found = self.handle().at(pointer)?;
-        Some(Self::new(found, self.part().and_then(|part| part.below(pointer))))
+        Some(Self::new(found, self.part().and_then(|part| part.child(pointer))))
     }
 
     #[must_use]

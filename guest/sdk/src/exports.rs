@@ -10,12 +10,12 @@ use crate::{Document, Operation, Policy, Report, Request, Review, Verdict};
 
 /// The policy of a component.
 #[doc(hidden)]
-pub trait Exported {
+pub trait ExportedPolicy {
     const POLICY: &'static Policy;
 }
 
 #[doc(hidden)]
-pub struct Shell<P>(PhantomData<P>);
+pub struct PolicyExports<P>(PhantomData<P>);
 
 /// Sets the hook, in each call, because each call has a new instance.
 #[doc(hidden)]
@@ -26,7 +26,7 @@ pub fn report_panics() {
     }));
 }
 
-impl<P: Exported> crate::bindings::Guest for Shell<P> {
+impl<P: ExportedPolicy> crate::bindings::Guest for PolicyExports<P> {
     fn describe() -> wit::Descriptor {
         report_panics();
         P::POLICY.describe()
@@ -68,7 +68,7 @@ impl Policy {
         let mut report = Report::new(review);
         for (number, route) in (0_u32..).zip(self.routes) {
             if routes.checked_shr(number).unwrap_or_default() & 1 == 1 {
-                (route.judge)(&review, &mut report);
+                (route.evaluate)(&review, &mut report);
             }
         }
         report.finish()
@@ -85,7 +85,7 @@ impl Policy {
         let any = |wanted: &[String], found: &str| wanted.iter().any(|w| w == "*" || w == found);
         let is_set =
             |pointer: &String| settings.has(pointer) && settings.boolean(pointer) != Some(false);
-        let fits = |rule: &wit::MatchRule| {
+        let matches_request = |rule: &wit::MatchRule| {
             (rule.enabled_by.is_empty() || rule.enabled_by.iter().any(is_set))
                 && rule.operations.contains(&request.operation())
                 && any(&rule.groups, &resource.group)
@@ -98,6 +98,10 @@ impl Policy {
         };
         let matches = self.matches(&self.all_rules());
         let bit = |rule: &wit::MatchRule| 1_u64.checked_shl(u32::from(rule.route));
-        matches.iter().filter(|rule| fits(rule)).filter_map(bit).fold(0, |all, bit| all | bit)
+        matches
+            .iter()
+            .filter(|rule| matches_request(rule))
+            .filter_map(bit)
+            .fold(0, |all, bit| all | bit)
     }
 }

@@ -3,17 +3,17 @@
 use crate::{Document, Kind, escape};
 
 /// Maximum depth, and maximum number, of the values that are written out.
-const DEEPEST: u32 = 4;
-const MOST: u32 = 16;
+const MAX_DEPTH: u32 = 4;
+const MAX_VALUES: u32 = 16;
 /// Bytes of a JSON pointer. The host takes no longer ones, and a member may have any name.
-const POINTER: usize = 4 << 10;
+const MAX_POINTER_BYTES: usize = 4 << 10;
 
 /// Returns a value as `%v` writes it, or as `%t` does, which is meant for booleans and complains about the
 /// rest.
 #[must_use]
-pub fn value(document: &Document, pointer: &str, as_boolean: bool) -> String {
+pub fn format_value(document: &Document, pointer: &str, as_boolean: bool) -> String {
     let mut text = String::new();
-    write(document, pointer, as_boolean, DEEPEST, &mut text);
+    write(document, pointer, as_boolean, MAX_DEPTH, &mut text);
     text
 }
 
@@ -57,13 +57,13 @@ fn write(document: &Document, pointer: &str, as_boolean: bool, depth: u32, out: 
         Kind::List => {
             out.push('[');
             let length = document.length(pointer).unwrap_or_default();
-            for index in 0..length.min(MOST) {
+            for index in 0..length.min(MAX_VALUES) {
                 if index > 0 {
                     out.push(' ');
                 }
                 write(document, &format!("{pointer}/{index}"), as_boolean, depth - 1, out);
             }
-            if length > MOST {
+            if length > MAX_VALUES {
                 out.push_str(" …");
             }
             out.push(']');
@@ -72,7 +72,7 @@ fn write(document: &Document, pointer: &str, as_boolean: bool, depth: u32, out: 
             out.push_str("map[");
             let length = document.length(pointer).unwrap_or_default();
             // The names of very many members are not read.
-            let keys = if length > MOST { Vec::new() } else { document.keys(pointer) };
+            let keys = if length > MAX_VALUES { Vec::new() } else { document.keys(pointer) };
             for (index, key) in keys.iter().enumerate() {
                 if index > 0 {
                     out.push(' ');
@@ -80,13 +80,13 @@ fn write(document: &Document, pointer: &str, as_boolean: bool, depth: u32, out: 
                 out.push_str(&plain("string", key));
                 out.push(':');
                 let at = format!("{pointer}/{}", escape(key));
-                if at.len() > POINTER {
+                if at.len() > MAX_POINTER_BYTES {
                     out.push('…');
                 } else {
                     write(document, &at, as_boolean, depth - 1, out);
                 }
             }
-            if length > MOST {
+            if length > MAX_VALUES {
                 out.push('…');
             }
             out.push(']');
@@ -128,8 +128,8 @@ mod tests {
             ("[[[[[[1]]]]]]", "[[[[…]]]]", "[[[[…]]]]"),
         ] {
             let document = Document::parse(json).unwrap();
-            assert_eq!(value(&document, "", true), boolean);
-            assert_eq!(value(&document, "", false), plain);
+            assert_eq!(format_value(&document, "", true), boolean);
+            assert_eq!(format_value(&document, "", false), plain);
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
     fn members_with_names_too_long_for_a_pointer_are_not_asked_for() {
         let name = "~".repeat(2_100);
         let document = Document::parse(&format!(r#"{{"{name}": 1, "a": 2}}"#)).unwrap();
-        let text = value(&document, "", false);
+        let text = format_value(&document, "", false);
         assert!(text.contains("a:2") && text.contains("~:…"), "{text}");
     }
 }

@@ -16,7 +16,7 @@ use opgate_upstream::controllers::{self, Controller, Platform};
 use crate::{Document, Operation, Request};
 
 /// The users as which Kubernetes deletes objects whose owner is gone.
-const COLLECTORS: [&str; 3] = [
+const GARBAGE_COLLECTORS: [&str; 3] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:serviceaccount:kube-system:namespace-controller",
     "system:kube-controller-manager",
@@ -47,7 +47,7 @@ impl Identities<'_> {
         const SETTING: &str = "/identities/olm";
         if self.0.has(SETTING) {
             let users = self.0.texts(SETTING);
-            let namespace = |user: &String| Some(controllers::parts(user)?.0.to_owned());
+            let namespace = |user: &String| Some(controllers::parse_user(user)?.0.to_owned());
             return users.iter().filter_map(namespace).collect();
         }
         let accounts = controllers::accounts(Controller::Olm, self.platform());
@@ -73,9 +73,9 @@ impl Identities<'_> {
 /// Reports whether the request comes from a controller of Kubernetes that deletes objects whose owner is
 /// gone. Such a controller creates nothing.
 #[must_use]
-pub fn is_collector(request: &Request<'_>) -> bool {
+pub fn is_garbage_collector(request: &Request<'_>) -> bool {
     request.operation() != Operation::Create
-        && COLLECTORS.contains(&request.user().username.as_str())
+        && GARBAGE_COLLECTORS.contains(&request.user().username.as_str())
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     }
 
     fn to(operation: Operation, user: &str) -> Request<'static> {
-        let mut parts = crate::Parts { operation, ..crate::Parts::default() };
+        let mut parts = crate::RequestParts { operation, ..crate::RequestParts::default() };
         parts.user.username = user.to_owned();
         parts.into()
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     fn users(controller: Controller, platform: Platform) -> Vec<String> {
-        controllers::accounts(controller, platform).map(controllers::Account::user).collect()
+        controllers::accounts(controller, platform).map(controllers::ServiceAccount::user).collect()
     }
 
     #[test]
@@ -156,13 +156,13 @@ mod tests {
 
     #[test]
     fn garbage_collectors_are_trusted_only_without_create() {
-        for user in COLLECTORS {
-            assert!(!is_collector(&by(user)), "{user}");
+        for user in GARBAGE_COLLECTORS {
+            assert!(!is_garbage_collector(&by(user)), "{user}");
             for operation in [Operation::Update, Operation::Delete] {
-                assert!(is_collector(&to(operation, user)), "{user}");
+                assert!(is_garbage_collector(&to(operation, user)), "{user}");
             }
         }
         let other = "system:serviceaccount:kube-system:default";
-        assert!(!is_collector(&to(Operation::Delete, other)));
+        assert!(!is_garbage_collector(&to(Operation::Delete, other)));
     }
 }

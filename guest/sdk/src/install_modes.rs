@@ -44,7 +44,7 @@ impl InstallModes {
     /// # Errors
     /// Upstream's text.
     pub fn supports(&self, own: &str, namespaces: &[&str]) -> Result<(), String> {
-        let modes = self.set()?;
+        let modes = self.by_type()?;
         let has = |mode: &str| modes.get(mode) == Some(&true);
         let own_is_supported = || {
             let text = "OwnNamespace InstallModeType not supported, cannot configure to watch own namespace";
@@ -84,7 +84,7 @@ impl InstallModes {
     ///
     /// # Errors
     /// Fails with upstream's text if a type occurs twice.
-    fn set(&self) -> Result<HashMap<&str, bool>, String> {
+    fn by_type(&self) -> Result<HashMap<&str, bool>, String> {
         let set: HashMap<_, _> = self.0.iter().map(|(mode, on)| (mode.as_str(), *on)).collect();
         if set.len() == self.0.len() {
             return Ok(set);

@@ -139,8 +139,8 @@ pub use policy::{Policy, Route};
 #[cfg(feature = "json")]
 pub use raw::Raw;
 pub use reads::{ClusterRead, Index, Setting};
-pub use report::{Report, UNLISTED};
-pub use request::{Parts, Request};
+pub use report::{Report, UNLISTED_IDENTITY_KEY};
+pub use request::{Request, RequestParts};
 pub use review::{Review, is_terminating};
 pub use rows::{Row, Rows};
 pub use rule::{InputType, NamePatterns, Rule, Target};

@@ -15,12 +15,12 @@ pub fn texts(document: &Document, pointer: &str) -> Vec<String> {
     }
     let count = document.length(pointer).and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
     let json = document.raw(pointer).unwrap_or_default();
-    let cut = std::str::from_utf8(&json).ok().and_then(|json| cut(json, count));
+    let cut = std::str::from_utf8(&json).ok().and_then(|json| split_plain_list(json, count));
     cut.unwrap_or_else(|| document.texts(pointer))
 }
 
 /// Splits a JSON list of plain texts. `None` if it has anything else.
-fn cut(json: &str, count: usize) -> Option<Vec<String>> {
+fn split_plain_list(json: &str, count: usize) -> Option<Vec<String>> {
     let mut rest = json.trim_ascii().strip_prefix('[')?.strip_suffix(']')?.trim_ascii();
     if rest.contains('\\') {
         return None;
@@ -41,7 +41,7 @@ fn cut(json: &str, count: usize) -> Option<Vec<String>> {
 
 /// Formats `a, b and 3 more`: at most `shown` of the texts.
 #[must_use]
-pub fn shortened(texts: &[String], shown: usize) -> String {
+pub fn join_shortened(texts: &[String], shown: usize) -> String {
     let list = texts.get(..shown).unwrap_or(texts).join(", ");
     match texts.len().saturating_sub(shown) {
         0 => list,
@@ -80,8 +80,8 @@ mod tests {
     #[test]
     fn long_lists_are_shortened() {
         let texts: Vec<_> = ["a", "b", "c"].map(str::to_owned).into();
-        assert_eq!(shortened(&texts, 3), "a, b, c");
-        assert_eq!(shortened(&texts, 1), "a and 2 more");
-        assert_eq!(shortened(&[], 1), "");
+        assert_eq!(join_shortened(&texts, 3), "a, b, c");
+        assert_eq!(join_shortened(&texts, 1), "a and 2 more");
+        assert_eq!(join_shortened(&[], 1), "");
     }
 }

@@ -26,7 +26,7 @@ pub fn error(message: &str) {
 use crate::bindings::opgate::policy::log::Severity;
 
 #[cfg(not(target_arch = "wasm32"))]
-pub use sink::taken;
+pub use sink::take_lines;
 
 #[cfg(target_arch = "wasm32")]
 mod sink {
@@ -45,18 +45,18 @@ mod sink {
     use super::Severity;
 
     thread_local! {
-        static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+        static LOGGED_LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
     }
 
     #[expect(clippy::print_stderr, reason = "the test harness keeps it for tests that fail")]
     pub(super) fn log(severity: Severity, message: &str) {
         eprintln!("{severity:?}: {message}");
-        LINES.with_borrow_mut(|lines| lines.push(message.to_owned()));
+        LOGGED_LINES.with_borrow_mut(|lines| lines.push(message.to_owned()));
     }
 
     /// Returns the lines of this thread since the last call.
     #[must_use]
-    pub fn taken() -> Vec<String> {
-        LINES.take()
+    pub fn take_lines() -> Vec<String> {
+        LOGGED_LINES.take()
     }
 }

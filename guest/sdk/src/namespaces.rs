@@ -68,7 +68,7 @@ impl NamespaceSet {
 
     /// Reports whether the intersection is not empty, without making it.
     #[must_use]
-    pub fn meets(&self, other: &Self) -> bool {
+    pub fn intersects(&self, other: &Self) -> bool {
         let (few, many) = if self.0.len() < other.0.len() { (self, other) } else { (other, self) };
         if few.is_all() || many.is_all() {
             !few.is_empty()

@@ -54,7 +54,7 @@ impl Selection {
     /// Reports whether two groups select the same: the order of names and the spelling of a selector make no
     /// difference.
     #[must_use]
-    pub fn is_same(left: &Document, right: &Document) -> bool {
+    pub fn selects_same(left: &Document, right: &Document) -> bool {
         left.equal("/spec", right, "/spec")
             || match (Self::of(left), Self::of(right)) {
                 (Self::Labels(_), Self::Labels(_)) => left.equal(SELECTOR, right, SELECTOR),
@@ -72,7 +72,7 @@ pub fn has_requirements(group: &Document) -> bool {
 
 /// Returns the targets that OLM wrote to the status, if there are any.
 #[must_use]
-pub fn synchronised(group: &Document) -> Option<NamespaceSet> {
+pub fn status_targets(group: &Document) -> Option<NamespaceSet> {
     let names = lists::texts(group, STATUS);
     (!names.is_empty()).then(|| names.into_iter().collect())
 }
@@ -82,22 +82,22 @@ pub fn synchronised(group: &Document) -> Option<NamespaceSet> {
 /// # Errors
 /// If there is no cluster to query.
 pub fn targets(group: &Document, namespaces: &ClusterRead) -> Result<NamespaceSet, ReadError> {
-    if let Some(status) = only_status(group) {
+    if let Some(status) = status_without_spec(group) {
         return Ok(status);
     }
     let selection = Selection::of(group);
     let status = match &selection {
-        Selection::Labels(_) => synchronised(group),
+        Selection::Labels(_) => status_targets(group),
         Selection::All | Selection::Names(_) => None,
     };
-    let selected = selected(selection, namespaces)?;
+    let selected = resolve_selection(selection, namespaces)?;
     Ok(status.map_or(selected.clone(), |status| selected.union(&status)))
 }
 
 /// Returns the namespaces of a group for the comparison with other groups: its targets, and its own namespace
 /// unless it has no targets or is for all namespaces.
 #[must_use]
-pub fn reach(targets: &NamespaceSet, own: &str) -> NamespaceSet {
+pub fn targets_with_own(targets: &NamespaceSet, own: &str) -> NamespaceSet {
     let mut reach = targets.clone();
     if !reach.is_empty() && !reach.contains("") {
         reach.insert(own);
@@ -107,15 +107,18 @@ pub fn reach(targets: &NamespaceSet, own: &str) -> NamespaceSet {
 
 /// Returns the status of a group that has no spec.
 #[must_use]
-pub fn only_status(group: &Document) -> Option<NamespaceSet> {
-    if group.has("/spec") { None } else { synchronised(group) }
+pub fn status_without_spec(group: &Document) -> Option<NamespaceSet> {
+    if group.has("/spec") { None } else { status_targets(group) }
 }
 
 /// Returns the namespaces that a spec selects now. An invalid selector selects nothing.
 ///
 /// # Errors
 /// If there is no cluster to query.
-pub fn selected(selection: Selection, namespaces: &ClusterRead) -> Result<NamespaceSet, ReadError> {
+pub fn resolve_selection(
+    selection: Selection,
+    namespaces: &ClusterRead,
+) -> Result<NamespaceSet, ReadError> {
     match selection {
         Selection::All => Ok(NamespaceSet::all()),
         Selection::Names(names) => Ok(names.into_iter().collect()),

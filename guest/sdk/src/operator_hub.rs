@@ -48,30 +48,30 @@ pub fn global_namespaces(settings: &Document) -> Vec<String> {
 }
 
 /// More entries do not fit into the memory of a call. There are four default sources.
-const MOST: u32 = 32_768;
+const MAX_SOURCES: u32 = 32_768;
 
 /// Why there are no entries.
-pub const TOO_MANY: &str = "spec.sources has more entries than can be evaluated";
+pub const TOO_MANY_SOURCES: &str = "spec.sources has more entries than can be evaluated";
 
 /// Returns the entries of an OperatorHub, with the columns entry, `name` and `disabled`. None if there are
 /// too many.
 #[must_use]
 pub fn sources(hub: &Document) -> Option<Rows> {
     const LIST: &str = "/spec/sources";
-    let fits = hub.length(LIST).is_none_or(|length| length <= MOST);
+    let fits = hub.length(LIST).is_none_or(|length| length <= MAX_SOURCES);
     fits.then(|| hub.rows(LIST, &["", "/name", "/disabled"]))
 }
 
 /// The default sources that an OperatorHub enables.
 #[derive(Debug)]
-pub struct Enabled {
+pub struct EnabledSources {
     all_disabled: bool,
     /// Whether their entries disable them, and the places of these. The last entry for a source
     /// counts, as in the Marketplace Operator.
     entries: BTreeMap<String, (bool, usize)>,
 }
 
-impl Enabled {
+impl EnabledSources {
     /// Reads the default sources of an OperatorHub. None if it has too many entries.
     #[must_use]
     pub fn of(hub: &Document, defaults: &[String]) -> Option<Self> {
@@ -89,7 +89,7 @@ impl Enabled {
 
     /// Returns the field that enables a source, if one does.
     #[must_use]
-    pub fn field(&self, name: &str) -> Option<String> {
+    pub fn enabling_field(&self, name: &str) -> Option<String> {
         match self.entries.get(name) {
             Some((true, _)) => None,
             Some((false, index)) => Some(format!("spec.sources[{index}].disabled")),
@@ -117,8 +117,8 @@ mod tests {
             (r#"{"sources":[{"name":"a"},{"name":"a","disabled":true}]}"#, None),
         ] {
             let hub = Document::parse(&format!(r#"{{"spec":{spec}}}"#)).unwrap();
-            let enabled = Enabled::of(&hub, &["a".to_owned()]).unwrap();
-            assert_eq!(enabled.field("a").as_deref(), field, "{spec}");
+            let enabled = EnabledSources::of(&hub, &["a".to_owned()]).unwrap();
+            assert_eq!(enabled.enabling_field("a").as_deref(), field, "{spec}");
         }
     }
 

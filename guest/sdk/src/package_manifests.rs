@@ -14,11 +14,11 @@ use crate::{ClusterRead, Document, Index, Kind, Rows};
 pub const GROUP: &str = "packages.operators.coreos.com";
 
 /// The index that every read of PackageManifests has.
-pub const NAME: Index = Index { name: "name", field: "/metadata/name", separator: "" };
+pub const NAME_INDEX: Index = Index { name: "name", field: "/metadata/name", separator: "" };
 
 /// More channels, or entries of one, do not fit into the answer of a call. Tenants decide what is in
 /// their catalogs.
-const MOST: u32 = 16_384;
+const MAX_ENTRIES: u32 = 16_384;
 
 /// Returns the PackageManifest of a package in one catalog source. The read has the index [`NAME`], and the
 /// fields `/status/catalogSource` and `/status/catalogSourceNamespace`.
@@ -32,10 +32,10 @@ pub fn find(
     namespace: &str,
 ) -> Result<Option<Document>, ReadError> {
     let names = [package.to_owned()];
-    let matches = [IndexMatch { index: NAME.name, values: &names, include_missing: false }];
+    let matches = [IndexMatch { index: NAME_INDEX.name, values: &names, include_missing: false }];
     let mut found = None;
     read.each(Query { matches: &matches, ..Query::default() }, |manifest| {
-        if is_of(&manifest, source, namespace) {
+        if is_from_source(&manifest, source, namespace) {
             found = Some(manifest);
         }
         found.is_none()
@@ -44,7 +44,7 @@ pub fn find(
 }
 
 /// Compares the namespace, too: a tenant's catalog source may have the same name in another one.
-fn is_of(manifest: &Document, source: &str, namespace: &str) -> bool {
+fn is_from_source(manifest: &Document, source: &str, namespace: &str) -> bool {
     let of = manifest.text("/status/catalogSourceNamespace");
     let of = of.unwrap_or_else(|| manifest.text_or_empty("/metadata/namespace"));
     manifest.text_or_empty("/status/catalogSource") == source && (of == namespace || of.is_empty())
@@ -54,7 +54,7 @@ fn is_of(manifest: &Document, source: &str, namespace: &str) -> bool {
 /// default channel, the only channel is it, as for OLM. None if there are too many channels.
 #[must_use]
 pub fn channel(manifest: &Document, name: &str) -> Option<Document> {
-    if manifest.length("/status/channels").is_some_and(|count| count > MOST) {
+    if manifest.length("/status/channels").is_some_and(|count| count > MAX_ENTRIES) {
         return None;
     }
     let default = if name.is_empty() {
@@ -77,8 +77,8 @@ pub fn channel(manifest: &Document, name: &str) -> Option<Document> {
 #[must_use]
 pub fn entries(channel: &Document) -> Option<Rows> {
     const LIST: &str = "/entries";
-    let fits =
-        channel.kind(LIST) == Kind::List && channel.length(LIST).is_some_and(|count| count <= MOST);
+    let fits = channel.kind(LIST) == Kind::List
+        && channel.length(LIST).is_some_and(|count| count <= MAX_ENTRIES);
     fits.then(|| channel.rows(LIST, &["/name"]))
 }
 
@@ -101,9 +101,9 @@ mod tests {
             (r#"{"catalogSource":"s"}"#, false),
             ("{}", false),
         ] {
-            assert_eq!(is_of(&manifest(status), "s", "n"), is_its, "{status}");
+            assert_eq!(is_from_source(&manifest(status), "s", "n"), is_its, "{status}");
         }
-        assert!(is_of(&manifest(r#"{"catalogSource":"s"}"#), "s", "here"));
+        assert!(is_from_source(&manifest(r#"{"catalogSource":"s"}"#), "s", "here"));
     }
 
     #[test]

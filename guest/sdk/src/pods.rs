@@ -13,41 +13,41 @@ use crate::{Document, Kind, Row};
 
 const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
 const SPEC: &str = "/spec/template/spec";
-const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
 /// A longer list is none that an API server accepts: each container has a name, and 3 MiB, the
 /// maximum of a request, have room for 262,144 of `{"name":""},`. Its table would need more memory
 /// than a call has.
-const CONTAINERS: u32 = 262_144;
+const MAX_CONTAINERS: u32 = 262_144;
 /// Maximum number of deployments, which have a name and a spec with a selector and a template.
-const DEPLOYMENT_COUNT: u32 = 65_536;
+const MAX_DEPLOYMENTS: u32 = 65_536;
 /// Maximum number of columns of a table, see `wit/policy.wit`.
-const COLUMNS: usize = 64;
+const MAX_COLUMNS: usize = 64;
 /// A pod has fewer containers in practice.
-const LONG: u32 = 256;
+const MIN_LONG_LIST: u32 = 256;
 
 /// The spec of a pod, or of the pods that a template makes.
 #[derive(Debug, Clone)]
 pub struct PodSpec {
     /// Name of the deployment, or of the object.
     pub name: String,
-    place: Place,
+    location: SpecLocation,
     /// Number of containers in each of the lists.
     lengths: [u32; 3],
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum SpecLocation {
     /// Index of the deployment in a `ClusterServiceVersion`.
     Deployment(u32),
     /// A pointer.
-    At(&'static str),
+    Pointer(&'static str),
 }
 
 /// Returns the pod templates of the deployments of a `ClusterServiceVersion`.
 #[must_use]
 pub fn in_csv(csv: &Document) -> Vec<PodSpec> {
-    if csv.length(DEPLOYMENTS).is_none_or(|length| length > DEPLOYMENT_COUNT) {
+    if csv.length(DEPLOYMENTS).is_none_or(|length| length > MAX_DEPLOYMENTS) {
         return Vec::new();
     }
     let columns = [
@@ -58,7 +58,7 @@ pub fn in_csv(csv: &Document) -> Vec<PodSpec> {
     ];
     let spec = |(index, row): (u32, Row<'_>)| PodSpec {
         name: row.text_or_empty(0).to_owned(),
-        place: Place::Deployment(index),
+        location: SpecLocation::Deployment(index),
         lengths: [1, 2, 3].map(|column| {
             let is_list = row.kind(column) == Kind::List;
             row.length(column).filter(|_| is_list).unwrap_or_default()
@@ -81,9 +81,9 @@ pub fn in_object(object: &Document, kind: &str) -> Option<PodSpec> {
         let list = format!("{pointer}/{list}");
         object.length(&list).filter(|_| object.kind(&list) == Kind::List).unwrap_or_default()
     };
-    let lengths = LISTS.map(length);
+    let lengths = CONTAINER_LISTS.map(length);
     let name = object.text_or_empty("/metadata/name");
-    Some(PodSpec { name, place: Place::At(pointer), lengths })
+    Some(PodSpec { name, location: SpecLocation::Pointer(pointer), lengths })
 }
 
 /// Calls `visit` with each of the specs and the values at the columns, pointers relative to a spec.
@@ -94,10 +94,10 @@ pub fn each(
     columns: &[&str],
     mut visit: impl FnMut(&PodSpec, Row<'_>),
 ) {
-    let rows = match specs.first().map(|spec| spec.place) {
+    let rows = match specs.first().map(|spec| spec.location) {
         None => return,
-        Some(Place::At(pointer)) => document.fields(pointer, columns),
-        Some(Place::Deployment(_)) => {
+        Some(SpecLocation::Pointer(pointer)) => document.fields(pointer, columns),
+        Some(SpecLocation::Deployment(_)) => {
             let columns: Vec<String> =
                 columns.iter().map(|column| format!("{SPEC}{column}")).collect();
             let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
@@ -123,12 +123,12 @@ pub fn each_container(
         specs.iter().filter(is_small).any(|spec| spec.lengths.get(*list) == Some(&1))
     };
     let lists: Vec<(usize, &'static str)> =
-        LISTS.into_iter().enumerate().filter(|(list, _)| is_used(list)).collect();
+        CONTAINER_LISTS.into_iter().enumerate().filter(|(list, _)| is_used(list)).collect();
     let of_first: Vec<String> = lists
         .iter()
         .flat_map(|(_, list)| columns.iter().map(move |column| format!("/{list}/0{column}")))
         .collect();
-    if of_first.is_empty() || of_first.len() > COLUMNS {
+    if of_first.is_empty() || of_first.len() > MAX_COLUMNS {
         for (number, spec) in specs.iter().enumerate() {
             spec.each(document, columns, |container| visit(number, container));
         }
@@ -141,7 +141,7 @@ pub fn each_container(
             for (place, (number_of_list, list)) in lists.iter().enumerate() {
                 if spec.lengths.get(*number_of_list) == Some(&1) {
                     let row = row.after(place.saturating_mul(columns.len()));
-                    visit(number, Container { of: spec, list, index: 0, row });
+                    visit(number, Container { spec, list, index: 0, row });
                 }
             }
         } else {
@@ -155,20 +155,20 @@ impl PodSpec {
     /// Returns its path as a JSON pointer.
     #[must_use]
     pub fn pointer(&self) -> String {
-        match self.place {
-            Place::Deployment(index) => format!("{DEPLOYMENTS}/{index}{SPEC}"),
-            Place::At(pointer) => pointer.to_owned(),
+        match self.location {
+            SpecLocation::Deployment(index) => format!("{DEPLOYMENTS}/{index}{SPEC}"),
+            SpecLocation::Pointer(pointer) => pointer.to_owned(),
         }
     }
 
     /// Returns the field.
     #[must_use]
     pub fn field(&self) -> String {
-        match self.place {
-            Place::Deployment(index) => {
+        match self.location {
+            SpecLocation::Deployment(index) => {
                 format!("spec.install.spec.deployments[{index}].spec.template.spec")
             }
-            Place::At(pointer) => pointer.trim_start_matches('/').replace('/', "."),
+            SpecLocation::Pointer(pointer) => pointer.trim_start_matches('/').replace('/', "."),
         }
     }
 
@@ -181,14 +181,14 @@ impl PodSpec {
         columns: &[&str],
         mut visit: impl FnMut(Container<'_>),
     ) {
-        for (list, length) in LISTS.into_iter().zip(self.lengths) {
-            if length == 0 || length > CONTAINERS {
+        for (list, length) in CONTAINER_LISTS.into_iter().zip(self.lengths) {
+            if length == 0 || length > MAX_CONTAINERS {
                 continue;
             }
             let pointer = format!("{}/{list}", self.pointer());
             let mut visit =
-                |index: u32, row: Row<'_>| visit(Container { of: self, list, index, row });
-            match shared(columns).filter(|_| length > LONG) {
+                |index: u32, row: Row<'_>| visit(Container { spec: self, list, index, row });
+            match common_member(columns).filter(|_| length > MIN_LONG_LIST) {
                 Some(member) => {
                     each_sparse(document, &pointer, length, member, columns, &mut visit);
                 }
@@ -205,7 +205,7 @@ impl PodSpec {
 }
 
 /// Returns the member of a container that all columns are in, as a pointer.
-fn shared<'c>(columns: &[&'c str]) -> Option<&'c str> {
+fn common_member<'c>(columns: &[&'c str]) -> Option<&'c str> {
     let member = |column: &&'c str| {
         let (first, _) = column.strip_prefix('/')?.split_once('/')?;
         column.get(..=first.len())
@@ -256,7 +256,7 @@ fn each_sparse(
 #[derive(Debug, Clone, Copy)]
 pub struct Container<'c> {
     /// The spec that it is in.
-    pub of: &'c PodSpec,
+    pub spec: &'c PodSpec,
     /// `containers`, `initContainers` or `ephemeralContainers`.
     pub list: &'static str,
     /// Its index in the list.
@@ -269,13 +269,13 @@ impl Container<'_> {
     /// Returns its path as a JSON pointer.
     #[must_use]
     pub fn pointer(&self) -> String {
-        format!("{}/{}/{}", self.of.pointer(), self.list, self.index)
+        format!("{}/{}/{}", self.spec.pointer(), self.list, self.index)
     }
 
     /// Returns the field.
     #[must_use]
     pub fn field(&self) -> String {
-        format!("{}.{}[{}]", self.of.field(), self.list, self.index)
+        format!("{}.{}[{}]", self.spec.field(), self.list, self.index)
     }
 
     /// Reports whether it is among `containers`, and neither an init container nor an ephemeral one.
@@ -297,9 +297,9 @@ mod tests {
                 document.text(&format!("{}/name", container.pointer())).as_deref(),
                 container.row.text(1)
             );
-            assert_eq!(specs[number].name, container.of.name);
+            assert_eq!(specs[number].name, container.spec.name);
             let image = container.row.text_or_empty(0);
-            found.push(format!("{}: {} {image}", container.of.name, container.field()));
+            found.push(format!("{}: {} {image}", container.spec.name, container.field()));
         });
         let mut alone = Vec::new();
         for spec in specs {

@@ -16,7 +16,7 @@ pub struct Route {
     /// The kind. The rules that match it determine the operations.
     pub on: &'static Target,
     /// Evaluates a request and adds violations to the report.
-    pub judge: fn(&Review<'_>, &mut Report<'_>),
+    pub evaluate: fn(&Review<'_>, &mut Report<'_>),
 }
 
 /// A policy, declared with [`policy!`](crate::policy!).
@@ -59,7 +59,7 @@ macro_rules! policy {
             version: env!("CARGO_PKG_VERSION"),
             title: $title,
             rules: &[$($rules),+],
-            routes: &[$($crate::Route { on: &$target, judge: $judge }),+],
+            routes: &[$($crate::Route { on: &$target, evaluate: $judge }),+],
             settings: $crate::policy!(@or "" $(, $settings)?),
             check_settings: $crate::policy!(@or $crate::any_settings $(, $check)?),
         };
@@ -67,11 +67,11 @@ macro_rules! policy {
         #[cfg(target_arch = "wasm32")]
         struct OpgateExported;
         #[cfg(target_arch = "wasm32")]
-        impl $crate::exports::Exported for OpgateExported {
+        impl $crate::exports::ExportedPolicy for OpgateExported {
             const POLICY: &'static $crate::Policy = &POLICY;
         }
         #[cfg(target_arch = "wasm32")]
-        type OpgateExportedPolicy = $crate::exports::Shell<OpgateExported>;
+        type OpgateExportedPolicy = $crate::exports::PolicyExports<OpgateExported>;
         #[cfg(target_arch = "wasm32")]
         $crate::bindings::export!(OpgateExportedPolicy with_types_in $crate::bindings);
     };

@@ -1,6 +1,6 @@
 //! Secrets with which images are pulled: their types, and the keys that these need.
 
-use crate::go::{quote, shortened};
+use crate::go::{quote, shorten};
 use crate::{Document, escape};
 
 /// The types, each with the key of its data.
@@ -12,12 +12,12 @@ const TYPES: [(&str, &str); 2] = [
 /// Returns why no image can be pulled with an existing or missing Secret. Only its type and the names of its
 /// keys are read.
 #[must_use]
-pub fn fault(secret: Option<&Document>) -> Option<String> {
+pub fn error(secret: Option<&Document>) -> Option<String> {
     let Some(secret) = secret else { return Some("does not exist".to_owned()) };
     let found = secret.text_or_empty("/type");
     let Some((_, key)) = TYPES.into_iter().find(|(kind, _)| *kind == found) else {
         let [(json, _), (plain, _)] = TYPES;
-        let found = quote(&shortened(&found, 253));
+        let found = quote(&shorten(&found, 253));
         return Some(format!("has the type {found}, not {json} or {plain}"));
     };
     // An API server moves what a manifest has in `stringData` to `data`.
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn types_and_keys() {
-        assert_eq!(fault(None).as_deref(), Some("does not exist"));
+        assert_eq!(error(None).as_deref(), Some("does not exist"));
         for (secret, expected) in [
             (r#"{"type":"kubernetes.io/dockerconfigjson","data":{".dockerconfigjson":""}}"#, None),
             (r#"{"type":"kubernetes.io/dockercfg","data":{".dockercfg":null}}"#, None),
@@ -50,7 +50,7 @@ mod tests {
             ),
         ] {
             let secret = Document::parse(secret).unwrap();
-            assert_eq!(fault(Some(&secret)).as_deref(), expected);
+            assert_eq!(error(Some(&secret)).as_deref(), expected);
         }
     }
 }

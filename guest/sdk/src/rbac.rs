@@ -41,7 +41,7 @@ pub struct PolicyRule<'j> {
     groups: &'j [u8],
     resources: &'j [u8],
     verbs: &'j [u8],
-    names: &'j [u8],
+    resource_names: &'j [u8],
     list: Permissions,
     permission: usize,
     index: usize,
@@ -56,8 +56,16 @@ pub fn each(csv: &Document, list: Permissions, mut visit: impl FnMut(&PolicyRule
         each_item(rules, |index, rule| {
             let [groups, resources, verbs, names] =
                 members(rule.raw, ["apiGroups", "resources", "verbs", "resourceNames"]);
-            let rule =
-                PolicyRule { account, groups, resources, verbs, names, list, permission, index };
+            let rule = PolicyRule {
+                account,
+                groups,
+                resources,
+                verbs,
+                resource_names: names,
+                list,
+                permission,
+                index,
+            };
             goes_on = goes_on && visit(&rule);
         });
     });
@@ -98,13 +106,13 @@ impl PolicyRule<'_> {
     /// Returns the service account that gets it, empty if the permission names none.
     #[must_use]
     pub fn account(&self) -> Cow<'_, str> {
-        if self.account.starts_with(b"\"") { json::decoded(self.account) } else { "".into() }
+        if self.account.starts_with(b"\"") { json::decode_text(self.account) } else { "".into() }
     }
 
     /// Reports whether it applies to all objects, and not to those of certain names.
     #[must_use]
     pub fn is_unnamed(&self) -> bool {
-        !any(self.names, |_| true)
+        !any(self.resource_names, |_| true)
     }
 
     /// Reports whether its API groups have one of these.
@@ -130,7 +138,7 @@ impl PolicyRule<'_> {
 fn any(list: &[u8], mut is_wanted: impl FnMut(&str) -> bool) -> bool {
     let mut found = false;
     each_item(list, |_, item| {
-        found = found || (item.kind == json::Kind::Text && is_wanted(&json::decoded(item.raw)));
+        found = found || (item.kind == json::Kind::Text && is_wanted(&json::decode_text(item.raw)));
     });
     found
 }

@@ -2,7 +2,7 @@
 
 use crate::Document;
 use crate::bindings::opgate::policy::types as wit;
-use crate::document::Declared;
+use crate::document::DeclaredFields;
 
 /// A text that the settings may name, for example the name of a namespace.
 #[derive(Debug, Clone, Copy)]
@@ -75,9 +75,9 @@ impl ClusterRead {
         enabled_by: &[],
     };
 
-    pub(crate) fn declared(&self) -> Declared {
+    pub(crate) fn declared(&self) -> DeclaredFields {
         let resource = [self.group, self.version, self.resource];
-        Declared { resource, fields: self.fields, keys: self.keys }
+        DeclaredFields { resource, fields: self.fields, keys: self.keys }
     }
 
     pub(crate) fn resource(&self) -> wit::GroupVersionResource {

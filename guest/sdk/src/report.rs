@@ -18,37 +18,37 @@ use crate::{Document, Level, Review, Rule, SkippedRule, Verdict, Violation, log}
 
 /// Maximum bytes of a text that the host accepts, see `wit/policy.wit`. More would be a policy error,
 /// which may admit what should be denied: the report cuts its texts instead.
-const MESSAGE: usize = 4_096;
-const FIELD: usize = 1_024;
+const MAX_MESSAGE_BYTES: usize = 4_096;
+const MAX_FIELD_BYTES: usize = 1_024;
 
 /// Key of the audit annotation about a user outside of a list.
-pub const UNLISTED: &str = "unlisted-identity";
+pub const UNLISTED_IDENTITY_KEY: &str = "unlisted-identity";
 
 /// The violations so far.
 #[derive(Debug)]
 pub struct Report<'r> {
     review: Review<'r>,
     /// By rule and level.
-    found: Vec<Found>,
-    skipped: Vec<Missing>,
-    notes: Vec<(&'static str, BTreeSet<String>)>,
+    violations: Vec<RuleViolations>,
+    skipped: Vec<SkipRecord>,
+    audit_annotations: Vec<(&'static str, BTreeSet<String>)>,
     reason: Option<String>,
     is_exempt: Option<bool>,
     /// The rules with a configured level, and the names of all settings: read once.
     configured: OnceCell<Vec<String>>,
     settings: OnceCell<Vec<String>>,
     /// Sets the logical locations of the verdict's violations.
-    explain: Option<fn(&Document, &mut [Violation])>,
+    set_locations: Option<fn(&Document, &mut [Violation])>,
     /// Number of violations so far, to keep their order.
     count: usize,
 }
 
 /// The violations of one rule.
 #[derive(Debug)]
-struct Found {
+struct RuleViolations {
     rule: &'static Rule,
     /// The level that the caller gave; none for the level of the rule.
-    given: Option<Level>,
+    level_override: Option<Level>,
     /// None if the rule is off, or does not apply to the user of the request.
     level: Option<Level>,
     /// The first violations, each with its position among all violations.
@@ -59,11 +59,11 @@ struct Found {
 
 /// A rule that was not evaluated.
 #[derive(Debug)]
-struct Missing {
+struct SkipRecord {
     rule: &'static Rule,
     field: String,
-    why: String,
-    is_part: bool,
+    reason: String,
+    is_partial: bool,
 }
 
 impl<'r> Report<'r> {
@@ -75,14 +75,14 @@ impl<'r> Report<'r> {
     pub fn new(review: Review<'r>) -> Self {
         Self {
             review,
-            found: Vec::new(),
+            violations: Vec::new(),
             skipped: Vec::new(),
-            notes: Vec::new(),
+            audit_annotations: Vec::new(),
             reason: None,
             is_exempt: None,
             configured: OnceCell::new(),
             settings: OnceCell::new(),
-            explain: None,
+            set_locations: None,
             count: 0,
         }
     }
@@ -95,7 +95,7 @@ impl<'r> Report<'r> {
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
-        self.add_found(rule, None, field, message);
+        self.add_violation(rule, None, field, message);
     }
 
     /// [`Report::add`] with another level than the rule's, if none is configured.
@@ -106,18 +106,18 @@ impl<'r> Report<'r> {
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
-        self.add_found(rule, Some(level), field, message);
+        self.add_violation(rule, Some(level), field, message);
     }
 
-    fn add_found(
+    fn add_violation(
         &mut self,
         rule: &'static Rule,
-        given: Option<Level>,
+        level_override: Option<Level>,
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
         let count = self.count.saturating_add(1);
-        let Some(found) = self.of(rule, given) else { return };
+        let Some(found) = self.violations_of(rule, level_override) else { return };
         let Some(level) = found.level else { return };
         found.count = found.count.saturating_add(1);
         if found.first.len() < Report::MAX_VIOLATIONS {
@@ -155,26 +155,26 @@ impl<'r> Report<'r> {
     /// ones are not shown, and need not be created. See [`Report::add_count`].
     #[must_use]
     pub fn is_full(&self, rule: &Rule) -> bool {
-        let own = self.found.iter().filter(|found| std::ptr::eq(found.rule, rule));
+        let own = self.violations.iter().filter(|found| std::ptr::eq(found.rule, rule));
         own.map(|found| found.first.len()).sum::<usize>() >= Self::MAX_VIOLATIONS
     }
 
     /// Counts violations of a rule after those that were added with their texts. If there can be more than
     /// [`Report::MAX_VIOLATIONS`] at once, create the texts of that number and count the others.
     pub fn add_count(&mut self, rule: &'static Rule, more: usize) {
-        self.count_more(rule, None, more);
+        self.add_to_count(rule, None, more);
     }
 
     /// [`Report::add_count`] for violations of another level than the rule's, see [`Report::add_as`].
     pub fn add_count_as(&mut self, level: Level, rule: &'static Rule, more: usize) {
-        self.count_more(rule, Some(level), more);
+        self.add_to_count(rule, Some(level), more);
     }
 
-    fn count_more(&mut self, rule: &'static Rule, given: Option<Level>, more: usize) {
+    fn add_to_count(&mut self, rule: &'static Rule, level_override: Option<Level>, more: usize) {
         if more == 0 {
             return;
         }
-        if let Some(found) = self.of(rule, given) {
+        if let Some(found) = self.violations_of(rule, level_override) {
             found.count = found.count.saturating_add(more);
         }
     }
@@ -196,28 +196,42 @@ impl<'r> Report<'r> {
     }
 
     /// Returns the violations of a rule.
-    fn of(&mut self, rule: &'static Rule, given: Option<Level>) -> Option<&mut Found> {
-        let known = self.found.iter().position(|f| std::ptr::eq(f.rule, rule) && f.given == given);
+    fn violations_of(
+        &mut self,
+        rule: &'static Rule,
+        level_override: Option<Level>,
+    ) -> Option<&mut RuleViolations> {
+        let known = self
+            .violations
+            .iter()
+            .position(|f| std::ptr::eq(f.rule, rule) && f.level_override == level_override);
         let at = known.unwrap_or_else(|| {
-            let level = self.applies(rule).then(|| self.level(rule, given)).flatten();
-            self.found.push(Found { rule, given, level, first: Vec::new(), count: 0 });
-            self.found.len().saturating_sub(1)
+            let level = self.applies(rule).then(|| self.level(rule, level_override)).flatten();
+            self.violations.push(RuleViolations {
+                rule,
+                level_override,
+                level,
+                first: Vec::new(),
+                count: 0,
+            });
+            self.violations.len().saturating_sub(1)
         });
-        self.found.get_mut(at)
+        self.violations.get_mut(at)
     }
 
     /// Sets the function that adds logical locations to violations, by the object and their fields. It is
     /// called when the report is finished, only for the violations of the verdict. For catalogs it is
     /// [`crate::catalog::about`].
-    pub fn explain_with(&mut self, explain: fn(&Document, &mut [Violation])) {
-        self.explain = Some(explain);
+    pub fn locate_with(&mut self, explain: fn(&Document, &mut [Violation])) {
+        self.set_locations = Some(explain);
     }
 
     /// Returns the number of violations of a rule so far that deny the request.
     #[must_use]
     pub fn denials(&self, rule: &'static Rule) -> usize {
-        let denies = |f: &&Found| std::ptr::eq(f.rule, rule) && f.level == Some(Level::Deny);
-        self.found.iter().filter(denies).map(|found| found.count).sum()
+        let denies =
+            |f: &&RuleViolations| std::ptr::eq(f.rule, rule) && f.level == Some(Level::Deny);
+        self.violations.iter().filter(denies).map(|found| found.count).sum()
     }
 
     /// Sets the reason of a denial, `Forbidden` by default.
@@ -229,16 +243,16 @@ impl<'r> Report<'r> {
     /// byte order.
     pub fn annotate(&mut self, key: &'static str, word: impl Into<String>) {
         let word = word.into();
-        match self.notes.iter_mut().find(|(known, _)| *known == key) {
+        match self.audit_annotations.iter_mut().find(|(known, _)| *known == key) {
             Some((_, words)) => drop(words.insert(word)),
-            None => self.notes.push((key, BTreeSet::from([word]))),
+            None => self.audit_annotations.push((key, BTreeSet::from([word]))),
         }
     }
 
     /// Warns once for a request if a user outside of OLM's identities performs an operation of OLM. If
     /// that user is OLM, the list is wrong: policies would repeatedly deny necessary operations of OLM.
     pub fn warn_unlisted_user(&mut self, what: &str) {
-        if self.notes.iter().any(|(key, _)| *key == UNLISTED) {
+        if self.audit_annotations.iter().any(|(key, _)| *key == UNLISTED_IDENTITY_KEY) {
             return;
         }
         let request = self.review.request;
@@ -255,11 +269,11 @@ impl<'r> Report<'r> {
             "user {user} {what} ({} {at}), as only OLM does, and is not one of OLM's identities; if this is OLM, add the user to identities.olm in the configuration, or set the profile of the cluster",
             request.resource().resource,
         ));
-        self.annotate(UNLISTED, format!("{user} {what}"));
+        self.annotate(UNLISTED_IDENTITY_KEY, format!("{user} {what}"));
     }
 
     /// Returns the level that the configuration sets for a rule.
-    fn configured(&self, rule: &Rule) -> Option<String> {
+    fn configured_level(&self, rule: &Rule) -> Option<String> {
         let settings = self.review.settings;
         let known = self.configured.get_or_init(|| settings.keys("/rules"));
         known.binary_search_by(|id| id.as_str().cmp(rule.id)).ok()?;
@@ -277,14 +291,14 @@ impl<'r> Report<'r> {
     /// Reports whether the configuration sets a level for the rule that is not `off`.
     #[must_use]
     pub fn is_configured(&self, rule: &Rule) -> bool {
-        self.configured(rule).is_some_and(|level| level != "off")
+        self.configured_level(rule).is_some_and(|level| level != "off")
     }
 
     /// Reports whether a rule is on: by its configured level, or else by default or by one of its settings. A
     /// rule that is off reads nothing from the cluster.
     #[must_use]
     pub fn is_on(&self, rule: &Rule) -> bool {
-        match self.configured(rule) {
+        match self.configured_level(rule) {
             Some(level) => level != "off",
             None => self.is_on_by_settings(rule),
         }
@@ -307,12 +321,12 @@ impl<'r> Report<'r> {
     /// Reports whether the configuration sets the rule to deny.
     #[must_use]
     pub fn is_configured_to_deny(&self, rule: &Rule) -> bool {
-        self.configured(rule).is_some_and(|level| level == "deny")
+        self.configured_level(rule).is_some_and(|level| level == "deny")
     }
 
     /// Returns the level of a violation; none if the rule is off.
-    fn level(&self, rule: &Rule, given: Option<Level>) -> Option<Level> {
-        match self.configured(rule).as_deref() {
+    fn level(&self, rule: &Rule, level_override: Option<Level>) -> Option<Level> {
+        match self.configured_level(rule).as_deref() {
             Some("off") => return None,
             Some("deny") => return Some(Level::Deny),
             Some(_) => return Some(Level::Warn),
@@ -329,7 +343,7 @@ impl<'r> Report<'r> {
             let is_everywhere = rule.denies_in.is_empty();
             is_everywhere || rule.denies_in.contains(&self.review.input_type())
         };
-        let level = match given.unwrap_or(rule.level) {
+        let level = match level_override.unwrap_or(rule.level) {
             Level::Deny if !denies_here() => Level::Warn,
             level => level,
         };
@@ -346,18 +360,18 @@ impl<'r> Report<'r> {
     /// Records that a rule could not be evaluated, and why: `the cluster's Bundles are not
     /// available`. Only the first reason for a rule counts.
     pub fn skip(&mut self, rule: &'static Rule, field: &str, why: &str) {
-        self.missing(rule, field, why, false);
+        self.record_skip(rule, field, why, false);
     }
 
     /// Records that a rule could only be evaluated in part, and why.
     pub fn skip_part(&mut self, rule: &'static Rule, field: &str, why: &str) {
-        self.missing(rule, field, why, true);
+        self.record_skip(rule, field, why, true);
     }
 
-    fn missing(&mut self, rule: &'static Rule, field: &str, why: &str, is_part: bool) {
+    fn record_skip(&mut self, rule: &'static Rule, field: &str, why: &str, is_partial: bool) {
         if !self.skipped.iter().any(|known| std::ptr::eq(known.rule, rule)) {
             let (field, why) = (field.to_owned(), why.to_owned());
-            self.skipped.push(Missing { rule, field, why, is_part });
+            self.skipped.push(SkipRecord { rule, field, reason: why, is_partial });
         }
     }
 
@@ -396,7 +410,7 @@ impl<'r> Report<'r> {
         // A rule that is off is not skipped.
         let mut skipped = std::mem::take(&mut self.skipped);
         skipped.retain(|missing| self.is_on(missing.rule));
-        skipped.sort_by_key(|missing| missing.rule.place());
+        skipped.sort_by_key(|missing| missing.rule.sort_key());
         let settings = self.review.settings;
         if !skipped.is_empty() && settings.text_or_empty("/messages/skippedRules") == "warn" {
             // Without a cluster, a rule that the configuration sets to deny would deny every
@@ -405,24 +419,24 @@ impl<'r> Report<'r> {
                 if self.is_configured_to_deny(missing.rule) {
                     continue;
                 }
-                let Missing { rule, field, why, is_part } = missing;
-                let how = if *is_part { "evaluated in part" } else { "not evaluated" };
+                let SkipRecord { rule, field, reason: why, is_partial } = missing;
+                let how = if *is_partial { "evaluated in part" } else { "not evaluated" };
                 let message = format!("{} was {how}: {why}", rule.id);
                 let (rule, level) = (rule.id.to_owned(), Level::Warn);
                 let field = field.clone();
                 let warning =
                     Violation { rule, level, field, message, logical_location: Vec::new() };
-                self.found.push(Found {
+                self.violations.push(RuleViolations {
                     rule: missing.rule,
-                    given: Some(Level::Warn),
+                    level_override: Some(Level::Warn),
                     level: Some(Level::Warn),
                     first: vec![(usize::MAX, warning)],
                     count: 1,
                 });
             }
         }
-        let mut violations = share_out(self.found);
-        if let Some(explain) = self.explain
+        let mut violations = distribute(self.violations);
+        if let Some(explain) = self.set_locations
             && let Some(object) = self.review.object
             && !violations.is_empty()
         {
@@ -434,12 +448,12 @@ impl<'r> Report<'r> {
             if is_prefixed {
                 violation.message = format!("{}: {}", violation.rule, violation.message);
             }
-            cut(&mut violation.message, MESSAGE);
-            cut(&mut violation.field, FIELD);
+            truncate(&mut violation.message, MAX_MESSAGE_BYTES);
+            truncate(&mut violation.field, MAX_FIELD_BYTES);
         }
-        let reason = |missing: Missing| {
-            let why = missing.why;
-            if missing.is_part { format!("in part: {why}") } else { why }
+        let reason = |missing: SkipRecord| {
+            let why = missing.reason;
+            if missing.is_partial { format!("in part: {why}") } else { why }
         };
         let skipped = skipped
             .into_iter()
@@ -449,14 +463,14 @@ impl<'r> Report<'r> {
             key: key.to_owned(),
             value: words.into_iter().collect::<Vec<_>>().join(" "),
         };
-        let audit_annotations = self.notes.into_iter().map(note).collect();
+        let audit_annotations = self.audit_annotations.into_iter().map(note).collect();
         Verdict { violations, reason: self.reason, audit_annotations, skipped }
     }
 }
 
 /// Returns as many violations of each rule as fit into a verdict together, in the order of their addition.
-fn share_out(found: Vec<Found>) -> Vec<Violation> {
-    let share = share(&found);
+fn distribute(found: Vec<RuleViolations>) -> Vec<Violation> {
+    let share = max_per_rule(&found);
     let mut violations: Vec<(usize, Violation)> = Vec::new();
     for mut found in found {
         found.first.truncate(share);
@@ -474,7 +488,7 @@ fn share_out(found: Vec<Found>) -> Vec<Violation> {
 
 /// Returns the number of violations of each rule that fit into a verdict. There are fewer rules than
 /// violations in a verdict.
-fn share(found: &[Found]) -> usize {
+fn max_per_rule(found: &[RuleViolations]) -> usize {
     let fits = |share: usize| {
         found.iter().map(|found| found.first.len().min(share)).sum::<usize>()
             <= Report::MAX_VIOLATIONS
@@ -482,7 +496,7 @@ fn share(found: &[Found]) -> usize {
     (1..=Report::MAX_VIOLATIONS).rev().find(|share| fits(*share)).unwrap_or(1)
 }
 
-fn cut(text: &mut String, limit: usize) {
+fn truncate(text: &mut String, limit: usize) {
     if text.len() > limit {
         let end = (0..=limit).rev().find(|&end| text.is_char_boundary(end));
         text.truncate(end.unwrap_or_default());
@@ -517,7 +531,7 @@ mod tests {
 
     fn report(settings: &str, fill: impl FnOnce(&mut Report<'_>)) -> Verdict {
         let settings = Document::parse(settings).unwrap();
-        let mut parts = crate::Parts::default();
+        let mut parts = crate::RequestParts::default();
         parts.user.username = "me".to_owned();
         let request = Request::from(parts);
         let review = Review { request: &request, object: None, old: None, settings: &settings };
@@ -578,7 +592,7 @@ mod tests {
             ("opgate:check", "", files("filebasedcatalogs"), Level::Deny),
             ("opgate:check", "", files("operatorprojects"), Level::Warn),
         ] {
-            let mut parts = crate::Parts { resource, ..crate::Parts::default() };
+            let mut parts = crate::RequestParts { resource, ..crate::RequestParts::default() };
             parts.user.username = user.to_owned();
             parts.user.groups = vec![group.to_owned()];
             let request = Request::from(parts);
@@ -626,9 +640,9 @@ mod tests {
             report.add(&T_1, "x".repeat(2_000), "no");
         });
         assert_eq!(verdict.violations.len(), Report::MAX_VIOLATIONS);
-        assert!(verdict.violations.iter().all(|v| v.message.len() <= MESSAGE));
+        assert!(verdict.violations.iter().all(|v| v.message.len() <= MAX_MESSAGE_BYTES));
         let last = verdict.violations.last().unwrap();
-        assert_eq!((last.rule.as_str(), last.field.len()), ("T-1", FIELD));
+        assert_eq!((last.rule.as_str(), last.field.len()), ("T-1", MAX_FIELD_BYTES));
         let last = &verdict.violations[Report::MAX_VIOLATIONS - 2];
         let start = "745 more violations of this rule are omitted; é";
         assert!(last.rule == "T-2" && last.message.starts_with(start), "{}", last.message);
@@ -722,7 +736,7 @@ mod tests {
     #[test]
     fn unlisted_user_is_reported_once() {
         let settings = Document::parse("{}").unwrap();
-        let mut parts = crate::Parts::default();
+        let mut parts = crate::RequestParts::default();
         parts.user.username = "mallory".to_owned();
         (parts.namespace, parts.name) = ("ns".to_owned(), "g".to_owned());
         "operatorgroups".clone_into(&mut parts.resource.resource);
@@ -736,9 +750,9 @@ mod tests {
         let [note] = &verdict.audit_annotations[..] else { panic!("{verdict:?}") };
         assert_eq!(
             (note.key.as_str(), note.value.as_str()),
-            (UNLISTED, "mallory writes olm.providedAPIs")
+            (UNLISTED_IDENTITY_KEY, "mallory writes olm.providedAPIs")
         );
-        let [line] = log::taken().try_into().unwrap();
+        let [line] = log::take_lines().try_into().unwrap();
         for part in ["mallory", "operatorgroups ns/g", "identities.olm"] {
             assert!(line.contains(part), "{line}");
         }

@@ -23,7 +23,7 @@ pub struct Request<'h> {
 
 /// The parts of a request for native tests.
 #[derive(Debug, Clone)]
-pub struct Parts {
+pub struct RequestParts {
     /// Identifies the call.
     pub uid: String,
     /// The operation.
@@ -44,7 +44,7 @@ pub struct Parts {
     pub dry_run: bool,
 }
 
-impl Default for Parts {
+impl Default for RequestParts {
     /// Creates an empty CREATE.
     fn default() -> Self {
         Self {
@@ -61,8 +61,8 @@ impl Default for Parts {
     }
 }
 
-impl From<Parts> for Request<'_> {
-    fn from(parts: Parts) -> Self {
+impl From<RequestParts> for Request<'_> {
+    fn from(parts: RequestParts) -> Self {
         Self {
             operation: Some(parts.operation),
             handle: None,
@@ -83,7 +83,7 @@ impl<'h> Request<'h> {
         Self { operation: Some(operation), handle: Some(handle), ..Self::default() }
     }
 
-    fn ask<'s, T: Default>(&'s self, part: &'s OnceCell<T>, ask: fn(&Handle) -> T) -> &'s T {
+    fn fetch<'s, T: Default>(&'s self, part: &'s OnceCell<T>, ask: fn(&Handle) -> T) -> &'s T {
         part.get_or_init(|| self.handle.map(ask).unwrap_or_default())
     }
 
@@ -96,49 +96,49 @@ impl<'h> Request<'h> {
     /// Identifies this call. It differs between retries of the same API request.
     #[must_use]
     pub fn uid(&self) -> &str {
-        self.ask::<String>(&self.uid, Handle::uid)
+        self.fetch::<String>(&self.uid, Handle::uid)
     }
 
     /// Returns group, version and kind of the object.
     #[must_use]
     pub fn kind(&self) -> &GroupVersionKind {
-        self.ask(&self.kind, Handle::kind)
+        self.fetch(&self.kind, Handle::kind)
     }
 
     /// Returns group, version and plural of the resource.
     #[must_use]
     pub fn resource(&self) -> &GroupVersionResource {
-        self.ask(&self.resource, Handle::resource)
+        self.fetch(&self.resource, Handle::resource)
     }
 
     /// Returns `status`, `scale`, … or empty for the resource itself.
     #[must_use]
     pub fn sub_resource(&self) -> &str {
-        self.ask::<String>(&self.sub_resource, Handle::sub_resource)
+        self.fetch::<String>(&self.sub_resource, Handle::sub_resource)
     }
 
     /// Returns the name of the object.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.ask::<String>(&self.name, Handle::name)
+        self.fetch::<String>(&self.name, Handle::name)
     }
 
     /// Returns the namespace of the object, empty for a cluster-scoped one.
     #[must_use]
     pub fn namespace(&self) -> &str {
-        self.ask::<String>(&self.namespace, Handle::namespace)
+        self.fetch::<String>(&self.namespace, Handle::namespace)
     }
 
     /// Returns the user who sent the request, as the API server authenticated them.
     #[must_use]
     pub fn user(&self) -> &UserInfo {
-        self.ask(&self.user, Handle::user)
+        self.fetch(&self.user, Handle::user)
     }
 
     /// Reports whether the request is a dry run, which the API server does not persist.
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
-        *self.ask(&self.dry_run, Handle::dry_run)
+        *self.fetch(&self.dry_run, Handle::dry_run)
     }
 }
 

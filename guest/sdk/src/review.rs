@@ -1,7 +1,7 @@
 //! A review for rules: the request, the object before it, the user who sent it, and the settings.
 
 use crate::identities::Identities;
-use crate::rule::FILES;
+use crate::rule::FILES_GROUP;
 use crate::{Document, InputType, Operation, Request, Shape};
 
 /// The user of requests that `opgate check` makes of files.
@@ -147,7 +147,7 @@ impl<'r> Review<'r> {
     #[must_use]
     pub fn input_type(&self) -> InputType {
         let resource = self.request.resource();
-        if resource.group == FILES {
+        if resource.group == FILES_GROUP {
             return match resource.resource.as_str() {
                 "filebasedcatalogs" => InputType::Catalog,
                 "operatorprojects" => InputType::Project,

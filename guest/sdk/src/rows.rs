@@ -29,7 +29,7 @@ impl Rows {
         // Without columns there are no rows.
         self.table.cells.chunks_exact(self.columns.max(1)).map(move |cells| {
             let row = Row { cells, texts };
-            texts = texts.get(row.before(cells.len())..).unwrap_or_default();
+            texts = texts.get(row.text_offset(cells.len())..).unwrap_or_default();
             row
         })
     }
@@ -43,12 +43,12 @@ impl<'r> Row<'r> {
     pub(crate) fn after(self, columns: usize) -> Self {
         Self {
             cells: self.cells.get(columns..).unwrap_or_default(),
-            texts: self.texts.get(self.before(columns)..).unwrap_or_default(),
+            texts: self.texts.get(self.text_offset(columns)..).unwrap_or_default(),
         }
     }
 
     /// Returns bytes of the texts before a column.
-    fn before(&self, column: usize) -> usize {
+    fn text_offset(&self, column: usize) -> usize {
         let length = |cell: &Cell| match cell {
             Cell::Text(length) => usize::try_from(*length).unwrap_or(usize::MAX),
             _ => 0,
@@ -74,7 +74,7 @@ impl<'r> Row<'r> {
     #[must_use]
     pub fn text(&self, column: usize) -> Option<&'r str> {
         let Some(Cell::Text(length)) = self.cells.get(column) else { return None };
-        let start = self.before(column);
+        let start = self.text_offset(column);
         self.texts.get(start..start.checked_add(usize::try_from(*length).ok()?)?)
     }
 

@@ -126,16 +126,16 @@ impl Target {
     /// Creates a kind of document that opgate makes from files, in the group `opgate.dev`.
     #[must_use]
     pub const fn for_files(kind: &'static str, resources: &'static [&'static str]) -> Self {
-        Self { groups: &[FILES], versions: &["v1alpha1"], resources, kind, ..Self::EMPTY }
+        Self { groups: &[FILES_GROUP], versions: &["v1alpha1"], resources, kind, ..Self::EMPTY }
     }
 
     pub(crate) fn is_from_file(&self) -> bool {
-        self.groups == [FILES]
+        self.groups == [FILES_GROUP]
     }
 }
 
 /// The group of documents that are made from files.
-pub(crate) const FILES: &str = "opgate.dev";
+pub(crate) const FILES_GROUP: &str = "opgate.dev";
 
 /// Declares a rule: its documentation, its level and the requests that it matches. The name gives the ID:
 /// `OPG_25` is `OPG-25`.

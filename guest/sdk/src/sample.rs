@@ -42,7 +42,7 @@ impl fmt::Display for SampleError {
 }
 
 /// The host accepts no longer names, and no API has one: reviewed objects may have any texts.
-const NAME: usize = 4 << 10;
+const MAX_NAME_BYTES: usize = 4 << 10;
 
 /// Maximum number of objects, see `wit/policy.wit`.
 pub const MAX_SAMPLE_OBJECTS: u32 = 500;
@@ -62,7 +62,7 @@ pub const MAX_SAMPLE_OBJECTS: u32 = 500;
 #[expect(clippy::panic, reason = "a policy that asks for what it did not declare is wrong")]
 pub fn sample(resource: &GroupVersionResource, limit: u32) -> Result<Sample, SampleError> {
     let names = [&resource.group, &resource.version, &resource.resource];
-    if names.into_iter().any(|name| name.len() > NAME) {
+    if names.into_iter().any(|name| name.len() > MAX_NAME_BYTES) {
         return Ok(Sample { objects: Vec::new(), complete: true });
     }
     let answer = host::sample(resource, limit.clamp(1, MAX_SAMPLE_OBJECTS));
@@ -80,8 +80,8 @@ pub fn sample(resource: &GroupVersionResource, limit: u32) -> Result<Sample, Sam
 impl crate::cluster::Cluster {
     /// Answers every [`sample`] with an error, as for a server without the permission.
     #[must_use]
-    pub fn refusing_samples(mut self, why: SampleError) -> Self {
-        self.refusal = Some(match why {
+    pub fn with_sample_error(mut self, why: SampleError) -> Self {
+        self.sample_error = Some(match why {
             SampleError::NoCluster => wit::ReadError::NoCluster(String::new()),
             SampleError::NotGranted(why) => wit::ReadError::NotGranted(why),
             SampleError::Unavailable(why) => wit::ReadError::Unavailable(why),
@@ -101,7 +101,7 @@ mod tests {
             version: "v1".to_owned(),
             resource,
         };
-        let found = sample(&resource("x".repeat(NAME + 1)), 1).unwrap();
+        let found = sample(&resource("x".repeat(MAX_NAME_BYTES + 1)), 1).unwrap();
         assert!(found.objects.is_empty() && found.complete);
     }
 }
@@ -133,15 +133,15 @@ mod host {
             let Some(cluster) = cluster else {
                 return Err(wit::ReadError::NoCluster("there is no cluster".to_owned()));
             };
-            if let Some(why) = cluster.refusal.clone() {
+            if let Some(why) = cluster.sample_error.clone() {
                 return Err(why);
             }
-            let is_asked = |(plural, object): &&(String, Document)| {
+            let is_requested = |(plural, object): &&(String, Document)| {
                 let written = object.text_or_empty("/apiVersion");
                 let group = written.split_once('/').map_or("", |(group, _)| group);
                 *plural == resource.resource && group == resource.group
             };
-            let mut found: Vec<_> = cluster.whole.iter().filter(is_asked).collect();
+            let mut found: Vec<_> = cluster.all_objects.iter().filter(is_requested).collect();
             let key = |object: &Document| {
                 let text = |pointer| object.text_or_empty(pointer);
                 (text("/metadata/namespace"), text("/metadata/name"))

@@ -6,7 +6,7 @@ use crate::{Document, Kind};
 
 /// Returns a value that is missing.
 #[must_use]
-pub fn required(field: &str) -> String {
+pub fn required_error(field: &str) -> String {
     format!("{field}: Required value")
 }
 
@@ -24,13 +24,13 @@ pub fn type_error(
     }
     let is = match kind {
         Kind::Number if object.integer(pointer).is_some() => "integer",
-        other => word(other),
+        other => type_name(other),
     };
-    let (is, wanted) = (quote(is), word(wanted));
+    let (is, wanted) = (quote(is), type_name(wanted));
     Some(format!("{field}: Invalid value: {is}: {field} in body must be of type {wanted}: {is}"))
 }
 
-fn word(kind: Kind) -> &'static str {
+fn type_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Missing | Kind::Null => "null",
         Kind::Boolean => "boolean",

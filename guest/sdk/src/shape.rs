@@ -29,7 +29,8 @@ impl Shape {
     #[track_caller]
     pub fn equal(&self, left: &Document, right: &Document, pointer: &str) -> bool {
         // Equal JSON is equal for every type, and this is by far the most frequent case.
-        let is_whole = matches!(self, Self::Scalar) || left.keeps(pointer) && right.keeps(pointer);
+        let is_whole = matches!(self, Self::Scalar)
+            || left.is_stored_whole(pointer) && right.is_stored_whole(pointer);
         (is_whole && left.equal(pointer, right, pointer))
             || self.differs_in_spelling_only(left, right, pointer)
     }

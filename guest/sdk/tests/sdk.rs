@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use opgate_sdk::cluster::{Cluster, Query};
 use opgate_sdk::{
-    ClusterRead, Document, GroupVersionResource, Kind, Operation, Parts, Request, Review,
+    ClusterRead, Document, GroupVersionResource, Kind, Operation, Request, RequestParts, Review,
     SampleError, Shape, escape, sample,
 };
 
@@ -90,8 +90,9 @@ fn update_is_evaluated_by_its_changes() {
     let object = document(r#"{"a":1,"metadata":{"deletionTimestamp":null}}"#);
     let leaving = document(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}"#);
     let (none, lax) = (document("{}"), document(r#"{"ratcheting":false}"#));
-    let update = Request::from(Parts { operation: Operation::Update, ..Parts::default() });
-    let create = Request::from(Parts::default());
+    let update =
+        Request::from(RequestParts { operation: Operation::Update, ..RequestParts::default() });
+    let create = Request::from(RequestParts::default());
     for (request, object, settings, ratchet_base) in [
         (&update, &object, &none, true),
         (&update, &object, &lax, false),
@@ -120,7 +121,7 @@ fn the_version_of_the_api_server_is_read_like_any_object() {
         if let Some(json) = inserted {
             cluster.insert("serverversions", &document(json));
         }
-        let found = cluster.during(|| VERSION.get("", "kubernetes")).unwrap();
+        let found = cluster.run(|| VERSION.get("", "kubernetes")).unwrap();
         found.and_then(|object| object.text("/gitVersion"))
     };
     let answer = r#"{"major":"1","minor":"25","gitVersion":"v1.25.4"}"#;
@@ -167,13 +168,13 @@ fn a_sample_has_all_objects_of_the_resource_in_any_version() {
         ("example.net", 0, "", true),
         ("", 500, "e", true),
     ] {
-        let found = cluster(&objects).during(|| ask(group, limit)).unwrap();
+        let found = cluster(&objects).run(|| ask(group, limit)).unwrap();
         assert_eq!(found, (names.to_owned(), complete), "{group} {limit}");
     }
     assert_eq!(ask("example.com", 1), Err(SampleError::NoCluster));
     let refused = SampleError::NotGranted("grant list".to_owned());
-    let cluster = cluster(&objects).refusing_samples(refused.clone());
-    assert_eq!(cluster.during(|| ask("example.com", 1)), Err(refused));
+    let cluster = cluster(&objects).with_sample_error(refused.clone());
+    assert_eq!(cluster.run(|| ask("example.com", 1)), Err(refused));
 }
 
 /// The error of a read, with the line of its place.
@@ -223,7 +224,7 @@ fn reads_of_nothing_panic_at_the_line_of_the_policy() {
     }
     let mut cluster = Cluster::new(&[&GROUPS], &Document::parse("{}").unwrap());
     cluster.insert("operatorgroups", &group);
-    cluster.during(|| {
+    cluster.run(|| {
         let stored = GROUPS.get("b", "a").unwrap().unwrap();
         assert_eq!(stored.texts("/spec/targetNamespaces"), ["c"]);
         assert_eq!(stored.kind("/spec"), Kind::Object);

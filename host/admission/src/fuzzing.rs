@@ -6,9 +6,9 @@
 
 use opgate_cluster::{Declaration, Key, Resource, Selector};
 
-use crate::cluster::decode::{self, Event, Page, PageText};
+use crate::cluster::decode::{self, Event, Page, PageReader};
 use crate::cluster::{
-    ClusterState, Listing, Options, PossibleState, ResolvedRead, ResourceCache, Source,
+    ClusterOptions, ClusterState, Listing, PossibleState, ResolvedRead, ResourceCache, Source,
 };
 
 /// The objects of one resource as an API server has reported them, without the connection. The
@@ -42,12 +42,12 @@ impl View {
             namespace: None,
             optional: false,
         };
-        let cluster = ClusterState::new(&[reading], Options::of(Source::Live));
+        let cluster = ClusterState::new(&[reading], ClusterOptions::of(Source::Live));
         Ok(Self { cluster, listing: Listing::default(), version: String::new() })
     }
 
     fn kind(&self) -> Result<&ResourceCache, String> {
-        let kind = self.cluster.kinds().first();
+        let kind = self.cluster.caches().first();
         kind.map(|kind| &**kind).ok_or_else(|| "no resource is read".to_owned())
     }
 
@@ -58,15 +58,16 @@ impl View {
     /// If it is not a page.
     pub fn page(&mut self, json: &[u8]) -> Result<(usize, String), String> {
         let mut listing = std::mem::take(&mut self.listing);
-        let (mut text, mut rest) = (PageText::default(), json);
-        while let Some(item) = text.next(&mut rest).map_err(|trouble| trouble.to_string())? {
+        let (mut text, mut rest) = (PageReader::default(), json);
+        while let Some(item) = text.next(&mut rest).map_err(|error| error.to_string())? {
             let kind = self.kind()?;
-            let change = decode::item(kind.reading(), item, "").map_err(|why| why.to_string())?;
+            let change =
+                decode::read_item(kind.resolved_read(), item, "").map_err(|why| why.to_string())?;
             if let Some(change) = change {
                 kind.add(&mut listing, change);
             }
         }
-        let Page { count, next, version } = text.end().map_err(|trouble| trouble.to_string())?;
+        let Page { count, next, version } = text.finish().map_err(|error| error.to_string())?;
         if next.is_empty() {
             version.clone_into(&mut self.version);
             listing.version = version;
@@ -84,10 +85,10 @@ impl View {
     pub fn event(&mut self, line: &[u8]) -> Result<(), String> {
         let mut version = std::mem::take(&mut self.version);
         let kind = self.kind()?;
-        let read = Event::read(kind.reading(), line.to_vec());
-        let read = read.and_then(|event| event.take_over(kind, &mut version));
+        let read = Event::read(kind.resolved_read(), line.to_vec());
+        let read = read.and_then(|event| event.apply_to(kind, &mut version));
         self.version = version;
-        read.map_err(|trouble| trouble.to_string())
+        read.map_err(|error| error.to_string())
     }
 
     /// The version up to which the view is complete.

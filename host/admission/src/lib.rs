@@ -1,13 +1,13 @@
 //! Decides reviews.
 //!
 //! ```text
-//! bytes ─▶ review::Review ─▶ policy::Set::decide ─┬▶ a policy's code (opgate_engine) ─▶ verdict
-//!                                 │               └▶ one call per matching policy
-//!                                 │ once for each possible state: cluster::decide
-//!                                 ▼
-//!                          policy::Decision ─▶ policy::response, or a report of the command line
+//! bytes ─▶ review::Review ─▶ evaluation ─┬▶ policy: calls the code of each (opgate_engine) ─▶ verdict
+//!                               │         └▶ cluster: the objects that the policies read
+//!                               ▼
+//!                        policy::Decision ─▶ policy::response, or a report of the command line
 //! ```
 //!
+//! * [`evaluation`]: the path of a review to its decision.
 //! * [`review`]: AdmissionReviews as they arrive.
 //! * [`cluster`]: objects of the cluster that policies can read.
 //! * [`policy`]: policies, their configuration, the active policy set, decisions and responses.
@@ -16,6 +16,7 @@
 use k8s_openapi as _;
 
 pub mod cluster;
+pub mod evaluation;
 #[doc(hidden)]
 pub mod fuzzing;
 mod object;

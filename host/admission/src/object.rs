@@ -11,9 +11,9 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 #[derive(Debug, Default)]
 pub(crate) struct Object<T>(pub(crate) T);
 
-struct OnlyMap<T>(PhantomData<T>);
+struct ObjectVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for OnlyMap<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     type Value = Object<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -27,6 +27,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OnlyMap<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(OnlyMap(PhantomData))
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
     }
 }

@@ -16,23 +16,23 @@ use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
 use kube::client::Body;
 use opgate_admission::cluster::Connection;
-use opgate_certs::error_text::causes;
+use opgate_certs::error_text::with_causes;
 use opgate_text::one_line;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// Time limit of a request with its answer. A leader that stops to write stops within this time: it is less
 /// than what lies between the end of a leader's term and the first moment at which another one can begin.
-pub const REQUEST: Duration = Duration::from_secs(4);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Maximum bytes of an answer: some hundred webhook configurations.
-const ANSWER: usize = 16 << 20;
+const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// Maximum number of objects in an answer.
-const LIST: usize = 500;
+const MAX_LIST_OBJECTS: usize = 500;
 
 /// Maximum bytes of an error's text.
-const TEXT: usize = 512;
+const MAX_ERROR_BYTES: usize = 512;
 
 /// The kinds of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -133,10 +133,14 @@ impl ApiError {
         let status: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |name: &str| status.get(name).and_then(Value::as_str);
         let message = text("message").map_or_else(
-            || String::from_utf8_lossy(body.get(..TEXT).unwrap_or(body)).trim().to_owned(),
+            || {
+                String::from_utf8_lossy(body.get(..MAX_ERROR_BYTES).unwrap_or(body))
+                    .trim()
+                    .to_owned()
+            },
             str::to_owned,
         );
-        let message = one_line(&format!("{about}: {code}: {message}"), TEXT);
+        let message = one_line(&format!("{about}: {code}: {message}"), MAX_ERROR_BYTES);
         match (code, text("reason")) {
             (404 | 410, _) => Self::NotFound(message),
             (409, Some("AlreadyExists")) => Self::AlreadyExists(message),
@@ -150,7 +154,7 @@ impl ApiError {
 }
 
 /// The answer of a request, later.
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, ApiError>>;
+pub type ApiFuture<'a, T> = BoxFuture<'a, Result<T, ApiError>>;
 
 /// An API server. Every request ends within [`REQUEST`].
 pub trait Api: Send + Sync {
@@ -159,7 +163,7 @@ pub trait Api: Send + Sync {
     fn date(&self) -> Option<SystemTime>;
 
     /// Reads one object.
-    fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> Answer<'a, Value>;
+    fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> ApiFuture<'a, Value>;
 
     /// Returns the objects of a namespace (or of the cluster) with a label `key=value`.
     fn list<'a>(
@@ -167,14 +171,15 @@ pub trait Api: Send + Sync {
         kind: Kind,
         namespace: &'a str,
         label: (&'a str, &'a str),
-    ) -> Answer<'a, Vec<Value>>;
+    ) -> ApiFuture<'a, Vec<Value>>;
 
     /// Makes an object that must not exist; gives it as it was stored.
-    fn create<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value>;
+    fn create<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> ApiFuture<'a, Value>;
 
     /// Replaces the version of an object that `metadata.resourceVersion` names, and no other; gives it as it
     /// was stored.
-    fn replace<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value>;
+    fn replace<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value)
+    -> ApiFuture<'a, Value>;
 
     /// Deletes this version of an object, and no other.
     fn delete<'a>(
@@ -183,7 +188,7 @@ pub trait Api: Send + Sync {
         namespace: &'a str,
         name: &'a str,
         version: &'a str,
-    ) -> Answer<'a, ()>;
+    ) -> ApiFuture<'a, ()>;
 }
 
 /// Returns the text at a path of an object (`/metadata/name`), or nothing.
@@ -232,14 +237,16 @@ impl ApiServer {
         Self { client: connection.client(), date: Arc::default() }
     }
 
-    async fn ask(
+    async fn send(
         &self,
         method: &str,
         path: String,
         body: Option<Value>,
     ) -> Result<Value, ApiError> {
         let about = format!("{method} {}", path.split('?').next().unwrap_or_default());
-        let lost = |why: String| ApiError::Unavailable(one_line(&format!("{about}: {why}"), TEXT));
+        let lost = |why: String| {
+            ApiError::Unavailable(one_line(&format!("{about}: {why}"), MAX_ERROR_BYTES))
+        };
         let asking = async {
             let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
             let request = http::Request::builder()
@@ -249,20 +256,22 @@ impl ApiServer {
                 .header(http::header::ACCEPT, "application/json")
                 .body(Body::from(bytes))
                 .map_err(|e| ApiError::Invalid(format!("{about}: {e}")))?;
-            let answer = self.client.send(request).await.map_err(|e| lost(causes(&e)))?;
-            let code = answer.status();
-            let date = answer.headers().get(http::header::DATE);
+            let response = self.client.send(request).await.map_err(|e| lost(with_causes(&e)))?;
+            let code = response.status();
+            let date = response.headers().get(http::header::DATE);
             let date = date.and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
             *self.date.lock() = date;
-            let body = Limited::new(answer.into_body(), ANSWER).collect().await;
+            let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
             let body = body.map_err(|e| lost(e.to_string()))?.to_bytes();
             if !code.is_success() {
                 return Err(ApiError::of(code.as_u16(), &body, &about));
             }
             serde_json::from_slice(&body).map_err(|e| lost(format!("no JSON: {e}")))
         };
-        let answer = tokio::time::timeout(REQUEST, asking).await;
-        answer.unwrap_or_else(|_| Err(lost(format!("no answer within {} s", REQUEST.as_secs()))))
+        let response = tokio::time::timeout(REQUEST_TIMEOUT, asking).await;
+        response.unwrap_or_else(|_| {
+            Err(lost(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())))
+        })
     }
 }
 
@@ -271,9 +280,9 @@ impl Api for ApiServer {
         *self.date.lock()
     }
 
-    fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> Answer<'a, Value> {
+    fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> ApiFuture<'a, Value> {
         let path = format!("{}/{name}", kind.path(namespace));
-        Box::pin(self.ask("GET", path, None))
+        Box::pin(self.send("GET", path, None))
     }
 
     fn list<'a>(
@@ -281,12 +290,15 @@ impl Api for ApiServer {
         kind: Kind,
         namespace: &'a str,
         (key, value): (&'a str, &'a str),
-    ) -> Answer<'a, Vec<Value>> {
+    ) -> ApiFuture<'a, Vec<Value>> {
         // Keys and values are names: `/` is the only character that is not plain in a query.
         let key = key.replace('/', "%2F");
-        let path = format!("{}?labelSelector={key}%3D{value}&limit={LIST}", kind.path(namespace));
+        let path = format!(
+            "{}?labelSelector={key}%3D{value}&limit={MAX_LIST_OBJECTS}",
+            kind.path(namespace)
+        );
         Box::pin(async move {
-            let mut list = self.ask("GET", path, None).await?;
+            let mut list = self.send("GET", path, None).await?;
             Ok(match list.get_mut("items").map(Value::take) {
                 Some(Value::Array(items)) => items,
                 _ => Vec::new(),
@@ -294,17 +306,22 @@ impl Api for ApiServer {
         })
     }
 
-    fn create<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value> {
-        Box::pin(self.ask("POST", kind.path(namespace), Some(object)))
+    fn create<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> ApiFuture<'a, Value> {
+        Box::pin(self.send("POST", kind.path(namespace), Some(object)))
     }
 
-    fn replace<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value> {
+    fn replace<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        object: Value,
+    ) -> ApiFuture<'a, Value> {
         let path = format!("{}/{}", kind.path(namespace), text(&object, "/metadata/name"));
         Box::pin(async move {
             if version(&object).is_empty() {
                 return Err(ApiError::Invalid(format!("PUT {path}: no version to replace")));
             }
-            self.ask("PUT", path, Some(object)).await
+            self.send("PUT", path, Some(object)).await
         })
     }
 
@@ -314,13 +331,13 @@ impl Api for ApiServer {
         namespace: &'a str,
         name: &'a str,
         version: &'a str,
-    ) -> Answer<'a, ()> {
+    ) -> ApiFuture<'a, ()> {
         let path = format!("{}/{name}", kind.path(namespace));
         let options = json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {"resourceVersion": version},
         });
-        Box::pin(async move { self.ask("DELETE", path, Some(options)).await.map(drop) })
+        Box::pin(async move { self.send("DELETE", path, Some(options)).await.map(drop) })
     }
 }

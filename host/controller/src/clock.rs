@@ -15,25 +15,25 @@ pub trait Clock: Debug + Send + Sync {
     fn elapsed(&self) -> Duration;
 
     /// Returns the time of this machine's calendar.
-    fn calendar(&self) -> SystemTime;
+    fn system_time(&self) -> SystemTime;
 }
 
 /// The clocks of the system.
 #[derive(Debug)]
-pub struct System(Instant);
+pub struct SystemClock(Instant);
 
-impl Default for System {
+impl Default for SystemClock {
     fn default() -> Self {
         Self(Instant::now())
     }
 }
 
-impl Clock for System {
+impl Clock for SystemClock {
     fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }
 
-    fn calendar(&self) -> SystemTime {
+    fn system_time(&self) -> SystemTime {
         SystemTime::now()
     }
 }

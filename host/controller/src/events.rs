@@ -18,11 +18,11 @@ use crate::{Installation, NAME_LABEL};
 use opgate_text::one_line;
 
 /// Maximum number of events in a minute. Further events are only logged.
-const A_MINUTE: usize = 6;
+const MAX_EVENTS_PER_MINUTE: usize = 6;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// An API server accepts a note of 1,024 bytes.
-const NOTE: usize = 1_000;
+const MAX_NOTE_BYTES: usize = 1_000;
 
 /// Severity of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Severity {
 }
 
 /// Writes the events of one server.
-pub struct Events {
+pub struct EventRecorder {
     api: Arc<dyn Api>,
     installation: Installation,
     /// UID of the pod, if it is known.
@@ -51,7 +51,7 @@ pub struct Events {
     state: Mutex<State>,
 }
 
-impl std::fmt::Debug for Events {
+impl std::fmt::Debug for EventRecorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Events").field("installation", &self.installation).finish_non_exhaustive()
     }
@@ -64,10 +64,10 @@ struct State {
     /// Times of the last written events.
     written: Vec<Instant>,
     /// Whether the last write failed, which is logged once.
-    fails: bool,
+    is_failing: bool,
 }
 
-impl Events {
+impl EventRecorder {
     /// Events about the pod of this server, which has this UID.
     #[must_use]
     pub fn new(api: Arc<dyn Api>, installation: Installation, uid: Option<String>) -> Self {
@@ -76,21 +76,21 @@ impl Events {
 
     /// Writes an event, unless the last one with this reason said the same. `reason` is one word in capitals
     /// (`ConfigurationReloadFailed`), `action` what the server did (`Reload`).
-    pub async fn tell(
+    pub async fn record(
         &self,
         severity: Severity,
         reason: &'static str,
         action: &'static str,
         note: &str,
     ) {
-        let note = one_line(note, NOTE);
-        if !self.state.lock().admits(reason, &note, Instant::now()) {
+        let note = one_line(note, MAX_NOTE_BYTES);
+        if !self.state.lock().admit(reason, &note, Instant::now()) {
             return;
         }
         let Installation { namespace, replica, .. } = &self.installation;
         let event = self.event(severity, reason, action, &note);
         let written = self.api.create(Kind::Event, namespace, event).await;
-        let failed = std::mem::replace(&mut self.state.lock().fails, written.is_err());
+        let failed = std::mem::replace(&mut self.state.lock().is_failing, written.is_err());
         if let Err(error) = written
             && !failed
         {
@@ -138,13 +138,13 @@ impl Events {
 
 impl State {
     /// Reports whether an event is news, and there is room for it in this minute. Then it counts as written.
-    fn admits(&mut self, reason: &'static str, note: &str, now: Instant) -> bool {
+    fn admit(&mut self, reason: &'static str, note: &str, now: Instant) -> bool {
         let is_last = |(of, last): &(&'static str, String)| *of == reason && last == note;
         if self.last.as_ref().is_some_and(is_last) {
             return false;
         }
         self.written.retain(|at| now.saturating_duration_since(*at) < MINUTE);
-        if self.written.len() >= A_MINUTE {
+        if self.written.len() >= MAX_EVENTS_PER_MINUTE {
             return false;
         }
         self.written.push(now);
@@ -165,34 +165,39 @@ fn micro_time(at: OffsetDateTime) -> String {
 mod tests {
     use super::*;
     use crate::api::text;
-    use crate::fake::{Fake, now};
+    use crate::fake::{FakeApiServer, run_ready};
 
-    fn events(server: &Fake) -> Events {
+    fn events(server: &FakeApiServer) -> EventRecorder {
         let installation = Installation {
             namespace: "opgate-system".into(),
             service: "opgate".into(),
             replica: "opgate-7d9f".into(),
         };
-        Events::new(Arc::new(server.client("a")), installation, Some("u1".into()))
+        EventRecorder::new(Arc::new(server.client("a")), installation, Some("u1".into()))
     }
 
-    fn written(server: &Fake) -> usize {
+    fn written(server: &FakeApiServer) -> usize {
         server.writes().len()
     }
 
     #[test]
     fn repeated_event_is_written_once_until_it_changes() {
-        let server = Fake::default();
+        let server = FakeApiServer::default();
         let events = events(&server);
         let kept = |note: &str| {
-            now(events.tell(Severity::Warning, "ConfigurationReloadFailed", "Reload", note));
+            run_ready(events.record(
+                Severity::Warning,
+                "ConfigurationReloadFailed",
+                "Reload",
+                note,
+            ));
         };
         kept("line 3 is wrong");
         kept("line 3 is wrong");
         assert_eq!(written(&server), 1);
         kept("line 4 is wrong");
         assert_eq!(written(&server), 2);
-        now(events.tell(Severity::Normal, "ConfigurationReloaded", "Reload", "sha256:1"));
+        run_ready(events.record(Severity::Normal, "ConfigurationReloaded", "Reload", "sha256:1"));
         kept("line 4 is wrong");
         assert_eq!(written(&server), 4);
         let (_, kind, name) = server.writes().remove(0);
@@ -210,29 +215,34 @@ mod tests {
 
     #[test]
     fn events_are_rate_limited() {
-        let server = Fake::default();
+        let server = FakeApiServer::default();
         let events = events(&server);
         for number in 0..100 {
             let note = format!("line {number}");
-            now(events.tell(Severity::Warning, "ConfigurationReloadFailed", "Reload", &note));
+            run_ready(events.record(
+                Severity::Warning,
+                "ConfigurationReloadFailed",
+                "Reload",
+                &note,
+            ));
         }
-        assert_eq!(written(&server), A_MINUTE);
+        assert_eq!(written(&server), MAX_EVENTS_PER_MINUTE);
         let mut state = State::default();
         let start = Instant::now();
         let admitted = (0..600).filter(|second| {
             let note = second.to_string();
-            state.admits("ConfigurationReloadFailed", &note, start + Duration::from_secs(*second))
+            state.admit("ConfigurationReloadFailed", &note, start + Duration::from_secs(*second))
         });
-        assert_eq!(admitted.count(), 10 * A_MINUTE);
+        assert_eq!(admitted.count(), 10 * MAX_EVENTS_PER_MINUTE);
     }
 
     #[test]
     fn forbidden_events_are_ignored() {
-        let server = Fake::default();
+        let server = FakeApiServer::default();
         server.forbid(Kind::Event, true);
         let events = events(&server);
-        now(events.tell(Severity::Warning, "ConfigurationReloadFailed", "Reload", "x"));
-        now(events.tell(Severity::Warning, "ConfigurationReloadFailed", "Reload", "y"));
+        run_ready(events.record(Severity::Warning, "ConfigurationReloadFailed", "Reload", "x"));
+        run_ready(events.record(Severity::Warning, "ConfigurationReloadFailed", "Reload", "y"));
         assert_eq!(written(&server), 0);
     }
 }

@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Api, ApiError, Kind, label, text, version};
+use crate::api::{Api, ApiError, ApiFuture, Kind, label, text, version};
 use crate::clock::Clock;
 
 /// A clock that a test moves.
 #[derive(Debug, Default)]
-pub(crate) struct Moved(Mutex<(Duration, Duration)>);
+pub(crate) struct FakeClock(Mutex<(Duration, Duration)>);
 
-impl Moved {
+impl FakeClock {
     /// Creates one whose calendar shows this Unix time.
     #[must_use]
     pub(crate) fn at(calendar: Duration) -> Arc<Self> {
@@ -25,7 +25,7 @@ impl Moved {
     }
 
     /// Advances the time.
-    pub(crate) fn pass(&self, time: Duration) {
+    pub(crate) fn advance(&self, time: Duration) {
         let mut now = self.0.lock();
         now.0 += time;
         now.1 += time;
@@ -37,12 +37,12 @@ impl Moved {
     }
 }
 
-impl Clock for Moved {
+impl Clock for FakeClock {
     fn elapsed(&self) -> Duration {
         self.0.lock().0
     }
 
-    fn calendar(&self) -> SystemTime {
+    fn system_time(&self) -> SystemTime {
         UNIX_EPOCH + self.0.lock().1
     }
 }
@@ -51,21 +51,21 @@ type Key = (Kind, String, String);
 
 /// Outcome of a client's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Line {
+pub(crate) enum Connectivity {
     /// They are answered.
     #[default]
     Up,
     /// They do not arrive.
     Down,
     /// They arrive, and the answers are lost.
-    Deaf,
+    ResponsesLost,
 }
 
 #[derive(Debug, Default)]
 struct Store {
     version: u64,
     objects: BTreeMap<Key, Value>,
-    lines: BTreeMap<String, Line>,
+    connectivity: BTreeMap<String, Connectivity>,
     date: Option<SystemTime>,
     forbidden: Vec<Kind>,
     /// A kind of which nothing may be created.
@@ -73,34 +73,34 @@ struct Store {
     writes: Vec<(String, Kind, String)>,
     /// After this number of writes that are not for leases, this is the outcome of requests of the last
     /// writer.
-    fuse: Option<(usize, Line)>,
+    cut_off_after: Option<(usize, Connectivity)>,
 }
 
 /// The server. Clones are the same.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fake(Arc<Mutex<Store>>);
+pub(crate) struct FakeApiServer(Arc<Mutex<Store>>);
 
 /// A client of it.
 #[derive(Debug, Clone)]
-pub(crate) struct FakeClient {
-    server: Fake,
+pub(crate) struct FakeApiClient {
+    server: FakeApiServer,
     name: String,
 }
 
-impl Fake {
+impl FakeApiServer {
     /// Returns a client of this name.
     #[must_use]
-    pub(crate) fn client(&self, name: &str) -> FakeClient {
-        FakeClient { server: self.clone(), name: name.to_owned() }
+    pub(crate) fn client(&self, name: &str) -> FakeApiClient {
+        FakeApiClient { server: self.clone(), name: name.to_owned() }
     }
 
     /// Sets the outcome of a client's future requests.
-    pub(crate) fn line(&self, client: &str, line: Line) {
-        self.0.lock().lines.insert(client.to_owned(), line);
+    pub(crate) fn set_connectivity(&self, client: &str, connectivity: Connectivity) {
+        self.0.lock().connectivity.insert(client.to_owned(), connectivity);
     }
 
     /// Sets the calendar.
-    pub(crate) fn date(&self, date: SystemTime) {
+    pub(crate) fn set_date(&self, date: SystemTime) {
         self.0.lock().date = Some(date);
     }
 
@@ -136,13 +136,13 @@ impl Fake {
     }
 
     /// Cuts off the last writer after this number of writes that are not for leases.
-    pub(crate) fn fuse(&self, writes: usize, line: Line) {
-        self.0.lock().fuse = Some((writes, line));
+    pub(crate) fn cut_off_after(&self, writes: usize, connectivity: Connectivity) {
+        self.0.lock().cut_off_after = Some((writes, connectivity));
     }
 
     /// Reports whether that has not happened yet.
-    pub(crate) fn has_fuse(&self) -> bool {
-        self.0.lock().fuse.is_some()
+    pub(crate) fn has_pending_cut_off(&self) -> bool {
+        self.0.lock().cut_off_after.is_some()
     }
 
     /// Returns all writes so far: client, kind, name.
@@ -164,11 +164,11 @@ impl Store {
         if kind == Kind::Lease {
             return;
         }
-        if let Some((left, line)) = &mut self.fuse {
+        if let Some((left, connectivity)) = &mut self.cut_off_after {
             *left = left.saturating_sub(1);
             if *left == 0 {
-                self.lines.insert(client.to_owned(), *line);
-                self.fuse = None;
+                self.connectivity.insert(client.to_owned(), *connectivity);
+                self.cut_off_after = None;
             }
         }
     }
@@ -183,22 +183,22 @@ impl Store {
     }
 }
 
-impl FakeClient {
-    fn ask<'a, T: Send + 'a>(
+impl FakeApiClient {
+    fn request<'a, T: Send + 'a>(
         &self,
         kind: Kind,
-        ask: impl FnOnce(&mut Store, &str) -> Result<T, ApiError>,
-    ) -> Answer<'a, T> {
+        operation: impl FnOnce(&mut Store, &str) -> Result<T, ApiError>,
+    ) -> ApiFuture<'a, T> {
         let mut store = self.server.0.lock();
-        let line = store.lines.get(&self.name).copied().unwrap_or_default();
+        let connectivity = store.connectivity.get(&self.name).copied().unwrap_or_default();
         let lost = || ApiError::Unavailable("no answer".to_owned());
-        let result = match line {
-            Line::Down => Err(lost()),
+        let result = match connectivity {
+            Connectivity::Down => Err(lost()),
             _ if store.forbidden.contains(&kind) => {
                 Err(ApiError::Forbidden(kind.resource().to_owned()))
             }
-            Line::Up => ask(&mut store, &self.name),
-            Line::Deaf => ask(&mut store, &self.name).and(Err(lost())),
+            Connectivity::Up => operation(&mut store, &self.name),
+            Connectivity::ResponsesLost => operation(&mut store, &self.name).and(Err(lost())),
         };
         Box::pin(std::future::ready(result))
     }
@@ -208,13 +208,13 @@ fn missing(name: &str) -> ApiError {
     ApiError::NotFound(format!("{name} not found"))
 }
 
-impl Api for FakeClient {
+impl Api for FakeApiClient {
     fn date(&self) -> Option<SystemTime> {
         self.server.0.lock().date
     }
 
-    fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> Answer<'a, Value> {
-        self.ask(kind, |store, _| {
+    fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> ApiFuture<'a, Value> {
+        self.request(kind, |store, _| {
             store.objects.get(&key(kind, namespace, name)).cloned().ok_or_else(|| missing(name))
         })
     }
@@ -224,8 +224,8 @@ impl Api for FakeClient {
         kind: Kind,
         namespace: &'a str,
         (name, value): (&'a str, &'a str),
-    ) -> Answer<'a, Vec<Value>> {
-        self.ask(kind, |store, _| {
+    ) -> ApiFuture<'a, Vec<Value>> {
+        self.request(kind, |store, _| {
             let place = key(kind, namespace, "").1;
             let of_kind = store.objects.iter().filter(|(key, _)| key.0 == kind && key.1 == place);
             let labelled = of_kind.filter(|(_, object)| label(object, name) == value);
@@ -233,9 +233,9 @@ impl Api for FakeClient {
         })
     }
 
-    fn create<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value> {
+    fn create<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> ApiFuture<'a, Value> {
         let name = text(&object, "/metadata/name").to_owned();
-        self.ask(kind, |store, client| {
+        self.request(kind, |store, client| {
             if store.uncreatable == Some(kind) {
                 return Err(ApiError::Forbidden(kind.resource().to_owned()));
             }
@@ -247,9 +247,14 @@ impl Api for FakeClient {
         })
     }
 
-    fn replace<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value> {
+    fn replace<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        object: Value,
+    ) -> ApiFuture<'a, Value> {
         let name = text(&object, "/metadata/name").to_owned();
-        self.ask(kind, |store, client| {
+        self.request(kind, |store, client| {
             let old = store.objects.get(&key(kind, namespace, &name));
             let old = old.ok_or_else(|| missing(&name))?;
             if version(old) != version(&object) {
@@ -266,8 +271,8 @@ impl Api for FakeClient {
         namespace: &'a str,
         name: &'a str,
         at: &'a str,
-    ) -> Answer<'a, ()> {
-        self.ask(kind, |store, client| {
+    ) -> ApiFuture<'a, ()> {
+        self.request(kind, |store, client| {
             let old = store.objects.get(&key(kind, namespace, name));
             if version(old.ok_or_else(|| missing(name))?) != at {
                 return Err(ApiError::Conflict(format!("{name} has been modified")));
@@ -280,6 +285,6 @@ impl Api for FakeClient {
 }
 
 /// Returns the result of a future that waits for nothing.
-pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn run_ready<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).expect("nothing to wait for")
 }

@@ -31,36 +31,36 @@ use crate::api::{Api, ApiError, Kind, text, version};
 use crate::clock::{Clock, micro_time};
 
 /// Name of the lease.
-pub const NAME: &str = "opgate-leader";
+pub const LEASE_NAME: &str = "opgate-leader";
 
 /// Duration of a term, from the request to renew the lease.
-pub const TERM: Duration = Duration::from_secs(10);
+pub const LEADER_TERM: Duration = Duration::from_secs(10);
 
 /// Time without a change of the lease after which another replica acquires it.
-pub const EXPIRY: Duration = Duration::from_secs(15);
+pub const LEASE_EXPIRY: Duration = Duration::from_secs(15);
 
 /// Maximum duration of a lease of another version.
-const LONGEST_EXPIRY: Duration = Duration::from_secs(60);
+const MAX_LEASE_EXPIRY: Duration = Duration::from_secs(60);
 
 /// Interval at which the lease is read or renewed.
-pub const RETRY: Duration = Duration::from_secs(2);
+pub const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Whether this replica is the leader. Clones are the same.
 #[derive(Debug, Clone)]
-pub struct Leader {
+pub struct Leadership {
     clock: Arc<dyn Clock>,
     /// Milliseconds of the clock at which the term ends.
-    until: Arc<AtomicU64>,
-    told: watch::Sender<bool>,
+    term_end: Arc<AtomicU64>,
+    changes: watch::Sender<bool>,
     gauge: Gauge,
 }
 
-impl Leader {
+impl Leadership {
     fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
-            until: Arc::default(),
-            told: watch::Sender::new(false),
+            term_end: Arc::default(),
+            changes: watch::Sender::new(false),
             gauge: Gauge::default(),
         }
     }
@@ -68,13 +68,13 @@ impl Leader {
     /// Reports whether this replica is the leader now. Must be checked before each write.
     #[must_use]
     pub fn is_leader(&self) -> bool {
-        millis(self.clock.elapsed()) < self.until.load(Ordering::Acquire)
+        millis(self.clock.elapsed()) < self.term_end.load(Ordering::Acquire)
     }
 
     /// Changes when this replica begins or ends to be the leader.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<bool> {
-        self.told.subscribe()
+        self.changes.subscribe()
     }
 
     /// Adds its figure to those of the server.
@@ -83,21 +83,21 @@ impl Leader {
     }
 
     /// Leads until this moment of the clock.
-    fn lead(&self, until: Duration) {
-        self.until.store(millis(until), Ordering::Release);
-        self.tell();
+    fn set_term_end(&self, until: Duration) {
+        self.term_end.store(millis(until), Ordering::Release);
+        self.notify();
     }
 
     /// Tells those who wait.
-    fn tell(&self) {
+    fn notify(&self) {
         let now = self.is_leader();
         self.gauge.set(i64::from(now));
-        self.told.send_if_modified(|was| std::mem::replace(was, now) != now);
+        self.changes.send_if_modified(|was| std::mem::replace(was, now) != now);
     }
 
     /// Returns the time until the term ends.
-    fn left(&self) -> Duration {
-        let until = Duration::from_millis(self.until.load(Ordering::Acquire));
+    fn remaining_term(&self) -> Duration {
+        let until = Duration::from_millis(self.term_end.load(Ordering::Acquire));
         until.saturating_sub(self.clock.elapsed())
     }
 }
@@ -115,7 +115,7 @@ pub struct Election {
     clock: Arc<dyn Clock>,
     /// The version of the lease that was seen last, and when it was seen first.
     observed: Option<(String, Duration)>,
-    leader: Leader,
+    leader: Leadership,
 }
 
 impl Election {
@@ -125,7 +125,7 @@ impl Election {
         Self {
             namespace: installation.namespace.clone(),
             identity: format!("{}_{unique}", installation.replica),
-            leader: Leader::new(clock.clone()),
+            leader: Leadership::new(clock.clone()),
             clock,
             observed: None,
         }
@@ -133,7 +133,7 @@ impl Election {
 
     /// Returns a handle that reports whether this replica is the leader.
     #[must_use]
-    pub fn leader(&self) -> Leader {
+    pub fn leader(&self) -> Leadership {
         self.leader.clone()
     }
 
@@ -141,13 +141,13 @@ impl Election {
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected. The term continues until its end.
-    pub async fn round(&mut self, api: &dyn Api) -> Result<(), ApiError> {
-        let asked = self.clock.elapsed();
-        let result = self.attempt(api, asked).await;
+    pub async fn renew_or_acquire(&mut self, api: &dyn Api) -> Result<(), ApiError> {
+        let requested_at = self.clock.elapsed();
+        let result = self.try_acquire(api, requested_at).await;
         match result {
-            Ok(true) => self.leader.lead(asked.saturating_add(TERM)),
-            Ok(false) => self.leader.lead(Duration::ZERO),
-            Err(_) => self.leader.tell(),
+            Ok(true) => self.leader.set_term_end(requested_at.saturating_add(LEADER_TERM)),
+            Ok(false) => self.leader.set_term_end(Duration::ZERO),
+            Err(_) => self.leader.notify(),
         }
         match result {
             Err(trouble) if !trouble.is_race() => Err(trouble),
@@ -156,15 +156,19 @@ impl Election {
     }
 
     /// Tries to hold the lease; `asked` is the moment of the request.
-    async fn attempt(&mut self, api: &dyn Api, asked: Duration) -> Result<bool, ApiError> {
-        let mut lease = match api.get(Kind::Lease, &self.namespace, NAME).await {
+    async fn try_acquire(
+        &mut self,
+        api: &dyn Api,
+        requested_at: Duration,
+    ) -> Result<bool, ApiError> {
+        let mut lease = match api.get(Kind::Lease, &self.namespace, LEASE_NAME).await {
             Ok(lease) => lease,
             Err(ApiError::NotFound(_)) => {
                 let lease = json!({
                     "apiVersion": Kind::Lease.api_version(),
                     "kind": Kind::Lease.name(),
                     "metadata": {
-                        "name": NAME,
+                        "name": LEASE_NAME,
                         "namespace": self.namespace,
                         "labels": {crate::NAME_LABEL.0: crate::NAME_LABEL.1},
                     },
@@ -188,10 +192,10 @@ impl Election {
         };
         let holder = text(&lease, "/spec/holderIdentity");
         let is_mine = holder == self.identity;
-        if !is_mine && !holder.is_empty() && seen.saturating_sub(since) < expiry(&lease) {
+        if !is_mine && !holder.is_empty() && seen.saturating_sub(since) < takeover_delay(&lease) {
             return Ok(false);
         }
-        let transitions = number(&lease, "/spec/leaseTransitions");
+        let transitions = number_at(&lease, "/spec/leaseTransitions");
         let spec = if is_mine {
             self.spec(transitions, lease.pointer("/spec/acquireTime").cloned())
         } else {
@@ -201,16 +205,16 @@ impl Election {
         merge(&mut lease, spec);
         // A term begins with its request. Here that was before the lease was read.
         let renewed = api.replace(Kind::Lease, &self.namespace, lease).await?;
-        debug_assert!(asked <= seen);
+        debug_assert!(requested_at <= seen);
         self.observed = Some((version(&renewed).to_owned(), self.clock.elapsed()));
         Ok(true)
     }
 
     fn spec(&self, transitions: u64, acquired: Option<Value>) -> Value {
-        let now = micro_time(self.clock.calendar());
+        let now = micro_time(self.clock.system_time());
         json!({
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": EXPIRY.as_secs(),
+            "leaseDurationSeconds": LEASE_EXPIRY.as_secs(),
             "leaseTransitions": transitions,
             "acquireTime": acquired.unwrap_or_else(|| json!(now)),
             "renewTime": now,
@@ -223,8 +227,8 @@ impl Election {
     /// # Errors
     /// Fails if the API server does not respond as expected: then the lease expires.
     pub async fn release(&mut self, api: &dyn Api) -> Result<(), ApiError> {
-        self.leader.lead(Duration::ZERO);
-        let mut lease = api.get(Kind::Lease, &self.namespace, NAME).await?;
+        self.leader.set_term_end(Duration::ZERO);
+        let mut lease = api.get(Kind::Lease, &self.namespace, LEASE_NAME).await?;
         if text(&lease, "/spec/holderIdentity") != self.identity {
             return Ok(());
         }
@@ -236,24 +240,24 @@ impl Election {
     pub async fn run(&mut self, api: &dyn Api) {
         let mut trouble = false;
         loop {
-            let was = *self.leader.told.borrow();
-            match self.round(api).await {
+            let was = *self.leader.changes.borrow();
+            match self.renew_or_acquire(api).await {
                 Ok(()) => trouble = false,
                 Err(error) => {
                     if !std::mem::replace(&mut trouble, true) {
-                        tracing::warn!(%error, lease = NAME, "the lease cannot be read or renewed");
+                        tracing::warn!(%error, lease = LEASE_NAME, "the lease cannot be read or renewed");
                     }
                 }
             }
-            let is = *self.leader.told.borrow();
+            let is = *self.leader.changes.borrow();
             if was != is {
                 tracing::info!(leader = is, "leader");
             }
             // The end of a term that was not renewed is reported when it is reached.
-            let left = self.leader.left();
-            let wait = if left.is_zero() { RETRY } else { RETRY.min(left) };
+            let left = self.leader.remaining_term();
+            let wait = if left.is_zero() { RETRY_INTERVAL } else { RETRY_INTERVAL.min(left) };
             tokio::time::sleep(wait).await;
-            self.leader.tell();
+            self.leader.notify();
         }
     }
 }
@@ -272,19 +276,20 @@ fn merge(lease: &mut Value, fields: Value) {
     }
 }
 
-fn number(object: &Value, pointer: &str) -> u64 {
+fn number_at(object: &Value, pointer: &str) -> u64 {
     object.pointer(pointer).and_then(Value::as_u64).unwrap_or_default()
 }
 
 /// Returns the time to wait for the holder of a lease: its duration, but at least that of this version and at
 /// most a minute, for every writer.
-fn expiry(lease: &Value) -> Duration {
-    Duration::from_secs(number(lease, "/spec/leaseDurationSeconds")).clamp(EXPIRY, LONGEST_EXPIRY)
+fn takeover_delay(lease: &Value) -> Duration {
+    Duration::from_secs(number_at(lease, "/spec/leaseDurationSeconds"))
+        .clamp(LEASE_EXPIRY, MAX_LEASE_EXPIRY)
 }
 
 /// Returns a word that no other process has.
 #[must_use]
-pub fn unique() -> String {
+pub fn unique_suffix() -> String {
     let mut bytes = [0_u8; 8];
     if aws_lc_rs::rand::fill(&mut bytes).is_err() {
         // Without random numbers there is no TLS either. The process id distinguishes the replicas of a
@@ -297,11 +302,11 @@ pub fn unique() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{Fake, Line, Moved, now};
+    use crate::fake::{Connectivity, FakeApiServer, FakeClock, run_ready};
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn replica(name: &str, clock: &Arc<Moved>) -> Election {
+    fn replica(name: &str, clock: &Arc<FakeClock>) -> Election {
         let installation = Installation {
             namespace: "opgate-system".to_owned(),
             service: "opgate".to_owned(),
@@ -312,46 +317,46 @@ mod tests {
 
     #[test]
     fn one_of_two_leads_until_it_gives_up_or_stops_to_renew() {
-        let fake = Fake::default();
+        let fake = FakeApiServer::default();
         let (a_line, b_line) = (fake.client("a"), fake.client("b"));
         // The calendars differ by years.
-        let clocks = [Moved::at(SECOND * 1_000_000_000), Moved::at(SECOND)];
+        let clocks = [FakeClock::at(SECOND * 1_000_000_000), FakeClock::at(SECOND)];
         let (mut a, mut b) = (replica("a", &clocks[0]), replica("b", &clocks[1]));
-        let pass = |time: Duration| clocks.iter().for_each(|clock| clock.pass(time));
-        now(a.round(&a_line)).unwrap();
-        now(b.round(&b_line)).unwrap();
+        let pass = |time: Duration| clocks.iter().for_each(|clock| clock.advance(time));
+        run_ready(a.renew_or_acquire(&a_line)).unwrap();
+        run_ready(b.renew_or_acquire(&b_line)).unwrap();
         assert!(a.leader().is_leader() && !b.leader().is_leader());
         for _ in 0..30 {
-            pass(RETRY);
-            now(a.round(&a_line)).unwrap();
-            now(b.round(&b_line)).unwrap();
+            pass(RETRY_INTERVAL);
+            run_ready(a.renew_or_acquire(&a_line)).unwrap();
+            run_ready(b.renew_or_acquire(&b_line)).unwrap();
             assert!(a.leader().is_leader() && !b.leader().is_leader());
         }
         // Given up: the other one need not wait.
-        now(a.release(&a_line)).unwrap();
+        run_ready(a.release(&a_line)).unwrap();
         assert!(!a.leader().is_leader());
-        now(b.round(&b_line)).unwrap();
+        run_ready(b.renew_or_acquire(&b_line)).unwrap();
         assert!(b.leader().is_leader());
         // Cut off: its term ends before the other one begins.
-        fake.line("b", Line::Down);
+        fake.set_connectivity("b", Connectivity::Down);
         let mut without = 0;
         for _ in 0..20 {
             pass(SECOND);
-            now(a.round(&a_line)).unwrap();
-            now(b.round(&b_line)).unwrap_err();
+            run_ready(a.renew_or_acquire(&a_line)).unwrap();
+            run_ready(b.renew_or_acquire(&b_line)).unwrap_err();
             let (a, b) = (a.leader().is_leader(), b.leader().is_leader());
             assert!(!(a && b));
             without += u64::from(!a && !b);
         }
         assert!(a.leader().is_leader());
-        assert!(without >= crate::api::REQUEST.as_secs(), "{without}");
+        assert!(without >= crate::api::REQUEST_TIMEOUT.as_secs(), "{without}");
         // The replica reconnects, and has only lost the leadership.
-        fake.line("b", Line::Up);
-        now(b.round(&b_line)).unwrap();
+        fake.set_connectivity("b", Connectivity::Up);
+        run_ready(b.renew_or_acquire(&b_line)).unwrap();
         assert!(!b.leader().is_leader());
-        let lease = fake.stored(Kind::Lease, "opgate-system", NAME).unwrap();
+        let lease = fake.stored(Kind::Lease, "opgate-system", LEASE_NAME).unwrap();
         assert_eq!(text(&lease, "/spec/holderIdentity"), "a_1");
-        assert_eq!(number(&lease, "/spec/leaseTransitions"), 2);
+        assert_eq!(number_at(&lease, "/spec/leaseTransitions"), 2);
     }
 
     /// Checks that there are never two leaders, with any lost message and any difference of the calendars,
@@ -366,29 +371,34 @@ mod tests {
                 state ^= state << 17;
                 state % below
             };
-            let fake = Fake::default();
+            let fake = FakeApiServer::default();
             let names = ["a", "b", "c"];
-            let clock = Moved::at(SECOND * 1_700_000_000);
+            let clock = FakeClock::at(SECOND * 1_700_000_000);
             let mut replicas = names.map(|name| replica(name, &clock));
             let lines = names.map(|name| fake.client(name));
             let mut last: Option<(usize, Duration)> = None;
             let mut terms = 0;
             for _ in 0..2_000 {
-                clock.pass(Duration::from_millis(random(1_500)));
+                clock.advance(Duration::from_millis(random(1_500)));
                 let who = usize::try_from(random(3)).unwrap();
                 if random(25) == 0 {
-                    let fates = [Line::Up, Line::Up, Line::Down, Line::Deaf];
-                    fake.line(names[who], fates[usize::try_from(random(4)).unwrap()]);
+                    let fates = [
+                        Connectivity::Up,
+                        Connectivity::Up,
+                        Connectivity::Down,
+                        Connectivity::ResponsesLost,
+                    ];
+                    fake.set_connectivity(names[who], fates[usize::try_from(random(4)).unwrap()]);
                 }
                 if random(200) == 0 {
-                    fake.remove(Kind::Lease, "opgate-system", NAME);
+                    fake.remove(Kind::Lease, "opgate-system", LEASE_NAME);
                     // The lease is deleted: only versions protect against this case.
                     last = None;
                     for replica in &replicas {
-                        replica.leader.lead(Duration::ZERO);
+                        replica.leader.set_term_end(Duration::ZERO);
                     }
                 }
-                let _ = now(replicas[who].round(&lines[who]));
+                let _ = run_ready(replicas[who].renew_or_acquire(&lines[who]));
                 let leaders: Vec<_> =
                     (0..3).filter(|i| replicas[*i].leader().is_leader()).collect();
                 assert!(leaders.len() <= 1, "seed {seed}: {leaders:?}");
@@ -398,7 +408,7 @@ mod tests {
                     {
                         terms += 1;
                         let between = clock.elapsed().abs_diff(at);
-                        assert!(between >= crate::api::REQUEST, "seed {seed}: {between:?}");
+                        assert!(between >= crate::api::REQUEST_TIMEOUT, "seed {seed}: {between:?}");
                     }
                     last = Some((*leader, clock.elapsed()));
                 }
@@ -417,41 +427,41 @@ mod tests {
             json!({"holderIdentity": "x", "leaseDurationSeconds": -1, "leaseTransitions": u64::MAX}),
             json!({"holderIdentity": 7, "renewTime": "9999-12-31T23:59:59Z"}),
         ] {
-            let fake = Fake::default();
-            let metadata = json!({"name": NAME, "annotations": {"kept": "yes"}});
+            let fake = FakeApiServer::default();
+            let metadata = json!({"name": LEASE_NAME, "annotations": {"kept": "yes"}});
             let lease = json!({"metadata": metadata, "spec": spec});
             fake.put(Kind::Lease, "opgate-system", lease);
-            let clock = Moved::at(SECOND);
+            let clock = FakeClock::at(SECOND);
             let mut replica = replica("a", &clock);
-            now(replica.round(&fake.client("a"))).unwrap();
-            clock.pass(LONGEST_EXPIRY);
-            now(replica.round(&fake.client("a"))).unwrap();
+            run_ready(replica.renew_or_acquire(&fake.client("a"))).unwrap();
+            clock.advance(MAX_LEASE_EXPIRY);
+            run_ready(replica.renew_or_acquire(&fake.client("a"))).unwrap();
             assert!(replica.leader().is_leader(), "{spec}");
-            let lease = fake.stored(Kind::Lease, "opgate-system", NAME).unwrap();
+            let lease = fake.stored(Kind::Lease, "opgate-system", LEASE_NAME).unwrap();
             assert_eq!(crate::api::annotation(&lease, "kept"), "yes");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn election_reports_start_and_end_of_leadership() {
-        let fake = Fake::default();
-        let clock: Arc<dyn Clock> = Arc::new(crate::clock::System::default());
+        let fake = FakeApiServer::default();
+        let clock: Arc<dyn Clock> = Arc::new(crate::clock::SystemClock::default());
         let installation = Installation {
             namespace: "n".to_owned(),
             service: "s".to_owned(),
             replica: "a".to_owned(),
         };
-        let mut election = Election::new(&installation, &unique(), clock.clone());
+        let mut election = Election::new(&installation, &unique_suffix(), clock.clone());
         let leader = election.leader();
         let mut changes = leader.changes();
         let line = fake.client("a");
         tokio::spawn(async move { election.run(&line).await });
         changes.wait_for(|leads| *leads).await.unwrap();
-        fake.line("a", Line::Down);
+        fake.set_connectivity("a", Connectivity::Down);
         let before = clock.elapsed();
         changes.wait_for(|leads| !*leads).await.unwrap();
-        assert!(clock.elapsed().abs_diff(before) <= TERM + SECOND && !leader.is_leader());
-        fake.line("a", Line::Up);
+        assert!(clock.elapsed().abs_diff(before) <= LEADER_TERM + SECOND && !leader.is_leader());
+        fake.set_connectivity("a", Connectivity::Up);
         changes.wait_for(|leads| *leads).await.unwrap();
     }
 }

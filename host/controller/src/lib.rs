@@ -29,7 +29,7 @@ pub const INSTALLATION_LABEL: &str = "opgate.dev/installation";
 
 /// Annotation of such an object: `NAMESPACE/SERVICE` of the installation. Both must be right, so that no label
 /// that was copied by mistake makes an object ours.
-pub const OWNER: &str = "opgate.dev/owner";
+pub const OWNER_ANNOTATION: &str = "opgate.dev/owner";
 
 /// One installation of opgate, and this server.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -31,29 +31,29 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, ApiError, Kind, annotation, text};
 use crate::clock::Clock;
-use crate::replicas::Report;
+use crate::replicas::ReplicaStatus;
 use crate::{Installation, trust};
-pub use compare::Wanted;
-use compare::{differences, named, names, port};
-pub use figures::Figures;
+pub use compare::DesiredRegistration;
+use compare::{differences, policies_in_annotation, policies_in_path, service_port};
+pub use figures::RegistrationMetrics;
 
 /// Annotation of the object: the digest of the registration that was written last.
-pub const DIGEST: &str = "opgate.dev/registration";
+pub const DIGEST_ANNOTATION: &str = "opgate.dev/registration";
 
 /// Annotation of the object: the policies that the registration stands for.
-pub const POLICIES: &str = "opgate.dev/policies";
+pub const POLICIES_ANNOTATION: &str = "opgate.dev/policies";
 
 /// Annotation of the object: policies that it named before. API servers may call them a moment longer.
-pub const FORMER: &str = "opgate.dev/former-policies";
+pub const FORMER_POLICIES_ANNOTATION: &str = "opgate.dev/former-policies";
 
 /// The port of a Service.
-const HTTPS: u64 = 443;
+const HTTPS_PORT: u64 = 443;
 
 /// Number of changes by other clients in [`RESTORE_WINDOW`] after which the registration is restored only once in
 /// [`PATIENCE`].
 const MAX_RESTORES: usize = 5;
 const RESTORE_WINDOW: Duration = Duration::from_secs(600);
-const PATIENCE: Duration = Duration::from_secs(60);
+const RESTORE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The registration, compared with the policy set of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub enum RegistrationStatus {
 #[derive(Debug, Clone)]
 pub struct Observation {
     /// State of the registration.
-    pub standing: RegistrationStatus,
+    pub status: RegistrationStatus,
     /// Policies that the registration stands for.
     pub policies: BTreeSet<String>,
     /// These names, and others that API servers may still call.
@@ -83,7 +83,7 @@ pub struct Observation {
 /// Additional state of the leader.
 pub struct LeaderContext<'c> {
     /// The replicas that are alive.
-    pub live: &'c [Report],
+    pub live: &'c [ReplicaStatus],
     /// Whether this replica is ready, so that a server responds to the registered webhooks.
     pub ready: bool,
     /// CAs, PEM, that trust the certificate of this replica, if they are known.
@@ -100,16 +100,16 @@ impl std::fmt::Debug for LeaderContext<'_> {
 
 /// Result of the leader's actions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RegistrationOutcome {
     /// The registration was written.
     Applied {
         /// The differences, in a few words each.
         changes: Vec<String>,
         /// Whether another client changed the fields that a leader wrote.
-        by_hand: bool,
+        external_change: bool,
     },
     /// The registration was not written, for this reason.
-    Waits(String),
+    Deferred(String),
 }
 
 /// Keeps the registration of an installation.
@@ -118,14 +118,14 @@ pub struct RegistrationController {
     installation: Installation,
     clock: Arc<dyn Clock>,
     /// Times at which changes of other clients were reverted.
-    healed: Vec<Duration>,
+    restored_at: Vec<Duration>,
 }
 
 impl RegistrationController {
     /// Creates it for this replica. The object has the name of the Service.
     #[must_use]
     pub fn new(installation: Installation, clock: Arc<dyn Clock>) -> Self {
-        Self { installation, clock, healed: Vec::new() }
+        Self { installation, clock, restored_at: Vec::new() }
     }
 
     /// Returns the name of the object.
@@ -134,18 +134,22 @@ impl RegistrationController {
         &self.installation.service
     }
 
-    fn calls_us(&self, webhook: &Value) -> bool {
-        trust::calls_us(webhook, &self.installation)
+    fn calls_our_service(&self, webhook: &Value) -> bool {
+        trust::calls_our_service(webhook, &self.installation)
     }
 
     /// Looks at the registration.
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected.
-    pub async fn look(&self, api: &dyn Api, wanted: &Wanted) -> Result<Observation, ApiError> {
+    pub async fn observe(
+        &self,
+        api: &dyn Api,
+        desired: &DesiredRegistration,
+    ) -> Result<Observation, ApiError> {
         let kind = Kind::ValidatingWebhookConfiguration;
         let nothing = |standing| Observation {
-            standing,
+            status: standing,
             policies: BTreeSet::new(),
             known: BTreeSet::new(),
             object: Value::Null,
@@ -153,7 +157,7 @@ impl RegistrationController {
         let object = match api.get(kind, "", self.name()).await {
             Ok(object) => object,
             Err(ApiError::NotFound(_)) => return Ok(nothing(RegistrationStatus::Absent)),
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
         };
         if !trust::is_ours(&object, &self.installation) {
             return Ok(nothing(RegistrationStatus::NotOurs));
@@ -161,27 +165,32 @@ impl RegistrationController {
         if object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null()) {
             return Ok(nothing(RegistrationStatus::Absent));
         }
-        let ours = self.ours(&object, wanted);
-        let mut policies = named(annotation(&object, POLICIES));
-        policies.extend(ours.values().flat_map(names));
-        let mut known = named(annotation(&object, FORMER));
+        let own_webhooks = self.own_webhooks(&object, desired);
+        let mut policies = policies_in_annotation(annotation(&object, POLICIES_ANNOTATION));
+        policies.extend(own_webhooks.values().flat_map(policies_in_path));
+        let mut known = policies_in_annotation(annotation(&object, FORMER_POLICIES_ANNOTATION));
         known.extend(policies.iter().cloned());
-        let differences = differences(&ours, wanted);
+        let differences = differences(&own_webhooks, desired);
         let standing = if differences.is_empty() {
             RegistrationStatus::Current
         } else {
             RegistrationStatus::Stale(differences)
         };
-        Ok(Observation { standing, policies, known, object })
+        Ok(Observation { status: standing, policies, known, object })
     }
 
     /// Returns the webhooks of an object of ours that are ours, by name: those that call us, and those that
     /// have the name of one that should.
-    fn ours(&self, object: &Value, wanted: &Wanted) -> BTreeMap<String, Value> {
-        let is_ours =
-            |webhook: &&Value| self.calls_us(webhook) || wanted.has(text(webhook, "/name"));
-        let ours = webhooks(object).iter().filter(is_ours);
-        ours.map(|webhook| (text(webhook, "/name").to_owned(), webhook.clone())).collect()
+    fn own_webhooks(
+        &self,
+        object: &Value,
+        desired: &DesiredRegistration,
+    ) -> BTreeMap<String, Value> {
+        let is_ours = |webhook: &&Value| {
+            self.calls_our_service(webhook) || desired.has_policy(text(webhook, "/name"))
+        };
+        let own_webhooks = webhooks(object).iter().filter(is_ours);
+        own_webhooks.map(|webhook| (text(webhook, "/name").to_owned(), webhook.clone())).collect()
     }
 
     /// Makes the registration what is wanted, if that is safe. Only for the leader.
@@ -189,60 +198,64 @@ impl RegistrationController {
     /// # Errors
     /// Fails if the API server does not respond as expected. [`ApiError::is_race`] is no error: the next check
     /// reads the change of the other client.
-    pub async fn follow(
+    pub async fn reconcile(
         &mut self,
         api: &dyn Api,
-        wanted: &Wanted,
-        look: Observation,
-        circumstances: &LeaderContext<'_>,
-    ) -> Result<Outcome, ApiError> {
-        let waits = |why: &str| Ok(Outcome::Waits(why.to_owned()));
-        let RegistrationStatus::Stale(changes) = look.standing.clone() else {
+        desired: &DesiredRegistration,
+        observation: Observation,
+        context: &LeaderContext<'_>,
+    ) -> Result<RegistrationOutcome, ApiError> {
+        let waits = |why: &str| Ok(RegistrationOutcome::Deferred(why.to_owned()));
+        let RegistrationStatus::Stale(changes) = observation.status.clone() else {
             return waits("there is nothing to change");
         };
-        if !circumstances.ready {
+        if !context.ready {
             return waits("this replica is not ready");
         }
-        if let Err(why) = self.ensure_replicas_agree(circumstances.live, wanted) {
+        if let Err(why) = self.ensure_replicas_agree(context.live, desired) {
             return waits(&why);
         }
-        let ours = self.ours(&look.object, wanted);
-        if wanted.is_empty() {
+        let own_webhooks = self.own_webhooks(&observation.object, desired);
+        if desired.is_empty() {
             return waits(
                 "the configuration needs no webhook: the last ones stay until an administrator deletes them",
             );
         }
-        let neighbours = ours.values().filter(|webhook| self.calls_us(webhook));
-        let neighbours: Vec<_> = neighbours.filter_map(bundle).collect();
-        let given = circumstances.bundle.map(|pem| json!(k8s_openapi::ByteString(pem.to_vec())));
+        let neighbours = own_webhooks.values().filter(|webhook| self.calls_our_service(webhook));
+        let neighbours: Vec<_> = neighbours.filter_map(ca_bundle).collect();
+        let given = context.bundle.map(|pem| json!(k8s_openapi::ByteString(pem.to_vec())));
         let Some(common) = neighbours.first().cloned().or(given) else {
             return waits("no CA bundle is known that trusts the certificate of this replica");
         };
-        let by_hand = annotation(&look.object, DIGEST) == wanted.digest();
+        let by_hand = annotation(&observation.object, DIGEST_ANNOTATION) == desired.digest();
         if by_hand && !self.may_restore() {
             return waits("another client changes it repeatedly");
         }
-        let object = self.written(wanted, &look, &ours, &common);
+        let object = self.with_desired_webhooks(desired, &observation, &own_webhooks, &common);
         // No request is sent between this check and the write.
-        if !(circumstances.is_leader)() {
+        if !(context.is_leader)() {
             return waits("this replica is not the leader any more");
         }
         api.replace(Kind::ValidatingWebhookConfiguration, "", object).await?;
         if by_hand {
-            self.healed.push(self.clock.elapsed());
+            self.restored_at.push(self.clock.elapsed());
         }
-        Ok(Outcome::Applied { changes, by_hand })
+        Ok(RegistrationOutcome::Applied { changes, external_change: by_hand })
     }
 
     /// Checks that every replica has the policy set of the registration. A replica that does not find its own
     /// lease cannot decide.
-    fn ensure_replicas_agree(&self, live: &[Report], wanted: &Wanted) -> Result<(), String> {
+    fn ensure_replicas_agree(
+        &self,
+        live: &[ReplicaStatus],
+        desired: &DesiredRegistration,
+    ) -> Result<(), String> {
         if !live.iter().any(|report| report.replica == self.installation.replica) {
             return Err("the lease of this replica is not there yet".to_owned());
         }
-        let other = live.iter().find(|report| report.registration != wanted.digest());
+        let other = live.iter().find(|report| report.registration != desired.digest());
         other.map_or(Ok(()), |report| {
-            let Report { replica, registration, .. } = report;
+            let ReplicaStatus { replica, registration, .. } = report;
             Err(match registration.as_str() {
                 "" => format!("replica {replica} does not report its policy set"),
                 _ => format!("replica {replica} has another policy set"),
@@ -254,51 +267,52 @@ impl RegistrationController {
     /// forever would be a load for API servers.
     fn may_restore(&mut self) -> bool {
         let now = self.clock.elapsed();
-        self.healed.retain(|at| now.saturating_sub(*at) < RESTORE_WINDOW);
-        let last = self.healed.last().map(|at| now.saturating_sub(*at));
-        self.healed.len() < MAX_RESTORES || last.is_none_or(|since| since >= PATIENCE)
+        self.restored_at.retain(|at| now.saturating_sub(*at) < RESTORE_WINDOW);
+        let last = self.restored_at.last().map(|at| now.saturating_sub(*at));
+        self.restored_at.len() < MAX_RESTORES || last.is_none_or(|since| since >= RESTORE_INTERVAL)
     }
 
     /// Returns the object with the desired webhooks. Everything that is not ours stays.
-    fn written(
+    fn with_desired_webhooks(
         &self,
-        wanted: &Wanted,
-        look: &Observation,
-        ours: &BTreeMap<String, Value>,
+        desired: &DesiredRegistration,
+        observation: &Observation,
+        own_webhooks: &BTreeMap<String, Value>,
         common: &Value,
     ) -> Value {
-        let mut object = look.object.clone();
-        let port = port(ours.values()).unwrap_or(HTTPS);
+        let mut object = observation.object.clone();
+        let port = service_port(own_webhooks.values()).unwrap_or(HTTPS_PORT);
         let mut list: Vec<Value> = webhooks(&object)
             .iter()
-            .filter(|webhook| !ours.contains_key(text(webhook, "/name")))
+            .filter(|webhook| !own_webhooks.contains_key(text(webhook, "/name")))
             .cloned()
             .collect();
-        for webhook in wanted.webhooks() {
+        for webhook in desired.webhooks() {
             let mut webhook = webhook.clone();
-            let old = ours.get(text(&webhook, "/name")).filter(|old| self.calls_us(old));
-            let bundle = old.and_then(bundle).unwrap_or_else(|| common.clone());
+            let old =
+                own_webhooks.get(text(&webhook, "/name")).filter(|old| self.calls_our_service(old));
+            let bundle = old.and_then(ca_bundle).unwrap_or_else(|| common.clone());
             if let Some(client) = webhook.get_mut("clientConfig").and_then(Value::as_object_mut) {
                 client.insert("caBundle".to_owned(), bundle);
             }
             if let Some(service) = webhook.pointer_mut("/clientConfig/service") {
-                set(service, "port", json!(port));
+                set_member(service, "port", json!(port));
             }
             list.push(webhook);
         }
-        set(&mut object, "webhooks", Value::Array(list));
+        set_member(&mut object, "webhooks", Value::Array(list));
         // A restored registration is no change: API servers still call the names of the previous one.
-        let is_restored = annotation(&look.object, DIGEST) == wanted.digest();
-        let before = if is_restored { &look.known } else { &look.policies };
-        let former: Vec<_> = before.difference(wanted.policies()).cloned().collect();
-        let policies: Vec<_> = wanted.policies().iter().cloned().collect();
+        let is_restored = annotation(&observation.object, DIGEST_ANNOTATION) == desired.digest();
+        let before = if is_restored { &observation.known } else { &observation.policies };
+        let former: Vec<_> = before.difference(desired.policies()).cloned().collect();
+        let policies: Vec<_> = desired.policies().iter().cloned().collect();
         for (key, value) in [
-            (DIGEST, wanted.digest().to_owned()),
-            (POLICIES, policies.join(" ")),
-            (FORMER, former.join(" ")),
+            (DIGEST_ANNOTATION, desired.digest().to_owned()),
+            (POLICIES_ANNOTATION, policies.join(" ")),
+            (FORMER_POLICIES_ANNOTATION, former.join(" ")),
         ] {
             if let Some(annotations) = object.pointer_mut("/metadata/annotations") {
-                set(annotations, key, json!(value));
+                set_member(annotations, key, json!(value));
             }
         }
         object
@@ -306,7 +320,7 @@ impl RegistrationController {
 }
 
 /// Sets a member of an object.
-fn set(value: &mut Value, name: &str, member: Value) {
+fn set_member(value: &mut Value, name: &str, member: Value) {
     if let Some(members) = value.as_object_mut() {
         members.insert(name.to_owned(), member);
     }
@@ -318,7 +332,7 @@ fn webhooks(object: &Value) -> &[Value] {
 }
 
 /// Returns the bundle of a webhook, if it has one, unchanged.
-fn bundle(webhook: &Value) -> Option<Value> {
+fn ca_bundle(webhook: &Value) -> Option<Value> {
     let bundle = webhook.pointer("/clientConfig/caBundle")?;
     bundle.as_str().is_some_and(|text| !text.is_empty()).then(|| bundle.clone())
 }

@@ -20,29 +20,29 @@ use tokio::sync::watch;
 use crate::Installation;
 use crate::api::{Api, ApiError, Kind, annotation, text, version};
 use crate::clock::{Clock, micro_time};
-use crate::lease::Leader;
+use crate::lease::Leadership;
 
 /// Label of the leases of replicas.
-pub const LABEL: (&str, &str) = ("opgate.dev/replica", "true");
+pub const REPLICA_LABEL: (&str, &str) = ("opgate.dev/replica", "true");
 
 /// Names of the leases begin like this, and end with the name of the pod.
-pub const PREFIX: &str = "opgate-replica-";
+pub const LEASE_NAME_PREFIX: &str = "opgate-replica-";
 
 /// Interval at which a replica renews its lease.
-pub const RENEW: Duration = Duration::from_secs(10);
+pub const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time after which a lease expires.
-pub const EXPIRY: Duration = Duration::from_secs(30);
+pub const REPLICA_EXPIRY: Duration = Duration::from_secs(30);
 
 /// The leader deletes a lease that has not changed for this long.
-const FORGET: Duration = Duration::from_secs(120);
+const DELETION_DELAY: Duration = Duration::from_secs(120);
 
 /// Maximum bytes of an annotation that is believed.
-const LONGEST: usize = 256;
+const MAX_ANNOTATION_BYTES: usize = 256;
 
 /// The status of a replica.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ReplicaStatus {
     /// Its name: that of its pod.
     pub replica: String,
     /// The version of its program.
@@ -59,42 +59,42 @@ pub struct Report {
     pub state: String,
 }
 
-const VERSION: &str = "opgate.dev/version";
-const REGISTRATION: &str = "opgate.dev/registration";
-const CONFIGURATION: &str = "opgate.dev/configuration";
-const CA: &str = "opgate.dev/ca";
-const ISSUER: &str = "opgate.dev/issuer";
+const VERSION_ANNOTATION: &str = "opgate.dev/version";
+const REGISTRATION_ANNOTATION: &str = "opgate.dev/registration";
+const CONFIGURATION_ANNOTATION: &str = "opgate.dev/configuration";
+const CA_ANNOTATION: &str = "opgate.dev/ca";
+const ISSUER_ANNOTATION: &str = "opgate.dev/issuer";
 
 /// Annotation with [`Report::state`].
-pub const STATE: &str = "opgate.dev/state";
+pub const STATE_ANNOTATION: &str = "opgate.dev/state";
 
-impl Report {
+impl ReplicaStatus {
     fn annotations(&self) -> [(&'static str, &str); 6] {
         [
-            (VERSION, &self.version),
-            (REGISTRATION, &self.registration),
-            (CONFIGURATION, &self.configuration),
-            (CA, &self.ca),
-            (ISSUER, &self.issuer),
-            (STATE, &self.state),
+            (VERSION_ANNOTATION, &self.version),
+            (REGISTRATION_ANNOTATION, &self.registration),
+            (CONFIGURATION_ANNOTATION, &self.configuration),
+            (CA_ANNOTATION, &self.ca),
+            (ISSUER_ANNOTATION, &self.issuer),
+            (STATE_ANNOTATION, &self.state),
         ]
     }
 
     /// Parses a lease; ignores an annotation that is too long.
     #[must_use]
     pub fn of(lease: &Value) -> Option<Self> {
-        let replica = text(lease, "/metadata/name").strip_prefix(PREFIX)?.to_owned();
-        let said = |key: &str| {
+        let replica = text(lease, "/metadata/name").strip_prefix(LEASE_NAME_PREFIX)?.to_owned();
+        let annotation_of = |key: &str| {
             let value = annotation(lease, key);
-            if value.len() <= LONGEST { value.to_owned() } else { String::new() }
+            if value.len() <= MAX_ANNOTATION_BYTES { value.to_owned() } else { String::new() }
         };
         Some(Self {
             replica,
-            version: said(VERSION),
-            registration: said(REGISTRATION),
-            configuration: said(CONFIGURATION),
-            ca: said(CA),
-            issuer: said(ISSUER),
+            version: annotation_of(VERSION_ANNOTATION),
+            registration: annotation_of(REGISTRATION_ANNOTATION),
+            configuration: annotation_of(CONFIGURATION_ANNOTATION),
+            ca: annotation_of(CA_ANNOTATION),
+            issuer: annotation_of(ISSUER_ANNOTATION),
             // The leader does not need it.
             state: String::new(),
         })
@@ -107,7 +107,7 @@ pub struct Publisher {
     namespace: String,
     replica: String,
     /// UID of the pod, if it is known: Kubernetes deletes the lease with it.
-    pod: Option<String>,
+    pod_uid: Option<String>,
     clock: Arc<dyn Clock>,
     /// Time at which the lease was renewed (Unix time).
     renewed: Gauge,
@@ -120,7 +120,7 @@ impl Publisher {
         Self {
             namespace: installation.namespace.clone(),
             replica: installation.replica.clone(),
-            pod,
+            pod_uid: pod,
             clock,
             renewed: Gauge::default(),
         }
@@ -138,16 +138,16 @@ impl Publisher {
         let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' || c == '-';
         let lower = self.replica.to_ascii_lowercase();
         let name: String = lower.chars().map(|c| if good(c) { c } else { '-' }).take(200).collect();
-        format!("{PREFIX}{}", name.trim_end_matches(['.', '-']))
+        format!("{LEASE_NAME_PREFIX}{}", name.trim_end_matches(['.', '-']))
     }
 
     /// Says it, now. `report.replica` is of no importance.
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected.
-    pub async fn publish(&self, api: &dyn Api, report: &Report) -> Result<(), ApiError> {
+    pub async fn publish(&self, api: &dyn Api, report: &ReplicaStatus) -> Result<(), ApiError> {
         let name = self.name();
-        let owners = self.pod.as_ref().map(
+        let owners = self.pod_uid.as_ref().map(
             |uid| json!([{"apiVersion": "v1", "kind": "Pod", "name": self.replica, "uid": uid}]),
         );
         let annotations: serde_json::Map<_, _> = report
@@ -162,14 +162,14 @@ impl Publisher {
             "metadata": {
                 "name": name,
                 "namespace": self.namespace,
-                "labels": {crate::NAME_LABEL.0: crate::NAME_LABEL.1, LABEL.0: LABEL.1},
+                "labels": {crate::NAME_LABEL.0: crate::NAME_LABEL.1, REPLICA_LABEL.0: REPLICA_LABEL.1},
                 "annotations": annotations,
                 "ownerReferences": owners.unwrap_or_else(|| json!([])),
             },
             "spec": {
                 "holderIdentity": self.replica,
-                "leaseDurationSeconds": EXPIRY.as_secs(),
-                "renewTime": micro_time(self.clock.calendar()),
+                "leaseDurationSeconds": REPLICA_EXPIRY.as_secs(),
+                "renewTime": micro_time(self.clock.system_time()),
             },
         });
         // The lease belongs to this replica alone: whatever else is in it is of an earlier life.
@@ -186,7 +186,7 @@ impl Publisher {
             Err(trouble) => Err(trouble),
         };
         if written.is_ok() {
-            let now = self.clock.calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now = self.clock.system_time().duration_since(UNIX_EPOCH).unwrap_or_default();
             self.renewed.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
         }
         written
@@ -198,15 +198,15 @@ impl Publisher {
         &self,
         api: &dyn Api,
         replicas: &mut Replicas,
-        leader: &Leader,
-        mut reports: watch::Receiver<Report>,
+        leader: &Leadership,
+        mut reports: watch::Receiver<ReplicaStatus>,
     ) {
         let mut trouble = false;
         loop {
             let report = reports.borrow_and_update().clone();
             let mut done = self.publish(api, &report).await;
             if leader.is_leader() && done.is_ok() {
-                done = replicas.sweep(api).await;
+                done = replicas.delete_expired(api).await;
             }
             match done {
                 Ok(()) => trouble = false,
@@ -218,7 +218,7 @@ impl Publisher {
                 }
             }
             tokio::select! {
-                () = tokio::time::sleep(RENEW) => {}
+                () = tokio::time::sleep(RENEW_INTERVAL) => {}
                 Ok(()) = reports.changed() => {}
             }
         }
@@ -255,10 +255,10 @@ impl Replicas {
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected.
-    pub async fn live(&mut self, api: &dyn Api) -> Result<Vec<Report>, ApiError> {
-        let seen = self.look(api).await?;
-        let live = seen.iter().filter(|(_, age)| *age < EXPIRY);
-        let mut live: Vec<_> = live.filter_map(|(lease, _)| Report::of(lease)).collect();
+    pub async fn live(&mut self, api: &dyn Api) -> Result<Vec<ReplicaStatus>, ApiError> {
+        let seen = self.list_leases(api).await?;
+        let live = seen.iter().filter(|(_, age)| *age < REPLICA_EXPIRY);
+        let mut live: Vec<_> = live.filter_map(|(lease, _)| ReplicaStatus::of(lease)).collect();
         live.sort_by(|a, b| a.replica.cmp(&b.replica));
         Ok(live)
     }
@@ -267,9 +267,9 @@ impl Replicas {
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected.
-    pub async fn sweep(&mut self, api: &dyn Api) -> Result<(), ApiError> {
-        for (lease, age) in self.look(api).await? {
-            if age < FORGET {
+    pub async fn delete_expired(&mut self, api: &dyn Api) -> Result<(), ApiError> {
+        for (lease, age) in self.list_leases(api).await? {
+            if age < DELETION_DELAY {
                 continue;
             }
             let name = text(&lease, "/metadata/name");
@@ -284,14 +284,14 @@ impl Replicas {
     }
 
     /// Returns all leases of replicas, and for how long each has not changed.
-    async fn look(&mut self, api: &dyn Api) -> Result<Vec<(Value, Duration)>, ApiError> {
-        let leases = api.list(Kind::Lease, &self.namespace, LABEL).await?;
+    async fn list_leases(&mut self, api: &dyn Api) -> Result<Vec<(Value, Duration)>, ApiError> {
+        let leases = api.list(Kind::Lease, &self.namespace, REPLICA_LABEL).await?;
         let now = self.clock.elapsed();
         let mut observed = HashMap::new();
         let mut seen = Vec::new();
         for lease in leases {
             let name = text(&lease, "/metadata/name").to_owned();
-            if !name.starts_with(PREFIX) {
+            if !name.starts_with(LEASE_NAME_PREFIX) {
                 continue;
             }
             let since = match self.observed.get(&name) {
@@ -309,7 +309,7 @@ impl Replicas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{Fake, Moved, now};
+    use crate::fake::{FakeApiServer, FakeClock, run_ready};
 
     fn installation(replica: &str) -> Installation {
         Installation {
@@ -321,47 +321,48 @@ mod tests {
 
     #[test]
     fn a_replica_is_seen_while_it_renews_and_forgotten_later() {
-        let fake = Fake::default();
+        let fake = FakeApiServer::default();
         let line = fake.client("any");
-        let clock = Moved::at(Duration::from_secs(1_700_000_000));
+        let clock = FakeClock::at(Duration::from_secs(1_700_000_000));
         let mut replicas = Replicas::new(&installation("a"), clock.clone());
-        let report = |name: &str| Report {
+        let report = |name: &str| ReplicaStatus {
             replica: name.to_owned(),
             version: "0.1.0".to_owned(),
             registration: format!("sha256:{name}"),
             ca: "sha256:ca".to_owned(),
-            ..Report::default()
+            ..ReplicaStatus::default()
         };
         let of = |name: &str| {
             Publisher::new(&installation(name), Some(format!("uid-{name}")), clock.clone())
         };
         let (a, b) = (of("a"), of("b"));
-        now(a.publish(&line, &report("a"))).unwrap();
-        now(b.publish(&line, &report("b"))).unwrap();
-        assert_eq!(now(replicas.live(&line)).unwrap(), [report("a"), report("b")]);
+        run_ready(a.publish(&line, &report("a"))).unwrap();
+        run_ready(b.publish(&line, &report("b"))).unwrap();
+        assert_eq!(run_ready(replicas.live(&line)).unwrap(), [report("a"), report("b")]);
         assert_eq!(a.renewed.get(), 1_700_000_000);
         let lease = fake.stored(Kind::Lease, "opgate-system", "opgate-replica-a").unwrap();
         assert_eq!(text(&lease, "/metadata/ownerReferences/0/uid"), "uid-a");
         for _ in 0..20 {
-            clock.pass(RENEW);
-            now(a.publish(&line, &report("a"))).unwrap();
-            now(replicas.live(&line)).unwrap();
-            now(replicas.sweep(&line)).unwrap();
+            clock.advance(RENEW_INTERVAL);
+            run_ready(a.publish(&line, &report("a"))).unwrap();
+            run_ready(replicas.live(&line)).unwrap();
+            run_ready(replicas.delete_expired(&line)).unwrap();
         }
-        assert_eq!(now(replicas.live(&line)).unwrap(), [report("a")]);
+        assert_eq!(run_ready(replicas.live(&line)).unwrap(), [report("a")]);
         assert!(fake.stored(Kind::Lease, "opgate-system", "opgate-replica-b").is_none());
         // It returns, changes, and stops.
-        now(b.publish(&line, &Report { version: "0.2.0".to_owned(), ..report("b") })).unwrap();
-        assert_eq!(now(replicas.live(&line)).unwrap()[1].version, "0.2.0");
-        now(b.withdraw(&line)).unwrap();
-        assert_eq!(now(replicas.live(&line)).unwrap(), [report("a")]);
+        run_ready(b.publish(&line, &ReplicaStatus { version: "0.2.0".to_owned(), ..report("b") }))
+            .unwrap();
+        assert_eq!(run_ready(replicas.live(&line)).unwrap()[1].version, "0.2.0");
+        run_ready(b.withdraw(&line)).unwrap();
+        assert_eq!(run_ready(replicas.live(&line)).unwrap(), [report("a")]);
     }
 
     #[test]
     fn lease_annotations_are_bounded() {
-        let lease = |name: &str, value: &str| json!({"metadata": {"name": name, "annotations": {VERSION: value, CA: ["no text"]}}});
-        assert_eq!(Report::of(&lease("other", "1")), None);
-        let report = Report::of(&lease("opgate-replica-x", &"1".repeat(300))).unwrap();
-        assert_eq!(report, Report { replica: "x".to_owned(), ..Report::default() });
+        let lease = |name: &str, value: &str| json!({"metadata": {"name": name, "annotations": {VERSION_ANNOTATION: value, CA_ANNOTATION: ["no text"]}}});
+        assert_eq!(ReplicaStatus::of(&lease("other", "1")), None);
+        let report = ReplicaStatus::of(&lease("opgate-replica-x", &"1".repeat(300))).unwrap();
+        assert_eq!(report, ReplicaStatus { replica: "x".to_owned(), ..ReplicaStatus::default() });
     }
 }

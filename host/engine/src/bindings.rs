@@ -21,7 +21,7 @@ pub(crate) mod generated {
         world: "cluster-policy",
         with: {
             "opgate:policy/document.document": crate::handle::Handle,
-            "opgate:policy/request.request": crate::handle::Asked,
+            "opgate:policy/request.request": crate::handle::RequestHandle,
         },
         imports: { default: trappable },
     });

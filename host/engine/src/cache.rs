@@ -17,7 +17,7 @@ use opgate_unsafe::{Image, Key};
 use wasmtime::component::Component;
 
 /// Maximum size of an image, 256 MiB: eight times the maximum size of a component.
-const MAX_SIZE: u64 = 256 << 20;
+const MAX_IMAGE_BYTES: u64 = 256 << 20;
 
 /// A directory with sealed images.
 pub struct Cache {
@@ -61,7 +61,7 @@ impl Cache {
                 return None;
             }
         };
-        let image = Image::open(&self.key, &purpose(engine, digest), sealed);
+        let image = Image::open(&self.key, &image_purpose(engine, digest), sealed);
         let loaded = image
             .map_err(|e| e.to_string())
             .and_then(|image| image.load(engine).map_err(|e| format!("{e:#}")));
@@ -77,7 +77,7 @@ impl Cache {
     /// Stores an image. A failure is only a warning.
     pub(crate) fn write(&self, engine: &wasmtime::Engine, digest: &str, image: &Image) {
         let path = self.path(digest);
-        let sealed = image.seal(&self.key, &purpose(engine, digest));
+        let sealed = image.seal(&self.key, &image_purpose(engine, digest));
         if let Err(error) = write_new(&path, &sealed) {
             tracing::warn!(path = %path.display(), %error, "not kept in the cache");
         }
@@ -89,7 +89,7 @@ impl Cache {
 }
 
 /// The origin of an image: a component, and a version and settings of the compiler.
-pub(super) fn purpose(engine: &wasmtime::Engine, digest: &str) -> Vec<u8> {
+pub(super) fn image_purpose(engine: &wasmtime::Engine, digest: &str) -> Vec<u8> {
     let mut hasher = std::hash::DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
     format!("opgate {} {digest} {:016x}", env!("CARGO_PKG_VERSION"), hasher.finish()).into_bytes()
@@ -109,7 +109,7 @@ fn check_owner(path: &Path, metadata: &fs::Metadata, forbidden: u32) -> io::Resu
 }
 
 /// Opens a file of the cache for reading, without following a link.
-fn open_own(path: &Path, forbidden: u32) -> io::Result<File> {
+fn open_owned(path: &Path, forbidden: u32) -> io::Result<File> {
     let no_follow = rustix::fs::OFlags::NOFOLLOW.bits();
     let flags = i32::try_from(no_follow).map_err(io::Error::other)?;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -119,7 +119,7 @@ fn open_own(path: &Path, forbidden: u32) -> io::Result<File> {
 
 fn read_secret(path: &Path) -> io::Result<[u8; 32]> {
     let mut secret = [0; 32];
-    open_own(path, 0o077)?.read_exact(&mut secret)?;
+    open_owned(path, 0o077)?.read_exact(&mut secret)?;
     Ok(secret)
 }
 
@@ -141,7 +141,7 @@ fn create_secret(path: &Path) -> io::Result<[u8; 32]> {
 
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_own(path, 0o022)?.take(MAX_SIZE).read_to_end(&mut bytes)?;
+    open_owned(path, 0o022)?.take(MAX_IMAGE_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

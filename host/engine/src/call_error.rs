@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::limits::{HANDLES, TABLE_ELEMENTS};
+use super::limits::{MAX_HANDLES, MAX_TABLE_ELEMENTS};
 use opgate_text::units::bytes;
 
 /// A function of the contract that a guest calls, for example `document.text`.
@@ -21,35 +21,35 @@ impl std::fmt::Display for Import {
 pub enum CallError {
     /// The CPU time ran out.
     #[error("exceeded the CPU time limit of {}ms", .0.as_millis())]
-    Deadline(Duration),
+    CpuTime(Duration),
     /// The CPU time of all policies that evaluate the review ran out.
     #[error(
         "the policies together exceeded the CPU time limit of {}ms for one review", .0.as_millis()
     )]
-    Shared(Duration),
+    SharedCpuTime(Duration),
     /// The wall-clock time ran out: the call got too little CPU time, and is not the cause.
     #[error("did not end within {}ms: the server has too much to do", .0.as_millis())]
-    Wall(Duration),
+    WallTime(Duration),
     /// The client does not wait any more.
     #[error("stopped: the client no longer waits for the response")]
     Cancelled,
     /// Memory beyond the limit, of the guest or of the host for the guest.
-    #[error("wanted more than {} of memory{}", bytes(*.0), during(*.1))]
+    #[error("wanted more than {} of memory{}", bytes(*.0), import_suffix(*.1))]
     Memory(usize, Option<Import>),
     /// The server has no memory left for the request.
     #[error("the server has no memory left for the request")]
     ServerMemory,
     /// More data than an import accepts or returns at once.
     #[error("{0}: {1}")]
-    Limit(Import, String),
+    ImportLimit(Import, String),
     /// Handles beyond the limit.
-    #[error("{0}: more than {HANDLES} handles at a time")]
+    #[error("{0}: more than {MAX_HANDLES} handles at a time")]
     Handles(Import),
     /// A result that is too large.
     #[error("returned a verdict of more than {}", bytes(*.0))]
-    Size(usize),
+    ResultTooLarge(usize),
     /// A table beyond the limit.
-    #[error("wanted a table of more than {TABLE_ELEMENTS} elements")]
+    #[error("wanted a table of more than {MAX_TABLE_ELEMENTS} elements")]
     Table,
     /// Recursion that is too deep.
     #[error("ran out of stack")]
@@ -58,7 +58,7 @@ pub enum CallError {
     #[error("ran out of stack or followed a bad pointer")]
     Bounds,
     /// A panic, with the text that it wrote to the log.
-    #[error("{}", panicked(.0))]
+    #[error("{}", panic_text(.0))]
     Panic(String),
     /// A read of an undeclared field, or by a text that is not a pointer.
     #[error("{0}: {1}")]
@@ -68,7 +68,7 @@ pub enum CallError {
     Trap(String),
     /// The cluster cache has no current result for a query.
     #[error("the cluster cache is not ready: {0}")]
-    NotCurrent(String),
+    CacheNotReady(String),
     /// The objects of a query about the cluster are being listed for the first time.
     #[error("the cluster cache is not ready: {0}")]
     Listing(String),
@@ -77,21 +77,21 @@ pub enum CallError {
     SampleNeeded(String),
     /// Too many requests wait for such lists.
     #[error("{0}")]
-    Busy(String),
+    SampleQueueFull(String),
     /// The verdict violates the contract of `wit/policy.wit`.
     #[error("returned an invalid verdict: {0}")]
-    Answer(String),
+    InvalidVerdict(String),
     /// The verdict has more elements than the contract allows.
     #[error("returned an invalid verdict: {0}")]
     TooManyItems(String),
 }
 
-fn during(import: Option<Import>) -> String {
+fn import_suffix(import: Option<Import>) -> String {
     import.map(|import| format!(", in {import}")).unwrap_or_default()
 }
 
 /// The last log line of a guest. The SDK writes `panicked at …` itself; others might not.
-fn panicked(last_words: &str) -> String {
+fn panic_text(last_words: &str) -> String {
     if last_words.starts_with("panicked") {
         last_words.to_owned()
     } else {
@@ -102,27 +102,27 @@ fn panicked(last_words: &str) -> String {
 impl CallError {
     /// The label value for metrics.
     #[must_use]
-    pub fn class(&self) -> &'static str {
+    pub fn cause(&self) -> &'static str {
         match self {
-            Self::Deadline(_) | Self::Shared(_) => "deadline",
-            Self::Wall(_) | Self::ServerMemory | Self::Busy(_) => "overload",
+            Self::CpuTime(_) | Self::SharedCpuTime(_) => "deadline",
+            Self::WallTime(_) | Self::ServerMemory | Self::SampleQueueFull(_) => "overload",
             Self::Cancelled => "cancelled",
             Self::Memory(..) => "memory",
-            Self::Limit(..) | Self::Handles(_) | Self::Size(_) => "limit",
+            Self::ImportLimit(..) | Self::Handles(_) | Self::ResultTooLarge(_) => "limit",
             Self::Table => "table",
             Self::Stack | Self::Bounds => "stack",
             Self::Panic(_) => "panic",
             Self::Pointer(..) => "pointer",
             Self::Trap(_) => "trap",
-            Self::NotCurrent(_) | Self::Listing(_) | Self::SampleNeeded(_) => "cluster_cache",
-            Self::Answer(_) | Self::TooManyItems(_) => "answer",
+            Self::CacheNotReady(_) | Self::Listing(_) | Self::SampleNeeded(_) => "cluster_cache",
+            Self::InvalidVerdict(_) | Self::TooManyItems(_) => "answer",
         }
     }
 
     /// Whether a second attempt with more time could succeed.
     #[must_use]
-    pub fn is_deadline(&self) -> bool {
-        matches!(self, Self::Deadline(_))
+    pub fn is_cpu_timeout(&self) -> bool {
+        matches!(self, Self::CpuTime(_))
     }
 
     /// Whether it is an error of the policy or of its input, not of the amount of work, which the
@@ -133,23 +133,23 @@ impl CallError {
             Self::Panic(_)
             | Self::Pointer(..)
             | Self::Trap(_)
-            | Self::NotCurrent(_)
-            | Self::Answer(_) => true,
-            Self::Deadline(_)
-            | Self::Shared(_)
-            | Self::Wall(_)
+            | Self::CacheNotReady(_)
+            | Self::InvalidVerdict(_) => true,
+            Self::CpuTime(_)
+            | Self::SharedCpuTime(_)
+            | Self::WallTime(_)
             | Self::Cancelled
             | Self::Memory(..)
             | Self::ServerMemory
-            | Self::Limit(..)
+            | Self::ImportLimit(..)
             | Self::Handles(_)
-            | Self::Size(_)
+            | Self::ResultTooLarge(_)
             | Self::Table
             | Self::Stack
             | Self::Bounds
             | Self::Listing(_)
             | Self::SampleNeeded(_)
-            | Self::Busy(_)
+            | Self::SampleQueueFull(_)
             | Self::TooManyItems(_) => false,
         }
     }
@@ -157,6 +157,6 @@ impl CallError {
     /// Whether the server is the cause: it is overloaded, and the policy is not the cause.
     #[must_use]
     pub fn is_overload(&self) -> bool {
-        matches!(self, Self::Wall(_) | Self::ServerMemory | Self::Busy(_))
+        matches!(self, Self::WallTime(_) | Self::ServerMemory | Self::SampleQueueFull(_))
     }
 }

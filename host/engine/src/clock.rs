@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use opgate_document::Watch;
+use opgate_document::Deadline;
 
 use super::call_error::CallError;
 use super::limits::Limits;
@@ -27,24 +27,24 @@ pub struct Budget<'c> {
     /// Bytes of memory.
     pub memory: usize,
     /// The time.
-    pub time: Time,
+    pub time: TimeLimit,
     /// Control of a call on a worker thread.
-    pub apart: Option<&'c WorkerControl>,
+    pub worker: Option<&'c WorkerControl>,
     /// CPU time that the call shares with others.
-    pub shared: Option<&'c Arc<SharedTime>>,
+    pub shared_time: Option<&'c Arc<SharedCpuTime>>,
 }
 
 /// CPU time that calls share: those of all policies that evaluate one review. Calls on several
 /// threads use it at the same time, and each of them stops within a tick when it is used up. An
 /// attempt ([`Time::Try`]) does not count.
 #[derive(Debug)]
-pub struct SharedTime {
+pub struct SharedCpuTime {
     limit: Duration,
     /// In nanoseconds.
     used: AtomicU64,
 }
 
-impl SharedTime {
+impl SharedCpuTime {
     /// Creates a limit of this much CPU time.
     #[must_use]
     pub fn new(limit: Duration) -> Arc<Self> {
@@ -71,32 +71,32 @@ impl SharedTime {
 
     /// Whether nothing is left.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.used() >= self.limit
     }
 }
 
 /// The time limit of a call.
 #[derive(Debug, Clone, Copy)]
-pub enum Time {
+pub enum TimeLimit {
     /// An attempt that ends after this time for any reason. It does not read the CPU time.
-    Try(Duration),
+    Attempt(Duration),
     /// Limits of CPU time and of wall-clock time.
-    Whole {
+    Full {
         /// CPU time.
-        processor: Duration,
+        cpu_time: Duration,
         /// Wall-clock time.
-        wall: Duration,
+        wall_time: Duration,
     },
 }
 
-impl Time {
+impl TimeLimit {
     /// The limits of a policy, with at most `left` of wall-clock time.
     #[must_use]
-    pub fn of(limits: Limits, left: Duration) -> Self {
-        Self::Whole {
-            processor: limits.time,
-            wall: limits.time.saturating_mul(WALL_TIME_FACTOR).min(left),
+    pub fn of(limits: Limits, remaining: Duration) -> Self {
+        Self::Full {
+            cpu_time: limits.cpu_time,
+            wall_time: limits.cpu_time.saturating_mul(WALL_TIME_FACTOR).min(remaining),
         }
     }
 }
@@ -116,100 +116,104 @@ impl Budget<'_> {
     pub fn of(limits: Limits) -> Self {
         Self {
             memory: limits.memory,
-            time: Time::of(limits, Duration::MAX),
-            apart: None,
-            shared: None,
+            time: TimeLimit::of(limits, Duration::MAX),
+            worker: None,
+            shared_time: None,
         }
     }
 }
 
 /// CPU time of this thread.
 #[must_use]
-pub fn processor_time() -> Duration {
+pub fn thread_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
 /// The clock of one call. A call runs on one thread from start to end.
 #[derive(Debug)]
-pub(super) struct Clock {
-    time: Time,
+pub(super) struct CallClock {
+    time: TimeLimit,
     /// CPU time of the thread when the call started.
     started: Duration,
-    end: Instant,
+    deadline: Instant,
     cancelled: Option<Arc<AtomicBool>>,
-    shared: Option<Arc<SharedTime>>,
+    shared_time: Option<Arc<SharedCpuTime>>,
     /// Nanoseconds of the call that the shared time knows of.
-    noted: AtomicU64,
+    charged: AtomicU64,
 }
 
-impl Clock {
+impl CallClock {
     pub(super) fn start(budget: Budget<'_>) -> Self {
-        let (wall, started) = match budget.time {
-            Time::Try(wall) => (wall, Duration::ZERO),
-            Time::Whole { wall, .. } => (wall, processor_time()),
+        let (wall_time, started) = match budget.time {
+            TimeLimit::Attempt(wall_time) => (wall_time, Duration::ZERO),
+            TimeLimit::Full { wall_time, .. } => (wall_time, thread_cpu_time()),
         };
         let now = Instant::now();
         // An unlimited wall-clock time is a day.
-        let end = now.checked_add(wall).unwrap_or(now + Duration::from_secs(86_400));
-        let cancelled = budget.apart.map(|apart| apart.cancelled.clone());
-        let (shared, noted) = (budget.shared.cloned(), AtomicU64::new(0));
-        Self { time: budget.time, started, end, cancelled, shared, noted }
+        let deadline = now.checked_add(wall_time).unwrap_or(now + Duration::from_secs(86_400));
+        let cancelled = budget.worker.map(|worker| worker.cancelled.clone());
+        let (shared, charged) = (budget.shared_time.cloned(), AtomicU64::new(0));
+        Self { time: budget.time, started, deadline, cancelled, shared_time: shared, charged }
     }
 
     /// Charges the time of the call to the time that it shares with others. Call it once more at
     /// the end.
-    pub(super) fn settle(&self) {
+    pub(super) fn charge_shared_time(&self) {
         // Attempts do not read the CPU time, and are short. Their wall-clock time would also
         // charge the wait for a CPU.
-        if self.shared.is_some() && matches!(self.time, Time::Whole { .. }) {
-            self.note(self.used());
+        if self.shared_time.is_some() && matches!(self.time, TimeLimit::Full { .. }) {
+            self.charge_up_to(self.used());
         }
     }
 
-    fn note(&self, used: Duration) {
-        let Some(shared) = &self.shared else { return };
+    fn charge_up_to(&self, used: Duration) {
+        let Some(shared) = &self.shared_time else { return };
         let used = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
-        let before = self.noted.swap(used, Ordering::Relaxed);
+        let before = self.charged.swap(used, Ordering::Relaxed);
         shared.charge(Duration::from_nanos(used.saturating_sub(before)));
     }
 
     /// CPU time of the call.
     pub(super) fn used(&self) -> Duration {
-        processor_time().saturating_sub(self.started)
+        thread_cpu_time().saturating_sub(self.started)
     }
 
     /// The reason why the call is over, if it is.
-    pub(super) fn over(&self) -> Option<CallError> {
+    pub(super) fn end_reason(&self) -> Option<CallError> {
         if self.cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
             return Some(CallError::Cancelled);
         }
-        let own = match self.time {
-            Time::Try(time) => (Instant::now() >= self.end).then_some(CallError::Deadline(time)),
-            Time::Whole { processor, wall } => {
+        let own_reason = match self.time {
+            TimeLimit::Attempt(time) => {
+                (Instant::now() >= self.deadline).then_some(CallError::CpuTime(time))
+            }
+            TimeLimit::Full { cpu_time, wall_time } => {
                 let used = self.used();
-                self.note(used);
-                if used >= processor {
-                    Some(CallError::Deadline(processor))
+                self.charge_up_to(used);
+                if used >= cpu_time {
+                    Some(CallError::CpuTime(cpu_time))
                 } else {
-                    (Instant::now() >= self.end).then_some(CallError::Wall(wall))
+                    (Instant::now() >= self.deadline).then_some(CallError::WallTime(wall_time))
                 }
             }
         };
-        let shared = || self.shared.as_ref().filter(|shared| shared.is_over());
-        own.or_else(|| shared().map(|shared| CallError::Shared(shared.limit)))
+        let shared = || self.shared_time.as_ref().filter(|shared| shared.is_exhausted());
+        own_reason.or_else(|| shared().map(|shared| CallError::SharedCpuTime(shared.limit)))
     }
 
     /// The policy error of a call that was interrupted.
-    pub(super) fn fault(&self) -> CallError {
-        self.over().unwrap_or(match self.time {
-            Time::Try(time) | Time::Whole { processor: time, .. } => CallError::Deadline(time),
+    pub(super) fn interruption_error(&self) -> CallError {
+        self.end_reason().unwrap_or(match self.time {
+            TimeLimit::Attempt(time) | TimeLimit::Full { cpu_time: time, .. } => {
+                CallError::CpuTime(time)
+            }
         })
     }
 }
 
-impl Watch for Clock {
-    fn is_over(&self) -> bool {
-        self.over().is_some()
+impl Deadline for CallClock {
+    fn is_expired(&self) -> bool {
+        self.end_reason().is_some()
     }
 }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use opgate_unsafe::{Image, Key};
 
 use super::{LoadError, TARGET, settings};
-use crate::subprocess::{Job, Program};
+use crate::subprocess::{Job, WorkerProgram};
 
 /// The process in which components are compiled.
 #[derive(Debug, Clone, Default)]
 pub enum Compiler {
     /// In this process, because the caller wrote the component or does not need isolation.
     #[default]
-    Here,
+    InProcess,
     /// In subprocesses with limits, because the component is not trusted.
-    Apart(Arc<Program>),
+    Subprocess(Arc<WorkerProgram>),
 }
 
 impl Compiler {
@@ -23,34 +23,35 @@ impl Compiler {
     /// # Errors
     /// If the system does not return the path of the binary.
     pub fn in_subprocess(memory: usize) -> std::io::Result<Self> {
-        Ok(Self::Apart(Arc::new(Program::this(memory)?)))
+        Ok(Self::Subprocess(Arc::new(WorkerProgram::current(memory)?)))
     }
 
     /// In subprocesses of another binary of opgate.
     #[must_use]
     pub fn in_subprocess_of(binary: std::path::PathBuf, memory: usize) -> Self {
-        Self::Apart(Arc::new(Program::at(binary, memory)))
+        Self::Subprocess(Arc::new(WorkerProgram::at(binary, memory)))
     }
 
     /// Compiles a component for an engine with these settings. `purpose` identifies the image.
     pub(super) fn compile(
         &self,
         engine: &wasmtime::Engine,
-        roomy: bool,
+        large_address_space: bool,
         purpose: &[u8],
         component: &[u8],
     ) -> Result<Image, LoadError> {
         match self {
-            Self::Here => Image::compile(engine, component).map_err(|e| unusable(&e)),
-            Self::Apart(program) => {
+            Self::InProcess => Image::compile(engine, component).map_err(|e| unusable_error(&e)),
+            Self::Subprocess(program) => {
                 // A seal for this one exchange: the loaded image is the one that the child
                 // compiled from this component, and nothing else came through the pipe.
                 let mut secret = [0; 32];
                 aws_lc_rs::rand::fill(&mut secret)
                     .map_err(|_| LoadError::NotCompiled("no randomness".to_owned()))?;
-                let parts = [&[u8::from(roomy)], secret.as_slice(), purpose, component];
+                let parts =
+                    [&[u8::from(large_address_space)], secret.as_slice(), purpose, component];
                 let sealed =
-                    program.ask(Job::compile(component), &parts).map_err(LoadError::NotCompiled)?;
+                    program.run(Job::compile(component), &parts).map_err(LoadError::NotCompiled)?;
                 Image::open(&Key::new(&secret), purpose, sealed)
                     .map_err(|e| LoadError::NotCompiled(e.to_string()))
             }
@@ -58,7 +59,7 @@ impl Compiler {
     }
 }
 
-pub(super) fn unusable(error: &wasmtime::Error) -> LoadError {
+pub(super) fn unusable_error(error: &wasmtime::Error) -> LoadError {
     LoadError::Unusable(opgate_text::one_line(&format!("{error:#}"), 512))
 }
 
@@ -66,13 +67,13 @@ pub(super) fn unusable(error: &wasmtime::Error) -> LoadError {
 ///
 /// # Errors
 /// The error of the compiler.
-pub fn compile_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, String> {
-    let [roomy, secret, purpose, component] = parts else {
+pub fn run_compile_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, String> {
+    let [large_address_space, secret, purpose, component] = parts else {
         return Err("no component".to_owned());
     };
     let secret: &[u8; 32] = secret.as_slice().try_into().map_err(|_| "no key".to_owned())?;
     let text = |error: wasmtime::Error| opgate_text::one_line(&format!("{error:#}"), 512);
-    let config = settings::config(TARGET, *roomy == [1]).map_err(text)?;
+    let config = settings::config(TARGET, *large_address_space == [1]).map_err(text)?;
     let engine = wasmtime::Engine::new(&config).map_err(text)?;
     let image = Image::compile(&engine, component).map_err(text)?;
     Ok(image.seal(&Key::new(secret), purpose))

@@ -2,11 +2,11 @@
 
 use wasmparser::{ComponentTypeRef, Encoding, Instance, Parser, Payload, TypeRef};
 
-use super::limits::INSTANCES;
+use super::limits::MAX_INSTANCES;
 use opgate_text::units::bytes;
 
 /// Maximum size of a component, 32 MiB. A policy with a JavaScript engine has 12, one with Python 18.
-pub const MAX_SIZE: usize = 32 << 20;
+pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
 
 /// Limits on the input of the compiler, whose time and memory grow faster than these. A JavaScript
 /// engine has 13,000 functions and 10,000 items, Python 14,000 and 13,000.
@@ -17,38 +17,40 @@ const MAX_ITEMS: usize = 65_536;
 
 /// Limits that depend on the size of a component: only one that has an interpreter inside, with its
 /// library, has many modules and such functions.
-struct Bounds {
+struct CompilerLimits {
     /// Bytes of a function.
-    function: usize,
+    max_function_bytes: usize,
     /// Modules and components inside it.
-    modules: usize,
+    max_modules: usize,
     /// Modules that it instantiates.
-    instances: usize,
+    max_instances: usize,
 }
 
 /// Size up to which a component is small, 4 MiB. Policies in compiled languages are below 1 MiB.
-const SMALL_SIZE: usize = 4 << 20;
+const MAX_SMALL_BYTES: usize = 4 << 20;
 
 /// A policy of the SDK has 4 modules, 3 instances, and functions of some ten KiB.
-const SMALL: Bounds = Bounds { function: 192 << 10, modules: 32, instances: 8 };
+const SMALL_LIMITS: CompilerLimits =
+    CompilerLimits { max_function_bytes: 192 << 10, max_modules: 32, max_instances: 8 };
 
 /// Python has 40 modules, as many instances, and a function of 417 KiB, that interprets its code. That
 /// of a JavaScript engine has 168 KiB.
-const LARGE: Bounds = Bounds { function: 512 << 10, modules: 64, instances: INSTANCES };
+const LARGE_LIMITS: CompilerLimits =
+    CompilerLimits { max_function_bytes: 512 << 10, max_modules: 64, max_instances: MAX_INSTANCES };
 
-impl Bounds {
+impl CompilerLimits {
     fn of(component: &[u8]) -> Self {
-        if is_large(component) { LARGE } else { SMALL }
+        if is_large(component) { LARGE_LIMITS } else { SMALL_LIMITS }
     }
 }
 
 /// Whether a component has higher limits, because of its size.
 pub(crate) fn is_large(component: &[u8]) -> bool {
-    component.len() > SMALL_SIZE
+    component.len() > MAX_SMALL_BYTES
 }
 
 /// Bytes of a page of memory.
-const PAGE: usize = 64 << 10;
+const PAGE_BYTES: usize = 64 << 10;
 
 /// Version of the WIT package that this host supports.
 pub const VERSION: &str = "0.6.0";
@@ -58,12 +60,12 @@ const EXPORTS: [&str; 3] = ["describe", "validate-settings", "validate"];
 
 /// The reason why a file is not a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum ComponentError {
     /// It is empty.
     #[error("the file is empty")]
     Empty,
     /// It is larger than any policy needs to be.
-    #[error("{0} bytes are more than the {MAX_SIZE} that a policy may have")]
+    #[error("{0} bytes are more than the {MAX_COMPONENT_BYTES} that a policy may have")]
     TooLarge(usize),
     /// It is another kind of file.
     #[error("not WebAssembly: the file does not start with `\\0asm`")]
@@ -76,17 +78,17 @@ pub enum Refusal {
     Malformed(String),
     /// It exceeds the limits of the compiler.
     #[error("{0}")]
-    TooMuch(String),
+    TooComplex(String),
     /// A module with several memories.
     #[error(
         "a module with {0} memories: a module has one; components of several modules may have one each"
     )]
-    Memories(usize),
+    MultipleMemories(usize),
     /// It starts with more memory than any policy may have here.
     #[error(
         "starts with {} of memory, and may have {}: raise `limits.memory` of the policy", bytes(*.0), bytes(*.1)
     )]
-    MemoryAtStart(usize, usize),
+    InitialMemory(usize, usize),
     /// An import that no policy has.
     #[error(
         "imports {0:?}: a policy may import opgate:policy/{{request,document,log,cluster}}@{VERSION} and nothing else"
@@ -116,32 +118,36 @@ pub enum Refusal {
 ///
 /// # Errors
 /// The problem and its remediation.
-pub(crate) fn check(component: &[u8], granted_cluster: bool, memory: usize) -> Result<(), Refusal> {
+pub(crate) fn check(
+    component: &[u8],
+    granted_cluster: bool,
+    memory: usize,
+) -> Result<(), ComponentError> {
     if component.is_empty() {
-        return Err(Refusal::Empty);
+        return Err(ComponentError::Empty);
     }
-    if component.len() > MAX_SIZE {
-        return Err(Refusal::TooLarge(component.len()));
+    if component.len() > MAX_COMPONENT_BYTES {
+        return Err(ComponentError::TooLarge(component.len()));
     }
     if !component.starts_with(b"\0asm") {
-        return Err(Refusal::NotWasm);
+        return Err(ComponentError::NotWasm);
     }
-    let borders = borders(component)?;
+    let borders = read_interfaces(component)?;
     for name in &borders.imports {
         check_import(name, granted_cluster)?;
     }
     for name in EXPORTS {
         if !borders.exports.iter().any(|export| export == name) {
-            return Err(Refusal::MissingExport(name));
+            return Err(ComponentError::MissingExport(name));
         }
     }
     if borders.memory > memory {
-        return Err(Refusal::MemoryAtStart(borders.memory, memory));
+        return Err(ComponentError::InitialMemory(borders.memory, memory));
     }
     Ok(())
 }
 
-struct Borders {
+struct ComponentInterfaces {
     imports: Vec<String>,
     exports: Vec<String>,
     /// Initial bytes of the memories of all modules.
@@ -150,7 +156,7 @@ struct Borders {
 
 /// Counts for all modules together, and for the current one.
 struct Counts {
-    bounds: Bounds,
+    limits: CompilerLimits,
     modules: usize,
     instances: usize,
     functions: usize,
@@ -164,12 +170,12 @@ struct Counts {
 impl Counts {
     fn of(component: &[u8]) -> Self {
         let (modules, instances, functions, items, memory) = (0, 0, 0, 0, 0);
-        let bounds = Bounds::of(component);
-        Self { bounds, modules, instances, functions, items, memory, memories: Vec::new() }
+        let bounds = CompilerLimits::of(component);
+        Self { limits: bounds, modules, instances, functions, items, memory, memories: Vec::new() }
     }
 
     /// Counts one part of a component.
-    fn add(&mut self, payload: &Payload<'_>) -> Result<(), Refusal> {
+    fn add(&mut self, payload: &Payload<'_>) -> Result<(), ComponentError> {
         let many = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
         let mut items = 0;
         match payload {
@@ -182,10 +188,10 @@ impl Counts {
                 self.functions = self.functions.saturating_add(many(section.count()));
             }
             Payload::MemorySection(section) => {
-                self.memories(many(section.count()))?;
+                self.add_memories(many(section.count()))?;
                 for memory in section.clone() {
                     let pages = usize::try_from(memory.map_err(malformed)?.initial);
-                    let size = pages.unwrap_or(usize::MAX).saturating_mul(PAGE);
+                    let size = pages.unwrap_or(usize::MAX).saturating_mul(PAGE_BYTES);
                     self.memory = self.memory.saturating_add(size);
                 }
             }
@@ -194,7 +200,7 @@ impl Counts {
                 for import in section.clone().into_imports() {
                     let import = import.map_err(malformed)?;
                     if matches!(import.ty, TypeRef::Memory(_)) {
-                        self.memories(1)?;
+                        self.add_memories(1)?;
                     }
                 }
             }
@@ -203,9 +209,9 @@ impl Counts {
                 for group in body.get_locals_reader().map_err(malformed)? {
                     locals = locals.saturating_add(group.map_err(malformed)?.0);
                 }
-                let most = self.bounds.function;
+                let most = self.limits.max_function_bytes;
                 if size > most || locals > MAX_LOCALS {
-                    return Err(Refusal::TooMuch(format!(
+                    return Err(ComponentError::TooComplex(format!(
                         "a function of {size} bytes and {locals} locals: at most {most} and {MAX_LOCALS}"
                     )));
                 }
@@ -235,13 +241,13 @@ impl Counts {
         }
         self.items = self.items.saturating_add(items);
         for (what, count, most) in [
-            ("modules", self.modules, self.bounds.modules),
-            ("instances of modules", self.instances, self.bounds.instances),
+            ("modules", self.modules, self.limits.max_modules),
+            ("instances of modules", self.instances, self.limits.max_instances),
             ("functions", self.functions, MAX_FUNCTIONS),
             ("types, imports, exports and the like", self.items, MAX_ITEMS),
         ] {
             if count > most {
-                return Err(Refusal::TooMuch(format!("{count} {what}: at most {most}")));
+                return Err(ComponentError::TooComplex(format!("{count} {what}: at most {most}")));
             }
         }
         Ok(())
@@ -249,21 +255,21 @@ impl Counts {
 
     /// The compiler needs several memories for its own code, which passes texts from one module to
     /// another. No module uses several.
-    fn memories(&mut self, more: usize) -> Result<(), Refusal> {
+    fn add_memories(&mut self, more: usize) -> Result<(), ComponentError> {
         let Some(memories) = self.memories.last_mut() else { return Ok(()) };
         *memories = memories.saturating_add(more);
-        if *memories > 1 { Err(Refusal::Memories(*memories)) } else { Ok(()) }
+        if *memories > 1 { Err(ComponentError::MultipleMemories(*memories)) } else { Ok(()) }
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the form of `map_err`")]
-fn malformed(error: wasmparser::BinaryReaderError) -> Refusal {
-    Refusal::Malformed(opgate_text::one_line(&error.to_string(), 256))
+fn malformed(error: wasmparser::BinaryReaderError) -> ComponentError {
+    ComponentError::Malformed(opgate_text::one_line(&error.to_string(), 256))
 }
 
 /// Imports and exports of the outermost component.
-fn borders(component: &[u8]) -> Result<Borders, Refusal> {
-    let mut borders = Borders { imports: Vec::new(), exports: Vec::new(), memory: 0 };
+fn read_interfaces(component: &[u8]) -> Result<ComponentInterfaces, ComponentError> {
+    let mut borders = ComponentInterfaces { imports: Vec::new(), exports: Vec::new(), memory: 0 };
     let mut counts = Counts::of(component);
     let mut depth = 0usize;
     for payload in Parser::new(0).parse_all(component) {
@@ -271,7 +277,7 @@ fn borders(component: &[u8]) -> Result<Borders, Refusal> {
         counts.add(&payload)?;
         match payload {
             Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
-                return Err(Refusal::CoreModule);
+                return Err(ComponentError::CoreModule);
             }
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
@@ -300,27 +306,27 @@ fn borders(component: &[u8]) -> Result<Borders, Refusal> {
 ///
 /// # Errors
 /// If this host could not load it as a policy.
-pub fn interfaces(component: &[u8]) -> Result<(Vec<String>, Vec<String>), Refusal> {
+pub fn interfaces(component: &[u8]) -> Result<(Vec<String>, Vec<String>), ComponentError> {
     check(component, true, usize::MAX)?;
-    let Borders { imports, exports, .. } = borders(component)?;
+    let ComponentInterfaces { imports, exports, .. } = read_interfaces(component)?;
     Ok((imports, exports))
 }
 
-fn check_import(name: &str, granted_cluster: bool) -> Result<(), Refusal> {
+fn check_import(name: &str, granted_cluster: bool) -> Result<(), ComponentError> {
     if name.starts_with("wasi:") || name.starts_with("wasi_") {
-        return Err(Refusal::Wasi(name.to_owned()));
+        return Err(ComponentError::Wasi(name.to_owned()));
     }
-    let foreign = || Refusal::Import(opgate_text::one_line(name, 128));
+    let foreign = || ComponentError::Import(opgate_text::one_line(name, 128));
     let (interface, version) =
         name.strip_prefix(PACKAGE).and_then(|rest| rest.split_once('@')).ok_or_else(foreign)?;
     if version != VERSION {
-        return Err(Refusal::Version(opgate_text::one_line(version, 32)));
+        return Err(ComponentError::Version(opgate_text::one_line(version, 32)));
     }
     if !INTERFACES.contains(&interface) {
         return Err(foreign());
     }
     if interface == "cluster" && !granted_cluster {
-        return Err(Refusal::ClusterNotGranted);
+        return Err(ComponentError::ClusterNotGranted);
     }
     Ok(())
 }

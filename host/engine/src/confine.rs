@@ -20,34 +20,40 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Confinement {
     /// No process of the same user can read its memory.
-    pub(crate) hides: bool,
+    pub(crate) is_undumpable: bool,
     /// Landlock: it opens no file, and cannot reach processes outside.
-    pub(crate) files: bool,
+    pub(crate) denies_files: bool,
     /// Seccomp: it opens no file and no socket, and starts no program.
-    pub(crate) calls: bool,
+    pub(crate) filters_syscalls: bool,
 }
 
 impl Confinement {
     /// As a number below 8.
-    pub(crate) fn bits(self) -> u8 {
-        u8::from(self.hides) | (u8::from(self.files) << 1) | (u8::from(self.calls) << 2)
+    pub(crate) fn to_bits(self) -> u8 {
+        u8::from(self.is_undumpable)
+            | (u8::from(self.denies_files) << 1)
+            | (u8::from(self.filters_syscalls) << 2)
     }
 
     /// From a number below 8.
-    pub(crate) fn of_bits(bits: u8) -> Self {
-        Self { hides: bits & 1 != 0, files: bits & 2 != 0, calls: bits & 4 != 0 }
+    pub(crate) fn from_bits(bits: u8) -> Self {
+        Self {
+            is_undumpable: bits & 1 != 0,
+            denies_files: bits & 2 != 0,
+            filters_syscalls: bits & 4 != 0,
+        }
     }
 
     /// Whether the process cannot open files, by either of the two.
-    pub(crate) fn is_closed(self) -> bool {
-        self.hides && (self.files || self.calls)
+    pub(crate) fn is_file_access_denied(self) -> bool {
+        self.is_undumpable && (self.denies_files || self.filters_syscalls)
     }
 }
 
 impl fmt::Display for Confinement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let yes = |is: bool| if is { "yes" } else { "no" };
-        let Self { hides, files, calls } = *self;
+        let Self { is_undumpable: hides, denies_files: files, filters_syscalls: calls } = *self;
         write!(
             f,
             "memory hidden: {}, landlock: {}, seccomp: {}",
@@ -67,9 +73,9 @@ pub(crate) fn confine() -> Confinement {
     // process that started the server.
     opgate_unsafe::close_inherited_descriptors();
     Confinement {
-        hides: set_dumpable_behavior(DumpableBehavior::NotDumpable).is_ok(),
-        files: linux::without_files().unwrap_or(false),
-        calls: linux::without_calls().is_ok(),
+        is_undumpable: set_dumpable_behavior(DumpableBehavior::NotDumpable).is_ok(),
+        denies_files: linux::restrict_files().unwrap_or(false),
+        filters_syscalls: linux::restrict_syscalls().is_ok(),
     }
 }
 
@@ -80,7 +86,11 @@ pub(crate) fn confine() -> Confinement {
 
 /// Tries operations in a confined process and returns the results line by line, for tests: whether
 /// it opens a file, reaches an address and starts a program.
-pub(crate) fn attempts(confinement: Confinement, file: &[u8], address: &[u8]) -> String {
+pub(crate) fn try_forbidden_operations(
+    confinement: Confinement,
+    file: &[u8],
+    address: &[u8],
+) -> String {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
 
@@ -115,15 +125,15 @@ mod linux {
     };
 
     /// No rule allows anything. An older kernel denies the operations that it supports.
-    const NEWEST: ABI = ABI::V6;
+    const LANDLOCK_ABI: ABI = ABI::V6;
 
     /// Denies access to files; returns whether the kernel enforces it.
-    pub(super) fn without_files() -> Result<bool, RulesetError> {
+    pub(super) fn restrict_files() -> Result<bool, RulesetError> {
         let restricted = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(NEWEST))?
-            .handle_access(AccessNet::from_all(NEWEST))?
-            .scope(Scope::from_all(NEWEST))?
+            .handle_access(AccessFs::from_all(LANDLOCK_ABI))?
+            .handle_access(AccessNet::from_all(LANDLOCK_ABI))?
+            .scope(Scope::from_all(LANDLOCK_ABI))?
             .create()?
             .restrict_self()?;
         Ok(restricted.ruleset != RulesetStatus::NotEnforced)
@@ -131,7 +141,7 @@ mod linux {
 
     /// System calls that a compiler does not make: files, network, programs and other processes,
     /// and calls with an equivalent effect.
-    const REFUSED: &[i64] = &[
+    const DENIED_SYSCALLS: &[i64] = &[
         // Files. Landlock does not cover inherited descriptors, nor some changes.
         libc::SYS_openat,
         libc::SYS_openat2,
@@ -211,7 +221,7 @@ mod linux {
 
     /// Older names of the same calls, which newer architectures do not have.
     #[cfg(target_arch = "x86_64")]
-    const REFUSED_AS_WELL: &[i64] = &[
+    const DENIED_LEGACY_SYSCALLS: &[i64] = &[
         libc::SYS_open,
         libc::SYS_creat,
         libc::SYS_unlink,
@@ -229,7 +239,7 @@ mod linux {
         libc::SYS_vfork,
     ];
     #[cfg(not(target_arch = "x86_64"))]
-    const REFUSED_AS_WELL: &[i64] = &[];
+    const DENIED_LEGACY_SYSCALLS: &[i64] = &[];
 
     /// The bit of x32, with which these calls have other numbers on the same architecture, and the
     /// numbers that only x32 has.
@@ -237,9 +247,9 @@ mod linux {
     const ONLY_X32: std::ops::RangeInclusive<i64> = 512..=547;
 
     /// Refuses system calls.
-    pub(super) fn without_calls() -> Result<(), seccompiler::Error> {
+    pub(super) fn restrict_syscalls() -> Result<(), seccompiler::Error> {
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-        for call in REFUSED.iter().chain(REFUSED_AS_WELL) {
+        for call in DENIED_SYSCALLS.iter().chain(DENIED_LEGACY_SYSCALLS) {
             rules.insert(*call, Vec::new());
         }
         // The limits of another process.

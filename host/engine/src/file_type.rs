@@ -5,7 +5,7 @@ use wasmparser::{Encoding, Parser, Payload};
 
 /// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum FileType {
     /// A component.
     Component,
     /// A core module that imports nothing of WASI.
@@ -13,7 +13,7 @@ pub enum Form {
     /// A core module for WASI 0.1, such as cargo builds for `wasm32-wasip1`.
     Wasip1,
     /// A core module that exports nothing of a policy.
-    Bare,
+    NoPolicyExports,
     /// Compiled code: of wasmtime (`.cwasm`), or a program or library of the system.
     Compiled,
     /// Text: a source, or WebAssembly as text.
@@ -26,7 +26,7 @@ pub enum Form {
     Unknown,
 }
 
-impl Form {
+impl FileType {
     /// Detects the type of these bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
@@ -73,12 +73,12 @@ impl Form {
                 Ok(_) => {}
             }
         }
-        if is_bare { Self::Bare } else { Self::Module }
+        if is_bare { Self::NoPolicyExports } else { Self::Module }
     }
 
     /// The detected type, and the fix, for users who named the file as a policy.
     #[must_use]
-    pub fn advice(self) -> String {
+    pub fn remediation(self) -> String {
         match self {
             Self::Component => "a component",
             Self::Module => {
@@ -87,7 +87,7 @@ impl Form {
             Self::Wasip1 => {
                 "a module for WASI (wasm32-wasip1), which a policy does not have: build it with `--target wasm32-unknown-unknown`"
             }
-            Self::Bare => {
+            Self::NoPolicyExports => {
                 "an empty module: it exports nothing of a policy; does the crate have `policy!`, and the crate-type `cdylib`?"
             }
             Self::Compiled => {

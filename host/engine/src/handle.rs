@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use opgate_cluster::access::{Access, NotDeclared};
+use opgate_cluster::access::{Access, UndeclaredRead};
 use opgate_cluster::{Declaration, Resource};
 use opgate_document::{Document, Meter, Value};
 
 use super::call_error::{CallError, Import};
-use super::limits::HANDLES;
+use super::limits::MAX_HANDLES;
 
 /// The fields that a policy declares to read from objects of a resource.
 #[derive(Debug, Clone)]
-pub struct Scope {
+pub struct DeclaredRead {
     /// The resource.
     pub resource: Resource,
     /// The fields.
@@ -26,29 +26,29 @@ pub struct Handle {
     pub(super) path: Vec<u32>,
     /// The declared read of the object, and the pointer to the value in it; none for a whole
     /// document.
-    part: Option<(Arc<Scope>, String)>,
+    declared_part: Option<(Arc<DeclaredRead>, String)>,
 }
 
 impl Handle {
-    pub(super) fn whole(document: Arc<Document>) -> Self {
-        Self { document, path: Vec::new(), part: None }
+    pub(super) fn of_document(document: Arc<Document>) -> Self {
+        Self { document, path: Vec::new(), declared_part: None }
     }
 
     /// A stored object, of which only the declared fields are present.
-    pub(super) fn stored(document: Arc<Document>, scope: Option<Arc<Scope>>) -> Self {
+    pub(super) fn of_stored(document: Arc<Document>, scope: Option<Arc<DeclaredRead>>) -> Self {
         let part = scope.map(|scope| (scope, String::new()));
-        Self { document, path: Vec::new(), part }
+        Self { document, path: Vec::new(), declared_part: part }
     }
 
     /// The value at a pointer, which exists at this path.
-    pub(super) fn below(&self, pointer: &str, path: Vec<u32>) -> Self {
-        let part = self.part.as_ref().and_then(|(scope, base)| {
+    pub(super) fn child(&self, pointer: &str, path: Vec<u32>) -> Self {
+        let part = self.declared_part.as_ref().and_then(|(scope, base)| {
             let pointer = format!("{base}{pointer}");
             // A declared field is completely present.
             let is_whole = scope.declaration.check(&pointer, Access::Scalar).is_ok();
             (!is_whole).then(|| (scope.clone(), pointer))
         });
-        Self { document: self.document.clone(), path, part }
+        Self { document: self.document.clone(), path, declared_part: part }
     }
 
     /// Checks that everything is present that a read of the value at a pointer needs.
@@ -58,7 +58,7 @@ impl Handle {
         pointer: &str,
         access: Access,
     ) -> Result<(), CallError> {
-        self.declares(import, |declaration, base| {
+        self.check_declared(import, |declaration, base| {
             if base.is_empty() {
                 return declaration.check(pointer, access);
             }
@@ -73,7 +73,7 @@ impl Handle {
         pointer: &str,
         column: &str,
     ) -> Result<(), CallError> {
-        self.declares(import, |declaration, base| {
+        self.check_declared(import, |declaration, base| {
             declaration.check_column(&format!("{base}{pointer}"), column)
         })
     }
@@ -85,30 +85,30 @@ impl Handle {
         pointer: &str,
         column: &str,
     ) -> Result<(), CallError> {
-        self.declares(import, |declaration, base| {
+        self.check_declared(import, |declaration, base| {
             declaration.check_cell(&format!("{base}{pointer}{column}"))
         })
     }
 
-    fn declares(
+    fn check_declared(
         &self,
         import: Import,
-        check: impl FnOnce(&Declaration, &str) -> Result<(), NotDeclared>,
+        check: impl FnOnce(&Declaration, &str) -> Result<(), UndeclaredRead>,
     ) -> Result<(), CallError> {
-        let Some((scope, base)) = &self.part else { return Ok(()) };
+        let Some((scope, base)) = &self.declared_part else { return Ok(()) };
         check(&scope.declaration, base)
-            .map_err(|error| CallError::Pointer(import, error.of(&scope.resource)))
+            .map_err(|error| CallError::Pointer(import, error.message(&scope.resource)))
     }
 
     /// The value, for a look-up that the meter counts.
-    pub(super) fn at<'h>(&'h self, meter: &'h Meter) -> Option<Value<'h>> {
-        self.document.root_for(meter).follow(&self.path)
+    pub(super) fn value<'h>(&'h self, meter: &'h Meter) -> Option<Value<'h>> {
+        self.document.root_metered(meter).follow(&self.path)
     }
 }
 
 /// The target of a guest's request handle: the request of the call.
 #[expect(unreachable_pub, reason = "the generated module re-exports it")]
-pub enum Asked {}
+pub enum RequestHandle {}
 
 /// The document handles of one call, by number. wasmtime gives the guest its own numbers for them,
 /// so a guest cannot invent one. (wasmtime's general table of resources allocates for each handle.)
@@ -126,7 +126,7 @@ impl Handles {
             *self.slots.get_mut(usize::try_from(number).ok()?)? = Some(handle);
             return Some(number);
         }
-        if self.slots.len() >= HANDLES {
+        if self.slots.len() >= MAX_HANDLES {
             return None;
         }
         let number = u32::try_from(self.slots.len()).ok()?;

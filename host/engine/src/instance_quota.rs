@@ -17,7 +17,7 @@ pub struct InstanceQuota {
 
 impl Drop for InstanceQuota {
     fn drop(&mut self) {
-        let mut taken = self.engine.taken.lock();
+        let mut taken = self.engine.reserved.lock();
         *taken = taken.saturating_sub(self.count);
     }
 }
@@ -25,8 +25,8 @@ impl Drop for InstanceQuota {
 impl InstanceQuota {
     /// Reserves this many; `None` if there are not enough.
     #[must_use]
-    pub fn take(engine: &Arc<Engine>, count: usize) -> Option<Self> {
-        let mut taken = engine.taken.lock();
+    pub fn reserve(engine: &Arc<Engine>, count: usize) -> Option<Self> {
+        let mut taken = engine.reserved.lock();
         let all = taken.saturating_add(count);
         if engine.pooled && all > engine.pool.instances {
             return None;
@@ -38,7 +38,7 @@ impl InstanceQuota {
 
     /// Whether they belong to this engine.
     #[must_use]
-    pub fn are_of(&self, engine: &Arc<Engine>) -> bool {
+    pub fn is_of_engine(&self, engine: &Arc<Engine>) -> bool {
         Arc::ptr_eq(&self.engine, engine)
     }
 }
@@ -47,8 +47,8 @@ impl Engine {
     /// Whether this many more instances, each with this much memory, fit into the pool. Without a
     /// pool, the result is true.
     #[must_use]
-    pub fn has_room(&self, instances: usize, memory: usize) -> bool {
-        let free = self.pool.instances.saturating_sub(*self.taken.lock());
+    pub fn has_capacity(&self, instances: usize, memory: usize) -> bool {
+        let free = self.pool.instances.saturating_sub(*self.reserved.lock());
         !self.pooled || (instances <= free && memory <= self.pool.memory)
     }
 }

@@ -45,24 +45,24 @@ pub use bindings::types as wit;
 use bindings::{ClusterPolicyPre, Severity};
 pub use cache::Cache;
 pub use call_error::{CallError, Import};
-use clock::Clock;
-pub use clock::{Budget, SharedTime, Time, WorkerControl, processor_time};
-use compile::unusable;
-pub use compile::{Compiler, compile_job};
-pub use component_check::MAX_SIZE as MAX_COMPONENT;
+use clock::CallClock;
+pub use clock::{Budget, SharedCpuTime, TimeLimit, WorkerControl, thread_cpu_time};
+use compile::unusable_error;
+pub use compile::{Compiler, run_compile_job};
+pub use component_check::MAX_COMPONENT_BYTES as MAX_COMPONENT;
 pub use component_check::VERSION as CONTRACT;
-pub use component_check::{Refusal, interfaces};
+pub use component_check::{ComponentError, interfaces};
 pub use docs::{Docs, docs};
-pub use file_type::Form;
-use handle::{Asked, Handle};
+pub use file_type::FileType;
+use handle::{Handle, RequestHandle};
 pub use inputs::{Inputs, RequestParts, RequestTexts};
 pub use instance_quota::InstanceQuota;
 pub use limits::Limits;
 use parking_lot::Mutex;
 use reader::ClusterReader;
 use state::State;
-use ticker::{TICK, Ticker};
-use trap::fault_of;
+use ticker::{TICK_INTERVAL, Ticker};
+use trap::to_call_error;
 
 /// The target for which policies are compiled: that of the host, without optional CPU features.
 pub const TARGET: &str = env!("OPGATE_TARGET");
@@ -72,8 +72,8 @@ pub const WASMTIME: &str = env!("OPGATE_WASMTIME");
 
 /// Part of an instance's memory and table that is cleared in place. Pages beyond it that a guest
 /// used are unmapped. Guests of the SDK keep stack, data and a small heap below it.
-const RESIDENT_MEMORY: usize = 128 << 10;
-const RESIDENT_TABLE: usize = 4 << 10;
+const RESIDENT_MEMORY_BYTES: usize = 128 << 10;
+const RESIDENT_TABLE_BYTES: usize = 4 << 10;
 
 /// An error while the engine starts.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +93,7 @@ impl EngineError {
 pub enum LoadError {
     /// The component is not a policy.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Rejected(#[from] ComponentError),
     /// wasmtime cannot compile or link it.
     #[error("cannot be used: {0}")]
     Unusable(String),
@@ -111,9 +111,9 @@ pub struct Engine {
     pooled: bool,
     pool: Pool,
     /// Instances of the pool that are reserved.
-    taken: Mutex<usize>,
+    reserved: Mutex<usize>,
     /// Code that is in use, by digest: loading a component again shares it.
-    codes: Mutex<Vec<Weak<Code>>>,
+    loaded_code: Mutex<Vec<Weak<Code>>>,
     /// Large components are loaded one at a time: loading takes 100 MiB each.
     large: Mutex<()>,
 }
@@ -142,7 +142,7 @@ impl Engine {
     pub fn start(pool: Pool, folder: Option<PathBuf>) -> Result<Self, EngineError> {
         let failed = |e: wasmtime::Error| EngineError(format!("{e:#}"));
         let mut config = settings::config(TARGET, true).map_err(failed)?;
-        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling(pool)));
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling_config(pool)));
         let (engine, pooled) = match wasmtime::Engine::new(&config) {
             Ok(engine) => (engine, true),
             Err(error) => {
@@ -157,14 +157,24 @@ impl Engine {
         let ticker = Ticker::start(engine.weak())
             .map_err(|e| EngineError(format!("no thread for the clock: {e}")))?;
         let (taken, codes, large) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (cache, compiler) = (Mutex::default(), Compiler::Here);
-        let engine = Self { engine, ticker, cache, compiler, pooled, pool, taken, codes, large };
-        engine.cache_in(folder);
+        let (cache, compiler) = (Mutex::default(), Compiler::InProcess);
+        let engine = Self {
+            engine,
+            ticker,
+            cache,
+            compiler,
+            pooled,
+            pool,
+            reserved: taken,
+            loaded_code: codes,
+            large,
+        };
+        engine.use_cache_directory(folder);
         Ok(engine)
     }
 
     /// Caches compiled components in this directory, if none is used yet.
-    pub fn cache_in(&self, folder: Option<PathBuf>) {
+    pub fn use_cache_directory(&self, folder: Option<PathBuf>) {
         let mut cache = self.cache.lock();
         if cache.is_some() {
             return;
@@ -206,14 +216,14 @@ impl Engine {
         component: &[u8],
         granted_cluster: bool,
     ) -> Result<Module, LoadError> {
-        self.load_by(&self.compiler, component, granted_cluster)
+        self.load_with(&self.compiler, component, granted_cluster)
     }
 
     /// [`Engine::load`] with another compiler than that of the engine.
     ///
     /// # Errors
     /// As for [`Engine::load`].
-    pub fn load_by(
+    pub fn load_with(
         self: &Arc<Self>,
         compiler: &Compiler,
         component: &[u8],
@@ -223,7 +233,7 @@ impl Engine {
             component_check::check(component, granted_cluster, self.pool.memory)?;
             let _alone = component_check::is_large(component).then(|| self.large.lock());
             let digest = digest(component);
-            if let Some(known) = self.known(&digest) {
+            if let Some(known) = self.find_loaded(&digest) {
                 return Ok(known);
             }
             let cache = self.cache.lock().clone();
@@ -251,7 +261,7 @@ impl Engine {
         digest: &str,
         image: &Image,
     ) -> Result<Module, LoadError> {
-        if let Some(known) = self.known(digest) {
+        if let Some(known) = self.find_loaded(digest) {
             return Ok(known);
         }
         match image.load(&self.engine) {
@@ -264,8 +274,8 @@ impl Engine {
     }
 
     /// The code of a component that is in use.
-    fn known(&self, digest: &str) -> Option<Module> {
-        let mut codes = self.codes.lock();
+    fn find_loaded(&self, digest: &str) -> Option<Module> {
+        let mut codes = self.loaded_code.lock();
         codes.retain(|code| code.strong_count() > 0);
         codes.iter().filter_map(Weak::upgrade).find(|code| code.digest == digest).map(Module)
     }
@@ -276,9 +286,9 @@ impl Engine {
         component: &[u8],
         digest: &str,
     ) -> Result<wasmtime::component::Component, LoadError> {
-        let purpose = cache::purpose(&self.engine, digest);
+        let purpose = cache::image_purpose(&self.engine, digest);
         let image = compiler.compile(&self.engine, self.pooled, &purpose, component)?;
-        let loaded = image.load(&self.engine).map_err(|e| unusable(&e))?;
+        let loaded = image.load(&self.engine).map_err(|e| unusable_error(&e))?;
         if let Some(cache) = self.cache.lock().clone() {
             cache.write(&self.engine, digest, &image);
         }
@@ -290,7 +300,7 @@ impl Engine {
         component: &wasmtime::component::Component,
         digest: String,
     ) -> Result<Module, LoadError> {
-        let unusable = |e: wasmtime::Error| unusable(&e);
+        let unusable = |e: wasmtime::Error| unusable_error(&e);
         let mut linker = Linker::new(&self.engine);
         imports::define(&mut linker).map_err(unusable)?;
         let pre = linker.instantiate_pre(component).map_err(unusable)?;
@@ -300,33 +310,34 @@ impl Engine {
         // Here, not at the first request.
         component.initialize_copy_on_write_image().map_err(unusable)?;
         let code = Arc::new(Code { engine: self.clone(), pre, validate, digest });
-        self.codes.lock().push(Arc::downgrade(&code));
+        self.loaded_code.lock().push(Arc::downgrade(&code));
         Ok(Module(code))
     }
 }
 
 /// Spare instances for calls at load time, while others serve: four components from files and a built-in
 /// one are loaded at a time.
-const SPARE: u32 = 8;
+const SPARE_INSTANCES: u32 = 8;
 
-fn pooling(pool: Pool) -> PoolingAllocationConfig {
-    let instances = u32::try_from(pool.instances).unwrap_or(u32::MAX).saturating_add(SPARE);
+fn pooling_config(pool: Pool) -> PoolingAllocationConfig {
+    let instances =
+        u32::try_from(pool.instances).unwrap_or(u32::MAX).saturating_add(SPARE_INSTANCES);
     let many = |each: usize| u32::try_from(each).unwrap_or(u32::MAX);
     let total = |each: usize| instances.saturating_mul(many(each));
     let mut config = PoolingAllocationConfig::new();
     config
         .total_component_instances(instances)
-        .total_core_instances(total(limits::INSTANCES))
-        .total_memories(total(limits::MEMORIES))
-        .total_tables(total(limits::TABLES))
-        .max_memories_per_component(many(limits::MEMORIES))
-        .max_core_instances_per_component(many(limits::INSTANCES))
-        .max_tables_per_component(many(limits::TABLES))
-        .max_tables_per_module(many(limits::TABLES))
+        .total_core_instances(total(limits::MAX_INSTANCES))
+        .total_memories(total(limits::MAX_MEMORIES))
+        .total_tables(total(limits::MAX_TABLES))
+        .max_memories_per_component(many(limits::MAX_MEMORIES))
+        .max_core_instances_per_component(many(limits::MAX_INSTANCES))
+        .max_tables_per_component(many(limits::MAX_TABLES))
+        .max_tables_per_module(many(limits::MAX_TABLES))
         .max_memory_size(pool.memory)
-        .table_elements(limits::TABLE_ELEMENTS)
-        .linear_memory_keep_resident(RESIDENT_MEMORY)
-        .table_keep_resident(RESIDENT_TABLE);
+        .table_elements(limits::MAX_TABLE_ELEMENTS)
+        .linear_memory_keep_resident(RESIDENT_MEMORY_BYTES)
+        .table_keep_resident(RESIDENT_TABLE_BYTES);
     config
 }
 
@@ -351,15 +362,15 @@ struct Code {
 }
 
 /// Parameters and result of the export `validate`, see `wit/policy.wit`.
-type Asks = (
+type ValidateParams = (
     wit::Operation,
     u64,
-    Resource<Asked>,
+    Resource<RequestHandle>,
     Option<Resource<Handle>>,
     Option<Resource<Handle>>,
     Resource<Handle>,
 );
-type Answers = (wit::Verdict,);
+type ValidateResults = (wit::Verdict,);
 
 impl fmt::Debug for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -371,14 +382,14 @@ impl fmt::Debug for Module {
 pub type LogLine = (tracing::Level, String);
 
 /// The account that the memory of a call is charged to.
-fn payer_of(inputs: &Inputs) -> Option<&Arc<Account>> {
+fn account_of(inputs: &Inputs) -> Option<&Arc<Account>> {
     let mut documents = [&inputs.object, &inputs.old_object].into_iter().flatten();
     documents.find_map(|document| document.account())
 }
 
 /// Result of a call, and the lines that the guest logged.
 #[derive(Debug)]
-pub struct Call<T> {
+pub struct CallResult<T> {
     /// The verdict, or the reason why there is none.
     pub result: Result<T, CallError>,
     /// Lines for the log.
@@ -386,12 +397,12 @@ pub struct Call<T> {
     /// The reader that handled the queries of the call.
     pub reader: Option<Box<dyn ClusterReader>>,
     /// The work of the host for the call.
-    pub work: Work,
+    pub work: HostWork,
 }
 
 /// The work of the host for a guest.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Work {
+pub struct HostWork {
     /// Units of the meter, see [`opgate_document::Meter`].
     pub units: u64,
     /// Bytes that are charged when the call ends, including those of the guest's memory.
@@ -407,7 +418,7 @@ impl Module {
 
     /// Calls `describe`.
     #[must_use]
-    pub fn describe(&self, budget: Budget<'_>) -> Call<wit::Descriptor> {
+    pub fn describe(&self, budget: Budget<'_>) -> CallResult<wit::Descriptor> {
         self.call(budget, None, None, None, |store| {
             self.0.pre.instantiate(&mut *store)?.call_describe(store)
         })
@@ -419,9 +430,9 @@ impl Module {
         &self,
         settings: &Arc<Document>,
         budget: Budget<'_>,
-    ) -> Call<Result<(), Vec<wit::SettingsError>>> {
+    ) -> CallResult<Result<(), Vec<wit::SettingsError>>> {
         self.call(budget, None, None, None, |store| {
-            let settings = lend(store, settings)?;
+            let settings = lend_document(store, settings)?;
             self.0.pre.instantiate(&mut *store)?.call_validate_settings(store, settings)
         })
     }
@@ -436,9 +447,9 @@ impl Module {
         settings: &Arc<Document>,
         reader: impl ClusterReader,
         budget: Budget<'_>,
-    ) -> Call<wit::Verdict> {
-        let call = |store: &mut Store<State>| self.ask(store, inputs, routes, settings);
-        self.call(budget, payer_of(inputs), Some(Box::new(reader)), Some(inputs), call)
+    ) -> CallResult<wit::Verdict> {
+        let call = |store: &mut Store<State>| self.call_validate(store, inputs, routes, settings);
+        self.call(budget, account_of(inputs), Some(Box::new(reader)), Some(inputs), call)
     }
 
     /// [`Module::validate`], and how many imports it calls. The count takes time.
@@ -452,15 +463,17 @@ impl Module {
         budget: Budget<'_>,
     ) -> u64 {
         let calls = Arc::new(AtomicU64::new(0));
-        let clock = Arc::new(Clock::start(budget));
-        let bound = |store: &mut Store<State>| imports::count(store, calls.clone());
-        let (payer, reader): (_, Box<dyn ClusterReader>) = (payer_of(inputs), Box::new(reader));
-        let ask = |store: &mut Store<State>| self.ask(store, inputs, routes, settings);
-        let _ = self.run((budget, payer), &clock, (Some(reader), Some(inputs)), bound, ask);
+        let clock = Arc::new(CallClock::start(budget));
+        let bound = |store: &mut Store<State>| imports::count_calls(store, calls.clone());
+        let (request_account, reader): (_, Box<dyn ClusterReader>) =
+            (account_of(inputs), Box::new(reader));
+        let ask = |store: &mut Store<State>| self.call_validate(store, inputs, routes, settings);
+        let _ =
+            self.run((budget, request_account), &clock, (Some(reader), Some(inputs)), bound, ask);
         calls.load(Ordering::Relaxed)
     }
 
-    fn ask(
+    fn call_validate(
         &self,
         store: &mut Store<State>,
         inputs: &Inputs,
@@ -470,11 +483,12 @@ impl Module {
         // Only the export that is called is looked up and its type compared: the three of the generated
         // code cost 0.3 µs more.
         let instance = self.0.pre.instance_pre().instantiate(&mut *store)?;
-        let export = instance.get_typed_func::<Asks, Answers>(&mut *store, &self.0.validate)?;
-        let object = inputs.object.as_ref().map(|o| lend(store, o)).transpose()?;
-        let old = inputs.old_object.as_ref().map(|o| lend(store, o)).transpose()?;
-        let settings = lend(store, settings)?;
-        let request = Resource::<Asked>::new_borrow(0);
+        let export = instance
+            .get_typed_func::<ValidateParams, ValidateResults>(&mut *store, &self.0.validate)?;
+        let object = inputs.object.as_ref().map(|o| lend_document(store, o)).transpose()?;
+        let old = inputs.old_object.as_ref().map(|o| lend_document(store, o)).transpose()?;
+        let settings = lend_document(store, settings)?;
+        let request = Resource::<RequestHandle>::new_borrow(0);
         let asks = (inputs.operation, routes, request, object, old, settings);
         let (verdict,) = export.call(store, asks)?;
         Ok(verdict)
@@ -483,75 +497,82 @@ impl Module {
     fn call<T>(
         &self,
         budget: Budget<'_>,
-        payer: Option<&Arc<Account>>,
+        request_account: Option<&Arc<Account>>,
         reader: Option<Box<dyn ClusterReader>>,
         inputs: Option<&Arc<Inputs>>,
         call: impl Fn(&mut Store<State>) -> wasmtime::Result<T>,
-    ) -> Call<T> {
-        let clock = Arc::new(Clock::start(budget));
-        let bound = |store: &mut Store<State>| store.set_hostcall_fuel(limits::HOSTCALL_BYTES);
-        let mut done = self.run((budget, payer), &clock, (reader, inputs), bound, &call);
-        if matches!(done.result, Err(CallError::Size(_))) {
+    ) -> CallResult<T> {
+        let clock = Arc::new(CallClock::start(budget));
+        let bound = |store: &mut Store<State>| store.set_hostcall_fuel(limits::MAX_HOSTCALL_BYTES);
+        let mut done = self.run((budget, request_account), &clock, (reader, inputs), bound, &call);
+        if matches!(done.result, Err(CallError::ResultTooLarge(_))) {
             // An import got too much data, or the verdict is too large. A second call, with hooks
             // and in the remaining time, determines which. Hooks in every call would make it 3 %
             // longer.
             let reader = (done.reader, inputs);
-            done = self.run((budget, payer), &clock, reader, imports::bound_by_name, &call);
+            done = self.run(
+                (budget, request_account),
+                &clock,
+                reader,
+                imports::limit_copied_bytes,
+                &call,
+            );
         }
-        clock.settle();
+        clock.charge_shared_time();
         done
     }
 
     fn run<T>(
         &self,
-        (budget, payer): (Budget<'_>, Option<&Arc<Account>>),
-        clock: &Arc<Clock>,
+        (budget, request_account): (Budget<'_>, Option<&Arc<Account>>),
+        clock: &Arc<CallClock>,
         (reader, inputs): (Option<Box<dyn ClusterReader>>, Option<&Arc<Inputs>>),
         bound: impl FnOnce(&mut Store<State>),
         call: impl FnOnce(&mut Store<State>) -> wasmtime::Result<T>,
-    ) -> Call<T> {
-        let state = State::new(budget.memory, payer, clock.clone(), reader, inputs.cloned());
+    ) -> CallResult<T> {
+        let state =
+            State::new(budget.memory, request_account, clock.clone(), reader, inputs.cloned());
         let mut store = Store::new(&self.0.engine.engine, state);
         store.limiter(|state| &mut state.limiter);
         // One more handle, for the request.
-        store.set_max_component_handles(limits::HANDLES + 1);
+        store.set_max_component_handles(limits::MAX_HANDLES + 1);
         bound(&mut store);
         Self::set_deadline(&mut store, budget, clock);
-        let running = self.0.engine.ticker.run();
+        let running = self.0.engine.ticker.mark_running();
         let answer = call(&mut store);
         drop(running);
         let State { limiter, log, reader, meter, account, .. } = store.into_data();
-        let work = Work { units: meter.spent(), memory: account.used() };
+        let work = HostWork { units: meter.spent(), memory: account.used() };
         let result = answer.map_err(|error| {
             // The panic hook of the SDK writes the text immediately before the trap.
             let last_words = log.last().filter(|(severity, _)| *severity == Severity::Error);
             let panic = last_words.map(|(_, text)| text.clone());
-            fault_of(&error, &limiter, clock, panic)
+            to_call_error(&error, &limiter, clock, panic)
         });
-        let log = log.into_iter().map(|(severity, text)| (level(severity), text)).collect();
-        Call { result, log, reader, work }
+        let log = log.into_iter().map(|(severity, text)| (tracing_level(severity), text)).collect();
+        CallResult { result, log, reader, work }
     }
 
-    fn set_deadline(store: &mut Store<State>, budget: Budget<'_>, clock: &Arc<Clock>) {
-        if let Time::Try(time) = budget.time {
+    fn set_deadline(store: &mut Store<State>, budget: Budget<'_>, clock: &Arc<CallClock>) {
+        if let TimeLimit::Attempt(time) = budget.time {
             // The first tick can come at once. One more guarantees at least the promised time.
-            let ticks = time.as_millis().div_ceil(TICK.as_millis()).saturating_add(1);
+            let ticks = time.as_millis().div_ceil(TICK_INTERVAL.as_millis()).saturating_add(1);
             store.set_epoch_deadline(u64::try_from(ticks).unwrap_or(u64::MAX));
             return;
         }
         // By the clock, not by counting: ticks while the thread waits for a CPU do not count as
         // time of the call.
         let clock = clock.clone();
-        let yield_after = budget.apart.map(|apart| apart.yield_after);
+        let yield_after = budget.worker.map(|apart| apart.yield_after);
         let mut yields = false;
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(move |_| {
             if !yields && yield_after.is_some_and(|most| clock.used() > most) {
                 // If the system does not allow it, the thread runs with normal priority.
-                let _ = opgate_unsafe::run_when_idle();
+                let _ = opgate_unsafe::set_idle_priority();
                 yields = true;
             }
-            if clock.over().is_some() {
+            if clock.end_reason().is_some() {
                 return Ok(UpdateDeadline::Interrupt);
             }
             Ok(UpdateDeadline::Continue(1))
@@ -559,12 +580,15 @@ impl Module {
     }
 }
 
-fn lend(store: &mut Store<State>, document: &Arc<Document>) -> wasmtime::Result<Resource<Handle>> {
-    let owned = store.data_mut().handles.push(Handle::whole(document.clone()));
+fn lend_document(
+    store: &mut Store<State>,
+    document: &Arc<Document>,
+) -> wasmtime::Result<Resource<Handle>> {
+    let owned = store.data_mut().handles.push(Handle::of_document(document.clone()));
     owned.map(Resource::new_borrow).ok_or_else(|| wasmtime::Error::msg("no handle is left"))
 }
 
-fn level(severity: Severity) -> tracing::Level {
+fn tracing_level(severity: Severity) -> tracing::Level {
     match severity {
         Severity::Debug => tracing::Level::DEBUG,
         Severity::Info => tracing::Level::INFO,

@@ -6,12 +6,12 @@ use opgate_document::Account;
 use wasmtime::ResourceLimiter;
 
 use super::call_error::{CallError, Import};
-use super::limits::{INSTANCES, MEMORIES, TABLE_ELEMENTS, TABLES};
+use super::limits::{MAX_INSTANCES, MAX_MEMORIES, MAX_TABLE_ELEMENTS, MAX_TABLES};
 
 /// The policy error for memory that an account denied: the limit of the call is reached, or the
 /// server has no memory left for requests.
-pub(crate) fn refused(account: &Account, import: Option<Import>) -> CallError {
-    if account.is_starved() {
+pub(crate) fn memory_error(account: &Account, import: Option<Import>) -> CallError {
+    if account.is_parent_exhausted() {
         CallError::ServerMemory
     } else {
         CallError::Memory(account.limit(), import)
@@ -37,9 +37,9 @@ impl ResourceLimiter for Limiter {
         wanted: usize,
         _: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        if !self.account.try_take(wanted.saturating_sub(current)) {
+        if !self.account.try_charge(wanted.saturating_sub(current)) {
             // The guest can request less. If it traps instead, this is the reason.
-            self.hit = Some(refused(&self.account, None));
+            self.hit = Some(memory_error(&self.account, None));
             return Ok(false);
         }
         self.hit = None;
@@ -47,15 +47,15 @@ impl ResourceLimiter for Limiter {
     }
 
     fn memories(&self) -> usize {
-        MEMORIES
+        MAX_MEMORIES
     }
 
     fn tables(&self) -> usize {
-        TABLES
+        MAX_TABLES
     }
 
     fn instances(&self) -> usize {
-        INSTANCES
+        MAX_INSTANCES
     }
 
     fn table_growing(
@@ -64,6 +64,6 @@ impl ResourceLimiter for Limiter {
         wanted: usize,
         _: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        if wanted > TABLE_ELEMENTS { Err(CallError::Table.into()) } else { Ok(true) }
+        if wanted > MAX_TABLE_ELEMENTS { Err(CallError::Table.into()) } else { Ok(true) }
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 /// Elements of one table, handles of one call, and bytes of one call of an import or of a verdict.
-pub(crate) const TABLE_ELEMENTS: usize = 10_000;
-pub(crate) const HANDLES: usize = 1_000;
-pub(crate) const HOSTCALL_BYTES: usize = 4 << 20;
+pub(crate) const MAX_TABLE_ELEMENTS: usize = 10_000;
+pub(crate) const MAX_HANDLES: usize = 1_000;
+pub(crate) const MAX_HOSTCALL_BYTES: usize = 4 << 20;
 
 /// Bytes of a JSON pointer or a name, and columns of a table.
-pub(crate) const POINTER: usize = 4 << 10;
-pub(crate) const COLUMNS: usize = 64;
+pub(crate) const MAX_POINTER_BYTES: usize = 4 << 10;
+pub(crate) const MAX_COLUMNS: usize = 64;
 
 /// Limits of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,14 +17,14 @@ pub struct Limits {
     /// Bytes of memory of one call: that of the guest, and that of the host for the guest.
     pub memory: usize,
     /// CPU time of one call.
-    pub time: Duration,
+    pub cpu_time: Duration,
     /// Calls that run at the same time.
     pub concurrency: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory: 32 << 20, time: Duration::from_millis(100), concurrency: 4 }
+        Self { memory: 32 << 20, cpu_time: Duration::from_millis(100), concurrency: 4 }
     }
 }
 
@@ -32,6 +32,6 @@ impl Default for Limits {
 /// 1, 2 and 3, Python 1, 2 and 38. The limit applies to the bytes of all memories together. The
 /// pool has slots for memories and tables, with address space for each. It only counts instances;
 /// the number in a small component is checked when it is loaded.
-pub(crate) const MEMORIES: usize = 4;
-pub(crate) const TABLES: usize = 8;
-pub(crate) const INSTANCES: usize = 64;
+pub(crate) const MAX_MEMORIES: usize = 4;
+pub(crate) const MAX_TABLES: usize = 8;
+pub(crate) const MAX_INSTANCES: usize = 64;

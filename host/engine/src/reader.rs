@@ -8,11 +8,11 @@ use std::sync::Arc;
 use opgate_cluster::Object;
 use opgate_document::{Account, Document, Meter, Text};
 
-pub use crate::handle::Scope;
+pub use crate::handle::DeclaredRead;
 use crate::wit::GroupVersionResource;
 
 /// Bytes of an object in a result in addition to its content.
-const EACH: usize = 64;
+const OBJECT_OVERHEAD_BYTES: usize = 64;
 
 /// Handles the queries of one call, and records them.
 pub trait ClusterReader: Any + fmt::Debug + Send {
@@ -25,8 +25,8 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
         resource: &GroupVersionResource,
         namespace: &str,
         name: &str,
-        payer: Payer<'_>,
-    ) -> Answer;
+        accounts: ResultAccounts<'_>,
+    ) -> ReadResult;
 
     /// Returns objects that match.
     ///
@@ -36,8 +36,8 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
         &mut self,
         resource: &GroupVersionResource,
         query: PolicyQuery,
-        payer: Payer<'_>,
-    ) -> Answer;
+        accounts: ResultAccounts<'_>,
+    ) -> ReadResult;
 
     /// Returns the names of objects that match.
     ///
@@ -47,8 +47,8 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
         &mut self,
         resource: &GroupVersionResource,
         query: PolicyQuery,
-        payer: Payer<'_>,
-    ) -> Answer;
+        accounts: ResultAccounts<'_>,
+    ) -> ReadResult;
 
     /// Returns at most `limit` objects of any kind; none by default.
     ///
@@ -58,7 +58,7 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
         &mut self,
         resource: &GroupVersionResource,
         limit: usize,
-    ) -> Result<Result<Sample, ReadError>, NotCurrent> {
+    ) -> Result<Result<Sample, ReadError>, CacheUnavailable> {
         let _ = (resource, limit);
         Ok(Err(ReadError::NoCluster("there is no cluster to ask".to_owned())))
     }
@@ -77,15 +77,16 @@ impl Sample {
     /// One of its objects for a call, which is charged with its text and the look-ups in it; none if
     /// that exceeds the accounts.
     #[must_use]
-    pub fn document(text: &Arc<Text>, payer: Payer<'_>) -> Option<Document> {
-        let document = Document::part(text.clone(), 0..text.len()).charged_to(payer.account);
-        let is_paid = payer.meter.spend(EACH) && document.pay(text.len().saturating_add(EACH));
+    pub fn document(text: &Arc<Text>, accounts: ResultAccounts<'_>) -> Option<Document> {
+        let document = Document::part(text.clone(), 0..text.len()).with_account(accounts.account);
+        let is_paid = accounts.meter.spend(OBJECT_OVERHEAD_BYTES)
+            && document.charge_bytes(text.len().saturating_add(OBJECT_OVERHEAD_BYTES));
         is_paid.then_some(document)
     }
 }
 
 /// The result for a policy, or the reason why the call must end.
-pub type Answer = Result<Result<Found, ReadError>, NotCurrent>;
+pub type ReadResult = Result<Result<QueryResult, ReadError>, CacheUnavailable>;
 
 /// A query of a policy.
 #[derive(Debug, Default)]
@@ -104,15 +105,15 @@ pub struct PolicyQuery {
 
 /// The reason why there is no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotCurrent {
+pub enum CacheUnavailable {
     /// The resource is being listed for the first time. Try again in a moment.
     Listing(String),
     /// The cluster cache is not ready, or an object in it cannot be read.
-    Unknown(String),
+    NotReady(String),
     /// A sample of this resource is wanted. The call is repeated after the resource is listed.
-    Wanted(String),
+    SampleNeeded(String),
     /// Too many requests wait for samples.
-    Busy(String),
+    SampleQueueFull(String),
 }
 
 /// The reason why a policy gets no result, for the policy.
@@ -133,7 +134,7 @@ pub enum ReadError {
 /// The accounts that a result is charged to. If the meter stops or the account reaches its limit,
 /// the result is not used.
 #[derive(Debug, Clone, Copy)]
-pub struct Payer<'p> {
+pub struct ResultAccounts<'p> {
     /// The work.
     pub meter: &'p Meter,
     /// The memory.
@@ -142,24 +143,24 @@ pub struct Payer<'p> {
 
 /// Stored objects, for a policy that may see less of each.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct QueryResult {
     objects: Vec<Arc<Object>>,
-    scope: Option<Arc<Scope>>,
+    declared_read: Option<Arc<DeclaredRead>>,
     has_more: bool,
 }
 
-impl Found {
+impl QueryResult {
     /// Objects for a policy that declares to read these fields of them. If they are stored with
     /// more (`has_more`), the policy does not see that.
     #[must_use]
-    pub fn new(objects: Vec<Arc<Object>>, scope: Arc<Scope>, has_more: bool) -> Self {
-        Self { objects, scope: Some(scope), has_more }
+    pub fn new(objects: Vec<Arc<Object>>, scope: Arc<DeclaredRead>, has_more: bool) -> Self {
+        Self { objects, declared_read: Some(scope), has_more }
     }
 
     /// The fields that the policy declares to read from them; none if there are no objects.
     #[must_use]
-    pub fn scope(&self) -> Option<&Arc<Scope>> {
-        self.scope.as_ref()
+    pub fn declared_read(&self) -> Option<&Arc<DeclaredRead>> {
+        self.declared_read.as_ref()
     }
 
     /// The whole objects.
@@ -171,23 +172,24 @@ impl Found {
     /// An object with only the fields that the policy declares; none if that exceeds the accounts.
     /// Its text, which can be a copy, and the look-ups in it are charged.
     #[must_use]
-    pub fn document(&self, object: &Object, payer: Payer<'_>) -> Option<Document> {
-        let whole = object.document().charged_to(payer.account);
+    pub fn document(&self, object: &Object, accounts: ResultAccounts<'_>) -> Option<Document> {
+        let whole = object.document().with_account(accounts.account);
         // A part is no larger than the whole.
-        let is_paid = payer.meter.spend(EACH) && whole.pay(whole.size().saturating_add(EACH));
+        let is_paid = accounts.meter.spend(OBJECT_OVERHEAD_BYTES)
+            && whole.charge_bytes(whole.size().saturating_add(OBJECT_OVERHEAD_BYTES));
         if !is_paid {
             return None;
         }
-        let Some(scope) = self.scope.as_ref().filter(|_| self.has_more) else {
+        let Some(scope) = self.declared_read.as_ref().filter(|_| self.has_more) else {
             return Some(whole);
         };
-        if !payer.meter.spend(whole.size() / 4) {
+        if !accounts.meter.spend(whole.size() / 4) {
             return None;
         }
-        let own = scope.declaration.keep(whole.root_for(payer.meter));
+        let own = scope.declaration.project_text(whole.root_metered(accounts.meter));
         let own = Arc::new(own.unwrap_or_default());
         let end = own.len();
-        let own = Document::part(own, 0..end).charged_to(payer.account);
-        own.pay(own.size().saturating_add(EACH)).then_some(own)
+        let own = Document::part(own, 0..end).with_account(accounts.account);
+        own.charge_bytes(own.size().saturating_add(OBJECT_OVERHEAD_BYTES)).then_some(own)
     }
 }

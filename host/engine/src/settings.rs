@@ -5,19 +5,19 @@
 use wasmtime::Config;
 
 /// Stack of a guest. Deeper recursion is a policy error.
-pub(crate) const STACK: usize = 512 << 10;
+pub(crate) const MAX_STACK_BYTES: usize = 512 << 10;
 
 /// Settings of the compilation. `roomy` is true if 4 GiB of address space can be reserved for each
 /// memory, so that code needs no bounds checks. Otherwise code of the other kind does not load and
 /// is compiled again.
-pub(crate) fn config(target: &str, roomy: bool) -> wasmtime::Result<Config> {
+pub(crate) fn config(target: &str, large_address_space: bool) -> wasmtime::Result<Config> {
     let mut config = Config::new();
     // The baseline of the target, not the CPU of this machine: the binary runs anywhere, and
     // replays give the same code everywhere.
     config.target(target)?;
     config.wasm_component_model(true);
     config.epoch_interruption(true);
-    config.max_wasm_stack(STACK);
+    config.max_wasm_stack(MAX_STACK_BYTES);
     // Proposals that no guest needs. Two advisories of 2026 affect the code generation for SIMD.
     config.wasm_simd(false).wasm_relaxed_simd(false);
     config.wasm_tail_call(false).wasm_memory64(false);
@@ -34,7 +34,7 @@ pub(crate) fn config(target: &str, roomy: bool) -> wasmtime::Result<Config> {
     config.native_unwind_info(false);
     // Identical bits for identical input, also for floating point.
     config.cranelift_nan_canonicalization(true);
-    if !roomy {
+    if !large_address_space {
         config.memory_reservation(0);
         config.memory_guard_size(64 << 10);
         config.memory_reservation_for_growth(1 << 20);

@@ -8,7 +8,7 @@ use wasmtime::component::Resource;
 
 use super::bindings::Severity;
 use super::call_error::{CallError, Import};
-use super::clock::Clock;
+use super::clock::CallClock;
 use super::handle::{Handle, Handles};
 use super::inputs::Inputs;
 use super::limiter::{self, Limiter};
@@ -23,32 +23,34 @@ pub(crate) struct State {
     pub(super) log: Vec<(Severity, String)>,
     /// Handles the guest's queries of the cluster.
     pub(super) reader: Option<Box<dyn ClusterReader>>,
-    pub(super) clock: Arc<Clock>,
+    pub(super) clock: Arc<CallClock>,
     /// The work of the host for the guest.
     pub(super) meter: Meter,
     /// Memory of the guest, and of the host for the guest.
     pub(super) account: Arc<Account>,
     /// Memory of the last result for the guest. It has been copied when the guest calls again.
-    pub(super) answer: Charge,
+    pub(super) result_charge: Charge,
     /// Bytes of it that are in use.
-    answered: Cell<usize>,
+    result_bytes: Cell<usize>,
 }
 
 /// Bytes that are reserved from one result to the next. Most results are smaller and need no check
 /// of the account.
-const AT_HAND: usize = 4 << 10;
+const RESERVED_RESULT_BYTES: usize = 4 << 10;
 
 impl State {
     /// Creates the state. Memory is also charged to `payer`, the account of the request.
     pub(super) fn new(
         memory: usize,
-        payer: Option<&Arc<Account>>,
-        clock: Arc<Clock>,
+        request_account: Option<&Arc<Account>>,
+        clock: Arc<CallClock>,
         reader: Option<Box<dyn ClusterReader>>,
         inputs: Option<Arc<Inputs>>,
     ) -> Self {
-        let account =
-            payer.map_or_else(|| Account::new(memory), |payer| Account::below(payer, memory));
+        let account = request_account.map_or_else(
+            || Account::new(memory),
+            |request_account| Account::child(request_account, memory),
+        );
         Self {
             inputs,
             handles: Handles::default(),
@@ -57,8 +59,8 @@ impl State {
             reader,
             meter: Meter::new(clock.clone()),
             clock,
-            answer: Charge::on(&account),
-            answered: Cell::new(0),
+            result_charge: Charge::on(&account),
+            result_bytes: Cell::new(0),
             account,
         }
     }
@@ -79,32 +81,32 @@ impl State {
     }
 
     /// Called before the work of an import. The previous result is dropped.
-    pub(super) fn begin(&self) {
-        self.answered.set(0);
-        let more = self.answer.bytes().saturating_sub(AT_HAND);
+    pub(super) fn begin_import(&self) {
+        self.result_bytes.set(0);
+        let more = self.result_charge.bytes().saturating_sub(RESERVED_RESULT_BYTES);
         if more > 0 {
-            self.answer.shrink(more);
+            self.result_charge.shrink(more);
         }
     }
 
     /// Charges memory for a result.
     pub(super) fn charge(&self, import: Import, bytes: usize) -> Result<(), CallError> {
-        let wanted = self.answered.get().saturating_add(bytes);
-        let more = wanted.saturating_sub(self.answer.bytes());
-        if more > 0 && !self.answer.grow(more) {
+        let wanted = self.result_bytes.get().saturating_add(bytes);
+        let more = wanted.saturating_sub(self.result_charge.bytes());
+        if more > 0 && !self.result_charge.grow(more) {
             return Err(self.out_of_memory(import));
         }
-        self.answered.set(wanted);
+        self.result_bytes.set(wanted);
         Ok(())
     }
 
     /// Charges work for a result.
     pub(super) fn spend(&self, units: usize) -> Result<(), CallError> {
-        if self.meter.spend(units) { Ok(()) } else { Err(self.clock.fault()) }
+        if self.meter.spend(units) { Ok(()) } else { Err(self.clock.interruption_error()) }
     }
 
     pub(super) fn out_of_memory(&self, import: Import) -> CallError {
-        limiter::refused(&self.account, Some(import))
+        limiter::memory_error(&self.account, Some(import))
     }
 
     /// Called after each look-up for the guest. Only this function decides whether the result is
@@ -115,7 +117,7 @@ impl State {
         document: &Document,
     ) -> Result<(), CallError> {
         if self.meter.is_stopped() {
-            return Err(self.clock.fault());
+            return Err(self.clock.interruption_error());
         }
         if self.account.is_exhausted() {
             return Err(self.out_of_memory(import));

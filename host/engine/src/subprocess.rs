@@ -30,33 +30,33 @@ use rustix::process::{Resource, Rlimit, Signal};
 use opgate_text::units;
 
 use super::component_check::is_large;
-use super::confine::{Confinement, attempts, confine};
+use super::confine::{Confinement, confine, try_forbidden_operations};
 
 /// Name of the subcommand. No help shows it.
 const WORKER_COMMAND: &str = "apart";
 
 /// Maximum input of a job, twice the largest component, and maximum output, that of an image.
-const MAX_INPUT: u64 = 64 << 20;
-const MAX_OUTPUT: u64 = 256 << 20;
+const MAX_INPUT_BYTES: u64 = 64 << 20;
+const MAX_OUTPUT_BYTES: u64 = 256 << 20;
 
 /// Maximum length of the text of a refusal.
 const MAX_TEXT: usize = 1_024;
 
 /// Open files: the pipes, and those that the standard library reads to count CPUs.
-const FILES: u64 = 32;
+const MAX_OPEN_FILES: u64 = 32;
 
 /// Serving threads have priority.
 const NICE: i32 = 10;
 
 /// Maximum number of concurrent children, and the minimum memory of each of them if there are
 /// several. Policies of the SDK need half of it.
-const CHILDREN: usize = 4;
-const LEAST: u64 = 48 << 20;
+const MAX_CHILDREN: usize = 4;
+const MIN_CHILD_BYTES: u64 = 48 << 20;
 
 /// Memory of a child for each thread that compiles, and, for a large component, the memory in
 /// addition to that. With one thread JavaScript and Python take 350 MiB.
-const THREAD: u64 = 64 << 20;
-const LARGE: u64 = 300 << 20;
+const THREAD_BYTES: u64 = 64 << 20;
+const LARGE_COMPONENT_BYTES: u64 = 300 << 20;
 
 /// The jobs of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,13 +72,13 @@ pub enum Job {
 }
 
 /// The limits of a job.
-struct Limits {
+struct JobLimits {
     /// Seconds of CPU time and of wall-clock time.
-    processor: u64,
-    wall: u64,
+    cpu_seconds: u64,
+    wall_seconds: u64,
     /// Bytes of memory, and the bytes without a shortage.
     memory: u64,
-    most: u64,
+    full_memory: u64,
 }
 
 impl Job {
@@ -90,7 +90,7 @@ impl Job {
     }
 
     /// The limits of this job, with at most `memory`.
-    fn limits(self, memory: u64) -> Limits {
+    fn limits(self, memory: u64) -> JobLimits {
         // On one CPU that does nothing else, a component of the SDK takes 0.6 s at most, JavaScript
         // and Python 10 s. A build without optimisation takes several times as long.
         let (processor, wall, most) = match self {
@@ -98,14 +98,19 @@ impl Job {
             Self::CompileLarge => (120, 300, 1 << 30),
             Self::Settings | Self::Confinement => (5, 20, 128 << 20),
         };
-        Limits { processor, wall, memory: memory.min(most), most }
+        JobLimits {
+            cpu_seconds: processor,
+            wall_seconds: wall,
+            memory: memory.min(most),
+            full_memory: most,
+        }
     }
 
     /// Threads of a child with this much memory. More threads than CPUs would only use memory.
     fn threads(self, memory: u64) -> u64 {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let beside = if self == Self::CompileLarge { LARGE } else { 0 };
-        let fit = memory.saturating_sub(beside) / THREAD;
+        let beside = if self == Self::CompileLarge { LARGE_COMPONENT_BYTES } else { 0 };
+        let fit = memory.saturating_sub(beside) / THREAD_BYTES;
         fit.clamp(1, u64::try_from(processors).unwrap_or(u64::MAX))
     }
 
@@ -119,7 +124,7 @@ impl Job {
     }
 
     /// Parts of its input.
-    fn parts(self) -> usize {
+    fn input_parts(self) -> usize {
         match self {
             Self::Compile | Self::CompileLarge => 4,
             Self::Settings | Self::Confinement => 2,
@@ -133,54 +138,54 @@ impl Job {
 
 /// The memory of all children, in equal parts.
 #[derive(Debug)]
-struct Share {
+struct MemoryPool {
     memory: u64,
     parts: usize,
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-impl Share {
+impl MemoryPool {
     fn of(memory: usize) -> Self {
         let memory = u64::try_from(memory).unwrap_or(u64::MAX);
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let fit = usize::try_from(memory / LEAST).unwrap_or(usize::MAX);
-        let parts = fit.min(processors).clamp(1, CHILDREN);
+        let fit = usize::try_from(memory / MIN_CHILD_BYTES).unwrap_or(usize::MAX);
+        let parts = fit.min(processors).clamp(1, MAX_CHILDREN);
         Self { memory, parts, free: Mutex::new(parts), freed: Condvar::new() }
     }
 
     /// Waits until this many parts are free. Every child ends, so this does.
-    fn take(&self, parts: usize) -> MemoryShare<'_> {
+    fn acquire(&self, parts: usize) -> MemoryShare<'_> {
         let mut free = self.free.lock();
         self.freed.wait_while(&mut free, |free| *free < parts);
         *free = free.saturating_sub(parts);
         let memory = self.memory / u64::try_from(self.parts.div_ceil(parts)).unwrap_or(u64::MAX);
-        MemoryShare { share: self, parts, memory }
+        MemoryShare { pool: self, parts, memory }
     }
 }
 
 /// Parts of the memory. Dropping them frees them.
 struct MemoryShare<'s> {
-    share: &'s Share,
+    pool: &'s MemoryPool,
     parts: usize,
     memory: u64,
 }
 
 impl Drop for MemoryShare<'_> {
     fn drop(&mut self) {
-        let mut free = self.share.free.lock();
+        let mut free = self.pool.free.lock();
         *free = free.saturating_add(self.parts);
-        self.share.freed.notify_all();
+        self.pool.freed.notify_all();
     }
 }
 
 /// The program that runs jobs, which is this one.
 #[derive(Debug, Clone)]
-pub struct Program {
+pub struct WorkerProgram {
     path: PathBuf,
-    share: Arc<Share>,
+    pool: Arc<MemoryPool>,
     /// Replaces the limits of a job, for tests.
-    wall: Option<Duration>,
+    wall_timeout: Option<Duration>,
 }
 
 /// The reason why a job failed, in one line.
@@ -188,22 +193,22 @@ pub struct Program {
 enum JobError {
     /// The job could succeed with more memory.
     Memory(String),
-    Otherwise(String),
+    Other(String),
 }
 
 impl From<&str> for JobError {
     fn from(why: &str) -> Self {
-        Self::Otherwise(why.to_owned())
+        Self::Other(why.to_owned())
     }
 }
 
-impl Program {
+impl WorkerProgram {
     /// The binary of this process, even if its file has been replaced. Its children share this
     /// many bytes of memory.
     ///
     /// # Errors
     /// If the system does not return the path of the binary.
-    pub fn this(memory: usize) -> io::Result<Self> {
+    pub fn current(memory: usize) -> io::Result<Self> {
         let running = Path::new("/proc/self/exe");
         let path = if running.exists() { running.to_path_buf() } else { std::env::current_exe()? };
         Ok(Self::at(path, memory))
@@ -211,26 +216,26 @@ impl Program {
 
     /// Another binary of opgate.
     pub(crate) fn at(path: PathBuf, memory: usize) -> Self {
-        Self { path, share: Arc::new(Share::of(memory)), wall: None }
+        Self { path, pool: Arc::new(MemoryPool::of(memory)), wall_timeout: None }
     }
 
     /// Runs a job.
     ///
     /// # Errors
     /// The error of the job about its input, or the reason why the child failed, in one line.
-    pub fn ask(&self, job: Job, parts: &[&[u8]]) -> Result<Vec<u8>, String> {
-        let all = self.share.parts;
+    pub fn run(&self, job: Job, parts: &[&[u8]]) -> Result<Vec<u8>, String> {
+        let all = self.pool.parts;
         let few = if job == Job::CompileLarge { all } else { 1 };
-        let first = self.attempt(job, parts, &self.share.take(few));
+        let first = self.attempt(job, parts, &self.pool.acquire(few));
         // The part is free again.
         let done = match first {
             Err(JobError::Memory(_)) if few < all => {
-                self.attempt(job, parts, &self.share.take(all))
+                self.attempt(job, parts, &self.pool.acquire(all))
             }
             other => other,
         };
         done.map_err(|failed| match failed {
-            JobError::Memory(why) | JobError::Otherwise(why) => why,
+            JobError::Memory(why) | JobError::Other(why) => why,
         })
     }
 
@@ -241,7 +246,7 @@ impl Program {
         taken: &MemoryShare<'_>,
     ) -> Result<Vec<u8>, JobError> {
         let size = parts.iter().map(|part| part.len()).sum::<usize>();
-        if u64::try_from(size).is_ok_and(|size| size > MAX_INPUT) {
+        if u64::try_from(size).is_ok_and(|size| size > MAX_INPUT_BYTES) {
             return Err("its input is too large".into());
         }
         let limits = job.limits(taken.memory);
@@ -255,8 +260,8 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
-        let child = child.map_err(|e| JobError::Otherwise(format!("no process for it: {e}")))?;
-        let wall = self.wall.unwrap_or(Duration::from_secs(limits.wall));
+        let child = child.map_err(|e| JobError::Other(format!("no process for it: {e}")))?;
+        let wall = self.wall_timeout.unwrap_or(Duration::from_secs(limits.wall_seconds));
         std::thread::scope(|scope| {
             // In any case the child is gone before the thread is joined, which then has no pipes.
             let mut child = KillOnDrop(child);
@@ -268,13 +273,13 @@ impl Program {
             std::thread::Builder::new()
                 .name("opgate-apart".into())
                 .spawn_scoped(scope, move || send.send(exchange(stdin, parts, stdout)))
-                .map_err(|e| JobError::Otherwise(format!("no thread for it: {e}")))?;
+                .map_err(|e| JobError::Other(format!("no thread for it: {e}")))?;
             match answered.recv_timeout(wall) {
                 Ok(Ok((confinement, answer))) => {
                     log_once(confinement);
                     match answer {
-                        Answer::Done(bytes) => Ok(bytes),
-                        Answer::Refused(why) => Err(JobError::Otherwise(why)),
+                        JobResult::Completed(bytes) => Ok(bytes),
+                        JobResult::Rejected(why) => Err(JobError::Other(why)),
                     }
                 }
                 Ok(Err(_)) => Err(child.wait_exit().map_or_else(
@@ -282,7 +287,7 @@ impl Program {
                     |status| exit_error(status, &limits),
                 )),
                 Err(RecvTimeoutError::Timeout) => {
-                    Err(JobError::Otherwise(format!("it was not done after {}s", wall.as_secs())))
+                    Err(JobError::Other(format!("it was not done after {}s", wall.as_secs())))
                 }
                 Err(RecvTimeoutError::Disconnected) => Err("its thread failed".into()),
             }
@@ -293,9 +298,10 @@ impl Program {
 /// Logs once how the subprocesses are confined in which components are compiled.
 fn log_once(confinement: Confinement) {
     static LOGGED: Once = Once::new();
-    let Confinement { hides, files, calls } = confinement;
+    let Confinement { is_undumpable: hides, denies_files: files, filters_syscalls: calls } =
+        confinement;
     LOGGED.call_once(|| {
-        if confinement.is_closed() {
+        if confinement.is_file_access_denied() {
             tracing::info!(
                 memory_hidden = hides,
                 landlock = files,
@@ -338,41 +344,41 @@ impl Drop for KillOnDrop {
 }
 
 /// The reason why there is no result, for users.
-fn exit_error(status: ExitStatus, limits: &Limits) -> JobError {
+fn exit_error(status: ExitStatus, limits: &JobLimits) -> JobError {
     use std::os::unix::process::ExitStatusExt as _;
     let memory = units::bytes(usize::try_from(limits.memory).unwrap_or(usize::MAX));
     let is = |signal: Signal| status.signal() == Some(signal.as_raw());
     if is(Signal::XCPU) {
-        JobError::Otherwise(format!("exceeded the CPU time limit of {}s", limits.processor))
+        JobError::Other(format!("exceeded the CPU time limit of {}s", limits.cpu_seconds))
     } else if is(Signal::ABORT) || is(Signal::SEGV) {
         let why = "of memory, or more of the stack than there is";
-        JobError::Memory(format!("it takes more than {memory} {why}{}", remedy(limits)))
+        JobError::Memory(format!("it takes more than {memory} {why}{}", memory_hint(limits)))
     } else if is(Signal::KILL) {
         let why = "the system has ended the process for it: too little memory";
-        JobError::Memory(format!("{why}{}", remedy(limits)))
+        JobError::Memory(format!("{why}{}", memory_hint(limits)))
     } else {
-        JobError::Otherwise(format!("the process for it failed ({status})"))
+        JobError::Other(format!("the process for it failed ({status})"))
     }
 }
 
 /// The remediation for too little memory, if the container sets the limit.
-fn remedy(limits: &Limits) -> &'static str {
-    if limits.memory < limits.most {
+fn memory_hint(limits: &JobLimits) -> &'static str {
+    if limits.memory < limits.full_memory {
         "; the memory limit of the container leaves no more: for a policy in JavaScript or Python 512Mi are enough at start, 768Mi for a server that loads it later"
     } else {
         ""
     }
 }
 
-enum Answer {
-    Done(Vec<u8>),
-    Refused(String),
+enum JobResult {
+    Completed(Vec<u8>),
+    Rejected(String),
 }
 
 /// The first byte of a result: one of these, combined with the confinement of the child.
-const DONE: u8 = 0;
-const REFUSED: u8 = 1;
-const CONFINEMENT: u32 = 4;
+const COMPLETED: u8 = 0;
+const REJECTED: u8 = 1;
+const CONFINEMENT_SHIFT: u32 = 4;
 
 fn send(parts: &[&[u8]], stdin: &mut impl Write) -> io::Result<()> {
     for part in parts {
@@ -387,23 +393,23 @@ fn exchange(
     mut stdin: impl Write,
     parts: &[&[u8]],
     mut stdout: impl Read,
-) -> io::Result<(Confinement, Answer)> {
+) -> io::Result<(Confinement, JobResult)> {
     // A child can respond before the end of its input. Only its result counts.
     let _ = send(parts, &mut stdin);
     drop(stdin);
     let mut first = [0];
     stdout.read_exact(&mut first)?;
-    let bytes = read_part(&mut stdout, MAX_OUTPUT)?;
+    let bytes = read_part(&mut stdout, MAX_OUTPUT_BYTES)?;
     let [first] = first;
-    let answer = match first & ((1 << CONFINEMENT) - 1) {
-        DONE => Answer::Done(bytes),
-        REFUSED => {
+    let answer = match first & ((1 << CONFINEMENT_SHIFT) - 1) {
+        COMPLETED => JobResult::Completed(bytes),
+        REJECTED => {
             let text = String::from_utf8_lossy(&bytes);
-            Answer::Refused(opgate_text::one_line(&text, MAX_TEXT))
+            JobResult::Rejected(opgate_text::one_line(&text, MAX_TEXT))
         }
         _ => return Err(io::ErrorKind::InvalidData.into()),
     };
-    Ok((Confinement::of_bits(first >> CONFINEMENT), answer))
+    Ok((Confinement::from_bits(first >> CONFINEMENT_SHIFT), answer))
 }
 
 /// A part of a frame. Memory is allocated for the bytes that arrive, not for the announced length.
@@ -423,36 +429,36 @@ fn read_part(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Runs a job with the parts of its input; an error is one line.
-pub type Work = fn(Job, &[Vec<u8>]) -> Result<Vec<u8>, String>;
+pub type JobHandler = fn(Job, &[Vec<u8>]) -> Result<Vec<u8>, String>;
 
 /// Runs the child: the command with `JOB BYTES`.
 #[must_use]
-pub fn child(argument: &str, memory: u64, work: Work) -> ExitCode {
+pub fn run_child(argument: &str, memory: u64, handler: JobHandler) -> ExitCode {
     let Some(job) = Job::of(argument) else { return ExitCode::FAILURE };
-    if limit(&job.limits(memory)).is_err() {
+    if apply_limits(&job.limits(memory)).is_err() {
         return ExitCode::FAILURE;
     }
     let confinement = confine();
     // The text of a panic has no reader. The parent reports the panic.
     std::panic::set_hook(Box::new(|_| {}));
     let done = std::panic::catch_unwind(|| {
-        let parts = read_parts(&mut io::stdin().lock(), job.parts())?;
+        let parts = read_parts(&mut io::stdin().lock(), job.input_parts())?;
         match (job, parts.as_slice()) {
             (Job::Confinement, [file, address]) => {
-                Ok(attempts(confinement, file, address).into_bytes())
+                Ok(try_forbidden_operations(confinement, file, address).into_bytes())
             }
-            _ => work(job, &parts),
+            _ => handler(job, &parts),
         }
     });
     let (kind, bytes) = match done {
-        Ok(Ok(bytes)) => (DONE, bytes),
-        Ok(Err(why)) => (REFUSED, why.into_bytes()),
-        Err(_) => (REFUSED, b"it makes the compiler panic".to_vec()),
+        Ok(Ok(bytes)) => (COMPLETED, bytes),
+        Ok(Err(why)) => (REJECTED, why.into_bytes()),
+        Err(_) => (REJECTED, b"it makes the compiler panic".to_vec()),
     };
     let mut stdout = io::stdout().lock();
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes();
     let written = stdout
-        .write_all(&[kind | (confinement.bits() << CONFINEMENT)])
+        .write_all(&[kind | (confinement.to_bits() << CONFINEMENT_SHIFT)])
         .and_then(|()| stdout.write_all(&length))
         .and_then(|()| stdout.write_all(&bytes))
         .and_then(|()| stdout.flush());
@@ -460,12 +466,12 @@ pub fn child(argument: &str, memory: u64, work: Work) -> ExitCode {
 }
 
 fn read_parts(from: &mut impl Read, count: usize) -> Result<Vec<Vec<u8>>, String> {
-    let part = |_| read_part(from, MAX_INPUT).map_err(|e| format!("its input: {e}"));
+    let part = |_| read_part(from, MAX_INPUT_BYTES).map_err(|e| format!("its input: {e}"));
     (0..count).map(part).collect()
 }
 
 /// Limits this process, before it reads untrusted input.
-fn limit(limits: &Limits) -> io::Result<()> {
+fn apply_limits(limits: &JobLimits) -> io::Result<()> {
     // The child does not survive when the server is killed.
     #[cfg(target_os = "linux")]
     {
@@ -476,7 +482,7 @@ fn limit(limits: &Limits) -> io::Result<()> {
     }
     let _ = rustix::process::nice(NICE);
     let at = |limit: u64| Rlimit { current: Some(limit), maximum: Some(limit) };
-    let cpu = Rlimit { current: Some(limits.processor), maximum: Some(limits.processor + 1) };
+    let cpu = Rlimit { current: Some(limits.cpu_seconds), maximum: Some(limits.cpu_seconds + 1) };
     // Address space in addition to memory, because threads and the allocator reserve more than they
     // use.
     let space = limits.memory.saturating_mul(4);
@@ -485,7 +491,7 @@ fn limit(limits: &Limits) -> io::Result<()> {
         (Resource::Data, at(limits.memory)),
         (Resource::As, at(space.saturating_add(1 << 30))),
         (Resource::Fsize, at(0)),
-        (Resource::Nofile, at(FILES)),
+        (Resource::Nofile, at(MAX_OPEN_FILES)),
         (Resource::Core, at(0)),
     ] {
         rustix::process::setrlimit(resource, limit)?;
@@ -512,7 +518,10 @@ mod tests {
             let path = folder.path().join(name);
             std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-            Program { wall: Some(Duration::from_secs(60)), ..Program::at(path, usize::MAX) }
+            WorkerProgram {
+                wall_timeout: Some(Duration::from_secs(60)),
+                ..WorkerProgram::at(path, usize::MAX)
+            }
         };
         let long = "x".repeat(5_000);
         let cases = [
@@ -532,12 +541,12 @@ mod tests {
             ("chatters", &format!("printf '\\1\\210\\23\\0\\0\\0\\0\\0\\0{long}'"), "xxx"),
         ];
         for (name, text, says) in cases {
-            let error = script(name, text).ask(Job::Compile, &[b"input"]).unwrap_err();
+            let error = script(name, text).run(Job::Compile, &[b"input"]).unwrap_err();
             assert!(error.contains(says), "{name}: {error}");
             assert!(error.len() <= MAX_TEXT && !error.contains('\n'), "{name}: {error}");
         }
-        let missing = Program::at(folder.path().join("missing"), usize::MAX);
-        let error = missing.ask(Job::Settings, &[]).unwrap_err();
+        let missing = WorkerProgram::at(folder.path().join("missing"), usize::MAX);
+        let error = missing.run(Job::Settings, &[]).unwrap_err();
         assert!(error.starts_with("no process for it"), "{error}");
     }
 
@@ -552,25 +561,25 @@ mod tests {
         let script = "#!/bin/sh\ncat >/dev/null\n[ $3 -ge 192000000 ] || kill -ABRT $$\nprintf '\\0\\11\\0\\0\\0\\0\\0\\0\\0%s' $3\n";
         std::fs::write(&path, script).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let of = |memory: usize, parts: usize| Program {
-            share: Arc::new(Share { parts, free: Mutex::new(parts), ..Share::of(memory) }),
-            ..Program::at(path.clone(), 0)
+        let of = |memory: usize, parts: usize| WorkerProgram {
+            pool: Arc::new(MemoryPool { parts, free: Mutex::new(parts), ..MemoryPool::of(memory) }),
+            ..WorkerProgram::at(path.clone(), 0)
         };
         let all = of(192_000_000, 3);
         std::thread::scope(|scope| {
-            let ask = || all.ask(Job::Compile, &[b"input"]);
+            let ask = || all.run(Job::Compile, &[b"input"]);
             let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
             for asked in asked {
                 assert_eq!(asked.join().unwrap().unwrap(), b"192000000");
             }
         });
-        assert_eq!(*all.share.free.lock(), 3);
-        let error = of(191_000_000, 3).ask(Job::Compile, &[b"input"]).unwrap_err();
+        assert_eq!(*all.pool.free.lock(), 3);
+        let error = of(191_000_000, 3).run(Job::Compile, &[b"input"]).unwrap_err();
         assert!(error.starts_with("it takes more than "), "{error}");
-        let most = of(usize::MAX, 1).ask(Job::Compile, &[b"input"]).unwrap();
+        let most = of(usize::MAX, 1).run(Job::Compile, &[b"input"]).unwrap();
         assert_eq!(most, (512 << 20).to_string().into_bytes(), "a job has a separate limit");
-        for (memory, most) in [(0, 1), (48 << 20, 1), (96 << 20, 2), (usize::MAX, CHILDREN)] {
-            let share = Share::of(memory);
+        for (memory, most) in [(0, 1), (48 << 20, 1), (96 << 20, 2), (usize::MAX, MAX_CHILDREN)] {
+            let share = MemoryPool::of(memory);
             assert!((1..=most).contains(&share.parts), "{share:?}");
         }
     }
@@ -582,9 +591,12 @@ mod tests {
         let path = folder.path().join("hangs");
         std::fs::write(&path, "#!/bin/sh\nexec sleep 600\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let hangs = Program { wall: Some(Duration::ZERO), ..Program::at(path, usize::MAX) };
+        let hangs = WorkerProgram {
+            wall_timeout: Some(Duration::ZERO),
+            ..WorkerProgram::at(path, usize::MAX)
+        };
         // More than a pipe holds: the child does not even read its input.
-        let error = hangs.ask(Job::Compile, &[&vec![0; 1 << 20]]).unwrap_err();
+        let error = hangs.run(Job::Compile, &[&vec![0; 1 << 20]]).unwrap_err();
         assert_eq!(error, "it was not done after 0s");
     }
 }

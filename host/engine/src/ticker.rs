@@ -8,7 +8,7 @@ use std::time::Duration;
 use wasmtime::EngineWeak;
 
 /// Length of an epoch.
-pub(crate) const TICK: Duration = Duration::from_millis(1);
+pub(crate) const TICK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Ticks without a running guest after which the clock sleeps until there is one. A server without
 /// requests does not wake up.
@@ -21,9 +21,9 @@ pub(crate) struct Ticker {
 }
 
 /// A running guest. The clock runs while there is one.
-pub(crate) struct Running<'t>(&'t AtomicUsize);
+pub(crate) struct RunningGuard<'t>(&'t AtomicUsize);
 
-impl Drop for Running<'_> {
+impl Drop for RunningGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -39,7 +39,7 @@ impl Ticker {
             let mut idle = 0;
             loop {
                 if idle < IDLE_TICKS {
-                    thread::sleep(TICK);
+                    thread::sleep(TICK_INTERVAL);
                 } else {
                     // The timeout lets the thread end when the engine is gone.
                     thread::park_timeout(Duration::from_secs(60));
@@ -53,10 +53,10 @@ impl Ticker {
     }
 
     /// Hold the result while a guest runs.
-    pub(crate) fn run(&self) -> Running<'_> {
+    pub(crate) fn mark_running(&self) -> RunningGuard<'_> {
         if self.running.fetch_add(1, Ordering::Relaxed) == 0 {
             self.clock.unpark();
         }
-        Running(&self.running)
+        RunningGuard(&self.running)
     }
 }

@@ -3,9 +3,9 @@
 use wasmtime::Trap;
 
 use super::call_error::CallError;
-use super::clock::Clock;
+use super::clock::CallClock;
 use super::limiter::Limiter;
-use super::limits::HOSTCALL_BYTES;
+use super::limits::MAX_HOSTCALL_BYTES;
 
 /// Maximum length of the text of a trap.
 const MAX_TEXT: usize = 512;
@@ -13,17 +13,17 @@ const MAX_TEXT: usize = 512;
 /// Converts an error of wasmtime to a policy error, with the record of the limiter and the last
 /// log line of the guest. Only this function creates a text from it. The text never has a
 /// backtrace, which would name functions of the guest.
-pub(super) fn fault_of(
+pub(super) fn to_call_error(
     error: &wasmtime::Error,
     limiter: &Limiter,
-    clock: &Clock,
+    clock: &CallClock,
     panic: Option<String>,
 ) -> CallError {
     if let Some(fault) = error.downcast_ref::<CallError>().or(limiter.hit.as_ref()) {
         return fault.clone();
     }
     match error.downcast_ref::<Trap>() {
-        Some(Trap::Interrupt) => clock.fault(),
+        Some(Trap::Interrupt) => clock.interruption_error(),
         Some(Trap::StackOverflow) => CallError::Stack,
         // The stack of a guest's language is at the start of its memory. A stack overflow is an
         // access below 0.
@@ -32,7 +32,7 @@ pub(super) fn fault_of(
             || {
                 let text = trap.map_or_else(|| error.root_cause().to_string(), ToString::to_string);
                 if text.contains("fuel allocated for hostcalls") {
-                    return CallError::Size(HOSTCALL_BYTES);
+                    return CallError::ResultTooLarge(MAX_HOSTCALL_BYTES);
                 }
                 CallError::Trap(opgate_text::one_line(&text, MAX_TEXT))
             },

@@ -6,15 +6,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::compressed::{self, Size};
-use super::content::{self, Content, Documents, Expect, File};
+use super::compressed::{self, CompressedSize};
+use super::content::{self, Content, Documents, File, ParseMode};
 use super::duplicate_keys;
-use super::field::Step;
+use super::field::FieldTarget;
 use super::folder;
-use super::json::{GROUP, VERSION, list, problem, quoted};
+use super::json::{GROUP, VERSION, json_string, write_list, write_problem};
 use super::parallel;
 use opgate_document::Text;
-use opgate_input::read::{At, Reader};
+use opgate_input::read::{FilePath, Reader};
 
 /// The format of the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,12 +41,12 @@ impl BundleKind {
 
     /// Returns the files that are read as YAML or JSON. A registry reads all files directly in `manifests/`
     /// and `metadata/`, whatever their names; other files, such as a `Dockerfile`, are text.
-    fn expect(self, path: &str) -> Expect {
+    fn parse_mode(self, path: &str) -> ParseMode {
         match (self, path.split_once('/')) {
             (Self::Registry, Some(("manifests" | "metadata", name))) if !name.contains('/') => {
-                Expect::Documents
+                ParseMode::AllFiles
             }
-            _ => Expect::ByName,
+            _ => ParseMode::ByName,
         }
     }
 
@@ -63,22 +63,24 @@ impl BundleKind {
 /// that before they read it, so that `{key: ${KEY}}` is a map with a text. The marks of a variable become
 /// letters, which keeps all places.
 fn with_variables(file: File, reader: &Reader) -> File {
-    let text = file.broken().and_then(|broken| broken.text.as_deref());
+    let text = file.read_error().and_then(|broken| broken.text.as_deref());
     let Some(text) = text.filter(|text| text.contains("${")) else { return file };
-    let Some(mut documents) = Documents::tolerant(&marked(text), reader) else { return file };
-    documents.text = Arc::new(Text::plain(text.to_owned()));
+    let Some(mut documents) = Documents::parse_tolerant(&mark_variables(text), reader) else {
+        return file;
+    };
+    documents.text = Arc::new(Text::unindexed(text.to_owned()));
     File { content: Content::Documents(documents), ..file }
 }
 
 /// Returns the text with `$_NAME_` for each `${NAME}`.
-fn marked(text: &str) -> String {
+fn mark_variables(text: &str) -> String {
     let mut marked = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
         marked.push_str(before);
         let is_name = |name: &str| name.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric());
         // A name ends soon, or is none.
-        let end = after.bytes().take(MAX_NAME).position(|byte| byte == b'}');
+        let end = after.bytes().take(MAX_VARIABLE_NAME_BYTES).position(|byte| byte == b'}');
         let name = end.and_then(|end| after.get(..end)).filter(|name| is_name(name));
         rest = after;
         if let Some(name) = name {
@@ -117,12 +119,12 @@ fn charts(folder: &Path, watches: &File) -> Vec<String> {
 }
 
 /// Longest name of a variable.
-const MAX_NAME: usize = 256;
+const MAX_VARIABLE_NAME_BYTES: usize = 256;
 
 /// Reports whether the first document of a YAML text is empty, as a registry splits it: a document ends
 /// before a line `---`, unless that is the first line. A comment above `---` is therefore a separate
 /// document, and the only one that a registry reads.
-fn starts_empty(text: &str) -> bool {
+fn starts_with_empty_document(text: &str) -> bool {
     for (number, line) in text.lines().enumerate() {
         let is_blank = |text: &str| text.is_empty() || text.starts_with('#');
         match line.strip_prefix("---") {
@@ -148,57 +150,57 @@ pub struct Bundle {
     pub(super) directories: Vec<String>,
     links: Vec<String>,
     /// The size as OLM unpacks it; only for `registry+v1`, and if every file can be read.
-    compressed: Option<Size>,
+    compressed_size: Option<CompressedSize>,
 }
 
 impl Bundle {
     pub(super) fn read(root: &Path, kind: BundleKind, reader: &Reader) -> anyhow::Result<Self> {
         let folder = folder::walk(root)?;
         let read = |entry: &folder::Entry| {
-            let file = entry.read(&folder, kind.expect(&entry.path), reader);
+            let file = entry.read(&folder, kind.parse_mode(&entry.path), reader);
             // A registry takes the last one of a name, in all files, and so does the provisioner of
             // plain bundles.
-            let file = duplicate_keys::tolerated(file, reader);
+            let file = duplicate_keys::tolerate_duplicates(file, reader);
             // A registry passes over what it cannot read in `metadata/`: a license is no mistake there.
             let is_other =
                 file.path.starts_with("metadata/") && !content::has_documents(&file.path);
-            if is_other && entry.refused.is_none() && file.broken().is_some() {
+            if is_other && entry.rejection.is_none() && file.read_error().is_some() {
                 return Arc::new(File { content: Content::Other, ..file });
             }
             Arc::new(file)
         };
         let files = parallel::map(&folder.files, read);
         let is_unpacked = kind == BundleKind::Registry;
-        let compressed = is_unpacked.then(|| compressed::size(&folder)).flatten();
+        let compressed = is_unpacked.then(|| compressed::compressed_size(&folder)).flatten();
         Ok(Self {
             kind,
-            name: folder::name(root)?,
+            name: folder::directory_name(root)?,
             files,
             directories: folder.directories,
-            links: folder.links,
-            compressed,
+            links: folder.rejected_links,
+            compressed_size: compressed,
         })
     }
 
     /// Reads a project, by its directory or by its `watches.yaml`. Other files of a project are skipped: they
     /// are code, templates, and parts that kustomize combines.
-    pub(super) fn project(root: &Path, reader: &Reader) -> anyhow::Result<Self> {
+    pub(super) fn read_project(root: &Path, reader: &Reader) -> anyhow::Result<Self> {
         let (name, file) = if root.is_dir() {
-            let found = folder::single(root, WATCHES)?;
+            let found = folder::find_entry(root, WATCHES)?;
             let (folder, entry) = found.ok_or_else(|| {
                 let shown = root.display();
                 anyhow::anyhow!(
                     "{shown}: there is no {WATCHES} in it: not the project of an Ansible or Helm Operator"
                 )
             })?;
-            (folder::name(root)?, entry.read(&folder, Expect::Documents, reader))
+            (folder::directory_name(root)?, entry.read(&folder, ParseMode::AllFiles, reader))
         } else {
             let (path, shown) = (WATCHES.to_owned(), root.display().to_string());
-            let file = File::read(At::Named(root), path, shown, Expect::Documents, reader);
+            let file = File::read(FilePath::Named(root), path, shown, ParseMode::AllFiles, reader);
             (WATCHES.to_owned(), file)
         };
         // The Operators take the last one of a name, as a registry does for manifests.
-        let file = with_variables(duplicate_keys::tolerated(file, reader), reader);
+        let file = with_variables(duplicate_keys::tolerate_duplicates(file, reader), reader);
         let folder = if root.is_dir() { Some(root) } else { root.parent() };
         Ok(Self {
             kind: BundleKind::Project,
@@ -206,33 +208,33 @@ impl Bundle {
             directories: charts(folder.unwrap_or(root), &file),
             files: vec![Arc::new(file)],
             links: Vec::new(),
-            compressed: None,
+            compressed_size: None,
         })
     }
 
     pub(super) fn write(&self, out: &mut String) {
-        let (kind, name) = (self.kind.kind(), quoted(&self.name));
+        let (kind, name) = (self.kind.kind(), json_string(&self.name));
         // Writing to a text does not fail.
         let _ = write!(
             out,
             r#"{{"apiVersion":"{GROUP}/{VERSION}","kind":"{kind}","metadata":{{"name":{name}}},"spec":{{"files":"#
         );
-        list(out, &self.files, |out, file| {
-            let _ = write!(out, r#"{{"path":{},"size":{}"#, quoted(&file.path), file.size);
+        write_list(out, &self.files, |out, file| {
+            let _ = write!(out, r#"{{"path":{},"size":{}"#, json_string(&file.path), file.size);
             match &file.content {
                 Content::Documents(documents) => {
                     out.push_str(",\"documents\":");
-                    list(out, documents.all(), String::push_str);
-                    if let Some(twice) = &file.twice {
-                        problem(out, "twice", twice);
+                    write_list(out, documents.iter_json(), String::push_str);
+                    if let Some(twice) = &file.duplicate_key {
+                        write_problem(out, "twice", twice);
                     }
-                    if starts_empty(&documents.text) {
+                    if starts_with_empty_document(&documents.text) {
                         out.push_str(",\"startsEmpty\":true");
                     }
                 }
-                Content::Broken(broken) => problem(out, "error", broken),
+                Content::Unreadable(broken) => write_problem(out, "error", broken),
                 Content::Text(text) => {
-                    let _ = write!(out, ",\"text\":{}", quoted(text));
+                    let _ = write!(out, ",\"text\":{}", json_string(text));
                 }
                 Content::Other => {}
             }
@@ -240,18 +242,23 @@ impl Bundle {
         });
         for (member, paths) in [("directories", &self.directories), ("links", &self.links)] {
             let _ = write!(out, ",\"{member}\":");
-            list(out, paths, |out, path| out.push_str(&quoted(path)));
+            write_list(out, paths, |out, path| out.push_str(&json_string(path)));
         }
-        if let Some(Size::Exactly(size) | Size::MoreThan(size)) = self.compressed {
+        if let Some(CompressedSize::Exact(size) | CompressedSize::MoreThan(size)) =
+            self.compressed_size
+        {
             let _ = write!(out, ",\"compressedSize\":{size}");
         }
-        if let Some(Size::MoreThan(_)) = self.compressed {
+        if let Some(CompressedSize::MoreThan(_)) = self.compressed_size {
             out.push_str(",\"compressedSizeIsMore\":true");
         }
         out.push_str("}}");
     }
 
-    pub(super) fn step<'f, 't>(&'f self, field: &'t [String]) -> Option<Step<'f, 't>> {
+    pub(super) fn find_target<'f, 't>(
+        &'f self,
+        field: &'t [String],
+    ) -> Option<FieldTarget<'f, 't>> {
         let [spec, files, position, rest @ ..] = field else { return None };
         if spec != "spec" || files != "files" {
             return None;
@@ -261,7 +268,7 @@ impl Bundle {
             [member, index, rest @ ..] if member == "documents" => (index.parse().ok(), rest),
             _ => (None, rest),
         };
-        Some(Step { file, document, tokens })
+        Some(FieldTarget { file, document, tokens })
     }
 }
 
@@ -272,12 +279,12 @@ mod tests {
     #[test]
     fn comment_above_a_marker_is_an_empty_first_document() {
         for text in ["# a\n---\na: b\n", "\n---\na: b", "---\n--- # c\na: b", "---\n# a\n\n---\n"] {
-            assert!(starts_empty(text), "{text}");
+            assert!(starts_with_empty_document(text), "{text}");
         }
         for text in
             ["", "# a\n", "a: b\n---\n", "---\n# a\na: b", "# a\n--- {a: b}\n---", "{}\n---\n"]
         {
-            assert!(!starts_empty(text), "{text}");
+            assert!(!starts_with_empty_document(text), "{text}");
         }
     }
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use opgate_document::{Document, Kind, Text};
 
-use super::content::{Broken, Content, Documents, Expect, File};
-use super::field::Step;
-use super::ignore::{self, Ignore};
-use super::json::{GROUP, Out, VERSION, list, problem, quoted};
+use super::content::{Content, Documents, File, ParseMode, ReadError};
+use super::field::FieldTarget;
+use super::ignore::{self, IgnorePatterns};
+use super::json::{DocumentWriter, GROUP, VERSION, json_string, write_list, write_problem};
 use super::kinds::is_catalog_template;
 use super::{duplicate_keys, folder, parallel, stream, waivers};
-use opgate_input::read::{At, Reader};
+use opgate_input::read::{FilePath, Reader};
 use opgate_text::lines::line_and_column;
 
 pub(super) const KIND: &str = "FileBasedCatalog";
@@ -27,30 +27,30 @@ pub struct Package {
     /// File, and position in it.
     pub(super) blobs: Vec<(Arc<File>, usize)>,
     /// Files that could not be read; only if the name is empty.
-    pub(super) broken: Vec<Arc<File>>,
+    pub(super) unreadable: Vec<Arc<File>>,
     /// Files that were read although something is wrong with them; only if the name is empty.
-    noted: Vec<Noted>,
+    issues: Vec<FileIssues>,
     /// Folders with blobs of several packages, and their names; only if the name is empty.
-    shared: Vec<(String, Vec<String>)>,
+    shared_directories: Vec<(String, Vec<String>)>,
 }
 
 /// A file in which a name stands twice in a map, or a document is empty.
 #[derive(Debug, Clone)]
-struct Noted {
+struct FileIssues {
     file: Arc<File>,
     /// The line of the empty document, from 1.
-    empty: Option<u64>,
+    empty_document_line: Option<u64>,
 }
 
 /// The description of a blob.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Head {
+struct BlobHeader {
     schema: String,
     package: String,
     name: String,
 }
 
-impl Head {
+impl BlobHeader {
     /// Returns none if it is not an object. Names are case-insensitive, as in Go.
     fn of(blob: &Document) -> Option<Self> {
         let blob = blob.root();
@@ -80,9 +80,9 @@ impl Head {
 /// Reads all blobs, by package in the order of names. Those without a package come last.
 pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Package>>> {
     let files = if root.is_dir() {
-        files(root, reader)?
+        read_files(root, reader)?
     } else {
-        parallel::map(&[root], |root| file(root, reader))
+        parallel::map(&[root], |root| read_file(root, reader))
     };
     let mut names = BTreeSet::new();
     let mut groups: BTreeMap<String, Vec<(Arc<File>, usize)>> = BTreeMap::new();
@@ -91,17 +91,17 @@ pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Packa
     for (file, heads, empty) in files {
         let stray = heads.iter().position(Option::is_none);
         let file = Arc::new(match stray {
-            Some(index) => without_objects(file, index),
+            Some(index) => mark_unreadable(file, index),
             None => file,
         });
-        if file.broken().is_some() {
+        if file.read_error().is_some() {
             broken.push(file);
             continue;
         }
-        let is_template = heads.iter().flatten().any(Head::is_template);
+        let is_template = heads.iter().flatten().any(BlobHeader::is_template);
         let empty = empty.filter(|_| !is_template);
-        if empty.is_some() || file.twice.is_some() {
-            noted.push(Noted { file: file.clone(), empty });
+        if empty.is_some() || file.duplicate_key.is_some() {
+            noted.push(FileIssues { file: file.clone(), empty_document_line: empty });
         }
         for (index, head) in heads.into_iter().flatten().enumerate() {
             let package = if head.is_package() {
@@ -119,7 +119,7 @@ pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Packa
     }
     names.remove("");
     let mut packages = String::new();
-    list(&mut packages, names, |out, name| out.push_str(&quoted(&name)));
+    write_list(&mut packages, names, |out, name| out.push_str(&json_string(&name)));
     let end = packages.len();
     let packages = Text::new(packages).map(Arc::new).unwrap_or_default();
     let packages = Arc::new(Document::part(packages, 0..end));
@@ -131,41 +131,46 @@ pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Packa
         name,
         packages: packages.clone(),
         blobs,
-        broken: Vec::new(),
-        noted: Vec::new(),
-        shared: Vec::new(),
+        unreadable: Vec::new(),
+        issues: Vec::new(),
+        shared_directories: Vec::new(),
     };
     let mut all: Vec<_> = groups.into_iter().map(package).collect();
     // An empty catalog is evaluated as well.
     let has_files = !broken.is_empty() || !noted.is_empty() || !shared.is_empty();
     if !rest.is_empty() || has_files || all.is_empty() {
-        all.push(Package { broken, noted, shared, ..package((String::new(), rest)) });
+        all.push(Package {
+            unreadable: broken,
+            issues: noted,
+            shared_directories: shared,
+            ..package((String::new(), rest))
+        });
     }
     Ok(all.into_iter().map(Arc::new).collect())
 }
 
 /// A file, the descriptions of its blobs, and the line of its first empty document.
-type Read = (File, Vec<Option<Head>>, Option<u64>);
+type ReadFile = (File, Vec<Option<BlobHeader>>, Option<u64>);
 
-fn file(path: &Path, reader: &Reader) -> Read {
+fn read_file(path: &Path, reader: &Reader) -> ReadFile {
     let shown = path.display().to_string();
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let read = File::read(At::Named(path), name, shown, Expect::Documents, reader);
-    with_heads(read, reader)
+    let read = File::read(FilePath::Named(path), name, shown, ParseMode::AllFiles, reader);
+    with_headers(read, reader)
 }
 
-fn with_heads(file: File, reader: &Reader) -> Read {
-    let file = as_upstream(file, reader);
+fn with_headers(file: File, reader: &Reader) -> ReadFile {
+    let file = parse_like_opm(file, reader);
     let Some(documents) = file.documents() else { return (file, Vec::new(), None) };
     let line = |offset| line_and_column(&documents.text, offset);
-    match stream::empty_document(documents) {
+    match stream::find_empty_document(documents) {
         Err((offset, why)) => {
             let ((line, column), text) = (line(offset), Some((**documents.text).into()));
-            let content = Content::Broken(Broken { line, column, why, text });
+            let content = Content::Unreadable(ReadError { line, column, message: why, text });
             (File { content, ..file }, Vec::new(), None)
         }
         Ok(empty) => {
-            let heads = documents.documents().map(|blob| Head::of(&blob)).collect();
+            let heads = documents.documents().map(|blob| BlobHeader::of(&blob)).collect();
             let empty = empty.map(|offset| line(offset).0);
             (file, heads, empty)
         }
@@ -174,77 +179,78 @@ fn with_heads(file: File, reader: &Reader) -> Read {
 
 /// Reads the file as `opm` does: the last member of a name counts, and the name of the file does not
 /// determine whether it is JSON or YAML.
-fn as_upstream(file: File, reader: &Reader) -> File {
-    let file = duplicate_keys::tolerated(file, reader);
-    let text = file.broken().and_then(|broken| broken.text.as_deref());
+fn parse_like_opm(file: File, reader: &Reader) -> File {
+    let file = duplicate_keys::tolerate_duplicates(file, reader);
+    let text = file.read_error().and_then(|broken| broken.text.as_deref());
     // The error of another file already matches its format.
     let text = text.filter(|_| file.path.to_ascii_lowercase().ends_with(".json"));
-    match text.and_then(|text| Documents::tolerant(text, reader)) {
+    match text.and_then(|text| Documents::parse_tolerant(text, reader)) {
         Some(documents) => File { content: Content::Documents(documents), ..file },
         None => file,
     }
 }
 
 /// Reads every file that is not ignored, with any name, as `opm` does.
-fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Read>> {
+fn read_files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<ReadFile>> {
     let mut folder = folder::walk(root)?;
-    let ignored = Ignore::of(&folder, reader)
-        .map_err(|(path, why)| anyhow::anyhow!("{}: {why}", folder::shown(root, &path)))?;
-    if waivers::is_in(root) && !ignored.ignores(waivers::NAME) {
-        let (file, list) = (folder::shown(root, waivers::NAME), ignore::NAME);
+    let ignored = IgnorePatterns::of(&folder, reader)
+        .map_err(|(path, why)| anyhow::anyhow!("{}: {why}", folder::display_path(root, &path)))?;
+    if waivers::exists_in(root) && !ignored.ignores(waivers::FILE_NAME) {
+        let (file, list) = (folder::display_path(root, waivers::FILE_NAME), ignore::FILE_NAME);
         tracing::warn!("{file}: opm treats it as a blob: list it in {list}");
     }
     folder.files.retain(|entry| {
-        entry.path.rsplit('/').next() != Some(ignore::NAME) && !ignored.ignores_entry(entry)
+        entry.path.rsplit('/').next() != Some(ignore::FILE_NAME) && !ignored.ignores_entry(entry)
     });
-    let read =
-        |entry: &folder::Entry| with_heads(entry.read(&folder, Expect::Documents, reader), reader);
+    let read = |entry: &folder::Entry| {
+        with_headers(entry.read(&folder, ParseMode::AllFiles, reader), reader)
+    };
     Ok(parallel::map(&folder.files, read))
 }
 
 /// Marks a file with a value that is not an object as unreadable for blobs.
-fn without_objects(file: File, index: usize) -> File {
+fn mark_unreadable(file: File, index: usize) -> File {
     let Content::Documents(documents) = &file.content else { return file };
-    let start = documents.start(index);
+    let start = documents.start_offset(index);
     let (line, column) = line_and_column(&documents.text, start);
     let why = format!(
         "not a blob: an object with schema is expected; list files that are none in {}",
-        ignore::NAME
+        ignore::FILE_NAME
     );
     let text = Some((**documents.text).into());
-    File { content: Content::Broken(Broken { line, column, why, text }), ..file }
+    File { content: Content::Unreadable(ReadError { line, column, message: why, text }), ..file }
 }
 
 impl Package {
-    pub(super) fn write(&self, out: &mut Out) {
-        let name = quoted(&self.name);
+    pub(super) fn write(&self, out: &mut DocumentWriter) {
+        let name = json_string(&self.name);
         // Writing to a text does not fail.
         let _ = write!(
             out.json,
             r#"{{"apiVersion":"{GROUP}/{VERSION}","kind":"{KIND}","metadata":{{"name":{name}}},"spec":{{"package":{name},"packages":"#
         );
-        out.part(self.packages.clone());
+        out.add_part(self.packages.clone());
         out.json.push_str(",\"blobs\":[");
         for (position, (file, index)) in self.blobs.iter().enumerate() {
-            let (comma, path) = (if position > 0 { "," } else { "" }, quoted(&file.path));
+            let (comma, path) = (if position > 0 { "," } else { "" }, json_string(&file.path));
             let _ = write!(out.json, r#"{comma}{{"file":{path},"index":{index},"value":"#);
             let blob = file.documents().map(|documents| documents.document(*index));
-            out.part(Arc::new(blob.unwrap_or_default()));
+            out.add_part(Arc::new(blob.unwrap_or_default()));
             out.json.push('}');
         }
         out.json.push(']');
         if self.name.is_empty() {
             let out = &mut out.json;
             out.push_str(",\"files\":");
-            let broken = self.broken.iter().map(|file| (file, None));
-            let noted = self.noted.iter().map(|noted| (&noted.file, noted.empty));
-            list(out, broken.chain(noted), |out, (file, empty)| {
-                let _ = write!(out, r#"{{"path":{}"#, quoted(&file.path));
-                if let Some(broken) = file.broken() {
-                    problem(out, "error", broken);
+            let broken = self.unreadable.iter().map(|file| (file, None));
+            let noted = self.issues.iter().map(|noted| (&noted.file, noted.empty_document_line));
+            write_list(out, broken.chain(noted), |out, (file, empty)| {
+                let _ = write!(out, r#"{{"path":{}"#, json_string(&file.path));
+                if let Some(broken) = file.read_error() {
+                    write_problem(out, "error", broken);
                 }
-                if let Some(twice) = &file.twice {
-                    problem(out, "twice", twice);
+                if let Some(twice) = &file.duplicate_key {
+                    write_problem(out, "twice", twice);
                 }
                 if let Some(line) = empty {
                     let _ = write!(out, r#","empty":{{"line":{line}}}"#);
@@ -252,16 +258,19 @@ impl Package {
                 out.push('}');
             });
             out.push_str(",\"directories\":");
-            list(out, &self.shared, |out, (path, packages)| {
-                let _ = write!(out, r#"{{"path":{},"packages":"#, quoted(path));
-                list(out, packages, |out, package| out.push_str(&quoted(package)));
+            write_list(out, &self.shared_directories, |out, (path, packages)| {
+                let _ = write!(out, r#"{{"path":{},"packages":"#, json_string(path));
+                write_list(out, packages, |out, package| out.push_str(&json_string(package)));
                 out.push('}');
             });
         }
         out.json.push_str("}}");
     }
 
-    pub(super) fn step<'f, 't>(&'f self, field: &'t [String]) -> Option<Step<'f, 't>> {
+    pub(super) fn find_target<'f, 't>(
+        &'f self,
+        field: &'t [String],
+    ) -> Option<FieldTarget<'f, 't>> {
         let [spec, member, position, rest @ ..] = field else { return None };
         let position: usize = position.parse().ok()?;
         match (spec.as_str(), member.as_str()) {
@@ -271,13 +280,13 @@ impl Package {
                     [value, rest @ ..] if value == "value" => rest,
                     _ => &[],
                 };
-                Some(Step { file, document: Some(*index), tokens })
+                Some(FieldTarget { file, document: Some(*index), tokens })
             }
             ("spec", "files") => {
-                let noted = || self.noted.get(position.checked_sub(self.broken.len())?);
-                let file = self.broken.get(position);
+                let noted = || self.issues.get(position.checked_sub(self.unreadable.len())?);
+                let file = self.unreadable.get(position);
                 let file = file.or_else(|| noted().map(|noted| &noted.file))?;
-                Some(Step { file, document: None, tokens: rest })
+                Some(FieldTarget { file, document: None, tokens: rest })
             }
             _ => None,
         }

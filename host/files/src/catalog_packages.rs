@@ -21,18 +21,18 @@ use super::json::{GROUP, VERSION};
 ///
 /// # Errors
 /// Everything that cannot be read, one line each.
-pub fn offered(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Document>> {
+pub fn read_catalog_packages(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Document>> {
     let packages = catalog::read(root, reader)?;
-    let broken = packages.iter().flat_map(|package| &package.broken);
-    let lines: Vec<_> = broken.filter_map(|file| file.complaint()).collect();
+    let broken = packages.iter().flat_map(|package| &package.unreadable);
+    let lines: Vec<_> = broken.filter_map(|file| file.error_line()).collect();
     anyhow::ensure!(lines.is_empty(), "{}", lines.join("\n"));
     let name = if root.is_dir() { root.file_name() } else { root.file_stem() };
     let name = name.unwrap_or_default().to_string_lossy();
     let named = packages.iter().filter(|package| !package.name.is_empty());
-    named.map(|package| object(&name, package)).collect()
+    named.map(|package| package_object(&name, package)).collect()
 }
 
-fn object(catalog: &str, package: &Package) -> anyhow::Result<Document> {
+fn package_object(catalog: &str, package: &Package) -> anyhow::Result<Document> {
     let (mut channels, mut bundles) = (Vec::new(), Vec::new());
     for (file, index) in &package.blobs {
         let Some(blob) = file.documents().map(|documents| documents.document(*index)) else {
@@ -40,8 +40,8 @@ fn object(catalog: &str, package: &Package) -> anyhow::Result<Document> {
         };
         let blob = blob.root();
         match text(blob, "/schema").as_str() {
-            "olm.channel" => channels.push(channel(blob)),
-            "olm.bundle" => bundles.push(bundle(blob)),
+            "olm.channel" => channels.push(channel_object(blob)),
+            "olm.bundle" => bundles.push(bundle_object(blob)),
             _ => {}
         }
     }
@@ -59,13 +59,13 @@ fn text(value: Value<'_>, pointer: &str) -> String {
     value.get(pointer).and_then(|value| value.text()).unwrap_or_default().to_owned()
 }
 
-fn channel(blob: Value<'_>) -> Json {
+fn channel_object(blob: Value<'_>) -> Json {
     let entries = blob.get("/entries").into_iter().flat_map(|entries| entries.items());
     let entries: Vec<_> = entries.map(|entry| text(entry, "/name")).collect();
     json!({"name": text(blob, "/name"), "entries": entries})
 }
 
-fn bundle(blob: Value<'_>) -> Json {
+fn bundle_object(blob: Value<'_>) -> Json {
     let mut properties = blob.get("/properties").into_iter().flat_map(|all| all.items());
     let version = properties.find(|property| text(*property, "/type") == "olm.package");
     let version = version.map(|property| text(property, "/value/version")).unwrap_or_default();
@@ -75,11 +75,11 @@ fn bundle(blob: Value<'_>) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Temporary;
+    use crate::testing::TempDirectory;
 
     #[test]
     fn packages_have_their_channels_and_bundles() {
-        let folder = Temporary::new(&[
+        let directory = TempDirectory::new(&[
             (
                 "redhat/a/catalog.json",
                 r#"{"schema":"olm.package","name":"a"}{"schema":"olm.channel","package":"a","name":"stable","entries":[{"name":"a.v1"},7]}"#,
@@ -90,11 +90,11 @@ mod tests {
             ),
         ]);
         let of = |path: &Path| -> Vec<Json> {
-            let objects = offered(path, &Reader::default()).unwrap();
+            let objects = read_catalog_packages(path, &Reader::default()).unwrap();
             let json = |object: &Document| serde_json::from_str(&object.root().raw()).unwrap();
             objects.iter().map(json).collect()
         };
-        let found = of(&folder.path().join("redhat"));
+        let found = of(&directory.path().join("redhat"));
         let expected = json!([
             {
                 "apiVersion": "opgate.dev/v1alpha1",
@@ -112,14 +112,16 @@ mod tests {
             },
         ]);
         assert_eq!(json!(found), expected);
-        let file = of(&folder.path().join("redhat/a/catalog.json"));
+        let file = of(&directory.path().join("redhat/a/catalog.json"));
         assert_eq!(file[0]["metadata"]["namespace"], "catalog");
     }
 
     #[test]
     fn unreadable_catalog_file_is_reported() {
-        let folder = Temporary::new(&[("a.yaml", "schema: olm.package\nname: a\n---\na: [\n")]);
-        let error = offered(folder.path(), &Reader::default()).unwrap_err().to_string();
+        let directory =
+            TempDirectory::new(&[("a.yaml", "schema: olm.package\nname: a\n---\na: [\n")]);
+        let error =
+            read_catalog_packages(directory.path(), &Reader::default()).unwrap_err().to_string();
         assert!(error.contains("a.yaml:"), "{error}");
     }
 }

@@ -19,74 +19,80 @@ use miniz_oxide::deflate::core::{
     CompressorOxide, TDEFLFlush, TDEFLStatus, compress_to_output, create_comp_flags_from_zip_params,
 };
 
-use super::folder::{Entry, Folder};
+use super::folder::{DirectoryListing, Entry};
 use super::parallel;
-use opgate_input::read::Opened;
+use opgate_input::read::OpenFile;
 
 /// Maximum size of a ConfigMap.
-const LIMIT: u64 = 1 << 20;
+const MAX_CONFIG_MAP_BYTES: u64 = 1 << 20;
 /// The size of a bundle that is too large is of interest up to here.
-const ENOUGH: u64 = 8 * LIMIT;
+const MAX_MEASURED_BYTES: u64 = 8 * MAX_CONFIG_MAP_BYTES;
 /// Deflate makes at best one byte of this many. So no more than 774 MiB are ever compressed.
-const BEST: u64 = 1_032;
+const MAX_DEFLATE_RATIO: u64 = 1_032;
 /// Bytes of a file that are in memory at a time.
-const BLOCK: usize = 64 << 10;
+const BLOCK_BYTES: usize = 64 << 10;
 /// The addition of gzip: a header of 10 bytes, a checksum and a length of 4 each.
-const AROUND: u64 = 18;
+const GZIP_OVERHEAD_BYTES: u64 = 18;
 /// Up to this size no rule reports it: 85 percent of the limit.
-const NEAR: u64 = LIMIT * 85 / 100;
+const MAX_UNREPORTED_BYTES: u64 = MAX_CONFIG_MAP_BYTES * 85 / 100;
 /// The default level of gzip.
-const LEVEL: i32 = 6;
+const GZIP_LEVEL: i32 = 6;
 /// Bytes of a file that LZ4 compresses at a time.
-const LZ4_BLOCK: usize = 1 << 20;
+const LZ4_BLOCK_BYTES: usize = 1 << 20;
 /// Without the header of zlib.
-const RAW: i32 = -15;
+const RAW_WINDOW_BITS: i32 = -15;
 const DEFAULT_STRATEGY: i32 = 0;
 
 /// The size of a bundle, compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Size {
+pub(super) enum CompressedSize {
     /// In bytes; up to [`NEAR`] it can be less.
-    Exactly(u64),
+    Exact(u64),
     /// More than this many bytes. The exact size is not worth the time.
     MoreThan(u64),
 }
 
 /// Returns the size of a compressed bundle; none if one of its files is unreadable, or if it fits without
 /// compression.
-pub(super) fn size(folder: &Folder) -> Option<Size> {
+pub(super) fn compressed_size(folder: &DirectoryListing) -> Option<CompressedSize> {
     let counts = |entry: &&Entry| {
         let folder = entry.path.rsplit_once('/').map(|(folder, _)| folder);
         matches!(folder, Some("manifests" | "metadata"))
     };
     let files: Vec<_> = folder.files.iter().filter(counts).collect();
-    if files.iter().any(|entry| entry.refused.is_some()) {
+    if files.iter().any(|entry| entry.rejection.is_some()) {
         return None;
     }
-    let length = |entry: &&Entry| Ok(entry.at(folder).open()?.size);
+    let length = |entry: &&Entry| Ok(entry.file_path(folder).open()?.size);
     let lengths = files.iter().map(length);
     let lengths: Vec<u64> = lengths.collect::<io::Result<_>>().ok()?;
-    let least = sum(lengths.iter().map(|length| in_base64(length / BEST)));
-    if least > LIMIT {
-        return Some(Size::MoreThan(least));
+    let least = sum(lengths.iter().map(|length| base64_size(length / MAX_DEFLATE_RATIO)));
+    if least > MAX_CONFIG_MAP_BYTES {
+        return Some(CompressedSize::MoreThan(least));
     }
-    if sum(lengths.iter().map(|length| in_base64(*length))) <= NEAR {
+    if sum(lengths.iter().map(|length| base64_size(*length))) <= MAX_UNREPORTED_BYTES {
         return None;
     }
     let files: Vec<_> = files.into_iter().zip(lengths).collect();
     let bound = lz4_size(folder, &files).ok()?;
-    if bound <= NEAR {
-        return Some(Size::Exactly(bound));
+    if bound <= MAX_UNREPORTED_BYTES {
+        return Some(CompressedSize::Exact(bound));
     }
-    let made = AtomicU64::new(0);
+    let total_bytes = AtomicU64::new(0);
     let sizes = parallel::map(&files, |(entry, length)| {
-        entry.at(folder).open().and_then(|opened| deflated(opened, *length, &made))
+        entry
+            .file_path(folder)
+            .open()
+            .and_then(|opened| deflated_size(opened, *length, &total_bytes))
     });
     let sizes: Vec<Option<u64>> = sizes.into_iter().collect::<io::Result<_>>().ok()?;
     let all = sizes.into_iter().collect::<Option<Vec<_>>>();
-    let all = all.map(|sizes| sum(sizes.into_iter().map(in_base64)));
+    let all = all.map(|sizes| sum(sizes.into_iter().map(base64_size)));
     // The other files determine whether a file was completed. The answer is the same.
-    Some(all.filter(|size| *size <= ENOUGH).map_or(Size::MoreThan(ENOUGH), Size::Exactly))
+    Some(
+        all.filter(|size| *size <= MAX_MEASURED_BYTES)
+            .map_or(CompressedSize::MoreThan(MAX_MEASURED_BYTES), CompressedSize::Exact),
+    )
 }
 
 fn sum(sizes: impl Iterator<Item = u64>) -> u64 {
@@ -94,37 +100,37 @@ fn sum(sizes: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// Returns the size of deflated data as a value of a ConfigMap.
-fn in_base64(deflated: u64) -> u64 {
-    deflated.saturating_add(AROUND).div_ceil(3).saturating_mul(4)
+fn base64_size(deflated: u64) -> u64 {
+    deflated.saturating_add(GZIP_OVERHEAD_BYTES).div_ceil(3).saturating_mul(4)
 }
 
 /// Returns the size of the files after LZ4 and an entropy code of its bytes: deflate finds longer matches,
 /// and codes them as well. Above [`NEAR`], the rest is skipped.
-fn lz4_size(folder: &Folder, files: &[(&Entry, u64)]) -> io::Result<u64> {
+fn lz4_size(folder: &DirectoryListing, files: &[(&Entry, u64)]) -> io::Result<u64> {
     let mut all = 0_u64;
     for (entry, length) in files {
-        let mut file = entry.at(folder).open()?.file.take(*length);
+        let mut file = entry.file_path(folder).open()?.file.take(*length);
         let mut size = 0_u64;
         loop {
             let mut block = Vec::new();
             file.by_ref()
-                .take(u64::try_from(LZ4_BLOCK).unwrap_or(u64::MAX))
+                .take(u64::try_from(LZ4_BLOCK_BYTES).unwrap_or(u64::MAX))
                 .read_to_end(&mut block)?;
             if block.is_empty() {
                 break;
             }
             size = size.saturating_add(coded_size(&lz4_flex::block::compress(&block)));
-            if all.saturating_add(in_base64(size)) > NEAR {
+            if all.saturating_add(base64_size(size)) > MAX_UNREPORTED_BYTES {
                 return Ok(u64::MAX);
             }
         }
-        all = all.saturating_add(in_base64(size));
+        all = all.saturating_add(base64_size(size));
     }
     Ok(all)
 }
 
 /// Bytes of the code tables of a block.
-const TABLES: u64 = 256;
+const CODE_TABLE_BYTES: u64 = 256;
 
 /// Returns the size of bytes in a code by their frequency, with its tables: their entropy.
 fn coded_size(bytes: &[u8]) -> u64 {
@@ -144,19 +150,23 @@ fn coded_size(bytes: &[u8]) -> u64 {
         reason = "at most eight bits for each byte of a block"
     )]
     let size = (bits / 8.0).ceil() as u64;
-    size.saturating_add(TABLES)
+    size.saturating_add(CODE_TABLE_BYTES)
 }
 
 /// Returns bytes of a deflated file; none once they are enough together with `made`, the bytes of all files
 /// so far.
-fn deflated(opened: Opened, length: u64, made: &AtomicU64) -> io::Result<Option<u64>> {
+fn deflated_size(
+    opened: OpenFile,
+    length: u64,
+    total_bytes: &AtomicU64,
+) -> io::Result<Option<u64>> {
     // If a file grows while it is read, its original size counts.
     let mut file = opened.file.take(length);
-    let flags = create_comp_flags_from_zip_params(LEVEL, RAW, DEFAULT_STRATEGY);
+    let flags = create_comp_flags_from_zip_params(GZIP_LEVEL, RAW_WINDOW_BITS, DEFAULT_STRATEGY);
     let mut compressor = CompressorOxide::new(flags);
-    let mut block = vec![0; BLOCK];
+    let mut block = vec![0; BLOCK_BYTES];
     let mut count = 0u64;
-    while made.load(Ordering::Relaxed) <= ENOUGH / 4 * 3 {
+    while total_bytes.load(Ordering::Relaxed) <= MAX_MEASURED_BYTES / 4 * 3 {
         let read = match file.read(&mut block) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
@@ -166,7 +176,7 @@ fn deflated(opened: Opened, length: u64, made: &AtomicU64) -> io::Result<Option<
         let (status, _) = compress_to_output(&mut compressor, bytes, flush, |part| {
             let part = u64::try_from(part.len()).unwrap_or(u64::MAX);
             count = count.saturating_add(part);
-            made.fetch_add(part, Ordering::Relaxed);
+            total_bytes.fetch_add(part, Ordering::Relaxed);
             true
         });
         match status {
@@ -182,7 +192,7 @@ fn deflated(opened: Opened, length: u64, made: &AtomicU64) -> io::Result<Option<
 mod tests {
     use super::*;
     use crate::folder;
-    use crate::testing::Temporary;
+    use crate::testing::TempDirectory;
 
     /// Returns random bytes.
     fn noise(count: usize) -> Vec<u8> {
@@ -194,24 +204,24 @@ mod tests {
         (0..count).map(next).collect()
     }
 
-    fn size(files: &[(&str, &[u8])]) -> Option<Size> {
-        let folder = Temporary::empty();
+    fn size(files: &[(&str, &[u8])]) -> Option<CompressedSize> {
+        let folder = TempDirectory::empty();
         for (name, content) in files {
             folder.write(name, content);
         }
-        super::size(&folder::walk(folder.path()).unwrap())
+        compressed_size(&folder::walk(folder.path()).unwrap())
     }
 
     fn exactly(files: &[(&str, &[u8])]) -> u64 {
         match size(files) {
-            Some(Size::Exactly(size)) => size,
+            Some(CompressedSize::Exact(size)) => size,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn every_file_that_olm_unpacks_is_compressed_by_itself() {
-        let blocks = vec![b'a'; 16 * BLOCK + 1];
+        let blocks = vec![b'a'; 16 * BLOCK_BYTES + 1];
         let one = exactly(&[("manifests/a", &blocks)]);
         assert!(one < 10_000, "{one}");
         assert_eq!(exactly(&[("manifests/a", &blocks), ("metadata/b", &blocks)]), 2 * one);
@@ -220,7 +230,7 @@ mod tests {
         let others: [(&str, &[u8]); 2] = [("Dockerfile", &blocks), ("manifests/x/y", &blocks)];
         assert_eq!(exactly(&[("manifests/a", &blocks), others[0], others[1]]), one);
         // Random content grows by a third.
-        let noise = noise(14 * BLOCK);
+        let noise = noise(14 * BLOCK_BYTES);
         let compressed = exactly(&[("metadata/n", &noise)]);
         let plain = u64::try_from(noise.len()).unwrap();
         assert!((plain * 4 / 3..plain * 4 / 3 + 1_000).contains(&compressed), "{compressed}");
@@ -241,27 +251,30 @@ mod tests {
     fn oversized_bundle_stops_compression_early() {
         // Seven million bytes are nine in base64, in one file or in several.
         let noise = noise(7_000_000);
-        assert_eq!(size(&[("manifests/a", &noise)]), Some(Size::MoreThan(ENOUGH)));
+        assert_eq!(
+            size(&[("manifests/a", &noise)]),
+            Some(CompressedSize::MoreThan(MAX_MEASURED_BYTES))
+        );
         let names = ["manifests/a", "manifests/b", "metadata/c", "metadata/d", "metadata/e"];
         let parts: Vec<_> = names.into_iter().zip(noise.chunks(noise.len() / 5)).collect();
-        assert_eq!(size(&parts), Some(Size::MoreThan(ENOUGH)));
+        assert_eq!(size(&parts), Some(CompressedSize::MoreThan(MAX_MEASURED_BYTES)));
         // A hole of 2 GiB: at best that is 2.8 MB, and no compression is necessary.
-        let folder = Temporary::new(&[("manifests/a", "")]);
+        let folder = TempDirectory::new(&[("manifests/a", "")]);
         let path = folder.path().join("manifests/a");
         std::fs::File::options().write(true).open(&path).unwrap().set_len(2 << 30).unwrap();
-        let size = super::size(&folder::walk(folder.path()).unwrap());
-        assert_eq!(size, Some(Size::MoreThan(2_774_552)));
+        let size = compressed_size(&folder::walk(folder.path()).unwrap());
+        assert_eq!(size, Some(CompressedSize::MoreThan(2_774_552)));
     }
 
     #[test]
     fn unreadable_bundle_has_no_size() {
-        let folder = Temporary::empty();
+        let folder = TempDirectory::empty();
         folder.write("manifests/a", noise(1 << 20));
         folder.write("manifests/gone", "");
         let walked = folder::walk(folder.path()).unwrap();
         std::fs::remove_file(folder.path().join("manifests/gone")).unwrap();
-        assert_eq!(super::size(&walked), None);
+        assert_eq!(compressed_size(&walked), None);
         std::os::unix::fs::symlink("..", folder.path().join("manifests/link")).unwrap();
-        assert_eq!(super::size(&folder::walk(folder.path()).unwrap()), None);
+        assert_eq!(compressed_size(&folder::walk(folder.path()).unwrap()), None);
     }
 }

@@ -8,15 +8,15 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use opgate_document::{Document, Text};
-use opgate_yaml::Words;
+use opgate_yaml::BooleanWords;
 use serde_json::value::RawValue;
 
-use opgate_input::read::{At, Reader, Use};
+use opgate_input::read::{FilePath, ReadPurpose, Reader};
 use opgate_input::yaml::{self, Offsets, YamlError};
 use opgate_text::lines::Lines;
 
 /// Maximum size of a text in a document.
-const MAX_TEXT: u64 = 64 << 10;
+const MAX_TEXT_BYTES: u64 = 64 << 10;
 
 /// A file that was read.
 #[derive(Debug)]
@@ -24,13 +24,13 @@ pub struct File {
     /// Relative to the bundle or catalog, with `/`.
     pub path: String,
     /// Its path in messages.
-    pub shown: String,
+    pub display_path: String,
     /// Size in bytes.
     pub size: u64,
     /// Its content.
     pub content: Content,
     /// A name that stands twice in a map, in a file that is read nonetheless ([`super::duplicate_keys`]).
-    pub twice: Option<Broken>,
+    pub duplicate_key: Option<ReadError>,
     pub(super) lines: OnceLock<Lines>,
     /// The part of a file.
     pub(crate) origin: Origin,
@@ -50,12 +50,12 @@ pub(crate) enum Origin {
         columns: u64,
     },
     /// It is not from a file: an API server has sent it.
-    Nowhere,
+    NoFile,
 }
 
 impl Origin {
     /// Returns a place in the file, by that in what was read.
-    pub(super) fn place(self, (line, column): (u64, u64)) -> (u64, u64) {
+    pub(super) fn file_position(self, (line, column): (u64, u64)) -> (u64, u64) {
         let Self::Part { lines, columns } = self else { return (line, column) };
         let columns = if line == 1 { columns } else { 0 };
         (line.saturating_add(lines), column.saturating_add(columns))
@@ -68,7 +68,7 @@ pub enum Content {
     /// JSON or YAML.
     Documents(Documents),
     /// A file that should be JSON or YAML, but is not.
-    Broken(Broken),
+    Unreadable(ReadError),
     /// Any other text that is not too large.
     Text(String),
     /// Any other content.
@@ -77,20 +77,20 @@ pub enum Content {
 
 /// The reason why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
+pub struct ReadError {
     /// From 1.
     pub line: u64,
     /// From 1.
     pub column: u64,
     /// The message.
-    pub why: String,
+    pub message: String,
     /// The text, if it is one.
     pub text: Option<Arc<str>>,
 }
 
-impl Broken {
+impl ReadError {
     fn at(line: u64, column: u64, why: impl Into<String>) -> Self {
-        Self { line, column, why: why.into(), text: None }
+        Self { line, column, message: why.into(), text: None }
     }
 }
 
@@ -99,11 +99,11 @@ impl Broken {
 pub struct Documents {
     /// The file.
     pub text: Arc<Text>,
-    list: Vec<Part>,
+    list: Vec<DocumentText>,
 }
 
 #[derive(Debug)]
-enum Part {
+enum DocumentText {
     /// A value in a file of JSON, in bytes.
     Json(Range<usize>),
     /// The JSON made from YAML, and the offset where the YAML starts.
@@ -113,12 +113,12 @@ enum Part {
 impl Documents {
     /// Returns the documents of a YAML text in which the last member of a name counts; none if there are
     /// none.
-    pub(super) fn tolerant(text: &str, reader: &Reader) -> Option<Self> {
-        let parts = yaml::tolerant_parts(text, Words::All).ok()?;
-        let size: usize = parts.iter().map(|part| part.json.len() + part.offsets.size()).sum();
-        reader.take(u64::try_from(size).unwrap_or(u64::MAX), Use::Keep).ok()?;
-        let list = parts.into_iter().map(|part| of_yaml(part, 0)).collect();
-        Some(Self { text: Arc::new(Text::plain(text.to_owned())), list })
+    pub(super) fn parse_tolerant(text: &str, reader: &Reader) -> Option<Self> {
+        let parts = yaml::parse_documents_tolerant(text, BooleanWords::Yaml11).ok()?;
+        let size: usize = parts.iter().map(|part| part.json.len() + part.offsets.byte_size()).sum();
+        reader.charge(u64::try_from(size).unwrap_or(u64::MAX), ReadPurpose::Keep).ok()?;
+        let list = parts.into_iter().map(|part| yaml_document(part, 0)).collect();
+        Some(Self { text: Arc::new(Text::unindexed(text.to_owned())), list })
     }
 
     /// Returns the number of documents.
@@ -129,22 +129,22 @@ impl Documents {
     /// Returns a document as JSON.
     pub fn json(&self, index: usize) -> &str {
         match self.list.get(index) {
-            Some(Part::Json(range)) => self.text.get(range.clone()).unwrap_or_default(),
-            Some(Part::Yaml { json, .. }) => json,
+            Some(DocumentText::Json(range)) => self.text.get(range.clone()).unwrap_or_default(),
+            Some(DocumentText::Yaml { json, .. }) => json,
             None => "null",
         }
     }
 
     /// Returns every document as JSON.
-    pub fn all(&self) -> impl Iterator<Item = &str> {
+    pub fn iter_json(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).map(|index| self.json(index))
     }
 
     /// Returns a document, parsed.
     pub fn document(&self, index: usize) -> Document {
         match self.list.get(index) {
-            Some(Part::Json(range)) => Document::part(self.text.clone(), range.clone()),
-            Some(Part::Yaml { json, .. }) => Document::part(json.clone(), 0..json.len()),
+            Some(DocumentText::Json(range)) => Document::part(self.text.clone(), range.clone()),
+            Some(DocumentText::Yaml { json, .. }) => Document::part(json.clone(), 0..json.len()),
             None => Document::default(),
         }
     }
@@ -155,10 +155,10 @@ impl Documents {
     }
 
     /// Returns the offset of the start of a document.
-    pub fn start(&self, index: usize) -> usize {
+    pub fn start_offset(&self, index: usize) -> usize {
         match self.list.get(index) {
-            Some(Part::Json(range)) => range.start,
-            Some(Part::Yaml { start, .. }) => *start,
+            Some(DocumentText::Json(range)) => range.start,
+            Some(DocumentText::Yaml { start, .. }) => *start,
             None => 0,
         }
     }
@@ -166,7 +166,7 @@ impl Documents {
     /// Returns the places of the values of a document, if it is YAML.
     pub fn offsets(&self, index: usize) -> Option<&Offsets> {
         match self.list.get(index) {
-            Some(Part::Yaml { offsets, .. }) => Some(offsets),
+            Some(DocumentText::Yaml { offsets, .. }) => Some(offsets),
             _ => None,
         }
     }
@@ -174,22 +174,28 @@ impl Documents {
 
 /// Files that are JSON or YAML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expect {
+pub enum ParseMode {
     /// Selected by name.
     ByName,
     /// All files.
-    Documents,
+    AllFiles,
 }
 
 impl File {
     /// Reads a file. An error in it becomes its content.
-    pub fn read(at: At<'_>, path: String, shown: String, expect: Expect, reader: &Reader) -> Self {
-        let documents = expect == Expect::Documents || has_documents(&path);
+    pub fn read(
+        at: FilePath<'_>,
+        path: String,
+        shown: String,
+        expect: ParseMode,
+        reader: &Reader,
+    ) -> Self {
+        let documents = expect == ParseMode::AllFiles || has_documents(&path);
         let mut size = 0;
         let opened = at.open().inspect(|opened| size = opened.size);
         let content = match opened {
-            Ok(opened) if !documents && opened.size > MAX_TEXT => Ok(Content::Other),
-            Ok(opened) => reader.read(opened, true, Use::Keep).map(|bytes| {
+            Ok(opened) if !documents && opened.size > MAX_TEXT_BYTES => Ok(Content::Other),
+            Ok(opened) => reader.read(opened, true, ReadPurpose::Keep).map(|bytes| {
                 if documents {
                     return Content::of(bytes, &path, reader);
                 }
@@ -201,12 +207,20 @@ impl File {
             Err(error) => Err(error),
         };
         let content = content.unwrap_or_else(|error| Content::unreadable(&error));
-        Self { size, ..Self::part(path, shown, content, Origin::Whole) }
+        Self { size, ..Self::new_part(path, shown, content, Origin::Whole) }
     }
 
     /// Creates a part of a file.
-    pub(super) fn part(path: String, shown: String, content: Content, origin: Origin) -> Self {
-        Self { path, shown, size: 0, content, twice: None, lines: OnceLock::new(), origin }
+    pub(super) fn new_part(path: String, shown: String, content: Content, origin: Origin) -> Self {
+        Self {
+            path,
+            display_path: shown,
+            size: 0,
+            content,
+            duplicate_key: None,
+            lines: OnceLock::new(),
+            origin,
+        }
     }
 
     /// Its lines, which are counted on demand.
@@ -223,25 +237,25 @@ impl File {
     }
 
     /// Returns why it is unreadable, if so.
-    pub fn broken(&self) -> Option<&Broken> {
+    pub fn read_error(&self) -> Option<&ReadError> {
         match &self.content {
-            Content::Broken(broken) => Some(broken),
+            Content::Unreadable(broken) => Some(broken),
             _ => None,
         }
     }
 
     /// Returns a line with the reason why it is unreadable, if so.
-    pub fn complaint(&self) -> Option<String> {
-        let broken = self.broken()?;
-        let (line, column) = self.origin.place((broken.line, broken.column));
-        Some(format!("{}:{line}:{column}: {}", self.shown, broken.why))
+    pub fn error_line(&self) -> Option<String> {
+        let broken = self.read_error()?;
+        let (line, column) = self.origin.file_position((broken.line, broken.column));
+        Some(format!("{}:{line}:{column}: {}", self.display_path, broken.message))
     }
 
     /// Returns the text of the file, if it is available.
     pub fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Documents(documents) => Some(&documents.text),
-            Content::Broken(broken) => broken.text.as_deref(),
+            Content::Unreadable(broken) => broken.text.as_deref(),
             Content::Text(text) => Some(text),
             Content::Other => None,
         }
@@ -256,27 +270,29 @@ pub(crate) fn has_documents(path: &str) -> bool {
 
 impl Content {
     pub(super) fn unreadable(error: &std::io::Error) -> Self {
-        Self::Broken(Broken::at(1, 1, error.to_string()))
+        Self::Unreadable(ReadError::at(1, 1, error.to_string()))
     }
 
     pub(super) fn of(bytes: Vec<u8>, path: &str, reader: &Reader) -> Self {
-        let text = match Self::text_of(bytes) {
+        let text = match Self::decode_text(bytes) {
             Ok(text) => text,
-            Err(broken) => return Self::Broken(broken),
+            Err(broken) => return Self::Unreadable(broken),
         };
-        match documents(text, path, reader) {
+        match parse_documents(text, path, reader) {
             Ok(documents) => Self::Documents(documents),
-            Err((text, broken)) => Self::Broken(Broken { text: Some(text.into()), ..broken }),
+            Err((text, broken)) => {
+                Self::Unreadable(ReadError { text: Some(text.into()), ..broken })
+            }
         }
     }
 
-    fn text_of(bytes: Vec<u8>) -> Result<String, Broken> {
+    fn decode_text(bytes: Vec<u8>) -> Result<String, ReadError> {
         let mut text = String::from_utf8(bytes).map_err(|error| {
             let end = error.utf8_error().valid_up_to();
             let before = error.as_bytes().get(..end).unwrap_or_default();
             let before = String::from_utf8_lossy(before);
             let (line, column) = opgate_text::lines::line_and_column(&before, before.len());
-            Broken::at(line, column, "not UTF-8: save the file as UTF-8")
+            ReadError::at(line, column, "not UTF-8: save the file as UTF-8")
         })?;
         if text.starts_with('\u{feff}') {
             text.remove(0);
@@ -286,13 +302,17 @@ impl Content {
 }
 
 /// Returns the documents of a text, or the text with its error.
-fn documents(text: String, path: &str, reader: &Reader) -> Result<Documents, (String, Broken)> {
+fn parse_documents(
+    text: String,
+    path: &str,
+    reader: &Reader,
+) -> Result<Documents, (String, ReadError)> {
     let is_json = Path::new(path).extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
     // A flow mapping of YAML starts like a JSON object.
     let looks_like_json = text.trim_start().starts_with(['{', '[']);
     let text = if is_json || looks_like_json {
-        match Text::values(text, yaml::MAX_DEPTH) {
-            Ok((text, values)) => return Ok(of_json(text, values)),
+        match Text::parse_values(text, yaml::MAX_DEPTH) {
+            Ok((text, values)) => return Ok(json_documents(text, values)),
             Err(text) => text,
         }
     } else {
@@ -301,48 +321,52 @@ fn documents(text: String, path: &str, reader: &Reader) -> Result<Documents, (St
     let read = match memchr::memchr(0, text.as_bytes()) {
         Some(offset) => {
             let (line, column) = opgate_text::lines::line_and_column(&text, offset);
-            Err(Broken::at(line, column, "not a text: there is a byte 0 in it"))
+            Err(ReadError::at(line, column, "not a text: there is a byte 0 in it"))
         }
         // As in the tools of Kubernetes, the content determines the format.
-        None if is_json && looks_like_json => json(&text),
-        None => yaml(&text, reader),
+        None if is_json && looks_like_json => parse_json(&text),
+        None => parse_yaml(&text, reader),
     };
     match read {
-        Ok(list) => Ok(Documents { text: Arc::new(Text::plain(text)), list }),
+        Ok(list) => Ok(Documents { text: Arc::new(Text::unindexed(text)), list }),
         Err(broken) => Err((text, broken)),
     }
 }
 
-fn of_json(text: Text, values: Vec<Range<usize>>) -> Documents {
+fn json_documents(text: Text, values: Vec<Range<usize>>) -> Documents {
     let is_null = |range: &Range<usize>| text.get(range.clone()) == Some("null");
-    let list = values.into_iter().filter(|range| !is_null(range)).map(Part::Json).collect();
+    let list = values.into_iter().filter(|range| !is_null(range)).map(DocumentText::Json).collect();
     Documents { text: Arc::new(text), list }
 }
 
 /// Returns the error in a text that is not JSON.
-fn json(text: &str) -> Result<Vec<Part>, Broken> {
+fn parse_json(text: &str) -> Result<Vec<DocumentText>, ReadError> {
     for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         let raw = value
             .map_err(|error| {
                 let why = error.to_string();
                 let why = why.split(" at line ").next().unwrap_or_default();
                 let number = |n: usize| u64::try_from(n.max(1)).unwrap_or(u64::MAX);
-                Broken::at(number(error.line()), number(error.column()), format!("not JSON: {why}"))
+                ReadError::at(
+                    number(error.line()),
+                    number(error.column()),
+                    format!("not JSON: {why}"),
+                )
             })?
             .get();
-        if let Some(offset) = too_deep(raw) {
+        if let Some(offset) = find_too_deep(raw) {
             let start = raw.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
             let (line, column) = opgate_text::lines::line_and_column(text, start + offset);
             let why = format!("nests deeper than {} levels", yaml::MAX_DEPTH);
-            return Err(Broken::at(line, column, why));
+            return Err(ReadError::at(line, column, why));
         }
     }
     // The parser finds no error. A test makes sure that this does not happen.
-    Err(Broken::at(1, 1, "not JSON"))
+    Err(ReadError::at(1, 1, "not JSON"))
 }
 
 /// Returns the offset of the first bracket that is nested too deep.
-fn too_deep(json: &str) -> Option<usize> {
+fn find_too_deep(json: &str) -> Option<usize> {
     let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
     for (offset, byte) in json.bytes().enumerate() {
         match byte {
@@ -362,21 +386,23 @@ fn too_deep(json: &str) -> Option<usize> {
     None
 }
 
-fn yaml(text: &str, reader: &Reader) -> Result<Vec<Part>, Broken> {
-    let chunks = chunks(text);
+fn parse_yaml(text: &str, reader: &Reader) -> Result<Vec<DocumentText>, ReadError> {
+    let chunks = split_chunks(text);
     let read = |range: &Range<usize>| {
-        let parts = yaml_of(text, range.clone())?;
+        let parts = parse_yaml_chunk(text, range.clone())?;
         // The JSON made from it is kept as well.
-        let size = |part: &Part| match part {
-            Part::Yaml { json, offsets, .. } => json.len().saturating_add(offsets.size()),
-            Part::Json(_) => 0,
+        let size = |part: &DocumentText| match part {
+            DocumentText::Yaml { json, offsets, .. } => {
+                json.len().saturating_add(offsets.byte_size())
+            }
+            DocumentText::Json(_) => 0,
         };
         let size: usize = parts.iter().map(size).sum();
-        let taken = reader.take(u64::try_from(size).unwrap_or(u64::MAX), Use::Keep);
-        taken.map_err(|error| YamlError { line: 1, column: 1, why: error.to_string() })?;
+        let taken = reader.charge(u64::try_from(size).unwrap_or(u64::MAX), ReadPurpose::Keep);
+        taken.map_err(|error| YamlError { line: 1, column: 1, message: error.to_string() })?;
         Ok(parts)
     };
-    let lists = if text.len() < PARALLEL {
+    let lists = if text.len() < MIN_PARALLEL_BYTES {
         chunks.iter().map(read).collect()
     } else {
         super::parallel::map(&chunks, read)
@@ -384,24 +410,24 @@ fn yaml(text: &str, reader: &Reader) -> Result<Vec<Part>, Broken> {
     let mut all = Vec::with_capacity(lists.len());
     for (list, range) in lists.into_iter().zip(&chunks) {
         // The first error in the file.
-        all.extend(list.map_err(|error| broken_yaml(text, range.start, &error))?);
+        all.extend(list.map_err(|error| yaml_error(text, range.start, &error))?);
     }
     Ok(all)
 }
 
 /// Returns the error in the part of a file that starts at an offset.
-fn broken_yaml(file: &str, start: usize, error: &YamlError) -> Broken {
+fn yaml_error(file: &str, start: usize, error: &YamlError) -> ReadError {
     let (line, _) = opgate_text::lines::line_and_column(file, start);
-    Broken::at(line + error.line - 1, error.column, format!("not YAML: {}", error.why))
+    ReadError::at(line + error.line - 1, error.column, format!("not YAML: {}", error.message))
 }
 
 /// Several threads read a YAML text of this size. Smaller texts are many, and are read in parallel
 /// with each other.
-const PARALLEL: usize = 4 << 20;
+const MIN_PARALLEL_BYTES: usize = 4 << 20;
 
 /// Returns the starts of the documents: a line that starts with `---` is never inside a document. Directives,
 /// which are rare, precede such a line.
-fn chunks(text: &str) -> Vec<Range<usize>> {
+fn split_chunks(text: &str) -> Vec<Range<usize>> {
     let bytes = text.as_bytes();
     let is_marker = |at: usize| {
         let after = bytes.get(at..).unwrap_or_default();
@@ -419,20 +445,20 @@ fn chunks(text: &str) -> Vec<Range<usize>> {
 }
 
 /// Returns the documents of a part of a file.
-fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, YamlError> {
+fn parse_yaml_chunk(file: &str, range: Range<usize>) -> Result<Vec<DocumentText>, YamlError> {
     let start = range.start;
-    let parts = yaml::parts(file.get(range).unwrap_or_default(), Words::All)?;
-    Ok(parts.into_iter().map(|part| of_yaml(part, start)).collect())
+    let parts = yaml::parse_documents(file.get(range).unwrap_or_default(), BooleanWords::Yaml11)?;
+    Ok(parts.into_iter().map(|part| yaml_document(part, start)).collect())
 }
 
 /// Returns a document of the part of a file that starts at an offset.
-fn of_yaml(part: yaml::Part, start: usize) -> Part {
-    let (json, offsets) = (part.json, part.offsets.moved(start));
-    Part::Yaml { start: start + part.offset, json, offsets }
+fn yaml_document(part: yaml::YamlDocument, start: usize) -> DocumentText {
+    let (json, offsets) = (part.json, part.offsets.shifted(start));
+    DocumentText::Yaml { start: start + part.offset, json, offsets }
 }
 
 /// Bytes of a file in which its type is searched first: the first document nearly always determines it.
-const HEAD: u64 = 64 << 10;
+const PEEK_BYTES: u64 = 64 << 10;
 
 /// Calls `look` with the documents of a file until it finds something, and parses no more of the
 /// file. Of a large file, the documents at its start are read first.
@@ -440,39 +466,43 @@ const HEAD: u64 = 64 << 10;
 /// # Errors
 /// If the file cannot be read up to there.
 pub(crate) fn peek<T>(
-    at: At<'_>,
+    at: FilePath<'_>,
     path: &Path,
     reader: &Reader,
     mut look: impl FnMut(&str) -> Option<T>,
-) -> Result<Option<T>, Broken> {
-    let unreadable = |e: std::io::Error| Broken::at(1, 1, e.to_string());
+) -> Result<Option<T>, ReadError> {
+    let unreadable = |e: std::io::Error| ReadError::at(1, 1, e.to_string());
     let opened = at.open().map_err(unreadable)?;
-    if opened.size > HEAD {
-        let head = opened.part(0..HEAD).map_err(unreadable)?;
-        if let Some(found) = head_documents(&head).and_then(|text| look_into(text, &mut look)) {
+    if opened.size > PEEK_BYTES {
+        let head = opened.read_part(0..PEEK_BYTES).map_err(unreadable)?;
+        if let Some(found) =
+            head_documents(&head).and_then(|text| search_documents(text, &mut look))
+        {
             return Ok(Some(found));
         }
     }
-    let bytes = reader.fresh().read(opened, true, Use::Look).map_err(unreadable)?;
-    let text = Content::text_of(bytes)?;
+    let bytes =
+        reader.with_full_budget().read(opened, true, ReadPurpose::Scan).map_err(unreadable)?;
+    let text = Content::decode_text(bytes)?;
     if text.trim_start().starts_with('{') {
-        let found = look_into(&text, &mut look);
+        let found = search_documents(&text, &mut look);
         // The second reading handles flow mappings of YAML and other errors.
         if found.is_some() {
             return Ok(found);
         }
         let none = Reader::new(usize::MAX);
-        let documents = documents(text, &path.to_string_lossy(), &none);
+        let documents = parse_documents(text, &path.to_string_lossy(), &none);
         let documents = documents.map_err(|(_, broken)| broken)?;
         let is_yaml = |index: &usize| documents.offsets(*index).is_some();
         let found = (0..documents.len()).filter(is_yaml).find_map(|i| look(documents.json(i)));
         return Ok(found);
     }
-    for range in chunks(&text) {
+    for range in split_chunks(&text) {
         let start = range.start;
-        let parts = yaml_of(&text, range).map_err(|error| broken_yaml(&text, start, &error))?;
+        let parts =
+            parse_yaml_chunk(&text, range).map_err(|error| yaml_error(&text, start, &error))?;
         for part in parts {
-            if let Part::Yaml { json, .. } = part
+            if let DocumentText::Yaml { json, .. } = part
                 && let Some(found) = look(&json)
             {
                 return Ok(Some(found));
@@ -495,35 +525,38 @@ fn head_documents(head: &[u8]) -> Option<&str> {
     if text.trim_start().starts_with('{') {
         return Some(text);
     }
-    let last = chunks(text).last()?.start;
+    let last = split_chunks(text).last()?.start;
     text.get(..last)
 }
 
 /// Classifies the complete documents of a text: JSON values up to the first error, or YAML.
-fn look_into<T>(text: &str, look: &mut impl FnMut(&str) -> Option<T>) -> Option<T> {
+fn search_documents<T>(text: &str, look: &mut impl FnMut(&str) -> Option<T>) -> Option<T> {
     if text.trim_start().starts_with('{') {
         let values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
         return values.map_while(Result::ok).find_map(|raw| look(raw.get()));
     }
-    let parts = chunks(text).into_iter().map_while(|range| yaml_of(text, range).ok()).flatten();
+    let parts = split_chunks(text)
+        .into_iter()
+        .map_while(|range| parse_yaml_chunk(text, range).ok())
+        .flatten();
     parts.into_iter().find_map(|part| match part {
-        Part::Yaml { json, .. } => look(&json),
-        Part::Json(_) => None,
+        DocumentText::Yaml { json, .. } => look(&json),
+        DocumentText::Json(_) => None,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Temporary;
+    use crate::testing::TempDirectory;
 
     fn read(name: &str, content: impl AsRef<[u8]>) -> File {
-        let folder = Temporary::empty();
-        folder.write(name, content);
-        let path = folder.path().join(name);
+        let directory = TempDirectory::empty();
+        directory.write(name, content);
+        let path = directory.path().join(name);
         let read = |path: &std::path::PathBuf| {
-            let at = At::Named(path);
-            File::read(at, name.to_owned(), name.to_owned(), Expect::ByName, &Reader::default())
+            let at = FilePath::Named(path);
+            File::read(at, name.to_owned(), name.to_owned(), ParseMode::ByName, &Reader::default())
         };
         super::super::parallel::map(&[path], read).remove(0)
     }
@@ -531,13 +564,13 @@ mod tests {
     fn documents(name: &str, content: &str) -> Vec<String> {
         let file = read(name, content);
         let documents = file.documents().unwrap_or_else(|| panic!("{content:?}: {file:?}"));
-        documents.all().map(str::to_owned).collect()
+        documents.iter_json().map(str::to_owned).collect()
     }
 
     fn broken(name: &str, content: impl AsRef<[u8]>) -> (u64, u64, String) {
         let file = read(name, content);
-        let broken = file.broken().unwrap_or_else(|| panic!("{file:?}"));
-        (broken.line, broken.column, broken.why.clone())
+        let broken = file.read_error().unwrap_or_else(|| panic!("{file:?}"));
+        (broken.line, broken.column, broken.message.clone())
     }
 
     #[test]
@@ -561,7 +594,7 @@ mod tests {
     #[test]
     fn markers_end_documents_wherever_they_stand() {
         let text = "a: |\n  ---\n  x\n--- # two\nb: \"y\n  --- z\"\n---\tc: 1\n----: d\n";
-        let ranges = chunks(text);
+        let ranges = split_chunks(text);
         assert_eq!(ranges.len(), 3);
         assert_eq!(
             documents("a.yaml", "%YAML 1.2\n---\na: 1\n...\n%YAML 1.2\n---\nb: 2\n"),

@@ -11,16 +11,18 @@
 
 use std::path::Path;
 
-use super::content::{Expect, File, peek};
-use super::folder::{self, MAX_SEARCHED};
-use super::kinds::{As, Detection, Found, Reason, What, is_exported, what};
-use super::kustomize::Patches;
-use super::repository::{Bundles, Search};
+use super::content::{File, ParseMode, peek};
+use super::folder::{self, MAX_SEARCHED_ENTRIES};
+use super::kinds::{
+    CheckInputType, DetectedInput, Detection, DocumentType, SkipReason, document_type, is_exported,
+};
+use super::kustomize::PatchFiles;
+use super::repository::{BundleDirectories, DirectorySearch};
 use super::{dump, duplicate_keys, template};
-use opgate_input::read::{At, Reader};
+use opgate_input::read::{FilePath, Reader};
 
 /// The kinds that were searched for.
-const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema), no project (watches.yaml) and no manifest (apiVersion and kind) found in it; set its type with --input-type";
+const NOTHING_DETECTED: &str = "no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema), no project (watches.yaml) and no manifest (apiVersion and kind) found in it; set its type with --input-type";
 
 /// Detects what there is to check at a path, or below it.
 ///
@@ -30,63 +32,69 @@ pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Detection> {
     let shown = path.display();
     let metadata = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
     if !metadata.is_dir() {
-        return Ok(Detection { found: vec![file(path, reader)?], passed_over: Vec::new() });
+        return Ok(Detection { inputs: vec![detect_file(path, reader)?], skipped: Vec::new() });
     }
-    let folder = folder::walk_up_to(path, MAX_SEARCHED)?;
-    let bundles = Bundles::of(&folder, reader);
-    if let Some(kind) = bundles.at("") {
-        return Ok(Detection { found: vec![Found::new(path, kind)], passed_over: Vec::new() });
+    let folder = folder::walk_up_to(path, MAX_SEARCHED_ENTRIES)?;
+    let bundles = BundleDirectories::of(&folder, reader);
+    if let Some(kind) = bundles.type_of("") {
+        return Ok(Detection { inputs: vec![DetectedInput::new(path, kind)], skipped: Vec::new() });
     }
-    let detection = Search::new(&folder, bundles, reader).run();
-    if detection.found.is_empty() {
-        let broken = detection.passed_over.iter().find_map(|passed| match &passed.reason {
-            Reason::Unreadable(why) => Some(format!("\n{}:{why}", passed.path.display())),
+    let detection = DirectorySearch::new(&folder, bundles, reader).run();
+    if detection.inputs.is_empty() {
+        let broken = detection.skipped.iter().find_map(|passed| match &passed.reason {
+            SkipReason::Unreadable(why) => Some(format!("\n{}:{why}", passed.path.display())),
             _ => None,
         });
-        anyhow::bail!("{shown}: {KNOWN}{}", broken.unwrap_or_default());
+        anyhow::bail!("{shown}: {NOTHING_DETECTED}{}", broken.unwrap_or_default());
     }
     Ok(detection)
 }
 
 /// Detects the type of a file.
-fn file(path: &Path, reader: &Reader) -> anyhow::Result<Found> {
+fn detect_file(path: &Path, reader: &Reader) -> anyhow::Result<DetectedInput> {
     let shown = path.display();
     if dump::is_list(path) {
-        return Ok(Found::new(path, As::Cluster));
+        return Ok(DetectedInput::new(path, CheckInputType::Cluster));
     }
     // Several exported objects one after another are a dump, like a list of them.
     let mut exported = 0_u8;
-    let is_dump = peek(At::Named(path), path, reader, |json| {
+    let is_dump = peek(FilePath::Named(path), path, reader, |json| {
         exported = if is_exported(json) { exported.saturating_add(1) } else { return Some(false) };
         (exported > 1).then_some(true)
     });
     if matches!(is_dump, Ok(Some(true))) {
-        return Ok(Found::new(path, As::Cluster));
+        return Ok(DetectedInput::new(path, CheckInputType::Cluster));
     }
-    match peek(At::Named(path), path, reader, what) {
-        Ok(Some(What::Checked(As::Manifest))) => {
-            let not_evaluated = Patches::beside(path, reader).reason(path);
-            return Ok(Found { not_evaluated, ..Found::new(path, As::Manifest) });
+    match peek(FilePath::Named(path), path, reader, document_type) {
+        Ok(Some(DocumentType::Input(CheckInputType::Manifest))) => {
+            let not_evaluated = PatchFiles::near(path, reader).skip_reason(path);
+            return Ok(DetectedInput {
+                not_evaluated,
+                ..DetectedInput::new(path, CheckInputType::Manifest)
+            });
         }
-        Ok(Some(What::Checked(kind))) => return Ok(Found::new(path, kind)),
-        Ok(Some(What::CatalogTemplate)) => {
-            let not_evaluated = Some(Reason::CatalogTemplate.text());
-            return Ok(Found { not_evaluated, ..Found::new(path, As::Catalog) });
+        Ok(Some(DocumentType::Input(kind))) => return Ok(DetectedInput::new(path, kind)),
+        Ok(Some(DocumentType::CatalogTemplate)) => {
+            let not_evaluated = Some(SkipReason::CatalogTemplate.text());
+            return Ok(DetectedInput {
+                not_evaluated,
+                ..DetectedInput::new(path, CheckInputType::Catalog)
+            });
         }
-        Ok(Some(What::Template | What::Kustomization)) => {
-            return Ok(Found::new(path, As::Manifest));
+        Ok(Some(DocumentType::Template | DocumentType::Kustomization)) => {
+            return Ok(DetectedInput::new(path, CheckInputType::Manifest));
         }
         Ok(None) | Err(_) => {}
     }
     // The error in a file has the same text for all kinds.
     let name = shown.to_string();
-    let read = File::read(At::Named(path), name.clone(), name, Expect::Documents, reader);
-    let read = duplicate_keys::checked(read);
+    let read = File::read(FilePath::Named(path), name.clone(), name, ParseMode::AllFiles, reader);
+    let read = duplicate_keys::reject_duplicates(read);
     anyhow::ensure!(
-        read.broken().is_some() || read.documents().is_none_or(|all| all.len() != 0),
+        read.read_error().is_some() || read.documents().is_none_or(|all| all.len() != 0),
         "{shown}: empty: it should hold manifests (apiVersion, kind, metadata) or AdmissionReviews"
     );
-    anyhow::bail!(template::complaint(&read).unwrap_or_else(|| format!(
+    anyhow::bail!(template::error_line(&read).unwrap_or_else(|| format!(
         "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema) nor a watches.yaml; set its type with --input-type"
     )))
 }
@@ -95,20 +103,24 @@ fn file(path: &Path, reader: &Reader) -> anyhow::Result<Found> {
 ///
 /// # Errors
 /// Fails if the directory is unreadable or has no such file.
-pub fn manifests(root: &Path) -> anyhow::Result<Vec<Found>> {
-    let folder = folder::walk_up_to(root, MAX_SEARCHED)?;
+pub fn find_manifests(root: &Path) -> anyhow::Result<Vec<DetectedInput>> {
+    let folder = folder::walk_up_to(root, MAX_SEARCHED_ENTRIES)?;
     let is_empty = folder.files.is_empty() && folder.directories.is_empty();
     // Probably the wrong directory.
     anyhow::ensure!(!is_empty, "{}: it is empty", root.display());
     // An entry that could contain files is reported, whatever its name.
-    let is_folder = |entry: &folder::Entry| entry.refused.as_ref().is_some_and(|r| r.is_folder);
+    let is_folder =
+        |entry: &folder::Entry| entry.rejection.as_ref().is_some_and(|r| r.can_be_directory);
     let files = folder
         .files
         .iter()
         .filter(|entry| super::content::has_documents(&entry.path) || is_folder(entry));
     let found = |entry: &folder::Entry| {
         let folder = Some(root.to_path_buf());
-        Found { folder, ..Found::new(root.join(&entry.path), As::Manifest) }
+        DetectedInput {
+            directory: folder,
+            ..DetectedInput::new(root.join(&entry.path), CheckInputType::Manifest)
+        }
     };
     let files: Vec<_> = files.map(found).collect();
     anyhow::ensure!(
@@ -122,37 +134,40 @@ pub fn manifests(root: &Path) -> anyhow::Result<Vec<Found>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Temporary, fixture};
+    use crate::testing::{TempDirectory, fixture};
 
-    fn found(path: &Path) -> Vec<Found> {
-        detect(path, &Reader::default()).unwrap().found
+    fn found(path: &Path) -> Vec<DetectedInput> {
+        detect(path, &Reader::default()).unwrap().inputs
     }
 
     #[test]
     fn input_type_of_directories_and_files_is_detected() {
         for (name, expected) in [
-            ("bundle-valid", As::Bundle),
-            ("bundle-broken", As::Bundle),
-            ("plain-valid", As::Plain),
-            ("plain-valid/manifests/namespace.yaml", As::Manifest),
-            ("catalog-valid", As::Catalog),
-            ("catalog-valid/etcd/catalog.yaml", As::Catalog),
-            ("catalog-broken", As::Catalog),
+            ("bundle-valid", CheckInputType::Bundle),
+            ("bundle-broken", CheckInputType::Bundle),
+            ("plain-valid", CheckInputType::Plain),
+            ("plain-valid/manifests/namespace.yaml", CheckInputType::Manifest),
+            ("catalog-valid", CheckInputType::Catalog),
+            ("catalog-valid/etcd/catalog.yaml", CheckInputType::Catalog),
+            ("catalog-broken", CheckInputType::Catalog),
         ] {
             let path = fixture(name);
-            assert_eq!(found(&path), [Found::new(path, expected)], "{name}");
+            assert_eq!(found(&path), [DetectedInput::new(path, expected)], "{name}");
         }
         let manifests = fixture("plain-valid/manifests");
         let files = found(&manifests);
-        assert!(files.len() > 1 && files.iter().all(|file| file.kind == As::Manifest), "{files:?}");
-        assert!(files.iter().all(|file| file.folder.as_deref() == Some(manifests.as_path())));
-        let legacy = Temporary::new(&[("etcd.package.yaml", "packageName: etcd\n")]);
-        assert_eq!(found(legacy.path())[0].kind, As::Bundle);
+        assert!(
+            files.len() > 1 && files.iter().all(|file| file.input_type == CheckInputType::Manifest),
+            "{files:?}"
+        );
+        assert!(files.iter().all(|file| file.directory.as_deref() == Some(manifests.as_path())));
+        let legacy = TempDirectory::new(&[("etcd.package.yaml", "packageName: etcd\n")]);
+        assert_eq!(found(legacy.path())[0].input_type, CheckInputType::Bundle);
     }
 
     #[test]
     fn undetected_input_reports_expected_types() {
-        let folder = Temporary::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n")]);
+        let folder = TempDirectory::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n")]);
         let error = |name: &str| {
             detect(&folder.path().join(name), &Reader::default()).unwrap_err().to_string()
         };
@@ -165,21 +180,21 @@ mod tests {
 
     #[test]
     fn blobs_that_are_ignored_make_no_catalog() {
-        let folder = Temporary::new(&[
+        let folder = TempDirectory::new(&[
             ("a/catalog.yaml", "schema: olm.package\nname: x\n"),
             (".indexignore", "*\n"),
         ]);
         let error = detect(folder.path(), &Reader::default()).unwrap_err().to_string();
         assert!(error.contains("no catalog"), "{error}");
         folder.write("b.yaml", "apiVersion: v1\nkind: Namespace\n");
-        assert_eq!(found(folder.path())[0].kind, As::Manifest);
+        assert_eq!(found(folder.path())[0].input_type, CheckInputType::Manifest);
     }
 
     #[test]
     fn repository_without_bundles_yields_its_manifests() {
         const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
         let exported = OBJECT.replace("{name: x}", "{name: x, uid: a, resourceVersion: b}");
-        let folder = Temporary::new(&[
+        let folder = TempDirectory::new(&[
             (".github/workflows/ci.yaml", "on: push\n"),
             ("OWNERS", "approvers: [a]\n"),
             ("README.md", "# x\n"),
@@ -202,39 +217,42 @@ mod tests {
             ("schema.json", "{\"schema\": \"https://example.com\"}"),
             ("templated.yaml", &OBJECT.replace('x', "'{{ name }}'")),
         ]);
-        let Detection { found, passed_over } = detect(folder.path(), &Reader::default()).unwrap();
+        let Detection { inputs: found, skipped: passed_over } =
+            detect(folder.path(), &Reader::default()).unwrap();
         let shown = |path: &Path| path.strip_prefix(folder.path()).unwrap().display().to_string();
-        let kinds: Vec<_> =
-            found.iter().map(|f| (shown(&f.path), f.kind, f.not_evaluated.is_some())).collect();
-        let manifest = |path: &str| (path.to_owned(), As::Manifest, false);
+        let kinds: Vec<_> = found
+            .iter()
+            .map(|f| (shown(&f.path), f.input_type, f.not_evaluated.is_some()))
+            .collect();
+        let manifest = |path: &str| (path.to_owned(), CheckInputType::Manifest, false);
         let expected = [
-            ("catalogs/a".to_owned(), As::Catalog, false),
+            ("catalogs/a".to_owned(), CheckInputType::Catalog, false),
             manifest("apps/a.yaml"),
             manifest("apps/broken.yaml"),
             manifest("apps/exported.yaml"),
-            ("apps/p.yaml".to_owned(), As::Manifest, true),
+            ("apps/p.yaml".to_owned(), CheckInputType::Manifest, true),
             manifest("chart/crds/crd.yaml"),
             manifest("manifests/a.yaml"),
         ];
         assert_eq!(kinds, expected);
         let passed: Vec<_> =
             passed_over.iter().map(|p| (shown(&p.path), p.reason.clone())).collect();
-        let helm = || Reason::HelmTemplate(folder.path().join("chart"));
-        let not = |path: &str| (path.to_owned(), Reason::NotObjects);
+        let helm = || SkipReason::HelmTemplate(folder.path().join("chart"));
+        let not = |path: &str| (path.to_owned(), SkipReason::NotObjects);
         let expected = [
             not("apps/kustomization.yaml"),
             not("apps/patch.json"),
-            ("catalogs/a-template.yaml".to_owned(), Reason::CatalogTemplate),
+            ("catalogs/a-template.yaml".to_owned(), SkipReason::CatalogTemplate),
             not("chart/Chart.yaml"),
             ("chart/templates/a.yaml".to_owned(), helm()),
             ("chart/templates/b.yaml".to_owned(), helm()),
             not("chart/values.yaml"),
-            ("notes.yaml".to_owned(), Reason::Unreadable("1:4: not YAML: x".to_owned())),
+            ("notes.yaml".to_owned(), SkipReason::Unreadable("1:4: not YAML: x".to_owned())),
             not("schema.json"),
-            ("templated.yaml".to_owned(), Reason::Template),
+            ("templated.yaml".to_owned(), SkipReason::Template),
         ];
         for (found, expected) in passed.iter().zip(&expected) {
-            let is_error = matches!(found.1, Reason::Unreadable(_));
+            let is_error = matches!(found.1, SkipReason::Unreadable(_));
             assert!(found == expected || is_error && found.0 == expected.0, "{found:?}");
         }
         assert_eq!(passed.len(), expected.len(), "{passed:?}");
@@ -246,11 +264,11 @@ mod tests {
         const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
         const BLOB: &str = "schema: olm.package\nname: a\n";
         let found = |files: &[(&str, &str)]| {
-            let folder = Temporary::new(files);
-            let found = detect(folder.path(), &Reader::default()).unwrap().found;
-            let relative = |found: &Found| {
+            let folder = TempDirectory::new(files);
+            let found = detect(folder.path(), &Reader::default()).unwrap().inputs;
+            let relative = |found: &DetectedInput| {
                 let path = found.path.strip_prefix(folder.path()).unwrap();
-                format!("{} {}", path.display(), found.kind.name())
+                format!("{} {}", path.display(), found.input_type.name())
             };
             found.iter().map(relative).collect::<Vec<_>>()
         };
@@ -274,8 +292,11 @@ mod tests {
             ["a.yaml manifests"]
         );
         assert_eq!(found(&[("a.yaml", ONE), ("b.yaml", OBJECT)]), ["b.yaml manifests"]);
-        let folder = Temporary::new(&[("a.yaml", ONE)]);
+        let folder = TempDirectory::new(&[("a.yaml", ONE)]);
         let file = folder.path().join("a.yaml");
-        assert_eq!(super::file(&file, &Reader::default()).unwrap().kind, As::Project);
+        assert_eq!(
+            detect_file(&file, &Reader::default()).unwrap().input_type,
+            CheckInputType::Project
+        );
     }
 }

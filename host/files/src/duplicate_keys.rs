@@ -6,51 +6,52 @@
 
 use std::sync::Arc;
 
-use super::content::{Broken, Content, Documents, File};
+use super::content::{Content, Documents, File, ReadError};
 use opgate_input::read::Reader;
 use opgate_text::lines::line_and_column;
 
 /// Start of the error for such a name, after the format.
-const TWICE: &str = ": duplicate mapping key: ";
+const DUPLICATE_KEY_ERROR: &str = ": duplicate mapping key: ";
 
 /// Returns the file, unless an object in it has a name twice.
-pub(super) fn checked(file: File) -> File {
-    match twice(&file) {
-        Some(broken) => File { content: Content::Broken(broken), ..file },
+pub(super) fn reject_duplicates(file: File) -> File {
+    match find_duplicate(&file) {
+        Some(broken) => File { content: Content::Unreadable(broken), ..file },
         None => file,
     }
 }
 
 /// Returns the file in which the last member of a name counts.
-pub(super) fn tolerated(file: File, reader: &Reader) -> File {
+pub(super) fn tolerate_duplicates(file: File, reader: &Reader) -> File {
     // The format does not matter where the file can be read.
-    let noted = |broken: &Broken| {
-        let why = broken.why.split_once(": ").map_or("", |(_, why)| why).to_owned();
-        Some(Broken { line: broken.line, column: broken.column, why, text: None })
+    let noted = |broken: &ReadError| {
+        let why = broken.message.split_once(": ").map_or("", |(_, why)| why).to_owned();
+        Some(ReadError { line: broken.line, column: broken.column, message: why, text: None })
     };
-    if let Some(broken) = twice(&file) {
-        return File { twice: noted(&broken), ..file };
+    if let Some(broken) = find_duplicate(&file) {
+        return File { duplicate_key: noted(&broken), ..file };
     }
-    let Content::Broken(broken) = &file.content else { return file };
-    let text = broken.text.as_deref().filter(|_| broken.why.contains(TWICE));
-    let Some(documents) = text.and_then(|text| Documents::tolerant(text, reader)) else {
+    let Content::Unreadable(broken) = &file.content else { return file };
+    let text = broken.text.as_deref().filter(|_| broken.message.contains(DUPLICATE_KEY_ERROR));
+    let Some(documents) = text.and_then(|text| Documents::parse_tolerant(text, reader)) else {
         return file;
     };
     let twice = noted(broken);
-    File { content: Content::Documents(documents), twice, ..file }
+    File { content: Content::Documents(documents), duplicate_key: twice, ..file }
 }
 
 /// Returns the first such name in a file of JSON.
-fn twice(file: &File) -> Option<Broken> {
+fn find_duplicate(file: &File) -> Option<ReadError> {
     let text = &file.documents()?.text;
-    let found = text.twice()?;
+    let found = text.duplicate_name()?;
     let (line, column) = line_and_column(text, found.start);
-    let why = format!("not JSON{TWICE}{}", said(text.get(found).unwrap_or_default()));
-    Some(Broken { line, column, why, text: Some(Arc::from(&***text)) })
+    let why =
+        format!("not JSON{DUPLICATE_KEY_ERROR}{}", unquote(text.get(found).unwrap_or_default()));
+    Some(ReadError { line, column, message: why, text: Some(Arc::from(&***text)) })
 }
 
 /// Returns the value of a quoted text.
-fn said(quoted: &str) -> String {
+fn unquote(quoted: &str) -> String {
     // Half of a surrogate pair has no other representation than the text.
     serde_json::from_str(quoted).unwrap_or_else(|_| quoted.trim_matches('"').to_owned())
 }
@@ -58,9 +59,9 @@ fn said(quoted: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::Expect;
-    use crate::testing::Temporary;
-    use opgate_input::read::At;
+    use crate::content::ParseMode;
+    use crate::testing::TempDirectory;
+    use opgate_input::read::FilePath;
 
     #[test]
     fn a_file_with_a_name_twice_is_broken() {
@@ -70,13 +71,13 @@ mod tests {
             ("{\"\\ud800\": 1, \"\\ud800\": 2}", Some((1, 15, "\\ud800"))),
         ];
         for (json, expected) in cases {
-            let folder = Temporary::new(&[("x.json", json)]);
-            let path = folder.path().join("x.json");
-            let (at, name) = (At::Named(&path), "x.json");
+            let directory = TempDirectory::new(&[("x.json", json)]);
+            let path = directory.path().join("x.json");
+            let (at, name) = (FilePath::Named(&path), "x.json");
             let reader = Reader::default();
-            let file = File::read(at, name.into(), name.into(), Expect::Documents, &reader);
-            let file = checked(file);
-            let found = file.broken().map(|b| (b.line, b.column, b.why.as_str()));
+            let file = File::read(at, name.into(), name.into(), ParseMode::AllFiles, &reader);
+            let file = reject_duplicates(file);
+            let found = file.read_error().map(|b| (b.line, b.column, b.message.as_str()));
             let expected = expected.map(|(line, column, name)| {
                 (line, column, format!("not JSON: duplicate mapping key: {name}"))
             });

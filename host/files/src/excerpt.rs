@@ -8,7 +8,7 @@
 use opgate_document::{Kind, Value};
 
 /// Characters of base64 in a row that can be an object. Digests are longer, but in hexadecimal.
-const MIN_ENCODED: usize = 40;
+const MIN_BASE64_CHARS: usize = 40;
 
 /// Reports whether a value is a Secret, of any group and version, or a kind that is made into one
 /// (`SealedSecret`).
@@ -40,11 +40,11 @@ pub(crate) fn mentions_secret(text: &str) -> bool {
 
 /// Reports whether a line contains no object: neither directly, nor in a text with any escapes, nor in
 /// base64.
-pub(crate) fn is_shown(line: &str) -> bool {
+pub(crate) fn can_be_shown(line: &str) -> bool {
     let line = line.trim();
     let lower = line.to_ascii_lowercase();
     let has_object = lower.contains("apiversion") || is_kind_of_secret(&lower);
-    (!has_object || is_lone(&lower)) && !has_encoded(line)
+    (!has_object || is_single_member(&lower)) && !has_base64(line)
 }
 
 /// Reports whether `kind` is followed by `secret`, in any quotes.
@@ -57,7 +57,7 @@ fn is_kind_of_secret(lower: &str) -> bool {
 
 /// Reports whether a line is one member with a short name, and nothing else: `- apiVersion: v1`, `"kind":
 /// "Secret",`.
-fn is_lone(lower: &str) -> bool {
+fn is_single_member(lower: &str) -> bool {
     let member = lower.trim_start_matches(['-', ' ']).trim_end_matches(',');
     let Some((name, value)) = member.split_once(':') else { return false };
     let quotes = ['"', '\'', ' '];
@@ -68,9 +68,9 @@ fn is_lone(lower: &str) -> bool {
 }
 
 /// Reports whether there is a long text of base64 in it.
-fn has_encoded(line: &str) -> bool {
+fn has_base64(line: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=' | '_');
-    line.split(|c: char| !is_letter(c)).filter(|run| run.len() >= MIN_ENCODED).any(|run| {
+    line.split(|c: char| !is_letter(c)).filter(|run| run.len() >= MIN_BASE64_CHARS).any(|run| {
         let has = |is: fn(&u8) -> bool| run.as_bytes().iter().any(is);
         has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_digit)
     })
@@ -96,7 +96,7 @@ mod tests {
             &image,
             "",
         ] {
-            assert!(is_shown(line), "{line}");
+            assert!(can_be_shown(line), "{line}");
         }
         for line in [
             r#"{"apiVersion":"v1","kind":"List","items":[{"kind":"ConfigMap"}]}"#,
@@ -109,7 +109,7 @@ mod tests {
             "{\"schema\":\"olm.bundle\",\"data\":\"eyJhcGlWZXJzaW9uIjoidjEiLCJraW5kIjoiU2VjcmV0In0=\"}",
             "applied: H4sIAAAAAAAA/4xSy27bMBC89ysInqVIfsSJdStS9FQUQXvopQcuuZS",
         ] {
-            assert!(!is_shown(line), "{line}");
+            assert!(!can_be_shown(line), "{line}");
         }
     }
 

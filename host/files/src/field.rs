@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::content::File;
 
 /// Returns the names and indices of a path.
-pub(crate) fn tokens(field: &str) -> Vec<String> {
+pub(crate) fn path_tokens(field: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = field;
     while !rest.is_empty() {
@@ -28,7 +28,7 @@ pub(crate) fn tokens(field: &str) -> Vec<String> {
 }
 
 /// The target of the first tokens of a field.
-pub(super) struct Step<'f, 't> {
+pub(super) struct FieldTarget<'f, 't> {
     pub(super) file: &'f Arc<File>,
     /// The document in it, if the field refers to one.
     pub(super) document: Option<usize>,
@@ -53,7 +53,7 @@ mod tests {
             ("a[b", &["a", "b"]),
             ("..a", &["", "", "a"]),
         ] {
-            assert_eq!(tokens(field), expected, "{field}");
+            assert_eq!(path_tokens(field), expected, "{field}");
         }
     }
 }

@@ -15,42 +15,42 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::content::{Broken, Content, Expect, File, Origin};
+use super::content::{Content, File, Origin, ParseMode, ReadError};
 use super::waivers;
-use opgate_input::read::{self, At, Reader, Root};
+use opgate_input::read::{self, FilePath, Reader, RootDirectory};
 
 /// Maximum number of files, directories and links together, of a bundle or a catalog.
 pub const MAX_ENTRIES: usize = 100_000;
 /// The maximum for a directory that is searched for bundles, catalogs and manifests. Their names take 150
 /// bytes each.
-pub const MAX_SEARCHED: usize = 1_000_000;
+pub const MAX_SEARCHED_ENTRIES: usize = 1_000_000;
 
 /// Maximum bytes of the files that links lead to, together: thousands of links to one large file
 /// are small.
-const MAX_LINKED: u64 = 1 << 30;
+const MAX_LINKED_BYTES: u64 = 1 << 30;
 
 /// Returns the name of a directory, also for `.`.
-pub(super) fn name(root: &Path) -> anyhow::Result<String> {
+pub(super) fn directory_name(root: &Path) -> anyhow::Result<String> {
     let full = root.canonicalize().with_context(|| root.display().to_string())?;
     Ok(full.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
 /// Returns the path of a file as messages name it.
-pub(super) fn shown(root: &Path, path: &str) -> String {
+pub(super) fn display_path(root: &Path, path: &str) -> String {
     root.join(path).display().to_string()
 }
 
 /// The content of a directory.
 #[derive(Debug)]
-pub struct Folder {
+pub struct DirectoryListing {
     /// The directory from which the files are opened.
-    pub root: Root,
+    pub root: RootDirectory,
     /// Regular files, and refused entries.
     pub files: Vec<Entry>,
     /// Folders, relative, with `/`.
     pub directories: Vec<String>,
     /// Refused links, likewise.
-    pub links: Vec<String>,
+    pub rejected_links: Vec<String>,
 }
 
 /// A regular file, or a refused entry.
@@ -59,53 +59,57 @@ pub struct Entry {
     /// Relative to the directory, with `/`.
     pub path: String,
     /// The path to open it from the directory, if it is not `path`: the target of a link.
-    pub place: Option<PathBuf>,
+    pub link_target: Option<PathBuf>,
     /// The reason why it is refused, if it is.
-    pub refused: Option<Refused>,
+    pub rejection: Option<Rejection>,
 }
 
 /// The reason why an entry is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct Rejection {
     /// The type of the entry, and what to do.
-    pub why: String,
+    pub message: String,
     /// Whether there could be files in it.
-    pub is_folder: bool,
+    pub can_be_directory: bool,
     /// Whether it is a link to a target inside the directory.
-    pub is_inside: bool,
+    pub points_inside: bool,
 }
 
-impl Refused {
+impl Rejection {
     fn link(what: &str, is_folder: bool) -> Self {
         let instead = if is_folder { "directory" } else { "file" };
         let why = format!("a symbolic link {what}: put the {instead} itself there");
-        Self { why, is_folder, is_inside: false }
+        Self { message: why, can_be_directory: is_folder, points_inside: false }
     }
 
     fn unreadable(error: &io::Error) -> Self {
-        Self { why: error.to_string(), is_folder: true, is_inside: false }
+        Self { message: error.to_string(), can_be_directory: true, points_inside: false }
     }
 }
 
 impl Entry {
-    fn refused(path: String, why: Refused) -> Self {
-        Self { path, place: None, refused: Some(why) }
+    fn new_rejected(path: String, why: Rejection) -> Self {
+        Self { path, link_target: None, rejection: Some(why) }
     }
 
     /// Its path.
-    pub fn at<'f>(&'f self, folder: &'f Folder) -> At<'f> {
-        At::Below(&folder.root, self.place.as_deref().unwrap_or(Path::new(&self.path)))
+    pub fn file_path<'f>(&'f self, directory: &'f DirectoryListing) -> FilePath<'f> {
+        FilePath::Below(
+            &directory.root,
+            self.link_target.as_deref().unwrap_or(Path::new(&self.path)),
+        )
     }
 
     /// Its content.
-    pub fn read(&self, folder: &Folder, expect: Expect, reader: &Reader) -> File {
-        let (path, shown) = (self.path.clone(), shown(folder.root.path(), &self.path));
-        match &self.refused {
-            None => File::read(self.at(folder), path, shown, expect, reader),
-            Some(Refused { why, .. }) => {
+    pub fn read(&self, directory: &DirectoryListing, expect: ParseMode, reader: &Reader) -> File {
+        let (path, shown) = (self.path.clone(), display_path(directory.root.path(), &self.path));
+        match &self.rejection {
+            None => File::read(self.file_path(directory), path, shown, expect, reader),
+            Some(Rejection { message: why, .. }) => {
                 let why = why.clone();
-                let content = Content::Broken(Broken { line: 1, column: 1, why, text: None });
-                File::part(path, shown, content, Origin::Whole)
+                let content =
+                    Content::Unreadable(ReadError { line: 1, column: 1, message: why, text: None });
+                File::new_part(path, shown, content, Origin::Whole)
             }
         }
     }
@@ -116,7 +120,7 @@ impl Entry {
 ///
 /// # Errors
 /// Fails if the directory itself is unreadable, or has too many entries.
-pub fn walk(root: &Path) -> anyhow::Result<Folder> {
+pub fn walk(root: &Path) -> anyhow::Result<DirectoryListing> {
     walk_up_to(root, MAX_ENTRIES)
 }
 
@@ -124,11 +128,15 @@ pub fn walk(root: &Path) -> anyhow::Result<Folder> {
 ///
 /// # Errors
 /// Lists a directory as [`walk`] does.
-pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<Folder> {
-    let opened =
-        Root::open(root).map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
-    let mut folder =
-        Folder { root: opened, files: Vec::new(), directories: Vec::new(), links: Vec::new() };
+pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<DirectoryListing> {
+    let opened = RootDirectory::open(root)
+        .map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
+    let mut directory = DirectoryListing {
+        root: opened,
+        files: Vec::new(),
+        directories: Vec::new(),
+        rejected_links: Vec::new(),
+    };
     let mut links = Vec::new();
     let mut todo = vec![(root.to_path_buf(), String::new())];
     let mut count = 0usize;
@@ -140,7 +148,7 @@ pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<Folder> {
             Ok(entries) => entries,
             Err(error) if path.is_empty() => anyhow::bail!("{}: {error}", root.display()),
             Err(error) => {
-                folder.files.push(Entry::refused(path, Refused::unreadable(&error)));
+                directory.files.push(Entry::new_rejected(path, Rejection::unreadable(&error)));
                 continue;
             }
         };
@@ -159,19 +167,20 @@ pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<Folder> {
             // The waivers of the directory are not part of it. A directory of this name is refused there, and
             // searched here.
             let is_root = path.is_empty();
-            if is_root && name == waivers::NAME && !entry.file_type().is_ok_and(|t| t.is_dir()) {
+            if is_root && name == waivers::FILE_NAME && !entry.file_type().is_ok_and(|t| t.is_dir())
+            {
                 continue;
             }
             let path = format!("{path}{slash}{}", name.to_string_lossy());
             match entry.metadata() {
                 Err(error) => {
-                    folder.files.push(Entry::refused(path, Refused::unreadable(&error)));
+                    directory.files.push(Entry::new_rejected(path, Rejection::unreadable(&error)));
                 }
                 Ok(found) if found.is_file() => {
                     // A name that is not UTF-8 is opened unchanged.
                     let place = full.strip_prefix(root).unwrap_or(&full);
                     let place = (place != Path::new(&path)).then(|| place.to_path_buf());
-                    folder.files.push(Entry { path, place, refused: None });
+                    directory.files.push(Entry { path, link_target: place, rejection: None });
                 }
                 // `..data`, and its target directory.
                 Ok(_) if name.as_encoded_bytes().starts_with(b"..") => {}
@@ -179,24 +188,25 @@ pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<Folder> {
                 Ok(found) if found.is_dir() => todo.push((full, path)),
                 // A pipe or a device is neither opened nor ignored.
                 Ok(_) => {
-                    let why = match read::named(&full) {
+                    let why = match read::open_named(&full) {
                         Err(error) => error.to_string(),
                         Ok(_) => "it is replaced meanwhile".to_owned(),
                     };
-                    let refused = Refused { why, is_folder: false, is_inside: false };
-                    folder.files.push(Entry::refused(path, refused));
+                    let refused =
+                        Rejection { message: why, can_be_directory: false, points_inside: false };
+                    directory.files.push(Entry::new_rejected(path, refused));
                 }
             }
         }
         if !path.is_empty() {
-            folder.directories.push(path);
+            directory.directories.push(path);
         }
     }
     links.sort_unstable();
-    follow(root, links, &mut folder)?;
-    folder.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    folder.directories.sort_unstable();
-    Ok(folder)
+    follow_links(root, links, &mut directory)?;
+    directory.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    directory.directories.sort_unstable();
+    Ok(directory)
 }
 
 /// Returns one entry directly in a directory, as [`walk`] finds it, with the directory that it is opened
@@ -204,39 +214,49 @@ pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<Folder> {
 ///
 /// # Errors
 /// Fails if the directory itself is unreadable.
-pub fn single(root: &Path, name: &str) -> anyhow::Result<Option<(Folder, Entry)>> {
-    let opened =
-        Root::open(root).map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
-    let mut folder =
-        Folder { root: opened, files: Vec::new(), directories: Vec::new(), links: Vec::new() };
+pub fn find_entry(root: &Path, name: &str) -> anyhow::Result<Option<(DirectoryListing, Entry)>> {
+    let opened = RootDirectory::open(root)
+        .map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
+    let mut directory = DirectoryListing {
+        root: opened,
+        files: Vec::new(),
+        directories: Vec::new(),
+        rejected_links: Vec::new(),
+    };
     let (path, full) = (name.to_owned(), root.join(name));
     match fs::symlink_metadata(&full) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => folder.files.push(Entry::refused(path, Refused::unreadable(&error))),
+        Err(error) => {
+            directory.files.push(Entry::new_rejected(path, Rejection::unreadable(&error)));
+        }
         Ok(found) if found.is_dir() => {}
-        Ok(found) if found.is_symlink() => follow(root, vec![(path, full)], &mut folder)?,
+        Ok(found) if found.is_symlink() => follow_links(root, vec![(path, full)], &mut directory)?,
         // An entry that is no regular file is an error when it is opened.
-        Ok(_) => folder.files.push(Entry { path, place: None, refused: None }),
+        Ok(_) => directory.files.push(Entry { path, link_target: None, rejection: None }),
     }
-    let entry = folder.files.pop();
-    Ok(entry.map(|entry| (folder, entry)))
+    let entry = directory.files.pop();
+    Ok(entry.map(|entry| (directory, entry)))
 }
 
 /// Adds the targets of links. Links to directories are not followed: they could be circular, and a directory
 /// inside the directory is listed already.
-fn follow(root: &Path, links: Vec<(String, PathBuf)>, folder: &mut Folder) -> anyhow::Result<()> {
+fn follow_links(
+    root: &Path,
+    links: Vec<(String, PathBuf)>,
+    directory: &mut DirectoryListing,
+) -> anyhow::Result<()> {
     if links.is_empty() {
         return Ok(());
     }
     let root =
         root.canonicalize().map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
-    let mut left = MAX_LINKED;
+    let mut left = MAX_LINKED_BYTES;
     for (path, full) in links {
-        folder.files.push(match resolve_link(&root, &full, &mut left) {
-            Ok(place) => Entry { path, place: Some(place), refused: None },
+        directory.files.push(match resolve_link(&root, &full, &mut left) {
+            Ok(place) => Entry { path, link_target: Some(place), rejection: None },
             Err(why) => {
-                folder.links.push(path.clone());
-                Entry::refused(path, why)
+                directory.rejected_links.push(path.clone());
+                Entry::new_rejected(path, why)
             }
         });
     }
@@ -245,27 +265,27 @@ fn follow(root: &Path, links: Vec<(String, PathBuf)>, folder: &mut Folder) -> an
 
 /// Returns the target of a link in the directory. `left` is the remaining size of such targets. The target is
 /// opened without following links.
-fn resolve_link(root: &Path, link: &Path, left: &mut u64) -> Result<PathBuf, Refused> {
+fn resolve_link(root: &Path, link: &Path, left: &mut u64) -> Result<PathBuf, Rejection> {
     let found = link.canonicalize().and_then(|target| Ok((fs::metadata(&target)?, target)));
     let (found, target) = match found {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(Refused::link("that leads nowhere", false));
+            return Err(Rejection::link("that leads nowhere", false));
         }
         Err(error) => {
-            return Err(Refused::link(&format!("that cannot be followed ({error})"), false));
+            return Err(Rejection::link(&format!("that cannot be followed ({error})"), false));
         }
     };
     let Ok(place) = target.strip_prefix(root) else {
-        return Err(Refused::link("that leads out of the directory", found.is_dir()));
+        return Err(Rejection::link("that leads out of the directory", found.is_dir()));
     };
     if found.is_dir() {
-        return Err(Refused { is_inside: true, ..Refused::link("to a directory", true) });
+        return Err(Rejection { points_inside: true, ..Rejection::link("to a directory", true) });
     }
     if !found.is_file() {
-        return Err(Refused::link("to what is no file", false));
+        return Err(Rejection::link("to what is no file", false));
     }
-    let too_much = || Refused::link("that leads, with the others, to more than 1 GiB", false);
+    let too_much = || Rejection::link("that leads, with the others, to more than 1 GiB", false);
     *left = left.checked_sub(found.len()).ok_or_else(too_much)?;
     Ok(place.to_path_buf())
 }
@@ -275,42 +295,43 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::testing::Temporary;
+    use crate::testing::TempDirectory;
 
     #[test]
     fn files_come_in_byte_order() {
-        let folder = Temporary::new(&[
+        let directory = TempDirectory::new(&[
             ("b/x.yaml", "a: 1\n"),
             ("b.yaml", ""),
             ("a/z", "z"),
             (".git/config", ""),
             (".hidden", ""),
         ]);
-        let walked = walk(folder.path()).unwrap();
+        let walked = walk(directory.path()).unwrap();
         let paths: Vec<_> = walked.files.iter().map(|f| f.path.as_str()).collect();
         assert_eq!(paths, [".hidden", "a/z", "b.yaml", "b/x.yaml"]);
         assert_eq!(walked.directories, ["a", "b"]);
-        let missing = walk(&folder.path().join("missing")).unwrap_err();
+        let missing = walk(&directory.path().join("missing")).unwrap_err();
         assert!(missing.to_string().contains("missing: No such file"), "{missing}");
     }
 
     /// Only as a file at the top: anything else with the name could hide what others read.
     #[test]
     fn waiver_file_is_not_content_of_the_directory() {
-        let folder = Temporary::new(&[(".opgate.yaml", ""), ("a/.opgate.yaml", ""), ("b", "")]);
-        let paths = |folder: &Temporary| {
-            let walked = walk(folder.path()).unwrap();
+        let directory =
+            TempDirectory::new(&[(".opgate.yaml", ""), ("a/.opgate.yaml", ""), ("b", "")]);
+        let paths = |directory: &TempDirectory| {
+            let walked = walk(directory.path()).unwrap();
             walked.files.iter().map(|f| f.path.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(paths(&folder), ["a/.opgate.yaml", "b"]);
-        let folder = Temporary::new(&[(".opgate.yaml/a", ""), ("b", "")]);
-        assert_eq!(paths(&folder), [".opgate.yaml/a", "b"]);
+        assert_eq!(paths(&directory), ["a/.opgate.yaml", "b"]);
+        let directory = TempDirectory::new(&[(".opgate.yaml/a", ""), ("b", "")]);
+        assert_eq!(paths(&directory), [".opgate.yaml/a", "b"]);
     }
 
     #[test]
     fn links_inside_are_files_and_others_are_refused() {
-        let outside = Temporary::new(&[("secret", "hunter2")]);
-        let folder = Temporary::new(&[("a/file.yaml", "a: 1\n")]);
+        let outside = TempDirectory::new(&[("secret", "hunter2")]);
+        let directory = TempDirectory::new(&[("a/file.yaml", "a: 1\n")]);
         let (out, secret) = (outside.path(), outside.path().join("secret"));
         let cases: [(&str, &Path, Option<&str>); 8] = [
             ("inside.yaml", Path::new("a/file.yaml"), None),
@@ -323,81 +344,89 @@ mod tests {
             ("null", Path::new("/dev/null"), Some("that leads out of the directory")),
         ];
         for (at, to, _) in cases {
-            symlink(to, folder.path().join(at)).unwrap();
+            symlink(to, directory.path().join(at)).unwrap();
         }
-        let walked = walk(folder.path()).unwrap();
+        let walked = walk(directory.path()).unwrap();
         assert_eq!(walked.files.len(), cases.len() + 1);
         for (at, _, expected) in cases {
             let entry = walked.files.iter().find(|entry| entry.path == at).unwrap();
-            let file = entry.read(&walked, Expect::Documents, &Reader::default());
+            let file = entry.read(&walked, ParseMode::AllFiles, &Reader::default());
             match expected {
                 None => assert_eq!(file.text(), Some("a: 1\n"), "{at}"),
                 Some(why) => {
-                    let broken = &file.broken().unwrap().why;
+                    let broken = &file.read_error().unwrap().message;
                     assert!(broken.contains(why), "{at}: {broken}");
-                    assert!(entry.at(&walked).open().is_err(), "{at}");
+                    assert!(entry.file_path(&walked).open().is_err(), "{at}");
                 }
             }
-            assert_eq!(walked.links.iter().any(|link| link == at), expected.is_some(), "{at}");
+            assert_eq!(
+                walked.rejected_links.iter().any(|link| link == at),
+                expected.is_some(),
+                "{at}"
+            );
         }
     }
 
     /// Checks that a single entry equals the listed one, without reading other entries.
     #[test]
     fn single_entry_equals_the_one_of_a_walk() {
-        let outside = Temporary::new(&[("secret", "hunter2")]);
-        let folder = Temporary::new(&[("file.yaml", "a: 1\n"), ("folder/x", "")]);
+        let outside = TempDirectory::new(&[("secret", "hunter2")]);
+        let directory = TempDirectory::new(&[("file.yaml", "a: 1\n"), ("folder/x", "")]);
         let secret = outside.path().join("secret");
-        symlink("file.yaml", folder.path().join("in.yaml")).unwrap();
-        symlink(secret, folder.path().join("out.yaml")).unwrap();
-        let walked = walk(folder.path()).unwrap();
+        symlink("file.yaml", directory.path().join("in.yaml")).unwrap();
+        symlink(secret, directory.path().join("out.yaml")).unwrap();
+        let walked = walk(directory.path()).unwrap();
         for name in ["file.yaml", "in.yaml", "out.yaml"] {
-            let (single, entry) = single(folder.path(), name).unwrap().unwrap();
+            let (single, entry) = find_entry(directory.path(), name).unwrap().unwrap();
             let among = walked.files.iter().find(|entry| entry.path == name).unwrap();
-            assert_eq!((&entry.place, &entry.refused), (&among.place, &among.refused), "{name}");
-            let file = entry.read(&single, Expect::Documents, &Reader::default());
+            assert_eq!(
+                (&entry.link_target, &entry.rejection),
+                (&among.link_target, &among.rejection),
+                "{name}"
+            );
+            let file = entry.read(&single, ParseMode::AllFiles, &Reader::default());
             assert_eq!(file.text().is_some(), name != "out.yaml", "{name}");
         }
         for name in ["folder", "missing"] {
-            assert!(single(folder.path(), name).unwrap().is_none(), "{name}");
+            assert!(find_entry(directory.path(), name).unwrap().is_none(), "{name}");
         }
-        assert!(single(&folder.path().join("missing"), "a").is_err());
+        assert!(find_entry(&directory.path().join("missing"), "a").is_err());
     }
 
     /// A ConfigMap mounted in a pod.
     #[test]
     fn a_mounted_volume_has_each_file_once() {
-        let folder = Temporary::new(&[("..2024_11_20/a.yaml", "a: 1\n")]);
-        symlink("..2024_11_20", folder.path().join("..data")).unwrap();
-        symlink("..data/a.yaml", folder.path().join("a.yaml")).unwrap();
-        let walked = walk(folder.path()).unwrap();
+        let directory = TempDirectory::new(&[("..2024_11_20/a.yaml", "a: 1\n")]);
+        symlink("..2024_11_20", directory.path().join("..data")).unwrap();
+        symlink("..data/a.yaml", directory.path().join("a.yaml")).unwrap();
+        let walked = walk(directory.path()).unwrap();
         let paths: Vec<_> = walked.files.iter().map(|f| f.path.as_str()).collect();
-        assert_eq!((paths, walked.links.len()), (vec!["a.yaml"], 0));
-        let file = walked.files[0].read(&walked, Expect::Documents, &Reader::default());
+        assert_eq!((paths, walked.rejected_links.len()), (vec!["a.yaml"], 0));
+        let file = walked.files[0].read(&walked, ParseMode::AllFiles, &Reader::default());
         assert_eq!(file.text(), Some("a: 1\n"));
     }
 
     #[test]
     fn bytes_of_linked_files_are_limited() {
-        let folder = Temporary::new(&[("large", "")]);
-        let large = fs::File::options().write(true).open(folder.path().join("large")).unwrap();
-        large.set_len(MAX_LINKED / 2).unwrap();
+        let directory = TempDirectory::new(&[("large", "")]);
+        let large = fs::File::options().write(true).open(directory.path().join("large")).unwrap();
+        large.set_len(MAX_LINKED_BYTES / 2).unwrap();
         for at in ["a", "b", "c"] {
-            symlink("large", folder.path().join(at)).unwrap();
+            symlink("large", directory.path().join(at)).unwrap();
         }
-        assert_eq!(walk(folder.path()).unwrap().links, ["c"]);
+        assert_eq!(walk(directory.path()).unwrap().rejected_links, ["c"]);
     }
 
     /// A path that is too long is unreadable for every user, unlike one without permission.
     #[test]
     fn unreadable_directories_are_reported() {
-        let folder = Temporary::new(&[("file", "")]);
-        folder.deep("deep");
-        let walked = walk(folder.path()).unwrap();
-        let refused: Vec<_> = walked.files.iter().filter(|f| f.refused.is_some()).collect();
+        let directory = TempDirectory::new(&[("file", "")]);
+        directory.create_deep("deep");
+        let walked = walk(directory.path()).unwrap();
+        let refused: Vec<_> = walked.files.iter().filter(|f| f.rejection.is_some()).collect();
         assert_eq!((refused.len(), walked.files.len()), (1, 2));
         assert!(refused[0].path.starts_with("deep/") && refused[0].path.len() > 3_000);
-        let file = refused[0].read(&walked, Expect::Documents, &Reader::default());
-        assert!(file.broken().unwrap().why.contains("File name too long"));
+        let file = refused[0].read(&walked, ParseMode::AllFiles, &Reader::default());
+        assert!(file.read_error().unwrap().message.contains("File name too long"));
     }
 }

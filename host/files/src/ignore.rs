@@ -11,46 +11,47 @@ use std::collections::{BTreeMap, HashMap};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::folder::{Entry, Folder};
-use opgate_input::read::{Reader, Use};
+use super::folder::{DirectoryListing, Entry};
+use opgate_input::read::{ReadPurpose, Reader};
 
 /// Name of the file.
-pub const NAME: &str = ".indexignore";
+pub const FILE_NAME: &str = ".indexignore";
 
 /// Maximum bytes of all patterns of a catalog. This is enough in practice, and to compile patterns
 /// takes time.
-const MAX_PATTERNS: u64 = 64 << 10;
+const MAX_PATTERN_BYTES: u64 = 64 << 10;
 
 /// Patterns of all directories.
 #[derive(Debug, Default)]
-pub struct Ignore {
+pub struct IgnorePatterns {
     /// By their directories, which are empty or end in `/`.
     patterns: BTreeMap<String, Gitignore>,
     /// Folders that were queried, and whether they are ignored.
-    folders: RefCell<HashMap<String, bool>>,
+    ignored_directories: RefCell<HashMap<String, bool>>,
 }
 
-impl Ignore {
+impl IgnorePatterns {
     /// Reads the patterns of a directory and of its subdirectories.
     ///
     /// # Errors
     /// If a file of patterns cannot be read, or is too large: its path, and the reason.
-    pub fn of(folder: &Folder, reader: &Reader) -> Result<Self, (String, String)> {
+    pub fn of(folder: &DirectoryListing, reader: &Reader) -> Result<Self, (String, String)> {
         let mut ignore = Self::default();
-        let mut left = MAX_PATTERNS;
+        let mut left = MAX_PATTERN_BYTES;
         for entry in &folder.files {
-            let Some(base) = base(&entry.path) else { continue };
+            let Some(base) = pattern_directory(&entry.path) else { continue };
             let fail = |why: String| (entry.path.clone(), why);
             let too_many = || {
                 let most = opgate_text::units::bytes(64 << 10);
                 fail(format!("more than {most} of patterns"))
             };
-            if let Some(refused) = &entry.refused {
-                return Err(fail(refused.why.clone()));
+            if let Some(refused) = &entry.rejection {
+                return Err(fail(refused.message.clone()));
             }
-            let opened = entry.at(folder).open().map_err(|e| fail(e.to_string()))?;
+            let opened = entry.file_path(folder).open().map_err(|e| fail(e.to_string()))?;
             left = left.checked_sub(opened.size).ok_or_else(too_many)?;
-            let bytes = reader.read(opened, true, Use::Look).map_err(|e| fail(e.to_string()))?;
+            let bytes =
+                reader.read(opened, true, ReadPurpose::Scan).map_err(|e| fail(e.to_string()))?;
             ignore.add(base, &String::from_utf8_lossy(&bytes));
         }
         Ok(ignore)
@@ -60,30 +61,31 @@ impl Ignore {
     pub fn add(&mut self, base: &str, text: &str) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut builder = GitignoreBuilder::new("");
-        for line in text.lines().filter_map(translated) {
+        for line in text.lines().filter_map(translate) {
             // An invalid pattern matches nothing, as in git.
             let _ = builder.add_line(None, &line);
         }
         if let Ok(patterns) = builder.build() {
             self.patterns.insert(base.to_owned(), patterns);
         }
-        self.folders.borrow_mut().clear();
+        self.ignored_directories.borrow_mut().clear();
     }
 
     /// Reports whether a file is ignored.
     pub fn ignores(&self, path: &str) -> bool {
         let folder = path.rsplit_once('/').map(|(folder, _)| folder);
-        folder.is_some_and(|folder| self.ignores_folder(folder)) || self.decides(path, false)
+        folder.is_some_and(|folder| self.ignores_directory(folder))
+            || self.is_ignored_by_innermost(path, false)
     }
 
     /// Reports whether a directory, or one around it, is ignored. The outer ones are checked first.
-    fn ignores_folder(&self, path: &str) -> bool {
+    fn ignores_directory(&self, path: &str) -> bool {
         let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
         for folder in ends.filter_map(|end| path.get(..end)) {
-            let known = self.folders.borrow().get(folder).copied();
+            let known = self.ignored_directories.borrow().get(folder).copied();
             let ignored = known.unwrap_or_else(|| {
-                let ignored = self.decides(folder, true);
-                self.folders.borrow_mut().insert(folder.to_owned(), ignored);
+                let ignored = self.is_ignored_by_innermost(folder, true);
+                self.ignored_directories.borrow_mut().insert(folder.to_owned(), ignored);
                 ignored
             });
             if ignored {
@@ -95,12 +97,12 @@ impl Ignore {
 
     /// Reports whether an entry of a directory is ignored. A refused entry can be a directory.
     pub fn ignores_entry(&self, entry: &Entry) -> bool {
-        let is_folder = entry.refused.as_ref().is_some_and(|refused| refused.is_folder);
-        self.ignores(&entry.path) || is_folder && self.decides(&entry.path, true)
+        let is_folder = entry.rejection.as_ref().is_some_and(|refused| refused.can_be_directory);
+        self.ignores(&entry.path) || is_folder && self.is_ignored_by_innermost(&entry.path, true)
     }
 
     /// Returns the decision of the innermost directory that has one.
-    fn decides(&self, path: &str, is_folder: bool) -> bool {
+    fn is_ignored_by_innermost(&self, path: &str, is_folder: bool) -> bool {
         let ends = path.rmatch_indices('/').map(|(slash, _)| slash + 1).chain([0]);
         for end in ends {
             let Some((base, name)) = path.split_at_checked(end) else { continue };
@@ -115,12 +117,12 @@ impl Ignore {
 }
 
 /// Returns the directory of a pattern file, if it is one.
-pub(super) fn base(path: &str) -> Option<&str> {
-    path.strip_suffix(NAME).filter(|base| base.is_empty() || base.ends_with('/'))
+pub(super) fn pattern_directory(path: &str) -> Option<&str> {
+    path.strip_suffix(FILE_NAME).filter(|base| base.is_empty() || base.ends_with('/'))
 }
 
 /// Returns a pattern for the crate; none if it can match nothing.
-fn translated(line: &str) -> Option<String> {
+fn translate(line: &str) -> Option<String> {
     let mut pattern = String::with_capacity(line.len());
     let mut rest = line.chars();
     while let Some(c) = rest.next() {
@@ -128,7 +130,7 @@ fn translated(line: &str) -> Option<String> {
             '\\' => pattern.extend(['\\', rest.next()?]),
             // Git has no alternatives.
             '{' | '}' => pattern.extend(['\\', c]),
-            '[' => class(&mut rest, &mut pattern)?,
+            '[' => parse_class(&mut rest, &mut pattern)?,
             c => pattern.push(c),
         }
     }
@@ -136,7 +138,7 @@ fn translated(line: &str) -> Option<String> {
 }
 
 /// Returns the ranges of `[:digit:]`: first and last characters. The names are those of git, for ASCII only.
-fn range(name: &str) -> Option<&'static [(char, char)]> {
+fn character_range(name: &str) -> Option<&'static [(char, char)]> {
     Some(match name {
         "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],
         "alpha" => &[('A', 'Z'), ('a', 'z')],
@@ -156,7 +158,7 @@ fn range(name: &str) -> Option<&'static [(char, char)]> {
 
 /// Parses `[a-z]`, `[!a]`, `[^a]`, `[[:alpha:]_]`. A `]` directly at the start is literal. None if the end is
 /// missing, or a name is unknown.
-fn class(rest: &mut std::str::Chars<'_>, pattern: &mut String) -> Option<()> {
+fn parse_class(rest: &mut std::str::Chars<'_>, pattern: &mut String) -> Option<()> {
     let is_negated = rest.as_str().starts_with(['!', '^']);
     if is_negated {
         rest.next();
@@ -169,7 +171,7 @@ fn class(rest: &mut std::str::Chars<'_>, pattern: &mut String) -> Option<()> {
                 let (inner, after) = rest.as_str().split_once(']')?;
                 // Without the second colon, the bracket is literal.
                 if let Some(name) = inner.get(1..).and_then(|inner| inner.strip_suffix(':')) {
-                    ranges.extend(range(name)?);
+                    ranges.extend(character_range(name)?);
                     *rest = after.chars();
                     continue;
                 }
@@ -278,7 +280,7 @@ mod tests {
             ("[]a]", &["]", "a"], &["b"]),
         ];
         for (text, ignored, kept) in cases {
-            let mut ignore = Ignore::default();
+            let mut ignore = IgnorePatterns::default();
             ignore.add("", text);
             for path in *ignored {
                 assert!(ignore.ignores(path), "{text:?} ignores {path}");
@@ -291,7 +293,7 @@ mod tests {
 
     #[test]
     fn inner_ignore_files_override_outer_ones() {
-        let mut ignore = Ignore::default();
+        let mut ignore = IgnorePatterns::default();
         ignore.add("a/", "!x.md\n/only.yaml");
         ignore.add("", "*.md");
         assert!(ignore.ignores("x.md") && ignore.ignores("b/x.md"));
@@ -302,7 +304,7 @@ mod tests {
 
     #[test]
     fn patterns_with_many_wildcards_are_matched_quickly() {
-        let mut ignore = Ignore::default();
+        let mut ignore = IgnorePatterns::default();
         ignore.add("", &format!("{}b\n{}b", "*a".repeat(64), "**/a/".repeat(64)));
         assert!(!ignore.ignores(&"a".repeat(256)));
         assert!(!ignore.ignores(&"a/".repeat(512)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use opgate_document::Document;
 
-use super::content::Broken;
+use super::content::ReadError;
 use super::template;
 
 /// API group of the documents that represent files.
@@ -15,27 +15,27 @@ pub(crate) const VERSION: &str = "v1alpha1";
 
 /// A review that is being combined.
 #[derive(Default)]
-pub(super) struct Out {
+pub(super) struct DocumentWriter {
     /// Its text, with a `null` for each of the parts.
     pub(super) json: String,
     pub(super) parts: Vec<(usize, Arc<Document>)>,
 }
 
-impl Out {
+impl DocumentWriter {
     /// Adds a value from another text.
-    pub(super) fn part(&mut self, document: Arc<Document>) {
+    pub(super) fn add_part(&mut self, document: Arc<Document>) {
         self.parts.push((self.json.len(), document));
         self.json.push_str("null");
     }
 }
 
 /// Returns a text as JSON.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 /// Writes a list.
-pub(super) fn list<T>(
+pub(super) fn write_list<T>(
     out: &mut String,
     items: impl IntoIterator<Item = T>,
     mut write: impl FnMut(&mut String, T),
@@ -51,9 +51,9 @@ pub(super) fn list<T>(
 }
 
 /// Writes the error of a file as a member: `error` if it is unreadable, `twice` otherwise.
-pub(super) fn problem(out: &mut String, member: &str, broken: &Broken) {
-    let why = quoted(&opgate_text::one_line(&template::why(broken), 1_024));
-    let (line, column) = (broken.line, broken.column);
+pub(super) fn write_problem(out: &mut String, member: &str, read_error: &ReadError) {
+    let why = json_string(&opgate_text::one_line(&template::error_message(read_error), 1_024));
+    let (line, column) = (read_error.line, read_error.column);
     // Writing to a text does not fail.
     let _ = write!(out, r#","{member}":{{"line":{line},"column":{column},"message":{why}}}"#);
 }

@@ -7,7 +7,7 @@ use opgate_document::{Document, Text, Value};
 
 /// Input type of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum As {
+pub enum CheckInputType {
     /// A directory with manifests and metadata (registry+v1)
     Bundle,
     /// A directory with manifests (plain+v0)
@@ -22,7 +22,7 @@ pub enum As {
     Cluster,
 }
 
-impl As {
+impl CheckInputType {
     /// Returns the display name.
     pub fn name(self) -> &'static str {
         match self {
@@ -38,22 +38,22 @@ impl As {
 
 /// Something that can be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct DetectedInput {
     /// Its path.
     pub path: PathBuf,
     /// Its kind.
-    pub kind: As,
+    pub input_type: CheckInputType,
     /// The directory in which it was found, if it is a file: links cannot lead out of it.
-    pub folder: Option<PathBuf>,
+    pub directory: Option<PathBuf>,
     /// Why its objects are not evaluated, if they are not.
     pub not_evaluated: Option<String>,
 }
 
-impl Found {
+impl DetectedInput {
     /// Creates it with a kind.
     #[must_use]
-    pub fn new(path: impl Into<PathBuf>, kind: As) -> Self {
-        Self { path: path.into(), kind, folder: None, not_evaluated: None }
+    pub fn new(path: impl Into<PathBuf>, kind: CheckInputType) -> Self {
+        Self { path: path.into(), input_type: kind, directory: None, not_evaluated: None }
     }
 }
 
@@ -61,23 +61,23 @@ impl Found {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Detection {
     /// To be checked.
-    pub found: Vec<Found>,
+    pub inputs: Vec<DetectedInput>,
     /// Files that are not.
-    pub passed_over: Vec<PassedOver>,
+    pub skipped: Vec<SkippedFile>,
 }
 
 /// A file that is not checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PassedOver {
+pub struct SkippedFile {
     /// Its path.
     pub path: PathBuf,
     /// Why it is not.
-    pub reason: Reason,
+    pub reason: SkipReason,
 }
 
 /// Why a file is not checked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
+pub enum SkipReason {
     /// It contains no Kubernetes objects and no catalog.
     NotObjects,
     /// It is neither JSON nor YAML, and does not resemble an object: the error.
@@ -89,10 +89,10 @@ pub enum Reason {
     /// A template from which opm makes a catalog.
     CatalogTemplate,
     /// A manifest next to bundles or in a project.
-    BesideBundles,
+    NextToBundles,
 }
 
-impl Reason {
+impl SkipReason {
     /// Returns the reason as one clause.
     #[must_use]
     pub fn text(&self) -> String {
@@ -102,7 +102,7 @@ impl Reason {
             Self::HelmTemplate(chart) => format!("a template of the chart {}", chart.display()),
             Self::Template => "a template".to_owned(),
             Self::CatalogTemplate => "a template of opm: not evaluated".to_owned(),
-            Self::BesideBundles => {
+            Self::NextToBundles => {
                 "a manifest next to bundles or projects: name it to check it".to_owned()
             }
         }
@@ -132,9 +132,9 @@ pub(super) fn is_exported(json: &str) -> bool {
 
 /// The type of a document by its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum DocumentType {
     /// It can be checked.
-    Checked(As),
+    Input(CheckInputType),
     /// A template of opm.
     CatalogTemplate,
     /// An object with placeholders where an object has its identity.
@@ -144,7 +144,7 @@ pub(super) enum What {
 }
 
 /// Returns the type of a document by its content.
-pub(super) fn what(json: &str) -> Option<What> {
+pub(super) fn document_type(json: &str) -> Option<DocumentType> {
     let text = Arc::new(Text::new(json.to_owned()).ok()?);
     let end = text.len();
     let document = Document::part(text, 0..end);
@@ -154,28 +154,32 @@ pub(super) fn what(json: &str) -> Option<What> {
         let is_rendered = |text: &&str| !text.contains("{{") && !text.contains("<%");
         let is_kustomize = api_version.split('/').next() == Some("kustomize.config.k8s.io");
         return Some(if is_kustomize {
-            What::Kustomization
+            DocumentType::Kustomization
         } else if ![api_version, kind, name].iter().all(is_rendered) {
-            What::Template
+            DocumentType::Template
         } else {
-            What::Checked(if is_stored(&document) { As::Cluster } else { As::Manifest })
+            DocumentType::Input(if is_stored(&document) {
+                CheckInputType::Cluster
+            } else {
+                CheckInputType::Manifest
+            })
         });
     }
     if let Some(schema) = text("/schema") {
         return Some(if is_catalog_template(schema) {
-            What::CatalogTemplate
+            DocumentType::CatalogTemplate
         } else {
-            What::Checked(As::Catalog)
+            DocumentType::Input(CheckInputType::Catalog)
         });
     }
-    let is_project = document.root().items().take(WATCHES).any(is_watch);
-    is_project.then_some(What::Checked(As::Project))
+    let is_project = document.root().items().take(MAX_WATCHES).any(is_watch);
+    is_project.then_some(DocumentType::Input(CheckInputType::Project))
 }
 
 /// Returns the input type of a document that is checked.
-pub(super) fn checked(json: &str) -> Option<As> {
-    match what(json) {
-        Some(What::Checked(kind)) => Some(kind),
+pub(super) fn input_type(json: &str) -> Option<CheckInputType> {
+    match document_type(json) {
+        Some(DocumentType::Input(kind)) => Some(kind),
         _ => None,
     }
 }
@@ -187,7 +191,7 @@ pub(super) fn is_catalog_template(schema: &str) -> bool {
 }
 
 /// Entries of a list that are searched.
-const WATCHES: usize = 100;
+const MAX_WATCHES: usize = 100;
 
 /// Reports whether an element of a list maps a kind to the code of an Operator.
 fn is_watch(entry: Value<'_>) -> bool {

@@ -9,80 +9,85 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
 use opgate_document::Document;
-use opgate_input::read::{At, Reader};
+use opgate_input::read::{FilePath, Reader};
 
-use super::content::{Documents, Expect, File};
-use super::folder::Folder;
+use super::content::{Documents, File, ParseMode};
+use super::folder::DirectoryListing;
 
 /// The names that kustomize knows.
-const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+const FILE_NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 /// Folders above a file in which a kustomization is looked for: `config/crd/patches/a.yaml` is named by
 /// `config/crd/kustomization.yaml`.
-const MAX_ABOVE: usize = 3;
+const MAX_PARENT_DIRECTORIES: usize = 3;
 
 /// Paths of patches, each with the kustomization that names it.
 #[derive(Debug, Default)]
-pub(super) struct Patches(HashMap<PathBuf, PathBuf>);
+pub(super) struct PatchFiles(HashMap<PathBuf, PathBuf>);
 
 /// Reports whether a file is a kustomization by its name.
 pub(super) fn is_kustomization(path: &str) -> bool {
-    NAMES.contains(&path.rsplit_once('/').map_or(path, |(_, name)| name))
+    FILE_NAMES.contains(&path.rsplit_once('/').map_or(path, |(_, name)| name))
 }
 
-impl Patches {
+impl PatchFiles {
     /// Returns the files of all kustomizations in a directory.
-    pub(super) fn of(folder: &Folder, reader: &Reader) -> Self {
+    pub(super) fn of(folder: &DirectoryListing, reader: &Reader) -> Self {
         let mut patches = Self::default();
         let root = folder.root.path();
         for entry in folder.files.iter().filter(|entry| is_kustomization(&entry.path)) {
-            if entry.refused.is_none() {
-                let file = entry.read(folder, Expect::Documents, &reader.fresh());
-                patches.take(&root.join(&entry.path), &file);
+            if entry.rejection.is_none() {
+                let file = entry.read(folder, ParseMode::AllFiles, &reader.with_full_budget());
+                patches.add(&root.join(&entry.path), &file);
             }
         }
         patches
     }
 
     /// Returns the files of the kustomizations next to a file and in the directories above it.
-    pub(super) fn beside(path: &Path, reader: &Reader) -> Self {
+    pub(super) fn near(path: &Path, reader: &Reader) -> Self {
         let mut patches = Self::default();
-        for folder in path.ancestors().skip(1).take(MAX_ABOVE) {
-            for name in NAMES {
+        for folder in path.ancestors().skip(1).take(MAX_PARENT_DIRECTORIES) {
+            for name in FILE_NAMES {
                 let path = folder.join(name);
                 if path.is_file() {
                     let shown = path.display().to_string();
-                    let at = At::Named(&path);
-                    let file =
-                        File::read(at, shown.clone(), shown, Expect::Documents, &reader.fresh());
-                    patches.take(&path, &file);
+                    let at = FilePath::Named(&path);
+                    let file = File::read(
+                        at,
+                        shown.clone(),
+                        shown,
+                        ParseMode::AllFiles,
+                        &reader.with_full_budget(),
+                    );
+                    patches.add(&path, &file);
                 }
             }
         }
         patches
     }
 
-    fn take(&mut self, kustomization: &Path, file: &File) {
+    fn add(&mut self, kustomization: &Path, file: &File) {
         let documents = file.documents().map(Documents::documents);
         let folder = kustomization.parent().unwrap_or(Path::new(""));
         for document in documents.into_iter().flatten() {
-            for path in paths(&document) {
+            for path in patch_paths(&document) {
                 self.0
-                    .entry(normalized(&folder.join(path)))
+                    .entry(normalize(&folder.join(path)))
                     .or_insert_with(|| kustomization.to_path_buf());
             }
         }
     }
 
     /// Returns why the objects of a file are not evaluated, if it is a patch.
-    pub(super) fn reason(&self, path: &Path) -> Option<String> {
-        let kustomization = self.0.get(&normalized(path))?;
+    pub(super) fn skip_reason(&self, path: &Path) -> Option<String> {
+        let kustomization = self.0.get(&normalize(path))?;
         Some(format!("a patch of {}, not an object", kustomization.display()))
     }
 }
 
 /// Returns the paths that a kustomization names as patches. A patch can also be inline in the kustomization.
-fn paths(kustomization: &Document) -> Vec<String> {
+fn patch_paths(kustomization: &Document) -> Vec<String> {
     let root = kustomization.root();
     let each = |member: &str, path: &str| -> Vec<String> {
         let list = root.get(member).into_iter().flat_map(|list| list.items());
@@ -97,7 +102,7 @@ fn paths(kustomization: &Document) -> Vec<String> {
 }
 
 /// Returns a path without `.` and `..`.
-fn normalized(path: &Path) -> PathBuf {
+fn normalize(path: &Path) -> PathBuf {
     let mut parts = PathBuf::new();
     for part in path.components() {
         match part {
@@ -112,20 +117,20 @@ fn normalized(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Temporary;
+    use crate::testing::TempDirectory;
 
     const KUSTOMIZATION: &str = "resources: [bases/crd.yaml]\npatches:\n- path: patches/a.yaml\n- patch: |\n    - op: remove\npatchesStrategicMerge:\n- ../shared/b.yaml\n- |\n  kind: X\npatchesJson6902: [{path: c.yaml, target: {kind: X}}]\n";
 
     #[test]
     fn patches_are_those_that_a_kustomization_names() {
-        let folder = Temporary::new(&[
+        let folder = TempDirectory::new(&[
             ("crd/kustomization.yaml", KUSTOMIZATION),
             ("crd/patches/a.yaml", ""),
             ("shared/b.yaml", ""),
             ("other/kustomization.yml", "patches: x\n"),
         ]);
         let walked = crate::folder::walk(folder.path()).unwrap();
-        let patches = Patches::of(&walked, &Reader::default());
+        let patches = PatchFiles::of(&walked, &Reader::default());
         let at = |path: &str| folder.path().join(path);
         for (path, expected) in [
             ("crd/patches/a.yaml", true),
@@ -135,12 +140,12 @@ mod tests {
             ("crd/bases/crd.yaml", false),
             ("crd/a.yaml", false),
         ] {
-            let reason = patches.reason(&at(path));
+            let reason = patches.skip_reason(&at(path));
             assert_eq!(reason.is_some(), expected, "{path}: {reason:?}");
         }
-        let beside = Patches::beside(&at("crd/patches/a.yaml"), &Reader::default());
-        let reason = beside.reason(&at("crd/patches/a.yaml")).unwrap();
+        let beside = PatchFiles::near(&at("crd/patches/a.yaml"), &Reader::default());
+        let reason = beside.skip_reason(&at("crd/patches/a.yaml")).unwrap();
         assert!(reason.ends_with("crd/kustomization.yaml, not an object"), "{reason}");
-        assert_eq!(beside.reason(&at("crd/bases/crd.yaml")), None);
+        assert_eq!(beside.skip_reason(&at("crd/bases/crd.yaml")), None);
     }
 }

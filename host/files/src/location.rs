@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use opgate_document::{Document, Kind, Value};
 
 use super::content::{Documents, File};
-use super::excerpt::{is_in_secret, is_shown, mentions_secret};
-use opgate_input::yaml::Numbers;
+use super::excerpt::{can_be_shown, is_in_secret, mentions_secret};
+use opgate_input::yaml::ValueNumbers;
 
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,48 +28,48 @@ pub struct Location {
 }
 
 /// Maximum bytes of a line that is shown: longer lines are not readable, and some files have only one line.
-const MAX_LINE: usize = 4_096;
+const MAX_EXCERPT_BYTES: usize = 4_096;
 
 impl Location {
     /// Creates a place in a file that is no document.
     pub fn new(file: &File, line: u64, column: u64) -> Self {
         let is_hidden = mentions_secret(file.text().unwrap_or_default());
-        let line_text = written(file, line).filter(|_| !is_hidden);
-        Self { file: file.shown.clone(), line, column, excerpt: excerpt(line_text) }
+        let line_text = source_line(file, line).filter(|_| !is_hidden);
+        Self { file: file.display_path.clone(), line, column, excerpt: excerpt(line_text) }
     }
 
     /// Creates the place of an offset; whether it is in a Secret.
-    fn at(file: &File, offset: usize, is_hidden: bool) -> Self {
+    fn at_offset(file: &File, offset: usize, is_hidden: bool) -> Self {
         let text = file.text().unwrap_or_default();
-        let (line, column) = file.origin.place(file.lines().place(text, offset));
-        let line_text = file.lines().line(text, offset, MAX_LINE).filter(|_| !is_hidden);
-        Self { file: file.shown.clone(), line, column, excerpt: excerpt(line_text) }
+        let (line, column) = file.origin.file_position(file.lines().place(text, offset));
+        let line_text = file.lines().line(text, offset, MAX_EXCERPT_BYTES).filter(|_| !is_hidden);
+        Self { file: file.display_path.clone(), line, column, excerpt: excerpt(line_text) }
     }
 
     /// Creates the start of the text on a line of a file. Lines are counted from 0.
-    pub fn line(file: &File, index: u64) -> Self {
+    pub fn at_line(file: &File, index: u64) -> Self {
         let line = index.saturating_add(1);
-        let text = written(file, line).unwrap_or_default();
+        let text = source_line(file, line).unwrap_or_default();
         let indent = text.chars().take_while(|c| c.is_whitespace()).count();
         Self::new(file, line, u64::try_from(indent + 1).unwrap_or(1))
     }
 }
 
 /// Returns a line of a file, from 1, unless it is very long.
-fn written(file: &File, line: u64) -> Option<&str> {
+fn source_line(file: &File, line: u64) -> Option<&str> {
     let index = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
     let text = file.text()?;
-    file.lines().line(text, file.lines().start(text, index), MAX_LINE)
+    file.lines().line(text, file.lines().start(text, index), MAX_EXCERPT_BYTES)
 }
 
 /// Returns the part of a line that is shown.
 fn excerpt(line: Option<&str>) -> String {
-    line.filter(|line| is_shown(line)).unwrap_or_default().to_owned()
+    line.filter(|line| can_be_shown(line)).unwrap_or_default().to_owned()
 }
 
 /// Returns the JSON pointer of the target of the tokens in a document, or of the nearest enclosing value, and
 /// the remaining tokens.
-fn pointer<'t>(root: Value<'_>, tokens: &'t [String]) -> (String, &'t [String]) {
+fn resolve_tokens<'t>(root: Value<'_>, tokens: &'t [String]) -> (String, &'t [String]) {
     let (mut at, mut pointer, mut tokens) = (root, String::new(), tokens);
     while !tokens.is_empty() {
         // The name, or the longest name that the tokens combine to: it can contain points.
@@ -89,13 +89,13 @@ fn pointer<'t>(root: Value<'_>, tokens: &'t [String]) -> (String, &'t [String]) 
 
 /// The JSON in a text.
 #[derive(Debug)]
-enum Inner {
+enum EmbeddedJson {
     Json(Document),
     /// The offset of the error, and whether it can be in a Secret.
-    Broken(usize, bool),
+    Invalid(usize, bool),
 }
 
-impl Inner {
+impl EmbeddedJson {
     fn of(text: &str) -> Self {
         if let Ok(document) = Document::of(text.to_owned()) {
             return Self::Json(document);
@@ -105,15 +105,15 @@ impl Inner {
         let before = text.split_inclusive('\n').take(line.saturating_sub(1));
         let start: usize = before.map(str::len).sum();
         let offset = start.saturating_add(column.saturating_sub(1));
-        Self::Broken(offset.min(text.len().saturating_sub(1)), mentions_secret(text))
+        Self::Invalid(offset.min(text.len().saturating_sub(1)), mentions_secret(text))
     }
 
     /// Returns the offset of the target of the tokens, and whether that is in a Secret.
     fn offset(&self, tokens: &[String]) -> Option<(usize, bool)> {
         match self {
-            Self::Broken(offset, is_hidden) => Some((*offset, *is_hidden)),
+            Self::Invalid(offset, is_hidden) => Some((*offset, *is_hidden)),
             Self::Json(document) => {
-                let (pointer, _) = pointer(document.root(), tokens);
+                let (pointer, _) = resolve_tokens(document.root(), tokens);
                 let is_hidden = is_in_secret(document.root(), &pointer);
                 document.get(&pointer).map(|value| (value.range().start, is_hidden))
             }
@@ -123,7 +123,7 @@ impl Inner {
 
 /// Returns the offset in the source of an offset in a text that is a literal block of YAML below a name; none
 /// if it is written in another way.
-fn in_block(source: &str, name: usize, text: &str, offset: usize) -> Option<usize> {
+fn offset_in_block(source: &str, name: usize, text: &str, offset: usize) -> Option<usize> {
     let header = source.get(name..)?.lines().next()?;
     let (_, style) = header.split(" #").next()?.trim_end().rsplit_once(' ')?;
     if !style.starts_with('|') || style.contains(|c: char| c.is_ascii_digit()) {
@@ -144,7 +144,7 @@ fn in_block(source: &str, name: usize, text: &str, offset: usize) -> Option<usiz
 }
 
 /// Returns the offset in the source of an offset in a quoted text of JSON that starts at `start`.
-fn in_quotes(source: &str, start: usize, offset: usize) -> Option<usize> {
+fn offset_in_quotes(source: &str, start: usize, offset: usize) -> Option<usize> {
     let raw = source.get(start..)?.strip_prefix('"')?;
     let (mut at, mut passed) = (0_usize, 0_usize);
     let mut characters = raw.char_indices();
@@ -173,20 +173,24 @@ fn in_quotes(source: &str, start: usize, offset: usize) -> Option<usize> {
 pub(crate) struct Locator {
     document: Document,
     /// Only for YAML.
-    numbers: Option<Numbers>,
+    value_numbers: Option<ValueNumbers>,
     /// The last text into which a field led, by its pointer: many fields lead into one.
-    inner: Mutex<Option<(String, Arc<Inner>)>>,
+    last_embedded: Mutex<Option<(String, Arc<EmbeddedJson>)>>,
 }
 
 impl Locator {
     /// Prepares a document.
     pub(crate) fn of(documents: &Documents, index: usize) -> Self {
-        let numbers = documents.offsets(index).map(|_| Numbers::of(documents.json(index)));
-        Self { document: documents.document(index), numbers, inner: Mutex::default() }
+        let numbers = documents.offsets(index).map(|_| ValueNumbers::of(documents.json(index)));
+        Self {
+            document: documents.document(index),
+            value_numbers: numbers,
+            last_embedded: Mutex::default(),
+        }
     }
 
     /// Returns the place of the target of the tokens below a JSON pointer, in this document.
-    pub(crate) fn place(
+    pub(crate) fn locate(
         &self,
         file: &File,
         (documents, index): (&Documents, usize),
@@ -194,46 +198,48 @@ impl Locator {
         tokens: &[String],
     ) -> Location {
         let root = self.document.get(base).unwrap_or_else(|| self.document.root());
-        let (inside, rest) = pointer(root, tokens);
+        let (inside, rest) = resolve_tokens(root, tokens);
         let pointer = format!("{base}{inside}");
         let value = self.document.get(&pointer);
         let range = value.map(|value| value.range()).unwrap_or_default();
         let text = value.and_then(|value| value.text()).filter(|_| !rest.is_empty());
-        let inner = text.and_then(|text| Some((text, self.inner(&pointer, text).offset(rest)?)));
+        let inner =
+            text.and_then(|text| Some((text, self.embedded_json(&pointer, text).offset(rest)?)));
         let is_hidden = is_in_secret(self.document.root(), &pointer)
             || inner.is_some_and(|(_, (_, is_hidden))| is_hidden);
         let inner = inner.map(|(text, (offset, _))| (text, offset));
-        let offset = match (&self.numbers, documents.offsets(index)) {
+        let offset = match (&self.value_numbers, documents.offsets(index)) {
             (Some(numbers), Some(offsets)) => {
                 let name = numbers.offset(documents.json(index), offsets, range.start);
-                let inner =
-                    inner.and_then(|(text, offset)| in_block(&documents.text, name, text, offset));
+                let inner = inner.and_then(|(text, offset)| {
+                    offset_in_block(&documents.text, name, text, offset)
+                });
                 inner.unwrap_or(name)
             }
-            _ if pointer.is_empty() => documents.start(index),
+            _ if pointer.is_empty() => documents.start_offset(index),
             _ => inner
-                .and_then(|(_, offset)| in_quotes(&documents.text, range.start, offset))
-                .unwrap_or_else(|| name_before(&documents.text, range.start, &pointer)),
+                .and_then(|(_, offset)| offset_in_quotes(&documents.text, range.start, offset))
+                .unwrap_or_else(|| name_start(&documents.text, range.start, &pointer)),
         };
-        Location::at(file, offset, is_hidden)
+        Location::at_offset(file, offset, is_hidden)
     }
 
     /// Returns the JSON in the text at a pointer.
-    fn inner(&self, pointer: &str, text: &str) -> Arc<Inner> {
-        let mut last = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+    fn embedded_json(&self, pointer: &str, text: &str) -> Arc<EmbeddedJson> {
+        let mut last = self.last_embedded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, inner)) = &*last
             && known == pointer
         {
             return inner.clone();
         }
-        let inner = Arc::new(Inner::of(text));
+        let inner = Arc::new(EmbeddedJson::of(text));
         *last = Some((pointer.to_owned(), inner.clone()));
         inner
     }
 }
 
 /// Returns the start of the name of a member, by the start of its value.
-fn name_before(text: &str, offset: usize, pointer: &str) -> usize {
+fn name_start(text: &str, offset: usize, pointer: &str) -> usize {
     let name = pointer.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
     let before = text.get(..offset).unwrap_or_default().trim_end();
     let name = before.strip_suffix(':').map(str::trim_end).and_then(|before| {
@@ -245,21 +251,21 @@ fn name_before(text: &str, offset: usize, pointer: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::Expect;
-    use crate::field::tokens;
-    use crate::testing::Temporary;
-    use opgate_input::read::{At, Reader};
+    use crate::content::ParseMode;
+    use crate::field::path_tokens;
+    use crate::testing::TempDirectory;
+    use opgate_input::read::{FilePath, Reader};
 
     fn places(name: &str, text: &str, index: usize, fields: &[(&str, (u64, u64))]) {
-        let folder = Temporary::empty();
-        folder.write(name, text);
-        let path = folder.path().join(name);
-        let (at, reader) = (At::Named(&path), Reader::default());
-        let file = File::read(at, name.to_owned(), name.to_owned(), Expect::Documents, &reader);
+        let directory = TempDirectory::empty();
+        directory.write(name, text);
+        let path = directory.path().join(name);
+        let (at, reader) = (FilePath::Named(&path), Reader::default());
+        let file = File::read(at, name.to_owned(), name.to_owned(), ParseMode::AllFiles, &reader);
         let documents = file.documents().unwrap();
         let places = Locator::of(documents, index);
         for (field, expected) in fields {
-            let found = places.place(&file, (documents, index), "", &tokens(field));
+            let found = places.locate(&file, (documents, index), "", &path_tokens(field));
             assert_eq!((found.line, found.column), *expected, "{name} {field}");
         }
     }

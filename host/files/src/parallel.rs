@@ -9,10 +9,10 @@ use std::thread::{self, Result as Done};
 
 /// The nesting of documents has the limit of the parsers, which recurse. A debug build exceeded the
 /// 2 MiB of an ordinary thread before [`opgate_yaml::DEPTH`].
-const STACK: usize = 32 << 20;
+const STACK_BYTES: usize = 32 << 20;
 
 /// Returns the number of threads.
-pub fn workers() -> usize {
+pub fn worker_count() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
@@ -29,8 +29,9 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
         }
     };
     let mut done = thread::scope(|scope| {
-        let spawn = |_| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run).ok();
-        let threads: Vec<_> = (0..workers().min(items.len())).filter_map(spawn).collect();
+        let spawn =
+            |_| thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run).ok();
+        let threads: Vec<_> = (0..worker_count().min(items.len())).filter_map(spawn).collect();
         let mut all = if threads.is_empty() { run() } else { Vec::new() };
         for thread in threads {
             match thread.join() {
@@ -60,7 +61,7 @@ struct Progress<R> {
 ///
 /// # Errors
 /// The first error of `take`; the remaining items are skipped.
-pub fn in_order<T: Sync, R: Send, E>(
+pub fn for_each_in_order<T: Sync, R: Send, E>(
     items: &[T],
     work: impl Fn(&T) -> R + Sync,
     mut take: impl FnMut(&T, R) -> Result<(), E>,
@@ -83,8 +84,9 @@ pub fn in_order<T: Sync, R: Send, E>(
         changed.notify_all();
     };
     thread::scope(|scope| {
-        let spawn = |_| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run).ok();
-        let threads = (0..workers().min(items.len())).filter_map(spawn).count();
+        let spawn =
+            |_| thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run).ok();
+        let threads = (0..worker_count().min(items.len())).filter_map(spawn).count();
         let mut result = Ok(());
         let mut panic = None;
         for (index, item) in items.iter().enumerate() {
@@ -139,7 +141,7 @@ mod tests {
             *item * 2
         };
         let mut taken = Vec::new();
-        let result: Result<(), ()> = in_order(&items, work, |item, double| {
+        let result: Result<(), ()> = for_each_in_order(&items, work, |item, double| {
             under_way.fetch_sub(1, Ordering::SeqCst);
             taken.push((*item, double));
             Ok(())
@@ -147,17 +149,18 @@ mod tests {
         assert_eq!(result, Ok(()));
         assert!(taken.iter().enumerate().all(|(n, pair)| *pair == (n, n * 2)), "{taken:?}");
         let most = most.load(Ordering::SeqCst);
-        assert!(most <= MAX_AHEAD + workers(), "{most}");
+        assert!(most <= MAX_AHEAD + worker_count(), "{most}");
         let mut count = 0;
         let stop = |_: &usize, item| {
             count += 1;
             if item == 10 { Err("enough") } else { Ok(()) }
         };
-        assert_eq!(in_order(&items, |item| *item, stop), Err("enough"));
+        assert_eq!(for_each_in_order(&items, |item| *item, stop), Err("enough"));
         assert_eq!(count, 11);
-        let panics =
-            catch_unwind(|| in_order(&items, |item| assert!(*item < 5), |_, ()| Ok::<(), ()>(())));
+        let panics = catch_unwind(|| {
+            for_each_in_order(&items, |item| assert!(*item < 5), |_, ()| Ok::<(), ()>(()))
+        });
         assert!(panics.is_err());
-        assert_eq!(in_order(&[0; 0], |item| *item, |_, _| Err(())), Ok(()));
+        assert_eq!(for_each_in_order(&[0; 0], |item| *item, |_, _| Err(())), Ok(()));
     }
 }

@@ -4,7 +4,7 @@ use opgate_document::Value;
 
 /// A request from an API server.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct RecordedReview {
     /// The review.
     pub(crate) json: Box<str>,
     /// `UPDATE`
@@ -16,7 +16,7 @@ pub struct Recorded {
 /// Group of AdmissionReviews.
 pub(crate) const GROUP: &str = "admission.k8s.io";
 
-impl Recorded {
+impl RecordedReview {
     /// Reads the request.
     pub(crate) fn of(review: Value<'_>) -> Self {
         let text = |pointer: &str| {

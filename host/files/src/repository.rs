@@ -19,23 +19,26 @@ use std::sync::Arc;
 use opgate_document::{Document, Text};
 
 use super::bundle::WATCHES;
-use super::content::{Expect, has_documents, peek};
-use super::folder::{Entry, Folder};
-use super::ignore::{self, Ignore};
-use super::kinds::{As, Detection, Found, PassedOver, Reason, What, checked, what};
-use super::kustomize::{Patches, is_kustomization};
+use super::content::{ParseMode, has_documents, peek};
+use super::folder::{DirectoryListing, Entry};
+use super::ignore::{self, IgnorePatterns};
+use super::kinds::{
+    CheckInputType, DetectedInput, Detection, DocumentType, SkipReason, SkippedFile, document_type,
+    input_type,
+};
+use super::kustomize::{PatchFiles, is_kustomization};
 use super::{duplicate_keys, parallel, template};
 use opgate_input::read::Reader;
 
 /// Maximum number of files of a directory `manifests/` that are searched for objects.
-const LOOKS: usize = 1_000;
+const MAX_SEARCHED_MANIFESTS: usize = 1_000;
 
 /// The bundles in a directory, by their directories; the name of the directory itself is empty.
-pub(super) struct Bundles(Vec<(String, As)>);
+pub(super) struct BundleDirectories(Vec<(String, CheckInputType)>);
 
-impl Bundles {
-    pub(super) fn of(folder: &Folder, reader: &Reader) -> Self {
-        let mut found: Vec<(String, As)> = Vec::new();
+impl BundleDirectories {
+    pub(super) fn of(folder: &DirectoryListing, reader: &Reader) -> Self {
+        let mut found: Vec<(String, CheckInputType)> = Vec::new();
         for path in &folder.directories {
             let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
             if name == "manifests" && !is_hidden(path) {
@@ -44,41 +47,43 @@ impl Bundles {
             }
         }
         // A link instead of the directory: a rule reports it.
-        for entry in folder.files.iter().filter(|entry| entry.refused.is_some()) {
+        for entry in folder.files.iter().filter(|entry| entry.rejection.is_some()) {
             let (parent, name) = entry.path.rsplit_once('/').unwrap_or(("", &entry.path));
             if name == "manifests" && has_annotations(folder, parent) {
-                found.push((parent.to_owned(), As::Bundle));
+                found.push((parent.to_owned(), CheckInputType::Bundle));
             }
         }
-        let charts = charts(folder);
+        let charts = chart_directories(folder);
         let packages = folder.files.iter().filter(|file| {
             file.path.ends_with(".package.yaml") && chart_of(&charts, &file.path).is_none()
         });
-        found.extend(packages.map(|file| (parent(&file.path).to_owned(), As::Bundle)));
+        found.extend(packages.map(|file| (parent(&file.path).to_owned(), CheckInputType::Bundle)));
         found.retain(|(path, _)| !is_hidden(path));
         // The more specific result for a directory counts.
-        found.sort_by_cached_key(|(path, kind)| (format!("{path}/"), *kind == As::Plain));
+        found.sort_by_cached_key(|(path, kind)| {
+            (format!("{path}/"), *kind == CheckInputType::Plain)
+        });
         found.dedup_by(|(path, _), (outer, _)| is_within(path, outer));
         Self(found)
     }
 
-    pub(super) fn at(&self, folder: &str) -> Option<As> {
+    pub(super) fn type_of(&self, folder: &str) -> Option<CheckInputType> {
         self.0.iter().find(|(path, _)| path == folder).map(|(_, kind)| *kind)
     }
 
     /// Returns the directories of projects, which can be around bundles and next to them, but not in them.
-    fn projects(&self, folder: &Folder, reader: &Reader) -> Vec<String> {
+    fn projects(&self, folder: &DirectoryListing, reader: &Reader) -> Vec<String> {
         let is_watches = |file: &&Entry| {
             let name = file.path.rsplit_once('/').map_or(&*file.path, |(_, name)| name);
-            name == WATCHES && !is_hidden(&file.path) && !self.holds(&file.path)
+            name == WATCHES && !is_hidden(&file.path) && !self.contains(&file.path)
         };
-        let found = folder.files.iter().filter(is_watches).take(LOOKS);
+        let found = folder.files.iter().filter(is_watches).take(MAX_SEARCHED_MANIFESTS);
         let found = found.filter(|file| is_project(folder, file, reader));
         found.map(|file| parent(&file.path).to_owned()).collect()
     }
 
     /// Reports whether a path is in a bundle.
-    fn holds(&self, path: &str) -> bool {
+    fn contains(&self, path: &str) -> bool {
         // They are in the order of their paths, and none is in another one.
         let after = self.0.partition_point(|(bundle, _)| format!("{bundle}/").as_str() <= path);
         let before = after.checked_sub(1).and_then(|index| self.0.get(index));
@@ -89,31 +94,36 @@ impl Bundles {
 /// Returns the type of the directory around `manifests/`: a registry+v1 bundle has annotations, or a
 /// ClusterServiceVersion among its manifests; a plain+v0 bundle has nothing but manifests and the build files
 /// of its image. Any other directory of this name has manifests like every directory.
-fn bundle_kind(folder: &Folder, parent: &str, manifests: &str, reader: &Reader) -> Option<As> {
+fn bundle_kind(
+    folder: &DirectoryListing,
+    parent: &str,
+    manifests: &str,
+    reader: &Reader,
+) -> Option<CheckInputType> {
     if has_annotations(folder, parent) {
-        return Some(As::Bundle);
+        return Some(CheckInputType::Bundle);
     }
-    let is_input = folder_files(folder, manifests).any(|file| is_kustomization(&file.path));
+    let is_input = directory_files(folder, manifests).any(|file| is_kustomization(&file.path));
     if is_input {
         return None;
     }
     let has = |wanted: &dyn Fn(&str) -> bool| {
         let looks = |file: &Entry| {
             let look = |json: &str| wanted(json).then_some(());
-            let found = peek(file.at(folder), Path::new(&file.path), reader, look);
+            let found = peek(file.file_path(folder), Path::new(&file.path), reader, look);
             matches!(found, Ok(Some(())))
         };
-        let files = folder_files(folder, manifests).filter(|file| has_documents(&file.path));
-        files.filter(|file| file.refused.is_none()).take(LOOKS).any(looks)
+        let files = directory_files(folder, manifests).filter(|file| has_documents(&file.path));
+        files.filter(|file| file.rejection.is_none()).take(MAX_SEARCHED_MANIFESTS).any(looks)
     };
     if has(&|json| is_version(json)) {
-        return Some(As::Bundle);
+        return Some(CheckInputType::Bundle);
     }
-    let is_alone = is_alone(folder, parent, manifests);
+    let is_alone = has_only_manifests(folder, parent, manifests);
     // A named directory counts, even if it has no object.
-    let is_plain =
-        is_alone && (parent.is_empty() || has(&|json| checked(json) == Some(As::Manifest)));
-    is_plain.then_some(As::Plain)
+    let is_plain = is_alone
+        && (parent.is_empty() || has(&|json| input_type(json) == Some(CheckInputType::Manifest)));
+    is_plain.then_some(CheckInputType::Plain)
 }
 
 /// Reports whether a document is a ClusterServiceVersion of any version.
@@ -125,7 +135,7 @@ fn is_version(json: &str) -> bool {
 }
 
 /// Reports whether a directory has nothing but `manifests/` and the build files of its image.
-fn is_alone(folder: &Folder, parent: &str, manifests: &str) -> bool {
+fn has_only_manifests(folder: &DirectoryListing, parent: &str, manifests: &str) -> bool {
     let is_inside = |path: &&str| parent.is_empty() || is_within(path, parent) && *path != parent;
     let files = folder.files.iter().map(|file| file.path.as_str()).filter(is_inside);
     files.into_iter().all(|path| {
@@ -138,7 +148,10 @@ fn is_alone(folder: &Folder, parent: &str, manifests: &str) -> bool {
 }
 
 /// Iterates over the files directly in a directory.
-fn folder_files<'f>(folder: &'f Folder, path: &'f str) -> impl Iterator<Item = &'f Entry> {
+fn directory_files<'f>(
+    folder: &'f DirectoryListing,
+    path: &'f str,
+) -> impl Iterator<Item = &'f Entry> {
     let first = folder.files.partition_point(|file| file.path.as_str() < path);
     let inside =
         folder.files.iter().skip(first).take_while(move |file| file.path.starts_with(path));
@@ -150,7 +163,7 @@ fn parent(path: &str) -> &str {
 }
 
 /// Iterates over the directories around a path, without the directory itself.
-fn around(path: &str) -> impl Iterator<Item = &str> {
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').filter_map(|(end, _)| path.get(..end))
 }
 
@@ -163,34 +176,34 @@ fn is_hidden(path: &str) -> bool {
     path.split('/').any(|name| name.starts_with('.'))
 }
 
-fn file<'f>(folder: &'f Folder, path: &str) -> Option<&'f Entry> {
+fn find_file<'f>(folder: &'f DirectoryListing, path: &str) -> Option<&'f Entry> {
     let found = folder.files.binary_search_by(|file| file.path.as_str().cmp(path));
     found.ok().and_then(|index| folder.files.get(index))
 }
 
-fn has_annotations(folder: &Folder, parent: &str) -> bool {
+fn has_annotations(folder: &DirectoryListing, parent: &str) -> bool {
     let slash = if parent.is_empty() { "" } else { "/" };
     let metadata = format!("{parent}{slash}metadata");
-    file(folder, &metadata).is_some_and(|entry| entry.refused.is_some())
+    find_file(folder, &metadata).is_some_and(|entry| entry.rejection.is_some())
         || ["annotations.yaml", "annotations.yml"]
             .iter()
-            .any(|name| file(folder, &format!("{metadata}/{name}")).is_some())
+            .any(|name| find_file(folder, &format!("{metadata}/{name}")).is_some())
 }
 
 /// Reports whether a `watches.yaml` is that of a project: other programs may have such a file.
-fn is_project(folder: &Folder, watches: &Entry, reader: &Reader) -> bool {
+fn is_project(folder: &DirectoryListing, watches: &Entry, reader: &Reader) -> bool {
     let parent = parent(&watches.path);
     let slash = if parent.is_empty() { "" } else { "/" };
     let looks = || {
-        let found = peek(watches.at(folder), Path::new(&watches.path), reader, checked);
-        matches!(found, Ok(Some(As::Project)))
+        let found = peek(watches.file_path(folder), Path::new(&watches.path), reader, input_type);
+        matches!(found, Ok(Some(CheckInputType::Project)))
     };
-    file(folder, &format!("{parent}{slash}PROJECT")).is_some()
-        || watches.refused.is_none() && looks()
+    find_file(folder, &format!("{parent}{slash}PROJECT")).is_some()
+        || watches.rejection.is_none() && looks()
 }
 
 /// Returns the directories of Helm charts.
-fn charts(folder: &Folder) -> Vec<&str> {
+fn chart_directories(folder: &DirectoryListing) -> Vec<&str> {
     let is_chart = |file: &&Entry| file.path.rsplit('/').next() == Some("Chart.yaml");
     folder.files.iter().filter(is_chart).map(|file| parent(&file.path)).collect()
 }
@@ -208,31 +221,35 @@ fn chart_of<'c>(charts: &[&'c str], path: &str) -> Option<&'c str> {
 }
 
 /// The type of a file that is in no bundle.
-enum Look {
+enum FileClass {
     /// Its first blob is of this package.
     Blobs(String),
     /// It has objects: of a cluster, or to be created.
-    Objects(As),
+    Objects(CheckInputType),
     /// It could contain blobs or objects, but is unreadable, or is refused.
-    Broken,
+    Unreadable,
     /// It is skipped.
-    Other(Reason),
+    Other(SkipReason),
 }
 
 /// The search for subjects in a directory.
-pub(super) struct Search<'f> {
-    folder: &'f Folder,
-    bundles: Bundles,
+pub(super) struct DirectorySearch<'f> {
+    folder: &'f DirectoryListing,
+    bundles: BundleDirectories,
     projects: Vec<String>,
     /// Folders with a `Chart.yaml`, in the order of their paths.
     charts: Vec<&'f str>,
     reader: &'f Reader,
 }
 
-impl<'f> Search<'f> {
-    pub(super) fn new(folder: &'f Folder, bundles: Bundles, reader: &'f Reader) -> Self {
+impl<'f> DirectorySearch<'f> {
+    pub(super) fn new(
+        folder: &'f DirectoryListing,
+        bundles: BundleDirectories,
+        reader: &'f Reader,
+    ) -> Self {
         let projects = bundles.projects(folder, reader);
-        Self { folder, bundles, projects, charts: charts(folder), reader }
+        Self { folder, bundles, projects, charts: chart_directories(folder), reader }
     }
 
     pub(super) fn run(self) -> Detection {
@@ -240,9 +257,9 @@ impl<'f> Search<'f> {
         let files: Vec<&Entry> = folder
             .files
             .iter()
-            .filter(|file| !is_hidden(&file.path) && !bundles.holds(&file.path))
+            .filter(|file| !is_hidden(&file.path) && !bundles.contains(&file.path))
             .collect();
-        let looks = parallel::map(&files, |file| self.look(file));
+        let looks = parallel::map(&files, |file| self.classify(file));
         let has_bundles = !bundles.0.is_empty();
         // A project without bundles has charts and other templates, and no catalogs.
         let catalogs = if has_bundles || projects.is_empty() {
@@ -252,7 +269,7 @@ impl<'f> Search<'f> {
         };
         let held: BTreeSet<&str> = catalogs.iter().map(String::as_str).collect();
         let is_held = |path: &str| {
-            held.contains("") || held.contains(path) || around(path).any(|f| held.contains(f))
+            held.contains("") || held.contains(path) || ancestors(path).any(|f| held.contains(f))
         };
         let mut found = bundles.0.clone();
         let mut manifests = Vec::new();
@@ -264,124 +281,138 @@ impl<'f> Search<'f> {
             }
             let mut pass = |reason| {
                 let path = folder.root.path().join(&file.path);
-                passed_over.push(PassedOver { path, reason });
+                passed_over.push(SkippedFile { path, reason });
             };
             match look {
-                Look::Objects(_) if has_others => pass(Reason::BesideBundles),
-                Look::Objects(kind) => manifests.push((*file, kind)),
-                Look::Broken if has_others => self.warn_left(file),
-                Look::Broken => match self.broken(file) {
+                FileClass::Objects(_) if has_others => pass(SkipReason::NextToBundles),
+                FileClass::Objects(kind) => manifests.push((*file, kind)),
+                FileClass::Unreadable if has_others => self.warn_skipped(file),
+                FileClass::Unreadable => match self.skip_reason(file) {
                     Some(reason) => pass(reason),
-                    None => manifests.push((*file, As::Manifest)),
+                    None => manifests.push((*file, CheckInputType::Manifest)),
                 },
-                Look::Other(reason) if has_documents(&file.path) => pass(reason),
+                FileClass::Other(reason) if has_documents(&file.path) => pass(reason),
                 // Blobs that are ignored.
-                Look::Blobs(_) => pass(Reason::NotObjects),
-                Look::Other(_) => {}
+                FileClass::Blobs(_) => pass(SkipReason::NotObjects),
+                FileClass::Other(_) => {}
             }
         }
-        found.extend(projects.iter().map(|path| (path.clone(), As::Project)));
-        found.extend(catalogs.into_iter().map(|path| (path, As::Catalog)));
+        found.extend(projects.iter().map(|path| (path.clone(), CheckInputType::Project)));
+        found.extend(catalogs.into_iter().map(|path| (path, CheckInputType::Catalog)));
         let root = folder.root.path();
         // Joining an empty path would add a slash.
         let place = |path: &str| if path.is_empty() { root.to_path_buf() } else { root.join(path) };
-        let is_dump = |(_, kind): &(&Entry, As)| *kind == As::Cluster;
+        let is_dump = |(_, kind): &(&Entry, CheckInputType)| *kind == CheckInputType::Cluster;
         if found.is_empty() && !manifests.is_empty() && manifests.iter().all(is_dump) {
-            return Detection { found: vec![Found::new(root, As::Cluster)], passed_over };
+            return Detection {
+                inputs: vec![DetectedInput::new(root, CheckInputType::Cluster)],
+                skipped: passed_over,
+            };
         }
         found.sort_by_cached_key(|(path, _)| format!("{path}/"));
-        let mut all: Vec<Found> =
-            found.into_iter().map(|(path, kind)| Found::new(place(&path), kind)).collect();
+        let mut all: Vec<DetectedInput> =
+            found.into_iter().map(|(path, kind)| DetectedInput::new(place(&path), kind)).collect();
         let patches = if manifests.is_empty() {
-            Patches::default()
+            PatchFiles::default()
         } else {
-            Patches::of(folder, self.reader)
+            PatchFiles::of(folder, self.reader)
         };
         all.extend(manifests.into_iter().map(|(file, _)| {
             let path = place(&file.path);
-            let (folder, not_evaluated) = (Some(root.to_path_buf()), patches.reason(&path));
-            Found { folder, not_evaluated, ..Found::new(path, As::Manifest) }
+            let (folder, not_evaluated) = (Some(root.to_path_buf()), patches.skip_reason(&path));
+            DetectedInput {
+                directory: folder,
+                not_evaluated,
+                ..DetectedInput::new(path, CheckInputType::Manifest)
+            }
         }));
-        Detection { found: all, passed_over }
+        Detection { inputs: all, skipped: passed_over }
     }
 
-    fn look(&self, file: &Entry) -> Look {
-        if let Some(refused) = &file.refused {
-            let is_own = refused.is_folder || has_documents(&file.path);
-            return if is_own && !refused.is_inside {
-                Look::Broken
+    fn classify(&self, file: &Entry) -> FileClass {
+        if let Some(refused) = &file.rejection {
+            let is_own = refused.can_be_directory || has_documents(&file.path);
+            return if is_own && !refused.points_inside {
+                FileClass::Unreadable
             } else {
-                Look::Other(Reason::NotObjects)
+                FileClass::Other(SkipReason::NotObjects)
             };
         }
         if let Some(chart) = chart_of(&self.charts, &file.path) {
-            return Look::Other(Reason::HelmTemplate(self.folder.root.path().join(chart)));
+            return FileClass::Other(SkipReason::HelmTemplate(self.folder.root.path().join(chart)));
         }
         // opm reads files of any name. Of those with another ending, none is a catalog.
         let name = file.path.rsplit('/').next().unwrap_or_default();
         let is_read = has_documents(&file.path) || !name.contains('.');
         if !is_read || is_kustomization(&file.path) {
-            return Look::Other(Reason::NotObjects);
+            return FileClass::Other(SkipReason::NotObjects);
         }
-        let (at, path) = (file.at(self.folder), Path::new(&file.path));
-        let look = |json: &str| what(json).map(|what| (what, package(json)));
+        let (at, path) = (file.file_path(self.folder), Path::new(&file.path));
+        let look = |json: &str| document_type(json).map(|what| (what, blob_package(json)));
         match peek(at, path, self.reader, look) {
-            Ok(Some((What::Checked(As::Catalog), package))) if package.is_blob => {
-                Look::Blobs(package.name)
+            Ok(Some((DocumentType::Input(CheckInputType::Catalog), package)))
+                if package.is_blob =>
+            {
+                FileClass::Blobs(package.name)
             }
-            _ if !has_documents(&file.path) => Look::Other(Reason::NotObjects),
-            Ok(Some((What::Checked(kind @ (As::Manifest | As::Cluster)), _))) => {
-                Look::Objects(kind)
+            _ if !has_documents(&file.path) => FileClass::Other(SkipReason::NotObjects),
+            Ok(Some((
+                DocumentType::Input(kind @ (CheckInputType::Manifest | CheckInputType::Cluster)),
+                _,
+            ))) => FileClass::Objects(kind),
+            Ok(Some((DocumentType::CatalogTemplate, _))) => {
+                FileClass::Other(SkipReason::CatalogTemplate)
             }
-            Ok(Some((What::CatalogTemplate, _))) => Look::Other(Reason::CatalogTemplate),
-            Ok(Some((What::Template, _))) => Look::Other(Reason::Template),
-            Ok(_) => Look::Other(Reason::NotObjects),
-            Err(_) => Look::Broken,
+            Ok(Some((DocumentType::Template, _))) => FileClass::Other(SkipReason::Template),
+            Ok(_) => FileClass::Other(SkipReason::NotObjects),
+            Err(_) => FileClass::Unreadable,
         }
     }
 
     /// Returns why an unreadable file is skipped; none if it should contain objects.
-    fn broken(&self, file: &Entry) -> Option<Reason> {
-        if file.refused.is_some() {
+    fn skip_reason(&self, file: &Entry) -> Option<SkipReason> {
+        if file.rejection.is_some() {
             return None;
         }
-        let read = file.read(self.folder, Expect::Documents, &self.reader.fresh());
-        let read = duplicate_keys::checked(read);
-        let text = read.broken()?.text.clone().unwrap_or_default();
+        let read = file.read(self.folder, ParseMode::AllFiles, &self.reader.with_full_budget());
+        let read = duplicate_keys::reject_duplicates(read);
+        let text = read.read_error()?.text.clone().unwrap_or_default();
         let starts = |name: &str| text.lines().any(|line| line.trim_start().starts_with(name));
         let is_object = starts("apiVersion:") && starts("kind:")
             || starts("\"apiVersion\"") && starts("\"kind\"");
-        if template::is_one(&read) {
-            return Some(Reason::Template);
+        if template::is_template_file(&read) {
+            return Some(SkipReason::Template);
         }
-        let why = || template::complaint(&read).unwrap_or_default();
-        let place =
-            |line: String| line.strip_prefix(&read.shown).map_or(line.clone(), str::to_owned);
-        (!is_object).then(|| Reason::Unreadable(place(why()).trim_start_matches(':').to_owned()))
+        let why = || template::error_line(&read).unwrap_or_default();
+        let place = |line: String| {
+            line.strip_prefix(&read.display_path).map_or(line.clone(), str::to_owned)
+        };
+        (!is_object)
+            .then(|| SkipReason::Unreadable(place(why()).trim_start_matches(':').to_owned()))
     }
 
     /// Reports a file next to bundles that could belong to a catalog.
-    fn warn_left(&self, file: &Entry) {
-        let read = duplicate_keys::checked(file.read(
+    fn warn_skipped(&self, file: &Entry) {
+        let read = duplicate_keys::reject_duplicates(file.read(
             self.folder,
-            Expect::Documents,
-            &self.reader.fresh(),
+            ParseMode::AllFiles,
+            &self.reader.with_full_budget(),
         ));
-        if let Some(line) = template::complaint(&read) {
+        if let Some(line) = template::error_line(&read) {
             tracing::warn!("{line}; left out: it belongs to no bundle and no catalog");
         }
     }
 
     /// Returns the catalogs: directories, or files if a directory contains a bundle as well.
-    fn catalogs(&self, files: &[&Entry], looks: &[Look]) -> Vec<String> {
+    fn catalogs(&self, files: &[&Entry], looks: &[FileClass]) -> Vec<String> {
         let Self { folder, bundles, reader, .. } = self;
         // If it is unreadable, the reader of the catalog reports that.
-        let ignored = Ignore::of(folder, reader).unwrap_or_default();
+        let ignored = IgnorePatterns::of(folder, reader).unwrap_or_default();
         // Folders with a bundle anywhere below them.
         let shared: HashSet<&str> = if bundles.0.is_empty() {
             HashSet::new()
         } else {
-            [""].into_iter().chain(bundles.0.iter().flat_map(|(path, _)| around(path))).collect()
+            [""].into_iter().chain(bundles.0.iter().flat_map(|(path, _)| ancestors(path))).collect()
         };
         // By directory or by file, the package of the first blob; directories with any other content.
         let mut blobs: BTreeMap<String, String> = BTreeMap::new();
@@ -390,25 +421,25 @@ impl<'f> Search<'f> {
             let is_ignored = ignored.ignores_entry(file);
             match look {
                 _ if is_ignored => {}
-                Look::Blobs(package) => {
+                FileClass::Blobs(package) => {
                     let folder = parent(&file.path);
                     let at = if shared.contains(folder) { &file.path } else { folder };
                     // With a slash, the outer ones come first.
                     blobs.entry(format!("{at}/")).or_insert_with(|| package.clone());
                 }
                 // A file that cannot be read can be one of the catalog.
-                Look::Broken => {}
+                FileClass::Unreadable => {}
                 // The input of opm is in the directory of its catalog.
-                Look::Other(_) if file.path.rsplit('/').next() == Some(ignore::NAME) => {}
-                Look::Other(_) | Look::Objects(_) => {
-                    others.extend(around(&file.path));
+                FileClass::Other(_) if file.path.rsplit('/').next() == Some(ignore::FILE_NAME) => {}
+                FileClass::Other(_) | FileClass::Objects(_) => {
+                    others.extend(ancestors(&file.path));
                     others.insert("");
                 }
             }
         }
         // An ignore file of opm at the top marks the whole directory as a catalog.
-        let is_object = |look: &Look| matches!(look, Look::Objects(_));
-        let is_listed = folder.files.iter().any(|file| file.path == ignore::NAME);
+        let is_object = |look: &FileClass| matches!(look, FileClass::Objects(_));
+        let is_listed = folder.files.iter().any(|file| file.path == ignore::FILE_NAME);
         let is_whole = bundles.0.is_empty() && is_listed && !looks.iter().any(is_object);
         if is_whole && !blobs.is_empty() {
             return vec![String::new()];
@@ -420,18 +451,18 @@ impl<'f> Search<'f> {
                 catalogs.push((path, package));
             }
         }
-        with_packages(&catalogs, &others)
+        merge_package_directories(&catalogs, &others)
     }
 }
 
 /// The package of a blob.
-struct Blob {
+struct BlobPackage {
     name: String,
     /// Whether its schema is one of OLM's.
     is_blob: bool,
 }
 
-fn package(json: &str) -> Blob {
+fn blob_package(json: &str) -> BlobPackage {
     let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());
     let end = text.len();
     let document = Document::part(text, 0..end);
@@ -439,11 +470,11 @@ fn package(json: &str) -> Blob {
     let schema = member("/schema").unwrap_or_default();
     let pointer = if schema == "olm.package" { "/name" } else { "/package" };
     let name = member(pointer).unwrap_or_default().to_owned();
-    Blob { name, is_blob: schema.starts_with("olm.") }
+    BlobPackage { name, is_blob: schema.starts_with("olm.") }
 }
 
 /// Replaces directories by the one around them, if each of them is another package.
-fn with_packages(catalogs: &[(&str, &str)], others: &HashSet<&str>) -> Vec<String> {
+fn merge_package_directories(catalogs: &[(&str, &str)], others: &HashSet<&str>) -> Vec<String> {
     let mut packages: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (path, package) in catalogs {
         packages.entry(parent(path)).or_default().push(package);
@@ -469,7 +500,7 @@ fn with_packages(catalogs: &[(&str, &str)], others: &HashSet<&str>) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use crate::detect::detect;
-    use crate::testing::Temporary;
+    use crate::testing::TempDirectory;
     use opgate_input::read::Reader;
 
     const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
@@ -478,12 +509,12 @@ mod tests {
     const ANNOTATIONS: &str = "annotations: {}\n";
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
-        let folder = Temporary::new(files);
-        let relative = |found: &super::Found| {
+        let folder = TempDirectory::new(files);
+        let relative = |found: &super::DetectedInput| {
             let path = found.path.strip_prefix(folder.path()).unwrap();
-            format!("{} {}", path.display(), found.kind.name())
+            format!("{} {}", path.display(), found.input_type.name())
         };
-        detect(folder.path(), &Reader::default()).unwrap().found.iter().map(relative).collect()
+        detect(folder.path(), &Reader::default()).unwrap().inputs.iter().map(relative).collect()
     }
 
     #[test]

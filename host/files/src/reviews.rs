@@ -11,13 +11,13 @@ use opgate_upstream::kinds::is_cluster_scoped;
 use super::bundle::Bundle;
 use super::catalog::Package;
 use super::content::{File, Origin};
-use super::field::{Step, tokens};
-use super::json::{Out, quoted};
+use super::field::{FieldTarget, path_tokens};
+use super::json::{DocumentWriter, json_string};
 use super::location::{Location, Locator};
-use super::recorded_review::Recorded;
+use super::recorded_review::RecordedReview;
 
 /// Maximum bytes of the title of a package that are shown.
-const MAX_TITLE: usize = 256;
+const MAX_TITLE_BYTES: usize = 256;
 
 /// A bundle, a catalog's package or a manifest.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Subject {
     /// The requests for the policies: about a bundle, and about each of its manifests.
     pub requests: Vec<Request>,
     /// Files of it that could not be read. A policy or the caller must report them.
-    pub broken: Vec<Arc<File>>,
+    pub unreadable: Vec<Arc<File>>,
     /// Why it is not evaluated, if it is not: then it has no requests.
     pub not_evaluated: Option<String>,
 }
@@ -47,7 +47,7 @@ impl Subject {
             name: String::new(),
             namespace: None,
             requests: Vec::new(),
-            broken: Vec::new(),
+            unreadable: Vec::new(),
             not_evaluated: Some(reason.to_owned()),
         }
     }
@@ -55,12 +55,13 @@ impl Subject {
     /// Returns the title of a package in a tree of denials; empty for blobs without a package, none if this
     /// is not a catalog.
     pub fn package(&self) -> Option<String> {
-        let is_catalog = self.requests.iter().any(|r| matches!(r.object, Layout::Package(_)));
+        let is_catalog =
+            self.requests.iter().any(|r| matches!(r.object, RequestObject::Package(_)));
         let title = || {
             if self.name.is_empty() {
                 String::new()
             } else {
-                one_line(&format!("package {:?}", self.name), MAX_TITLE)
+                one_line(&format!("package {:?}", self.name), MAX_TITLE_BYTES)
             }
         };
         is_catalog.then(title)
@@ -69,27 +70,28 @@ impl Subject {
 
 impl Subject {
     /// Returns the detected type, as `--input-type` names it; `review` for an AdmissionReview.
-    pub fn taken_for(&self) -> &'static str {
+    pub fn input_type(&self) -> &'static str {
         let Some(request) = self.requests.first() else { return "" };
         match (&request.object, self.kind.as_str()) {
-            (Layout::Package(_), _) => "catalog",
-            (Layout::Bundle(_), "PlainBundle") => "plain",
-            (Layout::Bundle(_), "OperatorProject") => "project",
-            (Layout::Bundle(_), _) => "bundle",
-            (Layout::Object(_), _) if request.is_stored => "cluster",
-            (Layout::Object(_), _) if request.recorded.is_some() => "review",
-            (Layout::Object(_), _) => "manifest",
+            (RequestObject::Package(_), _) => "catalog",
+            (RequestObject::Bundle(_), "PlainBundle") => "plain",
+            (RequestObject::Bundle(_), "OperatorProject") => "project",
+            (RequestObject::Bundle(_), _) => "bundle",
+            (RequestObject::Object(_), _) if request.is_stored => "cluster",
+            (RequestObject::Object(_), _) if request.recorded.is_some() => "review",
+            (RequestObject::Object(_), _) => "manifest",
         }
     }
 
     /// Returns a line with the detected type: for an AdmissionReview, and with `all` for every subject.
-    pub fn said(&self, all: bool) -> Option<String> {
+    pub fn input_type_line(&self, all: bool) -> Option<String> {
         let request = self.requests.first()?;
         let source = &self.source;
         let operation = if request.old.is_some() { "UPDATE" } else { "CREATE" };
-        let what = match (self.taken_for(), &request.recorded) {
-            (_, Some(Recorded { operation, user, .. })) => {
-                let (shown, by) = (request.shown(), if user.is_empty() { "" } else { " by " });
+        let what = match (self.input_type(), &request.recorded) {
+            (_, Some(RecordedReview { operation, user, .. })) => {
+                let (shown, by) =
+                    (request.display_name(), if user.is_empty() { "" } else { " by " });
                 format!("an AdmissionReview, {operation} of {shown}{by}{user}")
             }
             _ if !all => return None,
@@ -122,20 +124,20 @@ pub struct Request {
     /// Name.
     pub name: String,
     /// The object.
-    pub object: Layout,
+    pub object: RequestObject,
     /// The published version.
-    pub old: Option<Layout>,
+    pub old: Option<RequestObject>,
     /// Path of the object in the document of its bundle, a prefix for the fields of violations.
     pub prefix: String,
     /// Whether it is an object that an API server has stored, written by any user.
     pub is_stored: bool,
     /// The review, if the file has one instead of an object.
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<RecordedReview>,
 }
 
 /// A document, and its parts.
 #[derive(Debug, Clone)]
-pub enum Layout {
+pub enum RequestObject {
     /// A directory with all its files.
     Bundle(Arc<Bundle>),
     /// The blobs of a package.
@@ -154,31 +156,31 @@ pub struct Object {
     /// JSON pointer of the object in the document.
     pub pointer: String,
     /// The document, prepared once for the lookup of the locations of all objects in it.
-    pub(crate) located: Arc<OnceLock<Locator>>,
+    pub(crate) locator: Arc<OnceLock<Locator>>,
     /// The object as written, if the request contains a different representation.
-    pub written: Option<Arc<str>>,
+    pub original_json: Option<Arc<str>>,
 }
 
 impl Request {
     /// Reports whether it is a document that represents files, not an object of a cluster.
-    pub fn stands_for_files(&self) -> bool {
-        !matches!(self.object, Layout::Object(_))
+    pub fn represents_files(&self) -> bool {
+        !matches!(self.object, RequestObject::Object(_))
     }
 
     /// Returns `Pod default/web`.
-    pub fn shown(&self) -> String {
+    pub fn display_name(&self) -> String {
         let Self { kind, namespace, name, .. } = self;
         let slash = if namespace.is_empty() { "" } else { "/" };
         one_line(&format!("{kind} {namespace}{slash}{name}"), 512)
     }
 
     /// Calls `visit` with the object and its namespace, if the request creates or changes it.
-    pub fn each_new(&self, visit: &mut impl FnMut(Value<'_>, &str)) {
-        let Layout::Object(object) = &self.object else { return };
+    pub fn for_each_new_object(&self, visit: &mut impl FnMut(Value<'_>, &str)) {
+        let RequestObject::Object(object) = &self.object else { return };
         if !self.prefix.is_empty() || self.is_stored || self.recorded.is_some() {
             return;
         }
-        if let Some(written) = &object.written {
+        if let Some(written) = &object.original_json {
             if let Ok(document) = Document::parse(written) {
                 visit(document.root(), &self.namespace);
             }
@@ -188,8 +190,8 @@ impl Request {
     }
 
     /// Gives an object a namespace that names none, as `kubectl --namespace` does.
-    pub fn default_namespace(&mut self, namespace: &str) {
-        let Layout::Object(object) = &mut self.object else { return };
+    pub fn set_default_namespace(&mut self, namespace: &str) {
+        let RequestObject::Object(object) = &mut self.object else { return };
         if self.recorded.is_some() {
             return;
         }
@@ -198,7 +200,7 @@ impl Request {
             return;
         }
         namespace.clone_into(&mut self.namespace);
-        let json = match &object.written {
+        let json = match &object.original_json {
             Some(written) => written.to_string(),
             None => object.file.documents().map_or("null", |d| d.json(object.index)).to_owned(),
         };
@@ -212,8 +214,8 @@ impl Request {
         let (start, comma) = (metadata.range().start + 1, metadata.length() != Some(0));
         let (before, after) = json.split_at_checked(start).unwrap_or((&json, ""));
         let comma = if comma { "," } else { "" };
-        let written = format!("{before}\"namespace\":{}{comma}{after}", quoted(namespace));
-        object.written = Some(written.into());
+        let written = format!("{before}\"namespace\":{}{comma}{after}", json_string(namespace));
+        object.original_json = Some(written.into());
     }
 
     /// Returns the review, as an API server would send it. Parts of files are not copied.
@@ -225,7 +227,8 @@ impl Request {
             return Text::new(recorded.json.to_string()).map(Arc::new);
         }
         let Self { group, version, kind, resource, .. } = self;
-        let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
+        let [group, version, kind, resource] =
+            [group, version, kind, resource].map(|t| json_string(t));
         // Only an object in a bundle has a prefix.
         let groups = match (self.is_stored, self.prefix.is_empty()) {
             (true, _) => r#","groups":["opgate:audit"]"#,
@@ -235,19 +238,19 @@ impl Request {
         let json = format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":{},"kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"{groups}}},"object":"#,
             // The log identifies a review by it.
-            quoted(format!("{} {}", self.kind, self.name).trim_end()),
-            quoted(&self.name),
-            quoted(&self.namespace),
+            json_string(format!("{} {}", self.kind, self.name).trim_end()),
+            json_string(&self.name),
+            json_string(&self.namespace),
             if self.old.is_some() { "UPDATE" } else { "CREATE" },
         );
-        let mut out = Out { json, ..Out::default() };
+        let mut out = DocumentWriter { json, ..DocumentWriter::default() };
         self.object.write(&mut out);
         if let Some(old) = &self.old {
             out.json.push_str(",\"oldObject\":");
             old.write(&mut out);
         }
         out.json.push_str("}}");
-        let text = Text::assembled(out.json, out.parts);
+        let text = Text::assemble(out.json, out.parts);
         text.map(Arc::new)
     }
 
@@ -259,12 +262,12 @@ impl Request {
     }
 }
 
-impl Layout {
-    fn write(&self, out: &mut Out) {
+impl RequestObject {
+    fn write(&self, out: &mut DocumentWriter) {
         match self {
             Self::Bundle(bundle) => bundle.write(&mut out.json),
             Self::Package(package) => package.write(out),
-            Self::Object(Object { written: Some(written), .. }) => out.json.push_str(written),
+            Self::Object(Object { original_json: Some(written), .. }) => out.json.push_str(written),
             Self::Object(object) => {
                 let json = object.file.documents().map_or("null", |d| d.json(object.index));
                 out.json.push_str(json);
@@ -274,26 +277,28 @@ impl Layout {
 }
 
 /// Finds the places of the violations of one document.
-pub struct Resolver<'l> {
-    layout: &'l Layout,
-    ready: HashMap<(String, usize), Locator>,
+pub struct LocationResolver<'l> {
+    object: &'l RequestObject,
+    locators: HashMap<(String, usize), Locator>,
 }
 
-impl<'l> Resolver<'l> {
+impl<'l> LocationResolver<'l> {
     /// Creates it for the violations of a document.
-    pub fn new(layout: &'l Layout) -> Self {
-        Self { layout, ready: HashMap::new() }
+    pub fn new(layout: &'l RequestObject) -> Self {
+        Self { object: layout, locators: HashMap::new() }
     }
 
     /// Returns the location of a field; none for the directory as a whole.
-    pub fn place(&mut self, field: &str) -> Option<Location> {
-        let tokens = tokens(field);
-        let (step, base) = match self.layout {
-            Layout::Bundle(bundle) => (bundle.step(&tokens)?, ""),
-            Layout::Package(package) => (package.step(&tokens)?, ""),
-            Layout::Object(Object { file, .. }) if file.origin == Origin::Nowhere => return None,
-            Layout::Object(Object { file, index, pointer, .. }) => {
-                let step = Step { file, document: Some(*index), tokens: &tokens };
+    pub fn resolve(&mut self, field: &str) -> Option<Location> {
+        let tokens = path_tokens(field);
+        let (step, base) = match self.object {
+            RequestObject::Bundle(bundle) => (bundle.find_target(&tokens)?, ""),
+            RequestObject::Package(package) => (package.find_target(&tokens)?, ""),
+            RequestObject::Object(Object { file, .. }) if file.origin == Origin::NoFile => {
+                return None;
+            }
+            RequestObject::Object(Object { file, index, pointer, .. }) => {
+                let step = FieldTarget { file, document: Some(*index), tokens: &tokens };
                 (step, pointer.as_str())
             }
         };
@@ -303,20 +308,20 @@ impl<'l> Resolver<'l> {
                 && text == "text"
                 && let Ok(line) = line.parse()
             {
-                return Some(Location::line(step.file, line));
+                return Some(Location::at_line(step.file, line));
             }
-            let problem = step.file.broken().or(step.file.twice.as_ref());
+            let problem = step.file.read_error().or(step.file.duplicate_key.as_ref());
             let (line, column) = problem.map_or((1, 1), |b| (b.line, b.column));
             return Some(Location::new(step.file, line, column));
         };
-        if let Layout::Object(Object { located, .. }) = self.layout {
+        if let RequestObject::Object(Object { locator: located, .. }) = self.object {
             let places = located.get_or_init(|| Locator::of(documents, index));
-            return Some(places.place(step.file, (documents, index), base, step.tokens));
+            return Some(places.locate(step.file, (documents, index), base, step.tokens));
         }
         let places = self
-            .ready
+            .locators
             .entry((step.file.path.clone(), index))
             .or_insert_with(|| Locator::of(documents, index));
-        Some(places.place(step.file, (documents, index), base, step.tokens))
+        Some(places.locate(step.file, (documents, index), base, step.tokens))
     }
 }

@@ -13,25 +13,25 @@ use super::content::Documents;
 const SEPARATOR: &str = "---";
 
 /// An offset in the text, and what is wrong there.
-pub(super) type Wrong = (usize, String);
+pub(super) type StreamError = (usize, String);
 
 /// Returns the offset of the first document without content.
 ///
 /// # Errors
 /// A separator with something after it, which `opm` refuses.
-pub(super) fn empty_document(documents: &Documents) -> Result<Option<usize>, Wrong> {
+pub(super) fn find_empty_document(documents: &Documents) -> Result<Option<usize>, StreamError> {
     let text: &str = &documents.text;
     if documents.len() > 0 && documents.offsets(0).is_none() {
-        return Ok(null_between(documents, text));
+        return Ok(find_null_between(documents, text));
     }
-    yaml(text, start_of_yaml(text))
+    find_empty_yaml(text, yaml_start(text))
 }
 
 /// Returns the position of a JSON value outside the documents; such values are `null`.
-fn null_between(documents: &Documents, text: &str) -> Option<usize> {
+fn find_null_between(documents: &Documents, text: &str) -> Option<usize> {
     let mut end = 0;
     let starts = (0..documents.len()).map(|index| {
-        let start = documents.start(index);
+        let start = documents.start_offset(index);
         (start, start.saturating_add(documents.json(index).len()))
     });
     for (start, next) in starts.chain([(text.len(), text.len())]) {
@@ -46,7 +46,7 @@ fn null_between(documents: &Documents, text: &str) -> Option<usize> {
 
 /// Returns the start of the YAML in a text: after the JSON value at its start, and the rest of that line if
 /// it is blank.
-fn start_of_yaml(text: &str) -> usize {
+fn yaml_start(text: &str) -> usize {
     if !text.trim_start().starts_with('{') {
         return 0;
     }
@@ -62,7 +62,7 @@ fn start_of_yaml(text: &str) -> usize {
 }
 
 /// Returns the first document without content in a text from an offset.
-fn yaml(text: &str, start: usize) -> Result<Option<usize>, Wrong> {
+fn find_empty_yaml(text: &str, start: usize) -> Result<Option<usize>, StreamError> {
     // A separator that ends nothing is part of the document after it, which is there then.
     let (mut begin, mut has_separator) = (start, false);
     let found = memmem::find_iter(text.as_bytes(), SEPARATOR).filter(|at| {
@@ -82,7 +82,7 @@ fn yaml(text: &str, start: usize) -> Result<Option<usize>, Wrong> {
         }
         let content = text.get(begin..at).unwrap_or_default();
         let is_document = has_separator || !content.is_empty();
-        if is_document && is_nothing(content) {
+        if is_document && is_null(content) {
             return Ok(Some(begin));
         }
         has_separator = !is_document;
@@ -90,12 +90,12 @@ fn yaml(text: &str, start: usize) -> Result<Option<usize>, Wrong> {
         begin = at.saturating_add(end);
     }
     let content = text.get(begin..).unwrap_or_default();
-    let is_empty = (has_separator || !content.is_empty()) && is_nothing(content);
+    let is_empty = (has_separator || !content.is_empty()) && is_null(content);
     Ok(is_empty.then_some(begin))
 }
 
 /// Reports whether the content of a document is `null`: comments and blank lines, or the word.
-fn is_nothing(content: &str) -> bool {
+fn is_null(content: &str) -> bool {
     let mut words = content
         .lines()
         .map(str::trim)
@@ -109,18 +109,24 @@ fn is_nothing(content: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use opgate_input::read::{At, Reader};
+    use opgate_input::read::{FilePath, Reader};
 
     use super::*;
-    use crate::content::{Expect, File};
-    use crate::testing::Temporary;
+    use crate::content::{File, ParseMode};
+    use crate::testing::TempDirectory;
 
-    fn found(text: &str) -> Result<Option<usize>, Wrong> {
-        let folder = Temporary::new(&[("a", text)]);
-        let path = folder.path().join("a");
+    fn found(text: &str) -> Result<Option<usize>, StreamError> {
+        let directory = TempDirectory::new(&[("a", text)]);
+        let path = directory.path().join("a");
         let reader = Reader::default();
-        let file = File::read(At::Named(&path), "a".into(), "a".into(), Expect::Documents, &reader);
-        empty_document(file.documents().unwrap_or_else(|| panic!("{text}: {file:?}")))
+        let file = File::read(
+            FilePath::Named(&path),
+            "a".into(),
+            "a".into(),
+            ParseMode::AllFiles,
+            &reader,
+        );
+        find_empty_document(file.documents().unwrap_or_else(|| panic!("{text}: {file:?}")))
     }
 
     #[test]

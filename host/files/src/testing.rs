@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A temporary directory that is removed at the end.
-pub(crate) struct Temporary(PathBuf);
+pub(crate) struct TempDirectory(PathBuf);
 
-impl Temporary {
+impl TempDirectory {
     pub(crate) fn empty() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -16,11 +16,11 @@ impl Temporary {
     }
 
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
-        let folder = Self::empty();
+        let directory = Self::empty();
         for (name, content) in files {
-            folder.write(name, content);
+            directory.write(name, content);
         }
-        folder
+        directory
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -34,7 +34,7 @@ impl Temporary {
     }
 
     /// Creates nested directories until the path of the innermost ones exceeds the maximum length of a path.
-    pub(crate) fn deep(&self, name: &str) {
+    pub(crate) fn create_deep(&self, name: &str) {
         let names: Vec<_> = (0..12).map(|_| "d".repeat(200)).collect();
         let (outer, inner) = (self.0.join(name), self.0.join("inner"));
         let bottom = outer.join(names.join("/"));
@@ -44,7 +44,7 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TempDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

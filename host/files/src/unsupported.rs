@@ -4,7 +4,7 @@ use opgate_document::{Kind, Value};
 
 /// Returns the type of a document that no policy can evaluate; none for all others.
 #[must_use]
-pub fn mistaken(document: Value<'_>) -> Option<&'static str> {
+pub fn unsupported_type(document: Value<'_>) -> Option<&'static str> {
     let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
     let has = |pointer: &str| document.get(pointer).is_some_and(|value| value.kind() != Kind::Null);
     let (api_version, kind) = (text("/apiVersion")?, text("/kind")?);

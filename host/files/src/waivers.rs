@@ -13,23 +13,23 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use time::{Date, Month};
 
-use opgate_input::read::{Reader, Root, Use};
-use opgate_input::yaml::Located;
+use opgate_input::read::{ReadPurpose, Reader, RootDirectory};
+use opgate_input::yaml::LocatedValue;
 use opgate_text::{hint, one_line, units};
 
 /// The name of the file.
-pub const NAME: &str = ".opgate.yaml";
+pub const FILE_NAME: &str = ".opgate.yaml";
 
 /// Maximum bytes of the file.
-const MAX_FILE: usize = 64 << 10;
+const MAX_FILE_BYTES: usize = 64 << 10;
 /// Maximum number of waivers in it.
 const MAX_WAIVERS: usize = 256;
 /// Maximum bytes of a reason.
-const MAX_REASON: usize = 512;
+const MAX_REASON_BYTES: usize = 512;
 /// Maximum number of errors that are listed.
 const MAX_ERRORS: usize = 20;
 /// Maximum bytes of an error.
-const MAX_ERROR: usize = 1 << 10;
+const MAX_ERROR_BYTES: usize = 1 << 10;
 
 /// A rule that is waived.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,23 +64,23 @@ pub type ResolveRule<'r> = &'r dyn Fn(&str) -> Result<String, String>;
 /// # Errors
 /// One line for each error, with its place.
 pub fn read(
-    folder: &Path,
+    directory: &Path,
     resolve: ResolveRule<'_>,
     reader: &Reader,
 ) -> Result<Option<Waivers>, String> {
-    let file = folder.join(NAME).display().to_string();
-    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let file = directory.join(FILE_NAME).display().to_string();
+    let here = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     // An unreadable directory has no waivers. The reader of its files reports it.
-    let Ok(root) = Root::open(here) else { return Ok(None) };
+    let Ok(root) = RootDirectory::open(here) else { return Ok(None) };
     let fail = |why: &dyn std::fmt::Display| format!("{file}: {why}");
-    let opened = match root.below(Path::new(NAME)) {
+    let opened = match root.open_below(Path::new(FILE_NAME)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(|error| fail(&error))?,
     };
-    if !usize::try_from(opened.size).is_ok_and(|size| size <= MAX_FILE) {
-        return Err(fail(&format!("larger than {}", units::bytes(MAX_FILE))));
+    if !usize::try_from(opened.size).is_ok_and(|size| size <= MAX_FILE_BYTES) {
+        return Err(fail(&format!("larger than {}", units::bytes(MAX_FILE_BYTES))));
     }
-    let bytes = reader.read(opened, true, Use::Keep).map_err(|error| fail(&error))?;
+    let bytes = reader.read(opened, true, ReadPurpose::Keep).map_err(|error| fail(&error))?;
     let text = String::from_utf8(bytes).map_err(|error| fail(&format!("not UTF-8: {error}")))?;
     let list = parse(&file, text.trim_start_matches('\u{feff}'), resolve)?;
     Ok(Some(Waivers { file, list }))
@@ -88,18 +88,21 @@ pub fn read(
 
 /// Reports whether there is such a file, or anything else with its name.
 #[must_use]
-pub fn is_in(folder: &Path) -> bool {
-    folder.join(NAME).symlink_metadata().is_ok()
+pub fn exists_in(directory: &Path) -> bool {
+    directory.join(FILE_NAME).symlink_metadata().is_ok()
 }
 
 fn parse(file: &str, text: &str, resolve: ResolveRule<'_>) -> Result<Vec<Waiver>, String> {
-    let located = Located::read(text).map_err(|e| {
-        one_line(&format!("{file}:{}:{}: not YAML: {}", e.line, e.column, e.why), MAX_ERROR)
+    let located = LocatedValue::read(text).map_err(|e| {
+        one_line(
+            &format!("{file}:{}:{}: not YAML: {}", e.line, e.column, e.message),
+            MAX_ERROR_BYTES,
+        )
     })?;
-    let mut errors = Errors { located: &located, found: Vec::new() };
+    let mut errors = ErrorCollector { document: &located, errors: Vec::new() };
     let mut waivers: Vec<Waiver> = Vec::new();
     for (index, entry) in errors.entries().iter().enumerate() {
-        if let Some(waiver) = errors.waiver(&format!("/waivers/{index}"), entry, resolve) {
+        if let Some(waiver) = errors.parse_waiver(&format!("/waivers/{index}"), entry, resolve) {
             if let Some(first) = waivers.iter().find(|known| known.rule == waiver.rule) {
                 let why = format!("{} is waived already on line {}", waiver.rule, first.line);
                 errors.add(&format!("/waivers/{index}/rule"), &why);
@@ -107,37 +110,43 @@ fn parse(file: &str, text: &str, resolve: ResolveRule<'_>) -> Result<Vec<Waiver>
             waivers.push(waiver);
         }
     }
-    errors.or(file, waivers)
+    errors.into_result(file, waivers)
 }
 
 /// The errors of a file, by location.
-struct Errors<'l> {
-    located: &'l Located,
-    found: Vec<((u64, u64), String)>,
+struct ErrorCollector<'l> {
+    document: &'l LocatedValue,
+    errors: Vec<((u64, u64), String)>,
 }
 
-impl<'l> Errors<'l> {
+impl<'l> ErrorCollector<'l> {
     fn add(&mut self, pointer: &str, why: &str) {
-        self.found.push((self.located.place(pointer), why.to_owned()));
+        self.errors.push((self.document.location(pointer), why.to_owned()));
     }
 
-    fn or<T>(mut self, file: &str, value: T) -> Result<T, String> {
-        if self.found.is_empty() {
+    fn into_result<T>(mut self, file: &str, value: T) -> Result<T, String> {
+        if self.errors.is_empty() {
             return Ok(value);
         }
-        self.found.sort();
+        self.errors.sort();
         let line = |((line, column), why): &((u64, u64), String)| {
-            one_line(&format!("{file}:{line}:{column}: {why}"), MAX_ERROR)
+            one_line(&format!("{file}:{line}:{column}: {why}"), MAX_ERROR_BYTES)
         };
-        let mut lines: Vec<_> = self.found.iter().take(MAX_ERRORS).map(line).collect();
-        if let more @ 1.. = self.found.len() - lines.len() {
+        let mut lines: Vec<_> = self.errors.iter().take(MAX_ERRORS).map(line).collect();
+        if let more @ 1.. = self.errors.len() - lines.len() {
             lines.push(format!("{file}: {more} more errors"));
         }
         Err(lines.join("\n"))
     }
 
     /// Names of members that do not exist.
-    fn keys(&mut self, pointer: &str, members: &Map<String, Value>, known: &[&str], what: &str) {
+    fn check_keys(
+        &mut self,
+        pointer: &str,
+        members: &Map<String, Value>,
+        known: &[&str],
+        what: &str,
+    ) {
         for name in members.keys().filter(|name| !known.contains(&name.as_str())) {
             let escaped = name.replace('~', "~0").replace('/', "~1");
             let hint = hint(name, known.iter().copied());
@@ -151,12 +160,12 @@ impl<'l> Errors<'l> {
     /// Returns the entries of the file.
     fn entries(&mut self) -> &'l [Value] {
         const FORM: &str = "write waivers: [{rule: …, reason: …}]";
-        let located = self.located;
+        let located = self.document;
         let Some(members) = located.value.as_object() else {
             self.add("", &format!("not an object: {FORM}"));
             return &[];
         };
-        self.keys("", members, &["waivers"], "this file can waive rules and nothing else");
+        self.check_keys("", members, &["waivers"], "this file can waive rules and nothing else");
         match members.get("waivers") {
             Some(Value::Array(entries)) if entries.len() > MAX_WAIVERS => {
                 let count = entries.len();
@@ -175,15 +184,20 @@ impl<'l> Errors<'l> {
         }
     }
 
-    fn waiver(&mut self, pointer: &str, entry: &Value, resolve: ResolveRule<'_>) -> Option<Waiver> {
+    fn parse_waiver(
+        &mut self,
+        pointer: &str,
+        entry: &Value,
+        resolve: ResolveRule<'_>,
+    ) -> Option<Waiver> {
         let Some(members) = entry.as_object() else {
             self.add(pointer, "not an object: write {rule: …, reason: …}");
             return None;
         };
         let what = "a waiver has rule, reason and until";
-        self.keys(pointer, members, &["rule", "reason", "until"], what);
-        let rule = self.text(pointer, members, "rule");
-        let reason = self.text(pointer, members, "reason");
+        self.check_keys(pointer, members, &["rule", "reason", "until"], what);
+        let rule = self.parse_text(pointer, members, "rule");
+        let reason = self.parse_text(pointer, members, "reason");
         let rule = rule.map(|rule| {
             resolve(rule).unwrap_or_else(|hint| {
                 let why = format!("there is no rule {rule:?}{hint}");
@@ -191,14 +205,14 @@ impl<'l> Errors<'l> {
                 rule.to_owned()
             })
         });
-        if reason.is_some_and(|reason| reason.len() > MAX_REASON) {
-            let why = format!("reason has more than {MAX_REASON} bytes");
+        if reason.is_some_and(|reason| reason.len() > MAX_REASON_BYTES) {
+            let why = format!("reason has more than {MAX_REASON_BYTES} bytes");
             self.add(&format!("{pointer}/reason"), &why);
         }
         let until = match members.get("until") {
             None => None,
             Some(written) => {
-                let until = written.as_str().and_then(day);
+                let until = written.as_str().and_then(parse_day);
                 if until.is_none() {
                     let why = "until is not a day: write it like 2027-01-31";
                     self.add(&format!("{pointer}/until"), why);
@@ -206,13 +220,13 @@ impl<'l> Errors<'l> {
                 until
             }
         };
-        let (line, column) = self.located.place(pointer);
-        let (rule, reason) = (rule?, one_line(reason?, MAX_REASON));
+        let (line, column) = self.document.location(pointer);
+        let (rule, reason) = (rule?, one_line(reason?, MAX_REASON_BYTES));
         Some(Waiver { rule, reason, until, line, column })
     }
 
     /// Returns a member that must be a text with something in it.
-    fn text<'m>(
+    fn parse_text<'m>(
         &mut self,
         pointer: &str,
         members: &'m Map<String, Value>,
@@ -232,7 +246,7 @@ impl<'l> Errors<'l> {
 }
 
 /// Returns a `full-date` of RFC 3339.
-fn day(text: &str) -> Option<Date> {
+fn parse_day(text: &str) -> Option<Date> {
     let mut parts = text.split('-');
     let mut number = |digits: usize| -> Option<u16> {
         let part = parts.next()?;

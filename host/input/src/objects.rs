@@ -11,7 +11,7 @@ use opgate_document::{Kind, Value};
 
 /// An object, and what it is.
 #[derive(Debug)]
-pub struct Found<'d, 'p> {
+pub struct TypedObject<'d, 'p> {
     /// JSON pointer of the object in the document.
     pub pointer: &'p str,
     /// The object.
@@ -22,7 +22,7 @@ pub struct Found<'d, 'p> {
     pub kind: &'p str,
 }
 
-impl Found<'_, '_> {
+impl TypedObject<'_, '_> {
     /// Its API group and version.
     #[must_use]
     pub fn group_version(&self) -> (&str, &str) {
@@ -31,36 +31,36 @@ impl Found<'_, '_> {
 
     /// Reports whether it declares its type itself.
     #[must_use]
-    pub fn is_complete(&self) -> bool {
+    pub fn declares_type(&self) -> bool {
         is_text(self.value, "apiVersion") && is_text(self.value, "kind")
     }
 }
 
 /// A part of a document that is no object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrong {
+pub struct ObjectError {
     /// JSON pointer of the part.
     pub pointer: String,
     /// The error.
-    pub why: String,
+    pub message: String,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for ObjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.pointer, self.why)
+        write!(f, "{}{}", self.pointer, self.message)
     }
 }
 
 /// Type of list elements that do not declare it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Typed {
+pub struct ElementType {
     /// The `apiVersion`.
     pub api_version: String,
     /// The kind.
     pub kind: String,
 }
 
-impl Typed {
+impl ElementType {
     /// Returns the type of the elements of a list of this kind: an `OperatorGroupList` contains groups. None
     /// if the kind is not that of a list.
     #[must_use]
@@ -72,19 +72,19 @@ impl Typed {
 
 /// Calls `visit` with each object of a document in order, or with the reason why a part of it is no object.
 /// `outer` is the type of a document that does not declare it. Lists nest no deeper than documents do.
-pub fn each<'d>(
+pub fn for_each_object<'d>(
     root: Value<'d>,
-    outer: Option<&Typed>,
-    visit: &mut impl FnMut(Result<Found<'d, '_>, Wrong>),
+    outer: Option<&ElementType>,
+    visit: &mut impl FnMut(Result<TypedObject<'d, '_>, ObjectError>),
 ) {
-    below(root, &mut String::new(), outer, visit);
+    visit_value(root, &mut String::new(), outer, visit);
 }
 
-fn below<'d>(
+fn visit_value<'d>(
     value: Value<'d>,
     pointer: &mut String,
-    outer: Option<&Typed>,
-    visit: &mut impl FnMut(Result<Found<'d, '_>, Wrong>),
+    outer: Option<&ElementType>,
+    visit: &mut impl FnMut(Result<TypedObject<'d, '_>, ObjectError>),
 ) {
     let own = |name: &str| value.get(name).and_then(|v| v.text()).filter(|text| !text.is_empty());
     let outer = outer.filter(|outer| !outer.kind.is_empty());
@@ -92,37 +92,45 @@ fn below<'d>(
     let kind = own("/kind").or(outer.map(|outer| outer.kind.as_str()));
     let (Some(api_version), Some(kind)) = (api_version, kind) else {
         let missing = if api_version.is_none() { "apiVersion" } else { "kind" };
-        return wrong(format!("/{missing} is missing: not a Kubernetes object"), pointer, visit);
+        return report_error(
+            format!("/{missing} is missing: not a Kubernetes object"),
+            pointer,
+            visit,
+        );
     };
     let items = value.get("/items").map(|items| (items, items.kind()));
-    match (Typed::of_list(api_version, kind), items) {
-        (Some(typed), Some((items, Kind::List))) => {
-            elements(items, "/items", pointer, Some(&typed), visit);
+    match (ElementType::of_list(api_version, kind), items) {
+        (Some(element_type), Some((items, Kind::List))) => {
+            for_each_element(items, "/items", pointer, Some(&element_type), visit);
         }
         // Go writes an empty list as null.
         (Some(_), Some((_, Kind::Null))) => {}
-        (Some(_), Some(_)) => wrong("/items is not a list".to_owned(), pointer, visit),
-        (None, _) | (_, None) => visit(Ok(Found { pointer, value, api_version, kind })),
+        (Some(_), Some(_)) => report_error("/items is not a list".to_owned(), pointer, visit),
+        (None, _) | (_, None) => visit(Ok(TypedObject { pointer, value, api_version, kind })),
     }
 }
 
-fn wrong<'d>(why: String, pointer: &str, visit: &mut impl FnMut(Result<Found<'d, '_>, Wrong>)) {
-    visit(Err(Wrong { pointer: pointer.to_owned(), why }));
+fn report_error<'d>(
+    why: String,
+    pointer: &str,
+    visit: &mut impl FnMut(Result<TypedObject<'d, '_>, ObjectError>),
+) {
+    visit(Err(ObjectError { pointer: pointer.to_owned(), message: why }));
 }
 
 /// Iterates over the objects of a JSON array at a pointer below another one.
-pub fn elements<'d>(
+pub fn for_each_element<'d>(
     items: Value<'d>,
     at: &str,
     pointer: &mut String,
-    typed: Option<&Typed>,
-    visit: &mut impl FnMut(Result<Found<'d, '_>, Wrong>),
+    element_type: Option<&ElementType>,
+    visit: &mut impl FnMut(Result<TypedObject<'d, '_>, ObjectError>),
 ) {
     let length = pointer.len();
     for (index, item) in items.items().enumerate() {
         // Writing to a text does not fail.
         let _ = write!(pointer, "{at}/{index}");
-        below(item, pointer, typed, visit);
+        visit_value(item, pointer, element_type, visit);
         pointer.truncate(length);
     }
 }
@@ -140,7 +148,7 @@ mod tests {
     fn found(json: &str) -> Vec<String> {
         let document = Document::parse(json).unwrap();
         let mut all = Vec::new();
-        each(document.root(), None, &mut |found| {
+        for_each_object(document.root(), None, &mut |found| {
             all.push(match found {
                 Ok(found) => format!("{} {} {}", found.pointer, found.api_version, found.kind),
                 Err(wrong) => wrong.to_string(),

@@ -25,38 +25,38 @@ use opgate_text::units;
 
 /// Maximum bytes of the files of a command together, unless a flag sets it: ten times the largest
 /// published catalogs.
-pub const BUDGET: usize = 1 << 30;
+pub const DEFAULT_MAX_INPUT_BYTES: usize = 1 << 30;
 /// Maximum bytes of one bundle, catalog or file of manifests, unless a flag sets it: four times the
 /// largest published catalogs (55 MB) with the JSON made from them.
-pub const UNIT_BUDGET: usize = 256 << 20;
+pub const DEFAULT_MAX_UNIT_BYTES: usize = 256 << 20;
 /// Maximum size of a file.
-const MAX_FILE: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Bytes that are read at a time.
-const BLOCK: usize = 64 << 10;
+const BLOCK_BYTES: usize = 64 << 10;
 
 /// The remaining budget of a command, or of one of the things that it reads.
 #[derive(Debug)]
 pub struct Reader {
-    most: usize,
+    max_bytes: usize,
     /// Whether something was not read because of the budget.
     is_exceeded: AtomicBool,
     /// The budgets for files that are kept, and for files that are only searched.
-    kept: AtomicU64,
-    looked: AtomicU64,
+    keep_budget: AtomicU64,
+    scan_budget: AtomicU64,
 }
 
 /// The purpose of reading a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Use {
+pub enum ReadPurpose {
     /// Its bytes stay in memory.
     Keep,
     /// They are searched and dropped.
-    Look,
+    Scan,
 }
 
 impl Default for Reader {
     fn default() -> Self {
-        Self::new(BUDGET)
+        Self::new(DEFAULT_MAX_INPUT_BYTES)
     }
 }
 
@@ -64,14 +64,19 @@ impl Reader {
     /// Creates a reader with a budget of this many bytes.
     pub fn new(most: usize) -> Self {
         let budget = || AtomicU64::new(u64::try_from(most).unwrap_or(u64::MAX));
-        Self { most, is_exceeded: AtomicBool::new(false), kept: budget(), looked: budget() }
+        Self {
+            max_bytes: most,
+            is_exceeded: AtomicBool::new(false),
+            keep_budget: budget(),
+            scan_budget: budget(),
+        }
     }
 
     /// Returns a reader with the whole budget of this one: for one of many things that are read one after
     /// another and dropped.
     #[must_use]
-    pub fn fresh(&self) -> Self {
-        Self::new(self.most)
+    pub fn with_full_budget(&self) -> Self {
+        Self::new(self.max_bytes)
     }
 
     /// Reports whether everything was read.
@@ -82,16 +87,16 @@ impl Reader {
         if self.is_exceeded.load(Ordering::Relaxed) {
             return Err(io::Error::other(format!(
                 "more to read than {}: allow more with --max-input-size",
-                units::bytes(self.most)
+                units::bytes(self.max_bytes)
             )));
         }
         Ok(())
     }
 
-    fn budget(&self, what: Use) -> &AtomicU64 {
+    fn budget(&self, what: ReadPurpose) -> &AtomicU64 {
         match what {
-            Use::Keep => &self.kept,
-            Use::Look => &self.looked,
+            ReadPurpose::Keep => &self.keep_budget,
+            ReadPurpose::Scan => &self.scan_budget,
         }
     }
 
@@ -99,23 +104,23 @@ impl Reader {
     ///
     /// # Errors
     /// If there are not enough left.
-    pub fn take(&self, bytes: u64, what: Use) -> io::Result<()> {
+    pub fn charge(&self, bytes: u64, what: ReadPurpose) -> io::Result<()> {
         let take = |left: u64| left.checked_sub(bytes);
         let taken = self.budget(what).fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        taken.map(drop).map_err(|_| io::Error::other(self.too_much()))
+        taken.map(drop).map_err(|_| io::Error::other(self.limit_error()))
     }
 
-    fn too_much(&self) -> String {
+    fn limit_error(&self) -> String {
         self.is_exceeded.store(true, Ordering::Relaxed);
         format!(
             "with it there is more to read than {}: name less, or allow more with --max-input-size",
-            units::bytes(self.most)
+            units::bytes(self.max_bytes)
         )
     }
 
     /// Returns the remaining bytes for files that are kept.
-    pub fn left(&self) -> u64 {
-        self.kept.load(Ordering::Relaxed)
+    pub fn remaining_bytes(&self) -> u64 {
+        self.keep_budget.load(Ordering::Relaxed)
     }
 
     /// Reads a file. If it must be a text, it is read not much further than its first byte 0,
@@ -123,45 +128,45 @@ impl Reader {
     ///
     /// # Errors
     /// Fails if it is unreadable, is too large, or exceeds the rest of the budget.
-    pub fn read(&self, opened: Opened, is_text: bool, what: Use) -> io::Result<Vec<u8>> {
-        let Opened { file, size } = opened;
+    pub fn read(&self, opened: OpenFile, is_text: bool, what: ReadPurpose) -> io::Result<Vec<u8>> {
+        let OpenFile { file, size } = opened;
         ensure_small(size)?;
         // A file that is too large is not read at all.
         if size > self.budget(what).load(Ordering::Relaxed) {
-            return Err(io::Error::other(self.too_much()));
+            return Err(io::Error::other(self.limit_error()));
         }
-        self.up_to(file, size, is_text, what)
+        self.read_up_to(file, size, is_text, what)
     }
 
     /// Takes the size of a file from the budget, of which parts are read.
     ///
     /// # Errors
     /// Fails if it is too large, or exceeds the rest of the budget.
-    pub fn fits(&self, opened: &Opened) -> io::Result<()> {
+    pub fn charge_file(&self, opened: &OpenFile) -> io::Result<()> {
         ensure_small(opened.size)?;
-        self.take(opened.size, Use::Keep)
+        self.charge(opened.size, ReadPurpose::Keep)
     }
 
     /// Reads standard input.
     ///
     /// # Errors
     /// Fails if it is unreadable, or exceeds the rest of the budget.
-    pub fn stdin(&self) -> io::Result<Vec<u8>> {
-        let most = self.left().min(MAX_FILE);
-        self.up_to(io::stdin().lock(), most.saturating_add(1), true, Use::Keep)
+    pub fn read_stdin(&self) -> io::Result<Vec<u8>> {
+        let most = self.remaining_bytes().min(MAX_FILE_BYTES);
+        self.read_up_to(io::stdin().lock(), most.saturating_add(1), true, ReadPurpose::Keep)
     }
 
     /// Reads this many bytes, but a text no further than the block with its first byte 0.
-    fn up_to(
+    fn read_up_to(
         &self,
         file: impl io::Read,
         most: u64,
         is_text: bool,
-        what: Use,
+        what: ReadPurpose,
     ) -> io::Result<Vec<u8>> {
         let mut file = file.take(most);
         let mut bytes = Vec::new();
-        let mut block = vec![0; BLOCK];
+        let mut block = vec![0; BLOCK_BYTES];
         loop {
             let count = match file.read(&mut block) {
                 Ok(0) => return Ok(bytes),
@@ -169,7 +174,7 @@ impl Reader {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            self.take(u64::try_from(count).unwrap_or(u64::MAX), what)?;
+            self.charge(u64::try_from(count).unwrap_or(u64::MAX), what)?;
             let read = block.get(..count).unwrap_or_default();
             bytes.extend_from_slice(read);
             if is_text && memchr::memchr(0, read).is_some() {
@@ -187,8 +192,8 @@ impl Reader {
 }
 
 fn ensure_small(size: u64) -> io::Result<()> {
-    if size > MAX_FILE {
-        let most = units::bytes(usize::try_from(MAX_FILE).unwrap_or(usize::MAX));
+    if size > MAX_FILE_BYTES {
+        let most = units::bytes(usize::try_from(MAX_FILE_BYTES).unwrap_or(usize::MAX));
         return Err(io::Error::other(format!("larger than {most}")));
     }
     Ok(())
@@ -196,19 +201,19 @@ fn ensure_small(size: u64) -> io::Result<()> {
 
 /// A regular file.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenFile {
     /// The opened file.
     pub file: File,
     /// Its size in bytes by its metadata.
     pub size: u64,
 }
 
-impl Opened {
+impl OpenFile {
     /// Returns the bytes of a part, fewer if the file has become shorter.
     ///
     /// # Errors
     /// If they cannot be read.
-    pub fn part(&self, part: Range<u64>) -> io::Result<Vec<u8>> {
+    pub fn read_part(&self, part: Range<u64>) -> io::Result<Vec<u8>> {
         let length = part.end.min(self.size).saturating_sub(part.start);
         let length = usize::try_from(length).map_err(io::Error::other)?;
         let mut bytes = vec![0; length];
@@ -228,22 +233,22 @@ impl Opened {
 }
 
 /// Opening a pipe does not wait for its other end.
-const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+const OPEN_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// Opens a file that the user named. It can be a link.
 ///
 /// # Errors
 /// If there is none, or it is not a regular file.
-pub fn named(path: &Path) -> io::Result<Opened> {
+pub fn open_named(path: &Path) -> io::Result<OpenFile> {
     // Only regular files are opened: to open a device can have an effect.
     ensure_regular(&rustix::fs::stat(path)?)?;
-    opened(rustix::fs::open(path, FLAGS, Mode::empty())?)
+    open_regular(rustix::fs::open(path, OPEN_FLAGS, Mode::empty())?)
 }
 
-fn opened(file: OwnedFd) -> io::Result<Opened> {
+fn open_regular(file: OwnedFd) -> io::Result<OpenFile> {
     let found = rustix::fs::fstat(&file)?;
     ensure_regular(&found)?;
-    Ok(Opened { file: File::from(file), size: u64::try_from(found.st_size).unwrap_or_default() })
+    Ok(OpenFile { file: File::from(file), size: u64::try_from(found.st_size).unwrap_or_default() })
 }
 
 fn ensure_regular(found: &rustix::fs::Stat) -> io::Result<()> {
@@ -261,19 +266,22 @@ fn ensure_regular(found: &rustix::fs::Stat) -> io::Result<()> {
 
 /// A directory that the user named.
 #[derive(Debug)]
-pub struct Root {
+pub struct RootDirectory {
     path: PathBuf,
-    folder: OwnedFd,
+    directory: OwnedFd,
 }
 
-impl Root {
+impl RootDirectory {
     /// Opens a directory. It can be a link.
     ///
     /// # Errors
     /// If there is none.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let flags = FLAGS | OFlags::DIRECTORY;
-        Ok(Self { path: path.to_path_buf(), folder: rustix::fs::open(path, flags, Mode::empty())? })
+        let flags = OPEN_FLAGS | OFlags::DIRECTORY;
+        Ok(Self {
+            path: path.to_path_buf(),
+            directory: rustix::fs::open(path, flags, Mode::empty())?,
+        })
     }
 
     /// Its path, as the user named it.
@@ -285,22 +293,22 @@ impl Root {
     ///
     /// # Errors
     /// If there is none, or it is not a regular file.
-    pub fn below(&self, path: &Path) -> io::Result<Opened> {
+    pub fn open_below(&self, path: &Path) -> io::Result<OpenFile> {
         let mut inner: Option<OwnedFd> = None;
         let mut names = path.components().peekable();
         while let Some(name) = names.next() {
             let Component::Normal(name) = name else {
                 return Err(io::Error::other("not below the directory"));
             };
-            let folder = inner.as_ref().unwrap_or(&self.folder);
-            let flags = FLAGS | OFlags::NOFOLLOW;
+            let folder = inner.as_ref().unwrap_or(&self.directory);
+            let flags = OPEN_FLAGS | OFlags::NOFOLLOW;
             if names.peek().is_some() {
                 let flags = flags | OFlags::DIRECTORY;
                 inner = Some(rustix::fs::openat(folder, name, flags, Mode::empty())?);
                 continue;
             }
             ensure_regular(&rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
-            return opened(rustix::fs::openat(folder, name, flags, Mode::empty())?);
+            return open_regular(rustix::fs::openat(folder, name, flags, Mode::empty())?);
         }
         Err(io::Error::other("not a regular file, but a directory"))
     }
@@ -308,22 +316,22 @@ impl Root {
 
 /// The location of a file.
 #[derive(Debug, Clone, Copy)]
-pub enum At<'p> {
+pub enum FilePath<'p> {
     /// A path that the user named.
     Named(&'p Path),
     /// Below a directory.
-    Below(&'p Root, &'p Path),
+    Below(&'p RootDirectory, &'p Path),
 }
 
-impl At<'_> {
+impl FilePath<'_> {
     /// Opens it.
     ///
     /// # Errors
     /// If there is none, or it is not a regular file.
-    pub fn open(&self) -> io::Result<Opened> {
+    pub fn open(&self) -> io::Result<OpenFile> {
         match self {
-            Self::Named(path) => named(path),
-            Self::Below(root, path) => root.below(path),
+            Self::Named(path) => open_named(path),
+            Self::Below(root, path) => root.open_below(path),
         }
     }
 }
@@ -358,8 +366,8 @@ mod tests {
         let mode = Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, folder.path().join("pipe"), FileType::Fifo, mode, 0)
             .unwrap();
-        let root = Root::open(folder.path()).unwrap();
-        assert_eq!(root.below(Path::new("a/b.yaml")).unwrap().size, 1);
+        let root = RootDirectory::open(folder.path()).unwrap();
+        assert_eq!(root.open_below(Path::new("a/b.yaml")).unwrap().size, 1);
         for (path, why) in [
             ("pipe", "not a regular file, but a pipe"),
             ("zero", "not a regular file, but a symbolic link"),
@@ -369,14 +377,14 @@ mod tests {
             ("out/secret", "Not a directory"),
             ("in/b.yaml", "Not a directory"),
         ] {
-            let error = root.below(Path::new(path)).unwrap_err().to_string();
+            let error = root.open_below(Path::new(path)).unwrap_err().to_string();
             assert!(error.contains(why), "{path}: {error}");
         }
-        let error = named(Path::new("/dev/zero")).unwrap_err().to_string();
+        let error = open_named(Path::new("/dev/zero")).unwrap_err().to_string();
         assert_eq!(error, "not a regular file, but a device");
-        assert!(named(&folder.path().join("zero")).is_err());
+        assert!(open_named(&folder.path().join("zero")).is_err());
         symlink("a/b.yaml", folder.path().join("link")).unwrap();
-        assert_eq!(named(&folder.path().join("link")).unwrap().size, 1);
+        assert_eq!(open_named(&folder.path().join("link")).unwrap().size, 1);
     }
 
     #[test]
@@ -385,15 +393,18 @@ mod tests {
         let reader = Reader::new(3_000_000);
         let hole = hole(folder.path(), "hole", "a: 1\n", 2_000_000);
         for _ in 0..10 {
-            let read = reader.read(named(&hole).unwrap(), true, Use::Keep).unwrap();
-            assert_eq!(read.len(), BLOCK);
+            let read = reader.read(open_named(&hole).unwrap(), true, ReadPurpose::Keep).unwrap();
+            assert_eq!(read.len(), BLOCK_BYTES);
         }
         let text = write(folder.path(), "text", "x".repeat(2_000_000));
-        assert!(reader.read(named(&text).unwrap(), true, Use::Keep).is_ok());
-        let error = reader.read(named(&text).unwrap(), true, Use::Keep).unwrap_err().to_string();
+        assert!(reader.read(open_named(&text).unwrap(), true, ReadPurpose::Keep).is_ok());
+        let error = reader
+            .read(open_named(&text).unwrap(), true, ReadPurpose::Keep)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("more to read than 3000000"), "{error}");
         // Files that are only searched do not count with those that are kept.
-        assert!(reader.read(named(&text).unwrap(), true, Use::Look).is_ok());
-        assert!(reader.read(named(&text).unwrap(), true, Use::Look).is_err());
+        assert!(reader.read(open_named(&text).unwrap(), true, ReadPurpose::Scan).is_ok());
+        assert!(reader.read(open_named(&text).unwrap(), true, ReadPurpose::Scan).is_err());
     }
 }

@@ -9,7 +9,9 @@ use std::path::Path;
 
 pub use opgate_admission::fuzzing::{Seen, View};
 use opgate_admission::review::Review;
-use opgate_files::{self as files, As, Found, Location, Request, Resolver};
+use opgate_files::{
+    self as files, CheckInputType, DetectedInput, Location, LocationResolver, Request,
+};
 use opgate_input::read::Reader;
 
 /// A question to the policies about a part of a catalog.
@@ -20,8 +22,12 @@ pub struct Question(Request);
 ///
 /// # Errors
 /// Fails if it is no catalog or is unreadable.
-pub fn catalog(path: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Question>> {
-    let subjects = files::load(&Found::new(path, As::Catalog), since, &Reader::default())?;
+pub fn catalog(path: &Path, baseline: Option<&Path>) -> anyhow::Result<Vec<Question>> {
+    let subjects = files::load(
+        &DetectedInput::new(path, CheckInputType::Catalog),
+        baseline,
+        &Reader::default(),
+    )?;
     Ok(subjects.into_iter().flat_map(|subject| subject.requests).map(Question).collect())
 }
 
@@ -47,21 +53,21 @@ impl Question {
 
     /// Returns file, line and column of each field, if it has a location.
     pub fn places(&self, fields: &[String]) -> Vec<Option<(String, u64, u64)>> {
-        let mut places = Resolver::new(&self.0.object);
+        let mut places = LocationResolver::new(&self.0.object);
         let place = |Location { file, line, column, .. }| (file, line, column);
-        fields.iter().map(|field| places.place(field).map(place)).collect()
+        fields.iter().map(|field| places.resolve(field).map(place)).collect()
     }
 }
 
 /// Returns line and column of each value of an opgate document, by JSON pointer; none for other documents.
 pub fn located(yaml: &str, pointers: &[String]) -> Option<Vec<(u64, u64)>> {
-    let located = opgate_input::yaml::Located::read(yaml).ok()?;
-    Some(pointers.iter().map(|pointer| located.place(pointer)).collect())
+    let located = opgate_input::yaml::LocatedValue::read(yaml).ok()?;
+    Some(pointers.iter().map(|pointer| located.location(pointer)).collect())
 }
 
 /// Reports for each file whether patterns of `.indexignore` in the outermost directory ignore it.
 pub fn ignores(patterns: &str, paths: &[&str]) -> Vec<bool> {
-    let mut ignore = files::ignore::Ignore::default();
+    let mut ignore = files::ignore::IgnorePatterns::default();
     ignore.add("", patterns);
     paths.iter().map(|path| ignore.ignores(path)).collect()
 }

@@ -17,7 +17,7 @@ pub mod cli;
 pub mod fuzzing;
 mod registration;
 
-pub use opgate_admission::{cluster, policy, review};
+pub use opgate_admission::{cluster, evaluation, policy, review};
 pub use opgate_engine as engine;
 pub use opgate_server as server;
 pub use opgate_supervise as supervise;

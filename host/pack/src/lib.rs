@@ -12,34 +12,34 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-const TARGET: &str = "wasm32-unknown-unknown";
+const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 /// Layout of a guest's memory: 64 KiB of stack first, then data and heap inside 128 KiB of initial
 /// memory: exactly the part that the host resets in place, so that a call which needs no more costs
 /// no system call.
-const LINKER: [&str; 2] = ["-zstack-size=65536", "--initial-memory=131072"];
+const DEFAULT_LINK_ARGS: [&str; 2] = ["-zstack-size=65536", "--initial-memory=131072"];
 
 /// Guests whose data leaves room for 24 KiB of stack and some heap in 64 KiB: half as much is reset after
 /// each call. A guest that needs more allocates memory, which costs system calls.
-const SMALL: [&str; 2] = ["-zstack-size=24576", "--initial-memory=65536"];
-const SMALL_GUESTS: [&str; 2] = ["opgate-bundle-immutability", "opgate-plain-bundle"];
+const SMALL_MEMORY_LINK_ARGS: [&str; 2] = ["-zstack-size=24576", "--initial-memory=65536"];
+const SMALL_MEMORY_GUESTS: [&str; 2] = ["opgate-bundle-immutability", "opgate-plain-bundle"];
 
 /// Guests that need more: 64 levels of CEL run out of 64 KiB of stack, and data with a reader of YAML
 /// do not fit into the other 64 KiB.
-const DEEP: [&str; 2] = ["-zstack-size=458752", "--initial-memory=786432"];
-const DEEP_GUESTS: [&str; 2] = ["opgate-constraint-limits", "opgate-file-based-catalog"];
+const LARGE_STACK_LINK_ARGS: [&str; 2] = ["-zstack-size=458752", "--initial-memory=786432"];
+const LARGE_STACK_GUESTS: [&str; 2] = ["opgate-constraint-limits", "opgate-file-based-catalog"];
 
 /// Guests with many rules, whose texts and a reader of YAML take 93 KiB, or with the table of the fields of
 /// Kubernetes, 54 KiB.
-const WIDE: [&str; 2] = ["-zstack-size=65536", "--initial-memory=262144"];
-const WIDE_GUESTS: [&str; 3] =
+const LARGE_DATA_LINK_ARGS: [&str; 2] = ["-zstack-size=65536", "--initial-memory=262144"];
+const LARGE_DATA_GUESTS: [&str; 3] =
     ["opgate-cluster-service-version", "opgate-crd-upgrade", "opgate-registry-bundle"];
 
 /// The error of a failed build.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The Wasm target is missing and could not be added.
-    #[error("the target {TARGET} is missing: run `rustup target add {TARGET}`")]
+    #[error("the target {WASM_TARGET} is missing: run `rustup target add {WASM_TARGET}`")]
     Target,
     /// Cargo failed, and printed the reason.
     #[error("building the guests failed: {0}")]
@@ -88,8 +88,8 @@ pub enum Guest<'a> {
 ///
 /// # Errors
 /// If the target is missing, cargo fails, or a module does not follow `wit/policy.wit`.
-pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    let workspace = workspace()?;
+pub fn build_components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let workspace = find_workspace()?;
     for input in ["Cargo.toml", "Cargo.lock", "common", "guest", "wit"] {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
     }
@@ -106,13 +106,13 @@ pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
         Guest::Examples { .. } => cargo.args(["build", "--examples"]),
     };
     cargo.args(["--quiet", "--profile", "guest"]);
-    cargo.args(["--target", TARGET, "--package", package, "--target-dir"]).arg(&target_dir);
+    cargo.args(["--target", WASM_TARGET, "--package", package, "--target-dir"]).arg(&target_dir);
     if let Guest::Package(package) = guest {
         let layout = match package {
-            deep if DEEP_GUESTS.contains(&deep) => DEEP,
-            wide if WIDE_GUESTS.contains(&wide) => WIDE,
-            small if SMALL_GUESTS.contains(&small) => SMALL,
-            _ => LINKER,
+            deep if LARGE_STACK_GUESTS.contains(&deep) => LARGE_STACK_LINK_ARGS,
+            wide if LARGE_DATA_GUESTS.contains(&wide) => LARGE_DATA_LINK_ARGS,
+            small if SMALL_MEMORY_GUESTS.contains(&small) => SMALL_MEMORY_LINK_ARGS,
+            _ => DEFAULT_LINK_ARGS,
         };
         cargo.arg("--").args(layout.map(|flag| format!("-Clink-arg={flag}")));
     }
@@ -125,31 +125,31 @@ pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
     // excluded: they would come after those of one guest, and the last value of a flag counts. Flags that
     // keep paths of this machine out of the code also apply to guests.
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", about_paths(&flags));
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", path_remap_flags(&flags));
     let status = cargo.status().map_err(io_error("cargo"))?;
     if !status.success() {
         return Err(Error::Cargo(status.to_string()));
     }
-    let built = target_dir.join(TARGET).join("guest");
+    let built = target_dir.join(WASM_TARGET).join("guest");
     let modules = match guest {
         Guest::Package(name) => vec![built.join(format!("{}.wasm", name.replace('-', "_")))],
         Guest::Examples { folder, .. } => {
             let folder = workspace.join(folder);
             println!("cargo::rerun-if-changed={}", folder.display());
-            examples(&folder, &built.join("examples"))?
+            find_examples(&folder, &built.join("examples"))?
         }
     };
-    modules.iter().map(|module| encode(module)).collect()
+    modules.iter().map(|module| encode_module(module)).collect()
 }
 
 /// Returns the flags that replace paths, in cargo's encoding.
-fn about_paths(flags: &str) -> String {
+fn path_remap_flags(flags: &str) -> String {
     let flags = flags.split('\u{1f}').filter(|flag| flag.starts_with("--remap-path-prefix="));
     flags.collect::<Vec<_>>().join("\u{1f}")
 }
 
 /// Returns the modules of the examples that a package has now (the directory may also have older ones).
-fn examples(package: &Path, built: &Path) -> Result<Vec<PathBuf>, Error> {
+fn find_examples(package: &Path, built: &Path) -> Result<Vec<PathBuf>, Error> {
     let sources = package.join("examples");
     let entries = fs::read_dir(&sources).map_err(io_error(sources.display().to_string()))?;
     let mut modules = Vec::new();
@@ -164,10 +164,10 @@ fn examples(package: &Path, built: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(modules)
 }
 
-fn encode(module: &Path) -> Result<(String, Vec<u8>), Error> {
+fn encode_module(module: &Path) -> Result<(String, Vec<u8>), Error> {
     let bytes = fs::read(module).map_err(io_error(module.display().to_string()))?;
     let name = module.file_stem().unwrap_or_default().to_string_lossy().replace('_', "-");
-    let component = component(&bytes)
+    let component = encode_component(&bytes)
         .map_err(|why| Error::Component { module: module.display().to_string(), why })?;
     Ok((name, component))
 }
@@ -176,7 +176,7 @@ fn encode(module: &Path) -> Result<(String, Vec<u8>), Error> {
 ///
 /// # Errors
 /// If `wit-component` rejects the module, its error.
-pub fn component(module: &[u8]) -> Result<Vec<u8>, String> {
+pub fn encode_component(module: &[u8]) -> Result<Vec<u8>, String> {
     let encoder = wit_component::ComponentEncoder::default().module(module);
     encoder.and_then(|e| e.validate(true).encode()).map_err(|e| format!("{e:#}"))
 }
@@ -185,7 +185,7 @@ pub fn component(module: &[u8]) -> Result<Vec<u8>, String> {
 fn ensure_target() -> Result<(), Error> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let printed = Command::new(rustc)
-        .args(["--print", "target-libdir", "--target", TARGET])
+        .args(["--print", "target-libdir", "--target", WASM_TARGET])
         .output()
         .map_err(io_error("rustc"))?;
     let libraries = PathBuf::from(String::from_utf8_lossy(&printed.stdout).trim());
@@ -193,7 +193,7 @@ fn ensure_target() -> Result<(), Error> {
         return Ok(());
     }
     let mut rustup = Command::new("rustup");
-    rustup.args(["target", "add", TARGET]);
+    rustup.args(["target", "add", WASM_TARGET]);
     if let Some(toolchain) = env::var_os("RUSTUP_TOOLCHAIN") {
         rustup.arg("--toolchain").arg(toolchain);
     }
@@ -203,7 +203,7 @@ fn ensure_target() -> Result<(), Error> {
 }
 
 /// Returns the workspace's root, a parent of the package that is being built.
-fn workspace() -> Result<PathBuf, Error> {
+fn find_workspace() -> Result<PathBuf, Error> {
     let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let found = package.ancestors().find(|folder| folder.join("wit/policy.wit").is_file());
     found.map(Path::to_path_buf).ok_or_else(|| Error::Io {
@@ -227,13 +227,13 @@ fn target_dir() -> Result<PathBuf, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::about_paths;
+    use super::path_remap_flags;
 
     #[test]
     fn guests_get_flags_about_paths_and_no_others() {
         let flags = "-Ctarget-feature=+crt-static\u{1f}--remap-path-prefix=/a b=/c\u{1f}--cfg=x\u{1f}--remap-path-prefix=/d=/e";
         let expected = "--remap-path-prefix=/a b=/c\u{1f}--remap-path-prefix=/d=/e";
-        assert_eq!(about_paths(flags), expected);
-        assert_eq!(about_paths(""), "");
+        assert_eq!(path_remap_flags(flags), expected);
+        assert_eq!(path_remap_flags(""), "");
     }
 }

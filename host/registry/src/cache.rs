@@ -15,7 +15,7 @@ const MAX_FILES: usize = 128;
 /// Maximum bytes of all files: eight of the largest components. The volume for the cache in a cluster has a limit, too.
 const MAX_BYTES: u64 = 128 << 20;
 /// Maximum bytes of a signature or a tag.
-const MAX_SMALL: usize = 256 << 10;
+const MAX_SMALL_FILE_BYTES: usize = 256 << 10;
 
 /// A directory with pulled content.
 #[derive(Debug)]
@@ -34,33 +34,34 @@ impl Cache {
     }
 
     /// Returns the bytes with a digest.
-    pub(crate) fn get(&self, digest: &Digest, most: usize) -> Option<Vec<u8>> {
-        let bytes = self.read(&digest.dashed(), most)?;
+    pub(crate) fn get(&self, digest: &Digest, max_bytes: usize) -> Option<Vec<u8>> {
+        let bytes = self.read(&digest.to_dashed(), max_bytes)?;
         if Digest::of(&bytes) == *digest {
             return Some(bytes);
         }
-        let path = self.folder.join(digest.dashed());
+        let path = self.folder.join(digest.to_dashed());
         tracing::warn!(path = %path.display(), "not used from the cache: the content has another digest");
         None
     }
 
-    pub(crate) fn keep(&self, digest: &Digest, bytes: &[u8]) {
-        self.write(&digest.dashed(), bytes);
+    pub(crate) fn put(&self, digest: &Digest, bytes: &[u8]) {
+        self.write(&digest.to_dashed(), bytes);
     }
 
     /// Returns the last valid signature. The caller verifies it again.
     pub(crate) fn signature(&self, digest: &Digest) -> Option<Vec<u8>> {
-        self.read(&format!("{}.sig", digest.dashed()), MAX_SMALL)
+        self.read(&format!("{}.sig", digest.to_dashed()), MAX_SMALL_FILE_BYTES)
     }
 
-    pub(crate) fn keep_signature(&self, digest: &Digest, signed: &[u8]) {
-        self.write(&format!("{}.sig", digest.dashed()), signed);
+    pub(crate) fn put_signature(&self, digest: &Digest, signed: &[u8]) {
+        self.write(&format!("{}.sig", digest.to_dashed()), signed);
     }
 
     /// Records the digest of a tag, and returns the previous one. It is for the log only: opgate never loads a policy by it.
-    pub fn note(&self, reference: &Reference, digest: &Digest) -> Option<Digest> {
-        let name = format!("{}.tag", Digest::of(reference.to_string().as_bytes()).dashed());
-        let noted = self.read(&name, MAX_SMALL).and_then(|bytes| String::from_utf8(bytes).ok());
+    pub fn record_tag(&self, reference: &Reference, digest: &Digest) -> Option<Digest> {
+        let name = format!("{}.tag", Digest::of(reference.to_string().as_bytes()).to_dashed());
+        let noted =
+            self.read(&name, MAX_SMALL_FILE_BYTES).and_then(|bytes| String::from_utf8(bytes).ok());
         let noted = noted.and_then(|text| Digest::parse(&text).ok());
         if noted.as_ref() != Some(digest) {
             self.write(&name, digest.as_str().as_bytes());
@@ -68,7 +69,7 @@ impl Cache {
         noted
     }
 
-    fn read(&self, name: &str, most: usize) -> Option<Vec<u8>> {
+    fn read(&self, name: &str, max_bytes: usize) -> Option<Vec<u8>> {
         let path = self.folder.join(name);
         let read = || -> io::Result<Vec<u8>> {
             // opgate neither follows a link nor waits for a pipe.
@@ -79,9 +80,9 @@ impl Cache {
                 return Err(io::Error::other("not a regular file"));
             }
             let mut bytes = Vec::new();
-            let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+            let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX).saturating_add(1);
             file.take(limit).read_to_end(&mut bytes)?;
-            if bytes.len() > most {
+            if bytes.len() > max_bytes {
                 return Err(io::Error::other("too large"));
             }
             Ok(bytes)
@@ -99,9 +100,9 @@ impl Cache {
     /// A failure is only a warning: the registry has the content.
     fn write(&self, name: &str, bytes: &[u8]) {
         // Several policies may have the same component.
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
         let path = self.folder.join(name);
-        let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let (process, number) = (std::process::id(), NEXT_NUMBER.fetch_add(1, Ordering::Relaxed));
         let temporary = self.folder.join(format!("{name}.{process}.{number}.tmp"));
         let written = || -> io::Result<()> {
             let _ = fs::remove_file(&temporary);
@@ -115,11 +116,11 @@ impl Cache {
             let _ = fs::remove_file(&temporary);
             tracing::warn!(path = %path.display(), %error, "not kept in the cache");
         }
-        self.make_room(MAX_FILES, MAX_BYTES);
+        self.remove_oldest(MAX_FILES, MAX_BYTES);
     }
 
     /// Removes the oldest files until the others are within the limits.
-    fn make_room(&self, files: usize, bytes: u64) {
+    fn remove_oldest(&self, files: usize, bytes: u64) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let mut all: Vec<(SystemTime, u64, PathBuf)> = entries
             .filter_map(|entry| {
@@ -151,10 +152,10 @@ mod tests {
         let cache = Cache::open(&folder.path().join("oci")).unwrap();
         let digest = Digest::of(b"component");
         assert_eq!(cache.get(&digest, 100), None);
-        cache.keep(&digest, b"component");
+        cache.put(&digest, b"component");
         assert_eq!(cache.get(&digest, 100).as_deref(), Some(b"component".as_slice()));
         assert_eq!(cache.get(&digest, 8), None, "larger than asked for");
-        let path = folder.path().join("oci").join(digest.dashed());
+        let path = folder.path().join("oci").join(digest.to_dashed());
         fs::write(&path, b"something").unwrap();
         assert_eq!(cache.get(&digest, 100), None);
         fs::remove_file(&path).unwrap();
@@ -162,7 +163,7 @@ mod tests {
         fs::write(&other, b"component").unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
         assert_eq!(cache.get(&digest, 100), None, "a link");
-        cache.keep(&digest, b"component");
+        cache.put(&digest, b"component");
         assert_eq!(cache.get(&digest, 100).as_deref(), Some(b"component".as_slice()));
     }
 
@@ -171,11 +172,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::open(folder.path()).unwrap();
         for number in 0..6 {
-            cache.keep(&Digest::of(&[number]), &[number; 10]);
+            cache.put(&Digest::of(&[number]), &[number; 10]);
         }
-        cache.make_room(4, u64::MAX);
+        cache.remove_oldest(4, u64::MAX);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
-        cache.make_room(4, 25);
+        cache.remove_oldest(4, 25);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
@@ -185,8 +186,8 @@ mod tests {
         let cache = Cache::open(folder.path()).unwrap();
         let reference = Reference::parse("oci://localhost:5000/a:v1").unwrap();
         let (one, two) = (Digest::of(b"1"), Digest::of(b"2"));
-        assert_eq!(cache.note(&reference, &one), None);
-        assert_eq!(cache.note(&reference, &two), Some(one));
-        assert_eq!(cache.note(&reference, &two), Some(two));
+        assert_eq!(cache.record_tag(&reference, &one), None);
+        assert_eq!(cache.record_tag(&reference, &two), Some(one));
+        assert_eq!(cache.record_tag(&reference, &two), Some(two));
     }
 }

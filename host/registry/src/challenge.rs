@@ -17,7 +17,7 @@ impl Challenge {
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter().take(8);
         let all: Vec<_> =
-            values.filter_map(|value| value.to_str().ok()).flat_map(challenges).collect();
+            values.filter_map(|value| value.to_str().ok()).flat_map(parse_challenges).collect();
         let bearer = all.iter().find(|challenge| matches!(challenge, Self::Bearer { .. }));
         bearer.or_else(|| all.first()).cloned()
     }
@@ -27,7 +27,7 @@ impl Challenge {
 ///
 /// # Errors
 /// If the address is neither.
-pub(crate) fn realm(text: &str, is_insecure: impl Fn(&str) -> bool) -> Result<Uri, String> {
+pub(crate) fn parse_realm(text: &str, is_insecure: impl Fn(&str) -> bool) -> Result<Uri, String> {
     let uri: Uri = text.parse().map_err(|_| format!("the realm {text:?} is not an address"))?;
     let authority = uri.authority().map_or("", http::uri::Authority::as_str);
     let is_plain = uri.scheme_str() == Some("http") && is_insecure(authority);
@@ -43,7 +43,7 @@ pub(crate) fn realm(text: &str, is_insecure: impl Fn(&str) -> bool) -> Result<Ur
 }
 
 /// Parses the challenges of one value: `Scheme key="value", key=value, Scheme …`.
-fn challenges(value: &str) -> Vec<Challenge> {
+fn parse_challenges(value: &str) -> Vec<Challenge> {
     let mut found: Vec<(String, Vec<(String, String)>)> = Vec::new();
     let mut rest = value;
     // The size of the head limits the parts of a value; each iteration consumes at least a byte.
@@ -62,7 +62,7 @@ fn challenges(value: &str) -> Vec<Challenge> {
         };
         let value = value.trim_start_matches([' ', '\t']);
         let (value, behind) = if let Some(quoted) = value.strip_prefix('"') {
-            unquoted(quoted)
+            unquote(quoted)
         } else {
             let end = value.find([' ', '\t', ',']).unwrap_or(value.len());
             let (value, behind) = value.split_at_checked(end).unwrap_or((value, ""));
@@ -88,7 +88,7 @@ fn challenges(value: &str) -> Vec<Challenge> {
 }
 
 /// Returns the text in front of the closing quote, without escapes, and the text after it.
-fn unquoted(text: &str) -> (String, &str) {
+fn unquote(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
@@ -155,7 +155,7 @@ mod tests {
             ("/token", false),
             ("", false),
         ] {
-            assert_eq!(realm(text, insecure).is_ok(), is_good, "{text}");
+            assert_eq!(parse_realm(text, insecure).is_ok(), is_good, "{text}");
         }
     }
 }

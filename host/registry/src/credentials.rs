@@ -14,10 +14,10 @@ use serde::Deserialize;
 use crate::{Error, Reference};
 
 /// Maximum bytes of a configuration.
-const MAX_FILE: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Names of docker's own registry.
-const DOCKER: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
+const DOCKER_HOSTS: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
 
 /// The credentials for one registry.
 #[derive(Clone, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Credentials {
     ///
     /// # Errors
     /// If the file cannot be read or is no docker configuration.
-    pub fn of_user() -> Result<Self, Error> {
+    pub fn from_user() -> Result<Self, Error> {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
         let named = std::env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty());
         match named.map(PathBuf::from).or_else(home).map(|folder| folder.join("config.json")) {
@@ -98,15 +98,15 @@ impl Credentials {
     /// # Errors
     /// If the file cannot be read or is no docker configuration.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let wrong = |why: &str| Error::lasting(format!("{}: {why}", path.display()));
+        let wrong = |why: &str| Error::permanent(format!("{}: {why}", path.display()));
         let read = || -> io::Result<String> {
             let mut text = String::new();
             let file = File::open(path)?;
             if !file.metadata()?.is_file() {
                 return Err(io::Error::other("not a regular file"));
             }
-            file.take(MAX_FILE + 1).read_to_string(&mut text)?;
-            if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_FILE {
+            file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+            if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_FILE_BYTES {
                 return Err(io::Error::other("larger than 1 MiB"));
             }
             Ok(text)
@@ -126,12 +126,12 @@ impl Credentials {
         let mut logins = BTreeMap::new();
         for (key, entry) in config.auths {
             let login = entry.login().map_err(|why| format!("auths {key:?}: {why}"))?;
-            logins.insert(plain(&key), login);
+            logins.insert(normalize_key(&key), login);
         }
         Ok(Self {
             path: None,
             logins,
-            helpers: config.cred_helpers.keys().map(|key| plain(key)).collect(),
+            helpers: config.cred_helpers.keys().map(|key| normalize_key(key)).collect(),
             store: config.creds_store.filter(|store| !store.is_empty()),
         })
     }
@@ -142,10 +142,10 @@ impl Credentials {
     /// If only another program stores them.
     pub(crate) fn of(&self, reference: &Reference) -> Result<Option<&Login>, Error> {
         let host = reference.host();
-        let hosts: &[&str] = if DOCKER.contains(&host) { &DOCKER } else { &[host] };
+        let hosts: &[&str] = if DOCKER_HOSTS.contains(&host) { &DOCKER_HOSTS } else { &[host] };
         let path = self.path.as_ref().map_or(String::new(), |path| format!("{}: ", path.display()));
         let unknown = |what: String| {
-            Err(Error::lasting(format!(
+            Err(Error::permanent(format!(
                 "{path}credentials of {host} are in another program ({what}), which opgate does not run: write them under `auths`, or name another file with --registry-config"
             )))
         };
@@ -172,7 +172,7 @@ impl Credentials {
     }
 
     /// The source of the credentials, for errors.
-    pub(crate) fn named(&self) -> String {
+    pub(crate) fn source(&self) -> String {
         match &self.path {
             Some(path) => path.display().to_string(),
             None => "no docker configuration".to_owned(),
@@ -209,7 +209,7 @@ impl Entry {
 }
 
 /// Returns a key without scheme and version: docker writes `https://index.docker.io/v1/`.
-fn plain(key: &str) -> String {
+fn normalize_key(key: &str) -> String {
     let key = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
     let key = key.trim_end_matches('/');
     let key = key.strip_suffix("/v1").or_else(|| key.strip_suffix("/v2")).unwrap_or(key);

@@ -14,7 +14,7 @@ impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         let mut hasher = Hasher::new();
         hasher.add(bytes);
-        hasher.end()
+        hasher.finish()
     }
 
     /// Parses a digest.
@@ -39,7 +39,7 @@ impl Digest {
     }
 
     /// Returns the digest as in tags of cosign and in names of files: `sha256-…`.
-    pub(crate) fn dashed(&self) -> String {
+    pub(crate) fn to_dashed(&self) -> String {
         self.0.replace(':', "-")
     }
 }
@@ -62,7 +62,7 @@ impl Hasher {
         self.0.update(bytes);
     }
 
-    pub(crate) fn end(self) -> Digest {
+    pub(crate) fn finish(self) -> Digest {
         use fmt::Write as _;
         let mut text = String::from("sha256:");
         for byte in self.0.finish().as_ref() {

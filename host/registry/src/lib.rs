@@ -44,9 +44,9 @@ pub use credentials::Credentials;
 pub use digest::Digest;
 pub use error::Error;
 pub use proxy::Proxies;
-pub use pull::Pulled;
+pub use pull::PulledComponent;
 pub use reference::{Reference, Repository, SCHEME};
-pub use signature::Keys;
+pub use signature::PublicKeys;
 
 use client::Client;
 use transport::Transport;
@@ -55,19 +55,19 @@ use transport::Transport;
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Time of one pull or push, from the first look-up to the last byte, with all retries.
-    pub total: Duration,
+    pub total_timeout: Duration,
     /// Time from the look-up of a name to the end of the handshake.
-    pub connect: Duration,
+    pub connect_timeout: Duration,
     /// Time between a request and the head of its response, and between two parts of a body.
-    pub progress: Duration,
+    pub progress_timeout: Duration,
     /// Maximum number of attempts of a request.
-    pub attempts: u32,
+    pub max_attempts: u32,
     /// Wait before the second attempt; each further wait doubles.
-    pub backoff: Duration,
+    pub initial_backoff: Duration,
     /// Maximum `Retry-After` that opgate honors.
-    pub longest_wait: Duration,
+    pub max_retry_wait: Duration,
     /// Maximum bytes of a component.
-    pub component: usize,
+    pub max_component_bytes: usize,
 }
 
 impl Limits {
@@ -75,13 +75,13 @@ impl Limits {
     #[must_use]
     pub fn of(component: usize) -> Self {
         Self {
-            total: Duration::from_secs(120),
-            connect: Duration::from_secs(10),
-            progress: Duration::from_secs(20),
-            attempts: 4,
-            backoff: Duration::from_millis(500),
-            longest_wait: Duration::from_secs(30),
-            component,
+            total_timeout: Duration::from_secs(120),
+            connect_timeout: Duration::from_secs(10),
+            progress_timeout: Duration::from_secs(20),
+            max_attempts: 4,
+            initial_backoff: Duration::from_millis(500),
+            max_retry_wait: Duration::from_secs(30),
+            max_component_bytes: component,
         }
     }
 }
@@ -120,17 +120,17 @@ impl Registry {
     }
 
     /// Runs an operation within the total time.
-    async fn in_time<T>(
+    async fn with_timeout<T>(
         &self,
         reference: &Reference,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let done = tokio::time::timeout(self.limits.total, work).await;
+        let done = tokio::time::timeout(self.limits.total_timeout, work).await;
         done.unwrap_or_else(|_| {
-            let (host, total) = (reference.host(), self.limits.total);
-            Err(Error::lasting(format!("not done within {total:?}: {host} is too slow, or it was asked to be waited for too long")))
+            let (host, total) = (reference.host(), self.limits.total_timeout);
+            Err(Error::permanent(format!("not done within {total:?}: {host} is too slow, or it was asked to be waited for too long")))
         })
-        .map_err(|error| error.of(reference))
+        .map_err(|error| error.with_reference(reference))
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
 
     use crate::challenge::Challenge;
     use crate::manifest::Manifest;
-    use crate::{Keys, Reference};
+    use crate::{PublicKeys, Reference};
 
     proptest! {
         /// Texts of registries and administrators are parsed or rejected.
@@ -155,9 +155,9 @@ mod tests {
                     let name = http::header::WWW_AUTHENTICATE;
                     let _ = Challenge::of(&HeaderMap::from_iter([(name, value)]));
                 }
-                let _ = Manifest::read(bytes, None);
+                let _ = Manifest::parse(bytes, None);
             }
-            let _ = Keys::parse(&text);
+            let _ = PublicKeys::parse(&text);
         }
     }
 }

@@ -6,7 +6,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 use crate::Error;
 
 /// Environment variables with the address of a proxy.
-const VARIABLES: [&str; 6] =
+const PROXY_VARIABLES: [&str; 6] =
     ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
 /// The proxies by address.
@@ -25,12 +25,12 @@ impl Proxies {
     ///
     /// # Errors
     /// If a value is no address: opgate would otherwise bypass the proxy silently.
-    pub fn of_environment() -> Result<Self, Error> {
-        for name in VARIABLES {
+    pub fn from_environment() -> Result<Self, Error> {
+        for name in PROXY_VARIABLES {
             let value = std::env::var(name).unwrap_or_default();
             if !value.is_empty() && !is_proxy(&value) {
                 // The value can contain a password.
-                return Err(Error::lasting(format!(
+                return Err(Error::permanent(format!(
                     "{name} is not the address of a proxy: write http://HOST:PORT"
                 )));
             }

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use http::{Method, Uri};
 
 use crate::client::{Call, Session};
-use crate::content::stated;
-use crate::manifest::{MANIFEST, write};
+use crate::content::check_digest_header;
+use crate::manifest::{MANIFEST_TYPE, encode_manifest};
 use crate::{Digest, Error, Reference, Registry};
 
 /// Maximum bytes of a response to an upload. opgate ignores its content.
-const MAX_ANSWER: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 impl Registry {
     /// Pushes a component under the tag of the reference, with the interfaces that it imports and exports for other tools. Returns
@@ -23,33 +23,41 @@ impl Registry {
         component: Vec<u8>,
         (imports, exports): (&[String], &[String]),
     ) -> Result<Digest, Error> {
-        self.in_time(reference, self.pushed(reference, component, (imports, exports))).await
+        self.with_timeout(reference, self.push_component(reference, component, (imports, exports)))
+            .await
     }
 
-    async fn pushed(
+    async fn push_component(
         &self,
         reference: &Reference,
         component: Vec<u8>,
         (imports, exports): (&[String], &[String]),
     ) -> Result<Digest, Error> {
         let (Some(tag), None) = (reference.tag(), reference.digest()) else {
-            return Err(Error::lasting("what is pushed gets a tag: name one, and no digest"));
+            return Err(Error::permanent("what is pushed gets a tag: name one, and no digest"));
         };
-        let (config, manifest) = write(&component, imports, exports);
+        let (config, manifest) = encode_manifest(&component, imports, exports);
         let digest = Digest::of(&manifest);
         let mut session = self.client.session(reference, "pull,push")?;
         upload(&mut session, config.into()).await?;
         upload(&mut session, component.into()).await?;
         let uri = session.uri(&format!("manifests/{tag}"))?;
-        let reply = session.call(&put(uri, manifest.into(), MANIFEST)).await?;
-        stated(&reply.headers, &digest)?;
+        let reply = session.call(&put_call(uri, manifest.into(), MANIFEST_TYPE)).await?;
+        check_digest_header(&reply.headers, &digest)?;
         Ok(digest)
     }
 }
 
-fn put(uri: Uri, body: Bytes, content_type: &'static str) -> Call {
+fn put_call(uri: Uri, body: Bytes, content_type: &'static str) -> Call {
     let content_type = Some(content_type);
-    Call { method: Method::PUT, uri, accept: None, content_type, body, most: MAX_ANSWER }
+    Call {
+        method: Method::PUT,
+        uri,
+        accept: None,
+        content_type,
+        body,
+        max_bytes: MAX_RESPONSE_BYTES,
+    }
 }
 
 /// Uploads bytes, unless the registry has them.
@@ -62,20 +70,20 @@ async fn upload(session: &mut Session<'_>, bytes: Bytes) -> Result<(), Error> {
         accept: None,
         content_type: None,
         body: Bytes::new(),
-        most: MAX_ANSWER,
+        max_bytes: MAX_RESPONSE_BYTES,
     };
     match session.call(&empty).await {
         Ok(_) => return Ok(()),
-        Err(error) if error.is_missing() => {}
+        Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error),
     }
     let uri = session.uri("blobs/uploads/")?;
     let opened = session.call(&Call { method: Method::POST, uri, ..empty }).await?;
-    let at = session.named(&opened)?.to_string();
+    let at = session.location_uri(&opened)?.to_string();
     let sign = if at.contains('?') { '&' } else { '?' };
     // A query may contain an unescaped colon.
     let at = format!("{at}{sign}digest={digest}").parse();
-    let at = at.map_err(|_| Error::lasting("the registry names no address for an upload"))?;
-    session.call(&put(at, bytes, "application/octet-stream")).await?;
+    let at = at.map_err(|_| Error::permanent("the registry names no address for an upload"))?;
+    session.call(&put_call(at, bytes, "application/octet-stream")).await?;
     Ok(())
 }

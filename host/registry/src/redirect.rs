@@ -12,7 +12,7 @@ pub(crate) fn is_redirect(status: StatusCode) -> bool {
 }
 
 /// Whether two addresses are of the same scheme, host and port: other addresses get no credentials.
-pub(crate) fn is_same(one: &Uri, other: &Uri) -> bool {
+pub(crate) fn is_same_origin(one: &Uri, other: &Uri) -> bool {
     let port = |uri: &Uri| {
         uri.port_u16().or(match uri.scheme_str() {
             Some("https") => Some(443),
@@ -25,7 +25,7 @@ pub(crate) fn is_same(one: &Uri, other: &Uri) -> bool {
 }
 
 /// Whether the set has a host, with or without its port.
-pub(crate) fn is_named(insecure: &BTreeSet<String>, authority: &str) -> bool {
+pub(crate) fn is_insecure_host(insecure: &BTreeSet<String>, authority: &str) -> bool {
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => authority,
@@ -39,13 +39,13 @@ pub(crate) fn is_named(insecure: &BTreeSet<String>, authority: &str) -> bool {
 /// If the target is no address, or one without TLS. opgate follows a redirect without TLS only if both hosts are named as hosts
 /// without TLS. A request that began with TLS keeps TLS: otherwise the server could redirect it to an address where others can
 /// read and change it.
-pub(crate) fn next(
+pub(crate) fn redirect_target(
     from: &Uri,
     location: Option<&HeaderValue>,
     insecure: &BTreeSet<String>,
 ) -> Result<Uri, Error> {
     let text = location.and_then(|location| location.to_str().ok());
-    let text = text.ok_or_else(|| Error::lasting("a redirect without an address"))?;
+    let text = text.ok_or_else(|| Error::permanent("a redirect without an address"))?;
     let whole = if text.starts_with('/') && !text.starts_with("//") {
         let authority = from.authority().map_or("", http::uri::Authority::as_str);
         format!("{}://{authority}{text}", from.scheme_str().unwrap_or("https"))
@@ -54,7 +54,7 @@ pub(crate) fn next(
     };
     // The query can contain a secret.
     let shown = text.split('?').next().unwrap_or_default();
-    let wrong = |why: &str| Err(Error::lasting(format!("a redirect to {shown:?}: {why}")));
+    let wrong = |why: &str| Err(Error::permanent(format!("a redirect to {shown:?}: {why}")));
     let Ok(uri) = whole.parse::<Uri>() else { return wrong("not an address") };
     let authority = uri.authority().map_or("", http::uri::Authority::as_str);
     if authority.is_empty() || authority.contains('@') {
@@ -65,7 +65,7 @@ pub(crate) fn next(
         Some("http") if from.scheme_str() == Some("https") => {
             wrong("from https only https is followed, whatever --registry-insecure names")
         }
-        Some("http") if is_named(insecure, authority) => Ok(uri),
+        Some("http") if is_insecure_host(insecure, authority) => Ok(uri),
         _ => wrong("only https is followed"),
     }
 }
@@ -98,7 +98,7 @@ mod tests {
             ("https://a.io/v2/x", "y", None),
         ] {
             let location = HeaderValue::from_str(location).unwrap();
-            let found = next(&from.parse().unwrap(), Some(&location), &insecure);
+            let found = redirect_target(&from.parse().unwrap(), Some(&location), &insecure);
             assert_eq!(
                 found.ok().map(|uri| uri.to_string()).as_deref(),
                 expected,
@@ -106,7 +106,8 @@ mod tests {
             );
         }
         let located = HeaderValue::from_static("http://cdn.io/b?sig=hush");
-        let said = next(&"https://a.io/".parse().unwrap(), Some(&located), &insecure).unwrap_err();
+        let said = redirect_target(&"https://a.io/".parse().unwrap(), Some(&located), &insecure)
+            .unwrap_err();
         assert!(!said.to_string().contains("hush"), "{said}");
     }
 
@@ -119,7 +120,7 @@ mod tests {
             ("https://a.io/x", "https://b.a.io/x", false),
         ] {
             assert_eq!(
-                is_same(&one.parse().unwrap(), &other.parse().unwrap()),
+                is_same_origin(&one.parse().unwrap(), &other.parse().unwrap()),
                 expected,
                 "{one} {other}"
             );

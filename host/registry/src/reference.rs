@@ -8,8 +8,8 @@ use crate::Digest;
 pub const SCHEME: &str = "oci://";
 
 /// Docker's registry, and the host of its API.
-const DOCKER: &str = "docker.io";
-const DOCKER_API: &str = "registry-1.docker.io";
+const DOCKER_REGISTRY: &str = "docker.io";
+const DOCKER_API_HOST: &str = "registry-1.docker.io";
 
 /// The location of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +67,7 @@ impl Reference {
             return wrong("add the digest (@sha256:…) or a tag");
         }
         let repository = match (host, repository.contains('/')) {
-            (DOCKER, false) => format!("library/{repository}"),
+            (DOCKER_REGISTRY, false) => format!("library/{repository}"),
             _ => repository.to_owned(),
         };
         Ok(Self { host: host.to_ascii_lowercase(), repository, tag, digest })
@@ -80,8 +80,8 @@ impl Reference {
     }
 
     /// Host and port of its API.
-    pub(crate) fn api(&self) -> &str {
-        if self.host == DOCKER { DOCKER_API } else { &self.host }
+    pub(crate) fn api_host(&self) -> &str {
+        if self.host == DOCKER_REGISTRY { DOCKER_API_HOST } else { &self.host }
     }
 
     /// The path of the repository.
@@ -104,12 +104,12 @@ impl Reference {
 
     /// Returns the reference with this digest.
     #[must_use]
-    pub fn pinned(&self, digest: &Digest) -> Self {
+    pub fn with_digest(&self, digest: &Digest) -> Self {
         Self { digest: Some(digest.clone()), ..self.clone() }
     }
 
     /// Returns a reference to another manifest of the repository.
-    pub(crate) fn tagged(&self, tag: String) -> Self {
+    pub(crate) fn with_tag(&self, tag: String) -> Self {
         Self { tag: Some(tag), digest: None, ..self.clone() }
     }
 }
@@ -148,7 +148,7 @@ impl Repository {
     /// Returns the repository of a reference. Docker's registry has a second name, which other tools write.
     fn of(reference: &Reference) -> Self {
         let host = match reference.host() {
-            "index.docker.io" => DOCKER,
+            "index.docker.io" => DOCKER_REGISTRY,
             host => host,
         };
         Self { host: host.to_owned(), path: reference.repository().to_owned() }
@@ -206,7 +206,10 @@ mod tests {
             assert_eq!(read.digest().is_some(), has_digest, "{text}");
             assert_eq!(Reference::parse(&read.to_string()).unwrap(), read, "{text}");
         }
-        assert_eq!(Reference::parse("oci://docker.io/a:v1").unwrap().api(), "registry-1.docker.io");
+        assert_eq!(
+            Reference::parse("oci://docker.io/a:v1").unwrap().api_host(),
+            "registry-1.docker.io"
+        );
     }
 
     #[test]

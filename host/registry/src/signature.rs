@@ -12,31 +12,31 @@ use rustls_pki_types::pem::PemObject as _;
 use serde::{Deserialize, Serialize};
 
 use crate::client::Session;
-use crate::content::blob;
-use crate::manifest::{ACCEPTED, MAX_MANIFEST, Manifest};
+use crate::content::fetch_blob;
+use crate::manifest::{ACCEPTED_TYPES, MAX_MANIFEST_BYTES, Manifest};
 use crate::{Cache, Digest, Error, Reference, Repository};
 
 /// The type of a layer with a signed text.
-const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+const PAYLOAD_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 /// The annotation with its signature.
-const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 /// The annotation with a certificate, if no key was used.
-const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
+const CERTIFICATE_ANNOTATION: &str = "dev.sigstore.cosign/certificate";
 /// The type in a signed text.
-const TYPE: &str = "cosign container image signature";
+const SIGNATURE_TYPE: &str = "cosign container image signature";
 
 /// Maximum number of signatures of an artifact that opgate verifies.
 const MAX_SIGNATURES: usize = 32;
 /// Maximum bytes of a signed text.
-const MAX_PAYLOAD: usize = 64 << 10;
+const MAX_PAYLOAD_BYTES: usize = 64 << 10;
 /// Maximum bytes of a signature in base64: RSA with 8192 bits has 1,368.
-const MAX_SIGNATURE: usize = 4 << 10;
+const MAX_SIGNATURE_BYTES: usize = 4 << 10;
 /// Maximum number of keys.
 const MAX_KEYS: usize = 8;
 
 /// Public keys, one of which must have signed, and the repository of the signature.
 #[derive(Debug)]
-pub struct Keys {
+pub struct PublicKeys {
     keys: Vec<ParsedPublicKey>,
     /// The repository that the signed text must name; `None` allows any.
     repository: Option<Repository>,
@@ -44,7 +44,7 @@ pub struct Keys {
 
 /// A signature in the format of the cache.
 #[derive(Debug, Serialize, Deserialize)]
-struct Signed {
+struct CachedSignature {
     /// Base64.
     payload: String,
     /// Base64.
@@ -76,7 +76,7 @@ struct Image {
     digest: String,
 }
 
-impl Keys {
+impl PublicKeys {
     /// Parses PEM: one or several public keys, of ECDSA with P-256, Ed25519 or RSA with at least 2048 bits.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Keys {
 
     /// Returns the keys for signatures under the name of this repository only, also if opgate pulls from another one.
     #[must_use]
-    pub fn bound_to(self, repository: Option<Repository>) -> Self {
+    pub fn for_repository(self, repository: Option<Repository>) -> Self {
         Self { repository, ..self }
     }
 
@@ -117,8 +117,8 @@ impl Keys {
         // opgate parses the text only after it has verified the signature.
         let text: Payload = serde_json::from_slice(payload)
             .map_err(|error| format!("signed, but no text of cosign: {error}"))?;
-        if text.critical.r#type != TYPE {
-            return Err(format!("signed as {:?}, not as {TYPE:?}", text.critical.r#type));
+        if text.critical.r#type != SIGNATURE_TYPE {
+            return Err(format!("signed as {:?}, not as {SIGNATURE_TYPE:?}", text.critical.r#type));
         }
         if text.critical.image.digest != digest.as_str() {
             return Err(format!("signed for {:?}", text.critical.image.digest));
@@ -132,7 +132,7 @@ impl Keys {
         }
     }
 
-    fn verify_kept(&self, signed: &Signed, digest: &Digest) -> Result<(), String> {
+    fn verify_cached(&self, signed: &CachedSignature, digest: &Digest) -> Result<(), String> {
         let decode = |text: &str| BASE64_STANDARD.decode(text).map_err(|_| "not base64".to_owned());
         self.verify(&decode(&signed.payload)?, &decode(&signed.signature)?, digest)
     }
@@ -146,51 +146,57 @@ pub(crate) async fn verify(
     session: &mut Session<'_>,
     reference: &Reference,
     digest: &Digest,
-    keys: &Keys,
+    keys: &PublicKeys,
     cache: Option<&Cache>,
 ) -> Result<(), Error> {
-    let kept = cache.and_then(|cache| cache.signature(digest));
-    if let Some(kept) = kept.and_then(|kept| serde_json::from_slice::<Signed>(&kept).ok())
-        && keys.verify_kept(&kept, digest).is_ok()
+    let cached = cache.and_then(|cache| cache.signature(digest));
+    if let Some(cached) =
+        cached.and_then(|cached| serde_json::from_slice::<CachedSignature>(&cached).ok())
+        && keys.verify_cached(&cached, digest).is_ok()
     {
         return Ok(());
     }
-    let at = reference.tagged(format!("{}.sig", digest.dashed()));
+    let at = reference.with_tag(format!("{}.sig", digest.to_dashed()));
     let tag = at.tag().unwrap_or_default();
-    let reply = session.get(&format!("manifests/{tag}"), ACCEPTED, MAX_MANIFEST).await;
+    let reply = session.get(&format!("manifests/{tag}"), ACCEPTED_TYPES, MAX_MANIFEST_BYTES).await;
     let reply = reply.map_err(|error| {
-        if error.is_missing() {
-            Error::lasting(format!(
+        if error.is_not_found() {
+            Error::permanent(format!(
                 "no signature: there is no tag {tag}; sign it with `cosign sign --key`, with --new-bundle-format=false from cosign 3 on (docs/registries.md)"
             ))
         } else {
-            error.about("signature")
+            error.with_subject("signature")
         }
     })?;
-    let manifest =
-        Manifest::read(&reply.body, Some(&reply.headers)).map_err(|error| error.about(tag))?;
+    let manifest = Manifest::parse(&reply.body, Some(&reply.headers))
+        .map_err(|error| error.with_subject(tag))?;
     let Manifest::Layers(layers) = manifest else {
-        return Err(Error::lasting(format!("{tag}: an index is no signature")));
+        return Err(Error::permanent(format!("{tag}: an index is no signature")));
     };
     let mut last = String::new();
     let mut is_keyless = false;
-    for layer in layers.iter().filter(|layer| layer.media_type == PAYLOAD).take(MAX_SIGNATURES) {
-        is_keyless |= layer.annotation(CERTIFICATE).is_some();
+    for layer in layers.iter().filter(|layer| layer.media_type == PAYLOAD_TYPE).take(MAX_SIGNATURES)
+    {
+        is_keyless |= layer.annotation(CERTIFICATE_ANNOTATION).is_some();
         let Some(signature) =
-            layer.annotation(SIGNATURE).filter(|text| text.len() <= MAX_SIGNATURE)
+            layer.annotation(SIGNATURE_ANNOTATION).filter(|text| text.len() <= MAX_SIGNATURE_BYTES)
         else {
             continue;
         };
         let Ok(decoded) = BASE64_STANDARD.decode(signature.trim()) else { continue };
-        let payload =
-            blob(session, layer.digest()?, layer.size("signed text", MAX_PAYLOAD)?).await?;
+        let payload = fetch_blob(
+            session,
+            layer.digest()?,
+            layer.size_within("signed text", MAX_PAYLOAD_BYTES)?,
+        )
+        .await?;
         match keys.verify(&payload, &decoded, digest) {
             Ok(()) => {
                 let payload = BASE64_STANDARD.encode(&payload);
                 let signature = BASE64_STANDARD.encode(&decoded);
-                let signed = serde_json::to_vec(&Signed { payload, signature });
+                let signed = serde_json::to_vec(&CachedSignature { payload, signature });
                 if let (Some(cache), Ok(signed)) = (cache, signed) {
-                    cache.keep_signature(digest, &signed);
+                    cache.put_signature(digest, &signed);
                 }
                 return Ok(());
             }
@@ -202,7 +208,7 @@ pub(crate) async fn verify(
     } else {
         ""
     };
-    Err(Error::lasting(format!("none of its signatures is by a configured key{last}{keyless}")))
+    Err(Error::permanent(format!("none of its signatures is by a configured key{last}{keyless}")))
 }
 
 #[cfg(test)]
@@ -235,10 +241,10 @@ mod tests {
         let sign =
             |text: &str| key.sign(&SystemRandom::new(), text.as_bytes()).unwrap().as_ref().to_vec();
         let keys = |pair: &EcdsaKeyPair| {
-            Keys::parse(&pem(pair.public_key().as_der().unwrap().as_ref())).unwrap()
+            PublicKeys::parse(&pem(pair.public_key().as_der().unwrap().as_ref())).unwrap()
         };
         let (digest, stranger) = (Digest::of(b"a"), Digest::of(b"b"));
-        let good = text(&digest, TYPE);
+        let good = text(&digest, SIGNATURE_TYPE);
         let signature = sign(&good);
         assert_eq!(keys(&key).verify(good.as_bytes(), &signature, &digest), Ok(()));
         assert_eq!(
@@ -255,7 +261,7 @@ mod tests {
         );
         assert!(keys(&key).verify(good.as_bytes(), &[], &digest).is_err());
         for (text, why) in [
-            (text(&stranger, TYPE), "signed for"),
+            (text(&stranger, SIGNATURE_TYPE), "signed for"),
             (text(&digest, "atomic container signature"), "signed as"),
             ("{}".to_owned(), "no text of cosign"),
         ] {
@@ -272,12 +278,12 @@ mod tests {
             ("ghcr.io/a", "", false),
         ] {
             let text = good.replace("ghcr.io/a", signed);
-            let bound = keys(&key).bound_to(Some(Repository::parse(name).unwrap()));
+            let bound = keys(&key).for_repository(Some(Repository::parse(name).unwrap()));
             let verified = bound.verify(text.as_bytes(), &sign(&text), &digest);
             assert_eq!(verified.is_ok(), is_good, "{name} {signed} {verified:?}");
             assert_eq!(keys(&key).verify(text.as_bytes(), &sign(&text), &digest), Ok(()));
         }
-        let bound = keys(&key).bound_to(Some(Repository::parse("ghcr.io/a").unwrap()));
+        let bound = keys(&key).for_repository(Some(Repository::parse("ghcr.io/a").unwrap()));
         let unnamed = good.replace(r#""identity":{"docker-reference":"ghcr.io/a"},"#, "");
         let said = bound.verify(unnamed.as_bytes(), &sign(&unnamed), &digest).unwrap_err();
         assert!(said.contains("without the name of a repository"), "{said}");
@@ -285,7 +291,7 @@ mod tests {
         let both =
             [&other, &key].map(|pair| pem(pair.public_key().as_der().unwrap().as_ref())).concat();
         assert_eq!(
-            Keys::parse(&both).unwrap().verify(good.as_bytes(), &signature, &digest),
+            PublicKeys::parse(&both).unwrap().verify(good.as_bytes(), &signature, &digest),
             Ok(())
         );
     }
@@ -293,9 +299,9 @@ mod tests {
     #[test]
     fn other_keys_verify_too() {
         let digest = Digest::of(b"a");
-        let good = text(&digest, TYPE);
+        let good = text(&digest, SIGNATURE_TYPE);
         let key = Ed25519KeyPair::generate().unwrap();
-        let keys = Keys::parse(&pem(key.public_key().as_der().unwrap().as_ref())).unwrap();
+        let keys = PublicKeys::parse(&pem(key.public_key().as_der().unwrap().as_ref())).unwrap();
         assert_eq!(
             keys.verify(good.as_bytes(), key.sign(good.as_bytes()).as_ref(), &digest),
             Ok(())
@@ -315,7 +321,7 @@ mod tests {
             )
             .unwrap();
         assert_eq!(
-            Keys::parse(&pem(public.as_ref())).unwrap().verify(
+            PublicKeys::parse(&pem(public.as_ref())).unwrap().verify(
                 good.as_bytes(),
                 &signature,
                 &digest
@@ -336,10 +342,10 @@ mod tests {
             ("-----BEGIN PUBLIC KEY-----\naHVzaA==\n-----END PUBLIC KEY-----", "another kind"),
             ("-----BEGIN CERTIFICATE-----\naHVzaA==\n-----END CERTIFICATE-----", "no public key"),
         ] {
-            let said = Keys::parse(text).unwrap_err();
+            let said = PublicKeys::parse(text).unwrap_err();
             assert!(said.contains(why) && !said.contains("hush"), "{text}: {said}");
         }
         let many = pem(&[]).repeat(9);
-        assert!(Keys::parse(&many).is_err());
+        assert!(PublicKeys::parse(&many).is_err());
     }
 }

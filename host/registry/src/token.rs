@@ -8,19 +8,20 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use crate::credentials::Login;
-use crate::transport::{Transport, value};
+use crate::transport::{Transport, header_value};
 use crate::{Error, Limits};
 
 /// Maximum bytes of a response with a token.
-const MAX_ANSWER: usize = 256 << 10;
+const MAX_RESPONSE_BYTES: usize = 256 << 10;
 /// Maximum bytes of a token: it must fit into the head of a request.
-const MAX_TOKEN: usize = 32 << 10;
+const MAX_TOKEN_BYTES: usize = 32 << 10;
 
 /// The characters to escape in a query.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+const ESCAPED_IN_QUERY: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 #[derive(Deserialize)]
-struct Tokens {
+struct TokenResponse {
     token: Option<String>,
     access_token: Option<String>,
 }
@@ -48,14 +49,14 @@ pub(crate) async fn fetch(
                 .method(Method::POST)
                 .uri(realm)
                 .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-                .body(Full::new(Bytes::from(form(&query))))
+                .body(Full::new(Bytes::from(encode_query(&query))))
         }
         other => {
             let text = realm.to_string();
             let sign = if text.contains('?') { '&' } else { '?' };
-            let mut request = request.uri(format!("{text}{sign}{}", form(&query)));
+            let mut request = request.uri(format!("{text}{sign}{}", encode_query(&query)));
             if let Some(Login::Password { username, password }) = other {
-                let mut basic = value(&Login::basic(username, password))?;
+                let mut basic = header_value(&Login::basic(username, password))?;
                 basic.set_sensitive(true);
                 request = request.header(AUTHORIZATION, basic);
             }
@@ -63,31 +64,32 @@ pub(crate) async fn fetch(
         }
     };
     let host = realm.host().unwrap_or_default();
-    let request = request.map_err(|error| Error::lasting(format!("{host}: {error}")))?;
-    let answer = transport.send(request, limits.progress).await?;
+    let request = request.map_err(|error| Error::permanent(format!("{host}: {error}")))?;
+    let answer = transport.send(request, limits.progress_timeout).await?;
     let status = answer.status;
     if status.is_server_error() || status.as_u16() == 429 {
-        return Err(Error::passing(format!("{host}: no token: {status}")));
+        return Err(Error::transient(format!("{host}: no token: {status}")));
     }
     if !status.is_success() {
         let who = if login.is_some() { "the credentials" } else { "a request without credentials" };
-        return Err(Error::lasting(format!(
+        return Err(Error::permanent(format!(
             "{host}: no token for {scope}: it answers {status} to {who}"
         )));
     }
     // opgate never shows the content.
-    let bytes = answer.read(MAX_ANSWER).await.map_err(|error| error.about(host))?;
-    let tokens: Option<Tokens> = serde_json::from_slice(&bytes).ok();
+    let bytes = answer.read(MAX_RESPONSE_BYTES).await.map_err(|error| error.with_subject(host))?;
+    let tokens: Option<TokenResponse> = serde_json::from_slice(&bytes).ok();
     let token = tokens.and_then(|tokens| tokens.token.or(tokens.access_token));
-    let token = token.filter(|token| !token.is_empty() && token.len() <= MAX_TOKEN);
-    let token = token.ok_or_else(|| Error::lasting(format!("{host}: no token in its answer")))?;
-    let mut bearer = value(&format!("Bearer {token}"))?;
+    let token = token.filter(|token| !token.is_empty() && token.len() <= MAX_TOKEN_BYTES);
+    let token = token.ok_or_else(|| Error::permanent(format!("{host}: no token in its answer")))?;
+    let mut bearer = header_value(&format!("Bearer {token}"))?;
     bearer.set_sensitive(true);
     Ok(bearer)
 }
 
-fn form(query: &[(&str, &str)]) -> String {
-    let pairs =
-        query.iter().map(|(key, value)| format!("{key}={}", utf8_percent_encode(value, ESCAPED)));
+fn encode_query(query: &[(&str, &str)]) -> String {
+    let pairs = query
+        .iter()
+        .map(|(key, value)| format!("{key}={}", utf8_percent_encode(value, ESCAPED_IN_QUERY)));
     pairs.collect::<Vec<_>>().join("&")
 }

@@ -24,10 +24,10 @@ use opgate_admission::policy::PolicySet;
 use opgate_text::one_line;
 
 /// The interval at which retired sets are checked.
-const SWEEP: Duration = Duration::from_millis(250);
+const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Maximum bytes of an error in `/readyz` and `/policies`.
-const LONGEST: usize = 2 << 10;
+const MAX_ERROR_BYTES: usize = 2 << 10;
 
 /// The active configuration.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ impl From<PolicySet> for ActiveConfiguration {
 
 /// The last attempt to replace the configuration.
 #[derive(Debug, Clone)]
-pub(super) struct Attempt {
+pub(super) struct ReloadAttempt {
     /// The time when it ended.
     pub(super) at: SystemTime,
     /// The digest of the files; empty if they could not be read.
@@ -67,24 +67,24 @@ pub struct ActivePolicySet {
     updates: watch::Sender<Arc<ActiveConfiguration>>,
     /// Retired sets, whose calls may still run.
     retired: Mutex<Vec<Arc<PolicySet>>>,
-    attempt: Mutex<Option<Attempt>>,
+    attempt: Mutex<Option<ReloadAttempt>>,
     /// The reason why it is unknown whether the platform of the cluster is still the detected one.
-    distrust: Mutex<Option<String>>,
+    platform_error: Mutex<Option<String>>,
     metrics: Arc<Metrics>,
 }
 
 impl ActivePolicySet {
-    pub(super) fn new(served: ActiveConfiguration, metrics: Arc<Metrics>) -> Self {
-        let served = Arc::new(served);
-        metrics.serves(&served.set, &served.configuration, served.since);
-        let told = watch::Sender::new(served.clone());
-        let current = ArcSwap::new(served);
+    pub(super) fn new(active: ActiveConfiguration, metrics: Arc<Metrics>) -> Self {
+        let active = Arc::new(active);
+        metrics.set_active(&active.set, &active.configuration, active.since);
+        let told = watch::Sender::new(active.clone());
+        let current = ArcSwap::new(active);
         Self {
             current,
             updates: told,
             retired: Mutex::default(),
             attempt: Mutex::default(),
-            distrust: Mutex::default(),
+            platform_error: Mutex::default(),
             metrics,
         }
     }
@@ -97,40 +97,40 @@ impl ActivePolicySet {
 
     /// Notifies of the active configuration, now and after each change.
     #[must_use]
-    pub fn follow(&self) -> watch::Receiver<Arc<ActiveConfiguration>> {
+    pub fn subscribe(&self) -> watch::Receiver<Arc<ActiveConfiguration>> {
         self.updates.subscribe()
     }
 
     /// Activates another set. Calls that have begun end with the old one.
     pub fn replace(&self, set: PolicySet) {
-        let served =
+        let active =
             Arc::new(ActiveConfiguration { is_first: false, ..ActiveConfiguration::from(set) });
-        let attempt = Attempt {
+        let attempt = ReloadAttempt {
             at: SystemTime::now(),
-            configuration: served.configuration.clone(),
+            configuration: active.configuration.clone(),
             error: None,
         };
-        self.metrics.serves(&served.set, &served.configuration, served.since);
-        let old = self.current.swap(served.clone());
+        self.metrics.set_active(&active.set, &active.configuration, active.since);
+        let old = self.current.swap(active.clone());
         self.retired.lock().push(old.set.clone());
         *self.attempt.lock() = Some(attempt);
-        self.metrics.configuration_reloaded("replaced");
-        self.updates.send_replace(served);
+        self.metrics.count_configuration_reload("replaced");
+        self.updates.send_replace(active);
     }
 
     /// Records the reason why the configuration of the files is not active. `configuration` is its
     /// digest, if there is one.
     pub fn record_failure(&self, configuration: &str, error: &str) {
-        let error = Some(one_line(error, LONGEST));
+        let error = Some(one_line(error, MAX_ERROR_BYTES));
         let (at, configuration) = (SystemTime::now(), configuration.to_owned());
-        *self.attempt.lock() = Some(Attempt { at, configuration, error });
-        self.metrics.configuration_reloaded("failed");
-        self.metrics.configuration_is_stale(true);
+        *self.attempt.lock() = Some(ReloadAttempt { at, configuration, error });
+        self.metrics.count_configuration_reload("failed");
+        self.metrics.set_configuration_stale(true);
     }
 
     /// Records that the configuration of the files is active.
     pub fn mark_up_to_date(&self) {
-        self.metrics.configuration_is_stale(false);
+        self.metrics.set_configuration_stale(false);
         let mut attempt = self.attempt.lock();
         if let Some(attempt) = &mut *attempt
             && attempt.error.take().is_some()
@@ -142,23 +142,24 @@ impl ActivePolicySet {
 
     /// Records whether the platform of the cluster is still the one that policies received;
     /// otherwise the reason why that is unknown.
-    pub fn trusts(&self, trouble: Option<String>) {
-        *self.distrust.lock() = trouble.map(|trouble| one_line(&trouble, LONGEST));
+    pub fn set_platform_error(&self, trouble: Option<String>) {
+        *self.platform_error.lock() = trouble.map(|trouble| one_line(&trouble, MAX_ERROR_BYTES));
     }
 
     /// A line for `/readyz?verbose` about the profile and the identities.
-    pub(super) fn trust_line(&self) -> String {
-        let trust = one_line(&self.current.load().set.trust().to_string(), LONGEST);
-        match &*self.distrust.lock() {
+    pub(super) fn platform_line(&self) -> String {
+        let trust = one_line(&self.current.load().set.trust().to_string(), MAX_ERROR_BYTES);
+        match &*self.platform_error.lock() {
             None => format!("[+]{trust}"),
             Some(trouble) => format!("[!]{trust}: as it was found before: {trouble}"),
         }
     }
 
     /// The profile and the identities for `/policies`.
-    pub(super) fn trust_json(&self) -> serde_json::Value {
+    pub(super) fn platform_json(&self) -> serde_json::Value {
         let mut json = serde_json::json!(self.current.load().set.trust());
-        if let (Some(members), Some(trouble)) = (json.as_object_mut(), &*self.distrust.lock()) {
+        if let (Some(members), Some(trouble)) = (json.as_object_mut(), &*self.platform_error.lock())
+        {
             members.insert("error".to_owned(), trouble.clone().into());
         }
         json
@@ -173,7 +174,7 @@ impl ActivePolicySet {
     /// Drops old sets whose calls have ended, while it is polled.
     pub(super) async fn sweep(&self) {
         loop {
-            tokio::time::sleep(SWEEP).await;
+            tokio::time::sleep(SWEEP_INTERVAL).await;
             let mut ended = Vec::new();
             // No call gets a retired set: once its calls have ended, there is one owner.
             self.retired.lock().retain_mut(|set| {
@@ -192,19 +193,19 @@ impl ActivePolicySet {
                 opgate_unsafe::release_free_memory();
             });
             let _ = dropped.await;
-            self.metrics.forget(&self.current.load().set);
+            self.metrics.remove_policies_not_in(&self.current.load().set);
         }
     }
 
     /// A line for `/readyz?verbose`.
     pub(super) fn readyz_line(&self) -> String {
-        let served = self.current.load();
-        let since = timestamp(served.since).unwrap_or_default();
+        let active = self.current.load();
+        let since = timestamp(active.since).unwrap_or_default();
         match self.last_error() {
-            None => format!("[+]configuration {} since {since}", served.configuration),
+            None => format!("[+]configuration {} since {since}", active.configuration),
             Some(error) => format!(
                 "[!]configuration {} since {since}, the last good one: {error}",
-                served.configuration
+                active.configuration
             ),
         }
     }
@@ -217,7 +218,7 @@ impl ActivePolicySet {
 
     /// The state for `/policies`.
     pub(super) fn json(&self) -> serde_json::Value {
-        let served = self.current.load();
+        let active = self.current.load();
         let attempt = self.attempt.lock().clone().map(|attempt| {
             serde_json::json!({
                 "at": timestamp(attempt.at),
@@ -226,8 +227,8 @@ impl ActivePolicySet {
             })
         });
         serde_json::json!({
-            "digest": served.configuration,
-            "since": timestamp(served.since),
+            "digest": active.configuration,
+            "since": timestamp(active.since),
             "lastAttempt": attempt,
             "retired": self.retired(),
         })

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use super::Options;
 use super::active_set::{ActiveConfiguration, ActivePolicySet, timestamp};
-use super::body_limiter::{Arrival, BodyLimiter, Ended};
-use super::bucket::Bucket;
+use super::body_limiter::{Arrival, BodyError, BodyLimiter};
+use super::bucket::TokenBucket;
 use super::connection_limiter::Origin;
 use super::liveness::Liveness;
-use super::memory::{self, Memory, ResponseCharge};
+use super::memory::{self, RequestMemory, ResponseCharge};
 use super::metrics::{GaugeGuard, Metrics};
 use super::pause_detector::PauseDetector;
 use super::rate_limited_log::RateLimitedLog;
@@ -30,63 +30,63 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
-use opgate_admission::policy::DecideError;
+use opgate_admission::evaluation::DecideError;
 use opgate_admission::policy::response;
 use opgate_admission::review::{self, Review, ReviewError};
 use opgate_document::Charge;
 use opgate_text::units::parse_duration;
 
 /// Time limit of a body. An API server waits at most 30 s for the whole response.
-const BODY_TIME: Duration = Duration::from_secs(10);
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The response must be sent this long before the API server's timeout.
-const MARGIN: Duration = Duration::from_millis(200);
+const RESPONSE_MARGIN: Duration = Duration::from_millis(200);
 
 /// Time for a response if the request does not set it.
-const DEFAULT_TIME: Duration = Duration::from_secs(10);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Delay before the response to a client that has filled its share of a queue. Otherwise a client
 /// that sends large objects without a pause would keep the server busy with reading and rejecting
 /// them.
-const PAUSE: Duration = Duration::from_secs(1);
+const SHED_DELAY: Duration = Duration::from_secs(1);
 
 /// Delay in that case for a large review, which takes longer to read.
-const LONG_PAUSE: Duration = Duration::from_secs(5);
-const LARGE: usize = 64 << 10;
+const LARGE_SHED_DELAY: Duration = Duration::from_secs(5);
+const LARGE_REVIEW_BYTES: usize = 64 << 10;
 
 /// The server discards at most this much of a body that is too large, and then ends the connection.
-const MAX_DISCARDED: usize = 64 << 20;
+const MAX_DISCARDED_BYTES: usize = 64 << 20;
 
 /// Maximum number of discarded bytes of all bodies, at once and in a second. Reading a MiB takes a
 /// millisecond.
-const DISCARDED: u64 = 256 << 20;
-const DISCARDED_A_SECOND: u64 = 32 << 20;
+const MAX_DISCARD_BURST_BYTES: u64 = 256 << 20;
+const MAX_DISCARD_BYTES_PER_SECOND: u64 = 32 << 20;
 
 /// The state of all requests.
 pub(super) struct App {
     pub(super) serving: Arc<ActivePolicySet>,
-    registered: Option<Arc<RegistrationNames>>,
+    registration_names: Option<Arc<RegistrationNames>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) draining: AtomicBool,
     /// Whether the webhook port is open.
     pub(super) open: AtomicBool,
     pub(super) beats: Arc<PauseDetector>,
     sync_timeout: Duration,
-    body_limit: usize,
-    pub(super) memory: Arc<Memory>,
-    bodies: Arc<BodyLimiter>,
+    max_body_bytes: usize,
+    pub(super) memory: Arc<RequestMemory>,
+    body_limiter: Arc<BodyLimiter>,
     /// Bytes that are read only to be discarded.
-    discarded: Arc<Bucket>,
+    discard_budget: Arc<TokenBucket>,
     /// Log lines that clients can cause at will.
     shed_log: RateLimitedLog,
     invalid_review_log: RateLimitedLog,
     /// Reads the envelope and allows the request, for the baseline of the benchmarks.
-    answer: Answer,
+    review_mode: ReviewMode,
 }
 
 /// The handling of reviews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Answer {
+pub enum ReviewMode {
     /// The policies evaluate them.
     #[default]
     Policies,
@@ -98,11 +98,11 @@ pub enum Answer {
 
 impl App {
     pub(super) fn new(served: ActiveConfiguration, options: &Options) -> Arc<Self> {
-        let metrics = Arc::new(Metrics::new(&options.supervisor, &options.figures));
+        let metrics = Arc::new(Metrics::new(&options.supervisor, &options.external_metrics));
         let serving = Arc::new(ActivePolicySet::new(served, metrics.clone()));
-        let (body_limit, answer) = (options.body_limit, options.answer);
+        let (body_limit, answer) = (options.max_body_bytes, options.review_mode);
         let sync_timeout = options.sync_timeout;
-        let memory = Arc::new(Memory::new(options.body_memory, body_limit));
+        let memory = Arc::new(RequestMemory::new(options.max_request_memory, body_limit));
         let bodies = BodyLimiter::new(memory.clone());
         metrics.memory_limit.set(i64::try_from(memory.limit()).unwrap_or(i64::MAX));
         let draining = AtomicBool::new(false);
@@ -110,19 +110,22 @@ impl App {
         let beats = Arc::new(PauseDetector::new(Instant::now()));
         Arc::new(Self {
             serving,
-            registered: options.registered.clone(),
+            registration_names: options.registration_names.clone(),
             metrics,
             draining,
             open,
             beats,
             sync_timeout,
-            body_limit,
+            max_body_bytes: body_limit,
             memory,
-            bodies,
-            discarded: Arc::new(Bucket::new(DISCARDED, DISCARDED_A_SECOND)),
+            body_limiter: bodies,
+            discard_budget: Arc::new(TokenBucket::new(
+                MAX_DISCARD_BURST_BYTES,
+                MAX_DISCARD_BYTES_PER_SECOND,
+            )),
             shed_log: RateLimitedLog::default(),
             invalid_review_log: RateLimitedLog::default(),
-            answer,
+            review_mode: answer,
         })
     }
 
@@ -167,10 +170,14 @@ impl App {
         let metrics = |State(app): State<Arc<Self>>| async move {
             let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             app.metrics.memory_used.set(i64::try_from(app.memory.used()).unwrap_or(i64::MAX));
-            typed(StatusCode::OK, text, app.metrics.text(app.serving.current().set.cluster()))
+            response_of_type(
+                StatusCode::OK,
+                text,
+                app.metrics.encode_text(app.serving.current().set.cluster()),
+            )
         };
         let policies = |State(app): State<Arc<Self>>| async move {
-            typed(StatusCode::OK, "application/json", app.policies().to_string())
+            response_of_type(StatusCode::OK, "application/json", app.policies().to_string())
         };
         let elsewhere = async || {
             plain(StatusCode::NOT_FOUND, "there is GET /livez, /readyz, /metrics and /policies")
@@ -199,7 +206,7 @@ impl App {
     pub(super) fn why_not_ready(&self) -> Vec<String> {
         let served = self.serving.current();
         let time = served.is_first.then_some(self.sync_timeout);
-        readiness::why_not(&served.set, &self.draining, &self.open, time)
+        readiness::unready_reasons(&served.set, &self.draining, &self.open, time)
     }
 
     fn readiness(&self, verbose: bool) -> Response {
@@ -210,10 +217,10 @@ impl App {
         let mut lines = if why_not.is_empty() { vec!["ok".to_owned()] } else { why_not };
         if verbose {
             lines.push(self.serving.readyz_line());
-            lines.push(self.serving.trust_line());
+            lines.push(self.serving.platform_line());
             lines.extend(self.registration());
-            lines.extend(readiness::resources(&served.set));
-            lines.extend(state::lines(served.set.cluster()));
+            lines.extend(readiness::resource_lines(&served.set));
+            lines.extend(state::nearly_full_lines(served.set.cluster()));
         }
         plain(code, &lines.join("\n"))
     }
@@ -249,7 +256,7 @@ impl App {
         serde_json::json!({
             "configuration": self.serving.json(),
             "registration": registration,
-            "trust": self.serving.trust_json(),
+            "trust": self.serving.platform_json(),
             "policies": policies,
             "cluster": ClusterStatus::of(set),
         })
@@ -257,24 +264,30 @@ impl App {
 
     /// The state of the webhook registration, if the server reads it.
     fn registration(&self) -> Option<String> {
-        let line = self.registered.as_ref()?.line();
+        let line = self.registration_names.as_ref()?.status_line();
         (!line.is_empty()).then_some(line)
     }
 
     async fn review(&self, only: Option<&str>, request: Request) -> Response {
         let started = Instant::now();
         let _counted = GaugeGuard::new(&self.metrics.in_flight);
-        let answered = AssertUnwindSafe(self.answer(only, request, started)).catch_unwind().await;
+        let answered =
+            AssertUnwindSafe(self.evaluate_review(only, request, started)).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| {
             self.metrics.panics.inc();
             plain(StatusCode::INTERNAL_SERVER_ERROR, "opgate failed: a panic, see its log")
         });
-        self.metrics.answered(response.status().as_u16(), started.elapsed());
+        self.metrics.count_response(response.status().as_u16(), started.elapsed());
         response
     }
 
-    async fn answer(&self, only: Option<&str>, request: Request, started: Instant) -> Response {
-        let deadline = deadline(request.uri().query(), self.beats.began(started));
+    async fn evaluate_review(
+        &self,
+        only: Option<&str>,
+        request: Request,
+        started: Instant,
+    ) -> Response {
+        let deadline = deadline(request.uri().query(), self.beats.earliest_start(started));
         let (head, body) = request.into_parts();
         if let Err(refusal) = check_content(&head.headers) {
             self.discard(&head.headers, body);
@@ -283,15 +296,15 @@ impl App {
         // Only the server itself has no connection slot, and it sends no reviews.
         let origin = head.extensions.get::<Origin>().copied();
         let origin = origin.unwrap_or(Origin::of(Ipv4Addr::LOCALHOST.into()));
-        let time = BODY_TIME.min(deadline.saturating_duration_since(Instant::now()));
+        let time = BODY_TIMEOUT.min(deadline.saturating_duration_since(Instant::now()));
         let (bytes, request) =
-            match tokio::time::timeout(time, self.read(origin, &head.headers, body)).await {
+            match tokio::time::timeout(time, self.read_body(origin, &head.headers, body)).await {
                 Ok(Ok(read)) => read,
                 Ok(Err(refusal)) => return refusal,
                 Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
             };
         let (charge, account) = request.into_parts();
-        let text = match review::charged(bytes, charge) {
+        let text = match review::charged_text(bytes, charge) {
             Ok(text) => text,
             Err(ReviewError::Memory) => return self.out_of_memory(),
             Err(error) => return self.reject_invalid(&error),
@@ -301,22 +314,24 @@ impl App {
             Err(error) => return self.reject_invalid(&error),
         };
         let envelope = Charge::on(&account);
-        if !envelope.grow(review.weight()) {
+        if !envelope.grow(review.envelope_bytes()) {
             return self.out_of_memory();
         }
-        if self.answer != Answer::Policies {
-            if self.answer == Answer::NativeParsed {
+        if self.review_mode != ReviewMode::Policies {
+            if self.review_mode == ReviewMode::NativeParsed {
                 std::hint::black_box(serde_json::from_str::<serde_json::Value>(&text).ok());
             }
             return json(response::allow(review.version, &review.uid));
         }
         // Until the end of the call, whichever set is active by then.
         let set = self.serving.current().set.clone();
-        let decided = match (&self.registered, only) {
+        let decided = match (&self.registration_names, only) {
             (Some(registered), Some(only)) => {
                 match registered.resolve(&set, only, deadline).await.unwrap_or_default() {
-                    Some(meant) => {
-                        set.decide_among(&review, Some(&meant), deadline, &*self.metrics).await
+                    Some(addressed) => {
+                        let names = Some(&addressed);
+                        let decided = set.decide_among(&review, names, deadline, &*self.metrics);
+                        decided.await.map_err(DecideError::from)
                     }
                     None => set.decide(&review, Some(only), deadline, &*self.metrics).await,
                 }
@@ -333,7 +348,11 @@ impl App {
             Err(DecideError::Overload(overload)) => {
                 if overload.is_full() {
                     // The server keeps nothing of the request during the delay.
-                    let pause = if review.size() > LARGE { LONG_PAUSE } else { PAUSE };
+                    let pause = if review.size() > LARGE_REVIEW_BYTES {
+                        LARGE_SHED_DELAY
+                    } else {
+                        SHED_DELAY
+                    };
                     drop((text, envelope, account));
                     let pause = deadline.min(Instant::now() + pause);
                     tokio::time::sleep_until(pause.into()).await;
@@ -344,19 +363,21 @@ impl App {
                 return plain(StatusCode::NOT_FOUND, &error.to_string());
             }
         };
-        if decision.denial.is_none() && self.beats.was_stopped(Instant::now()) {
+        if decision.denial.is_none() && self.beats.was_paused(Instant::now()) {
             // A request that is allowed this late may be stored when no client waits for the
             // response any more.
             return self.shed("opgate was stopped for a while: try again");
         }
-        self.metrics.decided(&decision);
+        self.metrics.count_decision(&decision);
         log_decision(&review, &decision, started.elapsed());
         if let Some(fault) = &decision.failure {
             let text = format!("policy {}: {}", fault.policy, fault.cause);
             return plain(StatusCode::INTERNAL_SERVER_ERROR, &text);
         }
         let mut response = json(response::body(&review, &decision));
-        response.extensions_mut().insert(ResponseCharge::by(decision.take_response_charge()));
+        response
+            .extensions_mut()
+            .insert(ResponseCharge::for_charge(decision.take_response_charge()));
         response
     }
 
@@ -388,52 +409,58 @@ impl App {
 
     /// Reads the body. Memory is reserved for the received bytes, not for the announced length. A
     /// body that is too large is rejected as soon as that is known.
-    async fn read(
+    async fn read_body(
         &self,
         origin: Origin,
         headers: &HeaderMap,
         mut body: Body,
-    ) -> Result<(Vec<u8>, memory::Request), Response> {
+    ) -> Result<(Vec<u8>, memory::RequestCharge), Response> {
         let announced = body_hint(&body);
-        if announced > self.body_limit {
+        if announced > self.max_body_bytes {
             return Err(self.too_large(headers, body));
         }
-        let mut arrival = match self.bodies.begin(origin, announced) {
+        let mut arrival = match self.body_limiter.begin(origin, announced) {
             Ok(arrival) => arrival,
-            Err(ended) => return Err(self.ended(ended, headers, body)),
+            Err(ended) => return Err(self.body_error_response(ended, headers, body)),
         };
         loop {
             let frame = tokio::select! {
                 // Received data has priority over a timeout: this task may have waited for a CPU.
                 biased;
                 frame = body.frame() => frame,
-                ended = arrival.ended() => return Err(self.cut(ended, arrival, headers, body)),
+                ended = arrival.wait_for_error() => return Err(self.reject_partial_body(ended, arrival, headers, body)),
             };
             let Some(frame) = frame else { break };
             let frame = frame
                 .map_err(|_| plain(StatusCode::BAD_REQUEST, "the body ended before its end"))?;
             let Ok(data) = frame.into_data() else { continue };
-            if arrival.received() + data.len() > self.body_limit {
+            if arrival.received() + data.len() > self.max_body_bytes {
                 return Err(self.too_large(headers, body));
             }
             if let Err(ended) = arrival.push(&data) {
-                return Err(self.cut(ended, arrival, headers, body));
+                return Err(self.reject_partial_body(ended, arrival, headers, body));
             }
         }
-        arrival.finish().map_err(|ended| self.ended(ended, headers, body))
+        arrival.finish().map_err(|ended| self.body_error_response(ended, headers, body))
     }
 
     /// The response to a body that is not read to its end. Its memory is free before the rest is
     /// discarded.
-    fn cut(&self, ended: Ended, arrival: Arrival, headers: &HeaderMap, body: Body) -> Response {
+    fn reject_partial_body(
+        &self,
+        ended: BodyError,
+        arrival: Arrival,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Response {
         drop(arrival);
-        self.ended(ended, headers, body)
+        self.body_error_response(ended, headers, body)
     }
 
-    fn ended(&self, ended: Ended, headers: &HeaderMap, body: Body) -> Response {
-        self.metrics.body_ended(ended);
+    fn body_error_response(&self, ended: BodyError, headers: &HeaderMap, body: Body) -> Response {
+        self.metrics.count_body_error(ended);
         match ended {
-            Ended::Slow => {
+            BodyError::Slow => {
                 // The rest is not read: a client that sends nothing would hold the connection as
                 // well.
                 let text = "the body arrived too slowly: send at least 128 KiB a second";
@@ -441,13 +468,13 @@ impl App {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 response
             }
-            Ended::Evicted => {
+            BodyError::Evicted => {
                 self.discard(headers, body);
                 self.shed(
                     "the body was still arriving when others needed its memory (--max-request-memory): send it again",
                 )
             }
-            Ended::Full => {
+            BodyError::Full => {
                 self.discard(headers, body);
                 self.out_of_memory()
             }
@@ -462,24 +489,24 @@ impl App {
         if headers.contains_key(EXPECT) {
             return;
         }
-        let all = self.discarded.clone();
+        let all = self.discard_budget.clone();
         let reading = async move {
-            let mut left = MAX_DISCARDED;
+            let mut left = MAX_DISCARDED_BYTES;
             while let Some(Ok(frame)) = body.frame().await {
                 let length = frame.data_ref().map_or(0, bytes::Buf::remaining);
                 left = left.saturating_sub(length);
                 let bytes = u64::try_from(length).unwrap_or(u64::MAX);
-                if left == 0 || !all.take(bytes, Instant::now()) {
+                if left == 0 || !all.try_take(bytes, Instant::now()) {
                     return;
                 }
             }
         };
-        tokio::spawn(tokio::time::timeout(BODY_TIME, reading));
+        tokio::spawn(tokio::time::timeout(BODY_TIMEOUT, reading));
     }
 
     fn too_large(&self, headers: &HeaderMap, body: Body) -> Response {
         self.discard(headers, body);
-        let text = format!("the body has more than {} bytes", self.body_limit);
+        let text = format!("the body has more than {} bytes", self.max_body_bytes);
         let mut response = plain(StatusCode::PAYLOAD_TOO_LARGE, &text);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response
@@ -495,9 +522,13 @@ fn body_hint(body: &Body) -> usize {
 fn deadline(query: Option<&str>, started: Instant) -> Instant {
     let mut pairs = query.into_iter().flat_map(|query| query.split('&'));
     let timeout = pairs.find_map(|pair| pair.strip_prefix("timeout="));
-    let time = timeout.and_then(|text| parse_duration(text).ok()).unwrap_or(DEFAULT_TIME);
+    let time = timeout.and_then(|text| parse_duration(text).ok()).unwrap_or(DEFAULT_TIMEOUT);
     let time = time.min(Duration::from_secs(60));
-    started + time.checked_sub(MARGIN).filter(|left| *left > MARGIN).unwrap_or(time / 2)
+    started
+        + time
+            .checked_sub(RESPONSE_MARGIN)
+            .filter(|left| *left > RESPONSE_MARGIN)
+            .unwrap_or(time / 2)
 }
 
 fn check_content(headers: &HeaderMap) -> Result<(), Response> {
@@ -540,15 +571,15 @@ fn log_decision(
 }
 
 fn json(body: Vec<u8>) -> Response {
-    typed(StatusCode::OK, "application/json", body)
+    response_of_type(StatusCode::OK, "application/json", body)
 }
 
 /// A line of text for the reader of the API server's error.
 pub(super) fn plain(code: StatusCode, text: &str) -> Response {
-    typed(code, "text/plain; charset=utf-8", text.to_owned())
+    response_of_type(code, "text/plain; charset=utf-8", text.to_owned())
 }
 
-fn typed(code: StatusCode, media: &'static str, body: impl Into<Body>) -> Response {
+fn response_of_type(code: StatusCode, media: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));

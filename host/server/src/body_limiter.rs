@@ -28,26 +28,26 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::connection_limiter::Origin;
-use super::memory::{BudgetExceeded, Memory, Request};
+use super::memory::{BudgetExceeded, RequestCharge, RequestMemory};
 
 /// Minimum bytes per second of a body. An API server sends megabytes in milliseconds; a body of 7
 /// MiB would not even arrive within its ten seconds at five times this rate.
-const MIN_RATE: u64 = 128 << 10;
+const MIN_BYTES_PER_SECOND: u64 = 128 << 10;
 
 /// Time for which a body may be slower, at its start or later: a lost packet is sent again within
 /// it.
-const GRACE: Duration = Duration::from_secs(2);
+const SLOW_BODY_GRACE: Duration = Duration::from_secs(2);
 
 /// Maximum number of unfinished bodies. API servers with their defaults have 600 requests in flight each.
 const MAX_BODIES: usize = 4_096;
 
 /// A body that is younger does not end while there is an older one. A busy server takes this long
 /// to read a few large bodies at a time.
-const YOUNG: Duration = Duration::from_millis(250);
+const MIN_EVICTION_AGE: Duration = Duration::from_millis(250);
 
 /// The reason why a body ended before it was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum BodyError {
     /// Less than [`MIN_RATE`] for longer than [`GRACE`].
     Slow,
     /// Others needed its memory.
@@ -56,7 +56,7 @@ pub(super) enum Ended {
     Full,
 }
 
-impl Ended {
+impl BodyError {
     /// The label value for metrics.
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -70,46 +70,46 @@ impl Ended {
 /// The bodies that are arriving.
 #[derive(Debug)]
 pub(super) struct BodyLimiter {
-    memory: Arc<Memory>,
-    table: Mutex<Table>,
+    memory: Arc<RequestMemory>,
+    table: Mutex<BodyTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    bodies: HashMap<u64, Arc<Body>>,
+struct BodyTable {
+    bodies: HashMap<u64, Arc<ArrivingBody>>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Body {
+struct ArrivingBody {
     origin: Origin,
     is_large: AtomicBool,
-    began: Instant,
+    started: Instant,
     received: AtomicUsize,
     /// None after the end of the body.
-    content: Mutex<Option<Content>>,
+    content: Mutex<Option<BodyContent>>,
     evicted: Notify,
 }
 
 #[derive(Debug)]
-struct Content {
+struct BodyContent {
     bytes: Vec<u8>,
-    memory: Request,
+    memory: RequestCharge,
 }
 
 /// One arriving body. It leaves the table when this is dropped.
 #[derive(Debug)]
 pub(super) struct Arrival {
     limiter: Arc<BodyLimiter>,
-    body: Arc<Body>,
+    body: Arc<ArrivingBody>,
     id: u64,
     /// The time at which it is too slow, unless more arrives.
-    due: Instant,
+    slow_at: Instant,
 }
 
-impl Body {
+impl ArrivingBody {
     /// Bytes × milliseconds.
-    fn weight(&self, now: Instant) -> u128 {
+    fn memory_time(&self, now: Instant) -> u128 {
         let received = self.received.load(Ordering::Relaxed).saturating_add(1);
         u128::try_from(received).unwrap_or(u128::MAX).saturating_mul(self.age(now).as_millis() + 1)
     }
@@ -121,32 +121,32 @@ impl Body {
     }
 
     fn age(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.began)
+        now.saturating_duration_since(self.started)
     }
 
     /// Ends it. Returns the freed bytes.
     fn evict(&self) -> usize {
         let content = self.content.lock().take();
-        let freed = content.as_ref().map_or(0, |content| content.memory.held());
+        let freed = content.as_ref().map_or(0, |content| content.memory.charged_bytes());
         drop(content);
         self.evicted.notify_one();
         freed
     }
 }
 
-impl Table {
+impl BodyTable {
     /// Ends bodies of one origin until `bytes` are free. Returns whether any body ended.
-    fn make_room(&mut self, bytes: usize, among_large: bool) -> bool {
+    fn evict_for(&mut self, bytes: usize, among_large: bool) -> bool {
         let now = Instant::now();
-        let is_old = |body: &Body| body.age(now) >= YOUNG;
-        let is_right = |body: &Body| !among_large || body.is_large.load(Ordering::Relaxed);
+        let is_old = |body: &ArrivingBody| body.age(now) >= MIN_EVICTION_AGE;
+        let is_right = |body: &ArrivingBody| !among_large || body.is_large.load(Ordering::Relaxed);
         let has_old = self.bodies.values().any(|body| is_right(body) && is_old(body));
-        let is_candidate = |body: &Body| is_right(body) && (is_old(body) || !has_old);
+        let is_candidate = |body: &ArrivingBody| is_right(body) && (is_old(body) || !has_old);
         let candidates = || self.bodies.iter().filter(|(_, body)| is_candidate(body));
         let mut weights: HashMap<Origin, u128> = HashMap::new();
         for (_, body) in candidates() {
             let weight = weights.entry(body.origin).or_default();
-            *weight = weight.saturating_add(body.weight(now));
+            *weight = weight.saturating_add(body.memory_time(now));
         }
         let heaviest = weights.into_iter().max_by_key(|(_, weight)| *weight);
         let Some((heaviest, _)) = heaviest else { return false };
@@ -165,7 +165,7 @@ impl Table {
 }
 
 impl BodyLimiter {
-    pub(super) fn new(memory: Arc<Memory>) -> Arc<Self> {
+    pub(super) fn new(memory: Arc<RequestMemory>) -> Arc<Self> {
         Arc::new(Self { memory, table: Mutex::default() })
     }
 
@@ -177,43 +177,43 @@ impl BodyLimiter {
         self: &Arc<Self>,
         origin: Origin,
         announced: usize,
-    ) -> Result<Arrival, Ended> {
+    ) -> Result<Arrival, BodyError> {
         let memory = loop {
-            match self.memory.request(announced) {
+            match self.memory.reserve(announced) {
                 Ok(memory) => break memory,
-                Err(BudgetExceeded) if self.table.lock().make_room(1, false) => {}
-                Err(BudgetExceeded) => return Err(Ended::Full),
+                Err(BudgetExceeded) if self.table.lock().evict_for(1, false) => {}
+                Err(BudgetExceeded) => return Err(BodyError::Full),
             }
         };
         let is_large = AtomicBool::new(memory.is_large());
         let bytes = Vec::with_capacity(announced);
         let now = Instant::now();
-        let body = Arc::new(Body {
+        let body = Arc::new(ArrivingBody {
             origin,
             is_large,
-            began: now,
+            started: now,
             received: AtomicUsize::new(0),
-            content: Mutex::new(Some(Content { bytes, memory })),
+            content: Mutex::new(Some(BodyContent { bytes, memory })),
             evicted: Notify::new(),
         });
         let mut table = self.table.lock();
         if table.bodies.len() >= MAX_BODIES {
-            table.make_room(1, false);
+            table.evict_for(1, false);
         }
         let id = table.next;
         table.next += 1;
         table.bodies.insert(id, body.clone());
         drop(table);
-        Ok(Arrival { limiter: self.clone(), body, id, due: now + GRACE })
+        Ok(Arrival { limiter: self.clone(), body, id, slow_at: now + SLOW_BODY_GRACE })
     }
 }
 
 impl Arrival {
     /// Ends when the body must end.
-    pub(super) async fn ended(&self) -> Ended {
+    pub(super) async fn wait_for_error(&self) -> BodyError {
         tokio::select! {
-            () = self.body.evicted.notified() => Ended::Evicted,
-            () = tokio::time::sleep_until(self.due) => Ended::Slow,
+            () = self.body.evicted.notified() => BodyError::Evicted,
+            () = tokio::time::sleep_until(self.slow_at) => BodyError::Slow,
         }
     }
 
@@ -226,14 +226,14 @@ impl Arrival {
     ///
     /// # Errors
     /// If the body ends here.
-    pub(super) fn push(&mut self, data: &[u8]) -> Result<(), Ended> {
+    pub(super) fn push(&mut self, data: &[u8]) -> Result<(), BodyError> {
         loop {
             let is_large = {
                 let mut content = self.body.content.lock();
-                let Some(Content { bytes, memory }) = content.as_mut() else {
-                    return Err(Ended::Evicted);
+                let Some(BodyContent { bytes, memory }) = content.as_mut() else {
+                    return Err(BodyError::Evicted);
                 };
-                if self.limiter.memory.more(memory, data.len()) == Ok(()) {
+                if self.limiter.memory.grow(memory, data.len()) == Ok(()) {
                     bytes.extend_from_slice(data);
                     self.body.received.store(bytes.len(), Ordering::Relaxed);
                     self.body.is_large.store(memory.is_large(), Ordering::Relaxed);
@@ -241,13 +241,15 @@ impl Arrival {
                 }
                 memory.will_be_large(data.len())
             };
-            if !self.limiter.table.lock().make_room(data.len(), is_large) {
-                return Err(Ended::Full);
+            if !self.limiter.table.lock().evict_for(data.len(), is_large) {
+                return Err(BodyError::Full);
             }
         }
         let now = Instant::now();
-        let worth = u64::try_from(data.len()).unwrap_or(u64::MAX).saturating_mul(1_000) / MIN_RATE;
-        self.due = (self.due.max(now) + Duration::from_millis(worth)).min(now + GRACE);
+        let worth = u64::try_from(data.len()).unwrap_or(u64::MAX).saturating_mul(1_000)
+            / MIN_BYTES_PER_SECOND;
+        self.slow_at =
+            (self.slow_at.max(now) + Duration::from_millis(worth)).min(now + SLOW_BODY_GRACE);
         Ok(())
     }
 
@@ -255,9 +257,9 @@ impl Arrival {
     ///
     /// # Errors
     /// If it was ended before.
-    pub(super) fn finish(self) -> Result<(Vec<u8>, Request), Ended> {
+    pub(super) fn finish(self) -> Result<(Vec<u8>, RequestCharge), BodyError> {
         let content = self.body.content.lock().take();
-        content.map(|Content { bytes, memory }| (bytes, memory)).ok_or(Ended::Evicted)
+        content.map(|BodyContent { bytes, memory }| (bytes, memory)).ok_or(BodyError::Evicted)
     }
 }
 
@@ -279,7 +281,7 @@ mod tests {
     const LIMIT: usize = 7 * MIB;
 
     fn limiter() -> Arc<BodyLimiter> {
-        BodyLimiter::new(Arc::new(Memory::new(128 * MIB, LIMIT)))
+        BodyLimiter::new(Arc::new(RequestMemory::new(128 * MIB, LIMIT)))
     }
 
     fn pod(number: u8) -> Origin {
@@ -287,7 +289,7 @@ mod tests {
     }
 
     /// Sends bytes in frames, at once.
-    fn send(arrival: &mut Arrival, bytes: usize) -> Result<(), Ended> {
+    fn send(arrival: &mut Arrival, bytes: usize) -> Result<(), BodyError> {
         let frame = vec![b' '; 64 << 10];
         (0..bytes.div_ceil(frame.len())).try_for_each(|_| arrival.push(&frame))
     }
@@ -336,7 +338,9 @@ mod tests {
             let left = held.iter().filter(|arrival| !is_evicted(arrival)).count();
             assert!(left <= 6, "{left} of 40 are left, from {pods} addresses");
             assert!(
-                held.iter().any(|arrival| arrival.ended().now_or_never() == Some(Ended::Evicted))
+                held.iter()
+                    .any(|arrival| arrival.wait_for_error().now_or_never()
+                        == Some(BodyError::Evicted))
             );
         }
     }
@@ -356,7 +360,7 @@ mod tests {
             pass(2).await;
         }
         assert!(is_evicted(&slow));
-        assert_eq!(slow.push(b" "), Err(Ended::Evicted));
+        assert_eq!(slow.push(b" "), Err(BodyError::Evicted));
         assert!(!fast.iter().any(is_evicted));
         // The certificate of a client makes it a separate origin.
         assert_ne!(shared, Origin { client: Some(7), ..shared });
@@ -368,27 +372,28 @@ mod tests {
         let mut slow = limiter.begin(pod(1), LIMIT).unwrap();
         for _ in 0..LIMIT / (64 << 10) {
             // 1 MiB a second.
-            let waited = tokio::time::timeout(Duration::from_micros(62_500), slow.ended()).await;
+            let waited =
+                tokio::time::timeout(Duration::from_micros(62_500), slow.wait_for_error()).await;
             assert_eq!(waited.ok(), None);
             send(&mut slow, 64 << 10).unwrap();
         }
         assert_eq!(slow.finish().unwrap().0.len(), LIMIT);
         let mut stalled = unfinished(&limiter, pod(1));
         let began = Instant::now();
-        let ended = loop {
+        let error = loop {
             tokio::select! {
-                ended = stalled.ended() => break ended,
+                error = stalled.wait_for_error() => break error,
                 // An occasional byte is no progress.
                 () = tokio::time::sleep(Duration::from_millis(300)) => stalled.push(b" ").unwrap(),
             }
         };
-        assert_eq!(ended, Ended::Slow);
-        assert_eq!(began.elapsed().as_secs(), GRACE.as_secs());
+        assert_eq!(error, BodyError::Slow);
+        assert_eq!(began.elapsed().as_secs(), SLOW_BODY_GRACE.as_secs());
     }
 
     #[tokio::test(start_paused = true)]
     async fn number_of_unfinished_bodies_is_bounded() {
-        let limiter = BodyLimiter::new(Arc::new(Memory::new(128 * MIB, LIMIT)));
+        let limiter = BodyLimiter::new(Arc::new(RequestMemory::new(128 * MIB, LIMIT)));
         let begin = |number: u8| limiter.begin(pod(number), 0).unwrap();
         let api_server = begin(1);
         let many: Vec<_> = (0..MAX_BODIES + 10).map(|_| begin(2)).collect();

@@ -22,7 +22,7 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use opgate_certs::Refusal;
+use opgate_certs::ClientRejection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -31,8 +31,8 @@ use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use tower_service::Service as _;
 
-use super::bucket::Bucket;
-use super::connection_limiter::{ConnectionSlot, RequestGuard, Requests};
+use super::bucket::TokenBucket;
+use super::connection_limiter::{ConnectionSlot, RequestGuard, RequestTracker};
 use super::handshake_limiter::HandshakeLimiter;
 use super::memory::ResponseCharge;
 use super::metrics::Metrics;
@@ -49,17 +49,17 @@ pub(super) enum Phase {
 }
 
 /// Time limit for the handshake of a client, and for the head of a request.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
-const HEAD_TIME: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An idle connection is kept longer than an API server keeps it (90 s). The side that closes it
 /// must be the one that knows whether a request is on its way.
-const IDLE_TIME: Duration = Duration::from_secs(150);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// Maximum number of requests of one connection to the ops port, at once and in a second. A kubelet
 /// sends one in several seconds.
-const OPS_REQUESTS: u64 = 8;
-const OPS_REQUESTS_A_SECOND: u64 = 10;
+const MAX_OPS_REQUESTS: u64 = 8;
+const MAX_OPS_REQUESTS_PER_SECOND: u64 = 10;
 
 /// After the last connection was accepted, an idle one is kept for this time: a client that has
 /// just connected will send its request soon.
@@ -75,135 +75,143 @@ const GOAWAY_DELAY: Duration = Duration::from_secs(1);
 const MAX_STREAMS: u32 = 64;
 
 /// Maximum bytes that h2 keeps of the bodies and responses of one connection.
-const H2_WINDOW: u32 = 64 << 10;
-const H2_SEND: usize = 64 << 10;
-const H2_HEAD: u32 = 16 << 10;
+const H2_WINDOW_BYTES: u32 = 64 << 10;
+const H2_SEND_BUFFER_BYTES: usize = 64 << 10;
+const MAX_H2_HEAD_BYTES: u32 = 16 << 10;
 
 /// Buffer of HTTP/1.1: the head of a request, and an equal part of its body at a time.
-const H1_BUFFER: usize = 32 << 10;
+const H1_BUFFER_BYTES: usize = 32 << 10;
 
 /// Plain text that waits for encryption, or encrypted text that waits to be sent.
-const TLS_BUFFER: usize = 16 << 10;
+const TLS_BUFFER_BYTES: usize = 16 << 10;
 
 /// Serves the webhook port to one client. `place` is none for the server itself, which is served
 /// like a client but does not count as one.
-pub(super) async fn webhook(
+pub(super) async fn serve_webhook(
     stream: TcpStream,
-    place: Option<&ConnectionSlot>,
+    slot: Option<&ConnectionSlot>,
     (acceptor, handshakes): (TlsAcceptor, &HandshakeLimiter),
     router: Router,
     metrics: &Metrics,
     (phases, drain_delay): (watch::Receiver<Phase>, Duration),
 ) {
-    let greeting = accept_tls(stream, place, &acceptor, handshakes);
-    let mut stream = match tokio::time::timeout(HANDSHAKE_TIME, greeting).await {
+    let greeting = accept_tls(stream, slot, &acceptor, handshakes);
+    let mut stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, greeting).await {
         Ok(Ok(stream)) => stream,
-        _ if place.is_none() => return,
+        _ if slot.is_none() => return,
         failed => {
-            let refusal = failed.ok().and_then(Result::err).and_then(|error| refusal(&error));
-            metrics.handshake_failed(refusal);
+            let refusal =
+                failed.ok().and_then(Result::err).and_then(|error| client_rejection(&error));
+            metrics.count_handshake_failure(refusal);
             return;
         }
     };
-    stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER));
-    if let Some(place) = place {
+    stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_BYTES));
+    if let Some(slot) = slot {
         let client = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         if let Some(certificate) = client {
-            handshakes.mark_verified(place.source());
-            place.identify(certificate);
+            handshakes.mark_verified(slot.source());
+            slot.identify(certificate);
         }
-        place.handshake_done(client.is_some());
+        slot.handshake_done(client.is_some());
     }
-    let farewell = farewell(phases.clone(), GOAWAY_DELAY.min(drain_delay / 2));
+    let farewell = wait_for_goaway(phases.clone(), GOAWAY_DELAY.min(drain_delay / 2));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        h2(stream, place, router, farewell).await;
+        serve_h2(stream, slot, router, farewell).await;
     } else {
-        h1(stream, place, router, (IDLE_TIME, None), (farewell, ended(place, phases))).await;
+        serve_h1(
+            stream,
+            slot,
+            router,
+            (IDLE_TIMEOUT, None),
+            (farewell, wait_for_end(slot, phases)),
+        )
+        .await;
     }
 }
 
 /// Ends when the client of a connection must be told to use another replica, because the server
 /// stops.
-async fn farewell(phases: watch::Receiver<Phase>, after: Duration) {
+async fn wait_for_goaway(phases: watch::Receiver<Phase>, after: Duration) {
     let mut closing = phases.clone();
     let mut draining = phases;
-    reached(&mut draining, Phase::Draining).await;
+    wait_for_phase(&mut draining, Phase::Draining).await;
     tokio::select! {
         () = tokio::time::sleep(after) => {}
-        () = reached(&mut closing, Phase::Closing) => {}
+        () = wait_for_phase(&mut closing, Phase::Closing) => {}
     }
 }
 
 /// Waits for the client's hello, and then for a permit to respond.
 async fn accept_tls(
     stream: TcpStream,
-    place: Option<&ConnectionSlot>,
+    slot: Option<&ConnectionSlot>,
     acceptor: &TlsAcceptor,
     handshakes: &HandshakeLimiter,
 ) -> io::Result<TlsStream<TcpStream>> {
     // The server itself needs no permit: `/livez` must not depend on clients.
-    let Some(place) = place else { return acceptor.accept(stream).await };
+    let Some(slot) = slot else { return acceptor.accept(stream).await };
     let greeted = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
-    let turn = handshakes.turn(place.source()).await;
+    let turn = handshakes.acquire(slot.source()).await;
     let config = acceptor.config().clone();
     // The expensive part starts as soon as the configuration is available.
     turn.run(async move { greeted.into_stream(config).await }).await
 }
 
 /// Serves the ops port to one client.
-pub(super) async fn ops(stream: TcpStream, place: &ConnectionSlot, router: Router) {
-    place.handshake_done(false);
-    ops_over(stream, Some(place), router, place.retired()).await;
+pub(super) async fn serve_ops(stream: TcpStream, slot: &ConnectionSlot, router: Router) {
+    slot.handshake_done(false);
+    serve_ops_stream(stream, Some(slot), router, slot.wait_for_retirement()).await;
 }
 
-async fn ops_over(
+async fn serve_ops_stream(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    place: Option<&ConnectionSlot>,
+    slot: Option<&ConnectionSlot>,
     router: Router,
     idle: impl Future<Output = ()>,
 ) {
-    let rate = Some(Bucket::new(OPS_REQUESTS, OPS_REQUESTS_A_SECOND));
-    h1(stream, place, router, (HEAD_TIME, rate), (std::future::pending(), idle)).await;
+    let rate = Some(TokenBucket::new(MAX_OPS_REQUESTS, MAX_OPS_REQUESTS_PER_SECOND));
+    serve_h1(stream, slot, router, (HEAD_TIMEOUT, rate), (std::future::pending(), idle)).await;
 }
 
 /// Ends when an HTTP/1.1 connection must not continue after the current request.
-async fn ended(place: Option<&ConnectionSlot>, mut phases: watch::Receiver<Phase>) {
+async fn wait_for_end(slot: Option<&ConnectionSlot>, mut phases: watch::Receiver<Phase>) {
     let drained = async {
-        reached(&mut phases, Phase::Closing).await;
+        wait_for_phase(&mut phases, Phase::Closing).await;
         // From then on every response has `Connection: close`, so a connection that remains is
         // idle.
         tokio::time::sleep(LINGER).await;
     };
     tokio::select! {
         () = drained => {}
-        () = retired(place) => {}
+        () = wait_for_retirement(slot) => {}
     }
 }
 
-async fn retired(place: Option<&ConnectionSlot>) {
-    match place {
-        Some(place) => place.retired().await,
+async fn wait_for_retirement(slot: Option<&ConnectionSlot>) {
+    match slot {
+        Some(slot) => slot.wait_for_retirement().await,
         None => std::future::pending().await,
     }
 }
 
 /// Ends when the server is in a phase, or past it.
-async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
+async fn wait_for_phase(phases: &mut watch::Receiver<Phase>, phase: Phase) {
     // The sender lives as long as the server. Without it, there is nothing to serve.
     let _ = phases.wait_for(|now| *now >= phase).await;
 }
 
-async fn h1(
+async fn serve_h1(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    place: Option<&ConnectionSlot>,
+    slot: Option<&ConnectionSlot>,
     router: Router,
-    (idle_time, rate): (Duration, Option<Bucket>),
+    (idle_time, rate): (Duration, Option<TokenBucket>),
     (farewell, idle): (impl Future<Output = ()>, impl Future<Output = ()>),
 ) {
     let rate = rate.map(Arc::new);
     let serving = RequestInProgress::default();
-    let stream = TimeoutStream::new(stream, Some((serving.clone(), HEAD_TIME)));
-    let requests = place.map(ConnectionSlot::requests);
+    let stream = TimeoutStream::new(stream, Some((serving.clone(), HEAD_TIMEOUT)));
+    let requests = slot.map(ConnectionSlot::requests);
     let goes = Arc::new(AtomicBool::new(false));
     let told = goes.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -231,7 +239,7 @@ async fn h1(
         }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(idle_time).max_buf_size(H1_BUFFER);
+    http.timer(TokioTimer::new()).header_read_timeout(idle_time).max_buf_size(H1_BUFFER_BYTES);
     let connection = http.serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let farewell = async {
@@ -249,24 +257,24 @@ async fn h1(
     }
 }
 
-async fn h2(
+async fn serve_h2(
     stream: TlsStream<TcpStream>,
-    place: Option<&ConnectionSlot>,
+    slot: Option<&ConnectionSlot>,
     router: Router,
     farewell: impl Future<Output = ()>,
 ) {
     let mut http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     http.timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
-        .initial_connection_window_size(H2_WINDOW)
-        .initial_stream_window_size(H2_WINDOW)
-        .max_send_buf_size(H2_SEND)
-        .max_header_list_size(H2_HEAD)
-        .keep_alive_interval(IDLE_TIME / 3)
-        .keep_alive_timeout(HEAD_TIME);
+        .initial_connection_window_size(H2_WINDOW_BYTES)
+        .initial_stream_window_size(H2_WINDOW_BYTES)
+        .max_send_buf_size(H2_SEND_BUFFER_BYTES)
+        .max_header_list_size(MAX_H2_HEAD_BYTES)
+        .keep_alive_interval(IDLE_TIMEOUT / 3)
+        .keep_alive_timeout(HEAD_TIMEOUT);
     let activity = Activity::default();
     let counted = activity.clone();
-    let requests = place.map(ConnectionSlot::requests);
+    let requests = slot.map(ConnectionSlot::requests);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (response, active) = (respond(&router, requests.as_ref(), request), counted.begin());
         async move {
@@ -281,10 +289,10 @@ async fn h2(
     tokio::select! {
         _ = connection.as_mut() => return,
         () = farewell => {}
-        () = retired(place) => {}
-        () = activity.quiet_for(IDLE_TIME) => {
+        () = wait_for_retirement(slot) => {}
+        () = activity.wait_idle(IDLE_TIMEOUT) => {
             connection.as_mut().graceful_shutdown();
-            let _ = tokio::time::timeout(HEAD_TIME, connection).await;
+            let _ = tokio::time::timeout(HEAD_TIMEOUT, connection).await;
             return;
         }
     }
@@ -296,44 +304,44 @@ async fn h2(
 /// response.
 fn respond(
     router: &Router,
-    requests: Option<&Requests>,
+    requests: Option<&RequestTracker>,
     mut request: hyper::Request<Incoming>,
 ) -> impl Future<Output = Result<hyper::Response<AccountedBody>, Infallible>> + Send + use<> {
     if let Some(requests) = requests {
         request.extensions_mut().insert(requests.origin());
     }
-    let (mut router, busy) = (router.clone(), requests.map(Requests::begin));
+    let (mut router, request_guard) = (router.clone(), requests.map(RequestTracker::begin));
     async move {
         let mut response = router.call(request).await?;
-        let paid = response.extensions_mut().remove::<ResponseCharge>();
-        let mut busy = busy;
-        if let Some(busy) = &mut busy {
-            busy.answered();
+        let charge = response.extensions_mut().remove::<ResponseCharge>();
+        let mut request_guard = request_guard;
+        if let Some(request_guard) = &mut request_guard {
+            request_guard.mark_responded();
         }
         Ok(response.map(|body| AccountedBody {
             body,
-            kept: Some(ResponseGuards { _busy: busy, _paid: paid }),
+            guards: Some(ResponseGuards { _request: request_guard, _charge: charge }),
         }))
     }
 }
 
 /// Ends when a response has been sent, or cannot be sent any more.
 struct ResponseGuards {
-    _busy: Option<RequestGuard>,
-    _paid: Option<ResponseCharge>,
+    _request: Option<RequestGuard>,
+    _charge: Option<ResponseCharge>,
 }
 
 /// The body of a response. The resources of the request stay with its bytes through all queues
 /// below.
 struct AccountedBody {
     body: Body,
-    kept: Option<ResponseGuards>,
+    guards: Option<ResponseGuards>,
 }
 
 /// Bytes of a response with the resources of its request.
 struct AccountedBytes {
     bytes: Bytes,
-    _kept: Option<ResponseGuards>,
+    _guards: Option<ResponseGuards>,
 }
 
 impl AsRef<[u8]> for AccountedBytes {
@@ -357,7 +365,7 @@ impl hyper::body::Body for AccountedBody {
             if !is_last {
                 return bytes;
             }
-            Bytes::from_owner(AccountedBytes { bytes, _kept: self.kept.take() })
+            Bytes::from_owner(AccountedBytes { bytes, _guards: self.guards.take() })
         }))))
     }
 
@@ -371,8 +379,8 @@ impl hyper::body::Body for AccountedBody {
 }
 
 /// The reason why the client of a failed handshake was rejected, if it was.
-fn refusal(error: &io::Error) -> Option<Refusal> {
-    Refusal::of(error.get_ref()?.downcast_ref()?)
+fn client_rejection(error: &io::Error) -> Option<ClientRejection> {
+    ClientRejection::of(error.get_ref()?.downcast_ref()?)
 }
 
 #[cfg(test)]
@@ -387,7 +395,7 @@ mod tests {
         let (mut client, server) = tokio::io::duplex(1 << 20);
         let router = Router::new().route("/", get(async || "ok"));
         let started = Instant::now();
-        let serving = tokio::spawn(ops_over(server, None, router, std::future::pending()));
+        let serving = tokio::spawn(serve_ops_stream(server, None, router, std::future::pending()));
         let ask = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(107);
         let last = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
         client.write_all((ask + last).as_bytes()).await.unwrap();

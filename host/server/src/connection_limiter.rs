@@ -30,34 +30,34 @@ use tokio::sync::Notify;
 /// is free first. It keeps the new one unused for up to 90 s, and a write that is sent on it while
 /// it ends fails: Go repeats no write on a connection that was not used before. If there are too
 /// many connections, those without a request end first, whatever their time.
-const FIRST_TIME: Duration = Duration::from_secs(150);
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// Time for which a response can wait for its client before the connection ends.
-const ANSWER_TIME: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Additional time for a connection that ends because of its age.
-const LAST_TIME: Duration = Duration::from_secs(75);
+const RETIREMENT_GRACE: Duration = Duration::from_secs(75);
 
 /// Minimum number of concurrent handshakes for a port with few connections.
 const MIN_HANDSHAKES: usize = 8;
 
 /// The interval at which to search for connections to end.
-const SWEEP: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum numbers of connections.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct ConnectionBounds {
     /// For all sources.
-    pub(super) connections: usize,
+    pub(super) max_connections: usize,
     /// For one source.
-    pub(super) share: usize,
+    pub(super) max_per_source: usize,
     /// For connections in their handshake.
-    pub(super) handshakes: usize,
+    pub(super) max_handshakes: usize,
     /// The age at which a connection ends after its current request.
-    pub(super) lifetime: Duration,
+    pub(super) max_age: Duration,
 }
 
-impl Bounds {
+impl ConnectionBounds {
     /// Half of the connections for a source. An API server has at most as many connections to a
     /// webhook as concurrent writes: 600 with its defaults. So three API servers behind one
     /// address are below their share of 4,096. A quarter is for handshakes: an API server can open
@@ -66,7 +66,12 @@ impl Bounds {
     /// connections.
     pub(super) fn of(connections: usize, lifetime: Duration) -> Self {
         let (share, handshakes) = ((connections / 2).max(1), (connections / 4).max(MIN_HANDSHAKES));
-        Self { connections: connections.max(1), share, handshakes, lifetime }
+        Self {
+            max_connections: connections.max(1),
+            max_per_source: share,
+            max_handshakes: handshakes,
+            max_age: lifetime,
+        }
     }
 }
 
@@ -110,18 +115,18 @@ struct ConnectionState {
     verified: AtomicBool,
     /// A digest of that certificate.
     client: OnceLock<u64>,
-    has_asked: AtomicBool,
+    has_requested: AtomicBool,
     /// Requests whose head was read and whose response was not received yet.
     requests: AtomicU32,
     /// The time since which the connection is busy, or idle.
-    since: AtomicU64,
+    state_since: AtomicU64,
     /// The times of the responses that were not received yet.
-    answers: Mutex<Vec<u64>>,
+    pending_responses: Mutex<Vec<u64>>,
     /// The connection must end when it can.
-    retired: AtomicBool,
-    retire: Notify,
-    gone: AtomicBool,
-    go: Notify,
+    is_retired: AtomicBool,
+    retire_notify: Notify,
+    is_evicted: AtomicBool,
+    evict_notify: Notify,
 }
 
 /// The order in which connections end.
@@ -139,7 +144,7 @@ impl ConnectionState {
     fn rank(&self) -> EvictionRank {
         let is_busy = self.requests.load(Ordering::Relaxed) > 0;
         match (is_busy, self.verified.load(Ordering::Relaxed)) {
-            (false, false) if !self.has_asked.load(Ordering::Relaxed) => EvictionRank::Silent,
+            (false, false) if !self.has_requested.load(Ordering::Relaxed) => EvictionRank::Silent,
             (false, false) => EvictionRank::Idle,
             (false, true) => EvictionRank::VerifiedIdle,
             (true, false) => EvictionRank::Busy,
@@ -148,23 +153,23 @@ impl ConnectionState {
     }
 
     fn evict(&self) {
-        self.gone.store(true, Ordering::Release);
-        self.go.notify_one();
+        self.is_evicted.store(true, Ordering::Release);
+        self.evict_notify.notify_one();
     }
 
     /// The reason why the connection must end at this time.
-    fn over(&self, now: u64, lifetime: Duration) -> Option<Expiry> {
+    fn expiry(&self, now: u64, lifetime: Duration) -> Option<Expiry> {
         let older = |than: Duration, at: u64| Duration::from_millis(now.saturating_sub(at)) >= than;
-        let oldest = self.answers.lock().iter().min().copied();
-        if oldest.is_some_and(|answer| older(ANSWER_TIME, answer)) {
+        let oldest = self.pending_responses.lock().iter().min().copied();
+        if oldest.is_some_and(|answer| older(RESPONSE_TIMEOUT, answer)) {
             return Some(Expiry::Now);
         }
-        let is_silent =
-            !self.has_asked.load(Ordering::Relaxed) && !self.in_handshake.load(Ordering::Relaxed);
-        if is_silent && older(FIRST_TIME, self.since.load(Ordering::Relaxed)) {
+        let is_silent = !self.has_requested.load(Ordering::Relaxed)
+            && !self.in_handshake.load(Ordering::Relaxed);
+        if is_silent && older(FIRST_REQUEST_TIMEOUT, self.state_since.load(Ordering::Relaxed)) {
             return Some(Expiry::Now);
         }
-        if older(lifetime.saturating_add(LAST_TIME), self.opened) {
+        if older(lifetime.saturating_add(RETIREMENT_GRACE), self.opened) {
             return Some(Expiry::Now);
         }
         older(lifetime, self.opened).then_some(Expiry::Soon)
@@ -179,46 +184,47 @@ enum Expiry {
 }
 
 #[derive(Debug, Default)]
-struct Count {
+struct SourceCounts {
     open: usize,
     handshakes: usize,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    seats: HashMap<u64, Arc<ConnectionState>>,
-    sources: HashMap<Source, Count>,
+struct ConnectionTable {
+    connections: HashMap<u64, Arc<ConnectionState>>,
+    sources: HashMap<Source, SourceCounts>,
     next: u64,
     handshakes: usize,
 }
 
-impl Table {
+impl ConnectionTable {
     /// The first to end of the connections that `among` accepts.
-    fn first(&self, among: impl Fn(&ConnectionState) -> bool) -> Option<u64> {
-        let seats = self.seats.iter().filter(|(_, seat)| among(seat));
-        let first =
-            seats.min_by_key(|(id, seat)| (seat.rank(), seat.since.load(Ordering::Relaxed), **id));
+    fn first_to_evict(&self, among: impl Fn(&ConnectionState) -> bool) -> Option<u64> {
+        let seats = self.connections.iter().filter(|(_, state)| among(state));
+        let first = seats.min_by_key(|(id, state)| {
+            (state.rank(), state.state_since.load(Ordering::Relaxed), **id)
+        });
         first.map(|(id, _)| *id)
     }
 
     fn remove(&mut self, id: u64) -> Option<Arc<ConnectionState>> {
-        let seat = self.seats.remove(&id)?;
-        self.handshake_done(&seat);
-        if let Some(count) = self.sources.get_mut(&seat.source) {
+        let state = self.connections.remove(&id)?;
+        self.handshake_done(&state);
+        if let Some(count) = self.sources.get_mut(&state.source) {
             count.open -= 1;
             if count.open == 0 {
-                self.sources.remove(&seat.source);
+                self.sources.remove(&state.source);
             }
         }
-        Some(seat)
+        Some(state)
     }
 
-    fn handshake_done(&mut self, seat: &ConnectionState) {
-        if !seat.in_handshake.swap(false, Ordering::Relaxed) {
+    fn handshake_done(&mut self, state: &ConnectionState) {
+        if !state.in_handshake.swap(false, Ordering::Relaxed) {
             return;
         }
         self.handshakes -= 1;
-        if let Some(count) = self.sources.get_mut(&seat.source) {
+        if let Some(count) = self.sources.get_mut(&state.source) {
             count.handshakes -= 1;
         }
     }
@@ -227,22 +233,22 @@ impl Table {
 /// The connections of a port.
 #[derive(Debug)]
 pub(super) struct ConnectionLimiter {
-    bounds: Bounds,
+    bounds: ConnectionBounds,
     start: Instant,
     evicted: Counter,
-    table: Mutex<Table>,
+    table: Mutex<ConnectionTable>,
 }
 
 /// The slot of a connection, which is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
-    places: Arc<ConnectionLimiter>,
-    seat: Arc<ConnectionState>,
+    limiter: Arc<ConnectionLimiter>,
+    state: Arc<ConnectionState>,
     id: u64,
 }
 
 impl ConnectionLimiter {
-    pub(super) fn new(bounds: Bounds, evicted: Counter) -> Arc<Self> {
+    pub(super) fn new(bounds: ConnectionBounds, evicted: Counter) -> Arc<Self> {
         let table = Mutex::default();
         Arc::new(Self { bounds, start: Instant::now(), evicted, table })
     }
@@ -254,42 +260,48 @@ impl ConnectionLimiter {
 
     /// Acquires a slot for a connection from an address. If necessary, other connections end.
     pub(super) fn acquire(self: &Arc<Self>, address: IpAddr) -> ConnectionSlot {
-        self.take_at(address, Instant::now())
+        self.acquire_at(address, Instant::now())
     }
 
-    fn take_at(self: &Arc<Self>, address: IpAddr, now: Instant) -> ConnectionSlot {
+    fn acquire_at(self: &Arc<Self>, address: IpAddr, now: Instant) -> ConnectionSlot {
         let source = Source::of(address);
         let now = self.milliseconds(now);
-        let Bounds { connections, share, handshakes, .. } = self.bounds;
+        let ConnectionBounds {
+            max_connections: connections,
+            max_per_source: share,
+            max_handshakes: handshakes,
+            ..
+        } = self.bounds;
         let mut table = self.table.lock();
         let own = table.sources.get(&source).map_or(0, |count| count.open);
         if own >= share {
-            self.evict(&mut table, |seat| seat.source == source);
-        } else if table.seats.len() >= connections {
+            self.evict(&mut table, |state| state.source == source);
+        } else if table.connections.len() >= connections {
             self.evict(&mut table, |_| true);
         }
         if table.handshakes >= handshakes {
             let counts = table.sources.iter();
-            let most = counts.max_by_key(|(_, count)| count.handshakes).map(|(source, _)| *source);
-            let is_one = |seat: &ConnectionState| {
-                Some(seat.source) == most && seat.in_handshake.load(Ordering::Relaxed)
+            let busiest =
+                counts.max_by_key(|(_, count)| count.handshakes).map(|(source, _)| *source);
+            let is_one = |state: &ConnectionState| {
+                Some(state.source) == busiest && state.in_handshake.load(Ordering::Relaxed)
             };
             self.evict(&mut table, is_one);
         }
-        let seat = Arc::new(ConnectionState {
+        let state = Arc::new(ConnectionState {
             source,
             opened: now,
             in_handshake: AtomicBool::new(true),
             verified: AtomicBool::new(false),
             client: OnceLock::new(),
-            has_asked: AtomicBool::new(false),
+            has_requested: AtomicBool::new(false),
             requests: AtomicU32::new(0),
-            since: AtomicU64::new(now),
-            answers: Mutex::default(),
-            retired: AtomicBool::new(false),
-            retire: Notify::new(),
-            gone: AtomicBool::new(false),
-            go: Notify::new(),
+            state_since: AtomicU64::new(now),
+            pending_responses: Mutex::default(),
+            is_retired: AtomicBool::new(false),
+            retire_notify: Notify::new(),
+            is_evicted: AtomicBool::new(false),
+            evict_notify: Notify::new(),
         });
         let id = table.next;
         table.next += 1;
@@ -297,8 +309,8 @@ impl ConnectionLimiter {
         let count = table.sources.entry(source).or_default();
         count.open += 1;
         count.handshakes += 1;
-        table.seats.insert(id, seat.clone());
-        ConnectionSlot { places: self.clone(), seat, id }
+        table.connections.insert(id, state.clone());
+        ConnectionSlot { limiter: self.clone(), state, id }
     }
 
     /// Ends the first connection in this order. Returns whether there was one.
@@ -306,40 +318,40 @@ impl ConnectionLimiter {
         self.evict(&mut self.table.lock(), |_| true)
     }
 
-    fn evict(&self, table: &mut Table, among: impl Fn(&ConnectionState) -> bool) -> bool {
-        let seat = table.first(among).and_then(|id| table.remove(id));
-        if let Some(seat) = &seat {
-            seat.evict();
+    fn evict(&self, table: &mut ConnectionTable, among: impl Fn(&ConnectionState) -> bool) -> bool {
+        let state = table.first_to_evict(among).and_then(|id| table.remove(id));
+        if let Some(state) = &state {
+            state.evict();
             self.evicted.inc();
         }
-        seat.is_some()
+        state.is_some()
     }
 
     fn sweep_at(&self, now: Instant) {
         let now = self.milliseconds(now);
         let mut table = self.table.lock();
-        let over = |seat: &ConnectionState| seat.over(now, self.bounds.lifetime);
-        let found = table.seats.iter().filter_map(|(id, seat)| Some((*id, over(seat)?)));
+        let over = |state: &ConnectionState| state.expiry(now, self.bounds.max_age);
+        let found = table.connections.iter().filter_map(|(id, state)| Some((*id, over(state)?)));
         for (id, over) in found.collect::<Vec<_>>() {
             if over == Expiry::Now
-                && let Some(seat) = table.remove(id)
+                && let Some(state) = table.remove(id)
             {
-                seat.evict();
-            } else if let Some(seat) = table.seats.get(&id)
-                && !seat.retired.swap(true, Ordering::Relaxed)
+                state.evict();
+            } else if let Some(state) = table.connections.get(&id)
+                && !state.is_retired.swap(true, Ordering::Relaxed)
             {
-                seat.retire.notify_one();
+                state.retire_notify.notify_one();
             }
         }
     }
 }
 
 /// Ends connections in some tables whose time is over, while it is polled.
-pub(super) async fn sweep(tables: [Arc<ConnectionLimiter>; 2]) {
+pub(super) async fn sweep_periodically(tables: [Arc<ConnectionLimiter>; 2]) {
     loop {
-        tokio::time::sleep(SWEEP).await;
-        for places in &tables {
-            places.sweep_at(Instant::now());
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        for limiter in &tables {
+            limiter.sweep_at(Instant::now());
         }
     }
 }
@@ -347,68 +359,68 @@ pub(super) async fn sweep(tables: [Arc<ConnectionLimiter>; 2]) {
 impl ConnectionSlot {
     /// Records that the handshake has ended.
     pub(super) fn handshake_done(&self, verified: bool) {
-        self.seat.verified.store(verified, Ordering::Relaxed);
-        self.seat.since.store(self.places.milliseconds(Instant::now()), Ordering::Relaxed);
-        self.places.table.lock().handshake_done(&self.seat);
+        self.state.verified.store(verified, Ordering::Relaxed);
+        self.state.state_since.store(self.limiter.milliseconds(Instant::now()), Ordering::Relaxed);
+        self.limiter.table.lock().handshake_done(&self.state);
     }
 
     /// Records the certificate of the client.
     pub(super) fn identify(&self, certificate: &[u8]) {
         let mut hasher = DefaultHasher::new();
         hasher.write(certificate);
-        let _ = self.seat.client.set(hasher.finish());
+        let _ = self.state.client.set(hasher.finish());
     }
 
     /// The source of the connection.
     pub(super) fn source(&self) -> Source {
-        self.seat.source
+        self.state.source
     }
 
     /// Counts the requests of this connection.
-    pub(super) fn requests(&self) -> Requests {
-        Requests { places: self.places.clone(), seat: self.seat.clone() }
+    pub(super) fn requests(&self) -> RequestTracker {
+        RequestTracker { limiter: self.limiter.clone(), state: self.state.clone() }
     }
 
     /// Ends when the connection must end.
-    pub(super) async fn evicted(&self) {
-        while !self.seat.gone.load(Ordering::Acquire) {
-            self.seat.go.notified().await;
+    pub(super) async fn wait_for_eviction(&self) {
+        while !self.state.is_evicted.load(Ordering::Acquire) {
+            self.state.evict_notify.notified().await;
         }
     }
 
     /// Ends when the connection should end after its current request.
-    pub(super) async fn retired(&self) {
-        while !self.seat.retired.load(Ordering::Relaxed) {
-            self.seat.retire.notified().await;
+    pub(super) async fn wait_for_retirement(&self) {
+        while !self.state.is_retired.load(Ordering::Relaxed) {
+            self.state.retire_notify.notified().await;
         }
     }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.places.table.lock().remove(self.id);
+        self.limiter.table.lock().remove(self.id);
     }
 }
 
 /// Counts the requests of a connection.
 #[derive(Debug, Clone)]
-pub(super) struct Requests {
-    places: Arc<ConnectionLimiter>,
-    seat: Arc<ConnectionState>,
+pub(super) struct RequestTracker {
+    limiter: Arc<ConnectionLimiter>,
+    state: Arc<ConnectionState>,
 }
 
 /// A request in progress: from its head until its response was received.
 #[derive(Debug)]
 pub(super) struct RequestGuard {
-    requests: Requests,
+    requests: RequestTracker,
     /// The time of the response.
-    answered: Option<u64>,
+    responded_at: Option<u64>,
 }
 
-impl Requests {
+impl RequestTracker {
     /// The origin of the requests.
     pub(super) fn origin(&self) -> Origin {
-        Origin { source: self.seat.source, client: self.seat.client.get().copied() }
+        Origin { source: self.state.source, client: self.state.client.get().copied() }
     }
 
     /// Records that the head of a request has arrived.
@@ -417,39 +429,39 @@ impl Requests {
     }
 
     fn begin_at(&self, now: Instant) -> RequestGuard {
-        self.seat.has_asked.store(true, Ordering::Relaxed);
-        if self.seat.requests.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.seat.since.store(self.places.milliseconds(now), Ordering::Relaxed);
+        self.state.has_requested.store(true, Ordering::Relaxed);
+        if self.state.requests.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.state.state_since.store(self.limiter.milliseconds(now), Ordering::Relaxed);
         }
-        RequestGuard { requests: self.clone(), answered: None }
+        RequestGuard { requests: self.clone(), responded_at: None }
     }
 }
 
 impl RequestGuard {
     /// Records that the response is complete. Now the client must receive it.
-    pub(super) fn answered(&mut self) {
-        self.answered_at(Instant::now());
+    pub(super) fn mark_responded(&mut self) {
+        self.mark_responded_at(Instant::now());
     }
 
-    fn answered_at(&mut self, now: Instant) {
-        let now = self.requests.places.milliseconds(now);
-        self.requests.seat.answers.lock().push(now);
-        self.answered = Some(now);
+    fn mark_responded_at(&mut self, now: Instant) {
+        let now = self.requests.limiter.milliseconds(now);
+        self.requests.state.pending_responses.lock().push(now);
+        self.responded_at = Some(now);
     }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        let seat = &self.requests.seat;
-        if let Some(answered) = self.answered {
-            let mut answers = seat.answers.lock();
+        let state = &self.requests.state;
+        if let Some(answered) = self.responded_at {
+            let mut answers = state.pending_responses.lock();
             if let Some(at) = answers.iter().position(|answer| *answer == answered) {
                 answers.swap_remove(at);
             }
         }
-        if seat.requests.fetch_sub(1, Ordering::Relaxed) == 1 {
-            let now = self.requests.places.milliseconds(Instant::now());
-            seat.since.store(now, Ordering::Relaxed);
+        if state.requests.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let now = self.requests.limiter.milliseconds(Instant::now());
+            state.state_since.store(now, Ordering::Relaxed);
         }
     }
 }
@@ -460,10 +472,14 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds =
-        Bounds { connections: 8, share: 4, handshakes: 3, lifetime: Duration::from_secs(600) };
+    const BOUNDS: ConnectionBounds = ConnectionBounds {
+        max_connections: 8,
+        max_per_source: 4,
+        max_handshakes: 3,
+        max_age: Duration::from_secs(600),
+    };
 
-    fn places(bounds: Bounds) -> Arc<ConnectionLimiter> {
+    fn places(bounds: ConnectionBounds) -> Arc<ConnectionLimiter> {
         ConnectionLimiter::new(bounds, Counter::default())
     }
 
@@ -472,65 +488,65 @@ mod tests {
         IpAddr::from([10, 0, 0, source])
     }
 
-    fn is_gone(place: &ConnectionSlot) -> bool {
-        place.evicted().now_or_never().is_some()
+    fn is_gone(slot: &ConnectionSlot) -> bool {
+        slot.wait_for_eviction().now_or_never().is_some()
     }
 
     /// The slot of a client after its handshake.
-    fn greeted(places: &Arc<ConnectionLimiter>, source: u8, verified: bool) -> ConnectionSlot {
-        let place = places.acquire(from(source));
-        place.handshake_done(verified);
-        place
+    fn greeted(limiter: &Arc<ConnectionLimiter>, source: u8, verified: bool) -> ConnectionSlot {
+        let slot = limiter.acquire(from(source));
+        slot.handshake_done(verified);
+        slot
     }
 
     #[test]
     fn new_connection_evicts_the_least_important_one() {
-        let places = places(Bounds { share: 8, ..BOUNDS });
+        let limiter = places(ConnectionBounds { max_per_source: 8, ..BOUNDS });
         let quiet = |verified, source| {
-            let place = greeted(&places, source, verified);
-            drop(place.requests().begin());
-            place
+            let slot = greeted(&limiter, source, verified);
+            drop(slot.requests().begin());
+            slot
         };
-        let verified_busy = greeted(&places, 1, true);
+        let verified_busy = greeted(&limiter, 1, true);
         let _request = verified_busy.requests().begin();
-        let busy = greeted(&places, 2, false);
+        let busy = greeted(&limiter, 2, false);
         let _other = busy.requests().begin();
-        let verified_idle = greeted(&places, 3, true);
+        let verified_idle = greeted(&limiter, 3, true);
         let (idle, idle_later) = (quiet(false, 4), quiet(false, 5));
-        let silent = greeted(&places, 6, false);
-        let handshakes = [places.acquire(from(7)), places.acquire(from(8))];
+        let silent = greeted(&limiter, 6, false);
+        let handshakes = [limiter.acquire(from(7)), limiter.acquire(from(8))];
         let order =
             [&silent, &handshakes[0], &handshakes[1], &idle, &idle_later, &verified_idle, &busy];
         let mut newcomers = Vec::new();
         for (index, goes) in order.iter().enumerate() {
             assert!(!is_gone(goes), "{index}");
             // A slot of a verified and busy client, so that it does not end before the others.
-            let newcomer = greeted(&places, 9, true);
+            let newcomer = greeted(&limiter, 9, true);
             std::mem::forget(newcomer.requests().begin());
             newcomers.push(newcomer);
             assert!(is_gone(goes), "{index}");
         }
         assert!(!is_gone(&verified_busy) && newcomers.iter().all(|newcomer| !is_gone(newcomer)));
-        assert_eq!(places.table.lock().seats.len(), BOUNDS.connections);
-        assert_eq!(places.evicted.get(), 7);
+        assert_eq!(limiter.table.lock().connections.len(), BOUNDS.max_connections);
+        assert_eq!(limiter.evicted.get(), 7);
     }
 
     /// An API server with its defaults, after a restart of the server.
     #[test]
     fn burst_of_handshakes_of_an_api_server_fits() {
-        let places = places(Bounds::of(4_096, Duration::MAX));
-        let unused = greeted(&places, 1, false);
-        let burst: Vec<_> = (0..600).map(|_| places.acquire(from(1))).collect();
+        let limiter = places(ConnectionBounds::of(4_096, Duration::MAX));
+        let unused = greeted(&limiter, 1, false);
+        let burst: Vec<_> = (0..600).map(|_| limiter.acquire(from(1))).collect();
         assert!(!burst.iter().any(is_gone));
-        let flood: Vec<_> = (0..4_096).map(|_| places.acquire(from(1))).collect();
+        let flood: Vec<_> = (0..4_096).map(|_| limiter.acquire(from(1))).collect();
         assert!(!is_gone(&unused) && is_gone(&flood[0]), "handshakes end handshakes");
     }
 
     #[test]
     fn a_source_has_no_more_than_its_share() {
-        let places = places(BOUNDS);
-        let other = greeted(&places, 1, false);
-        let own: Vec<_> = (0..6).map(|_| greeted(&places, 2, false)).collect();
+        let limiter = places(BOUNDS);
+        let other = greeted(&limiter, 1, false);
+        let own: Vec<_> = (0..6).map(|_| greeted(&limiter, 2, false)).collect();
         assert!(!is_gone(&other), "there is room for the others");
         assert_eq!(
             own.iter().map(is_gone).collect::<Vec<_>>(),
@@ -545,48 +561,48 @@ mod tests {
 
     #[test]
     fn source_with_most_handshakes_is_evicted_first() {
-        let places = places(BOUNDS);
-        let flood = [places.acquire(from(1)), places.acquire(from(1))];
-        let mut others = vec![places.acquire(from(2))];
-        others.push(places.acquire(from(3)));
+        let limiter = places(BOUNDS);
+        let flood = [limiter.acquire(from(1)), limiter.acquire(from(1))];
+        let mut others = vec![limiter.acquire(from(2))];
+        others.push(limiter.acquire(from(3)));
         assert_eq!(flood.iter().map(is_gone).collect::<Vec<_>>(), [true, false]);
         assert!(others.iter().all(|other| !is_gone(other)));
         others[0].handshake_done(false);
-        others.push(places.acquire(from(4)));
+        others.push(limiter.acquire(from(4)));
         assert!(!is_gone(&flood[1]), "one handshake has ended");
         drop((flood, others));
-        let table = places.table.lock();
-        assert!(table.seats.is_empty() && table.sources.is_empty() && table.handshakes == 0);
+        let table = limiter.table.lock();
+        assert!(table.connections.is_empty() && table.sources.is_empty() && table.handshakes == 0);
     }
 
     #[test]
     fn overdue_connections_are_evicted() {
-        let places = places(BOUNDS);
+        let limiter = places(BOUNDS);
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        let handshake = places.take_at(from(1), at(0));
-        let silent = greeted(&places, 1, true);
-        let idle = greeted(&places, 2, false);
+        let handshake = limiter.acquire_at(from(1), at(0));
+        let silent = greeted(&limiter, 1, true);
+        let idle = greeted(&limiter, 2, false);
         drop(idle.requests().begin_at(at(1)));
-        let slow = greeted(&places, 2, false);
+        let slow = greeted(&limiter, 2, false);
         let mut taken = slow.requests().begin_at(at(1));
-        taken.answered_at(at(2));
+        taken.mark_responded_at(at(2));
         let mut left = slow.requests().begin_at(at(3));
-        left.answered_at(at(5));
+        left.mark_responded_at(at(5));
         drop(taken);
-        places.sweep_at(at(14));
+        limiter.sweep_at(at(14));
         assert!(!is_gone(&slow) && !is_gone(&idle));
-        places.sweep_at(at(16));
+        limiter.sweep_at(at(16));
         assert!(is_gone(&slow) && !is_gone(&idle));
-        places.sweep_at(at(95));
+        limiter.sweep_at(at(95));
         assert!(!is_gone(&silent), "a client may keep a connection for later");
-        places.sweep_at(at(152));
+        limiter.sweep_at(at(152));
         assert!(is_gone(&silent) && !is_gone(&handshake), "a handshake has its own time-out");
-        places.sweep_at(at(599));
-        assert!(idle.retired().now_or_never().is_none());
-        places.sweep_at(at(601));
-        assert!(idle.retired().now_or_never().is_some() && !is_gone(&idle));
-        places.sweep_at(at(676));
+        limiter.sweep_at(at(599));
+        assert!(idle.wait_for_retirement().now_or_never().is_none());
+        limiter.sweep_at(at(601));
+        assert!(idle.wait_for_retirement().now_or_never().is_some() && !is_gone(&idle));
+        limiter.sweep_at(at(676));
         assert!(is_gone(&idle));
     }
 }

@@ -9,36 +9,36 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors that are not for clients: files that are read again, connections to the API server,
 /// and the server's check of itself.
-const OWN: usize = 32;
+const RESERVED_DESCRIPTORS: usize = 32;
 
 /// Part of the rest for the ops port, and the maximum of its connections, which are kubelets and
 /// Prometheus.
-const OPS_PART: usize = 8;
-const MAX_OPS: usize = 128;
+const OPS_DIVISOR: usize = 8;
+const MAX_OPS_CONNECTIONS: usize = 128;
 
 /// Connections of both ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Connections {
+pub(super) struct PortLimits {
     pub(super) webhook: usize,
     pub(super) ops: usize,
 }
 
-impl Connections {
+impl PortLimits {
     /// The requested number for the webhook port, or less if there are not enough descriptors.
     pub(super) fn of(wanted: usize) -> Self {
-        Self::within(wanted, limit(), open())
+        Self::within(wanted, max_descriptors(), open_descriptors())
     }
 
     fn within(wanted: usize, limit: usize, open: usize) -> Self {
-        let left = limit.saturating_sub(open).saturating_sub(OWN);
-        let ops = (left / OPS_PART).clamp(2, MAX_OPS);
+        let left = limit.saturating_sub(open).saturating_sub(RESERVED_DESCRIPTORS);
+        let ops = (left / OPS_DIVISOR).clamp(2, MAX_OPS_CONNECTIONS);
         Self { webhook: wanted.min(left.saturating_sub(ops)).max(2), ops }
     }
 }
 
 /// The maximum number of descriptors of the process. The soft limit is for programs that use
 /// `select`.
-fn limit() -> usize {
+fn max_descriptors() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let limit = if raised.is_ok() { maximum } else { current };
@@ -46,26 +46,26 @@ fn limit() -> usize {
 }
 
 /// The number of its open descriptors.
-fn open() -> usize {
-    std::fs::read_dir("/proc/self/fd").map_or(OWN, Iterator::count)
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(RESERVED_DESCRIPTORS, Iterator::count)
 }
 
 /// Whether an error means that no descriptors are left.
-pub(super) fn ran_out(error: &io::Error) -> bool {
+pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// A spare descriptor.
 #[derive(Debug)]
-pub(super) struct Spare(Mutex<Option<File>>);
+pub(super) struct SpareDescriptor(Mutex<Option<File>>);
 
-impl Spare {
+impl SpareDescriptor {
     pub(super) fn new() -> Self {
         Self(Mutex::new(File::open("/dev/null").ok()))
     }
 
     /// Returns it to the system; returns whether there was one.
-    pub(super) fn give_up(&self) -> bool {
+    pub(super) fn release(&self) -> bool {
         self.0.lock().take().is_some()
     }
 
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn there_are_no_more_connections_than_descriptors() {
         let within = |wanted, limit, open| {
-            let Connections { webhook, ops } = Connections::within(wanted, limit, open);
+            let PortLimits { webhook, ops } = PortLimits::within(wanted, limit, open);
             (webhook, ops)
         };
         assert_eq!(within(4_096, usize::MAX, 20), (4_096, 128));
@@ -97,11 +97,11 @@ mod tests {
 
     #[test]
     fn spare_descriptor_is_released_once() {
-        let spare = Spare::new();
-        assert!(spare.give_up() && !spare.give_up());
+        let spare = SpareDescriptor::new();
+        assert!(spare.release() && !spare.release());
         spare.restore();
-        assert!(spare.give_up());
-        assert!(ran_out(&io::Error::from(Errno::MFILE)));
-        assert!(!ran_out(&io::ErrorKind::TimedOut.into()));
+        assert!(spare.release());
+        assert!(is_out_of_descriptors(&io::Error::from(Errno::MFILE)));
+        assert!(!is_out_of_descriptors(&io::ErrorKind::TimedOut.into()));
     }
 }

@@ -22,13 +22,13 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::bucket::Bucket;
+use super::bucket::TokenBucket;
 use super::connection_limiter::Source;
-use opgate_engine::processor_time;
+use opgate_engine::thread_cpu_time;
 
 /// The part of all CPUs that a queue may use, and the time for which it may use more.
-const PART: u32 = 4;
-const AT_ONCE: Duration = Duration::from_millis(250);
+const CPU_DIVISOR: u32 = 4;
+const BURST_CPU_TIME: Duration = Duration::from_millis(250);
 
 /// After this time, half of the CPU time of a source counts. Up to this amount there is no
 /// difference: an API server that opens dozens of connections does not wait for a client with a
@@ -37,42 +37,42 @@ const CPU_HALF_LIFE: Duration = Duration::from_secs(10);
 const FREE_CPU_TIME: Duration = Duration::from_millis(20);
 
 /// Maximum number of sources whose CPU time is known, and of sources with a certificate.
-const MOST_SOURCES: usize = 1_024;
-const MOST_KNOWN: usize = 256;
+const MAX_SOURCES: usize = 1_024;
+const MAX_VERIFIED_SOURCES: usize = 256;
 
 /// The handshakes of a port.
 #[derive(Debug)]
 pub(super) struct HandshakeLimiter {
     unverified: Arc<HandshakeQueue>,
-    known: Arc<HandshakeQueue>,
+    verified: Arc<HandshakeQueue>,
     /// Sources whose clients have shown a certificate, and the last time.
-    sources: Mutex<HashMap<Source, Instant>>,
+    verified_sources: Mutex<HashMap<Source, Instant>>,
 }
 
 /// A queue of handshakes that share a part of the CPU.
 #[derive(Debug)]
 struct HandshakeQueue {
     /// In nanoseconds of CPU time.
-    bucket: Bucket,
-    line: Mutex<QueueState>,
+    bucket: TokenBucket,
+    state: Mutex<QueueState>,
 }
 
 /// The waiting handshakes, and the CPU time of their sources.
 #[derive(Debug, Default)]
 struct QueueState {
     /// A handshake has the lead: it runs, or waits until the debt is paid.
-    is_led: bool,
+    has_runner: bool,
     waiting: Vec<Waiter>,
-    next: u64,
-    spent: HashMap<Source, Duration>,
-    halved: Option<Instant>,
+    next_number: u64,
+    cpu_times: HashMap<Source, Duration>,
+    halved_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Waiter {
     number: u64,
     source: Source,
-    lead: oneshot::Sender<RunToken>,
+    token: oneshot::Sender<RunToken>,
 }
 
 /// The right to be next. Dropping it passes it on.
@@ -82,26 +82,26 @@ struct RunToken(Option<Arc<HandshakeQueue>>);
 /// The permit to run a handshake.
 #[derive(Debug)]
 pub(super) struct HandshakePermit {
-    lane: Arc<HandshakeQueue>,
+    queue: Arc<HandshakeQueue>,
     source: Source,
-    lead: RunToken,
+    token: RunToken,
 }
 
 impl HandshakeLimiter {
     /// Creates the queues for a machine with this many CPUs.
-    pub(super) fn new(processors: u32) -> Self {
-        let lane = || {
-            let part = Duration::from_secs(1) * processors.max(1) / PART;
-            let bucket = Bucket::new(nanoseconds(AT_ONCE), nanoseconds(part));
-            Arc::new(HandshakeQueue { bucket, line: Mutex::default() })
+    pub(super) fn new(cpus: u32) -> Self {
+        let queue = || {
+            let part = Duration::from_secs(1) * cpus.max(1) / CPU_DIVISOR;
+            let bucket = TokenBucket::new(nanoseconds(BURST_CPU_TIME), nanoseconds(part));
+            Arc::new(HandshakeQueue { bucket, state: Mutex::default() })
         };
-        Self { unverified: lane(), known: lane(), sources: Mutex::default() }
+        Self { unverified: queue(), verified: queue(), verified_sources: Mutex::default() }
     }
 
     /// Records that a client from this source has shown a valid certificate.
     pub(super) fn mark_verified(&self, source: Source) {
-        let mut sources = self.sources.lock();
-        if sources.len() >= MOST_KNOWN && !sources.contains_key(&source) {
+        let mut sources = self.verified_sources.lock();
+        if sources.len() >= MAX_VERIFIED_SOURCES && !sources.contains_key(&source) {
             let oldest = sources.iter().min_by_key(|(_, last)| **last).map(|(source, _)| *source);
             oldest.and_then(|oldest| sources.remove(&oldest));
         }
@@ -109,129 +109,129 @@ impl HandshakeLimiter {
     }
 
     /// Waits for the permit of a handshake with a client from this source.
-    pub(super) async fn turn(&self, source: Source) -> HandshakePermit {
-        let is_known = self.sources.lock().contains_key(&source);
-        let lane = if is_known { &self.known } else { &self.unverified };
-        lane.turn(source).await
+    pub(super) async fn acquire(&self, source: Source) -> HandshakePermit {
+        let is_known = self.verified_sources.lock().contains_key(&source);
+        let queue = if is_known { &self.verified } else { &self.unverified };
+        queue.acquire(source).await
     }
 }
 
 impl HandshakeQueue {
-    async fn turn(self: &Arc<Self>, source: Source) -> HandshakePermit {
+    async fn acquire(self: &Arc<Self>, source: Source) -> HandshakePermit {
         let number = {
-            let mut line = self.line.lock();
-            line.next += 1;
-            line.next
+            let mut line = self.state.lock();
+            line.next_number += 1;
+            line.next_number
         };
-        let mut lead = self.lead(number, source).await;
+        let mut token = self.acquire_token(number, source).await;
         loop {
             let wait = self.bucket.wait(Instant::now().into_std());
             if wait.is_zero() {
-                return HandshakePermit { lane: self.clone(), source, lead };
+                return HandshakePermit { queue: self.clone(), source, token };
             }
             tokio::time::sleep(wait).await;
             // A handshake that arrived during the wait can be before this one.
-            let next = self.wait(number, source);
-            drop(lead);
-            lead = match next.await {
-                Ok(lead) => lead,
-                Err(_) => self.lead(number, source).await,
+            let next = self.enqueue(number, source);
+            drop(token);
+            token = match next.await {
+                Ok(token) => token,
+                Err(_) => self.acquire_token(number, source).await,
             };
         }
     }
 
     /// Returns the lead, at once if no handshake has it.
-    async fn lead(self: &Arc<Self>, number: u64, source: Source) -> RunToken {
+    async fn acquire_token(self: &Arc<Self>, number: u64, source: Source) -> RunToken {
         loop {
             let next = {
-                let mut line = self.line.lock();
-                if !line.is_led {
-                    line.is_led = true;
+                let mut line = self.state.lock();
+                if !line.has_runner {
+                    line.has_runner = true;
                     return RunToken(Some(self.clone()));
                 }
-                line.wait(number, source)
+                line.enqueue(number, source)
             };
-            if let Ok(lead) = next.await {
-                return lead;
+            if let Ok(token) = next.await {
+                return token;
             }
         }
     }
 
-    fn wait(&self, number: u64, source: Source) -> oneshot::Receiver<RunToken> {
-        self.line.lock().wait(number, source)
+    fn enqueue(&self, number: u64, source: Source) -> oneshot::Receiver<RunToken> {
+        self.state.lock().enqueue(number, source)
     }
 
     /// Gives the lead to the next handshake.
-    fn pass_on(self: Arc<Self>) {
-        let mut lead = RunToken(Some(self.clone()));
+    fn pass_on_token(self: Arc<Self>) {
+        let mut token = RunToken(Some(self.clone()));
         loop {
-            let next = self.line.lock().next();
+            let next = self.state.lock().next_waiter();
             let Some(next) = next else {
                 // No handshake is left: `is_led` is off.
-                lead.0 = None;
+                token.0 = None;
                 return;
             };
-            match next.lead.send(lead) {
+            match next.token.send(token) {
                 Ok(()) => return,
                 // The client is gone.
-                Err(back) => lead = back,
+                Err(back) => token = back,
             }
         }
     }
 
-    fn spend(&self, source: Source, time: Duration) {
+    fn charge(&self, source: Source, time: Duration) {
         let now = Instant::now();
         self.bucket.spend(nanoseconds(time), now.into_std());
-        self.line.lock().spend(source, time, now);
+        self.state.lock().charge(source, time, now);
     }
 }
 
 impl QueueState {
-    fn wait(&mut self, number: u64, source: Source) -> oneshot::Receiver<RunToken> {
-        if self.waiting.len() >= MOST_SOURCES {
-            self.waiting.retain(|waiter| !waiter.lead.is_closed());
+    fn enqueue(&mut self, number: u64, source: Source) -> oneshot::Receiver<RunToken> {
+        if self.waiting.len() >= MAX_SOURCES {
+            self.waiting.retain(|waiter| !waiter.token.is_closed());
         }
-        let (lead, next) = oneshot::channel();
-        self.waiting.push(Waiter { number, source, lead });
+        let (token, next) = oneshot::channel();
+        self.waiting.push(Waiter { number, source, token });
         next
     }
 
     /// The first of the waiting handshakes. If there is none, no handshake has the lead.
-    fn next(&mut self) -> Option<Waiter> {
-        self.waiting.retain(|waiter| !waiter.lead.is_closed());
+    fn next_waiter(&mut self) -> Option<Waiter> {
+        self.waiting.retain(|waiter| !waiter.token.is_closed());
         let had = |source| {
-            let spent = self.spent.get(source).copied().unwrap_or_default();
+            let spent = self.cpu_times.get(source).copied().unwrap_or_default();
             spent.as_nanos() / FREE_CPU_TIME.as_nanos()
         };
         let waiting = self.waiting.iter().enumerate();
         let first = waiting.min_by_key(|(_, waiter)| (had(&waiter.source), waiter.number));
         let first = first.map(|(at, _)| at);
-        self.is_led = first.is_some();
+        self.has_runner = first.is_some();
         first.map(|at| self.waiting.swap_remove(at))
     }
 
-    fn spend(&mut self, source: Source, time: Duration, now: Instant) {
-        let halved = *self.halved.get_or_insert(now);
+    fn charge(&mut self, source: Source, time: Duration, now: Instant) {
+        let halved = *self.halved_at.get_or_insert(now);
         if now.saturating_duration_since(halved) >= CPU_HALF_LIFE {
-            self.halved = Some(now);
-            self.spent.retain(|_, spent| {
+            self.halved_at = Some(now);
+            self.cpu_times.retain(|_, spent| {
                 *spent /= 2;
                 *spent >= Duration::from_micros(1)
             });
         }
-        if self.spent.len() >= MOST_SOURCES && !self.spent.contains_key(&source) {
-            let least = self.spent.iter().max_by_key(|(_, spent)| Reverse(**spent));
+        if self.cpu_times.len() >= MAX_SOURCES && !self.cpu_times.contains_key(&source) {
+            let least = self.cpu_times.iter().max_by_key(|(_, spent)| Reverse(**spent));
             let least = least.map(|(source, _)| *source);
-            least.and_then(|least| self.spent.remove(&least));
+            least.and_then(|least| self.cpu_times.remove(&least));
         }
-        *self.spent.entry(source).or_default() += time;
+        *self.cpu_times.entry(source).or_default() += time;
     }
 }
 
 impl Drop for RunToken {
     fn drop(&mut self) {
-        if let Some(lane) = self.0.take() {
-            lane.pass_on();
+        if let Some(queue) = self.0.take() {
+            queue.pass_on_token();
         }
     }
 }
@@ -240,13 +240,13 @@ impl HandshakePermit {
     /// Runs a handshake. Its CPU time counts until its end. The next one starts when this one
     /// waits for its client.
     pub(super) async fn run<T>(self, handshake: impl Future<Output = T>) -> T {
-        let Self { lane, source, lead } = self;
-        let (mut handshake, mut lead) = (pin!(handshake), Some(lead));
+        let Self { queue, source, token } = self;
+        let (mut handshake, mut token) = (pin!(handshake), Some(token));
         poll_fn(|cx| {
-            let before = processor_time();
+            let before = thread_cpu_time();
             let polled = handshake.as_mut().poll(cx);
-            lane.spend(source, processor_time().saturating_sub(before));
-            lead = None;
+            queue.charge(source, thread_cpu_time().saturating_sub(before));
+            token = None;
             polled
         })
         .await
@@ -275,19 +275,19 @@ mod tests {
     impl HandshakePermit {
         /// A handshake that uses this much CPU time.
         fn spend(self) {
-            self.lane.spend(self.source, COST);
+            self.queue.charge(self.source, COST);
         }
     }
 
     /// Handshakes from this many sources, without a pause.
-    fn flood(handshakes: &Arc<HandshakeLimiter>, sources: u8, each: usize) -> JoinSet<()> {
+    fn flood(limiter: &Arc<HandshakeLimiter>, sources: u8, each: usize) -> JoinSet<()> {
         let mut flood = JoinSet::new();
         for number in 0..sources {
             for _ in 0..each {
-                let handshakes = handshakes.clone();
+                let limiter = limiter.clone();
                 flood.spawn(async move {
                     loop {
-                        handshakes.turn(source(number)).await.spend();
+                        limiter.acquire(source(number)).await.spend();
                     }
                 });
             }
@@ -297,14 +297,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn unknown_sources_get_a_limited_share_of_cpu_time() {
-        let handshakes = Arc::new(HandshakeLimiter::new(2));
-        let flood = flood(&handshakes, 10, 50);
+        let limiter = Arc::new(HandshakeLimiter::new(2));
+        let flood = flood(&limiter, 10, 50);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        let spent = handshakes.unverified.line.lock().spent.clone();
+        let spent = limiter.unverified.state.lock().cpu_times.clone();
         let all: Duration = spent.values().sum();
         // Half of one of two CPUs for ten seconds, the amount that is available at once, and the
         // last one.
-        let most = Duration::from_secs(5) + AT_ONCE + COST;
+        let most = Duration::from_secs(5) + BURST_CPU_TIME + COST;
         assert!(all <= most && all >= most / 2, "{all:?}");
         // No source has more than another.
         let (least, most) = (spent.values().min(), spent.values().max());
@@ -315,40 +315,40 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn source_with_less_usage_goes_first() {
-        let handshakes = Arc::new(HandshakeLimiter::new(1));
-        let flood = flood(&handshakes, 1, 200);
+        let limiter = Arc::new(HandshakeLimiter::new(1));
+        let flood = flood(&limiter, 1, 200);
         tokio::time::sleep(Duration::from_secs(1)).await;
         // One handshake of 1 ms is the debt, which a quarter of a CPU pays in 4 ms.
         let came = Instant::now();
-        handshakes.turn(source(1)).await.spend();
+        limiter.acquire(source(1)).await.spend();
         assert!(came.elapsed() <= 8 * COST, "{:?}", came.elapsed());
         drop(flood);
     }
 
     #[tokio::test(start_paused = true)]
     async fn known_source_does_not_wait_for_unknown_ones() {
-        let handshakes = Arc::new(HandshakeLimiter::new(1));
-        handshakes.mark_verified(source(9));
-        let flood = flood(&handshakes, 5, 50);
+        let limiter = Arc::new(HandshakeLimiter::new(1));
+        limiter.mark_verified(source(9));
+        let flood = flood(&limiter, 5, 50);
         tokio::time::sleep(Duration::from_secs(1)).await;
         for _ in 0..100 {
-            let turn = handshakes.turn(source(9)).now_or_never();
+            let turn = limiter.acquire(source(9)).now_or_never();
             turn.expect("it need not wait").spend();
         }
         drop(flood);
         for number in 0..=255 {
-            handshakes.mark_verified(source(number));
-            handshakes.mark_verified(Source::of(IpAddr::from([10, 0, 1, number])));
+            limiter.mark_verified(source(number));
+            limiter.mark_verified(Source::of(IpAddr::from([10, 0, 1, number])));
         }
-        assert_eq!(handshakes.sources.lock().len(), MOST_KNOWN);
+        assert_eq!(limiter.verified_sources.lock().len(), MAX_VERIFIED_SOURCES);
     }
 
     #[tokio::test(start_paused = true)]
     async fn cancelled_handshake_does_not_block_others() {
-        let handshakes = Arc::new(HandshakeLimiter::new(1));
-        let first = handshakes.turn(source(0)).await;
+        let limiter = Arc::new(HandshakeLimiter::new(1));
+        let first = limiter.acquire(source(0)).await;
         let mut waiting: Vec<_> =
-            (0..8).map(|number| Box::pin(handshakes.turn(source(number)))).collect();
+            (0..8).map(|number| Box::pin(limiter.acquire(source(number)))).collect();
         for turn in &mut waiting {
             assert!(turn.as_mut().now_or_never().is_none(), "one at a time");
         }
@@ -357,13 +357,13 @@ mod tests {
         waiting.drain(..5);
         assert!(waiting.remove(0).now_or_never().is_some());
         waiting.clear();
-        let line = handshakes.unverified.line.lock();
-        assert!(!line.is_led && line.waiting.is_empty());
+        let line = limiter.unverified.state.lock();
+        assert!(!line.has_runner && line.waiting.is_empty());
         drop(line);
-        for number in 0..u32::try_from(2 * MOST_SOURCES).unwrap() {
+        for number in 0..u32::try_from(2 * MAX_SOURCES).unwrap() {
             let source = Source::of(IpAddr::from(number.to_be_bytes()));
-            handshakes.unverified.line.lock().spend(source, COST, Instant::now());
+            limiter.unverified.state.lock().charge(source, COST, Instant::now());
         }
-        assert_eq!(handshakes.unverified.line.lock().spent.len(), MOST_SOURCES);
+        assert_eq!(limiter.unverified.state.lock().cpu_times.len(), MAX_SOURCES);
     }
 }

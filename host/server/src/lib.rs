@@ -49,38 +49,38 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use opgate_certs::{Clients, Reloader, server_config};
+use opgate_certs::{ClientVerifier, Reloader, server_config};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 pub use active_set::{ActiveConfiguration, ActivePolicySet};
-pub use app::Answer;
 use app::App;
+pub use app::ReviewMode;
 use connection::Phase;
-use connection_limiter::{Bounds, ConnectionLimiter};
-use descriptors::Connections;
-use listener::{Ops, Port};
+use connection_limiter::{ConnectionBounds, ConnectionLimiter};
+use descriptors::PortLimits;
+use listener::{OpsPort, WebhookPort};
 use liveness::Liveness;
 pub use memory_limit::DefaultLimits;
 pub use metrics::ExternalMetrics;
 pub use registration_names::RegistrationNames;
-use reload::Files;
-use self_check::{Checks, SelfCheck};
-pub use startup::Starting;
+use reload::CertificateFiles;
+use self_check::{SelfCheck, SelfCheckConnections};
+pub use startup::StartupServer;
 pub use state::{
-    ClusterStatus, NEARLY_FULL_PERCENT, ReservationState, ResourceStanding, ResourceState,
+    ClusterStatus, NEARLY_FULL_PERCENT, ReservationState, ResourceCacheStatus, ResourceState,
 };
 
 use opgate_supervise::Supervisor;
 
 /// An older connection ends after its current request, so that no connection is permanent.
-const LIFETIME: Duration = Duration::from_secs(3_600);
-const OPS_LIFETIME: Duration = Duration::from_secs(600);
+const MAX_CONNECTION_AGE: Duration = Duration::from_secs(3_600);
+const MAX_OPS_CONNECTION_AGE: Duration = Duration::from_secs(600);
 
 /// Time limit for the response of the webhook port to the server itself.
-const LIVENESS_TIME: Duration = Duration::from_secs(2);
+const LIVENESS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The options of a server.
 #[derive(Debug, Clone)]
@@ -90,9 +90,9 @@ pub struct Options {
     /// Address of the ops port.
     pub ops_listen: SocketAddr,
     /// Maximum bytes of a body.
-    pub body_limit: usize,
+    pub max_body_bytes: usize,
     /// Bytes that requests may hold, from their bodies to their responses.
-    pub body_memory: usize,
+    pub max_request_memory: usize,
     /// The time for which the server accepts connections after the signal to stop.
     pub drain_delay: Duration,
     /// The time for which it then waits for current requests.
@@ -100,7 +100,7 @@ pub struct Options {
     /// The interval at which the files of certificates are checked.
     pub reload_interval: Duration,
     /// The clients that may connect to the webhook port; all if this is `None`.
-    pub clients: Option<Arc<Clients>>,
+    pub client_verifier: Option<Arc<ClientVerifier>>,
     /// Maximum number of open connections of the webhook port. If more arrive, others end. There
     /// are fewer if there are not enough descriptors.
     pub max_connections: usize,
@@ -109,31 +109,31 @@ pub struct Options {
     /// Supervises the tasks of the server, and others that it depends on.
     pub supervisor: Supervisor,
     /// The state of the webhook registration, if the server reads it.
-    pub registered: Option<Arc<RegistrationNames>>,
+    pub registration_names: Option<Arc<RegistrationNames>>,
     /// The handling of reviews.
-    pub answer: Answer,
+    pub review_mode: ReviewMode,
     /// Metrics of other components, for `/metrics`.
-    pub figures: Vec<ExternalMetrics>,
+    pub external_metrics: Vec<ExternalMetrics>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let DefaultLimits { requests, connections, .. } = DefaultLimits::default();
+        let DefaultLimits { request_bytes: requests, connections, .. } = DefaultLimits::default();
         Self {
             listen: SocketAddr::from(([0, 0, 0, 0], 9443)),
             ops_listen: SocketAddr::from(([0, 0, 0, 0], 8081)),
-            body_limit: 7 << 20,
-            body_memory: requests,
+            max_body_bytes: 7 << 20,
+            max_request_memory: requests,
             drain_delay: Duration::from_secs(15),
             grace_period: Duration::from_secs(10),
             reload_interval: Duration::from_secs(5),
-            clients: None,
+            client_verifier: None,
             max_connections: connections,
             sync_timeout: Duration::from_secs(10),
             supervisor: Supervisor::default(),
-            registered: None,
-            answer: Answer::default(),
-            figures: Vec::new(),
+            registration_names: None,
+            review_mode: ReviewMode::default(),
+            external_metrics: Vec::new(),
         }
     }
 }
@@ -155,11 +155,11 @@ pub enum ServerError {
 }
 
 /// Connections that the system accepts for a busy server.
-const BACKLOG: u32 = 1_024;
+const LISTEN_BACKLOG: u32 = 1_024;
 
 /// The webhook port. Its address is bound from the start, but it accepts no connections before the
 /// server can respond.
-enum Webhook {
+enum WebhookSocket {
     Closed(TcpSocket),
     Open(TcpListener),
 }
@@ -168,7 +168,7 @@ enum Webhook {
 pub struct Server {
     options: Options,
     app: Arc<App>,
-    webhook: Webhook,
+    webhook: WebhookSocket,
     address: SocketAddr,
     ops: TcpListener,
     acceptor: TlsAcceptor,
@@ -186,35 +186,35 @@ impl Server {
         set: impl Into<ActiveConfiguration>,
         certificate: Arc<Reloader>,
     ) -> Result<Self, ServerError> {
-        let starting = Starting::bind(options.ops_listen, Arc::default()).await?;
-        Self::started(options, set, certificate, starting)
+        let starting = StartupServer::bind(options.ops_listen, Arc::default()).await?;
+        Self::bind_after_startup(options, set, certificate, starting)
     }
 
     /// [`Server::bind`] with an ops port that is already being served.
     ///
     /// # Errors
     /// If a port cannot be bound.
-    pub fn started(
+    pub fn bind_after_startup(
         options: Options,
         set: impl Into<ActiveConfiguration>,
         certificate: Arc<Reloader>,
-        starting: Starting,
+        starting: StartupServer,
     ) -> Result<Self, ServerError> {
         let served = set.into();
         let failed = |source| ServerError::Listen { address: options.listen, source };
         let socket = bind_socket(options.listen).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        let ready = options.sync_timeout.is_zero() || served.set.cluster().is_seen();
+        let ready = options.sync_timeout.is_zero() || served.set.cluster().is_synced();
         let webhook = if ready {
-            Webhook::Open(socket.listen(BACKLOG).map_err(failed)?)
+            WebhookSocket::Open(socket.listen(LISTEN_BACKLOG).map_err(failed)?)
         } else {
-            Webhook::Closed(socket)
+            WebhookSocket::Closed(socket)
         };
         let failed = |source| ServerError::Listen { address: options.ops_listen, source };
-        let ops = starting.listener().map_err(failed)?;
-        let tls = server_config(certificate.clone(), options.clients.clone())?;
+        let ops = starting.into_listener().map_err(failed)?;
+        let tls = server_config(certificate.clone(), options.client_verifier.clone())?;
         let app = App::new(served, &options);
-        app.metrics.certificate_ends(certificate.current().not_after());
+        app.metrics.set_certificate_expiration(certificate.current().not_after());
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         Ok(Self { options, app, webhook, address, ops, acceptor, certificate })
     }
@@ -227,18 +227,18 @@ impl Server {
 
     /// The active policies, to replace them or to follow changes.
     #[must_use]
-    pub fn serving(&self) -> Arc<ActivePolicySet> {
+    pub fn active_set(&self) -> Arc<ActivePolicySet> {
         self.app.serving.clone()
     }
 
     /// Whether the server is ready, as `/readyz` reports.
-    pub fn ready(&self) -> impl Fn() -> bool + Send + Sync + 'static {
+    pub fn readiness(&self) -> impl Fn() -> bool + Send + Sync + 'static {
         let app = self.app.clone();
         move || app.why_not_ready().is_empty()
     }
 
     /// Bytes that requests may still use of their budget, to determine the rest for other work.
-    pub fn free_for_requests(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+    pub fn free_request_memory(&self) -> impl Fn() -> usize + Send + Sync + 'static {
         let app = self.app.clone();
         move || app.memory.limit().saturating_sub(app.memory.used())
     }
@@ -256,8 +256,8 @@ impl Server {
         let Self { options, app, webhook, address, ops, acceptor, certificate } = self;
         let supervisor = &options.supervisor;
         let (phase, phases) = watch::channel(Phase::Serving);
-        let checks = Arc::new(Checks::default());
-        let connections = Connections::of(options.max_connections);
+        let checks = Arc::new(SelfCheckConnections::default());
+        let connections = PortLimits::of(options.max_connections);
         if connections.webhook < options.max_connections {
             tracing::warn!(
                 connections = connections.webhook,
@@ -266,27 +266,28 @@ impl Server {
             );
         }
         let evicted = &app.metrics.evicted;
-        let bounds = Bounds::of(connections.webhook, LIFETIME);
-        let places = ConnectionLimiter::new(bounds, evicted.clone());
-        let bounds = Bounds::of(connections.ops, OPS_LIFETIME);
-        let ops_places = ConnectionLimiter::new(bounds, evicted.clone());
+        let bounds = ConnectionBounds::of(connections.webhook, MAX_CONNECTION_AGE);
+        let limiter = ConnectionLimiter::new(bounds, evicted.clone());
+        let bounds = ConnectionBounds::of(connections.ops, MAX_OPS_CONNECTION_AGE);
+        let ops_limiter = ConnectionLimiter::new(bounds, evicted.clone());
         let check = SelfCheck {
             address,
             certificate: certificate.clone(),
-            asks_clients: options.clients.is_some(),
-            places: places.clone(),
-            checks: checks.clone(),
-            limit: LIVENESS_TIME,
+            requires_client_certificate: options.client_verifier.is_some(),
+            limiter: limiter.clone(),
+            self_checks: checks.clone(),
+            limit: LIVENESS_TIMEOUT,
         };
         let router = app.ops(Arc::new(Liveness::new(supervisor.clone(), check)));
         let ops_address = ops.local_addr().unwrap_or(options.ops_listen);
-        let ops = Arc::new(Ops::new(ops, router, ops_places.clone(), places.clone()));
+        let ops = Arc::new(OpsPort::new(ops, router, ops_limiter.clone(), limiter.clone()));
         let ops = supervisor.spawn("ops", move || ops.clone().serve());
-        let swept = [places.clone(), ops_places];
-        let sweeps = supervisor.spawn("sweep", move || connection_limiter::sweep(swept.clone()));
-        let files = Arc::new(Files {
+        let swept = [limiter.clone(), ops_limiter];
+        let sweeps = supervisor
+            .spawn("sweep", move || connection_limiter::sweep_periodically(swept.clone()));
+        let files = Arc::new(CertificateFiles {
             certificate,
-            clients: options.clients.clone(),
+            client_verifier: options.client_verifier.clone(),
             interval: options.reload_interval,
             app: app.clone(),
         });
@@ -296,7 +297,7 @@ impl Server {
         let freed = app.clone();
         let freed = supervisor.spawn("memory", move || {
             let app = freed.clone();
-            async move { app.memory.give_back().await }
+            async move { app.memory.trim_periodically().await }
         });
         let serving = app.serving.clone();
         let retired = supervisor.spawn("sets", move || {
@@ -305,18 +306,18 @@ impl Server {
         });
         let mut stop = std::pin::pin!(stop);
         let opened = tokio::select! {
-            opened = open(webhook, &app, options.sync_timeout) => opened,
+            opened = open_when_synced(webhook, &app, options.sync_timeout) => opened,
             () = stop.as_mut() => return Ok(()),
         };
         let listener = opened.map_err(|source| ServerError::Listen { address, source })?;
         app.open.store(true, Ordering::Relaxed);
         tracing::info!(%address, ops = %ops_address, "serving");
-        let port = Port::new(
+        let port = WebhookPort::new(
             listener,
             acceptor,
             app.clone(),
             (phases, options.drain_delay),
-            places,
+            limiter,
             checks,
         );
         let port = Arc::new(port);
@@ -343,7 +344,7 @@ impl Server {
 
 /// Disables core dumps of the process: its memory contains values of Secrets while reviews of them
 /// are read.
-pub fn write_no_core_dumps() {
+pub fn disable_core_dumps() {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     // If the system does not allow it, the administrator decides, as without this call.
     if let Err(error) = setrlimit(Resource::Core, none) {
@@ -354,15 +355,15 @@ pub fn write_no_core_dumps() {
 /// Lowers the priority of this thread, and of those that it starts, below the threads that serve.
 /// They still get some of the time of a busy machine, so that others do not wait long for their
 /// locks.
-pub fn give_way() {
+pub fn lower_priority() {
     // If the system does not allow it, the thread runs with normal priority.
     let _ = rustix::process::nice(10);
 }
 
 /// Resources that a set needs and that were never listed, one in a line, with the reason.
 #[must_use]
-pub fn unseen(set: &opgate_admission::policy::PolicySet) -> Vec<String> {
-    readiness::unseen(set)
+pub fn unlisted_resources(set: &opgate_admission::policy::PolicySet) -> Vec<String> {
+    readiness::unlisted_resources(set)
 }
 
 /// As in the standard library, except for `listen`.
@@ -375,17 +376,21 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpSocket> {
 
 /// Opens the webhook port as soon as all resources that policies read are listed, or the time is
 /// over.
-async fn open(webhook: Webhook, app: &App, most: Duration) -> io::Result<TcpListener> {
+async fn open_when_synced(
+    webhook: WebhookSocket,
+    app: &App,
+    most: Duration,
+) -> io::Result<TcpListener> {
     let socket = match webhook {
-        Webhook::Open(listener) => return Ok(listener),
-        Webhook::Closed(socket) => socket,
+        WebhookSocket::Open(listener) => return Ok(listener),
+        WebhookSocket::Closed(socket) => socket,
     };
     let set = app.serving.current().set.clone();
     tracing::info!(time = ?most, "listing cluster objects");
     if tokio::time::timeout(most, set.cluster().wait_synced()).await.is_err() {
-        for line in readiness::unseen(&set) {
+        for line in readiness::unlisted_resources(&set) {
             tracing::warn!(why = line, "cluster cache not synced in time; accepting requests");
         }
     }
-    socket.listen(BACKLOG)
+    socket.listen(LISTEN_BACKLOG)
 }

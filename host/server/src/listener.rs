@@ -19,33 +19,39 @@ use tokio_rustls::TlsAcceptor;
 use super::app::App;
 use super::connection::{self, Phase};
 use super::connection_limiter::ConnectionLimiter;
-use super::descriptors::{self, Spare};
+use super::descriptors::{self, SpareDescriptor};
 use super::handshake_limiter::HandshakeLimiter;
 use super::metrics::GaugeGuard;
 use super::rate_limited_log::RateLimitedLog;
-use super::self_check::Checks;
+use super::self_check::SelfCheckConnections;
 
 /// Time between two attempts to accept after an error.
-const PAUSE: Duration = Duration::from_millis(20);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// A port that accepts.
-struct Accepting {
+struct PortListener {
     name: &'static str,
     listener: TcpListener,
     /// Connections of which one ends if no descriptors are left, in this order.
-    places: Vec<Arc<ConnectionLimiter>>,
-    spare: Spare,
-    trouble: RateLimitedLog,
+    limiters: Vec<Arc<ConnectionLimiter>>,
+    spare: SpareDescriptor,
+    error_log: RateLimitedLog,
 }
 
-impl Accepting {
+impl PortListener {
     fn new(name: &'static str, listener: TcpListener, places: Vec<Arc<ConnectionLimiter>>) -> Self {
-        Self { name, listener, places, spare: Spare::new(), trouble: RateLimitedLog::default() }
+        Self {
+            name,
+            listener,
+            limiters: places,
+            spare: SpareDescriptor::new(),
+            error_log: RateLimitedLog::default(),
+        }
     }
 
     /// The next connection. Errors of `accept` concern one connection or are temporary. If
     /// descriptors have run out, a connection ends; then wait a moment and continue.
-    async fn next(&self) -> Option<(TcpStream, SocketAddr)> {
+    async fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
         match self.listener.accept().await {
             Ok((stream, peer)) => {
                 self.spare.restore();
@@ -53,11 +59,11 @@ impl Accepting {
                 Some((stream, peer))
             }
             Err(error) => {
-                if let Some(more) = self.trouble.suppressed_since_last() {
+                if let Some(more) = self.error_log.suppressed_since_last() {
                     tracing::warn!(port = self.name, %error, more, "cannot accept a connection");
                 }
-                if !(descriptors::ran_out(&error) && self.make_room()) {
-                    tokio::time::sleep(PAUSE).await;
+                if !(descriptors::is_out_of_descriptors(&error) && self.free_descriptor()) {
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
                 None
             }
@@ -65,11 +71,11 @@ impl Accepting {
     }
 
     /// Returns the spare descriptor, or ends a connection to free one.
-    fn make_room(&self) -> bool {
-        if self.spare.give_up() {
+    fn free_descriptor(&self) -> bool {
+        if self.spare.release() {
             return true;
         }
-        for places in &self.places {
+        for places in &self.limiters {
             if places.evict_one() {
                 break;
             }
@@ -80,13 +86,13 @@ impl Accepting {
 }
 
 /// The ops port with its connections.
-pub(super) struct Ops {
-    port: Accepting,
+pub(super) struct OpsPort {
+    port: PortListener,
     router: Router,
-    places: Arc<ConnectionLimiter>,
+    limiter: Arc<ConnectionLimiter>,
 }
 
-impl Ops {
+impl OpsPort {
     /// `webhook` are the connections of the other port, which end before those of kubelets.
     pub(super) fn new(
         listener: TcpListener,
@@ -94,8 +100,8 @@ impl Ops {
         places: Arc<ConnectionLimiter>,
         webhook: Arc<ConnectionLimiter>,
     ) -> Self {
-        let port = Accepting::new("ops", listener, vec![webhook, places.clone()]);
-        Self { port, router, places }
+        let port = PortListener::new("ops", listener, vec![webhook, places.clone()]);
+        Self { port, router, limiter: places }
     }
 
     /// Serves while it is polled.
@@ -103,12 +109,12 @@ impl Ops {
         let mut connections = JoinSet::new();
         loop {
             while connections.try_join_next().is_some() {}
-            let Some((stream, peer)) = self.port.next().await else { continue };
-            let (place, router) = (self.places.acquire(peer.ip()), self.router.clone());
+            let Some((stream, peer)) = self.port.accept().await else { continue };
+            let (slot, router) = (self.limiter.acquire(peer.ip()), self.router.clone());
             connections.spawn(async move {
                 tokio::select! {
-                    () = place.evicted() => {}
-                    () = connection::ops(stream, &place, router) => {}
+                    () = slot.wait_for_eviction() => {}
+                    () = connection::serve_ops(stream, &slot, router) => {}
                 }
             });
         }
@@ -116,31 +122,31 @@ impl Ops {
 }
 
 /// The webhook port with its connections, which outlive the task that accepts them.
-pub(super) struct Port {
-    port: Accepting,
+pub(super) struct WebhookPort {
+    port: PortListener,
     acceptor: TlsAcceptor,
     handshakes: Arc<HandshakeLimiter>,
     app: Arc<App>,
     router: Router,
     phases: watch::Receiver<Phase>,
-    places: Arc<ConnectionLimiter>,
+    limiter: Arc<ConnectionLimiter>,
     connections: Mutex<JoinSet<()>>,
-    checks: Arc<Checks>,
+    self_checks: Arc<SelfCheckConnections>,
     drain_delay: Duration,
 }
 
-impl Port {
+impl WebhookPort {
     pub(super) fn new(
         listener: TcpListener,
         acceptor: TlsAcceptor,
         app: Arc<App>,
         (phases, drain_delay): (watch::Receiver<Phase>, Duration),
         places: Arc<ConnectionLimiter>,
-        checks: Arc<Checks>,
+        checks: Arc<SelfCheckConnections>,
     ) -> Self {
         let router = app.webhook();
         let connections = Mutex::default();
-        let port = Accepting::new("webhook", listener, vec![places.clone()]);
+        let port = PortListener::new("webhook", listener, vec![places.clone()]);
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let handshakes =
             Arc::new(HandshakeLimiter::new(u32::try_from(processors).unwrap_or(u32::MAX)));
@@ -151,9 +157,9 @@ impl Port {
             app,
             router,
             phases,
-            places,
+            limiter: places,
             connections,
-            checks,
+            self_checks: checks,
             drain_delay,
         }
     }
@@ -161,7 +167,7 @@ impl Port {
     /// Accepts connections while it is polled.
     pub(super) async fn accept(self: Arc<Self>) {
         loop {
-            if let Some((stream, peer)) = self.port.next().await {
+            if let Some((stream, peer)) = self.port.accept().await {
                 self.serve(stream, peer);
             }
         }
@@ -182,7 +188,7 @@ impl Port {
     fn serve(&self, stream: TcpStream, peer: SocketAddr) {
         // The connection of the server to itself has a slot that no client can use, and does not
         // count as a client.
-        let place = (!self.checks.is_one(peer)).then(|| self.places.acquire(peer.ip()));
+        let slot = (!self.self_checks.take(peer)).then(|| self.limiter.acquire(peer.ip()));
         let (acceptor, handshakes) = (self.acceptor.clone(), self.handshakes.clone());
         let (router, app) = (self.router.clone(), self.app.clone());
         let phases = (self.phases.clone(), self.drain_delay);
@@ -190,17 +196,17 @@ impl Port {
         while connections.try_join_next().is_some() {}
         connections.spawn(async move {
             let (metrics, tls) = (&app.metrics, (acceptor, handshakes.as_ref()));
-            let _counted = place.is_some().then(|| GaugeGuard::new(&metrics.connections));
-            let place = place.as_ref();
+            let _counted = slot.is_some().then(|| GaugeGuard::new(&metrics.connections));
+            let slot = slot.as_ref();
             let evicted = async {
-                match place {
-                    Some(place) => place.evicted().await,
+                match slot {
+                    Some(slot) => slot.wait_for_eviction().await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 () = evicted => {}
-                () = connection::webhook(stream, place, tls, router, metrics, phases) => {}
+                () = connection::serve_webhook(stream, slot, tls, router, metrics, phases) => {}
             }
         });
     }

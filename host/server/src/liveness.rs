@@ -11,56 +11,59 @@ use super::self_check::SelfCheck;
 use opgate_supervise::Supervisor;
 
 /// The time for which the result of a check counts.
-const AGE: Duration = Duration::from_secs(1);
+const RESULT_TTL: Duration = Duration::from_secs(1);
 
 /// The problem, if there is one.
-type Verdict = Result<(), String>;
+type CheckResult = Result<(), String>;
 
 /// The health of the process.
 pub(super) struct Liveness {
     supervisor: Supervisor,
     check: SelfCheck,
-    last: Last,
+    last: CachedResult,
 }
 
 impl Liveness {
     pub(super) fn new(supervisor: Supervisor, check: SelfCheck) -> Self {
-        Self { supervisor, check, last: Last::new(AGE) }
+        Self { supervisor, check, last: CachedResult::new(RESULT_TTL) }
     }
 
     /// Checks the health. `open` is whether the webhook port should respond already.
     ///
     /// # Errors
     /// If a part failed that does not recover. The text names it.
-    pub(super) async fn check(&self, open: bool) -> Verdict {
-        let gone = self.supervisor.gone();
+    pub(super) async fn check(&self, open: bool) -> CheckResult {
+        let gone = self.supervisor.failed_tasks();
         if gone.is_empty() && open {
-            return self.last.or(|| self.check.run()).await;
+            return self.last.get_or_check(|| self.check.run()).await;
         }
         if gone.is_empty() {
             return Ok(());
         }
-        let lines = gone.iter().map(|gone| format!("task {} is gone: {}", gone.task, gone.why));
+        let lines = gone.iter().map(|gone| format!("task {} is gone: {}", gone.task, gone.reason));
         Err(lines.collect::<Vec<_>>().join("\n"))
     }
 }
 
 /// The last result, shared by concurrent requests.
-struct Last {
-    age: Duration,
-    verdict: Mutex<Option<(Instant, Verdict)>>,
+struct CachedResult {
+    ttl: Duration,
+    result: Mutex<Option<(Instant, CheckResult)>>,
 }
 
-impl Last {
+impl CachedResult {
     fn new(age: Duration) -> Self {
-        Self { age, verdict: Mutex::default() }
+        Self { ttl: age, result: Mutex::default() }
     }
 
     /// The last result, or a new one if it is too old. Concurrent requests wait for it.
-    async fn or<F: Future<Output = Verdict>>(&self, check: impl FnOnce() -> F) -> Verdict {
-        let mut last = self.verdict.lock().await;
+    async fn get_or_check<F: Future<Output = CheckResult>>(
+        &self,
+        check: impl FnOnce() -> F,
+    ) -> CheckResult {
+        let mut last = self.result.lock().await;
         if let Some((at, verdict)) = &*last
-            && at.elapsed() < self.age
+            && at.elapsed() < self.ttl
         {
             return verdict.clone();
         }
@@ -89,12 +92,12 @@ mod tests {
             Liveness::new(supervisor.clone(), testing::check(address, Duration::from_millis(20)))
         };
         // The system still accepts connections for a task that has ended.
-        let supervisor = Supervisor::impatient();
+        let supervisor = Supervisor::without_delays();
         let unanswered = liveness(&supervisor).check(true).await.unwrap_err();
         assert_eq!(unanswered, "the webhook port does not answer: nothing within 20ms");
         assert_eq!(liveness(&supervisor).check(false).await, Ok(()), "it does not serve yet");
         let mut accepting = supervisor.spawn("accept", || async { panic!("out of cheese") });
-        accepting.ended().await;
+        accepting.wait_for_failure().await;
         let gone = liveness(&supervisor).check(true).await.unwrap_err();
         assert_eq!(gone, "task accept is gone: panicked: out of cheese");
         drop(listener);
@@ -107,7 +110,7 @@ mod tests {
 
     #[tokio::test]
     async fn concurrent_probes_share_one_check() {
-        let last = Arc::new(Last::new(Duration::MAX));
+        let last = Arc::new(CachedResult::new(Duration::MAX));
         let (runs, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let ask = || {
             let (last, runs, go) = (last.clone(), runs.clone(), go.clone());
@@ -117,7 +120,7 @@ mod tests {
                     go.notified().await;
                     Err("no".to_owned())
                 };
-                last.or(check).await
+                last.get_or_check(check).await
             })
         };
         let asked: Vec<_> = (0..20).map(|_| ask()).collect();
@@ -127,8 +130,8 @@ mod tests {
         }
         assert_eq!(runs.load(Ordering::Relaxed), 1);
         // A result that is too old does not count.
-        let last = Last::new(Duration::ZERO);
-        assert_eq!(last.or(async || Err("no".to_owned())).await, Err("no".to_owned()));
-        assert_eq!(last.or(async || Ok(())).await, Ok(()));
+        let last = CachedResult::new(Duration::ZERO);
+        assert_eq!(last.get_or_check(async || Err("no".to_owned())).await, Err("no".to_owned()));
+        assert_eq!(last.get_or_check(async || Ok(())).await, Ok(()));
     }
 }

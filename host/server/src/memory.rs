@@ -20,32 +20,32 @@ use std::time::Duration;
 use opgate_document::{Account, Charge};
 
 /// Maximum size of a small body. Nearly all writes in a cluster are small.
-const SMALL: usize = 128 << 10;
+const MAX_SMALL_BODY_BYTES: usize = 128 << 10;
 
 /// Reserved with the head of a request, for it and for a response of one line.
-const HEAD: usize = 4 << 10;
+const HEAD_BYTES: usize = 4 << 10;
 
 /// This part is for small bodies alone.
-const RESERVED: usize = 4;
+const SMALL_BODY_DIVISOR: usize = 4;
 
 /// The largest bodies need this many times their size for an evaluation: text, index, nodes.
-const FACTOR: usize = 3;
+const EVALUATION_FACTOR: usize = 3;
 
 /// The interval at which free memory is returned, and the bytes of large bodies after which that
 /// happens.
-const GIVE_BACK: Duration = Duration::from_secs(1);
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 const TRIM_THRESHOLD_BYTES: usize = 8 << 20;
 
 /// Memory for requests.
 #[derive(Debug)]
-pub(super) struct Memory {
-    whole: Arc<Account>,
+pub(super) struct RequestMemory {
+    total: Arc<Account>,
     large: Arc<Account>,
     /// Large bodies that are not complete; they count in `large` as well.
     arriving: Arc<Account>,
     share: usize,
     /// Bytes of large bodies since free memory was last returned.
-    churned: AtomicUsize,
+    freed_since_trim: AtomicUsize,
 }
 
 /// Memory of a response until its client has received it.
@@ -58,45 +58,49 @@ pub(super) struct ResponseCharge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BudgetExceeded;
 
-impl Memory {
+impl RequestMemory {
     /// Creates a budget of this many bytes, for bodies up to this size.
     pub(super) fn new(bytes: usize, body_limit: usize) -> Self {
         let bytes = bytes.max(body_limit);
         let whole = Account::new(bytes);
-        let large = Account::below(&whole, bytes - bytes / RESERVED);
+        let large = Account::child(&whole, bytes - bytes / SMALL_BODY_DIVISOR);
         let arriving = Account::new((large.limit() / 2).max(body_limit));
-        let share = (bytes / 2).max(bytes.min(body_limit.saturating_mul(FACTOR)));
-        Self { whole, large, arriving, share, churned: AtomicUsize::new(0) }
+        let share = (bytes / 2).max(bytes.min(body_limit.saturating_mul(EVALUATION_FACTOR)));
+        Self { total: whole, large, arriving, share, freed_since_trim: AtomicUsize::new(0) }
     }
 
     /// Bytes in use.
     pub(super) fn used(&self) -> usize {
-        self.whole.used()
+        self.total.used()
     }
 
     /// All bytes.
     pub(super) fn limit(&self) -> usize {
-        self.whole.limit()
+        self.total.limit()
     }
 
     /// Reserves memory for a request, by the known size of its body.
-    pub(super) fn request(&self, body: usize) -> Result<Request, BudgetExceeded> {
-        let mut request = Request {
+    pub(super) fn reserve(&self, body: usize) -> Result<RequestCharge, BudgetExceeded> {
+        let mut request = RequestCharge {
             charge: Charge::default(),
             arriving: Charge::default(),
             is_large: false,
             body: 0,
         };
-        request.open(self, body > SMALL, 0)?;
+        request.move_charge(self, body > MAX_SMALL_BODY_BYTES, 0)?;
         Ok(request)
     }
 
     /// Reserves memory for more of a body. A body that becomes large is large from then on. If
     /// there is not enough, nothing has changed, and the caller can free memory and try again.
-    pub(super) fn more(&self, request: &mut Request, bytes: usize) -> Result<(), BudgetExceeded> {
+    pub(super) fn grow(
+        &self,
+        request: &mut RequestCharge,
+        bytes: usize,
+    ) -> Result<(), BudgetExceeded> {
         let body = request.body.saturating_add(bytes);
-        if body > SMALL && !request.is_large {
-            return request.open(self, true, body);
+        if body > MAX_SMALL_BODY_BYTES && !request.is_large {
+            return request.move_charge(self, true, body);
         }
         if request.is_large && !request.arriving.try_grow(bytes) {
             return Err(BudgetExceeded);
@@ -108,7 +112,7 @@ impl Memory {
             return Err(BudgetExceeded);
         }
         if request.is_large {
-            self.churned.fetch_add(bytes, Ordering::Relaxed);
+            self.freed_since_trim.fetch_add(bytes, Ordering::Relaxed);
         }
         request.body = body;
         Ok(())
@@ -116,11 +120,11 @@ impl Memory {
 
     /// Returns memory that large bodies have freed to the system while it is polled. Otherwise the
     /// allocator keeps it for further bodies.
-    pub(super) async fn give_back(&self) {
+    pub(super) async fn trim_periodically(&self) {
         loop {
-            tokio::time::sleep(GIVE_BACK).await;
-            if self.churned.load(Ordering::Relaxed) >= TRIM_THRESHOLD_BYTES {
-                self.churned.store(0, Ordering::Relaxed);
+            tokio::time::sleep(TRIM_INTERVAL).await;
+            if self.freed_since_trim.load(Ordering::Relaxed) >= TRIM_THRESHOLD_BYTES {
+                self.freed_since_trim.store(0, Ordering::Relaxed);
                 // Not on a thread that serves requests, because it takes a while.
                 let _ = tokio::task::spawn_blocking(opgate_unsafe::release_free_memory).await;
             }
@@ -130,7 +134,7 @@ impl Memory {
 
 /// Memory of a request while its body arrives.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct RequestCharge {
     charge: Charge,
     /// The charge while the body is large and not complete.
     arriving: Charge,
@@ -138,20 +142,25 @@ pub(super) struct Request {
     body: usize,
 }
 
-impl Request {
+impl RequestCharge {
     /// Charges a body of this size to a separate account.
-    fn open(&mut self, memory: &Memory, is_large: bool, body: usize) -> Result<(), BudgetExceeded> {
+    fn move_charge(
+        &mut self,
+        memory: &RequestMemory,
+        is_large: bool,
+        body: usize,
+    ) -> Result<(), BudgetExceeded> {
         let arriving = if is_large { Charge::on(&memory.arriving) } else { Charge::default() };
         if !arriving.try_grow(body) {
             return Err(BudgetExceeded);
         }
         let account = if is_large {
-            Account::below(&memory.large, memory.share)
+            Account::child(&memory.large, memory.share)
         } else {
-            Account::below(&memory.whole, memory.share)
+            Account::child(&memory.total, memory.share)
         };
         let charge = Charge::on(&account);
-        if !charge.try_grow(HEAD.saturating_add(body)) {
+        if !charge.try_grow(HEAD_BYTES.saturating_add(body)) {
             return Err(BudgetExceeded);
         }
         *self = Self { charge, arriving, is_large, body };
@@ -159,7 +168,7 @@ impl Request {
     }
 
     /// Bytes that it holds.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn charged_bytes(&self) -> usize {
         self.charge.bytes()
     }
 
@@ -170,7 +179,7 @@ impl Request {
 
     /// Whether its body is large with this many bytes more.
     pub(super) fn will_be_large(&self, bytes: usize) -> bool {
-        self.is_large || self.body.saturating_add(bytes) > SMALL
+        self.is_large || self.body.saturating_add(bytes) > MAX_SMALL_BODY_BYTES
     }
 
     /// The charge of the body, for its text, and its account.
@@ -183,7 +192,7 @@ impl Request {
 
 impl ResponseCharge {
     /// Creates the charge from the memory that a decision reserved for its response.
-    pub(super) fn by(charge: Option<Arc<Charge>>) -> Self {
+    pub(super) fn for_charge(charge: Option<Arc<Charge>>) -> Self {
         Self { _charge: charge }
     }
 }
@@ -195,23 +204,30 @@ mod tests {
     const BODY: usize = 1 << 20;
 
     /// Reads a body in pieces. At first only its announced length is known.
-    fn read(memory: &Memory, announced: usize, bytes: usize) -> Result<Request, BudgetExceeded> {
-        let mut request = memory.request(announced)?;
+    fn read(
+        memory: &RequestMemory,
+        announced: usize,
+        bytes: usize,
+    ) -> Result<RequestCharge, BudgetExceeded> {
+        let mut request = memory.reserve(announced)?;
         for _ in 0..bytes / (64 << 10) {
-            memory.more(&mut request, 64 << 10)?;
+            memory.grow(&mut request, 64 << 10)?;
         }
         Ok(request)
     }
 
     #[test]
     fn large_bodies_leave_room_for_small_ones() {
-        let memory = Memory::new(8 << 20, BODY);
+        let memory = RequestMemory::new(8 << 20, BODY);
         for announced in [BODY, 0] {
-            let read_all = || read(&memory, announced, BODY).ok().map(Request::into_parts);
+            let read_all = || read(&memory, announced, BODY).ok().map(RequestCharge::into_parts);
             let mut large: Vec<_> = std::iter::from_fn(read_all).take(100).collect();
             assert_eq!(large.len(), 5, "6 of 8 MiB, and a head for each");
-            let mut small: Vec<_> =
-                std::iter::from_fn(|| read(&memory, SMALL, SMALL).ok()).take(100).collect();
+            let mut small: Vec<_> = std::iter::from_fn(|| {
+                read(&memory, MAX_SMALL_BODY_BYTES, MAX_SMALL_BODY_BYTES).ok()
+            })
+            .take(100)
+            .collect();
             assert!(small.len() > 6, "{}", small.len());
             assert!(memory.used() <= memory.limit());
             assert_eq!(read(&memory, BODY, BODY).err(), Some(BudgetExceeded));
@@ -225,22 +241,22 @@ mod tests {
 
     #[test]
     fn unfinished_large_bodies_leave_half_of_their_part() {
-        let memory = Memory::new(8 << 20, BODY);
+        let memory = RequestMemory::new(8 << 20, BODY);
         let mut arriving: Vec<_> =
             std::iter::from_fn(|| read(&memory, BODY, BODY).ok()).take(100).collect();
         assert_eq!(arriving.len(), 3, "of the 6 MiB for large bodies");
         // A complete body frees memory for the next one, and a rejection marks nothing.
-        let mut refused = memory.request(BODY).unwrap();
-        assert_eq!(memory.more(&mut refused, 64 << 10), Err(BudgetExceeded));
+        let mut refused = memory.reserve(BODY).unwrap();
+        assert_eq!(memory.grow(&mut refused, 64 << 10), Err(BudgetExceeded));
         let complete = arriving.pop().unwrap().into_parts();
-        assert_eq!(memory.more(&mut refused, 64 << 10), Ok(()));
+        assert_eq!(memory.grow(&mut refused, 64 << 10), Ok(()));
         assert!(!refused.into_parts().1.is_exhausted());
         drop((arriving, complete));
     }
 
     #[test]
     fn one_request_has_its_share() {
-        let memory = Memory::new(64 << 20, 7 << 20);
+        let memory = RequestMemory::new(64 << 20, 7 << 20);
         let (charge, account) = read(&memory, 7 << 20, 7 << 20).unwrap().into_parts();
         assert!(charge.grow(24 << 20));
         assert!(!charge.grow(1 << 20), "half of it, or three times the largest body");
@@ -249,11 +265,11 @@ mod tests {
 
     #[test]
     fn an_answer_counts_until_it_was_taken() {
-        let memory = Memory::new(8 << 20, BODY);
-        let (charge, account) = memory.request(0).unwrap().into_parts();
+        let memory = RequestMemory::new(8 << 20, BODY);
+        let (charge, account) = memory.reserve(0).unwrap().into_parts();
         let room = Charge::on(&account);
         assert!(room.grow(100 << 10));
-        let paid = ResponseCharge::by(Some(Arc::new(room)));
+        let paid = ResponseCharge::for_charge(Some(Arc::new(room)));
         drop((charge, account));
         assert!(memory.used() >= 100 << 10);
         drop(paid.clone());

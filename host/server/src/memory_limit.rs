@@ -20,25 +20,25 @@ use std::fs;
 use std::path::{Component, Path};
 
 /// Memory of requests if there is enough.
-const REQUESTS: usize = 256 << 20;
+const MAX_REQUEST_BYTES: usize = 256 << 20;
 
 /// Connections if there is enough memory.
-const CONNECTIONS: usize = 4_096;
+const MAX_CONNECTIONS: usize = 4_096;
 
 /// The useful minimum.
-const FEWEST_CONNECTIONS: usize = 64;
+const MIN_CONNECTIONS: usize = 64;
 
 /// Maximum bytes of a connection between requests: its share of the buffers for TLS and HTTP.
-const CONNECTION: usize = 64 << 10;
+const CONNECTION_BYTES: usize = 64 << 10;
 
 /// Enough for a server that loads its policies: a component, its image, and those of others.
 const PROCESS_RESERVE_BYTES: usize = 128 << 20;
 
 /// The part of the limit that stays free.
-const RESERVE: usize = 16;
+const RESERVE_DIVISOR: usize = 16;
 
 /// A limit of this size or above means no limit. Control groups v1 cannot express it otherwise.
-const NONE: u64 = 1 << 60;
+const UNLIMITED_BYTES: u64 = 1 << 60;
 
 /// The default limits for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +46,13 @@ pub struct DefaultLimits {
     /// The lowest of all limits, if there is one.
     pub limit: Option<usize>,
     /// Bytes that requests may hold.
-    pub requests: usize,
+    pub request_bytes: usize,
     /// Connections of the webhook port.
     pub connections: usize,
     /// Bytes of the cluster objects that are kept.
-    pub cluster: usize,
+    pub cluster_cache_bytes: usize,
     /// Bytes that child processes may use together, before there are requests and connections.
-    pub children: usize,
+    pub subprocess_bytes: usize,
 }
 
 /// The values for a machine with enough memory.
@@ -66,32 +66,34 @@ impl DefaultLimits {
     /// Reads the limits of the system whose directories `proc` and `sys` are in `root`.
     #[must_use]
     pub fn of(root: &Path) -> Self {
-        Self::within(limit(root))
+        Self::within(lowest_limit(root))
     }
 
     /// Bytes that are left for other work in the process, if requests use `requests` more; none if
     /// there is no limit. `root` contains the directory `proc` of the system. A sixteenth of the
     /// limit stays free, for memory that is not counted here.
     #[must_use]
-    pub fn left(&self, root: &Path, requests: usize) -> Option<usize> {
+    pub fn remaining_bytes(&self, root: &Path, requests: usize) -> Option<usize> {
         let limit = self.limit?;
         let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
         // Pages of files can be dropped and read again.
-        let own = ["RssAnon:", "RssShmem:"].iter().filter_map(|name| kib(&status, name));
+        let own = ["RssAnon:", "RssShmem:"].iter().filter_map(|name| parse_kib(&status, name));
         let own = own.fold(0_u64, u64::saturating_add);
         let own = usize::try_from(own).unwrap_or(usize::MAX);
-        Some([own, requests, limit / RESERVE].into_iter().fold(limit, usize::saturating_sub))
+        Some(
+            [own, requests, limit / RESERVE_DIVISOR].into_iter().fold(limit, usize::saturating_sub),
+        )
     }
 
     fn within(limit: Option<usize>) -> Self {
         let part = |most: usize, divisor: usize| limit.map_or(most, |all| most.min(all / divisor));
-        let connections = part(CONNECTIONS * CONNECTION, 4) / CONNECTION;
+        let connections = part(MAX_CONNECTIONS * CONNECTION_BYTES, 4) / CONNECTION_BYTES;
         Self {
             limit,
-            requests: part(REQUESTS, 4),
-            connections: connections.max(FEWEST_CONNECTIONS),
-            cluster: part(usize::MAX, 4),
-            children: limit.map_or(usize::MAX, |all| {
+            request_bytes: part(MAX_REQUEST_BYTES, 4),
+            connections: connections.max(MIN_CONNECTIONS),
+            cluster_cache_bytes: part(usize::MAX, 4),
+            subprocess_bytes: limit.map_or(usize::MAX, |all| {
                 (all / 8 * 3).max(all.saturating_sub(PROCESS_RESERVE_BYTES).min(all / 4 * 3))
             }),
         }
@@ -99,22 +101,22 @@ impl DefaultLimits {
 }
 
 /// The lowest of the limits of the process and of the machine's memory.
-fn limit(root: &Path) -> Option<usize> {
+fn lowest_limit(root: &Path) -> Option<usize> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let groups = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
         Some((controllers, path))
     });
-    let mut limits: Vec<u64> = machine(root).into_iter().collect();
+    let mut limits: Vec<u64> = machine_memory(root).into_iter().collect();
     for (controllers, path) in groups {
         if controllers.is_empty() {
             for mount in ["sys/fs/cgroup", "sys/fs/cgroup/unified"] {
-                limits.extend(least(&root.join(mount), path, "memory.max"));
+                limits.extend(lowest_cgroup_limit(&root.join(mount), path, "memory.max"));
             }
         } else if controllers.split(',').any(|controller| controller == "memory") {
             let mount = root.join("sys/fs/cgroup/memory");
-            limits.extend(least(&mount, path, "memory.limit_in_bytes"));
+            limits.extend(lowest_cgroup_limit(&mount, path, "memory.limit_in_bytes"));
         }
     }
     let least = limits.into_iter().min()?;
@@ -123,33 +125,33 @@ fn limit(root: &Path) -> Option<usize> {
 
 /// The lowest limit of a group and those above it. In a container, the path can be that of the
 /// host, and the group itself the mounted one: a missing group has no limit.
-fn least(mount: &Path, path: &str, file: &str) -> Option<u64> {
+fn lowest_cgroup_limit(mount: &Path, path: &str, file: &str) -> Option<u64> {
     let names = Path::new(path).components().filter_map(|component| match component {
         Component::Normal(name) => Some(name),
         _ => None,
     });
     let mut folder = mount.to_path_buf();
-    let mut limits: Vec<_> = read(&folder.join(file)).into_iter().collect();
+    let mut limits: Vec<_> = read_number(&folder.join(file)).into_iter().collect();
     for name in names {
         folder.push(name);
-        limits.extend(read(&folder.join(file)));
+        limits.extend(read_number(&folder.join(file)));
     }
     limits.into_iter().min()
 }
 
-fn read(file: &Path) -> Option<u64> {
+fn read_number(file: &Path) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
-    text.trim().parse().ok().filter(|limit| (1..NONE).contains(limit))
+    text.trim().parse().ok().filter(|limit| (1..UNLIMITED_BYTES).contains(limit))
 }
 
 /// `MemTotal:       16384256 kB`
-fn machine(root: &Path) -> Option<u64> {
+fn machine_memory(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
-    kib(&text, "MemTotal:")
+    parse_kib(&text, "MemTotal:")
 }
 
 /// Bytes in a line such as `RssAnon:     1024 kB`.
-fn kib(text: &str, name: &str) -> Option<u64> {
+fn parse_kib(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1 << 10)
@@ -167,7 +169,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         }
-        limit(folder.path())
+        lowest_limit(folder.path())
     }
 
     /// Files and the resulting limit.
@@ -223,18 +225,23 @@ mod tests {
         fs::write(folder.path().join("proc/self/status"), status).unwrap();
         let left = |limit: usize, requests: usize| {
             let room = DefaultLimits::within(Some(limit << 20));
-            room.left(folder.path(), requests << 20).map(|left| left >> 20)
+            room.remaining_bytes(folder.path(), requests << 20).map(|left| left >> 20)
         };
         assert_eq!(left(128, 32), Some(128 - 41 - 32 - 8));
         assert_eq!(left(64, 32), Some(0));
-        assert_eq!(DefaultLimits::within(None).left(folder.path(), 0), None);
+        assert_eq!(DefaultLimits::within(None).remaining_bytes(folder.path(), 0), None);
     }
 
     #[test]
     fn default_limits_are_fractions_of_container_memory() {
         let within = |mib: usize| {
-            let DefaultLimits { requests, connections, cluster, children, .. } =
-                DefaultLimits::within(Some(mib << 20));
+            let DefaultLimits {
+                request_bytes: requests,
+                connections,
+                cluster_cache_bytes: cluster,
+                subprocess_bytes: children,
+                ..
+            } = DefaultLimits::within(Some(mib << 20));
             (requests >> 20, connections, cluster >> 20, children >> 20)
         };
         assert_eq!(within(16), (4, 64, 4, 6));
@@ -242,8 +249,13 @@ mod tests {
         assert_eq!(within(256), (64, 1_024, 64, 128));
         assert_eq!(within(512), (128, 2_048, 128, 384));
         assert_eq!(within(64 << 10), (256, 4_096, 16 << 10, 48 << 10));
-        let DefaultLimits { requests, connections, cluster, children, limit } =
-            DefaultLimits::within(None);
+        let DefaultLimits {
+            request_bytes: requests,
+            connections,
+            cluster_cache_bytes: cluster,
+            subprocess_bytes: children,
+            limit,
+        } = DefaultLimits::within(None);
         assert_eq!((requests >> 20, connections, limit), (256, 4_096, None));
         assert_eq!(cluster, usize::MAX);
         assert_eq!(children, usize::MAX);

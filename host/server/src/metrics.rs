@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use opgate_certs::Refusal;
+use opgate_certs::ClientRejection;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -18,28 +18,29 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use self::series::{OfPolicy, Series};
-use super::body_limiter::Ended;
-use super::bucket::Bucket;
-use super::state::{percent, usages};
+use self::series::{HasPolicyLabel, PolicyCounters};
+use super::body_limiter::BodyError;
+use super::bucket::TokenBucket;
+use super::state::{reservation_usages, usage_percent};
 use opgate_admission::cluster::ClusterState;
-use opgate_admission::policy::{Decision, Observer, Policy, PolicySet};
+use opgate_admission::evaluation::Observer;
+use opgate_admission::policy::{Decision, Policy, PolicySet};
 use opgate_supervise::Supervisor;
 
 mod series;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Code {
+struct CodeLabel {
     code: u16,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Named {
+struct PolicyLabel {
     policy: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Class {
+struct PolicyErrorLabels {
     policy: String,
     cause: &'static str,
 }
@@ -52,27 +53,27 @@ struct ViolationLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Result {
+struct ResultLabel {
     result: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Reason {
+struct ReasonLabel {
     reason: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Note {
+struct AnnotationLabels {
     policy: String,
     key: String,
 }
 
 /// Maximum number of different audit annotations of a policy that are counted by name. A policy
 /// determines its annotations, but not their memory.
-const NOTES: usize = 16;
+const MAX_ANNOTATION_KEYS: usize = 16;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Read {
+struct ResourceLabel {
     resource: String,
 }
 
@@ -83,44 +84,44 @@ struct DroppedRuleLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Digest {
+struct DigestLabel {
     digest: String,
 }
 
-impl OfPolicy for Class {
+impl HasPolicyLabel for PolicyErrorLabels {
     fn policy(&self) -> &str {
         &self.policy
     }
 }
 
-impl OfPolicy for ViolationLabels {
+impl HasPolicyLabel for ViolationLabels {
     fn policy(&self) -> &str {
         &self.policy
     }
 }
 
-impl OfPolicy for Note {
+impl HasPolicyLabel for AnnotationLabels {
     fn policy(&self) -> &str {
         &self.policy
     }
 }
 
-impl OfPolicy for DroppedRuleLabels {
+impl HasPolicyLabel for DroppedRuleLabels {
     fn policy(&self) -> &str {
         &self.policy
     }
 }
 
 /// 5 µs to 10 s: a call of a policy takes tens of microseconds, a deadline is tens of milliseconds.
-const BUCKETS: [f64; 19] = [
+const DURATION_BUCKETS: [f64; 19] = [
     5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5,
     1.0, 2.0, 10.0,
 ];
 
 /// Maximum number of texts that are created at once, and in a second. Further requests get the
 /// last one: newer values are not needed, and clients can request them at will.
-const TEXTS: u64 = 20;
-const TEXTS_A_SECOND: u64 = 10;
+const MAX_TEXTS_AT_ONCE: u64 = 20;
+const MAX_TEXTS_PER_SECOND: u64 = 10;
 
 /// Metrics of other components that the server returns with its metrics.
 #[derive(Clone)]
@@ -147,49 +148,49 @@ impl ExternalMetrics {
 #[derive(Debug)]
 pub(super) struct Metrics {
     registry: Registry,
-    requests: Family<Code, Counter>,
+    requests: Family<CodeLabel, Counter>,
     duration: Histogram,
-    durations: Family<Named, Histogram, fn() -> Histogram>,
+    durations: Family<PolicyLabel, Histogram, fn() -> Histogram>,
     /// Durations of evaluations by name, for the active policies.
     evaluations: RwLock<HashMap<String, Histogram>>,
-    up: Family<Named, Gauge>,
+    up: Family<PolicyLabel, Gauge>,
     /// Policies of earlier sets, which may have been dropped.
-    ended: Mutex<BTreeSet<String>>,
-    faults: Series<Class>,
-    violations: Series<ViolationLabels>,
-    dropped: Series<DroppedRuleLabels>,
-    notes: Series<Note>,
+    former_policies: Mutex<BTreeSet<String>>,
+    policy_errors: PolicyCounters<PolicyErrorLabels>,
+    violations: PolicyCounters<ViolationLabels>,
+    dropped: PolicyCounters<DroppedRuleLabels>,
+    audit_annotations: PolicyCounters<AnnotationLabels>,
     /// Audit annotations that are counted by name, by policy.
-    named: Mutex<HashMap<String, BTreeSet<String>>>,
+    annotation_keys: Mutex<HashMap<String, BTreeSet<String>>>,
     pub(super) shed: Counter,
-    bodies_ended: Family<Reason, Counter>,
+    bodies_ended: Family<ReasonLabel, Counter>,
     pub(super) in_flight: Gauge,
     pub(super) connections: Gauge,
     pub(super) evicted: Counter,
     pub(super) memory_used: Gauge,
     pub(super) memory_limit: Gauge,
     handshake_failures: Counter,
-    client_rejections: Family<Reason, Counter>,
-    client_ca_reloads: Family<Result, Counter>,
+    client_rejections: Family<ReasonLabel, Counter>,
+    client_ca_reloads: Family<ResultLabel, Counter>,
     pub(super) panics: Counter,
-    reloads: Family<Result, Counter>,
+    reloads: Family<ResultLabel, Counter>,
     not_after: Gauge,
     configuration: ConfigurationMetrics,
     cluster: ClusterMetrics,
     /// The last text, shared by all requests for it.
-    text: Mutex<Bytes>,
-    texts: Bucket,
+    last_text: Mutex<Bytes>,
+    texts: TokenBucket,
 }
 
 /// The active configuration, and whether it is that of the files.
 #[derive(Debug, Default)]
 struct ConfigurationMetrics {
-    reloads: Family<Result, Counter>,
-    info: Family<Digest, Gauge>,
+    reloads: Family<ResultLabel, Counter>,
+    info: Family<DigestLabel, Gauge>,
     /// The digest that `info` has.
-    digest: Mutex<Option<Digest>>,
+    digest: Mutex<Option<DigestLabel>>,
     stale: Gauge,
-    loaded: Gauge,
+    loaded_at: Gauge,
 }
 
 impl ConfigurationMetrics {
@@ -197,7 +198,7 @@ impl ConfigurationMetrics {
         let text = "Reloads of the configuration, by result";
         registry.register("configuration_reloads", text, self.reloads.clone());
         for result in ["replaced", "failed"] {
-            drop(self.reloads.get_or_create(&Result { result }));
+            drop(self.reloads.get_or_create(&ResultLabel { result }));
         }
         let text = "1 for the active configuration, by its digest";
         registry.register("configuration_info", text, self.info.clone());
@@ -205,19 +206,19 @@ impl ConfigurationMetrics {
             "Whether the files hold an invalid configuration, and the last good one is active";
         registry.register("configuration_stale", text, self.stale.clone());
         let text = "When the active configuration was loaded, Unix time";
-        let loaded = self.loaded.clone();
+        let loaded = self.loaded_at.clone();
         registry.register_with_unit("configuration_loaded_timestamp", text, Unit::Seconds, loaded);
     }
 
-    fn serves(&self, digest: &str, since: SystemTime) {
-        let digest = Digest { digest: digest.to_owned() };
+    fn set_active(&self, digest: &str, since: SystemTime) {
+        let digest = DigestLabel { digest: digest.to_owned() };
         let mut known = self.digest.lock();
         if let Some(old) = known.replace(digest.clone()) {
             self.info.remove(&old);
         }
         self.info.get_or_create(&digest).set(1);
         self.stale.set(0);
-        self.loaded.set(seconds(since));
+        self.loaded_at.set(seconds(since));
     }
 }
 
@@ -226,18 +227,18 @@ impl ConfigurationMetrics {
 struct ClusterMetrics {
     /// The resources that have series.
     known: Mutex<BTreeSet<String>>,
-    current: Family<Read, Gauge>,
-    objects: Family<Read, Gauge>,
-    bytes: Family<Read, Gauge>,
-    last_event: Family<Read, Gauge>,
-    age: Family<Read, Gauge>,
-    polled: Family<Read, Gauge>,
-    interrupted: Family<Read, Gauge>,
-    unreadable: Family<Read, Gauge>,
-    by_name: Family<Read, Gauge>,
-    reservations: Family<Read, Gauge>,
-    reservation_ratio: Family<Read, Gauge<f64, AtomicU64>>,
-    unauthorized: Family<Read, Gauge>,
+    ready: Family<ResourceLabel, Gauge>,
+    objects: Family<ResourceLabel, Gauge>,
+    bytes: Family<ResourceLabel, Gauge>,
+    last_event: Family<ResourceLabel, Gauge>,
+    age: Family<ResourceLabel, Gauge>,
+    polled: Family<ResourceLabel, Gauge>,
+    interrupted: Family<ResourceLabel, Gauge>,
+    unreadable: Family<ResourceLabel, Gauge>,
+    by_name: Family<ResourceLabel, Gauge>,
+    reservations: Family<ResourceLabel, Gauge>,
+    reservation_ratio: Family<ResourceLabel, Gauge<f64, AtomicU64>>,
+    unauthorized: Family<ResourceLabel, Gauge>,
     memory: Gauge,
     memory_limit: Gauge,
 }
@@ -245,7 +246,7 @@ struct ClusterMetrics {
 impl ClusterMetrics {
     fn register(&self, registry: &mut Registry) {
         let text = "Whether the cluster cache of a resource is synced and not stale";
-        registry.register("cluster_cache_ready", text, self.current.clone());
+        registry.register("cluster_cache_ready", text, self.ready.clone());
         registry.register("cluster_cache_objects", "Objects in memory", self.objects.clone());
         let text = "Bytes of the objects in memory";
         registry.register_with_unit("cluster_cache_size", text, Unit::Bytes, self.bytes.clone());
@@ -282,28 +283,28 @@ impl ClusterMetrics {
 
     fn update(&self, cluster: &ClusterState) {
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let now = cluster.kinds().iter().map(|kind| kind.name().to_owned()).collect();
+        let now = cluster.caches().iter().map(|cache| cache.name().to_owned()).collect();
         let (memory, limit) = cluster.memory();
         self.memory.set(number(memory));
         self.memory_limit.set(if limit == usize::MAX { 0 } else { number(limit) });
         let before = mem::replace(&mut *self.known.lock(), now);
         for resource in before.into_iter().filter(|old| !self.known.lock().contains(old)) {
-            self.end(&Read { resource });
+            self.remove_resource(&ResourceLabel { resource });
         }
         let mut fullest: BTreeMap<String, usize> = BTreeMap::new();
-        for usage in usages(cluster) {
-            let percent = percent(&usage);
+        for usage in reservation_usages(cluster) {
+            let percent = usage_percent(&usage);
             let known = fullest.entry(usage.resource).or_default();
             *known = percent.max(*known);
         }
-        for kind in cluster.kinds() {
-            let status = kind.status();
-            let read = Read { resource: kind.name().to_owned() };
-            self.current.get_or_create(&read).set(i64::from(status.standing.is_current()));
+        for cache in cluster.caches() {
+            let status = cache.status();
+            let read = ResourceLabel { resource: cache.name().to_owned() };
+            self.ready.get_or_create(&read).set(i64::from(status.cache_status.is_ready()));
             self.objects.get_or_create(&read).set(number(status.objects));
             self.bytes.get_or_create(&read).set(number(status.bytes));
             self.last_event.get_or_create(&read).set(status.last_event.map_or(0, seconds));
-            if let Some(age) = status.age {
+            if let Some(age) = status.since_contact {
                 let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
                 self.age.get_or_create(&read).set(age);
             }
@@ -311,9 +312,9 @@ impl ClusterMetrics {
             let interrupted = status.interrupted.is_some();
             self.interrupted.get_or_create(&read).set(i64::from(interrupted));
             self.unreadable.get_or_create(&read).set(number(status.unreadable));
-            self.by_name.get_or_create(&read).set(number(status.by_name));
+            self.by_name.get_or_create(&read).set(number(status.name_only));
             self.reservations.get_or_create(&read).set(number(status.reservations));
-            let percent = fullest.get(kind.name()).copied().unwrap_or_default();
+            let percent = fullest.get(cache.name()).copied().unwrap_or_default();
             let ratio = f64::from(u32::try_from(percent).unwrap_or(u32::MAX)) / 100.0;
             self.reservation_ratio.get_or_create(&read).set(ratio);
             self.unauthorized.get_or_create(&read).set(i64::from(status.unauthorized));
@@ -321,9 +322,9 @@ impl ClusterMetrics {
     }
 
     /// Ends the series of a resource that is no longer read.
-    fn end(&self, read: &Read) {
+    fn remove_resource(&self, read: &ResourceLabel) {
         for family in [
-            &self.current,
+            &self.ready,
             &self.objects,
             &self.bytes,
             &self.last_event,
@@ -363,40 +364,42 @@ impl Drop for GaugeGuard<'_> {
 }
 
 impl Metrics {
-    pub(super) fn new(supervisor: &Supervisor, others: &[ExternalMetrics]) -> Self {
+    pub(super) fn new(supervisor: &Supervisor, external: &[ExternalMetrics]) -> Self {
         let mut registry = Registry::with_prefix("opgate");
-        let requests = Family::<Code, Counter>::default();
+        let requests = Family::<CodeLabel, Counter>::default();
         registry.register("requests", "Responses by HTTP code", requests.clone());
-        let duration = Histogram::new(BUCKETS);
+        let duration = Histogram::new(DURATION_BUCKETS);
         let text = "Time from the head of a request to its response";
         registry.register_with_unit("request_duration", text, Unit::Seconds, duration.clone());
-        let new: fn() -> Histogram = || Histogram::new(BUCKETS);
-        let durations = Family::<Named, Histogram, fn() -> Histogram>::new_with_constructor(new);
+        let new: fn() -> Histogram = || Histogram::new(DURATION_BUCKETS);
+        let durations =
+            Family::<PolicyLabel, Histogram, fn() -> Histogram>::new_with_constructor(new);
         let text = "Time of a policy call, including the wait for a permit";
         registry.register_with_unit("evaluation_duration", text, Unit::Seconds, durations.clone());
-        let up = Family::<Named, Gauge>::default();
+        let up = Family::<PolicyLabel, Gauge>::default();
         registry.register("policy_up", "Whether a configured policy serves", up.clone());
-        let faults = Series::<Class>::default();
+        let faults = PolicyCounters::<PolicyErrorLabels>::default();
         registry.register(
             "policy_errors",
             "Policy evaluations that ended in a policy error",
             faults.family(),
         );
-        let violations = Series::<ViolationLabels>::default();
+        let violations = PolicyCounters::<ViolationLabels>::default();
         registry.register("violations", "Rule violations by effect", violations.family());
-        let dropped = Series::<DroppedRuleLabels>::default();
+        let dropped = PolicyCounters::<DroppedRuleLabels>::default();
         let text = "Advisory rules dropped because the call failed with them";
         registry.register("rules_dropped", text, dropped.family());
-        let notes = Series::<Note>::default();
+        let notes = PolicyCounters::<AnnotationLabels>::default();
         let text = "Audit annotations of policies, by key";
         registry.register("audit_annotations", text, notes.family());
         let shed = Counter::default();
         registry.register("requests_shed", "Requests with the response 503", shed.clone());
-        let bodies_ended = Family::<Reason, Counter>::default();
+        let bodies_ended = Family::<ReasonLabel, Counter>::default();
         let text = "Bodies that the server ended while they arrived, by reason";
         registry.register("bodies_ended", text, bodies_ended.clone());
-        for reason in [Ended::Slow, Ended::Evicted, Ended::Full].map(Ended::as_str) {
-            drop(bodies_ended.get_or_create(&Reason { reason }));
+        for reason in [BodyError::Slow, BodyError::Evicted, BodyError::Full].map(BodyError::as_str)
+        {
+            drop(bodies_ended.get_or_create(&ReasonLabel { reason }));
         }
         let in_flight = Gauge::default();
         registry.register("requests_in_flight", "Requests in progress", in_flight.clone());
@@ -415,11 +418,11 @@ impl Metrics {
         let handshake_failures = Counter::default();
         let text = "TLS handshakes that failed or timed out";
         registry.register("tls_handshake_failures", text, handshake_failures.clone());
-        let client_rejections = Family::<Reason, Counter>::default();
+        let client_rejections = Family::<ReasonLabel, Counter>::default();
         let text = "Clients rejected in the handshake, by reason";
         registry.register("client_rejections", text, client_rejections.clone());
-        for refusal in Refusal::ALL {
-            drop(client_rejections.get_or_create(&Reason { reason: refusal.as_str() }));
+        for refusal in ClientRejection::ALL {
+            drop(client_rejections.get_or_create(&ReasonLabel { reason: refusal.as_str() }));
         }
         let text = "Tasks that failed and were restarted";
         registry.register("task_restarts", text, supervisor.restarts());
@@ -429,15 +432,15 @@ impl Metrics {
             "Requests with the response 500 after a panic of the host",
             panics.clone(),
         );
-        let reloads = Family::<Result, Counter>::default();
+        let reloads = Family::<ResultLabel, Counter>::default();
         let text = "Reloads of the certificate, by result";
         registry.register("certificate_reloads", text, reloads.clone());
-        let client_ca_reloads = Family::<Result, Counter>::default();
+        let client_ca_reloads = Family::<ResultLabel, Counter>::default();
         let text = "Reloads of the CA bundle for clients, by result";
         registry.register("client_ca_reloads", text, client_ca_reloads.clone());
         for result in ["replaced", "failed"] {
-            drop(reloads.get_or_create(&Result { result }));
-            drop(client_ca_reloads.get_or_create(&Result { result }));
+            drop(reloads.get_or_create(&ResultLabel { result }));
+            drop(client_ca_reloads.get_or_create(&ResultLabel { result }));
         }
         let not_after = Gauge::default();
         let text = "End of the serving certificate's validity, Unix time";
@@ -449,9 +452,9 @@ impl Metrics {
         );
         let configuration = ConfigurationMetrics::default();
         configuration.register(&mut registry);
-        let of_cluster = ClusterMetrics::default();
-        of_cluster.register(&mut registry);
-        for figures in others {
+        let cluster_metrics = ClusterMetrics::default();
+        cluster_metrics.register(&mut registry);
+        for figures in external {
             figures.register(&mut registry);
         }
         let info = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
@@ -463,12 +466,12 @@ impl Metrics {
             durations,
             evaluations: RwLock::default(),
             up,
-            ended: Mutex::default(),
-            faults,
+            former_policies: Mutex::default(),
+            policy_errors: faults,
             violations,
             dropped,
-            notes,
-            named: Mutex::default(),
+            audit_annotations: notes,
+            annotation_keys: Mutex::default(),
             shed,
             bodies_ended,
             in_flight,
@@ -483,21 +486,21 @@ impl Metrics {
             reloads,
             not_after,
             configuration,
-            cluster: of_cluster,
-            text: Mutex::default(),
-            texts: Bucket::new(TEXTS, TEXTS_A_SECOND),
+            cluster: cluster_metrics,
+            last_text: Mutex::default(),
+            texts: TokenBucket::new(MAX_TEXTS_AT_ONCE, MAX_TEXTS_PER_SECOND),
         }
     }
 
     /// Counts a body that was not read to its end.
-    pub(super) fn body_ended(&self, ended: Ended) {
-        self.bodies_ended.get_or_create(&Reason { reason: ended.as_str() }).inc();
+    pub(super) fn count_body_error(&self, ended: BodyError) {
+        self.bodies_ended.get_or_create(&ReasonLabel { reason: ended.as_str() }).inc();
     }
 
     /// Counts for the policies of another set from now on. The series of policies in both sets
     /// continue. `since` is the time when its configuration, of this digest, became active.
-    pub(super) fn serves(&self, set: &PolicySet, digest: &str, since: SystemTime) {
-        let named = |policy: &str| Named { policy: policy.to_owned() };
+    pub(super) fn set_active(&self, set: &PolicySet, digest: &str, since: SystemTime) {
+        let named = |policy: &str| PolicyLabel { policy: policy.to_owned() };
         let evaluations = set.policies().iter().map(|policy| {
             let duration = self.durations.get_or_create_owned(&named(&policy.name));
             (policy.name.clone(), duration)
@@ -510,21 +513,21 @@ impl Metrics {
             self.up.get_or_create(&named(&broken.name)).set(0);
         }
         let old = mem::replace(&mut *self.evaluations.write(), evaluations);
-        self.ended.lock().extend(old.into_keys());
-        self.configuration.serves(digest, since);
+        self.former_policies.lock().extend(old.into_keys());
+        self.configuration.set_active(digest, since);
     }
 
     /// Ends the series of policies that this set does not have. Their last calls have ended.
-    pub(super) fn forget(&self, set: &PolicySet) {
-        let is_there = |policy: &str| has(set, policy);
-        self.faults.keep(is_there);
-        self.violations.keep(is_there);
-        self.dropped.keep(is_there);
-        self.notes.keep(is_there);
-        self.named.lock().retain(|policy, _| is_there(policy));
-        for policy in mem::take(&mut *self.ended.lock()) {
+    pub(super) fn remove_policies_not_in(&self, set: &PolicySet) {
+        let is_there = |policy: &str| has_policy(set, policy);
+        self.policy_errors.retain_policies(is_there);
+        self.violations.retain_policies(is_there);
+        self.dropped.retain_policies(is_there);
+        self.audit_annotations.retain_policies(is_there);
+        self.annotation_keys.lock().retain(|policy, _| is_there(policy));
+        for policy in mem::take(&mut *self.former_policies.lock()) {
             if !is_there(&policy) {
-                let named = Named { policy };
+                let named = PolicyLabel { policy };
                 self.durations.remove(&named);
                 self.up.remove(&named);
             }
@@ -532,20 +535,20 @@ impl Metrics {
     }
 
     /// Counts a reload: `replaced` or `failed`.
-    pub(super) fn configuration_reloaded(&self, result: &'static str) {
-        self.configuration.reloads.get_or_create(&Result { result }).inc();
+    pub(super) fn count_configuration_reload(&self, result: &'static str) {
+        self.configuration.reloads.get_or_create(&ResultLabel { result }).inc();
     }
 
-    pub(super) fn configuration_is_stale(&self, stale: bool) {
+    pub(super) fn set_configuration_stale(&self, stale: bool) {
         self.configuration.stale.set(i64::from(stale));
     }
 
-    pub(super) fn answered(&self, code: u16, took: Duration) {
-        self.requests.get_or_create(&Code { code }).inc();
+    pub(super) fn count_response(&self, code: u16, took: Duration) {
+        self.requests.get_or_create(&CodeLabel { code }).inc();
         self.duration.observe(took.as_secs_f64());
     }
 
-    pub(super) fn decided(&self, decision: &Decision) {
+    pub(super) fn count_decision(&self, decision: &Decision) {
         for violation in &decision.violations {
             let labels = ViolationLabels {
                 policy: violation.policy.clone(),
@@ -554,9 +557,9 @@ impl Metrics {
             };
             self.violations.count(labels);
         }
-        for fault in &decision.faults {
-            let labels = Class { policy: fault.policy.clone(), cause: fault.class };
-            self.faults.count(labels);
+        for fault in &decision.policy_errors {
+            let labels = PolicyErrorLabels { policy: fault.policy.clone(), cause: fault.class };
+            self.policy_errors.count(labels);
         }
         for dropped in &decision.dropped {
             for rule in &dropped.rules {
@@ -568,17 +571,20 @@ impl Metrics {
         // Annotations of the host only have the name of the policy.
         let notes = decision.audit_annotations.keys().filter_map(|key| key.split_once('.'));
         for (policy, note) in notes {
-            let labels = Note { policy: policy.to_owned(), key: self.name(policy, note) };
-            self.notes.count(labels);
+            let labels = AnnotationLabels {
+                policy: policy.to_owned(),
+                key: self.annotation_label(policy, note),
+            };
+            self.audit_annotations.count(labels);
         }
     }
 
     /// The name under which an annotation is counted.
-    fn name(&self, policy: &str, note: &str) -> String {
-        let mut named = self.named.lock();
+    fn annotation_label(&self, policy: &str, note: &str) -> String {
+        let mut named = self.annotation_keys.lock();
         let known = named.entry(policy.to_owned()).or_default();
         if !known.contains(note) {
-            if known.len() >= NOTES {
+            if known.len() >= MAX_ANNOTATION_KEYS {
                 return "other".to_owned();
             }
             known.insert(note.to_owned());
@@ -586,31 +592,31 @@ impl Metrics {
         note.to_owned()
     }
 
-    pub(super) fn reloaded(&self, result: &'static str) {
-        self.reloads.get_or_create(&Result { result }).inc();
+    pub(super) fn count_certificate_reload(&self, result: &'static str) {
+        self.reloads.get_or_create(&ResultLabel { result }).inc();
     }
 
-    pub(super) fn client_ca_reloaded(&self, result: &'static str) {
-        self.client_ca_reloads.get_or_create(&Result { result }).inc();
+    pub(super) fn count_client_ca_reload(&self, result: &'static str) {
+        self.client_ca_reloads.get_or_create(&ResultLabel { result }).inc();
     }
 
     /// Counts a failed handshake. `refusal` is the error in the client's certificate, if that was
     /// the reason.
-    pub(super) fn handshake_failed(&self, refusal: Option<Refusal>) {
+    pub(super) fn count_handshake_failure(&self, refusal: Option<ClientRejection>) {
         self.handshake_failures.inc();
         if let Some(refusal) = refusal {
-            self.client_rejections.get_or_create(&Reason { reason: refusal.as_str() }).inc();
+            self.client_rejections.get_or_create(&ReasonLabel { reason: refusal.as_str() }).inc();
         }
     }
 
-    pub(super) fn certificate_ends(&self, at: SystemTime) {
+    pub(super) fn set_certificate_expiration(&self, at: SystemTime) {
         self.not_after.set(seconds(at));
     }
 
     /// The text for Prometheus, current or a moment old. One is created at a time.
-    pub(super) fn text(&self, cluster: &ClusterState) -> Bytes {
-        let mut last = self.text.lock();
-        if last.is_empty() || self.texts.take(1, Instant::now()) {
+    pub(super) fn encode_text(&self, cluster: &ClusterState) -> Bytes {
+        let mut last = self.last_text.lock();
+        if last.is_empty() || self.texts.try_take(1, Instant::now()) {
             self.cluster.update(cluster);
             let mut text = String::new();
             // Writing to a `String` does not fail.
@@ -621,13 +627,13 @@ impl Metrics {
     }
 }
 
-fn has(set: &PolicySet, policy: &str) -> bool {
+fn has_policy(set: &PolicySet, policy: &str) -> bool {
     set.policies().iter().any(|known| known.name == *policy)
         || set.broken().iter().any(|known| known.name == *policy)
 }
 
 impl Observer for Metrics {
-    fn called(&self, policy: &Policy, took: Duration) {
+    fn on_call(&self, policy: &Policy, took: Duration) {
         if let Some(durations) = self.evaluations.read().get(&policy.name) {
             durations.observe(took.as_secs_f64());
         }
@@ -637,24 +643,25 @@ impl Observer for Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opgate_admission::cluster::{Options, Source};
+    use opgate_admission::cluster::{ClusterOptions, Source};
     use opgate_admission::policy::{Configuration, Profile};
 
     #[test]
     fn audit_annotation_keys_in_metrics_are_limited() {
         let configuration = Configuration::builtin(Profile::default(), &[]);
-        let set = PolicySet::load(&configuration, None, 1, Options::of(Source::Absent)).unwrap();
+        let set =
+            PolicySet::load(&configuration, None, 1, ClusterOptions::of(Source::Absent)).unwrap();
         let metrics = Metrics::new(&Supervisor::default(), &[]);
         for number in 0..100 {
             let mut decision = Decision::default();
             let key = format!("foreign.note-{number}");
             decision.audit_annotations.insert(key, "text".to_owned());
             decision.audit_annotations.insert("foreign".to_owned(), "what was found".to_owned());
-            metrics.decided(&decision);
+            metrics.count_decision(&decision);
         }
-        let text = String::from_utf8(metrics.text(set.cluster()).to_vec()).unwrap();
+        let text = String::from_utf8(metrics.encode_text(set.cluster()).to_vec()).unwrap();
         let lines = text.lines().filter(|line| line.starts_with("opgate_audit_annotations_total{"));
-        assert_eq!(lines.count(), NOTES + 1);
+        assert_eq!(lines.count(), MAX_ANNOTATION_KEYS + 1);
         let other = r#"opgate_audit_annotations_total{policy="foreign",key="other"} 84"#;
         assert!(text.contains(other), "{text}");
     }

@@ -11,21 +11,21 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 /// Time between two ticks.
-const BEAT: Duration = Duration::from_millis(100);
+const TICK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A tick that is this late shows a pause. On a busy machine, ticks are late as well, but less;
 /// and API servers wait longer.
-const PAUSE: Duration = Duration::from_secs(2);
+const MIN_PAUSE: Duration = Duration::from_secs(2);
 
 /// For this time after a pause, requests that arrived during it are still being read: half as long
 /// as the pause, and no longer than this.
 const MAX_BACKLOG_TIME: Duration = Duration::from_secs(1);
 
 /// Ticks while it is polled.
-pub(super) async fn tick_forever(beats: Arc<PauseDetector>) {
+pub(super) async fn tick_forever(detector: Arc<PauseDetector>) {
     loop {
-        beats.tick(Instant::now());
-        tokio::time::sleep(BEAT).await;
+        detector.tick(Instant::now());
+        tokio::time::sleep(TICK_INTERVAL).await;
     }
 }
 
@@ -49,21 +49,21 @@ impl PauseDetector {
     pub(super) fn tick(&self, now: Instant) {
         let mut state = self.0.lock();
         let paused = now.saturating_duration_since(state.last);
-        if paused > PAUSE {
+        if paused > MIN_PAUSE {
             state.before = Some((state.last, now + MAX_BACKLOG_TIME.min(paused / 2)));
         }
         state.last = now;
     }
 
     /// Whether the process has just been stopped.
-    pub(super) fn was_stopped(&self, now: Instant) -> bool {
-        self.began(now) < now
+    pub(super) fn was_paused(&self, now: Instant) -> bool {
+        self.earliest_start(now) < now
     }
 
     /// The earliest possible start time of a request that is read now.
-    pub(super) fn began(&self, now: Instant) -> Instant {
+    pub(super) fn earliest_start(&self, now: Instant) -> Instant {
         let state = self.0.lock();
-        if now.saturating_duration_since(state.last) > PAUSE {
+        if now.saturating_duration_since(state.last) > MIN_PAUSE {
             return state.last;
         }
         state.before.filter(|(_, until)| now < *until).map_or(now, |(before, _)| before)
@@ -78,17 +78,17 @@ mod tests {
     fn request_read_after_a_pause_is_dated_before_it() {
         let start = Instant::now();
         let at = |milliseconds: u64| start + Duration::from_millis(milliseconds);
-        let beats = PauseDetector::new(start);
-        beats.tick(at(100));
-        assert_eq!(beats.began(at(150)), at(150));
-        beats.tick(at(2_000));
-        assert_eq!(beats.began(at(2_001)), at(2_001), "late, but no pause");
+        let detector = PauseDetector::new(start);
+        detector.tick(at(100));
+        assert_eq!(detector.earliest_start(at(150)), at(150));
+        detector.tick(at(2_000));
+        assert_eq!(detector.earliest_start(at(2_001)), at(2_001), "late, but no pause");
         // Seven seconds later, a request is read first, then the tick comes.
-        assert_eq!(beats.began(at(9_000)), at(2_000));
-        beats.tick(at(9_001));
-        assert_eq!(beats.began(at(9_002)), at(2_000));
-        beats.tick(at(9_901));
-        assert!(beats.was_stopped(at(10_000)));
-        assert!(!beats.was_stopped(at(10_002)), "all that waited is read");
+        assert_eq!(detector.earliest_start(at(9_000)), at(2_000));
+        detector.tick(at(9_001));
+        assert_eq!(detector.earliest_start(at(9_002)), at(2_000));
+        detector.tick(at(9_901));
+        assert!(detector.was_paused(at(10_000)));
+        assert!(!detector.was_paused(at(10_002)), "all that waited is read");
     }
 }

@@ -14,18 +14,18 @@ impl RateLimitedLog {
 
     /// The number of lines that were suppressed since the last one, if it is to be written now.
     pub(super) fn suppressed_since_last(&self) -> Option<u64> {
-        self.tell_at(Instant::now())
+        self.suppressed_since_last_at(Instant::now())
     }
 
-    fn tell_at(&self, now: Instant) -> Option<u64> {
+    fn suppressed_since_last_at(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock();
-        let (last, held) = &mut *state;
+        let (last, suppressed) = &mut *state;
         if last.is_some_and(|last| now.saturating_duration_since(last) < Self::PERIOD) {
-            *held += 1;
+            *suppressed += 1;
             return None;
         }
         *last = Some(now);
-        Some(std::mem::take(held))
+        Some(std::mem::take(suppressed))
     }
 }
 
@@ -35,8 +35,9 @@ mod tests {
 
     #[test]
     fn repeated_log_line_is_rate_limited() {
-        let (seldom, start) = (RateLimitedLog::default(), Instant::now());
-        let told = [0, 1, 59, 60, 61].map(|s| seldom.tell_at(start + Duration::from_secs(s)));
+        let (log, start) = (RateLimitedLog::default(), Instant::now());
+        let told = [0, 1, 59, 60, 61]
+            .map(|s| log.suppressed_since_last_at(start + Duration::from_secs(s)));
         assert_eq!(told, [Some(0), None, None, Some(2), None]);
     }
 }

@@ -22,7 +22,7 @@ use super::state::needed_by;
 /// The reasons why the server is not ready, one for each line; empty if it is ready.
 /// `sync_timeout` is the time that the first set has to list the cluster; a set that replaced
 /// another has a complete list.
-pub(super) fn why_not(
+pub(super) fn unready_reasons(
     set: &PolicySet,
     draining: &AtomicBool,
     open: &AtomicBool,
@@ -31,15 +31,15 @@ pub(super) fn why_not(
     if draining.load(Ordering::Relaxed) {
         return vec!["draining".to_owned()];
     }
-    let missed = set.broken().iter().filter(|b| b.fails_closed());
-    let mut lines: Vec<_> = missed.map(|b| format!("policy {}: {}", b.name, b.error)).collect();
+    let failed = set.broken().iter().filter(|b| b.fails_closed());
+    let mut lines: Vec<_> = failed.map(|b| format!("policy {}: {}", b.name, b.error)).collect();
     if !open.load(Ordering::Relaxed) {
         lines.push("the webhook port is not open yet".to_owned());
-        lines.extend(unseen(set));
-    } else if sync_timeout.is_some_and(|time| is_blind(set.cluster(), time)) {
-        lines.extend(unseen(set));
+        lines.extend(unlisted_resources(set));
+    } else if sync_timeout.is_some_and(|time| is_awaiting_first_sync(set.cluster(), time)) {
+        lines.extend(unlisted_resources(set));
     } else {
-        lines.extend(locked_out(set));
+        lines.extend(locked_out_reason(set));
     }
     lines
 }
@@ -47,50 +47,50 @@ pub(super) fn why_not(
 /// The reason why no request can be decided: every policy without which requests fail needs
 /// resources, and the API server has denied all of them for longer than the maximum age of the
 /// cache. Without such a policy, no request depends on the server.
-fn locked_out(set: &PolicySet) -> Option<String> {
+fn locked_out_reason(set: &PolicySet) -> Option<String> {
     let cluster = set.cluster();
-    let mut refused: Option<&Arc<ResourceCache>> = None;
+    let mut denied: Option<&Arc<ResourceCache>> = None;
     for policy in set.policies().iter().filter(|policy| policy.can_block_api_servers()) {
         // All users may read the version of the API server.
-        let kinds = policy.readings.iter().filter_map(|reading| cluster.kind_of(reading));
-        let mut kinds = kinds.filter(|kind| !kind.resource().is_server_version()).peekable();
+        let kinds = policy.reads.iter().filter_map(|read| cluster.cache_of(read));
+        let mut kinds = kinds.filter(|cache| !cache.resource().is_server_version()).peekable();
         kinds.peek()?;
-        if !kinds.all(|kind| {
-            let is_locked_out = kind.is_locked_out();
-            refused = refused.or(Some(kind).filter(|_| is_locked_out));
+        if !kinds.all(|cache| {
+            let is_locked_out = cache.is_access_denied();
+            denied = denied.or(Some(cache).filter(|_| is_locked_out));
             is_locked_out
         }) {
             return None;
         }
     }
-    let kind = refused?;
-    let why = kind.status().error.unwrap_or_default();
+    let cache = denied?;
+    let why = cache.status().error.unwrap_or_default();
     Some(format!(
         "no policy can decide: the API server refuses all that they read: {} {why}",
-        kind.name()
+        cache.name()
     ))
 }
 
 /// Whether no resource has been listed yet, or the first one only a moment ago and others not yet.
 /// A new server without permissions must not replace one that has them.
-fn is_blind(cluster: &ClusterState, sync_timeout: Duration) -> bool {
-    !cluster.is_seen() && cluster.longest_seen().is_none_or(|longest| longest < sync_timeout)
+fn is_awaiting_first_sync(cluster: &ClusterState, sync_timeout: Duration) -> bool {
+    !cluster.is_synced()
+        && cluster.time_since_first_list().is_none_or(|longest| longest < sync_timeout)
 }
 
 /// Resources that were never listed, by the policies that can block and need them.
-pub(super) fn unseen(set: &PolicySet) -> Vec<String> {
+pub(super) fn unlisted_resources(set: &PolicySet) -> Vec<String> {
     if set.cluster().options().source != Source::Live {
         return Vec::new();
     }
     let blocking = set.policies().iter().filter(|policy| policy.can_block());
-    let needs = blocking.flat_map(|policy| {
-        policy.readings.iter().map(move |reading| (policy.name.as_str(), reading))
-    });
-    let why = |(policy, reading): (&str, &ResolvedRead)| {
-        let kind = set.cluster().kind_of(reading)?;
-        let status = kind.status();
-        (!status.standing.was_listed()).then(|| {
-            format!("policy {policy}: {} {}", kind.name(), status.error.unwrap_or_default())
+    let needs = blocking
+        .flat_map(|policy| policy.reads.iter().map(move |read| (policy.name.as_str(), read)));
+    let why = |(policy, read): (&str, &ResolvedRead)| {
+        let cache = set.cluster().cache_of(read)?;
+        let status = cache.status();
+        (!status.cache_status.was_listed()).then(|| {
+            format!("policy {policy}: {} {}", cache.name(), status.error.unwrap_or_default())
         })
     };
     needs.filter_map(why).collect()
@@ -98,35 +98,35 @@ pub(super) fn unseen(set: &PolicySet) -> Vec<String> {
 
 /// A line for each resource: `[+]` if its cache is ready, `[-]` if it is not, `[!]` if its watch
 /// fails, or its lists if it is polled.
-pub(super) fn resources(set: &PolicySet) -> Vec<String> {
+pub(super) fn resource_lines(set: &PolicySet) -> Vec<String> {
     if set.cluster().options().source != Source::Live {
         return Vec::new();
     }
-    set.cluster().kinds().iter().map(|kind| resource(set, kind)).collect()
+    set.cluster().caches().iter().map(|cache| resource_line(set, cache)).collect()
 }
 
-fn resource(set: &PolicySet, kind: &ResourceCache) -> String {
-    let status = kind.status();
-    let (mark, text) = match (status.standing, status.interrupted) {
-        (CacheStatus::Listing | CacheStatus::Unseen | CacheStatus::TooOld, _) => {
+fn resource_line(set: &PolicySet, cache: &ResourceCache) -> String {
+    let status = cache.status();
+    let (mark, text) = match (status.cache_status, status.interrupted) {
+        (CacheStatus::Listing | CacheStatus::NeverListed | CacheStatus::Stale, _) => {
             ("-", String::new())
         }
         (_, Some(since)) => ("!", format!("interrupted for {} s", since.as_secs())),
         (CacheStatus::NotInstalled, None) => ("+", "not installed".to_owned()),
-        (CacheStatus::Current, None) => ("+", format!("current, {} objects", status.objects)),
+        (CacheStatus::Ready, None) => ("+", format!("current, {} objects", status.objects)),
     };
-    let polled = match status.age.filter(|_| status.polled && !text.is_empty()) {
+    let polled = match status.since_contact.filter(|_| status.polled && !text.is_empty()) {
         Some(age) => format!(", polled {} s ago", age.as_secs()),
         None => String::new(),
     };
-    let unreadable = match status.unreadable.saturating_sub(status.by_name) {
+    let unreadable = match status.unreadable.saturating_sub(status.name_only) {
         0 => String::new(),
         some => format!(", {some} of them cannot be read"),
     };
-    let by_name = match status.by_name {
+    let by_name = match status.name_only {
         0 => String::new(),
         some => {
-            let namespaces = status.crowded.join(", ");
+            let namespaces = status.namespaces_over_limit.join(", ");
             format!(", no memory for {some} of the namespaces {namespaces}")
         }
     };
@@ -136,8 +136,8 @@ fn resource(set: &PolicySet, kind: &ResourceCache) -> String {
     });
     let needed = match mark {
         "+" => String::new(),
-        _ => format!("; needed by {}", needed_by(set, kind).join(", ")),
+        _ => format!("; needed by {}", needed_by(set, cache).join(", ")),
     };
     let error = error.unwrap_or_default();
-    format!("[{mark}]{} {text}{unreadable}{by_name}{polled}{error}{needed}", kind.name())
+    format!("[{mark}]{} {text}{unreadable}{by_name}{polled}{error}{needed}", cache.name())
 }

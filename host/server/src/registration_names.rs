@@ -21,22 +21,22 @@ use opgate_admission::policy::PolicySet;
 use opgate_text::one_line;
 
 /// Maximum number of names that are kept, old ones among them.
-const MOST: usize = 1_024;
+const MAX_NAMES: usize = 1_024;
 
 /// Maximum wait of a call by an unknown name for a refresh.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum bytes of the line for users.
-const LONGEST: usize = 1 << 10;
+const MAX_LINE_BYTES: usize = 1 << 10;
 
 /// The known state of the registration.
 #[derive(Debug)]
 pub struct RegistrationNames {
     names: Mutex<Names>,
     /// Wakes the reader of the registration.
-    ask: Notify,
+    refresh_requested: Notify,
     /// The number of reads of the registration.
-    looks: watch::Sender<u64>,
+    refreshes: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -45,12 +45,16 @@ struct Names {
     policies: Option<BTreeSet<String>>,
     /// The names in the registration, and all that were ever in it.
     known: BTreeSet<String>,
-    line: String,
+    status_line: String,
 }
 
 impl Default for RegistrationNames {
     fn default() -> Self {
-        Self { names: Mutex::default(), ask: Notify::new(), looks: watch::Sender::new(0) }
+        Self {
+            names: Mutex::default(),
+            refresh_requested: Notify::new(),
+            refreshes: watch::Sender::new(0),
+        }
     }
 }
 
@@ -61,34 +65,34 @@ impl RegistrationNames {
         let mut names = self.names.lock();
         names.policies = Some(policies);
         for name in known {
-            if names.known.len() >= MOST {
+            if names.known.len() >= MAX_NAMES {
                 break;
             }
             names.known.insert(name.clone());
         }
         drop(names);
-        self.looks.send_modify(|looks| *looks = looks.wrapping_add(1));
+        self.refreshes.send_modify(|refreshes| *refreshes = refreshes.wrapping_add(1));
     }
 
     /// Records a read of the registration without a result.
     pub fn mark_refreshed(&self) {
-        self.looks.send_modify(|looks| *looks = looks.wrapping_add(1));
+        self.refreshes.send_modify(|refreshes| *refreshes = refreshes.wrapping_add(1));
     }
 
     /// Records the state of the registration, for users: one line that begins with a mark.
     pub fn set_status_line(&self, line: &str) {
-        self.names.lock().line = one_line(line, LONGEST);
+        self.names.lock().status_line = one_line(line, MAX_LINE_BYTES);
     }
 
     /// Waits until a call needs a new read of the registration.
     pub async fn wait_refresh_request(&self) {
-        self.ask.notified().await;
+        self.refresh_requested.notified().await;
     }
 
     /// The line for users.
     #[must_use]
-    pub fn line(&self) -> String {
-        self.names.lock().line.clone()
+    pub fn status_line(&self) -> String {
+        self.names.lock().status_line.clone()
     }
 
     /// The policies of a set that a call by these names addresses, if some of the names do not
@@ -106,31 +110,33 @@ impl RegistrationNames {
         if names.split('/').all(|name| serving(&name)) {
             return Ok(None);
         }
-        let mut looks = self.looks.subscribe();
-        if self.unknown(set, names).is_some() {
-            self.ask.notify_one();
-            let until = deadline.min(Instant::now() + PATIENCE);
+        let mut refreshes = self.refreshes.subscribe();
+        if self.first_unknown(set, names).is_some() {
+            self.refresh_requested.notify_one();
+            let refresh_deadline = deadline.min(Instant::now() + REFRESH_TIMEOUT);
             // A read in progress may have begun before the name was registered.
             for _ in 0..2 {
-                if tokio::time::timeout_at(until.into(), looks.changed()).await.is_err()
-                    || self.unknown(set, names).is_none()
+                if tokio::time::timeout_at(refresh_deadline.into(), refreshes.changed())
+                    .await
+                    .is_err()
+                    || self.first_unknown(set, names).is_none()
                 {
                     break;
                 }
             }
         }
-        if let Some(unknown) = self.unknown(set, names) {
-            return Err(unknown);
+        if let Some(unknown_name) = self.first_unknown(set, names) {
+            return Err(unknown_name);
         }
         let registered = self.names.lock().policies.clone();
-        let anew = set.policies().iter().map(|policy| policy.name.as_str());
+        let new_names = set.policies().iter().map(|policy| policy.name.as_str());
         let is_new = |name: &&str| registered.as_ref().is_some_and(|all| !all.contains(*name));
-        let anew = anew.filter(is_new);
-        Ok(Some(names.split('/').filter(serving).chain(anew).collect()))
+        let new_names = new_names.filter(is_new);
+        Ok(Some(names.split('/').filter(serving).chain(new_names).collect()))
     }
 
     /// The first name that neither the set nor the registration has.
-    fn unknown<'n>(&self, set: &PolicySet, names: &'n str) -> Option<&'n str> {
+    fn first_unknown<'n>(&self, set: &PolicySet, names: &'n str) -> Option<&'n str> {
         let known = self.names.lock();
         names.split('/').find(|name| !set.knows(name) && !known.known.contains(*name))
     }

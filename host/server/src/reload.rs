@@ -4,105 +4,108 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use opgate_certs::{Change, Clients, Reloader};
+use opgate_certs::{Change, ClientVerifier, Reloader};
 use tokio::sync::watch;
 
 use super::app::App;
 
 /// Files that are replaced while the server runs.
-pub(super) struct Files {
+pub(super) struct CertificateFiles {
     pub(super) certificate: Arc<Reloader>,
-    pub(super) clients: Option<Arc<Clients>>,
+    pub(super) client_verifier: Option<Arc<ClientVerifier>>,
     pub(super) interval: Duration,
     pub(super) app: Arc<App>,
 }
 
-impl Files {
+impl CertificateFiles {
     /// Checks them when the interval is over or `told` is notified, while it is polled.
-    pub(super) async fn watch(self: Arc<Self>, mut told: watch::Receiver<()>) {
-        let mut can_tell = true;
-        let mut certificate_trouble = None;
-        let mut clients_trouble = None;
+    pub(super) async fn watch(self: Arc<Self>, mut trigger: watch::Receiver<()>) {
+        let mut is_trigger_open = true;
+        let mut certificate_error = None;
+        let mut clients_error = None;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(self.interval) => {}
-                changed = told.changed(), if can_tell => {
-                    can_tell = changed.is_ok();
-                    if !can_tell {
+                changed = trigger.changed(), if is_trigger_open => {
+                    is_trigger_open = changed.is_ok();
+                    if !is_trigger_open {
                         continue;
                     }
                 }
             }
-            self.look_at_certificate(&mut certificate_trouble);
-            if let Some(clients) = &self.clients {
-                self.look_at_clients(clients, &mut clients_trouble);
+            self.reload_certificate(&mut certificate_error);
+            if let Some(clients) = &self.client_verifier {
+                self.reload_client_cas(clients, &mut clients_error);
             }
         }
     }
 
-    fn look_at_certificate(&self, trouble: &mut Option<String>) {
+    fn reload_certificate(&self, last_error: &mut Option<String>) {
         let metrics = &self.app.metrics;
-        match news(self.certificate.look(), trouble) {
-            News::None => {}
-            News::GoodAgain => {
+        match reload_outcome(self.certificate.reload(), last_error) {
+            ReloadOutcome::Unchanged => {}
+            ReloadOutcome::Recovered => {
                 tracing::info!("the files of the certificate are good again");
             }
-            News::Replaced => {
+            ReloadOutcome::Replaced => {
                 let current = self.certificate.current();
                 tracing::info!(names = current.names().join(","), "certificate replaced");
-                metrics.certificate_ends(current.not_after());
-                metrics.reloaded("replaced");
+                metrics.set_certificate_expiration(current.not_after());
+                metrics.count_certificate_reload("replaced");
             }
-            News::Trouble(error) => {
+            ReloadOutcome::Failed(error) => {
                 tracing::error!(error, "the old certificate is kept");
-                metrics.reloaded("failed");
+                metrics.count_certificate_reload("failed");
             }
         }
     }
 
-    fn look_at_clients(&self, clients: &Clients, trouble: &mut Option<String>) {
+    fn reload_client_cas(&self, clients: &ClientVerifier, last_error: &mut Option<String>) {
         let metrics = &self.app.metrics;
-        match news(clients.look(), trouble) {
-            News::None => {}
-            News::GoodAgain => tracing::info!("the CA bundle for clients is good again"),
-            News::Replaced => {
+        match reload_outcome(clients.reload(), last_error) {
+            ReloadOutcome::Unchanged => {}
+            ReloadOutcome::Recovered => tracing::info!("the CA bundle for clients is good again"),
+            ReloadOutcome::Replaced => {
                 tracing::info!("CA bundle for clients replaced");
-                metrics.client_ca_reloaded("replaced");
+                metrics.count_client_ca_reload("replaced");
             }
-            News::Trouble(error) => {
+            ReloadOutcome::Failed(error) => {
                 tracing::error!(error, "the old CA bundle for clients is kept");
-                metrics.client_ca_reloaded("failed");
+                metrics.count_client_ca_reload("failed");
             }
         }
     }
 }
 
 /// A new result of a check.
-enum News {
-    None,
+enum ReloadOutcome {
+    Unchanged,
     /// The files match the active ones again.
-    GoodAgain,
+    Recovered,
     Replaced,
-    Trouble(String),
+    Failed(String),
 }
 
 /// Reports each problem once.
-fn news<E: Display>(found: Result<Change, E>, trouble: &mut Option<String>) -> News {
+fn reload_outcome<E: Display>(
+    found: Result<Change, E>,
+    last_error: &mut Option<String>,
+) -> ReloadOutcome {
     match found {
         Ok(change) => {
-            let was_bad = trouble.take().is_some();
+            let had_failed = last_error.take().is_some();
             match change {
-                Change::Replaced => News::Replaced,
-                Change::Unchanged if was_bad => News::GoodAgain,
-                Change::Unchanged => News::None,
+                Change::Replaced => ReloadOutcome::Replaced,
+                Change::Unchanged if had_failed => ReloadOutcome::Recovered,
+                Change::Unchanged => ReloadOutcome::Unchanged,
             }
         }
         Err(error) => {
             let error = error.to_string();
-            if trouble.replace(error.clone()).as_ref() == Some(&error) {
-                return News::None;
+            if last_error.replace(error.clone()).as_ref() == Some(&error) {
+                return ReloadOutcome::Unchanged;
             }
-            News::Trouble(error)
+            ReloadOutcome::Failed(error)
         }
     }
 }

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use opgate_certs::{Pair, Reloader, error_text};
+use opgate_certs::{Reloader, ServingCertificate, error_text};
 use parking_lot::Mutex;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -26,19 +26,19 @@ use super::connection_limiter::ConnectionLimiter;
 use super::descriptors;
 
 /// The cheapest request, and the start of its response.
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-const ANSWER: &[u8; 12] = b"HTTP/1.1 404";
+const CHECK_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+const EXPECTED_RESPONSE: &[u8; 12] = b"HTTP/1.1 404";
 
 /// Maximum number of checks that are not accepted yet: more than run in a minute.
-const MAX_WAITING: usize = 64;
+const MAX_PENDING_CHECKS: usize = 64;
 
 /// Connections of the server to itself, by their address, so that they do not count as clients.
 #[derive(Debug, Default)]
-pub(super) struct Checks(Mutex<VecDeque<SocketAddr>>);
+pub(super) struct SelfCheckConnections(Mutex<VecDeque<SocketAddr>>);
 
-impl Checks {
+impl SelfCheckConnections {
     /// Whether a connection is one of them. Call it once.
-    pub(super) fn is_one(&self, peer: SocketAddr) -> bool {
+    pub(super) fn take(&self, peer: SocketAddr) -> bool {
         let mut waiting = self.0.lock();
         // On a dual-stack socket, an IPv4 address looks like an IPv6 one.
         let ip = peer.ip().to_canonical();
@@ -46,9 +46,9 @@ impl Checks {
         waiting.iter().position(same).is_some_and(|at| waiting.remove(at).is_some())
     }
 
-    fn expect(&self, address: SocketAddr) {
+    fn add(&self, address: SocketAddr) {
         let mut waiting = self.0.lock();
-        waiting.truncate(MAX_WAITING - 1);
+        waiting.truncate(MAX_PENDING_CHECKS - 1);
         waiting.push_front(address);
     }
 }
@@ -59,10 +59,10 @@ pub(super) struct SelfCheck {
     pub(super) address: SocketAddr,
     pub(super) certificate: Arc<Reloader>,
     /// Whether clients need a certificate.
-    pub(super) asks_clients: bool,
+    pub(super) requires_client_certificate: bool,
     /// The connections of which one ends if no descriptor is left for the check.
-    pub(super) places: Arc<ConnectionLimiter>,
-    pub(super) checks: Arc<Checks>,
+    pub(super) limiter: Arc<ConnectionLimiter>,
+    pub(super) self_checks: Arc<SelfCheckConnections>,
     pub(super) limit: Duration,
 }
 
@@ -70,7 +70,7 @@ impl SelfCheck {
     /// # Errors
     /// If the port does not respond as expected. The text describes the response.
     pub(super) async fn run(&self) -> Result<(), String> {
-        let why = match tokio::time::timeout(self.limit, self.ask_with_room()).await {
+        let why = match tokio::time::timeout(self.limit, self.send_freeing_descriptors()).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error_text::of_any(&error).unwrap_or_else(|| error.to_string()),
             Err(_) => format!("nothing within {:?}", self.limit),
@@ -79,10 +79,12 @@ impl SelfCheck {
     }
 
     /// If descriptors have run out, connections end until there are some.
-    async fn ask_with_room(&self) -> io::Result<()> {
+    async fn send_freeing_descriptors(&self) -> io::Result<()> {
         loop {
-            match self.ask().await {
-                Err(error) if descriptors::ran_out(&error) && self.places.evict_one() => {
+            match self.send().await {
+                Err(error)
+                    if descriptors::is_out_of_descriptors(&error) && self.limiter.evict_one() =>
+                {
                     tokio::task::yield_now().await;
                 }
                 done => return done,
@@ -90,26 +92,26 @@ impl SelfCheck {
         }
     }
 
-    async fn ask(&self) -> io::Result<()> {
+    async fn send(&self) -> io::Result<()> {
         let (socket, target) = socket(self.address)?;
-        self.checks.expect(socket.local_addr()?);
+        self.self_checks.add(socket.local_addr()?);
         let stream = socket.connect(target).await?;
         let connector = TlsConnector::from(Arc::new(self.config()?));
         let name = ServerName::IpAddress(target.ip().into());
         let mut stream = connector.connect(name, stream).await?;
-        let mut answer = [0; ANSWER.len()];
-        if self.asks_clients {
+        let mut answer = [0; EXPECTED_RESPONSE.len()];
+        if self.requires_client_certificate {
             // The error comes after the client's part of the handshake, which was correct until
             // then.
             return match stream.read(&mut answer).await {
-                Err(error) if is_refusal(&error) => Ok(()),
+                Err(error) if is_certificate_required(&error) => Ok(()),
                 Err(error) => Err(error),
                 Ok(_) => Err(io::Error::other("a client without a certificate was let in")),
             };
         }
-        stream.write_all(REQUEST).await?;
+        stream.write_all(CHECK_REQUEST).await?;
         stream.read_exact(&mut answer).await?;
-        if answer == *ANSWER {
+        if answer == *EXPECTED_RESPONSE {
             return Ok(());
         }
         Err(io::Error::other("the answer is not the one that was expected"))
@@ -117,7 +119,7 @@ impl SelfCheck {
 
     fn config(&self) -> io::Result<ClientConfig> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let exact = Exact {
+        let exact = ExactCertificateVerifier {
             schemes: provider.signature_verification_algorithms.supported_schemes(),
             before: self.certificate.current(),
             certificate: self.certificate.clone(),
@@ -146,13 +148,13 @@ fn socket(bound: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
         target.set_ip(ip);
         Ok((socket, target))
     };
-    let (first, second) = reachable(bound.ip());
+    let (first, second) = reachable_address(bound.ip());
     from(first).or_else(|error| second.map_or(Err(error), from))
 }
 
 /// The address at which the server is reachable. All IPv6 addresses can be bound although there is
 /// none.
-fn reachable(bound: IpAddr) -> (IpAddr, Option<IpAddr>) {
+fn reachable_address(bound: IpAddr) -> (IpAddr, Option<IpAddr>) {
     const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
     match bound {
@@ -163,7 +165,7 @@ fn reachable(bound: IpAddr) -> (IpAddr, Option<IpAddr>) {
 }
 
 /// Whether the server responded that it needs a certificate.
-fn is_refusal(error: &io::Error) -> bool {
+fn is_certificate_required(error: &io::Error) -> bool {
     let refused = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
     error.get_ref().and_then(|inner| inner.downcast_ref()) == Some(&refused)
 }
@@ -171,13 +173,13 @@ fn is_refusal(error: &io::Error) -> bool {
 /// Accepts exactly the serving certificate: the one before the handshake, or the one after it if
 /// it was replaced during the handshake.
 #[derive(Debug)]
-struct Exact {
-    before: Arc<Pair>,
+struct ExactCertificateVerifier {
+    before: Arc<ServingCertificate>,
     certificate: Arc<Reloader>,
     schemes: Vec<SignatureScheme>,
 }
 
-impl ServerCertVerifier for Exact {
+impl ServerCertVerifier for ExactCertificateVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -186,7 +188,8 @@ impl ServerCertVerifier for Exact {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let is_it = |pair: &Pair| pair.certified().cert.first() == Some(end_entity);
+        let is_it =
+            |pair: &ServingCertificate| pair.certified_key().cert.first() == Some(end_entity);
         if is_it(&self.before) || is_it(&self.certificate.current()) {
             return Ok(ServerCertVerified::assertion());
         }
@@ -220,15 +223,16 @@ impl ServerCertVerifier for Exact {
 
 #[cfg(test)]
 pub(super) mod testing {
-    use opgate_certs::{Authority, Source};
+    use opgate_certs::{CertificateAuthority, Source};
     use prometheus_client::metrics::counter::Counter;
 
-    use super::super::connection_limiter::Bounds;
+    use super::super::connection_limiter::ConnectionBounds;
     use super::*;
 
     /// A check of a port, with a generated certificate.
     pub(in super::super) fn check(address: SocketAddr, limit: Duration) -> SelfCheck {
-        let issued = Authority::create(1).unwrap().issue(&["a.test".to_owned()], 1).unwrap();
+        let issued =
+            CertificateAuthority::create(1).unwrap().issue(&["a.test".to_owned()], 1).unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tls.crt"), &issued.certificate).unwrap();
         std::fs::write(folder.path().join("tls.key"), &issued.key).unwrap();
@@ -236,9 +240,12 @@ pub(super) mod testing {
         SelfCheck {
             address,
             certificate: Arc::new(certificate),
-            asks_clients: false,
-            places: ConnectionLimiter::new(Bounds::of(4, Duration::MAX), Counter::default()),
-            checks: Arc::default(),
+            requires_client_certificate: false,
+            limiter: ConnectionLimiter::new(
+                ConnectionBounds::of(4, Duration::MAX),
+                Counter::default(),
+            ),
+            self_checks: Arc::default(),
             limit,
         }
     }
@@ -250,15 +257,15 @@ mod tests {
 
     #[test]
     fn checks_are_known_by_their_address_once() {
-        let checks = Checks::default();
+        let checks = SelfCheckConnections::default();
         let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         for port in 1..=100 {
-            checks.expect(address(port));
+            checks.add(address(port));
         }
-        assert!(checks.is_one(address(100)) && !checks.is_one(address(100)));
-        assert!(!checks.is_one(SocketAddr::from(([127, 0, 0, 2], 99))));
-        let known = (1..=100).filter(|&port| checks.is_one(address(port))).count();
-        assert_eq!(known, MAX_WAITING - 1);
+        assert!(checks.take(address(100)) && !checks.take(address(100)));
+        assert!(!checks.take(SocketAddr::from(([127, 0, 0, 2], 99))));
+        let known = (1..=100).filter(|&port| checks.take(address(port))).count();
+        assert_eq!(known, MAX_PENDING_CHECKS - 1);
     }
 
     #[test]
@@ -270,10 +277,10 @@ mod tests {
             ("10.0.0.1", "10.0.0.1", None),
             ("fd00::1", "fd00::1", None),
         ] {
-            assert_eq!(reachable(ip(bound)), (ip(reached), otherwise.map(ip)));
+            assert_eq!(reachable_address(ip(bound)), (ip(reached), otherwise.map(ip)));
         }
-        let checks = Checks::default();
-        checks.expect("127.0.0.1:1".parse().unwrap());
-        assert!(checks.is_one("[::ffff:127.0.0.1]:1".parse().unwrap()));
+        let checks = SelfCheckConnections::default();
+        checks.add("127.0.0.1:1".parse().unwrap());
+        assert!(checks.take("[::ffff:127.0.0.1]:1".parse().unwrap()));
     }
 }

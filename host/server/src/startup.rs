@@ -14,29 +14,32 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::app::plain;
-use super::connection_limiter::{self, Bounds, ConnectionLimiter};
-use super::descriptors::Connections;
-use super::listener::Ops;
-use super::{OPS_LIFETIME, ServerError};
-use opgate_admission::policy::Loading;
+use super::connection_limiter::{self, ConnectionBounds, ConnectionLimiter};
+use super::descriptors::PortLimits;
+use super::listener::OpsPort;
+use super::{MAX_OPS_CONNECTION_AGE, ServerError};
+use opgate_admission::policy::LoadProgress;
 
 /// Connections before there is a server. Only the kubelet has a reason to connect.
-const CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 
 /// A server that is starting. The ops port is served until this is dropped.
 #[derive(Debug)]
-pub struct Starting {
+pub struct StartupServer {
     listener: std::net::TcpListener,
-    waits: Arc<Mutex<Option<String>>>,
+    wait_reason: Arc<Mutex<Option<String>>>,
     _tasks: JoinSet<()>,
 }
 
-impl Starting {
+impl StartupServer {
     /// Binds the ops port.
     ///
     /// # Errors
     /// If it cannot be bound.
-    pub async fn bind(address: SocketAddr, loading: Arc<Loading>) -> Result<Self, ServerError> {
+    pub async fn bind(
+        address: SocketAddr,
+        loading: Arc<LoadProgress>,
+    ) -> Result<Self, ServerError> {
         let failed = |source| ServerError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let listener = listener.into_std().map_err(failed)?;
@@ -53,24 +56,25 @@ impl Starting {
             .route("/livez", get(async || plain(StatusCode::OK, "ok")))
             .route("/readyz", get(ready))
             .fallback(elsewhere);
-        let bounds = Bounds::of(Connections::of(CONNECTIONS).ops, OPS_LIFETIME);
+        let bounds =
+            ConnectionBounds::of(PortLimits::of(MAX_CONNECTIONS).ops, MAX_OPS_CONNECTION_AGE);
         let places = ConnectionLimiter::new(bounds, Counter::default());
-        let ops = Arc::new(Ops::new(port, router, places.clone(), places.clone()));
+        let ops = Arc::new(OpsPort::new(port, router, places.clone(), places.clone()));
         let mut tasks = JoinSet::new();
         tasks.spawn(ops.serve());
-        tasks.spawn(connection_limiter::sweep([places.clone(), places]));
+        tasks.spawn(connection_limiter::sweep_periodically([places.clone(), places]));
         tracing::info!(ops = %listener.local_addr().unwrap_or(address), "loading policies");
-        Ok(Self { listener, waits, _tasks: tasks })
+        Ok(Self { listener, wait_reason: waits, _tasks: tasks })
     }
 
     /// Sets the reason why the server waits, in addition to its policies, in one line. `/readyz`
     /// shows it.
-    pub fn waits_for(&self, what: Option<String>) {
-        *self.waits.lock() = what;
+    pub fn set_wait_reason(&self, what: Option<String>) {
+        *self.wait_reason.lock() = what;
     }
 
     /// Returns the port, for the server.
-    pub(super) fn listener(self) -> io::Result<TcpListener> {
+    pub(super) fn into_listener(self) -> io::Result<TcpListener> {
         TcpListener::from_std(self.listener)
     }
 }

@@ -8,7 +8,7 @@
 //! ```
 
 use opgate_admission::cluster::{
-    CacheStatus, ClusterState, ReservationUsage, ResourceCache, Source, Status,
+    CacheStatus, ClusterState, ReservationUsage, ResourceCache, ResourceStatus, Source,
 };
 use opgate_admission::policy::PolicySet;
 use opgate_text::one_line;
@@ -18,13 +18,13 @@ use serde::{Deserialize, Serialize};
 pub const NEARLY_FULL_PERCENT: usize = 80;
 
 /// Maximum entries of each list of troubles, and maximum bytes of a text.
-const MAX_TROUBLES: usize = 8;
+const MAX_PROBLEMS: usize = 8;
 const MAX_TEXT_BYTES: usize = 256;
 
 /// Whether the cluster cache of a resource is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum ResourceStanding {
+pub enum ResourceCacheStatus {
     /// It is ready.
     Current,
     /// It is ready, but can be outdated: the watch fails.
@@ -52,7 +52,7 @@ pub struct ResourceState {
     /// `operators.coreos.com/v1/operatorgroups`
     pub resource: String,
     /// Whether its cache is ready.
-    pub state: ResourceStanding,
+    pub state: ResourceCacheStatus,
     /// Whether the API server does not accept the token of the server.
     pub unauthorized: bool,
     /// The reason why not, or the error.
@@ -94,18 +94,18 @@ impl ClusterStatus {
         if cluster.options().source != Source::Live {
             return Self::default();
         }
-        let resources = cluster.kinds().iter().map(|kind| {
-            let status = kind.status();
+        let resources = cluster.caches().iter().map(|cache| {
+            let status = cache.status();
             ResourceState {
-                resource: kind.name().to_owned(),
-                state: standing(&status),
+                resource: cache.name().to_owned(),
+                state: cache_status(&status),
                 unauthorized: status.unauthorized,
                 error: status.error.as_deref().map(|error| one_line(error, 1_024)),
-                needed_by: needed_by(set, kind),
+                needed_by: needed_by(set, cache),
             }
         });
-        let reservations = usages(cluster).into_iter().map(|usage| ReservationState {
-            percent: percent(&usage),
+        let reservations = reservation_usages(cluster).into_iter().map(|usage| ReservationState {
+            percent: usage_percent(&usage),
             used: Some([usage.count, usage.bytes, usage.limit_count, usage.limit_bytes]),
             tenant: one_line(&usage.tenant, MAX_TEXT_BYTES),
             resource: usage.resource,
@@ -116,16 +116,16 @@ impl ClusterStatus {
     /// Returns only problems, in few bytes. The result is equal as long as the problems are: an
     /// annotation changes with it.
     #[must_use]
-    pub fn troubles(set: &PolicySet) -> Option<Self> {
+    pub fn problems(set: &PolicySet) -> Option<Self> {
         let cluster = set.cluster();
         if cluster.options().source != Source::Live {
             return None;
         }
-        let wrong = |kind: &std::sync::Arc<ResourceCache>| {
-            let status = kind.status();
-            let state = standing(&status);
-            (state.is_wrong() || status.unauthorized).then(|| ResourceState {
-                resource: kind.name().to_owned(),
+        let wrong = |cache: &std::sync::Arc<ResourceCache>| {
+            let status = cache.status();
+            let state = cache_status(&status);
+            (state.is_problem() || status.unauthorized).then(|| ResourceState {
+                resource: cache.name().to_owned(),
                 state,
                 unauthorized: status.unauthorized,
                 error: status.cause.as_deref().map(|cause| one_line(cause, MAX_TEXT_BYTES)),
@@ -133,11 +133,12 @@ impl ClusterStatus {
             })
         };
         let resources: Vec<_> =
-            cluster.kinds().iter().filter_map(wrong).take(MAX_TROUBLES).collect();
-        let full =
-            usages(cluster).into_iter().filter(|usage| percent(usage) >= NEARLY_FULL_PERCENT);
-        let reservations = full.take(MAX_TROUBLES).map(|usage| ReservationState {
-            percent: percent(&usage) / 10 * 10,
+            cluster.caches().iter().filter_map(wrong).take(MAX_PROBLEMS).collect();
+        let full = reservation_usages(cluster)
+            .into_iter()
+            .filter(|usage| usage_percent(usage) >= NEARLY_FULL_PERCENT);
+        let reservations = full.take(MAX_PROBLEMS).map(|usage| ReservationState {
+            percent: usage_percent(&usage) / 10 * 10,
             used: None,
             tenant: one_line(&usage.tenant, MAX_TEXT_BYTES),
             resource: usage.resource,
@@ -147,47 +148,49 @@ impl ClusterStatus {
     }
 }
 
-impl ResourceStanding {
+impl ResourceCacheStatus {
     /// Whether the cache is not ready, or may soon become stale.
     #[must_use]
-    pub fn is_wrong(self) -> bool {
+    pub fn is_problem(self) -> bool {
         matches!(self, Self::Interrupted | Self::Listing | Self::Unseen | Self::Stale)
     }
 }
 
-fn standing(status: &Status) -> ResourceStanding {
-    match status.standing {
-        CacheStatus::Listing | CacheStatus::Unseen | CacheStatus::TooOld if status.left_out => {
-            ResourceStanding::LeftOut
+fn cache_status(status: &ResourceStatus) -> ResourceCacheStatus {
+    match status.cache_status {
+        CacheStatus::Listing | CacheStatus::NeverListed | CacheStatus::Stale
+            if status.is_absence_tolerated =>
+        {
+            ResourceCacheStatus::LeftOut
         }
-        CacheStatus::Listing => ResourceStanding::Listing,
-        CacheStatus::Unseen => ResourceStanding::Unseen,
-        CacheStatus::TooOld => ResourceStanding::Stale,
-        CacheStatus::Current | CacheStatus::NotInstalled if status.interrupted.is_some() => {
-            ResourceStanding::Interrupted
+        CacheStatus::Listing => ResourceCacheStatus::Listing,
+        CacheStatus::NeverListed => ResourceCacheStatus::Unseen,
+        CacheStatus::Stale => ResourceCacheStatus::Stale,
+        CacheStatus::Ready | CacheStatus::NotInstalled if status.interrupted.is_some() => {
+            ResourceCacheStatus::Interrupted
         }
-        CacheStatus::Current => ResourceStanding::Current,
-        CacheStatus::NotInstalled => ResourceStanding::NotInstalled,
+        CacheStatus::Ready => ResourceCacheStatus::Current,
+        CacheStatus::NotInstalled => ResourceCacheStatus::NotInstalled,
     }
 }
 
 /// The policies that read a resource.
-pub(super) fn needed_by(set: &PolicySet, kind: &ResourceCache) -> Vec<String> {
+pub(super) fn needed_by(set: &PolicySet, cache: &ResourceCache) -> Vec<String> {
     let reads =
-        |reading| set.cluster().kind_of(reading).is_some_and(|of| std::ptr::eq(of.as_ref(), kind));
-    let policies = set.policies().iter().filter(|policy| policy.readings.iter().any(reads));
+        |read| set.cluster().cache_of(read).is_some_and(|of| std::ptr::eq(of.as_ref(), cache));
+    let policies = set.policies().iter().filter(|policy| policy.reads.iter().any(reads));
     policies.map(|policy| policy.name.clone()).collect()
 }
 
 /// The tenants with the most reservations, those closest to their limit first.
-pub(super) fn usages(cluster: &ClusterState) -> Vec<ReservationUsage> {
+pub(super) fn reservation_usages(cluster: &ClusterState) -> Vec<ReservationUsage> {
     let mut usages = cluster.reservation_usage();
-    usages.sort_by_key(|usage| std::cmp::Reverse(percent(usage)));
+    usages.sort_by_key(|usage| std::cmp::Reverse(usage_percent(usage)));
     usages
 }
 
 /// The used share of the limit of a tenant.
-pub(super) fn percent(usage: &ReservationUsage) -> usize {
+pub(super) fn usage_percent(usage: &ReservationUsage) -> usize {
     let part = |used: usize, of: usize| match of {
         0 if used == 0 => 0,
         0 => 100,
@@ -197,16 +200,20 @@ pub(super) fn percent(usage: &ReservationUsage) -> usize {
 }
 
 /// A line for each tenant that is close to its limit.
-pub(super) fn lines(cluster: &ClusterState) -> Vec<String> {
-    usages(cluster).iter().filter(|usage| percent(usage) >= NEARLY_FULL_PERCENT).map(line).collect()
+pub(super) fn nearly_full_lines(cluster: &ClusterState) -> Vec<String> {
+    reservation_usages(cluster)
+        .iter()
+        .filter(|usage| usage_percent(usage) >= NEARLY_FULL_PERCENT)
+        .map(usage_line)
+        .collect()
 }
 
-fn line(usage: &ReservationUsage) -> String {
+fn usage_line(usage: &ReservationUsage) -> String {
     let ReservationUsage { resource, count, bytes, limit_count, limit_bytes, .. } = usage;
     format!(
         "[!]reservations of {resource}: {} has {count} of {limit_count}, and {bytes} of {limit_bytes} bytes ({} %)",
         one_line(&usage.tenant, MAX_TEXT_BYTES),
-        percent(usage)
+        usage_percent(usage)
     )
 }
 
@@ -230,19 +237,19 @@ mod tests {
         for (count, bytes, expected) in
             [(0, 0, 0), (25, 100, 50), (25, 900, 90), (50, 0, 100), (60, 0, 120)]
         {
-            assert_eq!(percent(&usage(count, bytes)), expected, "{count} {bytes}");
+            assert_eq!(usage_percent(&usage(count, bytes)), expected, "{count} {bytes}");
         }
         let none = |count| ReservationUsage { limit_count: 0, limit_bytes: 0, ..usage(count, 0) };
-        assert_eq!((percent(&none(0)), percent(&none(1))), (0, 100));
+        assert_eq!((usage_percent(&none(0)), usage_percent(&none(1))), (0, 100));
         let shown = "[!]reservations of v1/namespaces: team-a, user x has 45 of 50, and 10 of 1000 bytes (90 %)";
-        assert_eq!(line(&usage(45, 10)), shown);
+        assert_eq!(usage_line(&usage(45, 10)), shown);
     }
 
     #[test]
     fn state_of_another_version_is_read() {
         let text = r#"{"resources":[{"resource":"a","state":"new","more":1}],"more":{}}"#;
         let state: ClusterStatus = serde_json::from_str(text).unwrap();
-        assert_eq!(state.resources[0].state, ResourceStanding::Other);
-        assert!(!ResourceStanding::Other.is_wrong());
+        assert_eq!(state.resources[0].state, ResourceCacheStatus::Other);
+        assert!(!ResourceCacheStatus::Other.is_problem());
     }
 }

@@ -18,25 +18,25 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 /// Time limit for a client to accept bytes of a response.
-const WRITE_TIME: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Requests of a connection, to measure the time without one.
 #[derive(Clone, Default)]
 pub(super) struct Activity(Arc<(AtomicUsize, AtomicUsize)>);
 
 /// A request in progress.
-pub(super) struct Active(Activity);
+pub(super) struct ActiveRequest(Activity);
 
 impl Activity {
     /// Keep the result while a request is served.
-    pub(super) fn begin(&self) -> Active {
+    pub(super) fn begin(&self) -> ActiveRequest {
         self.0.0.fetch_add(1, Ordering::Relaxed);
         self.0.1.fetch_add(1, Ordering::Relaxed);
-        Active(self.clone())
+        ActiveRequest(self.clone())
     }
 
     /// Ends when there was no request for a period of this length.
-    pub(super) async fn quiet_for(&self, period: Duration) {
+    pub(super) async fn wait_idle(&self, period: Duration) {
         loop {
             let before = self.0.1.load(Ordering::Relaxed);
             tokio::time::sleep(period).await;
@@ -48,7 +48,7 @@ impl Activity {
     }
 }
 
-impl Drop for Active {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.0.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -74,29 +74,30 @@ impl RequestInProgress {
 pub(super) struct TimeoutStream<S> {
     stream: S,
     /// Under HTTP/1.1, the time limit for a head.
-    head: Option<(RequestInProgress, Duration)>,
+    head_timeout: Option<(RequestInProgress, Duration)>,
     /// Runs since the first byte of a head.
-    timer: Option<Pin<Box<Sleep>>>,
+    head_timer: Option<Pin<Box<Sleep>>>,
     /// Runs while the client accepts nothing.
-    stalled: Option<Pin<Box<Sleep>>>,
+    write_timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> TimeoutStream<S> {
     pub(super) fn new(stream: S, head: Option<(RequestInProgress, Duration)>) -> Self {
-        Self { stream, head, timer: None, stalled: None }
+        Self { stream, head_timeout: head, head_timer: None, write_timer: None }
     }
 
     /// Fails if a write has been pending for too long.
-    fn patience<T>(
+    fn check_write_timeout<T>(
         &mut self,
         written: Poll<io::Result<T>>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.stalled = None;
+            self.write_timer = None;
             return written;
         }
-        let timer = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIME)));
+        let timer =
+            self.write_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIMEOUT)));
         match timer.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -110,24 +111,25 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Some((serving, limit)) = &self.head else {
+        let Some((in_progress, limit)) = &self.head_timeout else {
             return Pin::new(&mut self.stream).poll_read(cx, buffer);
         };
-        let (serving, limit) = (serving.0.load(Ordering::Relaxed), *limit);
-        if serving {
-            self.timer = None;
+        let (in_progress, limit) = (in_progress.0.load(Ordering::Relaxed), *limit);
+        if in_progress {
+            self.head_timer = None;
         }
         let before = buffer.filled().len();
         match Pin::new(&mut self.stream).poll_read(cx, buffer) {
             Poll::Ready(Ok(())) => {
                 let got_some = buffer.filled().len() > before;
-                if got_some && !serving && self.timer.is_none() {
-                    self.timer = Some(Box::pin(tokio::time::sleep_until(Instant::now() + limit)));
+                if got_some && !in_progress && self.head_timer.is_none() {
+                    self.head_timer =
+                        Some(Box::pin(tokio::time::sleep_until(Instant::now() + limit)));
                 }
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => match self.timer.as_mut().map(|timer| timer.as_mut().poll(cx)) {
+            Poll::Pending => match self.head_timer.as_mut().map(|timer| timer.as_mut().poll(cx)) {
                 Some(Poll::Ready(())) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
                 _ => Poll::Pending,
             },
@@ -142,12 +144,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.patience(written, cx)
+        self.check_write_timeout(written, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.patience(flushed, cx)
+        self.check_write_timeout(flushed, cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -160,7 +162,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.patience(written, cx)
+        self.check_write_timeout(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {

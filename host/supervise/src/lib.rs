@@ -26,72 +26,72 @@ use tokio::time::Instant;
 use opgate_text::one_line;
 
 /// Maximum bytes of a panic's text in the log and in answers.
-const TEXT: usize = 512;
+const MAX_TEXT_BYTES: usize = 512;
 
 /// Delays before restarts of a task, and the limit of restarts.
 #[derive(Debug, Clone, Copy)]
-struct Patience {
+struct RestartPolicy {
     /// Waits between two runs, doubled from the first to the last.
-    first_wait: Duration,
-    last_wait: Duration,
+    initial_delay: Duration,
+    max_delay: Duration,
     /// A task that has run for this time has not failed in a row.
-    settled: Duration,
+    reset_after: Duration,
     /// Failures in a row after which a task is given up, after half a minute of waits.
-    failures: u32,
+    max_failures: u32,
 }
 
-impl Default for Patience {
+impl Default for RestartPolicy {
     fn default() -> Self {
         Self {
-            first_wait: Duration::from_millis(100),
-            last_wait: Duration::from_secs(10),
-            settled: Duration::from_secs(60),
-            failures: 10,
+            initial_delay: Duration::from_millis(100),
+            max_delay: Duration::from_secs(10),
+            reset_after: Duration::from_secs(60),
+            max_failures: 10,
         }
     }
 }
 
-impl Patience {
+impl RestartPolicy {
     /// Returns the delay after this number of consecutive failures, or none to give up.
-    fn wait(&self, failures: u32) -> Option<Duration> {
+    fn delay(&self, failures: u32) -> Option<Duration> {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-        let wait = self.first_wait.saturating_mul(doubled).min(self.last_wait);
-        (failures < self.failures).then_some(wait)
+        let wait = self.initial_delay.saturating_mul(doubled).min(self.max_delay);
+        (failures < self.max_failures).then_some(wait)
     }
 }
 
 /// Label of a task in metrics.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct Task {
+pub struct TaskLabel {
     task: String,
 }
 
 /// A task that was given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gone {
+pub struct FailedTask {
     /// Its name.
     pub task: String,
     /// The end of its last run.
-    pub why: String,
+    pub reason: String,
 }
 
 /// Starts tasks and knows their state. Clones are the same supervisor.
 #[derive(Debug, Clone, Default)]
 pub struct Supervisor {
-    patience: Patience,
-    restarts: Family<Task, Counter>,
-    gone: Arc<Mutex<Vec<Gone>>>,
+    restart_policy: RestartPolicy,
+    restarts: Family<TaskLabel, Counter>,
+    failed_tasks: Arc<Mutex<Vec<FailedTask>>>,
 }
 
 /// A supervised task, which ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "the task ends when this is dropped"]
-pub struct Supervised {
+pub struct SupervisedTask {
     /// The supervised task.
     tasks: JoinSet<()>,
 }
 
-impl Supervised {
+impl SupervisedTask {
     /// Ends the task and waits for its end.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
@@ -100,28 +100,28 @@ impl Supervised {
 
 impl Supervisor {
     /// Runs the result of `make` in the current runtime, and again whenever it ends or panics.
-    pub fn spawn<M, L>(&self, task: impl Into<String>, make: M) -> Supervised
+    pub fn spawn<M, L>(&self, task: impl Into<String>, make: M) -> SupervisedTask
     where
         M: Fn() -> L + Send + Sync + 'static,
         L: Future<Output = ()> + Send + 'static,
     {
         let (supervisor, task) = (self.clone(), task.into());
         // From the start, so that an increase is visible.
-        drop(self.restarts.get_or_create(&Task { task: task.clone() }));
+        drop(self.restarts.get_or_create(&TaskLabel { task: task.clone() }));
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { supervisor.supervise(task, make).await });
-        Supervised { tasks }
+        SupervisedTask { tasks }
     }
 
     /// Returns the tasks that were given up.
     #[must_use]
-    pub fn gone(&self) -> Vec<Gone> {
-        self.gone.lock().clone()
+    pub fn failed_tasks(&self) -> Vec<FailedTask> {
+        self.failed_tasks.lock().clone()
     }
 
     /// Returns the number of restarts.
     #[must_use]
-    pub fn restarts(&self) -> Family<Task, Counter> {
+    pub fn restarts(&self) -> Family<TaskLabel, Counter> {
         self.restarts.clone()
     }
 
@@ -139,33 +139,34 @@ impl Supervisor {
             let left = catch_unwind(AssertUnwindSafe(move || drop(life)));
             let why = match ended.and(left) {
                 Ok(()) => "ended".to_owned(),
-                Err(payload) => panicked(&*payload),
+                Err(payload) => panic_text(&*payload),
             };
-            failures = if began.elapsed() < self.patience.settled { failures + 1 } else { 1 };
-            let Some(wait) = self.patience.wait(failures) else {
+            failures =
+                if began.elapsed() < self.restart_policy.reset_after { failures + 1 } else { 1 };
+            let Some(wait) = self.restart_policy.delay(failures) else {
                 tracing::error!(task, why, failures, "task failed too often; giving up");
-                self.gone.lock().push(Gone { task, why });
+                self.failed_tasks.lock().push(FailedTask { task, reason: why });
                 return;
             };
             tracing::error!(task, why, ?wait, "task failed; restarting");
             tokio::time::sleep(wait).await;
-            self.restarts.get_or_create(&Task { task: task.clone() }).inc();
+            self.restarts.get_or_create(&TaskLabel { task: task.clone() }).inc();
         }
     }
 }
 
 /// Returns the text of a panic.
-fn panicked(payload: &(dyn Any + Send)) -> String {
+fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    format!("panicked: {}", one_line(text.unwrap_or("no message"), TEXT))
+    format!("panicked: {}", one_line(text.unwrap_or("no message"), MAX_TEXT_BYTES))
 }
 
 /// For tests.
-impl Supervised {
+impl SupervisedTask {
     /// Waits until the task was given up.
     #[doc(hidden)]
-    pub async fn ended(&mut self) {
+    pub async fn wait_for_failure(&mut self) {
         self.tasks.join_next().await;
     }
 }
@@ -175,14 +176,18 @@ impl Supervisor {
     /// Creates a supervisor that never waits and gives up at the second consecutive failure.
     #[doc(hidden)]
     #[must_use]
-    pub fn impatient() -> Self {
+    pub fn without_delays() -> Self {
         Self::with(Duration::MAX, 2)
     }
 
     fn with(settled: Duration, failures: u32) -> Self {
-        let patience =
-            Patience { first_wait: Duration::ZERO, last_wait: Duration::ZERO, settled, failures };
-        Self { patience, ..Self::default() }
+        let restart_policy = RestartPolicy {
+            initial_delay: Duration::ZERO,
+            max_delay: Duration::ZERO,
+            reset_after: settled,
+            max_failures: failures,
+        };
+        Self { restart_policy, ..Self::default() }
     }
 }
 
@@ -195,7 +200,7 @@ mod tests {
     use super::*;
 
     fn count(supervisor: &Supervisor, task: &str) -> u64 {
-        supervisor.restarts.get_or_create(&Task { task: task.to_owned() }).get()
+        supervisor.restarts.get_or_create(&TaskLabel { task: task.to_owned() }).get()
     }
 
     #[tokio::test]
@@ -218,7 +223,7 @@ mod tests {
             assert_eq!(lives.recv().await, Some(expected));
         }
         assert_eq!(count(&supervisor, "watch"), 2);
-        assert!(supervisor.gone().is_empty());
+        assert!(supervisor.failed_tasks().is_empty());
         // The state of the task is dropped with its handle.
         drop(task);
         assert_eq!(lives.recv().await, None);
@@ -229,9 +234,10 @@ mod tests {
         let supervisor = Supervisor::with(Duration::MAX, 3);
         let _other = supervisor.spawn("other", std::future::pending);
         let mut task = supervisor.spawn("reload", || async { panic!("no\ncheese {}", 7) });
-        task.ended().await;
-        let gone = Gone { task: "reload".to_owned(), why: "panicked: no cheese 7".to_owned() };
-        assert_eq!(supervisor.gone(), [gone]);
+        task.wait_for_failure().await;
+        let gone =
+            FailedTask { task: "reload".to_owned(), reason: "panicked: no cheese 7".to_owned() };
+        assert_eq!(supervisor.failed_tasks(), [gone]);
         assert_eq!((count(&supervisor, "reload"), count(&supervisor, "other")), (2, 0));
     }
 
@@ -246,9 +252,9 @@ mod tests {
     /// Applies also to a task that fails before it waits, or at the end.
     #[tokio::test]
     async fn task_that_panics_at_once_is_given_up() {
-        let supervisor = Supervisor::impatient();
+        let supervisor = Supervisor::without_delays();
         let make = || -> std::future::Ready<()> { std::panic::panic_any(7) };
-        supervisor.spawn("ops", make).ended().await;
+        supervisor.spawn("ops", make).wait_for_failure().await;
         let make = || {
             let last = Last;
             async move {
@@ -256,10 +262,10 @@ mod tests {
                 let _ = &last;
             }
         };
-        supervisor.spawn("accept", make).ended().await;
-        let gone = supervisor.gone();
-        assert_eq!(gone[0].why, "panicked: no message");
-        assert_eq!(gone[1].why, "panicked: not yet");
+        supervisor.spawn("accept", make).wait_for_failure().await;
+        let gone = supervisor.failed_tasks();
+        assert_eq!(gone[0].reason, "panicked: no message");
+        assert_eq!(gone[1].reason, "panicked: not yet");
     }
 
     #[tokio::test]
@@ -273,19 +279,20 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(lives.recv().await, Some(()));
         }
-        assert!(supervisor.gone().is_empty());
+        assert!(supervisor.failed_tasks().is_empty());
         task.stop().await;
     }
 
     #[test]
     fn restart_delays_grow_up_to_a_maximum() {
-        let patience = Patience::default();
-        let waits = (1..).map_while(|failures| patience.wait(failures)).map(|w| w.as_millis());
+        let restart_policy = RestartPolicy::default();
+        let waits =
+            (1..).map_while(|failures| restart_policy.delay(failures)).map(|w| w.as_millis());
         let waits: Vec<_> = waits.collect();
         assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
         assert_eq!(
-            Patience { failures: u32::MAX, ..patience }.wait(1_000),
-            Some(patience.last_wait)
+            RestartPolicy { max_failures: u32::MAX, ..restart_policy }.delay(1_000),
+            Some(restart_policy.max_delay)
         );
     }
 }

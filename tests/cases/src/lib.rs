@@ -23,7 +23,8 @@ use std::fs;
 use std::path::Path;
 
 pub use opgate_casefile::{
-    Answer, Case, Expects, File, Finding, Place, RequestParts, plural, server_version,
+    Case, Expectation, File, Location, PolicyResult, RequestParts, Violation, plural,
+    server_version,
 };
 use serde_json::Value;
 
@@ -33,8 +34,8 @@ use serde_json::Value;
 /// Where it is none.
 #[must_use]
 pub fn yaml(text: &str, whose: &Path) -> Value {
-    let json =
-        opgate_yaml::strict(text, 64 << 20).unwrap_or_else(|e| panic!("{}: {e}", whose.display()));
+    let json = opgate_yaml::read_strict(text, 64 << 20)
+        .unwrap_or_else(|e| panic!("{}: {e}", whose.display()));
     serde_json::from_slice(&json).unwrap_or_else(|e| panic!("{}: {e}", whose.display()))
 }
 

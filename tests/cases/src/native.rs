@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 
 use opgate_sdk::cluster::Cluster;
 use opgate_sdk::{
-    Document, GroupVersionKind, GroupVersionResource, Level, Operation, Parts, Policy, Request,
-    Rule, UserInfo, Verdict,
+    Document, GroupVersionKind, GroupVersionResource, Level, Operation, Policy, Request,
+    RequestParts, Rule, UserInfo, Verdict,
 };
 use serde_json::{Value, json};
 
-use crate::{Answer, Case, Expects, Finding, Place, plural};
+use crate::{Case, Expectation, Location, PolicyResult, Violation, plural};
 
 /// The tests of a policy. Once, in `tests/rules.rs` of its crate.
 #[macro_export]
@@ -69,7 +69,7 @@ fn document(value: &Value) -> Document {
 fn request(case: &Case) -> Request<'static> {
     let [group, version, resource, kind] = case.resource();
     let (name, namespace) = case.key();
-    Parts {
+    RequestParts {
         uid: "1".to_owned(),
         operation: match case.operation {
             "CREATE" => Operation::Create,
@@ -109,7 +109,7 @@ pub fn verdict(policy: &Policy, case: &Case) -> Verdict {
         let kind = object["kind"].as_str().unwrap_or_else(|| panic!("{}: a kind", case.name));
         cluster.insert(&plural(kind), &document(object));
     }
-    cluster.during(ask)
+    cluster.run(ask)
 }
 
 fn rule<'p>(policy: &'p Policy, id: &str) -> &'p Rule {
@@ -132,16 +132,16 @@ pub fn complaint(policy: &Policy, case: &Case) -> Option<String> {
     if diff.is_empty() {
         return None;
     }
-    let finding = |mark: &str, finding: &Finding| {
-        let Finding { rule, level, at, message, .. } = finding;
+    let finding = |mark: &str, finding: &Violation| {
+        let Violation { rule, level, field: at, message, .. } = finding;
         let level = level.as_deref().unwrap_or_else(|| own(rule));
         let at = at.as_deref().map(|at| format!(" {at}:")).unwrap_or_default();
         format!("{mark} {level} {rule}{at} {message}")
     };
     let missing = diff.missing.iter().map(|one| finding("- expected", one));
     let found = diff.unexpected.iter().map(|one| finding("+ found", one));
-    let lines: Vec<_> = missing.chain(found).chain(diff.others).collect();
-    let Place { file, line, .. } = &case.place;
+    let lines: Vec<_> = missing.chain(found).chain(diff.other_differences).collect();
+    let Location { file, line, .. } = &case.location;
     Some(format!("{file}:{line}: {}: {}\n  {}", case.rule, case.name, lines.join("\n  ")))
 }
 
@@ -150,19 +150,19 @@ fn level(level: Level) -> &'static str {
 }
 
 /// What a verdict says, as cases expect it.
-fn answer(verdict: Verdict) -> Answer {
-    let finding = |found: opgate_sdk::Violation| Finding {
+fn answer(verdict: Verdict) -> PolicyResult {
+    let finding = |found: opgate_sdk::Violation| Violation {
         rule: found.rule,
         level: Some(level(found.level).to_owned()),
-        at: Some(found.field),
+        field: Some(found.field),
         message: found.message,
-        starts: false,
+        is_prefix: false,
     };
     let notes = verdict.audit_annotations.into_iter().map(|note| (note.key, note.value));
-    Answer {
-        findings: verdict.violations.into_iter().map(finding).collect(),
+    PolicyResult {
+        violations: verdict.violations.into_iter().map(finding).collect(),
         skipped: verdict.skipped.into_iter().map(|skipped| skipped.rule).collect(),
-        notes: notes.collect(),
+        audit_annotations: notes.collect(),
         reason: verdict.reason,
     }
 }
@@ -182,10 +182,10 @@ pub fn rules_have_cases(policy: &Policy, folder: &str) {
     }
     for rule in policy.all_rules() {
         let has = |expects| cases.iter().any(|c| c.rule == rule.id && c.expects == expects);
-        assert!(has(Expects::Accept), "{} has no case that it accepts", rule.id);
-        assert!(has(Expects::Reject), "{} has no case that it rejects", rule.id);
+        assert!(has(Expectation::Accept), "{} has no case that it accepts", rule.id);
+        assert!(has(Expectation::Reject), "{} has no case that it rejects", rule.id);
         if rule.needs_cluster() {
-            assert!(has(Expects::Skip), "{} has no case in which it is skipped", rule.id);
+            assert!(has(Expectation::Skip), "{} has no case in which it is skipped", rule.id);
         }
     }
 }
@@ -199,7 +199,7 @@ fn with_level(case: &Case, level: &str) -> Case {
 
 /// Where a rule is off, it finds nothing, and a case that it rejects fails.
 pub fn rules_can_be_off(policy: &Policy, folder: &str) {
-    for case in cases(policy, folder).iter().filter(|case| case.expects == Expects::Reject) {
+    for case in cases(policy, folder).iter().filter(|case| case.expects == Expectation::Reject) {
         let case = with_level(case, "off");
         assert!(complaint(policy, &case).is_some(), "{}: {}", case.rule, case.name);
         let found = verdict(policy, &case);

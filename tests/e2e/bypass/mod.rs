@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Options, Snapshot, Source};
+use opgate::cluster::{ClusterOptions, Snapshot, Source};
 use opgate::policy::{Configuration, DefaultLevel, PolicySet, Profile};
 use opgate::review::{self, Review};
 use opgate_document::Document;
@@ -80,7 +80,8 @@ fn rules() -> Vec<(String, String)> {
 }
 
 fn load(configuration: &Configuration) -> PolicySet {
-    let set = PolicySet::load(configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
+    let set =
+        PolicySet::load(configuration, None, 64, ClusterOptions::of(Source::Snapshot)).unwrap();
     assert!(set.broken().is_empty(), "{:?}", set.broken());
     set
 }
@@ -118,13 +119,13 @@ async fn denies(set: &PolicySet, subject: &Subject, step: &Step) -> bool {
     for object in subject.cluster.iter().chain(&step.stored) {
         snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
     }
-    snapshot.fill(set.cluster());
+    snapshot.replace_state(set.cluster());
     let text = review::text(step.review(subject).into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let only = copy(&subject.rule);
     let decision = set.decide(&review, Some(&only), deadline, &()).await.unwrap();
-    assert!(decision.faults.is_empty(), "{}: {:?}", subject.rule, decision.faults);
+    assert!(decision.policy_errors.is_empty(), "{}: {:?}", subject.rule, decision.policy_errors);
     decision.denial.is_some()
 }
 

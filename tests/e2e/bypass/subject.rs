@@ -192,7 +192,7 @@ pub(crate) fn subjects(rules: &[(String, String)]) -> Vec<Subject> {
         let cases = cases_of(policy);
         for (_, rule) in rules.iter().filter(|(name, _)| name == policy.name) {
             let breaks = |case: &&Case| {
-                case.findings.iter().any(|finding| finding.rule == *rule)
+                case.violations.iter().any(|finding| finding.rule == *rule)
                     && case.request.sub_resource.is_none()
                     && case.resource()[0] != "opgate.dev"
                     && (policy.reads().is_empty()

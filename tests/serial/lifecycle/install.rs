@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use opgate_certs::Authority;
+use opgate_certs::CertificateAuthority;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::{SERVICE, configuration};
@@ -50,7 +50,7 @@ impl Build {
 /// What an installation is made of.
 pub(crate) struct Plan {
     pub(crate) way: Way,
-    authority: Authority,
+    authority: CertificateAuthority,
     files: TempDir,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn policies(names: &[&str]) -> String {
 impl Plan {
     pub(crate) fn new(way: Way) -> Self {
         let files = tempfile::tempdir().unwrap();
-        Self { way, authority: Authority::create(1).unwrap(), files }
+        Self { way, authority: CertificateAuthority::create(1).unwrap(), files }
     }
 
     fn file(&self, name: &str, text: &str) -> String {

@@ -11,35 +11,36 @@ use std::{env, fs};
 use anyhow::{Context as _, Result, ensure};
 
 use super::platform::Arch;
-use super::{About, cargo, said};
+use super::{ImageMetadata, cargo, command_output};
 
 /// Variables that would change the program, or where it goes.
-const FOREIGN: [&str; 3] = ["RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS", "CARGO_BUILD_TARGET"];
-const FOREIGN_STARTS: [&str; 5] =
+const FOREIGN_VARIABLES: [&str; 3] = ["RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS", "CARGO_BUILD_TARGET"];
+const FOREIGN_PREFIXES: [&str; 5] =
     ["CARGO_PROFILE_", "CARGO_TARGET_", "CFLAGS", "CXXFLAGS", "LDFLAGS"];
 
 /// Builds it.
-pub(super) fn binary(root: &Path, about: &About, arch: Arch) -> Result<Vec<u8>> {
+pub(super) fn binary(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Result<Vec<u8>> {
     arch.libc()?;
     ensure_target(arch)?;
     eprintln!("building opgate for {arch}");
     let triple = arch.triple();
     let mut cargo = cargo(root);
     cargo.args(["build", "--release", "--locked", "--package", "opgate", "--bin", "opgate"]);
-    cargo.args(["--target", triple]).arg("--target-dir").arg(&about.target);
+    cargo.args(["--target", triple]).arg("--target-dir").arg(&metadata.target);
     if let Some(feature) = arch.feature() {
         cargo.args(["--features", feature]);
     }
     let is_foreign = |name: &str| {
-        FOREIGN.contains(&name) || FOREIGN_STARTS.iter().any(|start| name.starts_with(start))
+        FOREIGN_VARIABLES.contains(&name)
+            || FOREIGN_PREFIXES.iter().any(|start| name.starts_with(start))
     };
     for (name, _) in env::vars_os() {
         if is_foreign(&name.to_string_lossy()) {
             cargo.env_remove(name);
         }
     }
-    let folders = folders(root, about)?;
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(&folders).join("\u{1f}"));
+    let folders = path_remaps(root, metadata)?;
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", remap_flags(&folders).join("\u{1f}"));
     cargo.env("CARGO_INCREMENTAL", "0");
     let of_triple = triple.replace('-', "_");
     // C files name themselves in errors and assertions.
@@ -51,16 +52,16 @@ pub(super) fn binary(root: &Path, about: &About, arch: Arch) -> Result<Vec<u8>> 
     }
     let status = cargo.status().context("cargo")?;
     ensure!(status.success(), "building opgate for {arch} failed: {status}");
-    let path = about.target.join(triple).join("release/opgate");
+    let path = metadata.target.join(triple).join("release/opgate");
     fs::read(&path).with_context(|| path.display().to_string())
 }
 
 /// Folders of this machine, and what stands for each in the program. The last one that fits counts.
-fn folders(root: &Path, about: &About) -> Result<Vec<(String, &'static str)>> {
+fn path_remaps(root: &Path, metadata: &ImageMetadata) -> Result<Vec<(String, &'static str)>> {
     let folders = [
         (cargo_home()?, "/cargo"),
         (root.to_owned(), "/opgate"),
-        (about.target.clone(), "/opgate/target"),
+        (metadata.target.clone(), "/opgate/target"),
     ];
     let named = |(from, to): (PathBuf, &'static str)| {
         let from = from.to_str().context("a folder whose name is not UTF-8")?;
@@ -74,7 +75,7 @@ fn folders(root: &Path, about: &About) -> Result<Vec<(String, &'static str)>> {
     folders.into_iter().map(named).collect()
 }
 
-fn flags(folders: &[(String, &'static str)]) -> Vec<String> {
+fn remap_flags(folders: &[(String, &'static str)]) -> Vec<String> {
     let mut flags = vec![
         "-Ctarget-feature=+crt-static".to_owned(),
         // A static program cannot look the function up by its name, and would read /dev/urandom.
@@ -94,11 +95,11 @@ fn cargo_home() -> Result<PathBuf> {
 fn ensure_target(arch: Arch) -> Result<()> {
     let triple = arch.triple();
     let mut rustc = Command::new("rustc");
-    let folder = said(rustc.args(["--print", "target-libdir", "--target", triple]))?;
+    let folder = command_output(rustc.args(["--print", "target-libdir", "--target", triple]))?;
     if Path::new(folder.trim()).is_dir() {
         return Ok(());
     }
-    said(Command::new("rustup").args(["target", "add", triple]))
+    command_output(Command::new("rustup").args(["target", "add", triple]))
         .with_context(|| format!("the target {triple} is missing"))?;
     Ok(())
 }

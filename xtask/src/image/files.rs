@@ -8,11 +8,11 @@ use super::digest;
 /// User and group: the ones that images without a distribution usually use for an unprivileged user.
 pub(super) const USER: &str = "65532:65532";
 /// Path at which scanners find the SBOM by its name.
-pub(super) const SBOM: &str = "usr/share/doc/opgate/opgate.cdx.json";
+pub(super) const SBOM_PATH: &str = "usr/share/doc/opgate/opgate.cdx.json";
 /// Path at which programs search for CA certificates, on Debian and its derivatives.
-const ROOTS: &str = "etc/ssl/certs/ca-certificates.crt";
+const CA_CERTIFICATES_PATH: &str = "etc/ssl/certs/ca-certificates.crt";
 /// Compression level. Level 10 triples the time and saves 0.3 %.
-const LEVEL: u8 = 9;
+const COMPRESSION_LEVEL: u8 = 9;
 
 const PASSWD: &str = "\
 root:x:0:0:root:/root:/sbin/nologin
@@ -23,7 +23,7 @@ root:x:0:
 nonroot:x:65532:
 ";
 /// Both are part of the binary: nothing is loaded for them.
-const NAMES: &str = "\
+const NSSWITCH: &str = "\
 passwd: files
 group: files
 hosts: files dns
@@ -56,19 +56,19 @@ pub(super) fn files(binary: &[u8], sbom: &[u8], licence: &[u8]) -> Vec<File> {
         files.push(File { path, mode, content: content.to_vec() });
     };
     file("etc/group", 0o644, GROUP.as_bytes());
-    file("etc/nsswitch.conf", 0o644, NAMES.as_bytes());
+    file("etc/nsswitch.conf", 0o644, NSSWITCH.as_bytes());
     file("etc/passwd", 0o644, PASSWD.as_bytes());
-    file(ROOTS, 0o644, roots().as_bytes());
+    file(CA_CERTIFICATES_PATH, 0o644, ca_certificates().as_bytes());
     file("opgate", 0o755, binary);
     file("usr/share/doc/opgate/LICENSE", 0o644, licence);
-    file(SBOM, 0o644, sbom);
+    file(SBOM_PATH, 0o644, sbom);
     files.sort_by_key(|file| file.path);
     files
 }
 
 /// Returns the certificates that Mozilla trusts for servers, as `Cargo.lock` pins them. Those of this machine
 /// would not be reproducible.
-fn roots() -> String {
+fn ca_certificates() -> String {
     let pem = |certificate: &[u8]| pem::encode(&pem::Pem::new("CERTIFICATE", certificate));
     webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|root| pem(root)).collect()
 }
@@ -89,14 +89,14 @@ pub(super) fn layer(files: &[File], time: i64) -> Result<Layer> {
     for file in files {
         tar.extend_from_slice(&header(file, time)?);
         tar.extend_from_slice(&file.content);
-        tar.resize(tar.len().next_multiple_of(BLOCK), 0);
+        tar.resize(tar.len().next_multiple_of(TAR_BLOCK_BYTES), 0);
     }
     // Two blocks of zeros end it.
-    tar.resize(tar.len().saturating_add(2 * BLOCK), 0);
+    tar.resize(tar.len().saturating_add(2 * TAR_BLOCK_BYTES), 0);
     Ok(Layer { diff_id: digest(&tar), bytes: gzip(&tar)? })
 }
 
-const BLOCK: usize = 512;
+const TAR_BLOCK_BYTES: usize = 512;
 
 /// Returns a header of ustar: names and numbers in octal, each in its field.
 fn header(file: &File, time: u64) -> Result<Vec<u8>> {
@@ -119,14 +119,14 @@ fn header(file: &File, time: u64) -> Result<Vec<u8>> {
             (100, ""),
             (8, "ustar\u{0}00"),
         ];
-        let mut header = Vec::with_capacity(BLOCK);
+        let mut header = Vec::with_capacity(TAR_BLOCK_BYTES);
         for (width, text) in fields {
             ensure!(text.len() <= width, "{}: too long for a tar file", file.path);
             let end = header.len().saturating_add(width);
             header.extend_from_slice(text.as_bytes());
             header.resize(end, 0);
         }
-        header.resize(BLOCK, 0);
+        header.resize(TAR_BLOCK_BYTES, 0);
         Ok(header)
     };
     // The sum is that of the header with spaces in its place.
@@ -138,7 +138,7 @@ fn header(file: &File, time: u64) -> Result<Vec<u8>> {
 fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     // Method: deflate; no flags; no time; slowest; made on Unix.
     let mut zipped = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 3];
-    zipped.extend(compress_to_vec(bytes, LEVEL));
+    zipped.extend(compress_to_vec(bytes, COMPRESSION_LEVEL));
     zipped.extend(crc32fast::hash(bytes).to_le_bytes());
     zipped.extend(u32::try_from(bytes.len())?.to_le_bytes());
     Ok(zipped)

@@ -17,18 +17,18 @@ use serde_json::{Value, json};
 
 use super::files::USER;
 use super::platform::Arch;
-use super::{About, Image, digest};
+use super::{Image, ImageMetadata, digest};
 
-const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-const CONFIGURATION: &str = "application/vnd.oci.image.config.v1+json";
-const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
-const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+const INDEX_MEDIA_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+const MANIFEST_MEDIA_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIGURATION_MEDIA_TYPE: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER_MEDIA_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+const EMPTY_MEDIA_TYPE: &str = "application/vnd.oci.empty.v1+json";
 /// Media type of SBOMs of this format.
-const CYCLONEDX: &str = "application/vnd.cyclonedx+json";
+const SBOM_MEDIA_TYPE: &str = "application/vnd.cyclonedx+json";
 
 /// Marks a directory as a layout.
-const MARK: &str = "oci-layout";
+const LAYOUT_MARKER: &str = "oci-layout";
 
 /// An image for several platforms, as files.
 #[derive(Debug)]
@@ -44,44 +44,49 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn of(about: &About, images: &[Image], tag: Option<&str>) -> Result<Self> {
+    pub(super) fn of(
+        metadata: &ImageMetadata,
+        images: &[Image],
+        tag: Option<&str>,
+    ) -> Result<Self> {
         let mut layout = Self {
             blobs: BTreeMap::new(),
             index: Value::Null,
             digest: String::new(),
-            tag: tag.unwrap_or(&about.version).to_owned(),
+            tag: tag.unwrap_or(&metadata.version).to_owned(),
             sizes: Vec::new(),
         };
         let (mut manifests, mut sboms) = (Vec::new(), Vec::new());
         for image in images {
-            let (manifest, sbom) = layout.add_image(about, image)?;
+            let (manifest, sbom) = layout.add_image(metadata, image)?;
             manifests.push(manifest);
             sboms.push(sbom);
         }
         manifests.append(&mut sboms);
         let mut index = layout.add_json(
-            INDEX,
+            INDEX_MEDIA_TYPE,
             &json!({
                 "schemaVersion": 2,
-                "mediaType": INDEX,
+                "mediaType": INDEX_MEDIA_TYPE,
                 "manifests": manifests,
-                "annotations": annotations(about)?,
+                "annotations": annotations(metadata)?,
             }),
         )?;
         layout.digest = text(&index, "digest");
         let tag = json!({"org.opencontainers.image.ref.name": layout.tag});
         set(&mut index, "annotations", tag);
-        layout.index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [index]});
+        layout.index =
+            json!({"schemaVersion": 2, "mediaType": INDEX_MEDIA_TYPE, "manifests": [index]});
         Ok(layout)
     }
 
     /// Descriptors of the manifests of an image and of its SBOM.
-    fn add_image(&mut self, about: &About, image: &Image) -> Result<(Value, Value)> {
+    fn add_image(&mut self, metadata: &ImageMetadata, image: &Image) -> Result<(Value, Value)> {
         let arch = image.arch.to_string();
-        let labels = annotations(about)?;
-        let created = about.created()?;
+        let labels = annotations(metadata)?;
+        let created = metadata.created()?;
         let configuration = self.add_json(
-            CONFIGURATION,
+            CONFIGURATION_MEDIA_TYPE,
             &json!({
                 "created": created,
                 "architecture": arch,
@@ -98,28 +103,28 @@ impl Layout {
                 "history": [{"created": created, "created_by": "cargo xtask image"}],
             }),
         )?;
-        let layer = self.add(LAYER, image.layer.bytes.clone());
+        let layer = self.add(LAYER_MEDIA_TYPE, image.layer.bytes.clone());
         self.sizes.push((image.arch, self.size(&configuration).saturating_add(self.size(&layer))));
         let mut manifest = self.add_json(
-            MANIFEST,
+            MANIFEST_MEDIA_TYPE,
             &json!({
                 "schemaVersion": 2,
-                "mediaType": MANIFEST,
+                "mediaType": MANIFEST_MEDIA_TYPE,
                 "config": configuration,
                 "layers": [layer],
                 "annotations": labels,
             }),
         )?;
-        let empty = self.add(EMPTY, b"{}".to_vec());
-        let mut content = self.add(CYCLONEDX, image.sbom.clone());
+        let empty = self.add(EMPTY_MEDIA_TYPE, b"{}".to_vec());
+        let mut content = self.add(SBOM_MEDIA_TYPE, image.sbom.clone());
         let title = json!({"org.opencontainers.image.title": "opgate.cdx.json"});
         set(&mut content, "annotations", title);
         let mut sbom = self.add_json(
-            MANIFEST,
+            MANIFEST_MEDIA_TYPE,
             &json!({
                 "schemaVersion": 2,
-                "mediaType": MANIFEST,
-                "artifactType": CYCLONEDX,
+                "mediaType": MANIFEST_MEDIA_TYPE,
+                "artifactType": SBOM_MEDIA_TYPE,
                 "config": empty,
                 "layers": [content],
                 "subject": manifest,
@@ -165,7 +170,7 @@ impl Layout {
         }
         fs::write(output.join("index.json"), serde_json::to_vec(&self.index)?)?;
         // Last: without it, the directory is no layout.
-        fs::write(output.join(MARK), br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        fs::write(output.join(LAYOUT_MARKER), br#"{"imageLayoutVersion":"1.0.0"}"#)?;
         Ok(())
     }
 }
@@ -176,7 +181,10 @@ pub(super) fn check_output(output: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries.with_context(|| output.display().to_string())?,
     };
-    if entries.next().is_some() && !output.join(MARK).is_file() && !output.join("blobs").is_dir() {
+    if entries.next().is_some()
+        && !output.join(LAYOUT_MARKER).is_file()
+        && !output.join("blobs").is_dir()
+    {
         bail!("{} is not empty, and no OCI layout: name another directory", output.display());
     }
     ensure!(
@@ -187,8 +195,8 @@ pub(super) fn check_output(output: &Path) -> Result<()> {
     Ok(())
 }
 
-fn annotations(about: &About) -> Result<Value> {
-    let labels = about.labels()?.into_iter().map(|(name, value)| (name, Value::from(value)));
+fn annotations(metadata: &ImageMetadata) -> Result<Value> {
+    let labels = metadata.labels()?.into_iter().map(|(name, value)| (name, Value::from(value)));
     Ok(Value::Object(labels.collect()))
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::said;
+use super::command_output;
 
 /// An architecture, as OCI names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,8 +90,8 @@ impl Arch {
                 "the image for {self} needs {compiler} and a static C library: apt-get install {packages}"
             )
         };
-        let found =
-            said(Command::new(&compiler).arg("-print-file-name=libc.a")).with_context(hint)?;
+        let found = command_output(Command::new(&compiler).arg("-print-file-name=libc.a"))
+            .with_context(hint)?;
         // The compiler returns the name unchanged if it finds no file.
         let path = PathBuf::from(found.trim());
         ensure!(path.is_absolute() && path.is_file(), "{}", hint());
@@ -100,7 +100,7 @@ impl Arch {
 }
 
 /// Returns the requested platforms, or else all that can be built here.
-pub(super) fn chosen(names: &[&str]) -> Result<Vec<Arch>> {
+pub(super) fn select(names: &[&str]) -> Result<Vec<Arch>> {
     if names.is_empty() {
         let can = |arch: &Arch| match arch.libc() {
             Err(error) if !arch.is_native() => {

@@ -21,11 +21,11 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::platform::Arch;
-use super::{About, cargo, digest, said};
+use super::{ImageMetadata, cargo, command_output, digest};
 
-const GUESTS: &str = "wasm32-unknown-unknown";
+const GUEST_TARGET: &str = "wasm32-unknown-unknown";
 /// The crate with the CA certificates, which `files` takes.
-const ROOTS: &str = "webpki-root-certs";
+const CA_CERTIFICATES_CRATE: &str = "webpki-root-certs";
 
 /// A crate, as `cargo tree` names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,29 +76,30 @@ impl Graph {
 }
 
 /// Returns the SBOM for a platform.
-pub(super) fn of(root: &Path, about: &About, arch: Arch) -> Result<Vec<u8>> {
+pub(super) fn of(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Result<Vec<u8>> {
     let mut graph = Graph::default();
     graph.read(&tree(root, arch.triple(), &["opgate".to_owned()])?)?;
     let guests: Vec<String> =
         policies::POLICIES.iter().map(|policy| format!("opgate-{policy}")).collect();
-    graph.read(&tree(root, GUESTS, &guests)?)?;
+    graph.read(&tree(root, GUEST_TARGET, &guests)?)?;
     let lock = fs::read_to_string(root.join("Cargo.lock")).context("Cargo.lock")?;
-    let roots = locked(&lock).find(|package| package.name == ROOTS);
-    let roots = roots.with_context(|| format!("Cargo.lock has no {ROOTS}"))?;
+    let roots = locked_packages(&lock).find(|package| package.name == CA_CERTIFICATES_CRATE);
+    let roots = roots.with_context(|| format!("Cargo.lock has no {CA_CERTIFICATES_CRATE}"))?;
     graph.crates.insert(Crate {
-        name: ROOTS.to_owned(),
+        name: CA_CERTIFICATES_CRATE.to_owned(),
         version: roots.version.to_owned(),
         licence: "CDLA-Permissive-2.0".to_owned(),
     });
     let opgate = graph.crates.iter().find(|found| found.name == "opgate");
     let opgate = opgate.context("cargo tree does not show opgate")?.reference();
-    let carried = graph.crates.iter().filter(|c| guests.contains(&c.name) || c.name == ROOTS);
+    let carried =
+        graph.crates.iter().filter(|c| guests.contains(&c.name) || c.name == CA_CERTIFICATES_CRATE);
     let mut carried: BTreeSet<String> = carried.map(Crate::reference).collect();
-    let others = [rust()?, libc(arch)?];
+    let others = [rust_std_component()?, libc_component(arch)?];
     let reference = |other: &Value| other.get("bom-ref")?.as_str().map(str::to_owned);
     carried.extend(others.iter().filter_map(reference));
     graph.edges.entry(opgate).or_default().append(&mut carried);
-    let bytes = serde_json::to_vec_pretty(&document(about, &graph, &lock, &others)?)?;
+    let bytes = serde_json::to_vec_pretty(&document(metadata, &graph, &lock, &others)?)?;
     Ok(bytes)
 }
 
@@ -109,11 +110,17 @@ fn tree(root: &Path, target: &str, packages: &[String]) -> Result<String> {
     for package in packages {
         cargo.args(["--package", package]);
     }
-    said(&mut cargo)
+    command_output(&mut cargo)
 }
 
-fn document(about: &About, graph: &Graph, lock: &str, others: &[Value]) -> Result<Value> {
-    let sums: BTreeMap<_, _> = locked(lock).map(|p| ((p.name, p.version), p.checksum)).collect();
+fn document(
+    metadata: &ImageMetadata,
+    graph: &Graph,
+    lock: &str,
+    others: &[Value],
+) -> Result<Value> {
+    let sums: BTreeMap<_, _> =
+        locked_packages(lock).map(|p| ((p.name, p.version), p.checksum)).collect();
     let component = |found: &Crate| {
         let sum = sums.get(&(found.name.as_str(), found.version.as_str())).copied().flatten();
         let mut component = json!({
@@ -142,7 +149,7 @@ fn document(about: &About, graph: &Graph, lock: &str, others: &[Value]) -> Resul
         "specVersion": "1.5",
         "version": 1,
         "metadata": {
-            "timestamp": about.created()?,
+            "timestamp": metadata.created()?,
             "tools": {"components": [{"type": "application", "name": "cargo xtask image"}]},
             "component": main,
         },
@@ -166,14 +173,14 @@ fn document(about: &About, graph: &Graph, lock: &str, others: &[Value]) -> Resul
     Ok(document)
 }
 
-struct Locked<'t> {
+struct LockedPackage<'t> {
     name: &'t str,
     version: &'t str,
     checksum: Option<&'t str>,
 }
 
 /// Packages of `Cargo.lock`, which cargo writes one value a line.
-fn locked(lock: &str) -> impl Iterator<Item = Locked<'_>> {
+fn locked_packages(lock: &str) -> impl Iterator<Item = LockedPackage<'_>> {
     lock.split("[[package]]").filter_map(|package| {
         let value = |name: &str| {
             package
@@ -181,13 +188,13 @@ fn locked(lock: &str) -> impl Iterator<Item = Locked<'_>> {
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(" = \"")?.strip_suffix('"'))
         };
         let (name, version) = (value("name")?, value("version")?);
-        Some(Locked { name, version, checksum: value("checksum") })
+        Some(LockedPackage { name, version, checksum: value("checksum") })
     })
 }
 
 /// Returns the standard library.
-fn rust() -> Result<Value> {
-    let told = said(Command::new("rustc").args(["--version", "--verbose"]))?;
+fn rust_std_component() -> Result<Value> {
+    let told = command_output(Command::new("rustc").args(["--version", "--verbose"]))?;
     let release = told.lines().find_map(|line| line.strip_prefix("release: "));
     let version = release.context("rustc does not say its version")?;
     Ok(json!({
@@ -202,7 +209,7 @@ fn rust() -> Result<Value> {
 
 /// Describes the C library, which contains its version: `GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable
 /// release version 2.36.`
-fn libc(arch: Arch) -> Result<Value> {
+fn libc_component(arch: Arch) -> Result<Value> {
     let path = arch.libc()?;
     let library = fs::read(&path).with_context(|| path.display().to_string())?;
     let text = String::from_utf8_lossy(&library);

@@ -20,8 +20,8 @@ fn program(arch: Arch, kind: u8) -> Vec<u8> {
 const LOADED: u8 = 1;
 const INTERPRETER: u8 = 3;
 
-fn about() -> About {
-    About {
+fn about() -> ImageMetadata {
+    ImageMetadata {
         version: "0.1.0".to_owned(),
         description: "what it is".to_owned(),
         licenses: "Apache-2.0".to_owned(),
@@ -50,9 +50,9 @@ fn pictured(program: &[u8]) -> Layout {
 }
 
 /// Reads all files below a directory.
-fn read(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+fn read(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             files.extend(read(&path));
@@ -68,9 +68,9 @@ struct Written(tempfile::TempDir);
 
 impl Written {
     fn of(layout: &Layout) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        layout.write(folder.path()).unwrap();
-        Self(folder)
+        let directory = tempfile::tempdir().unwrap();
+        layout.write(directory.path()).unwrap();
+        Self(directory)
     }
 
     fn json(&self, descriptor: &Value) -> Value {
@@ -240,17 +240,17 @@ fn an_image_that_is_too_large_is_refused() {
         layer: Layer { diff_id: String::new(), bytes: vec![0; size] },
         sbom: Vec::new(),
     };
-    layout(&about(), &[image(MOST - 10_000)], None).unwrap();
-    let error = layout(&about(), &[image(MOST)], None).unwrap_err().to_string();
+    layout(&about(), &[image(MAX_COMPRESSED_BYTES - 10_000)], None).unwrap();
+    let error = layout(&about(), &[image(MAX_COMPRESSED_BYTES)], None).unwrap_err().to_string();
     assert_eq!(error, "the image for amd64 has 30.1 MB compressed: the bound is 30.0 MB");
 }
 
 #[test]
 fn only_an_earlier_layout_is_written_over() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let layout = pictured(&program(Arch::Amd64, LOADED));
-    layout.write(folder.path()).unwrap();
-    layout.write(folder.path()).unwrap();
+    layout.write(directory.path()).unwrap();
+    layout.write(directory.path()).unwrap();
     let other = tempfile::tempdir().unwrap();
     fs::write(other.path().join("precious"), "x").unwrap();
     let error = layout.write(other.path()).unwrap_err().to_string();

@@ -31,15 +31,15 @@ pub(super) fn versions(crate_folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Adds the definitions, and all that they lead to. A field that changed its type has the later one.
-pub(super) fn add(version: &Path, wanted: &[String], types: &mut Types) -> Result<()> {
-    let mut todo: Vec<String> = wanted.to_vec();
+pub(super) fn add(version: &Path, definitions: &[String], types: &mut Types) -> Result<()> {
+    let mut todo: Vec<String> = definitions.to_vec();
     let mut known = std::collections::BTreeSet::new();
     while let Some(name) = todo.pop() {
         if !name.starts_with("io.k8s.") || !known.insert(name.clone()) {
             continue;
         }
         // A version need not have all definitions.
-        let Some(path) = file(version, &name) else { continue };
+        let Some(path) = definition_file(version, &name) else { continue };
         let text = std::fs::read_to_string(&path)?;
         let fields = fields(version, &text).with_context(|| path.display().to_string())?;
         todo.extend(fields.values().filter_map(definition));
@@ -49,14 +49,14 @@ pub(super) fn add(version: &Path, wanted: &[String], types: &mut Types) -> Resul
 }
 
 /// Returns `io.k8s.api.core.v1.Container` as `api/core/v1` and `Container`.
-fn place(definition: &str) -> Option<(String, &str)> {
+fn module_and_name(definition: &str) -> Option<(String, &str)> {
     let (module, name) = definition.strip_prefix("io.k8s.")?.rsplit_once('.')?;
     Some((module.replace('.', "/").replace('-', "_"), name))
 }
 
 /// Returns the file of a definition, according to the module.
-fn file(version: &Path, definition: &str) -> Option<PathBuf> {
-    let (module, name) = place(definition)?;
+fn definition_file(version: &Path, definition: &str) -> Option<PathBuf> {
+    let (module, name) = module_and_name(definition)?;
     let folder = version.join(module);
     let text = std::fs::read_to_string(folder.join("mod.rs")).ok()?;
     let end = format!("::{name};");
@@ -83,7 +83,7 @@ fn fields(version: &Path, text: &str) -> Result<BTreeMap<String, Type>> {
         let name = name.trim_start_matches('"').to_owned();
         let field = field.trim_end_matches(',');
         let of = match of_rust.get(field) {
-            Some(of) => converted(version, of)?,
+            Some(of) => convert_type(version, of)?,
             // Members that a kind defines as constants.
             None if ["api_version", "kind"].contains(&field) => Type::Scalar("string"),
             None => anyhow::bail!("the field {field} has no type"),
@@ -95,16 +95,16 @@ fn fields(version: &Path, text: &str) -> Result<BTreeMap<String, Type>> {
 }
 
 /// Returns a type of Rust.
-fn converted(version: &Path, rust: &str) -> Result<Type> {
+fn convert_type(version: &Path, rust: &str) -> Result<Type> {
     let inner = |start: &str| rust.strip_prefix(start).and_then(|rest| rest.strip_suffix('>'));
     if let Some(of) = inner("Option<").or_else(|| inner("std::boxed::Box<")) {
-        return converted(version, of);
+        return convert_type(version, of);
     }
     if let Some(of) = inner("std::vec::Vec<") {
-        return Ok(Type::List(Box::new(converted(version, of)?)));
+        return Ok(Type::List(Box::new(convert_type(version, of)?)));
     }
     if let Some(of) = inner("std::collections::BTreeMap<std::string::String, ") {
-        return Ok(Type::Map(Box::new(converted(version, of)?)));
+        return Ok(Type::Map(Box::new(convert_type(version, of)?)));
     }
     let scalar = match rust {
         "std::string::String" => "string",
@@ -131,7 +131,7 @@ fn converted(version: &Path, rust: &str) -> Result<Type> {
             let schema = definition.replace(name, "JSONSchemaProps");
             Type::Either(Box::new(Type::Struct(schema)))
         }
-        _ => match file(version, &definition) {
+        _ => match definition_file(version, &definition) {
             Some(path)
                 if std::fs::read_to_string(&path)?.contains("(pub crate::serde_json::Value)") =>
             {

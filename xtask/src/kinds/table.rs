@@ -22,12 +22,12 @@ const VARIANTS: [&str; 10] = [
 ];
 
 /// Numbers of types. Types without parts come first.
-struct Numbers<'t> {
+struct TypeNumbers<'t> {
     all: Vec<&'t Type>,
     of: BTreeMap<&'t Type, usize>,
 }
 
-impl<'t> Numbers<'t> {
+impl<'t> TypeNumbers<'t> {
     /// Numbers a type after its parts, but not the fields of a struct.
     fn add(&mut self, new: &'t Type) {
         if let Type::List(inner) | Type::Map(inner) | Type::Either(inner) = new {
@@ -44,10 +44,10 @@ impl<'t> Numbers<'t> {
     }
 }
 
-pub(super) fn text(kinds: &[Kind], types: &Types) -> Result<String> {
+pub(super) fn render_table(kinds: &[Kind], types: &Types) -> Result<String> {
     let scalars: Vec<Type> = SCALARS.into_iter().map(Type::Scalar).collect();
     let roots: Vec<Type> = kinds.iter().map(|kind| Type::Struct(kind.definition.clone())).collect();
-    let mut numbers = Numbers { all: Vec::new(), of: BTreeMap::new() };
+    let mut numbers = TypeNumbers { all: Vec::new(), of: BTreeMap::new() };
     for of in scalars.iter().chain(&roots) {
         numbers.add(of);
     }
@@ -86,7 +86,7 @@ pub(super) fn text(kinds: &[Kind], types: &Types) -> Result<String> {
             Type::Map(inner) => writeln!(text, "    Map({}),", numbers.get(inner)?)?,
             Type::Either(inner) => writeln!(text, "    Either({}),", numbers.get(inner)?)?,
             Type::Struct(name) => {
-                write!(text, "    Struct({:?}, &[", shown(name))?;
+                write!(text, "    Struct({:?}, &[", go_type_name(name))?;
                 for (at, (field, of)) in types.get(name).into_iter().flatten().enumerate() {
                     let comma = if at == 0 { "" } else { ", " };
                     write!(text, "{comma}({field:?}, {})", numbers.get(of)?)?;
@@ -101,7 +101,7 @@ pub(super) fn text(kinds: &[Kind], types: &Types) -> Result<String> {
 }
 
 /// Returns a definition as Go names the type: `v1.Container`.
-fn shown(definition: &str) -> String {
+fn go_type_name(definition: &str) -> String {
     let mut parts = definition.rsplitn(3, '.');
     let (name, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     format!("{version}.{name}")

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 /// Returns the lines to delete, as indexes, for each mutation.
 pub(crate) fn candidates(source: &str) -> Vec<RangeInclusive<usize>> {
-    let code = code(source);
+    let code = blank_non_code(source);
     let lines: Vec<&str> = code.lines().collect();
     let mut found = Vec::new();
     let mut index = 0;
@@ -24,7 +24,7 @@ pub(crate) fn candidates(source: &str) -> Vec<RangeInclusive<usize>> {
             let Some((open, end)) = body(&lines, index) else { break };
             let mut inside = open + 1;
             while inside < end {
-                if let Some(last) = spares_work(&lines, inside) {
+                if let Some(last) = early_return_end(&lines, inside) {
                     inside = last + 1;
                     continue;
                 }
@@ -94,7 +94,7 @@ fn body(lines: &[&str], start: usize) -> Option<(usize, usize)> {
 }
 
 /// Returns the last line of `if !report.is_on(&RULE) { return; }`.
-fn spares_work(lines: &[&str], start: usize) -> Option<usize> {
+fn early_return_end(lines: &[&str], start: usize) -> Option<usize> {
     let last = closing(lines, start)?;
     let head = lines.get(start)?.trim();
     let rest = lines.get(start + 1..=last)?;
@@ -125,7 +125,7 @@ fn statement(lines: &[&str], start: usize, end: usize) -> Option<RangeInclusive<
 }
 
 /// Returns the source with blanks in the place of comments and of what is in texts.
-fn code(source: &str) -> String {
+fn blank_non_code(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(c) = rest.chars().next() {

@@ -2,41 +2,45 @@
 
 use std::sync::Arc;
 
-use opgate_document::{Account, Charge, Document, Kind, Text, Unfit, Value};
+use opgate_document::{Account, Charge, Document, IndexError, Kind, Text, Value};
 
 /// Bytes of a node, a member, and a pair of the index.
 const NODE: usize = 24;
 const MEMBER: usize = 40;
 const PAIR: usize = 8;
 
-const MANY: usize = 20_000;
+const ITEM_COUNT: usize = 20_000;
 
 /// Looks at everything there is.
-fn look(value: Value<'_>) -> usize {
-    let members: usize = value.members().map(|(name, value)| name.len() + look(value)).sum();
-    let items: usize = value.items().map(look).sum();
+fn visit_all(value: Value<'_>) -> usize {
+    let members: usize = value.members().map(|(name, value)| name.len() + visit_all(value)).sum();
+    let items: usize = value.items().map(visit_all).sum();
     members + items + value.text().map_or(1, str::len)
 }
 
 /// Texts that take many times their size, and what they take at least.
 fn shapes() -> Vec<(&'static str, String, usize)> {
-    let list = |item: &str| format!("[{}{item}]", format!("{item},").repeat(MANY - 1));
+    let list = |item: &str| format!("[{}{item}]", format!("{item},").repeat(ITEM_COUNT - 1));
     let named = |name: &dyn Fn(usize) -> String| {
-        let members: Vec<_> = (0..MANY).map(|n| format!("{}:1", name(n))).collect();
+        let members: Vec<_> = (0..ITEM_COUNT).map(|n| format!("{}:1", name(n))).collect();
         format!("{{{}}}", members.join(","))
     };
     vec![
-        ("numbers", list("1"), MANY * NODE),
-        ("lists", list("[]"), MANY * (NODE + PAIR + 16)),
-        ("objects", list("{}"), MANY * (NODE + PAIR + 16)),
-        ("texts with escapes", list(r#""\n""#), MANY * (NODE + 1 + 16)),
-        ("a long text with escapes", format!("\"{}\"", r"\n".repeat(MANY)), MANY),
-        ("members", named(&|n| format!("\"{n}\"")), MANY * MEMBER),
-        ("members, the last first", named(&|n| format!("\"{}\"", MANY - n)), MANY * MEMBER),
-        ("members with escapes", named(&|n| format!("\"\\n{n}\"")), MANY * (MEMBER + 4)),
+        ("numbers", list("1"), ITEM_COUNT * NODE),
+        ("lists", list("[]"), ITEM_COUNT * (NODE + PAIR + 16)),
+        ("objects", list("{}"), ITEM_COUNT * (NODE + PAIR + 16)),
+        ("texts with escapes", list(r#""\n""#), ITEM_COUNT * (NODE + 1 + 16)),
+        ("a long text with escapes", format!("\"{}\"", r"\n".repeat(ITEM_COUNT)), ITEM_COUNT),
+        ("members", named(&|n| format!("\"{n}\"")), ITEM_COUNT * MEMBER),
+        (
+            "members, the last first",
+            named(&|n| format!("\"{}\"", ITEM_COUNT - n)),
+            ITEM_COUNT * MEMBER,
+        ),
+        ("members with escapes", named(&|n| format!("\"\\n{n}\"")), ITEM_COUNT * (MEMBER + 4)),
         ("members of one name", named(&|_| "\"a\"".to_owned()), MEMBER),
-        ("nested", list("[[{\"a\":[1]}]]"), MANY * (5 * NODE + 3 * PAIR)),
-        ("long texts", list(&format!("\"{}\"", "x".repeat(600))), MANY * NODE),
+        ("nested", list("[[{\"a\":[1]}]]"), ITEM_COUNT * (5 * NODE + 3 * PAIR)),
+        ("long texts", list(&format!("\"{}\"", "x".repeat(600))), ITEM_COUNT * NODE),
     ]
 }
 
@@ -44,21 +48,21 @@ fn shapes() -> Vec<(&'static str, String, usize)> {
 fn lookup_indexes_are_charged_and_released() {
     for (what, json, least) in shapes() {
         let account = Account::new(usize::MAX);
-        let document = Document::charged(json.clone(), Charge::on(&account)).unwrap();
-        look(document.root());
+        let document = Document::parse_charged(json.clone(), Charge::on(&account)).unwrap();
+        visit_all(document.root());
         let used = account.used();
         assert!(used >= least && used <= least * 5 + 4_096, "{what}: {used}, at least {least}");
         // The second look finds what the first one made.
-        look(document.root());
+        visit_all(document.root());
         assert_eq!(account.used(), used, "{what}");
-        let text = Text::charged(json, Charge::on(&account)).unwrap();
+        let text = Text::with_charge(json, Charge::on(&account)).unwrap();
         let text = Arc::new(text);
         let (one, other) = (
             Document::part(text.clone(), 0..text.len()),
             Document::part(text.clone(), 0..text.len()),
         );
-        look(one.root());
-        look(other.root());
+        visit_all(one.root());
+        visit_all(other.root());
         drop((one, other, document, text));
         assert_eq!(account.used(), 0, "{what}");
     }
@@ -70,12 +74,12 @@ fn account_is_never_overdrawn_and_marks_refusals() {
         for part in [3, 2, 1] {
             let limit = least / 4 * part;
             let account = Account::new(limit);
-            let Ok(document) = Document::charged(json.clone(), Charge::on(&account)) else {
+            let Ok(document) = Document::parse_charged(json.clone(), Charge::on(&account)) else {
                 assert!(account.is_exhausted(), "{what}");
                 assert_eq!(account.used(), 0, "{what}");
                 continue;
             };
-            look(document.root());
+            visit_all(document.root());
             assert!(document.is_exhausted(), "{what}: {} of {limit}", account.used());
             assert!(account.used() <= limit, "{what}");
             drop(document);
@@ -83,16 +87,16 @@ fn account_is_never_overdrawn_and_marks_refusals() {
         }
     }
     let account = Account::new(1_000);
-    let full = Text::charged("[],".repeat(MANY), Charge::on(&account)).unwrap_err();
-    assert_eq!(full, Unfit::Full);
+    let full = Text::with_charge("[],".repeat(ITEM_COUNT), Charge::on(&account)).unwrap_err();
+    assert_eq!(full, IndexError::BudgetExceeded);
     assert_eq!(account.used(), 0);
 }
 
 #[test]
 fn values_over_the_budget_read_as_null() {
     let account = Account::new(10_000);
-    let json = format!("{{\"small\":[1],\"large\":[{}1]}}", "1,".repeat(MANY));
-    let document = Document::charged(json, Charge::on(&account)).unwrap();
+    let json = format!("{{\"small\":[1],\"large\":[{}1]}}", "1,".repeat(ITEM_COUNT));
+    let document = Document::parse_charged(json, Charge::on(&account)).unwrap();
     assert_eq!(document.get("/small/0").and_then(|value| value.integer()), Some(1));
     assert!(!document.is_exhausted());
     let large = document.get("/large").unwrap();
@@ -106,7 +110,7 @@ fn charge_of_a_text_is_released_with_its_document() {
     let account = Account::new(1 << 20);
     let charge = Charge::on(&account);
     assert!(charge.grow(300));
-    let document = Document::charged("[1]".to_owned(), charge).unwrap();
+    let document = Document::parse_charged("[1]".to_owned(), charge).unwrap();
     assert!(account.used() > 300);
     drop(document);
     assert_eq!(account.used(), 0);

@@ -156,7 +156,7 @@ fn inserted_documents_read_like_parts_of_the_text() {
     let at = |nth: usize| text.match_indices("null").nth(nth).unwrap().0;
     let part = |json: &str| Arc::new(document(json));
     let parts = vec![(at(0), part(r#"{"n": [7]}"#)), (at(1), part("\"y\"")), (at(2), part(" {} "))];
-    let text = Arc::new(Text::assembled(text.to_owned(), parts).unwrap());
+    let text = Arc::new(Text::assemble(text.to_owned(), parts).unwrap());
     let doc = Document::part(text.clone(), 0..text.len());
     let whole = r#"{"a": [{"n": [7]}, 1, "y"], "b": {}, "c": "x"}"#;
     assert_eq!(doc.root().raw(), whole);
@@ -240,7 +240,7 @@ proptest! {
         let parser = serde_json::Deserializer::from_str(&text).into_iter::<&serde_json::value::RawValue>();
         let expected = parser.map(|value| value.map(|raw| raw.get().to_owned()));
         let expected = expected.collect::<Result<Vec<_>, _>>().ok();
-        let found = Text::values(text.clone(), MAX_DEPTH).ok();
+        let found = Text::parse_values(text.clone(), MAX_DEPTH).ok();
         let found = found.map(|(text, ranges)| ranges.into_iter().map(|r| text[r].to_owned()).collect::<Vec<_>>());
         prop_assert_eq!(found, expected);
     }

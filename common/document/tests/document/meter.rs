@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use opgate_document::{Account, Charge, Document, Meter, Value, Watch, equal, table};
+use opgate_document::{Account, Charge, Deadline, Document, Meter, Value, equal, table};
 
-const MANY: usize = 200_000;
+const ITEM_COUNT: usize = 200_000;
 
 /// Expires after this number of checks.
-struct After(AtomicU64);
+struct ExpiresAfter(AtomicU64);
 
-impl Watch for After {
-    fn is_over(&self) -> bool {
+impl Deadline for ExpiresAfter {
+    fn is_expired(&self) -> bool {
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
             .is_err()
@@ -19,15 +19,15 @@ impl Watch for After {
 }
 
 fn meter(looks: u64) -> Meter {
-    Meter::new(Arc::new(After(AtomicU64::new(looks))))
+    Meter::new(Arc::new(ExpiresAfter(AtomicU64::new(looks))))
 }
 
 fn list(item: &str) -> String {
-    format!("[{}{item}]", format!("{item},").repeat(MANY - 1))
+    format!("[{}{item}]", format!("{item},").repeat(ITEM_COUNT - 1))
 }
 
 fn named(name: impl Fn(usize) -> String) -> String {
-    let members: Vec<_> = (0..MANY).map(|n| format!("\"{}\":1", name(n))).collect();
+    let members: Vec<_> = (0..ITEM_COUNT).map(|n| format!("\"{}\":1", name(n))).collect();
     format!("{{{}}}", members.join(","))
 }
 
@@ -66,11 +66,11 @@ fn works() -> Vec<(&'static str, String, Work)> {
         ("a list is split", list("1"), first),
         ("a list of lists is split", list("[]"), first),
         ("a list of texts is split", list("\"some text that is longer\""), first),
-        ("a list of long numbers is split", format!("[{}]", "1".repeat(MANY)), first),
+        ("a list of long numbers is split", format!("[{}]", "1".repeat(ITEM_COUNT)), first),
         ("an object is split", named(|n| format!("{n:07}")), member),
-        ("names are sorted", named(|n| format!("{:07}", (n * 7_919) % MANY)), member),
+        ("names are sorted", named(|n| format!("{:07}", (n * 7_919) % ITEM_COUNT)), member),
         ("names with escapes", named(|n| format!("\\n{n}")), member),
-        ("escapes are read", format!("\"{}\"", "\\n".repeat(MANY)), text),
+        ("escapes are read", format!("\"{}\"", "\\n".repeat(ITEM_COUNT)), text),
         ("all is looked at", list("[[{\"a\":[1]}]]"), all),
         ("values are compared", pair("{\"a\":[1]}", "{\"a\":[1.0]}"), to_itself),
         ("a table of nothing", list("1"), columns),
@@ -83,10 +83,10 @@ fn works() -> Vec<(&'static str, String, Work)> {
 fn lookups_stop_when_the_meter_is_exceeded() {
     for (what, json, work) in works() {
         let account = Account::new(usize::MAX);
-        let document = Document::charged(json.clone(), Charge::on(&account)).unwrap();
+        let document = Document::parse_charged(json.clone(), Charge::on(&account)).unwrap();
         let before = account.used();
         let stopped = meter(0);
-        work(document.root_for(&stopped));
+        work(document.root_metered(&stopped));
         assert!(stopped.is_stopped(), "{what}: {}", stopped.spent());
         // Between two checks of the watch, and for the largest step of all.
         assert!(stopped.spent() < 64 << 10, "{what}: {}", stopped.spent());
@@ -97,13 +97,13 @@ fn lookups_stop_when_the_meter_is_exceeded() {
         // Later checks of the watch are equally close.
         for looks in [1, 7, 40] {
             let (document, later) = (Document::parse(&json).unwrap(), meter(looks));
-            work(document.root_for(&later));
+            work(document.root_metered(&later));
             let most = (looks + 1) * (64 << 10);
             assert!(later.spent() < most, "{what}: {} of {most}", later.spent());
         }
         // The next one is not misled by what was left undone.
         let patient = meter(u64::MAX);
-        work(document.root_for(&patient));
+        work(document.root_metered(&patient));
         assert!(!patient.is_stopped(), "{what}");
         assert!(patient.spent() > 100_000, "{what}: {}", patient.spent());
         drop(document);
@@ -115,19 +115,22 @@ fn lookups_stop_when_the_meter_is_exceeded() {
 /// table costs units per token of a cell.
 #[test]
 fn work_grows_with_the_text() {
-    let backwards = (0..MANY).rev().map(|n| format!("\"{n:x}\":1")).collect::<Vec<_>>().join(",");
+    let backwards =
+        (0..ITEM_COUNT).rev().map(|n| format!("\"{n:x}\":1")).collect::<Vec<_>>().join(",");
     let more: Vec<(&str, String, Work)> = vec![
         ("short names, backwards", format!("{{{backwards}}}"), |value| _ = count(value)),
-        ("one name", format!("{{{}\"\":1}}", "\"\":1,".repeat(MANY)), |value| _ = count(value)),
+        ("one name", format!("{{{}\"\":1}}", "\"\":1,".repeat(ITEM_COUNT)), |value| {
+            _ = count(value);
+        }),
     ];
     for (what, json, work) in works().into_iter().chain(more) {
         let document = Document::parse(&json).unwrap();
         let patient = meter(u64::MAX);
-        work(document.root_for(&patient));
+        work(document.root_metered(&patient));
         // Each value is split once, and read once.
         let bytes = 32 * u64::try_from(json.len()).unwrap();
         let cells =
-            if what == "a table of nothing" { 64 * u64::try_from(MANY).unwrap() } else { 0 };
+            if what == "a table of nothing" { 64 * u64::try_from(ITEM_COUNT).unwrap() } else { 0 };
         let most = bytes + 16 * cells;
         assert!(patient.spent() <= most, "{what}: {} units of {most}", patient.spent());
     }
@@ -136,14 +139,14 @@ fn work_grows_with_the_text() {
 #[test]
 fn parsing_stops_when_the_meter_is_exceeded() {
     let broken = |json: String| json.strip_suffix(']').unwrap().to_owned();
-    for json in [list("[]"), list("\"a\""), "1 ".repeat(MANY), broken(list("[]"))] {
+    for json in [list("[]"), list("\"a\""), "1 ".repeat(ITEM_COUNT), broken(list("[]"))] {
         let account = Account::new(usize::MAX);
         let stopped = meter(0);
-        Document::metered(json.clone(), Charge::on(&account), &stopped).unwrap_err();
+        Document::parse_metered(json.clone(), Charge::on(&account), &stopped).unwrap_err();
         assert!(stopped.is_stopped() && stopped.spent() < 64 << 10, "{}", stopped.spent());
         assert_eq!(account.used(), 0);
         let patient = meter(u64::MAX);
-        let read = Document::metered(json, Charge::on(&account), &patient);
+        let read = Document::parse_metered(json, Charge::on(&account), &patient);
         assert!(!patient.is_stopped());
         if let Err(error) = read {
             assert!(error.to_string().starts_with("not one JSON value in "), "{error}");
@@ -160,13 +163,13 @@ fn sorted_in_steps_is_sorted() {
     let names = |value: Value<'_>| -> Vec<(String, usize)> {
         value.members().map(|(name, value)| (name.to_owned(), value.range().start)).collect()
     };
-    let (one, other) = (names(stepwise.root_for(&patient)), names(at_once.root()));
+    let (one, other) = (names(stepwise.root_metered(&patient)), names(at_once.root()));
     assert_eq!(one.len(), 50_000);
     assert_eq!(one, other);
     assert!(one.is_sorted());
     // The last of several is the one that counts.
     let last: std::collections::BTreeMap<_, _> =
-        (0..MANY).map(|n| (format!("{}", (n * 7_919) % 50_000), n)).collect();
+        (0..ITEM_COUNT).map(|n| (format!("{}", (n * 7_919) % 50_000), n)).collect();
     let mut by_place = one;
     by_place.sort_by_key(|(_, place)| *place);
     let mut expected: Vec<_> = last.into_iter().collect();
@@ -180,15 +183,15 @@ fn sorted_in_steps_is_sorted() {
 /// begin alike, that have to be read without escapes.
 #[test]
 fn first_lookup_costs_at_most_a_linear_scan() {
-    let begins_alike = |n: usize| format!("{}{:06}", "x".repeat(40), (n * 7_919) % MANY);
+    let begins_alike = |n: usize| format!("{}{:06}", "x".repeat(40), (n * 7_919) % ITEM_COUNT);
     let in_groups = |n: usize| format!("{}{:03}", format!("{:03}", n % 450).repeat(9), n / 450);
     for (what, json) in [
         ("numbers", list("1")),
         ("lists", list("[]")),
         ("objects", list("{\"\":1}")),
         ("names in their order", named(|n| format!("{n:06}"))),
-        ("names in another order", named(|n| format!("{:06}", (n * 7_919) % MANY))),
-        ("names backwards", named(|n| format!("{:06}", MANY - n))),
+        ("names in another order", named(|n| format!("{:06}", (n * 7_919) % ITEM_COUNT))),
+        ("names backwards", named(|n| format!("{:06}", ITEM_COUNT - n))),
         ("names that begin alike", named(begins_alike)),
         ("names that begin alike in groups", named(in_groups)),
         ("equal names", named(|_| String::new())),
@@ -198,7 +201,7 @@ fn first_lookup_costs_at_most_a_linear_scan() {
     ] {
         let document = Document::parse(&json).unwrap();
         let meter = meter(u64::MAX);
-        assert!(document.root_for(&meter).length().unwrap() > 0);
+        assert!(document.root_metered(&meter).length().unwrap() > 0);
         let most = 9 * u64::try_from(json.len()).unwrap();
         assert!(meter.spent() < most, "{what}: {} of {most}", meter.spent());
     }
@@ -250,7 +253,7 @@ fn long_names_that_are_compared_are_paid_for() {
         let document = Document::parse(&json).unwrap();
         let look = || {
             let patient = meter(u64::MAX);
-            table(document.root_for(&patient), &pointers, |_| Ok::<_, ()>(())).unwrap();
+            table(document.root_metered(&patient), &pointers, |_| Ok::<_, ()>(())).unwrap();
             patient.spent()
         };
         look();
@@ -272,7 +275,7 @@ fn long_values_that_are_compared_are_paid_for() {
     ] {
         let (one, other) = (Document::parse(&one).unwrap(), Document::parse(&other).unwrap());
         let patient = meter(u64::MAX);
-        let _ = equal(Some(one.root_for(&patient)), Some(other.root()));
+        let _ = equal(Some(one.root_metered(&patient)), Some(other.root()));
         let (spent, least) = (usize::try_from(patient.spent()).unwrap(), LENGTH / each);
         assert!(spent >= least, "{what}: {spent} units for {LENGTH} bytes");
     }

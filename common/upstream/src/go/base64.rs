@@ -13,18 +13,18 @@ fn digit(byte: u8) -> Option<u8> {
 }
 
 /// Marks a byte that is no digit.
-const NONE: u8 = 64;
+const NOT_A_DIGIT: u8 = 64;
 
 /// Decodes whole groups of four digits, up to other characters. Returns the bytes read. Manifests in a
 /// catalog are nearly all of its text: this function is performance-critical.
-fn groups(text: &[u8], into: &mut Vec<u8>) -> usize {
+fn decode_groups(text: &[u8], into: &mut Vec<u8>) -> usize {
     let all: [u8; 256] =
-        std::array::from_fn(|byte| u8::try_from(byte).ok().and_then(digit).unwrap_or(NONE));
+        std::array::from_fn(|byte| u8::try_from(byte).ok().and_then(digit).unwrap_or(NOT_A_DIGIT));
     let (groups, _) = text.as_chunks::<4>();
     into.reserve(groups.len().saturating_mul(3));
     for (index, group) in groups.iter().enumerate() {
-        let digits = group.map(|byte| all.get(usize::from(byte)).copied().unwrap_or(NONE));
-        if digits.contains(&NONE) {
+        let digits = group.map(|byte| all.get(usize::from(byte)).copied().unwrap_or(NOT_A_DIGIT));
+        if digits.contains(&NOT_A_DIGIT) {
             return index * 4;
         }
         let bits = digits.iter().fold(0, |bits, digit| bits << 6 | u32::from(*digit));
@@ -39,7 +39,7 @@ fn groups(text: &[u8], into: &mut Vec<u8>) -> usize {
 /// # Errors
 /// The offset that Go names.
 pub fn decode(text: &str, into: &mut Vec<u8>) -> Result<(), usize> {
-    let start = groups(text.as_bytes(), into);
+    let start = decode_groups(text.as_bytes(), into);
     let bytes = text.bytes().enumerate().skip(start);
     let mut bytes = bytes.filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
     let (mut bits, mut count) = (0_u32, 0_usize);

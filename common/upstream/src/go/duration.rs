@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Largest number of nanoseconds, and one more: as far as a negative duration reaches.
-const LIMIT: u64 = 1 << 63;
+const NANOS_LIMIT: u64 = 1 << 63;
 
 /// Reports whether a text is a duration as Go writes them: `10m`, `1h2.5s`, `-1.5h`.
 ///
@@ -51,11 +51,11 @@ pub fn check(text: &str) -> Result<(), String> {
         };
         let value =
             value.checked_mul(nanoseconds).and_then(|v| v.checked_add(part(fraction, nanoseconds)));
-        let value = value.filter(|value| *value <= LIMIT).ok_or_else(invalid)?;
-        sum = sum.checked_add(value).filter(|sum| *sum <= LIMIT).ok_or_else(invalid)?;
+        let value = value.filter(|value| *value <= NANOS_LIMIT).ok_or_else(invalid)?;
+        sum = sum.checked_add(value).filter(|sum| *sum <= NANOS_LIMIT).ok_or_else(invalid)?;
         rest = next;
     }
-    if sum == LIMIT && !negative { Err(invalid()) } else { Ok(()) }
+    if sum == NANOS_LIMIT && !negative { Err(invalid()) } else { Ok(()) }
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
@@ -66,7 +66,7 @@ fn split_digits(text: &str) -> (&str, &str) {
 /// Parses decimal digits; an empty text is zero. `None` if they do not fit.
 fn number(digits: &str) -> Option<u64> {
     let digits = digits.trim_start_matches('0');
-    if digits.is_empty() { Some(0) } else { digits.parse().ok().filter(|n| *n <= LIMIT) }
+    if digits.is_empty() { Some(0) } else { digits.parse().ok().filter(|n| *n <= NANOS_LIMIT) }
 }
 
 /// Returns the digits behind the point as nanoseconds. Digits that no longer matter do not count.

@@ -30,7 +30,7 @@ impl Ip {
     /// Returns none if `net.ParseIP` rejects the text as an address, and otherwise whether `To4` converts it
     /// to version 4.
     #[must_use]
-    pub fn kind_of(text: &str) -> Option<bool> {
+    pub fn is_ipv4(text: &str) -> Option<bool> {
         const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255];
         match Self::parse(text.as_bytes()) {
             Ok(Self::V4(_)) => Some(true),
@@ -201,7 +201,7 @@ mod tests {
             ("1.2.3", None),
             ("", None),
         ] {
-            assert_eq!(Ip::kind_of(text), expected, "{text}");
+            assert_eq!(Ip::is_ipv4(text), expected, "{text}");
         }
         let Ok(Ip::V6(groups, true)) = Ip::parse(b"1:2::7:8%z") else { panic!("with a zone") };
         assert_eq!(groups, [0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 8]);

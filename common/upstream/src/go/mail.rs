@@ -30,7 +30,7 @@ fn wrong<T>(why: &str) -> Result<T, String> {
     Err(format!("mail: {why}"))
 }
 
-const COMMENT: &str = "misformatted parenthetical comment";
+const COMMENT_ERROR: &str = "misformatted parenthetical comment";
 
 fn is_visible(c: char) -> bool {
     c.is_ascii_graphic() || !c.is_ascii()
@@ -41,7 +41,7 @@ fn is_space(c: char) -> bool {
 }
 
 /// Reports whether a character belongs to an atom, or is the dot between two.
-fn is_of_atom(c: char) -> bool {
+fn is_atom_char(c: char) -> bool {
     let is_special =
         matches!(c, '(' | ')' | '<' | '>' | '[' | ']' | ':' | ';' | '@' | '\\' | ',' | '"');
     is_visible(c) && !is_special
@@ -66,7 +66,7 @@ impl<'t> Parser<'t> {
         self.skip_space();
         while self.take('(') {
             if self.comment().is_none() {
-                return wrong(COMMENT);
+                return wrong(COMMENT_ERROR);
             }
             self.skip_space();
         }
@@ -171,7 +171,7 @@ impl<'t> Parser<'t> {
             match word {
                 Ok(Ok(text)) => {
                     if !text.is_empty() {
-                        let is_atom = text.chars().all(is_of_atom);
+                        let is_atom = text.chars().all(is_atom_char);
                         encoded = Some(is_atom && encoded.unwrap_or(true));
                     }
                 }
@@ -211,7 +211,7 @@ impl<'t> Parser<'t> {
                 }
                 '\\' if !is_escaped => is_escaped = true,
                 c if is_known => {
-                    text = Quoted { is_empty: false, is_atom: text.is_atom && is_of_atom(c) };
+                    text = Quoted { is_empty: false, is_atom: text.is_atom && is_atom_char(c) };
                     is_escaped = false;
                 }
                 c => return wrong(&format!("bad character in quoted-string: {}", quote_char(c))),
@@ -222,7 +222,7 @@ impl<'t> Parser<'t> {
 
     /// Characters of an atom and dots; in a name they may stand anywhere.
     fn atom(&mut self, is_permissive: bool) -> Result<&'t str, String> {
-        let end = self.rest.find(|c| !is_of_atom(c)).unwrap_or(self.rest.len());
+        let end = self.rest.find(|c| !is_atom_char(c)).unwrap_or(self.rest.len());
         let (atom, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
         if atom.is_empty() {
             return wrong("invalid string");
@@ -256,10 +256,10 @@ impl<'t> Parser<'t> {
             };
         }
         match text.strip_prefix("IPv6:") {
-            Some(address) if Ip::kind_of(address).is_none() => {
+            Some(address) if Ip::is_ipv4(address).is_none() => {
                 wrong(&format!("invalid IPv6 address in domain-literal: {}", quote(text)))
             }
-            None if Ip::kind_of(text) != Some(true) => {
+            None if Ip::is_ipv4(text) != Some(true) => {
                 wrong(&format!("invalid IP address in domain-literal: {}", quote(text)))
             }
             _ => Ok(()),
@@ -268,7 +268,7 @@ impl<'t> Parser<'t> {
 
     /// Reads a comment after the address as its name.
     fn named_by_comment(&mut self) -> Result<(), String> {
-        let Some(comment) = self.comment() else { return wrong(COMMENT) };
+        let Some(comment) = self.comment() else { return wrong(COMMENT_ERROR) };
         comment.split(is_space).try_for_each(|word| mime::decode(word).map(drop))
     }
 

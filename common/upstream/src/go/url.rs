@@ -130,7 +130,7 @@ fn check_literal(host: &[u8]) -> Result<(), String> {
 }
 
 /// Bytes that a host may have as they are.
-fn is_of_host(byte: u8) -> bool {
+fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!\"$&'()*+,-.:;<=>[]_~".contains(&byte)
 }
 
@@ -139,7 +139,7 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
         if byte != b'%' {
-            if part != Part::Other && byte.is_ascii() && !is_of_host(byte) {
+            if part != Part::Other && byte.is_ascii() && !is_host_byte(byte) {
                 return Err(format!("invalid character {} in host name", quote_bytes(&[byte])));
             }
             decoded.push(byte);
@@ -157,7 +157,7 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
                 Part::Other => true,
                 // In a host only bytes that are not ASCII are escaped, and the sign of a zone.
                 Part::Host => number >= 0x80 || escape == b"%25",
-                Part::Zone => escape == b"%25" || number == b' ' || is_of_host(number),
+                Part::Zone => escape == b"%25" || number == b' ' || is_host_byte(number),
             }
         });
         let Some(number) = number else {

@@ -1,6 +1,6 @@
 //! The users with permission to write BundleDeployments.
 
-use opgate_sdk::identities::is_collector;
+use opgate_sdk::identities::is_garbage_collector;
 use opgate_sdk::{Operation, Report, Review, rule, rules};
 
 use crate::targets::DEPLOYMENT;
@@ -59,7 +59,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let settings = review.settings;
     let (users, groups) = ("/rukpak/allowedUsers", "/rukpak/allowedGroups");
     // A configured level alone does not define the allowed users.
@@ -95,6 +95,6 @@ fn is_controller(review: &Review<'_>) -> bool {
     // Configured namespaces replace the list of RukPak's users in the profile.
     let by_name = settings.has("/identities/rukpak") || !settings.has(namespaces);
     (by_name && review.identities().is_rukpak(request))
-        || is_collector(request)
+        || is_garbage_collector(request)
         || namespace.is_some_and(|own| settings.texts(namespaces).iter().any(|named| named == own))
 }

@@ -76,7 +76,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.object else { return };
     let same = review.old_of_update().map(|old| SPEC.equal(object, old, "/spec"));
     if same == Some(false) {
@@ -100,33 +100,33 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let mut config_maps = ConfigMaps::new(review.settings);
     let mut type_is_wrong = false;
     if webhook_counts {
-        for found in webhook::findings(object, SOURCE, "bundle", &mut config_maps) {
+        for found in webhook::find_violations(object, SOURCE, "bundle", &mut config_maps) {
             type_is_wrong |= found.is_about_type();
             report.add(found.rule, found.field, found.message);
         }
     }
-    if config_maps.are_absent() {
+    if config_maps.are_unavailable() {
         report.skip(&RPK_07, "spec.source.configMaps", NO_CONFIG_MAPS);
     }
     if class_counts {
-        class::judge(object, CLASS, review.settings, report);
+        class::check(object, CLASS, review.settings, report);
     }
     if source_counts {
-        class::source_is_there(object, SOURCE, report);
+        class::check_source_set(object, SOURCE, report);
         if object.has(SOURCE) {
-            for found in schema::findings(object, SOURCE) {
+            for found in schema::find_violations(object, SOURCE) {
                 report.add(found.rule, found.field, found.message);
             }
         }
-        pinned::judge(object, SOURCE, report);
+        pinned::check(object, SOURCE, report);
     }
     if review.operation() == Operation::Create {
-        name::of_bundle(review, object, report);
-        unpacking::paths(object, SOURCE, report);
+        name::check_bundle(review, object, report);
+        unpacking::check_paths(object, SOURCE, report);
         if !type_is_wrong {
-            type_names_source(object, report);
+            check_source_type(object, report);
         }
-        unpacking::files(object, SOURCE, &mut config_maps, report);
+        unpacking::check_duplicate_files(object, SOURCE, &mut config_maps, report);
     }
 }
 
@@ -171,13 +171,13 @@ rule! {
 }
 
 /// The caller does not call this if RPK-02, RPK-03 or RPK-04 reports the missing source.
-fn type_names_source(object: &Document, report: &mut Report<'_>) {
+fn check_source_type(object: &Document, report: &mut Report<'_>) {
     let pointer = "/spec/source/type";
     // A value that is not a text is not a known type either.
     let other = || object.raw(pointer).filter(|_| object.has(pointer)).unwrap_or_default();
     let kind = object.text(pointer);
     let kind = kind.unwrap_or_else(|| String::from_utf8_lossy(&other()).into_owned());
-    let members = source::present(object, SOURCE);
+    let members = source::present_sources(object, SOURCE);
     if !kind.is_empty() && !members.is_empty() && !members.contains(&kind.as_str()) {
         let message = format!(
             "spec.source.type {} does not match the configured source key {}",

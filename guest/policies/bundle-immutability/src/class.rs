@@ -12,7 +12,7 @@ rules![RPK_12, RPK_13, RPK_16];
 const KNOWN_PROVISIONERS: [&str; 2] = ["core-rukpak-io-plain", "core-rukpak-io-registry"];
 
 /// Checks all rules for the class at the pointer.
-pub(crate) fn judge(
+pub(crate) fn check(
     object: &Document,
     pointer: &str,
     settings: &Document,
@@ -86,7 +86,7 @@ fn report_missing_class(pointer: &str, report: &mut Report<'_>) {
 }
 
 /// Checks RPK-12 for a source that must be set together with a provisioner class.
-pub(crate) fn source_is_there(object: &Document, pointer: &str, report: &mut Report<'_>) {
+pub(crate) fn check_source_set(object: &Document, pointer: &str, report: &mut Report<'_>) {
     if !object.has(pointer) {
         report_missing_class(pointer, report);
     }

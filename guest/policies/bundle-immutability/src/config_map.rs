@@ -12,18 +12,18 @@ use crate::targets::CONFIG_MAP;
 rules![RPK_19, RPK_20];
 
 /// The maximum size of a message in the host, which cuts longer lists of names.
-const MESSAGE: usize = 4_096;
+const MAX_MESSAGE_BYTES: usize = 4_096;
 /// The maximum number of entries of Bundles that are read to count references.
-const ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     if review.is_exempt() {
         return;
     }
     if review.operation() == Operation::Delete {
-        deleted(review, report);
+        check_deleted(review, report);
     } else {
-        created(review, report);
+        check_created(review, report);
     }
 }
 
@@ -78,7 +78,7 @@ rule! {
     }
 }
 
-fn created(review: &Review<'_>, report: &mut Report<'_>) {
+fn check_created(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.object else { return };
     if object.boolean("/immutable") == Some(true) {
         return;
@@ -86,19 +86,19 @@ fn created(review: &Review<'_>, report: &mut Report<'_>) {
     let name = review.name(object);
     // Like upstream, the message lists a Bundle once for each of its references.
     let mut bundles: Vec<String> = Vec::new();
-    let (mut length, mut to_look_at) = (0, ENTRIES);
-    let answer = referring(&name, |bundle| {
+    let (mut length, mut remaining) = (0, MAX_ENTRIES);
+    let answer = visit_referring_bundles(&name, |bundle| {
         if bundle.text_or_empty("/spec/source/type") == "configMaps" {
             let referrer = bundle.text_or_empty("/metadata/name");
-            for _ in 0..references(&bundle, &name, &mut to_look_at) {
-                if length >= MESSAGE {
+            for _ in 0..count_references(&bundle, &name, &mut remaining) {
+                if length >= MAX_MESSAGE_BYTES {
                     break;
                 }
                 length += referrer.len() + 1;
                 bundles.push(referrer.clone());
             }
         }
-        length < MESSAGE
+        length < MAX_MESSAGE_BYTES
     });
     if report.or_skip(&[&RPK_19], "Bundles", answer).is_some() && !bundles.is_empty() {
         let message = format!(
@@ -157,13 +157,13 @@ rule! {
 }
 
 /// Upstream names the first Bundle that it finds, of any source type.
-fn deleted(review: &Review<'_>, report: &mut Report<'_>) {
+fn check_deleted(review: &Review<'_>, report: &mut Report<'_>) {
     // An object that is already being deleted is not evaluated again.
     let Some(object) = review.old.filter(|old| !is_terminating(old)) else { return };
     let name = review.name(object);
     let respects_type = review.settings.boolean("/rukpak/deleteRespectsType") == Some(true);
     let mut user = None;
-    let answer = referring(&name, |bundle| {
+    let answer = visit_referring_bundles(&name, |bundle| {
         if !respects_type || bundle.text_or_empty("/spec/source/type") == "configMaps" {
             user = Some(bundle.text_or_empty("/metadata/name"));
         }
@@ -177,7 +177,10 @@ fn deleted(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 /// The Bundles that refer to a ConfigMap, in byte order of their names.
-fn referring(name: &str, visit: impl FnMut(Document) -> bool) -> Result<(), ReadError> {
+fn visit_referring_bundles(
+    name: &str,
+    visit: impl FnMut(Document) -> bool,
+) -> Result<(), ReadError> {
     let values = [name.to_owned()];
     let matches = [IndexMatch { index: "configmap", values: &values, include_missing: false }];
     BUNDLES.each(Query { matches: &matches, ..Query::default() }, visit)
@@ -185,13 +188,13 @@ fn referring(name: &str, visit: impl FnMut(Document) -> bool) -> Result<(), Read
 
 /// The number of references of a Bundle to a ConfigMap: at least one, because the query returned
 /// the Bundle.
-fn references(bundle: &Document, name: &str, to_look_at: &mut usize) -> usize {
-    let entries = source::entries(bundle, "/spec/source/configMaps").take(*to_look_at);
+fn count_references(bundle: &Document, name: &str, remaining: &mut usize) -> usize {
+    let entries = source::entries(bundle, "/spec/source/configMaps").take(*remaining);
     let (mut looked_at, mut count) = (0, 0);
     for (_, entry) in entries {
         looked_at += 1;
         count += usize::from(bundle.text_or_empty(&format!("{entry}/configMap/name")) == name);
     }
-    *to_look_at -= looked_at;
+    *remaining -= looked_at;
     count.max(1)
 }

@@ -26,61 +26,61 @@ const PRESENCE: Shape = Shape::Pointer(&[]);
 const OWNERS: Shape =
     Shape::List(&Shape::Struct(&[("apiVersion", Shape::Scalar), ("kind", Shape::Scalar)]));
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
-    access::judge(review, report);
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
+    access::check(review, report);
     let Some(object) = review.subject() else { return };
     if review.request.resource().version == "v1alpha1" {
-        with_template(review, object, report);
+        check_template(review, object, report);
     } else {
-        with_source(review, object, report);
+        check_source(review, object, report);
     }
 }
 
 /// A `v1alpha1` BundleDeployment.
-fn with_template(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+fn check_template(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let has_template = object.has(TEMPLATE);
     // A new template adds requirements, also for fields that were not set before.
     let is_new = review.touches(object, TEMPLATE, &PRESENCE);
     if review.touches(object, CLASS, &Shape::Scalar) {
-        class::judge(object, CLASS, review.settings, report);
+        class::check(object, CLASS, review.settings, report);
     }
     if has_template && (is_new || review.touches(object, TEMPLATE_CLASS, &Shape::Scalar)) {
-        class::judge(object, TEMPLATE_CLASS, review.settings, report);
+        class::check(object, TEMPLATE_CLASS, review.settings, report);
     }
     if is_new || review.touches(object, TEMPLATE_SOURCE, &source::SHAPE) {
         if has_template {
-            class::source_is_there(object, TEMPLATE_SOURCE, report);
+            class::check_source_set(object, TEMPLATE_SOURCE, report);
         }
         if object.has(TEMPLATE_SOURCE) {
-            generates(review, object, report);
-            pinned::judge(object, TEMPLATE_SOURCE, report);
+            check_generated_bundle(review, object, report);
+            pinned::check(object, TEMPLATE_SOURCE, report);
         }
     }
     if review.operation() == Operation::Create {
-        name::of_deployment(review, object, report);
+        name::check_deployment(review, object, report);
     }
     if review.touches(object, TEMPLATE_CLASS, &Shape::Scalar)
         || review.touches(object, TEMPLATE_TYPE, &Shape::Scalar)
         || review.touches(object, "/metadata/ownerReferences", &OWNERS)
     {
-        plain_from_image(object, report);
+        check_plain_source(object, report);
     }
 }
 
 /// A `v1alpha2` BundleDeployment.
-fn with_source(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+fn check_source(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     if review.touches(object, CLASS, &Shape::Scalar) {
-        class::judge(object, CLASS, review.settings, report);
+        class::check(object, CLASS, review.settings, report);
     }
     let source_counts = review.touches(object, SOURCE, &source::SHAPE);
     if source_counts {
-        class::source_is_there(object, SOURCE, report);
+        class::check_source_set(object, SOURCE, report);
     }
     if source_counts || source::is_rechecked(review, object) {
-        unpacks(review, object, report);
+        check_unpacking(review, object, report);
     }
     if source_counts {
-        pinned::judge(object, SOURCE, report);
+        pinned::check(object, SOURCE, report);
     }
 }
 
@@ -137,12 +137,12 @@ rule! {
     }
 }
 
-fn unpacks(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+fn check_unpacking(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let mut config_maps = ConfigMaps::new(review.settings);
-    for found in webhook::findings(object, SOURCE, "bundledeployment", &mut config_maps) {
+    for found in webhook::find_violations(object, SOURCE, "bundledeployment", &mut config_maps) {
         report.add(&RPK_22, found.field, found.message);
     }
-    if config_maps.are_absent() {
+    if config_maps.are_unavailable() {
         report.skip_part(&RPK_22, "spec.source.configMaps", NO_CONFIG_MAPS);
     }
 }
@@ -206,17 +206,17 @@ rule! {
     }
 }
 
-fn generates(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+fn check_generated_bundle(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let mut config_maps = ConfigMaps::new(review.settings);
-    let found = webhook::findings(object, TEMPLATE_SOURCE, "bundle", &mut config_maps);
-    for found in found.into_iter().chain(schema::findings(object, TEMPLATE_SOURCE)) {
+    let found = webhook::find_violations(object, TEMPLATE_SOURCE, "bundle", &mut config_maps);
+    for found in found.into_iter().chain(schema::find_violations(object, TEMPLATE_SOURCE)) {
         let message = format!(
             "spec.template.spec.source is invalid, the generated Bundle will be rejected: {}",
             found.message
         );
         report.add(&RPK_23, found.field, message);
     }
-    if config_maps.are_absent() {
+    if config_maps.are_unavailable() {
         let field = field(&format!("{TEMPLATE_SOURCE}/configMaps"));
         report.skip_part(&RPK_23, &field, NO_CONFIG_MAPS);
     }
@@ -271,7 +271,7 @@ rule! {
     }
 }
 
-fn plain_from_image(object: &Document, report: &mut Report<'_>) {
+fn check_plain_source(object: &Document, report: &mut Report<'_>) {
     let owned_by_operator = object.items("/metadata/ownerReferences").any(|owner| {
         owner.text_or_empty("/kind") == "Operator"
             && owner.text_or_empty("/apiVersion").starts_with("operators.operatorframework.io/")

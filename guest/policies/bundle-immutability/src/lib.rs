@@ -37,9 +37,9 @@ opgate_sdk::policy! {
         access::RULES,
     ],
     routes: [
-        targets::BUNDLE => bundle::judge,
-        targets::DEPLOYMENT => deployment::judge,
-        targets::CONFIG_MAP => config_map::judge,
+        targets::BUNDLE => bundle::check,
+        targets::DEPLOYMENT => deployment::check,
+        targets::CONFIG_MAP => config_map::check,
     ],
     settings: include_str!("settings.json"),
 }

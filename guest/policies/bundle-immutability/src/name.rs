@@ -45,7 +45,7 @@ rule! {
     }
 }
 
-pub(crate) fn of_bundle(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+pub(crate) fn check_bundle(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     check_name_length(52, &RPK_14, review, object, report);
 }
 
@@ -93,7 +93,7 @@ rule! {
     }
 }
 
-pub(crate) fn of_deployment(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+pub(crate) fn check_deployment(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let limit = review.settings.integer("/rukpak/bundleDeploymentNameMax");
     // The limit of v1alpha1. Later versions of RukPak accept 52.
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(45);

@@ -36,14 +36,14 @@ pub(crate) const NO_CONFIG_MAPS: &str = "the cluster's ConfigMaps are not availa
 
 /// For this number of ConfigMaps or more, one query for all names is cheaper: a source can name
 /// tens of thousands that do not exist.
-const ASKED_SINGLY: usize = 256;
+const MAX_SINGLE_QUERIES: usize = 256;
 
 /// The ConfigMaps that one source refers to, each queried once.
 pub(crate) struct ConfigMaps {
     namespace: String,
     mutable: BTreeMap<String, bool>,
     existing: Option<BTreeSet<String>>,
-    absent: bool,
+    is_unavailable: bool,
 }
 
 impl ConfigMaps {
@@ -52,17 +52,17 @@ impl ConfigMaps {
             namespace: SYSTEM_NAMESPACE.of(settings),
             mutable: BTreeMap::new(),
             existing: None,
-            absent: false,
+            is_unavailable: false,
         }
     }
 
     /// Whether a query failed because there is no cluster state.
-    pub(crate) fn are_absent(&self) -> bool {
-        self.absent
+    pub(crate) fn are_unavailable(&self) -> bool {
+        self.is_unavailable
     }
 
     /// Whether the ConfigMap exists and is not immutable.
-    pub(crate) fn is_mutable(&mut self, name: &str) -> bool {
+    pub(crate) fn query_mutable(&mut self, name: &str) -> bool {
         if let Some(&known) = self.mutable.get(name) {
             return known;
         }
@@ -75,7 +75,7 @@ impl ConfigMaps {
     }
 
     /// The names of the ConfigMap's files. Empty if it does not exist.
-    pub(crate) fn files(&mut self, name: &str) -> BTreeSet<String> {
+    pub(crate) fn query_files(&mut self, name: &str) -> BTreeSet<String> {
         let found = self.get(name);
         let keys = |found: Document| [found.keys("/data"), found.keys("/binaryData")];
         found.map(keys).into_iter().flatten().flatten().collect()
@@ -83,17 +83,17 @@ impl ConfigMaps {
 
     fn get(&mut self, name: &str) -> Option<Document> {
         // There is no cluster state, or the query is empty.
-        if self.absent || name.is_empty() {
+        if self.is_unavailable || name.is_empty() {
             return None;
         }
-        self.ask(name).unwrap_or_else(|_| {
-            self.absent = true;
+        self.query(name).unwrap_or_else(|_| {
+            self.is_unavailable = true;
             None
         })
     }
 
-    fn ask(&mut self, name: &str) -> Result<Option<Document>, ReadError> {
-        if self.existing.is_none() && self.mutable.len() >= ASKED_SINGLY {
+    fn query(&mut self, name: &str) -> Result<Option<Document>, ReadError> {
+        if self.existing.is_none() && self.mutable.len() >= MAX_SINGLE_QUERIES {
             let all = Query { namespace: Some(&self.namespace), ..Query::default() };
             let names = CONFIG_MAPS.names(all)?.into_iter().map(|found| found.name);
             self.existing = Some(names.collect());

@@ -11,9 +11,11 @@ use std::collections::BTreeMap;
 
 use opgate_bundle_immutability::POLICY;
 use opgate_cases::native::{cases, verdict};
-use opgate_cases::{Case, Expects};
+use opgate_cases::{Case, Expectation};
 use opgate_sdk::cluster::Cluster;
-use opgate_sdk::{Document, GroupVersionResource, Operation, Parts, Request, Verdict, Violation};
+use opgate_sdk::{
+    Document, GroupVersionResource, Operation, Request, RequestParts, Verdict, Violation,
+};
 use serde_json::{Map, Value, json};
 
 opgate_cases::tests!(POLICY);
@@ -32,7 +34,7 @@ fn parsed(value: &Value) -> Document {
 fn request(operation: Operation, kind: &str, version: &str) -> Request<'static> {
     let group = if kind == "ConfigMap" { "" } else { "core.rukpak.io" }.to_owned();
     let resource = format!("{}s", kind.to_lowercase());
-    let mut parts = Parts { operation, ..Parts::default() };
+    let mut parts = RequestParts { operation, ..RequestParts::default() };
     parts.resource = GroupVersionResource { group, version: version.to_owned(), resource };
     "rukpak-system".clone_into(&mut parts.namespace);
     parts.into()
@@ -66,7 +68,7 @@ fn pairs() -> Vec<(Value, Value, bool)> {
     };
     let pair = |case: Case| {
         let spec = |object: Option<Value>| object.expect("an object")["spec"].clone();
-        (spec(case.old), spec(case.object), case.expects == Expects::Accept)
+        (spec(case.old), spec(case.object), case.expects == Expectation::Accept)
     };
     let pairs: Vec<_> = all_cases().into_iter().filter(is_about_specs).map(pair).collect();
     assert!(pairs.len() > 50, "{} pairs", pairs.len());
@@ -495,7 +497,7 @@ fn any_equal_value_counts_as_unchanged() {
         {}, {"": {}}, {"path": "../x"}, {"ref": []}
     ]);
     let objects = [("configmaps", config_map("a", false, std::iter::empty()))];
-    cluster(&objects).during(|| {
+    cluster(&objects).run(|| {
         let mut asked = 0;
         for (kind, version, sound) in everything() {
             let update = request(Operation::Update, kind, version);
@@ -572,7 +574,7 @@ fn each_of_many_references_is_resolved() {
         .step_by(1_000)
         .map(|n| ("configmaps", config_map(&format!("a{n}"), n % 3_000 == 0, std::iter::empty())))
         .collect();
-    let found = cluster(&objects).during(|| created(&spec_of(&references)));
+    let found = cluster(&objects).run(|| created(&spec_of(&references)));
     // The first and the fourth of a0, a1000, … a4000 are immutable; each has two references.
     assert_eq!(counts(&found), [("RPK-07", 2 * 3)].into());
 }
@@ -590,7 +592,7 @@ fn file_comparison_over_the_limit_is_reported_as_skipped() {
         (0..2 * directories).map(entry).collect::<Vec<_>>()
     };
     let too_many = "RPK-21: the ConfigMaps have too many files";
-    cluster(&objects).during(|| {
+    cluster(&objects).run(|| {
         for (directories, names, duplicates, skipped) in [
             (1, ["a", "b"], 0, None),
             (100, ["a", "b"], 0, None),
@@ -615,7 +617,7 @@ fn the_list_of_very_many_referring_bundles_ends() {
     let objects: Vec<_> = (0..3).map(bundle).collect();
     let request = request(Operation::Create, "ConfigMap", "v1");
     let object = json!({"metadata": {"name": "a"}});
-    let found = cluster(&objects).during(|| judge(&request, Some(&object), None)).violations;
+    let found = cluster(&objects).run(|| judge(&request, Some(&object), None)).violations;
     assert!(found[0].message.contains("by bundles [b0 b0 b0"), "{found:?}");
     assert!(found[0].message.len() < 5_000, "{}", found[0].message.len());
 }

@@ -1,7 +1,7 @@
 //! The default catalog sources of OpenShift, which the Marketplace Operator manages.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::operator_hub::{self, Enabled};
+use opgate_sdk::operator_hub::{self, EnabledSources};
 use opgate_sdk::{Report, rule, rules};
 
 use crate::reads::OPERATOR_HUBS;
@@ -15,7 +15,7 @@ const CONFIG: &str = "/spec/grpcPodConfig";
 const FIELD: &str = "spec.grpcPodConfig";
 
 /// Users that write the default sources: the Marketplace Operator and the Cluster Version Operator.
-const MANAGERS: [&str; 2] = [
+const DEFAULT_SOURCE_WRITERS: [&str; 2] = [
     "system:serviceaccount:openshift-marketplace:marketplace-operator",
     "system:serviceaccount:openshift-cluster-version:default",
 ];
@@ -63,7 +63,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(source: &Source<'_>, report: &mut Report<'_>) {
     let review = source.review;
     let Some(old) = review.old_of_update() else { return };
     if review.namespace() != NAMESPACE || source.object.equal(CONFIG, old, CONFIG) {
@@ -71,7 +71,7 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
     }
     let name = review.name(source.object);
     if !operator_hub::default_sources(review.settings).contains(&name)
-        || MANAGERS.contains(&review.request.user().username.as_str())
+        || DEFAULT_SOURCE_WRITERS.contains(&review.request.user().username.as_str())
         || !report.is_on(&CAT_22)
     {
         return;
@@ -81,9 +81,9 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
     let enabled = match &hub {
         // Without an OperatorHub, all of them are enabled.
         None => true,
-        Some(hub) => match Enabled::of(hub, std::slice::from_ref(&name)) {
-            Some(enabled) => enabled.field(&name).is_some(),
-            None => return report.skip(&CAT_22, "spec.sources", operator_hub::TOO_MANY),
+        Some(hub) => match EnabledSources::of(hub, std::slice::from_ref(&name)) {
+            Some(enabled) => enabled.enabling_field(&name).is_some(),
+            None => return report.skip(&CAT_22, "spec.sources", operator_hub::TOO_MANY_SOURCES),
         },
     };
     if enabled {

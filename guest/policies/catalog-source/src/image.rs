@@ -1,6 +1,6 @@
 //! The image of a catalog.
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Report, image, rule, rules};
 
 use crate::source::{IMAGE, Source, TYPE};
@@ -9,7 +9,7 @@ use crate::targets::CATALOG_SOURCE;
 rules![CAT_24];
 
 /// Maximum bytes of a reference in a message.
-const SHOWN: usize = 256;
+const MAX_SHOWN_BYTES: usize = 256;
 
 rule! {
     /// the image of a CatalogSource is a reference to an image
@@ -52,14 +52,14 @@ rule! {
     }
 }
 
-pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(source: &Source<'_>, report: &mut Report<'_>) {
     // CAT-03 reports a value that is not a string.
     let image = source.text(IMAGE);
     if image.is_empty() || source.is_config_map() || !source.touches(&[IMAGE, TYPE]) {
         return;
     }
     if let Some(why) = image::plain_error(image) {
-        let value = quote(&shortened(image, SHOWN));
+        let value = quote(&shorten(image, MAX_SHOWN_BYTES));
         let field = IMAGE.name();
         let message = format!("{field}: Invalid value: {value}: not an image reference: {why}");
         report.add(&CAT_24, field, message);

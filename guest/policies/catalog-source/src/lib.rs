@@ -53,24 +53,24 @@ opgate_sdk::policy! {
         image::RULES,
     ],
     routes: [
-        CATALOG_SOURCE => judge,
-        SECRET => registries::in_requests,
-        SECRET_IN_FILES => registries::judge,
+        CATALOG_SOURCE => check,
+        SECRET => registries::check_in_requests,
+        SECRET_IN_FILES => registries::check,
     ],
     settings: include_str!("settings.json"),
 }
 
-fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(source) = Source::of(review) else { return };
-    types::judge(&source, report);
-    schema::judge(&source, report);
-    image::judge(&source, report);
-    template::judge(&source, report);
-    polling::judge(&source, report);
-    pod::judge(&source, report);
-    priority::judge(&source, report);
-    namespace::judge(&source, report);
-    mirrors::judge(&source, report);
-    secrets::judge(&source, report);
-    defaults::judge(&source, report);
+    types::check(&source, report);
+    schema::check(&source, report);
+    image::check(&source, report);
+    template::check(&source, report);
+    polling::check(&source, report);
+    pod::check(&source, report);
+    priority::check(&source, report);
+    namespace::check(&source, report);
+    mirrors::check(&source, report);
+    secrets::check(&source, report);
+    defaults::check(&source, report);
 }

@@ -52,14 +52,14 @@ rule! {
     }
 }
 
-pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(source: &Source<'_>, report: &mut Report<'_>) {
     if !report.is_on(&CAT_23) {
         return;
     }
     let mirrors = source.review.settings.texts(MIRRORS);
     for field in [IMAGE, TEMPLATE] {
         let image = source.text(field);
-        let is_mirrored = mirrors.iter().any(|mirror| is_on(image, mirror));
+        let is_mirrored = mirrors.iter().any(|mirror| is_mirrored_by(image, mirror));
         if !image.is_empty() && !is_mirrored && source.touches(&[field]) {
             let message =
                 format!("catalog image {} is not on a configured mirror registry", quote(image));
@@ -69,7 +69,7 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
 }
 
 /// Whether an image is on a registry, or in a repository of one.
-fn is_on(image: &str, mirror: &str) -> bool {
+fn is_mirrored_by(image: &str, mirror: &str) -> bool {
     let mirror = mirror.trim_end_matches('/');
     let Some((start, rest)) = image.split_at_checked(mirror.len()) else { return false };
     let ends = |c: char| c == '/' || mirror.contains('/') && matches!(c, ':' | '@');
@@ -97,7 +97,7 @@ mod tests {
             ("m.example.com/olm/ab", "m.example.com/olm/a", false),
             ("a", "m.example.com", false),
         ] {
-            assert_eq!(is_on(image, mirror), expected, "{image} {mirror}");
+            assert_eq!(is_mirrored_by(image, mirror), expected, "{image} {mirror}");
         }
     }
 }

@@ -55,7 +55,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(source: &Source<'_>, report: &mut Report<'_>) {
     if !runs_as_legacy(source)
         || !source.touches(&[TYPE, IMAGE, ADDRESS, TEMPLATE, SECURITY])
         || !report.is_on(&CAT_19)

@@ -10,13 +10,13 @@ use crate::targets::CATALOG_SOURCE;
 
 rules![CAT_06, CAT_07, CAT_08, CAT_18];
 
-pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(source: &Source<'_>, report: &mut Report<'_>) {
     if source.has(SECURITY) {
-        security(source, report);
+        check_security_context(source, report);
     } else {
-        unset(source, report);
+        check_security_context_set(source, report);
     }
-    without_effect(source, report);
+    check_pod_config_effect(source, report);
 }
 
 rule! {
@@ -94,7 +94,7 @@ rule! {
     }
 }
 
-fn security(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_security_context(source: &Source<'_>, report: &mut Report<'_>) {
     if !source.touches(&[SECURITY]) {
         return;
     }
@@ -106,7 +106,7 @@ fn security(source: &Source<'_>, report: &mut Report<'_>) {
         }
         "legacy" | "restricted" => {}
         _ => {
-            let value = quote(&source.printed(SECURITY));
+            let value = quote(&source.display_text(SECURITY));
             let message = format!(
                 "spec.grpcPodConfig.securityContextConfig: Unsupported value: {value}: supported values: \"legacy\", \"restricted\""
             );
@@ -155,7 +155,7 @@ rule! {
     }
 }
 
-fn unset(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_security_context_set(source: &Source<'_>, report: &mut Report<'_>) {
     if source.is_grpc() && source.has_image() && source.touches(&[TYPE, IMAGE, TEMPLATE, SECURITY])
     {
         let message = "securityContextConfig is not set; if your catalog cannot run with restricted permissions, set it to legacy";
@@ -201,7 +201,7 @@ rule! {
     }
 }
 
-fn without_effect(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_pod_config_effect(source: &Source<'_>, report: &mut Report<'_>) {
     if source.is_grpc() && source.has_image() {
         return;
     }

@@ -7,14 +7,14 @@ use crate::targets::CATALOG_SOURCE;
 
 rules![CAT_14, CAT_15];
 
-pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(source: &Source<'_>, report: &mut Report<'_>) {
     if !source.has(STRATEGY) {
         return;
     }
     if source.kind(POLL) == Kind::Object {
-        interval(source, report);
+        check_interval(source, report);
     } else {
-        no_strategy(source, report);
+        check_strategy_set(source, report);
     }
 }
 
@@ -55,8 +55,8 @@ rule! {
     }
 }
 
-fn interval(source: &Source<'_>, report: &mut Report<'_>) {
-    let value = if source.has(INTERVAL) { source.printed(INTERVAL) } else { "".into() };
+fn check_interval(source: &Source<'_>, report: &mut Report<'_>) {
+    let value = if source.has(INTERVAL) { source.display_text(INTERVAL) } else { "".into() };
     let Err(why) = go::duration::check(&value) else { return };
     if source.touches(&[POLL]) {
         let message = format!(
@@ -103,7 +103,7 @@ rule! {
     }
 }
 
-fn no_strategy(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_strategy_set(source: &Source<'_>, report: &mut Report<'_>) {
     if source.touches(&[STRATEGY]) {
         let message = "spec.updateStrategy.registryPoll: Required value";
         report.add(&CAT_15, POLL.name(), message);

@@ -9,11 +9,11 @@ use crate::targets::CATALOG_SOURCE;
 
 rules![CAT_09, CAT_10];
 
-pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(source: &Source<'_>, report: &mut Report<'_>) {
     // The schema accepts no value of another type.
     if source.kind(PRIORITY_CLASS) == Kind::Text {
-        exists(source, report);
-        overridden(source, report);
+        check_priority_class_exists(source, report);
+        check_single_priority_class(source, report);
     }
 }
 
@@ -56,7 +56,7 @@ rule! {
     }
 }
 
-fn exists(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_priority_class_exists(source: &Source<'_>, report: &mut Report<'_>) {
     let name = source.text(PRIORITY_CLASS);
     if matches!(name, "" | "system-cluster-critical" | "system-node-critical")
         || !source.touches(&[PRIORITY_CLASS])
@@ -113,7 +113,7 @@ rule! {
     }
 }
 
-fn overridden(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_single_priority_class(source: &Source<'_>, report: &mut Report<'_>) {
     let annotation = source.text(PRIORITY_ANNOTATION);
     if !annotation.is_empty()
         && annotation != source.text(PRIORITY_CLASS)

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::cluster::{IndexMatch, Query};
-use opgate_sdk::go::{base64, shortened};
+use opgate_sdk::go::{base64, shorten};
 use opgate_sdk::{Document, Report, Review, rule, rules};
 use opgate_upstream::json;
 
@@ -23,8 +23,8 @@ const DATA: &str = "/data/.dockerconfigjson";
 /// The field for plain text in a manifest. The API server moves its entries to `data`, in base64.
 const STRING_DATA: &str = "/stringData/.dockerconfigjson";
 /// Maximum number of hosts in a message, and maximum bytes of each: no domain is longer.
-const NAMED: usize = 16;
-const SHOWN: usize = 253;
+const MAX_SHOWN_HOSTS: usize = 16;
+const MAX_SHOWN_BYTES: usize = 253;
 
 rule! {
     /// a pull secret of a catalog has credentials for one registry
@@ -68,13 +68,13 @@ rule! {
 }
 
 /// A Secret of the namespace that a setting names. Another target covers every Secret in files.
-pub(crate) fn in_requests(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_in_requests(review: &Review<'_>, report: &mut Report<'_>) {
     if review.settings.boolean("/files") != Some(true) {
-        judge(review, report);
+        check(review, report);
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(secret) = review.subject() else { return };
     let is_changed =
         [TYPE, DATA, STRING_DATA].iter().any(|pointer| review.touches_json(secret, pointer));
@@ -86,7 +86,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
     let (hosts, field) = match secret.text(STRING_DATA) {
         Some(text) => (hosts(text.as_bytes()), "stringData[.dockerconfigjson]"),
-        None => (decoded(secret), "data[.dockerconfigjson]"),
+        None => (decode_hosts(secret), "data[.dockerconfigjson]"),
     };
     if hosts.len() < 2 {
         return;
@@ -97,8 +97,8 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         Query { namespace: Some(review.namespace()), matches: &matches, ..Query::default() };
     if report.or_skip(&[&CAT_21], "CatalogSources", CATALOG_SOURCES.any(query)) == Some(true) {
         let mut named: Vec<_> =
-            hosts.iter().take(NAMED).map(|host| shortened(host, SHOWN)).collect();
-        if hosts.len() > NAMED {
+            hosts.iter().take(MAX_SHOWN_HOSTS).map(|host| shorten(host, MAX_SHOWN_BYTES)).collect();
+        if hosts.len() > MAX_SHOWN_HOSTS {
             named.push("…".to_owned());
         }
         let message = format!(
@@ -109,7 +109,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn decoded(secret: &Document) -> BTreeSet<String> {
+fn decode_hosts(secret: &Document) -> BTreeSet<String> {
     let mut bytes = Vec::new();
     match base64::decode(&secret.text_or_empty(DATA), &mut bytes) {
         Ok(()) => hosts(&bytes),
@@ -124,7 +124,7 @@ fn hosts(configuration: &[u8]) -> BTreeSet<String> {
     let _ = json::each_child(configuration, |child| {
         if child.is_named("auths") {
             let _ = json::each_child(child.raw, |entry| {
-                let name = entry.key.map(json::decoded);
+                let name = entry.key.map(json::decode_text);
                 hosts.extend(name.and_then(|name| host(&name)));
             });
         }

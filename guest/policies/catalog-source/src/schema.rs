@@ -7,11 +7,11 @@ use crate::targets::CATALOG_SOURCE;
 
 rules![CAT_16, CAT_17];
 
-pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
-    priority(source, report);
-    members(source, ICON, &[ICON_DATA, ICON_TYPE], report);
-    members(source, EXTRACT, &[CATALOG_DIR], report);
-    name(source, report);
+pub(crate) fn check(source: &Source<'_>, report: &mut Report<'_>) {
+    check_priority(source, report);
+    check_members(source, ICON, &[ICON_DATA, ICON_TYPE], report);
+    check_members(source, EXTRACT, &[CATALOG_DIR], report);
+    check_name(source, report);
 }
 
 rule! {
@@ -53,7 +53,7 @@ rule! {
     }
 }
 
-fn priority(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_priority(source: &Source<'_>, report: &mut Report<'_>) {
     if !source.has(PRIORITY) || !source.touches(&[PRIORITY]) {
         return;
     }
@@ -61,44 +61,44 @@ fn priority(source: &Source<'_>, report: &mut Report<'_>) {
     match number {
         Some(number) if number.fract() == 0.0 => {
             if number < f64::from(i32::MIN) || number > f64::from(i32::MAX) {
-                let value = source.printed(PRIORITY);
+                let value = source.display_text(PRIORITY);
                 let why = format!(
                     "Invalid value: {value}: must be between {} and {}, inclusive",
                     i32::MIN,
                     i32::MAX
                 );
-                add(PRIORITY, &why, report);
+                report_type_error(PRIORITY, &why, report);
             }
         }
-        _ => wrong_type(source, PRIORITY, "integer", report),
+        _ => check_type(source, PRIORITY, "integer", report),
     }
 }
 
 /// Checks an object whose members must be strings.
-fn members(source: &Source<'_>, object: Field, members: &[Field], report: &mut Report<'_>) {
+fn check_members(source: &Source<'_>, object: Field, members: &[Field], report: &mut Report<'_>) {
     if !source.has(object) || !source.touches(&[object]) {
         return;
     }
     if source.kind(object) != Kind::Object {
-        wrong_type(source, object, "object", report);
+        check_type(source, object, "object", report);
         return;
     }
     for member in members {
         match source.kind(*member) {
-            Kind::Missing | Kind::Null => add(*member, "Required value", report),
+            Kind::Missing | Kind::Null => report_type_error(*member, "Required value", report),
             Kind::Text => {}
-            _ => wrong_type(source, *member, "string", report),
+            _ => check_type(source, *member, "string", report),
         }
     }
 }
 
-fn wrong_type(source: &Source<'_>, field: Field, expected: &str, report: &mut Report<'_>) {
+fn check_type(source: &Source<'_>, field: Field, expected: &str, report: &mut Report<'_>) {
     let name = field.name();
     let message = go_format::wrong_type(source.object, field.pointer(), &name, expected);
     report.add(&CAT_16, name, message);
 }
 
-fn add(field: Field, why: &str, report: &mut Report<'_>) {
+fn report_type_error(field: Field, why: &str, report: &mut Report<'_>) {
     let name = field.name();
     let message = format!("{name}: {why}");
     report.add(&CAT_16, name, message);
@@ -139,7 +139,7 @@ rule! {
     }
 }
 
-fn name(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_name(source: &Source<'_>, report: &mut Report<'_>) {
     let review = source.review;
     if !review.is_update() && review.name(source.object).contains('/') {
         report.add(&CAT_17, "metadata.name", "invalid resource name");

@@ -14,7 +14,7 @@ rules![CAT_20];
 const LIST: &str = "/spec/secrets";
 const FIELD: &str = "spec.secrets";
 /// Maximum number of names to look up. No catalog has this many, and each name costs one query.
-const MOST: u32 = 1_024;
+const MAX_QUERIES: u32 = 1_024;
 
 rule! {
     /// the pull secrets of a catalog exist
@@ -65,7 +65,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(source: &Source<'_>, report: &mut Report<'_>) {
     let review = source.review;
     let Some(length) = source.object.length(LIST) else { return };
     if length == 0 || !review.touches_json(source.object, LIST) || !report.is_on(&CAT_20) {
@@ -78,7 +78,9 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
         return;
     }
     let old = review.ratchet_base();
-    if length > MOST || old.and_then(|old| old.length(LIST)).is_some_and(|old| old > MOST) {
+    if length > MAX_QUERIES
+        || old.and_then(|old| old.length(LIST)).is_some_and(|old| old > MAX_QUERIES)
+    {
         report.skip(&CAT_20, FIELD, "spec.secrets has more entries than can be evaluated");
         return;
     }
@@ -88,7 +90,7 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
         let Some(name) = name.filter(|name| !known.contains(name)) else { continue };
         let secret = SECRETS.get(&namespace, &name);
         let Some(secret) = report.or_skip(&[&CAT_20], "Secrets", secret) else { return };
-        if let Some(why) = pull_secret::fault(secret.as_ref()) {
+        if let Some(why) = pull_secret::error(secret.as_ref()) {
             let field = format!("{FIELD}[{index}]");
             let message = format!("{field}: Secret {} {why}", quote(&name));
             report.add(&CAT_20, field, message);

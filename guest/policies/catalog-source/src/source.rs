@@ -85,10 +85,10 @@ impl<'r> Source<'r> {
     }
 
     /// The value of a field of any type, for a message.
-    pub(crate) fn printed(&self, field: Field) -> Cow<'_, str> {
+    pub(crate) fn display_text(&self, field: Field) -> Cow<'_, str> {
         match self.kind(field) {
             Kind::Text => self.text(field).into(),
-            _ => go_format::value(self.object, field.pointer(), false).into(),
+            _ => go_format::format_value(self.object, field.pointer(), false).into(),
         }
     }
 

@@ -24,14 +24,14 @@ pub(crate) static SECRET: Target = Target {
         "object != null && has(object.type) && object.type == 'kubernetes.io/dockerconfigjson'",
     )],
     enabled_by: &["/catalog/secretsNamespace"],
-    ..ADVISED
+    ..ADVISORY_SECRET
 };
 
 /// Secrets of any namespace, which `opgate check` reads from files: the host sets `files` for it.
-pub(crate) static SECRET_IN_FILES: Target = Target { enabled_by: &["/files"], ..ADVISED };
+pub(crate) static SECRET_IN_FILES: Target = Target { enabled_by: &["/files"], ..ADVISORY_SECRET };
 
 /// Advisory: the rule only warns.
-const ADVISED: Target = Target {
+const ADVISORY_SECRET: Target = Target {
     groups: &[""],
     versions: &["v1"],
     resources: &["secrets"],

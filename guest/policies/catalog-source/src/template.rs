@@ -5,7 +5,7 @@
 //!        └──▶ text in braces ─▶ variables that OLM does not know
 //! ```
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Report, image, rule, rules};
 
 use crate::source::{ADDRESS, IMAGE, Source, TEMPLATE};
@@ -17,29 +17,29 @@ rules![CAT_11, CAT_12, CAT_13];
 const VARIABLES: [&str; 3] =
     ["{kube_major_version}", "{kube_minor_version}", "{kube_patch_version}"];
 /// Bytes of a template, or of a variable, that a message shows.
-const SHOWN: usize = 256;
+const MAX_SHOWN_BYTES: usize = 256;
 
-pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(source: &Source<'_>, report: &mut Report<'_>) {
     let template = source.text(TEMPLATE);
     if template.is_empty() {
         return;
     }
     if !source.text(IMAGE).is_empty() {
-        falls_back(template, source, report);
-        overwrites(source, report);
+        check_variables(template, source, report);
+        check_image_overwritten(source, report);
     } else if source.text(ADDRESS).is_empty() {
-        resolves(template, source, report);
+        check_resolution(template, source, report);
     }
 }
 
 /// The template with numbers in place of the variables. The numbers do not affect whether the
 /// result is a reference.
-pub(crate) fn resolved(template: &str) -> String {
+pub(crate) fn resolve(template: &str) -> String {
     VARIABLES.iter().fold(template.to_owned(), |text, variable| text.replace(variable, "1"))
 }
 
 /// The first variable of a template that OLM does not know.
-fn unknown(template: &str) -> Option<&str> {
+fn unknown_variable(template: &str) -> Option<&str> {
     let mut rest = template;
     while let Some((_, after)) = rest.split_once('{') {
         let (name, next) = after.split_once('}')?;
@@ -94,14 +94,14 @@ rule! {
     }
 }
 
-fn resolves(template: &str, source: &Source<'_>, report: &mut Report<'_>) {
+fn check_resolution(template: &str, source: &Source<'_>, report: &mut Report<'_>) {
     if source.is_config_map() || !source.touches(&[TEMPLATE, IMAGE, ADDRESS]) {
         return;
     }
-    if let Some(why) = image::plain_error(&resolved(template)) {
+    if let Some(why) = image::plain_error(&resolve(template)) {
         let message = format!(
             "annotation olm.catalogImageTemplate does not resolve to a usable pull spec: {}: {why}",
-            quote(&shortened(template, SHOWN))
+            quote(&shorten(template, MAX_SHOWN_BYTES))
         );
         report.add(&CAT_11, TEMPLATE.name(), message);
     }
@@ -147,16 +147,16 @@ rule! {
     }
 }
 
-fn falls_back(template: &str, source: &Source<'_>, report: &mut Report<'_>) {
+fn check_variables(template: &str, source: &Source<'_>, report: &mut Report<'_>) {
     if !source.touches(&[TEMPLATE, IMAGE]) {
         return;
     }
-    let shown = || quote(&shortened(template, SHOWN));
-    let why = if let Some(name) = unknown(template) {
-        format!("{{{}}} is not a Kubernetes version variable", shortened(name, SHOWN))
+    let shown = || quote(&shorten(template, MAX_SHOWN_BYTES));
+    let why = if let Some(name) = unknown_variable(template) {
+        format!("{{{}}} is not a Kubernetes version variable", shorten(name, MAX_SHOWN_BYTES))
     } else if !VARIABLES.iter().any(|variable| template.contains(variable)) {
         format!("{} has no Kubernetes version variable", shown())
-    } else if image::plain_error(&resolved(template)).is_some() {
+    } else if image::plain_error(&resolve(template)).is_some() {
         format!("{} does not resolve to a usable pull spec", shown())
     } else {
         return;
@@ -203,7 +203,7 @@ rule! {
     }
 }
 
-fn overwrites(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_image_overwritten(source: &Source<'_>, report: &mut Report<'_>) {
     if report.is_on(&CAT_13) && source.touches(&[TEMPLATE, IMAGE]) && !source.review.may_be_olm() {
         let message = "spec.image is overwritten by the resolved value from the olm.catalogImageTemplate annotation";
         report.add(&CAT_13, IMAGE.name(), message);
@@ -225,7 +225,7 @@ mod tests {
             ("{kube_major_version", "{kube_major_version"),
             ("{Kube_Major_Version}", "{Kube_Major_Version}"),
         ] {
-            assert_eq!(resolved(template), expected);
+            assert_eq!(resolve(template), expected);
         }
     }
 
@@ -240,7 +240,7 @@ mod tests {
             ("a:{{kube_major_version}", None),
             ("a:{{b}}", Some("b")),
         ] {
-            assert_eq!(unknown(template), expected, "{template}");
+            assert_eq!(unknown_variable(template), expected, "{template}");
         }
     }
 }

@@ -7,15 +7,15 @@ use crate::targets::CATALOG_SOURCE;
 
 rules![CAT_01, CAT_02, CAT_03, CAT_04, CAT_05];
 
-pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(source: &Source<'_>, report: &mut Report<'_>) {
     if !source.has(TYPE) {
-        missing(source, report);
+        check_type_set(source, report);
         return;
     }
     match source.text(TYPE) {
-        "grpc" => grpc(source, report),
-        "configmap" | "internal" => config_map(source, report),
-        _ => unknown(source, report),
+        "grpc" => check_grpc(source, report),
+        "configmap" | "internal" => check_config_map(source, report),
+        _ => check_known_type(source, report),
     }
 }
 
@@ -55,9 +55,9 @@ rule! {
     }
 }
 
-fn unknown(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_known_type(source: &Source<'_>, report: &mut Report<'_>) {
     if source.touches(&[TYPE]) {
-        let message = format!("unknown sourcetype: {}", source.printed(TYPE));
+        let message = format!("unknown sourcetype: {}", source.display_text(TYPE));
         report.add(&CAT_01, TYPE.name(), message);
     }
 }
@@ -98,7 +98,7 @@ rule! {
     }
 }
 
-fn missing(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_type_set(source: &Source<'_>, report: &mut Report<'_>) {
     if source.touches(&[TYPE]) {
         report.add(&CAT_02, TYPE.name(), "spec.sourceType is not set");
     }
@@ -182,7 +182,7 @@ rule! {
     }
 }
 
-fn grpc(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_grpc(source: &Source<'_>, report: &mut Report<'_>) {
     let has_address = !source.text(ADDRESS).is_empty();
     if !has_address && !source.has_image() && source.touches(&[TYPE, IMAGE, ADDRESS, TEMPLATE]) {
         let message = "image and address unset: at least one must be set for sourcetype: grpc";
@@ -230,7 +230,7 @@ rule! {
     }
 }
 
-fn config_map(source: &Source<'_>, report: &mut Report<'_>) {
+fn check_config_map(source: &Source<'_>, report: &mut Report<'_>) {
     if source.text(CONFIG_MAP).is_empty() && source.touches(&[TYPE, CONFIG_MAP]) {
         let kind = source.text(TYPE);
         let message = format!("configmap name unset: must be set for sourcetype: {kind}");

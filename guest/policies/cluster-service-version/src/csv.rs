@@ -50,7 +50,7 @@ pub(crate) const IN_METADATA: [(&str, &str); 12] = [
 ];
 
 /// A rule that a mistake violates, and the function that makes the field and the message.
-pub(crate) type Broken<'t> = (&'static Rule, &'t dyn Fn() -> [String; 2]);
+pub(crate) type LazyViolation<'t> = (&'static Rule, &'t dyn Fn() -> [String; 2]);
 
 /// A ClusterServiceVersion and the report of its evaluation.
 pub(crate) struct Csv<'a, 'r> {
@@ -136,16 +136,18 @@ impl<'a, 'r> Csv<'a, 'r> {
 
     /// Adds one violation for a mistake that violates several rules, see [`Report::add_once`]. The
     /// field and the message of a rule are used if the violation is reported for that rule.
-    pub(crate) fn add_once(&mut self, broken: &[Broken<'_>]) {
-        let is_on = |(rule, _): &&Broken<'_>| self.report.is_on(rule);
-        let denies = |(rule, _): &&Broken<'_>| self.report.denies(rule);
-        let strictest = broken.iter().filter(is_on).find(denies);
-        let Some((rule, texts)) = strictest.or_else(|| broken.iter().find(is_on)) else { return };
+    pub(crate) fn add_once(&mut self, violations: &[LazyViolation<'_>]) {
+        let is_on = |(rule, _): &&LazyViolation<'_>| self.report.is_on(rule);
+        let denies = |(rule, _): &&LazyViolation<'_>| self.report.denies(rule);
+        let strictest = violations.iter().filter(is_on).find(denies);
+        let Some((rule, texts)) = strictest.or_else(|| violations.iter().find(is_on)) else {
+            return;
+        };
         if self.report.is_full(rule) {
             return self.report.add_count(rule, 1);
         }
         let [field, message] = texts();
-        let others = broken.iter().filter(|(other, _)| !std::ptr::eq(*other, *rule));
+        let others = violations.iter().filter(|(other, _)| !std::ptr::eq(*other, *rule));
         let others = others.map(|(other, _)| (*other, String::new()));
         let field = self.field(&field);
         self.report.add_once(field, std::iter::once((*rule, message)).chain(others));
@@ -191,7 +193,7 @@ impl<'a, 'r> Csv<'a, 'r> {
 
     /// Whether the source contains `/spec/<member>`. A property of a catalog never contains
     /// deployments, so none of them counts as missing.
-    pub(crate) fn knows(&self, member: &str) -> bool {
+    pub(crate) fn has_member_set(&self, member: &str) -> bool {
         match &self.source {
             Source::Object(_) => true,
             Source::Metadata { .. } => IN_METADATA.iter().any(|(name, _)| *name == member),
@@ -257,13 +259,13 @@ pub(crate) fn annotation(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opgate_sdk::{Parts, Request};
+    use opgate_sdk::{Request, RequestParts};
 
     #[test]
     fn fields_of_a_property_are_those_of_the_catalog() {
         let object = Document::parse("{}").unwrap();
         let settings = Document::parse("{}").unwrap();
-        let request = Request::from(Parts::default());
+        let request = Request::from(RequestParts::default());
         let review =
             Review { request: &request, object: Some(&object), old: None, settings: &settings };
         let metadata = Source::Metadata { blob: "spec.blobs[1].value".into(), value: "V".into() };

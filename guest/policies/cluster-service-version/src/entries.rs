@@ -18,63 +18,69 @@ use crate::csv::Csv;
 use crate::object::Lists;
 
 /// Maximum length of a list of which every rule evaluates all entries.
-const MOST: u32 = 5_000;
+const MAX_ENTRIES: u32 = 5_000;
 /// Maximum length of a list of which rules that deny evaluate all entries. The smallest entry that
 /// an API server admits to one of these lists has 34 bytes, so 1.5 MiB have no room for more of
 /// them.
-const MANY: u32 = 50_000;
+const MAX_ENTRIES_TO_DENY: u32 = 50_000;
 /// Number of entries of a longer list that rules evaluate.
-const FIRST: u32 = 1_000;
+const FIRST_ENTRIES: u32 = 1_000;
 
 /// The entries of a list, each with the values of some columns.
 #[derive(Debug)]
 pub(crate) struct Entries {
     tables: Vec<Rows>,
-    are_most: bool,
+    is_complete: bool,
 }
 
 impl Entries {
     /// The entries of the list at the pointer, for rules that deny; none if there is no list.
-    pub(crate) fn all(object: &impl Lists, pointer: &str, columns: &[&str]) -> Self {
-        Self::up_to(MANY, object, pointer, columns)
+    pub(crate) fn read_all(object: &impl Lists, pointer: &str, columns: &[&str]) -> Self {
+        Self::read_up_to(MAX_ENTRIES_TO_DENY, object, pointer, columns)
     }
 
     /// The entries of the list at the pointer, for rules that warn; of a very long list only the
     /// first ones.
-    pub(crate) fn first(object: &impl Lists, pointer: &str, columns: &[&str]) -> Self {
-        Self::up_to(MOST, object, pointer, columns)
+    pub(crate) fn read_first(object: &impl Lists, pointer: &str, columns: &[&str]) -> Self {
+        Self::read_up_to(MAX_ENTRIES, object, pointer, columns)
     }
 
     /// [`Entries::first`] of a list of a known length.
-    pub(crate) fn first_of(
+    pub(crate) fn read_first_of(
         length: u32,
         document: &Document,
         pointer: &str,
         columns: &[&str],
     ) -> Self {
-        Self::read(MOST, length, document, pointer, columns)
+        Self::read(MAX_ENTRIES, length, document, pointer, columns)
     }
 
-    fn up_to(most: u32, object: &impl Lists, pointer: &str, columns: &[&str]) -> Self {
+    fn read_up_to(max_length: u32, object: &impl Lists, pointer: &str, columns: &[&str]) -> Self {
         let length = object.length_of(pointer).unwrap_or_default();
-        Self::read(most, length, object.document(), pointer, columns)
+        Self::read(max_length, length, object.document(), pointer, columns)
     }
 
-    fn read(most: u32, length: u32, document: &Document, pointer: &str, columns: &[&str]) -> Self {
+    fn read(
+        max_length: u32,
+        length: u32,
+        document: &Document,
+        pointer: &str,
+        columns: &[&str],
+    ) -> Self {
         let tables = if length == 0 {
             Vec::new()
-        } else if length <= most {
+        } else if length <= max_length {
             vec![document.rows(pointer, columns)]
         } else {
             let entry = |index| document.fields(&format!("{pointer}/{index}"), columns);
-            (0..FIRST).map(entry).collect()
+            (0..FIRST_ENTRIES).map(entry).collect()
         };
-        Self { tables, are_most: length <= MOST }
+        Self { tables, is_complete: length <= MAX_ENTRIES }
     }
 
     /// Whether the list is not very long. If it is, [`Entries::first`] has the first entries only.
-    pub(crate) fn are_most(&self) -> bool {
-        self.are_most
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// The number of occurrences of each combination of values in these columns.
@@ -95,66 +101,68 @@ impl Entries {
 
 /// A list that is new, or that an UPDATE changes.
 #[derive(Debug)]
-pub(crate) struct Changed {
-    now: Entries,
-    before: Option<Entries>,
+pub(crate) struct ChangedList {
+    current: Entries,
+    old: Option<Entries>,
 }
 
-impl Changed {
+impl ChangedList {
     /// [`Entries::all`] of the list; none if an UPDATE does not change it.
-    pub(crate) fn all(csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
-        Self::of(MANY, csv, pointer, columns)
+    pub(crate) fn read_all(csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
+        Self::of(MAX_ENTRIES_TO_DENY, csv, pointer, columns)
     }
 
     /// [`Entries::first`] of the list; none if an UPDATE does not change it.
-    pub(crate) fn first(csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
-        Self::of(MOST, csv, pointer, columns)
+    pub(crate) fn read_first(csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
+        Self::of(MAX_ENTRIES, csv, pointer, columns)
     }
 
-    fn of(most: u32, csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
+    fn of(max_length: u32, csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
         csv.touches_json(pointer).then(|| Self {
-            now: Entries::up_to(most, csv.object, pointer, columns),
-            before: csv.ratchet_base().map(|old| Entries::up_to(most, old, pointer, columns)),
+            current: Entries::read_up_to(max_length, csv.object, pointer, columns),
+            old: csv
+                .ratchet_base()
+                .map(|old| Entries::read_up_to(max_length, old, pointer, columns)),
         })
     }
 
     /// The entries.
-    pub(crate) fn now(&self) -> &Entries {
-        &self.now
+    pub(crate) fn entries(&self) -> &Entries {
+        &self.current
     }
 
     /// The entries before an UPDATE.
-    pub(crate) fn before(&self) -> Option<&Entries> {
-        self.before.as_ref()
+    pub(crate) fn old_entries(&self) -> Option<&Entries> {
+        self.old.as_ref()
     }
 
     /// Whether the entries have the same values in these columns as before, in any order.
-    pub(crate) fn are_as_before(&self, columns: &[usize]) -> bool {
-        self.before
+    pub(crate) fn is_unchanged_in(&self, columns: &[usize]) -> bool {
+        self.old
             .as_ref()
-            .is_some_and(|before| self.now.counts(columns) == before.counts(columns))
+            .is_some_and(|before| self.current.counts(columns) == before.counts(columns))
     }
 
     /// The entries whose values in these columns no entry had before. In a very long list, an entry
     /// is compared with the old entry at the same position.
-    pub(crate) fn new_by<'c>(
+    pub(crate) fn new_entries<'c>(
         &'c self,
         columns: &'c [usize],
     ) -> impl Iterator<Item = (usize, Row<'c>)> {
         let mut known = HashSet::new();
-        let mut places = None;
-        match &self.before {
-            Some(before) if self.now.are_most && before.are_most => {
+        let mut old_rows = None;
+        match &self.old {
+            Some(before) if self.current.is_complete && before.is_complete => {
                 let rows = before.iter();
                 known.extend(rows.map(|(_, row)| values(row, columns).collect::<Vec<_>>()));
             }
-            Some(before) => places = Some(before.iter()),
+            Some(before) => old_rows = Some(before.iter()),
             None => {}
         }
-        self.now.iter().filter(move |(_, row)| {
-            let place = places.as_mut().and_then(Iterator::next);
+        self.current.iter().filter(move |(_, row)| {
+            let old_row = old_rows.as_mut().and_then(Iterator::next);
             let is_old =
-                place.is_some_and(|(_, old)| values(old, columns).eq(values(*row, columns)));
+                old_row.is_some_and(|(_, old)| values(old, columns).eq(values(*row, columns)));
             !is_old
                 && (known.is_empty() || !known.contains(&values(*row, columns).collect::<Vec<_>>()))
         })
@@ -182,23 +190,23 @@ fn values<'r>(row: Row<'r>, columns: &[usize]) -> impl Iterator<Item = Value<'r>
 
 /// Adds the violations of a rule. Makes only as many texts as a report has room for.
 #[derive(Debug)]
-pub(crate) struct Findings {
+pub(crate) struct RuleViolations {
     rule: &'static Rule,
     count: usize,
 }
 
-impl Findings {
+impl RuleViolations {
     pub(crate) fn of(rule: &'static Rule) -> Self {
         Self { rule, count: 0 }
     }
 
     /// Adds a violation: its field and its message.
-    pub(crate) fn add(&mut self, csv: &mut Csv<'_, '_>, finding: impl FnOnce() -> [String; 2]) {
+    pub(crate) fn add(&mut self, csv: &mut Csv<'_, '_>, violation: impl FnOnce() -> [String; 2]) {
         if self.is_full() {
             return csv.report.add_count(self.rule, 1);
         }
         self.count = self.count.saturating_add(1);
-        let [field, message] = finding();
+        let [field, message] = violation();
         csv.add(self.rule, &field, message);
     }
 
@@ -214,10 +222,10 @@ mod tests {
 
     fn new(now: &str, before: &str) -> Vec<usize> {
         let list = |json: &str| {
-            Entries::all(&Document::parse(json).unwrap(), "", &["/name", "/kind", "/ready"])
+            Entries::read_all(&Document::parse(json).unwrap(), "", &["/name", "/kind", "/ready"])
         };
-        let changed = Changed { now: list(now), before: Some(list(before)) };
-        changed.new_by(&[0, 2]).map(|(index, _)| index).collect()
+        let changed = ChangedList { current: list(now), old: Some(list(before)) };
+        changed.new_entries(&[0, 2]).map(|(index, _)| index).collect()
     }
 
     #[test]
@@ -250,6 +258,6 @@ mod tests {
     #[test]
     fn list_over_the_limit_yields_its_first_entries() {
         let list = Document::parse(&format!("[0{}]", ",0".repeat(60_000))).unwrap();
-        assert_eq!(Entries::all(&list, "", &["/name"]).iter().count(), 1_000);
+        assert_eq!(Entries::read_all(&list, "", &["/name"]).iter().count(), 1_000);
     }
 }

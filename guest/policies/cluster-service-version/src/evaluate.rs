@@ -1,6 +1,6 @@
 //! ClusterServiceVersions as objects, in requests and in manifests.
 
-use opgate_sdk::copies::{Comparison, Marks};
+use opgate_sdk::copies::{CopyComparison, CopyMarks};
 use opgate_sdk::{Report, Review, Shape};
 
 use crate::csv::{Csv, Source};
@@ -19,9 +19,9 @@ const WEBHOOK: &[(&str, Shape)] =
 
 /// Copies are exempt from all rules of the policy: only OLM can correct them, and the original was
 /// evaluated. The mark of a copy alone exempts nothing, because any user can write it.
-static COPIES: Comparison = Comparison {
+static COPIES: CopyComparison = CopyComparison {
     read: &CSVS,
-    kept: &[
+    compared_fields: &[
         ("/spec/version", Shape::Scalar),
         ("/spec/replaces", Shape::Scalar),
         ("/spec/skips", Shape::List(&Shape::Scalar)),
@@ -32,38 +32,38 @@ static COPIES: Comparison = Comparison {
         ("/spec/apiservicedefinitions/required", Shape::List(&Shape::Struct(API))),
         ("/spec/webhookdefinitions", Shape::List(&Shape::Struct(WEBHOOK))),
     ],
-    more: &["/spec", "/metadata/annotations", "/metadata/labels"],
+    other_fields: &["/spec", "/metadata/annotations", "/metadata/labels"],
 };
 
 /// The fields that rules evaluate. An UPDATE that changes none of them is not evaluated.
-const EVALUATED: [&str; 3] = ["/spec", "/metadata/annotations", "/metadata/labels"];
+const EVALUATED_FIELDS: [&str; 3] = ["/spec", "/metadata/annotations", "/metadata/labels"];
 
-pub(crate) fn request(review: &Review<'_>, report: &mut Report<'_>) {
-    let Some(object) = review.subject() else { return cross_object::removed(review, report) };
-    let marks = Marks::of(object, review.namespace());
-    let claim = COPIES.examine(review, object, &marks, report);
+pub(crate) fn check_request(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return cross_object::check_removed(review, report) };
+    let marks = CopyMarks::of(object, review.namespace());
+    let claim = COPIES.check_copy(review, object, &marks, report);
     let review = Review { old: claim.old, ..*review };
     if claim.is_exempt {
         return;
     }
-    let mut unchanged = EVALUATED.to_vec();
+    let mut unchanged = EVALUATED_FIELDS.to_vec();
     unchanged.retain(|pointer| !review.touches_json(object, pointer));
-    if unchanged.len() == EVALUATED.len() {
+    if unchanged.len() == EVALUATED_FIELDS.len() {
         return;
     }
     let object = Object::of(object);
     let mut csv = Csv::of(&review, &object, Source::Object(String::new()), report);
     csv.set_unchanged(unchanged);
-    all(&mut csv);
-    cross_object::judge(&mut csv);
+    check_rules(&mut csv);
+    cross_object::check(&mut csv);
 }
 
 /// Evaluates the rules for the ClusterServiceVersion itself.
-pub(crate) fn all(csv: &mut Csv<'_, '_>) {
-    description::judge(csv);
-    install::judge(csv);
-    let without_example = annotations::judge(csv);
-    install::presentation(csv, &without_example);
-    images::judge(csv);
-    webhooks::judge(csv);
+pub(crate) fn check_rules(csv: &mut Csv<'_, '_>) {
+    description::check(csv);
+    install::check(csv);
+    let without_example = annotations::check(csv);
+    install::check_presentation(csv, &without_example);
+    images::check(csv);
+    webhooks::check(csv);
 }

@@ -9,9 +9,9 @@ use crate::description::header::{self, CSV_27};
 use crate::object::Object;
 
 /// The files of a bundle. The registry reads the first document of each file in `manifests/`.
-pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
-    let Some(folder) = review.subject() else { return };
-    let files = folder.rows("/spec/files", &["/path", "/documents/0/kind", "/documents/0"]);
+pub(crate) fn check_bundle(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(directory) = review.subject() else { return };
+    let files = directory.rows("/spec/files", &["/path", "/documents/0/kind", "/documents/0"]);
     let manifests = |kind: &'static str| {
         let is_wanted = move |(_, file): &(usize, Row<'_>)| {
             let name = file.text_or_empty(0).strip_prefix("manifests/");
@@ -21,24 +21,24 @@ pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
         };
         let files = files.iter().enumerate().filter(is_wanted);
         files.filter_map(move |(index, file)| {
-            let document = folder.at(&format!("/spec/files/{index}/documents/0"))?;
+            let document = directory.at(&format!("/spec/files/{index}/documents/0"))?;
             Some((document, format!("spec.files[{index}].documents[0]"), file))
         })
     };
     let crds: Vec<_> =
         manifests("CustomResourceDefinition").map(|(crd, ..)| required::Crd::of(&crd)).collect();
     let preserving =
-        conversion::preserving(manifests("CustomResourceDefinition").map(|(crd, ..)| crd));
+        conversion::preserving_crds(manifests("CustomResourceDefinition").map(|(crd, ..)| crd));
     for (object, place, _) in manifests(header::KIND) {
         let object = Object::of(&object);
         let mut csv = Csv::of(review, &object, Source::Object(place), report);
-        required::in_bundle(&mut csv, &crds);
-        conversion::in_bundle(&mut csv, &preserving);
+        required::check_in_bundle(&mut csv, &crds);
+        conversion::check_preserving_in_bundle(&mut csv, &preserving);
     }
-    properties(folder, &files, report);
+    check_properties(directory, &files, report);
     // A manifest that is meant to be a ClusterServiceVersion can lack its kind.
     for (object, place, file) in manifests(header::KIND).chain(manifests("")) {
-        for (member, message) in header::missing(&object, file.text_or_empty(0)) {
+        for (member, message) in header::missing_fields(&object, file.text_or_empty(0)) {
             report.add(&CSV_27, format!("{place}.{member}"), message);
         }
     }
@@ -46,7 +46,7 @@ pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
 
 /// The property `olm.maxOpenShiftVersion` in the files of `metadata/`. The registry finds properties in a
 /// file of any name.
-fn properties(folder: &Document, files: &Rows, report: &mut Report<'_>) {
+fn check_properties(directory: &Document, files: &Rows, report: &mut Report<'_>) {
     let is_wanted = |(_, file): &(usize, Row<'_>)| {
         let name = file.text_or_empty(0).strip_prefix("metadata/");
         file.kind(2) == Kind::Object && name.is_some_and(|name| !name.contains('/'))
@@ -54,6 +54,6 @@ fn properties(folder: &Document, files: &Rows, report: &mut Report<'_>) {
     for (index, _) in files.iter().enumerate().filter(is_wanted) {
         let list = format!("/spec/files/{index}/documents/0/properties");
         let place = format!("spec.files[{index}].documents[0].properties");
-        maximum::report(&maximum::in_document(folder, &list, &place), report);
+        maximum::report_invalid(&maximum::read_document(directory, &list, &place), report);
     }
 }

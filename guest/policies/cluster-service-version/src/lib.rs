@@ -77,10 +77,10 @@ opgate_sdk::policy! {
         cross_object::server_version::RULES,
     ],
     routes: [
-        CSV => evaluate::request,
-        REGISTRY_BUNDLE => files::bundle,
-        CATALOG => catalog::judge,
-        CLUSTER_VERSION => cross_object::cluster_version::request,
+        CSV => evaluate::check_request,
+        REGISTRY_BUNDLE => files::check_bundle,
+        CATALOG => catalog::check,
+        CLUSTER_VERSION => cross_object::cluster_version::check_request,
     ],
     settings: include_str!("settings.json"),
 }

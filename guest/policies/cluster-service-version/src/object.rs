@@ -13,7 +13,7 @@ use opgate_sdk::{Document, Kind, Row, Rows};
 
 /// Values that rules read in nearly every ClusterServiceVersion, in byte order. None of them is a
 /// long text, because each is copied: description and icon are not here.
-const KNOWN: [&str; 29] = [
+const PREFETCHED: [&str; 29] = [
     "/metadata/name",
     "/spec/apiservicedefinitions/owned",
     "/spec/apiservicedefinitions/required",
@@ -50,23 +50,23 @@ const KNOWN: [&str; 29] = [
 #[derive(Debug)]
 pub(crate) struct Object<'a> {
     document: &'a Document,
-    known: Rows,
+    prefetched: Rows,
 }
 
 impl<'a> Object<'a> {
     pub(crate) fn of(document: &'a Document) -> Self {
-        Self { document, known: document.fields("", &KNOWN) }
+        Self { document, prefetched: document.fields("", &PREFETCHED) }
     }
 
     /// The row, and the column of a pointer in it.
-    fn known(&self, pointer: &str) -> Option<(Row<'_>, usize)> {
-        let column = KNOWN.binary_search(&pointer).ok()?;
-        Some((self.known.iter().next()?, column))
+    fn prefetched_value(&self, pointer: &str) -> Option<(Row<'_>, usize)> {
+        let column = PREFETCHED.binary_search(&pointer).ok()?;
+        Some((self.prefetched.iter().next()?, column))
     }
 
     /// [`Document::kind`].
     pub(crate) fn kind(&self, pointer: &str) -> Kind {
-        match self.known(pointer) {
+        match self.prefetched_value(pointer) {
             Some((row, column)) => row.kind(column),
             None => self.document.kind(pointer),
         }
@@ -79,7 +79,7 @@ impl<'a> Object<'a> {
 
     /// [`Document::text`].
     pub(crate) fn text(&self, pointer: &str) -> Option<String> {
-        match self.known(pointer) {
+        match self.prefetched_value(pointer) {
             Some((row, column)) => row.text(column).map(str::to_owned),
             None => self.document.text(pointer),
         }
@@ -92,7 +92,7 @@ impl<'a> Object<'a> {
 
     /// [`Document::length`].
     pub(crate) fn length(&self, pointer: &str) -> Option<u32> {
-        match self.known(pointer) {
+        match self.prefetched_value(pointer) {
             Some((row, column)) => row.length(column),
             None => self.document.length(pointer),
         }
@@ -100,7 +100,7 @@ impl<'a> Object<'a> {
 
     /// Whether a value is missing, or the zero value of its type.
     pub(crate) fn is_blank(&self, pointer: &str) -> bool {
-        match self.known(pointer) {
+        match self.prefetched_value(pointer) {
             None => is_blank(self.document, pointer),
             Some((row, column)) => match row.kind(column) {
                 Kind::Missing | Kind::Null => true,
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn answers_are_those_of_the_document() {
-        assert!(KNOWN.is_sorted());
+        assert!(PREFETCHED.is_sorted());
         let values = ["null", "true", "1", "\"\"", "\"a\"", "[]", "[1]", "{}", "{\"a\":1}"];
         let objects = values.iter().flat_map(|value| {
             [

@@ -1,8 +1,8 @@
 //! Properties in annotations of ClusterServiceVersions, and the range of versions to skip.
 
 use opgate_constraint::constraint;
-use opgate_constraint::properties::{self, Form};
-use opgate_sdk::copies::Marks;
+use opgate_constraint::properties::{self, ListFormat};
+use opgate_sdk::copies::CopyMarks;
 use opgate_sdk::{Document, Report, Review, escape, rule, rules};
 use opgate_upstream::range::Range;
 
@@ -13,8 +13,10 @@ use crate::targets::{CONFIG_MAP, CSV, INSTALL_PLAN, REGISTRY_BUNDLE};
 rules![CON_17];
 
 /// The annotation of OLM and the annotation in bundles.
-pub(crate) const PROPERTIES: [(&str, Form); 2] =
-    [("operatorframework.io/properties", Form::Wrapped), ("olm.properties", Form::Bare)];
+pub(crate) const PROPERTIES: [(&str, ListFormat); 2] = [
+    ("operatorframework.io/properties", ListFormat::Wrapped),
+    ("olm.properties", ListFormat::Bare),
+];
 const SKIP_RANGE: &str = "olm.skipRange";
 pub(crate) const ANNOTATIONS: &str = "/metadata/annotations";
 
@@ -24,14 +26,14 @@ pub(crate) const ANNOTATIONS: &str = "/metadata/annotations";
 /// A copy has the same properties as its original, so evaluating it again is harmless. Only copies
 /// that OLM writes are skipped. An update that drops or changes a mark of a copy is evaluated as a
 /// whole.
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(csv) = review.subject() else { return };
-    let marks_of = |csv: &Document| Marks::of(csv, review.namespace());
+    let marks_of = |csv: &Document| CopyMarks::of(csv, review.namespace());
     let marks = marks_of(csv);
-    let old = review.ratchet_base().filter(|old| marks.lasted(&marks_of(old)));
+    let old = review.ratchet_base().filter(|old| marks.is_old_evaluated(&marks_of(old)));
     let is_same =
         |old: &Document| marks_of(old) == marks && csv.equal(ANNOTATIONS, old, ANNOTATIONS);
-    if marks.claim() {
+    if marks.claims_copy() {
         if review.may_be_olm() {
             return;
         }
@@ -40,11 +42,11 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         }
     }
     let mut scan = Scan::new(review, report);
-    each(csv, old, ANNOTATIONS, "metadata.annotations", &mut scan);
+    check_properties(csv, old, ANNOTATIONS, "metadata.annotations", &mut scan);
 }
 
 /// Evaluates the annotations at a pointer. `at` is their field.
-pub(crate) fn each(
+pub(crate) fn check_properties(
     object: &Document,
     old: Option<&Document>,
     annotations: &str,
@@ -60,12 +62,12 @@ pub(crate) fn each(
         }
         let field = format!("{at}[{name}]");
         let is_old = old.is_some_and(|old| object.equal(&pointer, old, &pointer));
-        if is_old || !scan.admits(object, &pointer, &field) {
+        if is_old || !scan.check_size(object, &pointer, &field) {
             continue;
         }
         match (object.text(&pointer), form) {
-            (Some(text), Some(form)) => list(&text, form, &field, true, scan),
-            (Some(text), None) => skip_range(&text, || field, scan),
+            (Some(text), Some(form)) => check_list(&text, form, &field, true, scan),
+            (Some(text), None) => check_skip_range(&text, || field, scan),
             (None, _) => {}
         }
     }
@@ -73,8 +75,13 @@ pub(crate) fn each(
 
 /// Reports a range of versions to skip that has an unexpected meaning. Other rules report
 /// unreadable ranges.
-pub(crate) fn skip_range(text: &str, field: impl FnOnce() -> String, scan: &mut Scan<'_, '_>) {
-    let surprise = Range::parse(text).ok().and_then(|range| constraint::surprise(text, &range));
+pub(crate) fn check_skip_range(
+    text: &str,
+    field: impl FnOnce() -> String,
+    scan: &mut Scan<'_, '_>,
+) {
+    let surprise =
+        Range::parse(text).ok().and_then(|range| constraint::range_warning(text, &range));
     if let Some(message) = surprise {
         scan.add(&CON_10, field(), message);
     }
@@ -134,16 +141,22 @@ rule! {
 }
 
 /// A list of properties as JSON text. `certain` is true if OLM reads this text.
-pub(crate) fn list(json: &str, form: Form, field: &str, certain: bool, scan: &mut Scan<'_, '_>) {
-    let place = if form == Form::Wrapped { ".properties" } else { "" };
+pub(crate) fn check_list(
+    json: &str,
+    form: ListFormat,
+    field: &str,
+    certain: bool,
+    scan: &mut Scan<'_, '_>,
+) {
+    let place = if form == ListFormat::Wrapped { ".properties" } else { "" };
     let read = properties::each(json.as_bytes(), form, |property| {
         let at = || format!("{field}{place}[{}].value", property.index);
-        if scan.is_settled(at) {
+        if scan.check_settled(at) {
             return;
         }
-        let found = scan.property(property);
-        if !found.findings.is_empty() {
-            scan.extend(&at(), found);
+        let found = scan.evaluate_property(property);
+        if !found.violations.is_empty() {
+            scan.add_problems(&at(), found);
         }
     });
     if let Err(error) = read

@@ -12,13 +12,13 @@
 //! names the schema of a catalog or a CSV. The condition of the target `CONFIG_MAP` names the same
 //! labels, annotations, keys and suffixes.
 
-use opgate_constraint::properties::{self, Form};
+use opgate_constraint::properties::{self, ListFormat};
 use opgate_sdk::{Report, Review, escape};
 use opgate_upstream::json::{self, Child, Kind};
 
 use crate::annotations::{self, PROPERTIES};
 use crate::checks::CON_01;
-use crate::encoding::{Unpacked, base64, unpack};
+use crate::encoding::{Unpacked, decode_base64, unpack};
 use crate::scan::Scan;
 
 const LABELS: [&str; 2] = ["/metadata/labels/olm.catalogSource", "/metadata/labels/olm.managed"];
@@ -30,11 +30,11 @@ const FILES: [&str; 3] = [".json", ".yaml", ".yml"];
 /// The key under which a catalog of source type `configmap` lists its ClusterServiceVersions.
 const CATALOG: &str = "clusterServiceVersions";
 /// The texts that identify a file of a bundle or a catalog. An escape can hide them.
-const WORDS: [&str; 4] = ["ClusterServiceVersion", "olm.bundle", "\\u", "\\x"];
+const IDENTIFYING_WORDS: [&str; 4] = ["ClusterServiceVersion", "olm.bundle", "\\u", "\\x"];
 
 /// The names of which a YAML document must contain one to be parsed: a ClusterServiceVersion can
 /// easily have a megabyte, and nearly none contains properties. An escape can hide a name.
-const NAMES: [&str; 8] = [
+const BUNDLE_ANNOTATIONS: [&str; 8] = [
     "olm.constraint",
     "olm.package.required",
     "olm.gvk.required",
@@ -46,7 +46,7 @@ const NAMES: [&str; 8] = [
 ];
 
 /// Evaluates every file that is new.
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(map) = review.subject() else { return };
     let old = review.ratchet_base();
     let scan = &mut Scan::new(review, report);
@@ -56,7 +56,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
             .iter()
             .any(|name| name.starts_with(ANNOTATION) || name == ENCODING);
     let changed = |pointer: &str, field: &str, scan: &mut Scan<'_, '_>| {
-        let text = scan.admits(map, pointer, field).then(|| map.text(pointer)).flatten()?;
+        let text = scan.check_size(map, pointer, field).then(|| map.text(pointer)).flatten()?;
         (old.and_then(|old| old.text(pointer)).as_ref() != Some(&text)).then_some(text)
     };
     let is_file =
@@ -64,22 +64,22 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     for key in map.keys("/data").into_iter().filter(|key| is_file(key)) {
         let field = format!("data[{key}]");
         if let Some(text) = changed(&format!("/data/{}", escape(&key)), &field, scan) {
-            file(&text, &field, scan);
+            check_file(&text, &field, scan);
         }
     }
     let most = scan.max_inflated();
-    let mut room = most;
+    let mut limit = most;
     let mut buffer = Vec::new();
     // Without a mark, compressed content is never unpacked.
     for key in map.keys("/binaryData").into_iter().filter(|_| marked) {
         let field = format!("binaryData[{key}]");
         let text = changed(&format!("/binaryData/{}", escape(&key)), &field, scan);
-        let Some(bytes) = text.and_then(|text| base64(&text)) else { continue };
-        match unpack(&bytes, room, &mut buffer) {
+        let Some(bytes) = text.and_then(|text| decode_base64(&text)) else { continue };
+        match unpack(&bytes, limit, &mut buffer) {
             Unpacked::File(content) => {
-                room = room.saturating_sub(content.len());
+                limit = limit.saturating_sub(content.len());
                 if let Ok(text) = std::str::from_utf8(content) {
-                    file(text, &field, scan);
+                    check_file(text, &field, scan);
                 }
             }
             Unpacked::TooLarge => {
@@ -87,27 +87,27 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
                 scan.add(&CON_01, field, message);
                 return;
             }
-            Unpacked::Broken => {}
+            Unpacked::Invalid => {}
         }
     }
 }
 
-fn file(text: &str, field: &str, scan: &mut Scan<'_, '_>) {
-    if WORDS.iter().any(|word| text.contains(word)) {
-        each(text, field, scan, document);
+fn check_file(text: &str, field: &str, scan: &mut Scan<'_, '_>) {
+    if IDENTIFYING_WORDS.iter().any(|word| text.contains(word)) {
+        visit_values(text, field, scan, check_document);
     }
 }
 
 /// The text of an object in a catalog. Only a ClusterServiceVersion counts.
-pub(crate) fn object(text: &str, field: &str, scan: &mut Scan<'_, '_>) {
+pub(crate) fn check_object(text: &str, field: &str, scan: &mut Scan<'_, '_>) {
     if PROPERTIES.iter().any(|(name, _)| text.contains(name)) {
-        each(text, field, scan, csv);
+        visit_values(text, field, scan, check_csv);
     }
 }
 
 /// Calls `visit` with every value of a text, as JSON. The text is a sequence of JSON values, or
 /// YAML.
-fn each(
+fn visit_values(
     text: &str,
     field: &str,
     scan: &mut Scan<'_, '_>,
@@ -117,25 +117,25 @@ fn each(
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut index = 0;
     if rest.trim_start().starts_with(['{', '[']) {
-        while let Ok((value, after)) = json::first(rest.as_bytes()) {
+        while let Ok((value, after)) = json::split_first(rest.as_bytes()) {
             // `{a: 1}` and `{…}`, line by line with `---`, are YAML.
             let next = rest.len().saturating_sub(after.len());
             rest = rest.get(next..).unwrap_or_default();
-            each_of(value, &place(index), scan, &visit);
+            visit_value(value, &place(index), scan, &visit);
             index += 1;
         }
     }
     let most = scan.max_inflated();
-    for part in opgate_yaml::split(rest) {
+    for part in opgate_yaml::split_documents(rest) {
         let field = place(index);
         index += 1;
-        if !NAMES.iter().any(|name| part.contains(name)) {
+        if !BUNDLE_ANNOTATIONS.iter().any(|name| part.contains(name)) {
             continue;
         }
         match opgate_yaml::read(part, most) {
             // OLM cannot read it either.
             None => {}
-            Some(opgate_yaml::Document::Json(json)) => each_of(&json, &field, scan, &visit),
+            Some(opgate_yaml::Document::Json(json)) => visit_value(&json, &field, scan, &visit),
             Some(opgate_yaml::Document::TooLarge) => {
                 let message = format!("the document expands to more than {most} bytes");
                 scan.add(&CON_01, field, message);
@@ -145,7 +145,7 @@ fn each(
 }
 
 /// A value, or each element of a list.
-fn each_of(
+fn visit_value(
     value: &[u8],
     field: &str,
     scan: &mut Scan<'_, '_>,
@@ -163,30 +163,30 @@ fn each_of(
 }
 
 /// One document of a file.
-fn document(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
-    if says(value, "schema", "olm.bundle") {
-        bundle(value, field, scan);
+fn check_document(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
+    if has_text(value, "schema", "olm.bundle") {
+        check_bundle(value, field, scan);
     } else {
-        csv(value, field, scan);
+        check_csv(value, field, scan);
     }
 }
 
 /// A bundle in a catalog: its properties, and the parts of its ClusterServiceVersion in them.
-fn bundle(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
+fn check_bundle(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
     if let Ok(text) = std::str::from_utf8(value) {
-        annotations::list(text, Form::Wrapped, field, false, scan);
+        annotations::check_list(text, ListFormat::Wrapped, field, false, scan);
     }
     // OLM does not treat unreadable data as a property either.
-    let _ = properties::each(value, Form::Wrapped, |property| {
+    let _ = properties::each(value, ListFormat::Wrapped, |property| {
         let field = format!("{field}.properties[{}].value", property.index);
         match property.kind {
-            "olm.csv.metadata" => annotated(property.value, &field, scan),
+            "olm.csv.metadata" => check_annotations(property.value, &field, scan),
             "olm.bundle.object" => {
                 let data = member(property.value, "data").filter(|data| data.kind == Kind::Text);
-                let bytes = data.and_then(|data| base64(&json::decoded(data.raw)));
+                let bytes = data.and_then(|data| decode_base64(&json::decode_text(data.raw)));
                 let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
                 if let Some(text) = text {
-                    object(&text, &format!("{field}.data"), scan);
+                    check_object(&text, &format!("{field}.data"), scan);
                 }
             }
             _ => {}
@@ -194,29 +194,29 @@ fn bundle(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
     });
 }
 
-fn csv(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
-    if says(value, "kind", "ClusterServiceVersion")
+fn check_csv(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
+    if has_text(value, "kind", "ClusterServiceVersion")
         && let Some(metadata) = member(value, "metadata")
     {
-        annotated(metadata.raw, &format!("{field}.metadata"), scan);
+        check_annotations(metadata.raw, &format!("{field}.metadata"), scan);
     }
 }
 
 /// An object with the member `annotations`.
-fn annotated(object: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
+fn check_annotations(object: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
     let Some(annotations) = member(object, "annotations") else { return };
     for (name, form) in PROPERTIES {
         let found = member(annotations.raw, name).filter(|found| found.kind == Kind::Text);
         if let Some(found) = found {
             let field = format!("{field}.annotations[{name}]");
-            annotations::list(&json::decoded(found.raw), form, &field, true, scan);
+            annotations::check_list(&json::decode_text(found.raw), form, &field, true, scan);
         }
     }
 }
 
 /// Whether a member is this text.
-fn says(object: &[u8], name: &str, text: &str) -> bool {
-    member(object, name).is_some_and(|c| c.kind == Kind::Text && json::says(c.raw, text))
+fn has_text(object: &[u8], name: &str, text: &str) -> bool {
+    member(object, name).is_some_and(|c| c.kind == Kind::Text && json::is_string(c.raw, text))
 }
 
 /// The last member of an object with that name.

@@ -9,32 +9,37 @@ use opgate_upstream::range::Range;
 use crate::checks::CON_22;
 use crate::item::Item;
 use crate::properties;
-use crate::required::Needs;
+use crate::required::Requirements;
 use crate::scan::Scan;
 use crate::targets::REGISTRY_BUNDLE;
 
 rules![CON_19, CON_20, CON_21, CON_23, CON_24];
 
 /// The list `dependencies` of a document. `at` is the field of the document.
-pub(crate) fn judge(document: &Document, at: &str, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
+pub(crate) fn check(
+    document: &Document,
+    at: &str,
+    requirements: &mut Requirements,
+    scan: &mut Scan<'_, '_>,
+) {
     for (index, item) in document.items("/dependencies").enumerate() {
         let field = format!("{at}.dependencies[{index}].value");
         let item =
             Item { kind: item.text_or_empty("/type"), value: item.at("/value"), field: &field };
         match item.kind.as_str() {
-            "olm.package" => package(&item, needs, scan),
-            "olm.gvk" => gvk(&item, needs, scan),
+            "olm.package" => check_package(&item, requirements, scan),
+            "olm.gvk" => check_api(&item, requirements, scan),
             "olm.constraint" => {
-                properties::constraint(&item, needs, scan);
+                properties::check_constraint(&item, requirements, scan);
                 if scan.report.is_on(&CON_23) {
-                    cel_only(&item, scan);
+                    check_cel_only(&item, scan);
                 }
             }
             _ => {}
         }
     }
     if scan.report.is_on(&CON_24) {
-        mixed(document, at, scan);
+        check_mixed(document, at, scan);
     }
 }
 
@@ -120,7 +125,7 @@ rule! {
 }
 
 /// A package and the meaning of its range.
-fn package(item: &Item<'_>, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
+fn check_package(item: &Item<'_>, requirements: &mut Requirements, scan: &mut Scan<'_, '_>) {
     let name = item.text("packageName");
     if name.is_empty() {
         scan.add(&CON_19, item.field("packageName"), "Package name is empty");
@@ -131,8 +136,8 @@ fn package(item: &Item<'_>, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
         Some((Kind::Text, Some(text))) if !text.is_empty() => match Range::parse(&text) {
             Ok(range) => {
                 let mut found = Vec::new();
-                list::ranged(&name, &text, &range, true, "/version", &mut found);
-                scan.extend(item.field, found.into());
+                list::check_range(&name, &text, &range, true, "/version", &mut found);
+                scan.add_problems(item.field, found.into());
             }
             Err(_) => scan.add(&CON_20, field, "Invalid semver format version"),
         },
@@ -142,7 +147,7 @@ fn package(item: &Item<'_>, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
         // A version that YAML reads as a number.
         Some(_) => scan.add(&CON_20, field, "Invalid semver format version"),
     }
-    needs.packages.insert(name);
+    requirements.packages.insert(name);
 }
 
 rule! {
@@ -188,7 +193,7 @@ rule! {
 }
 
 /// An API. CON-22 evaluates the syntax of its names.
-fn gvk(item: &Item<'_>, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
+fn check_api(item: &Item<'_>, requirements: &mut Requirements, scan: &mut Scan<'_, '_>) {
     let gvk = item.gvk();
     for (name, text, message) in [
         ("group", &gvk.group, "API Group is empty"),
@@ -199,10 +204,10 @@ fn gvk(item: &Item<'_>, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
             scan.add(&CON_21, item.field(name), message);
         }
     }
-    for (name, message) in gvk.faults() {
+    for (name, message) in gvk.name_errors() {
         scan.add(&CON_22, item.field(name), message);
     }
-    needs.gvks.insert(gvk);
+    requirements.gvks.insert(gvk);
 }
 
 rule! {
@@ -253,7 +258,7 @@ rule! {
 }
 
 /// The registry reads a constraint among dependencies only as `{"cel": {"rule": …}}`.
-fn cel_only(item: &Item<'_>, scan: &mut Scan<'_, '_>) {
+fn check_cel_only(item: &Item<'_>, scan: &mut Scan<'_, '_>) {
     let value = item.value.as_ref();
     let field = item.field;
     if !value.is_some_and(|value| value.has("/cel")) {
@@ -323,7 +328,7 @@ rule! {
 
 /// A package, and an API of a group that contains the name of the package: they appear to be one
 /// Operator. The rule does not report unrelated Operators, as in the example of the documentation.
-fn mixed(document: &Document, at: &str, scan: &mut Scan<'_, '_>) {
+fn check_mixed(document: &Document, at: &str, scan: &mut Scan<'_, '_>) {
     let mut packages = BTreeSet::new();
     for item in document.items("/dependencies") {
         if item.text_or_empty("/type") == "olm.package" {

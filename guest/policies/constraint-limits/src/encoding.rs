@@ -15,25 +15,25 @@ pub(crate) enum Unpacked<'v> {
     /// More bytes than the limit.
     TooLarge,
     /// Data that OLM cannot read either.
-    Broken,
+    Invalid,
 }
 
 /// Decodes a base64 text like Go. `None` if it is not base64.
-pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
     decode(text, &mut bytes).ok().map(|()| bytes)
 }
 
 /// Unpacks bytes, compressed or not, into at most `room` bytes. Memory is never freed during a
 /// call, so compressed data is unpacked into one buffer of the maximum size.
-pub(crate) fn unpack<'v>(bytes: &'v [u8], room: usize, buffer: &'v mut Vec<u8>) -> Unpacked<'v> {
+pub(crate) fn unpack<'v>(bytes: &'v [u8], limit: usize, buffer: &'v mut Vec<u8>) -> Unpacked<'v> {
     if is_gzip(bytes) {
-        return gunzip(bytes, room, buffer);
+        return gunzip(bytes, limit, buffer);
     }
     // Compressed, and encoded as base64 again: such data begins with `H4sI`.
     let text = bytes.starts_with(b"H4sI").then_some(bytes.trim_ascii());
-    match text.and_then(|text| base64(std::str::from_utf8(text).ok()?)) {
-        Some(inner) if is_gzip(&inner) => gunzip(&inner, room, buffer),
+    match text.and_then(|text| decode_base64(std::str::from_utf8(text).ok()?)) {
+        Some(inner) if is_gzip(&inner) => gunzip(&inner, limit, buffer),
         _ => Unpacked::File(bytes),
     }
 }
@@ -43,15 +43,15 @@ fn is_gzip(bytes: &[u8]) -> bool {
 }
 
 /// Unpacks one member after the other, like Go's reader.
-fn gunzip<'b>(bytes: &[u8], room: usize, buffer: &'b mut Vec<u8>) -> Unpacked<'b> {
-    if buffer.len() < room {
-        buffer.resize(room, 0);
+fn gunzip<'b>(bytes: &[u8], limit: usize, buffer: &'b mut Vec<u8>) -> Unpacked<'b> {
+    if buffer.len() < limit {
+        buffer.resize(limit, 0);
     }
-    let Some(file) = buffer.get_mut(..room) else { return Unpacked::TooLarge };
+    let Some(file) = buffer.get_mut(..limit) else { return Unpacked::TooLarge };
     let mut decoder = Box::<DecompressorOxide>::default();
     let (mut rest, mut length) = (bytes, 0);
     while is_gzip(rest) {
-        let Some(data) = after_header(rest) else { return Unpacked::Broken };
+        let Some(data) = skip_header(rest) else { return Unpacked::Invalid };
         decoder.init();
         let flags = inflate_flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         let (status, read, written) = decompress(&mut decoder, data, file, length, flags);
@@ -59,7 +59,7 @@ fn gunzip<'b>(bytes: &[u8], room: usize, buffer: &'b mut Vec<u8>) -> Unpacked<'b
         match status {
             TINFLStatus::Done => {}
             TINFLStatus::HasMoreOutput => return Unpacked::TooLarge,
-            _ => return Unpacked::Broken,
+            _ => return Unpacked::Invalid,
         }
         // A checksum and a size follow the data.
         rest = data.get(read.saturating_add(8)..).unwrap_or_default();
@@ -68,7 +68,7 @@ fn gunzip<'b>(bytes: &[u8], room: usize, buffer: &'b mut Vec<u8>) -> Unpacked<'b
 }
 
 /// The data after the header: ten bytes and the optional fields that its flags declare.
-fn after_header(bytes: &[u8]) -> Option<&[u8]> {
+fn skip_header(bytes: &[u8]) -> Option<&[u8]> {
     let flags = *bytes.get(3)?;
     let mut rest = bytes.get(10..)?;
     if flags & 4 != 0 {

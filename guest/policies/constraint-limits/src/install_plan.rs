@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use opgate_constraint::properties::Form;
+use opgate_constraint::properties::ListFormat;
 use opgate_sdk::{Document, Report, Review};
 
 use crate::annotations;
@@ -16,7 +16,7 @@ const LOOKUPS: &str = "/status/bundleLookups";
 const PROPERTIES: &str = "/properties";
 
 /// Evaluates every lookup with new properties.
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(plan) = review.subject() else { return };
     let mut scan = Scan::new(review, report);
     let properties = |lookup: &Document| lookup.text(PROPERTIES).filter(|text| !text.is_empty());
@@ -28,10 +28,10 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         .collect();
     for (index, lookup) in plan.items(LOOKUPS).enumerate() {
         let field = format!("status.bundleLookups[{index}].properties");
-        if !scan.admits(&lookup, PROPERTIES, &field) {
+        if !scan.check_size(&lookup, PROPERTIES, &field) {
             continue;
         }
         let Some(text) = properties(&lookup).filter(|text| !old.contains(text)) else { continue };
-        annotations::list(&text, Form::Wrapped, &field, true, &mut scan);
+        annotations::check_list(&text, ListFormat::Wrapped, &field, true, &mut scan);
     }
 }

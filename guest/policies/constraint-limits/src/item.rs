@@ -33,8 +33,8 @@ impl Item<'_> {
     }
 
     /// Whether the value is small enough to be read. Reports a violation if it is not.
-    pub(crate) fn is_admitted(&self, scan: &mut Scan<'_, '_>) -> bool {
-        self.value.as_ref().is_none_or(|value| scan.admits(value, "", self.field))
+    pub(crate) fn check_size(&self, scan: &mut Scan<'_, '_>) -> bool {
+        self.value.as_ref().is_none_or(|value| scan.check_size(value, "", self.field))
     }
 
     /// The raw value. YAML is returned as JSON without white space.

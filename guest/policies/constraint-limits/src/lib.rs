@@ -46,11 +46,11 @@ opgate_sdk::policy! {
         required::RULES,
     ],
     routes: [
-        CSV => annotations::judge,
-        INSTALL_PLAN => install_plan::judge,
-        CONFIG_MAP => config_map::judge,
-        REGISTRY_BUNDLE => files::bundle,
-        CATALOG => files::catalog,
+        CSV => annotations::check,
+        INSTALL_PLAN => install_plan::check,
+        CONFIG_MAP => config_map::check,
+        REGISTRY_BUNDLE => files::check_bundle,
+        CATALOG => files::check_catalog,
     ],
     settings: include_str!("settings.json"),
 }

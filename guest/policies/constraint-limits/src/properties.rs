@@ -4,9 +4,9 @@ use opgate_constraint::Check;
 use opgate_constraint::properties::Property;
 use opgate_sdk::{Document, Kind};
 
-use crate::encoding::base64;
+use crate::encoding::decode_base64;
 use crate::item::Item;
-use crate::required::Needs;
+use crate::required::Requirements;
 use crate::scan::Scan;
 use crate::{annotations, config_map};
 
@@ -14,7 +14,7 @@ use crate::{annotations, config_map};
 const DATA: &str = "/data";
 
 /// The types of properties that are evaluated: most other properties need no handle.
-const READ: [&str; 6] = [
+const EVALUATED_TYPES: [&str; 6] = [
     "olm.constraint",
     "olm.gvk.required",
     "olm.package.required",
@@ -25,7 +25,7 @@ const READ: [&str; 6] = [
 
 /// The location of a list of properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum PropertySource {
     /// `properties.yaml`.
     Bundle,
     /// A blob. The policy for catalogs evaluates its properties, so unreadable properties are
@@ -34,11 +34,11 @@ pub(crate) enum Source {
 }
 
 /// The list of properties of a document: `[{type, value}]` or `[{property: {type, value}}]`.
-pub(crate) fn judge(
+pub(crate) fn check(
     document: &Document,
-    source: Source,
+    source: PropertySource,
     at: &str,
-    needs: &mut Needs,
+    requirements: &mut Requirements,
     scan: &mut Scan<'_, '_>,
 ) {
     let types = document.rows("/properties", &["/type", "/property/type"]);
@@ -46,84 +46,92 @@ pub(crate) fn judge(
         // `null` means not set, as in all fields.
         let has_type = !matches!(row.kind(0), Kind::Missing | Kind::Null);
         let (kind, step) = if has_type { (row.text(0), "") } else { (row.text(1), "property") };
-        let Some(kind) = kind.filter(|kind| READ.contains(kind)) else { continue };
+        let Some(kind) = kind.filter(|kind| EVALUATED_TYPES.contains(kind)) else { continue };
         let dot = if step.is_empty() { "" } else { "." };
         let slash = if step.is_empty() { "" } else { "/" };
         let field = format!("{at}.properties[{index}]{dot}{step}.value");
         let value = document.at(&format!("/properties/{index}{slash}{step}/value"));
         let item = Item { kind: kind.to_owned(), value, field: &field };
         match item.kind.as_str() {
-            "olm.constraint" => constraint(&item, needs, scan),
+            "olm.constraint" => check_constraint(&item, requirements, scan),
             "olm.gvk.required" => {
-                needs.gvks.insert(item.gvk());
-                property(&item, source, scan);
+                requirements.gvks.insert(item.gvk());
+                check_property(&item, source, scan);
             }
             "olm.package.required" => {
-                needs.packages.insert(item.text("packageName"));
-                property(&item, source, scan);
+                requirements.packages.insert(item.text("packageName"));
+                check_property(&item, source, scan);
             }
-            "olm.label.required" => property(&item, source, scan),
+            "olm.label.required" => check_property(&item, source, scan),
             "olm.csv.metadata" => {
                 if let Some(value) = &item.value {
                     let at = format!("{field}.annotations");
-                    annotations::each(value, None, "/annotations", &at, scan);
+                    annotations::check_properties(value, None, "/annotations", &at, scan);
                 }
             }
-            "olm.bundle.object" => object(&item, scan),
+            "olm.bundle.object" => check_object(&item, scan),
             _ => {}
         }
     }
 }
 
-fn property(item: &Item<'_>, source: Source, scan: &mut Scan<'_, '_>) {
-    if !item.is_admitted(scan) {
+fn check_property(item: &Item<'_>, source: PropertySource, scan: &mut Scan<'_, '_>) {
+    if !item.check_size(scan) {
         return;
     }
     let value = item.raw();
-    let mut report = scan.property_in_files(Property { index: 0, kind: &item.kind, value: &value });
-    report.findings.retain(|f| source == Source::Bundle || f.check != Check::Required);
-    scan.extend(item.field, report);
+    let mut report =
+        scan.evaluate_file_property(Property { index: 0, kind: &item.kind, value: &value });
+    report.violations.retain(|f| source == PropertySource::Bundle || f.check != Check::Required);
+    scan.add_problems(item.field, report);
 }
 
 /// An `olm.constraint`. It also declares the needs of the bundle.
-pub(crate) fn constraint(item: &Item<'_>, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
-    if !item.is_admitted(scan) {
+pub(crate) fn check_constraint(
+    item: &Item<'_>,
+    requirements: &mut Requirements,
+    scan: &mut Scan<'_, '_>,
+) {
+    if !item.check_size(scan) {
         return;
     }
-    let report =
-        scan.property_in_files(Property { index: 0, kind: "olm.constraint", value: &item.raw() });
+    let report = scan.evaluate_file_property(Property {
+        index: 0,
+        kind: "olm.constraint",
+        value: &item.raw(),
+    });
     if let Some(constraint) = &report.constraint {
-        needs.gvks.extend(constraint.gvks().cloned());
-        needs.packages.extend(constraint.packages().map(|package| package.name.clone()));
+        requirements.gvks.extend(constraint.gvks().cloned());
+        requirements.packages.extend(constraint.packages().map(|package| package.name.clone()));
     }
-    scan.extend(item.field, report);
+    scan.add_problems(item.field, report);
 }
 
 /// A ClusterServiceVersion inside a catalog, which is created unchanged.
-fn object(item: &Item<'_>, scan: &mut Scan<'_, '_>) {
+fn check_object(item: &Item<'_>, scan: &mut Scan<'_, '_>) {
     let Some(value) = &item.value else { return };
     let size = value.size(DATA).unwrap_or_default();
-    if !scan.can_decode(size) {
+    if !scan.reserve_decoding(size) {
         return;
     }
-    let Some(bytes) = value.text(DATA).and_then(|data| base64(&data)) else { return };
+    let Some(bytes) = value.text(DATA).and_then(|data| decode_base64(&data)) else { return };
     if let Ok(text) = std::str::from_utf8(&bytes) {
-        config_map::object(text, &format!("{}.data", item.field), scan);
+        config_map::check_object(text, &format!("{}.data", item.field), scan);
     }
 }
 
 /// The blob of a bundle in a catalog.
-pub(crate) fn bundle(blob: &Document, at: &str, scan: &mut Scan<'_, '_>) {
-    judge(blob, Source::Catalog, at, &mut Needs::default(), scan);
+pub(crate) fn check_bundle(blob: &Document, at: &str, scan: &mut Scan<'_, '_>) {
+    check(blob, PropertySource::Catalog, at, &mut Requirements::default(), scan);
 }
 
 /// The blob of a channel in a catalog.
-pub(crate) fn channel(blob: &Document, at: &str, scan: &mut Scan<'_, '_>) {
+pub(crate) fn check_channel(blob: &Document, at: &str, scan: &mut Scan<'_, '_>) {
     let entries = blob.rows("/entries", &["/skipRange"]);
     for (index, entry) in entries.iter().enumerate() {
         if let Some(range) = entry.text(0) {
             let field = || format!("{at}.entries[{index}].skipRange");
-            annotations::skip_range(range, field, scan);
+            annotations::check_skip_range(range, field, scan);
         }
     }
 }

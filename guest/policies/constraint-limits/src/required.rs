@@ -12,7 +12,7 @@ rules![CON_25];
 
 /// The needs of a bundle in all of its files.
 #[derive(Default)]
-pub(crate) struct Needs {
+pub(crate) struct Requirements {
     /// APIs.
     pub(crate) gvks: BTreeSet<Gvk>,
     /// Names of packages.
@@ -72,9 +72,14 @@ rule! {
 }
 
 /// APIs that a CSV requires without a dependency.
-pub(crate) fn judge(csv: &Document, at: &str, needs: &Needs, scan: &mut Scan<'_, '_>) {
+pub(crate) fn check(
+    csv: &Document,
+    at: &str,
+    requirements: &Requirements,
+    scan: &mut Scan<'_, '_>,
+) {
     // A required package can provide any API.
-    if !needs.packages.is_empty() {
+    if !requirements.packages.is_empty() {
         return;
     }
     for (list, is_crd) in [
@@ -91,7 +96,7 @@ pub(crate) fn judge(csv: &Document, at: &str, needs: &Needs, scan: &mut Scan<'_,
                 let shown = format!("{kind}.{version}.{group}");
                 (group, shown)
             };
-            if !needs.gvks.contains(&Gvk { group, version, kind }) {
+            if !requirements.gvks.contains(&Gvk { group, version, kind }) {
                 let message = format!(
                     "CSV requires {shown} but dependencies.yaml has no olm.gvk dependency for it"
                 );

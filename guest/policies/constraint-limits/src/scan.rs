@@ -1,6 +1,6 @@
 //! The scan of one object: how constraints are read, the limits on memory, and the report.
 
-use opgate_constraint::Finding;
+use opgate_constraint::Violation;
 use opgate_constraint::constraint::{self, Options, too_large};
 use opgate_constraint::properties::{self, Property};
 use opgate_sdk::{Document, Report, Review, Rule};
@@ -10,21 +10,21 @@ use crate::checks::{CON_01, rule_of};
 /// The maximum size of a text with constraints, in bytes. An API server accepts no request of more
 /// than 3 MiB, so a longer text comes from a file and cannot be used. It is rejected without
 /// reading it, which takes microseconds.
-const LONGEST: u32 = 3 << 20;
+const MAX_TEXT_BYTES: u32 = 3 << 20;
 
 /// Base64 that is decoded for one catalog. Memory is not freed during a call, and a package can
 /// contain more data than the memory limit. The policy for catalogs has the same limit and reports
 /// it (FBC-41). The remaining objects are evaluated when they are created in a cluster.
-const DECODED: u32 = 12 << 20;
+const MAX_DECODED_BYTES: u32 = 12 << 20;
 
 /// The number of denials of one rule after which the rest of a large list is not read.
-const MANY: usize = 20;
+const MAX_DENIALS: usize = 20;
 /// Memory that the properties of a large list take.
-const LARGE: usize = 16 << 20;
+const LARGE_LIST_BYTES: usize = 16 << 20;
 /// Memory for each property, and for each byte of its value. A list of many small values takes the
 /// most.
-const PROPERTY: usize = 1 << 10;
-const BYTE: usize = 200;
+const BYTES_PER_PROPERTY: usize = 1 << 10;
+const BYTES_PER_VALUE_BYTE: usize = 200;
 
 /// The state of the scan.
 pub(crate) struct Scan<'s, 'r> {
@@ -36,7 +36,7 @@ pub(crate) struct Scan<'s, 'r> {
     /// An upper bound of the memory used.
     spent: usize,
     /// A rule that denies many times.
-    denied: Option<&'static Rule>,
+    denied_rule: Option<&'static Rule>,
     is_settled: bool,
 }
 
@@ -49,7 +49,7 @@ impl<'s, 'r> Scan<'s, 'r> {
             options: None,
             decoded: 0,
             spent: 0,
-            denied: None,
+            denied_rule: None,
             is_settled: false,
         }
     }
@@ -80,8 +80,8 @@ impl<'s, 'r> Scan<'s, 'r> {
 
     /// Whether there are enough denials that the rest need not be read: it can be very large, and
     /// memory is not freed. The first call that returns true reports a violation at this field.
-    pub(crate) fn is_settled(&mut self, field: impl FnOnce() -> String) -> bool {
-        let rule = self.denied.filter(|_| !self.is_settled && self.spent > LARGE);
+    pub(crate) fn check_settled(&mut self, field: impl FnOnce() -> String) -> bool {
+        let rule = self.denied_rule.filter(|_| !self.is_settled && self.spent > LARGE_LIST_BYTES);
         if let Some(rule) = rule {
             self.is_settled = true;
             let message =
@@ -92,22 +92,22 @@ impl<'s, 'r> Scan<'s, 'r> {
     }
 
     /// Whether a value is small enough to be read. Reports a violation if it is not.
-    pub(crate) fn admits(&mut self, object: &Document, pointer: &str, field: &str) -> bool {
+    pub(crate) fn check_size(&mut self, object: &Document, pointer: &str, field: &str) -> bool {
         let size = object.size(pointer).unwrap_or_default();
-        if size > LONGEST {
+        if size > MAX_TEXT_BYTES {
             let message = format!(
                 "{} (not read: the {size} bytes around it are more than an API server takes)",
                 too_large(self.options().max_bytes)
             );
             self.add(&CON_01, field, message);
         }
-        size <= LONGEST
+        size <= MAX_TEXT_BYTES
     }
 
     /// Whether the limit permits decoding this number of bytes of base64.
-    pub(crate) fn can_decode(&mut self, size: u32) -> bool {
+    pub(crate) fn reserve_decoding(&mut self, size: u32) -> bool {
         self.decoded = self.decoded.saturating_add(size);
-        self.decoded <= DECODED
+        self.decoded <= MAX_DECODED_BYTES
     }
 
     pub(crate) fn add(
@@ -117,37 +117,41 @@ impl<'s, 'r> Scan<'s, 'r> {
         message: impl Into<String>,
     ) {
         self.report.add(rule, field, message);
-        if self.denied.is_none() && self.report.denials(rule) > MANY {
-            self.denied = Some(rule);
+        if self.denied_rule.is_none() && self.report.denials(rule) > MAX_DENIALS {
+            self.denied_rule = Some(rule);
         }
     }
 
     /// The problems of the value of a property.
-    pub(crate) fn property(&mut self, property: Property<'_>) -> constraint::Report {
-        self.look(property, false)
+    pub(crate) fn evaluate_property(&mut self, property: Property<'_>) -> constraint::Report {
+        self.evaluate(property, false)
     }
 
     /// The problems of the value of a property in a file, with recommendations for ranges.
-    pub(crate) fn property_in_files(&mut self, property: Property<'_>) -> constraint::Report {
-        self.look(property, true)
+    pub(crate) fn evaluate_file_property(&mut self, property: Property<'_>) -> constraint::Report {
+        self.evaluate(property, true)
     }
 
-    fn look(&mut self, property: Property<'_>, advice: bool) -> constraint::Report {
-        let cost = property.value.len().saturating_mul(BYTE).saturating_add(PROPERTY);
+    fn evaluate(&mut self, property: Property<'_>, advice: bool) -> constraint::Report {
+        let cost = property
+            .value
+            .len()
+            .saturating_mul(BYTES_PER_VALUE_BYTE)
+            .saturating_add(BYTES_PER_PROPERTY);
         self.spent = self.spent.saturating_add(cost);
         let options = self.options();
         let report = properties::check(property, &Options { advice, ..*options });
-        let texts = report.findings.iter().map(|f| f.pointer.len() + f.message.len()).sum();
-        options.max_texts = options.max_texts.saturating_sub(texts);
+        let texts = report.violations.iter().map(|f| f.pointer.len() + f.message.len()).sum();
+        options.max_message_bytes = options.max_message_bytes.saturating_sub(texts);
         report
     }
 
     /// Reports the problems of the value at this field.
-    pub(crate) fn extend(&mut self, field: &str, found: constraint::Report) {
-        for Finding { check, pointer, message } in found.findings {
+    pub(crate) fn add_problems(&mut self, field: &str, found: constraint::Report) {
+        for Violation { check, pointer, message } in found.violations {
             self.add(rule_of(check), format!("{field}{}", path(&pointer)), message);
         }
-        for (check, more) in found.left_out {
+        for (check, more) in found.omitted {
             self.report.add_count(rule_of(check), more);
         }
     }

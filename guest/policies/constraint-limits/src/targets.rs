@@ -29,14 +29,14 @@ pub(crate) static CONFIG_MAP: Target = Target {
     resources: &["configmaps"],
     kind: "ConfigMap",
     advisory: true,
-    conditions: &[("bundle-or-catalog", MARKED_OR_FILES)],
+    conditions: &[("bundle-or-catalog", HAS_MARK_OR_FILES)],
     ..Target::EMPTY
 };
 
 /// The condition reads only the names in a ConfigMap. The time that an API server takes to iterate
 /// over a map grows with the square of its size (1.4 s for 20,000 keys), so larger maps match
 /// without iteration.
-const MARKED_OR_FILES: &str = "object != null && (has(object.metadata.labels) && ('olm.managed' in object.metadata.labels || 'olm.catalogSource' in object.metadata.labels) || has(object.metadata.annotations) && (size(object.metadata.annotations) > 64 || object.metadata.annotations.exists(name, name == 'olm.contentEncoding' || name.startsWith('operators.operatorframework.io.bundle.'))) || has(object.data) && (size(object.data) > 64 || object.data.exists(key, key == 'clusterServiceVersions' || key.endsWith('.json') || key.endsWith('.yaml') || key.endsWith('.yml'))))";
+const HAS_MARK_OR_FILES: &str = "object != null && (has(object.metadata.labels) && ('olm.managed' in object.metadata.labels || 'olm.catalogSource' in object.metadata.labels) || has(object.metadata.annotations) && (size(object.metadata.annotations) > 64 || object.metadata.annotations.exists(name, name == 'olm.contentEncoding' || name.startsWith('operators.operatorframework.io.bundle.'))) || has(object.data) && (size(object.data) > 64 || object.data.exists(key, key == 'clusterServiceVersions' || key.endsWith('.json') || key.endsWith('.yaml') || key.endsWith('.yml'))))";
 
 pub(crate) static REGISTRY_BUNDLE: Target =
     Target::for_files("RegistryBundle", &["registrybundles"]);

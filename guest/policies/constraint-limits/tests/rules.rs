@@ -2,7 +2,7 @@
 #![expect(clippy::expect_used, reason = "tests may panic")]
 
 use opgate_constraint_limits::POLICY;
-use opgate_sdk::{Document, GroupVersionResource, Parts, Request, Verdict};
+use opgate_sdk::{Document, GroupVersionResource, Request, RequestParts, Verdict};
 use serde_json::{Value, json};
 
 opgate_cases::tests!(POLICY);
@@ -15,7 +15,7 @@ fn judged(resource: &str, object: &Value, settings: &Value) -> Verdict {
         version: version.to_owned(),
         resource: resource.to_owned(),
     };
-    let request = Request::from(Parts { resource, ..Parts::default() });
+    let request = Request::from(RequestParts { resource, ..RequestParts::default() });
     let [object, settings] =
         [object, settings].map(|json| Document::parse(&json.to_string()).expect("JSON"));
     let routes = POLICY.routes_of(&request, &settings);

@@ -52,7 +52,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     if review.is_update()
         || !report.is_on(&CRD_09)
         || !review.settings.has(GROUPS)

@@ -8,8 +8,8 @@ use crate::targets::CRD;
 
 rules![CRD_28];
 
-const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-const FORMATS: [&str; 8] =
+const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+const COLUMN_FORMATS: [&str; 8] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 
 rule! {
@@ -58,7 +58,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     if !review.is_from_file() || crd.is_v1beta1 || crd.is_mapping || !report.is_on(&CRD_28) {
         return;
     }
@@ -77,8 +77,8 @@ pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>)
                 }
             };
             add("name", text(0).is_empty().then(|| "Required value".to_owned()));
-            add("type", choice(text(1), &TYPES, true));
-            add("format", choice(text(2), &FORMATS, false));
+            add("type", choice_error(text(1), &COLUMN_TYPES, true));
+            add("format", choice_error(text(2), &COLUMN_FORMATS, false));
             let has_old_name = column.kind(3) != Kind::Text && column.kind(4) == Kind::Text;
             // OLM decodes the CRDs of a bundle without regard to case.
             let is_read = has_old_name && review.is_from_bundle();
@@ -98,7 +98,7 @@ pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>)
     }
 }
 
-fn choice(value: &str, choices: &[&str], is_required: bool) -> Option<String> {
+fn choice_error(value: &str, choices: &[&str], is_required: bool) -> Option<String> {
     let wanted = choices.join(",");
     match value {
         "" if is_required => Some(format!("Required value: must be one of {wanted}")),

@@ -8,23 +8,23 @@ use opgate_sdk::{Document, InputType, Kind, Report, Review, rule, rules};
 use opgate_upstream::names::dns1035_errors;
 
 use crate::crd::Crd;
-use crate::owners::{Budget, MORE, is_installed};
+use crate::owners::{Budget, INCOMPLETE_REASON, is_installed};
 use crate::reads::CSVS;
 use crate::targets::CRD;
 
 rules![CRD_08, CRD_16, CRD_30, CRD_31];
 
-pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     if !review.is_update() || review.is_from_file() {
-        webhook(review, crd, report);
+        check_webhook(review, crd, report);
     }
     if review.is_from_file() && !crd.is_v1beta1 {
-        known(crd, report);
+        check_valid(crd, report);
     }
     if review.is_from_file() {
         check_pruning(review, crd, report);
     }
-    preserving(review, crd, report);
+    check_preserving(review, crd, report);
 }
 
 rule! {
@@ -71,7 +71,7 @@ rule! {
 }
 
 /// CRD-08 and CRD-30.
-fn webhook(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
+fn check_webhook(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     if crd.is_v1beta1 || !crd.has_webhook() {
         return;
     }
@@ -145,7 +145,7 @@ rule! {
 
 const REVIEW_VERSIONS: &str = "/spec/conversion/webhook/conversionReviewVersions";
 
-fn known(crd: &Crd<'_>, report: &mut Report<'_>) {
+fn check_valid(crd: &Crd<'_>, report: &mut Report<'_>) {
     let document = crd.document;
     if !document.has("/spec/conversion") {
         return;
@@ -158,8 +158,8 @@ fn known(crd: &Crd<'_>, report: &mut Report<'_>) {
     match document.text_or_empty("/spec/conversion/strategy").as_str() {
         "" => add("strategy", "Required value"),
         "Webhook" => {
-            address(document, &mut add);
-            review_versions(document, &mut add);
+            check_address(document, &mut add);
+            check_review_versions(document, &mut add);
         }
         "None" => {
             for member in ["clientConfig", "conversionReviewVersions"] {
@@ -181,7 +181,7 @@ fn known(crd: &Crd<'_>, report: &mut Report<'_>) {
 }
 
 /// The URL or the service of a webhook. CRD-08 checks that exactly one of them is set.
-fn address(document: &Document, add: &mut impl FnMut(&str, &str)) {
+fn check_address(document: &Document, add: &mut impl FnMut(&str, &str)) {
     const FIELD: &str = "webhook.clientConfig";
     let config = "/spec/conversion/webhook/clientConfig";
     if let Some(url) = document.text(&format!("{config}/url")) {
@@ -223,7 +223,7 @@ fn address(document: &Document, add: &mut impl FnMut(&str, &str)) {
     }
 }
 
-fn review_versions(document: &Document, add: &mut impl FnMut(&str, &str)) {
+fn check_review_versions(document: &Document, add: &mut impl FnMut(&str, &str)) {
     let versions = document.texts(REVIEW_VERSIONS);
     let field = "webhook.conversionReviewVersions";
     let mut known = BTreeSet::new();
@@ -351,7 +351,7 @@ rule! {
     }
 }
 
-fn preserving(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
+fn check_preserving(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     const FIELD: &str = "/spec/preserveUnknownFields";
     const DEFINITIONS: &str = "/spec/webhookdefinitions";
     let is_reported = review.is_from_file() && !crd.is_v1beta1 && report.is_on(&CRD_31);
@@ -365,7 +365,7 @@ fn preserving(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     let names = [crd.name()];
     let matches = [IndexMatch { index: "conversion", values: &names, include_missing: false }];
     let mut is_converted = false;
-    let answer = Budget::default().each(&matches, DEFINITIONS, |csv| {
+    let answer = Budget::default().visit_csvs(&matches, DEFINITIONS, |csv| {
         let definitions = csv.rows(DEFINITIONS, &["/type"]);
         is_converted = is_installed(csv)
             && definitions.iter().enumerate().any(|(index, definition)| {
@@ -377,7 +377,7 @@ fn preserving(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     });
     let is_all = report.or_skip(&[&CRD_16], "ClusterServiceVersions", answer);
     if is_all == Some(false) {
-        report.skip_part(&CRD_16, "spec.preserveUnknownFields", MORE);
+        report.skip_part(&CRD_16, "spec.preserveUnknownFields", INCOMPLETE_REASON);
     }
     if is_all.is_some() && is_converted {
         let message = "crd.Spec.PreserveUnknownFields must be false to let API Server call webhook to do the conversion";

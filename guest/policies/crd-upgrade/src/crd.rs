@@ -10,7 +10,7 @@ use opgate_sdk::{Document, Kind};
 
 /// The location of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum VersionLocation {
     /// In the list.
     Element(usize),
     /// The mapping instead of the list.
@@ -25,46 +25,46 @@ pub(crate) struct Version {
     pub(crate) name: String,
     pub(crate) served: bool,
     pub(crate) storage: bool,
-    place: Place,
+    location: VersionLocation,
 }
 
 impl Version {
     /// The field of a member: `name`, `served`, `schema`.
     pub(crate) fn member(&self, member: &str) -> String {
-        match self.place {
-            Place::Element(index) => format!("spec.versions[{index}].{member}"),
-            Place::Mapping => format!("spec.versions.{member}"),
-            Place::Single => "spec.version".to_owned(),
+        match self.location {
+            VersionLocation::Element(index) => format!("spec.versions[{index}].{member}"),
+            VersionLocation::Mapping => format!("spec.versions.{member}"),
+            VersionLocation::Single => "spec.version".to_owned(),
         }
     }
 
     /// Position in the list.
     pub(crate) fn index(&self) -> usize {
-        match self.place {
-            Place::Element(index) => index,
-            Place::Mapping | Place::Single => 0,
+        match self.location {
+            VersionLocation::Element(index) => index,
+            VersionLocation::Mapping | VersionLocation::Single => 0,
         }
     }
 
     /// Pointer of the schema of the version.
     fn schema(&self) -> String {
-        match self.place {
-            Place::Element(index) => format!("{VERSIONS}/{index}/schema/openAPIV3Schema"),
-            Place::Mapping => format!("{VERSIONS}/schema/openAPIV3Schema"),
-            Place::Single => SHARED.to_owned(),
+        match self.location {
+            VersionLocation::Element(index) => format!("{VERSIONS}/{index}/schema/openAPIV3Schema"),
+            VersionLocation::Mapping => format!("{VERSIONS}/schema/openAPIV3Schema"),
+            VersionLocation::Single => SHARED_SCHEMA.to_owned(),
         }
     }
 }
 
 /// The location of a schema.
 #[derive(Debug)]
-pub(crate) struct Schema {
+pub(crate) struct SchemaLocation {
     pub(crate) pointer: String,
     pub(crate) field: String,
 }
 
 /// The schema of all versions, in v1beta1.
-const SHARED: &str = "/spec/validation/openAPIV3Schema";
+const SHARED_SCHEMA: &str = "/spec/validation/openAPIV3Schema";
 const VERSIONS: &str = "/spec/versions";
 
 /// A CRD.
@@ -73,7 +73,7 @@ pub(crate) struct Crd<'d> {
     pub(crate) document: &'d Document,
     pub(crate) versions: Vec<Version>,
     /// Positions of the first versions of each name, by name.
-    order: Vec<usize>,
+    by_name_order: Vec<usize>,
     /// Whether `spec.versions` is a mapping, as in some documents.
     pub(crate) is_mapping: bool,
     pub(crate) is_v1beta1: bool,
@@ -99,7 +99,7 @@ impl<'d> Crd<'d> {
                     name: row.text_or_empty(0).to_owned(),
                     served: row.boolean(1) == Some(true),
                     storage: row.boolean(2) == Some(true),
-                    place: Place::Mapping,
+                    location: VersionLocation::Mapping,
                 });
             }
         } else if kind == Kind::List {
@@ -108,7 +108,7 @@ impl<'d> Crd<'d> {
                 name: row.text_or_empty(0).to_owned(),
                 served: row.boolean(1) == Some(true),
                 storage: row.boolean(2) == Some(true),
-                place: Place::Element(index),
+                location: VersionLocation::Element(index),
             }));
         }
         // With the defaults of the API server.
@@ -116,14 +116,19 @@ impl<'d> Crd<'d> {
             && is_v1beta1
             && let Some(name) = document.text("/spec/version").filter(|name| !name.is_empty())
         {
-            versions.push(Version { name, served: true, storage: true, place: Place::Single });
+            versions.push(Version {
+                name,
+                served: true,
+                storage: true,
+                location: VersionLocation::Single,
+            });
         }
         let named = versions.iter().enumerate().map(|(at, version)| (&*version.name, at));
         let mut named: Vec<(&str, usize)> = named.collect();
         named.sort_unstable();
         named.dedup_by(|(later, _), (first, _)| later == first);
         let order = named.into_iter().map(|(_, at)| at).collect();
-        Self { document, versions, order, is_mapping, is_v1beta1 }
+        Self { document, versions, by_name_order: order, is_mapping, is_v1beta1 }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -133,14 +138,15 @@ impl<'d> Crd<'d> {
     /// The first version of a name.
     pub(crate) fn version(&self, name: &str) -> Option<&Version> {
         let at = |at: &usize| self.versions.get(*at);
-        let found =
-            self.order.binary_search_by(|known| at(known).map(|v| &*v.name).cmp(&Some(name)));
-        at(self.order.get(found.ok()?)?)
+        let found = self
+            .by_name_order
+            .binary_search_by(|known| at(known).map(|v| &*v.name).cmp(&Some(name)));
+        at(self.by_name_order.get(found.ok()?)?)
     }
 
     /// The first versions of each name, by name.
     pub(crate) fn by_name(&self) -> impl Iterator<Item = &Version> {
-        self.order.iter().filter_map(|at| self.versions.get(*at))
+        self.by_name_order.iter().filter_map(|at| self.versions.get(*at))
     }
 
     /// Whether there is a version of this name. In v1beta1 a version can be set in addition to the
@@ -151,13 +157,16 @@ impl<'d> Crd<'d> {
     }
 
     /// The effective schema of a version, if there is one.
-    pub(crate) fn schema(&self, version: &Version) -> Option<Schema> {
+    pub(crate) fn schema(&self, version: &Version) -> Option<SchemaLocation> {
         let own = version.schema();
-        if own != SHARED && self.document.has(&own) {
-            return Some(Schema { pointer: own, field: version.member("schema.openAPIV3Schema") });
+        if own != SHARED_SCHEMA && self.document.has(&own) {
+            return Some(SchemaLocation {
+                pointer: own,
+                field: version.member("schema.openAPIV3Schema"),
+            });
         }
-        (self.is_v1beta1 && self.document.has(SHARED)).then(|| Schema {
-            pointer: SHARED.to_owned(),
+        (self.is_v1beta1 && self.document.has(SHARED_SCHEMA)).then(|| SchemaLocation {
+            pointer: SHARED_SCHEMA.to_owned(),
             field: "spec.validation.openAPIV3Schema".to_owned(),
         })
     }

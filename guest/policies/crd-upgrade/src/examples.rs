@@ -71,19 +71,19 @@ rule! {
 }
 
 /// A version of a CRD in the bundle.
-struct Provided {
+struct ProvidedVersion {
     crd: String,
     version: String,
     /// The schema, or the field where it is missing.
     field: String,
     has_schema: bool,
     /// The properties of each part.
-    known: [BTreeSet<String>; 2],
+    properties: [BTreeSet<String>; 2],
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
-    let Some(folder) = review.subject().filter(|_| report.is_on(&CRD_27)) else { return };
-    let files = folder.rows("/spec/files", &["/path", "/documents/0/kind", "/documents/0"]);
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(directory) = review.subject().filter(|_| report.is_on(&CRD_27)) else { return };
+    let files = directory.rows("/spec/files", &["/path", "/documents/0/kind", "/documents/0"]);
     let manifests = |kind: &'static str| {
         let is_wanted = move |(_, file): &(usize, Row<'_>)| {
             let name = file.text_or_empty(0).strip_prefix("manifests/");
@@ -92,12 +92,12 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
                 && name.is_some_and(|name| !name.contains('/'))
         };
         files.iter().enumerate().filter(is_wanted).filter_map(move |(index, _)| {
-            let document = folder.at(&format!("/spec/files/{index}/documents/0"))?;
+            let document = directory.at(&format!("/spec/files/{index}/documents/0"))?;
             Some((document, format!("spec.files[{index}].documents[0]")))
         })
     };
     // By group, version and kind.
-    let mut provided: BTreeMap<[String; 3], Provided> = BTreeMap::new();
+    let mut provided: BTreeMap<[String; 3], ProvidedVersion> = BTreeMap::new();
     for (document, place) in manifests("CustomResourceDefinition") {
         let crd = Crd::of(&document);
         let group = document.text_or_empty("/spec/group");
@@ -107,7 +107,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
             let schema = crd.schema(version);
             let has_schema = schema.is_some();
             let known = PARTS.map(|part| {
-                let properties = |schema: &crate::crd::Schema| {
+                let properties = |schema: &crate::crd::SchemaLocation| {
                     let at = format!("{}/properties/{part}/properties", schema.pointer);
                     document.keys(&at).into_iter().collect()
                 };
@@ -116,12 +116,15 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
             let field = schema.map_or_else(|| version.member("schema"), |schema| schema.field);
             let field = format!("{place}.{field}");
             let (crd, version) = (crd.name(), version.name.clone());
-            provided.insert(key, Provided { crd, version, field, has_schema, known });
+            provided.insert(
+                key,
+                ProvidedVersion { crd, version, field, has_schema, properties: known },
+            );
         }
     }
     let mut missing: BTreeSet<(String, String, String)> = BTreeSet::new();
     for (csv, _) in manifests("ClusterServiceVersion") {
-        uncovered(&csv, &provided, &mut missing);
+        find_uncovered(&csv, &provided, &mut missing);
     }
     let places: BTreeSet<String> = missing.iter().map(|(_, field, _)| field.clone()).collect();
     for version in provided.values().filter(|version| !version.has_schema) {
@@ -136,9 +139,9 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 /// Fields of the examples without a schema: the CRD, the field of its schema, and the field.
-fn uncovered(
+fn find_uncovered(
     csv: &Document,
-    provided: &BTreeMap<[String; 3], Provided>,
+    provided: &BTreeMap<[String; 3], ProvidedVersion>,
     missing: &mut BTreeSet<(String, String, String)>,
 ) {
     let annotation = format!("/metadata/annotations/{}", escape("alm-examples"));
@@ -150,7 +153,7 @@ fn uncovered(
         let kind = of("kind").to_ascii_lowercase();
         let key = [group.to_owned(), version.to_owned(), kind];
         let Some(version) = provided.get(&key) else { continue };
-        for (part, known) in PARTS.iter().zip(&version.known) {
+        for (part, known) in PARTS.iter().zip(&version.properties) {
             let members = example.member(part).map(Json::members).unwrap_or_default();
             for (name, _) in members.iter().filter(|(name, _)| !known.contains(&**name)) {
                 let what = format!("{part}.{name}");

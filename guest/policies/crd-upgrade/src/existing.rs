@@ -14,18 +14,18 @@ use opgate_sdk::{
 };
 
 use crate::crd::{Crd, Version};
-use crate::owners::{self, Owners};
+use crate::owners::{self, OwnerCount};
 use crate::reads::CSVS;
 use crate::targets::CRD;
 use crate::validation::json::{self, Json};
-use crate::validation::{Validator, Work};
+use crate::validation::{Validator, WorkBudget};
 
 rules![CRD_11];
 
 /// The maximum number of versions with compared schemas. Real CRDs have fewer than ten.
-const COMPARED: usize = 256;
+const MAX_COMPARED_VERSIONS: usize = 256;
 /// The maximum number of versions of which objects are listed, for each rule.
-const VERSIONS: usize = 8;
+const MAX_LISTED_VERSIONS: usize = 8;
 
 rule! {
     /// existing objects are valid by the new schemas of a CRD that several Operators own
@@ -84,17 +84,17 @@ rule! {
     }
 }
 
-pub(crate) fn judge(
+pub(crate) fn check(
     review: &Review<'_>,
     crd: &Crd<'_>,
     old: &Crd<'_>,
-    work: &mut Work,
+    work: &mut WorkBudget,
     report: &mut Report<'_>,
 ) {
     if !report.is_on(&CRD_11) {
         return;
     }
-    if too_many(&CRD_11, crd, old, report) {
+    if skip_if_too_many(&CRD_11, crd, old, report) {
         return;
     }
     let is_changed = |version: &&Version| {
@@ -112,11 +112,11 @@ pub(crate) fn judge(
         return;
     }
     let least = match review.settings.text_or_empty("/crd/validateExisting").as_str() {
-        "all" => Owners::None,
-        "olm-owned" => Owners::One,
-        _ => Owners::Several,
+        "all" => OwnerCount::None,
+        "olm-owned" => OwnerCount::One,
+        _ => OwnerCount::Several,
     };
-    if least > Owners::None {
+    if least > OwnerCount::None {
         let owners = owners::of(&crd.name(), least);
         match report.or_skip(&[&CRD_11], "ClusterServiceVersions", owners) {
             Some(owners) if owners >= least => {}
@@ -124,28 +124,28 @@ pub(crate) fn judge(
         }
     }
     let level = if crd.has_webhook() { Level::Warn } else { Level::Deny };
-    let listing = Listing { review, crd, rule: &CRD_11 };
-    for version in bounded(&CRD_11, &changed, report) {
-        let Some(broken) = listing.first_broken(&version.name, version, work, report) else {
+    let lister = ObjectLister { review, crd, rule: &CRD_11 };
+    for version in limit_versions(&CRD_11, &changed, report) {
+        let Some(invalid) = lister.first_invalid(&version.name, version, work, report) else {
             continue;
         };
-        let (name, object) = (quote(&crd.name()), quote(&broken.name()));
-        let (api, why) = (broken.api(), &broken.why);
+        let (name, object) = (quote(&crd.name()), quote(&invalid.name()));
+        let (api, why) = (invalid.api(), &invalid.why);
         let message = format!(
             "error validating existing CRs against new CRD's schema for {name}: error validating {api} {object}: updated validation is too restrictive: {why}"
         );
-        report.add_as(level, &CRD_11, broken.field, message);
+        report.add_as(level, &CRD_11, invalid.field, message);
     }
 }
 
 /// Whether there are more versions than the limit. The report then contains it.
-pub(crate) fn too_many(
+pub(crate) fn skip_if_too_many(
     rule: &'static Rule,
     crd: &Crd<'_>,
     old: &Crd<'_>,
     report: &mut Report<'_>,
 ) -> bool {
-    let is_so = crd.versions.len().max(old.versions.len()) > COMPARED;
+    let is_so = crd.versions.len().max(old.versions.len()) > MAX_COMPARED_VERSIONS;
     if is_so {
         report.skip(rule, "spec.versions", "the CRD has too many versions to compare them");
     }
@@ -153,20 +153,22 @@ pub(crate) fn too_many(
 }
 
 /// The versions of which objects are listed for one rule, up to the limit.
-pub(crate) fn bounded<'v, T>(
+pub(crate) fn limit_versions<'v, T>(
     rule: &'static Rule,
     versions: &'v [T],
     report: &mut Report<'_>,
 ) -> &'v [T] {
-    if versions.len() > VERSIONS {
-        let why = format!("objects of {VERSIONS} versions were looked at, there are more versions");
+    if versions.len() > MAX_LISTED_VERSIONS {
+        let why = format!(
+            "objects of {MAX_LISTED_VERSIONS} versions were looked at, there are more versions"
+        );
         report.skip_part(rule, "", &why);
     }
-    versions.get(..VERSIONS).unwrap_or(versions)
+    versions.get(..MAX_LISTED_VERSIONS).unwrap_or(versions)
 }
 
 /// An object that a schema rejects.
-pub(crate) struct Broken {
+pub(crate) struct InvalidObject {
     pub(crate) object: Document,
     /// The version in which it was read. Snapshots contain it in the version of the file.
     version: String,
@@ -176,7 +178,7 @@ pub(crate) struct Broken {
     pub(crate) field: String,
 }
 
-impl Broken {
+impl InvalidObject {
     /// `namespace/name`, or the name of an object of the cluster.
     fn name(&self) -> String {
         let name = self.object.text_or_empty("/metadata/name");
@@ -195,28 +197,28 @@ impl Broken {
 }
 
 /// Lists the objects of a CRD for a rule.
-pub(crate) struct Listing<'r> {
+pub(crate) struct ObjectLister<'r> {
     pub(crate) review: &'r Review<'r>,
     pub(crate) crd: &'r Crd<'r>,
     pub(crate) rule: &'static Rule,
 }
 
-impl Listing<'_> {
+impl ObjectLister<'_> {
     /// The first object, read in a version, that the schema of a version rejects. Reports objects
     /// that were not evaluated.
-    pub(crate) fn first_broken(
+    pub(crate) fn first_invalid(
         &self,
         read: &str,
         version: &Version,
-        work: &mut Work,
+        work: &mut WorkBudget,
         report: &mut Report<'_>,
-    ) -> Option<Broken> {
+    ) -> Option<InvalidObject> {
         let schema = self.crd.schema(version)?;
         let field = schema.field.clone();
         let skip_part = |report: &mut Report<'_>, why: &str| {
             report.skip_part(self.rule, &field, why);
         };
-        let text = json::raw(self.crd.document, &schema.pointer);
+        let text = json::read_raw(self.crd.document, &schema.pointer);
         let Some(parsed) = text.as_deref().and_then(Json::parse) else {
             skip_part(report, "the schema is too large or too deep");
             return None;
@@ -236,13 +238,13 @@ impl Listing<'_> {
         let validator = Validator::of(&parsed);
         let mut looked = 0_usize;
         for object in sampled.objects {
-            let text = json::raw(&object, "");
+            let text = json::read_raw(&object, "");
             if let Some(value) = text.as_deref().and_then(Json::parse) {
                 if let Some(why) = validator.errors(&value, work) {
                     let version = read.to_owned();
-                    return Some(Broken { object, version, why, field: schema.field });
+                    return Some(InvalidObject { object, version, why, field: schema.field });
                 }
-                if work.is_done() {
+                if work.is_exhausted() {
                     let why = format!("{looked} objects were looked at, more would take too long");
                     skip_part(report, &why);
                     return None;

@@ -9,12 +9,12 @@ use crate::targets::CRD;
 
 rules![CRD_01, CRD_02, CRD_03, CRD_05];
 
-pub(crate) fn judge(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
-    name(review, crd, report);
-    scope(review, crd, report);
+pub(crate) fn check(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
+    check_name(review, crd, report);
+    check_scope(review, crd, report);
     if !review.is_update() {
-        api(review, crd, report);
-        group(crd, report);
+        check_api_version(review, crd, report);
+        check_group(crd, report);
     }
 }
 
@@ -58,7 +58,7 @@ rule! {
     }
 }
 
-fn name(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
+fn check_name(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
     let inspected = ["/metadata/name", "/spec/names/plural", "/spec/group"];
     if !inspected.iter().any(|pointer| review.touches_json(crd, pointer)) {
         return;
@@ -116,7 +116,7 @@ rule! {
     }
 }
 
-fn api(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
+fn check_api_version(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
     if crd::is_v1beta1(crd) && !review.is_from_bundle() {
         report.add(&CRD_02, "apiVersion", "Use the apiextensions.k8s.io/v1 API.");
     }
@@ -162,7 +162,7 @@ rule! {
     }
 }
 
-fn scope(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
+fn check_scope(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
     const SCOPE: &str = "/spec/scope";
     if !review.touches_json(crd, SCOPE) {
         return;
@@ -216,7 +216,7 @@ rule! {
     }
 }
 
-fn group(crd: &Document, report: &mut Report<'_>) {
+fn check_group(crd: &Document, report: &mut Report<'_>) {
     let group = crd.text_or_empty("/spec/group");
     if group.split('.').filter(|label| !label.is_empty()).nth(1).is_none() {
         let group = quote(&group);

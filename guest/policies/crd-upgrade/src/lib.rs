@@ -40,7 +40,7 @@ use opgate_sdk::{Document, Report, Review};
 
 use crd::Crd;
 use targets::{CRD, REGISTRY_BUNDLE};
-use validation::Work;
+use validation::WorkBudget;
 
 opgate_sdk::policy! {
     name: "crd-upgrade",
@@ -59,20 +59,22 @@ opgate_sdk::policy! {
         safety::RULES,
         examples::RULES,
     ],
-    routes: [CRD => judge, REGISTRY_BUNDLE => examples::judge],
+    routes: [CRD => check, REGISTRY_BUNDLE => examples::check],
     settings: include_str!("settings.json"),
 }
 
 /// The maximum number of versions of a CRD that are read. A CRD in the API server has at most about
 /// 20,000: its size is limited to 1.5 MiB, and each version has a schema.
-const MOST: u32 = 32_768;
+const MAX_VERSIONS: u32 = 32_768;
 
-fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(document) = review.subject() else { return };
     let count = |crd: &Document| crd.length("/spec/versions").unwrap_or_default();
-    if review.old_of_update().is_some_and(|old| count(old) > MOST) || count(document) > MOST {
-        header::judge(review, document, report);
-        access::judge(review, report);
+    if review.old_of_update().is_some_and(|old| count(old) > MAX_VERSIONS)
+        || count(document) > MAX_VERSIONS
+    {
+        header::check(review, document, report);
+        access::check(review, report);
         let rules = [
             names::RULES,
             versions::RULES,
@@ -91,18 +93,18 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
     let crd = Crd::of(document);
     let old = review.old_of_update().map(Crd::of);
-    header::judge(review, document, report);
-    versions::judge(review, &crd, old.as_ref().filter(|_| review.ratchet_base().is_some()), report);
-    names::judge(review, &crd, report);
-    columns::judge(review, &crd, report);
-    conversion::judge(review, &crd, report);
-    access::judge(review, report);
-    let mut work = Work::default();
-    structural::judge(review, &crd, &mut work, report);
+    header::check(review, document, report);
+    versions::check(review, &crd, old.as_ref().filter(|_| review.ratchet_base().is_some()), report);
+    names::check(review, &crd, report);
+    columns::check(review, &crd, report);
+    conversion::check(review, &crd, report);
+    access::check(review, report);
+    let mut work = WorkBudget::default();
+    structural::check(review, &crd, &mut work, report);
     if let Some(old) = &old {
-        removal::judge(review, &crd, old, report);
-        existing::judge(review, &crd, old, &mut work, report);
+        removal::check(review, &crd, old, report);
+        existing::check(review, &crd, old, &mut work, report);
     }
-    rukpak::judge(review, &crd, old.as_ref(), &mut work, report);
-    safety::judge(review, report);
+    rukpak::check(review, &crd, old.as_ref(), &mut work, report);
+    safety::check(review, report);
 }

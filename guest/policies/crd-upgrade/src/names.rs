@@ -11,10 +11,10 @@ use crate::targets::CRD;
 rules![CRD_29, CRD_32];
 
 /// Evaluates a CRD of `apiextensions.k8s.io/v1` in a file.
-pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     if review.is_from_file() && !crd.is_v1beta1 {
-        names(crd.document, report);
-        approval(crd.document, report);
+        check_names(crd.document, report);
+        check_approval(crd.document, report);
     }
 }
 
@@ -57,7 +57,7 @@ rule! {
     }
 }
 
-fn names(crd: &Document, report: &mut Report<'_>) {
+fn check_names(crd: &Document, report: &mut Report<'_>) {
     if !report.is_on(&CRD_29) {
         return;
     }
@@ -104,7 +104,7 @@ fn names(crd: &Document, report: &mut Report<'_>) {
     }
 }
 
-const APPROVAL: &str = "api-approved.kubernetes.io";
+const APPROVAL_ANNOTATION: &str = "api-approved.kubernetes.io";
 
 rule! {
     /// a CRD of a group of Kubernetes has an approval annotation
@@ -147,7 +147,7 @@ rule! {
     }
 }
 
-fn approval(crd: &Document, report: &mut Report<'_>) {
+fn check_approval(crd: &Document, report: &mut Report<'_>) {
     let group = crd.text_or_empty("/spec/group");
     let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
         let rest = group.strip_suffix(domain);
@@ -156,19 +156,20 @@ fn approval(crd: &Document, report: &mut Report<'_>) {
     if !is_protected {
         return;
     }
-    let value = crd.text_or_empty(&format!("/metadata/annotations/{}", escape(APPROVAL)));
+    let value =
+        crd.text_or_empty(&format!("/metadata/annotations/{}", escape(APPROVAL_ANNOTATION)));
     let what = match value.as_str() {
         "" => "",
         text if text.starts_with("unapproved") || is_url(text) => return,
         _ => " with either a URL or a reason starting with \"unapproved\"",
     };
     let message = format!(
-        "protected groups must have approval annotation \"{APPROVAL}\"{what}, see https://github.com/kubernetes/enhancements/pull/1111"
+        "protected groups must have approval annotation \"{APPROVAL_ANNOTATION}\"{what}, see https://github.com/kubernetes/enhancements/pull/1111"
     );
     let field = if value.is_empty() {
         "metadata.annotations".to_owned()
     } else {
-        format!("metadata.annotations[{APPROVAL}]")
+        format!("metadata.annotations[{APPROVAL_ANNOTATION}]")
     };
     report.add(&CRD_32, field, message);
 }

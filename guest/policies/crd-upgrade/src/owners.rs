@@ -15,14 +15,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
-use opgate_sdk::copies::Marks;
+use opgate_sdk::copies::CopyMarks;
 use opgate_sdk::{Document, is_terminating};
 
 use crate::reads::CSVS;
 
 /// The number of Operators that own a CRD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Owners {
+pub(crate) enum OwnerCount {
     None,
     One,
     Several,
@@ -37,7 +37,7 @@ pub(crate) fn key(csv: &Document) -> Key {
 
 /// Whether OLM treats a ClusterServiceVersion as a copy. It installs nothing from a copy.
 pub(crate) fn is_copy(csv: &Document) -> bool {
-    Marks::of(csv, &csv.text_or_empty("/metadata/namespace")).claim()
+    CopyMarks::of(csv, &csv.text_or_empty("/metadata/namespace")).claims_copy()
 }
 
 /// Whether a ClusterServiceVersion is neither a copy nor being removed.
@@ -54,40 +54,40 @@ const MAX_LINKS: usize = 16;
 
 /// The owners of a CRD in the cluster. Reads only enough to determine whether there are at least
 /// `needed`.
-pub(crate) fn of(crd: &str, needed: Owners) -> Result<Owners, ReadError> {
+pub(crate) fn of(crd: &str, needed: OwnerCount) -> Result<OwnerCount, ReadError> {
     let names = [crd.to_owned()];
-    let matches = [claims(&names)];
+    let matches = [owner_index(&names)];
     let found = CSVS.names(Query { matches: &matches, ..Query::default() })?;
     let namespaces: BTreeSet<String> = found.into_iter().map(|name| name.namespace).collect();
     let mut first: Option<(String, BTreeSet<String>)> = None;
     for namespace in namespaces {
-        let owners = originals(&namespace, &names)?;
+        let owners = original_owners(&namespace, &names)?;
         if owners.is_empty() {
             continue;
         }
-        if needed <= Owners::One {
-            return Ok(Owners::One);
+        if needed <= OwnerCount::One {
+            return Ok(OwnerCount::One);
         }
         if first.is_some() {
-            return Ok(Owners::Several);
+            return Ok(OwnerCount::Several);
         }
         first = Some((namespace, owners));
     }
     match first {
-        None => Ok(Owners::None),
-        Some((namespace, owners)) => chains(&namespace, &owners),
+        None => Ok(OwnerCount::None),
+        Some((namespace, owners)) => replacement_chains(&namespace, &owners),
     }
 }
 
-fn claims(crd: &[String]) -> IndexMatch<'_> {
+fn owner_index(crd: &[String]) -> IndexMatch<'_> {
     IndexMatch { index: "crd", values: crd, include_missing: false }
 }
 
 /// The versions in a namespace that claim a CRD and are not copies, see [`is_copy`].
-fn originals(namespace: &str, crd: &[String]) -> Result<BTreeSet<String>, ReadError> {
+fn original_owners(namespace: &str, crd: &[String]) -> Result<BTreeSet<String>, ReadError> {
     let (own, reasons) = ([namespace.to_owned()], ["Copied".to_owned()]);
     let names = |condition| {
-        let matches = [claims(crd), condition];
+        let matches = [owner_index(crd), condition];
         let query = Query { namespace: Some(namespace), matches: &matches, ..Query::default() };
         let names = CSVS.names(query)?.into_iter().map(|found| found.name);
         Ok::<BTreeSet<String>, ReadError>(names.collect())
@@ -101,9 +101,9 @@ fn originals(namespace: &str, crd: &[String]) -> Result<BTreeSet<String>, ReadEr
 
 /// The number of chains of a set of versions in a namespace. A walk ends at a version that an
 /// earlier walk or itself has passed.
-fn chains(namespace: &str, owners: &BTreeSet<String>) -> Result<Owners, ReadError> {
+fn replacement_chains(namespace: &str, owners: &BTreeSet<String>) -> Result<OwnerCount, ReadError> {
     if owners.len() == 1 {
-        return Ok(Owners::One);
+        return Ok(OwnerCount::One);
     }
     // The walk that passed each version.
     let mut passed: BTreeMap<String, usize> = BTreeMap::new();
@@ -116,7 +116,7 @@ fn chains(namespace: &str, owners: &BTreeSet<String>) -> Result<Owners, ReadErro
             }
             let Some(csv) = CSVS.get(namespace, &at)? else { break number };
             if passed.len() == MAX_LINKS {
-                return Ok(Owners::Several);
+                return Ok(OwnerCount::Several);
             }
             let replaced = csv.text_or_empty("/spec/replaces");
             passed.insert(at, number);
@@ -128,12 +128,12 @@ fn chains(namespace: &str, owners: &BTreeSet<String>) -> Result<Owners, ReadErro
         // A walk that ends in an earlier one belongs to it. One that ends in itself is a cycle.
         if met == number {
             if is_one {
-                return Ok(Owners::Several);
+                return Ok(OwnerCount::Several);
             }
             is_one = true;
         }
     }
-    Ok(if is_one { Owners::One } else { Owners::None })
+    Ok(if is_one { OwnerCount::One } else { OwnerCount::None })
 }
 
 /// The remaining budget of one query for ClusterServiceVersions that can name a CRD. Each can have
@@ -151,13 +151,13 @@ impl Default for Budget {
 }
 
 /// The reason why a rule was evaluated only in part.
-pub(crate) const MORE: &str = "some ClusterServiceVersions were looked at, there are more or larger ones that may name the CRD";
+pub(crate) const INCOMPLETE_REASON: &str = "some ClusterServiceVersions were looked at, there are more or larger ones that may name the CRD";
 
 impl Budget {
     /// Calls `visit` with versions that match, until it returns `false`. Returns whether all
     /// required versions were visited: `false` if their number, or the size of their lists, exceeds
     /// the budget.
-    pub(crate) fn each(
+    pub(crate) fn visit_csvs(
         &mut self,
         matches: &[IndexMatch<'_>],
         list: &str,

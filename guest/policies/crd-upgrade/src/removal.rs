@@ -14,14 +14,14 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, Rule, rule, rules};
 
 use crate::crd::{Crd, Version};
-use crate::owners::{self, Budget, Key, Owners};
+use crate::owners::{self, Budget, Key, OwnerCount};
 use crate::reads::CSVS;
 use crate::targets::CRD;
 
 rules![CRD_10, CRD_12, CRD_13, CRD_15];
 
-pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, old: &Crd<'_>, report: &mut Report<'_>) {
-    stored(crd, old, report);
+pub(crate) fn check(review: &Review<'_>, crd: &Crd<'_>, old: &Crd<'_>, report: &mut Report<'_>) {
+    check_stored_versions(crd, old, report);
     let is_removed = |version: &&Version| crd.version(&version.name).is_none();
     let served: Vec<&str> = old
         .versions
@@ -31,7 +31,7 @@ pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, old: &Crd<'_>, report: &
         .map(|version| &*version.name)
         .collect();
     if !served.is_empty() {
-        right_away(review, old, &served, report);
+        check_unserved_first(review, old, &served, report);
     }
     let mut gone: BTreeMap<&str, String> = BTreeMap::new();
     for version in old.by_name() {
@@ -46,7 +46,7 @@ pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, old: &Crd<'_>, report: &
         }
     }
     if !gone.is_empty() {
-        referenced(&old.name(), &gone, report);
+        check_references(&old.name(), &gone, report);
     }
 }
 
@@ -139,7 +139,12 @@ rule! {
 }
 
 /// CRD-10 and CRD-12.
-fn right_away(review: &Review<'_>, old: &Crd<'_>, served: &[&str], report: &mut Report<'_>) {
+fn check_unserved_first(
+    review: &Review<'_>,
+    old: &Crd<'_>,
+    served: &[&str],
+    report: &mut Report<'_>,
+) {
     let is_for_all = review.settings.text_or_empty("/crd/servedRemovalScope") == "all";
     let mut asking: Vec<&'static Rule> = vec![&CRD_10];
     if !is_for_all {
@@ -150,17 +155,17 @@ fn right_away(review: &Review<'_>, old: &Crd<'_>, served: &[&str], report: &mut 
         None
     } else {
         // CRD-12 needs to know only if there is an owner.
-        let needed = if report.is_on(&CRD_10) { Owners::Several } else { Owners::One };
+        let needed = if report.is_on(&CRD_10) { OwnerCount::Several } else { OwnerCount::One };
         report.or_skip(&asking, "ClusterServiceVersions", owners::of(&old.name(), needed))
     };
-    if owners == Some(Owners::Several) {
+    if owners == Some(OwnerCount::Several) {
         let (name, missing) = (quote(&old.name()), served.join(" "));
         let message = format!(
             "CRD {name} is owned by multiple ClusterServiceVersions: existing serving versions [{missing}] must be present in the new CRD"
         );
         report.add(&CRD_10, "spec.versions", message);
     }
-    if is_for_all || owners.is_some_and(|owners| owners > Owners::None) {
+    if is_for_all || owners.is_some_and(|owners| owners > OwnerCount::None) {
         report.add_each(&CRD_12, served, |version| {
             let version = quote(version);
             let message = format!(
@@ -212,13 +217,13 @@ rule! {
     }
 }
 
-fn stored(crd: &Crd<'_>, old: &Crd<'_>, report: &mut Report<'_>) {
+fn check_stored_versions(crd: &Crd<'_>, old: &Crd<'_>, report: &mut Report<'_>) {
     // If the list of versions is unchanged, missing versions were missing before.
     if ["/spec/versions", "/spec/version"].iter().all(|at| crd.document.equal(at, old.document, at))
     {
         return;
     }
-    let lost = lost(crd, old);
+    let lost = lost_stored_versions(crd, old);
     let name = quote(&crd.name());
     report.add_each(&CRD_13, &lost, |version| {
         let message = format!(
@@ -229,7 +234,7 @@ fn stored(crd: &Crd<'_>, old: &Crd<'_>, report: &mut Report<'_>) {
 }
 
 /// Stored versions that the CRD no longer has.
-pub(crate) fn lost(crd: &Crd<'_>, old: &Crd<'_>) -> BTreeSet<String> {
+pub(crate) fn lost_stored_versions(crd: &Crd<'_>, old: &Crd<'_>) -> BTreeSet<String> {
     let stored = old.document.rows("/status/storedVersions", &[""]);
     let lost = stored.iter().filter_map(|row| row.text(0)).filter(|version| !crd.has(version));
     lost.map(str::to_owned).collect()
@@ -285,16 +290,16 @@ rule! {
 }
 
 /// `gone`: the dropped versions, each with the field that drops it.
-fn referenced(name: &str, gone: &BTreeMap<&str, String>, report: &mut Report<'_>) {
+fn check_references(name: &str, gone: &BTreeMap<&str, String>, report: &mut Report<'_>) {
     if !report.is_on(&CRD_15) {
         return;
     }
-    let found = references(name, gone);
+    let found = find_references(name, gone);
     let Some((found, is_all)) = report.or_skip(&[&CRD_15], "ClusterServiceVersions", found) else {
         return;
     };
     if !is_all {
-        report.skip_part(&CRD_15, "spec.versions", owners::MORE);
+        report.skip_part(&CRD_15, "spec.versions", owners::INCOMPLETE_REASON);
     }
     report.add_each(&CRD_15, found, |(version, (namespace, csv))| {
         let field = gone.get(version.as_str()).cloned().unwrap_or_default();
@@ -307,7 +312,7 @@ fn referenced(name: &str, gone: &BTreeMap<&str, String>, report: &mut Report<'_>
 }
 
 /// Dropped versions, the ClusterServiceVersions that name them, and whether the list is complete.
-fn references(
+fn find_references(
     crd: &str,
     gone: &BTreeMap<&str, String>,
 ) -> Result<(BTreeSet<(String, Key)>, bool), ReadError> {
@@ -324,9 +329,9 @@ fn references(
             IndexMatch { index, values: &names, include_missing: false },
             IndexMatch { index: of_version, values: &removed, include_missing: false },
         ];
-        is_all &= budget.each(&matches, list, |csv| {
+        is_all &= budget.visit_csvs(&matches, list, |csv| {
             if owners::is_installed(csv) {
-                for version in versions(csv, list, crd) {
+                for version in required_versions(csv, list, crd) {
                     if gone.contains_key(version.as_str()) {
                         found.insert((version, owners::key(csv)));
                     }
@@ -339,7 +344,7 @@ fn references(
 }
 
 /// The versions of a CRD that a list of a ClusterServiceVersion names.
-fn versions(csv: &Document, list: &str, crd: &str) -> Vec<String> {
+fn required_versions(csv: &Document, list: &str, crd: &str) -> Vec<String> {
     let rows = csv.rows(list, &["/name", "/version"]);
     let own = rows.iter().filter(|row| row.text(0) == Some(crd));
     own.filter_map(|row| row.text(1).map(str::to_owned)).collect()

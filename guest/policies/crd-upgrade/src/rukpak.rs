@@ -4,11 +4,11 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Operation, Report, Review, rule, rules};
 
 use crate::crd::{Crd, Version};
-use crate::existing::{self, Broken, Listing};
+use crate::existing::{self, InvalidObject, ObjectLister};
 use crate::reads::CRDS;
 use crate::removal;
 use crate::targets::CRD;
-use crate::validation::Work;
+use crate::validation::WorkBudget;
 
 rules![CRD_17];
 
@@ -74,11 +74,11 @@ rule! {
     }
 }
 
-pub(crate) fn judge(
+pub(crate) fn check(
     review: &Review<'_>,
     crd: &Crd<'_>,
     old: Option<&Crd<'_>>,
-    work: &mut Work,
+    work: &mut WorkBudget,
     report: &mut Report<'_>,
 ) {
     let is_owned = |crd: &Document| crd.text_or_empty(OWNER_KIND) == "BundleDeployment";
@@ -90,9 +90,9 @@ pub(crate) fn judge(
         return;
     }
     let found = match old {
-        Some(old) => removed(crd, old)
-            .or_else(|| broken(review, crd, old, work, report))
-            .or_else(|| lost(crd, old)),
+        Some(old) => find_removed_version(crd, old)
+            .or_else(|| find_invalid_object(review, crd, old, work, report))
+            .or_else(|| find_lost_schema(crd, old)),
         // The target cluster of a file is unknown.
         None if review.is_from_file() => return,
         None => {
@@ -103,7 +103,7 @@ pub(crate) fn judge(
             };
             existing.and_then(|old| {
                 let old = Crd::stored(&old);
-                removed(crd, &old).or_else(|| lost(crd, &old))
+                find_removed_version(crd, &old).or_else(|| find_lost_schema(crd, &old))
             })
         }
     };
@@ -121,25 +121,25 @@ pub(crate) fn judge(
 }
 
 /// Field and text.
-type Found = (String, String);
+type Violation = (String, String);
 
-fn against_schema(crd: &Crd<'_>, why: &str) -> String {
+fn schema_violation_text(crd: &Crd<'_>, why: &str) -> String {
     let name = quote(&crd.name());
     format!("error validating existing CRs against new CRD's schema for {name}: {why}")
 }
 
 /// Stored versions that the UPDATE itself removes.
-fn removed(crd: &Crd<'_>, old: &Crd<'_>) -> Option<Found> {
-    let lost = removal::lost(crd, old);
+fn find_removed_version(crd: &Crd<'_>, old: &Crd<'_>) -> Option<Violation> {
+    let lost = removal::lost_stored_versions(crd, old);
     let removed: Vec<&str> =
         lost.iter().filter(|version| old.has(version)).map(String::as_str).collect();
     let why = format!("cannot remove stored versions [{}]", removed.join(" "));
-    (!removed.is_empty()).then(|| ("spec.versions".to_owned(), against_schema(crd, &why)))
+    (!removed.is_empty()).then(|| ("spec.versions".to_owned(), schema_violation_text(crd, &why)))
 }
 
 /// Stored versions that were missing before.
-fn lost(crd: &Crd<'_>, old: &Crd<'_>) -> Option<Found> {
-    let version = removal::lost(crd, old).into_iter().next()?;
+fn find_lost_schema(crd: &Crd<'_>, old: &Crd<'_>) -> Option<Violation> {
+    let version = removal::lost_stored_versions(crd, old).into_iter().next()?;
     let name = quote(&crd.name());
     let why = format!(
         "risk of data loss updating {name}: new CRD removes version {version} that is listed as a stored version on the existing CRD"
@@ -148,14 +148,14 @@ fn lost(crd: &Crd<'_>, old: &Crd<'_>) -> Option<Found> {
 }
 
 /// The first object that a changed or an added schema rejects.
-fn broken(
+fn find_invalid_object(
     review: &Review<'_>,
     crd: &Crd<'_>,
     old: &Crd<'_>,
-    work: &mut Work,
+    work: &mut WorkBudget,
     report: &mut Report<'_>,
-) -> Option<Found> {
-    if existing::too_many(&CRD_17, crd, old, report) {
+) -> Option<Violation> {
+    if existing::skip_if_too_many(&CRD_17, crd, old, report) {
         return None;
     }
     let shared = || crd.by_name().filter_map(|now| Some((now, old.version(&now.name)?)));
@@ -169,16 +169,16 @@ fn broken(
         let added = crd.by_name().filter(|version| old.version(&version.name).is_none());
         pairs.extend(added.flat_map(|added| served().map(move |(read, _)| (&*read.name, added))));
     }
-    let listing = Listing { review, crd, rule: &CRD_17 };
-    existing::bounded(&CRD_17, &pairs, report).iter().find_map(|(read, version)| {
-        let Broken { object, why, field, .. } =
-            listing.first_broken(read, version, work, report)?;
+    let lister = ObjectLister { review, crd, rule: &CRD_17 };
+    existing::limit_versions(&CRD_17, &pairs, report).iter().find_map(|(read, version)| {
+        let InvalidObject { object, why, field, .. } =
+            lister.first_invalid(read, version, work, report)?;
         let [namespace, name] =
             ["/metadata/namespace", "/metadata/name"].map(|pointer| object.text_or_empty(pointer));
         let version = &version.name;
         let why = format!(
             "existing custom object {namespace}/{name} failed validation for new schema version {version}: {why}"
         );
-        Some((field, against_schema(crd, &why)))
+        Some((field, schema_violation_text(crd, &why)))
     })
 }

@@ -10,18 +10,18 @@ use crate::targets::CRD;
 rules![CRD_04, CRD_06, CRD_07, CRD_14];
 
 /// `old` is the CRD before an UPDATE. Its unchanged values are exempt.
-pub(crate) fn judge(
+pub(crate) fn check(
     review: &Review<'_>,
     crd: &Crd<'_>,
     old: Option<&Crd<'_>>,
     report: &mut Report<'_>,
 ) {
     let is_listed = !review.is_update() || review.is_from_file();
-    version_names(crd, old, is_listed, report);
-    unique(crd, old, report);
-    unserved_storage(crd, old, report);
+    check_version_names(crd, old, is_listed, report);
+    check_unique(crd, old, report);
+    check_storage_served(crd, old, report);
     if is_listed {
-        list(crd, report);
+        check_list(crd, report);
     }
 }
 
@@ -75,7 +75,7 @@ const VERSIONS: &str = "/spec/versions";
 
 /// The type of `spec.versions`, if it is neither a list nor a mapping with a name, which is read as
 /// a list of one version.
-fn not_a_list(crd: &Crd<'_>) -> Option<&'static str> {
+fn list_error(crd: &Crd<'_>) -> Option<&'static str> {
     match crd.document.kind(VERSIONS) {
         Kind::Missing | Kind::Null | Kind::List => None,
         Kind::Object => {
@@ -88,13 +88,13 @@ fn not_a_list(crd: &Crd<'_>) -> Option<&'static str> {
 }
 
 /// `is_evaluated`: whether CRD-07 is evaluated.
-fn version_names(
+fn check_version_names(
     crd: &Crd<'_>,
     old: Option<&Crd<'_>>,
     is_evaluated: bool,
     report: &mut Report<'_>,
 ) {
-    if let Some(found) = not_a_list(crd) {
+    if let Some(found) = list_error(crd) {
         let is_same = |old: &Crd<'_>| crd.document.equal(VERSIONS, old.document, VERSIONS);
         if !old.is_some_and(is_same) {
             let message = format!(
@@ -164,7 +164,7 @@ rule! {
     }
 }
 
-fn unique(crd: &Crd<'_>, old: Option<&Crd<'_>>, report: &mut Report<'_>) {
+fn check_unique(crd: &Crd<'_>, old: Option<&Crd<'_>>, report: &mut Report<'_>) {
     let is_same = |old: &Crd<'_>| {
         let pairs = || crd.versions.iter().zip(&old.versions);
         crd.versions.len() == old.versions.len()
@@ -223,8 +223,8 @@ rule! {
     }
 }
 
-fn list(crd: &Crd<'_>, report: &mut Report<'_>) {
-    if not_a_list(crd).is_some() {
+fn check_list(crd: &Crd<'_>, report: &mut Report<'_>) {
+    if list_error(crd).is_some() {
         // One error: CRD-04 names this rule.
         return;
     }
@@ -274,7 +274,7 @@ rule! {
     }
 }
 
-fn unserved_storage(crd: &Crd<'_>, old: Option<&Crd<'_>>, report: &mut Report<'_>) {
+fn check_storage_served(crd: &Crd<'_>, old: Option<&Crd<'_>>, report: &mut Report<'_>) {
     let wrong = crd.versions.iter().filter(|version| {
         let before = old.and_then(|old| old.version(&version.name));
         let was_so = before.is_some_and(|before| before.storage && !before.served);

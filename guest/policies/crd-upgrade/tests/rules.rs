@@ -6,7 +6,7 @@ use opgate_cases::Case;
 use opgate_cases::native::verdict;
 use opgate_crd_upgrade::POLICY;
 use opgate_sdk::cluster::Cluster;
-use opgate_sdk::{Operation, Parts, Report, Request, Review, SampleError};
+use opgate_sdk::{Operation, Report, Request, RequestParts, Review, SampleError};
 use serde_json::json;
 
 opgate_cases::tests!(POLICY);
@@ -214,15 +214,15 @@ fn missing_permission_is_the_reason_of_a_skipped_rule() {
     };
     let (new, old) = (case.object.as_ref().map(document), case.old.as_ref().map(document));
     let settings = document(&case.settings);
-    let parts = Parts { operation: Operation::Update, ..Parts::default() };
+    let parts = RequestParts { operation: Operation::Update, ..RequestParts::default() };
     let request = Request::from(parts);
     let review =
         Review { request: &request, object: new.as_ref(), old: old.as_ref(), settings: &settings };
     let refused = SampleError::NotGranted("list crontabs.stable.example.com is not granted".into());
-    let cluster = Cluster::new(&POLICY.reads(), &settings).refusing_samples(refused);
-    let verdict = cluster.during(|| {
+    let cluster = Cluster::new(&POLICY.reads(), &settings).with_sample_error(refused);
+    let verdict = cluster.run(|| {
         let mut report = Report::new(review);
-        (POLICY.routes[0].judge)(&review, &mut report);
+        (POLICY.routes[0].evaluate)(&review, &mut report);
         report.finish()
     });
     let skipped: Vec<_> = verdict.skipped.iter().map(|s| (&*s.rule, &*s.reason)).collect();

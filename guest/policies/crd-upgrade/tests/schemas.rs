@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use opgate_crd_upgrade::POLICY;
 use opgate_sdk::{
-    Document, GroupVersionKind, GroupVersionResource, Operation, Parts, Request, Verdict,
+    Document, GroupVersionKind, GroupVersionResource, Operation, Request, RequestParts, Verdict,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -30,7 +30,8 @@ fn judged(old: &str, new: &str, settings: &str) -> Verdict {
         version: resource.version.clone(),
         kind: "CustomResourceDefinition".to_owned(),
     };
-    let parts = Parts { operation: Operation::Update, kind, resource, ..Parts::default() };
+    let parts =
+        RequestParts { operation: Operation::Update, kind, resource, ..RequestParts::default() };
     let (request, settings) = (Request::from(parts), Document::parse(settings).expect("settings"));
     let routes = POLICY.routes_of(&request, &settings);
     POLICY.validate(&request, routes, Some(&crd(new)), Some(&crd(old)), &settings)

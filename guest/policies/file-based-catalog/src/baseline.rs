@@ -12,14 +12,14 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Level, Report, Row, Rows, rule, rules};
 
 use crate::CATALOG;
-use crate::blob::{self, Blob, place};
+use crate::blob::{self, Blob, blob_path};
 use crate::catalog::Catalog;
 use crate::graph::Graph;
 
 rules![FBC_45, FBC_46];
 
 /// The members that distinguish properties and related images.
-const TOLD_APART: [&str; 9] = [
+const IDENTIFYING_MEMBERS: [&str; 9] = [
     "/type",
     "/value",
     "/value/group",
@@ -33,7 +33,7 @@ const TOLD_APART: [&str; 9] = [
 
 /// The maximum number of comparisons of different items, in all bundles together: about 50 ms. A
 /// bundle of 100 constraints in reverse order takes 5,000.
-const TRIES: u32 = 100_000;
+const MAX_COMPARISONS: u32 = 100_000;
 
 rule! {
     /// every published bundle has an update path to a channel head
@@ -121,7 +121,7 @@ rule! {
 }
 
 /// Evaluates a document against the published one.
-pub(crate) fn judge(
+pub(crate) fn check(
     catalog: &Catalog,
     document: &Document,
     published: &Document,
@@ -136,13 +136,13 @@ pub(crate) fn judge(
     let (mut connected, mut ranges) = (BTreeSet::new(), Vec::new());
     for channel in &catalog.channels {
         let graph = Graph::of(channel);
-        connected.append(&mut graph.connected());
+        connected.append(&mut graph.connected_entries());
         ranges.extend(graph.heads().into_iter().filter_map(|head| head.skip_range.as_ref()));
     }
     let mut lost = Vec::new();
     let mut names = BTreeSet::new();
-    let mut tries = TRIES;
-    let (table, old_table) = (blob::table(document), blob::table(published));
+    let mut tries = MAX_COMPARISONS;
+    let (table, old_table) = (blob::read_blobs(document), blob::read_blobs(published));
     let rows: Vec<_> = table.iter().collect();
     for (at, row) in (0..).zip(old_table.iter()) {
         let old = Blob::new(published, at, row);
@@ -155,7 +155,7 @@ pub(crate) fn judge(
             && let Some(row) = usize::try_from(bundle.at).ok().and_then(|at| rows.get(at))
         {
             let new = Blob::new(document, bundle.at, *row);
-            if let Some(member) = change(&old, &new, &mut tries) {
+            if let Some(member) = find_change(&old, &new, &mut tries) {
                 let message = format!(
                     "bundle {} changed: bundle images and their metadata should be treated as immutable",
                     quote(&name)
@@ -170,21 +170,21 @@ pub(crate) fn judge(
             }
         }
         if !connected.contains(name.as_str()) {
-            lost.push((name, version(&old)));
+            lost.push((name, bundle_version(&old)));
         }
     }
-    for name in stranded(&lost, &ranges) {
+    for name in find_stranded(&lost, &ranges) {
         let message = format!(
             "bundle {} of package {} has no update path to the current or newer channel head",
             quote(&name),
             quote(&package.name)
         );
-        report.add(&FBC_45, place(package.at, ""), message);
+        report.add(&FBC_45, blob_path(package.at, ""), message);
     }
 }
 
 /// The version that a published bundle declares.
-fn version(bundle: &Blob<'_>) -> Option<Version> {
+fn bundle_version(bundle: &Blob<'_>) -> Option<Version> {
     let properties = bundle.value().items(&bundle.pointer("properties"));
     let mut packages =
         properties.filter(|item| item.text("/type").as_deref() == Some(blob::PACKAGE));
@@ -193,7 +193,7 @@ fn version(bundle: &Blob<'_>) -> Option<Version> {
 
 /// The bundles that no head skips by its range either, in the order of the input. Versions are
 /// sorted once, and each interval of each range is a slice of them.
-fn stranded(lost: &[(String, Option<Version>)], ranges: &[&Range]) -> Vec<String> {
+fn find_stranded(lost: &[(String, Option<Version>)], ranges: &[&Range]) -> Vec<String> {
     if lost.is_empty() {
         return Vec::new();
     }
@@ -201,7 +201,7 @@ fn stranded(lost: &[(String, Option<Version>)], ranges: &[&Range]) -> Vec<String
     versions.sort();
     versions.dedup();
     let mut changes = vec![0_i64; versions.len() + 1];
-    for (low, high) in ranges.iter().flat_map(|range| range.spans()) {
+    for (low, high) in ranges.iter().flat_map(|range| range.intervals()) {
         let from = low.map_or(0, |(low, included)| {
             versions.partition_point(|v| *v < low || *v == low && !included)
         });
@@ -228,29 +228,29 @@ fn stranded(lost: &[(String, Option<Version>)], ranges: &[&Range]) -> Vec<String
 }
 
 /// The first member of a bundle that changed.
-fn change(old: &Blob<'_>, new: &Blob<'_>, tries: &mut u32) -> Option<&'static str> {
+fn find_change(old: &Blob<'_>, new: &Blob<'_>, tries: &mut u32) -> Option<&'static str> {
     ["image", "properties", "relatedImages"].into_iter().find(|member| {
-        let before = List { document: old.value(), pointer: old.pointer(member) };
-        let after = List { document: new.value(), pointer: new.pointer(member) };
+        let before = BlobList { document: old.value(), pointer: old.pointer(member) };
+        let after = BlobList { document: new.value(), pointer: new.pointer(member) };
         !old.value().equal(&before.pointer, new.value(), &after.pointer)
             && !same_items(&before, &after, tries)
     })
 }
 
 /// A member with the expected type list.
-struct List<'d> {
+struct BlobList<'d> {
     document: &'d Document,
     pointer: String,
 }
 
-impl List<'_> {
+impl BlobList<'_> {
     fn length(&self) -> Option<u32> {
         let is_list = self.document.kind(&self.pointer) == Kind::List;
         self.document.length(&self.pointer).filter(|_| is_list)
     }
 
     fn rows(&self) -> Rows {
-        self.document.rows(&self.pointer, &TOLD_APART)
+        self.document.rows(&self.pointer, &IDENTIFYING_MEMBERS)
     }
 
     /// Whether an item equals an item of another list.
@@ -266,12 +266,12 @@ impl List<'_> {
 /// Both lists are sorted by the texts that distinguish most items, regardless of their spelling.
 /// Items with equal texts are compared with each other; `tries` limits the number of comparisons of
 /// different items.
-fn same_items(before: &List<'_>, after: &List<'_>, tries: &mut u32) -> bool {
+fn same_items(before: &BlobList<'_>, after: &BlobList<'_>, tries: &mut u32) -> bool {
     if before.length().is_none() || before.length() != after.length() {
         return false;
     }
     let (old_rows, new_rows) = (before.rows(), after.rows());
-    let (old, new) = (in_order(&old_rows), in_order(&new_rows));
+    let (old, new) = (sort_rows(&old_rows), sort_rows(&new_rows));
     if old.len() != new.len() || old.iter().zip(&new).any(|(o, n)| compare(o, n).is_ne()) {
         return false;
     }
@@ -281,14 +281,14 @@ fn same_items(before: &List<'_>, after: &List<'_>, tries: &mut u32) -> bool {
         new = rest;
         let mut open: VecDeque<u32> = candidates.iter().map(|(_, at)| *at).collect();
         for (_, at) in alike {
-            let mut left = open.len();
+            let mut remaining = open.len();
             while let Some(candidate) = open.pop_front() {
                 if before.equal(*at, after, candidate) {
                     break;
                 }
                 open.push_back(candidate);
-                left -= 1;
-                if left == 0 || *tries == 0 {
+                remaining -= 1;
+                if remaining == 0 || *tries == 0 {
                     return false;
                 }
                 *tries -= 1;
@@ -299,14 +299,14 @@ fn same_items(before: &List<'_>, after: &List<'_>, tries: &mut u32) -> bool {
 }
 
 /// The items of a list, in an order that does not depend on the order of the list.
-fn in_order(rows: &Rows) -> Vec<(Row<'_>, u32)> {
+fn sort_rows(rows: &Rows) -> Vec<(Row<'_>, u32)> {
     let mut items: Vec<_> = rows.iter().zip(0..).collect();
     items.sort_by(compare);
     items
 }
 
 fn compare((one, _): &(Row<'_>, u32), (other, _): &(Row<'_>, u32)) -> Ordering {
-    let columns = 0..TOLD_APART.len();
+    let columns = 0..IDENTIFYING_MEMBERS.len();
     let texts = columns.map(|column| one.text_or_empty(column).cmp(other.text_or_empty(column)));
     texts.fold(Ordering::Equal, Ordering::then)
 }

@@ -15,7 +15,7 @@ use opgate_sdk::{Document, Kind, Report, Row, Rows, escape, go_format, rule, rul
 use crate::CATALOG;
 use crate::files::FBC_43;
 use crate::settings::Settings;
-use crate::text::{LONGEST, joined};
+use crate::text::{MAX_MESSAGE_BYTES, join};
 
 rules![FBC_01, FBC_02, FBC_07, FBC_08];
 
@@ -35,11 +35,11 @@ const COLUMNS: [&str; 8] = [
     "/value/relatedImages",
     "/value/entries",
 ];
-const USUAL: [&str; 7] =
+const USUAL_MEMBERS: [&str; 7] =
     ["schema", "package", "name", "image", "properties", "relatedImages", "entries"];
 
 /// All blobs of a document.
-pub(crate) fn table(document: &Document) -> Rows {
+pub(crate) fn read_blobs(document: &Document) -> Rows {
     document.rows("/spec/blobs", &COLUMNS)
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Blob<'d> {
 
 /// The members that identify a blob. If one is of the wrong type, no further violation of it is
 /// reported.
-pub(crate) struct Meta {
+pub(crate) struct BlobIdentity {
     pub(crate) schema: Text,
     pub(crate) package: Text,
     pub(crate) name: Text,
@@ -68,26 +68,26 @@ pub(crate) struct Meta {
 pub(crate) enum Text {
     Missing,
     /// A value of the wrong type, which is already reported.
-    Wrong,
-    Is(String),
+    WrongType,
+    Value(String),
 }
 
 impl Text {
     pub(crate) fn as_str(&self) -> &str {
         match self {
-            Self::Is(text) => text,
-            Self::Missing | Self::Wrong => "",
+            Self::Value(text) => text,
+            Self::Missing | Self::WrongType => "",
         }
     }
 
     /// Whether it is missing, and this is not reported yet.
-    pub(crate) fn is_lacking(&self) -> bool {
-        *self != Self::Wrong && self.as_str().is_empty()
+    pub(crate) fn is_missing(&self) -> bool {
+        *self != Self::WrongType && self.as_str().is_empty()
     }
 }
 
 /// Path of a value in a blob. `inner` starts with a dot, or is empty.
-pub(crate) fn place(at: u32, inner: &str) -> String {
+pub(crate) fn blob_path(at: u32, inner: &str) -> String {
     format!("spec.blobs[{at}].value{inner}")
 }
 
@@ -129,7 +129,7 @@ impl<'d> Blob<'d> {
 
     /// The column of a member, if the row has the complete information.
     fn column(&self, name: &str) -> Option<usize> {
-        let position = USUAL.iter().position(|usual| *usual == name)?;
+        let position = USUAL_MEMBERS.iter().position(|usual| *usual == name)?;
         self.is_usual.then_some(position.saturating_add(1))
     }
 
@@ -182,12 +182,12 @@ impl<'d> Blob<'d> {
 
     /// Path of a member.
     pub(crate) fn field(&self, name: &str) -> String {
-        place(self.at, &format!(".{}", self.key(name)))
+        blob_path(self.at, &format!(".{}", self.key(name)))
     }
 
     /// Path of the blob.
     pub(crate) fn path(&self) -> String {
-        place(self.at, "")
+        blob_path(self.at, "")
     }
 }
 
@@ -269,46 +269,47 @@ rule! {
 
 impl Blob<'_> {
     /// Evaluates the common members of every blob.
-    pub(crate) fn judge(&self, settings: &Settings, report: &mut Report<'_>) -> Meta {
-        self.unique_keys(report);
-        let schema = self.text("schema", report);
-        if schema.is_lacking() {
+    pub(crate) fn check(&self, settings: &Settings, report: &mut Report<'_>) -> BlobIdentity {
+        self.check_unique_keys(report);
+        let schema = self.check_text("schema", report);
+        if schema.is_missing() {
             report.add(&FBC_01, self.path(), self.without_schema());
         }
-        let package = self.text("package", report);
-        let name = self.text("name", report);
-        if let Text::Is(schema) = &schema
+        let package = self.check_text("package", report);
+        let name = self.check_text("name", report);
+        if let Text::Value(schema) = &schema
             && !schema.is_empty()
         {
-            self.known_schema(schema, settings, report);
+            self.check_known_schema(schema, settings, report);
             // Other rules report a missing package for the other schemas.
             if !matches!(schema.as_str(), CHANNEL | BUNDLE | DEPRECATIONS)
-                && package == Text::Is(String::new())
+                && package == Text::Value(String::new())
             {
                 let message =
                     "package is optional, but if it's defined, it must be a non-empty string";
                 report.add(&FBC_02, self.field("package"), message);
             }
         }
-        Meta { schema, package, name }
+        BlobIdentity { schema, package, name }
     }
 
     /// Evaluates one of the members that are texts.
-    fn text(&self, name: &str, report: &mut Report<'_>) -> Text {
+    fn check_text(&self, name: &str, report: &mut Report<'_>) -> Text {
         if let Some(text) = self.text_of(name) {
-            return Text::Is(text);
+            return Text::Value(text);
         }
         if self.kind(name) == Kind::Missing {
             return Text::Missing;
         }
         let pointer = self.pointer(name);
-        let [found, written] = [true, false].map(|t| go_format::value(self.value(), &pointer, t));
+        let [found, written] =
+            [true, false].map(|t| go_format::format_value(self.value(), &pointer, t));
         let message = format!(
             "expected value for key {} to be a string, got {found}: {written}",
             quote(self.key(name))
         );
         report.add(&FBC_02, self.field(name), message);
-        Text::Wrong
+        Text::WrongType
     }
 
     /// The message contains the blob, unless it is too large to be readable.
@@ -324,8 +325,8 @@ impl Blob<'_> {
         };
         let raw = if few && shallow() { self.value().raw("") } else { None };
         let raw = raw.and_then(|raw| String::from_utf8(raw).ok());
-        let blob = raw.filter(|raw| raw.len() < LONGEST).unwrap_or_else(|| {
-            format!("{{{}}}", joined(self.keys().iter().map(String::as_str), ", "))
+        let blob = raw.filter(|raw| raw.len() < MAX_MESSAGE_BYTES).unwrap_or_else(|| {
+            format!("{{{}}}", join(self.keys().iter().map(String::as_str), ", "))
         });
         format!("object '{blob}' is missing root schema field")
     }
@@ -430,7 +431,7 @@ impl Blob<'_> {
     }
 
     /// Evaluates a schema by its name.
-    fn known_schema(&self, schema: &str, settings: &Settings, report: &mut Report<'_>) {
+    fn check_known_schema(&self, schema: &str, settings: &Settings, report: &mut Report<'_>) {
         if schema.starts_with("olm.") {
             let known = [PACKAGE, CHANNEL, BUNDLE, DEPRECATIONS].contains(&schema)
                 || settings.reserved_schemas.iter().any(|reserved| reserved == schema);
@@ -453,7 +454,7 @@ impl Blob<'_> {
 
 impl Blob<'_> {
     /// FBC-43: keys are unique, regardless of their case.
-    fn unique_keys(&self, report: &mut Report<'_>) {
+    fn check_unique_keys(&self, report: &mut Report<'_>) {
         if self.is_usual {
             return;
         }
@@ -462,7 +463,7 @@ impl Blob<'_> {
             folded.entry(key.to_lowercase()).or_default().push(key);
         }
         for (key, keys) in folded.iter().filter(|(_, keys)| keys.len() > 1) {
-            let all = joined(keys.iter().copied(), " ");
+            let all = join(keys.iter().copied(), " ");
             let message = format!("duplicate keys for key {}: [{all}]", quote(key));
             report.add(&FBC_43, self.path(), message);
         }

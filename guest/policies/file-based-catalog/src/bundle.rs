@@ -14,9 +14,9 @@ use opgate_constraint::version::Version;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
-use self::properties::{Found, Reader};
+use self::properties::{PropertyChecker, PropertyValues};
 use crate::CATALOG;
-use crate::blob::{Blob, Meta, place};
+use crate::blob::{Blob, BlobIdentity, blob_path};
 use crate::objects::Objects;
 use crate::settings::Settings;
 
@@ -30,13 +30,13 @@ pub(crate) struct Bundle {
     /// The version, if there is exactly one valid version.
     pub(crate) version: Option<Version>,
     /// Version and release, as they identify the bundle in its package.
-    pub(crate) label: Option<String>,
+    pub(crate) version_label: Option<String>,
 }
 
 impl Bundle {
     /// Path of the name.
     pub(crate) fn name_field(&self) -> String {
-        place(self.at, ".name")
+        blob_path(self.at, ".name")
     }
 }
 
@@ -77,9 +77,9 @@ rule! {
 }
 
 /// Evaluates a bundle separately.
-pub(crate) fn judge(
+pub(crate) fn check(
     blob: &Blob<'_>,
-    meta: &Meta,
+    meta: &BlobIdentity,
     settings: &Settings,
     objects: &mut Objects,
     report: &mut Report<'_>,
@@ -89,24 +89,24 @@ pub(crate) fn judge(
         name: meta.name.as_str().to_owned(),
         package: meta.package.as_str().to_owned(),
         version: None,
-        label: None,
+        version_label: None,
     };
-    if meta.package.is_lacking() {
+    if meta.package.is_missing() {
         let message = format!("package name must be set for bundle {}", quote(&bundle.name));
         report.add(&FBC_26, blob.path(), message);
     }
-    if meta.name.is_lacking() {
+    if meta.name.is_missing() {
         report.add(&FBC_26, blob.path(), "name must be set");
     }
-    let mut found = Found::default();
-    let mut reader = Reader { blob, bundle: &bundle, objects, found: &mut found };
-    let readable = crate::properties::judge(blob, meta, settings, report, |property, to| {
-        reader.property(property, to);
+    let mut found = PropertyValues::default();
+    let mut reader = PropertyChecker { blob, bundle: &bundle, objects, found: &mut found };
+    let readable = crate::properties::check(blob, meta, settings, report, |property, to| {
+        reader.check_property(property, to);
     });
-    found.unlisted(blob, report);
-    images::judge(blob, &bundle, settings, found.objects > 0, report);
+    found.check_unlisted(blob, report);
+    images::check(blob, &bundle, settings, found.objects > 0, report);
     if readable {
-        identity::judge(blob, &mut bundle, found, report);
+        identity::check(blob, &mut bundle, found, report);
     }
     bundle
 }

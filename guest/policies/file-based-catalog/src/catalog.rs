@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::blob::{self, Blob, place};
+use crate::blob::{self, Blob, blob_path};
 use crate::bundle::{self, Bundle};
 use crate::channel::{self, Channel};
 use crate::deprecations::{self, Deprecations};
@@ -30,7 +30,7 @@ pub(crate) struct Catalog {
     pub(crate) bundles: Vec<Bundle>,
     deprecations: Vec<Deprecations>,
     /// Packages that the blobs name and that the catalog has.
-    pub(crate) known: BTreeSet<String>,
+    pub(crate) known_packages: BTreeSet<String>,
 }
 
 /// Whether the list of all packages, which is sorted, has a name.
@@ -56,40 +56,40 @@ impl Catalog {
             channels: Vec::new(),
             bundles: Vec::new(),
             deprecations: Vec::new(),
-            known: BTreeSet::new(),
+            known_packages: BTreeSet::new(),
         };
         let mut objects = Objects::default();
-        let table = blob::table(document);
+        let table = blob::read_blobs(document);
         let (mut templates, mut blobs) = (0, 0);
         for (at, row) in (0..).zip(table.iter()) {
             let blob = Blob::new(document, at, row);
             blobs += 1;
             match blob.kind_of_all() {
                 Kind::Object if blob.is_template(settings) => templates += 1,
-                Kind::Object => catalog.add(&blob, settings, &mut objects, report),
+                Kind::Object => catalog.add_blob(&blob, settings, &mut objects, report),
                 Kind::Missing => {}
                 kind => {
                     let message = go_text::wrong_value(kind, "map[string]interface {}");
-                    report.add(&FBC_43, place(at, ""), message);
+                    report.add(&FBC_43, blob_path(at, ""), message);
                 }
             }
         }
         blob::skip_templates(templates, blobs, report);
-        catalog.known = catalog.named(document);
+        catalog.known_packages = catalog.named_packages(document);
         catalog
     }
 
     /// The existing packages among those that the blobs name: packages with a blob in the document,
     /// or in the list of all packages of the catalog. That list is sorted and can be long, so it is
     /// not read for each name.
-    fn named(&self, document: &Document) -> BTreeSet<String> {
+    fn named_packages(&self, document: &Document) -> BTreeSet<String> {
         let own = self.packages.iter().map(|package| &package.name);
         let mut known: BTreeSet<_> = own.filter(|name| !name.is_empty()).cloned().collect();
         let channels = self.channels.iter().map(|channel| &channel.package);
         let bundles = self.bundles.iter().map(|bundle| &bundle.package);
         let deprecations = self.deprecations.iter().map(|deprecations| &deprecations.package);
-        let asked: BTreeSet<_> = channels.chain(bundles).chain(deprecations).collect();
-        for name in asked {
+        let package_names: BTreeSet<_> = channels.chain(bundles).chain(deprecations).collect();
+        for name in package_names {
             if !name.is_empty() && !known.contains(name) && is_listed(document, name) {
                 known.insert(name.clone());
             }
@@ -97,56 +97,56 @@ impl Catalog {
         known
     }
 
-    fn add(
+    fn add_blob(
         &mut self,
         blob: &Blob<'_>,
         settings: &Settings,
         objects: &mut Objects,
         report: &mut Report<'_>,
     ) {
-        let meta = blob.judge(settings, report);
+        let meta = blob.check(settings, report);
         match meta.schema.as_str() {
             blob::BUNDLE => {
-                self.bundles.push(bundle::judge(blob, &meta, settings, objects, report));
+                self.bundles.push(bundle::check(blob, &meta, settings, objects, report));
                 return;
             }
-            blob::PACKAGE => self.packages.push(package::judge(blob, &meta, report)),
+            blob::PACKAGE => self.packages.push(package::check(blob, &meta, report)),
             blob::CHANNEL => {
-                if meta.package.is_lacking() {
+                if meta.package.is_missing() {
                     let name = quote(meta.name.as_str());
                     let message = format!("unknown package \"\" for channel {name}");
                     report.add(&FBC_04, blob.path(), message);
                 }
-                self.channels.push(channel::judge(blob, &meta, report));
+                self.channels.push(channel::check(blob, &meta, report));
             }
             blob::DEPRECATIONS => {
                 let number = self.deprecations.len();
-                self.deprecations.push(deprecations::judge(blob, &meta, number, report));
+                self.deprecations.push(deprecations::check(blob, &meta, number, report));
             }
             _ => {}
         }
-        properties::judge(blob, &meta, settings, report, |_, _| {});
+        properties::check(blob, &meta, settings, report, |_, _| {});
     }
 
     /// Evaluates the blobs together.
-    pub(crate) fn judge(&self, settings: &Settings, report: &mut Report<'_>) {
-        self.packages_once(report);
-        self.left_overs(report);
-        let channels = unique::channel_names(self, report);
-        let bundles = unique::bundle_names(self, report);
-        members::complete(self, report);
-        members::default_channels(self, &channels, report);
-        members::entries_and_bundles(self, &bundles, settings, report);
-        unique::versions(self, report);
+    pub(crate) fn check(&self, settings: &Settings, report: &mut Report<'_>) {
+        self.check_unique_packages(report);
+        self.check_missing_packages(report);
+        let channels = unique::check_channel_names(self, report);
+        let bundles = unique::check_bundle_names(self, report);
+        members::check_complete(self, report);
+        members::check_default_channels(self, &channels, report);
+        members::check_entries_and_bundles(self, &bundles, settings, report);
+        unique::check_versions(self, report);
         let versions = self.bundles.iter().filter_map(|bundle| {
             bundle.version.as_ref().map(|version| (bundle.name.as_str(), version))
         });
         let versions = versions.collect();
         for channel in &self.channels {
-            graph::judge(channel, &versions, report);
+            graph::check(channel, &versions, report);
         }
-        let is_known = |name: &str| self.known.contains(name);
-        deprecations::judge_references(&self.deprecations, is_known, &channels, &bundles, report);
+        let is_known = |name: &str| self.known_packages.contains(name);
+        deprecations::check_references(&self.deprecations, is_known, &channels, &bundles, report);
     }
 
     /// The package of the document, if it has one.
@@ -199,25 +199,25 @@ rule! {
 
 impl Catalog {
     /// Reports packages with the same name.
-    fn packages_once(&self, report: &mut Report<'_>) {
+    fn check_unique_packages(&self, report: &mut Report<'_>) {
         let mut names = BTreeSet::new();
         for package in self.packages.iter().filter(|package| !package.name.is_empty()) {
             if !names.insert(package.name.as_str()) {
                 let message = format!("duplicate package {}", quote(&package.name));
-                report.add(&FBC_04, place(package.at, ".name"), message);
+                report.add(&FBC_04, blob_path(package.at, ".name"), message);
             }
         }
     }
 
     /// Reports channels and bundles of a missing package.
-    fn left_overs(&self, report: &mut Report<'_>) {
+    fn check_missing_packages(&self, report: &mut Report<'_>) {
         let channels = self.channels.iter().map(|c| (c.at, &c.package, "channel", &c.name));
         let bundles = self.bundles.iter().map(|b| (b.at, &b.package, "bundle", &b.name));
         for (at, package, kind, name) in channels.chain(bundles) {
-            if !package.is_empty() && !self.known.contains(package) {
+            if !package.is_empty() && !self.known_packages.contains(package) {
                 let message =
                     format!("unknown package {} for {kind} {}", quote(package), quote(name));
-                report.add(&FBC_04, place(at, ".package"), message);
+                report.add(&FBC_04, blob_path(at, ".package"), message);
             }
         }
     }

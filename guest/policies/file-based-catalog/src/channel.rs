@@ -7,7 +7,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Report, Row, rule, rules};
 
 use crate::CATALOG;
-use crate::blob::{Blob, Meta, place};
+use crate::blob::{Blob, BlobIdentity, blob_path};
 use crate::{go_text, spelling};
 
 rules![FBC_13, FBC_15, FBC_16, FBC_17, FBC_22, FBC_25];
@@ -38,22 +38,22 @@ pub(crate) struct Entry {
 impl Channel {
     /// Path of the list of entries.
     pub(crate) fn entries_field(&self) -> String {
-        place(self.at, &format!(".{}", self.key))
+        blob_path(self.at, &format!(".{}", self.key))
     }
 
     /// Path of a member of an entry.
     pub(crate) fn entry_field(&self, entry: &Entry, member: &str) -> String {
-        place(self.at, &format!(".{}[{}].{member}", self.key, entry.index))
+        blob_path(self.at, &format!(".{}[{}].{member}", self.key, entry.index))
     }
 }
 
 /// The members that one host call reads for all entries.
 const COLUMNS: [&str; 5] = ["/name", "/replaces", "/skipRange", "/skips", ""];
-const NAME: usize = 0;
-const REPLACES: usize = 1;
-const RANGE: usize = 2;
-const SKIPS: usize = 3;
-const WHOLE: usize = 4;
+const NAME_COLUMN: usize = 0;
+const REPLACES_COLUMN: usize = 1;
+const RANGE_COLUMN: usize = 2;
+const SKIPS_COLUMN: usize = 3;
+const ENTRY_COLUMN: usize = 4;
 
 rule! {
     /// a channel has a name, a package and a list of entries
@@ -164,9 +164,9 @@ rule! {
 }
 
 /// Evaluates a channel separately.
-pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, report: &mut Report<'_>) -> Channel {
+pub(crate) fn check(blob: &Blob<'_>, meta: &BlobIdentity, report: &mut Report<'_>) -> Channel {
     let package = meta.package.as_str().to_owned();
-    if meta.name.is_lacking() {
+    if meta.name.is_missing() {
         let message = format!("package {} contains channel with no name", quote(&package));
         report.add(&FBC_13, blob.path(), message);
     }
@@ -194,7 +194,7 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, report: &mut Report<'_>) -> Ch
     }
     let rows = blob.rows(&pointer, &COLUMNS);
     let rows = (0_u32..).zip(rows.iter());
-    let entries = rows.filter_map(|(index, row)| read(blob, row, index, &channel, report));
+    let entries = rows.filter_map(|(index, row)| check_entry(blob, row, index, &channel, report));
     let entries: Vec<_> = entries.collect();
     let mut names = BTreeSet::new();
     let is_first: Vec<_> = entries.iter().map(|entry| names.insert(entry.name.as_str())).collect();
@@ -326,14 +326,14 @@ rule! {
 }
 
 /// Reads an entry and evaluates its members. An entry without a name is not evaluated further.
-fn read(
+fn check_entry(
     blob: &Blob<'_>,
     row: Row<'_>,
     index: u32,
     channel: &Channel,
     report: &mut Report<'_>,
 ) -> Option<Entry> {
-    let name = row.text(NAME).filter(|name| !name.is_empty()).map(str::to_owned);
+    let name = row.text(NAME_COLUMN).filter(|name| !name.is_empty()).map(str::to_owned);
     let mut entry = Entry {
         index,
         name: name.unwrap_or_default(),
@@ -342,17 +342,18 @@ fn read(
         has_range: false,
         skip_range: None,
     };
-    let misspelt = misspelt(blob, row, &entry, channel, report);
-    if entry.name.is_empty() && !misspelt.contains(&NAME) {
-        let field = match row.kind(NAME) {
+    let misspelt = check_spelling(blob, row, &entry, channel, report);
+    if entry.name.is_empty() && !misspelt.contains(&NAME_COLUMN) {
+        let field = match row.kind(NAME_COLUMN) {
             Kind::Missing => format!("{}[{index}]", channel.entries_field()),
             _ => channel.entry_field(&entry, "name"),
         };
-        report.add(&FBC_16, field, wanting(index, "name"));
+        report.add(&FBC_16, field, missing_message(index, "name"));
     }
-    entry.replaces = optional(row, REPLACES, &entry, channel, report).unwrap_or_default();
-    entry.skips = skips(blob, row, &entry, channel, report);
-    if let Some(text) = optional(row, RANGE, &entry, channel, report) {
+    entry.replaces =
+        check_optional(row, REPLACES_COLUMN, &entry, channel, report).unwrap_or_default();
+    entry.skips = check_skips(blob, row, &entry, channel, report);
+    if let Some(text) = check_optional(row, RANGE_COLUMN, &entry, channel, report) {
         entry.has_range = true;
         match Range::parse(&text) {
             Ok(range) => entry.skip_range = Some(range),
@@ -383,7 +384,7 @@ fn read(
 
 /// The columns of members with another spelling. An entry that replaces nothing because its member
 /// is `Replaces` would count as another head.
-fn misspelt(
+fn check_spelling(
     blob: &Blob<'_>,
     row: Row<'_>,
     entry: &Entry,
@@ -391,15 +392,17 @@ fn misspelt(
     report: &mut Report<'_>,
 ) -> Vec<usize> {
     let (known, missing): (Vec<usize>, Vec<usize>) =
-        (0..WHOLE).partition(|column| row.kind(*column) != Kind::Missing);
-    if row.length(WHOLE).is_none_or(|length| usize::try_from(length) == Ok(known.len())) {
+        (0..ENTRY_COLUMN).partition(|column| row.kind(*column) != Kind::Missing);
+    if row.length(ENTRY_COLUMN).is_none_or(|length| usize::try_from(length) == Ok(known.len())) {
         return Vec::new();
     }
     let pointer = format!("{}/{}", blob.pointer("entries"), entry.index);
     let is_misspelt = |column: &usize| {
         let name = COLUMNS.get(*column).map_or("", |pointer| pointer.trim_start_matches('/'));
-        let Some(key) = spelling::other(blob.value(), &pointer, name) else { return false };
-        let hint = spelling::written(&key, name);
+        let Some(key) = spelling::other_spelling(blob.value(), &pointer, name) else {
+            return false;
+        };
+        let hint = spelling::key_spelling(&key, name);
         let message = format!("entries[{}].{name}: must be spelt like this{hint}", entry.index);
         report.add(&FBC_16, channel.entry_field(entry, &key), message);
         true
@@ -407,12 +410,12 @@ fn misspelt(
     missing.into_iter().filter(is_misspelt).collect()
 }
 
-fn wanting(index: u32, what: &str) -> String {
+fn missing_message(index: u32, what: &str) -> String {
     format!("entries[{index}].{what}: must be a non-empty string")
 }
 
 /// A text that is optional, but not empty.
-fn optional(
+fn check_optional(
     row: Row<'_>,
     column: usize,
     entry: &Entry,
@@ -425,18 +428,18 @@ fn optional(
         _ => {}
     }
     let name = COLUMNS.get(column).map_or("", |pointer| pointer.trim_start_matches('/'));
-    report.add(&FBC_16, channel.entry_field(entry, name), wanting(entry.index, name));
+    report.add(&FBC_16, channel.entry_field(entry, name), missing_message(entry.index, name));
     None
 }
 
-fn skips(
+fn check_skips(
     blob: &Blob<'_>,
     row: Row<'_>,
     entry: &Entry,
     channel: &Channel,
     report: &mut Report<'_>,
 ) -> Vec<String> {
-    match row.kind(SKIPS) {
+    match row.kind(SKIPS_COLUMN) {
         Kind::Missing | Kind::Null => return Vec::new(),
         Kind::List => {}
         _ => {
@@ -456,7 +459,7 @@ fn skips(
                 continue;
             }
             Some(_) => format!("skip[{index}] is empty"),
-            None => wanting(entry.index, &format!("skips[{index}]")),
+            None => missing_message(entry.index, &format!("skips[{index}]")),
         };
         report.add(&FBC_16, channel.entry_field(entry, &format!("skips[{index}]")), message);
     }

@@ -6,7 +6,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
 use crate::CATALOG;
-use crate::blob::{self, Blob, Meta, Text, place};
+use crate::blob::{self, Blob, BlobIdentity, Text, blob_path};
 use crate::{go_text, spelling};
 
 rules![FBC_47, FBC_48, FBC_49, FBC_50, FBC_51, FBC_52, FBC_53];
@@ -16,7 +16,7 @@ pub(crate) struct Deprecations {
     at: u32,
     pub(crate) package: String,
     /// References to channels and bundles to resolve: index, schema, name.
-    sought: Vec<(u32, String, String)>,
+    references: Vec<(u32, String, String)>,
 }
 
 rule! {
@@ -97,23 +97,23 @@ rule! {
 }
 
 /// Evaluates deprecations separately. `number` is the number of preceding blobs.
-pub(crate) fn judge(
+pub(crate) fn check(
     blob: &Blob<'_>,
-    meta: &Meta,
+    meta: &BlobIdentity,
     number: usize,
     report: &mut Report<'_>,
 ) -> Deprecations {
     let package = meta.package.as_str().to_owned();
-    if meta.package.is_lacking() {
+    if meta.package.is_missing() {
         let message = format!("package name must be set for deprecation item {number}");
         report.add(&FBC_47, blob.path(), message);
     }
-    if let Text::Is(_) = meta.name {
+    if let Text::Value(_) = meta.name {
         let message =
             format!("olm.deprecations of package {} must not have a name", quote(&package));
         report.add(&FBC_47, blob.field("name"), message);
     }
-    let mut deprecations = Deprecations { at: blob.at, package, sought: Vec::new() };
+    let mut deprecations = Deprecations { at: blob.at, package, references: Vec::new() };
     let pointer = blob.pointer("entries");
     let is_empty = match blob.kind("entries") {
         Kind::Missing | Kind::Null => true,
@@ -132,7 +132,7 @@ pub(crate) fn judge(
     }
     let mut seen = BTreeSet::new();
     for (index, item) in (0_u32..).zip(blob.value().items(&pointer)) {
-        deprecations.entry(blob, index, &item, &mut seen, report);
+        deprecations.check_entry(blob, index, &item, &mut seen, report);
     }
     deprecations
 }
@@ -244,7 +244,7 @@ rule! {
 }
 
 impl Deprecations {
-    fn entry(
+    fn check_entry(
         &mut self,
         blob: &Blob<'_>,
         index: u32,
@@ -259,7 +259,7 @@ impl Deprecations {
                 Kind::Missing => format!("{list}[{index}]"),
                 _ => format!("{list}[{index}].message"),
             };
-            let hint = spelling::hint(item, "", "message");
+            let hint = spelling::spelling_hint(item, "", "message");
             let message = format!("invalid deprecation: message must be set{hint}");
             report.add(&FBC_52, field, message);
         }
@@ -271,8 +271,8 @@ impl Deprecations {
                 Kind::Missing => format!("{list}[{index}]"),
                 _ => reference,
             };
-            let mut hint = spelling::hint(item, "", "reference");
-            hint.push_str(&spelling::hint(item, "/reference", "schema"));
+            let mut hint = spelling::spelling_hint(item, "", "reference");
+            hint.push_str(&spelling::spelling_hint(item, "/reference", "schema"));
             let message = format!(
                 "schema must be set for deprecation entry [{index}] for package {package}{hint}"
             );
@@ -300,7 +300,7 @@ impl Deprecations {
                     report.add(&FBC_50, format!("{reference}.name"), message);
                 }
             }
-            blob::CHANNEL | blob::BUNDLE => self.sought.push((index, schema, name)),
+            blob::CHANNEL | blob::BUNDLE => self.references.push((index, schema, name)),
             _ => {
                 let message = format!(
                     "cannot deprecate object {} referenced by entry {index} for package {package}: object schema unknown",
@@ -394,7 +394,7 @@ rule! {
 }
 
 /// Evaluates all deprecations of a document against its other blobs.
-pub(crate) fn judge_references(
+pub(crate) fn check_references(
     all: &[Deprecations],
     is_known: impl Fn(&str) -> bool,
     channels: &BTreeSet<&str>,
@@ -404,7 +404,7 @@ pub(crate) fn judge_references(
     let mut packages = BTreeSet::new();
     for deprecations in all.iter().filter(|deprecations| !deprecations.package.is_empty()) {
         let package = quote(&deprecations.package);
-        let field = place(deprecations.at, ".package");
+        let field = blob_path(deprecations.at, ".package");
         if !packages.insert(deprecations.package.as_str()) {
             let message = format!("expected a maximum of one deprecation per package: {package}");
             report.add(&FBC_48, field.clone(), message);
@@ -414,7 +414,7 @@ pub(crate) fn judge_references(
             report.add(&FBC_47, field, message);
             continue;
         }
-        for (index, schema, name) in &deprecations.sought {
+        for (index, schema, name) in &deprecations.references {
             let (kind, names) = match schema.as_str() {
                 blob::CHANNEL => ("channel", channels),
                 _ => ("bundle", bundles),
@@ -424,7 +424,7 @@ pub(crate) fn judge_references(
                     "cannot deprecate {kind} {} for package {package}: {kind} not found",
                     quote(name)
                 );
-                let field = place(deprecations.at, &format!(".entries[{index}].reference"));
+                let field = blob_path(deprecations.at, &format!(".entries[{index}].reference"));
                 report.add(&FBC_51, field, message);
             }
         }

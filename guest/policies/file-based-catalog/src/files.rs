@@ -9,7 +9,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Level, Report, rule, rules};
 
 use crate::CATALOG;
-use crate::text::joined;
+use crate::text::join;
 
 rules![FBC_43, FBC_44, FBC_55];
 
@@ -140,7 +140,7 @@ rule! {
 }
 
 /// Evaluates the files and directories.
-pub(crate) fn judge(document: &Document, report: &mut Report<'_>) {
+pub(crate) fn check(document: &Document, report: &mut Report<'_>) {
     for (index, file) in (0_u32..).zip(document.items("/spec/files")) {
         if file.has("/error") {
             let message = file.text("/error/message").filter(|message| !message.is_empty());
@@ -162,7 +162,7 @@ pub(crate) fn judge(document: &Document, report: &mut Report<'_>) {
         if packages.len() > 1 {
             let message = format!(
                 "blobs of packages [{}] share directory {}; it is recommended to store each package in a separate subdirectory",
-                joined(packages.iter().map(String::as_str), " "),
+                join(packages.iter().map(String::as_str), " "),
                 quote(&directory.text_or_empty("/path"))
             );
             report.add(&FBC_44, format!("spec.directories[{index}]"), message);

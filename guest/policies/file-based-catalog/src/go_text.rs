@@ -3,7 +3,7 @@
 use opgate_sdk::Kind;
 
 /// The name of a type of value in errors of `encoding/json`.
-pub(crate) fn noun(kind: Kind) -> &'static str {
+pub(crate) fn go_type_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Missing | Kind::Null => "null",
         Kind::Boolean => "bool",
@@ -16,11 +16,11 @@ pub(crate) fn noun(kind: Kind) -> &'static str {
 
 /// The error of `encoding/json` for a field of a struct: `Channel.entries`, `[]declcfg.ChannelEntry`.
 pub(crate) fn wrong_field(kind: Kind, field: &str, expected: &str) -> String {
-    let noun = noun(kind);
+    let noun = go_type_name(kind);
     format!("json: cannot unmarshal {noun} into Go struct field {field} of type {expected}")
 }
 
 /// The error of `encoding/json` for a whole value.
 pub(crate) fn wrong_value(kind: Kind, expected: &str) -> String {
-    format!("json: cannot unmarshal {} into Go value of type {expected}", noun(kind))
+    format!("json: cannot unmarshal {} into Go value of type {expected}", go_type_name(kind))
 }

@@ -17,13 +17,13 @@ use opgate_sdk::{Report, Rule, rule, rules};
 
 use crate::CATALOG;
 use crate::channel::{Channel, Entry};
-use crate::text::joined;
+use crate::text::join;
 
 rules![FBC_19, FBC_20, FBC_21, FBC_23, FBC_24];
 
 /// The maximum number of ranges of a minor version that FBC-24 evaluates, those of the latest
 /// release first. Without the limit, it would compare all pairs.
-const RANGES: usize = 16;
+const MAX_RANGES: usize = 16;
 
 /// The graph of one channel. Positions are indexes of its list of entries.
 pub(crate) struct Graph<'c> {
@@ -36,7 +36,7 @@ pub(crate) struct Graph<'c> {
 }
 
 /// Versions of bundles by name.
-pub(crate) type Versions<'c> = BTreeMap<&'c str, &'c Version>;
+pub(crate) type BundleVersions<'c> = BTreeMap<&'c str, &'c Version>;
 
 impl<'c> Graph<'c> {
     pub(crate) fn of(channel: &'c Channel) -> Self {
@@ -64,7 +64,7 @@ impl<'c> Graph<'c> {
 
     /// Every name from which the entries lead to a head, and the heads. If there is no head, every
     /// name of the channel: FBC-19 reports the missing head once.
-    pub(crate) fn connected(&self) -> BTreeSet<&'c str> {
+    pub(crate) fn connected_entries(&self) -> BTreeSet<&'c str> {
         let mut waiting = self.heads();
         if waiting.is_empty() {
             waiting = self.entries.iter().collect();
@@ -212,7 +212,7 @@ rule! {
 
 impl Graph<'_> {
     /// The first error of upstream for the graph: rule, path and message.
-    fn defect(&self, channel: &Channel) -> Option<(&'static Rule, String, String)> {
+    fn find_defect(&self, channel: &Channel) -> Option<(&'static Rule, String, String)> {
         let heads = self.heads();
         let (head, others) = match heads.split_first() {
             None if self.entries.is_empty() => return None,
@@ -225,7 +225,7 @@ impl Graph<'_> {
         if !others.is_empty() {
             let mut names: Vec<_> = heads.iter().map(|entry| entry.name.as_str()).collect();
             names.sort_unstable();
-            let names = joined(names, ", ");
+            let names = join(names, ", ");
             let message = format!("multiple channel heads found in graph: {names}");
             return Some((&FBC_19, channel.entries_field(), message));
         }
@@ -239,7 +239,7 @@ impl Graph<'_> {
             }
             if let Some(&since) = seen.get(next) {
                 let cycle = chain.iter().skip(since).copied().chain([next]);
-                let cycle = joined(cycle, " -> ");
+                let cycle = join(cycle, " -> ");
                 let message = format!("detected cycle in replaces chain of upgrade graph: {cycle}");
                 return Some((&FBC_20, channel.entry_field(entry, "replaces"), message));
             }
@@ -255,26 +255,26 @@ impl Graph<'_> {
         let first = stranded.first()?;
         let mut names: Vec<_> = stranded.iter().map(|entry| entry.name.as_str()).collect();
         names.sort_unstable();
-        let names = joined(names, ", ");
+        let names = join(names, ", ");
         let message = format!("channel contains one or more stranded bundles: {names}");
         Some((&FBC_21, channel.entry_field(first, "name"), message))
     }
 }
 
 /// Evaluates the graph of a channel.
-pub(crate) fn judge(channel: &Channel, versions: &Versions<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(channel: &Channel, versions: &BundleVersions<'_>, report: &mut Report<'_>) {
     let graph = Graph::of(channel);
     let own: Vec<_> = channel.entries.iter().map(|entry| version_of(entry, versions)).collect();
-    ranges_without_replaces(channel, &own, report);
-    match graph.defect(channel) {
+    check_ranges_without_replaces(channel, &own, report);
+    match graph.find_defect(channel) {
         Some((rule, field, message)) => report.add(rule, field, message),
         // Errors of the graph are not reported again for each release.
-        None => patch_releases(channel, &graph, &own, report),
+        None => check_patch_releases(channel, &graph, &own, report),
     }
 }
 
 /// Version of an entry: the version of its bundle, or else the part of its name after `.v`.
-fn version_of<'v>(entry: &Entry, versions: &Versions<'v>) -> Option<Cow<'v, Version>> {
+fn version_of<'v>(entry: &Entry, versions: &BundleVersions<'v>) -> Option<Cow<'v, Version>> {
     match versions.get(entry.name.as_str()) {
         Some(version) => Some(Cow::Borrowed(version)),
         None => Version::parse(entry.name.split_once(".v")?.1).ok().map(Cow::Owned),
@@ -326,7 +326,7 @@ rule! {
 
 /// Evaluates entries with a range. The first entry of a channel has no previous version: the entry
 /// with the lowest version, or, if versions are not known, the entry at the top.
-fn ranges_without_replaces(
+fn check_ranges_without_replaces(
     channel: &Channel,
     versions: &[Option<Cow<'_, Version>>],
     report: &mut Report<'_>,
@@ -399,7 +399,7 @@ rule! {
 /// Evaluates the latest releases. Prereleases are not patch releases. A release also replaces the
 /// entries that its replaced entries replace. The walk stays within the minor version, so that no
 /// entry is visited twice.
-fn patch_releases(
+fn check_patch_releases(
     channel: &Channel,
     graph: &Graph<'_>,
     versions: &[Option<Cow<'_, Version>>],
@@ -422,7 +422,7 @@ fn patch_releases(
         let (mut replaced, mut ranges) = (BTreeSet::new(), Vec::new());
         let mut waiting = vec![latest];
         while let Some(entry) = waiting.pop() {
-            if ranges.len() < RANGES {
+            if ranges.len() < MAX_RANGES {
                 ranges.extend(&entry.skip_range);
             }
             for name in entry.skips.iter().chain([&entry.replaces]) {

@@ -7,14 +7,14 @@ use crate::settings::Settings;
 use crate::{baseline, files};
 
 /// Evaluates a document, and on UPDATE also its differences to the published one.
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(document) = review.object else { return };
-    report.explain_with(catalog::about);
+    report.locate_with(catalog::set_logical_locations);
     let settings = Settings::of(review.settings);
     let catalog = Catalog::read(document, &settings, report);
-    catalog.judge(&settings, report);
-    files::judge(document, report);
+    catalog.check(&settings, report);
+    files::check(document, report);
     if let Some(published) = review.old_of_update() {
-        baseline::judge(&catalog, document, published, report);
+        baseline::check(&catalog, document, published, report);
     }
 }

@@ -61,6 +61,6 @@ opgate_sdk::policy! {
         properties::RULES,
         catalog::unique::RULES,
     ],
-    routes: [CATALOG => judge::judge],
+    routes: [CATALOG => judge::check],
     settings: include_str!("settings.json"),
 }

@@ -4,7 +4,7 @@ use opgate_sdk::go::{base64, quote};
 use opgate_sdk::{Kind, Report, names, rule, rules};
 
 use crate::CATALOG;
-use crate::blob::{Blob, Meta, Text};
+use crate::blob::{Blob, BlobIdentity, Text};
 use crate::{go_text, spelling};
 
 rules![FBC_09, FBC_10, FBC_12];
@@ -92,10 +92,10 @@ rule! {
 }
 
 /// Evaluates a package separately.
-pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, report: &mut Report<'_>) -> Package {
+pub(crate) fn check(blob: &Blob<'_>, meta: &BlobIdentity, report: &mut Report<'_>) -> Package {
     match &meta.name {
-        Text::Wrong => {}
-        Text::Is(name) if !name.is_empty() => {
+        Text::WrongType => {}
+        Text::Value(name) if !name.is_empty() => {
             let errors = names::label_errors(name);
             if !errors.is_empty() {
                 let errors = errors.join(" ");
@@ -106,7 +106,7 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, report: &mut Report<'_>) -> Pa
         Text::Missing => {
             report.add(&FBC_09, blob.path(), "config contains package with no name");
         }
-        Text::Is(_) => {
+        Text::Value(_) => {
             report.add(&FBC_09, blob.field("name"), "config contains package with no name");
         }
     }
@@ -118,7 +118,7 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, report: &mut Report<'_>) -> Pa
         };
         report.add(&FBC_10, field, "default channel must be set");
     }
-    description_and_icon(blob, report);
+    check_description_and_icon(blob, report);
     Package {
         at: blob.at,
         name: meta.name.as_str().to_owned(),
@@ -163,7 +163,7 @@ rule! {
 }
 
 /// Evaluates description and icon. Upstream decodes the icon, and does not check the image itself.
-fn description_and_icon(blob: &Blob<'_>, report: &mut Report<'_>) {
+fn check_description_and_icon(blob: &Blob<'_>, report: &mut Report<'_>) {
     let mut complain = |field: String, why: String| {
         report.add(&FBC_12, field, format!("parse package: {why}"));
     };
@@ -190,7 +190,8 @@ fn description_and_icon(blob: &Blob<'_>, report: &mut Report<'_>) {
                     }
                     Kind::Text => {}
                     Kind::Missing | Kind::Null => {
-                        let hint = spelling::hint(blob.value(), &blob.pointer("icon"), name);
+                        let hint =
+                            spelling::spelling_hint(blob.value(), &blob.pointer("icon"), name);
                         complain(blob.field("icon"), format!("icon.{name} must be set{hint}"));
                     }
                     kind => complain(

@@ -6,13 +6,13 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, Row, rule, rules};
 
 use crate::CATALOG;
-use crate::blob::{Blob, Meta};
+use crate::blob::{Blob, BlobIdentity};
 use crate::settings::Settings;
 use crate::spelling;
 
 rules![FBC_03, FBC_40];
 
-const KNOWN: [&str; 14] = [
+const KNOWN_TYPES: [&str; 14] = [
     "olm.package",
     "olm.gvk",
     "olm.package.required",
@@ -78,7 +78,7 @@ impl<'p> Property<'p> {
 
     /// The addition to a message for a missing member of the value.
     pub(crate) fn hint(&self, name: &str) -> String {
-        spelling::hint(self.blob.value(), &self.pointer("/value"), name)
+        spelling::spelling_hint(self.blob.value(), &self.pointer("/value"), name)
     }
 
     /// The number of members of the value.
@@ -182,22 +182,23 @@ rule! {
 
 /// Evaluates the properties and passes each valid one on. Returns whether all types are known: the
 /// list is valid or missing, and the type of each item is readable.
-pub(crate) fn judge(
+pub(crate) fn check(
     blob: &Blob<'_>,
-    meta: &Meta,
+    meta: &BlobIdentity,
     settings: &Settings,
     report: &mut Report<'_>,
     mut each: impl FnMut(&Property<'_>, &mut Report<'_>),
 ) -> bool {
     let complain = |index: u32, inner: &str, why: &str, report: &mut Report<'_>| {
-        let message = format!("parse properties for {}: property[{index}]: {why}", whose(meta));
+        let message =
+            format!("parse properties for {}: property[{index}]: {why}", owner_phrase(meta));
         report.add(&FBC_03, field(blob, index, inner), message);
     };
     match blob.kind("properties") {
         Kind::List => {}
         Kind::Missing | Kind::Null => return true,
         _ => {
-            let message = format!("parse properties for {}: must be a list", whose(meta));
+            let message = format!("parse properties for {}: must be a list", owner_phrase(meta));
             report.add(&FBC_03, blob.field("properties"), message);
             return false;
         }
@@ -205,7 +206,7 @@ pub(crate) fn judge(
     let list = blob.pointer("properties");
     let mut readable = true;
     let mut must_be_set = |index: u32, inner: &str, name: &str, report: &mut Report<'_>| {
-        let hint = spelling::hint(blob.value(), &format!("{list}/{index}"), name);
+        let hint = spelling::spelling_hint(blob.value(), &format!("{list}/{index}"), name);
         readable &= hint.is_empty();
         complain(index, inner, &format!("{name} must be set{hint}"), report);
     };
@@ -231,7 +232,7 @@ pub(crate) fn judge(
             }
         };
         if name.starts_with("olm.")
-            && !KNOWN.contains(&name)
+            && !KNOWN_TYPES.contains(&name)
             && !settings.reserved_properties.iter().any(|reserved| reserved == name)
         {
             let message = format!("property type {} uses the reserved olm.* prefix", quote(name));
@@ -250,7 +251,7 @@ pub(crate) fn judge(
 }
 
 /// The owner of the properties in upstream's spelling: `bundle "foo.v0.1.0"`.
-fn whose(meta: &Meta) -> String {
+fn owner_phrase(meta: &BlobIdentity) -> String {
     let schema = meta.schema.as_str();
     let schema = schema.strip_prefix("olm.").unwrap_or(schema);
     format!("{schema} {}", quote(meta.name.as_str()))

@@ -8,16 +8,16 @@ use opgate_sdk::Document;
 use opgate_sdk::go::{folds_to, quote};
 
 /// The spelling of a member that an object does not have under its documented name.
-pub(crate) fn other(object: &Document, pointer: &str, name: &str) -> Option<String> {
+pub(crate) fn other_spelling(object: &Document, pointer: &str, name: &str) -> Option<String> {
     object.keys(pointer).into_iter().find(|key| key != name && folds_to(key, name))
 }
 
 /// The addition to a message for a missing member.
-pub(crate) fn hint(object: &Document, pointer: &str, name: &str) -> String {
-    other(object, pointer, name).map(|key| written(&key, name)).unwrap_or_default()
+pub(crate) fn spelling_hint(object: &Document, pointer: &str, name: &str) -> String {
+    other_spelling(object, pointer, name).map(|key| key_spelling(&key, name)).unwrap_or_default()
 }
 
 /// ` (write "Type" as "type")`.
-pub(crate) fn written(key: &str, name: &str) -> String {
+pub(crate) fn key_spelling(key: &str, name: &str) -> String {
     format!(" (write {} as {})", quote(key), quote(name))
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use opgate_cases::native;
 use opgate_file_based_catalog::POLICY;
-use opgate_sdk::{Document, Operation, Parts, Request, SkippedRule, Verdict};
+use opgate_sdk::{Document, Operation, Request, RequestParts, SkippedRule, Verdict};
 use serde_json::{Value, json};
 
 opgate_cases::tests!(POLICY);
@@ -26,7 +26,7 @@ fn document(blobs: &Value) -> Value {
 fn ask_json(object: &str, old: Option<&str>, settings: &Value) -> Verdict {
     let parsed = |json: &str| Document::parse(json).unwrap_or_else(|e| panic!("{json}: {e}"));
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
-    let request = Request::from(Parts { operation, ..Parts::default() });
+    let request = Request::from(RequestParts { operation, ..RequestParts::default() });
     let (object, old) = (parsed(object), old.map(parsed));
     POLICY.validate(&request, 1, Some(&object), old.as_ref(), &parsed(&settings.to_string()))
 }

@@ -6,7 +6,7 @@
 //! olm.csv.metadata ──────┘  (if the bundle has no object; without webhooks)
 //! ```
 
-use opgate_sdk::bundle_objects::Objects;
+use opgate_sdk::bundle_objects::BundleObjectDecoder;
 use opgate_sdk::{Document, Report, Review, rule, rules};
 
 use crate::targets::{BUNDLES, CSV};
@@ -64,28 +64,33 @@ rule! {
 }
 
 /// A manifest. Objects created in a cluster are for the first version of OLM.
-pub(crate) fn manifest(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_manifest(review: &Review<'_>, report: &mut Report<'_>) {
     if let Some(csv) = review.subject().filter(|_| review.is_from_file()) {
-        object(csv, "", report);
+        check_object(csv, "", report);
     }
 }
 
 /// The bundles of a package.
-pub(crate) fn catalog(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_catalog(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(catalog) = review.subject() else { return };
     if !report.is_on(&OL1_12) {
         return;
     }
-    report.explain_with(opgate_sdk::catalog::about);
-    let mut objects = Objects::default();
+    report.locate_with(opgate_sdk::catalog::set_logical_locations);
+    let mut objects = BundleObjectDecoder::default();
     for (index, row) in catalog.rows("/spec/blobs", &["/value/schema"]).iter().enumerate() {
         if row.text(0) == Some("olm.bundle") {
-            bundle(catalog, index, &mut objects, report);
+            check_bundle(catalog, index, &mut objects, report);
         }
     }
 }
 
-fn bundle(catalog: &Document, index: usize, objects: &mut Objects, report: &mut Report<'_>) {
+fn check_bundle(
+    catalog: &Document,
+    index: usize,
+    objects: &mut BundleObjectDecoder,
+    report: &mut Report<'_>,
+) {
     let properties = format!("/spec/blobs/{index}/value/properties");
     let field = format!("spec.blobs[{index}].value.properties");
     let types = catalog.rows(&properties, &["/type"]);
@@ -95,39 +100,39 @@ fn bundle(catalog: &Document, index: usize, objects: &mut Objects, report: &mut 
     };
     for property in of("olm.bundle.object") {
         let data = format!("{properties}/{property}/value/data");
-        if let Some(csv) = objects.csv(catalog, &data, from_yaml) {
-            object(&csv, &format!("{field}[{property}].value.data."), report);
+        if let Some(csv) = objects.decode_csv(catalog, &data, from_yaml) {
+            check_object(&csv, &format!("{field}[{property}].value.data."), report);
             return;
         }
     }
     if let Some(property) = of("olm.csv.metadata").next() {
         let modes = format!("{properties}/{property}/value/installModes");
         let field = format!("{field}[{property}].value.installModes");
-        install_modes(catalog, &modes, &field, report);
+        check_install_modes(catalog, &modes, &field, report);
         report.skip_part(&OL1_12, &field, "a property olm.csv.metadata does not show webhooks");
     }
 }
 
-fn object(csv: &Document, place: &str, report: &mut Report<'_>) {
-    install_modes(csv, "/spec/installModes", &format!("{place}spec.installModes"), report);
+fn check_object(csv: &Document, place: &str, report: &mut Report<'_>) {
+    check_install_modes(csv, "/spec/installModes", &format!("{place}spec.installModes"), report);
     let webhooks = csv.length("/spec/webhookdefinitions");
     if webhooks.is_some_and(|webhooks| webhooks > 0) {
         let field = format!("{place}spec.webhookdefinitions");
-        add(field, "spec.webhookdefinitions is not empty", report);
+        report_unsupported(field, "spec.webhookdefinitions is not empty", report);
     }
 }
 
-fn install_modes(document: &Document, pointer: &str, field: &str, report: &mut Report<'_>) {
+fn check_install_modes(document: &Document, pointer: &str, field: &str, report: &mut Report<'_>) {
     let modes = document.rows(pointer, &["/type", "/supported"]);
     let is_supported = modes
         .iter()
         .any(|mode| mode.text(0) == Some("AllNamespaces") && mode.boolean(1) == Some(true));
     if !is_supported {
-        add(field.to_owned(), "install mode AllNamespaces is not supported", report);
+        report_unsupported(field.to_owned(), "install mode AllNamespaces is not supported", report);
     }
 }
 
-fn add(field: String, why: &str, report: &mut Report<'_>) {
+fn report_unsupported(field: String, why: &str, report: &mut Report<'_>) {
     let message = format!(
         "OLM 1.0 supports only extensions that use the AllNamespaces install mode and no webhooks: {why}"
     );
@@ -135,9 +140,9 @@ fn add(field: String, why: &str, report: &mut Report<'_>) {
 }
 
 /// Maximum bytes of YAML to parse at once.
-const LARGEST: usize = 4_000_000;
+const MAX_YAML_BYTES: usize = 4_000_000;
 
 fn from_yaml(text: &str) -> Option<Document> {
-    let json = opgate_yaml::strict(text, LARGEST).ok()?;
+    let json = opgate_yaml::read_strict(text, MAX_YAML_BYTES).ok()?;
     Document::parse(std::str::from_utf8(&json).ok()?).ok()
 }

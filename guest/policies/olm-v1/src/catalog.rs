@@ -1,6 +1,6 @@
 //! The source of the content of a Catalog.
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Document, Report, Review, Shape, go_format, rule, rules};
 
 use crate::reference::{REF, is_reference};
@@ -11,9 +11,9 @@ rules![OL1_13, OL1_14];
 const TYPE: &str = "/spec/source/type";
 const IMAGE: &str = "/spec/source/image";
 
-pub(crate) fn judge(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
-    kind(review, catalog, report);
-    reference(review, catalog, report);
+pub(crate) fn check(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
+    check_source_type(review, catalog, report);
+    check_image(review, catalog, report);
 }
 
 rule! {
@@ -51,9 +51,12 @@ rule! {
     }
 }
 
-fn kind(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
-    let value =
-        if catalog.has(TYPE) { go_format::value(catalog, TYPE, false) } else { String::new() };
+fn check_source_type(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
+    let value = if catalog.has(TYPE) {
+        go_format::format_value(catalog, TYPE, false)
+    } else {
+        String::new()
+    };
     if catalog.text(TYPE).as_deref() != Some("image")
         && review.touches(catalog, TYPE, &Shape::Scalar)
     {
@@ -100,7 +103,7 @@ rule! {
     }
 }
 
-fn reference(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
+fn check_image(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
     const FIELD: &str = "spec.source.image.ref";
     let is_touched = |pointer| review.touches(catalog, pointer, &Shape::Scalar);
     let is_other = catalog.has(TYPE) && catalog.text_or_empty(TYPE) != "image";
@@ -112,7 +115,7 @@ fn reference(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
             if is_reference(&text) {
                 return;
             }
-            let value = quote(&shortened(&text, 256));
+            let value = quote(&shorten(&text, 256));
             format!("{FIELD}: Invalid value: {value}: could not parse reference")
         }
         _ if catalog.has(REF) && catalog.text(REF).is_none() => {

@@ -7,10 +7,10 @@ use crate::targets::{CATALOG, OPERATOR};
 
 rules![OL1_08, OL1_09];
 
-pub(crate) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     if !review.is_update() {
-        scope(object, report);
-        feature_set(report);
+        check_scope(object, report);
+        check_feature_set(report);
     }
 }
 
@@ -49,7 +49,7 @@ rule! {
     }
 }
 
-fn scope(object: &Document, report: &mut Report<'_>) {
+fn check_scope(object: &Document, report: &mut Report<'_>) {
     if !object.text_or_empty("/metadata/namespace").is_empty() {
         let kind = object.text_or_empty("/kind");
         let message = format!("{kind} is cluster-scoped; metadata.namespace is ignored");
@@ -90,7 +90,7 @@ rule! {
     }
 }
 
-fn feature_set(report: &mut Report<'_>) {
+fn check_feature_set(report: &mut Report<'_>) {
     if !report.is_on(&OL1_09) {
         return;
     }

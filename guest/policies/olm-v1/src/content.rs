@@ -15,13 +15,13 @@ use opgate_upstream::version::Version;
 use crate::operator::{CHANNEL, PACKAGE};
 use crate::reads::PACKAGES;
 use crate::targets::OPERATOR;
-use crate::version::{VERSION, Written};
+use crate::version::{VERSION, VersionConstraint};
 
 rules![OL1_10, OL1_11];
 
-const NEEDED: &str = "packages of catalogs";
+const REQUIRED_STATE: &str = "packages of catalogs";
 /// Maximum number of bundles of an Operator to look up in catalogs. Each costs one query.
-const MOST: usize = 1_024;
+const MAX_BUNDLES: usize = 1_024;
 
 rule! {
     /// a catalog has the package, channel and version of an Operator of OLM 1.0
@@ -114,7 +114,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
     let touches = |pointer: &&str| review.touches(operator, pointer, &Shape::Scalar);
     let name = operator.text_or_empty(PACKAGE);
     if !(report.is_on(&OL1_10) || report.is_on(&OL1_11))
@@ -123,8 +123,8 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
     {
         return;
     }
-    let found = Selected::of(operator, &name);
-    let Some(found) = report.or_skip(&[&OL1_10, &OL1_11], NEEDED, found) else { return };
+    let found = SelectedBundles::of(operator, &name);
+    let Some(found) = report.or_skip(&[&OL1_10, &OL1_11], REQUIRED_STATE, found) else { return };
     let Some(found) = found else {
         for rule in [&OL1_10, &OL1_11] {
             report.skip(rule, "spec.packageName", "the cluster state has no catalogs");
@@ -132,7 +132,7 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
         return;
     };
     if !found.has_bundles {
-        report.add(&OL1_10, "spec.packageName", not_found(operator, &name));
+        report.add(&OL1_10, "spec.packageName", not_found_message(operator, &name));
     }
     if found.catalogs.len() > 1 {
         let catalogs = found.catalogs.into_iter().collect::<Vec<_>>().join(" ");
@@ -145,7 +145,7 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
 }
 
 /// Upstream message.
-fn not_found(operator: &Document, name: &str) -> String {
+fn not_found_message(operator: &Document, name: &str) -> String {
     let name = quote(name);
     let of = |pointer: &str| operator.text(pointer).filter(|text| !text.is_empty());
     let (version, channel) = (of(VERSION), of(CHANNEL));
@@ -160,20 +160,20 @@ fn not_found(operator: &Document, name: &str) -> String {
 }
 
 /// The bundles of the catalogs that an Operator selects.
-struct Selected {
+struct SelectedBundles {
     has_bundles: bool,
     /// Catalogs with the package, or with a bundle that has the name of a selected one.
     catalogs: BTreeSet<String>,
 }
 
-impl Selected {
+impl SelectedBundles {
     /// None if there are no catalogs.
     fn of(operator: &Document, name: &str) -> Result<Option<Self>, ReadError> {
         if !PACKAGES.any(Query::default())? {
             return Ok(None);
         }
         let channel = operator.text(CHANNEL).filter(|channel| !channel.is_empty());
-        let range = Written::of(operator);
+        let range = VersionConstraint::of(operator);
         let is_any = operator.text_or_empty(VERSION).is_empty();
         let mut catalogs = BTreeSet::new();
         let mut bundles = BTreeSet::new();
@@ -181,7 +181,7 @@ impl Selected {
         let matches = [IndexMatch { index: "package", values: &values, include_missing: false }];
         PACKAGES.each(Query { matches: &matches, ..Query::default() }, |package| {
             catalogs.insert(package.text_or_empty("/metadata/namespace"));
-            let entries = channel.as_deref().map(|channel| entries(&package, channel));
+            let entries = channel.as_deref().map(|channel| channel_entries(&package, channel));
             for row in package.rows("/bundles", &["/name", "/version"]).iter() {
                 let (bundle, version) = (row.text_or_empty(0), row.text_or_empty(1));
                 let in_channel = entries.as_ref().is_none_or(|names| names.contains(bundle));
@@ -198,7 +198,7 @@ impl Selected {
         })?;
         // Another rule reports a constraint that OLM cannot parse. It selects nothing.
         let has_bundles = !bundles.is_empty() || range.is_none() && !is_any;
-        let bundles: Vec<String> = bundles.into_iter().take(MOST).collect();
+        let bundles: Vec<String> = bundles.into_iter().take(MAX_BUNDLES).collect();
         let matches = [IndexMatch { index: "bundle", values: &bundles, include_missing: false }];
         if !bundles.is_empty() {
             let named = PACKAGES.names(Query { matches: &matches, ..Query::default() })?;
@@ -209,7 +209,7 @@ impl Selected {
 }
 
 /// The bundles of a channel.
-fn entries(package: &Document, channel: &str) -> BTreeSet<String> {
+fn channel_entries(package: &Document, channel: &str) -> BTreeSet<String> {
     let channels = package.rows("/channels", &["/name"]);
     let index = channels.iter().position(|row| row.text(0) == Some(channel));
     let names = |index| {

@@ -48,27 +48,27 @@ opgate_sdk::policy! {
         polling::RULES,
     ],
     routes: [
-        OPERATOR => of_operator,
-        CATALOG => of_catalog,
-        CSV => bundle::manifest,
-        BUNDLES => bundle::catalog,
+        OPERATOR => check_operator,
+        CATALOG => check_catalog,
+        CSV => bundle::check_manifest,
+        BUNDLES => bundle::check_catalog,
     ],
     settings: include_str!("settings.json"),
 }
 
-fn of_operator(review: &Review<'_>, report: &mut Report<'_>) {
+fn check_operator(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(operator) = review.subject() else { return };
-    cluster::judge(review, operator, report);
-    operator::judge(review, operator, report);
-    version::judge(review, operator, report);
-    upgrades::judge(review, operator, report);
-    content::judge(review, operator, report);
+    cluster::check(review, operator, report);
+    operator::check(review, operator, report);
+    version::check(review, operator, report);
+    upgrades::check(review, operator, report);
+    content::check(review, operator, report);
 }
 
-fn of_catalog(review: &Review<'_>, report: &mut Report<'_>) {
+fn check_catalog(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(catalog) = review.subject() else { return };
-    cluster::judge(review, catalog, report);
-    catalog::judge(review, catalog, report);
-    pull::judge(review, catalog, report);
-    polling::judge(review, catalog, report);
+    cluster::check(review, catalog, report);
+    catalog::check(review, catalog, report);
+    pull::check(review, catalog, report);
+    polling::check(review, catalog, report);
 }

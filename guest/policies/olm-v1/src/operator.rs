@@ -11,12 +11,12 @@ pub(crate) const PACKAGE: &str = "/spec/packageName";
 pub(crate) const CHANNEL: &str = "/spec/channel";
 pub(crate) const POLICY: &str = "/spec/upgradeConstraintPolicy";
 /// Maximum characters of a name in the schema.
-const LONGEST: usize = 48;
+const MAX_NAME_CHARS: usize = 48;
 
-pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
-    package(review, operator, report);
-    channel(review, operator, report);
-    policy(review, operator, report);
+pub(crate) fn check(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
+    check_package(review, operator, report);
+    check_channel(review, operator, report);
+    check_upgrade_policy(review, operator, report);
 }
 
 /// Whether the field has a value other than `null`, and, on UPDATE, the request changes it.
@@ -103,26 +103,26 @@ rule! {
     }
 }
 
-fn package(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
+fn check_package(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
     const FIELD: &str = "spec.packageName";
     if !review.touches(operator, PACKAGE, &Shape::Scalar) {
         return;
     }
     match operator.text(PACKAGE) {
         Some(name) if !name.is_empty() => {
-            named(&name, FIELD, "-", "^[a-z0-9]+(-[a-z0-9]+)*$", report);
+            check_name(&name, FIELD, "-", "^[a-z0-9]+(-[a-z0-9]+)*$", report);
         }
         _ => report.add(&OL1_01, FIELD, "spec.packageName: Required value"),
     }
 }
 
-fn channel(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
+fn check_channel(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
     const FIELD: &str = "spec.channel";
     if !is_new(review, operator, CHANNEL) {
         return;
     }
     match operator.text(CHANNEL) {
-        Some(name) => named(&name, FIELD, ".-", r"^[a-z0-9]+([\.-][a-z0-9]+)*$", report),
+        Some(name) => check_name(&name, FIELD, ".-", r"^[a-z0-9]+([\.-][a-z0-9]+)*$", report),
         None => {
             report.add(&OL1_02, FIELD, go_format::wrong_type(operator, CHANNEL, FIELD, "string"));
         }
@@ -130,13 +130,13 @@ fn channel(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
 }
 
 /// Checks a name: letters and digits with one of the separators between them.
-fn named(name: &str, field: &str, signs: &str, pattern: &str, report: &mut Report<'_>) {
+fn check_name(name: &str, field: &str, signs: &str, pattern: &str, report: &mut Report<'_>) {
     let is_part = |part: &[u8]| {
         !part.is_empty() && part.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
     };
     // One error, the length first, as in the schema.
-    if name.chars().count() > LONGEST {
-        let message = format!("{field}: Too long: may not be longer than {LONGEST}");
+    if name.chars().count() > MAX_NAME_CHARS {
+        let message = format!("{field}: Too long: may not be longer than {MAX_NAME_CHARS}");
         report.add(&OL1_02, field, message);
     } else if !name.as_bytes().split(|byte| signs.as_bytes().contains(byte)).all(is_part) {
         let value = quote(name);
@@ -182,11 +182,11 @@ rule! {
     }
 }
 
-fn policy(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
+fn check_upgrade_policy(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
     if !is_new(review, operator, POLICY) {
         return;
     }
-    let value = go_format::value(operator, POLICY, false);
+    let value = go_format::format_value(operator, POLICY, false);
     let is_known = matches!(value.as_str(), "Enforce" | "Ignore");
     if !is_known || operator.kind(POLICY) != Kind::Text {
         let message = format!(

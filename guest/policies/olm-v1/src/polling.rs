@@ -11,11 +11,11 @@ rules![OL1_18, OL1_19];
 const INTERVAL: &str = "/spec/source/image/pollInterval";
 const FIELD: &str = "spec.source.image.pollInterval";
 
-pub(crate) fn judge(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
     if !catalog.has(INTERVAL) {
         return;
     }
-    let value = go_format::value(catalog, INTERVAL, false);
+    let value = go_format::format_value(catalog, INTERVAL, false);
     let is_text = catalog.kind(INTERVAL) == Kind::Text;
     // An empty string is no interval.
     if is_text && value.is_empty() {
@@ -23,7 +23,7 @@ pub(crate) fn judge(review: &Review<'_>, catalog: &Document, report: &mut Report
     }
     let touches = |pointer| review.touches(catalog, pointer, &Shape::Scalar);
     if touches(INTERVAL) && !(is_text && is_interval(&value)) {
-        interval(&value, report);
+        check_interval(&value, report);
     }
     if catalog.text_or_empty(REF).contains("@sha256:") && (touches(INTERVAL) || touches(REF)) {
         let message = "cannot specify PollInterval while using digest-based image";
@@ -69,7 +69,7 @@ rule! {
     }
 }
 
-fn interval(value: &str, report: &mut Report<'_>) {
+fn check_interval(value: &str, report: &mut Report<'_>) {
     let message = format!(
         "{FIELD}: Invalid value: {}: valid units include seconds (s), minutes (m), and hours (h)",
         quote(value)

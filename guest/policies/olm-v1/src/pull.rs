@@ -4,7 +4,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, Shape, go_format, names, pull_secret, rule, rules};
 
 use crate::reads::{CATALOGD, SECRETS};
-use crate::reference::{REF, parts};
+use crate::reference::{REF, split_reference};
 use crate::targets::CATALOG;
 
 rules![OL1_15, OL1_16, OL1_17];
@@ -12,18 +12,21 @@ rules![OL1_15, OL1_16, OL1_17];
 const SECRET: &str = "/spec/source/image/pullSecret";
 const FIELD: &str = "spec.source.image.pullSecret";
 
-pub(crate) fn judge(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
     let is_touched = |pointer| review.touches(catalog, pointer, &Shape::Scalar);
-    let name =
-        if catalog.has(SECRET) { go_format::value(catalog, SECRET, false) } else { String::new() };
+    let name = if catalog.has(SECRET) {
+        go_format::format_value(catalog, SECRET, false)
+    } else {
+        String::new()
+    };
     let namespace = CATALOGD.of(review.settings);
     if name.is_empty() {
         if is_touched(REF) || is_touched(SECRET) {
-            required(review, catalog, &namespace, report);
+            check_required(review, catalog, &namespace, report);
         }
     } else if !is_touched(SECRET) {
     } else if catalog.text(SECRET).is_some() && names::subdomain_errors(&name).is_empty() {
-        exists(&name, &namespace, report);
+        check_exists(&name, &namespace, report);
     } else {
         let message = format!(
             "{FIELD} {} must be the name of a Secret in the {namespace} namespace",
@@ -71,10 +74,15 @@ rule! {
     }
 }
 
-fn required(review: &Review<'_>, catalog: &Document, namespace: &str, report: &mut Report<'_>) {
+fn check_required(
+    review: &Review<'_>,
+    catalog: &Document,
+    namespace: &str,
+    report: &mut Report<'_>,
+) {
     const SETTING: &str = "/catalogd/secureRegistries";
     let reference = catalog.text_or_empty(REF);
-    let (Some(registry), _) = parts(&reference) else { return };
+    let (Some(registry), _) = split_reference(&reference) else { return };
     let host = registry.split_once(':').map_or(registry, |(host, _)| host);
     let is_secure = |secure: &str| {
         let own = if secure.contains(':') { registry } else { host };
@@ -168,13 +176,13 @@ rule! {
     }
 }
 
-fn exists(name: &str, namespace: &str, report: &mut Report<'_>) {
+fn check_exists(name: &str, namespace: &str, report: &mut Report<'_>) {
     if !report.is_on(&OL1_17) {
         return;
     }
     let secret = SECRETS.get(namespace, name);
     let Some(secret) = report.or_skip(&[&OL1_17], "Secrets", secret) else { return };
-    if let Some(why) = pull_secret::fault(secret.as_ref()) {
+    if let Some(why) = pull_secret::error(secret.as_ref()) {
         report.add(&OL1_17, FIELD, format!("pull secret {namespace}/{name} {why}"));
     }
 }

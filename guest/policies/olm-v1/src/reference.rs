@@ -5,7 +5,7 @@ pub(crate) const REF: &str = "/spec/source/image/ref";
 
 /// Registry and repository of a reference. The first part is a registry if it has the syntax of
 /// one.
-pub(crate) fn parts(reference: &str) -> (Option<&str>, &str) {
+pub(crate) fn split_reference(reference: &str) -> (Option<&str>, &str) {
     match reference.split_once('/') {
         Some((registry, rest)) if registry.contains(['.', ':']) || registry == "localhost" => {
             (Some(registry), rest)
@@ -25,7 +25,7 @@ pub(crate) fn is_reference(text: &str) -> bool {
         Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
         _ => (named, None),
     };
-    let (registry, repository) = parts(name);
+    let (registry, repository) = split_reference(name);
     let is_printable = |byte: u8| byte.is_ascii_graphic();
     let is_inner =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-./".contains(&byte);

@@ -2,36 +2,38 @@
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, Shape, rule, rules};
-use opgate_upstream::masterminds::Above;
+use opgate_upstream::masterminds::UpperBound;
 use opgate_upstream::version::Version;
 
 use crate::operator::{PACKAGE, POLICY, ignores_constraints};
 use crate::targets::OPERATOR;
-use crate::version::{FIELD, VERSION, Written};
+use crate::version::{FIELD, VERSION, VersionConstraint};
 
 rules![OL1_05, OL1_06, OL1_07];
 
-pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
     if ignores_constraints(operator) {
         return;
     }
-    let Some(new) = Written::of(operator) else { return };
+    let Some(new) = VersionConstraint::of(operator) else { return };
     // Versions of different packages are not comparable.
     let before = review.old_of_update().filter(|old| old.equal(PACKAGE, operator, PACKAGE));
-    let old = before.and_then(Written::of);
-    if let (Some(before), Some(to)) = (before, new.constraint.exact()) {
-        match old.as_ref().and_then(|old| Some((old.text.clone(), old.constraint.exact()?.clone())))
+    let old = before.and_then(VersionConstraint::of);
+    if let (Some(before), Some(to)) = (before, new.constraint.exact_version()) {
+        match old
+            .as_ref()
+            .and_then(|old| Some((old.text.clone(), old.constraint.exact_version()?.clone())))
         {
-            Some((text, from)) => exact(&text, &from, &new, to, report),
+            Some((text, from)) => check_exact(&text, &from, &new, to, report),
             // Intermediate updates may have a range, or no version.
-            None => since_installed(review, before, &new, to, report),
+            None => check_since_installed(review, before, &new, to, report),
         }
     }
-    if new.constraint.exact().is_none() {
-        range(review, operator, &new, report);
+    if new.constraint.exact_version().is_none() {
+        check_range(review, operator, &new, report);
     }
     if let Some(old) = &old {
-        between(old, &new, report);
+        check_between(old, &new, report);
     }
 }
 
@@ -121,18 +123,18 @@ rule! {
 const INSTALLED: &str = "/status/installedBundleResource";
 
 /// OL1-05 and OL1-06 for an Operator without an exact version before.
-fn since_installed(
+fn check_since_installed(
     review: &Review<'_>,
     before: &Document,
-    new: &Written,
+    new: &VersionConstraint,
     to: &Version,
     report: &mut Report<'_>,
 ) {
     let image = before.text_or_empty(INSTALLED);
-    if let Some((tag, from)) = tagged(&image) {
+    if let Some((tag, from)) = image_version(&image) {
         // A tag may have more parts after the numbers than the version has.
         if [from.major, from.minor, from.patch] != [to.major, to.minor, to.patch] {
-            exact(tag, &from, new, to, report);
+            check_exact(tag, &from, new, to, report);
         }
     } else if review.settings.text_or_empty("/olmv1/incomparableVersions") == "deny"
         && before.has("/status/conditions")
@@ -146,7 +148,7 @@ fn since_installed(
 }
 
 /// The tag of an image, if it is a version with three numbers. Parts after them are ignored.
-fn tagged(image: &str) -> Option<(&str, Version)> {
+fn image_version(image: &str) -> Option<(&str, Version)> {
     let name = image.split('@').next().unwrap_or_default();
     let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
     let (_, tag) = last.rsplit_once(':')?;
@@ -155,7 +157,13 @@ fn tagged(image: &str) -> Option<(&str, Version)> {
     Some((tag, Version::parse(numbers).ok()?))
 }
 
-fn exact(old: &str, from: &Version, new: &Written, to: &Version, report: &mut Report<'_>) {
+fn check_exact(
+    old: &str,
+    from: &Version,
+    new: &VersionConstraint,
+    to: &Version,
+    report: &mut Report<'_>,
+) {
     if to.cmp(from).is_eq() {
         return;
     }
@@ -215,7 +223,7 @@ rule! {
     }
 }
 
-fn not_within(new: &Written, report: &mut Report<'_>) {
+fn check_outside_range(new: &VersionConstraint, report: &mut Report<'_>) {
     let message = format!(
         "automatic updates are not applied within {}; set spec.upgradeConstraintPolicy to Ignore to force",
         quote(&new.text)
@@ -223,25 +231,30 @@ fn not_within(new: &Written, report: &mut Report<'_>) {
     report.add(&OL1_07, FIELD, message);
 }
 
-fn range(review: &Review<'_>, operator: &Document, new: &Written, report: &mut Report<'_>) {
-    let is_zero = new.constraint.above().is_some_and(|above| above <= [0, 1, 0]);
+fn check_range(
+    review: &Review<'_>,
+    operator: &Document,
+    new: &VersionConstraint,
+    report: &mut Report<'_>,
+) {
+    let is_zero = new.constraint.upper_bound().is_some_and(|above| above <= [0, 1, 0]);
     let touches = |pointer| review.touches(operator, pointer, &Shape::Scalar);
     if is_zero && (touches(VERSION) || touches(POLICY)) {
-        not_within(new, report);
+        check_outside_range(new, report);
     }
 }
 
-fn between(old: &Written, new: &Written, report: &mut Report<'_>) {
-    let are_exact = [old, new].iter().all(|one| one.constraint.exact().is_some());
-    let [from, to] = [old, new].map(|one| highest_major(one.constraint.above()));
+fn check_between(old: &VersionConstraint, new: &VersionConstraint, report: &mut Report<'_>) {
+    let are_exact = [old, new].iter().all(|one| one.constraint.exact_version().is_some());
+    let [from, to] = [old, new].map(|one| max_major(one.constraint.upper_bound()));
     // A range within 0.0.* is already reported.
-    if !are_exact && to < from && new.constraint.above() > Some([0, 1, 0]) {
-        not_within(new, report);
+    if !are_exact && to < from && new.constraint.upper_bound() > Some([0, 1, 0]) {
+        check_outside_range(new, report);
     }
 }
 
 /// The highest major number below an upper bound.
-fn highest_major(above: Option<Above>) -> u64 {
+fn max_major(above: Option<UpperBound>) -> u64 {
     match above {
         None => u64::MAX,
         Some([major, 0, 0]) => major.saturating_sub(1),
@@ -251,7 +264,7 @@ fn highest_major(above: Option<Above>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::tagged;
+    use super::image_version;
 
     #[test]
     fn tags_that_are_versions_are_read() {
@@ -269,7 +282,7 @@ mod tests {
             ("quay.io/a/b:v1.12", None),
             ("", None),
         ] {
-            let found = tagged(image);
+            let found = image_version(image);
             let found = found.map(|(tag, v)| (tag, [v.major, v.minor, v.patch]));
             assert_eq!(found, expected, "{image}");
         }

@@ -1,6 +1,6 @@
 //! The version constraint of an Operator.
 
-use opgate_sdk::go::shortened;
+use opgate_sdk::go::shorten;
 use opgate_sdk::{Document, Kind, Report, Review, go_format, rule, rules};
 use opgate_upstream::masterminds::Constraint;
 
@@ -12,7 +12,7 @@ rules![OL1_03];
 pub(crate) const VERSION: &str = "/spec/version";
 pub(crate) const FIELD: &str = "spec.version";
 /// Maximum characters of a constraint in the schema.
-const LONGEST: usize = 64;
+const MAX_CHARS: usize = 64;
 
 rule! {
     /// the version of an Operator of OLM 1.0 is a version constraint
@@ -57,13 +57,13 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
     if !is_new(review, operator, VERSION) {
         return;
     }
     let Some(version) = operator.text(VERSION) else {
-        let value = go_format::value(operator, VERSION, false);
-        let value = shortened(&value, LONGEST);
+        let value = go_format::format_value(operator, VERSION, false);
+        let value = shorten(&value, MAX_CHARS);
         let hint = match operator.kind(VERSION) {
             Kind::Number | Kind::Boolean => " is not a string: put the version in quotes",
             _ => "",
@@ -72,8 +72,8 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
         report.add(&OL1_03, FIELD, message);
         return;
     };
-    if version.chars().count() > LONGEST {
-        let message = format!("{FIELD}: Too long: may not be longer than {LONGEST}");
+    if version.chars().count() > MAX_CHARS {
+        let message = format!("{FIELD}: Too long: may not be longer than {MAX_CHARS}");
         report.add(&OL1_03, FIELD, message);
     } else if !version.is_empty()
         && let Err(why) = Constraint::parse(&version)
@@ -83,15 +83,15 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
 }
 
 /// A constraint of an Operator, as written and as parsed.
-pub(crate) struct Written {
+pub(crate) struct VersionConstraint {
     pub(crate) text: String,
     pub(crate) constraint: Constraint,
 }
 
-impl Written {
+impl VersionConstraint {
     /// The constraint of an Operator. None if it has no valid constraint.
     pub(crate) fn of(operator: &Document) -> Option<Self> {
-        let text = operator.text(VERSION).filter(|text| text.len() <= 4 * LONGEST)?;
+        let text = operator.text(VERSION).filter(|text| text.len() <= 4 * MAX_CHARS)?;
         let constraint = Constraint::parse(&text).ok()?;
         Some(Self { text, constraint })
     }

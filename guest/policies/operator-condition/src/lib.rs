@@ -32,12 +32,12 @@ opgate_sdk::policy! {
         operator_hub::RULES,
     ],
     routes: [
-        CONDITION => condition::judge,
-        CONDITION_STATUS => condition::judge_status,
-        CSV => replaced::judge,
-        CSV_STATUS => replaced::judge_status,
-        OLM_CONFIG => olm_config::judge,
-        OPERATOR_HUB => operator_hub::judge,
+        CONDITION => condition::check,
+        CONDITION_STATUS => condition::check_status,
+        CSV => replaced::check,
+        CSV_STATUS => replaced::check_status,
+        OLM_CONFIG => olm_config::check,
+        OPERATOR_HUB => operator_hub::check,
     ],
     settings: include_str!("settings.json"),
 }

@@ -7,19 +7,19 @@ use crate::targets::OLM_CONFIG;
 
 rules![CND_08, CND_09, CND_10];
 
-const DISABLE: &str = "/spec/features/disableCopiedCSVs";
-const INTERVAL: &str = "/spec/features/packageServerSyncInterval";
+const DISABLE_COPIED_CSVS: &str = "/spec/features/disableCopiedCSVs";
+const SYNC_INTERVAL: &str = "/spec/features/packageServerSyncInterval";
 const DISABLE_FIELD: &str = "spec.features.disableCopiedCSVs";
 const INTERVAL_FIELD: &str = "spec.features.packageServerSyncInterval";
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(config) = review.subject() else { return };
-    name(review, config, report);
-    if review.touches_json(config, DISABLE) {
-        disable(config, report);
+    check_name(review, config, report);
+    if review.touches_json(config, DISABLE_COPIED_CSVS) {
+        check_copied_csvs(config, report);
     }
-    if review.touches_json(config, INTERVAL) {
-        interval(config, report);
+    if review.touches_json(config, SYNC_INTERVAL) {
+        check_interval(config, report);
     }
 }
 
@@ -59,7 +59,7 @@ rule! {
     }
 }
 
-fn name(review: &Review<'_>, config: &Document, report: &mut Report<'_>) {
+fn check_name(review: &Review<'_>, config: &Document, report: &mut Report<'_>) {
     let name = review.name(config);
     if !review.is_update() && name != "cluster" {
         let name = quote(&name);
@@ -154,19 +154,19 @@ rule! {
     }
 }
 
-fn disable(config: &Document, report: &mut Report<'_>) {
-    if !matches!(config.kind(DISABLE), Kind::Missing | Kind::Null | Kind::Boolean) {
+fn check_copied_csvs(config: &Document, report: &mut Report<'_>) {
+    if !matches!(config.kind(DISABLE_COPIED_CSVS), Kind::Missing | Kind::Null | Kind::Boolean) {
         let message = format!("{DISABLE_FIELD}: Invalid value: must be of type boolean");
         report.add(&CND_09, DISABLE_FIELD, message);
     }
-    if config.boolean(DISABLE) == Some(true) {
+    if config.boolean(DISABLE_COPIED_CSVS) == Some(true) {
         let message = "disabling copied CSVs limits a user's ability to discover Operators to those installed directly in the user's namespace";
         report.add(&CND_10, DISABLE_FIELD, message);
     }
 }
 
-fn interval(config: &Document, report: &mut Report<'_>) {
-    let what = match (config.kind(INTERVAL), config.text(INTERVAL)) {
+fn check_interval(config: &Document, report: &mut Report<'_>) {
+    let what = match (config.kind(SYNC_INTERVAL), config.text(SYNC_INTERVAL)) {
         (Kind::Missing | Kind::Null, _) => return,
         (_, Some(text)) if is_interval(&text) => return,
         (_, Some(text)) => quote(&text),

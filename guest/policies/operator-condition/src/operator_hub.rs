@@ -7,17 +7,17 @@ use crate::targets::OPERATOR_HUB;
 
 rules![CND_11, CND_12, CND_13, CND_14, CND_15];
 
-const ALL: &str = "/spec/disableAllDefaultSources";
+const DISABLE_ALL: &str = "/spec/disableAllDefaultSources";
 const SOURCES: &str = "/spec/sources";
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(hub) = review.subject() else { return };
-    name(review, hub, report);
-    if review.touches_json(hub, ALL) {
-        all(hub, report);
+    check_name(review, hub, report);
+    if review.touches_json(hub, DISABLE_ALL) {
+        check_disable_all(hub, report);
     }
     if review.touches_json(hub, SOURCES) {
-        sources(review, hub, report);
+        check_sources(review, hub, report);
     }
 }
 
@@ -59,7 +59,7 @@ rule! {
     }
 }
 
-fn name(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
+fn check_name(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
     let name = review.name(hub);
     if !review.is_update() && name != "cluster" {
         let name = quote(&name);
@@ -111,7 +111,7 @@ rule! {
     }
 }
 
-fn wrong_type(field: &str, expected: &str) -> String {
+fn type_error(field: &str, expected: &str) -> String {
     format!("{field}: Invalid value: must be of type {expected}")
 }
 
@@ -155,11 +155,11 @@ rule! {
     }
 }
 
-fn sources(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
+fn check_sources(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
     let Some(rows) = operator_hub::sources(hub) else {
-        report.skip_part(&CND_12, "spec.sources", operator_hub::TOO_MANY);
-        report.skip(&CND_13, "spec.sources", operator_hub::TOO_MANY);
-        report.skip(&CND_15, "spec.sources", operator_hub::TOO_MANY);
+        report.skip_part(&CND_12, "spec.sources", operator_hub::TOO_MANY_SOURCES);
+        report.skip(&CND_13, "spec.sources", operator_hub::TOO_MANY_SOURCES);
+        report.skip(&CND_15, "spec.sources", operator_hub::TOO_MANY_SOURCES);
         return;
     };
     let field = |index: usize, member: &str| format!("spec.sources[{index}]{member}");
@@ -170,7 +170,7 @@ fn sources(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
         let wrong = rows.iter().enumerate().filter(|(_, row)| is_wrong(row.kind(column)));
         report.add_each(&CND_12, wrong, |(index, _)| {
             let field = field(index, member);
-            let message = wrong_type(&field, expected);
+            let message = type_error(&field, expected);
             (field, message)
         });
     };
@@ -278,12 +278,12 @@ rule! {
     }
 }
 
-fn all(hub: &Document, report: &mut Report<'_>) {
+fn check_disable_all(hub: &Document, report: &mut Report<'_>) {
     const FIELD: &str = "spec.disableAllDefaultSources";
-    if !matches!(hub.kind(ALL), Kind::Missing | Kind::Null | Kind::Boolean) {
-        report.add(&CND_12, FIELD, wrong_type(FIELD, "boolean"));
+    if !matches!(hub.kind(DISABLE_ALL), Kind::Missing | Kind::Null | Kind::Boolean) {
+        report.add(&CND_12, FIELD, type_error(FIELD, "boolean"));
     }
-    if hub.boolean(ALL) != Some(true) {
+    if hub.boolean(DISABLE_ALL) != Some(true) {
         let message = "In a restricted network environment, you must disable the default catalogs as a cluster administrator.";
         report.add(&CND_14, FIELD, message);
     }

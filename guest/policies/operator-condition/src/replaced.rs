@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use opgate_sdk::cluster::{Query, ReadError};
-use opgate_sdk::copies::{Comparison, Marks};
+use opgate_sdk::copies::{CopyComparison, CopyMarks};
 use opgate_sdk::{Document, Report, Review, Rule, Shape, rule, rules};
 
 use crate::reads::{CONDITIONS, CSVS};
@@ -17,54 +17,60 @@ use crate::upgradeable;
 
 rules![CND_06, CND_07];
 
-static COPIES: Comparison = Comparison {
+static COPIES: CopyComparison = CopyComparison {
     read: &CSVS,
-    kept: &[("/spec/replaces", Shape::Scalar), ("/spec/skips", Shape::List(&Shape::Scalar))],
-    more: &["/status/phase"],
+    compared_fields: &[
+        ("/spec/replaces", Shape::Scalar),
+        ("/spec/skips", Shape::List(&Shape::Scalar)),
+    ],
+    other_fields: &["/status/phase"],
 };
 
-const PENDING: &str = "Pending";
+const PENDING_PHASE: &str = "Pending";
 const SKIPS: &str = "/spec/skips";
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(csv) = review.subject() else { return };
-    let names_others =
-        replaces(review, csv).is_some() || csv.length(SKIPS).is_some_and(|length| length > 0);
-    if names_others && report.is_on(&CND_06) && !is_copy(review, csv, report) {
-        find(&CND_06, objections(review, csv), report);
+    let names_others = replaced_version(review, csv).is_some()
+        || csv.length(SKIPS).is_some_and(|length| length > 0);
+    if names_others && report.is_on(&CND_06) && !check_copy(review, csv, report) {
+        check_replaced(&CND_06, find_objections(review, csv), report);
     }
 }
 
-pub(crate) fn judge_status(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_status(review: &Review<'_>, report: &mut Report<'_>) {
     let (Some(csv), Some(old)) = (review.subject(), review.old_of_update()) else { return };
-    let is_pending = |csv: &Document| csv.text_or_empty("/status/phase") == PENDING;
+    let is_pending = |csv: &Document| csv.text_or_empty("/status/phase") == PENDING_PHASE;
     if !is_pending(old) || is_pending(csv) || !report.is_on(&CND_07) {
         return;
     }
-    if let Some(replaced) = replaces(review, csv)
-        && !is_copy(review, csv, report)
+    if let Some(replaced) = replaced_version(review, csv)
+        && !check_copy(review, csv, report)
     {
-        let why = why_not(review.namespace(), &replaced);
+        let why = upgrade_objection(review.namespace(), &replaced);
         let found = why.map(|why| why.map(|why| ("status.phase".to_owned(), why)));
-        find(&CND_07, found.map(|found| found.into_iter().collect()), report);
+        check_replaced(&CND_07, found.map(|found| found.into_iter().collect()), report);
     }
 }
 
 /// The version that a version replaces. OLM ignores its own name and an empty name.
-fn replaces(review: &Review<'_>, csv: &Document) -> Option<String> {
+fn replaced_version(review: &Review<'_>, csv: &Document) -> Option<String> {
     csv.text("/spec/replaces").filter(|name| !name.is_empty() && *name != review.name(csv))
 }
 
-fn is_copy(review: &Review<'_>, csv: &Document, report: &mut Report<'_>) -> bool {
-    let marks = Marks::of(csv, review.namespace());
-    COPIES.examine(review, csv, &marks, report).is_exempt
+fn check_copy(review: &Review<'_>, csv: &Document, report: &mut Report<'_>) -> bool {
+    let marks = CopyMarks::of(csv, review.namespace());
+    COPIES.check_copy(review, csv, &marks, report).is_exempt
 }
 
 /// Fields that name an installed version that is not upgradeable, each with the reason.
 ///
 /// A list of skipped versions may be long, and few of them are installed. One query returns the
 /// names of the namespace's conditions.
-fn objections(review: &Review<'_>, csv: &Document) -> Result<Vec<(String, String)>, ReadError> {
+fn find_objections(
+    review: &Review<'_>,
+    csv: &Document,
+) -> Result<Vec<(String, String)>, ReadError> {
     let namespace = review.namespace();
     let names = CONDITIONS.names(Query { namespace: Some(namespace), ..Query::default() })?;
     let mut names: HashSet<String> = names.into_iter().map(|name| name.name).collect();
@@ -73,13 +79,13 @@ fn objections(review: &Review<'_>, csv: &Document) -> Result<Vec<(String, String
     let mut ask = |name: &str, field: &dyn Fn() -> String| {
         // Each version once.
         if names.remove(name)
-            && let Some(why) = why_not(namespace, name)?
+            && let Some(why) = upgrade_objection(namespace, name)?
         {
             found.push((field(), why));
         }
         Ok::<_, ReadError>(found.len() < Report::MAX_VIOLATIONS)
     };
-    if let Some(replaced) = replaces(review, csv) {
+    if let Some(replaced) = replaced_version(review, csv) {
         ask(&replaced, &|| "spec.replaces".to_owned())?;
     }
     for (index, row) in csv.rows(SKIPS, &[""]).iter().enumerate() {
@@ -91,14 +97,14 @@ fn objections(review: &Review<'_>, csv: &Document) -> Result<Vec<(String, String
 }
 
 /// The reason why an installed version is not upgradeable.
-fn why_not(namespace: &str, name: &str) -> Result<Option<String>, ReadError> {
+fn upgrade_objection(namespace: &str, name: &str) -> Result<Option<String>, ReadError> {
     if CSVS.get(namespace, name)?.is_none() {
         return Ok(None);
     }
-    Ok(CONDITIONS.get(namespace, name)?.as_ref().and_then(upgradeable::why_not))
+    Ok(CONDITIONS.get(namespace, name)?.as_ref().and_then(upgradeable::upgrade_objection))
 }
 
-fn find(
+fn check_replaced(
     rule: &'static Rule,
     found: Result<Vec<(String, String)>, ReadError>,
     report: &mut Report<'_>,

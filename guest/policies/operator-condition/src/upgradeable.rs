@@ -24,28 +24,28 @@ struct Entry {
 
 /// The reason why OLM does not replace the Operator, in OLM's words; none if it does.
 #[must_use]
-pub fn why_not(condition: &Document) -> Option<String> {
-    if let Some(entry) = find(condition, "/spec/overrides") {
-        return (entry.status != "True").then(|| not_upgradeable(&entry));
+pub fn upgrade_objection(condition: &Document) -> Option<String> {
+    if let Some(entry) = find_entry(condition, "/spec/overrides") {
+        return (entry.status != "True").then(|| status_message(&entry));
     }
-    if let Some(entry) = find(condition, "/status/conditions") {
+    if let Some(entry) = find_entry(condition, "/status/conditions") {
         let generation = |pointer: &str| condition.integer(pointer).unwrap_or_default();
         let observed = format!("/status/conditions/{}/observedGeneration", entry.index);
         if generation(&observed) != generation("/metadata/generation") {
             let (name, status) = (quote(TYPE), quote(&entry.status));
             return Some(format!("the operatorcondition status {name}={status} is outdated"));
         }
-        return (entry.status == "False").then(|| not_upgradeable(&entry));
+        return (entry.status == "False").then(|| status_message(&entry));
     }
-    let entry = find(condition, "/spec/conditions")?;
-    (entry.status == "False").then(|| not_upgradeable(&entry))
+    let entry = find_entry(condition, "/spec/conditions")?;
+    (entry.status == "False").then(|| status_message(&entry))
 }
 
-fn not_upgradeable(entry: &Entry) -> String {
+fn status_message(entry: &Entry) -> String {
     format!("the operator is not upgradeable: {}", entry.message)
 }
 
-fn find(condition: &Document, list: &str) -> Option<Entry> {
+fn find_entry(condition: &Document, list: &str) -> Option<Entry> {
     let rows = condition.rows(list, &["/type", "/status", "/message"]);
     let (index, row) = rows.iter().enumerate().find(|(_, row)| row.text(0) == Some(TYPE))?;
     let (status, message) = (row.text_or_empty(1), row.text_or_empty(2));
@@ -92,10 +92,10 @@ mod tests {
                 r#"{{"metadata":{{"generation":3}},"spec":{{"overrides":{overrides},"conditions":{spec}}},"status":{{"conditions":{status}}}}}"#
             );
             let condition = Document::parse(&json).unwrap();
-            assert_eq!(why_not(&condition).as_deref(), expected, "{json}");
+            assert_eq!(upgrade_objection(&condition).as_deref(), expected, "{json}");
         }
         let condition =
             Document::parse(&format!(r#"{{"status":{{"conditions":{}}}}}"#, entry("False")));
-        assert_eq!(why_not(&condition.unwrap()).as_deref(), no);
+        assert_eq!(upgrade_objection(&condition.unwrap()).as_deref(), no);
     }
 }

@@ -50,7 +50,7 @@ impl fmt::Display for Api {
 
 /// One item of the annotation, split at its first two dots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part<'t> {
+pub struct ApiParts<'t> {
     /// Kind.
     pub kind: &'t str,
     /// Version.
@@ -59,7 +59,7 @@ pub struct Part<'t> {
     pub group: &'t str,
 }
 
-impl<'t> Part<'t> {
+impl<'t> ApiParts<'t> {
     /// An item that has two dots; OLM ignores any other.
     #[must_use]
     pub fn of(item: &'t str) -> Option<Self> {
@@ -81,7 +81,7 @@ impl ApiSet {
     #[must_use]
     pub fn parse(annotation: &str) -> Self {
         let text = annotation.replace(' ', "");
-        let parts = text.split(',').filter_map(Part::of);
+        let parts = text.split(',').filter_map(ApiParts::of);
         parts.map(|part| Api::new(part.kind, part.version, part.group)).collect()
     }
 
@@ -163,6 +163,6 @@ impl fmt::Display for ApiSet {
 }
 
 /// At most `shown` APIs, for a message.
-pub(crate) fn shortened(apis: &ApiSet, shown: usize) -> String {
-    lists::shortened(&apis.texts(), shown)
+pub(crate) fn list_apis(apis: &ApiSet, shown: usize) -> String {
+    lists::join_shortened(&apis.texts(), shown)
 }

@@ -4,7 +4,7 @@
 use opgate_sdk::{Document, Report, Review, Rule, Shape, rule, rules};
 
 use crate::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CSV, GROUP, ROLE};
-use crate::rbac::{self, Found, STEPS, Unanswered};
+use crate::rbac::{self, MAX_STEPS, SearchError, SearchResult};
 use crate::reads::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CSVS, GROUPS, ROLE_BINDINGS, ROLES};
 
 rules![OPG_32, OPG_33, OPG_36, OPG_37, OPG_38];
@@ -12,7 +12,7 @@ rules![OPG_32, OPG_33, OPG_36, OPG_37, OPG_38];
 const ACCOUNT: &str = "/spec/serviceAccountName";
 const ACCOUNT_FIELD: &str = "spec.serviceAccountName";
 const INSTALL_FIELD: &str = "spec.install.spec";
-const NEEDED: &str = "roles and bindings";
+const REQUIRED_STATE: &str = "roles and bindings";
 
 rule! {
     /// the ServiceAccount of an OperatorGroup has no write access to CRDs and API services
@@ -109,7 +109,7 @@ rule! {
 }
 
 /// Checks the ServiceAccount of an OperatorGroup.
-pub(crate) fn group(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+pub(crate) fn check_group(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let account = object.text_or_empty(ACCOUNT);
     if account.is_empty() || !review.touches(object, ACCOUNT, &Shape::Scalar) {
         return;
@@ -117,13 +117,13 @@ pub(crate) fn group(review: &Review<'_>, object: &Document, report: &mut Report<
     let namespace = review.namespace();
     if report.is_on(&OPG_32) {
         let found = rbac::widened_account(namespace, &account);
-        if let Some(through) = answer(report, &OPG_32, ACCOUNT_FIELD, found) {
-            report.add(&OPG_32, ACCOUNT_FIELD, privileges(&through));
+        if let Some(through) = take_value(report, &OPG_32, ACCOUNT_FIELD, found) {
+            report.add(&OPG_32, ACCOUNT_FIELD, privileges_message(&through));
         }
     }
     if report.is_on(&OPG_38) {
         let found = rbac::lacks_pull_secrets(namespace, &account);
-        if answer(report, &OPG_38, ACCOUNT_FIELD, found) {
+        if take_value(report, &OPG_38, ACCOUNT_FIELD, found) {
             let message = format!(
                 "service account {namespace}/{account} needs secrets get (ClusterRole) and create, update, patch (Role) because an Operator specifies a pull secret"
             );
@@ -183,16 +183,16 @@ rule! {
 }
 
 /// Checks the permissions that a ClusterServiceVersion requests.
-pub(crate) fn csv(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+pub(crate) fn check_csv(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let old = review.ratchet_base();
-    if !report.is_on(&OPG_37) || !rbac::asks_for_permissions(object, old) {
+    if !report.is_on(&OPG_37) || !rbac::requests_new_permissions(object, old) {
         return;
     }
     let namespace = review.namespace();
-    let found = report.or_skip(&[&OPG_37], NEEDED, rbac::group_account(namespace));
+    let found = report.or_skip(&[&OPG_37], REQUIRED_STATE, rbac::group_account(namespace));
     let Some(Some(account)) = found else { return };
     let found = rbac::missing_permissions(namespace, &account, object, old);
-    let mut missing = answer(report, &OPG_37, INSTALL_FIELD, found).into_iter();
+    let mut missing = take_value(report, &OPG_37, INSTALL_FIELD, found).into_iter();
     for missing in missing.by_ref().take(Report::MAX_VIOLATIONS) {
         let message = format!(
             "operator group service account {namespace}/{account} lacks {}; the install fails with reason InstallComponentFailed",
@@ -203,24 +203,24 @@ pub(crate) fn csv(review: &Review<'_>, object: &Document, report: &mut Report<'_
     report.add_count(&OPG_37, missing.count());
 }
 
-pub(crate) fn cluster_role_binding(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_cluster_role_binding(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     if report.is_on(&OPG_33) && changes(review, object, &["/subjects", "/roleRef"]) {
-        widens("subjects", rbac::widening_binding(object, review.ratchet_base()), report);
+        report_widening("subjects", rbac::widening_binding(object, review.ratchet_base()), report);
     }
 }
 
-pub(crate) fn cluster_role(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_cluster_role(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
-    if report.is_on(&OPG_33) && changes(review, object, &GRANTED) {
-        widens("rules", rbac::widening_role(object, review.ratchet_base()), report);
+    if report.is_on(&OPG_33) && changes(review, object, &GRANTING_FIELDS) {
+        report_widening("rules", rbac::widening_role(object, review.ratchet_base()), report);
     }
-    opens_groups(review, object, report);
+    check_group_writers(review, object, report);
 }
 
-pub(crate) fn role(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_role(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
-    opens_groups(review, object, report);
+    check_group_writers(review, object, report);
 }
 
 rule! {
@@ -272,9 +272,9 @@ rule! {
     }
 }
 
-fn widens(field: &str, found: Found<Option<String>>, report: &mut Report<'_>) {
-    if let Some(through) = answer(report, &OPG_33, field, found) {
-        report.add(&OPG_33, field, privileges(&through));
+fn report_widening(field: &str, found: SearchResult<Option<String>>, report: &mut Report<'_>) {
+    if let Some(through) = take_value(report, &OPG_33, field, found) {
+        report.add(&OPG_33, field, privileges_message(&through));
     }
 }
 
@@ -327,26 +327,26 @@ rule! {
     }
 }
 
-fn opens_groups(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
-    if !report.is_on(&OPG_36) || !changes(review, object, &GRANTED) {
+fn check_group_writers(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    if !report.is_on(&OPG_36) || !changes(review, object, &GRANTING_FIELDS) {
         return;
     }
-    let found = rbac::opens_groups(object, review.ratchet_base());
-    if answer(report, &OPG_36, "rules", found) {
+    let found = rbac::grants_group_writes(object, review.ratchet_base());
+    if take_value(report, &OPG_36, "rules", found) {
         let message = "role grants write access to operatorgroups, which allows its subjects to install Operators";
         report.add(&OPG_36, "rules", message);
     }
 }
 
 /// The fields of a role that grant permissions.
-const GRANTED: [&str; 2] = ["/rules", "/aggregationRule"];
+const GRANTING_FIELDS: [&str; 2] = ["/rules", "/aggregationRule"];
 
 /// Whether one of the fields changed. An unchanged object, however large, needs no query.
 fn changes(review: &Review<'_>, object: &Document, pointers: &[&str]) -> bool {
     pointers.iter().any(|pointer| review.touches_json(object, pointer))
 }
 
-fn privileges(through: &str) -> String {
+fn privileges_message(through: &str) -> String {
     format!(
         "a service account associated with an Operator group should never be granted privileges to write APIService and CustomResourceDefinition resources ({through})"
     )
@@ -354,21 +354,26 @@ fn privileges(through: &str) -> String {
 
 /// The result of a search. If the search could not finish, a rule that the configuration sets to
 /// deny denies the request. Any other rule is skipped.
-fn answer<T>(report: &mut Report<'_>, rule: &'static Rule, field: &str, found: Found<T>) -> T {
-    match found.short {
+fn take_value<T>(
+    report: &mut Report<'_>,
+    rule: &'static Rule,
+    field: &str,
+    found: SearchResult<T>,
+) -> T {
+    match found.incomplete_reason {
         None => {}
-        Some(Unanswered::Absent) => {
-            report.skip(rule, "", &format!("the cluster's {NEEDED} are not available"));
+        Some(SearchError::NoCluster) => {
+            report.skip(rule, "", &format!("the cluster's {REQUIRED_STATE} are not available"));
         }
-        Some(Unanswered::TooLarge(at)) if report.is_configured_to_deny(rule) => {
+        Some(SearchError::TooLarge(at)) if report.is_configured_to_deny(rule) => {
             let message = format!(
-                "{at}: there is more to compare than {STEPS} steps allow, and what cannot be judged is refused; make it smaller"
+                "{at}: there is more to compare than {MAX_STEPS} steps allow, and what cannot be judged is refused; make it smaller"
             );
             report.add(rule, field, message);
         }
-        Some(Unanswered::TooLarge(_)) => {
+        Some(SearchError::TooLarge(_)) => {
             report.skip(rule, "", "there is more to compare than the time allows");
         }
     }
-    found.what
+    found.value
 }

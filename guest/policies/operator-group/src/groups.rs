@@ -8,7 +8,8 @@
 //! ```
 
 pub use opgate_sdk::operator_groups::{
-    PROVIDED_APIS, SELECTOR, STATUS, Selection, TARGETS, has_requirements, reach, synchronised,
+    PROVIDED_APIS, SELECTOR, STATUS, Selection, TARGETS, has_requirements, status_targets,
+    targets_with_own,
 };
 use opgate_sdk::{Document, Kind};
 
@@ -16,7 +17,7 @@ use crate::apis::ApiSet;
 use crate::namespaces::NamespaceSet;
 
 /// Whether OLM does not change the annotation.
-pub const STATIC: &str = "/spec/staticProvidedAPIs";
+pub const STATIC_PROVIDED_APIS: &str = "/spec/staticProvidedAPIs";
 /// The targets and provided APIs of a group, upstream's `OperatorGroupSurface`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surface {
@@ -25,7 +26,7 @@ pub struct Surface {
     /// Name of the group.
     pub name: String,
     /// The namespaces in which it works.
-    pub reach: NamespaceSet,
+    pub targets: NamespaceSet,
     /// The APIs that it provides.
     pub apis: ApiSet,
 }
@@ -35,9 +36,9 @@ impl Surface {
     #[must_use]
     pub fn of(group: &Document) -> Self {
         let namespace = group.text_or_empty("/metadata/namespace");
-        let targets = synchronised(group).unwrap_or_default();
+        let targets = status_targets(group).unwrap_or_default();
         Self {
-            reach: reach(&targets, &namespace),
+            targets: targets_with_own(&targets, &namespace),
             name: group.text_or_empty("/metadata/name"),
             apis: ApiSet::parse(&group.text_or_empty(PROVIDED_APIS)),
             namespace,
@@ -45,24 +46,24 @@ impl Surface {
     }
 
     /// Upstream's `GroupIntersection`: the other groups that work in the same namespaces.
-    pub fn meeting<'o>(&self, others: &'o [Self]) -> impl Iterator<Item = &'o Self> {
+    pub fn overlapping<'o>(&self, others: &'o [Self]) -> impl Iterator<Item = &'o Self> {
         others.iter().filter(|other| {
             (&other.name, &other.namespace) != (&self.name, &self.namespace)
-                && self.reach.meets(&other.reach)
+                && self.targets.intersects(&other.targets)
         })
     }
 
     /// Upstream's `ReconcileAPIIntersection`.
     #[must_use]
-    pub fn reconcile(&self, add: &ApiSet, others: &[Self]) -> Outcome {
+    pub fn reconcile(&self, add: &ApiSet, others: &[Self]) -> ApiReconciliation {
         let taken = |other: &Self| other.apis.iter().any(|api| add.contains(api));
-        reconcile(add, &self.apis, self.meeting(others).any(taken))
+        reconcile(add, &self.apis, self.overlapping(others).any(taken))
     }
 }
 
 /// OLM's reaction to the APIs that a member adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ApiReconciliation {
     /// The group already provides them.
     NoConflict,
     /// OLM adds them to the group.
@@ -76,18 +77,18 @@ pub enum Outcome {
 /// The outcome for the APIs of a member and of its group, and for whether another group that works
 /// in one of its namespaces provides one of them.
 #[must_use]
-pub fn reconcile(add: &ApiSet, group: &ApiSet, taken: bool) -> Outcome {
+pub fn reconcile(add: &ApiSet, group: &ApiSet, taken: bool) -> ApiReconciliation {
     match (add.is_subset(group), taken) {
-        (true, true) => Outcome::Remove,
-        (false, true) => Outcome::Conflict,
-        (false, false) => Outcome::Add,
-        (true, false) => Outcome::NoConflict,
+        (true, true) => ApiReconciliation::Remove,
+        (false, true) => ApiReconciliation::Conflict,
+        (false, false) => ApiReconciliation::Add,
+        (true, false) => ApiReconciliation::NoConflict,
     }
 }
 
 /// The content of a status for the targets, by its start: there can be thousands of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub(crate) enum TargetExtent {
     /// Nothing.
     Unknown,
     /// All namespaces.
@@ -99,16 +100,16 @@ pub(crate) enum Extent {
 }
 
 /// See [`Extent`]. OLM writes the names in byte order, the empty one first.
-pub(crate) fn status_extent(group: &Document) -> Extent {
+pub(crate) fn status_extent(group: &Document) -> TargetExtent {
     if group.kind(STATUS) != Kind::List {
-        return Extent::Unknown;
+        return TargetExtent::Unknown;
     }
     match group.text("/status/namespaces/0") {
-        Some(first) if !first.is_empty() => Extent::Names,
+        Some(first) if !first.is_empty() => TargetExtent::Names,
         first => match (group.length(STATUS), first) {
-            (None | Some(0), _) => Extent::Unknown,
-            (Some(1), Some(_)) => Extent::All,
-            _ => Extent::Mixed,
+            (None | Some(0), _) => TargetExtent::Unknown,
+            (Some(1), Some(_)) => TargetExtent::All,
+            _ => TargetExtent::Mixed,
         },
     }
 }

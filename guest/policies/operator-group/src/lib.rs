@@ -50,11 +50,11 @@ opgate_sdk::policy! {
         grants::RULES,
     ],
     routes: [
-        kinds::GROUP => group::judge,
-        kinds::CSV => csv::judge,
-        kinds::CLUSTER_ROLE_BINDING => grants::cluster_role_binding,
-        kinds::CLUSTER_ROLE => grants::cluster_role,
-        kinds::ROLE => grants::role,
+        kinds::GROUP => group::check,
+        kinds::CSV => csv::check,
+        kinds::CLUSTER_ROLE_BINDING => grants::check_cluster_role_binding,
+        kinds::CLUSTER_ROLE => grants::check_cluster_role,
+        kinds::ROLE => grants::check_role,
     ],
     settings: include_str!("settings.json"),
 }

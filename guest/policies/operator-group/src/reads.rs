@@ -15,7 +15,7 @@ pub(crate) static GROUPS: ClusterRead = ClusterRead {
     fields: &[
         groups::TARGETS,
         groups::SELECTOR,
-        groups::STATIC,
+        groups::STATIC_PROVIDED_APIS,
         "/spec/serviceAccountName",
         groups::STATUS,
         groups::PROVIDED_APIS,

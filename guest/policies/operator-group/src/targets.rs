@@ -2,7 +2,7 @@
 
 use opgate_sdk::Document;
 use opgate_sdk::cluster::ReadError;
-pub(crate) use opgate_sdk::operator_groups::only_status;
+pub(crate) use opgate_sdk::operator_groups::status_without_spec;
 
 use crate::groups::Selection;
 use crate::namespaces::NamespaceSet;
@@ -14,6 +14,6 @@ pub(crate) fn of(group: &Document) -> Result<NamespaceSet, ReadError> {
 }
 
 /// The current selection of a spec. An invalid selector selects nothing.
-pub(crate) fn selected(selection: Selection) -> Result<NamespaceSet, ReadError> {
-    opgate_sdk::operator_groups::selected(selection, &NAMESPACES)
+pub(crate) fn select_namespaces(selection: Selection) -> Result<NamespaceSet, ReadError> {
+    opgate_sdk::operator_groups::resolve_selection(selection, &NAMESPACES)
 }

@@ -19,7 +19,9 @@ use std::sync::LazyLock;
 use opgate_cases::native::verdict;
 use opgate_operator_group::POLICY;
 use opgate_sdk::cluster::Cluster;
-use opgate_sdk::{Level, Operation, Parts, Request, Route, UNLISTED, Verdict, log};
+use opgate_sdk::{
+    Level, Operation, Request, RequestParts, Route, UNLISTED_IDENTITY_KEY, Verdict, log,
+};
 use serde_json::{Value, json};
 use shorthand::{create, csv, group, nothing, parsed};
 
@@ -125,13 +127,13 @@ impl Place {
                 cluster.insert("clusterserviceversions", &parsed(&state.object(namespace)));
             }
         }
-        cluster.during(test)
+        cluster.run(test)
     }
 
     fn judge(&self, user: &str, object: &State, old: Option<&State>) -> Verdict {
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
         let (name, namespace) = ("c".to_owned(), "here".to_owned());
-        let mut parts = Parts { operation, name, namespace, ..Parts::default() };
+        let mut parts = RequestParts { operation, name, namespace, ..RequestParts::default() };
         user.clone_into(&mut parts.user.username);
         let (object, old) =
             (parsed(&object.object("here")), old.map(|o| parsed(&o.object("here"))));
@@ -204,8 +206,9 @@ fn copied_csv_is_trusted_from_olm_or_with_its_original() {
             let told = |user: &str| {
                 let verdict = place.ask(user, &copy, None);
                 let denied = verdict.violations.iter().any(|v| v.level == Level::Deny);
-                let noted = verdict.audit_annotations.iter().any(|note| note.key == UNLISTED);
-                (denied, noted, log::taken().len())
+                let noted =
+                    verdict.audit_annotations.iter().any(|note| note.key == UNLISTED_IDENTITY_KEY);
+                (denied, noted, log::take_lines().len())
             };
             assert_eq!(told(OLM), (false, false, 0), "{copy:?} {original:?}");
             let named = copy != by_reason && original == Some(unsound);
@@ -223,7 +226,7 @@ fn without_a_cluster_a_copy_is_believed_from_olm_only() {
         case.request.user = Some(user.to_owned());
         let verdict = verdict(&POLICY, &case);
         let keys: Vec<_> = verdict.audit_annotations.iter().map(|note| note.key.as_str()).collect();
-        assert_eq!(keys, if noted { vec![UNLISTED] } else { vec![] }, "{user}");
+        assert_eq!(keys, if noted { vec![UNLISTED_IDENTITY_KEY] } else { vec![] }, "{user}");
         assert_eq!((verdict.skipped.is_empty(), verdict.violations.len()), (!noted, 0), "{user}");
     }
 }

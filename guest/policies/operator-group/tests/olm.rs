@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use opgate_cases::native::verdict;
 use opgate_operator_group::POLICY;
-use opgate_sdk::{Level, UNLISTED};
+use opgate_sdk::{Level, UNLISTED_IDENTITY_KEY};
 use serde_json::{Value, json};
 use shorthand::{asking, create, csv, group, text};
 
@@ -53,7 +53,8 @@ impl Writer {
         let verdict = verdict(&POLICY, &case);
         let denied: Vec<_> = verdict.violations.iter().filter(|v| v.level == Level::Deny).collect();
         assert!(denied.is_empty(), "{} {key:?}: {denied:?}", self.user);
-        let unlisted = verdict.audit_annotations.iter().filter(|note| note.key == UNLISTED);
+        let unlisted =
+            verdict.audit_annotations.iter().filter(|note| note.key == UNLISTED_IDENTITY_KEY);
         self.unlisted += unlisted.count();
         self.stored.insert(key, object.clone());
     }

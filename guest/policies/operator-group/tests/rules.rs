@@ -52,8 +52,8 @@ fn unchanged_violations_are_reported_without_ratcheting() {
     for case in creations().filter(|case| case.cluster.is_some()) {
         let mut case = update(case);
         case.settings["ratcheting"] = json!(false);
-        case.findings.retain(|finding| !OF_A_CHANGE.contains(&finding.rule.as_str()));
-        case.notes = None;
+        case.violations.retain(|finding| !OF_A_CHANGE.contains(&finding.rule.as_str()));
+        case.audit_annotations = None;
         assert_eq!(complaint(&POLICY, &case), None);
     }
 }

@@ -13,7 +13,7 @@ mod shorthand;
 use opgate_cases::native::verdict;
 use opgate_operator_group::POLICY;
 use opgate_operator_group::apis::{Api, ApiSet};
-use opgate_operator_group::groups::{Outcome, Surface};
+use opgate_operator_group::groups::{ApiReconciliation, Surface};
 use opgate_operator_group::install_modes::InstallModes;
 use opgate_operator_group::namespaces::NamespaceSet;
 use opgate_sdk::Level;
@@ -39,7 +39,7 @@ fn namespace_sets_are_upstreams() {
     for row in table("intersection") {
         let (left, right, want) = (set(&row["left"]), set(&row["right"]), set(&row["want"]));
         assert_eq!(left.intersection(&right), want, "{row}");
-        assert_eq!(left.meets(&right), !want.is_empty(), "{row}");
+        assert_eq!(left.intersects(&right), !want.is_empty(), "{row}");
     }
     for row in table("union") {
         assert_eq!(set(&row["left"]).union(&set(&row["right"])), set(&row["want"]), "{row}");
@@ -69,13 +69,13 @@ fn groups_intersect_as_upstream() {
         }
         let found =
             surface(&json!({"metadata": metadata, "status": {"namespaces": row["status"]}}));
-        assert_eq!(found.reach, set(&row["reach"]), "{row}");
+        assert_eq!(found.targets, set(&row["reach"]), "{row}");
         assert_eq!(found.apis.texts(), texts(&row["apis"]), "{row}");
     }
     for row in table("groupIntersection") {
         let left = surface(&group(&text(&row["left"])));
         let others: Vec<_> = texts(&row["others"]).iter().map(|o| surface(&group(o))).collect();
-        let met: Vec<_> = left.meeting(&others).map(|other| other.namespace.clone()).collect();
+        let met: Vec<_> = left.overlapping(&others).map(|other| other.namespace.clone()).collect();
         assert_eq!(met, texts(&row["want"]), "{row}");
     }
 }
@@ -119,10 +119,12 @@ fn apis_are_reconciled_as_upstream() {
             groups.push(group(&format!("{own}{}", if is_static { " static" } else { "" })));
             let member = csv("ns/c", "OSMA", &add);
             let expected = match (outcome, is_static) {
-                (Outcome::NoConflict, _) | (Outcome::Add, false) => vec![],
-                (Outcome::Add | Outcome::Remove, true) => vec![("OPG-27", Level::Deny)],
-                (Outcome::Remove, false) => vec![("OPG-26", Level::Warn)],
-                (Outcome::Conflict, _) => vec![("OPG-25", Level::Deny)],
+                (ApiReconciliation::NoConflict, _) | (ApiReconciliation::Add, false) => vec![],
+                (ApiReconciliation::Add | ApiReconciliation::Remove, true) => {
+                    vec![("OPG-27", Level::Deny)]
+                }
+                (ApiReconciliation::Remove, false) => vec![("OPG-26", Level::Warn)],
+                (ApiReconciliation::Conflict, _) => vec![("OPG-25", Level::Deny)],
             };
             let found = verdict(&POLICY, &create(&member, &groups));
             let found: Vec<_> =
@@ -208,7 +210,7 @@ fn conflicts(left: &Value, right: &Value) -> bool {
         surface(&group)
     };
     let (left, right) = (synchronised(left), synchronised(right));
-    !left.reach.intersection(&right.reach).is_empty()
+    !left.targets.intersection(&right.targets).is_empty()
         && !left.apis.intersection(&right.apis).is_empty()
 }
 
@@ -217,19 +219,19 @@ proptest! {
     fn intersection_is_symmetric(left in names(), right in names()) {
         prop_assert_eq!(left.intersection(&right), right.intersection(&left));
         prop_assert_eq!(left.union(&right), right.union(&left));
-        prop_assert_eq!(left.meets(&right), right.meets(&left));
-        prop_assert_eq!(left.meets(&right), !left.intersection(&right).is_empty());
+        prop_assert_eq!(left.intersects(&right), right.intersects(&left));
+        prop_assert_eq!(left.intersects(&right), !left.intersection(&right).is_empty());
     }
 
     #[test]
     fn group_for_all_namespaces_intersects_every_target(other in names()) {
-        prop_assert_eq!(NamespaceSet::all().meets(&other), !other.is_empty());
+        prop_assert_eq!(NamespaceSet::all().intersects(&other), !other.is_empty());
         prop_assert!(NamespaceSet::all().contains("any"));
     }
 
     #[test]
     fn a_group_with_targets_works_in_its_own_namespace(targets in names(), own in "[a-g]") {
-        let reach = opgate_operator_group::groups::reach(&targets, &own);
+        let reach = opgate_operator_group::groups::targets_with_own(&targets, &own);
         prop_assert_eq!(reach.contains(&own), !targets.is_empty());
         prop_assert!(targets.iter().all(|name| reach.contains(name)));
         prop_assert_eq!(reach.is_all(), targets.is_all());

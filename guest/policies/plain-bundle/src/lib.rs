@@ -19,5 +19,5 @@ opgate_sdk::policy! {
     name: "plain-bundle",
     title: "plain+v0 bundles contain only manifests that can be applied",
     rules: [manifests::RULES, objects::RULES],
-    routes: [BUNDLE => manifests::judge],
+    routes: [BUNDLE => manifests::check],
 }

@@ -99,18 +99,18 @@ const DIRECTORY: &str = "manifests";
 
 /// The contents of `manifests/`.
 #[derive(Default)]
-struct Contents {
-    is_there: bool,
+struct ManifestContents {
+    exists: bool,
     objects: usize,
     /// An entry that can contain objects was not evaluated.
     is_uncertain: bool,
 }
 
 /// Evaluates the whole bundle, whether it is new or was published before.
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(bundle) = review.object else { return };
-    let mut contents = Contents::default();
-    subdirectories(bundle, &mut contents, report);
+    let mut contents = ManifestContents::default();
+    check_subdirectories(bundle, &mut contents, report);
     // A link instead of the directory, or an unreadable directory.
     let mut refused = None;
     for (index, file) in (0u32..).zip(bundle.items("/spec/files")) {
@@ -120,11 +120,11 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
             refused = Some((field, file.text_or_empty("/error/message")));
         }
         if directory_of(&path) == Some(DIRECTORY) {
-            contents.is_there = true;
-            manifest(&file, index, &path, &mut contents, report);
+            contents.exists = true;
+            check_manifest(&file, index, &path, &mut contents, report);
         }
     }
-    if !contents.is_there {
+    if !contents.exists {
         let open = "get objects from bundle manifests: open manifests";
         let (field, why) = refused
             .unwrap_or_else(|| ("spec.directories".to_owned(), "file does not exist".to_owned()));
@@ -180,18 +180,22 @@ rule! {
 
 /// PBF-03: reports every directory directly below `manifests/`, whether it is listed or contains a
 /// file.
-fn subdirectories(bundle: &Document, contents: &mut Contents, report: &mut Report<'_>) {
+fn check_subdirectories(
+    bundle: &Document,
+    contents: &mut ManifestContents,
+    report: &mut Report<'_>,
+) {
     let mut seen = BTreeSet::new();
     let mut found = |path: &str, is_directory: bool, field: String| {
         if path == DIRECTORY && is_directory {
-            contents.is_there = true;
+            contents.exists = true;
         }
         let mut parts = path.split('/');
         let (Some(DIRECTORY), Some(name), rest) = (parts.next(), parts.next(), parts.next()) else {
             return;
         };
         if (is_directory || rest.is_some()) && seen.insert(name.to_owned()) {
-            contents.is_there = true;
+            contents.exists = true;
             contents.is_uncertain = true;
             let message = format!(
                 "get objects from bundle manifests: subdirectories are not allowed within the {} directory of the bundle image filesystem: found {}",
@@ -210,11 +214,11 @@ fn subdirectories(bundle: &Document, contents: &mut Contents, report: &mut Repor
 }
 
 /// PBF-04 for one file, then its objects.
-fn manifest(
+fn check_manifest(
     file: &Document,
     index: u32,
     path: &str,
-    contents: &mut Contents,
+    contents: &mut ManifestContents,
     report: &mut Report<'_>,
 ) {
     let field = format!("spec.files[{index}]");
@@ -231,6 +235,6 @@ fn manifest(
             let message = format!("{path}: {why}: the last one counts");
             report.add_as(Level::Warn, &PBF_04, format!("{field}.twice"), message);
         }
-        contents.objects += objects::judge(file, &field, path, report);
+        contents.objects += objects::check(file, &field, path, report);
     }
 }

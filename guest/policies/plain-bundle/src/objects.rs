@@ -64,17 +64,17 @@ rule! {
 }
 
 /// A value to visit: its pointer and field, and whether a typed list determines its type.
-struct Next {
+struct PendingValue {
     pointer: String,
     field: String,
     is_typed: bool,
 }
 
 /// Evaluates the objects of a file and returns their number.
-pub(crate) fn judge(file: &Document, field: &str, path: &str, report: &mut Report<'_>) -> usize {
+pub(crate) fn check(file: &Document, field: &str, path: &str, report: &mut Report<'_>) -> usize {
     let mut count = 0;
     for document in 0..file.length("/documents").unwrap_or_default() {
-        let mut open = vec![Next {
+        let mut open = vec![PendingValue {
             pointer: format!("/documents/{document}"),
             field: format!("{field}.documents[{document}]"),
             is_typed: false,
@@ -90,7 +90,7 @@ pub(crate) fn judge(file: &Document, field: &str, path: &str, report: &mut Repor
             if kind.ends_with("List") && object.kind("/items") == Kind::List {
                 // The last one first, because the stack reverses the order.
                 for item in (0..object.length("/items").unwrap_or_default()).rev() {
-                    open.push(Next {
+                    open.push(PendingValue {
                         pointer: format!("{}/items/{item}", next.pointer),
                         field: format!("{}.items[{item}]", next.field),
                         is_typed: kind != "List",
@@ -102,7 +102,7 @@ pub(crate) fn judge(file: &Document, field: &str, path: &str, report: &mut Repor
             if kind == "List" && !object.has("/items") {
                 continue;
             }
-            applies(&object, &next, path, count, report);
+            check_applicable(&object, &next, path, count, report);
             count += 1;
         }
     }
@@ -158,7 +158,13 @@ rule! {
 }
 
 /// Checks PBF-05, and PBF-04 if a template would fill in a field that identifies the object.
-fn applies(object: &Document, at: &Next, path: &str, index: usize, report: &mut Report<'_>) {
+fn check_applicable(
+    object: &Document,
+    at: &PendingValue,
+    path: &str,
+    index: usize,
+    report: &mut Report<'_>,
+) {
     for member in ["apiVersion", "kind", "metadata.name"] {
         let text = object.text_or_empty(&format!("/{}", member.replace('.', "/")));
         // The items of a typed list take both from the list.

@@ -2,13 +2,13 @@
 #![expect(clippy::expect_used, reason = "tests may panic")]
 
 use opgate_plain_bundle::POLICY;
-use opgate_sdk::{Document, Operation, Parts, Request, Verdict};
+use opgate_sdk::{Document, Operation, Request, RequestParts, Verdict};
 use serde_json::{Value, json};
 
 opgate_cases::tests!(POLICY);
 
 fn judge(operation: Operation, bundle: &Value) -> Verdict {
-    let request = Request::from(Parts { operation, ..Parts::default() });
+    let request = Request::from(RequestParts { operation, ..RequestParts::default() });
     let bundle = Document::parse(&bundle.to_string()).expect("JSON");
     let settings = Document::parse("{}").expect("JSON");
     POLICY.validate(&request, 1, Some(&bundle), Some(&bundle), &settings)

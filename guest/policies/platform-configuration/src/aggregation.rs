@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Document, Report, Review, rule, rules};
 
-use crate::rbac::{self, Coverage, Grant, Room, Wanted};
+use crate::rbac::{self, Coverage, Grant, ReadBudget, RequiredPermission};
 use crate::reads::CLUSTER_ROLES;
 use crate::targets::CLUSTER_ROLE;
 
@@ -61,41 +61,42 @@ fn label(role: &str) -> String {
     format!("/metadata/labels/rbac.authorization.k8s.io~1aggregate-to-{role}")
 }
 
-fn is_for(object: &Document, role: &str) -> bool {
+fn is_aggregated_to(object: &Document, role: &str) -> bool {
     object.text(&label(role)).as_deref() == Some("true")
 }
 
-const TOO_MUCH: &str = "the roles have more rules than can be compared";
+const TOO_MANY_RULES: &str = "the roles have more rules than can be compared";
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject().filter(|_| report.is_on(&MSC_01)) else { return };
     let is_changed = review.touches_json(object, "/rules")
         || ROLES.iter().any(|role| review.touches_json(object, &label(role)));
-    let below: Vec<_> = ["view", "edit"].into_iter().filter(|role| is_for(object, role)).collect();
+    let below: Vec<_> =
+        ["view", "edit"].into_iter().filter(|role| is_aggregated_to(object, role)).collect();
     if !is_changed || below.is_empty() || is_generated(object) {
         return;
     }
-    let Some(grants) = rbac::grants(object, &mut Room::of_one()) else {
-        return report.skip(&MSC_01, "rules", TOO_MUCH);
+    let Some(grants) = rbac::read_grants(object, &mut ReadBudget::for_own_role()) else {
+        return report.skip(&MSC_01, "rules", TOO_MANY_RULES);
     };
-    let Some(wanted) = rbac::wanted(&grants) else {
-        return report.skip(&MSC_01, "rules", TOO_MUCH);
+    let Some(wanted) = rbac::required_permissions(&grants) else {
+        return report.skip(&MSC_01, "rules", TOO_MANY_RULES);
     };
     let above = ROLES.iter().skip_while(|role| **role != below.first().copied().unwrap_or("admin"));
     let mut missing = BTreeMap::new();
-    let mut room = Room::of_others();
+    let mut budget = ReadBudget::for_other_roles();
     for role in above.skip(1) {
-        let found = missing_in(review, object, role, (&grants, &wanted), &mut room);
+        let found = missing_permissions(review, object, role, (&grants, &wanted), &mut budget);
         let Some(found) = report.or_skip(&[&MSC_01], "ClusterRoles", found) else { return };
-        let Some(found) = found else { return report.skip(&MSC_01, "rules", TOO_MUCH) };
+        let Some(found) = found else { return report.skip(&MSC_01, "rules", TOO_MANY_RULES) };
         missing.insert(*role, found);
     }
     for role in below {
         for above in ROLES.iter().skip_while(|above| **above != role).skip(1) {
             let missing = missing.get(above).into_iter().flatten();
             report.add_each(&MSC_01, missing, |one| {
-                let (rule, verb) = one.place;
-                let (name, on) = (quote(&shortened(one.verb, 256)), shortened(&one.resource(), 512));
+                let (rule, verb) = one.position;
+                let (name, on) = (quote(&shorten(one.verb, 256)), shorten(&one.resource(), 512));
                 let message = format!(
                     "verb {name} on {on} granted to role {role} must also be granted to role {above}"
                 );
@@ -111,15 +112,15 @@ fn is_generated(object: &Document) -> bool {
 }
 
 /// Permissions that no role for `role` grants; none if there is too much to compare.
-fn missing_in<'w>(
+fn missing_permissions<'w>(
     review: &Review<'_>,
     object: &Document,
     role: &str,
-    (own, wanted): (&[Grant], &'w [Wanted<'w>]),
-    room: &mut Room,
-) -> Result<Option<Vec<&'w Wanted<'w>>>, ReadError> {
+    (own, wanted): (&[Grant], &'w [RequiredPermission<'w>]),
+    budget: &mut ReadBudget,
+) -> Result<Option<Vec<&'w RequiredPermission<'w>>>, ReadError> {
     let mut coverage = Coverage::new(wanted);
-    let mut fits = !is_for(object, role) || coverage.add(own);
+    let mut fits = !is_aggregated_to(object, role) || coverage.add(own);
     let resources = coverage.resources();
     let labels =
         format!(r#"{{"matchLabels":{{"rbac.authorization.k8s.io/aggregate-to-{role}":"true"}}}}"#);
@@ -131,7 +132,8 @@ fn missing_in<'w>(
         if other.text_or_empty("/metadata/name") == name || other.has("/aggregationRule") {
             return true;
         }
-        fits = fits && rbac::grants(&other, room).is_some_and(|grants| coverage.add(&grants));
+        fits =
+            fits && rbac::read_grants(&other, budget).is_some_and(|grants| coverage.add(&grants));
         fits
     })?;
     Ok(fits.then(|| coverage.missing()))

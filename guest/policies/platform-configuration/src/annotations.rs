@@ -7,7 +7,7 @@
 //! setting names kinds   in_files ──────▶ values of annotations and labels
 //! ```
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Document, Report, Review, escape, rule, rules};
 use opgate_upstream::go::duration;
 use opgate_upstream::json::{self, Kind};
@@ -17,63 +17,63 @@ use crate::targets::{CUSTOM_RESOURCE, MANIFEST};
 rules![MSC_10, MSC_11, MSC_20];
 
 /// Maximum bytes of a value in a message.
-const SHOWN: usize = 256;
-const PERIOD: &str = "ansible.operator-sdk/reconcile-period";
-const NUMBERS: [&str; 2] =
+const MAX_SHOWN_BYTES: usize = 256;
+const RECONCILE_PERIOD: &str = "ansible.operator-sdk/reconcile-period";
+const NUMERIC_ANNOTATIONS: [&str; 2] =
     ["ansible.operator-sdk/max-runner-artifacts", "ansible.sdk.operatorframework.io/verbosity"];
 
 /// An object in files.
-pub(crate) fn in_files(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_in_files(review: &Review<'_>, report: &mut Report<'_>) {
     // A document that represents files is not a manifest.
     if review.request.resource().group == "opgate.dev" {
         return;
     }
     let Some(object) = review.subject() else { return };
-    of_ansible(review, object, report);
+    check_ansible(review, object, report);
     for map in ["annotations", "labels"] {
-        values(review, object, map, report);
+        check_values(review, object, map, report);
     }
 }
 
 /// A custom resource of a kind that the settings name.
-pub(crate) fn in_requests(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_in_requests(review: &Review<'_>, report: &mut Report<'_>) {
     // Another target covers every object in files.
     if review.settings.boolean("/files") == Some(true) {
         return;
     }
     let Some(object) = review.subject() else { return };
-    let asked = review.request.resource();
+    let requested = review.request.resource();
     let is_named = |kind: &String| {
         let named = kind.split_once('/');
         named.is_some_and(|(group, resource)| {
-            group == asked.group && (resource == "*" || resource == asked.resource)
+            group == requested.group && (resource == "*" || resource == requested.resource)
         })
     };
     if review.settings.texts("/misc/customResources").iter().any(is_named) {
-        of_ansible(review, object, report);
+        check_ansible(review, object, report);
     }
 }
 
 /// The value of an annotation that the rules evaluate.
-fn changed(review: &Review<'_>, object: &Document, annotation: &str) -> Option<String> {
+fn changed_text(review: &Review<'_>, object: &Document, annotation: &str) -> Option<String> {
     let pointer = format!("/metadata/annotations/{}", escape(annotation));
     let value = object.text(&pointer)?;
     review.touches_json(object, &pointer).then_some(value)
 }
 
-fn of_ansible(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
-    if let Some(period) = changed(review, object, PERIOD)
+fn check_ansible(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    if let Some(period) = changed_text(review, object, RECONCILE_PERIOD)
         && !is_period(&period)
     {
-        let value = quote(&shortened(&period, SHOWN));
-        let message = format!("annotation {PERIOD} {value} is not a duration");
-        report.add(&MSC_10, format!("metadata.annotations[{PERIOD}]"), message);
+        let value = quote(&shorten(&period, MAX_SHOWN_BYTES));
+        let message = format!("annotation {RECONCILE_PERIOD} {value} is not a duration");
+        report.add(&MSC_10, format!("metadata.annotations[{RECONCILE_PERIOD}]"), message);
     }
-    for name in NUMBERS {
-        if let Some(number) = changed(review, object, name)
+    for name in NUMERIC_ANNOTATIONS {
+        if let Some(number) = changed_text(review, object, name)
             && !number.parse::<i64>().is_ok_and(|number| number >= 0)
         {
-            let value = quote(&shortened(&number, SHOWN));
+            let value = quote(&shorten(&number, MAX_SHOWN_BYTES));
             let message = format!("annotation {name} {value} is not a non-negative integer");
             report.add(&MSC_11, format!("metadata.annotations[{name}]"), message);
         }
@@ -210,16 +210,16 @@ rule! {
 }
 
 /// Maximum bytes of a map. A result of a host call holds 4 MiB.
-const SIZE: u32 = 3 << 20;
+const MAX_MAP_BYTES: u32 = 3 << 20;
 
-fn values(review: &Review<'_>, object: &Document, map: &str, report: &mut Report<'_>) {
+fn check_values(review: &Review<'_>, object: &Document, map: &str, report: &mut Report<'_>) {
     let pointer = format!("/metadata/{map}");
     let Some(length) = object.length(&pointer).filter(|length| *length > 0) else { return };
     if !review.touches_json(object, &pointer) {
         return;
     }
     let field = format!("metadata.{map}");
-    if object.size(&pointer).is_some_and(|size| size > SIZE) {
+    if object.size(&pointer).is_some_and(|size| size > MAX_MAP_BYTES) {
         let why = format!("{length} {map} are too large to be evaluated");
         return report.skip_part(&MSC_20, &field, &why);
     }
@@ -232,7 +232,7 @@ fn values(review: &Review<'_>, object: &Document, map: &str, report: &mut Report
             return;
         };
         if wrong.len() < Report::MAX_VIOLATIONS {
-            wrong.push(shortened(&json::decoded(key), SHOWN));
+            wrong.push(shorten(&json::decode_text(key), MAX_SHOWN_BYTES));
         } else {
             more = more.saturating_add(1);
         }

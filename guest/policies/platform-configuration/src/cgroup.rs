@@ -47,7 +47,7 @@ rule! {
     }
 }
 
-pub(crate) fn of_profile(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_profile(review: &Review<'_>, report: &mut Report<'_>) {
     // Only the existence of a profile matters.
     if review.subject().is_none() || review.ratchet_base().is_some() || !report.is_on(&MSC_17) {
         return;
@@ -59,7 +59,7 @@ pub(crate) fn of_profile(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-pub(crate) fn of_nodes(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_nodes(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject().filter(|_| report.is_on(&MSC_17)) else { return };
     if review.name(object) != "cluster"
         || object.text(MODE).as_deref() != Some("v2")

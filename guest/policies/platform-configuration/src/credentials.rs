@@ -1,6 +1,6 @@
 //! Requests of Operators to the Cloud Credential Operator.
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Document, Kind, Report, Review, escape, rule, rules};
 
 use crate::targets::CREDENTIALS_REQUEST;
@@ -9,7 +9,7 @@ rules![MSC_14, MSC_15];
 
 const NAMESPACE: &str = "openshift-cloud-credential-operator";
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     // The namespace of an object does not change. A file may have none: the user who applies it
     // chooses the namespace.
@@ -19,7 +19,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
             "create CredentialsRequest objects in namespace openshift-cloud-credential-operator";
         report.add(&MSC_14, "metadata.namespace", message);
     }
-    token(review, object, report);
+    check_token_auth(review, object, report);
 }
 
 rule! {
@@ -108,9 +108,9 @@ rule! {
 const SPEC: &str = "/spec/providerSpec";
 const PATH: &str = "/spec/cloudTokenPath";
 /// Maximum number of members. More do not fit into the memory of a call. A request has about ten.
-const MEMBERS: u32 = 1_024;
+const MAX_MEMBERS: u32 = 1_024;
 
-fn token(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+fn check_token_auth(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let (kind, needed): (_, &[&str]) =
         match review.settings.text_or_empty("/cluster/tokenAuth").as_str() {
             "aws-sts" => ("AWSProviderSpec", &["stsIAMRoleARN"]),
@@ -124,13 +124,13 @@ fn token(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     if !(own.is_empty() || own == kind) {
         return;
     }
-    if object.kind(SPEC) == Kind::Object && object.length(SPEC) > Some(MEMBERS) {
+    if object.kind(SPEC) == Kind::Object && object.length(SPEC) > Some(MAX_MEMBERS) {
         report.skip(&MSC_15, "spec.providerSpec", "spec.providerSpec has too many members");
         return;
     }
     let is_text = |object: &Document, pointer: &str| !object.text_or_empty(pointer).is_empty();
     let mut lacks = |field: &str| {
-        let name = quote(&shortened(&review.name(object), 256));
+        let name = quote(&shorten(&review.name(object), 256));
         let message =
             format!("CredentialsRequest {name} lacks {field} required for token authentication");
         report.add(&MSC_15, field, message);

@@ -1,6 +1,6 @@
 //! The topologies that the platform reports to Operators.
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Report, Review, rule, rules};
 
 use crate::targets::INFRASTRUCTURE_STATUS;
@@ -11,7 +11,7 @@ rules![MSC_09];
 const TOPOLOGIES: [&str; 2] = ["HighlyAvailable", "SingleReplica"];
 const FIELDS: [&str; 2] = ["controlPlaneTopology", "infrastructureTopology"];
 /// Maximum bytes of a value in a message.
-const SHOWN: usize = 256;
+const MAX_SHOWN_BYTES: usize = 256;
 
 rule! {
     /// the topology of the cluster is one that Operators know
@@ -52,7 +52,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     const SETTING: &str = "/misc/topologies";
     let Some(object) = review.subject() else { return };
     let known = if review.settings.has(SETTING) {
@@ -65,7 +65,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         let value = object.text_or_empty(&pointer);
         let is_known = value.is_empty() || known.contains(&value);
         if !is_known && review.touches_json(object, &pointer) {
-            let value = quote(&shortened(&value, SHOWN));
+            let value = quote(&shorten(&value, MAX_SHOWN_BYTES));
             let known = known.join(", ");
             let message = format!("status.{field} {value} is not one of {known}");
             report.add(&MSC_09, format!("status.{field}"), message);

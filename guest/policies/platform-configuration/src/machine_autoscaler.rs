@@ -1,6 +1,6 @@
 //! The target of an autoscaler of machines.
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Report, Review, rule, rules};
 
 use crate::targets::MACHINE_AUTOSCALER;
@@ -46,13 +46,13 @@ rule! {
 }
 
 /// Maximum bytes of a value in a message.
-const SHOWN: usize = 256;
+const MAX_SHOWN_BYTES: usize = 256;
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     let kind = object.text_or_empty(KIND);
     if kind != "MachineSet" && review.touches_json(object, KIND) {
-        let kind = quote(&shortened(&kind, SHOWN));
+        let kind = quote(&shorten(&kind, MAX_SHOWN_BYTES));
         let message = format!("currently only MachineSet objects can be targeted, got {kind}");
         report.add(&MSC_05, "spec.scaleTargetRef.kind", message);
     }

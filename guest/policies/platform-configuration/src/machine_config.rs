@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use opgate_sdk::go::shortened;
+use opgate_sdk::go::shorten;
 use opgate_sdk::{Document, Report, Review, rule, rules};
 use opgate_upstream::go::base64;
 
@@ -21,10 +21,10 @@ const FILES: &str = "/spec/config/storage/files";
 const FIELD: &str = "spec.config.storage.files";
 /// Maximum bytes. More do not fit into the memory of a call. An API server stores objects of up to
 /// 1.5 MiB.
-const SIZE: u32 = 3 << 20;
-const ENTRIES: u32 = 32_768;
+const MAX_FILES_BYTES: u32 = 3 << 20;
+const MAX_FILES: u32 = 32_768;
 /// Maximum bytes of a path in a message.
-const SHOWN: usize = 1_024;
+const MAX_SHOWN_BYTES: usize = 1_024;
 
 rule! {
     /// a MachineConfig distributes no private keys and certificates
@@ -68,19 +68,19 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject().filter(|_| report.is_on(&MSC_08)) else { return };
     if !review.touches_json(object, FILES) {
         return;
     }
     let is_much = |document: &Document| {
-        document.length(FILES) > Some(ENTRIES) || document.size(FILES) > Some(SIZE)
+        document.length(FILES) > Some(MAX_FILES) || document.size(FILES) > Some(MAX_FILES_BYTES)
     };
     let old = review.ratchet_base();
     if is_much(object) || old.is_some_and(is_much) {
         return report.skip(&MSC_08, FIELD, "the files are too large to be evaluated");
     }
-    let before = old.map(|old| (old, paths(old))).unzip();
+    let before = old.map(|old| (old, file_paths(old))).unzip();
     let rows = object.rows(FILES, &["/path", "/contents/compression", "/contents/source"]);
     let mut buffer = Vec::new();
     for (index, row) in rows.iter().enumerate() {
@@ -97,7 +97,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
                 report.skip_part(&MSC_08, &field(), "compressed contents are not read");
             }
         } else if is_sensitive(source, &mut buffer) && !is_same() {
-            let path = shortened(path, SHOWN);
+            let path = shorten(path, MAX_SHOWN_BYTES);
             let message = format!(
                 "machine configs should not be used to distribute sensitive information, such as secrets and certificates: {path}"
             );
@@ -107,7 +107,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 /// The index of each path in the list.
-fn paths(object: &Document) -> HashMap<String, usize> {
+fn file_paths(object: &Document) -> HashMap<String, usize> {
     let rows = object.rows(FILES, &["/path"]);
     let paths = rows.iter().enumerate();
     paths.map(|(index, row)| (row.text_or_empty(0).to_owned(), index)).collect()
@@ -119,7 +119,7 @@ fn is_sensitive(source: &str, buffer: &mut Vec<u8>) -> bool {
     let Some((kind, data)) = scheme.and_then(|_| source.get(5..)?.split_once(',')) else {
         return false;
     };
-    let data = unescaped(data);
+    let data = unescape(data);
     let is_base64 = kind.rsplit(';').next().is_some_and(|last| last.eq_ignore_ascii_case("base64"));
     if !is_base64 {
         return has_pem(&data);
@@ -138,7 +138,7 @@ fn is_sensitive(source: &str, buffer: &mut Vec<u8>) -> bool {
 }
 
 /// The text with its percent signs decoded.
-fn unescaped(text: &str) -> Cow<'_, [u8]> {
+fn unescape(text: &str) -> Cow<'_, [u8]> {
     if !text.contains('%') {
         return Cow::Borrowed(text.as_bytes());
     }
@@ -162,7 +162,7 @@ fn unescaped(text: &str) -> Cow<'_, [u8]> {
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 /// The longest relevant name has 21 letters.
-const LABEL: usize = 64;
+const MAX_LABEL_BYTES: usize = 64;
 
 /// Whether a text has the first line of a private key or a certificate.
 fn has_pem(text: &[u8]) -> bool {
@@ -171,7 +171,7 @@ fn has_pem(text: &[u8]) -> bool {
     while let Some(at) = rest.iter().position(|byte| *byte == b'-') {
         rest = rest.get(at..).unwrap_or_default();
         if let Some(after) = rest.strip_prefix(BEGIN) {
-            let label = after.get(..LABEL.min(after.len())).unwrap_or_default();
+            let label = after.get(..MAX_LABEL_BYTES.min(after.len())).unwrap_or_default();
             let end = label.windows(5).position(|five| five == b"-----");
             let label = end.and_then(|end| label.get(..end)).unwrap_or_default();
             let is_certificate = label.ends_with(b"CERTIFICATE");

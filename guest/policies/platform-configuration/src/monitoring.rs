@@ -46,7 +46,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     if review.subject().is_none() || !report.is_on(&MSC_18) {
         return;
     }

@@ -48,7 +48,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     let is_legacy = review.settings.text_or_empty("/profile") == "ocp-4.5";
     if !is_legacy && !report.is_configured(&MSC_16) {

@@ -47,7 +47,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     if review.subject().is_none() {
         return;
     }

@@ -14,13 +14,13 @@ use opgate_sdk::Document;
 use opgate_upstream::json::{self, Kind};
 
 /// Maximum number of combinations of one role to compare. The largest role of Kubernetes has 1,200.
-const WANTED: usize = 10_000;
+const MAX_PERMISSIONS: usize = 10_000;
 /// Maximum steps of one comparison. A million steps take about 10 ms.
-const STEPS: usize = 500_000;
+const MAX_STEPS: usize = 500_000;
 /// Maximum bytes of the rules of a role, and of all roles with which it is compared. The memory of
 /// a call holds about 30 times as many bytes, and a short text takes ten times its size.
-const OWN: u32 = 512 << 10;
-const OTHERS: u32 = 768 << 10;
+const MAX_OWN_BYTES: u32 = 512 << 10;
+const MAX_OTHER_BYTES: u32 = 768 << 10;
 
 /// A rule of a role.
 #[derive(Debug, Default)]
@@ -33,24 +33,24 @@ pub(crate) struct Grant {
 }
 
 /// The remaining bytes to read.
-pub(crate) struct Room(u32);
+pub(crate) struct ReadBudget(u32);
 
-impl Room {
+impl ReadBudget {
     /// For the rules of one role.
-    pub(crate) fn of_one() -> Self {
-        Self(OWN)
+    pub(crate) fn for_own_role() -> Self {
+        Self(MAX_OWN_BYTES)
     }
 
     /// For the rules of all queried roles of the cluster.
-    pub(crate) fn of_others() -> Self {
-        Self(OTHERS)
+    pub(crate) fn for_other_roles() -> Self {
+        Self(MAX_OTHER_BYTES)
     }
 }
 
 /// The rules of a role; none if they are too large.
-pub(crate) fn grants(role: &Document, room: &mut Room) -> Option<Vec<Grant>> {
+pub(crate) fn read_grants(role: &Document, budget: &mut ReadBudget) -> Option<Vec<Grant>> {
     const RULES: &str = "/rules";
-    room.0 = room.0.checked_sub(role.size(RULES).unwrap_or_default())?;
+    budget.0 = budget.0.checked_sub(role.size(RULES).unwrap_or_default())?;
     let raw = role.raw(RULES).unwrap_or_default();
     let mut grants = Vec::new();
     // The host has checked that it is JSON.
@@ -58,7 +58,7 @@ pub(crate) fn grants(role: &Document, room: &mut Room) -> Option<Vec<Grant>> {
         let mut grant = Grant::default();
         if rule.key.is_none() {
             let _ = json::each_child(rule.raw, |member| {
-                let list = match member.key.map(json::decoded).as_deref() {
+                let list = match member.key.map(json::decode_text).as_deref() {
                     Some("apiGroups") => &mut grant.groups,
                     Some("resources") => &mut grant.resources,
                     Some("verbs") => &mut grant.verbs,
@@ -89,16 +89,16 @@ fn has(list: &[String], text: &str) -> bool {
 
 /// One verb on one resource.
 #[derive(Debug)]
-pub(crate) struct Wanted<'g> {
+pub(crate) struct RequiredPermission<'g> {
     /// Index of the rule, and of the verb in it.
-    pub(crate) place: (usize, usize),
+    pub(crate) position: (usize, usize),
     grant: &'g Grant,
     group: &'g str,
     resource: &'g str,
     pub(crate) verb: &'g str,
 }
 
-impl Wanted<'_> {
+impl RequiredPermission<'_> {
     /// `crontabs.stable.example.com`, as `kubectl` writes resources.
     pub(crate) fn resource(&self) -> String {
         if self.group.is_empty() {
@@ -110,12 +110,12 @@ impl Wanted<'_> {
 }
 
 /// The permissions of a role, each combination once for each rule; none if there are too many.
-pub(crate) fn wanted(grants: &[Grant]) -> Option<Vec<Wanted<'_>>> {
+pub(crate) fn required_permissions(grants: &[Grant]) -> Option<Vec<RequiredPermission<'_>>> {
     let count = |grant: &Grant| {
         grant.groups.len().saturating_mul(grant.resources.len()).saturating_mul(grant.verbs.len())
     };
     let all = grants.iter().map(count).fold(0_usize, usize::saturating_add);
-    if all > WANTED {
+    if all > MAX_PERMISSIONS {
         return None;
     }
     let mut wanted = Vec::with_capacity(all);
@@ -124,7 +124,13 @@ pub(crate) fn wanted(grants: &[Grant]) -> Option<Vec<Wanted<'_>>> {
             for group in &grant.groups {
                 for resource in &grant.resources {
                     let place = (index, number);
-                    wanted.push(Wanted { place, grant, group, resource, verb });
+                    wanted.push(RequiredPermission {
+                        position: place,
+                        grant,
+                        group,
+                        resource,
+                        verb,
+                    });
                 }
             }
         }
@@ -134,19 +140,24 @@ pub(crate) fn wanted(grants: &[Grant]) -> Option<Vec<Wanted<'_>>> {
 
 /// The permissions that are not granted yet.
 pub(crate) struct Coverage<'w> {
-    wanted: &'w [Wanted<'w>],
+    required: &'w [RequiredPermission<'w>],
     is_granted: Vec<bool>,
     by_resource: HashMap<&'w str, Vec<usize>>,
-    steps: usize,
+    remaining_steps: usize,
 }
 
 impl<'w> Coverage<'w> {
-    pub(crate) fn new(wanted: &'w [Wanted<'w>]) -> Self {
+    pub(crate) fn new(wanted: &'w [RequiredPermission<'w>]) -> Self {
         let mut by_resource: HashMap<&str, Vec<usize>> = HashMap::new();
         for (index, one) in wanted.iter().enumerate() {
             by_resource.entry(one.resource).or_default().push(index);
         }
-        Self { wanted, is_granted: vec![false; wanted.len()], by_resource, steps: STEPS }
+        Self {
+            required: wanted,
+            is_granted: vec![false; wanted.len()],
+            by_resource,
+            remaining_steps: MAX_STEPS,
+        }
     }
 
     /// The required resources, and those that match all.
@@ -166,7 +177,7 @@ impl<'w> Coverage<'w> {
     }
 
     fn spend(&mut self, steps: usize) -> Option<()> {
-        self.steps = self.steps.checked_sub(steps)?;
+        self.remaining_steps = self.remaining_steps.checked_sub(steps)?;
         Some(())
     }
 
@@ -174,7 +185,7 @@ impl<'w> Coverage<'w> {
         self.spend(grant.resources.len().saturating_add(1))?;
         for resource in &grant.resources {
             let indexes: Vec<usize> = if resource == "*" {
-                (0..self.wanted.len()).collect()
+                (0..self.required.len()).collect()
             } else if let Some(sub) = resource.strip_prefix("*/") {
                 self.spend(self.by_resource.len())?;
                 let is_sub = |wanted: &&str| wanted.split_once('/').is_some_and(|(_, s)| s == sub);
@@ -186,7 +197,7 @@ impl<'w> Coverage<'w> {
             let each = grant.groups.len().saturating_add(grant.verbs.len()).saturating_add(1);
             self.spend(indexes.len().saturating_mul(each))?;
             for index in indexes {
-                let Some(one) = self.wanted.get(index) else { continue };
+                let Some(one) = self.required.get(index) else { continue };
                 if !has(&grant.groups, one.group) || !has(&grant.verbs, one.verb) {
                     continue;
                 }
@@ -207,9 +218,9 @@ impl<'w> Coverage<'w> {
     }
 
     /// The missing permissions, each verb on each resource once.
-    pub(crate) fn missing(&self) -> Vec<&'w Wanted<'w>> {
+    pub(crate) fn missing(&self) -> Vec<&'w RequiredPermission<'w>> {
         let mut known = std::collections::HashSet::new();
-        let all = self.wanted.iter().zip(&self.is_granted);
+        let all = self.required.iter().zip(&self.is_granted);
         let missing = all.filter(|(_, is_granted)| !**is_granted).map(|(wanted, _)| wanted);
         missing.filter(|one| known.insert((one.group, one.resource, one.verb))).collect()
     }
@@ -220,13 +231,16 @@ mod tests {
     use super::*;
 
     fn role(rules: &str) -> Vec<Grant> {
-        grants(&Document::parse(&format!(r#"{{"rules":{rules}}}"#)).unwrap(), &mut Room::of_one())
-            .unwrap()
+        read_grants(
+            &Document::parse(&format!(r#"{{"rules":{rules}}}"#)).unwrap(),
+            &mut ReadBudget::for_own_role(),
+        )
+        .unwrap()
     }
 
     fn missing(wants: &str, has: &str) -> Vec<String> {
         let wants = role(wants);
-        let wanted = wanted(&wants).unwrap();
+        let wanted = required_permissions(&wants).unwrap();
         let mut coverage = Coverage::new(&wanted);
         assert!(coverage.add(&role(has)));
         coverage.missing().iter().map(|one| format!("{} {}", one.verb, one.resource())).collect()
@@ -283,11 +297,11 @@ mod tests {
         let all = many(30);
         let grants =
             role(&format!(r#"[{{"apiGroups":[{all}],"resources":[{all}],"verbs":[{all}]}}]"#));
-        assert!(wanted(&grants).is_none());
+        assert!(required_permissions(&grants).is_none());
         let all = many(20);
         let grants =
             role(&format!(r#"[{{"apiGroups":[{all}],"resources":[{all}],"verbs":[{all}]}}]"#));
-        let wanted = wanted(&grants).unwrap();
+        let wanted = required_permissions(&grants).unwrap();
         let mut coverage = Coverage::new(&wanted);
         assert!(coverage.add(&grants));
         assert!(coverage.missing().is_empty());

@@ -51,7 +51,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let (Some(object), Some(old)) = (review.subject(), review.old_of_update()) else { return };
     if review.namespace() != "openshift" || review.request.user().username == OPERATOR {
         return;

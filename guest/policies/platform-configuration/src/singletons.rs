@@ -60,7 +60,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     let resource = review.request.resource();
     let resource = format!("{}.{}", resource.resource, resource.group);

@@ -41,7 +41,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let name = review.request.name();
     if review.settings.texts("/misc/operatorStorageClasses").iter().any(|listed| listed == name) {
         let name = quote(name);

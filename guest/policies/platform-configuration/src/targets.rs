@@ -11,7 +11,7 @@ pub(crate) const CONFIG: &str = "config.openshift.io";
 pub(crate) const PERFORMANCE: &str = "performance.openshift.io";
 
 /// A kind for which the rules only warn.
-const fn advised(
+const fn advisory(
     groups: &'static [&'static str],
     versions: &'static [&'static str],
     resources: &'static [&'static str],
@@ -29,7 +29,7 @@ pub(crate) static CLUSTER_ROLE: Target = Target {
         "aggregated",
         "object != null && has(object.metadata.labels) && ('rbac.authorization.k8s.io/aggregate-to-view' in object.metadata.labels || 'rbac.authorization.k8s.io/aggregate-to-edit' in object.metadata.labels)",
     )],
-    ..advised(&[RBAC], V1, &["clusterroles"], "ClusterRole")
+    ..advisory(&[RBAC], V1, &["clusterroles"], "ClusterRole")
 };
 
 /// ConfigMaps with content and the label that requests the merged bundle.
@@ -38,7 +38,7 @@ pub(crate) static CONFIG_MAP: Target = Target {
         "trusted-ca",
         "object != null && has(object.metadata.labels) && 'config.openshift.io/inject-trusted-cabundle' in object.metadata.labels && (has(object.data) || has(object.binaryData))",
     )],
-    ..advised(CORE, V1, &["configmaps"], "ConfigMap")
+    ..advisory(CORE, V1, &["configmaps"], "ConfigMap")
 };
 
 /// The policy matches no Secret unless a setting enables it, and then only the one with this name.
@@ -46,21 +46,21 @@ pub(crate) static SECRET: Target = Target {
     conditions: &[("pull-secret", "request.name == 'pull-secret'")],
     namespace_selector: r#"{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["openshift-config"]}]}"#,
     enabled_by: &["/files", "/misc/globalPullSecret"],
-    ..advised(CORE, V1, &["secrets"], "Secret")
+    ..advisory(CORE, V1, &["secrets"], "Secret")
 };
 
 const AUTOSCALING: &[&str] = &["autoscaling.openshift.io"];
 
 pub(crate) static CLUSTER_AUTOSCALER: Target =
-    advised(AUTOSCALING, &["v1", "v1alpha1"], &["clusterautoscalers"], "ClusterAutoscaler");
+    advisory(AUTOSCALING, &["v1", "v1alpha1"], &["clusterautoscalers"], "ClusterAutoscaler");
 
 /// Also known as `configs.samples`.
 pub(crate) static SAMPLES_CONFIG: Target =
-    advised(&["samples.operator.openshift.io"], V1, &["configs"], "Config");
+    advisory(&["samples.operator.openshift.io"], V1, &["configs"], "Config");
 
-pub(crate) static ETCD: Target = advised(&["operator.openshift.io"], V1, &["etcds"], "Etcd");
+pub(crate) static ETCD: Target = advisory(&["operator.openshift.io"], V1, &["etcds"], "Etcd");
 
-pub(crate) static CLUSTER_INGRESS: Target = advised(
+pub(crate) static CLUSTER_INGRESS: Target = advisory(
     &["ingress.openshift.io"],
     &["v1", "v1alpha1"],
     &["clusteringresses"],
@@ -76,23 +76,23 @@ pub(crate) static MACHINE_AUTOSCALER: Target = Target {
 };
 
 /// The namespace of the samples.
-const SAMPLES: &str = r#"{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["openshift"]}]}"#;
+const SAMPLES_NAMESPACE: &str = r#"{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["openshift"]}]}"#;
 /// Image imports write image streams often, without changing the annotations.
-const ANNOTATED: &[(&str, &str)] = &[(
+const HAS_CHANGED_ANNOTATIONS: &[(&str, &str)] = &[(
     "annotations",
     "object != null && oldObject != null && has(oldObject.metadata.annotations) && !(has(object.metadata.annotations) && object.metadata.annotations == oldObject.metadata.annotations)",
 )];
 
 pub(crate) static IMAGE_STREAM: Target = Target {
-    namespace_selector: SAMPLES,
-    conditions: ANNOTATED,
-    ..advised(&["image.openshift.io"], V1, &["imagestreams"], "ImageStream")
+    namespace_selector: SAMPLES_NAMESPACE,
+    conditions: HAS_CHANGED_ANNOTATIONS,
+    ..advisory(&["image.openshift.io"], V1, &["imagestreams"], "ImageStream")
 };
 
 pub(crate) static TEMPLATE: Target = Target {
-    namespace_selector: SAMPLES,
-    conditions: ANNOTATED,
-    ..advised(&["template.openshift.io"], V1, &["templates"], "Template")
+    namespace_selector: SAMPLES_NAMESPACE,
+    conditions: HAS_CHANGED_ANNOTATIONS,
+    ..advisory(&["template.openshift.io"], V1, &["templates"], "Template")
 };
 
 pub(crate) static STORAGE_CLASS: Target = Target {
@@ -104,15 +104,15 @@ pub(crate) static STORAGE_CLASS: Target = Target {
 };
 
 pub(crate) static MACHINE_CONFIG: Target =
-    advised(&["machineconfiguration.openshift.io"], V1, &["machineconfigs"], "MachineConfig");
+    advisory(&["machineconfiguration.openshift.io"], V1, &["machineconfigs"], "MachineConfig");
 
 /// Only the installer and a few controllers write a status.
 pub(crate) static INFRASTRUCTURE_STATUS: Target =
-    advised(&[CONFIG], V1, &["infrastructures/status"], "Infrastructure");
+    advisory(&[CONFIG], V1, &["infrastructures/status"], "Infrastructure");
 
 /// Every object that `opgate check` reads from files.
 pub(crate) static MANIFEST: Target =
-    Target { enabled_by: &["/files"], ..advised(&["*"], &["*"], &["*"], "any manifest") };
+    Target { enabled_by: &["/files"], ..advisory(&["*"], &["*"], &["*"], "any manifest") };
 
 /// Custom resources of the kinds that a setting names, with an annotation that a rule reads.
 pub(crate) static CUSTOM_RESOURCE: Target = Target {
@@ -124,19 +124,19 @@ pub(crate) static CUSTOM_RESOURCE: Target = Target {
         ),
     ],
     enabled_by: &["/misc/customResources"],
-    ..advised(&["*"], &["*"], &["*"], "any custom resource")
+    ..advisory(&["*"], &["*"], &["*"], "any custom resource")
 };
 
 /// A project of an Ansible or Helm Operator.
 pub(crate) static PROJECT: Target = Target::for_files("OperatorProject", &["operatorprojects"]);
 
 pub(crate) static CREDENTIALS_REQUEST: Target =
-    advised(&["cloudcredential.openshift.io"], V1, &["credentialsrequests"], "CredentialsRequest");
+    advisory(&["cloudcredential.openshift.io"], V1, &["credentialsrequests"], "CredentialsRequest");
 
 pub(crate) static OPERATOR_SOURCE: Target =
-    advised(&["operators.coreos.com"], V1, &["operatorsources"], "OperatorSource");
+    advisory(&["operators.coreos.com"], V1, &["operatorsources"], "OperatorSource");
 
-pub(crate) static PERFORMANCE_PROFILE: Target = advised(
+pub(crate) static PERFORMANCE_PROFILE: Target = advisory(
     &[PERFORMANCE],
     &["v2", "v1", "v1alpha1"],
     &["performanceprofiles"],
@@ -144,25 +144,25 @@ pub(crate) static PERFORMANCE_PROFILE: Target = advised(
 );
 
 /// The configuration of all nodes, not a node.
-pub(crate) static NODE_CONFIG: Target = advised(&[CONFIG], V1, &["nodes"], "Node");
+pub(crate) static NODE_CONFIG: Target = advisory(&[CONFIG], V1, &["nodes"], "Node");
 
 pub(crate) static SERVICE_MONITOR: Target =
-    advised(&["monitoring.coreos.com"], V1, &["servicemonitors"], "ServiceMonitor");
+    advisory(&["monitoring.coreos.com"], V1, &["servicemonitors"], "ServiceMonitor");
 
 const RUKPAK: &[&str] = &["core.rukpak.io"];
 const RUKPAK_VERSIONS: &[&str] = &["v1alpha1", "v1alpha2"];
 
-pub(crate) static BUNDLE: Target = advised(RUKPAK, RUKPAK_VERSIONS, &["bundles"], "Bundle");
+pub(crate) static BUNDLE: Target = advisory(RUKPAK, RUKPAK_VERSIONS, &["bundles"], "Bundle");
 
 pub(crate) static BUNDLE_DEPLOYMENT: Target =
-    advised(RUKPAK, RUKPAK_VERSIONS, &["bundledeployments"], "BundleDeployment");
+    advisory(RUKPAK, RUKPAK_VERSIONS, &["bundledeployments"], "BundleDeployment");
 
 pub(crate) static PLATFORM_OPERATOR: Target =
-    advised(&["platform.openshift.io"], &["v1alpha1"], &["platformoperators"], "PlatformOperator");
+    advisory(&["platform.openshift.io"], &["v1alpha1"], &["platformoperators"], "PlatformOperator");
 
 /// The kind of OLM 1.0.
 pub(crate) static OPERATOR: Target =
-    advised(&["operators.operatorframework.io"], &["v1alpha1"], &["operators"], "Operator");
+    advisory(&["operators.operatorframework.io"], &["v1alpha1"], &["operators"], "Operator");
 
 pub(crate) static CATALOG: Target =
-    advised(&["catalogd.operatorframework.io"], &["v1alpha1"], &["catalogs"], "Catalog");
+    advisory(&["catalogd.operatorframework.io"], &["v1alpha1"], &["catalogs"], "Catalog");

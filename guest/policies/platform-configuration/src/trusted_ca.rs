@@ -47,7 +47,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     // An API server rejects a CREATE with one.
     if object.has("/metadata/resourceVersion") || object.text(LABEL).as_deref() != Some("true") {

@@ -15,7 +15,7 @@
 
 use std::collections::HashSet;
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Level, Report, Review, rule, rules};
 use opgate_upstream::go::{duration, folds_to};
 use opgate_upstream::json::{self, Child, Kind};
@@ -28,9 +28,9 @@ rules![MSC_12, MSC_13, MSC_21];
 const FILE: &str = "/spec/files/0";
 const FIELD: &str = "spec.files[0]";
 /// Maximum bytes of the file as JSON. A result of a host call holds 4 MiB.
-const SIZE: u32 = 2 << 20;
+const MAX_FILE_BYTES: u32 = 2 << 20;
 /// Maximum bytes of a value in a message.
-const SHOWN: usize = 256;
+const MAX_SHOWN_BYTES: usize = 256;
 
 rule! {
     /// an entry of watches.yaml does not have both a role and a playbook
@@ -162,7 +162,7 @@ rule! {
 }
 
 /// The rule evaluates a project independently of its published version.
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.object else { return };
     if let Some(why) = object.text(&format!("{FILE}/error/message")) {
         let message = format!("watches.yaml cannot be read: {why}");
@@ -173,7 +173,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         report.add(&MSC_13, format!("{FIELD}.twice"), message);
     }
     let (pointer, field) = (format!("{FILE}/documents/0"), format!("{FIELD}.documents[0]"));
-    if object.size(&pointer).is_some_and(|size| size > SIZE) {
+    if object.size(&pointer).is_some_and(|size| size > MAX_FILE_BYTES) {
         let why = "watches.yaml is too large to be evaluated";
         report.skip(&MSC_12, &field, why);
         report.skip(&MSC_21, &field, why);
@@ -185,11 +185,11 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         return report.add(&MSC_13, &field, "watches.yaml: must be a list of entries");
     }
     let charts = object.texts("/spec/directories").into_iter().collect();
-    let mut file = File { field: &field, known: HashSet::new(), charts, report };
+    let mut file = WatchesFile { field: &field, known: HashSet::new(), charts, report };
     let mut index = 0_usize;
     // The host has checked that it is JSON.
     let _ = json::each_child(&raw, |entry| {
-        file.entry(index, &entry);
+        file.check_entry(index, &entry);
         index = index.saturating_add(1);
     });
 }
@@ -201,7 +201,7 @@ impl<'j, const N: usize> Members<'j, N> {
     fn of(raw: &'j [u8], names: [&str; N]) -> Self {
         let mut found = [const { None }; N];
         let _ = json::each_child(raw, |child| {
-            let Some(key) = child.key.map(json::decoded) else { return };
+            let Some(key) = child.key.map(json::decode_text) else { return };
             let at = names.iter().position(|name| folds_to(&key, name));
             if let Some(found) = at.and_then(|at| found.get_mut(at)) {
                 *found = (child.kind != Kind::Null).then_some(child);
@@ -249,8 +249,8 @@ const MEMBERS: [&str; 20] = [
     "role",
     "playbook",
     "chart",
-    PERIOD,
-    VALUES,
+    RECONCILE_PERIOD,
+    OVERRIDE_VALUES,
     FINALIZER,
     "manageStatus",
     "watchDependentResources",
@@ -264,12 +264,12 @@ const MEMBERS: [&str; 20] = [
     "selector",
     "blacklist",
 ];
-const PERIOD: &str = "reconcilePeriod";
-const VALUES: &str = "overrideValues";
+const RECONCILE_PERIOD: &str = "reconcilePeriod";
+const OVERRIDE_VALUES: &str = "overrideValues";
 const FINALIZER: &str = "finalizer";
 
 /// The required value of a member, as far as its type determines it.
-fn expected(member: &str, found: &Child<'_>) -> Option<&'static str> {
+fn type_error(member: &str, found: &Child<'_>) -> Option<&'static str> {
     let is_whole = || std::str::from_utf8(found.raw).is_ok_and(|n| n.parse::<i64>().is_ok());
     let (is_right, what) = match member {
         "group" | "version" | "kind" | "role" | "playbook" | "chart" => {
@@ -277,15 +277,17 @@ fn expected(member: &str, found: &Child<'_>) -> Option<&'static str> {
         }
         "maxRunnerArtifacts" | "maxConcurrentReconciles" => (is_whole(), "a whole number"),
         "blacklist" => (found.kind == Kind::List, "a list"),
-        "vars" | "selector" | VALUES | FINALIZER => (found.kind == Kind::Object, "a map"),
+        "vars" | "selector" | OVERRIDE_VALUES | FINALIZER => (found.kind == Kind::Object, "a map"),
         // The member also has a format.
-        PERIOD => (matches!(found.kind, Kind::Text | Kind::Number), "a duration such as 5s, or 0"),
+        RECONCILE_PERIOD => {
+            (matches!(found.kind, Kind::Text | Kind::Number), "a duration such as 5s, or 0")
+        }
         _ => (found.kind == Kind::Boolean, "a boolean"),
     };
     (!is_right && !is_variable(found)).then_some(what)
 }
 
-struct File<'f, 'r> {
+struct WatchesFile<'f, 'r> {
     field: &'f str,
     /// Group, version and kind of the entries so far.
     known: HashSet<[String; 3]>,
@@ -294,10 +296,10 @@ struct File<'f, 'r> {
     report: &'f mut Report<'r>,
 }
 
-impl File<'_, '_> {
+impl WatchesFile<'_, '_> {
     /// Reports a violation. Creates no text for violations that the verdict cannot hold: a file can
     /// have many.
-    fn wrong(&mut self, index: usize, member: &str, what: impl FnOnce() -> String) {
+    fn report_invalid(&mut self, index: usize, member: &str, what: impl FnOnce() -> String) {
         if self.report.is_full(&MSC_13) {
             return self.report.add_count(&MSC_13, 1);
         }
@@ -306,54 +308,60 @@ impl File<'_, '_> {
         self.report.add(&MSC_13, field, format!("watches.yaml entry {index}: {}", what()));
     }
 
-    fn entry(&mut self, index: usize, entry: &Child<'_>) {
+    fn check_entry(&mut self, index: usize, entry: &Child<'_>) {
         if !matches!(entry.kind, Kind::Object | Kind::Null) {
-            return self.wrong(index, "", || "must be a map".to_owned());
+            return self.report_invalid(index, "", || "must be a map".to_owned());
         }
         let members = Members::of(entry.raw, MEMBERS);
         for (at, name) in MEMBERS.into_iter().enumerate() {
-            if let Some(what) = members.get(at).and_then(|found| expected(name, found)) {
-                self.wrong(index, name, || format!("{name} must be {what}"));
+            if let Some(what) = members.get(at).and_then(|found| type_error(name, found)) {
+                self.report_invalid(index, name, || format!("{name} must be {what}"));
             } else if at < 3 && members.text(at).is_empty() {
                 // A missing member has the location of its entry.
-                self.wrong(index, name, || format!("{name} must not be empty"));
+                self.report_invalid(index, name, || format!("{name} must not be empty"));
             }
         }
         let [group, version, kind, role, playbook, chart] =
             [0, 1, 2, 3, 4, 5].map(|at| members.text(at));
-        self.path(index, &members, [&role, &playbook, &chart]);
+        self.check_path(index, &members, [&role, &playbook, &chart]);
         if role.is_empty() || playbook.is_empty() {
         } else if self.report.is_full(&MSC_12) {
             self.report.add_count(&MSC_12, 1);
         } else {
-            let [group, version, kind] = [&group, &version, &kind].map(|t| shortened(t, SHOWN));
+            let [group, version, kind] =
+                [&group, &version, &kind].map(|t| shorten(t, MAX_SHOWN_BYTES));
             let message =
                 format!("role and playbook are mutually exclusive for {group}/{version} {kind}");
             self.report.add(&MSC_12, format!("{}[{index}].playbook", self.field), message);
         }
         if members.get(5).is_some_and(|found| found.kind == Kind::Text) {
-            self.chart(index, &chart);
+            self.check_chart(index, &chart);
         }
-        self.unique(index, [group, version, kind]);
+        self.check_unique(index, [group, version, kind]);
         if let Some(period) = members.get(6) {
-            self.period(index, period);
+            self.check_period(index, period);
         }
         if let Some(values) = members.map(7) {
-            self.values(index, values);
+            self.check_values(index, values);
         }
         if let Some(finalizer) = members.get(8).filter(|found| found.kind == Kind::Object) {
-            self.finalizer(index, finalizer.raw);
+            self.check_finalizer(index, finalizer.raw);
         }
     }
 
-    fn path<const N: usize>(&mut self, index: usize, members: &Members<'_, N>, paths: [&str; 3]) {
+    fn check_path<const N: usize>(
+        &mut self,
+        index: usize,
+        members: &Members<'_, N>,
+        paths: [&str; 3],
+    ) {
         let is_scalar = (3..6).all(|at| members.get(at).is_none_or(is_scalar));
         if is_scalar && paths.into_iter().all(str::is_empty) {
-            self.wrong(index, "", || "must specify role, playbook or chart".to_owned());
+            self.report_invalid(index, "", || "must specify role, playbook or chart".to_owned());
         }
     }
 
-    fn chart(&mut self, index: usize, chart: &str) {
+    fn check_chart(&mut self, index: usize, chart: &str) {
         if chart.is_empty() || self.charts.contains(chart) {
             return;
         }
@@ -365,19 +373,20 @@ impl File<'_, '_> {
         if self.report.is_full(&MSC_21) {
             return self.report.add_count(&MSC_21, 1);
         }
-        let chart = quote(&shortened(chart, SHOWN));
+        let chart = quote(&shorten(chart, MAX_SHOWN_BYTES));
         let message = format!("watches.yaml[{index}]: chart {chart} does not exist");
         self.report.add(&MSC_21, field, message);
     }
 
-    fn unique(&mut self, index: usize, names: [String; 3]) {
+    fn check_unique(&mut self, index: usize, names: [String; 3]) {
         let [group, version, kind] = &names;
         if version.is_empty() || kind.is_empty() {
             return;
         }
         if self.known.contains(&names) {
-            self.wrong(index, "", || {
-                let [group, version, kind] = [group, version, kind].map(|t| shortened(t, SHOWN));
+            self.report_invalid(index, "", || {
+                let [group, version, kind] =
+                    [group, version, kind].map(|t| shorten(t, MAX_SHOWN_BYTES));
                 format!("duplicate GVK: {group}/{version}, Kind={kind}")
             });
         } else {
@@ -385,39 +394,41 @@ impl File<'_, '_> {
         }
     }
 
-    fn period(&mut self, index: usize, found: &Child<'_>) {
+    fn check_period(&mut self, index: usize, found: &Child<'_>) {
         match found.kind {
             Kind::Text if !is_variable(found) => {
-                if let Err(why) = duration::check(&json::decoded(found.raw)) {
-                    self.wrong(index, PERIOD, || format!("{PERIOD}: {}", shortened(&why, SHOWN)));
+                if let Err(why) = duration::check(&json::decode_text(found.raw)) {
+                    self.report_invalid(index, RECONCILE_PERIOD, || {
+                        format!("{RECONCILE_PERIOD}: {}", shorten(&why, MAX_SHOWN_BYTES))
+                    });
                 }
             }
             Kind::Number if found.raw != b"0" => {
-                self.wrong(index, PERIOD, || {
-                    format!("{PERIOD} must be a duration such as 5s, or 0")
+                self.report_invalid(index, RECONCILE_PERIOD, || {
+                    format!("{RECONCILE_PERIOD} must be a duration such as 5s, or 0")
                 });
             }
             _ => {}
         }
     }
 
-    fn values(&mut self, index: usize, values: &[u8]) {
+    fn check_values(&mut self, index: usize, values: &[u8]) {
         let _ = json::each_child(values, |value| {
             let Some(key) = value.key.filter(|_| !is_scalar(&value)) else { return };
-            let name = shortened(&json::decoded(key), SHOWN);
-            let at = format!("{VALUES}[{name}]");
-            self.wrong(index, &at, || format!("{at} must be a string"));
+            let name = shorten(&json::decode_text(key), MAX_SHOWN_BYTES);
+            let at = format!("{OVERRIDE_VALUES}[{name}]");
+            self.report_invalid(index, &at, || format!("{at} must be a string"));
         });
     }
 
-    fn finalizer(&mut self, index: usize, finalizer: &[u8]) {
+    fn check_finalizer(&mut self, index: usize, finalizer: &[u8]) {
         let members = Members::of(finalizer, ["name", "role", "playbook", "vars"]);
         if members.text(0).is_empty() {
-            self.wrong(index, FINALIZER, || "finalizer must have name".to_owned());
+            self.report_invalid(index, FINALIZER, || "finalizer must have name".to_owned());
         }
         let runs = !(members.text(1).is_empty() && members.text(2).is_empty());
         if !runs && members.map(3).is_none() {
-            self.wrong(index, FINALIZER, || {
+            self.report_invalid(index, FINALIZER, || {
                 "finalizer must specify role, playbook or vars".to_owned()
             });
         }

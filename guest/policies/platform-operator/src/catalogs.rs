@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::cluster::{Query, ReadError};
-use opgate_sdk::operator_hub::{self, Enabled};
+use opgate_sdk::operator_hub::{self, EnabledSources};
 use opgate_sdk::{Report, Review, rule, rules};
 
 use crate::package::SOURCE;
@@ -50,11 +50,11 @@ rule! {
 }
 
 /// Checks the catalog sources other than `redhat-operators`.
-pub(crate) fn besides(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_other_catalogs(review: &Review<'_>, report: &mut Report<'_>) {
     if !report.is_on(&PLT_08) {
         return;
     }
-    let names = names(&operator_hub::global_namespaces(review.settings));
+    let names = other_catalog_names(&operator_hub::global_namespaces(review.settings));
     let Some(names) = report.or_skip(&[&PLT_08], "CatalogSources", names) else { return };
     if names.iter().any(|name| name != SOURCE) {
         let names = names.into_iter().collect::<Vec<_>>().join(" ");
@@ -65,7 +65,7 @@ pub(crate) fn besides(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn names(namespaces: &[String]) -> Result<BTreeSet<String>, ReadError> {
+fn other_catalog_names(namespaces: &[String]) -> Result<BTreeSet<String>, ReadError> {
     let mut names = BTreeSet::new();
     for namespace in namespaces {
         let query = Query { namespace: Some(namespace), ..Query::default() };
@@ -118,7 +118,7 @@ rule! {
     }
 }
 
-pub(crate) fn catalog_source(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_catalog_source(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(source) = review.subject() else { return };
     let is_global = || {
         operator_hub::global_namespaces(review.settings)
@@ -127,11 +127,11 @@ pub(crate) fn catalog_source(review: &Review<'_>, report: &mut Report<'_>) {
     };
     // The name and the namespace of an object never change.
     if review.ratchet_base().is_none() && review.name(source) != SOURCE && is_global() {
-        in_use(&["metadata.name".to_owned()], report);
+        report_in_use(&["metadata.name".to_owned()], report);
     }
 }
 
-pub(crate) fn operator_hub(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_operator_hub(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(hub) = review.subject() else { return };
     // No other object has an effect.
     if review.name(hub) != "cluster" {
@@ -139,29 +139,31 @@ pub(crate) fn operator_hub(review: &Review<'_>, report: &mut Report<'_>) {
     }
     let mut defaults = operator_hub::default_sources(review.settings);
     defaults.retain(|name| name != SOURCE);
-    let too_many =
-        |report: &mut Report<'_>| report.skip(&PLT_09, "spec.sources", operator_hub::TOO_MANY);
-    let Some(after) = Enabled::of(hub, &defaults) else { return too_many(report) };
+    let too_many = |report: &mut Report<'_>| {
+        report.skip(&PLT_09, "spec.sources", operator_hub::TOO_MANY_SOURCES);
+    };
+    let Some(after) = EnabledSources::of(hub, &defaults) else { return too_many(report) };
     let mut before = None;
     if let Some(old) = review.ratchet_base() {
-        before = Enabled::of(old, &defaults);
+        before = EnabledSources::of(old, &defaults);
         if before.is_none() {
             return too_many(report);
         }
     }
     let mut fields: Vec<String> = Vec::new();
     for name in &defaults {
-        let was_enabled = before.as_ref().is_some_and(|sources| sources.field(name).is_some());
-        if let Some(field) = after.field(name).filter(|_| !was_enabled)
+        let was_enabled =
+            before.as_ref().is_some_and(|sources| sources.enabling_field(name).is_some());
+        if let Some(field) = after.enabling_field(name).filter(|_| !was_enabled)
             && !fields.contains(&field)
         {
             fields.push(field);
         }
     }
-    in_use(&fields, report);
+    report_in_use(&fields, report);
 }
 
-fn in_use(fields: &[String], report: &mut Report<'_>) {
+fn report_in_use(fields: &[String], report: &mut Report<'_>) {
     if fields.is_empty() || !report.is_on(&PLT_09) {
         return;
     }

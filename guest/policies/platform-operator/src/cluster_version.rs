@@ -68,7 +68,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let (Some(version), Some(old)) = (review.subject(), review.old_of_update()) else { return };
     if !version.has(UPDATE) || !review.touches_json(version, UPDATE) || !report.is_on(&PLT_12) {
         return;
@@ -85,7 +85,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         }
         return;
     }
-    let Some(current) = current(old) else {
+    let Some(current) = current_version(old) else {
         report.skip(&PLT_12, FIELD, "the status does not contain the version of the cluster");
         return;
     };
@@ -102,7 +102,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 /// The version of the cluster, by the algorithm of the Cluster Version Operator.
-fn current(version: &Document) -> Option<String> {
+fn current_version(version: &Document) -> Option<String> {
     let history = version.rows("/status/history", &["/state", "/version"]);
     let mut entries = history.iter();
     let completed = entries.find(|row| row.text(0) == Some("Completed"));
@@ -132,7 +132,7 @@ mod tests {
             ("1", None),
         ] {
             let version = Document::parse(&format!(r#"{{"status":{status}}}"#)).unwrap();
-            assert_eq!(current(&version).as_deref(), expected, "{status}");
+            assert_eq!(current_version(&version).as_deref(), expected, "{status}");
         }
     }
 }

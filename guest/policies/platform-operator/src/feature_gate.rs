@@ -13,12 +13,12 @@ fn has_tech_preview(gate: &Document) -> bool {
     feature_set::of(gate) == TECH_PREVIEW
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     if let Some(old) = review.old {
-        kept(review, old, report);
+        check_unchanged(review, old, report);
     }
     if let Some(gate) = review.subject() {
-        recommended(review, gate, report);
+        check_recommended(review, gate, report);
     }
 }
 
@@ -58,7 +58,7 @@ rule! {
     }
 }
 
-fn kept(review: &Review<'_>, old: &Document, report: &mut Report<'_>) {
+fn check_unchanged(review: &Review<'_>, old: &Document, report: &mut Report<'_>) {
     let is_lost = !review.object.is_some_and(has_tech_preview);
     if is_lost && has_tech_preview(old) && review.name(old) == NAME {
         let message = "Enabling the TechPreviewNoUpgrade feature set cannot be undone and prevents minor version updates.";
@@ -104,7 +104,7 @@ rule! {
     }
 }
 
-fn recommended(review: &Review<'_>, gate: &Document, report: &mut Report<'_>) {
+fn check_recommended(review: &Review<'_>, gate: &Document, report: &mut Report<'_>) {
     if has_tech_preview(gate) && review.touches(gate, POINTER, &Shape::Scalar) {
         let message = "These feature sets are not recommended on production clusters.";
         report.add(&PLT_11, FIELD, message);

@@ -32,11 +32,11 @@ opgate_sdk::policy! {
         cluster_version::RULES,
     ],
     routes: [
-        OPERATOR => operator::judge,
-        CATALOG_SOURCE => catalogs::catalog_source,
-        OPERATOR_HUB => catalogs::operator_hub,
-        FEATURE_GATE => feature_gate::judge,
-        CLUSTER_VERSION => cluster_version::judge,
+        OPERATOR => operator::check,
+        CATALOG_SOURCE => catalogs::check_catalog_source,
+        OPERATOR_HUB => catalogs::check_operator_hub,
+        FEATURE_GATE => feature_gate::check,
+        CLUSTER_VERSION => cluster_version::check,
     ],
     settings: include_str!("settings.json"),
 }

@@ -13,7 +13,7 @@ rules![PLT_01, PLT_02, PLT_03];
 const NAME: &str = "/spec/package/name";
 
 /// OpenShift 4.12, table *OLM-based Operators installable as platform Operators*.
-const PACKAGES: [&str; 25] = [
+const DOCUMENTED_PACKAGES: [&str; 25] = [
     "3scale-operator",
     "amq-broker-rhel8",
     "amq-online",
@@ -41,17 +41,17 @@ const PACKAGES: [&str; 25] = [
     "skupper-operator",
 ];
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(operator) = review.subject() else { return };
     if !review.is_update() {
-        feature_set(report);
-        catalogs::besides(review, report);
+        check_feature_set(report);
+        catalogs::check_other_catalogs(review, report);
     }
     if review.touches_json(operator, NAME)
-        && let Some(name) = named(operator, report)
+        && let Some(name) = check_package_name(operator, report)
     {
-        listed(review, &name, report);
-        package::judge(&name, report);
+        check_documented_package(review, &name, report);
+        package::check(&name, report);
     }
 }
 
@@ -97,7 +97,7 @@ rule! {
     }
 }
 
-fn feature_set(report: &mut Report<'_>) {
+fn check_feature_set(report: &mut Report<'_>) {
     if !report.is_on(&PLT_01) {
         return;
     }
@@ -151,7 +151,7 @@ rule! {
     }
 }
 
-fn named(operator: &Document, report: &mut Report<'_>) -> Option<String> {
+fn check_package_name(operator: &Document, report: &mut Report<'_>) -> Option<String> {
     let name = operator.text(NAME).filter(|name| !name.is_empty());
     if name.is_none() {
         report.add(&PLT_02, FIELD, format!("{FIELD}: Required value"));
@@ -199,12 +199,12 @@ rule! {
     }
 }
 
-fn listed(review: &Review<'_>, name: &str, report: &mut Report<'_>) {
+fn check_documented_package(review: &Review<'_>, name: &str, report: &mut Report<'_>) {
     const SETTING: &str = "/platform/packages";
     let is_listed = if review.settings.has(SETTING) {
         review.settings.texts(SETTING).iter().any(|package| package == name)
     } else {
-        PACKAGES.contains(&name)
+        DOCUMENTED_PACKAGES.contains(&name)
     };
     if !is_listed {
         let name = quote(name);

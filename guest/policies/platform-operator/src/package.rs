@@ -25,7 +25,7 @@ pub(crate) const SOURCE: &str = "redhat-operators";
 const NAMESPACE: &str = "openshift-marketplace";
 
 /// Checks the package of this name.
-pub(crate) fn judge(name: &str, report: &mut Report<'_>) {
+pub(crate) fn check(name: &str, report: &mut Report<'_>) {
     let rules: [&'static Rule; 4] = [&PLT_04, &PLT_05, &PLT_06, &PLT_07];
     if !rules.iter().any(|rule| report.is_on(rule)) {
         return;
@@ -36,26 +36,26 @@ pub(crate) fn judge(name: &str, report: &mut Report<'_>) {
     let Some(manifest) = manifest else {
         let message = format!("package {name} is not in the {SOURCE} catalog source");
         report.add(&PLT_04, FIELD, message);
-        skip(report, "the catalog source redhat-operators does not have the package");
+        skip_rules(report, "the catalog source redhat-operators does not have the package");
         return;
     };
-    let Some(head) = head(&manifest) else {
-        skip(report, "the PackageManifest does not describe the head of the default channel");
+    let Some(head) = channel_head(&manifest) else {
+        skip_rules(report, "the PackageManifest does not describe the head of the default channel");
         return;
     };
-    install_modes(&head, &name, report);
-    api_services(&head, &name, report);
-    dependencies(&head, &name, report);
+    check_install_modes(&head, &name, report);
+    check_api_services(&head, &name, report);
+    check_dependencies(&head, &name, report);
 }
 
-fn skip(report: &mut Report<'_>, why: &str) {
+fn skip_rules(report: &mut Report<'_>, why: &str) {
     for rule in [&PLT_05, &PLT_06, &PLT_07] {
         report.skip(rule, FIELD, why);
     }
 }
 
 /// The description of the head of the default channel in the PackageManifest.
-fn head(manifest: &Document) -> Option<Document> {
+fn channel_head(manifest: &Document) -> Option<Document> {
     package_manifests::channel(manifest, "")?.at("/currentCSVDesc")
 }
 
@@ -152,7 +152,7 @@ rule! {
     }
 }
 
-fn install_modes(head: &Document, name: &str, report: &mut Report<'_>) {
+fn check_install_modes(head: &Document, name: &str, report: &mut Report<'_>) {
     let modes = head.rows("/installModes", &["/type", "/supported"]);
     let supported = modes.iter().filter(|mode| mode.boolean(1) == Some(true));
     let supported: Vec<_> = supported.map(|mode| mode.text_or_empty(0)).collect();
@@ -212,7 +212,7 @@ rule! {
     }
 }
 
-fn api_services(head: &Document, name: &str, report: &mut Report<'_>) {
+fn check_api_services(head: &Document, name: &str, report: &mut Report<'_>) {
     let lists = ["/apiservicedefinitions/owned", "/apiservicedefinitions/required"];
     if lists.into_iter().any(|list| is_filled(head, list)) {
         let message = format!(
@@ -273,7 +273,7 @@ rule! {
     }
 }
 
-fn dependencies(head: &Document, name: &str, report: &mut Report<'_>) {
+fn check_dependencies(head: &Document, name: &str, report: &mut Report<'_>) {
     if is_filled(head, "/customresourcedefinitions/required") {
         let message = format!(
             "platform Operators cannot declare package or group/version/kind (GVK) dependencies: package {name}"

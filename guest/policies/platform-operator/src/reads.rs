@@ -23,7 +23,7 @@ pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
         "/status/channels/*/currentCSVDesc/customresourcedefinitions/required/*/name",
     ],
     label_selector: r#"{"matchExpressions":[{"key":"catalog","operator":"NotIn","values":["certified-operators","redhat-marketplace","community-operators"]}]}"#,
-    indexes: &[package_manifests::NAME],
+    indexes: &[package_manifests::NAME_INDEX],
     ..ClusterRead::EMPTY
 };
 

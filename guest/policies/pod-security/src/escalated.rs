@@ -8,16 +8,16 @@ use opgate_sdk::pods::{self, Container, PodSpec};
 use opgate_sdk::rbac::{self, Permissions};
 use opgate_sdk::{Document, Kind, Row, rule, rules};
 
-use crate::subject::{Faults, Subject};
+use crate::subject::{Subject, Violations};
 use crate::targets::{CATALOG, CSV};
 
 rules![PSA_13];
 
 const GROUP: &str = "security.openshift.io";
 const RESOURCE: &str = "securitycontextconstraints";
-const VERB: &str = "use";
+const USE_VERB: &str = "use";
 /// The only capability that containers may add at the level `restricted`.
-const ALLOWED: &str = "NET_BIND_SERVICE";
+const ALLOWED_CAPABILITY: &str = "NET_BIND_SERVICE";
 
 rule! {
     /// an Operator that needs escalated permissions may use a security context constraint
@@ -69,49 +69,49 @@ rule! {
 
 /// A deployment that needs more permissions than it has.
 #[derive(Debug)]
-struct Escalated {
+struct EscalatedDeployment {
     /// Index of the deployment.
-    number: usize,
+    index: usize,
     account: String,
     /// The field that needs more, relative to the spec of the pod.
     cause: String,
 }
 
-impl Escalated {
+impl EscalatedDeployment {
     /// The identity of the violation. Another cause in the same deployment is not a new violation.
     fn key(&self) -> (usize, &str) {
-        (self.number, &self.account)
+        (self.index, &self.account)
     }
 }
 
-impl PartialEq for Escalated {
+impl PartialEq for EscalatedDeployment {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Escalated {}
+impl Eq for EscalatedDeployment {}
 
-impl PartialOrd for Escalated {
+impl PartialOrd for EscalatedDeployment {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Escalated {
+impl Ord for EscalatedDeployment {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-pub(crate) fn judge(subject: &mut Subject<'_, '_>) {
+pub(crate) fn check(subject: &mut Subject<'_, '_>) {
     if !subject.report.is_on(&PSA_13) || !subject.touches_json("/spec/install/spec") {
         return;
     }
     subject.add_new(
         &PSA_13,
-        escalated,
-        |_, spec, Escalated { account, cause, .. }| {
+        find_escalated,
+        |_, spec, EscalatedDeployment { account, cause, .. }| {
             let message = format!(
                 "deployment {} requires escalated permissions but no rule grants use of a security context constraint to service account {}",
                 quote(&spec.name),
@@ -119,7 +119,7 @@ pub(crate) fn judge(subject: &mut Subject<'_, '_>) {
             );
             (format!("{}.{cause}", spec.field()), message)
         },
-        |fault| fault.number,
+        |violation| violation.index,
     );
 }
 
@@ -143,16 +143,16 @@ const CONTAINER: [&str; 5] = [
 ];
 
 /// The deployments that need more permissions than they have.
-fn escalated(csv: &Document, specs: &[PodSpec]) -> Faults<Escalated> {
+fn find_escalated(csv: &Document, specs: &[PodSpec]) -> Violations<EscalatedDeployment> {
     let mut pods: Vec<(String, Option<String>)> = Vec::new();
     pods::each(csv, specs, &POD, |spec, row| {
         let named = [6, 7].map(|column| row.text_or_empty(column));
         let account = named.into_iter().find(|name| !name.is_empty()).unwrap_or("default");
-        pods.push((account.to_owned(), of_pod(csv, spec, row)));
+        pods.push((account.to_owned(), pod_cause(csv, spec, row)));
     });
     pods::each_container(csv, specs, &CONTAINER, |number, container| {
         if let Some((_, cause @ None)) = pods.get_mut(number) {
-            *cause = of_container(csv, &container);
+            *cause = container_cause(csv, &container);
         }
     });
     let mut accounts: BTreeSet<String> = BTreeSet::new();
@@ -161,21 +161,21 @@ fn escalated(csv: &Document, specs: &[PodSpec]) -> Faults<Escalated> {
             accounts.insert(account.clone());
         }
     }
-    let mut faults = Faults::new();
+    let mut violations = Violations::new();
     if accounts.is_empty() {
-        return faults;
+        return violations;
     }
-    without_grants(csv, &mut accounts);
+    remove_granted(csv, &mut accounts);
     for (number, (account, cause)) in pods.into_iter().enumerate() {
         if let Some(cause) = cause.filter(|_| accounts.contains(&account)) {
-            faults.push(Escalated { number, account, cause });
+            violations.push(EscalatedDeployment { index: number, account, cause });
         }
     }
-    faults
+    violations
 }
 
 /// The first field of a pod that needs more than `restricted` allows.
-fn of_pod(csv: &Document, spec: &PodSpec, row: Row<'_>) -> Option<String> {
+fn pod_cause(csv: &Document, spec: &PodSpec, row: Row<'_>) -> Option<String> {
     let shares = |(column, _): &(usize, &str)| row.boolean(*column) == Some(true);
     if let Some((_, member)) = NAMESPACES.into_iter().enumerate().find(shares) {
         return Some(member.to_owned());
@@ -198,7 +198,7 @@ fn of_pod(csv: &Document, spec: &PodSpec, row: Row<'_>) -> Option<String> {
 }
 
 /// The first such field of a container.
-fn of_container(csv: &Document, container: &Container<'_>) -> Option<String> {
+fn container_cause(csv: &Document, container: &Container<'_>) -> Option<String> {
     let row = container.row;
     let pointer = || format!("{}/securityContext", container.pointer());
     let member = if row.boolean(0) == Some(true) {
@@ -209,7 +209,7 @@ fn of_container(csv: &Document, container: &Container<'_>) -> Option<String> {
         && csv.integer(&format!("{}/runAsUser", pointer())) == Some(0)
     {
         "runAsUser"
-    } else if row.text(4).is_some_and(|first| first != ALLOWED)
+    } else if row.text(4).is_some_and(|first| first != ALLOWED_CAPABILITY)
         || row.length(3).is_some_and(|length| length > 1)
             && adds_more(csv, &format!("{}/capabilities/add", pointer()))
     {
@@ -221,16 +221,19 @@ fn of_container(csv: &Document, container: &Container<'_>) -> Option<String> {
 }
 
 fn adds_more(csv: &Document, list: &str) -> bool {
-    csv.rows(list, &[""]).iter().filter_map(|row| row.text(0)).any(|name| name != ALLOWED)
+    csv.rows(list, &[""])
+        .iter()
+        .filter_map(|row| row.text(0))
+        .any(|name| name != ALLOWED_CAPABILITY)
 }
 
 /// Removes the service accounts that may use a constraint.
-fn without_grants(csv: &Document, accounts: &mut BTreeSet<String>) {
+fn remove_granted(csv: &Document, accounts: &mut BTreeSet<String>) {
     for list in [Permissions::Namespaced, Permissions::Cluster] {
         rbac::each(csv, list, |rule| {
             if rule.has_group(&[GROUP, "*"])
                 && rule.has_resource(&[RESOURCE, "*"])
-                && rule.has_verb(&[VERB, "*"])
+                && rule.has_verb(&[USE_VERB, "*"])
             {
                 accounts.remove(&*rule.account());
             }

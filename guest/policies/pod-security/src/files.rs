@@ -7,36 +7,36 @@ use crate::seccomp;
 use crate::subject::Subject;
 
 /// The files of a bundle. The manifest of its `ClusterServiceVersion` is a separate request.
-pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_bundle(review: &Review<'_>, report: &mut Report<'_>) {
     if let Some(object) = review.object {
-        seccomp::judge(object, report);
+        seccomp::check(object, report);
     }
 }
 
 /// The blobs of a package in a catalog. The policy also evaluates bundles that were published
 /// before: they are not earlier states of the same object.
-pub(crate) fn catalog(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_catalog(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(catalog) = review.subject() else { return };
-    report.explain_with(opgate_sdk::catalog::about);
+    report.locate_with(opgate_sdk::catalog::set_logical_locations);
     let review = Review { old: None, ..*review };
     bundle_objects::each_csv(catalog, from_yaml, |object, field| {
         let specs = pods::in_csv(object);
         let place = format!("{field}.");
-        csv::of_any(&mut Subject {
+        csv::check_csv(&mut Subject {
             review: &review,
             object,
             specs: &specs,
             kind: "",
             report: &mut *report,
-            place: &place,
+            field_prefix: &place,
         });
     });
 }
 
 /// Maximum bytes of YAML to parse at once.
-const LARGEST: usize = 4_000_000;
+const MAX_YAML_BYTES: usize = 4_000_000;
 
 fn from_yaml(text: &str) -> Option<Document> {
-    let json = opgate_yaml::strict(text, LARGEST).ok()?;
+    let json = opgate_yaml::read_strict(text, MAX_YAML_BYTES).ok()?;
     Document::parse(std::str::from_utf8(&json).ok()?).ok()
 }

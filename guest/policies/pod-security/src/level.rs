@@ -21,7 +21,7 @@ pub(crate) struct Restricted {
 
 /// Annotation with the users that OpenShift assigns to the pods of a namespace: the first one, and
 /// the count.
-const USERS: &str = "/metadata/annotations/openshift.io~1sa.scc.uid-range";
+const USER_RANGE: &str = "/metadata/annotations/openshift.io~1sa.scc.uid-range";
 
 impl Restricted {
     /// None if the namespace enforces another level, or does not exist (yet).
@@ -38,14 +38,14 @@ impl Restricted {
     }
 
     /// The level for templates, in which OpenShift assigns no users.
-    pub(crate) fn of_templates(self) -> Self {
+    pub(crate) fn for_templates(self) -> Self {
         Self { namespace: None, ..self }
     }
 
     /// Whether OpenShift assigns this user to pods of the namespace. It does so before the policy
     /// evaluates them.
     pub(crate) fn assigns(&self, user: i64) -> bool {
-        let range = self.namespace.as_ref().and_then(|namespace| namespace.text(USERS));
+        let range = self.namespace.as_ref().and_then(|namespace| namespace.text(USER_RANGE));
         range.and_then(|range| is_in(&range, user)).unwrap_or_default()
     }
 

@@ -10,7 +10,7 @@ use crate::targets::{by_name, by_run_level};
 rules![PSA_08];
 
 /// Projects that are default by their names.
-const NAMES: [&str; 6] =
+const DEFAULT_PROJECTS: [&str; 6] =
     ["default", "kube-public", "kube-system", "openshift", "openshift-infra", "openshift-node"];
 const RUN_LEVEL: &str = "openshift.io/run-level";
 
@@ -75,29 +75,29 @@ rule! {
     }
 }
 
-pub(crate) fn by_name(review: &Review<'_>, report: &mut Report<'_>) {
-    if NAMES.contains(&review.namespace()) && !is_of_the_system(review) {
-        add(review, report);
+pub(crate) fn check_by_name(review: &Review<'_>, report: &mut Report<'_>) {
+    if DEFAULT_PROJECTS.contains(&review.namespace()) && !is_system_user(review) {
+        report_workload(review, report);
     }
 }
 
-pub(crate) fn by_run_level(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_by_run_level(review: &Review<'_>, report: &mut Report<'_>) {
     let name = review.namespace();
     if name.is_empty()
-        || NAMES.contains(&name)
+        || DEFAULT_PROJECTS.contains(&name)
         || !report.is_on(&PSA_08)
-        || is_of_the_system(review)
+        || is_system_user(review)
     {
         return;
     }
     let found = report.or_skip(&[&PSA_08], "Namespaces", NAMESPACES.get("", name)).flatten();
     let level = found.and_then(|namespace| label(&namespace, RUN_LEVEL));
     if level.is_some_and(|level| level == "0" || level == "1") {
-        add(review, report);
+        report_workload(review, report);
     }
 }
 
-fn add(review: &Review<'_>, report: &mut Report<'_>) {
+fn report_workload(review: &Review<'_>, report: &mut Report<'_>) {
     let message = format!(
         "do not run workloads in or share access to default project {}",
         quote(review.namespace())
@@ -106,7 +106,7 @@ fn add(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 /// Whether the user is a component of the cluster.
-fn is_of_the_system(review: &Review<'_>) -> bool {
+fn is_system_user(review: &Review<'_>) -> bool {
     let user = &review.request.user().username;
     match user.strip_prefix("system:serviceaccount:") {
         Some(account) => account.starts_with("kube-") || account.starts_with("openshift-"),

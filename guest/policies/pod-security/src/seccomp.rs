@@ -9,7 +9,7 @@ use crate::targets::REGISTRY_BUNDLE;
 rules![PSA_12];
 
 /// The last version without support.
-const LAST: openshift::Version = (4, 10);
+const LAST_UNSUPPORTED: openshift::Version = (4, 10);
 
 rule! {
     /// bundles for OpenShift 4.10 set no seccomp profile
@@ -53,7 +53,7 @@ rule! {
 
 const PROFILE: &str = "/securityContext/seccompProfile";
 
-pub(crate) fn judge(bundle: &Document, report: &mut Report<'_>) {
+pub(crate) fn check(bundle: &Document, report: &mut Report<'_>) {
     let columns = [
         "/path",
         "/documents/0/kind",
@@ -61,16 +61,16 @@ pub(crate) fn judge(bundle: &Document, report: &mut Report<'_>) {
         "/documents/0/annotations/com.redhat.openshift.versions",
     ];
     let files = bundle.rows("/spec/files", &columns);
-    let is_in = |path: &str, folder: &str| {
-        path.strip_prefix(folder).is_some_and(|name| !name.contains('/'))
+    let is_in = |path: &str, directory: &str| {
+        path.strip_prefix(directory).is_some_and(|name| !name.contains('/'))
     };
     // The registry reads the first file with annotations, in the order of their paths.
     let metadata = files
         .iter()
         .filter(|row| row.kind(2) == Kind::Object && is_in(row.text_or_empty(0), "metadata/"))
         .min_by_key(|row| row.text_or_empty(0));
-    let versions = metadata.and_then(|row| row.text(3)).and_then(openshift::earliest);
-    if versions.is_none_or(|earliest| earliest > LAST) {
+    let versions = metadata.and_then(|row| row.text(3)).and_then(openshift::earliest_version);
+    if versions.is_none_or(|earliest| earliest > LAST_UNSUPPORTED) {
         return;
     }
     for (index, row) in files.iter().enumerate() {
@@ -81,7 +81,7 @@ pub(crate) fn judge(bundle: &Document, report: &mut Report<'_>) {
         }
         let place = format!("spec.files[{index}].documents[0]");
         let Some(csv) = bundle.at(&format!("/spec/files/{index}/documents/0")) else { continue };
-        for field in profiles(&csv) {
+        for field in profile_fields(&csv) {
             let message =
                 "setting the seccomp profile is not supported in OpenShift Container Platform 4.10";
             report.add(&PSA_12, format!("{place}.{field}"), message);
@@ -90,7 +90,7 @@ pub(crate) fn judge(bundle: &Document, report: &mut Report<'_>) {
 }
 
 /// The first profile of each pod template.
-fn profiles(csv: &Document) -> Vec<String> {
+fn profile_fields(csv: &Document) -> Vec<String> {
     let mut found = Vec::new();
     let is_set = |kind| !matches!(kind, Kind::Missing | Kind::Null);
     pods::each(csv, &pods::in_csv(csv), &[PROFILE], |spec, row| {

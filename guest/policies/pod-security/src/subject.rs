@@ -6,39 +6,39 @@ use opgate_sdk::{Document, Report, Review, Rule};
 
 /// More violations than this are not accidental. The policy does not store them one by one, and
 /// evaluates an UPDATE of such an object like a new one.
-const MANY: usize = 16_384;
+const MAX_VIOLATIONS: usize = 16_384;
 
 /// The violations of one rule in an object: the first ones, and their number.
 #[derive(Debug)]
-pub(crate) struct Faults<T> {
+pub(crate) struct Violations<T> {
     first: Vec<T>,
     count: usize,
 }
 
-impl<T: Ord> Faults<T> {
+impl<T: Ord> Violations<T> {
     pub(crate) fn new() -> Self {
         Self { first: Vec::new(), count: 0 }
     }
 
-    pub(crate) fn push(&mut self, fault: T) {
+    pub(crate) fn push(&mut self, violation: T) {
         self.count += 1;
-        if self.count <= MANY {
-            self.first.push(fault);
+        if self.count <= MAX_VIOLATIONS {
+            self.first.push(violation);
         }
     }
 
     /// Whether the old object determines which of them are reported.
     pub(crate) fn may_be_old(&self) -> bool {
-        (1..=MANY).contains(&self.count)
+        (1..=MAX_VIOLATIONS).contains(&self.count)
     }
 
     /// The new ones, and the number of others.
-    pub(crate) fn since(mut self, mut before: Self) -> (Vec<T>, usize) {
+    pub(crate) fn new_since(mut self, mut before: Self) -> (Vec<T>, usize) {
         if self.may_be_old() {
             before.first.sort_unstable();
-            self.first.retain(|fault| before.first.binary_search(fault).is_err());
+            self.first.retain(|violation| before.first.binary_search(violation).is_err());
         }
-        (self.first, self.count.saturating_sub(MANY))
+        (self.first, self.count.saturating_sub(MAX_VIOLATIONS))
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Subject<'a, 'r> {
     pub(crate) kind: &'a str,
     pub(crate) report: &'a mut Report<'r>,
     /// The prefix of its fields: empty, or its path in a catalog with a dot.
-    pub(crate) place: &'a str,
+    pub(crate) field_prefix: &'a str,
 }
 
 impl Subject<'_, '_> {
@@ -64,7 +64,7 @@ impl Subject<'_, '_> {
             self.report.add_count(rule, 1);
         } else {
             let (field, message) = texts();
-            self.report.add(rule, format!("{}{field}", self.place), message);
+            self.report.add(rule, format!("{}{field}", self.field_prefix), message);
         }
     }
 
@@ -73,18 +73,18 @@ impl Subject<'_, '_> {
     pub(crate) fn add_new<T: Ord>(
         &mut self,
         rule: &'static Rule,
-        search: impl Fn(&Document, &[PodSpec]) -> Faults<T>,
+        search: impl Fn(&Document, &[PodSpec]) -> Violations<T>,
         texts: impl Fn(&Document, &PodSpec, &T) -> (String, String),
         spec_of: impl Fn(&T) -> usize,
     ) {
         let found = search(self.object, self.specs);
         let old = self.review.ratchet_base().filter(|_| found.may_be_old());
-        let before = old.map_or_else(Faults::new, |old| search(old, &self.specs_of(old)));
+        let before = old.map_or_else(Violations::new, |old| search(old, &self.specs_of(old)));
         let (object, specs) = (self.object, self.specs);
-        let (new, more) = found.since(before);
-        for fault in new {
-            if let Some(spec) = specs.get(spec_of(&fault)) {
-                self.add(rule, || texts(object, spec, &fault));
+        let (new, more) = found.new_since(before);
+        for violation in new {
+            if let Some(spec) = specs.get(spec_of(&violation)) {
+                self.add(rule, || texts(object, spec, &violation));
             }
         }
         self.report.add_count(rule, more);

@@ -14,14 +14,14 @@ const V1: &[&str] = &["v1"];
 
 /// The labels that the rules read, by name: the time that an API server needs to iterate over
 /// labels grows with the square of their number.
-const LABELLED: &str = "object != null && has(object.metadata.labels) && ('pod-security.kubernetes.io/enforce' in object.metadata.labels || 'pod-security.kubernetes.io/audit' in object.metadata.labels || 'pod-security.kubernetes.io/warn' in object.metadata.labels || 'pod-security.kubernetes.io/enforce-version' in object.metadata.labels || 'pod-security.kubernetes.io/audit-version' in object.metadata.labels || 'pod-security.kubernetes.io/warn-version' in object.metadata.labels || 'security.openshift.io/scc.podSecurityLabelSync' in object.metadata.labels)";
+const HAS_LEVEL_LABEL: &str = "object != null && has(object.metadata.labels) && ('pod-security.kubernetes.io/enforce' in object.metadata.labels || 'pod-security.kubernetes.io/audit' in object.metadata.labels || 'pod-security.kubernetes.io/warn' in object.metadata.labels || 'pod-security.kubernetes.io/enforce-version' in object.metadata.labels || 'pod-security.kubernetes.io/audit-version' in object.metadata.labels || 'pod-security.kubernetes.io/warn-version' in object.metadata.labels || 'security.openshift.io/scc.podSecurityLabelSync' in object.metadata.labels)";
 
 pub(crate) static NAMESPACE: Target = Target {
     groups: CORE,
     versions: V1,
     resources: &["namespaces"],
     kind: "Namespace",
-    conditions: &[("pod-security-labels", LABELLED)],
+    conditions: &[("pod-security-labels", HAS_LEVEL_LABEL)],
     ..Target::EMPTY
 };
 
@@ -31,12 +31,12 @@ pub(crate) static NAMESPACE: Target = Target {
 /// writes both of each Namespace that is deleted: only a change of the labels matters.
 pub(crate) static NAMESPACE_PARTS: Target = Target {
     resources: &["namespaces/status", "namespaces/finalize"],
-    conditions: &[("pod-security-labels-change", RELABELLED)],
+    conditions: &[("pod-security-labels-change", HAS_CHANGED_LABELS)],
     ..NAMESPACE
 };
 
 /// Each label by its name, as for [`LABELLED`].
-const RELABELLED: &str = "object != null && has(object.metadata.labels) && (oldObject == null || !has(oldObject.metadata.labels) || 'pod-security.kubernetes.io/enforce' in object.metadata.labels && !('pod-security.kubernetes.io/enforce' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/enforce'] == oldObject.metadata.labels['pod-security.kubernetes.io/enforce']) || 'pod-security.kubernetes.io/audit' in object.metadata.labels && !('pod-security.kubernetes.io/audit' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/audit'] == oldObject.metadata.labels['pod-security.kubernetes.io/audit']) || 'pod-security.kubernetes.io/warn' in object.metadata.labels && !('pod-security.kubernetes.io/warn' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/warn'] == oldObject.metadata.labels['pod-security.kubernetes.io/warn']) || 'pod-security.kubernetes.io/enforce-version' in object.metadata.labels && !('pod-security.kubernetes.io/enforce-version' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/enforce-version'] == oldObject.metadata.labels['pod-security.kubernetes.io/enforce-version']) || 'pod-security.kubernetes.io/audit-version' in object.metadata.labels && !('pod-security.kubernetes.io/audit-version' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/audit-version'] == oldObject.metadata.labels['pod-security.kubernetes.io/audit-version']) || 'pod-security.kubernetes.io/warn-version' in object.metadata.labels && !('pod-security.kubernetes.io/warn-version' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/warn-version'] == oldObject.metadata.labels['pod-security.kubernetes.io/warn-version']) || 'security.openshift.io/scc.podSecurityLabelSync' in object.metadata.labels && !('security.openshift.io/scc.podSecurityLabelSync' in oldObject.metadata.labels && object.metadata.labels['security.openshift.io/scc.podSecurityLabelSync'] == oldObject.metadata.labels['security.openshift.io/scc.podSecurityLabelSync']))";
+const HAS_CHANGED_LABELS: &str = "object != null && has(object.metadata.labels) && (oldObject == null || !has(oldObject.metadata.labels) || 'pod-security.kubernetes.io/enforce' in object.metadata.labels && !('pod-security.kubernetes.io/enforce' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/enforce'] == oldObject.metadata.labels['pod-security.kubernetes.io/enforce']) || 'pod-security.kubernetes.io/audit' in object.metadata.labels && !('pod-security.kubernetes.io/audit' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/audit'] == oldObject.metadata.labels['pod-security.kubernetes.io/audit']) || 'pod-security.kubernetes.io/warn' in object.metadata.labels && !('pod-security.kubernetes.io/warn' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/warn'] == oldObject.metadata.labels['pod-security.kubernetes.io/warn']) || 'pod-security.kubernetes.io/enforce-version' in object.metadata.labels && !('pod-security.kubernetes.io/enforce-version' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/enforce-version'] == oldObject.metadata.labels['pod-security.kubernetes.io/enforce-version']) || 'pod-security.kubernetes.io/audit-version' in object.metadata.labels && !('pod-security.kubernetes.io/audit-version' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/audit-version'] == oldObject.metadata.labels['pod-security.kubernetes.io/audit-version']) || 'pod-security.kubernetes.io/warn-version' in object.metadata.labels && !('pod-security.kubernetes.io/warn-version' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/warn-version'] == oldObject.metadata.labels['pod-security.kubernetes.io/warn-version']) || 'security.openshift.io/scc.podSecurityLabelSync' in object.metadata.labels && !('security.openshift.io/scc.podSecurityLabelSync' in oldObject.metadata.labels && object.metadata.labels['security.openshift.io/scc.podSecurityLabelSync'] == oldObject.metadata.labels['security.openshift.io/scc.podSecurityLabelSync']))";
 
 pub(crate) static CSV: Target = Target {
     groups: OLM,
@@ -52,9 +52,9 @@ pub(crate) static REGISTRY_BUNDLE: Target =
 pub(crate) static CATALOG: Target = Target::for_files("FileBasedCatalog", &["filebasedcatalogs"]);
 
 /// The projects that are default by their names.
-const BY_NAME: &str = r#"{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["default","kube-public","kube-system","openshift","openshift-infra","openshift-node"]}]}"#;
+const DEFAULT_PROJECT_SELECTOR: &str = r#"{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["default","kube-public","kube-system","openshift","openshift-infra","openshift-node"]}]}"#;
 /// The projects that are default by their run level.
-const BY_RUN_LEVEL: &str =
+const RUN_LEVEL_SELECTOR: &str =
     r#"{"matchExpressions":[{"key":"openshift.io/run-level","operator":"In","values":["0","1"]}]}"#;
 
 /// PSA-08 only warns.
@@ -102,8 +102,8 @@ macro_rules! projects {
 }
 
 projects! {
-    by_name: BY_NAME, "What may run in a default project, by its name.";
-    by_run_level: BY_RUN_LEVEL, "What may run in a default project, by its run level.";
+    by_name: DEFAULT_PROJECT_SELECTOR, "What may run in a default project, by its name.";
+    by_run_level: RUN_LEVEL_SELECTOR, "What may run in a default project, by its run level.";
 }
 
 /// Namespaces that enforce the level `restricted`.
@@ -161,15 +161,15 @@ pub(crate) mod all {
 pub(crate) mod restricted {
     use super::{RESTRICTED, Target};
 
-    const fn checked(target: &Target) -> Target {
+    const fn allow_controllers(target: &Target) -> Target {
         let enabled_by = &["/psa/checkWorkloads"];
         Target { namespace_selector: RESTRICTED, enabled_by, ..*target }
     }
 
-    pub(crate) static POD: Target = checked(&super::POD);
-    pub(crate) static DEPLOYMENT: Target = checked(&super::DEPLOYMENT);
-    pub(crate) static DAEMON_SET: Target = checked(&super::DAEMON_SET);
-    pub(crate) static STATEFUL_SET: Target = checked(&super::STATEFUL_SET);
-    pub(crate) static JOB: Target = checked(&super::JOB);
-    pub(crate) static CRON_JOB: Target = checked(&super::CRON_JOB);
+    pub(crate) static POD: Target = allow_controllers(&super::POD);
+    pub(crate) static DEPLOYMENT: Target = allow_controllers(&super::DEPLOYMENT);
+    pub(crate) static DAEMON_SET: Target = allow_controllers(&super::DAEMON_SET);
+    pub(crate) static STATEFUL_SET: Target = allow_controllers(&super::STATEFUL_SET);
+    pub(crate) static JOB: Target = allow_controllers(&super::JOB);
+    pub(crate) static CRON_JOB: Target = allow_controllers(&super::CRON_JOB);
 }

@@ -6,23 +6,25 @@ use crate::subject::Subject;
 use crate::{affinity, restricted};
 
 /// PSA-16.
-pub(crate) fn with_affinity(review: &Review<'_>, report: &mut Report<'_>) {
-    judge(review, report, |subject, _| affinity::terms::judge(subject));
+pub(crate) fn check_affinity(review: &Review<'_>, report: &mut Report<'_>) {
+    check_subject(review, report, |subject, _| affinity::terms::check(subject));
 }
 
 /// PSA-15.
-pub(crate) fn all(review: &Review<'_>, report: &mut Report<'_>) {
-    judge(review, report, |subject, kind| {
-        affinity::platforms::of_every_pod(subject, kind == "Pod");
+pub(crate) fn check_platforms(review: &Review<'_>, report: &mut Report<'_>) {
+    check_subject(review, report, |subject, kind| {
+        affinity::platforms::check_every_pod(subject, kind == "Pod");
     });
 }
 
 /// PSA-09. The setting `psa.checkWorkloads` determines whether there are such requests.
-pub(crate) fn restricted(review: &Review<'_>, report: &mut Report<'_>) {
-    judge(review, report, |subject, kind| restricted::workload(subject, kind == "Pod"));
+pub(crate) fn check_restricted(review: &Review<'_>, report: &mut Report<'_>) {
+    check_subject(review, report, |subject, kind| {
+        restricted::check_workload(subject, kind == "Pod");
+    });
 }
 
-fn judge(
+fn check_subject(
     review: &Review<'_>,
     report: &mut Report<'_>,
     by: impl FnOnce(&mut Subject<'_, '_>, &str),
@@ -31,5 +33,5 @@ fn judge(
     let kind = review.request.kind().kind.as_str();
     let Some(spec) = pods::in_object(object, kind) else { return };
     let specs = [spec];
-    by(&mut Subject { review, object, specs: &specs, kind, report, place: "" }, kind);
+    by(&mut Subject { review, object, specs: &specs, kind, report, field_prefix: "" }, kind);
 }

@@ -10,7 +10,7 @@ use opgate_sdk::openshift;
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
 use crate::ascii;
-use crate::folder::{BUNDLE, Content, File, Folder, METADATA};
+use crate::folder::{BUNDLE, BundleDirectory, Content, File, METADATA};
 use crate::manifests::FIRST_IS_EMPTY;
 
 rules![RBF_02, RBF_03, RBF_04, RBF_05, RBF_21, RBF_27];
@@ -22,7 +22,7 @@ const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
 const CHANNELS: &str = "operators.operatorframework.io.bundle.channels.v1";
 const DEFAULT_CHANNEL: &str = "operators.operatorframework.io.bundle.channel.default.v1";
 const OPENSHIFT_VERSIONS: &str = "com.redhat.openshift.versions";
-const REGISTRY: &str = "registry+v1";
+const REGISTRY_V1: &str = "registry+v1";
 
 const NOT_FOUND: &str = "Could not find annotations file";
 
@@ -99,25 +99,28 @@ rule! {
 }
 
 /// The annotations, if there is a file that has them.
-pub(crate) fn find<'f>(folder: &'f Folder<'_>, report: &mut Report<'_>) -> Option<Annotations<'f>> {
+pub(crate) fn find_annotations<'f>(
+    folder: &'f BundleDirectory<'_>,
+    report: &mut Report<'_>,
+) -> Option<Annotations<'f>> {
     // The registry finds no annotations if the first document is empty.
     let (unread, files): (Vec<_>, Vec<_>) =
         folder.files_in(METADATA).partition(|file| file.starts_empty);
     for file in files.into_iter().chain(unread) {
-        let Some(object) = folder.first(file) else { continue };
+        let Some(object) = folder.first_document(file) else { continue };
         let map = object.at("/annotations").filter(|map| map.kind("") == Kind::Object);
         if let Some(map) = map {
             if file.starts_empty {
                 let message = format!("{NOT_FOUND}: {FIRST_IS_EMPTY}");
                 report.add(&RBF_02, file.field(), message);
             }
-            return Some(read(file, &map, report));
+            return Some(read_annotations(file, &map, report));
         }
     }
-    let is_failed = |file: &&File| file.name().starts_with("annotations.") && file.is_failed();
+    let is_failed = |file: &&File| file.name().starts_with("annotations.") && file.is_invalid();
     match folder.files_in(METADATA).find(is_failed) {
         Some(file) => {
-            let why = if let Content::Failed(why) = &file.content { why } else { "" };
+            let why = if let Content::Invalid(why) = &file.content { why } else { "" };
             report.add(&RBF_02, file.error_field(), format!("{NOT_FOUND}: {why}"));
         }
         // Without metadata/ there is no file to search (RBF-01).
@@ -128,7 +131,11 @@ pub(crate) fn find<'f>(folder: &'f Folder<'_>, report: &mut Report<'_>) -> Optio
 }
 
 /// The registry does not recognize the file if a value is a list or an object.
-fn read<'f>(file: &'f File, map: &Document, report: &mut Report<'_>) -> Annotations<'f> {
+fn read_annotations<'f>(
+    file: &'f File,
+    map: &Document,
+    report: &mut Report<'_>,
+) -> Annotations<'f> {
     let mut annotations = Annotations { file, values: BTreeMap::new() };
     for key in map.keys("") {
         let value = text(map, &format!("/{}", opgate_sdk::escape(&key)));
@@ -285,7 +292,7 @@ rule! {
 }
 
 /// The keys that every bundle has.
-pub(crate) fn judge(annotations: &Annotations<'_>, has_csv: bool, report: &mut Report<'_>) {
+pub(crate) fn check(annotations: &Annotations<'_>, has_csv: bool, report: &mut Report<'_>) {
     for key in [MEDIA_TYPE, MANIFESTS, METADATA_KEY, PACKAGE, CHANNELS] {
         if annotations.get(key).is_none() {
             let message = format!("Missing annotation {}", quote(key));
@@ -294,12 +301,12 @@ pub(crate) fn judge(annotations: &Annotations<'_>, has_csv: bool, report: &mut R
     }
     if let Some(value) = annotations.get(MEDIA_TYPE)
         && has_csv
-        && value != REGISTRY
+        && value != REGISTRY_V1
     {
         let message = format!(
             "Expecting annotation {} to have value {} instead of {}",
             quote(MEDIA_TYPE),
-            quote(REGISTRY),
+            quote(REGISTRY_V1),
             quote(value)
         );
         report.add(&RBF_04, annotations.field(MEDIA_TYPE), message);
@@ -357,7 +364,7 @@ rule! {
     }
 }
 
-pub(crate) fn openshift_versions(
+pub(crate) fn check_openshift_versions(
     annotations: &Annotations<'_>,
     settings: &Document,
     report: &mut Report<'_>,
@@ -366,7 +373,7 @@ pub(crate) fn openshift_versions(
         return;
     }
     let Some(value) = annotations.get(OPENSHIFT_VERSIONS) else { return };
-    if openshift::earliest(value).is_none() {
+    if openshift::earliest_version(value).is_none() {
         let message = format!(
             "{OPENSHIFT_VERSIONS} {} is not a version or a range of versions",
             quote(value)
@@ -421,7 +428,7 @@ rule! {
 }
 
 /// After api `pkg/validation/internal/good_practices.go`.
-pub(crate) fn channel_names(
+pub(crate) fn check_channel_names(
     annotations: &Annotations<'_>,
     settings: &Document,
     report: &mut Report<'_>,

@@ -6,20 +6,20 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, names, rule, rules};
 
-use crate::folder::{BUNDLE, File, Folder};
+use crate::folder::{BUNDLE, BundleDirectory, File};
 use crate::manifests::{CRD, CSV, Manifest};
 
 rules![RBF_07, RBF_08, RBF_09];
 
 /// One version of an API.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct ApiKey {
     group: String,
     version: String,
     kind: String,
 }
 
-impl Key {
+impl ApiKey {
     fn quoted(&self) -> String {
         quote(&names::group_version_kind(&self.group, &self.version, &self.kind))
     }
@@ -30,8 +30,8 @@ impl Key {
 }
 
 /// A key and its field.
-struct Found {
-    key: Key,
+struct LocatedKey {
+    key: ApiKey,
     field: String,
 }
 
@@ -198,8 +198,8 @@ fn is_named_in(files: &[&File], kind: &str) -> bool {
 /// Evaluates one directory. The directory of a version of a package (`is_bundle` is false) can
 /// contain other CRDs. `failed` are its unreadable files: RBF-12 reports these, and one of them can
 /// contain the CRD.
-pub(crate) fn judge(
-    folder: &Folder<'_>,
+pub(crate) fn check(
+    folder: &BundleDirectory<'_>,
     manifests: &[Manifest<'_>],
     is_bundle: bool,
     failed: &[&File],
@@ -207,18 +207,18 @@ pub(crate) fn judge(
 ) {
     let mut defined = Vec::new();
     for crd in manifests.iter().filter(|manifest| manifest.kind == CRD) {
-        if let Some(object) = folder.first(crd.file) {
-            versions(&object, crd, &mut defined);
+        if let Some(object) = folder.first_document(crd.file) {
+            add_versions(&object, crd, &mut defined);
         }
     }
-    let keys: BTreeSet<&Key> = defined.iter().map(|found| &found.key).collect();
+    let keys: BTreeSet<&ApiKey> = defined.iter().map(|found| &found.key).collect();
     let mut owned_kinds = BTreeSet::new();
     let mut bundle = None;
     let mut is_unknown = false;
     for csv in manifests.iter().filter(|manifest| manifest.kind == CSV) {
-        let Some(object) = folder.first(csv.file) else { continue };
+        let Some(object) = folder.first_document(csv.file) else { continue };
         let name = quote(&csv.name);
-        for Found { key, field } in owned(&object, csv) {
+        for LocatedKey { key, field } in owned_keys(&object, csv) {
             if keys.contains(&key) {
                 owned_kinds.insert(key.group_kind());
             } else if is_named_in(failed, &key.kind) {
@@ -238,7 +238,7 @@ pub(crate) fn judge(
     }
     let name = bundle.clone().unwrap_or_else(|| quote(""));
     let mut seen = BTreeSet::new();
-    for Found { key, field } in &defined {
+    for LocatedKey { key, field } in &defined {
         if !seen.insert(key) {
             let message = format!("duplicate CRD {} in bundle {name}", key.quoted());
             report.add(&RBF_09, field.as_str(), message);
@@ -252,12 +252,12 @@ pub(crate) fn judge(
 }
 
 /// The versions that a CRD defines. A `v1beta1` CRD can have one version and no list.
-fn versions(crd: &Document, manifest: &Manifest<'_>, found: &mut Vec<Found>) {
+fn add_versions(crd: &Document, manifest: &Manifest<'_>, found: &mut Vec<LocatedKey>) {
     let group = crd.text_or_empty("/spec/group");
     let kind = crd.text_or_empty("/spec/names/kind");
     let mut add = |version: String, field: &str| {
-        let key = Key { group: group.clone(), version, kind: kind.clone() };
-        found.push(Found { key, field: manifest.file.within(field) });
+        let key = ApiKey { group: group.clone(), version, kind: kind.clone() };
+        found.push(LocatedKey { key, field: manifest.file.within(field) });
     };
     let has_list = crd.kind("/spec/versions") == Kind::List
         && crd.length("/spec/versions").unwrap_or_default() > 0;
@@ -271,7 +271,7 @@ fn versions(crd: &Document, manifest: &Manifest<'_>, found: &mut Vec<Found>) {
 }
 
 /// The APIs that a `ClusterServiceVersion` owns. The name is `<plural>.<group>`.
-fn owned(csv: &Document, manifest: &Manifest<'_>) -> Vec<Found> {
+fn owned_keys(csv: &Document, manifest: &Manifest<'_>) -> Vec<LocatedKey> {
     let list = "spec.customresourcedefinitions.owned";
     let entries = csv.items("/spec/customresourcedefinitions/owned").enumerate();
     let found = entries.map(|(index, entry)| {
@@ -279,7 +279,7 @@ fn owned(csv: &Document, manifest: &Manifest<'_>) -> Vec<Found> {
         let group = name.split_once('.').map_or(name.as_str(), |(_, group)| group).to_owned();
         let (version, kind) = (entry.text_or_empty("/version"), entry.text_or_empty("/kind"));
         let field = manifest.file.within(&format!("{list}[{index}]"));
-        Found { key: Key { group, version, kind }, field }
+        LocatedKey { key: ApiKey { group, version, kind }, field }
     });
     found.collect()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
-use crate::folder::{BUNDLE, Folder, MANIFESTS};
+use crate::folder::{BUNDLE, BundleDirectory, MANIFESTS};
 use crate::manifests::{self, CSV, Manifest};
 
 rules![RBF_06, RBF_13, RBF_16];
@@ -56,8 +56,8 @@ rule! {
 
 /// An unreadable file can contain the ClusterServiceVersion, and CSV-27 reports a
 /// ClusterServiceVersion without a kind.
-pub(crate) fn exactly_one(
-    folder: &Folder<'_>,
+pub(crate) fn check_single_csv(
+    folder: &BundleDirectory<'_>,
     manifests: &[Manifest<'_>],
     report: &mut Report<'_>,
 ) {
@@ -125,10 +125,14 @@ rule! {
     }
 }
 
-pub(crate) fn accounts(folder: &Folder<'_>, manifests: &[Manifest<'_>], report: &mut Report<'_>) {
+pub(crate) fn check_accounts(
+    folder: &BundleDirectory<'_>,
+    manifests: &[Manifest<'_>],
+    report: &mut Report<'_>,
+) {
     let mut used = BTreeSet::new();
     for csv in manifests.iter().filter(|manifest| manifest.kind == CSV) {
-        let Some(object) = folder.first(csv.file) else { continue };
+        let Some(object) = folder.first_document(csv.file) else { continue };
         for deployment in object.items("/spec/install/spec/deployments") {
             used.extend(deployment.text("/spec/template/spec/serviceAccountName"));
         }
@@ -194,14 +198,14 @@ rule! {
 }
 
 /// `package` is the name of the package in the annotations, if they have one.
-pub(crate) fn release(
-    folder: &Folder<'_>,
+pub(crate) fn check_release(
+    folder: &BundleDirectory<'_>,
     manifests: &[Manifest<'_>],
     package: Option<&str>,
     report: &mut Report<'_>,
 ) {
     for csv in manifests.iter().filter(|manifest| manifest.kind == CSV) {
-        let Some(object) = folder.first(csv.file) else { continue };
+        let Some(object) = folder.first_document(csv.file) else { continue };
         let release = object.text_or_empty("/spec/release");
         if release.is_empty() {
             continue;

@@ -6,7 +6,7 @@
 
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::folder::{BUNDLE, Content, Folder, METADATA};
+use crate::folder::{BUNDLE, BundleDirectory, Content, METADATA};
 
 rules![RBF_17, RBF_18];
 
@@ -60,50 +60,50 @@ rule! {
     }
 }
 
-pub(crate) fn judge(folder: &Folder<'_>, settings: &Document, report: &mut Report<'_>) {
+pub(crate) fn check(folder: &BundleDirectory<'_>, settings: &Document, report: &mut Report<'_>) {
     let allows_labels = settings.boolean("/bundle/allowLabelDependency") == Some(true);
     for file in folder.files_in(METADATA) {
         let is_named = file.name().starts_with("dependencies.");
-        if let (Content::Failed(why), true) = (&file.content, is_named) {
-            report.add(&RBF_17, file.error_field(), untyped(why));
+        if let (Content::Invalid(why), true) = (&file.content, is_named) {
+            report.add(&RBF_17, file.error_field(), untyped_message(why));
         }
-        let Some(object) = folder.first(file) else { continue };
+        let Some(object) = folder.first_document(file) else { continue };
         match object.kind("/dependencies") {
             Kind::List => {
                 for (index, item) in object.items("/dependencies").enumerate() {
                     let field = file.within(&format!("dependencies[{index}]"));
-                    dependency(&item, field, allows_labels, report);
+                    check_dependency(&item, field, allows_labels, report);
                 }
             }
             // The value can be an item without the list.
             Kind::Object if object.kind("/dependencies/type") == Kind::Text => {
-                let message = unreadable(&object.text_or_empty("/dependencies/type"));
+                let message = unreadable_message(&object.text_or_empty("/dependencies/type"));
                 report.add(&RBF_17, file.within("dependencies"), message);
             }
             Kind::Missing if is_named && object.kind("/properties") != Kind::List => {
                 let why = "dependencies is missing: list below it what the bundle depends on, or remove the file";
-                report.add(&RBF_17, file.within(""), untyped(why));
+                report.add(&RBF_17, file.within(""), untyped_message(why));
             }
             Kind::Null | Kind::Missing => {}
             _ => {
                 let why = "dependencies is not a list";
-                report.add(&RBF_17, file.within("dependencies"), untyped(why));
+                report.add(&RBF_17, file.within("dependencies"), untyped_message(why));
             }
         }
     }
 }
 
-fn unreadable(kind: &str) -> String {
+fn unreadable_message(kind: &str) -> String {
     format!("couldn't parse dependency of type {kind}")
 }
 
 /// If no field has the type, upstream's message would end there.
-fn untyped(why: &str) -> String {
-    unreadable(&format!("unknown: {why}"))
+fn untyped_message(why: &str) -> String {
+    unreadable_message(&format!("unknown: {why}"))
 }
 
 /// The reason why an item has no type, and the field of that error.
-fn without_type(item: &Document) -> (&'static str, &'static str) {
+fn missing_type_reason(item: &Document) -> (&'static str, &'static str) {
     match (item.kind(""), item.kind("/type")) {
         (Kind::Object, Kind::Missing) => ("", "type is missing"),
         (Kind::Object, Kind::Text) => (".type", "type is empty"),
@@ -154,7 +154,7 @@ rule! {
     }
 }
 
-fn dependency(item: &Document, field: String, allows_labels: bool, report: &mut Report<'_>) {
+fn check_dependency(item: &Document, field: String, allows_labels: bool, report: &mut Report<'_>) {
     let kind = item.text_or_empty("/type");
     let fields: &[&str] = match kind.as_str() {
         "olm.gvk" => &["group", "version", "kind"],
@@ -162,12 +162,12 @@ fn dependency(item: &Document, field: String, allows_labels: bool, report: &mut 
         "olm.constraint" => &["failureMessage"],
         "olm.label" if allows_labels => &["label"],
         "" => {
-            let (member, why) = without_type(item);
-            report.add(&RBF_17, field + member, untyped(why));
+            let (member, why) = missing_type_reason(item);
+            report.add(&RBF_17, field + member, untyped_message(why));
             return;
         }
         _ => {
-            report.add(&RBF_18, field + ".type", unreadable(&kind));
+            report.add(&RBF_18, field + ".type", unreadable_message(&kind));
             return;
         }
     };
@@ -176,8 +176,8 @@ fn dependency(item: &Document, field: String, allows_labels: bool, report: &mut 
     };
     if item.kind("/value") != Kind::Object || !fields.iter().all(is_text) {
         let field = if item.has("/value") { field + ".value" } else { field };
-        report.add(&RBF_17, field, unreadable(&kind));
+        report.add(&RBF_17, field, unreadable_message(&kind));
     } else if kind == "olm.label" && item.text_or_empty("/value/label").is_empty() {
-        report.add(&RBF_18, field + ".value", unreadable(&kind));
+        report.add(&RBF_18, field + ".value", unreadable_message(&kind));
     }
 }

@@ -10,7 +10,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
 use crate::annotations::Annotations;
-use crate::folder::{BUNDLE, Folder};
+use crate::folder::{BUNDLE, BundleDirectory};
 
 rules![RBF_22];
 
@@ -60,7 +60,11 @@ rule! {
     }
 }
 
-pub(crate) fn judge(folder: &Folder<'_>, annotations: &Annotations<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(
+    folder: &BundleDirectory<'_>,
+    annotations: &Annotations<'_>,
+    report: &mut Report<'_>,
+) {
     let Some(file) = folder.file(DOCKERFILE) else { return };
     let Some(text) = folder.text(file) else { return };
     for (key, Label { value, line }) in labels(&text) {

@@ -9,11 +9,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use opgate_schema::{Findings, Place, TypeId, walk};
-use opgate_sdk::go::{quote, shortened};
+use opgate_schema::{FieldPath, SchemaErrorSink, TypeId, walk};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{InputType, Report, Review, Target, rule, rules};
 
-use crate::manifests::MAX_SIZE;
+use crate::manifests::MAX_MANIFEST_BYTES;
 
 rules![RBF_34];
 
@@ -134,24 +134,24 @@ rule! {
 }
 
 /// Longest name that a message shows, in bytes.
-const SHOWN: usize = 128;
+const MAX_SHOWN_BYTES: usize = 128;
 
 /// Unknown fields, by type and name, in the order of their first locations.
 #[derive(Default)]
-struct Unknown {
-    known: BTreeMap<(TypeId, String), usize>,
+struct UnknownFields {
+    indexes: BTreeMap<(TypeId, String), usize>,
     /// The first unknown fields: the field, the message, and the number of locations.
     first: Vec<(String, String, usize)>,
     more: usize,
 }
 
-impl Findings for Unknown {
-    fn unknown(&mut self, place: &Place<'_>, of: TypeId, name: &str) {
-        let name = shortened(name, SHOWN);
+impl SchemaErrorSink for UnknownFields {
+    fn unknown_field(&mut self, place: &FieldPath<'_>, of: TypeId, name: &str) {
+        let name = shorten(name, MAX_SHOWN_BYTES);
         // Keys of annotations or labels at a too high level are one error.
         let is_key = name.contains(['.', '/']);
         let key = (of, if is_key { "/".to_owned() } else { name.clone() });
-        if let Some((_, _, count)) = self.known.get(&key).and_then(|at| self.first.get_mut(*at)) {
+        if let Some((_, _, count)) = self.indexes.get(&key).and_then(|at| self.first.get_mut(*at)) {
             *count = count.saturating_add(1);
             return;
         }
@@ -163,7 +163,7 @@ impl Findings for Unknown {
         let message = format!("unknown field {}{}", quote(&name), meant.unwrap_or_default());
         let at = self.first.len();
         self.first.push((place.field(), message, 1));
-        self.known.insert(key, at);
+        self.indexes.insert(key, at);
     }
 }
 
@@ -174,10 +174,10 @@ pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject().filter(|_| report.is_on(&RBF_34)) else { return };
     let [api_version, kind] = ["/apiVersion", "/kind"].map(|member| object.text_or_empty(member));
     let Some(of) = TypeId::of_kind(&api_version, &kind) else { return };
-    if object.size("").is_some_and(|size| size > MAX_SIZE) {
+    if object.size("").is_some_and(|size| size > MAX_MANIFEST_BYTES) {
         return report.skip_part(&RBF_34, "", "the manifest is too large to be evaluated");
     }
-    let mut unknown = Unknown::default();
+    let mut unknown = UnknownFields::default();
     walk(&object.raw("").unwrap_or_default(), of, &mut unknown);
     for (field, mut message, count) in unknown.first {
         if count > 1 {

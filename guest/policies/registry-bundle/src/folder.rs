@@ -23,7 +23,7 @@ pub(crate) enum Content {
     /// The number of YAML or JSON documents.
     Documents(u32),
     /// YAML or JSON that cannot be parsed, and the reason.
-    Failed(String),
+    Invalid(String),
     /// Neither YAML nor JSON.
     Other,
 }
@@ -37,7 +37,7 @@ pub(crate) struct File {
     pub(crate) size: u64,
     pub(crate) content: Content,
     /// A duplicate key of a mapping, in a file that is readable nonetheless.
-    pub(crate) twice: Option<String>,
+    pub(crate) duplicate_key: Option<String>,
     /// Whether an empty document precedes the first one.
     pub(crate) starts_empty: bool,
     index: u32,
@@ -67,9 +67,9 @@ impl File {
 
     /// Reports a duplicate key in a mapping: upstream reads the last one.
     pub(crate) fn report_repeated_key(&self, rule: &'static Rule, report: &mut Report<'_>) {
-        if let Some(why) = &self.twice {
+        if let Some(why) = &self.duplicate_key {
             let message = format!("{}: {why}: the last one counts", self.path);
-            report.add_as(Level::Warn, rule, self.twice_field(), message);
+            report.add_as(Level::Warn, rule, self.duplicate_key_field(), message);
         }
     }
 
@@ -90,7 +90,7 @@ impl File {
     }
 
     /// The field of the duplicate key.
-    pub(crate) fn twice_field(&self) -> String {
+    pub(crate) fn duplicate_key_field(&self) -> String {
         format!("spec.files[{}].twice", self.index)
     }
 
@@ -105,8 +105,8 @@ impl File {
     }
 
     /// Whether the file is unreadable.
-    pub(crate) fn is_failed(&self) -> bool {
-        matches!(self.content, Content::Failed(_))
+    pub(crate) fn is_invalid(&self) -> bool {
+        matches!(self.content, Content::Invalid(_))
     }
 
     pub(crate) fn has_documents(&self) -> bool {
@@ -115,20 +115,20 @@ impl File {
 }
 
 /// The directory under review.
-pub(crate) struct Folder<'d> {
+pub(crate) struct BundleDirectory<'d> {
     document: &'d Document,
     pub(crate) files: Vec<File>,
     directories: BTreeSet<String>,
 }
 
-impl<'d> Folder<'d> {
+impl<'d> BundleDirectory<'d> {
     pub(crate) fn read(document: &'d Document) -> Self {
         let mut files = Vec::new();
         for (index, file) in (0..).zip(document.items("/spec/files")) {
             // No host writes a file without a path; its index still counts.
             let Some(path) = file.text("/path") else { continue };
             let content = if file.kind("/error") == Kind::Object {
-                Content::Failed(file.text_or_empty("/error/message"))
+                Content::Invalid(file.text_or_empty("/error/message"))
             } else if file.kind("/documents") == Kind::List {
                 Content::Documents(file.length("/documents").unwrap_or_default())
             } else {
@@ -138,7 +138,7 @@ impl<'d> Folder<'d> {
             let starts_empty = file.boolean("/startsEmpty") == Some(true);
             let size = file.integer("/size").and_then(|size| u64::try_from(size).ok());
             let size = size.unwrap_or_default();
-            files.push(File { path, size, content, twice, starts_empty, index });
+            files.push(File { path, size, content, duplicate_key: twice, starts_empty, index });
         }
         let mut directories: BTreeSet<_> =
             document.texts("/spec/directories").into_iter().collect();
@@ -177,7 +177,7 @@ impl<'d> Folder<'d> {
     }
 
     /// The first document of a file: the only one that the registry reads.
-    pub(crate) fn first(&self, file: &File) -> Option<Document> {
+    pub(crate) fn first_document(&self, file: &File) -> Option<Document> {
         if !file.has_documents() {
             return None;
         }

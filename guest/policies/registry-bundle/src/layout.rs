@@ -5,14 +5,14 @@
 
 use opgate_sdk::{Report, rule, rules};
 
-use crate::folder::{BUNDLE, Content, Folder, MANIFESTS, METADATA};
+use crate::folder::{BUNDLE, BundleDirectory, Content, MANIFESTS, METADATA};
 
 rules![RBF_01, RBF_14, RBF_15];
 
 /// The maximum size of a ConfigMap, into which OLM unpacks a bundle.
-const LIMIT: u64 = 1 << 20;
+const MAX_BUNDLE_BYTES: u64 = 1 << 20;
 /// The size of a warning: 85 percent of [`LIMIT`].
-const NEAR: u64 = LIMIT * 85 / 100;
+const WARNING_BYTES: u64 = MAX_BUNDLE_BYTES * 85 / 100;
 
 rule! {
     /// a bundle has the directories manifests/ and metadata/
@@ -58,7 +58,7 @@ rule! {
     }
 }
 
-pub(crate) fn directories(folder: &Folder<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_directories(folder: &BundleDirectory<'_>, report: &mut Report<'_>) {
     for directory in [MANIFESTS, METADATA] {
         if folder.has_directory(directory) {
             continue;
@@ -66,7 +66,7 @@ pub(crate) fn directories(folder: &Folder<'_>, report: &mut Report<'_>) {
         let message = format!("Unable to locate {directory} directory");
         // A link, or an unreadable directory.
         match folder.file(directory).map(|file| (file, &file.content)) {
-            Some((file, Content::Failed(why))) => {
+            Some((file, Content::Invalid(why))) => {
                 report.add(&RBF_01, file.error_field(), format!("{message}: {why}"));
             }
             _ => report.add(&RBF_01, "spec.directories", message),
@@ -150,10 +150,10 @@ rule! {
 
 /// If the compressed size is not known, a bundle still fits if it fits without compression: base64
 /// encodes three bytes as four. For a larger bundle the result is unknown.
-pub(crate) fn size(folder: &Folder<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_size(folder: &BundleDirectory<'_>, report: &mut Report<'_>) {
     let whole = folder.size();
     let Some((compressed, is_more)) = folder.compressed_size() else {
-        if whole > NEAR / 4 * 3 {
+        if whole > WARNING_BYTES / 4 * 3 {
             let why = "the compressed size of the bundle is not known";
             report.skip(&RBF_14, "", why);
             report.skip(&RBF_15, "", why);
@@ -163,21 +163,21 @@ pub(crate) fn size(folder: &Folder<'_>, report: &mut Report<'_>) {
     let sizes = format!(
         "size=~{}{} , max={}. Bundle uncompressed size is {}",
         if is_more { "more than " } else { "" },
-        bytes(compressed),
-        bytes(LIMIT),
-        bytes(whole)
+        format_bytes(compressed),
+        format_bytes(MAX_BUNDLE_BYTES),
+        format_bytes(whole)
     );
-    if compressed > LIMIT {
+    if compressed > MAX_BUNDLE_BYTES {
         let message = format!("maximum bundle compressed size with gzip size exceeded: {sizes}");
         report.add(&RBF_14, "spec.compressedSize", message);
-    } else if compressed > NEAR {
+    } else if compressed > WARNING_BYTES {
         let message = format!("nearing maximum bundle compressed size with gzip: {sizes}");
         report.add(&RBF_15, "spec.compressedSize", message);
     }
 }
 
 /// `formatBytesInUnit` of the api validators: decimal units with one digit, `1.0 MB`.
-fn bytes(count: u64) -> String {
+fn format_bytes(count: u64) -> String {
     let mut unit: u64 = 1;
     let mut letter = "";
     for next in ["k", "M", "G", "T", "P", "E"] {
@@ -208,12 +208,12 @@ mod tests {
             (1_000, "1.0 kB"),
             (1_500, "1.5 kB"),
             (999_999, "1000.0 kB"),
-            (LIMIT, "1.0 MB"),
+            (MAX_BUNDLE_BYTES, "1.0 MB"),
             (1_200_000, "1.2 MB"),
             (u64::MAX, "18.4 EB"),
         ] {
-            assert_eq!(bytes(count), text);
+            assert_eq!(format_bytes(count), text);
         }
-        assert_eq!(NEAR, 891_289);
+        assert_eq!(WARNING_BYTES, 891_289);
     }
 }

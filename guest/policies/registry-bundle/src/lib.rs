@@ -36,7 +36,7 @@ use crate::folder::{MANIFESTS, METADATA};
 use opgate_sdk::{Document, Report, Review};
 
 use annotations::Annotations;
-use folder::Folder;
+use folder::BundleDirectory;
 
 opgate_sdk::policy! {
     name: "registry-bundle",
@@ -56,27 +56,27 @@ opgate_sdk::policy! {
         removed::RULES,
         scorecard::RULES,
     ],
-    routes: [folder::BUNDLE => judge, fields::MANIFEST => fields::check],
+    routes: [folder::BUNDLE => check, fields::MANIFEST => fields::check],
     settings: include_str!("settings.json"),
 }
 
 /// Evaluates the whole directory, whether it is new or was published before.
-fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.object else { return };
-    let folder = Folder::read(object);
+    let folder = BundleDirectory::read(object);
     let packages = package::manifests(&folder);
-    package::judge_manifests(&folder, &packages, review.settings, report);
+    package::check_manifests(&folder, &packages, review.settings, report);
     if package::is_package(&folder, &packages) {
-        package::judge_versions(&folder, &packages, report);
+        package::check_versions(&folder, &packages, report);
     } else {
-        bundle(&folder, review.settings, report);
+        check_bundle(&folder, review.settings, report);
     }
 }
 
 /// Reports duplicate keys in mappings of `metadata/`, each by the rule of the file.
-fn repeated_keys(folder: &Folder<'_>, report: &mut Report<'_>) {
-    for file in folder.files_in(METADATA).filter(|file| file.twice.is_some()) {
-        let Some(object) = folder.first(file) else { continue };
+fn check_repeated_keys(folder: &BundleDirectory<'_>, report: &mut Report<'_>) {
+    for file in folder.files_in(METADATA).filter(|file| file.duplicate_key.is_some()) {
+        let Some(object) = folder.first_document(file) else { continue };
         for (member, rule) in [
             ("/annotations", &annotations::RBF_02),
             ("/dependencies", &dependencies::RBF_17),
@@ -91,35 +91,35 @@ fn repeated_keys(folder: &Folder<'_>, report: &mut Report<'_>) {
 }
 
 /// Evaluates a directory that is a bundle.
-fn bundle(folder: &Folder<'_>, settings: &Document, report: &mut Report<'_>) {
-    layout::directories(folder, report);
-    layout::size(folder, report);
+fn check_bundle(folder: &BundleDirectory<'_>, settings: &Document, report: &mut Report<'_>) {
+    layout::check_directories(folder, report);
+    layout::check_size(folder, report);
 
     let is_read = |file: &&folder::File| !file.is_hidden();
     let objects = manifests::of(folder, folder.files_in(MANIFESTS).filter(is_read));
-    let annotations = annotations::find(folder, report);
+    let annotations = annotations::find_annotations(folder, report);
     if let Some(annotations) = &annotations {
         let has_csv = objects.iter().any(|object| object.kind == manifests::CSV);
-        annotations::judge(annotations, has_csv, report);
-        annotations::openshift_versions(annotations, settings, report);
-        annotations::channel_names(annotations, settings, report);
-        dockerfile::judge(folder, annotations, report);
+        annotations::check(annotations, has_csv, report);
+        annotations::check_openshift_versions(annotations, settings, report);
+        annotations::check_channel_names(annotations, settings, report);
+        dockerfile::check(folder, annotations, report);
     }
-    repeated_keys(folder, report);
-    dependencies::judge(folder, settings, report);
-    properties::judge(folder, report);
+    check_repeated_keys(folder, report);
+    dependencies::check(folder, settings, report);
+    properties::check(folder, report);
 
-    manifests::judge_files(folder, &objects, settings, report);
+    manifests::check_files(folder, &objects, settings, report);
     // Without the directory (RBF-01) there are no files in it.
     if folder.has_directory(MANIFESTS) {
-        csv::exactly_one(folder, &objects, report);
+        csv::check_single_csv(folder, &objects, report);
     }
     let package = annotations.as_ref().and_then(Annotations::package);
-    csv::release(folder, &objects, package, report);
-    csv::accounts(folder, &objects, report);
-    let failed: Vec<_> = folder.files_in(MANIFESTS).filter(|file| file.is_failed()).collect();
-    apis::judge(folder, &objects, true, &failed, report);
-    objects::judge(folder, &objects, report);
-    removed::judge(folder, &objects, settings, report);
-    scorecard::judge(folder, report);
+    csv::check_release(folder, &objects, package, report);
+    csv::check_accounts(folder, &objects, report);
+    let failed: Vec<_> = folder.files_in(MANIFESTS).filter(|file| file.is_invalid()).collect();
+    apis::check(folder, &objects, true, &failed, report);
+    objects::check(folder, &objects, report);
+    removed::check(folder, &objects, settings, report);
+    scorecard::check(folder, report);
 }

@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Level, Report, names, rule, rules};
 
-use crate::folder::{BUNDLE, Content, File, Folder, MANIFESTS};
+use crate::folder::{BUNDLE, BundleDirectory, Content, File, MANIFESTS};
 
 rules![RBF_10, RBF_11, RBF_12, RBF_32];
 
-pub(crate) use types::MAX_SIZE;
+pub(crate) use types::MAX_MANIFEST_BYTES;
 
 pub(crate) const CSV: &str = "ClusterServiceVersion";
 pub(crate) const CRD: &str = "CustomResourceDefinition";
@@ -39,7 +39,7 @@ const CSV_MEMBERS: [&str; 5] = [
 
 /// The documented optional kinds together with those that the registry added later. One page of the
 /// documentation has `ConsoleYamlSample`, so both spellings are accepted.
-const SUPPORTED: [&str; 23] = [
+const SUPPORTED_KINDS: [&str; 23] = [
     CSV,
     CRD,
     "ClusterRole",
@@ -82,12 +82,12 @@ impl Manifest<'_> {
 
 /// The objects of files.
 pub(crate) fn of<'f>(
-    folder: &'f Folder<'_>,
+    folder: &'f BundleDirectory<'_>,
     files: impl IntoIterator<Item = &'f File>,
 ) -> Vec<Manifest<'f>> {
     let mut manifests = Vec::new();
     for file in files {
-        let Some(object) = folder.first(file) else { continue };
+        let Some(object) = folder.first_document(file) else { continue };
         if object.kind("") == Kind::Object {
             manifests.push(Manifest {
                 file,
@@ -148,22 +148,22 @@ rule! {
 }
 
 /// Evaluates every file of `manifests/`, then the object in each.
-pub(crate) fn judge_files(
-    folder: &Folder<'_>,
+pub(crate) fn check_files(
+    folder: &BundleDirectory<'_>,
     manifests: &[Manifest<'_>],
     settings: &Document,
     report: &mut Report<'_>,
 ) {
     for file in folder.files_in(MANIFESTS) {
         if file.is_hidden() {
-            report.add(&RBF_12, file.field(), cannot_parse(&file.path, "is a hidden file"));
+            report.add(&RBF_12, file.field(), parse_error(&file.path, "is a hidden file"));
             continue;
         }
-        parses(folder, file, report);
+        check_parsable(folder, file, report);
         file.report_repeated_key(&RBF_12, report);
         if file.starts_empty && file.has_documents() {
             let why = format!("{FIRST_IS_EMPTY}: remove the line --- before the object");
-            report.add(&RBF_12, file.field(), cannot_parse(&file.path, &why));
+            report.add(&RBF_12, file.field(), parse_error(&file.path, &why));
         }
         if let Content::Documents(2..) = file.content {
             let message = format!(
@@ -174,16 +174,16 @@ pub(crate) fn judge_files(
         }
     }
     for path in folder.directories_in(MANIFESTS) {
-        report.add(&RBF_12, "spec.directories", cannot_parse(path, "is a directory"));
+        report.add(&RBF_12, "spec.directories", parse_error(path, "is a directory"));
     }
     let extra: BTreeSet<String> = settings.texts("/bundle/extraKinds").into_iter().collect();
     for manifest in manifests {
-        supported(manifest, &extra, report);
-        if let Some(object) = folder.first(manifest.file) {
-            object_meta::judge(&object, manifest, report);
+        check_supported(manifest, &extra, report);
+        if let Some(object) = folder.first_document(manifest.file) {
+            object_meta::check(&object, manifest, report);
             if manifest.kind == CSV {
                 check_csv_version(manifest, report);
-                decodes(&object, manifest.file, report);
+                check_csv_types(&object, manifest.file, report);
             }
         }
     }
@@ -200,23 +200,23 @@ fn check_csv_version(manifest: &Manifest<'_>, report: &mut Report<'_>) {
         "apiVersion of a ClusterServiceVersion is {CSV_API_VERSION}, not {}",
         quote(api_version)
     );
-    let message = cannot_parse(&file.path, &why);
+    let message = parse_error(&file.path, &why);
     report.add_as(Level::Warn, &RBF_12, file.within("apiVersion"), message);
 }
 
 /// Whether upstream can decode a ClusterServiceVersion.
-fn decodes(csv: &Document, file: &File, report: &mut Report<'_>) {
-    let Some(mismatches) = types::mismatches(csv, Report::MAX_VIOLATIONS) else {
+fn check_csv_types(csv: &Document, file: &File, report: &mut Report<'_>) {
+    let Some(mismatches) = types::find_mismatches(csv, Report::MAX_VIOLATIONS) else {
         let why = "the ClusterServiceVersion is too large for its types to be evaluated";
         return report.skip_part(&RBF_12, &file.within(""), why);
     };
     for (field, why) in &mismatches.first {
-        report.add(&RBF_12, file.within(field), cannot_parse(&file.path, why));
+        report.add(&RBF_12, file.within(field), parse_error(&file.path, why));
     }
     report.add_count(&RBF_12, mismatches.more);
 }
 
-fn cannot_parse(path: &str, why: &str) -> String {
+fn parse_error(path: &str, why: &str) -> String {
     format!("{path}: cannot parse manifest: {why}")
 }
 
@@ -290,19 +290,19 @@ rule! {
 }
 
 /// Checks a whole file: whether it can be parsed, and whether it is an object.
-pub(crate) fn parses(folder: &Folder<'_>, file: &File, report: &mut Report<'_>) {
+pub(crate) fn check_parsable(folder: &BundleDirectory<'_>, file: &File, report: &mut Report<'_>) {
     // Users who put another file here do not expect the registry to read it.
     let hint =
         if file.is_named_document() { "" } else { "; the registry reads every file in manifests/" };
     let mut deny = |field: String, why: &str| {
-        report.add(&RBF_12, field, cannot_parse(&file.path, &format!("{why}{hint}")));
+        report.add(&RBF_12, field, parse_error(&file.path, &format!("{why}{hint}")));
     };
     match &file.content {
-        Content::Failed(why) => deny(file.error_field(), why),
+        Content::Invalid(why) => deny(file.error_field(), why),
         Content::Other => deny(file.field(), "neither YAML nor JSON"),
         Content::Documents(0) => deny(file.field(), "no object"),
         Content::Documents(_) => {
-            let Some(object) = folder.first(file) else { return };
+            let Some(object) = folder.first_document(file) else { return };
             if object.kind("") != Kind::Object {
                 deny(file.within(""), "not an object");
                 return;
@@ -333,9 +333,9 @@ fn is_csv_without_kind(object: &Document, file: &File) -> bool {
 
 /// Whether a file of `manifests/` can contain the ClusterServiceVersion without an object of that
 /// kind: the file is unreadable, or its object has no kind.
-pub(crate) fn may_hold_csv(folder: &Folder<'_>, file: &File) -> bool {
-    file.is_failed()
-        || folder.first(file).is_some_and(|object| {
+pub(crate) fn may_hold_csv(folder: &BundleDirectory<'_>, file: &File) -> bool {
+    file.is_invalid()
+        || folder.first_document(file).is_some_and(|object| {
             object.kind("") == Kind::Object && is_csv_without_kind(&object, file)
         })
 }
@@ -430,13 +430,13 @@ rule! {
 }
 
 /// The kind of an object, and the version of a CRD.
-fn supported(manifest: &Manifest<'_>, extra: &BTreeSet<String>, report: &mut Report<'_>) {
+fn check_supported(manifest: &Manifest<'_>, extra: &BTreeSet<String>, report: &mut Report<'_>) {
     let Manifest { file, api_version, kind, .. } = manifest;
     // Without a kind it is not an object: RBF-12 reports it.
     if kind.is_empty() {
         return;
     }
-    if !SUPPORTED.contains(&kind.as_str()) && !extra.contains(kind) {
+    if !SUPPORTED_KINDS.contains(&kind.as_str()) && !extra.contains(kind) {
         let message = if api_version.is_empty() {
             format!("{kind} is not supported type for registryV1 bundle: {}", file.path)
         } else {

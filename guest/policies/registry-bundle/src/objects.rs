@@ -3,7 +3,7 @@
 
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::folder::{BUNDLE, Folder};
+use crate::folder::{BUNDLE, BundleDirectory};
 use crate::manifests::Manifest;
 
 rules![RBF_23, RBF_24, RBF_25];
@@ -20,15 +20,19 @@ const DEFAULT_CONSTRAINTS: [&str; 8] = [
     "nonroot",
 ];
 
-pub(crate) fn judge(folder: &Folder<'_>, manifests: &[Manifest<'_>], report: &mut Report<'_>) {
+pub(crate) fn check(
+    folder: &BundleDirectory<'_>,
+    manifests: &[Manifest<'_>],
+    report: &mut Report<'_>,
+) {
     for manifest in manifests {
         let check = match manifest.kind.as_str() {
-            "PodDisruptionBudget" => budget,
-            "PriorityClass" => priority,
-            "Role" | "ClusterRole" => role,
+            "PodDisruptionBudget" => check_disruption_budget,
+            "PriorityClass" => check_priority_class,
+            "Role" | "ClusterRole" => check_role,
             _ => continue,
         };
-        if let Some(object) = folder.first(manifest.file) {
+        if let Some(object) = folder.first_document(manifest.file) {
             check(&object, manifest, report);
         }
     }
@@ -76,7 +80,7 @@ rule! {
 
 /// Every text fails upstream, because its integer part reads as 0. Here only `0%` fails: `50%`
 /// allows evictions.
-fn budget(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
+fn check_disruption_budget(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
     let pointer = "/spec/maxUnavailable";
     let none = match object.kind(pointer) {
         Kind::Number => object.number(pointer) == Some(0.0),
@@ -130,7 +134,7 @@ rule! {
     }
 }
 
-fn priority(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
+fn check_priority_class(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
     if object.boolean("/globalDefault") == Some(true) {
         let message = "globalDefault field cannot be set to true";
         report.add(&RBF_24, manifest.file.within("globalDefault"), message);
@@ -186,9 +190,9 @@ rule! {
     }
 }
 
-fn role(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
+fn check_role(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
     for (index, rule) in object.items("/rules").enumerate() {
-        if !may_name(&rule, &["poddisruptionbudgets", "securitycontextconstraints"]) {
+        if !may_match(&rule, &["poddisruptionbudgets", "securitycontextconstraints"]) {
             continue;
         }
         let names = |pointer: &str, wanted: &[&str]| {
@@ -221,7 +225,7 @@ fn role(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
 
 /// Whether the resources of a rule can be among these, with one host call instead of three for
 /// every text: bundles have thousands of rules. An escape can hide any text.
-fn may_name(rule: &Document, resources: &[&str]) -> bool {
+fn may_match(rule: &Document, resources: &[&str]) -> bool {
     let json = rule.raw("/resources").unwrap_or_default();
     let json = String::from_utf8_lossy(&json);
     json.contains('\\') || resources.iter().any(|resource| json.contains(resource))

@@ -12,13 +12,13 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
 use crate::apis;
-use crate::folder::{BUNDLE, Content, File, Folder, MANIFESTS, METADATA};
+use crate::folder::{BUNDLE, BundleDirectory, Content, File, MANIFESTS, METADATA};
 use crate::manifests::{self, CSV, Manifest, RBF_12};
 
 rules![RBF_28, RBF_29, RBF_30];
 
 /// The package manifests of the directory.
-pub(crate) fn manifests<'f>(folder: &'f Folder<'_>) -> Vec<&'f File> {
+pub(crate) fn manifests<'f>(folder: &'f BundleDirectory<'_>) -> Vec<&'f File> {
     let is_package = |file: &&File| {
         [".package.yaml", ".package.yml", ".package.json"]
             .iter()
@@ -29,7 +29,7 @@ pub(crate) fn manifests<'f>(folder: &'f Folder<'_>) -> Vec<&'f File> {
 
 /// Whether the directory is that of a package, and not a bundle with an additional package
 /// manifest.
-pub(crate) fn is_package(folder: &Folder<'_>, packages: &[&File]) -> bool {
+pub(crate) fn is_package(folder: &BundleDirectory<'_>, packages: &[&File]) -> bool {
     !packages.is_empty() && !folder.has_directory(MANIFESTS) && !folder.has_directory(METADATA)
 }
 
@@ -74,8 +74,8 @@ rule! {
 }
 
 /// Every package manifest.
-pub(crate) fn judge_manifests(
-    folder: &Folder<'_>,
+pub(crate) fn check_manifests(
+    folder: &BundleDirectory<'_>,
     packages: &[&File],
     settings: &Document,
     report: &mut Report<'_>,
@@ -85,14 +85,14 @@ pub(crate) fn judge_manifests(
             let message = "support for the legacy package manifest format is removed in OpenShift Container Platform 4.8 and later";
             report.add(&RBF_28, file.field(), message);
         }
-        match (&file.content, folder.first(file)) {
-            (Content::Failed(why), _) => {
+        match (&file.content, folder.first_document(file)) {
+            (Content::Invalid(why), _) => {
                 let message = format!("{}: cannot parse manifest: {why}", file.path);
                 report.add(&RBF_12, file.error_field(), message);
             }
             (_, Some(object)) => {
                 file.report_repeated_key(&RBF_12, report);
-                channels(&object, file, report);
+                check_channels(&object, file, report);
             }
             (_, None) => {
                 for message in ["packageName empty", "channels empty"] {
@@ -156,7 +156,7 @@ rule! {
 }
 
 /// After api `pkg/validation/internal/package_manifest.go`.
-fn channels(package: &Document, file: &File, report: &mut Report<'_>) {
+fn check_channels(package: &Document, file: &File, report: &mut Report<'_>) {
     let mut deny = |field: &str, message: String| {
         report.add(&RBF_29, file.within(field), message);
     };
@@ -254,7 +254,11 @@ rule! {
 }
 
 /// Every version of a package, and the references to it.
-pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &mut Report<'_>) {
+pub(crate) fn check_versions(
+    folder: &BundleDirectory<'_>,
+    packages: &[&File],
+    report: &mut Report<'_>,
+) {
     let mut versions: BTreeMap<&str, Vec<&File>> = BTreeMap::new();
     for directory in folder.directories_in("").filter(|name| !name.starts_with('.')) {
         versions.insert(directory, Vec::new());
@@ -268,9 +272,9 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &m
     let mut replaced = Vec::new();
     let mut is_complete = true;
     for (version, files) in versions {
-        let failed: Vec<_> = files.iter().copied().filter(|file| file.is_failed()).collect();
+        let failed: Vec<_> = files.iter().copied().filter(|file| file.is_invalid()).collect();
         for file in &failed {
-            manifests::parses(folder, file, report);
+            manifests::check_parsable(folder, file, report);
         }
         for file in &files {
             file.report_repeated_key(&RBF_12, report);
@@ -290,24 +294,24 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &m
             report.add(&RBF_30, field, message);
         }
         for csv in csvs {
-            replaced.extend(replaces(folder, csv));
+            replaced.extend(read_replacement(folder, csv));
             names.insert(csv.name.clone());
         }
-        apis::judge(folder, &manifests, false, &failed, report);
+        apis::check(folder, &manifests, false, &failed, report);
     }
     if !is_complete {
         // The names of the ClusterServiceVersions are not known either.
         report.skip(&RBF_30, "", "a file of a version cannot be read");
         return;
     }
-    for Replaces { name, replaces, field } in replaced {
+    for Replacement { name, replaces, field } in replaced {
         if !names.contains(&replaces) {
             let message = format!("{name} specifies replacement that couldn't be found");
             report.add(&RBF_30, field, message);
         }
     }
     for file in packages {
-        let Some(package) = folder.first(file) else { continue };
+        let Some(package) = folder.first_document(file) else { continue };
         for (index, channel) in package.items("/channels").enumerate() {
             let current = channel.text_or_empty("/currentCSV");
             // RBF-29 reports an empty name.
@@ -325,14 +329,14 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &m
 }
 
 /// The name that a `ClusterServiceVersion` replaces.
-struct Replaces {
+struct Replacement {
     name: String,
     replaces: String,
     field: String,
 }
 
-fn replaces(folder: &Folder<'_>, csv: &Manifest<'_>) -> Option<Replaces> {
-    let replaces = folder.first(csv.file)?.text_or_empty("/spec/replaces");
+fn read_replacement(folder: &BundleDirectory<'_>, csv: &Manifest<'_>) -> Option<Replacement> {
+    let replaces = folder.first_document(csv.file)?.text_or_empty("/spec/replaces");
     let field = csv.file.within("spec.replaces");
-    (!replaces.is_empty()).then(|| Replaces { name: csv.name.clone(), replaces, field })
+    (!replaces.is_empty()).then(|| Replacement { name: csv.name.clone(), replaces, field })
 }

@@ -4,13 +4,13 @@
 
 use opgate_sdk::{Document, Kind, Level, Report, rule, rules};
 
-use crate::folder::{BUNDLE, Content, Folder, METADATA};
+use crate::folder::{BUNDLE, BundleDirectory, Content, METADATA};
 
 rules![RBF_19, RBF_20];
 
 /// The types with values that OLM and opm read. They only store the values of other types, and null
 /// is a value.
-const RESOLVED: [&str; 7] = [
+const EVALUATED_TYPES: [&str; 7] = [
     "olm.constraint",
     "olm.gvk",
     "olm.gvk.required",
@@ -71,18 +71,18 @@ rule! {
     }
 }
 
-pub(crate) fn judge(folder: &Folder<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(folder: &BundleDirectory<'_>, report: &mut Report<'_>) {
     for file in folder.files_in(METADATA) {
         let is_named = file.name().starts_with("properties.");
-        if let (Content::Failed(why), true) = (&file.content, is_named) {
-            report.add(&RBF_19, file.error_field(), message(0, why));
+        if let (Content::Invalid(why), true) = (&file.content, is_named) {
+            report.add(&RBF_19, file.error_field(), property_message(0, why));
         }
-        let Some(object) = folder.first(file) else { continue };
+        let Some(object) = folder.first_document(file) else { continue };
         match object.kind("/properties") {
             Kind::List => {
                 for (index, item) in object.items("/properties").enumerate() {
                     let field = file.within(&format!("properties[{index}]"));
-                    property(&item, index, &field, report);
+                    check_property(&item, index, &field, report);
                 }
             }
             Kind::Null => {}
@@ -90,13 +90,17 @@ pub(crate) fn judge(folder: &Folder<'_>, report: &mut Report<'_>) {
             Kind::Missing if !is_named || object.kind("/dependencies") == Kind::List => {}
             kind => {
                 let field = if kind == Kind::Missing { "" } else { "properties" };
-                report.add(&RBF_19, file.within(field), message(0, "properties is not a list"));
+                report.add(
+                    &RBF_19,
+                    file.within(field),
+                    property_message(0, "properties is not a list"),
+                );
             }
         }
     }
 }
 
-fn message(index: usize, why: &str) -> String {
+fn property_message(index: usize, why: &str) -> String {
     format!("properties[{index}]: {why}")
 }
 
@@ -140,9 +144,9 @@ rule! {
     }
 }
 
-fn property(item: &Document, index: usize, field: &str, report: &mut Report<'_>) {
+fn check_property(item: &Document, index: usize, field: &str, report: &mut Report<'_>) {
     if item.kind("") != Kind::Object {
-        report.add(&RBF_19, field, message(index, "not an object"));
+        report.add(&RBF_19, field, property_message(index, "not an object"));
         return;
     }
     // One edition of the documentation shows the flat structure with an empty wrapper.
@@ -155,17 +159,17 @@ fn property(item: &Document, index: usize, field: &str, report: &mut Report<'_>)
         report.add(&RBF_20, format!("{field}.property"), text);
     }
     if is_wrapped && item.kind(at) != Kind::Object {
-        report.add(&RBF_19, format!("{field}.property"), message(index, "not an object"));
+        report.add(&RBF_19, format!("{field}.property"), property_message(index, "not an object"));
         return;
     }
     let kind = item.text_or_empty(&format!("{at}/type"));
     if kind.is_empty() {
-        let why = message(index, "type must be a non-empty string");
+        let why = property_message(index, "type must be a non-empty string");
         report.add(&RBF_19, format!("{field}{inside}"), why);
     }
     if !item.has(&format!("{at}/value")) {
-        let why = message(index, "value must be set and not null");
-        let is_used = kind.is_empty() || RESOLVED.contains(&kind.as_str());
+        let why = property_message(index, "value must be set and not null");
+        let is_used = kind.is_empty() || EVALUATED_TYPES.contains(&kind.as_str());
         let level = if is_used { Level::Deny } else { Level::Warn };
         report.add_as(level, &RBF_19, format!("{field}{inside}"), why);
     }

@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::{Document, Level, Report, rule, rules};
 
-use crate::folder::{BUNDLE, Folder};
+use crate::folder::{BUNDLE, BundleDirectory};
 use crate::manifests::{CRD, CSV, Manifest};
 use crate::{ascii, versions};
 
 rules![RBF_26];
 
 /// The kinds that a minor version of Kubernetes no longer serves.
-const REMOVED: [(u64, &str, &[&str]); 18] = [
+const REMOVED_APIS: [(u64, &str, &[&str]); 18] = [
     (22, "scheduling.k8s.io/v1beta1", &["PriorityClass"]),
     (
         22,
@@ -51,19 +51,20 @@ const REMOVED: [(u64, &str, &[&str]); 18] = [
     (26, "autoscaling/v2beta2", &["HorizontalPodAutoscaler"]),
 ];
 
-fn removed_in(api_version: &str, kind: &str) -> Option<u64> {
-    let found = REMOVED.iter().find(|(_, v, kinds)| *v == api_version && kinds.contains(&kind));
+fn removal_version(api_version: &str, kind: &str) -> Option<u64> {
+    let found =
+        REMOVED_APIS.iter().find(|(_, v, kinds)| *v == api_version && kinds.contains(&kind));
     found.map(|(minor, ..)| *minor)
 }
 
 /// The APIs that one version removed: names by kind, and the field of the first one.
 #[derive(Default)]
-struct Removed {
+struct RemovedApis {
     names: BTreeMap<String, Vec<String>>,
     field: Option<String>,
 }
 
-impl Removed {
+impl RemovedApis {
     fn add(&mut self, kind: &str, name: String, field: impl FnOnce() -> String) {
         self.names.entry(kind.to_owned()).or_default().push(name);
         self.field.get_or_insert_with(field);
@@ -134,31 +135,31 @@ rule! {
     }
 }
 
-pub(crate) fn judge(
-    folder: &Folder<'_>,
+pub(crate) fn check(
+    folder: &BundleDirectory<'_>,
     manifests: &[Manifest<'_>],
     settings: &Document,
     report: &mut Report<'_>,
 ) {
-    let mut removed: BTreeMap<u64, Removed> = BTreeMap::new();
+    let mut removed: BTreeMap<u64, RemovedApis> = BTreeMap::new();
     // An RBAC rule names no version, so it is not known whether it uses a removed API.
-    let mut permitted = Removed::default();
+    let mut permitted = RemovedApis::default();
     let mut lowest = Vec::new();
     for manifest in manifests {
         if manifest.kind == CRD && manifest.api_version == "apiextensions.k8s.io/v1beta1" {
             let found = removed.entry(22).or_default();
             found.add("CRD", manifest.name.clone(), || manifest.file.within("apiVersion"));
         }
-        if let Some(minor) = removed_in(&manifest.api_version, &manifest.kind) {
+        if let Some(minor) = removal_version(&manifest.api_version, &manifest.kind) {
             let found = removed.entry(minor).or_default();
             let field = || manifest.file.within("apiVersion");
             found.add(&manifest.kind, manifest.name.clone(), field);
         }
         if manifest.kind == CSV
-            && let Some(object) = folder.first(manifest.file)
+            && let Some(object) = folder.first_document(manifest.file)
         {
-            let used = resources(&object, manifest, removed.entry(25).or_default());
-            permissions(&object, manifest, &used, &mut permitted);
+            let used = add_resources(&object, manifest, removed.entry(25).or_default());
+            add_permissions(&object, manifest, &used, &mut permitted);
             lowest.push(object.text_or_empty("/spec/minKubeVersion"));
         }
     }
@@ -171,7 +172,11 @@ pub(crate) fn judge(
 }
 
 /// Returns the plurals of the resources that the CRDs of a `ClusterServiceVersion` list.
-fn resources(csv: &Document, manifest: &Manifest<'_>, removed: &mut Removed) -> BTreeSet<String> {
+fn add_resources(
+    csv: &Document,
+    manifest: &Manifest<'_>,
+    removed: &mut RemovedApis,
+) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     for (list, member) in [("Owned", "owned"), ("Required", "required")] {
         let path = format!("spec.customresourcedefinitions.{member}");
@@ -180,7 +185,7 @@ fn resources(csv: &Document, manifest: &Manifest<'_>, removed: &mut Removed) -> 
             for (j, resource) in crd.items("/resources").enumerate() {
                 let kind = resource.text_or_empty("/kind");
                 used.insert(format!("{}s", kind.to_lowercase()));
-                if removed_in(&resource.text_or_empty("/version"), &kind) == Some(25) {
+                if removal_version(&resource.text_or_empty("/version"), &kind) == Some(25) {
                     let name = format!(
                         "ClusterServiceVersion.Spec.CustomResourceDefinitions.{list}[{i}].Resource[{j}]"
                     );
@@ -194,14 +199,14 @@ fn resources(csv: &Document, manifest: &Manifest<'_>, removed: &mut Removed) -> 
 }
 
 /// Permissions for `PodSecurityPolicies`, the only removed API without a successor in its group.
-fn permissions(
+fn add_permissions(
     csv: &Document,
     manifest: &Manifest<'_>,
     used: &BTreeSet<String>,
-    permitted: &mut Removed,
+    permitted: &mut RemovedApis,
 ) {
-    const POLICIES: &str = "podsecuritypolicies";
-    if used.contains(POLICIES) {
+    const POD_SECURITY_POLICIES: &str = "podsecuritypolicies";
+    if used.contains(POD_SECURITY_POLICIES) {
         return;
     }
     let lists = [("ClusterPermissions", "clusterPermissions"), ("Permissions", "permissions")];
@@ -212,12 +217,12 @@ fn permissions(
                 let has = |pointer: &str, wanted: &str| {
                     rule.items(pointer).any(|item| item.text("").is_some_and(|t| t == wanted))
                 };
-                if has("/apiGroups", "policy") && has("/resources", POLICIES) {
+                if has("/apiGroups", "policy") && has("/resources", POD_SECURITY_POLICIES) {
                     let name = format!(
                         "ClusterServiceVersion.Spec.InstallStrategy.StrategySpec.{list}[{i}].Rules[{j}]"
                     );
                     let path = format!("spec.install.spec.{member}[{i}].rules[{j}]");
-                    permitted.add(POLICIES, name, || manifest.file.within(&path));
+                    permitted.add(POD_SECURITY_POLICIES, name, || manifest.file.within(&path));
                 }
             }
         }

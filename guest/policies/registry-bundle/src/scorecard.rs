@@ -2,7 +2,7 @@
 
 use opgate_sdk::{Document, Kind, Report, escape, rule, rules};
 
-use crate::folder::{BUNDLE, Content, File, Folder};
+use crate::folder::{BUNDLE, BundleDirectory, Content, File};
 
 rules![RBF_31, RBF_33];
 
@@ -102,21 +102,21 @@ rule! {
     }
 }
 
-pub(crate) fn judge(folder: &Folder<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(folder: &BundleDirectory<'_>, report: &mut Report<'_>) {
     let Some(file) = folder.file(CONFIGURATION) else { return };
     let mut warn = |field: String, why: &str| {
         report.add(&RBF_31, field, format!("scorecard configuration: {why}"));
     };
-    if let Content::Failed(why) = &file.content {
+    if let Content::Invalid(why) = &file.content {
         warn(file.error_field(), why);
         return;
     }
-    let Some(object) = folder.first(file) else {
+    let Some(object) = folder.first_document(file) else {
         warn(file.field(), "the file is empty");
         return;
     };
-    if let Some(why) = &file.twice {
-        warn(file.twice_field(), &format!("{why}: the last one counts"));
+    if let Some(why) = &file.duplicate_key {
+        warn(file.duplicate_key_field(), &format!("{why}: the last one counts"));
     }
     if object.text_or_empty("/kind") != "Configuration" {
         warn(file.within("kind"), "kind must be Configuration");

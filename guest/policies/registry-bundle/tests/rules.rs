@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use opgate_registry_bundle::POLICY;
-use opgate_sdk::{Document, Operation, Parts, Request, Verdict};
+use opgate_sdk::{Document, Operation, Request, RequestParts, Verdict};
 use serde_json::{Map, Value, json};
 
 opgate_cases::tests!(POLICY);
@@ -14,7 +14,7 @@ fn parsed(value: &Value) -> Document {
 }
 
 fn judge(operation: Operation, bundle: &Value, settings: &Value) -> Verdict {
-    let request = Request::from(Parts { operation, ..Parts::default() });
+    let request = Request::from(RequestParts { operation, ..RequestParts::default() });
     let bundle = parsed(bundle);
     POLICY.validate(&request, 1, Some(&bundle), Some(&bundle), &parsed(settings))
 }
@@ -186,7 +186,7 @@ fn kinds_of_the_table_match_the_rule() {
 }
 
 fn manifest(object: &Value) -> Verdict {
-    let mut parts = Parts::default();
+    let mut parts = RequestParts::default();
     "opgate:check".clone_into(&mut parts.user.username);
     let request = Request::from(parts);
     let route = 2;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
-use opgate_sdk::identities::is_collector;
+use opgate_sdk::identities::is_garbage_collector;
 use opgate_sdk::{Report, Review, is_terminating, rule, rules};
 
 use crate::bounded::quote;
@@ -53,9 +53,9 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let is_copy = review.old.is_some_and(|csv| csv.has("/metadata/labels/olm.copiedFrom"));
-    let is_exempt = is_copy || review.may_be_olm() || is_collector(review.request);
+    let is_exempt = is_copy || review.may_be_olm() || is_garbage_collector(review.request);
     if is_exempt || review.is_exempt() || !report.is_on(&SUB_25) {
         return;
     }

@@ -49,17 +49,17 @@ rule! {
 }
 
 /// Checks the catalogs for an object that is created.
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     if !report.is_on(&SUB_19) {
         return;
     }
-    let found = report.or_skip(&[&SUB_19], "CatalogSources", unhealthy(review));
+    let found = report.or_skip(&[&SUB_19], "CatalogSources", unhealthy_sources(review));
     report.add_each(&SUB_19, found.into_iter().flatten(), |message| {
         ("metadata.namespace".to_owned(), message)
     });
 }
 
-fn unhealthy(review: &Review<'_>) -> Result<Vec<String>, ReadError> {
+fn unhealthy_sources(review: &Review<'_>) -> Result<Vec<String>, ReadError> {
     let mut namespaces = operator_hub::global_namespaces(review.settings);
     namespaces.push(review.namespace().to_owned());
     namespaces.sort_unstable();

@@ -50,9 +50,9 @@ opgate_sdk::policy! {
         install_plan::querier::RULES,
     ],
     routes: [
-        SUBSCRIPTION => subscription::judge,
-        INSTALL_PLAN => install_plan::judge,
-        CSV => csv::judge,
+        SUBSCRIPTION => subscription::check,
+        INSTALL_PLAN => install_plan::check,
+        CSV => csv::check,
     ],
     settings: include_str!("settings.json"),
 }

@@ -90,7 +90,7 @@ pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
         "/status/channels/*/entries/*/name",
         "/status/channels/*/entries/*/deprecation",
     ],
-    indexes: &[package_manifests::NAME],
+    indexes: &[package_manifests::NAME_INDEX],
     ..ClusterRead::EMPTY
 };
 

@@ -21,46 +21,46 @@ use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use super::decode::ApiError;
 
 /// Maximum bytes of a text that is read on a thread that serves requests: less than a millisecond.
-const SMALL: usize = 64 << 10;
+const MAX_INLINE_BYTES: usize = 64 << 10;
 
 /// Time limit of the low-priority thread. On a busy machine, a cache must not fall behind; the
 /// large objects of a page together stay below the time limit of a response.
-const PATIENCE: Duration = Duration::from_millis(200);
+const IDLE_READ_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Stack of that thread, as large as that of the runtime's threads.
-const STACK: usize = 2 << 20;
+const READER_STACK_BYTES: usize = 2 << 20;
 
 /// Listings of more objects are dropped on another thread.
-const FEW_OBJECTS: usize = 1_024;
+const MAX_INLINE_DROP_OBJECTS: usize = 1_024;
 
 /// The party that waits for the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(super) enum ReadPriority {
     /// A cache, for which the result is early enough.
-    View,
+    Cache,
     /// A request, or a user at a terminal.
     Request,
 }
 
 /// Limits how much is read at a time, for all resources.
 #[derive(Debug)]
-pub(super) struct Readers {
+pub(super) struct ParseLimiter {
     small: Semaphore,
     large: Semaphore,
     /// The low-priority thread. Only one runs at a time.
     idle: Arc<Semaphore>,
 }
 
-impl Default for Readers {
+impl Default for ParseLimiter {
     fn default() -> Self {
         let one = || Semaphore::new(1);
         Self { small: one(), large: one(), idle: Arc::new(one()) }
     }
 }
 
-impl Readers {
+impl ParseLimiter {
     /// Permission to read something small.
-    pub(super) async fn one(&self) -> Option<SemaphorePermit<'_>> {
+    pub(super) async fn acquire_small(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.
         self.small.acquire().await.ok()
     }
@@ -69,17 +69,17 @@ impl Readers {
     pub(super) async fn read<T: Send + 'static>(
         &self,
         text: Vec<u8>,
-        waiting: Waiting,
+        waiting: ReadPriority,
         read: impl Fn(Vec<u8>) -> Result<T, ApiError> + Clone + Send + 'static,
     ) -> Result<T, ApiError> {
-        if text.len() <= SMALL {
-            let _one = self.one().await;
+        if text.len() <= MAX_INLINE_BYTES {
+            let _one = self.acquire_small().await;
             return read(text);
         }
         let _one = self.large.acquire().await.ok();
         let text = Arc::new(text);
         let read = move || read(Vec::clone(&text));
-        if waiting == Waiting::View
+        if waiting == ReadPriority::Cache
             && let Some(found) = self.read_when_idle(read.clone()).await
         {
             return found;
@@ -98,21 +98,24 @@ impl Readers {
         let run = move || {
             let _permit = permit;
             // If the system does not allow it, the thread runs with normal priority.
-            let _ = opgate_unsafe::run_when_idle();
+            let _ = opgate_unsafe::set_idle_priority();
             if !answer.is_closed() {
                 let _ = answer.send(read());
             }
         };
-        let thread = std::thread::Builder::new().name("opgate-idle".into()).stack_size(STACK);
+        let thread =
+            std::thread::Builder::new().name("opgate-idle".into()).stack_size(READER_STACK_BYTES);
         thread.spawn(run).ok()?;
-        tokio::time::timeout(PATIENCE, answered).await.ok()?.ok()
+        tokio::time::timeout(IDLE_READ_TIMEOUT, answered).await.ok()?.ok()
     }
 }
 
 /// Drops a value that holds `objects` objects, on another thread if they are many.
-pub(super) fn drop_aside<T: Send + 'static>(old: T, objects: usize) {
+pub(super) fn drop_in_background<T: Send + 'static>(old: T, objects: usize) {
     match Handle::try_current() {
-        Ok(runtime) if objects > FEW_OBJECTS => drop(runtime.spawn_blocking(move || drop(old))),
+        Ok(runtime) if objects > MAX_INLINE_DROP_OBJECTS => {
+            drop(runtime.spawn_blocking(move || drop(old)));
+        }
         _ => drop(old),
     }
 }
@@ -132,13 +135,13 @@ mod tests {
 
     #[tokio::test]
     async fn large_texts_are_read_on_another_thread() {
-        let readers = Readers::default();
+        let readers = ParseLimiter::default();
         let here = current().id();
         for (bytes, waiting, is_here) in [
-            (SMALL, Waiting::View, true),
-            (SMALL, Waiting::Request, true),
-            (SMALL + 1, Waiting::View, false),
-            (SMALL + 1, Waiting::Request, false),
+            (MAX_INLINE_BYTES, ReadPriority::Cache, true),
+            (MAX_INLINE_BYTES, ReadPriority::Request, true),
+            (MAX_INLINE_BYTES + 1, ReadPriority::Cache, false),
+            (MAX_INLINE_BYTES + 1, ReadPriority::Request, false),
         ] {
             let (read, thread) = readers.read(vec![0; bytes], waiting, length).await.unwrap();
             assert_eq!((read, thread == here), (bytes, is_here), "{bytes} {waiting:?}");
@@ -147,7 +150,7 @@ mod tests {
 
     #[tokio::test]
     async fn busy_reader_threads_delay_reads_only_briefly() {
-        let readers = Readers::default();
+        let readers = ParseLimiter::default();
         let (busy, wait) = std::sync::mpsc::channel::<()>();
         let wait = Arc::new(parking_lot::Mutex::new(wait));
         let idle = |name: Option<&str>| name == Some("opgate-idle");
@@ -159,21 +162,26 @@ mod tests {
             Ok(text.len())
         };
         for _ in 0..3 {
-            let read = readers.read(vec![0; SMALL + 1], Waiting::View, read.clone()).await;
-            assert_eq!(read.unwrap(), SMALL + 1);
+            let read = readers
+                .read(vec![0; MAX_INLINE_BYTES + 1], ReadPriority::Cache, read.clone())
+                .await;
+            assert_eq!(read.unwrap(), MAX_INLINE_BYTES + 1);
             assert_eq!(readers.idle.available_permits(), 0, "one such thread");
         }
         // Small texts do not wait for large ones.
         let _large = readers.large.acquire().await.unwrap();
-        assert_eq!(readers.read(vec![0; 1], Waiting::View, read).await.unwrap(), 1);
+        assert_eq!(readers.read(vec![0; 1], ReadPriority::Cache, read).await.unwrap(), 1);
         drop(busy);
     }
 
     #[tokio::test]
     async fn a_reader_that_panics_is_an_error() {
-        let readers = Readers::default();
+        let readers = ParseLimiter::default();
         let read = |_: Vec<u8>| -> Result<(), ApiError> { panic!("a bug") };
-        let error = readers.read(vec![0; SMALL + 1], Waiting::View, read).await.unwrap_err();
+        let error = readers
+            .read(vec![0; MAX_INLINE_BYTES + 1], ReadPriority::Cache, read)
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("could not be read"), "{error}");
     }
 }

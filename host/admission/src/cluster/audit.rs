@@ -18,18 +18,18 @@ use kube::core::params::ListParams;
 use opgate_cluster::Resource;
 use opgate_document::{Document, Value};
 
-use super::aside::Waiting;
-use super::decode::{ApiError, PageText, read_document};
-use super::paging::{FIRST, next_limit};
-use super::requests::{in_time, path};
+use super::aside::ReadPriority;
+use super::decode::{ApiError, PageReader, read_document};
+use super::paging::{FIRST_PAGE_LIMIT, next_limit};
+use super::requests::{resource_path, with_timeout};
 use super::{ClusterState, Connection, ResourceCache};
 
 /// Maximum number of times that a list is restarted because it changes while it is read.
-const RESTARTS: u32 = 5;
+const MAX_RESTARTS: u32 = 5;
 
 /// A resource that an API server lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Served {
+pub struct ListableResource {
     /// The resource.
     pub resource: Resource,
     /// The kind of its objects.
@@ -40,7 +40,7 @@ pub struct Served {
 
 /// An API group, and the versions in which it is served, the preferred one first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct ApiGroup {
     /// Its name, empty for the core group.
     pub name: String,
     /// Its versions.
@@ -52,9 +52,9 @@ impl Connection {
     ///
     /// # Errors
     /// If the API server does not list them.
-    pub async fn groups(&self) -> Result<Vec<Group>, String> {
+    pub async fn groups(&self) -> Result<Vec<ApiGroup>, String> {
         let document = self.0.document("/apis").await.map_err(|e| format!("/apis: {e}"))?;
-        let core = Group { name: String::new(), versions: vec!["v1".to_owned()] };
+        let core = ApiGroup { name: String::new(), versions: vec!["v1".to_owned()] };
         let list = document.get("/groups").into_iter().flat_map(|list| list.items());
         let group = |group: Value<'_>| {
             let preferred = text(group, "/preferredVersion/version");
@@ -64,7 +64,7 @@ impl Connection {
                 .chain(all.filter(|version| *version != preferred))
                 .collect();
             versions.retain(|version| !version.is_empty());
-            Group { name: text(group, "/name"), versions }
+            ApiGroup { name: text(group, "/name"), versions }
         };
         Ok(std::iter::once(core).chain(list.map(group)).collect())
     }
@@ -73,7 +73,11 @@ impl Connection {
     ///
     /// # Errors
     /// If the API server does not list them.
-    pub async fn resources(&self, group: &str, version: &str) -> Result<Vec<Served>, String> {
+    pub async fn resources(
+        &self,
+        group: &str,
+        version: &str,
+    ) -> Result<Vec<ListableResource>, String> {
         let api = match group {
             "" => format!("/api/{version}"),
             _ => format!("/apis/{group}/{version}"),
@@ -88,7 +92,7 @@ impl Connection {
             let mut verbs = one.get("/verbs").into_iter().flat_map(|verbs| verbs.items());
             verbs.any(|verb| verb.text() == Some("list"))
         };
-        let served = |one: Value<'_>| Served {
+        let served = |one: Value<'_>| ListableResource {
             resource: Resource {
                 group: group.to_owned(),
                 version: version.to_owned(),
@@ -98,30 +102,31 @@ impl Connection {
             is_namespaced: one.get("/namespaced").and_then(|v| v.boolean()).unwrap_or_default(),
         };
         // A name is a path segment.
-        let is_name = |served: &Served| !served.resource.resource.contains(['/', '%', '?']);
+        let is_name =
+            |served: &ListableResource| !served.resource.resource.contains(['/', '%', '?']);
         Ok(list.filter(lists).map(served).filter(is_name).collect())
     }
 
     /// Lists once the objects that policies read. Returns the resources that cannot be listed,
     /// each with the reason.
-    pub async fn fill(&self, cluster: &ClusterState) -> Vec<(Resource, String)> {
+    pub async fn list_all(&self, cluster: &ClusterState) -> Vec<(Resource, String)> {
         let mut failed = Vec::new();
-        for kind in cluster.kinds() {
-            if let Err(trouble) = self.fill_kind(kind).await {
-                failed.push((kind.resource().clone(), told(&trouble)));
+        for kind in cluster.caches() {
+            if let Err(trouble) = self.list_into(kind).await {
+                failed.push((kind.resource().clone(), error_text(&trouble)));
             }
         }
         failed
     }
 
-    async fn fill_kind(&self, kind: &ResourceCache) -> Result<(), ApiError> {
+    async fn list_into(&self, kind: &ResourceCache) -> Result<(), ApiError> {
         let mut restarts = 0;
         loop {
             let began = tokio::time::Instant::now();
-            match self.0.list(kind, kind.namespace(), None, Waiting::Request).await {
+            match self.0.list(kind, kind.namespace(), None, ReadPriority::Request).await {
                 Ok(listing) => kind.replace(listing, began),
-                Err(ApiError::Absent) => kind.absent(),
-                Err(ApiError::Gone) if restarts < RESTARTS => {
+                Err(ApiError::Absent) => kind.mark_absent(),
+                Err(ApiError::Gone) if restarts < MAX_RESTARTS => {
                     restarts += 1;
                     continue;
                 }
@@ -137,7 +142,7 @@ impl Connection {
     ///
     /// # Errors
     /// The reason why they cannot be listed.
-    pub async fn objects(
+    pub async fn for_each_object(
         &self,
         resource: &Resource,
         namespace: Option<&str>,
@@ -147,22 +152,22 @@ impl Connection {
             visit(document);
             ControlFlow::Continue(())
         };
-        let all = self.every_page(resource, namespace, ListParams::default(), &mut visit);
-        all.await.map_err(|trouble| told(&trouble))
+        let all = self.for_each_page(resource, namespace, ListParams::default(), &mut visit);
+        all.await.map_err(|trouble| error_text(&trouble))
     }
 
     /// Reads the pages of a list until its end, or until `visit` stops.
-    pub(super) async fn every_page(
+    pub(super) async fn for_each_page(
         &self,
         resource: &Resource,
         namespace: Option<&str>,
         mut params: ListParams,
         visit: &mut impl FnMut(Document) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
-        let (mut limit, mut restarts) = (FIRST, 0);
+        let (mut limit, mut restarts) = (FIRST_PAGE_LIMIT, 0);
         loop {
             params.limit = Some(limit);
-            match self.page(resource, namespace, &params, visit).await {
+            match self.read_page(resource, namespace, &params, visit).await {
                 Ok((next, bytes, count)) => {
                     if next.is_empty() {
                         return Ok(());
@@ -171,7 +176,7 @@ impl Connection {
                     params.continue_token = Some(next);
                 }
                 Err(ApiError::Absent) => return Ok(()),
-                Err(ApiError::Gone) if restarts < RESTARTS => {
+                Err(ApiError::Gone) if restarts < MAX_RESTARTS => {
                     restarts += 1;
                     params.continue_token = None;
                 }
@@ -182,22 +187,23 @@ impl Connection {
 
     /// Reads one page. Returns the token of the next page, the bytes of the page, and the number
     /// of its objects. The page ends early, as if it were the last one, if `visit` stops.
-    async fn page(
+    async fn read_page(
         &self,
         resource: &Resource,
         namespace: Option<&str>,
         params: &ListParams,
         visit: &mut impl FnMut(Document) -> ControlFlow<()>,
     ) -> Result<(String, usize, usize), ApiError> {
-        let request = Request::new(path(resource, namespace)).list(params);
+        let request = Request::new(resource_path(resource, namespace)).list(params);
         let request = request.map_err(|error| ApiError::Other(error.to_string()))?;
-        let mut stream = std::pin::pin!(self.0.ask(request).await?);
-        let (mut text, mut bytes) = (PageText::default(), 0_usize);
+        let mut stream = std::pin::pin!(self.0.send(request).await?);
+        let (mut text, mut bytes) = (PageReader::default(), 0_usize);
         loop {
-            let part = in_time(async { stream.fill_buf().await.map_err(ApiError::from) }).await?;
+            let part =
+                with_timeout(async { stream.fill_buf().await.map_err(ApiError::from) }).await?;
             let length = part.len();
             if length == 0 {
-                let page = text.end()?;
+                let page = text.finish()?;
                 return Ok((page.next, bytes, page.count));
             }
             bytes = bytes.saturating_add(length);
@@ -216,7 +222,7 @@ fn text(value: Value<'_>, pointer: &str) -> String {
     value.get(pointer).and_then(|value| value.text()).unwrap_or_default().to_owned()
 }
 
-pub(super) fn told(trouble: &ApiError) -> String {
+pub(super) fn error_text(trouble: &ApiError) -> String {
     match trouble {
         ApiError::Forbidden(_) => format!("{trouble}; grant list on it to this user"),
         ApiError::Unauthorized(_) => format!(

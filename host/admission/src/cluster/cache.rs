@@ -21,55 +21,59 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::memory::Memory;
+use super::memory::CacheMemory;
 use super::reservation_registry::StandbyState;
 use super::reservations::Reservations;
 use super::view::Listing;
-use super::{Options, ResolvedRead, Source};
+use super::{ClusterOptions, ResolvedRead, Source};
 
 pub(crate) use news::Change;
-pub(super) use reserve::Allowed;
-pub use reserve::Counters;
+pub(super) use reserve::AllowedChange;
+pub use reserve::ReservationCounters;
 use status::CacheState;
 pub(super) use status::ListFailure;
-pub use status::{CacheStatus, Status};
+pub use status::{CacheStatus, ResourceStatus};
 
 /// The objects of one resource that any policy reads.
 #[derive(Debug)]
 pub struct ResourceCache {
-    reading: Arc<ResolvedRead>,
+    resolved_read: Arc<ResolvedRead>,
     /// The display name: the resource, and the namespace if other kinds have the same resource.
     name: String,
-    options: Options,
+    options: ClusterOptions,
     state: RwLock<CacheState>,
     /// The outcome of changes that were allowed before its cluster state serves.
-    awaited: StandbyState,
+    standby: StandbyState,
     /// Notified of all news that can settle a reservation.
-    settled: Notify,
+    settled_notify: Notify,
     /// Notified of each reservation.
-    reserved: Notify,
+    reserved_notify: Notify,
     /// Whether only some of the existing objects are known: an unknown object may exist.
     is_partial: AtomicBool,
     /// The memory for its objects, shared with the other kinds of its cluster state.
-    memory: Arc<Memory>,
+    memory: Arc<CacheMemory>,
 }
 
 impl ResourceCache {
-    pub(super) fn new(reading: ResolvedRead, options: Options, memory: Arc<Memory>) -> Self {
+    pub(super) fn new(
+        reading: ResolvedRead,
+        options: ClusterOptions,
+        memory: Arc<CacheMemory>,
+    ) -> Self {
         let objects = Store::new(reading.declaration.index_count());
         let state = CacheState {
             listing: Listing { objects, ..Listing::default() },
-            reserved: Reservations::default(),
+            reservations: Reservations::default(),
             synced: matches!(options.source, Source::Snapshot | Source::PartialSnapshot)
                 .then(Instant::now),
             absent: false,
             polled: reading.resource.is_server_version(),
             unavailable: false,
-            refused: ListFailure::No,
-            locked_out: None,
+            list_failure: ListFailure::No,
+            denied_since: None,
             lists: 0,
-            contact: Instant::now(),
-            failing: None,
+            last_contact: Instant::now(),
+            failing_since: None,
             last_event: None,
             error: None,
         };
@@ -77,16 +81,26 @@ impl ResourceCache {
         let (state, awaited) = (RwLock::new(state), StandbyState::default());
         let (settled, reserved) = (Notify::new(), Notify::new());
         let (is_partial, reading) = (AtomicBool::new(false), Arc::new(reading));
-        Self { reading, name, options, state, awaited, settled, reserved, is_partial, memory }
+        Self {
+            resolved_read: reading,
+            name,
+            options,
+            state,
+            standby: awaited,
+            settled_notify: settled,
+            reserved_notify: reserved,
+            is_partial,
+            memory,
+        }
     }
 
     /// Converts it to a kind of cluster state that does not serve yet.
-    pub(super) fn awaited(self) -> Self {
-        Self { awaited: StandbyState::new(), ..self }
+    pub(super) fn into_standby(self) -> Self {
+        Self { standby: StandbyState::new(), ..self }
     }
 
     /// Sets another display name.
-    pub(super) fn named(self, name: String) -> Self {
+    pub(super) fn with_name(self, name: String) -> Self {
         Self { name, ..self }
     }
 
@@ -97,23 +111,23 @@ impl ResourceCache {
     }
 
     /// The read that it serves.
-    pub(crate) fn reading(&self) -> &ResolvedRead {
-        &self.reading
+    pub(crate) fn resolved_read(&self) -> &ResolvedRead {
+        &self.resolved_read
     }
 
     /// A shared pointer to the read, for another thread.
-    pub(super) fn shared_reading(&self) -> Arc<ResolvedRead> {
-        self.reading.clone()
+    pub(super) fn shared_resolved_read(&self) -> Arc<ResolvedRead> {
+        self.resolved_read.clone()
     }
 
     /// The resource.
     #[must_use]
     pub fn resource(&self) -> &Resource {
-        &self.reading.resource
+        &self.resolved_read.resource
     }
 
     /// Whether it keeps objects of this group and resource, in any version.
-    pub(super) fn is_of(&self, group: &str, resource: &str) -> bool {
+    pub(super) fn holds_resource(&self, group: &str, resource: &str) -> bool {
         let known = self.resource();
         known.group == group
             && known.resource == resource
@@ -122,31 +136,31 @@ impl ResourceCache {
     }
 
     /// Whether its cluster state serves, and whether it missed changes before.
-    pub(super) fn awaits(&self) -> &StandbyState {
-        &self.awaited
+    pub(super) fn standby_state(&self) -> &StandbyState {
+        &self.standby
     }
 
     /// Whether policies work without it if the server is not permitted to read it.
     pub(super) fn is_optional(&self) -> bool {
-        self.reading.optional
+        self.resolved_read.optional
     }
 
     /// Only objects with these labels are kept.
     #[must_use]
     pub fn labels(&self) -> &Selector {
-        &self.reading.labels
+        &self.resolved_read.labels
     }
 
     /// Only objects of this namespace are kept.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
-        self.reading.namespace.as_deref()
+        self.resolved_read.namespace.as_deref()
     }
 
     /// The stored fields.
     #[must_use]
     pub fn declaration(&self) -> &Declaration {
-        &self.reading.declaration
+        &self.resolved_read.declaration
     }
 
     /// Whether only some objects are known, so that queries for others cannot be answered.
@@ -155,15 +169,15 @@ impl ResourceCache {
     }
 
     /// Adds objects to the known ones. If there were none, the result is partial.
-    pub(super) fn merge_some(&self, listing: Listing) {
-        if self.shows_nothing() {
+    pub(super) fn merge_partial(&self, listing: Listing) {
+        if self.has_no_objects() {
             self.is_partial.store(true, Ordering::Relaxed);
         }
         self.merge(listing);
     }
 
     /// Records that the API server does not know the resource: the list is empty until it does.
-    pub(super) fn absent(&self) {
+    pub(super) fn mark_absent(&self) {
         self.replace(self.empty(), Instant::now());
         let mut state = self.state.write();
         state.absent = true;
@@ -172,12 +186,12 @@ impl ResourceCache {
     }
 
     /// Records that the API server has no news up to this version.
-    pub(super) fn bookmark(&self, version: &str) {
+    pub(super) fn record_bookmark(&self, version: &str) {
         let mut state = self.state.write();
-        state.listing.move_to(version);
+        state.listing.advance_to(version);
         state.record_contact(false, Instant::now());
         drop(state);
-        self.settled.notify_waiters();
+        self.settled_notify.notify_waiters();
     }
 
     /// Whether the API server has ever reported the resource.
@@ -186,23 +200,23 @@ impl ResourceCache {
     }
 
     /// The time since the last contact.
-    pub(super) fn time_since_contact(&self) -> Duration {
-        self.state.read().contact.elapsed()
+    pub(crate) fn time_since_contact(&self) -> Duration {
+        self.state.read().last_contact.elapsed()
     }
 
     /// Records that the watch is open and does not fail. That is no contact, because it may have
     /// no news yet.
-    pub(super) fn steady(&self) {
+    pub(super) fn mark_watch_open(&self) {
         let mut state = self.state.write();
-        state.failing = None;
+        state.failing_since = None;
         state.error = None;
-        state.locked_out = None;
+        state.denied_since = None;
     }
 
     /// Records an error. The known objects remain until they are too old.
-    pub(super) fn failed(&self, error: String) {
+    pub(super) fn record_error(&self, error: String) {
         let mut state = self.state.write();
-        state.failing.get_or_insert_with(Instant::now);
+        state.failing_since.get_or_insert_with(Instant::now);
         state.error = Some(error);
     }
 
@@ -210,14 +224,19 @@ impl ResourceCache {
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         let state = self.state.read();
-        state.synced.is_some() && (state.interrupted().is_some() || state.is_too_old(&self.options))
+        state.synced.is_some() && (state.interrupted().is_some() || state.is_stale(&self.options))
     }
 
     /// Whether two objects of the API server differ in their stored fields.
-    pub(super) fn differ(&self, left: Value<'_>, right: Value<'_>, namespace: &str) -> bool {
+    pub(super) fn differs_in_stored_fields(
+        &self,
+        left: Value<'_>,
+        right: Value<'_>,
+        namespace: &str,
+    ) -> bool {
         match (self.project(left, namespace), self.project(right, namespace)) {
             // A change of an object need not name its version.
-            (Ok(Some(left)), Ok(Some(right))) => !left.is_alike(&right),
+            (Ok(Some(left)), Ok(Some(right))) => !left.is_equivalent(&right),
             (Ok(None), Ok(None)) => false,
             _ => true,
         }
@@ -225,7 +244,7 @@ impl ResourceCache {
 }
 
 impl Listing {
-    fn move_to(&mut self, version: &str) {
+    fn advance_to(&mut self, version: &str) {
         if !version.is_empty() {
             version.clone_into(&mut self.version);
         }
@@ -240,12 +259,12 @@ pub(super) fn key_of(object: Value<'_>, namespace: &str) -> Option<Key> {
 }
 
 /// The interval at which a resource is polled: one failed list does not make the cache stale.
-pub(super) fn poll_time(options: &Options) -> Duration {
-    options.poll.min((options.max_age / 3).max(Duration::from_secs(1)))
+pub(super) fn poll_interval(options: &ClusterOptions) -> Duration {
+    options.poll_interval.min((options.max_age / 3).max(Duration::from_secs(1)))
 }
 
 /// The interval at which a watch is renewed if events are at most `max_age` old: three contacts in
 /// that time.
-pub(super) fn watch_time(max_age: Duration) -> Duration {
+pub(super) fn watch_interval(max_age: Duration) -> Duration {
     (max_age / 3).clamp(Duration::from_secs(1), Duration::from_secs(280))
 }

@@ -19,7 +19,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::reservations::{Question, ReservedChange};
+use super::ResourceId;
+use super::reservations::{RecordedQuery, ReservedChange};
 
 /// Maximum number of claims.
 const MAX_CLAIMS: usize = 64;
@@ -31,20 +32,20 @@ const CLAIM_TTL: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct Claims {
     state: Mutex<State>,
-    ended: Notify,
+    claim_dropped: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    held: Vec<Held>,
+    active: Vec<ActiveClaim>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct ActiveClaim {
     number: u64,
-    until: Instant,
-    asked: Vec<(usize, Question)>,
+    expires_at: Instant,
+    queries: Vec<(ResourceId, RecordedQuery)>,
 }
 
 /// Claims the objects of queries until it is dropped.
@@ -56,62 +57,69 @@ pub struct Claim<'c> {
 
 impl Claims {
     /// Claims the objects of queries; none if there are too many claims.
-    pub(super) fn claim(&self, asked: Vec<(usize, Question)>) -> Option<Claim<'_>> {
+    pub(crate) fn claim(&self, asked: Vec<(ResourceId, RecordedQuery)>) -> Option<Claim<'_>> {
         let mut state = self.state.lock();
-        if state.held.len() >= MAX_CLAIMS {
+        if state.active.len() >= MAX_CLAIMS {
             return None;
         }
         let number = state.next;
         state.next += 1;
-        state.held.push(Held { number, until: Instant::now() + CLAIM_TTL, asked });
+        state.active.push(ActiveClaim {
+            number,
+            expires_at: Instant::now() + CLAIM_TTL,
+            queries: asked,
+        });
         Some(Claim { claims: self, number })
     }
 
     /// Whether there are any claims.
     pub(super) fn has_claims(&self) -> bool {
-        !self.state.lock().held.is_empty()
+        !self.state.lock().active.is_empty()
     }
 
     /// Whether a change must wait for an older claim than that of its request.
     pub(super) fn must_wait(
         &self,
-        made: &[(usize, ReservedChange)],
+        made: &[(ResourceId, ReservedChange)],
         own: Option<&Claim<'_>>,
     ) -> bool {
         let now = Instant::now();
         let state = self.state.lock();
-        state.held.iter().any(|held| {
-            let of = |kind: usize| {
-                held.asked.iter().filter(move |(of, _)| *of == kind).map(|(_, question)| question)
+        state.active.iter().any(|held| {
+            let of = |cache: ResourceId| {
+                held.queries
+                    .iter()
+                    .filter(move |(of, _)| *of == cache)
+                    .map(|(_, question)| question)
             };
-            held.until > now
+            held.expires_at > now
                 && own.is_none_or(|own| held.number < own.number)
-                && made.iter().any(|(kind, made)| made.answers(of(*kind)))
+                && made.iter().any(|(cache, made)| made.affects(of(*cache)))
         })
     }
 
     /// Notified when a claim is dropped, but not when it expires.
-    pub(super) fn ended(&self) -> &Notify {
-        &self.ended
+    pub(crate) fn claim_dropped(&self) -> &Notify {
+        &self.claim_dropped
     }
 }
 
 /// Maximum wait for a claim before another check.
-pub(super) const CLAIM_RECHECK_INTERVAL: Duration = CLAIM_TTL;
+pub(crate) const CLAIM_RECHECK_INTERVAL: Duration = CLAIM_TTL;
 
 impl Claim<'_> {
     /// Claims the objects of the queries of this round.
-    pub(super) fn set_queries(&self, asked: Vec<(usize, Question)>) {
+    pub(crate) fn set_queries(&self, asked: Vec<(ResourceId, RecordedQuery)>) {
         let mut state = self.claims.state.lock();
-        if let Some(held) = state.held.iter_mut().find(|held| held.number == self.number) {
-            held.asked = asked;
+        if let Some(held) = state.active.iter_mut().find(|held| held.number == self.number) {
+            held.queries = asked;
         }
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.claims.state.lock().held.retain(|held| held.number != self.number);
-        self.claims.ended.notify_waiters();
+        self.claims.state.lock().active.retain(|held| held.number != self.number);
+        self.claims.claim_dropped.notify_waiters();
     }
 }

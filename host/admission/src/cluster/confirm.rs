@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::reservations::is_newer;
 use super::view::{Listing, QueryScope};
-use super::{ClusterState, Direct};
+use super::{ClusterState, DirectReader, ResourceId};
 
 /// Maximum number of reads for one denial.
 const MAX_READS: usize = 8;
@@ -31,26 +31,26 @@ const MAX_MESSAGE_BYTES: usize = 8 << 10;
 const MAX_IN_NAMESPACE: usize = 64;
 
 /// Maximum number of times that a request is evaluated again. An object that changes more often is in use.
-pub(super) const MAX_ROUNDS: u32 = 3;
+pub(crate) const MAX_ROUNDS: u32 = 3;
 
 /// Maximum time of the reads. A denial that cannot be confirmed by then stands.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// An object or namespace that a denial depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ground {
-    /// The position of its resource.
-    pub(super) kind: usize,
+pub struct DenialGround {
+    /// Its resource.
+    pub(super) cache: ResourceId,
     /// An object, or a namespace in which none was found.
     pub(super) scope: QueryScope,
     /// The version of the object that the evaluation was shown; none if there was none.
     pub(super) version: Option<Box<str>>,
 }
 
-impl Ground {
-    fn of(kind: usize, object: &Object) -> Self {
+impl DenialGround {
+    fn of(cache: ResourceId, object: &Object) -> Self {
         let version = Some(object.resource_version().into());
-        Self { kind, scope: QueryScope::Object(object.key().clone()), version }
+        Self { cache, scope: QueryScope::Object(object.key().clone()), version }
     }
 
     /// Whether a read is newer than the evaluation.
@@ -66,46 +66,47 @@ impl Ground {
 
 /// The objects in the query results of one call.
 #[derive(Debug, Clone, Default)]
-pub struct Grounds {
+pub struct GroundRecorder {
     /// Objects that were returned.
-    objects: Vec<(usize, Arc<Object>)>,
+    returned_objects: Vec<(ResourceId, Arc<Object>)>,
     /// Queries for one object or within a namespace that returned nothing.
-    missing: Vec<(usize, QueryScope)>,
+    empty_scopes: Vec<(ResourceId, QueryScope)>,
 }
 
-impl Grounds {
+impl GroundRecorder {
     /// Records the result of a query.
-    pub(super) fn add(&mut self, kind: usize, scope: &QueryScope, objects: &[Arc<Object>]) {
+    pub(super) fn add(&mut self, cache: ResourceId, scope: &QueryScope, objects: &[Arc<Object>]) {
         if objects.is_empty() {
-            let missing = (kind, scope.clone());
+            let missing = (cache, scope.clone());
             if *scope != QueryScope::All
-                && self.missing.len() < MAX_READS
-                && !self.missing.contains(&missing)
+                && self.empty_scopes.len() < MAX_READS
+                && !self.empty_scopes.contains(&missing)
             {
-                self.missing.push(missing);
+                self.empty_scopes.push(missing);
             }
             return;
         }
-        let room = MAX_OBJECTS.saturating_sub(self.objects.len());
-        self.objects.extend(objects.iter().take(room).map(|object| (kind, object.clone())));
+        let room = MAX_OBJECTS.saturating_sub(self.returned_objects.len());
+        self.returned_objects
+            .extend(objects.iter().take(room).map(|object| (cache, object.clone())));
     }
 
     /// The grounds of a denial with this message: the objects that it names, or all if it names
     /// none, and the queries without a result.
     #[must_use]
-    pub fn of_denial(self, message: &str) -> Vec<Ground> {
+    pub fn into_denial_grounds(self, message: &str) -> Vec<DenialGround> {
         let end = message.floor_char_boundary(MAX_MESSAGE_BYTES);
         let message = message.get(..end).unwrap_or(message);
         let is_named = |object: &Object| message.contains(&*object.key().name);
         let (mut named, others): (Vec<_>, Vec<_>) =
-            self.objects.into_iter().partition(|(_, object)| is_named(object));
+            self.returned_objects.into_iter().partition(|(_, object)| is_named(object));
         if named.is_empty() {
             named = others;
         }
-        let shown = |(kind, object): (usize, Arc<Object>)| Ground::of(kind, &object);
-        let missing = |(kind, scope)| Ground { kind, scope, version: None };
-        let missing = self.missing.into_iter().map(missing);
-        let mut grounds: Vec<Ground> = Vec::new();
+        let shown = |(cache, object): (ResourceId, Arc<Object>)| DenialGround::of(cache, &object);
+        let missing = |(cache, scope)| DenialGround { cache, scope, version: None };
+        let missing = self.empty_scopes.into_iter().map(missing);
+        let mut grounds: Vec<DenialGround> = Vec::new();
         // If there are several objects, none is more likely than the others.
         for ground in missing.chain(named.into_iter().map(shown)) {
             if grounds.len() == MAX_READS {
@@ -121,34 +122,34 @@ impl Grounds {
 
 /// The result of reading the grounds of a denial.
 #[derive(Debug, Default)]
-pub(super) struct Confirmation {
+pub(crate) struct Confirmation {
     /// Whether an object differs from the one that the evaluation was shown. The cache is updated.
-    pub(super) is_outdated: bool,
+    pub(crate) is_outdated: bool,
     /// Namespaces in which nothing was found, to be read directly.
-    pub(super) namespaces: Vec<(usize, QueryScope)>,
+    pub(crate) empty_namespaces: Vec<(ResourceId, QueryScope)>,
 }
 
 /// Reads the grounds of a denial.
-pub(super) async fn confirm(
+pub(crate) async fn confirm(
     cluster: &ClusterState,
-    direct: &Direct,
-    grounds: &[Ground],
+    direct: &DirectReader,
+    grounds: &[DenialGround],
     deadline: Instant,
 ) -> Confirmation {
     // A polled resource has no versions that show which result is later.
-    let kind_of = |ground: &Ground| cluster.kinds().get(ground.kind).filter(|k| !k.is_polled());
-    let namespace = |ground: &Ground| match (&ground.scope, kind_of(ground)) {
-        (QueryScope::Namespace(namespace), Some(kind))
-            if !kind.has_more_than(MAX_IN_NAMESPACE, namespace) =>
+    let kind_of = |ground: &DenialGround| cluster.cache(ground.cache).filter(|k| !k.is_polled());
+    let namespace = |ground: &DenialGround| match (&ground.scope, kind_of(ground)) {
+        (QueryScope::Namespace(namespace), Some(cache))
+            if !cache.has_more_objects_than(MAX_IN_NAMESPACE, namespace) =>
         {
-            Some((ground.kind, ground.scope.clone()))
+            Some((ground.cache, ground.scope.clone()))
         }
         _ => None,
     };
     let namespaces: Vec<_> = grounds.iter().filter_map(namespace).collect();
-    let read = async |ground: &Ground| match &ground.scope {
+    let read = async |ground: &DenialGround| match &ground.scope {
         QueryScope::Object(key) if kind_of(ground).is_some() => {
-            let found = direct.learn(cluster, ground.kind, key).await;
+            let found = direct.read_object(cluster, ground.cache, key).await;
             matches!(found, Ok(Some(found)) if ground.is_outdated_by(key, &found))
         }
         _ => false,
@@ -156,5 +157,5 @@ pub(super) async fn confirm(
     let until = deadline.min(Instant::now() + MAX_WAIT);
     let reads = join_all(grounds.iter().map(read));
     let outdated = tokio::time::timeout_at(until, reads).await.unwrap_or_default();
-    Confirmation { is_outdated: outdated.contains(&true), namespaces }
+    Confirmation { is_outdated: outdated.contains(&true), empty_namespaces: namespaces }
 }

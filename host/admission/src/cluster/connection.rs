@@ -17,19 +17,19 @@ use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tower::util::{MapRequestLayer, MapResponseLayer};
 
-use super::aside::Waiting;
+use super::aside::ReadPriority;
 use super::decode::ApiError;
-use super::direct::Api;
-use super::list_watch::{Backoff, follow};
-use super::requests::Server;
-use super::samples::{Ask, NoSample};
-use super::settling::settle;
+use super::direct::DirectReadSource;
+use super::list_watch::{Backoff, list_and_watch};
+use super::requests::ApiServer;
+use super::samples::{SampleError, SampleRequest};
+use super::settling::settle_forever;
 use super::token::Token;
 use super::view::{Listing, QueryScope};
 use super::{CacheStatus, ClusterState, ResourceCache};
-use opgate_certs::error_text::causes;
+use opgate_certs::error_text::with_causes;
 use opgate_engine::reader::Sample;
-use opgate_supervise::{Supervised, Supervisor};
+use opgate_supervise::{SupervisedTask, Supervisor};
 use opgate_text::one_line;
 
 /// The interval at which to search for reservations that have ended although no read of them
@@ -57,7 +57,7 @@ pub enum ConnectionError {
 
 /// An API server. Nothing is sent before the first query.
 #[derive(Clone)]
-pub struct Connection(pub(super) Arc<Server>);
+pub struct Connection(pub(super) Arc<ApiServer>);
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -82,15 +82,15 @@ impl Connection {
         };
         let mut kubeconfig = Kubeconfig::default();
         for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {
-            let more = Kubeconfig::read_from(path).map_err(|e| failed(causes(&e)))?;
-            kubeconfig = kubeconfig.merge(more).map_err(|e| failed(causes(&e)))?;
+            let more = Kubeconfig::read_from(path).map_err(|e| failed(with_causes(&e)))?;
+            kubeconfig = kubeconfig.merge(more).map_err(|e| failed(with_causes(&e)))?;
         }
         let options = KubeConfigOptions {
             context: context.map(str::to_owned),
             ..KubeConfigOptions::default()
         };
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        Self::with(config.map_err(|e| failed(causes(&e)))?)
+        Self::with(config.map_err(|e| failed(with_causes(&e)))?)
     }
 
     /// With the service account of this pod.
@@ -99,13 +99,13 @@ impl Connection {
     /// If it cannot be used.
     pub fn in_cluster() -> Result<Self, ConnectionError> {
         let config = Config::incluster();
-        Self::with(config.map_err(|e| ConnectionError::InCluster(one_line(&causes(&e), 512)))?)
+        Self::with(config.map_err(|e| ConnectionError::InCluster(one_line(&with_causes(&e), 512)))?)
     }
 
     fn with(mut config: Config) -> Result<Self, ConnectionError> {
         // The caller has its own backoff, and must see errors.
         config.default_retry = false;
-        let failed = |e: &kube::Error| ConnectionError::Client(one_line(&causes(e), 512));
+        let failed = |e: &kube::Error| ConnectionError::Client(one_line(&with_causes(e), 512));
         let token = Token::of(&mut config.auth_info).map_err(ConnectionError::Client)?;
         let client = ClientBuilder::try_from(config).map_err(|e| failed(&e))?;
         let (asks, answers) = (token.clone(), token.clone());
@@ -116,11 +116,11 @@ impl Connection {
         // For all users of the client, including those that write.
         let client = client.with_layer(&MapResponseLayer::new(move |answer: http::Response<_>| {
             if let Some(token) = &answers {
-                token.answered(answer.status());
+                token.record_status(answer.status());
             }
             answer
         }));
-        Ok(Self(Arc::new(Server::new(client.build(), token))))
+        Ok(Self(Arc::new(ApiServer::new(client.build(), token))))
     }
 
     /// The client, for writes. It neither retries nor has a time limit.
@@ -146,37 +146,37 @@ impl Connection {
         other: &Watches,
     ) -> Watches {
         let options = cluster.options();
-        let task = |kind: &Arc<ResourceCache>| {
-            if let Some((_, known)) = other.tasks.iter().find(|(of, _)| Arc::ptr_eq(of, kind)) {
-                return (kind.clone(), known.clone());
+        let task = |cache: &Arc<ResourceCache>| {
+            if let Some((_, known)) = other.tasks.iter().find(|(of, _)| Arc::ptr_eq(of, cache)) {
+                return (cache.clone(), known.clone());
             }
-            let (server, of) = (self.0.clone(), kind.clone());
-            let task = supervisor.spawn(format!("watch {}", kind.name()), move || {
-                let (server, kind) = (server.clone(), of.clone());
+            let (server, of) = (self.0.clone(), cache.clone());
+            let task = supervisor.spawn(format!("watch {}", cache.name()), move || {
+                let (server, cache) = (server.clone(), of.clone());
                 async move {
-                    let mut waits = Backoff::new(&options);
+                    let mut backoff = Backoff::new(&options);
                     loop {
-                        let wait = follow(&server, &kind, &mut waits).await;
-                        server.pause(&kind, wait).await;
+                        let wait = list_and_watch(&server, &cache, &mut backoff).await;
+                        server.pause(&cache, wait).await;
                     }
                 }
             });
-            let (connection, of) = (self.clone(), kind.clone());
-            let settles = supervisor.spawn(format!("settle {}", kind.name()), move || {
-                let (connection, kind) = (connection.clone(), of.clone());
-                async move { settle(&kind, &connection).await }
+            let (connection, of) = (self.clone(), cache.clone());
+            let settles = supervisor.spawn(format!("settle {}", cache.name()), move || {
+                let (connection, cache) = (connection.clone(), of.clone());
+                async move { settle_forever(&cache, &connection).await }
             });
-            (kind.clone(), Arc::new([task, settles]))
+            (cache.clone(), Arc::new([task, settles]))
         };
-        let tasks: Vec<_> = cluster.kinds().iter().map(task).collect();
-        let kinds = cluster.kinds().to_vec();
+        let tasks: Vec<_> = cluster.caches().iter().map(task).collect();
+        let caches = cluster.caches().to_vec();
         let expires = supervisor.spawn("reservations".to_owned(), move || {
-            let kinds = kinds.clone();
+            let caches = caches.clone();
             async move {
                 loop {
                     tokio::time::sleep(EXPIRES).await;
-                    for kind in &kinds {
-                        kind.expire();
+                    for cache in &caches {
+                        cache.expire();
                     }
                 }
             }
@@ -186,36 +186,39 @@ impl Connection {
 
     /// The current objects of the API server. It is a list, so that the answer has the version up
     /// to which it holds.
-    async fn list_now(&self, kind: &ResourceCache, scope: &QueryScope) -> Result<Listing, String> {
+    async fn list_now(&self, cache: &ResourceCache, scope: &QueryScope) -> Result<Listing, String> {
         let (namespace, name) = match scope {
-            QueryScope::All => (kind.namespace(), None),
+            QueryScope::All => (cache.namespace(), None),
             QueryScope::Namespace(namespace) => (Some(namespace.as_str()), None),
             QueryScope::Object(key) => {
                 (Some(&*key.namespace).filter(|namespace| !namespace.is_empty()), Some(&*key.name))
             }
         };
-        match self.0.list(kind, namespace, name, Waiting::Request).await {
+        match self.0.list(cache, namespace, name, ReadPriority::Request).await {
             Ok(listing) => Ok(listing),
             // The watch has found that, too.
-            Err(ApiError::Absent) if kind.status().standing == CacheStatus::NotInstalled => {
-                Ok(kind.empty())
+            Err(ApiError::Absent) if cache.status().cache_status == CacheStatus::NotInstalled => {
+                Ok(cache.empty())
             }
-            Err(trouble) => Err(format!("{}: {}", kind.resource(), trouble.told(kind))),
+            Err(trouble) => Err(format!("{}: {}", cache.resource(), trouble.message_for(cache))),
         }
     }
 }
 
-impl Api for Connection {
+impl DirectReadSource for Connection {
     fn list<'a>(
         &'a self,
-        kind: &'a ResourceCache,
+        cache: &'a ResourceCache,
         scope: &'a QueryScope,
     ) -> BoxFuture<'a, Result<Listing, String>> {
-        Box::pin(self.list_now(kind, scope))
+        Box::pin(self.list_now(cache, scope))
     }
 
-    fn sample<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Result<Sample, NoSample>> {
-        Box::pin(self.0.sample(ask))
+    fn sample<'a>(
+        &'a self,
+        sample_request: &'a SampleRequest,
+    ) -> BoxFuture<'a, Result<Sample, SampleError>> {
+        Box::pin(self.0.sample(sample_request))
     }
 }
 
@@ -224,6 +227,6 @@ impl Api for Connection {
 #[derive(Debug, Default)]
 pub struct Watches {
     /// For each kind, the watch and the reads that settle its reservations.
-    tasks: Vec<(Arc<ResourceCache>, Arc<[Supervised; 2]>)>,
-    _expires: Option<Supervised>,
+    tasks: Vec<(Arc<ResourceCache>, Arc<[SupervisedTask; 2]>)>,
+    _expires: Option<SupervisedTask>,
 }

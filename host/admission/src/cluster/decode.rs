@@ -14,8 +14,8 @@ use opgate_cluster::Key;
 use opgate_document::{Document, Kind as ValueKind};
 
 use super::cache::{Change, key_of};
-use super::list_splitter::Split;
-use super::paging::LARGEST_OBJECT;
+use super::list_splitter::ListSplitter;
+use super::paging::MAX_OBJECT_BYTES;
 use super::reservations::is_newer;
 use super::{ResolvedRead, ResourceCache};
 use opgate_text::one_line;
@@ -25,11 +25,11 @@ use opgate_text::one_line;
 pub(crate) struct Event {
     /// The version of its object.
     version: String,
-    news: News,
+    content: EventContent,
 }
 
 #[derive(Debug)]
-enum News {
+enum EventContent {
     /// An object was added or has changed; none without a name.
     Changed(Option<Box<Change>>),
     /// An object was deleted.
@@ -48,45 +48,45 @@ impl Event {
         let text = |pointer: &str| document.get(pointer).and_then(|v| v.text()).unwrap_or_default();
         let news = match (text("/type"), document.get("/object")) {
             ("ADDED" | "MODIFIED", Some(object)) => {
-                News::Changed(reading.change(object, "").map(Box::new))
+                EventContent::Changed(reading.read_change(object, "").map(Box::new))
             }
             ("DELETED", Some(object)) => {
-                News::Deleted(key_of(object, ""), text("/object/metadata/uid").to_owned())
+                EventContent::Deleted(key_of(object, ""), text("/object/metadata/uid").to_owned())
             }
-            ("BOOKMARK", _) => News::Bookmark,
+            ("BOOKMARK", _) => EventContent::Bookmark,
             ("ERROR", _) => {
                 let code = document.get("/object/code").and_then(|c| c.integer());
                 let code = u16::try_from(code.unwrap_or_default()).unwrap_or_default();
-                News::Error(ApiError::of(code, text("/object/message")))
+                EventContent::Error(ApiError::from_status(code, text("/object/message")))
             }
             (other, _) => {
                 let other = one_line(other, 32);
-                News::Error(ApiError::Other(format!("an event of type {other:?}")))
+                EventContent::Error(ApiError::Other(format!("an event of type {other:?}")))
             }
         };
-        Ok(Self { version: text("/object/metadata/resourceVersion").to_owned(), news })
+        Ok(Self { version: text("/object/metadata/resourceVersion").to_owned(), content: news })
     }
 
     /// Applies it to a kind, with its version.
     ///
     /// # Errors
     /// If it is an error, or the server was reset to an earlier state.
-    pub(crate) fn take_over(
+    pub(crate) fn apply_to(
         self,
         kind: &ResourceCache,
         version: &mut String,
     ) -> Result<(), ApiError> {
-        let Self { version: now, news } = self;
-        if is_newer(version, &now) && !matches!(news, News::Error(_)) {
+        let Self { version: now, content: news } = self;
+        if is_newer(version, &now) && !matches!(news, EventContent::Error(_)) {
             return Err(ApiError::Gone);
         }
         match news {
-            News::Changed(Some(change)) => kind.take_over(*change),
-            News::Deleted(Some(key), uid) => kind.delete(&key, &now, &uid),
+            EventContent::Changed(Some(change)) => kind.apply_change(*change),
+            EventContent::Deleted(Some(key), uid) => kind.delete(&key, &now, &uid),
             // An API server has no objects without a name.
-            News::Changed(None) | News::Deleted(None, _) => {}
-            News::Bookmark => kind.bookmark(&now),
-            News::Error(trouble) => return Err(trouble),
+            EventContent::Changed(None) | EventContent::Deleted(None, _) => {}
+            EventContent::Bookmark => kind.record_bookmark(&now),
+            EventContent::Error(trouble) => return Err(trouble),
         }
         if !now.is_empty() {
             *version = now;
@@ -106,28 +106,31 @@ pub(crate) struct Page {
 }
 
 /// Maximum bytes of a page without its objects.
-const LARGEST_FRAME: usize = 1 << 20;
+const MAX_FRAME_BYTES: usize = 1 << 20;
 
 /// The text of a page as it arrives.
 #[derive(Debug, Default)]
-pub(crate) struct PageText {
-    split: Split,
+pub(crate) struct PageReader {
+    splitter: ListSplitter,
     count: usize,
 }
 
-impl PageText {
+impl PageReader {
     /// Returns the text of the next object, if these bytes complete it. `bytes` are then the rest.
     ///
     /// # Errors
     /// If it is too large.
     pub(crate) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, ApiError> {
-        let item = self.split.next(bytes);
-        let held = item.as_ref().map_or(self.split.item_bytes(), Vec::len);
-        if u64::try_from(held).is_ok_and(|held| held >= LARGEST_OBJECT) {
-            return Err(ApiError::Other(format!("an object of more than {LARGEST_OBJECT} bytes")));
+        let item = self.splitter.next(bytes);
+        let held = item.as_ref().map_or(self.splitter.item_bytes(), Vec::len);
+        if u64::try_from(held).is_ok_and(|held| held >= MAX_OBJECT_BYTES) {
+            return Err(ApiError::Other(format!(
+                "an object of more than {MAX_OBJECT_BYTES} bytes"
+            )));
         }
-        if self.split.frame_bytes() > LARGEST_FRAME {
-            let text = format!("a response of more than {LARGEST_FRAME} bytes without its objects");
+        if self.splitter.frame_bytes() > MAX_FRAME_BYTES {
+            let text =
+                format!("a response of more than {MAX_FRAME_BYTES} bytes without its objects");
             return Err(ApiError::Other(text));
         }
         self.count = self.count.saturating_add(usize::from(item.is_some()));
@@ -141,17 +144,17 @@ impl PageText {
 
     /// The bytes of the object that is not complete.
     pub(crate) fn item_bytes(&self) -> usize {
-        self.split.item_bytes()
+        self.splitter.item_bytes()
     }
 
     /// The metadata after all objects.
     ///
     /// # Errors
     /// If it was no page, or a part of one.
-    pub(crate) fn end(self) -> Result<Page, ApiError> {
-        let Self { split, count } = self;
+    pub(crate) fn finish(self) -> Result<Page, ApiError> {
+        let Self { splitter: split, count } = self;
         let none = || ApiError::Other("the API server's answer is no list".to_owned());
-        let page = read_document(split.end().ok_or_else(none)?)?;
+        let page = read_document(split.finish().ok_or_else(none)?)?;
         // Go writes an empty list as null.
         let items = page.get("/items").ok_or_else(none)?;
         if !matches!(
@@ -167,19 +170,19 @@ impl PageText {
 }
 
 /// Reads an object of a list. One without a namespace gets `namespace`.
-pub(crate) fn item(
+pub(crate) fn read_item(
     reading: &ResolvedRead,
     item: Vec<u8>,
     namespace: &str,
 ) -> Result<Option<Change>, ApiError> {
-    Ok(reading.change(read_document(item)?.root(), namespace))
+    Ok(reading.read_change(read_document(item)?.root(), namespace))
 }
 
 /// Bytes that are not UTF-8 become U+FFFD: a client that writes protobuf can store anything in
 /// `managedFields`.
 pub(super) fn read_document(json: Vec<u8>) -> Result<Document, ApiError> {
     let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
-    Document::deep(String::from_utf8(json).unwrap_or_else(lossy))
+    Document::parse_deep(String::from_utf8(json).unwrap_or_else(lossy))
         .map_err(|e| ApiError::Other(format!("the API server's answer is not JSON: {e}")))
 }
 
@@ -215,20 +218,20 @@ pub(crate) enum ApiError {
 
 impl ApiError {
     /// The text for users, with the missing permission, or how to fix the token.
-    pub(super) fn told(&self, kind: &ResourceCache) -> String {
+    pub(super) fn message_for(&self, kind: &ResourceCache) -> String {
         let on = match self {
             Self::Forbidden(_) if kind.resource().is_server_version() => "get on /version",
             // Only lists are needed.
             Self::Forbidden(_) if kind.is_polled() => "list on it",
             Self::Forbidden(_) => "list and watch on it",
-            Self::Unauthorized(why) => return token_refused(why),
+            Self::Unauthorized(why) => return token_rejected_text(why),
             _ => return self.to_string(),
         };
         format!("{self}; grant {on} to the service account of opgate")
     }
 
     /// The error of a response with this code.
-    pub(super) fn of(code: u16, message: &str) -> Self {
+    pub(super) fn from_status(code: u16, message: &str) -> Self {
         let message = one_line(message, 512);
         match code {
             404 => Self::Absent,
@@ -246,7 +249,7 @@ impl ApiError {
 }
 
 /// The text for a response with 401. No grant helps: the API server cannot identify the client.
-pub(super) fn token_refused(why: &str) -> String {
+pub(super) fn token_rejected_text(why: &str) -> String {
     format!(
         "the API server does not accept the token of opgate (401: {why}): it has expired, its ServiceAccount or Pod \
          was deleted, or audience or clocks differ; check that `kubectl get serviceaccount` shows it and that the \

@@ -19,45 +19,48 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::samples::{Ask, NoSample, Places};
+use super::samples::{SampleError, SamplePermits, SampleRequest};
 use super::view::{DirectReadPlan, DirectReads, Listing, QueryScope};
-use super::{ClusterState, ResourceCache};
+use super::{ClusterState, ResourceCache, ResourceId};
 
 /// Maximum number of concurrent reads: a list of thousands of objects is load for the API server,
 /// too.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_READS: usize = 8;
 
 /// The source of direct reads.
-pub trait Api: Send + Sync {
+pub trait DirectReadSource: Send + Sync {
     /// Returns the current objects, and the version up to which the list is complete.
     fn list<'a>(
         &'a self,
-        kind: &'a ResourceCache,
+        cache: &'a ResourceCache,
         scope: &'a QueryScope,
     ) -> BoxFuture<'a, Result<Listing, String>>;
 
     /// Returns some objects of any kind.
-    fn sample<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Result<Sample, NoSample>> {
-        let why = format!("{} cannot be listed here", ask.resource);
-        Box::pin(async { Err(NoSample::Unavailable(why)) })
+    fn sample<'a>(
+        &'a self,
+        sample_request: &'a SampleRequest,
+    ) -> BoxFuture<'a, Result<Sample, SampleError>> {
+        let why = format!("{} cannot be listed here", sample_request.resource);
+        Box::pin(async { Err(SampleError::Unavailable(why)) })
     }
 }
 
 /// A query of a kind.
-type Question = (usize, QueryScope);
+type ReadTarget = (ResourceId, QueryScope);
 
 /// The number of requests that wait for it.
-type Askers = usize;
+type WaiterCount = usize;
 
 /// Direct reads, shared by all requests with the same query.
-pub struct Direct {
-    api: Box<dyn Api>,
-    slots: Mutex<HashMap<Question, (Arc<Slot>, Askers)>>,
-    places: Semaphore,
-    samplers: Places,
+pub struct DirectReader {
+    source: Box<dyn DirectReadSource>,
+    shared_reads: Mutex<HashMap<ReadTarget, (Arc<SharedRead>, WaiterCount)>>,
+    read_permits: Semaphore,
+    sample_permits: SamplePermits,
 }
 
-impl std::fmt::Debug for Direct {
+impl std::fmt::Debug for DirectReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Direct").finish_non_exhaustive()
     }
@@ -65,93 +68,98 @@ impl std::fmt::Debug for Direct {
 
 /// The result, and the time when the read started.
 #[derive(Debug, Clone)]
-struct Read {
-    began: Instant,
-    found: Result<Arc<Listing>, String>,
+struct ReadResult {
+    started_at: Instant,
+    listing: Result<Arc<Listing>, String>,
 }
 
 /// One query.
 #[derive(Debug, Default)]
-struct Slot {
+struct SharedRead {
     /// Number of the last read that started.
-    begun: AtomicU64,
+    last_started: AtomicU64,
     /// Number and result of the last read that ended. Locked during a read, so there is one at a
     /// time.
-    last: tokio::sync::Mutex<Option<(u64, Read)>>,
+    last_result: tokio::sync::Mutex<Option<(u64, ReadResult)>>,
 }
 
 /// A waiting request. The last one removes the query, also if it gives up.
-struct Asking<'d> {
-    direct: &'d Direct,
-    question: Question,
-    slot: Arc<Slot>,
+struct ReadWaiter<'d> {
+    direct: &'d DirectReader,
+    target: ReadTarget,
+    shared_read: Arc<SharedRead>,
 }
 
-impl<'d> Asking<'d> {
-    fn new(direct: &'d Direct, question: Question) -> Self {
-        let mut slots = direct.slots.lock();
-        let (slot, askers) = slots.entry(question.clone()).or_default();
-        *askers += 1;
+impl<'d> ReadWaiter<'d> {
+    fn new(direct: &'d DirectReader, target: ReadTarget) -> Self {
+        let mut slots = direct.shared_reads.lock();
+        let (slot, waiters) = slots.entry(target.clone()).or_default();
+        *waiters += 1;
         let slot = slot.clone();
         drop(slots);
-        Self { direct, question, slot }
+        Self { direct, target, shared_read: slot }
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for ReadWaiter<'_> {
     fn drop(&mut self) {
-        let mut slots = self.direct.slots.lock();
-        if let Some((_, askers)) = slots.get_mut(&self.question) {
-            *askers = askers.saturating_sub(1);
-            if *askers == 0 {
-                slots.remove(&self.question);
+        let mut slots = self.direct.shared_reads.lock();
+        if let Some((_, waiters)) = slots.get_mut(&self.target) {
+            *waiters = waiters.saturating_sub(1);
+            if *waiters == 0 {
+                slots.remove(&self.target);
             }
         }
     }
 }
 
-impl Direct {
+impl DirectReader {
     /// Reads from an API server.
     #[must_use]
-    pub fn new(api: impl Api + 'static) -> Self {
-        let (slots, places) = (Mutex::default(), Semaphore::new(AT_ONCE));
-        Self { api: Box::new(api), slots, places, samplers: Places::default() }
+    pub fn new(api: impl DirectReadSource + 'static) -> Self {
+        let (slots, places) = (Mutex::default(), Semaphore::new(MAX_CONCURRENT_READS));
+        Self {
+            source: Box::new(api),
+            shared_reads: slots,
+            read_permits: places,
+            sample_permits: SamplePermits::default(),
+        }
     }
 
     /// The source of samples.
-    pub(super) fn samples(&self) -> (&dyn Api, &Places) {
-        (&*self.api, &self.samplers)
+    pub(crate) fn sample_source(&self) -> (&dyn DirectReadSource, &SamplePermits) {
+        (&*self.source, &self.sample_permits)
     }
 
     /// Makes all reads that are necessary.
     ///
     /// # Errors
     /// If the API server does not respond. The text states the reason.
-    pub async fn fresh(
+    pub async fn read_all(
         &self,
         cluster: &ClusterState,
-        needed: &DirectReadPlan,
+        read_plan: &DirectReadPlan,
         deadline: Instant,
     ) -> Result<DirectReads, String> {
-        let mut questions = Vec::new();
-        for (kind, scopes) in &needed.0 {
+        let mut targets = Vec::new();
+        for (cache, scopes) in &read_plan.0 {
             // A query that is part of another one uses its result.
             let wide = scopes
                 .iter()
                 .filter(|scope| !scopes.iter().any(|other| other != *scope && other.covers(scope)));
-            questions.extend(wide.map(|scope| (*kind, scope.clone())));
+            targets.extend(wide.map(|scope| (*cache, scope.clone())));
         }
-        let asked = questions.into_iter().map(|(kind, scope)| async move {
-            let read = self.read(cluster, kind, &scope).await;
-            Some((kind, scope, read?.found))
+        let asked = targets.into_iter().map(|(cache, scope)| async move {
+            let read = self.read(cluster, cache, &scope).await;
+            Some((cache, scope, read?.listing))
         });
         let all = tokio::time::timeout_at(deadline, join_all(asked)).await;
         let all = all.map_err(|_| "the API server did not answer in time".to_owned())?;
-        let mut fresh = DirectReads::default();
-        for (kind, scope, found) in all.into_iter().flatten() {
-            fresh.0.entry(kind).or_default().push((scope, found?));
+        let mut direct_reads = DirectReads::default();
+        for (cache, scope, found) in all.into_iter().flatten() {
+            direct_reads.0.entry(cache).or_default().push((scope, found?));
         }
-        Ok(fresh)
+        Ok(direct_reads)
     }
 
     /// Reads one object and updates its kind. Returns the result, or nothing if there is no such
@@ -159,52 +167,59 @@ impl Direct {
     ///
     /// # Errors
     /// If the API server does not respond. The text states the reason.
-    pub async fn learn(
+    pub async fn read_object(
         &self,
         cluster: &ClusterState,
-        kind: usize,
+        cache: ResourceId,
         key: &Key,
     ) -> Result<Option<Arc<Listing>>, String> {
         let scope = QueryScope::Object(key.clone());
-        let read = self.read(cluster, kind, &scope).await;
-        let Some((Read { began, found }, kind)) = read.zip(cluster.kinds().get(kind)) else {
+        let read = self.read(cluster, cache, &scope).await;
+        let Some((ReadResult { started_at: began, listing: found }, cache)) =
+            read.zip(cluster.cache(cache))
+        else {
             return Ok(None);
         };
         let found = found?;
-        kind.learn(key, &found, began);
+        cache.record_direct_read(key, &found, began);
         Ok(Some(found))
     }
 
     /// The API server, for reads that are not shared.
-    pub(super) fn api(&self) -> &dyn Api {
-        &*self.api
+    pub(crate) fn source(&self) -> &dyn DirectReadSource {
+        &*self.source
     }
 
     /// Makes a read that starts after this call.
-    async fn read(&self, cluster: &ClusterState, kind: usize, scope: &QueryScope) -> Option<Read> {
-        let of = cluster.kinds().get(kind)?;
-        let asking = Asking::new(self, (kind, scope.clone()));
-        let slot = &asking.slot;
-        let wanted = slot.begun.load(Ordering::SeqCst) + 1;
-        let mut last = slot.last.lock().await;
+    async fn read(
+        &self,
+        cluster: &ClusterState,
+        cache: ResourceId,
+        scope: &QueryScope,
+    ) -> Option<ReadResult> {
+        let of = cluster.cache(cache)?;
+        let asking = ReadWaiter::new(self, (cache, scope.clone()));
+        let slot = &asking.shared_read;
+        let wanted = slot.last_started.load(Ordering::SeqCst) + 1;
+        let mut last = slot.last_result.lock().await;
         if let Some((number, read)) = &*last
             && *number >= wanted
         {
             return Some(read.clone());
         }
         // The semaphore is never closed.
-        let _place = self.places.acquire().await.ok()?;
-        let number = slot.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let _place = self.read_permits.acquire().await.ok()?;
+        let number = slot.last_started.fetch_add(1, Ordering::SeqCst) + 1;
         let began = Instant::now();
-        let found = self.api.list(of, scope).await.map(Arc::new);
-        let read = Read { began, found };
+        let found = self.source.list(of, scope).await.map(Arc::new);
+        let read = ReadResult { started_at: began, listing: found };
         *last = Some((number, read.clone()));
         Some(read)
     }
 
     /// The number of queries in progress.
     #[must_use]
-    pub fn questions(&self) -> usize {
-        self.slots.lock().len()
+    pub fn reads_in_progress(&self) -> usize {
+        self.shared_reads.lock().len()
     }
 }

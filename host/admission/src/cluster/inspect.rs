@@ -12,20 +12,20 @@ use opgate_cluster::Resource;
 use opgate_document::Document;
 
 use super::Connection;
-use super::audit::told;
+use super::audit::error_text;
 use super::decode::ApiError;
-use super::paging::LARGEST_OBJECT;
-use super::requests::path;
+use super::paging::MAX_OBJECT_BYTES;
+use super::requests::resource_path;
 
 /// Maximum bytes of `/version`.
-const MOST_OF_VERSION: u64 = 64 << 10;
+const MAX_VERSION_BYTES: u64 = 64 << 10;
 
 /// Maximum bytes of a response of a pod.
-const MOST_OF_POD: u64 = 1 << 20;
+const MAX_POD_RESPONSE_BYTES: u64 = 1 << 20;
 
 /// A selection of objects of a resource.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Selected<'s> {
+pub struct ListFilter<'s> {
     /// Only objects in this namespace.
     pub namespace: Option<&'s str>,
     /// Only objects with these labels, in the syntax of `kubectl -l`.
@@ -34,29 +34,29 @@ pub struct Selected<'s> {
 
 /// The reason why a read failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct ReadFailure {
     /// Whether a permission is missing.
     pub is_forbidden: bool,
     /// The reason, in one line.
-    pub why: String,
+    pub reason: String,
 }
 
-impl From<ApiError> for Refused {
-    fn from(trouble: ApiError) -> Self {
-        let is_forbidden = matches!(trouble, ApiError::Forbidden(_));
-        Self { is_forbidden, why: told(&trouble) }
+impl From<ApiError> for ReadFailure {
+    fn from(error: ApiError) -> Self {
+        let is_forbidden = matches!(error, ApiError::Forbidden(_));
+        Self { is_forbidden, reason: error_text(&error) }
     }
 }
 
 /// Version and clock of an API server.
 #[derive(Debug, Clone)]
-pub struct Release {
+pub struct ServerInfo {
     /// `v1.33.1`
     pub version: String,
     /// The clock of the API server, and the local one at the same moment.
     pub clocks: Option<(SystemTime, SystemTime)>,
     /// Duration of the request. The clocks can seem to differ by this much.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 impl Connection {
@@ -65,17 +65,17 @@ impl Connection {
     ///
     /// # Errors
     /// The reason why they cannot be listed.
-    pub async fn select(
+    pub async fn for_each_selected(
         &self,
         resource: &Resource,
-        selected: Selected<'_>,
+        selected: ListFilter<'_>,
         mut visit: impl FnMut(Document) -> ControlFlow<()>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ReadFailure> {
         let params = ListParams {
             label_selector: selected.labels.map(str::to_owned),
             ..ListParams::default()
         };
-        let pages = self.every_page(resource, selected.namespace, params, &mut visit);
+        let pages = self.for_each_page(resource, selected.namespace, params, &mut visit);
         Ok(pages.await?)
     }
 
@@ -83,25 +83,25 @@ impl Connection {
     ///
     /// # Errors
     /// The reason why it cannot be read.
-    pub async fn one(
+    pub async fn get_object(
         &self,
         resource: &Resource,
         namespace: Option<&str>,
         name: &str,
-    ) -> Result<Option<Document>, Refused> {
+    ) -> Result<Option<Document>, ReadFailure> {
         // A name is a path segment.
         if name.is_empty() || name.contains(['/', '%', '?', '#']) || name.starts_with('.') {
             return Ok(None);
         }
-        let at = format!("{}/{name}", path(resource, namespace));
-        match self.0.dated(&at, LARGEST_OBJECT).await {
+        let at = format!("{}/{name}", resource_path(resource, namespace));
+        match self.0.dated_document(&at, MAX_OBJECT_BYTES).await {
             Ok((document, _)) => Ok(Some(document)),
             Err(ApiError::Absent) => Ok(None),
             Err(ApiError::Forbidden(why)) => {
                 let why = format!("forbidden: {why}; grant get on it to this user");
-                Err(Refused { is_forbidden: true, why })
+                Err(ReadFailure { is_forbidden: true, reason: why })
             }
-            Err(trouble) => Err(trouble.into()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -109,27 +109,30 @@ impl Connection {
     ///
     /// # Errors
     /// The reason why there is no response.
-    pub async fn of_pod(
+    pub async fn get_from_pod(
         &self,
         namespace: &str,
         pod: &str,
         port: u16,
         path: &str,
-    ) -> Result<Document, Refused> {
+    ) -> Result<Document, ReadFailure> {
         let is_segment = |text: &str| !text.is_empty() && !text.contains(['/', '%', '?', '#', ':']);
         if !is_segment(namespace) || !is_segment(pod) || pod.starts_with('.') {
             let why = format!("{pod:?} is no name of a pod");
-            return Err(Refused { is_forbidden: false, why });
+            return Err(ReadFailure { is_forbidden: false, reason: why });
         }
         let at = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy{path}");
-        let answer = self.0.dated(&at, MOST_OF_POD).await.map_err(|trouble| match trouble {
-            ApiError::Absent => Refused { is_forbidden: false, why: format!("it has no {path}") },
-            ApiError::Forbidden(why) => {
-                let why = format!("forbidden: {why}; grant get on pods/proxy to this user");
-                Refused { is_forbidden: true, why }
-            }
-            trouble => trouble.into(),
-        });
+        let answer =
+            self.0.dated_document(&at, MAX_POD_RESPONSE_BYTES).await.map_err(|error| match error {
+                ApiError::Absent => {
+                    ReadFailure { is_forbidden: false, reason: format!("it has no {path}") }
+                }
+                ApiError::Forbidden(why) => {
+                    let why = format!("forbidden: {why}; grant get on pods/proxy to this user");
+                    ReadFailure { is_forbidden: true, reason: why }
+                }
+                error => error.into(),
+            });
         answer.map(|(document, _)| document)
     }
 
@@ -137,13 +140,13 @@ impl Connection {
     ///
     /// # Errors
     /// If it does not return them.
-    pub async fn release(&self) -> Result<Release, Refused> {
+    pub async fn server_info(&self) -> Result<ServerInfo, ReadFailure> {
         let (began, sent) = (tokio::time::Instant::now(), SystemTime::now());
-        let (document, date) = self.0.dated("/version", MOST_OF_VERSION).await?;
+        let (document, date) = self.0.dated_document("/version", MAX_VERSION_BYTES).await?;
         let took = began.elapsed();
         let text = document.get("/gitVersion").and_then(|version| version.text());
         let version = text.unwrap_or_default().to_owned();
         let half = took.checked_div(2).unwrap_or_default();
-        Ok(Release { version, clocks: date.map(|theirs| (theirs, sent + half)), took })
+        Ok(ServerInfo { version, clocks: date.map(|theirs| (theirs, sent + half)), duration: took })
     }
 }

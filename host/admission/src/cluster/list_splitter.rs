@@ -15,7 +15,7 @@ const ITEMS: &[u8] = b"items";
 
 /// A response that has partly arrived.
 #[derive(Debug, Default)]
-pub(super) struct Split {
+pub(super) struct ListSplitter {
     /// The text without the objects.
     frame: Vec<u8>,
     /// The beginning of an object.
@@ -23,7 +23,7 @@ pub(super) struct Split {
     /// The number of open brackets.
     depth: usize,
     in_items: bool,
-    in_text: bool,
+    in_string: bool,
     is_escaped: bool,
     /// The beginning of the last text directly in the list: a name, or the value of one.
     last: Vec<u8>,
@@ -31,20 +31,21 @@ pub(super) struct Split {
     lists: usize,
 }
 
-impl Split {
+impl ListSplitter {
     /// Reads bytes until an object is complete, which it returns; `None` if there are no more
     /// bytes.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<Vec<u8>> {
         let mut taken = 0;
         while let Some(byte) = bytes.get(taken).copied() {
-            if self.in_text {
-                taken = taken.saturating_add(self.text(bytes.get(taken..).unwrap_or_default()));
+            if self.in_string {
+                taken =
+                    taken.saturating_add(self.skip_string(bytes.get(taken..).unwrap_or_default()));
                 continue;
             }
             let is_of_items = self.in_items && self.depth == 2;
             match byte {
                 b'"' => {
-                    self.in_text = true;
+                    self.in_string = true;
                     self.last.clear();
                 }
                 b':' if self.depth == 1 && self.last == ITEMS => {
@@ -86,7 +87,7 @@ impl Split {
     }
 
     /// Steps over the rest of a text; returns the number of bytes.
-    fn text(&mut self, bytes: &[u8]) -> usize {
+    fn skip_string(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while let Some(byte) = bytes.get(taken).copied() {
             taken = taken.saturating_add(1);
@@ -94,7 +95,7 @@ impl Split {
                 _ if self.is_escaped => self.is_escaped = false,
                 b'\\' => self.is_escaped = true,
                 b'"' => {
-                    self.in_text = false;
+                    self.in_string = false;
                     return taken;
                 }
                 _ if self.depth > 1 => {
@@ -134,7 +135,7 @@ impl Split {
 
     /// The response without its objects. If the response was cut short, this is not JSON. `None`
     /// if there were several lists, of which the last one would count.
-    pub(super) fn end(self) -> Option<Vec<u8>> {
+    pub(super) fn finish(self) -> Option<Vec<u8>> {
         (self.lists <= 1).then_some(self.frame)
     }
 }
@@ -148,14 +149,17 @@ mod tests {
 
     /// Objects and frame of a text that arrives in parts of this size.
     fn split(text: &str, size: usize) -> (Vec<String>, String) {
-        let mut split = Split::default();
+        let mut split = ListSplitter::default();
         let mut items = Vec::new();
         for mut part in text.as_bytes().chunks(size) {
             while let Some(item) = split.next(&mut part) {
                 items.push(String::from_utf8(item).unwrap());
             }
         }
-        (items, split.end().map_or("twice".to_owned(), |frame| String::from_utf8(frame).unwrap()))
+        (
+            items,
+            split.finish().map_or("twice".to_owned(), |frame| String::from_utf8(frame).unwrap()),
+        )
     }
 
     #[test]

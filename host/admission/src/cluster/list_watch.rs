@@ -19,16 +19,16 @@ use kube::core::Request;
 use kube::core::params::WatchParams;
 use tokio::time::Instant;
 
-use super::aside::Waiting;
-use super::cache::{ListFailure, poll_time, watch_time};
+use super::aside::ReadPriority;
+use super::cache::{ListFailure, poll_interval, watch_interval};
 use super::decode::{ApiError, Event};
-use super::paging::LARGEST_OBJECT;
-use super::requests::{Server, label_selector, no_answer, path};
-use super::{CacheStatus, Options, ResourceCache};
+use super::paging::MAX_OBJECT_BYTES;
+use super::requests::{ApiServer, label_selector, resource_path, timeout_text};
+use super::{CacheStatus, ClusterOptions, ResourceCache};
 
 /// Waits after errors, doubled from the first to the last.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-const LAST_WAIT: Duration = Duration::from_secs(10);
+const MIN_BACKOFF: Duration = Duration::from_millis(200);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Number of lists in a row without such a resource after which its objects count as gone, and
 /// number of lists that cannot be served after which nothing waits for the resource.
@@ -45,63 +45,70 @@ const WATCH_END_GRACE: Duration = Duration::from_secs(15);
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(5);
 
 /// A watch that was open for this time has not failed.
-const STEADY: Duration = Duration::from_secs(2);
+const MIN_STEADY_DURATION: Duration = Duration::from_secs(2);
 
 /// After this many errors at the same version, the list is read again.
-const MOST_AT_ONE_VERSION: u32 = 3;
+const MAX_ERRORS_PER_VERSION: u32 = 3;
 
 /// Growing waits with a random part, so that replicas do not return all at once.
 #[derive(Debug)]
 pub(super) struct Backoff {
     /// The interval at which a watch is renewed.
-    watch: Duration,
+    watch_interval: Duration,
     /// The interval at which a resource is polled.
-    poll: Duration,
+    poll_interval: Duration,
     failures: u32,
     /// Lists in a row that found no such resource.
     absences: u32,
     /// Lists in a row that could not be served.
     outages: u32,
     /// The last logged text: the same problem is logged once.
-    told: Option<String>,
+    last_logged: Option<String>,
 }
 
 impl Backoff {
-    pub(super) fn new(options: &Options) -> Self {
-        let (watch, poll) = (watch_time(options.max_age), poll_time(options));
-        Self { watch, poll, failures: 0, absences: 0, outages: 0, told: None }
+    pub(super) fn new(options: &ClusterOptions) -> Self {
+        let (watch, poll) = (watch_interval(options.max_age), poll_interval(options));
+        Self {
+            watch_interval: watch,
+            poll_interval: poll,
+            failures: 0,
+            absences: 0,
+            outages: 0,
+            last_logged: None,
+        }
     }
 
-    fn next(&mut self) -> Duration {
-        let wait = FIRST_WAIT.saturating_mul(1 << self.failures.min(8)).min(LAST_WAIT);
+    fn next_wait(&mut self) -> Duration {
+        let wait = MIN_BACKOFF.saturating_mul(1 << self.failures.min(8)).min(MAX_BACKOFF);
         self.failures = self.failures.saturating_add(1);
-        shortened(wait)
+        with_jitter(wait)
     }
 
     /// Records that the cache is ready, which shows nothing about the next watch.
-    fn current(&mut self, server: &Server, kind: &ResourceCache) {
-        if self.told.take().is_some() {
-            tracing::info!(resource = %kind.resource(), "cluster cache synced again");
+    fn mark_synced(&mut self, server: &ApiServer, cache: &ResourceCache) {
+        if self.last_logged.take().is_some() {
+            tracing::info!(resource = %cache.resource(), "cluster cache synced again");
             server.notify_recovered();
         }
     }
 
     /// Records that the watch works, or that only the list was needed.
-    fn reset(&mut self, server: &Server, kind: &ResourceCache) {
-        self.current(server, kind);
+    fn reset(&mut self, server: &ApiServer, cache: &ResourceCache) {
+        self.mark_synced(server, cache);
         self.failures = 0;
     }
 
-    fn log_failure(&mut self, kind: &ResourceCache, why: &str) {
-        if self.told.as_deref() != Some(why) {
-            tracing::warn!(resource = %kind.resource(), why, "cluster cache sync failed; retrying");
-            self.told = Some(why.to_owned());
+    fn log_failure(&mut self, cache: &ResourceCache, why: &str) {
+        if self.last_logged.as_deref() != Some(why) {
+            tracing::warn!(resource = %cache.resource(), why, "cluster cache sync failed; retrying");
+            self.last_logged = Some(why.to_owned());
         }
     }
 }
 
 /// A wait without a random part of at most a quarter.
-fn shortened(wait: Duration) -> Duration {
+fn with_jitter(wait: Duration) -> Duration {
     let mut random = [0; 1];
     // Without randomness, all wait for the maximum.
     let _ = aws_lc_rs::rand::fill(&mut random);
@@ -110,60 +117,64 @@ fn shortened(wait: Duration) -> Duration {
 
 /// Lists, then watches until a new list is needed, if the resource can be watched. Returns the wait
 /// before the next list.
-pub(super) async fn follow(server: &Server, kind: &ResourceCache, waits: &mut Backoff) -> Duration {
+pub(super) async fn list_and_watch(
+    server: &ApiServer,
+    cache: &ResourceCache,
+    backoff: &mut Backoff,
+) -> Duration {
     let began = Instant::now();
-    let trouble = match server.list(kind, kind.namespace(), None, Waiting::View).await {
+    let error = match server.list(cache, cache.namespace(), None, ReadPriority::Cache).await {
         Ok(listing) => {
-            (waits.absences, waits.outages) = (0, 0);
+            (backoff.absences, backoff.outages) = (0, 0);
             let (objects, mut version) = (listing.objects.len(), listing.version.clone());
-            kind.replace(listing, began);
-            waits.current(server, kind);
-            if kind.is_polled() && server.watches(kind.resource()).await != Some(true) {
-                let (resource, seconds) = (kind.resource(), waits.poll.as_secs());
-                if kind.status().lists == 1 {
+            cache.replace(listing, began);
+            backoff.mark_synced(server, cache);
+            if cache.is_polled() && server.is_watchable(cache.resource()).await != Some(true) {
+                let (resource, seconds) = (cache.resource(), backoff.poll_interval.as_secs());
+                if cache.status().lists == 1 {
                     tracing::info!(%resource, objects, seconds, "polled");
                 } else {
                     tracing::debug!(%resource, objects, "polled");
                 }
-                waits.reset(server, kind);
-                return shortened(waits.poll);
+                backoff.reset(server, cache);
+                return with_jitter(backoff.poll_interval);
             }
-            tracing::info!(resource = %kind.resource(), objects, "listed");
-            match watch_on(server, kind, waits, &mut version).await {
+            tracing::info!(resource = %cache.resource(), objects, "listed");
+            match watch_from(server, cache, backoff, &mut version).await {
                 // A list determines whether it is gone.
                 ApiError::Absent => ApiError::Gone,
-                trouble if is_unwatchable(server, kind, &trouble).await => {
-                    poll(kind, waits);
-                    waits.reset(server, kind);
-                    return shortened(waits.poll);
+                error if is_unwatchable(server, cache, &error).await => {
+                    start_polling(cache, backoff);
+                    backoff.reset(server, cache);
+                    return with_jitter(backoff.poll_interval);
                 }
-                trouble => trouble,
+                error => error,
             }
         }
-        Err(trouble) => {
-            if let ApiError::Forbidden(_) = trouble
-                && is_unwatchable(server, kind, &trouble).await
+        Err(error) => {
+            if let ApiError::Forbidden(_) = error
+                && is_unwatchable(server, cache, &error).await
             {
                 // No permission must be requested that is not needed.
-                poll(kind, waits);
+                start_polling(cache, backoff);
             }
             // A role for objects in a namespace can be granted only where the namespace exists.
-            match (&trouble, kind.namespace()) {
+            match (&error, cache.namespace()) {
                 (ApiError::Forbidden(_), Some(namespace))
                     if server.lacks_namespace(namespace).await =>
                 {
                     ApiError::Absent
                 }
-                _ => trouble,
+                _ => error,
             }
         }
     };
-    let is_unavailable = matches!(trouble, ApiError::Unavailable(_));
+    let is_unavailable = matches!(error, ApiError::Unavailable(_));
     let is_down = is_unavailable
-        && waits.outages.saturating_add(1) >= ABSENT_LISTS_REQUIRED
-        && server.is_down_behind(kind.resource()).await;
-    let wait = failed(kind, waits, &trouble);
-    kind.refused(match trouble {
+        && backoff.outages.saturating_add(1) >= ABSENT_LISTS_REQUIRED
+        && server.is_down_behind(cache.resource()).await;
+    let wait = record_failure(cache, backoff, &error);
+    cache.record_list_failure(match error {
         ApiError::Forbidden(_) => ListFailure::Forbidden,
         ApiError::Unauthorized(_) => ListFailure::Unauthorized,
         _ if is_down => ListFailure::Down,
@@ -174,160 +185,164 @@ pub(super) async fn follow(server: &Server, kind: &ResourceCache, waits: &mut Ba
 
 /// Whether an API server that denies a request cannot watch the resource at all. Without the
 /// permission to watch, only discovery shows that.
-async fn is_unwatchable(server: &Server, kind: &ResourceCache, trouble: &ApiError) -> bool {
-    match trouble {
+async fn is_unwatchable(server: &ApiServer, cache: &ResourceCache, error: &ApiError) -> bool {
+    match error {
         ApiError::NotAllowed(_) => true,
-        ApiError::Forbidden(_) => server.watches(kind.resource()).await == Some(false),
+        ApiError::Forbidden(_) => server.is_watchable(cache.resource()).await == Some(false),
         _ => false,
     }
 }
 
-fn poll(kind: &ResourceCache, waits: &Backoff) {
-    if kind.set_polled(true) {
-        let seconds = waits.poll.as_secs();
+fn start_polling(cache: &ResourceCache, backoff: &Backoff) {
+    if cache.set_polled(true) {
+        let seconds = backoff.poll_interval.as_secs();
         tracing::info!(
-            resource = %kind.resource(), seconds,
+            resource = %cache.resource(), seconds,
             "resource does not support watch; polling"
         );
     }
 }
 
 /// Records an error. Returns the wait before the next list.
-fn failed(kind: &ResourceCache, waits: &mut Backoff, trouble: &ApiError) -> Duration {
-    match trouble {
-        ApiError::Absent if kind.status().objects > 0 && waits.absences < ABSENT_LISTS_REQUIRED => {
+fn record_failure(cache: &ResourceCache, backoff: &mut Backoff, error: &ApiError) -> Duration {
+    match error {
+        ApiError::Absent
+            if cache.status().objects > 0 && backoff.absences < ABSENT_LISTS_REQUIRED =>
+        {
             // A proxy or a starting server responds with 404 as well, which does not mean that
             // objects are gone.
-            waits.absences += 1;
+            backoff.absences += 1;
         }
         ApiError::Absent => {
-            if kind.status().standing != CacheStatus::NotInstalled {
-                tracing::info!(resource = %kind.resource(), "not installed; looking for it again");
+            if cache.status().cache_status != CacheStatus::NotInstalled {
+                tracing::info!(resource = %cache.resource(), "not installed; looking for it again");
             }
-            kind.absent();
+            cache.mark_absent();
             return ABSENT_WAIT;
         }
         ApiError::Gone | ApiError::Silence | ApiError::Memory => {
-            tracing::debug!(resource = %kind.resource(), why = %trouble, "listing again");
-            return waits.next();
+            tracing::debug!(resource = %cache.resource(), why = %error, "listing again");
+            return backoff.next_wait();
         }
-        ApiError::Unavailable(_) => waits.outages = waits.outages.saturating_add(1),
+        ApiError::Unavailable(_) => backoff.outages = backoff.outages.saturating_add(1),
         ApiError::Unauthorized(_)
         | ApiError::Forbidden(_)
         | ApiError::NotAllowed(_)
         | ApiError::Other(_) => {}
     }
-    let why = trouble.told(kind);
-    kind.failed(why.clone());
-    if waits.outages >= ABSENT_LISTS_REQUIRED {
-        kind.unavailable();
+    let why = error.message_for(cache);
+    cache.record_error(why.clone());
+    if backoff.outages >= ABSENT_LISTS_REQUIRED {
+        cache.mark_unavailable();
     }
-    waits.log_failure(kind, &why);
-    waits.next()
+    backoff.log_failure(cache, &why);
+    backoff.next_wait()
 }
 
 /// One watch after another from a version on. Returns the reason why the list must be read again.
-async fn watch_on(
-    server: &Server,
-    kind: &ResourceCache,
-    waits: &mut Backoff,
+async fn watch_from(
+    server: &ApiServer,
+    cache: &ResourceCache,
+    backoff: &mut Backoff,
     version: &mut String,
 ) -> ApiError {
-    let watch = waits.watch;
+    let watch = backoff.watch_interval;
     let short = MIN_WATCH_DURATION.min(watch / 2);
     let mut failed_here = 0;
     loop {
         let (started, before) = (Instant::now(), version.clone());
-        let ended = watch_once(server, kind, watch, waits.poll, version).await;
+        let ended = watch_once(server, cache, watch, backoff.poll_interval, version).await;
         if *version != before {
             failed_here = 0;
-            waits.reset(server, kind);
+            backoff.reset(server, cache);
         }
         let (why, is_error) = match ended {
             Ok(()) if started.elapsed() >= short => {
-                waits.reset(server, kind);
-                if kind.time_since_contact() > watch.saturating_add(watch / 2) {
+                backoff.reset(server, cache);
+                if cache.time_since_contact() > watch.saturating_add(watch / 2) {
                     // It sends no bookmarks; a list has the same effect.
                     return ApiError::Silence;
                 }
-                if kind.has_memory_again() {
+                if cache.has_memory_again() {
                     return ApiError::Memory;
                 }
                 continue;
             }
             Ok(()) => (format!("the API server ends watches within {short:?}"), false),
             Err(ApiError::Other(why) | ApiError::Unavailable(why)) => (why, true),
-            Err(trouble) => return trouble,
+            Err(error) => return error,
         };
         failed_here += 1;
         if is_error || failed_here > 1 {
-            kind.failed(why.clone());
-            waits.log_failure(kind, &why);
+            cache.record_error(why.clone());
+            backoff.log_failure(cache, &why);
         }
-        if failed_here >= MOST_AT_ONE_VERSION {
+        if failed_here >= MAX_ERRORS_PER_VERSION {
             return ApiError::Other(why);
         }
-        tokio::time::sleep(waits.next()).await;
+        tokio::time::sleep(backoff.next_wait()).await;
     }
 }
 
 /// One watch, until it ends. `version` advances with it. Opening it is no contact; only its
 /// messages are. It ends after `look` or a multiple of it if a list would show more.
 async fn watch_once(
-    server: &Server,
-    kind: &ResourceCache,
+    server: &ApiServer,
+    cache: &ResourceCache,
     watch: Duration,
     look: Duration,
     version: &mut String,
 ) -> Result<(), ApiError> {
     let params = WatchParams {
-        label_selector: label_selector(kind),
+        label_selector: label_selector(cache),
         field_selector: None,
         timeout: u32::try_from(watch.as_secs().max(1)).ok(),
         bookmarks: true,
         send_initial_events: false,
     };
-    let request = Request::new(path(kind.resource(), kind.namespace()));
+    let request = Request::new(resource_path(cache.resource(), cache.namespace()));
     let request = request.watch(&params, version).map_err(|e| ApiError::Other(e.to_string()))?;
-    let stream = server.ask(request).await?;
-    if kind.set_polled(false) {
-        tracing::info!(resource = %kind.resource(), "resource supports watch; no longer polling");
+    let stream = server.send(request).await?;
+    if cache.set_polled(false) {
+        tracing::info!(resource = %cache.resource(), "resource supports watch; no longer polling");
     }
     let mut stream = std::pin::pin!(stream);
     let silence = watch.saturating_add(WATCH_END_GRACE);
-    let (mut line, mut steady) = (Vec::new(), std::pin::pin!(tokio::time::sleep(STEADY)));
-    let look = look.max(FIRST_WAIT);
+    let (mut line, mut steady) =
+        (Vec::new(), std::pin::pin!(tokio::time::sleep(MIN_STEADY_DURATION)));
+    let look = look.max(MIN_BACKOFF);
     let mut looks = tokio::time::interval_at(Instant::now() + look, look);
     loop {
         line.clear();
-        let mut rest = stream.as_mut().take(LARGEST_OBJECT);
+        let mut rest = stream.as_mut().take(MAX_OBJECT_BYTES);
         let reading = tokio::time::timeout(silence, rest.read_until(b'\n', &mut line));
         let mut reading = std::pin::pin!(reading);
         let read = loop {
             tokio::select! {
                 read = &mut reading => break read,
-                () = &mut steady, if !steady.is_elapsed() => kind.steady(),
+                () = &mut steady, if !steady.is_elapsed() => cache.mark_watch_open(),
                 _ = looks.tick() => {
-                    if kind.has_memory_again() {
+                    if cache.has_memory_again() {
                         return Err(ApiError::Memory);
                     }
                 }
             }
         };
-        let read = read.map_err(|_| ApiError::Other(no_answer(silence)))?;
+        let read = read.map_err(|_| ApiError::Other(timeout_text(silence)))?;
         let read = read?;
         if read == 0 {
             return Ok(());
         }
-        if u64::try_from(read) == Ok(LARGEST_OBJECT) {
-            return Err(ApiError::Other(format!("an event of more than {LARGEST_OBJECT} bytes")));
+        if u64::try_from(read) == Ok(MAX_OBJECT_BYTES) {
+            return Err(ApiError::Other(format!("an event of more than {MAX_OBJECT_BYTES} bytes")));
         }
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let reading = kind.shared_reading();
+        let reading = cache.shared_resolved_read();
         let read = move |line| Event::read(&reading, line);
-        let event = server.readers.read(std::mem::take(&mut line), Waiting::View, read).await?;
-        event.take_over(kind, version)?;
+        let event =
+            server.parse_limiter.read(std::mem::take(&mut line), ReadPriority::Cache, read).await?;
+        event.apply_to(cache, version)?;
     }
 }

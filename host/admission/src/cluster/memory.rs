@@ -22,29 +22,29 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The interval at which a namespace that exceeds its share is logged.
-const TOLD: Duration = Duration::from_secs(600);
+const LOG_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Bytes of a namespace with objects.
-const NAMESPACE: usize = 128;
+const NAMESPACE_OVERHEAD_BYTES: usize = 128;
 
 /// A namespace is small if it uses at most this part of the total.
-const SMALL: usize = 1_024;
+const SMALL_NAMESPACE_DIVISOR: usize = 1_024;
 
 /// Objects are charged in multiples of this.
-const STEP: usize = 128;
+const CHARGE_STEP_BYTES: usize = 128;
 
 /// There is memory for names again if this part of the total is free for a namespace.
-const NAMES: usize = 64;
+const FREE_FOR_NAMES_DIVISOR: usize = 64;
 
 /// The memory for the objects of cluster state.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct CacheMemory {
     limit: usize,
-    used: Mutex<Used>,
+    used: Mutex<MemoryUsage>,
 }
 
 #[derive(Debug, Default)]
-struct Used {
+struct MemoryUsage {
     bytes: usize,
     by_namespace: HashMap<Arc<str>, Share>,
 }
@@ -52,12 +52,12 @@ struct Used {
 #[derive(Debug, Default)]
 struct Share {
     bytes: usize,
-    told: Option<Instant>,
+    last_logged: Option<Instant>,
 }
 
 /// Bytes of a namespace, until this is dropped.
 pub(super) struct Charge {
-    memory: Arc<Memory>,
+    memory: Arc<CacheMemory>,
     namespace: Arc<str>,
     bytes: usize,
 }
@@ -83,14 +83,14 @@ impl Drop for Charge {
         share.bytes = share.bytes.saturating_sub(self.bytes);
         if share.bytes == 0 {
             used.by_namespace.remove(&self.namespace);
-            used.bytes = used.bytes.saturating_sub(NAMESPACE);
+            used.bytes = used.bytes.saturating_sub(NAMESPACE_OVERHEAD_BYTES);
         }
     }
 }
 
 /// There is no memory for an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoRoom {
+pub struct MemoryLimitReached {
     /// Bytes that it needs.
     pub(super) needs: usize,
     /// Bytes that its namespace may have.
@@ -101,7 +101,7 @@ pub struct NoRoom {
     is_cluster_wide: bool,
 }
 
-impl fmt::Display for NoRoom {
+impl fmt::Display for MemoryLimitReached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = if self.is_cluster_wide {
             "objects without a namespace"
@@ -114,7 +114,7 @@ impl fmt::Display for NoRoom {
     }
 }
 
-impl Memory {
+impl CacheMemory {
     /// Creates a budget of `limit` bytes.
     pub(super) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, used: Mutex::default() })
@@ -131,7 +131,7 @@ impl Memory {
     }
 
     /// Bytes that the objects of a namespace may have while the others have theirs.
-    fn share(&self, used: &Used, namespace: &str) -> usize {
+    fn share(&self, used: &MemoryUsage, namespace: &str) -> usize {
         let own = used.by_namespace.get(namespace).map_or(0, |share| share.bytes);
         let others = used.bytes.saturating_sub(own);
         let free = self.limit.saturating_sub(others);
@@ -140,59 +140,73 @@ impl Memory {
             return free / 8 * 7;
         }
         let large = (self.limit / 4 * 3).saturating_sub(others) / 3;
-        large.max(free.min(self.limit / SMALL))
+        large.max(free.min(self.limit / SMALL_NAMESPACE_DIVISOR))
     }
 
     /// Charges memory for an object that replaces one of `instead` bytes. An object that needs no
     /// more than that is kept even if the share has become smaller.
-    pub(super) fn object(
+    pub(super) fn charge_object(
         self: &Arc<Self>,
         namespace: &str,
         bytes: usize,
         instead: usize,
-    ) -> Result<Charge, NoRoom> {
+    ) -> Result<Charge, MemoryLimitReached> {
         // A version becomes longer from time to time.
-        let stepped = |bytes: usize| bytes.checked_next_multiple_of(STEP).unwrap_or(bytes);
-        self.take(namespace, stepped(bytes), stepped(instead), |share| share)
+        let stepped =
+            |bytes: usize| bytes.checked_next_multiple_of(CHARGE_STEP_BYTES).unwrap_or(bytes);
+        self.charge_within_share(namespace, stepped(bytes), stepped(instead), |share| share)
     }
 
     /// Charges memory for the name of an object.
-    pub(super) fn name(self: &Arc<Self>, namespace: &str, bytes: usize) -> Result<Charge, NoRoom> {
-        self.take(namespace, bytes, 0, |share| share.saturating_add(share / 7))
+    pub(super) fn charge_name(
+        self: &Arc<Self>,
+        namespace: &str,
+        bytes: usize,
+    ) -> Result<Charge, MemoryLimitReached> {
+        self.charge_within_share(namespace, bytes, 0, |share| share.saturating_add(share / 7))
     }
 
-    fn take(
+    fn charge_within_share(
         self: &Arc<Self>,
         namespace: &str,
         bytes: usize,
         instead: usize,
         most: impl FnOnce(usize) -> usize,
-    ) -> Result<Charge, NoRoom> {
+    ) -> Result<Charge, MemoryLimitReached> {
         let mut used = self.used.lock();
         let share = self.share(&used, namespace);
         let own = used.by_namespace.get(namespace).map_or(0, |share| share.bytes);
         let then = own.saturating_sub(instead).saturating_add(bytes);
         if bytes > instead && then > most(share) {
             let (limit, is_cluster_wide) = (self.limit, namespace.is_empty());
-            return Err(NoRoom { needs: bytes, share, limit, is_cluster_wide });
+            return Err(MemoryLimitReached { needs: bytes, share, limit, is_cluster_wide });
         }
         Ok(self.charge(&mut used, namespace, bytes))
     }
 
     /// Charges memory for a mark that must be kept: a namespace has more objects than names are
     /// kept of.
-    pub(super) fn more(self: &Arc<Self>, namespace: &str, bytes: usize) -> (Charge, NoRoom) {
+    pub(super) fn charge_over_share(
+        self: &Arc<Self>,
+        namespace: &str,
+        bytes: usize,
+    ) -> (Charge, MemoryLimitReached) {
         let mut used = self.used.lock();
         let (share, limit) = (self.share(&used, namespace), self.limit);
         let is_cluster_wide = namespace.is_empty();
-        let why = NoRoom { needs: limit / NAMES, share, limit, is_cluster_wide };
+        let why = MemoryLimitReached {
+            needs: limit / FREE_FOR_NAMES_DIVISOR,
+            share,
+            limit,
+            is_cluster_wide,
+        };
         (self.charge(&mut used, namespace, bytes), why)
     }
 
-    fn charge(self: &Arc<Self>, used: &mut Used, namespace: &str, bytes: usize) -> Charge {
+    fn charge(self: &Arc<Self>, used: &mut MemoryUsage, namespace: &str, bytes: usize) -> Charge {
         let known = used.by_namespace.get_key_value(namespace).map(|(name, _)| name.clone());
         let namespace = known.unwrap_or_else(|| {
-            used.bytes = used.bytes.saturating_add(NAMESPACE);
+            used.bytes = used.bytes.saturating_add(NAMESPACE_OVERHEAD_BYTES);
             namespace.into()
         });
         used.bytes = used.bytes.saturating_add(bytes);
@@ -202,19 +216,19 @@ impl Memory {
     }
 
     /// Bytes that a namespace could use in addition to its current usage.
-    pub(super) fn left(&self, namespace: &str) -> usize {
+    pub(super) fn remaining_bytes(&self, namespace: &str) -> usize {
         let used = self.used.lock();
         let own = used.by_namespace.get(namespace).map_or(0, |share| share.bytes);
         self.share(&used, namespace).saturating_sub(own)
     }
 
     /// Whether to log that a namespace exceeds its share: at most once in an interval.
-    pub(super) fn tells(&self, namespace: &str) -> bool {
+    pub(super) fn take_log_turn(&self, namespace: &str) -> bool {
         let mut used = self.used.lock();
         let Some(share) = used.by_namespace.get_mut(namespace) else { return true };
-        let is_due = share.told.is_none_or(|told| told.elapsed() >= TOLD);
+        let is_due = share.last_logged.is_none_or(|told| told.elapsed() >= LOG_INTERVAL);
         if is_due {
-            share.told = Some(Instant::now());
+            share.last_logged = Some(Instant::now());
         }
         is_due
     }
@@ -225,8 +239,8 @@ mod tests {
     use super::*;
 
     /// Adds objects of this size until the limit is reached.
-    fn fill(memory: &Arc<Memory>, namespace: &str, bytes: usize) -> Vec<Charge> {
-        let object = || memory.object(namespace, bytes, 0).ok();
+    fn fill(memory: &Arc<CacheMemory>, namespace: &str, bytes: usize) -> Vec<Charge> {
+        let object = || memory.charge_object(namespace, bytes, 0).ok();
         std::iter::from_fn(object).take(100_000).collect()
     }
 
@@ -236,15 +250,15 @@ mod tests {
 
     #[test]
     fn namespace_gets_a_fraction_of_the_remaining_memory() {
-        let memory = Memory::new(64 << 20);
+        let memory = CacheMemory::new(64 << 20);
         let first = fill(&memory, "first", 1 << 10);
         assert!(used(&first).abs_diff(16 << 10) < 8);
         let second = fill(&memory, "second", 1 << 10);
         assert_eq!(used(&second) >> 10, 10);
         let others: Vec<_> = (0..100).map(|n| fill(&memory, &format!("n{n}"), 1 << 10)).collect();
         assert!(others.iter().all(|charges| used(charges) >= 64), "little, but never nothing");
-        assert!(memory.object("first", 1 << 10, 0).is_err());
-        assert!(memory.object("first", 1 << 10, 1 << 10).is_ok(), "instead of another one");
+        assert!(memory.charge_object("first", 1 << 10, 0).is_err());
+        assert!(memory.charge_object("first", 1 << 10, 1 << 10).is_ok(), "instead of another one");
         let cluster_wide = fill(&memory, "", 1 << 10);
         assert!(used(&cluster_wide) >> 10 > 6);
         assert!(memory.used() <= memory.limit());
@@ -255,33 +269,33 @@ mod tests {
 
     #[test]
     fn names_fit_in_addition_to_objects() {
-        let memory = Memory::new(1 << 20);
+        let memory = CacheMemory::new(1 << 20);
         let objects = fill(&memory, "a", 1 << 10);
-        let names: Vec<_> = std::iter::from_fn(|| memory.name("a", 100).ok()).collect();
+        let names: Vec<_> = std::iter::from_fn(|| memory.charge_name("a", 100).ok()).collect();
         assert!(names.len() > 300, "{}", names.len());
-        assert!(memory.object("b", 1 << 10, 0).is_ok(), "not of others");
-        let needs = memory.name("a", 100).unwrap_err();
+        assert!(memory.charge_object("b", 1 << 10, 0).is_ok(), "not of others");
+        let needs = memory.charge_name("a", 100).unwrap_err();
         let text = "the objects of this namespace need more than the ";
         assert!(needs.to_string().starts_with(text), "{needs}");
-        let (_more, why) = memory.more("a", 100);
-        assert!(memory.left("a") < why.needs);
+        let (_more, why) = memory.charge_over_share("a", 100);
+        assert!(memory.remaining_bytes("a") < why.needs);
         drop(objects);
-        assert!(memory.left("a") >= why.needs);
+        assert!(memory.remaining_bytes("a") >= why.needs);
     }
 
     #[tokio::test(start_paused = true)]
     async fn log_lines_for_a_namespace_are_rate_limited() {
-        let memory = Memory::new(1 << 20);
-        let _charge = memory.name("a", 1).unwrap();
-        assert!(memory.tells("a") && !memory.tells("a"));
-        tokio::time::advance(TOLD).await;
-        assert!(memory.tells("a"));
+        let memory = CacheMemory::new(1 << 20);
+        let _charge = memory.charge_name("a", 1).unwrap();
+        assert!(memory.take_log_turn("a") && !memory.take_log_turn("a"));
+        tokio::time::advance(LOG_INTERVAL).await;
+        assert!(memory.take_log_turn("a"));
     }
 
     #[test]
     fn memory_without_a_limit_accepts_everything() {
-        let memory = Memory::new(usize::MAX);
-        assert!(memory.object("a", usize::MAX / 8, 0).is_ok());
-        assert!(memory.object("", usize::MAX / 8, 0).is_ok());
+        let memory = CacheMemory::new(usize::MAX);
+        assert!(memory.charge_object("a", usize::MAX / 8, 0).is_ok());
+        assert!(memory.charge_object("", usize::MAX / 8, 0).is_ok());
     }
 }

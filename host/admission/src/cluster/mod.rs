@@ -18,7 +18,7 @@
 //!
 //! At least one of two concurrent requests must be evaluated with the change of the other. An
 //! allowed change is *reserved* ([`ClusterState::reserve`]). Until it is known whether the API server
-//! stored it, a verdict must hold both with it and without it ([`decide()`]).
+//! stored it, a verdict must hold both with it and without it (`evaluation`).
 
 mod aside;
 mod audit;
@@ -26,7 +26,6 @@ mod cache;
 mod claims;
 mod confirm;
 mod connection;
-mod decide;
 pub(crate) mod decode;
 mod direct;
 mod inspect;
@@ -55,31 +54,48 @@ use std::time::Duration;
 use opgate_cluster::{Declaration, Key, Resource, Selector};
 use opgate_document::Document;
 
-pub use audit::{Group, Served};
-use cache::Allowed;
-pub use cache::{CacheStatus, Counters, ResourceCache, Status};
+pub use audit::{ApiGroup, ListableResource};
+use cache::AllowedChange;
+pub use cache::{CacheStatus, ReservationCounters, ResourceCache, ResourceStatus};
+pub(crate) use claims::CLAIM_RECHECK_INTERVAL;
 pub use claims::{Claim, Claims};
-pub use confirm::{Ground, Grounds};
+pub use confirm::{DenialGround, GroundRecorder};
+pub(crate) use confirm::{MAX_ROUNDS as MAX_CONFIRMATIONS, confirm};
 pub use connection::{Connection, ConnectionError, Watches};
-pub use decide::{Evaluate, Evaluation, EvaluationError, OnWatchFailure, ReadConsistency, decide};
-pub use direct::{Api, Direct};
-pub use inspect::{Refused, Release, Selected};
-pub use opgate_engine::reader::NotCurrent;
-pub use query_stats::Tally;
+pub use direct::{DirectReadSource, DirectReader};
+pub use inspect::{ListFilter, ReadFailure, ServerInfo};
+pub use opgate_engine::reader::CacheUnavailable;
+pub use query_stats::QueryStats;
 pub use reader::{PolicyView, Reader, SampleAccess, UnavailableRead, UnavailableReason};
-pub use reservations::{Bounds, Question};
+pub use reservations::{RecordedQuery, ReservationLimits};
 use reservations::{Tenant, Usage};
-pub use samples::{Ask, Grants, NoSample, Samples};
-pub use snapshot::{Listings, Snapshot};
-pub use unreadable::{NotKept, UnreadableObjects};
+pub use samples::{SampleError, SampleGrants, SampleRequest, Samples};
+pub use snapshot::{ListingBuilder, Snapshot};
+pub use unreadable::{MissingContent, UnreadableObjects};
 pub use usage::ReservationUsage;
 pub use view::{
-    DirectReadPlan, DirectReads, EvaluationView, Listing, PossibleState, QueryScope,
-    ReviewedObject, Sight,
+    DirectReadPlan, DirectReads, EvaluationView, Listing, PossibleState, QueryScope, ResourceView,
+    ReviewedObject,
 };
 
+pub(crate) use reservations::MAX_POSSIBLE_STATES;
+pub(crate) use settling::settle_all;
+
 use crate::review::{Operation, Review};
-use memory::Memory;
+use memory::CacheMemory;
+
+/// The handling of queries that need an exact result while the watch of their resource fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum OnWatchFailure {
+    /// opgate reads from the API server directly.
+    Read,
+    /// The call ends with a policy error.
+    Fail,
+}
+
+/// A resource of one [`ClusterState`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceId(usize);
 
 /// The reads of one policy from one resource, with its settings applied.
 #[derive(Debug, Clone)]
@@ -130,24 +146,24 @@ pub enum Source {
 
 /// The options of cluster state.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct ClusterOptions {
     /// The source of the objects.
     pub source: Source,
     /// The maximum time without contact. After it, the cache of a resource is stale.
     pub max_age: Duration,
     /// The interval at which a resource that cannot be watched is listed.
-    pub poll: Duration,
+    pub poll_interval: Duration,
     /// The time in which an allowed object must be stored.
-    pub reservation: Duration,
+    pub reservation_ttl: Duration,
     /// The limit of reservations.
-    pub bounds: Bounds,
+    pub reservation_limits: ReservationLimits,
     /// The handling of queries about a resource whose watch fails.
-    pub interrupted: OnWatchFailure,
+    pub on_watch_failure: OnWatchFailure,
     /// Maximum bytes of the objects that are kept.
     pub memory: usize,
 }
 
-impl Options {
+impl ClusterOptions {
     /// The defaults. Five minutes without contact are too long, because an API server sends a
     /// bookmark every minute. An API server stores an allowed object milliseconds later, unless
     /// another webhook is slow. A resource that cannot be watched is listed every minute.
@@ -156,10 +172,10 @@ impl Options {
         Self {
             source,
             max_age: Duration::from_secs(300),
-            poll: Duration::from_secs(60),
-            reservation: Duration::from_secs(2),
-            bounds: Bounds::AUTHENTICATED,
-            interrupted: OnWatchFailure::Read,
+            poll_interval: Duration::from_secs(60),
+            reservation_ttl: Duration::from_secs(2),
+            reservation_limits: ReservationLimits::AUTHENTICATED,
+            on_watch_failure: OnWatchFailure::Read,
             memory: usize::MAX,
         }
     }
@@ -168,24 +184,24 @@ impl Options {
 /// All objects of the cluster that policies read.
 #[derive(Debug)]
 pub struct ClusterState {
-    kinds: Vec<Arc<ResourceCache>>,
-    options: Options,
+    caches: Vec<Arc<ResourceCache>>,
+    options: ClusterOptions,
     /// The registry in which reservations are compared and made, one at a time with other cluster
     /// states of the same server.
-    seat: reservation_registry::RegistryHandle,
+    registry_handle: reservation_registry::RegistryHandle,
     claims: Claims,
     /// Objects of files for samples.
-    files: samples::Files,
+    files: samples::FileSamples,
     /// The memory of the objects, shared with cluster state that this one replaces or that
     /// replaces it.
-    memory: Arc<Memory>,
+    memory: Arc<CacheMemory>,
 }
 
 /// An allowed request that changes an object.
 #[derive(Debug)]
-pub struct Write {
+pub struct ObjectWrite {
     /// Kinds of this cluster state that keep such objects.
-    kinds: Vec<usize>,
+    caches: Vec<ResourceId>,
     /// Group and resource of the object, to find kinds of other cluster states.
     resource: Option<(String, String)>,
     key: Key,
@@ -199,19 +215,19 @@ pub struct Write {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReservationLimitReached {
     /// The share or limit that is reached, in one line.
-    pub why: String,
+    pub reason: String,
 }
 
 /// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reserved {
+pub enum ReservationResult {
     /// It is made, or none is needed.
     Made,
     /// A reservation since then can change a result: the evaluation must be repeated.
     Outdated,
     /// It can change a result for a request that was repeated too often: that request has
     /// priority.
-    Claimed,
+    MustWait,
 }
 
 impl ClusterState {
@@ -221,7 +237,7 @@ impl ClusterState {
     /// there is one kind for each selector: a common kind would hold all objects, most of them
     /// unused.
     #[must_use]
-    pub fn new(readings: &[ResolvedRead], options: Options) -> Self {
+    pub fn new(readings: &[ResolvedRead], options: ClusterOptions) -> Self {
         Self::assemble(readings, options, None)
     }
 
@@ -233,7 +249,7 @@ impl ClusterState {
         Self::assemble(readings, other.options, Some(other))
     }
 
-    fn assemble(readings: &[ResolvedRead], options: Options, beside: Option<&Self>) -> Self {
+    fn assemble(readings: &[ResolvedRead], options: ClusterOptions, beside: Option<&Self>) -> Self {
         let mut merged: Vec<ResolvedRead> = Vec::new();
         for reading in readings {
             let is_place = |known: &ResolvedRead| {
@@ -264,38 +280,57 @@ impl ClusterState {
             format!("{}{limits}", reading.resource)
         };
         let memory =
-            beside.map_or_else(|| Memory::new(options.memory), |other| other.memory.clone());
-        let kind = |reading: &ResolvedRead| {
+            beside.map_or_else(|| CacheMemory::new(options.memory), |other| other.memory.clone());
+        let cache = |reading: &ResolvedRead| {
             let name = name(reading);
-            let is_it = |kind: &&Arc<ResourceCache>| {
-                kind.name() == name && reservation_registry::is_same(kind.reading(), reading)
+            let is_it = |cache: &&Arc<ResourceCache>| {
+                cache.name() == name
+                    && reservation_registry::can_share_cache(cache.resolved_read(), reading)
             };
-            let known = beside.and_then(|other| other.kinds.iter().find(is_it));
+            let known = beside.and_then(|other| other.caches.iter().find(is_it));
             let new = || {
-                let kind = ResourceCache::new(reading.clone(), options, memory.clone());
-                let kind = kind.named(name.clone());
-                Arc::new(if beside.is_some() { kind.awaited() } else { kind })
+                let cache = ResourceCache::new(reading.clone(), options, memory.clone());
+                let cache = cache.with_name(name.clone());
+                Arc::new(if beside.is_some() { cache.into_standby() } else { cache })
             };
             known.cloned().unwrap_or_else(new)
         };
-        let kinds: Vec<_> = merged.iter().map(kind).collect();
-        let seat = reservation_registry::RegistryHandle::at(
-            beside.map(|other| other.seat.desk()).unwrap_or_default(),
+        let caches: Vec<_> = merged.iter().map(cache).collect();
+        let registry_handle = reservation_registry::RegistryHandle::register(
+            beside.map(|other| other.registry_handle.registry()).unwrap_or_default(),
         );
-        seat.acquire().add(&kinds);
-        let (claims, files) = (Claims::default(), samples::Files::default());
-        Self { kinds, options, seat, claims, files, memory }
+        registry_handle.acquire().add(&caches);
+        let (claims, files) = (Claims::default(), samples::FileSamples::default());
+        Self { caches, options, registry_handle, claims, files, memory }
     }
 
     /// The resources that policies read.
     #[must_use]
-    pub fn kinds(&self) -> &[Arc<ResourceCache>] {
-        &self.kinds
+    pub fn caches(&self) -> &[Arc<ResourceCache>] {
+        &self.caches
+    }
+
+    /// One of the resources that policies read.
+    #[must_use]
+    pub fn cache(&self, id: ResourceId) -> Option<&Arc<ResourceCache>> {
+        self.caches.get(id.0)
+    }
+
+    /// The resources that policies read, with their ids.
+    pub(crate) fn caches_with_ids(
+        &self,
+    ) -> impl Iterator<Item = (ResourceId, &Arc<ResourceCache>)> {
+        (0..).map(ResourceId).zip(&self.caches)
+    }
+
+    /// The claims of requests that were evaluated again too often.
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.claims
     }
 
     /// The options of this cluster state.
     #[must_use]
-    pub fn options(&self) -> Options {
+    pub fn options(&self) -> ClusterOptions {
         self.options
     }
 
@@ -307,68 +342,72 @@ impl ClusterState {
 
     /// Keeps custom resources of files for samples.
     #[must_use]
-    pub fn keeping_files(self) -> Self {
-        Self { files: samples::Files::kept(), ..self }
+    pub fn with_file_samples(self) -> Self {
+        Self { files: samples::FileSamples::enabled(), ..self }
     }
 
     /// Begins to serve, unless this cluster state has missed a change that was allowed since it
     /// was created: then it must be created again.
     #[must_use]
-    pub fn serves(&self) -> bool {
-        let turn = self.seat.acquire();
-        let has_missed = self.kinds.iter().any(|kind| kind.awaits().has_missed(&turn));
+    pub fn activate(&self) -> bool {
+        let registry_lock = self.registry_handle.acquire();
+        let has_missed =
+            self.caches.iter().any(|cache| cache.standby_state().has_missed(&registry_lock));
         if !has_missed {
-            self.kinds.iter().for_each(|kind| kind.awaits().activate(&turn));
+            self.caches.iter().for_each(|cache| cache.standby_state().activate(&registry_lock));
         }
         !has_missed
     }
 
     /// Whether another cluster state has this kind as well.
     #[must_use]
-    pub fn shares(&self, kind: &Arc<ResourceCache>) -> bool {
-        self.kinds.iter().any(|known| Arc::ptr_eq(known, kind))
+    pub fn shares(&self, cache: &Arc<ResourceCache>) -> bool {
+        self.caches.iter().any(|known| Arc::ptr_eq(known, cache))
     }
 
     /// Whether cluster state that replaces this one, or is replaced by it, keeps objects like that
     /// of a review.
-    pub(crate) fn is_kept_elsewhere(&self, review: &Review<'_>) -> bool {
+    pub(crate) fn is_cached_elsewhere(&self, review: &Review<'_>) -> bool {
         let (group, resource) = (&review.resource.group, &review.resource.name);
-        let is_it = |kind: Arc<ResourceCache>| !self.shares(&kind) && kind.is_of(group, resource);
-        !self.seat.is_alone() && self.seat.acquire().kinds().any(is_it)
+        let is_it = |cache: Arc<ResourceCache>| {
+            !self.shares(&cache) && cache.holds_resource(group, resource)
+        };
+        !self.registry_handle.is_only_handle() && self.registry_handle.acquire().caches().any(is_it)
     }
 
-    fn position(&self, reading: &ResolvedRead) -> Option<usize> {
-        let is_it = |kind: &Arc<ResourceCache>| {
-            *kind.resource() == reading.resource
-                && kind.namespace() == reading.namespace.as_deref()
-                && (kind.labels().is_empty() || *kind.labels() == reading.labels)
+    /// The resource of a read.
+    pub(crate) fn id_of(&self, reading: &ResolvedRead) -> Option<ResourceId> {
+        let is_it = |(_, cache): &(ResourceId, &Arc<ResourceCache>)| {
+            *cache.resource() == reading.resource
+                && cache.namespace() == reading.namespace.as_deref()
+                && (cache.labels().is_empty() || *cache.labels() == reading.labels)
         };
-        self.kinds.iter().position(is_it)
+        self.caches_with_ids().find(is_it).map(|(id, _)| id)
     }
 
     /// Returns the kind of a read.
     #[must_use]
-    pub fn kind_of(&self, reading: &ResolvedRead) -> Option<&Arc<ResourceCache>> {
-        self.kinds.get(self.position(reading)?)
+    pub fn cache_of(&self, reading: &ResolvedRead) -> Option<&Arc<ResourceCache>> {
+        self.cache(self.id_of(reading)?)
     }
 
     /// The object under review, if it must not conflict with itself: an audit evaluates each
     /// object as if it were new, and a file that is checked may contain an object that exists
     /// already.
-    pub(crate) fn own(&self, review: &Review<'_>) -> Option<Arc<ReviewedObject>> {
+    pub(crate) fn hidden_object(&self, review: &Review<'_>) -> Option<Arc<ReviewedObject>> {
         if !matches!(self.options.source, Source::PartialSnapshot | Source::Listed)
             || review.operation != Operation::Create
             || review.name.is_empty()
         {
             return None;
         }
-        let kinds: Vec<_> = self.kinds_of(review).collect();
-        (!kinds.is_empty()).then(|| Arc::new(ReviewedObject { kinds, key: key_of(review) }))
+        let caches: Vec<_> = self.ids_under_review(review).collect();
+        (!caches.is_empty()).then(|| Arc::new(ReviewedObject { caches, key: key_of(review) }))
     }
 
     /// The object under review, for which other requests in progress do not matter: if one of them
     /// is stored, this one is not.
-    pub(crate) fn reviewed(&self, review: &Review<'_>) -> Option<Arc<ReviewedObject>> {
+    pub(crate) fn reviewed_object(&self, review: &Review<'_>) -> Option<Arc<ReviewedObject>> {
         let is_write = matches!(review.operation, Operation::Create | Operation::Update);
         if self.options.source != Source::Live
             || !is_write
@@ -377,14 +416,16 @@ impl ClusterState {
         {
             return None;
         }
-        let kinds: Vec<_> = self.kinds_of(review).collect();
-        (!kinds.is_empty()).then(|| Arc::new(ReviewedObject { kinds, key: key_of(review) }))
+        let caches: Vec<_> = self.ids_under_review(review).collect();
+        (!caches.is_empty()).then(|| Arc::new(ReviewedObject { caches, key: key_of(review) }))
     }
 
-    /// Kinds of the object under review, in any version.
-    fn kinds_of(&self, review: &Review<'_>) -> impl Iterator<Item = usize> {
-        let of = |kind: &ResourceCache| kind.is_of(&review.resource.group, &review.resource.name);
-        (0..).zip(&self.kinds).filter(move |(_, kind)| of(kind)).map(|(position, _)| position)
+    /// The resources of the object under review, in any version.
+    fn ids_under_review(&self, review: &Review<'_>) -> impl Iterator<Item = ResourceId> {
+        let of = |cache: &ResourceCache| {
+            cache.holds_resource(&review.resource.group, &review.resource.name)
+        };
+        self.caches_with_ids().filter(move |(_, cache)| of(cache)).map(|(id, _)| id)
     }
 
     /// The change to reserve if a review is allowed; `None` if evaluations do not see it: it
@@ -395,32 +436,32 @@ impl ClusterState {
         review: &Review<'_>,
         object: Option<&Arc<Document>>,
         old: Option<&Arc<Document>>,
-    ) -> Option<Write> {
+    ) -> Option<ObjectWrite> {
         let is_write = matches!(review.operation, Operation::Create | Operation::Update)
             && review.sub_resource.is_empty();
         if self.options.source != Source::Live || review.dry_run || !is_write {
             return None;
         }
         let (object, key) = (object?, key_of(review));
-        let differ = |position: &usize| {
-            let kind = self.kinds.get(*position);
-            let new = |kind: &Arc<ResourceCache>| {
-                kind.differ(old?.root(), object.root(), &key.namespace).into()
+        let differ = |id: &ResourceId| {
+            let cache = self.cache(*id);
+            let new = |cache: &Arc<ResourceCache>| {
+                cache.differs_in_stored_fields(old?.root(), object.root(), &key.namespace).into()
             };
-            kind.and_then(new).unwrap_or(true)
+            cache.and_then(new).unwrap_or(true)
         };
-        let kinds: Vec<_> = self.kinds_of(review).filter(differ).collect();
-        let is_any = !kinds.is_empty() || self.is_kept_elsewhere(review);
+        let caches: Vec<_> = self.ids_under_review(review).filter(differ).collect();
+        let is_any = !caches.is_empty() || self.is_cached_elsewhere(review);
         let resource = (review.resource.group.to_string(), review.resource.name.to_string());
         let (resource, object, old) = (Some(resource), Some(object.clone()), old.cloned());
         let user = review.username.as_ref().into();
-        is_any.then_some(Write { kinds, resource, key, user, object, old })
+        is_any.then_some(ObjectWrite { caches, resource, key, user, object, old })
     }
 
     /// The numbers of reservations that were made and settled, by kind.
     #[must_use]
-    pub fn counters(&self) -> Vec<Counters> {
-        self.kinds.iter().map(|kind| kind.counters()).collect()
+    pub fn counters(&self) -> Vec<ReservationCounters> {
+        self.caches.iter().map(|cache| cache.counters()).collect()
     }
 
     /// Reserves an allowed change until its outcome is known. The condition is that no reservation
@@ -431,76 +472,81 @@ impl ClusterState {
     /// If no more reservations are possible.
     pub fn reserve(
         &self,
-        write: &Write,
-        seen: &[Counters],
-        asked: &[(usize, Question)],
+        write: &ObjectWrite,
+        seen: &[ReservationCounters],
+        asked: &[(ResourceId, RecordedQuery)],
         claim: Option<&Claim<'_>>,
-    ) -> Result<Reserved, ReservationLimitReached> {
-        let Some(object) = &write.object else { return Ok(Reserved::Made) };
-        let turn = self.seat.acquire();
-        let of = |kind: usize| {
-            asked.iter().filter(move |(of, _)| *of == kind).map(|(_, question)| question)
+    ) -> Result<ReservationResult, ReservationLimitReached> {
+        let Some(object) = &write.object else { return Ok(ReservationResult::Made) };
+        let registry_lock = self.registry_handle.acquire();
+        let of = |id: ResourceId| {
+            asked.iter().filter(move |(of, _)| *of == id).map(|(_, question)| question)
         };
-        let is_old = |(position, kind): (usize, &Arc<ResourceCache>)| {
-            of(position).next().is_some() && kind.is_touched(seen.get(position), &of(position))
+        let is_old = |(id, cache): (ResourceId, &Arc<ResourceCache>)| {
+            of(id).next().is_some() && cache.is_affected_since(seen.get(id.0), &of(id))
         };
-        if (0..).zip(&self.kinds).any(is_old) {
-            return Ok(Reserved::Outdated);
+        if self.caches_with_ids().any(is_old) {
+            return Ok(ReservationResult::Outdated);
         }
         let version = |old: &Arc<Document>| {
             old.get("/metadata/resourceVersion").and_then(|v| v.text().map(str::to_owned))
         };
         let before = write.old.as_ref().and_then(version).unwrap_or_default();
         let tenant = Tenant { namespace: write.key.namespace.clone(), user: write.user.clone() };
-        let allowed = Allowed {
+        let allowed = AllowedChange {
             key: &write.key,
             object,
             old: write.old.as_ref().map(|old| old.root()),
-            before: &before,
+            base_version: &before,
             tenant: &tenant,
         };
-        let kinds = || {
-            let kind = |position: &usize| Some((*position, self.kinds.get(*position)?));
-            write.kinds.iter().filter_map(kind)
+        let caches = || {
+            let cache = |id: &ResourceId| Some((*id, self.cache(*id)?));
+            write.caches.iter().filter_map(cache)
         };
         if self.claims.has_claims() {
-            let made = kinds()
-                .filter_map(|(position, kind)| Some((position, kind.made(allowed)?)))
+            let made = caches()
+                .filter_map(|(id, cache)| Some((id, cache.reserved_change(allowed)?)))
                 .collect::<Vec<_>>();
             if self.claims.must_wait(&made, claim) {
-                return Ok(Reserved::Claimed);
+                return Ok(ReservationResult::MustWait);
             }
         }
         let others: Vec<_> = match &write.resource {
-            Some((group, resource)) if !self.seat.is_alone() => turn
-                .kinds()
-                .filter(|kind| !self.shares(kind) && kind.is_of(group, resource))
+            Some((group, resource)) if !self.registry_handle.is_only_handle() => registry_lock
+                .caches()
+                .filter(|cache| !self.shares(cache) && cache.holds_resource(group, resource))
                 .collect(),
             _ => Vec::new(),
         };
         // A change is reserved in all kinds or in none.
-        self.check_share(&tenant, write.kinds.len())?;
-        for kind in kinds().map(|(_, kind)| kind).chain(&others) {
-            if kind.check_room(allowed).is_err() && !kind.awaits().record_missed_change(&turn) {
-                return Err(self.no_room(kind));
+        self.check_share(&tenant, write.caches.len())?;
+        for cache in caches().map(|(_, cache)| cache).chain(&others) {
+            if cache.check_limits(allowed).is_err()
+                && !cache.standby_state().record_missed_change(&registry_lock)
+            {
+                return Err(self.reservation_limit_error(cache));
             }
         }
-        for kind in kinds().map(|(_, kind)| kind).chain(&others) {
-            if kind.reserve(allowed).is_err() && !kind.awaits().record_missed_change(&turn) {
-                return Err(self.no_room(kind));
+        for cache in caches().map(|(_, cache)| cache).chain(&others) {
+            if cache.reserve(allowed).is_err()
+                && !cache.standby_state().record_missed_change(&registry_lock)
+            {
+                return Err(self.reservation_limit_error(cache));
             }
         }
-        Ok(Reserved::Made)
+        Ok(ReservationResult::Made)
     }
 
     /// Checks whether `count` more reservations of a tenant fit into its share of the limit for
     /// all resources together.
     fn check_share(&self, tenant: &Tenant, count: usize) -> Result<(), ReservationLimitReached> {
-        let (bounds, none) = (self.options.bounds.together(), Usage::default());
+        let (bounds, none) =
+            (self.options.reservation_limits.for_all_resources(), Usage::default());
         // Their size is known when they are made.
         let more = Usage { count, bytes: 1 };
-        let all = self.kinds.iter().fold(none, |sum, kind| sum.plus(kind.reserved()));
-        let parts = self.kinds.iter().map(|kind| kind.reserved_by(tenant));
+        let all = self.caches.iter().fold(none, |sum, cache| sum.plus(cache.reservation_usage()));
+        let parts = self.caches.iter().map(|cache| cache.tenant_usage(tenant));
         let [namespace, user] = parts.fold([none; 2], |[namespace, user], [more, of_user]| {
             [namespace.plus(more), user.plus(of_user)]
         });
@@ -509,8 +555,10 @@ impl ClusterState {
         if is_admitted(user) && (is_cluster_scoped || is_admitted(namespace)) {
             return Ok(());
         }
-        let most = self.kinds.iter().max_by_key(|kind| kind.reserved().bytes);
-        Err(most.map_or(ReservationLimitReached { why: String::new() }, |kind| self.no_room(kind)))
+        let most = self.caches.iter().max_by_key(|cache| cache.reservation_usage().bytes);
+        Err(most.map_or(ReservationLimitReached { reason: String::new() }, |cache| {
+            self.reservation_limit_error(cache)
+        }))
     }
 
     /// Applies an allowed review to a snapshot, as the API server would store it.
@@ -520,10 +568,10 @@ impl ClusterState {
         }
         let (inputs, key) = (review.inputs(), key_of(review));
         let object = inputs.object.filter(|_| review.operation != Operation::Delete);
-        for kind in self.kinds_of(review).filter_map(|kind| self.kinds.get(kind)) {
+        for cache in self.ids_under_review(review).filter_map(|cache| self.cache(cache)) {
             match &object {
-                Some(object) => kind.apply(object.root(), &key.namespace),
-                None if review.sub_resource.is_empty() => kind.delete(&key, "", ""),
+                Some(object) => cache.apply(object.root(), &key.namespace),
+                None if review.sub_resource.is_empty() => cache.delete(&key, "", ""),
                 None => {}
             }
         }
@@ -538,44 +586,45 @@ impl ClusterState {
     /// Whether everything that policies read has been listed, except for resources that the API
     /// server cannot serve while it serves others.
     #[must_use]
-    pub fn is_seen(&self) -> bool {
+    pub fn is_synced(&self) -> bool {
         let is_live = self.options.source == Source::Live;
-        !is_live || (self.kinds.iter().all(|kind| kind.is_known()) && !self.sees_nothing())
+        !is_live || (self.caches.iter().all(|cache| cache.is_resolved()) && !self.has_no_lists())
     }
 
     /// Whether no resource that policies read has been listed. The version of the API server does
     /// not count, because all users may read it, and neither do optional resources.
-    fn sees_nothing(&self) -> bool {
-        let own = |kind: &&Arc<ResourceCache>| {
-            !kind.resource().is_server_version() && !kind.is_optional()
+    fn has_no_lists(&self) -> bool {
+        let own = |cache: &&Arc<ResourceCache>| {
+            !cache.resource().is_server_version() && !cache.is_optional()
         };
-        let mut kinds = self.kinds.iter().filter(own).peekable();
-        kinds.peek().is_some() && !kinds.any(|kind| kind.was_listed())
+        let mut caches = self.caches.iter().filter(own).peekable();
+        caches.peek().is_some() && !caches.any(|cache| cache.was_listed())
     }
 
     /// The time since the first list of any resource; none before it. The version of the API
     /// server counts only if nothing else is read.
     #[must_use]
-    pub fn longest_seen(&self) -> Option<Duration> {
-        let is_all = self.kinds.iter().all(|kind| kind.resource().is_server_version());
-        let counts = |kind: &&Arc<ResourceCache>| is_all || !kind.resource().is_server_version();
-        self.kinds.iter().filter(counts).filter_map(|kind| kind.status().seen).max()
+    pub fn time_since_first_list(&self) -> Option<Duration> {
+        let is_all = self.caches.iter().all(|cache| cache.resource().is_server_version());
+        let counts = |cache: &&Arc<ResourceCache>| is_all || !cache.resource().is_server_version();
+        self.caches.iter().filter(counts).filter_map(|cache| cache.status().since_first_list).max()
     }
 
     /// Waits until everything that only this cluster state reads has been listed, except for
     /// resources that the other one has not listed either.
     pub async fn wait_synced_except(&self, other: &Self) {
-        let is_missed = |kind: &&Arc<ResourceCache>| {
+        let is_missed = |cache: &&Arc<ResourceCache>| {
             let is_place = |known: &&Arc<ResourceCache>| {
-                known.resource() == kind.resource() && known.namespace() == kind.namespace()
+                known.resource() == cache.resource() && known.namespace() == cache.namespace()
             };
-            let was_missed = || other.kinds.iter().find(is_place).is_some_and(|k| !k.is_known());
-            !other.shares(kind) && !was_missed()
+            let was_missed =
+                || other.caches.iter().find(is_place).is_some_and(|k| !k.is_resolved());
+            !other.shares(cache) && !was_missed()
         };
-        for kind in self.kinds.iter().filter(is_missed) {
+        for cache in self.caches.iter().filter(is_missed) {
             loop {
-                let told = kind.settled().notified();
-                if kind.is_known() {
+                let told = cache.settled_notify().notified();
+                if cache.is_resolved() {
                     break;
                 }
                 told.await;
@@ -585,13 +634,16 @@ impl ClusterState {
 
     /// Waits until everything that policies read has been listed, or cannot be.
     pub async fn wait_synced(&self) {
-        if self.kinds.is_empty() {
+        if self.caches.is_empty() {
             return;
         }
         loop {
-            let told: Vec<_> =
-                self.kinds.iter().map(|kind| Box::pin(kind.settled().notified())).collect();
-            if self.is_seen() {
+            let told: Vec<_> = self
+                .caches
+                .iter()
+                .map(|cache| Box::pin(cache.settled_notify().notified()))
+                .collect();
+            if self.is_synced() {
                 return;
             }
             futures_util::future::select_all(told).await;

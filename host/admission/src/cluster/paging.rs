@@ -20,92 +20,92 @@ use kube::core::Request;
 use kube::core::params::ListParams;
 
 use super::ResourceCache;
-use super::aside::Waiting;
-use super::decode::{self, ApiError, Page, PageText};
-use super::requests::{Server, in_time, label_selector, path};
+use super::aside::ReadPriority;
+use super::decode::{self, ApiError, Page, PageReader};
+use super::requests::{ApiServer, label_selector, resource_path, with_timeout};
 use super::view::Listing;
 
 /// Number of objects of the first page, and maximum number.
-pub(super) const FIRST: u32 = 20;
-const MOST: u32 = 500;
+pub(super) const FIRST_PAGE_LIMIT: u32 = 20;
+const MAX_PAGE_LIMIT: u32 = 500;
 
 /// Desired bytes of a page, and maximum bytes of a page with more than one object.
-const AIM: usize = 1 << 20;
-const LARGEST_PAGE: usize = 2 << 20;
+const TARGET_PAGE_BYTES: usize = 1 << 20;
+const MAX_PAGE_BYTES: usize = 2 << 20;
 
 /// An object of more bytes is read while no other such object is.
-const LARGE: usize = 2 << 20;
+const LARGE_OBJECT_BYTES: usize = 2 << 20;
 
 /// Maximum bytes of an object, in a list or as an event. An API server accepts requests of 3 MiB, and
 /// one byte can become six in JSON.
-pub(super) const LARGEST_OBJECT: u64 = 32 << 20;
+pub(super) const MAX_OBJECT_BYTES: u64 = 32 << 20;
 
 /// Maximum bytes of all objects of a list that is polled, or does not come in pages. Nothing else
 /// limits it: its objects are not stored by an API server. A thousand `PackageManifests` take some
 /// MiB.
-const MOST_KEPT: usize = 64 << 20;
+const MAX_LIST_BYTES: usize = 64 << 20;
 
 /// Bytes that count for an unreadable object.
-const UNREADABLE: usize = 1 << 10;
+const UNREADABLE_OBJECT_BYTES: usize = 1 << 10;
 
 /// The reason why there is no page.
-enum NoPage {
+enum PageError {
     TooLarge,
-    Trouble(ApiError),
+    Api(ApiError),
 }
 
-impl<E: Into<ApiError>> From<E> for NoPage {
-    fn from(trouble: E) -> Self {
-        Self::Trouble(trouble.into())
+impl<E: Into<ApiError>> From<E> for PageError {
+    fn from(error: E) -> Self {
+        Self::Api(error.into())
     }
 }
 
-impl Server {
+impl ApiServer {
     /// All objects of a kind, or the one with this name.
     pub(super) async fn list(
         &self,
-        kind: &ResourceCache,
+        cache: &ResourceCache,
         namespace: Option<&str>,
         name: Option<&str>,
-        waiting: Waiting,
+        waiting: ReadPriority,
     ) -> Result<Listing, ApiError> {
-        if kind.resource().is_server_version() {
-            return self.version(kind).await;
+        if cache.resource().is_server_version() {
+            return self.version(cache).await;
         }
         let within: Arc<str> = namespace.unwrap_or_default().into();
-        let mut listing = kind.empty();
+        let mut listing = cache.empty();
         // Most polled resources do not support pages: then this is one request.
-        let mut limit = if kind.is_polled() { 1 } else { FIRST };
+        let mut limit = if cache.is_polled() { 1 } else { FIRST_PAGE_LIMIT };
         let mut params = ListParams {
-            label_selector: label_selector(kind),
-            field_selector: name.map(|name| format!("metadata.name={}", escaped(name))),
+            label_selector: label_selector(cache),
+            field_selector: name.map(|name| format!("metadata.name={}", escape_field_value(name))),
             ..ListParams::default()
         };
         loop {
             params.limit = Some(limit);
-            let request = Request::new(path(kind.resource(), namespace));
+            let request = Request::new(resource_path(cache.resource(), namespace));
             let request = request.list(&params).map_err(|e| ApiError::Other(e.to_string()))?;
-            let page = self.page(request, limit, kind, &within, waiting, &mut listing).await;
+            let page = self.page(request, limit, cache, &within, waiting, &mut listing).await;
             let (page, bytes) = match page {
                 Ok(page) => page,
-                Err(NoPage::TooLarge) => {
+                Err(PageError::TooLarge) => {
                     if params.continue_token.is_none() {
                         // The next response has another version, which need not have these
                         // objects.
-                        listing = kind.empty();
+                        listing = cache.empty();
                     }
                     // Request this page again with its token.
                     limit = if name.is_some() { 1 } else { (limit / 4).max(1) };
                     continue;
                 }
-                Err(NoPage::Trouble(trouble)) => return Err(trouble),
+                Err(PageError::Api(error)) => return Err(error),
             };
             if page.next.is_empty() {
                 listing.version = page.version;
-                return match listing.unreadable.nameless() {
+                return match listing.unreadable.nameless_reason() {
                     // A cache records the missing object. In a direct read, a missing object would
                     // count as absent.
-                    Some(why) if waiting == Waiting::Request => {
+                    Some(why) if waiting == ReadPriority::Request => {
                         Err(ApiError::Other(why.to_string()))
                     }
                     _ => Ok(listing),
@@ -121,72 +121,72 @@ impl Server {
         &self,
         request: http::Request<Vec<u8>>,
         limit: u32,
-        kind: &ResourceCache,
+        cache: &ResourceCache,
         namespace: &Arc<str>,
-        waiting: Waiting,
+        waiting: ReadPriority,
         listing: &mut Listing,
-    ) -> Result<(Page, usize), NoPage> {
+    ) -> Result<(Page, usize), PageError> {
         // A permit is acquired when a response arrives, so that a server that hangs does not delay
         // other reads.
-        let stream = self.ask(request).await?;
+        let stream = self.send(request).await?;
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let reading = async {
-            let _place = self.places.acquire().await.ok();
+            let _place = self.page_permits.acquire().await.ok();
             let mut stream = std::pin::pin!(stream);
-            let (mut text, mut bytes, mut large) = (PageText::default(), 0_usize, None);
+            let (mut text, mut bytes, mut large) = (PageReader::default(), 0_usize, None);
             loop {
                 let part = stream.fill_buf().await?;
                 let length = part.len();
                 if length == 0 {
-                    return Ok((text.end()?, bytes));
+                    return Ok((text.finish()?, bytes));
                 }
                 bytes = bytes.saturating_add(length);
                 let mut rest = part;
                 while let Some(item) = text.next(&mut rest)? {
-                    let (reading, namespace) = (kind.shared_reading(), namespace.clone());
-                    let read = move |text| decode::item(&reading, text, &namespace);
-                    if let Some(change) = self.readers.read(item, waiting, read).await? {
-                        kind.add(listing, change);
+                    let (reading, namespace) = (cache.shared_resolved_read(), namespace.clone());
+                    let read = move |text| decode::read_item(&reading, text, &namespace);
+                    if let Some(change) = self.parse_limiter.read(item, waiting, read).await? {
+                        cache.add(listing, change);
                     }
-                    if kind.is_polled() || text.count() > most {
+                    if cache.is_polled() || text.count() > most {
                         ensure_bounded(listing)?;
                     }
                 }
-                if bytes > LARGEST_PAGE && most > 1 && text.count() <= most {
-                    return Err(NoPage::TooLarge);
+                if bytes > MAX_PAGE_BYTES && most > 1 && text.count() <= most {
+                    return Err(PageError::TooLarge);
                 }
                 stream.consume_unpin(length);
-                if text.item_bytes() <= LARGE {
+                if text.item_bytes() <= LARGE_OBJECT_BYTES {
                     large = None;
                 } else if large.is_none() {
                     // The holder of this permit needs no other one.
-                    large = self.large.acquire().await.ok();
+                    large = self.large_object_permit.acquire().await.ok();
                 }
             }
         };
-        in_time(reading).await
+        with_timeout(reading).await
     }
 }
 
 /// Fails if a listing holds more than the limit.
 pub(super) fn ensure_bounded(listing: &Listing) -> Result<(), ApiError> {
-    let unreadable = listing.unreadable.len().saturating_mul(UNREADABLE);
-    if listing.objects.bytes().saturating_add(unreadable) <= MOST_KEPT {
+    let unreadable = listing.unreadable.len().saturating_mul(UNREADABLE_OBJECT_BYTES);
+    if listing.objects.bytes().saturating_add(unreadable) <= MAX_LIST_BYTES {
         return Ok(());
     }
-    Err(ApiError::Other(format!("objects of which more than {MOST_KEPT} bytes would be kept")))
+    Err(ApiError::Other(format!("objects of which more than {MAX_LIST_BYTES} bytes would be kept")))
 }
 
 /// Number of objects of the next page, for the desired bytes. It grows slowly, because large
 /// objects can follow small ones.
 pub(super) fn next_limit(limit: u32, bytes: usize, count: usize) -> u32 {
     let each = (bytes / count.max(1)).max(1);
-    let fitting = u32::try_from(AIM / each).unwrap_or(MOST);
-    fitting.clamp(1, limit.saturating_mul(4).min(MOST))
+    let fitting = u32::try_from(TARGET_PAGE_BYTES / each).unwrap_or(MAX_PAGE_LIMIT);
+    fitting.clamp(1, limit.saturating_mul(4).min(MAX_PAGE_LIMIT))
 }
 
 /// A text in a field selector.
-fn escaped(text: &str) -> String {
+fn escape_field_value(text: &str) -> String {
     text.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=")
 }
 

@@ -4,32 +4,33 @@ use std::any::Any;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use opgate_cluster::{Key, Match, Object, Query, Resource, Selector};
+use opgate_cluster::{IndexMatch, Key, Object, Query, Resource, Selector};
 use opgate_document::{Charge, Document, Meter};
 
-use super::query_stats::{Tallies, Tally};
-use super::samples::{MOST_OBJECTS, is_custom};
+use super::query_stats::{QueryCounter, QueryStats};
+use super::samples::{MAX_SAMPLE_OBJECTS, is_custom_resource};
 use super::view::{EvaluationView, QueryScope};
 use super::{
-    ClusterState, Grants, Grounds, NoSample, Question, ResolvedRead, ResourceCache, Source,
+    ClusterState, GroundRecorder, RecordedQuery, ResolvedRead, ResourceCache, ResourceId,
+    SampleError, SampleGrants, Source,
 };
 use opgate_engine::reader::{
-    Answer, ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError, Sample,
-    Scope as ReadScope,
+    CacheUnavailable, ClusterReader, DeclaredRead as ReadScope, PolicyQuery, QueryResult,
+    ReadError, ReadResult, ResultAccounts, Sample,
 };
 use opgate_engine::wit;
 
 /// Maximum number of documents and names in a result, see `wit/policy.wit`.
-const DOCUMENTS: usize = 256;
-const NAMES: usize = 16_384;
+const MAX_DOCUMENTS: usize = 256;
+const MAX_NAMES: usize = 16_384;
 
 /// Maximum number of recorded queries of a call, and of values in them; and the number of bytes
 /// that count as one more. Beyond that, the call counts as having queried everything.
-const MOST_VALUES: usize = 4_096;
-const VALUE: usize = 64;
+const MAX_RECORDED_VALUES: usize = 4_096;
+const BYTES_PER_VALUE: usize = 64;
 
 /// The reason why a partial snapshot has no result.
-const NONE_SHOWN: &str = "the files do not show any";
+const NOT_IN_FILES: &str = "the files do not show any";
 
 /// The part of the cluster that one policy may read.
 #[derive(Debug, Default)]
@@ -38,8 +39,8 @@ pub struct PolicyView {
     /// Only a few: comparing them is faster than creating a key for a map.
     windows: Vec<(Resource, Arc<ReadWindow>)>,
     /// Declared, but not read.
-    off: Vec<UnavailableRead>,
-    sampling: SampleAccess,
+    unavailable: Vec<UnavailableRead>,
+    sample_access: SampleAccess,
 }
 
 /// A declared resource that is not read, and why.
@@ -48,7 +49,7 @@ pub struct UnavailableRead {
     /// The resource.
     pub resource: Resource,
     /// The reason.
-    pub why: UnavailableReason,
+    pub reason: UnavailableReason,
 }
 
 /// The reason why a declared resource is not read.
@@ -71,16 +72,16 @@ pub enum SampleAccess {
     /// These rules are off.
     Off,
     /// These custom resources.
-    On(Grants),
+    On(SampleGrants),
 }
 
 #[derive(Debug)]
 struct ReadWindow {
-    kind: usize,
+    cache: ResourceId,
     /// The declaration of the policy.
     scope: Arc<ReadScope>,
     /// Whether the kind stores more fields, which must be removed.
-    has_more: bool,
+    has_extra_fields: bool,
     /// Labels and namespace, if the kind has more.
     labels: Option<Selector>,
     namespace: Option<String>,
@@ -96,15 +97,15 @@ impl PolicyView {
         off: Vec<UnavailableRead>,
     ) -> Self {
         let window = |reading: &ResolvedRead| {
-            let kind = cluster.position(reading)?;
-            let shared = cluster.kinds.get(kind)?;
+            let cache = cluster.id_of(reading)?;
+            let shared = cluster.cache(cache)?;
             let window = ReadWindow {
-                kind,
+                cache,
                 scope: Arc::new(ReadScope {
                     resource: reading.resource.clone(),
                     declaration: reading.declaration.clone(),
                 }),
-                has_more: !shared.declaration().is_within(&reading.declaration),
+                has_extra_fields: !shared.declaration().is_within(&reading.declaration),
                 labels: (shared.labels() != &reading.labels).then(|| reading.labels.clone()),
                 namespace: reading
                     .namespace
@@ -115,30 +116,30 @@ impl PolicyView {
         };
         let windows = readings.iter().filter_map(window).collect();
         let sampling = SampleAccess::default();
-        Self { cluster: Some(cluster.clone()), windows, off, sampling }
+        Self { cluster: Some(cluster.clone()), windows, unavailable: off, sample_access: sampling }
     }
 
     /// Sets the access to samples.
     #[must_use]
-    pub fn sampling(self, sampling: SampleAccess) -> Self {
-        Self { sampling, ..self }
+    pub fn with_sample_access(self, sampling: SampleAccess) -> Self {
+        Self { sample_access: sampling, ..self }
     }
 
     /// A reader for one call.
     #[must_use]
-    pub fn reader(self: &Arc<Self>, lens: EvaluationView) -> Reader {
+    pub fn reader(self: &Arc<Self>, evaluation_view: EvaluationView) -> Reader {
         Reader {
             view: self.clone(),
-            lens,
-            asked: Vec::new(),
-            questions: Vec::new(),
+            evaluation_view,
+            queries: Vec::new(),
+            recorded_queries: Vec::new(),
             values: 0,
-            touched: Vec::new(),
+            pending_objects: Vec::new(),
             is_unsure: false,
-            grounds: Grounds::default(),
-            wanted: Vec::new(),
+            grounds: GroundRecorder::default(),
+            needed_samples: Vec::new(),
             page: None,
-            tallies: Tallies::default(),
+            query_counter: QueryCounter::default(),
         }
     }
 }
@@ -147,18 +148,18 @@ impl PolicyView {
 #[derive(Debug)]
 pub struct Reader {
     view: Arc<PolicyView>,
-    lens: EvaluationView,
-    asked: Vec<(usize, QueryScope)>,
-    questions: Vec<(usize, Question)>,
+    evaluation_view: EvaluationView,
+    queries: Vec<(ResourceId, QueryScope)>,
+    recorded_queries: Vec<(ResourceId, RecordedQuery)>,
     /// Values in the queries among them.
     values: usize,
-    touched: Vec<(usize, Key)>,
+    pending_objects: Vec<(ResourceId, Key)>,
     is_unsure: bool,
-    grounds: Grounds,
-    wanted: Vec<(Resource, usize)>,
+    grounds: GroundRecorder,
+    needed_samples: Vec<(Resource, usize)>,
     /// Kind and last object of the last page, and the number of its copies that were shown.
-    page: Option<(usize, Key, usize)>,
-    tallies: Tallies,
+    page: Option<(ResourceId, Key, usize)>,
+    query_counter: QueryCounter,
 }
 
 impl Reader {
@@ -171,34 +172,38 @@ impl Reader {
 
     /// The queries.
     #[must_use]
-    pub fn asked(&self) -> &[(usize, QueryScope)] {
-        &self.asked
+    pub fn queries(&self) -> &[(ResourceId, QueryScope)] {
+        &self.queries
     }
 
     /// The queries, with their full precision.
     #[must_use]
-    pub fn questions(self) -> Vec<(usize, Question)> {
-        self.questions
+    pub fn into_recorded_queries(self) -> Vec<(ResourceId, RecordedQuery)> {
+        self.recorded_queries
     }
 
     /// The queries in numbers.
-    pub fn take_tallies(&mut self) -> Vec<Tally> {
-        std::mem::take(&mut self.tallies).into_list()
+    pub fn take_query_stats(&mut self) -> Vec<QueryStats> {
+        std::mem::take(&mut self.query_counter).into_list()
     }
 
     /// Counts a query.
-    fn counted(&mut self, resource: &wit::GroupVersionResource, answer: Answer) -> Answer {
+    fn count_query(
+        &mut self,
+        resource: &wit::GroupVersionResource,
+        answer: ReadResult,
+    ) -> ReadResult {
         if let Ok(found) = &answer {
             let objects = found.as_ref().ok().map(|found| found.objects().len());
-            self.tallies.count(resource, objects);
+            self.query_counter.count(resource, objects);
         }
         answer
     }
 
     /// Objects that change the results in other possible states.
     #[must_use]
-    pub fn touched(&self) -> &[(usize, Key)] {
-        &self.touched
+    pub fn pending_objects(&self) -> &[(ResourceId, Key)] {
+        &self.pending_objects
     }
 
     /// Whether the possible state could not show an object as it may be stored.
@@ -208,14 +213,14 @@ impl Reader {
     }
 
     /// The objects in the results.
-    pub fn take_grounds(&mut self) -> Grounds {
+    pub fn take_grounds(&mut self) -> GroundRecorder {
         std::mem::take(&mut self.grounds)
     }
 
     /// Samples that must be listed first.
     #[must_use]
-    pub fn wanted(&self) -> &[(Resource, usize)] {
-        &self.wanted
+    pub fn needed_samples(&self) -> &[(Resource, usize)] {
+        &self.needed_samples
     }
 
     fn select(
@@ -223,30 +228,30 @@ impl Reader {
         resource: &wit::GroupVersionResource,
         asked: PolicyQuery,
         most: usize,
-        payer: Payer<'_>,
-    ) -> Answer {
-        let Payer { meter, account } = payer;
+        payer: ResultAccounts<'_>,
+    ) -> ReadResult {
+        let ResultAccounts { meter, account } = payer;
         let view = self.view.clone();
         let window = match view.window(resource, asked.namespace.as_deref()) {
             Ok(window) => window,
             Err(error) => return Ok(Err(error)),
         };
-        let Some(kind) = view.cluster.as_ref().and_then(|c| c.kinds.get(window.kind)) else {
-            return Ok(Ok(Found::default()));
+        let Some(cache) = view.cluster.as_ref().and_then(|c| c.cache(window.cache)) else {
+            return Ok(Ok(QueryResult::default()));
         };
         let limit = if asked.limit == 0 { most } else { asked.limit.min(most) };
-        if !is_possible(kind, asked.namespace.as_deref(), None) {
-            return Ok(Ok(Found::default()));
+        if !can_exist(cache, asked.namespace.as_deref(), None) {
+            return Ok(Ok(QueryResult::default()));
         }
         let after = asked.after.as_ref().map(|(namespace, name)| Key::new(namespace, name));
         // If several objects have one name, the one that ended the last page.
         let last =
-            self.page.as_ref().filter(|(of, ..)| *of == window.kind).map(|(_, last, _)| last);
+            self.page.as_ref().filter(|(of, ..)| *of == window.cache).map(|(_, last, _)| last);
         let mut query = Query {
             namespace: asked.namespace.or_else(|| window.namespace.clone()),
             limit,
             after: after.map(|key| match last {
-                Some(last) if last.is_named_like(&key) => last.clone(),
+                Some(last) if last.has_same_name(&key) => last.clone(),
                 _ => key,
             }),
             ..Query::default()
@@ -257,34 +262,42 @@ impl Reader {
         if let Some(json) = asked.labels {
             let charge = Charge::on(account);
             if !charge.grow(json.len()) {
-                return Ok(Ok(Found::default()));
+                return Ok(Ok(QueryResult::default()));
             }
-            let parsed = match Document::metered(json, charge, meter) {
+            let parsed = match Document::parse_metered(json, charge, meter) {
                 Ok(parsed) => labels.insert(parsed),
                 Err(why) => return Ok(Err(ReadError::Invalid(why.to_string()))),
             };
-            match opgate_cluster::selector(parsed.root_for(meter)) {
-                Ok(selector) => query.labels = selector,
+            match opgate_cluster::parse_selector(parsed.root_metered(meter)) {
+                Ok(selector) => query.label_selector = selector,
                 Err(why) => return Ok(Err(ReadError::Invalid(why))),
             }
         }
         for (name, values, absent) in asked.matches {
             let index = window.scope.declaration.index(&name);
-            let Some(index) = index.and_then(|index| kind.declaration().index_like(index)) else {
+            let Some(index) = index.and_then(|index| cache.declaration().equivalent_index(index))
+            else {
                 let name = opgate_text::one_line(&name, 64);
-                let text = format!("the read of {} declares no index {name:?}", kind.resource());
+                let text = format!("the read of {} declares no index {name:?}", cache.resource());
                 return Ok(Err(ReadError::NotDeclared(text)));
             };
             bytes = values.iter().fold(bytes, |sum, value| sum.saturating_add(value.len()));
             // With its final size: a set that grows is hashed repeatedly.
             let mut set = HashSet::with_capacity(values.len());
             set.extend(values.into_iter().take_while(|_| meter.spend(32)));
-            query.matches.push(Match { index, values: Arc::new(set), absent });
+            query.matches.push(IndexMatch {
+                index,
+                values: Arc::new(set),
+                include_missing: absent,
+            });
         }
         let scope = query.namespace.clone().map_or(QueryScope::All, QueryScope::Namespace);
-        let lens = self.lens.clone();
-        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
-        self.ask(window.kind, scope.clone(), meter);
+        let evaluation_view = self.evaluation_view.clone();
+        let direct_read = evaluation_view
+            .direct_reads
+            .as_ref()
+            .and_then(|direct_read| direct_read.listing(window.cache, &scope));
+        self.record_scope(window.cache, scope.clone(), meter);
         // A later page belongs to the same query.
         let is_first = query.after.is_none();
         let mut objects = Vec::new();
@@ -293,18 +306,24 @@ impl Reader {
             let goes_on = self
                 .page
                 .as_ref()
-                .filter(|(of, last, _)| *of == window.kind && Some(last) == query.after.as_ref());
+                .filter(|(of, last, _)| *of == window.cache && Some(last) == query.after.as_ref());
             let skip = goes_on.map_or(usize::MAX, |(_, _, copies)| *copies);
-            let page = kind.select(&query, skip, fresh, lens.sight(window.kind), Some(meter))?;
-            self.touch(window.kind, page.touched, meter);
+            let page = cache.select(
+                &query,
+                skip,
+                direct_read,
+                evaluation_view.resource_view(window.cache),
+                Some(meter),
+            )?;
+            self.record_pending(window.cache, page.pending_objects, meter);
             self.is_unsure |= page.is_unsure;
             let page_end = page.objects.last().map(|object| object.key().clone());
             let full = page.objects.len() == query.limit;
             let shows = |object: &Arc<Object>| {
-                window.shows(object, meter) && lens.shows(window.kind, object.key())
+                window.shows(object, meter) && evaluation_view.shows(window.cache, object.key())
             };
             objects.extend(page.objects.into_iter().filter(shows));
-            self.page = page_end.clone().map(|key| (window.kind, key, page.copies_of_last));
+            self.page = page_end.clone().map(|key| (window.cache, key, page.copies_of_last));
             // If some were left out, the following objects fill the page.
             query.limit = limit.saturating_sub(objects.len());
             if !full || query.limit == 0 || page_end < query.after || meter.is_stopped() {
@@ -313,91 +332,106 @@ impl Reader {
             query.after = page_end;
         }
         drop(labels);
-        self.grounds.add(window.kind, &scope, &objects);
+        self.grounds.add(window.cache, &scope, &objects);
         if is_first {
             let values = query.matches.iter().map(|of| of.values.len()).sum::<usize>();
-            let values = values.saturating_add(bytes / VALUE).saturating_add(1);
+            let values = values.saturating_add(bytes / BYTES_PER_VALUE).saturating_add(1);
             // If there was no result, the call has ended and depends on nothing.
-            self.record_query(window.kind, values, || Question::Query(Box::new(query)));
+            self.record_query(window.cache, values, || RecordedQuery::Query(Box::new(query)));
         }
-        Ok(Ok(window.found(objects)))
+        Ok(Ok(window.to_found(objects)))
     }
 
-    fn touch(&mut self, kind: usize, keys: impl IntoIterator<Item = Key>, meter: &Meter) {
+    fn record_pending(
+        &mut self,
+        cache: ResourceId,
+        keys: impl IntoIterator<Item = Key>,
+        meter: &Meter,
+    ) {
         for key in keys {
-            if !meter.spend(self.touched.len()) {
+            if !meter.spend(self.pending_objects.len()) {
                 return;
             }
-            let touched = (kind, key);
-            if !self.touched.contains(&touched) {
-                self.touched.push(touched);
+            let pending_objects = (cache, key);
+            if !self.pending_objects.contains(&pending_objects) {
+                self.pending_objects.push(pending_objects);
             }
         }
     }
 
     /// Records a query, within the limits.
-    fn record_query(&mut self, kind: usize, values: usize, question: impl FnOnce() -> Question) {
+    fn record_query(
+        &mut self,
+        cache: ResourceId,
+        values: usize,
+        question: impl FnOnce() -> RecordedQuery,
+    ) {
         self.values = self.values.saturating_add(values);
-        if self.values <= MOST_VALUES {
-            self.questions.push((kind, question()));
+        if self.values <= MAX_RECORDED_VALUES {
+            self.recorded_queries.push((cache, question()));
         } else if !self
-            .questions
+            .recorded_queries
             .iter()
-            .any(|(of, known)| *of == kind && matches!(known, Question::Anything))
+            .any(|(of, known)| *of == cache && matches!(known, RecordedQuery::Anything))
         {
-            self.questions.push((kind, Question::Anything));
+            self.recorded_queries.push((cache, RecordedQuery::Anything));
         }
     }
 
-    fn ask(&mut self, kind: usize, scope: QueryScope, meter: &Meter) {
-        if !meter.spend(self.asked.len()) {
+    fn record_scope(&mut self, cache: ResourceId, scope: QueryScope, meter: &Meter) {
+        if !meter.spend(self.queries.len()) {
             return;
         }
-        let asked = (kind, scope);
-        if !self.asked.contains(&asked) {
-            self.asked.push(asked);
+        let asked = (cache, scope);
+        if !self.queries.contains(&asked) {
+            self.queries.push(asked);
         }
     }
 
     /// One object.
-    fn one(
+    fn get_object(
         &mut self,
         resource: &wit::GroupVersionResource,
         namespace: &str,
         name: &str,
-        payer: Payer<'_>,
-    ) -> Answer {
+        payer: ResultAccounts<'_>,
+    ) -> ReadResult {
         let key = Key::new(namespace, name);
         let view = self.view.clone();
         // In a cluster-scoped query without a name, the name of the Namespace is empty, too.
         let within = if namespace.is_empty() { name } else { namespace };
         let window = match view.window(resource, Some(within)) {
             Ok(window) => window,
-            Err(error) => match view.shown(resource, &key, &self.lens) {
+            Err(error) => match view.partial_window(resource, &key, &self.evaluation_view) {
                 Some(window) => window,
                 None => return Ok(Err(error)),
             },
         };
-        let Some(kind) = view.cluster.as_ref().and_then(|c| c.kinds.get(window.kind)) else {
-            return Ok(Ok(Found::default()));
+        let Some(cache) = view.cluster.as_ref().and_then(|c| c.cache(window.cache)) else {
+            return Ok(Ok(QueryResult::default()));
         };
-        if !is_possible(kind, Some(namespace), Some(name)) || !self.lens.shows(window.kind, &key) {
-            return Ok(Ok(Found::default()));
+        if !can_exist(cache, Some(namespace), Some(name))
+            || !self.evaluation_view.shows(window.cache, &key)
+        {
+            return Ok(Ok(QueryResult::default()));
         }
         let scope = QueryScope::Object(key.clone());
-        let lens = self.lens.clone();
-        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
-        self.ask(window.kind, scope.clone(), payer.meter);
-        self.record_query(window.kind, 1, || Question::Object(key.clone()));
-        let got = kind.get(&key, fresh, lens.sight(window.kind))?;
-        if got.touches {
-            self.touch(window.kind, [key], payer.meter);
+        let evaluation_view = self.evaluation_view.clone();
+        let direct_read = evaluation_view
+            .direct_reads
+            .as_ref()
+            .and_then(|direct_read| direct_read.listing(window.cache, &scope));
+        self.record_scope(window.cache, scope.clone(), payer.meter);
+        self.record_query(window.cache, 1, || RecordedQuery::Object(key.clone()));
+        let got = cache.get(&key, direct_read, evaluation_view.resource_view(window.cache))?;
+        if got.differs_by_state {
+            self.record_pending(window.cache, [key], payer.meter);
         }
         self.is_unsure |= got.is_unsure;
         let objects = got.object.filter(|object| window.shows(object, payer.meter));
         let objects: Vec<_> = objects.into_iter().collect();
-        self.grounds.add(window.kind, &scope, &objects);
-        Ok(Ok(window.found(objects)))
+        self.grounds.add(window.cache, &scope, &objects);
+        Ok(Ok(window.to_found(objects)))
     }
 }
 
@@ -407,40 +441,41 @@ impl ClusterReader for Reader {
         resource: &wit::GroupVersionResource,
         namespace: &str,
         name: &str,
-        payer: Payer<'_>,
-    ) -> Answer {
-        let answer = self.one(resource, namespace, name, payer);
-        self.counted(resource, answer)
+        payer: ResultAccounts<'_>,
+    ) -> ReadResult {
+        let answer = self.get_object(resource, namespace, name, payer);
+        self.count_query(resource, answer)
     }
 
     fn list(
         &mut self,
         resource: &wit::GroupVersionResource,
         query: PolicyQuery,
-        payer: Payer<'_>,
-    ) -> Answer {
-        let answer = self.select(resource, query, DOCUMENTS, payer);
-        self.counted(resource, answer)
+        payer: ResultAccounts<'_>,
+    ) -> ReadResult {
+        let answer = self.select(resource, query, MAX_DOCUMENTS, payer);
+        self.count_query(resource, answer)
     }
 
     fn names(
         &mut self,
         resource: &wit::GroupVersionResource,
         query: PolicyQuery,
-        payer: Payer<'_>,
-    ) -> Answer {
-        let answer = self.select(resource, query, NAMES, payer);
-        self.counted(resource, answer)
+        payer: ResultAccounts<'_>,
+    ) -> ReadResult {
+        let answer = self.select(resource, query, MAX_NAMES, payer);
+        self.count_query(resource, answer)
     }
 
     fn sample(
         &mut self,
         resource: &wit::GroupVersionResource,
         limit: usize,
-    ) -> Result<Result<Sample, ReadError>, NotCurrent> {
+    ) -> Result<Result<Sample, ReadError>, CacheUnavailable> {
         let sample = self.sample_objects(resource, limit);
         if let Ok(found) = &sample {
-            self.tallies.count(resource, found.as_ref().ok().map(|found| found.objects.len()));
+            self.query_counter
+                .count(resource, found.as_ref().ok().map(|found| found.objects.len()));
         }
         sample
     }
@@ -452,11 +487,11 @@ impl Reader {
         &mut self,
         resource: &wit::GroupVersionResource,
         limit: usize,
-    ) -> Result<Result<Sample, ReadError>, NotCurrent> {
+    ) -> Result<Result<Sample, ReadError>, CacheUnavailable> {
         let wit::GroupVersionResource { group, version, resource } = resource;
         let (group, version, resource) = (group.clone(), version.clone(), resource.clone());
         let resource = Resource { group, version, resource };
-        let limit = limit.clamp(1, MOST_OBJECTS);
+        let limit = limit.clamp(1, MAX_SAMPLE_OBJECTS);
         let source = match self.view.may_sample(&resource) {
             Ok(source) => source,
             Err(error) => return Ok(Err(error)),
@@ -465,22 +500,23 @@ impl Reader {
         if source != Source::Live {
             let none = || match source {
                 Source::PartialSnapshot => {
-                    Err(ReadError::NoCluster(format!("{resource}: {NONE_SHOWN}")))
+                    Err(ReadError::NoCluster(format!("{resource}: {NOT_IN_FILES}")))
                 }
                 _ => Ok(Sample { objects: Vec::new(), complete: true }),
             };
             return Ok(cluster.files.sample(&resource, limit).map_or_else(none, Ok));
         }
-        let known = self.lens.samples.as_ref().and_then(|known| known.get(&resource, limit));
+        let known =
+            self.evaluation_view.samples.as_ref().and_then(|known| known.get(&resource, limit));
         match known {
             Some(Ok(sample)) => Ok(Ok(sample)),
-            Some(Err(NoSample::NotGranted(why))) => Ok(Err(ReadError::NotGranted(why))),
-            Some(Err(NoSample::Unavailable(why))) => Ok(Err(ReadError::Unavailable(why))),
-            Some(Err(NoSample::Busy(why))) => Err(NotCurrent::Busy(why)),
+            Some(Err(SampleError::NotGranted(why))) => Ok(Err(ReadError::NotGranted(why))),
+            Some(Err(SampleError::Unavailable(why))) => Ok(Err(ReadError::Unavailable(why))),
+            Some(Err(SampleError::Busy(why))) => Err(CacheUnavailable::SampleQueueFull(why)),
             None => {
                 let named = resource.to_string();
-                self.wanted.push((resource, limit));
-                Err(NotCurrent::Wanted(named))
+                self.needed_samples.push((resource, limit));
+                Err(CacheUnavailable::SampleNeeded(named))
             }
         }
     }
@@ -488,14 +524,14 @@ impl Reader {
 
 /// Whether such an object is possible. An API server is not queried for an invalid name, or for
 /// another namespace than the one that is read. Policies take names from texts of tenants.
-fn is_possible(kind: &ResourceCache, namespace: Option<&str>, name: Option<&str>) -> bool {
+fn can_exist(cache: &ResourceCache, namespace: Option<&str>, name: Option<&str>) -> bool {
     let label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_namespace = |text: &str| text.len() <= 63 && text.bytes().all(label);
     // The name is a path segment, as API servers require.
     let is_name = |text: &str| {
         !matches!(text, "" | "." | "..") && text.len() <= 253 && !text.contains(['/', '%'])
     };
-    let is_read = |namespace: &str| kind.namespace().is_none_or(|read| read == namespace);
+    let is_read = |namespace: &str| cache.namespace().is_none_or(|read| read == namespace);
     namespace.is_none_or(|text| is_namespace(text) && is_read(text)) && name.is_none_or(is_name)
 }
 
@@ -518,18 +554,24 @@ impl PolicyView {
             Some(_) if self.is_absent() => {
                 Err(ReadError::NoCluster(format!("{}: there is no cluster to ask", asked())))
             }
-            Some((_, window)) if self.is_left_open(window, within) => {
-                Err(ReadError::NoCluster(format!("{}: {NONE_SHOWN}", asked())))
+            Some((_, window)) if self.is_unknown_in_snapshot(window, within) => {
+                Err(ReadError::NoCluster(format!("{}: {NOT_IN_FILES}", asked())))
             }
             Some((_, window)) if self.is_unlisted(window) => {
                 Err(ReadError::NoCluster(format!("{}: it could not be listed", asked())))
             }
-            Some((_, window)) => match self.kind(window).and_then(|kind| kind.refusal()) {
-                None => Ok(window),
-                Some(why) => Err(why),
-            },
-            None => match self.off.iter().find(|unread| is_it(&unread.resource)) {
-                Some(unread) => match &unread.why {
+            Some((_, window)) => {
+                match self.cache(window).and_then(|cache| cache.unavailable_error()) {
+                    None => Ok(window),
+                    Some(why) => Err(why),
+                }
+            }
+            None => match self
+                .unavailable
+                .iter()
+                .find(|unavailable_read| is_it(&unavailable_read.resource))
+            {
+                Some(unavailable_read) => match &unavailable_read.reason {
                     UnavailableReason::Off => Err(ReadError::NoCluster(format!(
                         "{} is not read: the rules that need it are off",
                         asked()
@@ -554,11 +596,11 @@ impl PolicyView {
 
     /// The window on an object of a resource of which only some objects are known, including this
     /// one. It is unknown whether other objects exist.
-    fn shown(
+    fn partial_window(
         &self,
         resource: &wit::GroupVersionResource,
         key: &Key,
-        lens: &EvaluationView,
+        evaluation_view: &EvaluationView,
     ) -> Option<&Arc<ReadWindow>> {
         let is_it = |known: &Resource| {
             known.resource == resource.resource
@@ -566,9 +608,9 @@ impl PolicyView {
                 && known.version == resource.version
         };
         let (_, window) = self.windows.iter().find(|(known, _)| is_it(known))?;
-        let kind = self.kind(window).filter(|kind| kind.is_partial())?;
-        let found = kind.get(key, None, lens.world).ok()?.object;
-        (found.is_some() && lens.shows(window.kind, key)).then_some(window)
+        let cache = self.cache(window).filter(|cache| cache.is_partial())?;
+        let found = cache.get(key, None, evaluation_view.state).ok()?.object;
+        (found.is_some() && evaluation_view.shows(window.cache, key)).then_some(window)
     }
 
     /// Whether the policy may see objects of any kind of the cluster, and their source.
@@ -576,7 +618,7 @@ impl PolicyView {
         let line = |text: &String| opgate_text::one_line(text, 253);
         let named = || format!("{}.{}", line(&resource.resource), line(&resource.group));
         let source = self.cluster.as_ref().map_or(Source::Absent, |cluster| cluster.options.source);
-        match (&self.sampling, source) {
+        match (&self.sample_access, source) {
             (SampleAccess::Undeclared, _) => {
                 Err(ReadError::NotDeclared("no rule is declared in `samples`".to_owned()))
             }
@@ -592,10 +634,10 @@ impl PolicyView {
                 named()
             ))),
             (_, source @ (Source::Snapshot | Source::PartialSnapshot)) => Ok(source),
-            (SampleAccess::On(_), Source::Live) if !is_custom(resource) => {
+            (SampleAccess::On(_), Source::Live) if !is_custom_resource(resource) => {
                 Err(ReadError::Unavailable(format!("{} is not a custom resource", named())))
             }
-            (SampleAccess::On(grants), Source::Live) if !grants.include(resource) => {
+            (SampleAccess::On(grants), Source::Live) if !grants.allows(resource) => {
                 Err(ReadError::NotGranted(format!(
                     "{} may not be listed: add it to `allowedSamples` of the policy in the configuration",
                     named()
@@ -605,17 +647,17 @@ impl PolicyView {
         }
     }
 
-    fn kind(&self, window: &ReadWindow) -> Option<&Arc<ResourceCache>> {
-        self.cluster.as_ref()?.kinds.get(window.kind)
+    fn cache(&self, window: &ReadWindow) -> Option<&Arc<ResourceCache>> {
+        self.cluster.as_ref()?.cache(window.cache)
     }
 
     /// Whether a partial snapshot has no information on it.
-    fn is_left_open(&self, window: &ReadWindow, within: Option<&str>) -> bool {
+    fn is_unknown_in_snapshot(&self, window: &ReadWindow, within: Option<&str>) -> bool {
         let excerpt =
             |cluster: &&Arc<ClusterState>| cluster.options.source == Source::PartialSnapshot;
         self.cluster.as_ref().filter(excerpt).is_some_and(|cluster| {
-            let is_open = |kind: &Arc<ResourceCache>| kind.shows_nothing() || kind.is_partial();
-            within == Some("") || cluster.kinds.get(window.kind).is_none_or(is_open)
+            let is_open = |cache: &Arc<ResourceCache>| cache.has_no_objects() || cache.is_partial();
+            within == Some("") || cluster.cache(window.cache).is_none_or(is_open)
         })
     }
 
@@ -623,7 +665,7 @@ impl PolicyView {
     fn is_unlisted(&self, window: &ReadWindow) -> bool {
         let listed = |cluster: &&Arc<ClusterState>| cluster.options.source == Source::Listed;
         self.cluster.as_ref().filter(listed).is_some_and(|cluster| {
-            cluster.kinds.get(window.kind).is_none_or(|kind| !kind.was_listed())
+            cluster.cache(window.cache).is_none_or(|cache| !cache.was_listed())
         })
     }
 
@@ -633,8 +675,8 @@ impl PolicyView {
 }
 
 impl ReadWindow {
-    fn found(&self, objects: Vec<Arc<Object>>) -> Found {
-        Found::new(objects, self.scope.clone(), self.has_more)
+    fn to_found(&self, objects: Vec<Arc<Object>>) -> QueryResult {
+        QueryResult::new(objects, self.scope.clone(), self.has_extra_fields)
     }
 
     /// Whether the policy declares to read an object of the kind.

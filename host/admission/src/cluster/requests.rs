@@ -21,47 +21,47 @@ use opgate_document::Document;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::ResourceCache;
-use super::aside::Readers;
+use super::aside::ParseLimiter;
 use super::decode::{ApiError, read_document};
 use super::token::Token;
 use super::view::Listing;
-use opgate_certs::error_text::causes;
+use opgate_certs::error_text::with_causes;
 use opgate_text::one_line;
 
 /// Time limit of a response, except for a watch: until it begins, and from then on until it ends.
-pub(super) const ANSWER: Duration = Duration::from_secs(30);
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum bytes of an error that are read.
-const MOST_OF_ERROR: u64 = 64 << 10;
+const MAX_ERROR_BYTES: u64 = 64 << 10;
 
 /// Maximum bytes of a response that is read as a whole: discovery of a group, a version.
-const MOST_OF_WHOLE: u64 = 1 << 20;
+const MAX_DOCUMENT_BYTES: u64 = 1 << 20;
 
 /// Maximum number of concurrent pages.
-const AT_ONCE: usize = 3;
+const MAX_CONCURRENT_PAGES: usize = 3;
 
 /// An API server, and limits of concurrent reads from it, for all resources.
-pub(super) struct Server {
+pub(super) struct ApiServer {
     client: Client,
     /// The token of a file, which can be replaced at any time.
     token: Option<Token>,
     /// Permits to read a page.
-    pub(super) places: Semaphore,
+    pub(super) page_permits: Semaphore,
     /// Permits to read an object that is larger than a page.
-    pub(super) large: Semaphore,
-    pub(super) readers: Readers,
+    pub(super) large_object_permit: Semaphore,
+    pub(super) parse_limiter: ParseLimiter,
     /// Notified when a resource is ready again.
     recovered: Notify,
 }
 
-impl Server {
+impl ApiServer {
     pub(super) fn new(client: Client, token: Option<Token>) -> Self {
         Self {
             client,
             token,
-            places: Semaphore::new(AT_ONCE),
-            large: Semaphore::new(1),
-            readers: Readers::default(),
+            page_permits: Semaphore::new(MAX_CONCURRENT_PAGES),
+            large_object_permit: Semaphore::new(1),
+            parse_limiter: ParseLimiter::default(),
             recovered: Notify::new(),
         }
     }
@@ -71,33 +71,33 @@ impl Server {
     }
 
     /// Permission to parse.
-    pub(super) async fn one(&self) -> Option<SemaphorePermit<'_>> {
-        self.readers.one().await
+    pub(super) async fn acquire_parse_permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.parse_limiter.acquire_small().await
     }
 
     /// Returns the text of a response. Only its beginning has a time limit.
-    pub(super) async fn ask(
+    pub(super) async fn send(
         &self,
         request: http::Request<Vec<u8>>,
     ) -> Result<impl AsyncBufRead + use<>, ApiError> {
-        self.ask_dated(request).await.map(|(stream, _)| stream)
+        self.send_dated(request).await.map(|(stream, _)| stream)
     }
 
     /// As [`ask`](Self::ask), with the time of the API server's clock, if the response has it. If
     /// the token is rejected and its file now has another one, the request is sent once more.
-    pub(super) async fn ask_dated(
+    pub(super) async fn send_dated(
         &self,
         request: http::Request<Vec<u8>>,
     ) -> Result<(impl AsyncBufRead + use<>, Option<SystemTime>), ApiError> {
         let number = || self.token.as_ref().map(Token::number);
         let before = number();
-        match self.ask_once(request.clone()).await {
-            Err(ApiError::Unauthorized(_)) if number() != before => self.ask_once(request).await,
+        match self.send_once(request.clone()).await {
+            Err(ApiError::Unauthorized(_)) if number() != before => self.send_once(request).await,
             answer => answer,
         }
     }
 
-    async fn ask_once(
+    async fn send_once(
         &self,
         request: http::Request<Vec<u8>>,
     ) -> Result<(impl AsyncBufRead + use<>, Option<SystemTime>), ApiError> {
@@ -113,43 +113,43 @@ impl Server {
             }
             let mut text = Vec::new();
             // Without a text, the code remains.
-            let _ = std::pin::pin!(stream.take(MOST_OF_ERROR)).read_to_end(&mut text).await;
-            Err(ApiError::of(status.as_u16(), &message(text)))
+            let _ = std::pin::pin!(stream.take(MAX_ERROR_BYTES)).read_to_end(&mut text).await;
+            Err(ApiError::from_status(status.as_u16(), &message(text)))
         };
-        in_time(asking).await
+        with_timeout(asking).await
     }
 
     /// Reads the document at a path.
     pub(super) async fn document(&self, path: &str) -> Result<Document, ApiError> {
-        self.dated(path, MOST_OF_WHOLE).await.map(|(document, _)| document)
+        self.dated_document(path, MAX_DOCUMENT_BYTES).await.map(|(document, _)| document)
     }
 
     /// Reads the document at a path, of at most this many bytes, and the time of the API server's
     /// clock.
-    pub(super) async fn dated(
+    pub(super) async fn dated_document(
         &self,
         path: &str,
         most: u64,
     ) -> Result<(Document, Option<SystemTime>), ApiError> {
         let request = http::Request::get(path).body(Vec::new());
         let request = request.map_err(|e| ApiError::Other(e.to_string()))?;
-        let (stream, date) = self.ask_dated(request).await?;
+        let (stream, date) = self.send_dated(request).await?;
         let mut text = Vec::new();
         let mut rest = std::pin::pin!(stream.take(most));
-        in_time(async { rest.read_to_end(&mut text).await.map_err(ApiError::from) }).await?;
+        with_timeout(async { rest.read_to_end(&mut text).await.map_err(ApiError::from) }).await?;
         if u64::try_from(text.len()) == Ok(most) {
             return Err(ApiError::Other(format!("{path} has more than {most} bytes")));
         }
-        let _one = self.one().await;
+        let _one = self.acquire_parse_permit().await;
         Ok((read_document(text)?, date))
     }
 
     /// Whether discovery reports that a resource can be watched; `None` without information.
-    pub(super) async fn watches(&self, resource: &Resource) -> Option<bool> {
+    pub(super) async fn is_watchable(&self, resource: &Resource) -> Option<bool> {
         if resource.is_server_version() {
             return Some(false);
         }
-        let document = self.document(&api(resource)).await.ok()?;
+        let document = self.document(&group_path(resource)).await.ok()?;
         let mut resources = document.get("/resources").into_iter().flat_map(|list| list.items());
         let name = |of: &str| of == resource.resource;
         let found = resources
@@ -163,13 +163,13 @@ impl Server {
     /// server itself is ready. An API server that starts is not ready, and responds with 503 for
     /// custom resources as well.
     pub(super) async fn is_down_behind(&self, resource: &Resource) -> bool {
-        let discovery = self.document(&api(resource)).await;
+        let discovery = self.document(&group_path(resource)).await;
         if !matches!(discovery, Err(ApiError::Unavailable(_))) {
             return false;
         }
         let ready = http::Request::get("/readyz").body(Vec::new());
         match ready {
-            Ok(request) => self.ask(request).await.is_ok(),
+            Ok(request) => self.send(request).await.is_ok(),
             Err(_) => false,
         }
     }
@@ -190,7 +190,7 @@ impl Server {
         let none = || ApiError::Other("/version has no gitVersion".to_owned());
         let object = server_version(answer.root()).ok_or_else(none)?;
         let mut listing = kind.empty();
-        kind.take(&mut listing, object.root(), "");
+        kind.add_object(&mut listing, object.root(), "");
         Ok(listing)
     }
 
@@ -210,11 +210,11 @@ impl Server {
 }
 
 /// Limits the wait for a response, whose absence is an error.
-pub(super) async fn in_time<T, E: From<ApiError>>(
+pub(super) async fn with_timeout<T, E: From<ApiError>>(
     answer: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
-    let answer = tokio::time::timeout(ANSWER, answer).await;
-    answer.unwrap_or_else(|_| Err(ApiError::Other(no_answer(ANSWER)).into()))
+    let answer = tokio::time::timeout(RESPONSE_TIMEOUT, answer).await;
+    answer.unwrap_or_else(|_| Err(ApiError::Other(timeout_text(RESPONSE_TIMEOUT)).into()))
 }
 
 /// The text of an error: that of a `Status`, or the text that a proxy sends instead.
@@ -228,28 +228,28 @@ fn message(text: Vec<u8>) -> String {
 
 impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
-        Self::Other(one_line(&causes(&error), 512))
+        Self::Other(one_line(&with_causes(&error), 512))
     }
 }
 
 impl From<io::Error> for ApiError {
     fn from(error: io::Error) -> Self {
-        Self::Other(one_line(&causes(&error), 512))
+        Self::Other(one_line(&with_causes(&error), 512))
     }
 }
 
-pub(super) fn no_answer(waited: Duration) -> String {
+pub(super) fn timeout_text(waited: Duration) -> String {
     format!("no answer from the API server within {} s", waited.as_secs())
 }
 
 /// `/apis/<group>/<version>`
-fn api(Resource { group, version, .. }: &Resource) -> String {
+fn group_path(Resource { group, version, .. }: &Resource) -> String {
     if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
 }
 
 /// `/apis/<group>/<version>[/namespaces/<namespace>]/<resource>`
-pub(super) fn path(resource: &Resource, namespace: Option<&str>) -> String {
-    let (api, resource) = (api(resource), &resource.resource);
+pub(super) fn resource_path(resource: &Resource, namespace: Option<&str>) -> String {
+    let (api, resource) = (group_path(resource), &resource.resource);
     match namespace {
         Some(namespace) => format!("{api}/namespaces/{namespace}/{resource}"),
         None => format!("{api}/{resource}"),

@@ -27,8 +27,8 @@ use super::{ResolvedRead, ResourceCache};
 /// Kinds of all cluster states that serve or will serve soon.
 #[derive(Debug, Default)]
 pub(super) struct ReservationRegistry {
-    kinds: Mutex<Vec<Weak<ResourceCache>>>,
-    views: AtomicUsize,
+    caches: Mutex<Vec<Weak<ResourceCache>>>,
+    handle_count: AtomicUsize,
 }
 
 /// The registration of one cluster state in a registry, until it is dropped.
@@ -37,30 +37,30 @@ pub(super) struct RegistryHandle(Arc<ReservationRegistry>);
 
 impl Drop for RegistryHandle {
     fn drop(&mut self) {
-        self.0.views.fetch_sub(1, Ordering::AcqRel);
+        self.0.handle_count.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl RegistryHandle {
-    pub(super) fn at(desk: Arc<ReservationRegistry>) -> Self {
-        desk.views.fetch_add(1, Ordering::AcqRel);
-        Self(desk)
+    pub(super) fn register(registry: Arc<ReservationRegistry>) -> Self {
+        registry.handle_count.fetch_add(1, Ordering::AcqRel);
+        Self(registry)
     }
 
     /// The registry, for another cluster state.
-    pub(super) fn desk(&self) -> Arc<ReservationRegistry> {
+    pub(super) fn registry(&self) -> Arc<ReservationRegistry> {
         self.0.clone()
     }
 
     /// Whether no other cluster state is registered.
-    pub(super) fn is_alone(&self) -> bool {
-        self.0.views.load(Ordering::Acquire) < 2
+    pub(super) fn is_only_handle(&self) -> bool {
+        self.0.handle_count.load(Ordering::Acquire) < 2
     }
 
     /// Acquires the lock of the registry. Until the result is dropped, no other caller reserves,
     /// and no cluster state is added.
     pub(super) fn acquire(&self) -> ReservationLock<'_> {
-        ReservationLock(self.0.kinds.lock())
+        ReservationLock(self.0.caches.lock())
     }
 }
 
@@ -70,16 +70,16 @@ pub(super) struct ReservationLock<'d>(MutexGuard<'d, Vec<Weak<ResourceCache>>>);
 
 impl ReservationLock<'_> {
     /// Kinds of all cluster states.
-    pub(super) fn kinds(&self) -> impl Iterator<Item = Arc<ResourceCache>> {
+    pub(super) fn caches(&self) -> impl Iterator<Item = Arc<ResourceCache>> {
         self.0.iter().filter_map(Weak::upgrade)
     }
 
     /// Adds kinds in which changes are reserved from now on.
-    pub(super) fn add(&mut self, kinds: &[Arc<ResourceCache>]) {
+    pub(super) fn add(&mut self, caches: &[Arc<ResourceCache>]) {
         self.0.retain(|known| known.strong_count() > 0);
-        for kind in kinds {
-            if !self.0.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(kind))) {
-                self.0.push(Arc::downgrade(kind));
+        for cache in caches {
+            if !self.0.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(cache))) {
+                self.0.push(Arc::downgrade(cache));
             }
         }
     }
@@ -89,19 +89,19 @@ impl ReservationLock<'_> {
 /// limits does not fail a request. It is recorded as missed, and the cluster state must not serve.
 #[derive(Debug, Default)]
 pub(super) struct StandbyState {
-    is_awaited: AtomicBool,
+    is_standby: AtomicBool,
     has_missed: AtomicBool,
 }
 
 impl StandbyState {
     /// The state of a kind whose cluster state does not serve yet.
     pub(super) fn new() -> Self {
-        Self { is_awaited: AtomicBool::new(true), has_missed: AtomicBool::new(false) }
+        Self { is_standby: AtomicBool::new(true), has_missed: AtomicBool::new(false) }
     }
 
     /// Records that a change exceeded the limits. Returns whether its request is unaffected.
     pub(super) fn record_missed_change(&self, _: &ReservationLock<'_>) -> bool {
-        let is_awaited = self.is_awaited.load(Ordering::Relaxed);
+        let is_awaited = self.is_standby.load(Ordering::Relaxed);
         if is_awaited {
             self.has_missed.store(true, Ordering::Relaxed);
         }
@@ -113,12 +113,12 @@ impl StandbyState {
     }
 
     pub(super) fn activate(&self, _: &ReservationLock<'_>) {
-        self.is_awaited.store(false, Ordering::Relaxed);
+        self.is_standby.store(false, Ordering::Relaxed);
     }
 }
 
 /// Whether one kind serves both reads: it stores the same data under the same permission.
-pub(super) fn is_same(left: &ResolvedRead, right: &ResolvedRead) -> bool {
+pub(super) fn can_share_cache(left: &ResolvedRead, right: &ResolvedRead) -> bool {
     let (a, b) = (&left.declaration, &right.declaration);
     let indexes = a.union(b).index_count();
     left.resource == right.resource

@@ -18,68 +18,69 @@ use futures_util::stream;
 use opgate_cluster::Key;
 use tokio::time::Instant;
 
-use super::direct::Api;
+use super::direct::DirectReadSource;
 use super::view::QueryScope;
 use super::{ClusterState, ResourceCache};
 
 /// Maximum number of concurrent reads.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_READS: usize = 8;
 
 /// Maximum number of objects that are read in one round.
 const MAX_OBJECTS: usize = 512;
 
 /// From this number of objects of a namespace on, the namespace is listed if it has fewer objects than that.
-const MANY: usize = 16;
+const MIN_OBJECTS_TO_LIST: usize = 16;
 
 /// The wait between two rounds: reservations that end during it are read together.
-const PAUSE: Duration = Duration::from_millis(20);
+const ROUND_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The wait before an object is read again because its read failed, or settled nothing.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// Settles reservations of a resource as soon as their time is over. It never ends.
-pub(super) async fn settle(kind: &ResourceCache, api: &dyn Api) {
+pub(super) async fn settle_forever(cache: &ResourceCache, api: &dyn DirectReadSource) {
     let mut tried: HashMap<Key, Instant> = HashMap::new();
     loop {
-        let reserved = kind.has_reserved().notified();
+        let reserved = cache.reserved_notify().notified();
         let mut reserved = std::pin::pin!(reserved);
         reserved.as_mut().enable();
-        match kind.first_end() {
+        match cache.first_end() {
             None => reserved.await,
             Some(end) => {
                 // A reservation that is added during the wait ends later.
                 tokio::time::sleep_until(end).await;
                 let now = Instant::now();
                 tried.retain(|_, at| now.duration_since(*at) < RETRY_WAIT);
-                let mut ended = kind.ended(now, MAX_OBJECTS.saturating_add(tried.len()));
+                let mut ended = cache.ended_keys(now, MAX_OBJECTS.saturating_add(tried.len()));
                 ended.retain(|key| !tried.contains_key(key));
                 tried.extend(ended.iter().map(|key| (key.clone(), now)));
-                read_all(kind, api, ended).await;
+                read_all(cache, api, ended).await;
                 // Another request about the same object may have ended since.
-                let left = kind.ended(now, MAX_OBJECTS.saturating_add(tried.len()));
+                let left = cache.ended_keys(now, MAX_OBJECTS.saturating_add(tried.len()));
                 tried.retain(|key, _| left.contains(key));
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ROUND_INTERVAL).await;
             }
         }
     }
 }
 
 /// Settles reservations of all resources whose time is over, if the API server responds.
-pub(super) async fn settle_all(cluster: &ClusterState, api: &dyn Api) {
-    let kinds = cluster.kinds().iter();
+pub(crate) async fn settle_all(cluster: &ClusterState, api: &dyn DirectReadSource) {
+    let caches = cluster.caches().iter();
     let now = Instant::now();
-    join_all(kinds.map(|kind| read_all(kind, api, kind.ended(now, MAX_OBJECTS)))).await;
+    join_all(caches.map(|cache| read_all(cache, api, cache.ended_keys(now, MAX_OBJECTS)))).await;
 }
 
 /// Reads objects whose reservations have ended.
-async fn read_all(kind: &ResourceCache, api: &dyn Api, ended: Vec<Key>) {
+async fn read_all(cache: &ResourceCache, api: &dyn DirectReadSource, ended: Vec<Key>) {
     let mut by_namespace: BTreeMap<Box<str>, Vec<Key>> = BTreeMap::new();
     for key in ended {
         by_namespace.entry(key.namespace.clone()).or_default().push(key);
     }
     let mut reads: Vec<(QueryScope, Vec<Key>)> = Vec::new();
     for (namespace, keys) in by_namespace {
-        let is_list_smaller = keys.len() >= MANY && !kind.has_more_than(keys.len(), &namespace);
+        let is_list_smaller = keys.len() >= MIN_OBJECTS_TO_LIST
+            && !cache.has_more_objects_than(keys.len(), &namespace);
         if is_list_smaller && !namespace.is_empty() {
             reads.push((QueryScope::Namespace(namespace.into()), keys));
         } else {
@@ -88,11 +89,11 @@ async fn read_all(kind: &ResourceCache, api: &dyn Api, ended: Vec<Key>) {
     }
     let read = |(scope, keys): (QueryScope, Vec<Key>)| async move {
         let asked = Instant::now();
-        if let Ok(found) = api.list(kind, &scope).await {
+        if let Ok(found) = api.list(cache, &scope).await {
             for key in keys {
-                kind.learn(&key, &found, asked);
+                cache.record_direct_read(&key, &found, asked);
             }
         }
     };
-    stream::iter(reads).for_each_concurrent(AT_ONCE, read).await;
+    stream::iter(reads).for_each_concurrent(MAX_CONCURRENT_READS, read).await;
 }

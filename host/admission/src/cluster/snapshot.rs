@@ -28,7 +28,7 @@ impl Snapshot {
             return Ok(1);
         }
         let (mut count, mut wrong) = (0, None);
-        objects::each(document.root(), None, &mut |found| {
+        objects::for_each_object(document.root(), None, &mut |found| {
             let named = found.map_err(|wrong| wrong.to_string()).and_then(|found| {
                 let name = found.value.get("/metadata/name").and_then(|name| name.text());
                 let pointer = found.pointer;
@@ -47,20 +47,20 @@ impl Snapshot {
 
     /// Makes these the only objects of cluster state. Objects that no policy reads are left out,
     /// except for some custom resources of each kind, for samples.
-    pub fn fill(&self, cluster: &ClusterState) {
+    pub fn replace_state(&self, cluster: &ClusterState) {
         cluster.clear();
         for document in &self.documents {
             if let Some(version) = server_version(document.root()) {
-                let versions = cluster.kinds().iter();
+                let versions = cluster.caches().iter();
                 let versions = versions.filter(|kind| kind.resource().is_server_version());
                 versions.for_each(|kind| kind.apply(version.root(), ""));
                 continue;
             }
-            let mut listings = Listings::of(cluster);
+            let mut listings = ListingBuilder::of(cluster);
             // They were checked when they were added.
-            objects::each(document.root(), None, &mut |found| {
+            objects::for_each_object(document.root(), None, &mut |found| {
                 let Ok(found) = found else { return };
-                listings.take(found.value, found.group_version().0, &plural(found.kind));
+                listings.add(found.value, found.group_version().0, &plural(found.kind));
             });
             listings.merge();
         }
@@ -70,7 +70,7 @@ impl Snapshot {
 impl ClusterState {
     /// Resets all knowledge: the cluster has no objects.
     pub fn clear(&self) {
-        for kind in self.kinds() {
+        for kind in self.caches() {
             kind.replace(kind.empty(), Instant::now());
         }
         self.files.clear();
@@ -79,44 +79,50 @@ impl ClusterState {
 
 /// Objects that arrive one after another, as in the lists of an API server.
 #[derive(Debug)]
-pub struct Listings<'c> {
+pub struct ListingBuilder<'c> {
     cluster: &'c ClusterState,
     listings: Vec<Listing>,
 }
 
-impl<'c> Listings<'c> {
+impl<'c> ListingBuilder<'c> {
     /// Without objects.
     #[must_use]
     pub fn of(cluster: &'c ClusterState) -> Self {
-        let listings = cluster.kinds().iter().map(|kind| kind.empty()).collect();
+        let listings = cluster.caches().iter().map(|kind| kind.empty()).collect();
         Self { cluster, listings }
     }
 
     /// Adds the parts that policies read of an object of this API group and resource.
-    pub fn take(&mut self, object: Value<'_>, group: &str, resource: &str) {
+    pub fn add(&mut self, object: Value<'_>, group: &str, resource: &str) {
         self.cluster.files.put(group, resource, object, "");
-        for (kind, listing) in self.cluster.kinds().iter().zip(&mut self.listings) {
+        for (kind, listing) in self.cluster.caches().iter().zip(&mut self.listings) {
             let known = kind.resource();
             // Only the response of the API server determines its version.
             if known.group == group && known.resource == resource && !known.is_server_version() {
-                kind.take(listing, object, "");
+                kind.add_object(listing, object, "");
             }
         }
     }
 
     /// Adds the parts that policies read of an object that will be applied. It is not a
     /// sample of existing objects.
-    pub fn take_new(&mut self, object: Value<'_>, namespace: &str, group: &str, resource: &str) {
-        for (kind, listing) in self.cluster.kinds().iter().zip(&mut self.listings) {
-            if kind.is_of(group, resource) {
-                kind.take(listing, object, namespace);
+    pub fn add_unstored(
+        &mut self,
+        object: Value<'_>,
+        namespace: &str,
+        group: &str,
+        resource: &str,
+    ) {
+        for (kind, listing) in self.cluster.caches().iter().zip(&mut self.listings) {
+            if kind.holds_resource(group, resource) {
+                kind.add_object(listing, object, namespace);
             }
         }
     }
 
     /// Makes them visible to policies, instead of those with the same names.
     pub fn merge(self) {
-        for (kind, listing) in self.cluster.kinds().iter().zip(self.listings) {
+        for (kind, listing) in self.cluster.caches().iter().zip(self.listings) {
             kind.merge(listing);
         }
     }
@@ -124,10 +130,10 @@ impl<'c> Listings<'c> {
     /// Makes them visible to policies in addition to the known objects. If nothing else is known
     /// of a resource, they are not complete: a policy finds them by name, and a query for several
     /// objects has no result.
-    pub fn merge_some(self) {
-        for (kind, listing) in self.cluster.kinds().iter().zip(self.listings) {
+    pub fn merge_partial(self) {
+        for (kind, listing) in self.cluster.caches().iter().zip(self.listings) {
             if !(listing.objects.is_empty() && listing.unreadable.is_empty()) {
-                kind.merge_some(listing);
+                kind.merge_partial(listing);
             }
         }
     }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 /// Tokens of service accounts are replaced long before they expire. The client reads them at the
 /// same interval.
-const AGE: Duration = Duration::from_secs(50);
+const TOKEN_REFRESH_INTERVAL: Duration = Duration::from_secs(50);
 
 /// The newest valid token of a file.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct Current {
-    read: Instant,
+    read_at: Instant,
     header: HeaderValue,
     /// Counts the tokens: two requests with the same number have the same token.
     number: u64,
@@ -45,7 +45,7 @@ impl Current {
             self.header = newest;
             self.number = self.number.saturating_add(1);
         }
-        self.read = now;
+        self.read_at = now;
     }
 }
 
@@ -61,7 +61,7 @@ impl Token {
             return Ok(None);
         };
         let header = read(&path)?;
-        let current = Mutex::new(Current { read: Instant::now(), header, number: 0 });
+        let current = Mutex::new(Current { read_at: Instant::now(), header, number: 0 });
         Ok(Some(Self(Arc::new(Shared { path, current }))))
     }
 
@@ -77,7 +77,7 @@ impl Token {
     }
 
     /// Reads the file at once if an API server has rejected the token: it may contain a new one.
-    pub(super) fn answered(&self, status: StatusCode) {
+    pub(super) fn record_status(&self, status: StatusCode) {
         if status == StatusCode::UNAUTHORIZED {
             self.0.current.lock().renew(&self.0.path, Instant::now());
         }
@@ -85,7 +85,7 @@ impl Token {
 
     fn header(&self, now: Instant) -> HeaderValue {
         let mut current = self.0.current.lock();
-        if now.saturating_duration_since(current.read) >= AGE {
+        if now.saturating_duration_since(current.read_at) >= TOKEN_REFRESH_INTERVAL {
             current.renew(&self.0.path, now);
         }
         current.header.clone()
@@ -123,17 +123,21 @@ mod tests {
         assert_eq!(header(start), "Bearer first");
         fs::write(&path, "  second \r\n").unwrap();
         assert_eq!(header(start), "Bearer first");
-        assert_eq!(header(start + AGE * 2), "Bearer second");
+        assert_eq!(header(start + TOKEN_REFRESH_INTERVAL * 2), "Bearer second");
         fs::write(&path, "\n").unwrap();
-        assert_eq!(header(start + AGE * 4), "Bearer second", "a bad one changes nothing");
+        assert_eq!(
+            header(start + TOKEN_REFRESH_INTERVAL * 4),
+            "Bearer second",
+            "a bad one changes nothing"
+        );
         // If the token is rejected, the file is read at once.
         fs::write(&path, "third").unwrap();
         let number = token.number();
-        token.answered(StatusCode::FORBIDDEN);
+        token.record_status(StatusCode::FORBIDDEN);
         assert_eq!((header(start), token.number()), ("Bearer second".to_owned(), number));
-        token.answered(StatusCode::UNAUTHORIZED);
+        token.record_status(StatusCode::UNAUTHORIZED);
         assert_eq!((header(start), token.number()), ("Bearer third".to_owned(), number + 1));
-        token.answered(StatusCode::UNAUTHORIZED);
+        token.record_status(StatusCode::UNAUTHORIZED);
         assert_eq!(token.number(), number + 1, "the same token again");
         fs::write(&path, "\n").unwrap();
         let why = Token::of(&mut named()).unwrap_err();

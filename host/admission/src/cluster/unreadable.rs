@@ -5,38 +5,38 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use opgate_cluster::{Key, Query, Sketch, Unreadable};
+use opgate_cluster::{Key, Query, Sketch, UnreadableReason};
 use opgate_document::Meter;
 
-use super::memory::{Charge, Memory, NoRoom};
+use super::memory::{CacheMemory, Charge, MemoryLimitReached};
 
 /// Bytes of an entry in addition to its key, with the overhead of the allocator.
-const ENTRY: usize = size_of::<Key>() + size_of::<Entry>() + 64;
+const ENTRY_BYTES: usize = size_of::<Key>() + size_of::<Entry>() + 64;
 
 /// Maximum number of namespaces in messages.
-const MAX_NAMED: usize = 3;
+const MAX_NAMED_NAMESPACES: usize = 3;
 
 /// The reason why only the name of an object is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotKept {
+pub enum MissingContent {
     /// It cannot be read.
-    Unreadable(Unreadable),
+    Unreadable(UnreadableReason),
     /// There is no memory for it.
-    NoRoom(NoRoom),
+    MemoryLimit(MemoryLimitReached),
 }
 
-impl fmt::Display for NotKept {
+impl fmt::Display for MissingContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(why) => why.fmt(f),
-            Self::NoRoom(why) => why.fmt(f),
+            Self::MemoryLimit(why) => why.fmt(f),
         }
     }
 }
 
 #[derive(Debug)]
 struct Entry {
-    why: NotKept,
+    reason: MissingContent,
     sketch: Option<Sketch>,
     charge: Charge,
 }
@@ -54,24 +54,24 @@ impl UnreadableObject {
     /// has.
     pub(super) fn new(
         key: Key,
-        why: NotKept,
+        why: MissingContent,
         sketch: impl FnOnce() -> Option<Sketch>,
-        memory: &Arc<Memory>,
+        memory: &Arc<CacheMemory>,
     ) -> Self {
-        let length = key.namespace.len().saturating_add(key.name.len()).saturating_add(ENTRY);
-        let Ok(mut charge) = memory.name(&key.namespace, length) else {
-            let (charge, why) = memory.more(&key.namespace, length);
-            let (key, why) = (Key::new(&key.namespace, ""), NotKept::NoRoom(why));
-            return Self { key, entry: Entry { why, sketch: None, charge } };
+        let length = key.namespace.len().saturating_add(key.name.len()).saturating_add(ENTRY_BYTES);
+        let Ok(mut charge) = memory.charge_name(&key.namespace, length) else {
+            let (charge, why) = memory.charge_over_share(&key.namespace, length);
+            let (key, why) = (Key::new(&key.namespace, ""), MissingContent::MemoryLimit(why));
+            return Self { key, entry: Entry { reason: why, sketch: None, charge } };
         };
         let mut sketch = sketch();
         if let Some(made) = &sketch {
-            match memory.name(&key.namespace, length.saturating_add(made.size())) {
+            match memory.charge_name(&key.namespace, length.saturating_add(made.size())) {
                 Ok(both) => charge = both,
                 Err(_) => sketch = None,
             }
         }
-        Self { key, entry: Entry { why, sketch, charge } }
+        Self { key, entry: Entry { reason: why, sketch, charge } }
     }
 }
 
@@ -80,7 +80,7 @@ impl UnreadableObject {
 pub struct UnreadableObjects {
     entries: BTreeMap<Key, Entry>,
     /// The number of those without memory.
-    by_name: usize,
+    name_only_count: usize,
     bytes: usize,
 }
 
@@ -89,7 +89,7 @@ impl UnreadableObjects {
     pub(super) fn insert(&mut self, object: UnreadableObject) {
         let UnreadableObject { key, entry } = object;
         self.remove(&key);
-        self.by_name += usize::from(matches!(entry.why, NotKept::NoRoom(_)));
+        self.name_only_count += usize::from(matches!(entry.reason, MissingContent::MemoryLimit(_)));
         self.bytes = self.bytes.saturating_add(entry.charge.bytes());
         self.entries.insert(key, entry);
     }
@@ -97,16 +97,17 @@ impl UnreadableObjects {
     /// Removes an object, if its name is known.
     pub(super) fn remove(&mut self, key: &Key) {
         if let Some(entry) = self.entries.remove(key) {
-            self.by_name -= usize::from(matches!(entry.why, NotKept::NoRoom(_)));
+            self.name_only_count -=
+                usize::from(matches!(entry.reason, MissingContent::MemoryLimit(_)));
             self.bytes = self.bytes.saturating_sub(entry.charge.bytes());
         }
     }
 
     /// The reason why an object is unreadable, if it is, or if it can be one without a name.
-    pub(super) fn get(&self, key: &Key) -> Option<(&Key, &NotKept)> {
+    pub(super) fn get(&self, key: &Key) -> Option<(&Key, &MissingContent)> {
         let known = self.entries.get_key_value(key);
         let known = known.or_else(|| self.entries.get_key_value(&Key::new(&key.namespace, "")));
-        known.map(|(key, entry)| (key, &entry.why))
+        known.map(|(key, entry)| (key, &entry.reason))
     }
 
     /// Whether the object can be an unreadable one.
@@ -115,21 +116,25 @@ impl UnreadableObjects {
     }
 
     /// The first one that may match a query. If the meter stops, the result is not used.
-    pub(super) fn first(&self, query: &Query, meter: Option<&Meter>) -> Option<(&Key, &NotKept)> {
+    pub(super) fn first(
+        &self,
+        query: &Query,
+        meter: Option<&Meter>,
+    ) -> Option<(&Key, &MissingContent)> {
         let namespace = query.namespace.as_deref();
         let start = Key::new(namespace.unwrap_or_default(), "");
         let entries = self.entries.range(start..);
         let is_inside = |key: &Key| namespace.is_none_or(|namespace| *key.namespace == *namespace);
         let mut entries = entries.take_while(|(key, _)| is_inside(key));
-        let may = |key: &Key, entry: &Entry| query.may_hold(key, entry.sketch.as_ref(), meter);
+        let may = |key: &Key, entry: &Entry| query.may_match(key, entry.sketch.as_ref(), meter);
         let found = entries.find(|(key, entry)| may(key, entry));
-        found.map(|(key, entry)| (key, &entry.why))
+        found.map(|(key, entry)| (key, &entry.reason))
     }
 
     /// A reason, if there are objects whose names are not kept either.
-    pub(super) fn nameless(&self) -> Option<&NotKept> {
+    pub(super) fn nameless_reason(&self) -> Option<&MissingContent> {
         let nameless = self.entries.iter().find(|(key, _)| key.name.is_empty());
-        nameless.map(|(_, entry)| &entry.why)
+        nameless.map(|(_, entry)| &entry.reason)
     }
 
     /// Number of them.
@@ -145,8 +150,8 @@ impl UnreadableObjects {
     }
 
     /// Number of those that are kept by name because there is no memory.
-    pub(super) fn by_name(&self) -> usize {
-        self.by_name
+    pub(super) fn name_only_count(&self) -> usize {
+        self.name_only_count
     }
 
     /// Their bytes.
@@ -157,14 +162,14 @@ impl UnreadableObjects {
     /// Some of the namespaces of those that are kept by name.
     pub(super) fn namespaces(&self) -> Vec<String> {
         let (mut named, mut from) = (Vec::new(), Key::new("", ""));
-        if self.by_name == 0 {
+        if self.name_only_count == 0 {
             return named;
         }
         loop {
             let mut rest = self.entries.range(from..);
-            let is_by_name = |entry: &Entry| matches!(entry.why, NotKept::NoRoom(_));
+            let is_by_name = |entry: &Entry| matches!(entry.reason, MissingContent::MemoryLimit(_));
             let Some((key, _)) = rest.find(|(_, entry)| is_by_name(entry)) else { break };
-            if named.len() == MAX_NAMED {
+            if named.len() == MAX_NAMED_NAMESPACES {
                 named.push("…".to_owned());
                 break;
             }
@@ -176,16 +181,16 @@ impl UnreadableObjects {
     }
 
     /// Whether there is memory now for one of those that are kept by name.
-    pub(super) fn fits(&self, memory: &Memory) -> bool {
-        if self.by_name == 0 {
+    pub(super) fn has_memory_for_any(&self, memory: &CacheMemory) -> bool {
+        if self.name_only_count == 0 {
             return false;
         }
         let mut left: Option<(&str, usize)> = None;
         self.entries.iter().any(|(key, entry)| {
-            let NotKept::NoRoom(why) = &entry.why else { return false };
+            let MissingContent::MemoryLimit(why) = &entry.reason else { return false };
             let left = match left {
                 Some((namespace, left)) if *namespace == *key.namespace => left,
-                _ => left.insert((&key.namespace, memory.left(&key.namespace))).1,
+                _ => left.insert((&key.namespace, memory.remaining_bytes(&key.namespace))).1,
             };
             why.needs <= left
         })

@@ -30,16 +30,16 @@ impl ClusterState {
     /// The tenants with the most reservations, the largest first, a few of each resource.
     #[must_use]
     pub fn reservation_usage(&self) -> Vec<ReservationUsage> {
-        self.kinds.iter().flat_map(|kind| self.usage_of(kind)).collect()
+        self.caches.iter().flat_map(|cache| self.usage_of(cache)).collect()
     }
 
-    fn usage_of(&self, kind: &ResourceCache) -> Vec<ReservationUsage> {
-        let (bounds, all) = (self.options.bounds, kind.reserved());
-        let largest = kind.largest_tenants(MAX_TENANTS).into_iter();
+    fn usage_of(&self, cache: &ResourceCache) -> Vec<ReservationUsage> {
+        let (limits, all) = (self.options.reservation_limits, cache.reservation_usage());
+        let largest = cache.largest_tenants(MAX_TENANTS).into_iter();
         let usage = largest.map(|(tenant, usage)| {
-            let share = usage.share(all, bounds);
+            let share = usage.share(all, limits);
             ReservationUsage {
-                resource: kind.name().to_owned(),
+                resource: cache.name().to_owned(),
                 tenant: opgate_text::one_line(&tenant, MAX_NAME_BYTES),
                 count: usage.count,
                 bytes: usage.bytes,
@@ -51,20 +51,20 @@ impl ClusterState {
     }
 
     /// Reports the tenants that use the reservations of a resource.
-    pub(super) fn no_room(&self, kind: &ResourceCache) -> ReservationLimitReached {
-        let (bounds, all) = (self.options.bounds, kind.reserved());
-        let largest: Vec<_> = self.usage_of(kind).into_iter().take(2).collect();
+    pub(super) fn reservation_limit_error(&self, cache: &ResourceCache) -> ReservationLimitReached {
+        let (limits, all) = (self.options.reservation_limits, cache.reservation_usage());
+        let largest: Vec<_> = self.usage_of(cache).into_iter().take(2).collect();
         let largest = largest.iter().map(|usage| format!("{} of {}", usage.count, usage.tenant));
         let why = format!(
             "{} of {} places and {} of {} KiB for changes of {} are in use ({}), and a namespace or user has at \
              most half of the rest",
             all.count,
-            bounds.count,
+            limits.count,
             all.bytes.div_ceil(1_024),
-            bounds.bytes / 1_024,
-            kind.name(),
+            limits.bytes / 1_024,
+            cache.name(),
             largest.collect::<Vec<_>>().join(", "),
         );
-        ReservationLimitReached { why }
+        ReservationLimitReached { reason: why }
     }
 }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use opgate_cluster::{Key, Object, Outline, Store};
 
-use super::reservations::{Form, MAX_WORLDS, OverlayEntry, stored};
+use super::ResourceId;
+use super::reservations::{ChangeContent, MAX_POSSIBLE_STATES, OverlayEntry, stored};
 use super::samples::Samples;
 use super::unreadable::UnreadableObjects;
 
@@ -38,13 +39,13 @@ pub enum PossibleState {
 #[derive(Debug, Clone, Default)]
 pub struct EvaluationView {
     /// The possible state.
-    pub world: PossibleState,
+    pub state: PossibleState,
     /// The direct reads.
-    pub fresh: Option<Arc<DirectReads>>,
+    pub direct_reads: Option<Arc<DirectReads>>,
     /// Samples of custom resources.
     pub samples: Option<Arc<Samples>>,
     /// An object that is not shown.
-    pub own: Option<Arc<ReviewedObject>>,
+    pub hidden: Option<Arc<ReviewedObject>>,
     /// An object of which only the stored state is shown: the one under review. Of several
     /// requests about one object only one can be stored on top of the reviewed state, so the
     /// results of the others never coexist with it.
@@ -53,21 +54,21 @@ pub struct EvaluationView {
 
 /// The view of one kind: a possible state, and one object of which only the stored state is shown.
 #[derive(Debug, Clone, Copy)]
-pub struct Sight<'s> {
-    pub(super) world: PossibleState,
+pub struct ResourceView<'s> {
+    pub(super) state: PossibleState,
     reviewed: Option<&'s Key>,
 }
 
-impl From<PossibleState> for Sight<'_> {
+impl From<PossibleState> for ResourceView<'_> {
     fn from(world: PossibleState) -> Self {
-        Self { world, reviewed: None }
+        Self { state: world, reviewed: None }
     }
 }
 
-impl Sight<'_> {
+impl ResourceView<'_> {
     /// The visible part of the knowledge about an object.
-    pub(super) fn of<'r>(&self, shown: OverlayEntry<'r>) -> OverlayEntry<'r> {
-        let is_reviewed = self.reviewed.is_some_and(|key| key.is_named_like(shown.key));
+    pub(super) fn visible<'r>(&self, shown: OverlayEntry<'r>) -> OverlayEntry<'r> {
+        let is_reviewed = self.reviewed.is_some_and(|key| key.has_same_name(shown.key));
         if is_reviewed { shown.into_stored() } else { shown }
     }
 }
@@ -76,22 +77,22 @@ impl Sight<'_> {
 #[derive(Debug)]
 pub struct ReviewedObject {
     /// Kinds that keep it.
-    pub(super) kinds: Vec<usize>,
+    pub(super) caches: Vec<ResourceId>,
     pub(super) key: Key,
 }
 
 impl EvaluationView {
     /// Returns the view of a kind.
-    pub(super) fn sight(&self, kind: usize) -> Sight<'_> {
-        let reviewed = self.reviewed.as_ref().filter(|own| own.kinds.contains(&kind));
-        Sight { world: self.world, reviewed: reviewed.map(|own| &own.key) }
+    pub(super) fn resource_view(&self, cache: ResourceId) -> ResourceView<'_> {
+        let reviewed = self.reviewed.as_ref().filter(|own| own.caches.contains(&cache));
+        ResourceView { state: self.state, reviewed: reviewed.map(|own| &own.key) }
     }
 
     /// Whether an object of a kind is shown.
-    pub(super) fn shows(&self, kind: usize, key: &Key) -> bool {
+    pub(super) fn shows(&self, cache: ResourceId, key: &Key) -> bool {
         let is_own =
-            |own: &Arc<ReviewedObject>| own.key.is_named_like(key) && own.kinds.contains(&kind);
-        !self.own.as_ref().is_some_and(is_own)
+            |own: &Arc<ReviewedObject>| own.key.has_same_name(key) && own.caches.contains(&cache);
+        !self.hidden.as_ref().is_some_and(is_own)
     }
 }
 
@@ -130,16 +131,16 @@ impl QueryScope {
 }
 
 /// Maximum number of objects of one namespace that are read one by one.
-const MOST_OBJECTS: usize = 16;
+const MAX_OBJECTS_PER_NAMESPACE: usize = 16;
 
 /// The necessary direct reads, by kind.
 #[derive(Debug, Clone, Default)]
-pub struct DirectReadPlan(pub(super) HashMap<usize, Vec<QueryScope>>);
+pub struct DirectReadPlan(pub(super) HashMap<ResourceId, Vec<QueryScope>>);
 
 impl DirectReadPlan {
     /// Adds a scope; returns whether it is new.
-    pub fn add(&mut self, kind: usize, scope: &QueryScope) -> bool {
-        let scopes = self.0.entry(kind).or_default();
+    pub fn add(&mut self, cache: ResourceId, scope: &QueryScope) -> bool {
+        let scopes = self.0.entry(cache).or_default();
         let known = scopes.iter().any(|known| known.covers(scope));
         if known {
             return false;
@@ -147,7 +148,7 @@ impl DirectReadPlan {
         scopes.push(scope.clone());
         if let QueryScope::Object(key) = scope {
             let is_beside = |scope: &QueryScope| matches!(scope, QueryScope::Object(other) if other.namespace == key.namespace);
-            if scopes.iter().filter(|scope| is_beside(scope)).count() > MOST_OBJECTS {
+            if scopes.iter().filter(|scope| is_beside(scope)).count() > MAX_OBJECTS_PER_NAMESPACE {
                 // One list is less work than many.
                 let namespace = key.namespace.to_string();
                 scopes.retain(|scope| !is_beside(scope));
@@ -161,19 +162,19 @@ impl DirectReadPlan {
 
 /// The results of direct reads.
 #[derive(Debug, Default)]
-pub struct DirectReads(pub(super) HashMap<usize, Vec<(QueryScope, Arc<Listing>)>>);
+pub struct DirectReads(pub(super) HashMap<ResourceId, Vec<(QueryScope, Arc<Listing>)>>);
 
 impl DirectReads {
     /// The objects of a kind, if all objects of a query are there.
-    pub(super) fn listing(&self, kind: usize, scope: &QueryScope) -> Option<&Listing> {
-        let (_, listing) = self.0.get(&kind)?.iter().find(|(known, _)| known.covers(scope))?;
+    pub(super) fn listing(&self, cache: ResourceId, scope: &QueryScope) -> Option<&Listing> {
+        let (_, listing) = self.0.get(&cache)?.iter().find(|(known, _)| known.covers(scope))?;
         Some(listing)
     }
 }
 
 /// The copies of one object in a possible state.
 #[derive(Debug, Default)]
-pub(super) struct Copies<'r> {
+pub(super) struct ObjectCopies<'r> {
     /// At most one if the possible state has one version, all possible ones if it shows them side
     /// by side.
     pub(super) objects: Vec<&'r Arc<Object>>,
@@ -181,10 +182,10 @@ pub(super) struct Copies<'r> {
     pub(super) outlines: Vec<&'r Arc<Outline>>,
     /// Whether one of several objects can be stored, and the possible state does not determine
     /// which.
-    pub(super) is_joined: bool,
+    pub(super) is_ambiguous: bool,
 }
 
-impl<'r> Copies<'r> {
+impl<'r> ObjectCopies<'r> {
     /// Returns the copies of an object in a possible state. `base` is the object that the watch or
     /// a list shows.
     pub(super) fn of(
@@ -192,10 +193,10 @@ impl<'r> Copies<'r> {
         base: Option<&'r Arc<Object>>,
         shown: &OverlayEntry<'r>,
     ) -> Self {
-        let stored = stored(base, shown.known);
+        let stored = stored(base, shown.direct_read);
         let forms = || shown.pending(stored);
         let count = forms().count();
-        let states: Vec<&Form> = match world {
+        let states: Vec<&ChangeContent> = match world {
             PossibleState::Stored => Vec::new(),
             PossibleState::UnionPreferPending | PossibleState::UnionPreferStored => {
                 forms().collect()
@@ -203,11 +204,13 @@ impl<'r> Copies<'r> {
             // If there are many requests, one possible state shows all that have no separate one,
             // because they may conflict, and the next one shows none, because they may be
             // required.
-            PossibleState::Pending(number) if count > MAX_WORLDS => match MAX_WORLDS - 1 {
-                joined if number < joined => forms().skip(number).take(1).collect(),
-                joined if number == joined => forms().skip(joined).collect(),
-                _ => Vec::new(),
-            },
+            PossibleState::Pending(number) if count > MAX_POSSIBLE_STATES => {
+                match MAX_POSSIBLE_STATES - 1 {
+                    joined if number < joined => forms().skip(number).take(1).collect(),
+                    joined if number == joined => forms().skip(joined).collect(),
+                    _ => Vec::new(),
+                }
+            }
             PossibleState::Pending(number) => {
                 forms().skip(number.min(count.saturating_sub(1))).take(1).collect()
             }
@@ -216,9 +219,9 @@ impl<'r> Copies<'r> {
         let objects = stored.into_iter().filter(|_| is_beside);
         let objects = objects.chain(states.iter().filter_map(|form| form.object()));
         let outlines = states.iter().filter_map(|form| form.outline());
-        let is_joined = matches!(world, PossibleState::Pending(number) if number >= MAX_WORLDS - 1)
-            && count > MAX_WORLDS;
-        Self { objects: objects.collect(), outlines: outlines.collect(), is_joined }
+        let is_joined = matches!(world, PossibleState::Pending(number) if number >= MAX_POSSIBLE_STATES - 1)
+            && count > MAX_POSSIBLE_STATES;
+        Self { objects: objects.collect(), outlines: outlines.collect(), is_ambiguous: is_joined }
     }
 }
 
@@ -235,12 +238,15 @@ mod tests {
             [("ns", QueryScope::Namespace("ns".to_owned())), ("", QueryScope::All)]
         {
             let mut needed = DirectReadPlan::default();
-            assert!((0..MOST_OBJECTS).all(|name| needed.add(0, &object(namespace, name))));
-            assert!(!needed.add(0, &object(namespace, 0)), "it is asked already");
-            assert_eq!(needed.0[&0].len(), MOST_OBJECTS);
-            assert!(needed.add(0, &object(namespace, 1_000)));
-            assert_eq!(needed.0[&0], [whole]);
-            assert!(!needed.add(0, &object(namespace, 2_000)), "the list has it");
+            assert!(
+                (0..MAX_OBJECTS_PER_NAMESPACE)
+                    .all(|name| needed.add(ResourceId(0), &object(namespace, name)))
+            );
+            assert!(!needed.add(ResourceId(0), &object(namespace, 0)), "it is asked already");
+            assert_eq!(needed.0[&ResourceId(0)].len(), MAX_OBJECTS_PER_NAMESPACE);
+            assert!(needed.add(ResourceId(0), &object(namespace, 1_000)));
+            assert_eq!(needed.0[&ResourceId(0)], [whole]);
+            assert!(!needed.add(ResourceId(0), &object(namespace, 2_000)), "the list has it");
         }
     }
 }

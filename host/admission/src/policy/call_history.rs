@@ -30,35 +30,35 @@ const MAX_VOTES: usize = 16;
 const MIN_LONG_VOTES: usize = 2;
 
 /// Number of calls that have patience after one that had waited.
-const PATIENT: u32 = 256;
+const PATIENT_CALLS: u32 = 256;
 
 /// The usual duration of the calls of one policy.
 #[derive(Debug, Default)]
 pub(super) struct CallHistory {
     /// The routes with votes, as bits.
-    voted: AtomicU64,
+    voted_routes: AtomicU64,
     votes: Mutex<BTreeMap<u32, VecDeque<(Tenant, CallClass)>>>,
     /// The remaining calls that have patience.
-    patient: AtomicU32,
+    patient_calls_left: AtomicU32,
     /// Calls that ran twice.
-    repeated: AtomicU64,
+    repeated_calls: AtomicU64,
 }
 
 /// The first route of a call. There are less than 64.
-fn first(routes: u64) -> u32 {
+fn first_route(routes: u64) -> u32 {
     routes.trailing_zeros().min(u64::BITS - 1)
 }
 
 fn is_long(votes: &VecDeque<(Tenant, CallClass)>) -> bool {
-    let long = votes.iter().filter(|(_, pace)| *pace == CallClass::Long).count();
+    let long = votes.iter().filter(|(_, call_class)| *call_class == CallClass::Long).count();
     long >= MIN_LONG_VOTES && long.saturating_mul(2) > votes.len()
 }
 
 impl CallHistory {
     /// The expected duration of a call of any tenant.
-    pub(super) fn pace(&self, routes: u64) -> CallClass {
-        let route = first(routes);
-        if self.voted.load(Ordering::Relaxed) & (1 << route) == 0 {
+    pub(super) fn expected_class(&self, routes: u64) -> CallClass {
+        let route = first_route(routes);
+        if self.voted_routes.load(Ordering::Relaxed) & (1 << route) == 0 {
             return CallClass::Short;
         }
         let is_long = self.votes.lock().get(&route).is_some_and(is_long);
@@ -66,49 +66,51 @@ impl CallHistory {
     }
 
     /// Records whether a call of a tenant was long or short.
-    pub(super) fn note(&self, routes: u64, tenant: Tenant, pace: CallClass) {
-        let route = first(routes);
-        if pace == CallClass::Short && self.voted.load(Ordering::Relaxed) & (1 << route) == 0 {
+    pub(super) fn record(&self, routes: u64, tenant: Tenant, call_class: CallClass) {
+        let route = first_route(routes);
+        if call_class == CallClass::Short
+            && self.voted_routes.load(Ordering::Relaxed) & (1 << route) == 0
+        {
             return;
         }
         let mut all = self.votes.lock();
         let votes = all.entry(route).or_default();
         votes.retain(|(other, _)| *other != tenant);
-        votes.push_back((tenant, pace));
+        votes.push_back((tenant, call_class));
         if votes.len() > MAX_VOTES {
             votes.pop_front();
         }
-        if votes.iter().any(|(_, pace)| *pace == CallClass::Long) {
-            self.voted.fetch_or(1 << route, Ordering::Relaxed);
+        if votes.iter().any(|(_, call_class)| *call_class == CallClass::Long) {
+            self.voted_routes.fetch_or(1 << route, Ordering::Relaxed);
         } else {
             all.remove(&route);
-            self.voted.fetch_and(!(1 << route), Ordering::Relaxed);
+            self.voted_routes.fetch_and(!(1 << route), Ordering::Relaxed);
         }
     }
 
     /// Records that a stopped call was short when it ran again.
     pub(super) fn record_cpu_wait(&self) {
-        self.patient.store(PATIENT, Ordering::Relaxed);
+        self.patient_calls_left.store(PATIENT_CALLS, Ordering::Relaxed);
     }
 
     /// Whether the next call on the fast path is stopped by its CPU time.
     pub(super) fn take_patient_call(&self) -> bool {
-        if self.patient.load(Ordering::Relaxed) == 0 {
+        if self.patient_calls_left.load(Ordering::Relaxed) == 0 {
             return false;
         }
         // Another call can have used the last one.
         let less = |left: u32| left.checked_sub(1);
-        self.patient.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        self.patient_calls_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
     /// Records that a call runs twice.
-    pub(super) fn repeats(&self) {
-        self.repeated.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn record_repeat(&self) {
+        self.repeated_calls.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Calls that ran twice.
-    pub(super) fn repeated(&self) -> u64 {
-        self.repeated.load(Ordering::Relaxed)
+    pub(super) fn repeated_calls(&self) -> u64 {
+        self.repeated_calls.load(Ordering::Relaxed)
     }
 }
 
@@ -125,31 +127,34 @@ mod tests {
         let (one, other) = (1 << 3, 1 << 4);
         // A single tenant only affects its own calls, however often it votes.
         for _ in 0..100 {
-            usual.note(one, of(0), CallClass::Long);
-            assert_eq!(usual.pace(one), CallClass::Short);
+            usual.record(one, of(0), CallClass::Long);
+            assert_eq!(usual.expected_class(one), CallClass::Short);
         }
-        usual.note(one, of(1), CallClass::Long);
-        assert_eq!(usual.pace(one), CallClass::Long);
+        usual.record(one, of(1), CallClass::Long);
+        assert_eq!(usual.expected_class(one), CallClass::Long);
         // A call has several routes: the first counts.
-        assert_eq!(usual.pace(one | other), CallClass::Long);
-        assert_eq!((usual.pace(other), usual.pace(0)), (CallClass::Short, CallClass::Short));
+        assert_eq!(usual.expected_class(one | other), CallClass::Long);
+        assert_eq!(
+            (usual.expected_class(other), usual.expected_class(0)),
+            (CallClass::Short, CallClass::Short)
+        );
         // Two of four are no majority; the old votes are dropped.
-        usual.note(one, of(2), CallClass::Short);
-        assert_eq!(usual.pace(one), CallClass::Long);
-        usual.note(one, of(3), CallClass::Short);
-        assert_eq!(usual.pace(one), CallClass::Short);
+        usual.record(one, of(2), CallClass::Short);
+        assert_eq!(usual.expected_class(one), CallClass::Long);
+        usual.record(one, of(3), CallClass::Short);
+        assert_eq!(usual.expected_class(one), CallClass::Short);
         for n in 4..100 {
-            usual.note(one, of(n), CallClass::Long);
+            usual.record(one, of(n), CallClass::Long);
         }
-        assert_eq!(usual.pace(one), CallClass::Long);
+        assert_eq!(usual.expected_class(one), CallClass::Long);
         assert_eq!(usual.votes.lock()[&3].len(), MAX_VOTES);
         for n in 0..MAX_VOTES {
             assert!(usual.votes.lock().contains_key(&3), "{n}");
-            usual.note(one, of(n), CallClass::Short);
+            usual.record(one, of(n), CallClass::Short);
         }
-        assert_eq!(usual.pace(one), CallClass::Short);
+        assert_eq!(usual.expected_class(one), CallClass::Short);
         assert!(usual.votes.lock().is_empty(), "nothing is counted any more");
-        usual.note(one, of(1), CallClass::Short);
+        usual.record(one, of(1), CallClass::Short);
         assert!(usual.votes.lock().is_empty());
     }
 

@@ -12,19 +12,19 @@ mod prune;
 mod remote;
 mod schema;
 
-use self::file::{File, Origin, ProfileEntry};
-pub use self::remote::{Remote, Resolved, SignatureKey};
-use super::platform::{Platform, Wanted};
+use self::file::{File, ProfileEntry, SourceFile};
+pub use self::remote::{RegistryReference, ResolvedComponent, SignatureKey};
+use super::platform::{Platform, PlatformQuery};
 use super::{Builtin, Mode, OnError, RuleLevel, Scope};
-use crate::cluster::Grants;
+use crate::cluster::SampleGrants;
 use crate::object::Object;
 use opgate_engine::{Docs, Limits, docs};
-use opgate_input::read::{Reader, Use};
-use opgate_input::yaml::Located;
+use opgate_input::read::{ReadPurpose, Reader};
+use opgate_input::yaml::LocatedValue;
 use opgate_text::one_line;
 
 /// Maximum bytes of a configuration.
-const MAX_FILE: usize = 4 << 20;
+const MAX_FILE_BYTES: usize = 4 << 20;
 
 /// The edition of the documentation that applies if editions contradict each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
@@ -69,7 +69,7 @@ pub enum ModuleSource {
     /// A file. Relative paths are relative to the configuration.
     File(PathBuf),
     /// In a registry.
-    Oci(Remote),
+    Oci(RegistryReference),
 }
 
 impl ModuleSource {
@@ -121,18 +121,18 @@ pub struct PolicyConfig {
     /// `group/version/resource` that a policy that is not built in may read.
     pub allowed_reads: Vec<String>,
     /// Custom resources that the policy may list.
-    pub allowed_samples: Grants,
+    pub allowed_samples: SampleGrants,
     /// Pointer of this policy in the file, for errors.
     pointer: String,
     /// The limits that the file sets.
-    given: Given,
+    explicit_limits: ExplicitLimits,
     /// Whether the process only serves these calls, see [`Configuration::for_files`].
     pub(super) is_for_files: bool,
 }
 
 /// Limits that the file sets, whatever their values.
 #[derive(Debug, Clone, Copy, Default)]
-struct Given {
+struct ExplicitLimits {
     time: bool,
     concurrency: bool,
     memory: bool,
@@ -140,7 +140,7 @@ struct Given {
 
 /// Memory of a call for files, unless the file sets it. A package is one call, and the data that a
 /// policy keeps for it can be half as large as its text. Unused memory costs nothing.
-const MEMORY_FOR_FILES: usize = 1 << 30;
+const FILES_CALL_MEMORY_BYTES: usize = 1 << 30;
 
 /// Exact names of the users as which controllers run. A policy accepts from them only the actions
 /// of a controller. Without a list, the cluster decides under `auto`, and otherwise the profile.
@@ -168,7 +168,7 @@ pub struct Configuration {
     pub profile: Profile,
     /// Whether the edition is set, by the configuration or by a cluster. Policies receive it only
     /// then: a rule can apply if an edition was set, and not by default.
-    pub names_profile: bool,
+    pub is_profile_set: bool,
     /// Whether a server reads the edition from its cluster.
     is_auto: bool,
     /// The platform of the cluster, if it was read.
@@ -186,8 +186,8 @@ pub struct Configuration {
     /// The URL of the pages of rules, see [`Configuration::page_of`].
     docs_url: Option<String>,
     /// Results of the registries, by policy.
-    resolved: BTreeMap<String, Result<Resolved, String>>,
-    origin: Option<Origin>,
+    resolved: BTreeMap<String, Result<ResolvedComponent, String>>,
+    source_file: Option<SourceFile>,
 }
 
 /// All errors in a configuration, each with its location.
@@ -201,7 +201,7 @@ impl fmt::Display for ConfigErrors {
 }
 
 /// Maximum bytes of an error.
-const LONGEST: usize = 4 << 10;
+const MAX_ERROR_BYTES: usize = 4 << 10;
 
 impl ConfigErrors {
     /// One error.
@@ -214,7 +214,7 @@ impl ConfigErrors {
 
     /// Adds an error as one line: names and values in it come from the file.
     pub(super) fn push(&mut self, text: impl AsRef<str>) {
-        self.0.push(one_line(text.as_ref(), LONGEST));
+        self.0.push(one_line(text.as_ref(), MAX_ERROR_BYTES));
     }
 
     pub(super) fn extend(&mut self, other: Self) {
@@ -237,17 +237,17 @@ impl Configuration {
     pub fn builtin(profile: Profile, builtins: &'static [Builtin]) -> Self {
         Self {
             profile,
-            names_profile: profile != Profile::default(),
+            is_profile_set: profile != Profile::default(),
             is_auto: profile == Profile::default(),
             platform: None,
             identities: Identities::default(),
-            policies: every(builtins),
+            policies: default_policies(builtins),
             warnings_as_errors: false,
             text_digest: None,
             builtins,
             docs_url: None,
             resolved: BTreeMap::new(),
-            origin: None,
+            source_file: None,
         }
     }
 
@@ -264,8 +264,8 @@ impl Configuration {
     /// # Errors
     /// If it cannot be read, or is not text.
     pub fn text(path: &Path) -> Result<String, ConfigErrors> {
-        let opened = opgate_input::read::named(path)
-            .and_then(|opened| Reader::new(MAX_FILE).read(opened, true, Use::Keep));
+        let opened = opgate_input::read::open_named(path)
+            .and_then(|opened| Reader::new(MAX_FILE_BYTES).read(opened, true, ReadPurpose::Keep));
         let bytes = opened.map_err(|e| ConfigErrors::one(format!("{}: {e}", path.display())))?;
         String::from_utf8(bytes)
             .map_err(|e| ConfigErrors::one(format!("{}: not UTF-8: {e}", path.display())))
@@ -280,7 +280,7 @@ impl Configuration {
         text: &str,
         builtins: &'static [Builtin],
     ) -> Result<Self, ConfigErrors> {
-        let (found, errors) = Self::examine(path, text, builtins);
+        let (found, errors) = Self::parse_lenient(path, text, builtins);
         match found {
             Some(found) => errors.or(found),
             None => Err(errors),
@@ -290,42 +290,42 @@ impl Configuration {
     /// Parses the text of a file as [`Configuration::parse`] does. Returns all errors, and the
     /// valid rest of the file. The rest can have more errors that only the policies detect.
     #[must_use]
-    pub fn examine(
+    pub fn parse_lenient(
         path: &Path,
         text: &str,
         builtins: &'static [Builtin],
     ) -> (Option<Self>, ConfigErrors) {
-        let located = match Located::read(text) {
+        let located = match LocatedValue::read(text) {
             Ok(located) => located,
             Err(e) => {
-                let text = format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.why);
+                let text = format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.message);
                 return (None, ConfigErrors::one(text));
             }
         };
-        let origin = Origin { builtins, path: path.to_path_buf(), located };
+        let source_file = SourceFile { builtins, path: path.to_path_buf(), located };
         let mut errors = ConfigErrors::default();
-        let mut value = origin.located.value.clone();
+        let mut value = source_file.located.value.clone();
         let file = loop {
             let error = match serde_path_to_error::deserialize::<_, Object<File>>(&value) {
                 Ok(Object(file)) => break file,
                 Err(error) => error,
             };
-            let (pointer, text) = origin.type_error(&error);
-            errors.push(origin.at(&pointer, &text));
-            let is_less = prune::cut(&mut value, &pointer)
-                || pointer.is_empty() && prune::add_head(&mut value);
-            if !is_less || errors.0.len() >= prune::MOST {
+            let (pointer, text) = source_file.type_error(&error);
+            errors.push(source_file.locate(&pointer, &text));
+            let is_less = prune::remove_value(&mut value, &pointer)
+                || pointer.is_empty() && prune::add_required_members(&mut value);
+            if !is_less || errors.0.len() >= prune::MAX_ERRORS {
                 return (None, errors);
             }
         };
-        let has_head = |key: &str| origin.located.value.get(key).is_some();
+        let has_head = |key: &str| source_file.located.value.get(key).is_some();
         if has_head("apiVersion") && file.api_version != "opgate.dev/v1alpha1" {
             let text = format!("apiVersion is {:?}, not \"opgate.dev/v1alpha1\"", file.api_version);
-            errors.push(origin.at("/apiVersion", &text));
+            errors.push(source_file.locate("/apiVersion", &text));
         }
         if has_head("kind") && file.kind != "Configuration" {
             let text = format!("kind is {:?}, not \"Configuration\"", file.kind);
-            errors.push(origin.at("/kind", &text));
+            errors.push(source_file.locate("/kind", &text));
         }
         let Object(identities) = file.identities;
         for (key, users) in identities.lists() {
@@ -336,7 +336,7 @@ impl Configuration {
                 let text = format!(
                     "{user:?} is not the name of a user: write it as the log of opgate does (`user=`)"
                 );
-                errors.push(origin.at(&format!("/identities/{key}/{index}"), &text));
+                errors.push(source_file.locate(&format!("/identities/{key}/{index}"), &text));
             }
         }
         if let Some(url) = &file.docs_url {
@@ -345,25 +345,25 @@ impl Configuration {
                 let text = format!(
                     "docsUrl is {url:?}: write an address such as https://docs.example.com/rules"
                 );
-                errors.push(origin.at("/docsUrl", &text));
+                errors.push(source_file.locate("/docsUrl", &text));
             }
         }
         // Without a list, all policies apply; but a `policies` key without a value is a mistake.
-        if origin.located.value.get("policies").is_some_and(serde_json::Value::is_null) {
+        if source_file.located.value.get("policies").is_some_and(serde_json::Value::is_null) {
             let text = "policies has no value: name policies, write [] for none, or leave it out for all built-in ones";
-            errors.push(origin.at("/policies", text));
+            errors.push(source_file.locate("/policies", text));
         }
         let mut policies: Vec<PolicyConfig> = Vec::new();
         match file.policies {
-            None => policies = every(builtins),
+            None => policies = default_policies(builtins),
             Some(entries) => {
                 for (index, Object(entry)) in entries.into_iter().enumerate() {
                     let pointer = format!("/policies/{index}");
                     if policies.iter().any(|p| p.name == entry.name) {
                         let text = format!("a policy named {:?} is already there", entry.name);
-                        errors.push(origin.at(&format!("{pointer}/name"), &text));
+                        errors.push(source_file.locate(&format!("{pointer}/name"), &text));
                     }
-                    if let Some(policy) = origin.policy(entry, pointer, &mut errors) {
+                    if let Some(policy) = source_file.read_policy(entry, pointer, &mut errors) {
                         policies.push(policy);
                     }
                 }
@@ -372,7 +372,7 @@ impl Configuration {
         let profile = file.profile.and_then(ProfileEntry::profile);
         let found = Self {
             profile: profile.unwrap_or_default(),
-            names_profile: profile.is_some(),
+            is_profile_set: profile.is_some(),
             is_auto: profile.is_none(),
             platform: None,
             identities,
@@ -382,31 +382,31 @@ impl Configuration {
             builtins,
             docs_url: file.docs_url,
             resolved: BTreeMap::new(),
-            origin: Some(origin),
+            source_file: Some(source_file),
         };
         (Some(found), errors)
     }
 
     /// The data that a server reads from its cluster before it serves this configuration, if any.
     #[must_use]
-    pub fn wanted(&self) -> Option<Wanted> {
+    pub fn platform_query(&self) -> Option<PlatformQuery> {
         let Identities { olm, rukpak } = &self.identities;
-        self.is_auto.then(|| Wanted { olm: olm.is_none(), rukpak: rukpak.is_none() })
+        self.is_auto.then(|| PlatformQuery { olm: olm.is_none(), rukpak: rukpak.is_none() })
     }
 
     /// Sets the platform of the cluster, unless the configuration sets it.
     pub fn set_platform(&mut self, platform: Platform) {
         if self.is_auto {
             self.profile = platform.profile;
-            self.names_profile = true;
+            self.is_profile_set = true;
             self.platform = Some(platform);
         }
     }
 
     /// Requests the data that a server requests for any cluster: some rules are off until an
     /// edition is set, and then on under each of them or without effect.
-    pub fn for_any_cluster(&mut self) {
-        self.names_profile |= self.is_auto;
+    pub fn assume_any_cluster(&mut self) {
+        self.is_profile_set |= self.is_auto;
     }
 
     /// The platform of the cluster, if it was read.
@@ -431,7 +431,7 @@ impl Configuration {
             }
             ModuleSource::Oci(remote) => {
                 let mut named = self.policies.iter().filter(|policy| policy.module == *module);
-                let found = named.find_map(|policy| self.resolved_of(&policy.name).ok());
+                let found = named.find_map(|policy| self.resolved_component(&policy.name).ok());
                 Ok(docs(found.ok_or_else(|| format!("{remote}: it was not pulled"))?))
             }
         }
@@ -458,16 +458,16 @@ impl Configuration {
 
     /// Sets the time, the concurrent calls and the memory of the policies for packages of files,
     /// unless the file sets them. No API request waits for a decision on files.
-    pub fn for_files(&mut self, time: Duration, concurrency: usize) {
+    pub fn apply_file_limits(&mut self, time: Duration, concurrency: usize) {
         for policy in &mut self.policies {
-            if !policy.given.time {
-                policy.limits.time = time;
+            if !policy.explicit_limits.time {
+                policy.limits.cpu_time = time;
             }
-            if !policy.given.concurrency {
+            if !policy.explicit_limits.concurrency {
                 policy.limits.concurrency = concurrency;
             }
-            if !policy.given.memory {
-                policy.limits.memory = MEMORY_FOR_FILES;
+            if !policy.explicit_limits.memory {
+                policy.limits.memory = FILES_CALL_MEMORY_BYTES;
             }
             policy.is_for_files = true;
         }
@@ -475,15 +475,15 @@ impl Configuration {
 
     /// Prefixes a text with the location of a part of a policy, if there is a file.
     #[must_use]
-    pub fn at(&self, policy: &PolicyConfig, pointer: &str, text: &str) -> String {
-        match &self.origin {
-            Some(origin) => origin.at(&format!("{}{pointer}", policy.pointer), text),
+    pub fn locate(&self, policy: &PolicyConfig, pointer: &str, text: &str) -> String {
+        match &self.source_file {
+            Some(source_file) => source_file.locate(&format!("{}{pointer}", policy.pointer), text),
             None => format!("policy {}: {text}", policy.name),
         }
     }
 }
 
-fn every(builtins: &[Builtin]) -> Vec<PolicyConfig> {
+fn default_policies(builtins: &[Builtin]) -> Vec<PolicyConfig> {
     let policy = |builtin: &Builtin| PolicyConfig {
         name: builtin.name.to_owned(),
         module: ModuleSource::Builtin(builtin.name.to_owned()),
@@ -498,9 +498,9 @@ fn every(builtins: &[Builtin]) -> Vec<PolicyConfig> {
         excluded_users: Vec::new(),
         scope: Scope::default(),
         allowed_reads: Vec::new(),
-        allowed_samples: Grants::default(),
+        allowed_samples: SampleGrants::default(),
         pointer: String::new(),
-        given: Given::default(),
+        explicit_limits: ExplicitLimits::default(),
         is_for_files: false,
     };
     builtins.iter().map(policy).collect()

@@ -15,22 +15,22 @@ use opgate_text::one_line;
 
 const MAX_VIOLATIONS: usize = 256;
 const MAX_ANNOTATIONS: usize = 16;
-const MAX_MESSAGE: usize = 4_096;
-const MAX_FIELD: usize = 1_024;
-const MAX_REASON: usize = 1_024;
+const MAX_MESSAGE_BYTES: usize = 4_096;
+const MAX_FIELD_BYTES: usize = 1_024;
+const MAX_REASON_BYTES: usize = 1_024;
 const MAX_SKIPPED: usize = 512;
-const MAX_ABOUT: usize = 8;
-const MAX_ABOUT_TEXT: usize = 256;
+const MAX_LOCATION_PARTS: usize = 8;
+const MAX_LOCATION_PART_BYTES: usize = 256;
 
 /// Bytes for the head of a response, and for HTTP.
-const HEAD: usize = 4 << 10;
+const RESPONSE_HEAD_BYTES: usize = 4 << 10;
 
 /// Maximum bytes of an annotation's key: 63 for the API server, less the longest name of a policy
 /// and a point.
-const MAX_KEY: usize = 22;
+const MAX_ANNOTATION_KEY_BYTES: usize = 22;
 
 /// Key of the audit annotation with the rules that were skipped.
-const SKIPPED_RULES: &str = "skipped-rules";
+const SKIPPED_RULES_KEY: &str = "skipped-rules";
 
 /// The final effect of a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub struct Violation {
     /// One line.
     pub message: String,
     /// The logical location in a file, from the outermost to the innermost.
-    pub about: Vec<String>,
+    pub logical_location: Vec<String>,
 }
 
 /// A rule that was not evaluated, or only in part.
@@ -147,38 +147,39 @@ pub struct Decision {
     /// Advisory rules that were dropped because they caused a policy error.
     pub dropped: Vec<DroppedRules>,
     /// Policies that returned no valid verdict, whatever the effect.
-    pub faults: Vec<PolicyError>,
+    pub policy_errors: Vec<PolicyError>,
     /// A policy error after which the webhook must not respond, so that its `failurePolicy`
     /// applies.
     pub failure: Option<PolicyError>,
     /// The memory of the request that the violations use.
-    found: Vec<Arc<Charge>>,
+    violation_charges: Vec<Arc<Charge>>,
     /// Memory for the response, so that the decision can be sent.
-    answer: Option<Arc<Charge>>,
+    response_charge: Option<Arc<Charge>>,
 }
 
 impl Decision {
     /// Reserves memory for a response of this many bytes; returns whether there is enough.
-    pub(super) fn make_room(&mut self, account: &Arc<Account>, bytes: usize) -> bool {
+    pub(crate) fn reserve_response_memory(&mut self, account: &Arc<Account>, bytes: usize) -> bool {
         let charge = Charge::on(account);
-        self.answer = charge.grow(HEAD.saturating_add(bytes)).then(|| Arc::new(charge));
-        self.has_room()
+        self.response_charge =
+            charge.grow(RESPONSE_HEAD_BYTES.saturating_add(bytes)).then(|| Arc::new(charge));
+        self.has_response_memory()
     }
 
     /// Whether memory for its response is reserved.
-    pub(super) fn has_room(&self) -> bool {
-        self.answer.is_some()
+    pub(crate) fn has_response_memory(&self) -> bool {
+        self.response_charge.is_some()
     }
 
     /// The memory for the response, which the caller keeps until the response was sent.
     pub fn take_response_charge(&mut self) -> Option<Arc<Charge>> {
-        self.answer.take()
+        self.response_charge.take()
     }
 }
 
 /// The accepted verdict of one policy.
 #[derive(Clone)]
-pub(super) struct AcceptedVerdict {
+pub(crate) struct AcceptedVerdict {
     violations: Vec<Violation>,
     reason: Option<String>,
     annotations: Vec<(String, String)>,
@@ -189,16 +190,16 @@ pub(super) struct AcceptedVerdict {
 }
 
 /// Copies of a violation: in the decision, in the message of a denial and in its causes.
-const COPIES: usize = 4;
+const COPIES_PER_VIOLATION: usize = 4;
 
 impl AcceptedVerdict {
     /// Whether it denies the request.
-    pub(super) fn denies(&self) -> bool {
+    pub(crate) fn denies(&self) -> bool {
         self.violations.iter().any(|violation| violation.effect == Effect::Deny)
     }
 
     /// Records that these rules were dropped.
-    pub(super) fn set_dropped(
+    pub(crate) fn set_dropped(
         &mut self,
         policy: &Policy,
         rules: BTreeSet<&str>,
@@ -207,7 +208,7 @@ impl AcceptedVerdict {
         self.dropped = Some(DroppedRules {
             policy: policy.name.clone(),
             rules: rules.into_iter().map(str::to_owned).collect(),
-            cause: one_line(&fault.to_string(), MAX_MESSAGE),
+            cause: one_line(&fault.to_string(), MAX_MESSAGE_BYTES),
         });
     }
 
@@ -215,7 +216,7 @@ impl AcceptedVerdict {
     ///
     /// # Errors
     /// If it violates the contract, or there is no memory for it.
-    pub(super) fn of(
+    pub(crate) fn of(
         policy: &Policy,
         verdict: wit::Verdict,
         account: Option<&Arc<Account>>,
@@ -238,23 +239,27 @@ impl AcceptedVerdict {
             )));
         }
         let rule_of = |id: &str| {
-            let unknown =
-                || CallError::Answer(format!("{:?} is not a rule of the policy", one_line(id, 64)));
+            let unknown = || {
+                CallError::InvalidVerdict(format!(
+                    "{:?} is not a rule of the policy",
+                    one_line(id, 64)
+                ))
+            };
             policy.descriptor.rule(id).ok_or_else(unknown)
         };
         let mut violations = Vec::with_capacity(count);
         for violation in verdict.violations {
             let rule = rule_of(&violation.rule)?;
-            let level = level(policy, rule, violation.level);
-            let Some(effect) = effect(level, policy.mode) else { continue };
+            let level = violation_level(policy, rule, violation.level);
+            let Some(effect) = effect_of(level, policy.mode) else { continue };
             violations.push(Violation {
                 policy: policy.name.clone(),
                 rule: violation.rule,
                 effect,
                 would_deny: level == RuleLevel::Deny,
-                field: one_line(&violation.field, MAX_FIELD),
-                message: one_line(&violation.message, MAX_MESSAGE),
-                about: about(&violation.logical_location),
+                field: one_line(&violation.field, MAX_FIELD_BYTES),
+                message: one_line(&violation.message, MAX_MESSAGE_BYTES),
+                logical_location: logical_location(&violation.logical_location),
             });
         }
         let mut skipped = Vec::with_capacity(left_out);
@@ -263,7 +268,7 @@ impl AcceptedVerdict {
             skipped.push(SkippedRule {
                 policy: policy.name.clone(),
                 rule: missing.rule,
-                reason: one_line(&missing.reason, MAX_REASON),
+                reason: one_line(&missing.reason, MAX_REASON_BYTES),
             });
         }
         let mut annotations = Vec::with_capacity(notes);
@@ -271,31 +276,31 @@ impl AcceptedVerdict {
             let key = annotation.key;
             let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
             let ends = key.bytes().next_back().is_some_and(|b| b.is_ascii_alphanumeric());
-            if !ends || key.len() > MAX_KEY || !key.bytes().all(allowed) {
+            if !ends || key.len() > MAX_ANNOTATION_KEY_BYTES || !key.bytes().all(allowed) {
                 let key = one_line(&key, 64);
-                return Err(CallError::Answer(format!(
+                return Err(CallError::InvalidVerdict(format!(
                     "{key:?} cannot be the key of an audit annotation"
                 )));
             }
-            annotations.push((key, one_line(&annotation.value, MAX_MESSAGE)));
+            annotations.push((key, one_line(&annotation.value, MAX_MESSAGE_BYTES)));
         }
-        let reason = verdict.reason.map(|reason| one_line(&reason, MAX_REASON));
-        let mut finding =
+        let reason = verdict.reason.map(|reason| one_line(&reason, MAX_REASON_BYTES));
+        let mut accepted_verdict =
             Self { violations, reason, annotations, skipped, dropped: None, charge: None };
-        if let (Some(account), bytes @ 1..) = (account, finding.weight()) {
+        if let (Some(account), bytes @ 1..) = (account, accepted_verdict.violation_bytes()) {
             let charge = Charge::on(account);
-            if !charge.grow(bytes.saturating_mul(COPIES)) {
+            if !charge.grow(bytes.saturating_mul(COPIES_PER_VIOLATION)) {
                 return Err(CallError::ServerMemory);
             }
-            finding.charge = Some(Arc::new(charge));
+            accepted_verdict.charge = Some(Arc::new(charge));
         }
-        Ok(finding)
+        Ok(accepted_verdict)
     }
 
     /// Bytes of the violations.
-    fn weight(&self) -> usize {
+    fn violation_bytes(&self) -> usize {
         let violations = self.violations.iter().map(
-            |Violation { policy, rule, field, message, about, .. }| {
+            |Violation { policy, rule, field, message, logical_location: about, .. }| {
                 let about =
                     about.iter().map(|text| size_of::<String>() + text.len()).sum::<usize>();
                 let texts = policy.len() + rule.len() + field.len() + message.len();
@@ -311,13 +316,17 @@ impl AcceptedVerdict {
 }
 
 /// The logical location of a violation, cut to the length that reports show.
-fn about(texts: &[String]) -> Vec<String> {
-    texts.iter().take(MAX_ABOUT).map(|text| one_line(text, MAX_ABOUT_TEXT)).collect()
+fn logical_location(texts: &[String]) -> Vec<String> {
+    texts
+        .iter()
+        .take(MAX_LOCATION_PARTS)
+        .map(|text| one_line(text, MAX_LOCATION_PART_BYTES))
+        .collect()
 }
 
 /// The level of a violation: the configured one of the rule, or else the one that the policy sets.
 /// A rule that is off by default stays off unless one of its settings is present.
-fn level(policy: &Policy, rule: &super::Rule, level: wit::Level) -> RuleLevel {
+fn violation_level(policy: &Policy, rule: &super::Rule, level: wit::Level) -> RuleLevel {
     policy.level(&rule.id).unwrap_or_else(|| {
         let enabled =
             || rule.enabled_by.iter().any(|pointer| policy.settings.get(pointer).is_some());
@@ -330,7 +339,7 @@ fn level(policy: &Policy, rule: &super::Rule, level: wit::Level) -> RuleLevel {
 }
 
 /// The effect of a violation of this level, which the mode limits.
-fn effect(level: RuleLevel, mode: Mode) -> Option<Effect> {
+fn effect_of(level: RuleLevel, mode: Mode) -> Option<Effect> {
     match (level, mode) {
         (RuleLevel::Off, _) | (_, Mode::Off) => None,
         (_, Mode::Audit) => Some(Effect::Audit),
@@ -341,17 +350,18 @@ fn effect(level: RuleLevel, mode: Mode) -> Option<Effect> {
 
 /// Builds a decision, policy by policy.
 #[derive(Clone, Default)]
-pub(super) struct DecisionBuilder {
+pub(crate) struct DecisionBuilder {
     decision: Decision,
     reasons: Vec<Option<String>>,
-    denied_by_fault: Vec<String>,
-    warned_by_fault: Vec<String>,
+    denied_by_error: Vec<String>,
+    warned_by_error: Vec<String>,
 }
 
 impl DecisionBuilder {
-    pub(super) fn finding(&mut self, policy: &Policy, finding: AcceptedVerdict) {
-        let AcceptedVerdict { violations, reason, annotations, skipped, dropped, charge } = finding;
-        self.decision.found.extend(charge);
+    pub(crate) fn add_verdict(&mut self, policy: &Policy, accepted_verdict: AcceptedVerdict) {
+        let AcceptedVerdict { violations, reason, annotations, skipped, dropped, charge } =
+            accepted_verdict;
+        self.decision.violation_charges.extend(charge);
         if violations.iter().any(|v| v.effect == Effect::Deny) {
             self.reasons.push(reason);
         }
@@ -365,7 +375,7 @@ impl DecisionBuilder {
         self.decision.dropped.extend(dropped);
         if !skipped.is_empty() {
             let rules: Vec<_> = skipped.iter().map(|missing| missing.rule.as_str()).collect();
-            self.annotate(&format!("{}.{SKIPPED_RULES}", policy.name), &rules.join(" "));
+            self.annotate(&format!("{}.{SKIPPED_RULES_KEY}", policy.name), &rules.join(" "));
             self.decision.skipped.extend(skipped);
         }
         for (key, value) in annotations {
@@ -375,25 +385,25 @@ impl DecisionBuilder {
     }
 
     /// Records a policy error. The administrator has configured its effect.
-    pub(super) fn fault(&mut self, found: PolicyError, mode: Mode, on_error: OnError) {
+    pub(crate) fn add_policy_error(&mut self, found: PolicyError, mode: Mode, on_error: OnError) {
         let text = format!("policy {} failed: {}", found.policy, found.cause);
         self.annotate(&found.policy, &text);
         match (mode, on_error) {
             (Mode::Audit | Mode::Off, _) => {}
-            (Mode::Warn, _) | (Mode::Enforce, OnError::Allow) => self.warned_by_fault.push(text),
-            (Mode::Enforce, OnError::Deny) => self.denied_by_fault.push(text),
+            (Mode::Warn, _) | (Mode::Enforce, OnError::Allow) => self.warned_by_error.push(text),
+            (Mode::Enforce, OnError::Deny) => self.denied_by_error.push(text),
             (Mode::Enforce, OnError::FailurePolicy) => {
                 self.decision.failure.get_or_insert_with(|| found.clone());
             }
         }
-        self.decision.faults.push(found);
+        self.decision.policy_errors.push(found);
     }
 
     fn annotate(&mut self, key: &str, value: &str) {
-        self.decision.audit_annotations.insert(key.to_owned(), one_line(value, MAX_MESSAGE));
+        self.decision.audit_annotations.insert(key.to_owned(), one_line(value, MAX_MESSAGE_BYTES));
     }
 
-    pub(super) fn build(mut self) -> Decision {
+    pub(crate) fn build(mut self) -> Decision {
         self.decision.denial = self.denial();
         // A denial is final even if other policies failed: no other verdict could allow the
         // request.
@@ -407,19 +417,20 @@ impl DecisionBuilder {
         };
         // The most serious first: policy errors, then violations that only the mode keeps from
         // denying.
-        let faults = self.warned_by_fault.iter().map(String::as_str);
-        self.decision.warnings = warnings::of(faults.chain(warned(true)).chain(warned(false)));
+        let faults = self.warned_by_error.iter().map(String::as_str);
+        self.decision.warnings =
+            warnings::limit_lines(faults.chain(warned(true)).chain(warned(false)));
         self.decision
     }
 
     fn denial(&self) -> Option<Denial> {
         let denied: Vec<_> =
             self.decision.violations.iter().filter(|v| v.effect == Effect::Deny).collect();
-        if denied.is_empty() && self.denied_by_fault.is_empty() {
+        if denied.is_empty() && self.denied_by_error.is_empty() {
             return None;
         }
-        let mut lines = by_rule(&denied);
-        lines.extend(self.denied_by_fault.iter().cloned());
+        let mut lines = lines_by_rule(&denied);
+        lines.extend(self.denied_by_error.iter().cloned());
         let cause = |v: &&Violation| Cause {
             rule: v.rule.clone(),
             field: v.field.clone(),
@@ -428,7 +439,7 @@ impl DecisionBuilder {
         // The decision has a reason only if all policies that deny give the same one.
         let reason = match self.reasons.split_first() {
             Some((Some(first), rest))
-                if self.denied_by_fault.is_empty()
+                if self.denied_by_error.is_empty()
                     && rest.iter().all(|r| r.as_ref() == Some(first)) =>
             {
                 first.clone()
@@ -447,7 +458,7 @@ impl DecisionBuilder {
 
 /// One line for each rule: its message or, for several violations, `[a, b]`, in the format of a Go
 /// aggregate of errors. Equal texts count once.
-fn by_rule(denied: &[&Violation]) -> Vec<String> {
+fn lines_by_rule(denied: &[&Violation]) -> Vec<String> {
     let mut rules: Vec<((&str, &str), Vec<&str>)> = Vec::new();
     for violation in denied {
         let key = (violation.policy.as_str(), violation.rule.as_str());
@@ -478,7 +489,7 @@ mod tests {
             would_deny,
             field: String::new(),
             message: format!("{rule}: {}", "x".repeat(200)),
-            about: Vec::new(),
+            logical_location: Vec::new(),
         };
         let violations: Vec<_> = (1..=9)
             .map(|n| violation(&format!("A-{n}"), Effect::Warn, false))
@@ -487,8 +498,12 @@ mod tests {
             .collect();
         let decision = Decision { violations, ..Decision::default() };
         let warned_by_fault = vec!["policy q failed: panicked".to_owned()];
-        let built =
-            DecisionBuilder { decision, warned_by_fault, ..DecisionBuilder::default() }.build();
+        let built = DecisionBuilder {
+            decision,
+            warned_by_error: warned_by_fault,
+            ..DecisionBuilder::default()
+        }
+        .build();
         let firsts: Vec<_> =
             built.warnings.iter().map(|line| line.split(':').next().unwrap()).collect();
         // The id of a rule that begins a text (`messages.prefixRuleId`) is in the rest of it.
@@ -501,8 +516,12 @@ mod tests {
 
     #[test]
     fn texts_about_a_violation_are_bounded() {
-        let about = about(&vec!["channel \"x\u{1b}\"".repeat(100); 100]);
-        assert_eq!(about.len(), MAX_ABOUT);
-        assert!(about.iter().all(|text| text.len() <= MAX_ABOUT_TEXT && !text.contains('\u{1b}')));
+        let about = logical_location(&vec!["channel \"x\u{1b}\"".repeat(100); 100]);
+        assert_eq!(about.len(), MAX_LOCATION_PARTS);
+        assert!(
+            about
+                .iter()
+                .all(|text| text.len() <= MAX_LOCATION_PART_BYTES && !text.contains('\u{1b}'))
+        );
     }
 }

@@ -10,7 +10,7 @@ use opgate_text::one_line;
 use opgate_upstream::names;
 
 /// Maximum bytes of the name of a rule.
-const MAX_RULE_NAME: usize = 50;
+const MAX_RULE_NAME_BYTES: usize = 50;
 
 /// Maximum number of sources of a rule.
 const MAX_SOURCES: usize = 16;
@@ -20,9 +20,9 @@ const MAX_MATCHES: usize = 64;
 const MAX_READS: usize = 32;
 const MAX_FIELDS: usize = 64;
 const MAX_INDEXES: usize = 8;
-const MAX_SCHEMA: usize = 256 << 10;
+const MAX_SCHEMA_BYTES: usize = 256 << 10;
 /// Maximum bytes of titles, sources and other texts for people.
-const MAX_TEXT: usize = 1_024;
+const MAX_TEXT_BYTES: usize = 1_024;
 
 /// The level of a rule unless it is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Setting {
 
 /// Objects of the cluster that a policy reads.
 #[derive(Debug, Clone)]
-pub struct Read {
+pub struct DeclaredRead {
     /// The resource.
     pub resource: Resource,
     /// Fields and indexes.
@@ -125,7 +125,7 @@ pub struct Descriptor {
     /// Requests that it evaluates.
     pub matches: Vec<MatchRule>,
     /// Cluster objects that it reads.
-    pub reads: Vec<Read>,
+    pub reads: Vec<DeclaredRead>,
     /// Rules that sample custom resources of any kind; empty if none may.
     pub samples: Vec<String>,
     /// JSON Schema of its settings; empty for none.
@@ -145,14 +145,14 @@ fn is_rule_id(id: &str) -> bool {
 
 /// Whether a text is a valid name of a rule: kebab case, which distinguishes it from ids.
 fn is_rule_name(name: &str) -> bool {
-    name.len() <= MAX_RULE_NAME
+    name.len() <= MAX_RULE_NAME_BYTES
         && names::is_label(name)
         && name.contains('-')
         && !name.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
 fn sources(from: &[String]) -> Vec<String> {
-    let lines = from.iter().take(MAX_SOURCES).map(|source| one_line(source, MAX_TEXT));
+    let lines = from.iter().take(MAX_SOURCES).map(|source| one_line(source, MAX_TEXT_BYTES));
     lines.filter(|line| !line.is_empty()).collect()
 }
 
@@ -167,21 +167,21 @@ pub(super) fn operations(from: &[wit::Operation]) -> Vec<Operation> {
 }
 
 pub(super) fn setting(from: &wit::Setting) -> Setting {
-    Setting { pointer: from.pointer.clone(), default: one_line(&from.default, MAX_TEXT) }
+    Setting { pointer: from.pointer.clone(), default: one_line(&from.default, MAX_TEXT_BYTES) }
 }
 
 /// A part of a URL that names a group, version or resource.
-fn is_segment(text: &str) -> bool {
+fn is_path_segment(text: &str) -> bool {
     text.len() <= 253
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-".contains(&b))
 }
 
-fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<Read, String> {
+fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<DeclaredRead, String> {
     let wit::GroupVersionResource { group, version, resource } = &read.resource;
     let resource =
         Resource { group: group.clone(), version: version.clone(), resource: resource.clone() };
     let segments = [&resource.group, &resource.version, &resource.resource];
-    if !segments.iter().all(|segment| is_segment(segment))
+    if !segments.iter().all(|segment| is_path_segment(segment))
         || resource.version.is_empty()
         || resource.resource.is_empty()
     {
@@ -205,18 +205,18 @@ fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<Read, Strin
     let mut labels = Selector::default();
     if !read.label_selector.is_empty() {
         let json = Document::parse(&read.label_selector).map_err(|e| wrong(e.to_string()))?;
-        labels = opgate_cluster::selector(json.root()).map_err(wrong)?;
+        labels = opgate_cluster::parse_selector(json.root()).map_err(wrong)?;
     }
     let namespace = read.namespace.as_ref().map(setting);
     let enabled_by = lines(&read.enabled_by);
     if resource.group.is_empty() && resource.resource == "secrets" {
         secret::check_read(read).map_err(wrong)?;
     }
-    Ok(Read { resource, declaration, labels, namespace, rules, enabled_by })
+    Ok(DeclaredRead { resource, declaration, labels, namespace, rules, enabled_by })
 }
 
 pub(super) fn lines(texts: &[String]) -> Vec<String> {
-    texts.iter().map(|text| one_line(text, MAX_TEXT)).collect()
+    texts.iter().map(|text| one_line(text, MAX_TEXT_BYTES)).collect()
 }
 
 impl Descriptor {
@@ -235,7 +235,7 @@ impl Descriptor {
             ("rules", from.rules.len(), MAX_RULES),
             ("matches", from.matches.len(), MAX_MATCHES),
             ("reads", from.reads.len(), MAX_READS),
-            ("bytes of settings schema", from.settings_schema.len(), MAX_SCHEMA),
+            ("bytes of settings schema", from.settings_schema.len(), MAX_SCHEMA_BYTES),
         ] {
             if count > most {
                 return Err(format!("describes {count} {what}, more than {most}"));
@@ -265,7 +265,7 @@ impl Descriptor {
             rules.push(Rule {
                 id: rule.id.clone(),
                 name: rule.name.clone(),
-                title: one_line(&rule.title, MAX_TEXT),
+                title: one_line(&rule.title, MAX_TEXT_BYTES),
                 default: match rule.default_level {
                     wit::DefaultLevel::Off => DefaultLevel::Off,
                     wit::DefaultLevel::Warn => DefaultLevel::Warn,
@@ -286,7 +286,7 @@ impl Descriptor {
         for rule in &from.matches {
             matches.push(MatchRule::check(rule, known(&rule.rules)?)?);
         }
-        let mut reads: Vec<Read> = Vec::with_capacity(from.reads.len());
+        let mut reads: Vec<DeclaredRead> = Vec::with_capacity(from.reads.len());
         for read in &from.reads {
             let checked = check_read(read, known(&read.rules)?)?;
             if reads.iter().any(|other| other.resource == checked.resource) {
@@ -298,7 +298,7 @@ impl Descriptor {
         Ok(Self {
             name: from.name.clone(),
             version: one_line(&from.version, 64),
-            title: one_line(&from.title, MAX_TEXT),
+            title: one_line(&from.title, MAX_TEXT_BYTES),
             rules,
             matches,
             reads,

@@ -52,7 +52,7 @@ impl Configuration {
                 found.map_or(UNREADABLE, |builtin| builtin.digest).to_owned()
             }
             ModuleSource::File(path) => digest_of_file(path),
-            ModuleSource::Oci(_) => match self.resolved_of(&policy.name) {
+            ModuleSource::Oci(_) => match self.resolved_component(&policy.name) {
                 Ok(component) => digest(component),
                 Err(_) => UNREADABLE.to_owned(),
             },

@@ -31,11 +31,11 @@ use tokio::sync::oneshot;
 use super::Policy;
 use super::call_history::CallHistory;
 use super::permits::{CallClass, EXPENSIVE_CPU_TIME, FairPermits, Permit, PermitError, Tenant};
-use crate::cluster::{EvaluationError, EvaluationView};
+use crate::cluster::EvaluationView;
 use crate::review::Review;
 use opgate_engine::{
-    Budget, Call, CallError, Engine, Inputs, InstanceQuota, Limits, SharedTime, Time, Work,
-    WorkerControl, processor_time, wit,
+    Budget, CallError, CallResult, Engine, HostWork, Inputs, InstanceQuota, Limits, SharedCpuTime,
+    TimeLimit, WorkerControl, thread_cpu_time, wit,
 };
 
 /// Deadline of a call on the thread that serves the request.
@@ -57,7 +57,7 @@ const SHORT_CALL_CPU_TIME: Duration = Duration::from_micros(1_500);
 const YIELD_AFTER: Duration = EXPENSIVE_CPU_TIME;
 
 /// Stack of a worker thread: that of the guest, and some for the host.
-const THREAD_STACK: usize = 2 << 20;
+const WORKER_STACK_BYTES: usize = 2 << 20;
 
 /// The reason why a call did not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -91,7 +91,7 @@ pub enum Overload {
     Contention,
     /// Too many allowed changes are not known to be stored.
     #[error("reservation limit reached: {why}; try again")]
-    NoRoom {
+    ReservationLimit {
         /// The tenant and the limit.
         why: String,
     },
@@ -146,26 +146,17 @@ impl Overload {
     }
 }
 
-impl From<EvaluationError> for Overload {
-    fn from(unsettled: EvaluationError) -> Self {
-        match unsettled {
-            EvaluationError::Contention => Self::Contention,
-            EvaluationError::Late => Self::Late,
-        }
-    }
-}
-
 /// Permits and dispatch of one policy.
 #[derive(Debug)]
 pub struct Dispatcher {
-    fair: Arc<FairPermits>,
-    usual: Arc<CallHistory>,
+    permits: Arc<FairPermits>,
+    history: Arc<CallHistory>,
     /// Whether calls have their whole time where they start, because the process serves no other
     /// requests.
     is_only: bool,
-    size: (usize, usize),
+    limits: (usize, usize),
     /// The instances of its calls.
-    seats: Arc<InstanceQuota>,
+    quota: Arc<InstanceQuota>,
 }
 
 /// The engine has not enough instances.
@@ -196,60 +187,60 @@ impl Dispatcher {
         other: Option<&Self>,
     ) -> Result<Self, InstancePoolFull> {
         let size = (limits.concurrency, queue);
-        let other = other.filter(|other| other.fits(limits, queue, is_only));
-        let usual = other.map(|other| other.usual.clone()).unwrap_or_default();
-        let fair = other.map(|other| other.fair.clone());
-        let fair =
-            fair.unwrap_or_else(|| Arc::new(FairPermits::new(limits.concurrency, queue, is_only)));
-        let seats = other.filter(|other| other.seats.are_of(engine)).map(|o| o.seats.clone());
-        let taken = || InstanceQuota::take(engine, limits.concurrency).map(Arc::new);
-        let seats = seats.or_else(taken).ok_or(InstancePoolFull)?;
-        Ok(Self { fair, usual, is_only, size, seats })
+        let other = other.filter(|other| other.is_reusable_for(limits, queue, is_only));
+        let history = other.map(|other| other.history.clone()).unwrap_or_default();
+        let permits = other.map(|other| other.permits.clone());
+        let permits = permits
+            .unwrap_or_else(|| Arc::new(FairPermits::new(limits.concurrency, queue, is_only)));
+        let quota = other.filter(|other| other.quota.is_of_engine(engine)).map(|o| o.quota.clone());
+        let taken = || InstanceQuota::reserve(engine, limits.concurrency).map(Arc::new);
+        let quota = quota.or_else(taken).ok_or(InstancePoolFull)?;
+        Ok(Self { permits, history, is_only, limits: size, quota })
     }
 
     /// Whether it suits a policy with these limits.
-    pub(super) fn fits(&self, limits: Limits, queue: usize, is_only: bool) -> bool {
-        self.size == (limits.concurrency, queue) && self.is_only == is_only
+    pub(super) fn is_reusable_for(&self, limits: Limits, queue: usize, is_only: bool) -> bool {
+        self.limits == (limits.concurrency, queue) && self.is_only == is_only
     }
 
     /// Calls that run on worker threads.
     #[must_use]
     pub fn worker_calls(&self) -> usize {
-        self.fair.running_long()
+        self.permits.running_long()
     }
 
     /// Calls that ran twice, because they took longer than the fast path allows.
     #[must_use]
-    pub fn repeated(&self) -> u64 {
-        self.usual.repeated()
+    pub fn repeated_calls(&self) -> u64 {
+        self.history.repeated_calls()
     }
 
     /// Whether a server calls the policy, which has other requests as well.
-    pub(super) fn serves(&self) -> bool {
+    pub(super) fn is_serving(&self) -> bool {
         !self.is_only
     }
 
     /// The expected duration of a tenant's next call.
-    fn pace(&self, routes: u64, tenant: Tenant) -> CallClass {
+    fn expected_class(&self, routes: u64, tenant: Tenant) -> CallClass {
         if self.is_only {
             return CallClass::Short;
         }
-        match self.usual.pace(routes) {
+        match self.history.expected_class(routes) {
             CallClass::Long => CallClass::Long,
-            CallClass::Short => self.fair.pace(tenant),
+            CallClass::Short => self.permits.expected_class(tenant),
         }
     }
 
-    async fn permit(
+    async fn acquire_permit(
         &self,
         policy: &Policy,
         by: (Tenant, usize),
-        pace: CallClass,
+        call_class: CallClass,
         deadline: Instant,
     ) -> Result<Permit, Overload> {
         // A policy that can never block a request does not delay it either.
         let patience = policy.is_enforced().then_some(deadline);
-        let permit = self.fair.permit(by, pace, patience).await;
+        let permit = self.permits.acquire(by, call_class, patience).await;
         let policy = || policy.name.clone();
         permit.map_err(|refused| match refused {
             PermitError::Busy => Overload::Busy { policy: policy() },
@@ -262,10 +253,10 @@ impl Dispatcher {
 
 /// The verdict of a policy, or the reason why there is none.
 #[derive(Debug)]
-pub(super) struct CallOutcome {
-    pub(super) call: Call<wit::Verdict>,
+pub(crate) struct CallOutcome {
+    pub(crate) call: CallResult<wit::Verdict>,
     /// The policy error because of which the advisory rules were dropped.
-    pub(super) dropped: Option<CallError>,
+    pub(crate) dropped_error: Option<CallError>,
 }
 
 /// Gets the verdict of a policy. `deadline` is that of the whole request. It limits the wait for a
@@ -273,66 +264,71 @@ pub(super) struct CallOutcome {
 ///
 /// A call that fails is repeated without the rules that are advisory for such a request: they must
 /// not prevent a verdict.
-pub(super) async fn validate(
+pub(crate) async fn call(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
-    lens: &EvaluationView,
+    evaluation_view: &EvaluationView,
     (review, tenant): (&Review<'_>, Tenant),
-    (shared, deadline): (Option<&Arc<SharedTime>>, Instant),
+    (shared, deadline): (Option<&Arc<SharedCpuTime>>, Instant),
 ) -> Result<CallOutcome, Overload> {
-    let lane = &policy.lane;
+    let dispatcher = &policy.dispatcher;
     let routes = policy.routes(review);
-    let pace = lane.pace(routes, tenant);
+    let call_class = dispatcher.expected_class(routes, tenant);
     let by = (tenant, review.size());
-    let mut permit = lane.permit(policy, by, pace, deadline).await?;
+    let mut permit = dispatcher.acquire_permit(policy, by, call_class, deadline).await?;
     let mut failed = None;
-    if pace == CallClass::Short {
+    if call_class == CallClass::Short {
         let started = Instant::now();
-        let left = left(deadline, started)?;
-        let short = policy.limits.time > FAST_PATH_TIMEOUT && !lane.is_only;
-        let patient = short && lane.usual.take_patient_call();
+        let left = remaining_time(deadline, started)?;
+        let short = policy.limits.cpu_time > FAST_PATH_TIMEOUT && !dispatcher.is_only;
+        let patient = short && dispatcher.history.take_patient_call();
         let time = match (short, patient) {
-            (true, true) => {
-                Time::Whole { processor: FAST_PATH_TIMEOUT, wall: FAST_PATH_WALL_TIMEOUT.min(left) }
-            }
-            (true, false) => Time::Try(FAST_PATH_TIMEOUT.min(left)),
-            _ => Time::of(policy.limits, left),
+            (true, true) => TimeLimit::Full {
+                cpu_time: FAST_PATH_TIMEOUT,
+                wall_time: FAST_PATH_WALL_TIMEOUT.min(left),
+            },
+            (true, false) => TimeLimit::Attempt(FAST_PATH_TIMEOUT.min(left)),
+            _ => TimeLimit::of(policy.limits, left),
         };
-        let reader = policy.view.reader(lens.clone());
-        let budget = Budget { memory: policy.limits.memory, time, apart: None, shared };
+        let reader = policy.view.reader(evaluation_view.clone());
+        let budget =
+            Budget { memory: policy.limits.memory, time, worker: None, shared_time: shared };
         let call = policy.module.validate(inputs, routes, &policy.settings, reader, budget);
         permit.charge(started.elapsed());
         let is_over =
-            |fault: &CallError| fault.is_deadline() || matches!(fault, CallError::Wall(_));
+            |fault: &CallError| fault.is_cpu_timeout() || matches!(fault, CallError::WallTime(_));
         let is_long = short && call.result.as_ref().is_err_and(is_over);
         if !is_long {
             if short {
-                lane.usual.note(routes, tenant, CallClass::Short);
+                dispatcher.history.record(routes, tenant, CallClass::Short);
             }
-            if lane.is_only || !is_worth_another(&call) || !policy.has_advisory_rules_for(review) {
-                return Ok(CallOutcome { call, dropped: None });
+            if dispatcher.is_only
+                || !can_retry_without_advisory(&call)
+                || !policy.has_advisory_rules_for(review)
+            {
+                return Ok(CallOutcome { call, dropped_error: None });
             }
             failed = Some(call);
         }
-        if let Some(over) = shared.filter(|shared| shared.is_over()) {
-            return Ok(CallOutcome { call: stopped(over), dropped: None });
+        if let Some(over) = shared.filter(|shared| shared.is_exhausted()) {
+            return Ok(CallOutcome { call: out_of_time_call(over), dropped_error: None });
         }
         // Either the call was long or its thread got no CPU time. The second run shows which.
         tracing::debug!(policy = policy.name, "call moved to a worker thread");
         if is_long {
-            lane.usual.repeats();
+            dispatcher.history.record_repeat();
         }
         drop(permit);
-        permit = lane.permit(policy, by, CallClass::Long, deadline).await?;
+        permit = dispatcher.acquire_permit(policy, by, CallClass::Long, deadline).await?;
     }
     let job = WorkerCall {
         policy: policy.clone(),
         inputs: inputs.clone(),
         routes,
-        lens: lens.clone(),
+        evaluation_view: evaluation_view.clone(),
         tenant,
-        was_stopped: pace == CallClass::Short && failed.is_none(),
-        has_advice: policy.has_advisory_rules_for(review),
+        was_stopped: call_class == CallClass::Short && failed.is_none(),
+        has_advisory_rules: policy.has_advisory_rules_for(review),
         shared: shared.cloned(),
         deadline,
     };
@@ -340,13 +336,13 @@ pub(super) async fn validate(
 }
 
 /// A call that does not begin, because the others have used the time that they share.
-fn stopped(shared: &SharedTime) -> Call<wit::Verdict> {
-    let result = Err(CallError::Shared(shared.limit()));
-    Call { result, log: Vec::new(), reader: None, work: Work::default() }
+fn out_of_time_call(shared: &SharedCpuTime) -> CallResult<wit::Verdict> {
+    let result = Err(CallError::SharedCpuTime(shared.limit()));
+    CallResult { result, log: Vec::new(), reader: None, work: HostWork::default() }
 }
 
 /// Whether a call could succeed without the advisory rules.
-fn is_worth_another(call: &Call<wit::Verdict>) -> bool {
+fn can_retry_without_advisory(call: &CallResult<wit::Verdict>) -> bool {
     // A resource that is being listed is available in a moment, and a cancelled call has no
     // client.
     call.result.as_ref().is_err_and(|fault| {
@@ -356,13 +352,13 @@ fn is_worth_another(call: &Call<wit::Verdict>) -> bool {
                 CallError::Listing(_)
                     | CallError::SampleNeeded(_)
                     | CallError::Cancelled
-                    | CallError::Shared(_)
+                    | CallError::SharedCpuTime(_)
             )
     })
 }
 
 /// The remaining time of a request. The client must get the response before its timeout.
-fn left(deadline: Instant, now: Instant) -> Result<Duration, Overload> {
+fn remaining_time(deadline: Instant, now: Instant) -> Result<Duration, Overload> {
     let left = deadline.saturating_duration_since(now);
     if left.is_zero() { Err(Overload::Late) } else { Ok(left) }
 }
@@ -372,14 +368,14 @@ struct WorkerCall {
     policy: Arc<Policy>,
     inputs: Arc<Inputs>,
     routes: u64,
-    lens: EvaluationView,
+    evaluation_view: EvaluationView,
     tenant: Tenant,
     /// Whether it was stopped on the fast path.
     was_stopped: bool,
     /// Whether there are advisory rules.
-    has_advice: bool,
+    has_advisory_rules: bool,
     /// The CPU time of the evaluation.
-    shared: Option<Arc<SharedTime>>,
+    shared: Option<Arc<SharedCpuTime>>,
     deadline: Instant,
 }
 
@@ -388,7 +384,7 @@ impl WorkerCall {
     async fn run_on_worker(
         self,
         mut permit: Permit,
-        failed: Option<Call<wit::Verdict>>,
+        failed: Option<CallResult<wit::Verdict>>,
     ) -> Result<CallOutcome, Overload> {
         let name = self.policy.name.clone();
         let none =
@@ -398,21 +394,21 @@ impl WorkerCall {
         let stop_on_drop = StopOnDrop(stop.clone());
         let spawned = std::thread::Builder::new()
             .name("opgate-slow".into())
-            .stack_size(THREAD_STACK)
+            .stack_size(WORKER_STACK_BYTES)
             .spawn(move || {
                 if permit.is_expensive() {
                     // If the system does not allow it, the thread runs with normal priority.
-                    let _ = opgate_unsafe::run_when_idle();
+                    let _ = opgate_unsafe::set_idle_priority();
                 }
                 let apart = WorkerControl { cancelled: stop, yield_after: YIELD_AFTER };
-                let started = processor_time();
+                let started = thread_cpu_time();
                 let asked = self.run(&apart, failed);
-                let used = processor_time().saturating_sub(started);
+                let used = thread_cpu_time().saturating_sub(started);
                 permit.charge(used);
-                let pace =
+                let call_class =
                     if used > SHORT_CALL_CPU_TIME { CallClass::Long } else { CallClass::Short };
-                permit.note(pace);
-                self.note(pace);
+                permit.record_class(call_class);
+                self.record_class(call_class);
                 drop(permit);
                 // When the caller has the verdict, nothing may hold a part of the request any
                 // more. A thread that yields can take long to end.
@@ -427,59 +423,59 @@ impl WorkerCall {
         asked.map_err(|_| none("it ended without an answer".to_owned()))?
     }
 
-    fn note(&self, pace: CallClass) {
-        let usual = &self.policy.lane.usual;
-        usual.note(self.routes, self.tenant, pace);
-        if self.was_stopped && pace == CallClass::Short {
-            usual.record_cpu_wait();
+    fn record_class(&self, call_class: CallClass) {
+        let history = &self.policy.dispatcher.history;
+        history.record(self.routes, self.tenant, call_class);
+        if self.was_stopped && call_class == CallClass::Short {
+            history.record_cpu_wait();
         }
     }
 
     fn run(
         &self,
         apart: &WorkerControl,
-        failed: Option<Call<wit::Verdict>>,
+        failed: Option<CallResult<wit::Verdict>>,
     ) -> Result<CallOutcome, Overload> {
         let policy = &self.policy;
-        let whole = policy.limits.time;
+        let whole = policy.limits.cpu_time;
         let mut left = whole;
         let failed = if let Some(failed) = failed {
             failed
         } else {
             // Half of the time is for a call without the advisory rules: they must not use the
             // time of the rules that deny, and both calls together keep the policy's limit.
-            let first = if self.has_advice { whole / 2 } else { whole };
-            let started = processor_time();
-            let call = self.ask(apart, &policy.settings, first)?;
-            left = whole.saturating_sub(processor_time().saturating_sub(started));
+            let first = if self.has_advisory_rules { whole / 2 } else { whole };
+            let started = thread_cpu_time();
+            let call = self.call_policy(apart, &policy.settings, first)?;
+            left = whole.saturating_sub(thread_cpu_time().saturating_sub(started));
             call
         };
-        if !self.has_advice || !is_worth_another(&failed) {
-            return Ok(CallOutcome { call: failed, dropped: None });
+        if !self.has_advisory_rules || !can_retry_without_advisory(&failed) {
+            return Ok(CallOutcome { call: failed, dropped_error: None });
         }
-        let Ok(mut call) = self.ask(apart, &policy.settings_without_advisory, left) else {
-            return Ok(CallOutcome { call: failed, dropped: None });
+        let Ok(mut call) = self.call_policy(apart, &policy.settings_without_advisory, left) else {
+            return Ok(CallOutcome { call: failed, dropped_error: None });
         };
-        if let Err(CallError::Deadline(time)) = &mut call.result {
+        if let Err(CallError::CpuTime(time)) = &mut call.result {
             // With the first call.
             *time = whole;
         }
         call.log.splice(0..0, failed.log);
         let dropped = failed.result.err().filter(|_| call.result.is_ok());
-        Ok(CallOutcome { call, dropped })
+        Ok(CallOutcome { call, dropped_error: dropped })
     }
 
-    fn ask(
+    fn call_policy(
         &self,
         apart: &WorkerControl,
         settings: &Arc<Document>,
         time: Duration,
-    ) -> Result<Call<wit::Verdict>, Overload> {
-        let limits = Limits { time, ..self.policy.limits };
-        let time = Time::of(limits, left(self.deadline, Instant::now())?);
+    ) -> Result<CallResult<wit::Verdict>, Overload> {
+        let limits = Limits { cpu_time: time, ..self.policy.limits };
+        let time = TimeLimit::of(limits, remaining_time(self.deadline, Instant::now())?);
         let (apart, shared) = (Some(apart), self.shared.as_ref());
-        let budget = Budget { memory: limits.memory, time, apart, shared };
-        let reader = self.policy.view.reader(self.lens.clone());
+        let budget = Budget { memory: limits.memory, time, worker: apart, shared_time: shared };
+        let reader = self.policy.view.reader(self.evaluation_view.clone());
         Ok(self.policy.module.validate(&self.inputs, self.routes, settings, reader, budget))
     }
 }

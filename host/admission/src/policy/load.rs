@@ -11,15 +11,17 @@ use opgate_document::Document;
 use serde_json::{Map, Value};
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
-use super::descriptor::{DefaultLevel, Read, Rule};
+use super::descriptor::{DeclaredRead, DefaultLevel, Rule};
 use super::dispatch::InstancePoolFull;
 use super::match_rule::MatchRule;
-use super::{Builtin, Descriptor, Dispatcher, Policy, PolicySet, Requests, RuleLevel, schema};
+use super::{
+    Builtin, Descriptor, Dispatcher, EffectiveMatchRule, Policy, PolicySet, RuleLevel, schema,
+};
 use crate::cluster::{ResolvedRead, SampleAccess, Source, UnavailableRead, UnavailableReason};
 use opgate_engine::{Budget, CallError, Compiler, Engine, Limits, MAX_COMPONENT, Module};
 
 /// The result for one policy of a configuration.
-pub(super) enum Loaded {
+pub(super) enum LoadOutcome {
     /// It serves.
     Policy(Box<Policy>),
     /// Its component failed to load. As far as opgate can determine, the configuration is not the
@@ -28,7 +30,7 @@ pub(super) enum Loaded {
 }
 
 /// The common inputs for loading all policies of a set.
-pub(super) struct Context<'s> {
+pub(super) struct LoadContext<'s> {
     pub(super) engine: Arc<Engine>,
     /// The compiler for components and schemas from files. An engine that several sets share has
     /// the compiler of the first.
@@ -45,19 +47,19 @@ pub(super) struct Context<'s> {
 /// If the configuration does not fit the policy: an unknown rule, settings that violate its schema,
 /// or a resource that it may not read.
 pub(super) fn load(
-    context: &Context<'_>,
+    context: &LoadContext<'_>,
     configuration: &Configuration,
     config: &PolicyConfig,
-) -> Result<Loaded, ConfigErrors> {
-    let Context { engine, compiler, queue, source, replaces } = context;
+) -> Result<LoadOutcome, ConfigErrors> {
+    let LoadContext { engine, compiler, queue, source, replaces } = context;
     let (queue, source) = (*queue, *source);
-    let module = match open((engine, compiler), configuration, config) {
+    let module = match open_component((engine, compiler), configuration, config) {
         Ok(module) => module,
-        Err(why) => return Ok(Loaded::Broken(why)),
+        Err(why) => return Ok(LoadOutcome::Broken(why)),
     };
     let descriptor = match describe(&module, &config.name, config.limits) {
         Ok(descriptor) => descriptor,
-        Err(why) => return Ok(Loaded::Broken(why)),
+        Err(why) => return Ok(LoadOutcome::Broken(why)),
     };
     let mut errors = ConfigErrors::default();
     let config = &with_rule_ids(configuration, config, &descriptor, &mut errors);
@@ -66,23 +68,23 @@ pub(super) fn load(
     } else {
         match check_settings(compiler, configuration, config, &descriptor.settings_schema) {
             Ok(wrong) => errors.extend(wrong),
-            Err(why) => return Ok(Loaded::Broken(why)),
+            Err(why) => return Ok(LoadOutcome::Broken(why)),
         }
     }
     errors.or(())?;
     let advice = advice(config, &descriptor);
-    let without_advice = settings(configuration, config, &descriptor, &advice);
-    let settings = settings(configuration, config, &descriptor, &BTreeSet::new());
+    let without_advice = policy_settings(configuration, config, &descriptor, &advice);
+    let settings = policy_settings(configuration, config, &descriptor, &BTreeSet::new());
     let checked = module.validate_settings(&settings, Budget::of(config.limits));
-    log(&config.name, &checked.log);
+    write_log_lines(&config.name, &checked.log);
     match checked.result {
-        Err(fault) => return Ok(Loaded::Broken(failed("validate-settings", &fault))),
+        Err(fault) => return Ok(LoadOutcome::Broken(call_error_text("validate-settings", &fault))),
         Ok(Err(wrong)) => {
             let mut errors = ConfigErrors::default();
             for error in wrong.iter().take(64) {
                 let pointer = opgate_text::one_line(&error.pointer, 256);
                 let text = opgate_text::one_line(&error.message, 1_024);
-                errors.push(configuration.at(config, &format!("/settings{pointer}"), &text));
+                errors.push(configuration.locate(config, &format!("/settings{pointer}"), &text));
             }
             return Err(errors);
         }
@@ -95,14 +97,14 @@ pub(super) fn load(
     // For files and requests alike: one configuration has one result. A target of files names the
     // setting `files`, which is set for them.
     let is_enabled =
-        |rule: &MatchRule| rule.enabled_by.is_empty() || is_set(&rule.enabled_by, &settings);
+        |rule: &MatchRule| rule.enabled_by.is_empty() || is_any_set(&rule.enabled_by, &settings);
     let requests = descriptor.matches.iter();
     let requests = requests.filter(|rule| is_needed(&rule.rules) && is_enabled(rule));
     let requests = requests.map(|rule| {
         let namespace = rule.namespace.as_ref().map(|namespace| namespace.of(&settings));
         let denies = |id: &String| config.rules.get(id) == Some(&RuleLevel::Deny);
         let can_deny = !rule.advisory || rule.rules.iter().any(denies);
-        Requests::new(rule.clone(), namespace, can_deny, &config.scope)
+        EffectiveMatchRule::new(rule.clone(), namespace, can_deny, &config.scope)
     });
     let requests = requests.collect();
     // Packages of catalogs, for example. Otherwise a server would list a resource that no API
@@ -113,8 +115,8 @@ pub(super) fn load(
             && !resource.is_server_version()
     };
     // Objects in files need no permission.
-    let is_wanted = |read: &Read| {
-        let is_enabled = || read.enabled_by.is_empty() || is_set(&read.enabled_by, &settings);
+    let is_wanted = |read: &DeclaredRead| {
+        let is_enabled = || read.enabled_by.is_empty() || is_any_set(&read.enabled_by, &settings);
         matches!(source, Source::Snapshot | Source::PartialSnapshot)
             || !is_only_in_files(&read.resource) && is_enabled()
     };
@@ -128,12 +130,12 @@ pub(super) fn load(
                     "policy {} reads {}, which is not granted: add it to `allowedReads`",
                     config.name, read.resource
                 );
-                errors.push(configuration.at(config, "/allowedReads", &text));
+                errors.push(configuration.locate(config, "/allowedReads", &text));
             }
         }
     }
     errors.or(())?;
-    let reading = |read: &Read| ResolvedRead {
+    let reading = |read: &DeclaredRead| ResolvedRead {
         resource: read.resource.clone(),
         declaration: read.declaration.clone(),
         labels: read.labels.clone(),
@@ -141,37 +143,38 @@ pub(super) fn load(
         optional: !read.enabled_by.is_empty(),
     };
     let readings = needed.into_iter().map(reading).collect();
-    let unread = |read: &Read| UnavailableRead {
+    let unavailable_read = |read: &DeclaredRead| UnavailableRead {
         resource: read.resource.clone(),
-        why: if !is_needed(&read.rules) {
+        reason: if !is_needed(&read.rules) {
             UnavailableReason::Off
         } else if is_only_in_files(&read.resource) {
             UnavailableReason::OnlyInFiles
         } else {
-            UnavailableReason::NotSet(dotted(&read.enabled_by))
+            UnavailableReason::NotSet(dotted_paths(&read.enabled_by))
         },
     };
-    let off = off.into_iter().map(unread).collect();
+    let off = off.into_iter().map(unavailable_read).collect();
     let sampling = match &descriptor.samples {
         none if none.is_empty() => SampleAccess::Undeclared,
         rules if !is_needed(rules) => SampleAccess::Off,
         _ => SampleAccess::On(config.allowed_samples.clone()),
     };
     let other = replaces.and_then(|set| set.policies().iter().find(|p| p.name == config.name));
-    let other = other.map(|policy| &policy.lane);
-    let lane = match Dispatcher::new(engine, config.limits, queue, config.is_for_files, other) {
-        Ok(lane) => lane,
+    let other = other.map(|policy| &policy.dispatcher);
+    let dispatcher = match Dispatcher::new(engine, config.limits, queue, config.is_for_files, other)
+    {
+        Ok(dispatcher) => dispatcher,
         Err(InstancePoolFull) => {
-            return Ok(Loaded::Broken("the pool has no instances for it".to_owned()));
+            return Ok(LoadOutcome::Broken("the pool has no instances for it".to_owned()));
         }
     };
-    Ok(Loaded::Policy(Box::new(Policy {
+    Ok(LoadOutcome::Policy(Box::new(Policy {
         name: config.name.clone(),
         source: config.module.clone(),
-        requests,
-        readings,
-        off,
-        sampling,
+        match_rules: requests,
+        reads: readings,
+        unavailable_reads: off,
+        sample_access: sampling,
         view: Arc::default(),
         descriptor,
         mode: config.mode,
@@ -179,7 +182,7 @@ pub(super) fn load(
         limits: config.limits,
         loaded_at: SystemTime::now(),
         module,
-        lane,
+        dispatcher,
         levels: config.rules.clone(),
         settings,
         advisory_rules: advice,
@@ -209,7 +212,7 @@ fn with_rule_ids(
             let hint = opgate_text::hint(rule, known.filter(|known| !known.is_empty()));
             format!("policy {} has no rule {rule:?}{hint}", config.name)
         };
-        errors.push(configuration.at(config, &format!("/rules/{rule}"), &text));
+        errors.push(configuration.locate(config, &format!("/rules/{rule}"), &text));
     }
     let mut config = config.clone();
     config.rules = levels;
@@ -220,19 +223,19 @@ fn with_rule_ids(
 fn is_on(config: &PolicyConfig, rule: &Rule, settings: &Document) -> bool {
     match config.rules.get(&rule.id) {
         Some(level) => *level != RuleLevel::Off,
-        None => rule.default != DefaultLevel::Off || is_set(&rule.enabled_by, settings),
+        None => rule.default != DefaultLevel::Off || is_any_set(&rule.enabled_by, settings),
     }
 }
 
 /// Whether one of these settings is present, and is not `false`: policies read them in the same way.
-pub(super) fn is_set(pointers: &[String], settings: &Document) -> bool {
+pub(super) fn is_any_set(pointers: &[String], settings: &Document) -> bool {
     pointers
         .iter()
         .any(|pointer| settings.get(pointer).is_some_and(|value| value.boolean() != Some(false)))
 }
 
 /// `catalog.pullSecrets` for `/catalog/pullSecrets`.
-fn dotted(pointers: &[String]) -> Vec<String> {
+fn dotted_paths(pointers: &[String]) -> Vec<String> {
     pointers.iter().map(|pointer| pointer.trim_start_matches('/').replace('/', ".")).collect()
 }
 
@@ -242,22 +245,22 @@ fn dotted(pointers: &[String]) -> Vec<String> {
 /// If the policy does not return one, or returns one that violates the contract.
 pub fn describe(module: &Module, name: &str, limits: Limits) -> Result<Descriptor, String> {
     let described = module.describe(Budget::of(limits));
-    log(name, &described.log);
-    let descriptor = described.result.map_err(|fault| failed("describe", &fault))?;
+    write_log_lines(name, &described.log);
+    let descriptor = described.result.map_err(|fault| call_error_text("describe", &fault))?;
     Descriptor::check(&descriptor)
 }
 
 /// The reason why a call at load time returned no result, and the remediation.
-fn failed(call: &str, fault: &CallError) -> String {
+fn call_error_text(call: &str, fault: &CallError) -> String {
     let remedy = match fault {
         CallError::Memory(..) => ": raise `limits.memory` of the policy",
-        CallError::Deadline(_) => ": raise `limits.time` of the policy",
+        CallError::CpuTime(_) => ": raise `limits.time` of the policy",
         _ => "",
     };
     format!("{call}: {fault}{remedy}")
 }
 
-fn open(
+fn open_component(
     (engine, compiler): (&Arc<Engine>, &Compiler),
     configuration: &Configuration,
     config: &PolicyConfig,
@@ -274,13 +277,13 @@ fn open(
         ModuleSource::File(path) => {
             let bytes = read(path).map_err(|e| format!("{}: {e}", path.display()))?;
             engine
-                .load_by(compiler, &bytes, is_granted)
+                .load_with(compiler, &bytes, is_granted)
                 .map_err(|e| format!("{}: {e}", path.display()))
         }
         // A component that could not be pulled has its reference in the text.
         ModuleSource::Oci(remote) => {
-            let bytes = configuration.resolved_of(&config.name)?;
-            engine.load_by(compiler, bytes, is_granted).map_err(|e| format!("{remote}: {e}"))
+            let bytes = configuration.resolved_component(&config.name)?;
+            engine.load_with(compiler, bytes, is_granted).map_err(|e| format!("{remote}: {e}"))
         }
     }
 }
@@ -305,7 +308,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Writes the log lines of a policy to the host's log.
-pub(super) fn log(policy: &str, lines: &[opgate_engine::LogLine]) {
+pub(crate) fn write_log_lines(policy: &str, lines: &[opgate_engine::LogLine]) {
     for (level, text) in lines {
         match *level {
             tracing::Level::ERROR => tracing::error!(policy, "{text}"),
@@ -337,7 +340,7 @@ fn advice(config: &PolicyConfig, descriptor: &Descriptor) -> BTreeSet<String> {
 /// properties, `profile`, `identities` and `rules` of its configuration, and `files` if it
 /// evaluates files and not requests. A profile and lists in its settings have priority. The rules
 /// in `off` are `off` whatever their configuration.
-fn settings(
+fn policy_settings(
     configuration: &Configuration,
     config: &PolicyConfig,
     descriptor: &Descriptor,
@@ -346,7 +349,7 @@ fn settings(
     let mut settings = config.settings.as_object().cloned().unwrap_or_default();
     let schema: Value = serde_json::from_str(&descriptor.settings_schema).unwrap_or_default();
     let has = |name: &str| schema.pointer(&format!("/properties/{name}")).is_some();
-    if configuration.names_profile && has("profile") {
+    if configuration.is_profile_set && has("profile") {
         settings.entry("profile").or_insert_with(|| configuration.profile.as_str().into());
     }
     if config.is_for_files && has("files") {
@@ -379,7 +382,7 @@ fn check_no_settings(configuration: &Configuration, config: &PolicyConfig) -> Co
     let mut errors = ConfigErrors::default();
     if config.settings.as_object().is_some_and(|settings| !settings.is_empty()) {
         let text = format!("policy {} takes no settings", config.name);
-        errors.push(configuration.at(config, "/settings", &text));
+        errors.push(configuration.locate(config, "/settings", &text));
     }
     errors
 }
@@ -397,7 +400,7 @@ fn check_settings(
 ) -> Result<ConfigErrors, String> {
     let mut errors = ConfigErrors::default();
     let mut wrong = |pointer: &str, text: &str| {
-        errors.push(configuration.at(config, &format!("/settings{pointer}"), text));
+        errors.push(configuration.locate(config, &format!("/settings{pointer}"), text));
     };
     if config.settings.get("rules").is_some() {
         wrong(
@@ -407,12 +410,12 @@ fn check_settings(
         return Ok(errors);
     }
     let found = match (compiler, &config.module) {
-        (Compiler::Apart(program), module) if module.is_foreign() => {
-            schema::check_apart(program, schema, &config.settings)?
+        (Compiler::Subprocess(program), module) if module.is_foreign() => {
+            schema::check_in_subprocess(program, schema, &config.settings)?
         }
         _ => schema::check(schema, &config.settings)?,
     };
-    for schema::Wrong { pointer, text } in found {
+    for schema::SettingsError { pointer, text } in found {
         wrong(&pointer, &text);
     }
     Ok(errors)

@@ -4,15 +4,15 @@ use parking_lot::Mutex;
 
 /// The policies that do not serve yet.
 #[derive(Debug, Default)]
-pub struct Loading(Mutex<Vec<Entry>>);
+pub struct LoadProgress(Mutex<Vec<Entry>>);
 
 #[derive(Debug)]
 struct Entry {
     policy: String,
-    began: bool,
+    is_started: bool,
 }
 
-impl Loading {
+impl LoadProgress {
     /// The reasons why the server is not ready, one for each line.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
@@ -20,7 +20,7 @@ impl Loading {
         if entries.is_empty() {
             return vec!["the server is starting".to_owned()];
         }
-        let line = |Entry { policy, began }: &Entry| {
+        let line = |Entry { policy, is_started: began }: &Entry| {
             let what = if *began { "is being loaded" } else { "waits to be loaded" };
             format!("policy {policy}: {what}")
         };
@@ -29,18 +29,18 @@ impl Loading {
 
     /// Adds policies that are going to be loaded.
     pub(super) fn expect<'p>(&self, policies: impl Iterator<Item = &'p str>) {
-        let entry = |policy: &str| Entry { policy: policy.to_owned(), began: false };
+        let entry = |policy: &str| Entry { policy: policy.to_owned(), is_started: false };
         *self.0.lock() = policies.map(entry).collect();
     }
 
-    pub(super) fn began(&self, policy: &str) {
+    pub(super) fn mark_started(&self, policy: &str) {
         let mut entries = self.0.lock();
         if let Some(entry) = entries.iter_mut().find(|entry| entry.policy == policy) {
-            entry.began = true;
+            entry.is_started = true;
         }
     }
 
-    pub(super) fn ended(&self, policy: &str) {
+    pub(super) fn mark_finished(&self, policy: &str) {
         self.0.lock().retain(|entry| entry.policy != policy);
     }
 }

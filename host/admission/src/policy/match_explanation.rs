@@ -9,25 +9,26 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{
-    Decision, DroppedRules, MatchRule, Mode, Names, Policy, PolicySet, Requests, SkippedRule,
+    Decision, DroppedRules, EffectiveMatchRule, MatchRule, Mode, NamePatterns, Policy, PolicySet,
+    SkippedRule,
 };
 use crate::review::{Operation, Review};
 
 /// Maximum number of names in a sentence.
-const NAMED: usize = 6;
+const MAX_LISTED_NAMES: usize = 6;
 
 /// The setting that only the host sets, for files.
-const FILES: &str = "/files";
+const FILES_SETTING: &str = "/files";
 
 /// The relation of a policy to a review.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MatchResult {
     /// The policy matches it.
-    Asked(MatchedRules),
+    Matched(MatchedRules),
     /// The policy does not match it.
-    NotAsked(MismatchReason),
+    Mismatched(MismatchReason),
     /// The policy failed to load: the reason.
-    Broken(String),
+    LoadFailed(String),
 }
 
 /// The part of a policy that matches a review.
@@ -36,7 +37,7 @@ pub struct MatchedRules {
     /// Rules that evaluate it and are on, in the order of the policy.
     pub rules: Vec<String>,
     /// Rules that would evaluate it and are off.
-    pub off: Vec<String>,
+    pub rules_off: Vec<String>,
     /// Conditions in CEL that only an API server evaluates, each a name and an expression.
     pub conditions: Vec<(String, String)>,
 }
@@ -146,24 +147,25 @@ impl fmt::Display for MismatchReason {
         match self {
             Self::Mode => f.write_str("its mode is off"),
             Self::Resource(all) if all.is_empty() => f.write_str("it has no match rules"),
-            Self::Resource(all) => write!(f, "it matches other resources: {}", some(all)),
-            Self::Version(all) => write!(f, "it matches other versions: {}", some(all)),
-            Self::SubResource(all) => write!(f, "it matches {} only", some(all)),
+            Self::Resource(all) => write!(f, "it matches other resources: {}", list_names(all)),
+            Self::Version(all) => write!(f, "it matches other versions: {}", list_names(all)),
+            Self::SubResource(all) => write!(f, "it matches {} only", list_names(all)),
             Self::Operation(all) => {
                 let all: Vec<_> = all.iter().map(|one| one.as_str().to_owned()).collect();
-                write!(f, "it matches other operations: {}", some(&all))
+                write!(f, "it matches other operations: {}", list_names(&all))
             }
             Self::RulesOff(all) if all.len() == 1 => {
-                write!(f, "its rule for this is off: {}", some(all))
+                write!(f, "its rule for this is off: {}", list_names(all))
             }
-            Self::RulesOff(all) => write!(f, "all its rules for this are off: {}", some(all)),
-            Self::Setting(all) if all.iter().all(|one| one == FILES) => {
+            Self::RulesOff(all) => write!(f, "all its rules for this are off: {}", list_names(all)),
+            Self::Setting(all) if all.iter().all(|one| one == FILES_SETTING) => {
                 f.write_str("it matches this only in files (opgate check)")
             }
             Self::Setting(all) => {
                 let dotted = |one: &String| one.trim_start_matches('/').replace('/', ".");
-                let all: Vec<_> = all.iter().filter(|one| *one != FILES).map(dotted).collect();
-                write!(f, "it matches this only with a setting: {}", some(&all))
+                let all: Vec<_> =
+                    all.iter().filter(|one| *one != FILES_SETTING).map(dotted).collect();
+                write!(f, "it matches this only with a setting: {}", list_names(&all))
             }
             Self::Namespace(name) => write!(f, "it matches this only in namespace {name}"),
             Self::NamespacePattern(text) => write!(f, "the namespace is excluded by name: {text}"),
@@ -182,19 +184,19 @@ impl fmt::Display for MismatchReason {
 }
 
 /// `a, b and 3 more`
-fn some(all: &[String]) -> String {
-    let shown: Vec<_> = all.iter().take(NAMED).map(String::as_str).collect();
+fn list_names(all: &[String]) -> String {
+    let shown: Vec<_> = all.iter().take(MAX_LISTED_NAMES).map(String::as_str).collect();
     let shown = shown.join(", ");
-    match all.len().saturating_sub(NAMED) {
+    match all.len().saturating_sub(MAX_LISTED_NAMES) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
 }
 
 /// `team-* but not team-b`
-fn patterns(names: &Names, name: &str) -> String {
+fn describe_patterns(names: &NamePatterns, name: &str) -> String {
     let quoted = opgate_text::one_line(name, 253);
-    let shown = |list: &[String]| some(list);
+    let shown = |list: &[String]| list_names(list);
     let (include, exclude) = (names.include(), names.exclude());
     match (include.is_empty(), exclude.is_empty()) {
         (true, _) => format!("{quoted} is one of {}", shown(exclude)),
@@ -205,24 +207,25 @@ fn patterns(names: &Names, name: &str) -> String {
     }
 }
 
-fn has(wanted: &[String], found: &str) -> bool {
+fn contains_or_any(wanted: &[String], found: &str) -> bool {
     wanted.iter().any(|one| one == "*" || one == found)
 }
 
 /// `deployments.apps`
-fn named(resource: &str, group: &str) -> String {
+fn qualified_name(resource: &str, group: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
 
 /// The resources of a match rule.
-fn resources(rule: &MatchRule) -> Vec<String> {
-    let of =
-        |group: &String| rule.resources.iter().map(|resource| named(resource, group)).collect();
+fn qualified_resources(rule: &MatchRule) -> Vec<String> {
+    let of = |group: &String| {
+        rule.resources.iter().map(|resource| qualified_name(resource, group)).collect()
+    };
     rule.groups.iter().flat_map(|group| -> Vec<String> { of(group) }).collect()
 }
 
 /// The mismatch between a match rule and the kind of request, if there is one.
-fn other_kind(rule: &MatchRule, review: &Review<'_>) -> Option<MismatchReason> {
+fn kind_mismatch(rule: &MatchRule, review: &Review<'_>) -> Option<MismatchReason> {
     let (group, name) = (&review.resource.group, &review.resource.name);
     let base = |wanted: &str| wanted.split_once('/').unwrap_or((wanted, "")).0.to_owned();
     let is_resource = |wanted: &&String| {
@@ -230,10 +233,10 @@ fn other_kind(rule: &MatchRule, review: &Review<'_>) -> Option<MismatchReason> {
         base == "*" || base == **name
     };
     let of_it: Vec<_> = rule.resources.iter().filter(is_resource).collect();
-    if !has(&rule.groups, group) || of_it.is_empty() {
-        return Some(MismatchReason::Resource(resources(rule)));
+    if !contains_or_any(&rule.groups, group) || of_it.is_empty() {
+        return Some(MismatchReason::Resource(qualified_resources(rule)));
     }
-    if !has(&rule.versions, &review.resource.version) {
+    if !contains_or_any(&rule.versions, &review.resource.version) {
         return Some(MismatchReason::Version(rule.versions.clone()));
     }
     let is_sub = |wanted: &&&String| {
@@ -249,21 +252,21 @@ fn other_kind(rule: &MatchRule, review: &Review<'_>) -> Option<MismatchReason> {
 
 /// The mismatch between a review and the configuration or the labels of the namespace, within a
 /// match rule that otherwise matches.
-fn scope_mismatch(requests: &Requests, review: &Review<'_>) -> Option<MismatchReason> {
+fn scope_mismatch(requests: &EffectiveMatchRule, review: &Review<'_>) -> Option<MismatchReason> {
     let scope = requests.scope();
     if let Some(only) = requests.namespace.as_ref().filter(|only| **only != review.namespace) {
         return Some(MismatchReason::Namespace(only.clone()));
     }
-    if !scope.namespaces.fit_namespace_of(review) {
-        let shown = patterns(&scope.namespaces, &review.namespace);
+    if !scope.namespaces.matches_namespace_of(review) {
+        let shown = describe_patterns(&scope.namespaces, &review.namespace);
         return Some(MismatchReason::NamespacePattern(format!("{shown} (match.namespaces)")));
     }
-    if !scope.names.fit_name_of(review) {
-        let shown = patterns(&scope.names, &review.name);
+    if !scope.names.matches_name_of(review) {
+        let shown = describe_patterns(&scope.names, &review.name);
         return Some(MismatchReason::NamePattern(format!("{shown} (match.names)")));
     }
     let selector = || opgate_text::one_line(&requests.namespace_labels, 256);
-    (!requests.selects(review)).then(|| MismatchReason::Selector(selector()))
+    (!requests.matches_namespace_labels(review)).then(|| MismatchReason::Selector(selector()))
 }
 
 impl Policy {
@@ -274,7 +277,7 @@ impl Policy {
     /// The mismatch between one of its match rules and a review; none if only the configuration of
     /// the policy excludes the review.
     fn mismatch(&self, rule: &MatchRule, review: &Review<'_>) -> Option<MismatchReason> {
-        if let Some(other) = other_kind(rule, review) {
+        if let Some(other) = kind_mismatch(rule, review) {
             return Some(other);
         }
         if !rule.enabled_by.is_empty() && !self.has_setting(&rule.enabled_by) {
@@ -289,37 +292,37 @@ impl Policy {
                 return Some(MismatchReason::Namespace(only));
             }
         }
-        if !rule.namespaces.fit_namespace_of(review) {
-            return Some(MismatchReason::NamespacePattern(patterns(
+        if !rule.namespaces.matches_namespace_of(review) {
+            return Some(MismatchReason::NamespacePattern(describe_patterns(
                 &rule.namespaces,
                 &review.namespace,
             )));
         }
-        if !rule.names.fit_name_of(review) {
-            return Some(MismatchReason::NamePattern(patterns(&rule.names, &review.name)));
+        if !rule.names.matches_name_of(review) {
+            return Some(MismatchReason::NamePattern(describe_patterns(&rule.names, &review.name)));
         }
         None
     }
 
     /// Explains the relation of the policy to a review.
-    fn attention(&self, review: &Review<'_>) -> MatchResult {
+    fn match_result(&self, review: &Review<'_>) -> MatchResult {
         if self.matches(review) {
-            return MatchResult::Asked(self.concern(review));
+            return MatchResult::Matched(self.matched_rules(review));
         }
         if self.mode == Mode::Off {
-            return MatchResult::NotAsked(MismatchReason::Mode);
+            return MatchResult::Mismatched(MismatchReason::Mode);
         }
-        if self.requests.iter().any(|requests| requests.matches(review)) {
+        if self.match_rules.iter().any(|requests| requests.matches(review)) {
             let user = || self.excluded_users.iter().any(|user| *user == review.username);
-            return MatchResult::NotAsked(if user() {
+            return MatchResult::Mismatched(if user() {
                 MismatchReason::ExcludedUser(opgate_text::one_line(&review.username, 253))
             } else {
                 MismatchReason::ExcludedNamespace(opgate_text::one_line(&review.namespace, 253))
             });
         }
-        let taken = self.requests.iter().find(|requests| requests.rule.matches(review));
+        let taken = self.match_rules.iter().find(|requests| requests.rule.matches(review));
         if let Some(narrowed) = taken.and_then(|requests| scope_mismatch(requests, review)) {
-            return MatchResult::NotAsked(narrowed);
+            return MatchResult::Mismatched(narrowed);
         }
         let mut nearest = MismatchReason::Resource(Vec::new());
         for rule in &self.descriptor.matches {
@@ -330,13 +333,13 @@ impl Policy {
                 std::cmp::Ordering::Less => {}
             }
         }
-        MatchResult::NotAsked(nearest)
+        MatchResult::Mismatched(nearest)
     }
 
     /// The rules that match a review, on or off.
-    fn looking(&self, review: &Review<'_>) -> BTreeSet<&str> {
+    fn matching_rules(&self, review: &Review<'_>) -> BTreeSet<&str> {
         let mut rules = BTreeSet::new();
-        for requests in self.requests.iter().filter(|requests| requests.matches(review)) {
+        for requests in self.match_rules.iter().filter(|requests| requests.matches(review)) {
             if requests.rule.rules.is_empty() {
                 let all = self.descriptor.rules.iter();
                 let looks = |rule: &&super::Rule| {
@@ -350,9 +353,9 @@ impl Policy {
     }
 
     /// The rules and conditions of a matching policy that apply to a review.
-    fn concern(&self, review: &Review<'_>) -> MatchedRules {
-        let matching = self.requests.iter().filter(|requests| requests.matches(review));
-        let rules = self.looking(review);
+    fn matched_rules(&self, review: &Review<'_>) -> MatchedRules {
+        let matching = self.match_rules.iter().filter(|requests| requests.matches(review));
+        let rules = self.matching_rules(review);
         let mut conditions = Vec::new();
         for requests in matching {
             for condition in &requests.rule.conditions {
@@ -364,7 +367,7 @@ impl Policy {
         }
         let known = self.descriptor.rules.iter().filter(|rule| rules.contains(rule.id.as_str()));
         let (off, rules) = known.map(|rule| rule.id.clone()).partition(|rule| self.is_off(rule));
-        MatchedRules { rules, off, conditions }
+        MatchedRules { rules, rules_off: off, conditions }
     }
 }
 
@@ -372,8 +375,8 @@ impl PolicySet {
     /// Whether a review was evaluated: a policy has reported a violation, or evaluated a rule.
     /// Costs little if one has.
     #[must_use]
-    pub fn has_judged(&self, review: &Review<'_>, decision: &Decision) -> bool {
-        if !decision.violations.is_empty() || !decision.faults.is_empty() {
+    pub fn has_evaluated(&self, review: &Review<'_>, decision: &Decision) -> bool {
+        if !decision.violations.is_empty() || !decision.policy_errors.is_empty() {
             return true;
         }
         let is_missed = |policy: &str, rule: &str| {
@@ -384,21 +387,21 @@ impl PolicySet {
         };
         self.policies().iter().filter(|policy| policy.matches(review)).any(|policy| {
             let evaluates = |rule: &str| !policy.is_off(rule) && !is_missed(&policy.name, rule);
-            policy.looking(review).into_iter().any(evaluates)
+            policy.matching_rules(review).into_iter().any(evaluates)
         })
     }
 
     /// Explains the relation of each policy of the configuration to a review that this set has
     /// decided.
     #[must_use]
-    pub fn attention(&self, review: &Review<'_>) -> Vec<(&str, MatchResult)> {
+    pub fn match_results(&self, review: &Review<'_>) -> Vec<(&str, MatchResult)> {
         let serving = self.policies().iter();
-        let serving = serving.map(|policy| (policy.name.as_str(), policy.attention(review)));
+        let serving = serving.map(|policy| (policy.name.as_str(), policy.match_result(review)));
         let broken = self.broken().iter();
-        let broken =
-            broken.map(|broken| (broken.name.as_str(), MatchResult::Broken(broken.error.clone())));
+        let broken = broken
+            .map(|broken| (broken.name.as_str(), MatchResult::LoadFailed(broken.error.clone())));
         let off = self.off().iter();
-        let off = off.map(|name| (name.as_str(), MatchResult::NotAsked(MismatchReason::Mode)));
+        let off = off.map(|name| (name.as_str(), MatchResult::Mismatched(MismatchReason::Mode)));
         serving.chain(broken).chain(off).collect()
     }
 }

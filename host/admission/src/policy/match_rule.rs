@@ -8,7 +8,7 @@ use opgate_upstream::kinds;
 use opgate_upstream::names::{self, label_key_error};
 
 use super::descriptor::{Setting, lines, operations, setting};
-use super::names::Names;
+use super::names::NamePatterns;
 use crate::review::{Operation, Review};
 
 /// A call gets the routes as bits of one number.
@@ -16,7 +16,7 @@ const MAX_ROUTE: u8 = 63;
 /// Maximum number of conditions of a match rule; API servers accept 64 for a webhook.
 const MAX_CONDITIONS: usize = 8;
 /// Maximum bytes of an expression or a selector.
-const MAX_EXPRESSION: usize = 4_096;
+const MAX_EXPRESSION_BYTES: usize = 4_096;
 
 /// Requests that a policy evaluates.
 #[derive(Debug, Clone)]
@@ -32,9 +32,9 @@ pub struct MatchRule {
     /// Only in this namespace.
     pub namespace: Option<Setting>,
     /// Only in namespaces with these names.
-    pub namespaces: Names,
+    pub namespaces: NamePatterns,
     /// Only objects with these names.
-    pub names: Names,
+    pub names: NamePatterns,
     /// Rules that evaluate them; empty for all.
     pub rules: Vec<String>,
     /// Whether the API server may admit them while the webhook is unavailable, unless the
@@ -77,12 +77,12 @@ impl MatchRule {
             resources: lines(&from.resources),
             operations: operations(&from.operations),
             namespace: from.namespace.as_ref().map(setting),
-            namespaces: patterns("namespaces", &from.namespaces)?,
-            names: patterns("objects", &from.names)?,
+            namespaces: check_patterns("namespaces", &from.namespaces)?,
+            names: check_patterns("objects", &from.names)?,
             rules,
             advisory: from.advisory,
-            conditions: conditions(&from.match_conditions)?,
-            namespace_labels: namespace_labels(&from.namespace_selector)?,
+            conditions: check_conditions(&from.match_conditions)?,
+            namespace_labels: check_namespace_labels(&from.namespace_selector)?,
             enabled_by: lines(&from.enabled_by),
             route: from.route,
         })
@@ -92,19 +92,19 @@ impl MatchRule {
     #[must_use]
     pub fn matches(&self, review: &Review<'_>) -> bool {
         self.operations.contains(&review.operation)
-            && any(&self.groups, &review.resource.group)
-            && any(&self.versions, &review.resource.version)
+            && matches_any(&self.groups, &review.resource.group)
+            && matches_any(&self.versions, &review.resource.version)
             && self.resources.iter().any(|wanted| {
                 let (resource, sub) = wanted.split_once('/').unwrap_or((wanted, ""));
                 (resource == "*" || resource == review.resource.name)
                     && (sub == "*" || sub == review.sub_resource)
             })
-            && self.namespaces.fit_namespace_of(review)
-            && self.names.fit_name_of(review)
+            && self.namespaces.matches_namespace_of(review)
+            && self.names.matches_name_of(review)
     }
 }
 
-fn any(wanted: &[String], found: &str) -> bool {
+fn matches_any(wanted: &[String], found: &str) -> bool {
     wanted.iter().any(|w| w == "*" || w == found)
 }
 
@@ -138,14 +138,14 @@ fn check_names(rule: &wit::MatchRule) -> Result<(), String> {
     wrong.map_or(Ok(()), Err)
 }
 
-fn patterns(what: &str, from: &wit::NamePatterns) -> Result<Names, String> {
-    Names::new(from.include.clone(), from.exclude.clone()).map_err(|why| {
+fn check_patterns(what: &str, from: &wit::NamePatterns) -> Result<NamePatterns, String> {
+    NamePatterns::new(from.include.clone(), from.exclude.clone()).map_err(|why| {
         format!("names {what} in a match rule by patterns that are not valid: {why}")
     })
 }
 
 /// Checks the conditions of a match rule, which an API server must accept.
-fn conditions(from: &[wit::MatchCondition]) -> Result<Vec<MatchCondition>, String> {
+fn check_conditions(from: &[wit::MatchCondition]) -> Result<Vec<MatchCondition>, String> {
     if from.len() > MAX_CONDITIONS {
         return Err(format!(
             "gives a match rule {} conditions, more than {MAX_CONDITIONS}",
@@ -160,9 +160,9 @@ fn conditions(from: &[wit::MatchCondition]) -> Result<Vec<MatchCondition>, Strin
                 "gives a condition the name {shown:?}, which is not a unique qualified name"
             ));
         }
-        if expression.trim().is_empty() || expression.len() > MAX_EXPRESSION {
+        if expression.trim().is_empty() || expression.len() > MAX_EXPRESSION_BYTES {
             return Err(format!(
-                "gives the condition {shown:?} an expression of {} bytes, not of 1 to {MAX_EXPRESSION}",
+                "gives the condition {shown:?} an expression of {} bytes, not of 1 to {MAX_EXPRESSION_BYTES}",
                 expression.len()
             ));
         }
@@ -172,14 +172,15 @@ fn conditions(from: &[wit::MatchCondition]) -> Result<Vec<MatchCondition>, Strin
 }
 
 /// Checks a label selector for namespaces, which an API server must accept.
-fn namespace_labels(json: &str) -> Result<String, String> {
+fn check_namespace_labels(json: &str) -> Result<String, String> {
     let wrong = |why: &str| format!("selects namespaces by labels that are not valid: {why}");
-    if json.len() > MAX_EXPRESSION {
-        return Err(wrong(&format!("more than {MAX_EXPRESSION} bytes")));
+    if json.len() > MAX_EXPRESSION_BYTES {
+        return Err(wrong(&format!("more than {MAX_EXPRESSION_BYTES} bytes")));
     }
     if !json.is_empty() {
         let document = Document::parse(json).map_err(|e| wrong(&one_line(&e.to_string(), 256)))?;
-        opgate_cluster::selector(document.root()).map_err(|why| wrong(&one_line(&why, 256)))?;
+        opgate_cluster::parse_selector(document.root())
+            .map_err(|why| wrong(&one_line(&why, 256)))?;
     }
     Ok(json.to_owned())
 }

@@ -6,7 +6,6 @@
 //!                                            └─ Lane: time, threads ─ Fair: permits by tenant
 //! ```
 
-mod bench;
 mod builtin;
 mod call_history;
 mod config;
@@ -39,34 +38,39 @@ use serde::Deserialize;
 
 pub use builtin::Builtin;
 pub use config::{
-    ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile, Remote, Resolved,
-    SignatureKey,
+    ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile,
+    RegistryReference, ResolvedComponent, SignatureKey,
 };
+pub(crate) use decision::{AcceptedVerdict, DecisionBuilder};
 pub use decision::{
     Cause, Decision, Denial, DroppedRules, Effect, PolicyError, SkippedRule, Violation,
 };
-pub use descriptor::{DefaultLevel, Descriptor, Read, Rule, Setting};
+pub use descriptor::{DeclaredRead, DefaultLevel, Descriptor, Rule, Setting};
+pub(crate) use dispatch::{CallOutcome, call};
 pub use dispatch::{Dispatcher, Overload};
 pub use load::describe;
 pub use load::read as read_component;
-pub use loading::Loading;
+pub(crate) use load::write_log_lines;
+pub use loading::LoadProgress;
 pub use match_explanation::{MatchResult, MatchedRules, MismatchReason};
 pub use match_rule::{MatchCondition, MatchRule};
-pub use measure::Measured;
-pub use names::Names;
+pub use measure::Measurement;
+pub use names::NamePatterns;
 pub use opgate_engine::Docs;
-pub use platform::{Platform, Wanted};
-pub use schema::settings_job;
-pub use scope::{Requests, Scope};
-pub use set::{Broken, DecideError, Observer, PolicySet, SetError};
-pub use trust::{Origin, Trust, Users};
+pub(crate) use permits::Tenant;
+pub use platform::{Platform, PlatformQuery};
+pub(crate) use review_time::ReviewTime;
+pub use schema::run_settings_job;
+pub use scope::{EffectiveMatchRule, Scope};
+pub use set::{BrokenPolicy, PolicySet, SetError};
+pub use trust::{Trust, TrustedUsers, ValueOrigin};
 
 use crate::cluster::{PolicyView, ResolvedRead, SampleAccess, UnavailableRead};
 use crate::review::Review;
 use opgate_engine::{Limits, Module};
 
 /// API group of documents for files.
-const FILES: &str = "opgate.dev";
+const FILES_GROUP: &str = "opgate.dev";
 
 /// The effect of a policy's verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -155,13 +159,13 @@ pub struct Policy {
     /// Its descriptor.
     pub descriptor: Descriptor,
     /// The requests that it evaluates, with its settings and the levels of its rules.
-    pub requests: Vec<Requests>,
+    pub match_rules: Vec<EffectiveMatchRule>,
     /// The cluster objects that it reads with them.
-    pub readings: Vec<ResolvedRead>,
+    pub reads: Vec<ResolvedRead>,
     /// The objects that it declares and does not read.
-    pub off: Vec<UnavailableRead>,
+    pub unavailable_reads: Vec<UnavailableRead>,
     /// The custom resources that it may sample.
-    pub sampling: SampleAccess,
+    pub sample_access: SampleAccess,
     /// The effect of its verdicts.
     pub mode: Mode,
     /// The effect of its policy errors.
@@ -173,7 +177,7 @@ pub struct Policy {
     /// Its code.
     pub module: Module,
     /// The dispatch of its calls.
-    pub lane: Dispatcher,
+    pub dispatcher: Dispatcher,
     levels: BTreeMap<String, RuleLevel>,
     settings: Arc<Document>,
     /// Rules that never deny, whatever the verdict: they warn by default, and have neither a level
@@ -192,7 +196,7 @@ impl Policy {
     #[must_use]
     pub fn matches(&self, review: &Review<'_>) -> bool {
         self.mode != Mode::Off
-            && self.requests.iter().any(|requests| requests.matches(review))
+            && self.match_rules.iter().any(|requests| requests.matches(review))
             && !(self.excluded_users.iter().any(|user| *user == review.username)
                 || (!review.namespace.is_empty()
                     && self.excluded_namespaces.iter().any(|ns| *ns == review.namespace)))
@@ -201,14 +205,14 @@ impl Policy {
     /// The match rules that match a review, as bits: those that evaluate it with the settings and
     /// levels.
     pub(crate) fn routes(&self, review: &Review<'_>) -> u64 {
-        let fits = self.requests.iter().filter(|requests| requests.matches(review));
-        let bit = |requests: &Requests| 1_u64.checked_shl(u32::from(requests.rule.route));
+        let fits = self.match_rules.iter().filter(|requests| requests.matches(review));
+        let bit = |requests: &EffectiveMatchRule| 1_u64.checked_shl(u32::from(requests.rule.route));
         fits.filter_map(bit).fold(0, |routes, bit| routes | bit)
     }
 
     /// The rules that evaluate a review and only warn.
     pub(crate) fn advisory_rules_for(&self, review: &Review<'_>) -> BTreeSet<&str> {
-        let requests = self.requests.iter().filter(|requests| requests.matches(review));
+        let requests = self.match_rules.iter().filter(|requests| requests.matches(review));
         let looks_at = |rule: &String| {
             requests.clone().any(|r| r.rule.rules.is_empty() || r.rule.rules.contains(rule))
         };
@@ -235,10 +239,10 @@ impl Policy {
     /// from an API server.
     #[must_use]
     pub fn can_block_api_servers(&self) -> bool {
-        let comes = |requests: &Requests| {
-            requests.can_deny && requests.rule.groups.iter().any(|group| group != FILES)
+        let comes = |requests: &EffectiveMatchRule| {
+            requests.can_deny && requests.rule.groups.iter().any(|group| group != FILES_GROUP)
         };
-        self.can_block() && self.requests.iter().any(comes)
+        self.can_block() && self.match_rules.iter().any(comes)
     }
 
     /// Whether a denial of the policy denies the request. A request for which such a policy had no
@@ -261,14 +265,14 @@ impl Policy {
     pub fn effective_level(&self, rule: &Rule) -> &'static str {
         match self.level(&rule.id) {
             Some(level) => level.as_str(),
-            None if load::is_set(&rule.enabled_by, &self.settings) => "on",
+            None if load::is_any_set(&rule.enabled_by, &self.settings) => "on",
             None => rule.default.as_str(),
         }
     }
 
     /// Whether one of these settings is present, and is not `false`.
     fn has_setting(&self, pointers: &[String]) -> bool {
-        load::is_set(pointers, &self.settings)
+        load::is_any_set(pointers, &self.settings)
     }
 
     /// The last policy error, for `/policies`.
@@ -277,7 +281,7 @@ impl Policy {
         self.last_error.lock().clone()
     }
 
-    pub(crate) fn note_error(&self, error: String) {
+    pub(crate) fn record_error(&self, error: String) {
         *self.last_error.lock() = Some(error);
     }
 }

@@ -5,17 +5,17 @@ use crate::review::Review;
 /// Maximum number of patterns in one list, and bytes of each: a name of Kubernetes has at most
 /// 253.
 const MAX_PATTERNS: usize = 64;
-const MAX_PATTERN: usize = 253;
+const MAX_PATTERN_BYTES: usize = 253;
 
 /// Names that one of `include` matches (or `include` is empty) and none of `exclude`. `*` in a
 /// pattern stands for any characters, also for none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Names {
+pub struct NamePatterns {
     include: Vec<String>,
     exclude: Vec<String>,
 }
 
-impl Names {
+impl NamePatterns {
     /// Checks patterns.
     ///
     /// # Errors
@@ -28,10 +28,11 @@ impl Names {
         for pattern in include.iter().chain(&exclude) {
             // The characters that every name of Kubernetes consists of, those of roles included.
             let fits = |b: u8| b.is_ascii_graphic() && !b"/%".contains(&b);
-            if pattern.is_empty() || pattern.len() > MAX_PATTERN || !pattern.bytes().all(fits) {
+            if pattern.is_empty() || pattern.len() > MAX_PATTERN_BYTES || !pattern.bytes().all(fits)
+            {
                 let shown: String = pattern.chars().take(64).collect();
                 return Err(format!(
-                    "{shown:?} fits no name: write 1 to {MAX_PATTERN} characters without spaces, `/` and `%`"
+                    "{shown:?} fits no name: write 1 to {MAX_PATTERN_BYTES} characters without spaces, `/` and `%`"
                 ));
             }
         }
@@ -58,9 +59,10 @@ impl Names {
 
     /// The patterns in CEL, for the `matchConditions` of a webhook. A request without the name
     /// matches, as here.
-    pub(super) fn expression(&self, subject: &str) -> String {
+    pub(super) fn to_cel(&self, subject: &str) -> String {
         let one_of = |patterns: &[String]| {
-            let all: Vec<_> = patterns.iter().map(|pattern| cel(subject, pattern)).collect();
+            let all: Vec<_> =
+                patterns.iter().map(|pattern| pattern_to_cel(subject, pattern)).collect();
             all.join(" || ")
         };
         let mut fits = Vec::new();
@@ -75,28 +77,29 @@ impl Names {
 
     /// Whether a name matches.
     #[must_use]
-    pub fn fit(&self, name: &str) -> bool {
-        let one_of = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, name));
+    pub fn matches(&self, name: &str) -> bool {
+        let one_of =
+            |patterns: &[String]| patterns.iter().any(|pattern| matches_pattern(pattern, name));
         (self.include.is_empty() || one_of(&self.include)) && !one_of(&self.exclude)
     }
 
     /// Whether the namespace of a request matches. A Namespace belongs to itself, as for the
     /// `namespaceSelector` of an API server; other cluster-scoped objects belong to none and
     /// match.
-    pub(super) fn fit_namespace_of(&self, review: &Review<'_>) -> bool {
+    pub(super) fn matches_namespace_of(&self, review: &Review<'_>) -> bool {
         let name: &str = if review.is_namespace() { &review.name } else { &review.namespace };
-        self.is_all() || name.is_empty() || self.fit(name)
+        self.is_all() || name.is_empty() || self.matches(name)
     }
 
     /// Whether the name of the object matches. A missing name, which the API server has yet to
     /// generate, does.
-    pub(super) fn fit_name_of(&self, review: &Review<'_>) -> bool {
-        self.is_all() || review.name.is_empty() || self.fit(&review.name)
+    pub(super) fn matches_name_of(&self, review: &Review<'_>) -> bool {
+        self.is_all() || review.name.is_empty() || self.matches(&review.name)
     }
 }
 
 /// A CEL expression that matches a text against a pattern.
-fn cel(subject: &str, pattern: &str) -> String {
+fn pattern_to_cel(subject: &str, pattern: &str) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
     let parts: Vec<&str> = pattern.split('*').collect();
     match parts.as_slice() {
@@ -124,7 +127,7 @@ fn cel(subject: &str, pattern: &str) -> String {
 /// Whether a name matches a pattern. The parts between the stars must follow each other: using the
 /// first match of each is enough, so the time is bounded by the product of both lengths, 253
 /// squared.
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = name.strip_prefix(first) else { return false };
@@ -165,20 +168,20 @@ mod tests {
             ("*ab*ab", "abab", true),
             ("**", "x", true),
         ] {
-            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
         }
     }
 
     #[test]
     fn excluded_names_override_included_ones() {
         let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-        let names = Names::new(list(&["team-*"]), list(&["*-sandbox"])).expect("valid");
-        assert!(names.fit("team-a"));
-        assert!(!names.fit("team-a-sandbox"));
-        assert!(!names.fit("other"));
-        let but = Names::new(Vec::new(), list(&["kube-*"])).expect("valid");
-        assert!(but.fit("team-a"));
-        assert!(!but.fit("kube-system"));
+        let names = NamePatterns::new(list(&["team-*"]), list(&["*-sandbox"])).expect("valid");
+        assert!(names.matches("team-a"));
+        assert!(!names.matches("team-a-sandbox"));
+        assert!(!names.matches("other"));
+        let but = NamePatterns::new(Vec::new(), list(&["kube-*"])).expect("valid");
+        assert!(but.matches("team-a"));
+        assert!(!but.matches("kube-system"));
     }
 
     /// The CEL expressions for API servers give the same result.
@@ -191,19 +194,19 @@ mod tests {
             (&["*"], &["a*b.c*"], r"(true) && !(S.matches('^a.*b\\.c.*$'))"),
             (&["it's\\"], &[], r"(S == 'it\'s\\')"),
         ] {
-            let names = Names::new(list(include), list(exclude)).expect("valid");
+            let names = NamePatterns::new(list(include), list(exclude)).expect("valid");
             let expected = format!("!has(S) || S == '' || ({expected})");
-            assert_eq!(names.expression("S"), expected);
+            assert_eq!(names.to_cel("S"), expected);
         }
     }
 
     #[test]
     fn patterns_that_no_name_fits_are_refused() {
         for wrong in ["", "a/b", "ä", "a b", &"a".repeat(254)] {
-            let error = Names::new(vec![wrong.to_owned()], Vec::new()).expect_err(wrong);
+            let error = NamePatterns::new(vec![wrong.to_owned()], Vec::new()).expect_err(wrong);
             assert!(error.contains("fits no name"), "{error}");
         }
-        let many = Names::new(vec!["a".to_owned(); 40], vec!["b".to_owned(); 25]);
+        let many = NamePatterns::new(vec!["a".to_owned(); 40], vec!["b".to_owned(); 25]);
         assert_eq!(many.expect_err("65"), "65 patterns, more than 64");
     }
 }

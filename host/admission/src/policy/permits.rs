@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// Maximum number of tenants that are remembered while none of their calls runs or waits.
-const MOST_TENANTS: usize = 1_024;
+const MAX_IDLE_TENANTS: usize = 1_024;
 
 /// CPU time beyond the share. A tenant that recently used more waits behind those that used less,
 /// and its long calls only get the permits that the others leave.
@@ -42,24 +42,24 @@ pub(super) const EXPENSIVE_CPU_TIME: Duration = Duration::from_millis(10);
 const FREE_CPU_DIVISOR: u32 = 20;
 
 /// The maximum charge of a tenant, so that no tenant stays behind forever.
-const MOST_CHARGED: Duration = Duration::from_millis(500);
+const MAX_CHARGED_CPU_TIME: Duration = Duration::from_millis(500);
 
 /// Maximum bytes of waiting reviews, of one tenant and of all. Waiting requests hold memory that
 /// others need as well. Small reviews always fit.
-const MOST_BYTES: usize = 4 << 20;
-const MOST_BYTES_OF_ALL: usize = 16 << 20;
-const SMALL: usize = 64 << 10;
+const MAX_QUEUED_BYTES_PER_TENANT: usize = 4 << 20;
+const MAX_QUEUED_BYTES: usize = 16 << 20;
+const SMALL_REVIEW_BYTES: usize = 64 << 10;
 
 /// This many short calls in a row bring a tenant back to the fast path.
-const RETURN_AFTER: u32 = 64;
+const SHORT_CALLS_TO_RETURN: u32 = 64;
 
 /// After this many short calls in a row, a waiting long call is next.
-const SHORT_IN_A_ROW: u32 = 8;
+const MAX_SHORT_IN_A_ROW: u32 = 8;
 
 /// A tenant whose requests count together: a hash with a secret key, so that no client can find
 /// two tenants with the same hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Tenant(u64);
+pub(crate) struct Tenant(u64);
 
 /// Identifies tenants. Clones identify them in the same way.
 #[derive(Debug, Default, Clone)]
@@ -120,36 +120,36 @@ pub(super) enum PermitError {
 
 /// Maximum numbers of permits.
 #[derive(Debug, Clone, Copy)]
-struct Sizes {
+struct PermitLimits {
     permits: usize,
     /// For one tenant.
-    each: usize,
+    per_tenant: usize,
     /// For long calls.
     long: usize,
     /// For long calls of expensive tenants.
-    dear: usize,
+    expensive: usize,
     /// For long calls of one expensive tenant.
-    dear_each: usize,
+    expensive_per_tenant: usize,
     queue: usize,
-    queue_each: usize,
+    queue_per_tenant: usize,
 }
 
 /// Permits and queue of one policy.
 #[derive(Debug)]
 pub(super) struct FairPermits {
-    sizes: Sizes,
+    limits: PermitLimits,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    accounts: HashMap<Tenant, Account, BuildHasherDefault<IdentityHasher>>,
+    accounts: HashMap<Tenant, TenantAccount, BuildHasherDefault<IdentityHasher>>,
     /// Tenants that wait for a permit, each once, by pace. The first one is next.
     short: VecDeque<Tenant>,
     long: VecDeque<Tenant>,
     running: usize,
     running_long: usize,
-    running_dear: usize,
+    running_expensive: usize,
     waiting: usize,
     /// Bytes of the waiting reviews.
     bytes: usize,
@@ -159,14 +159,14 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Account {
+struct TenantAccount {
     /// CPU time beyond the share, at that time.
-    spent: Duration,
-    at: Instant,
+    excess_cpu_time: Duration,
+    updated_at: Instant,
     /// Short calls until the tenant is back on the fast path; 0 if it is there.
     until_fast: u32,
     running: usize,
-    running_dear: usize,
+    running_expensive: usize,
     bytes: usize,
     short: VecDeque<Waiter>,
     long: VecDeque<Waiter>,
@@ -176,15 +176,15 @@ struct Account {
 struct Waiter {
     number: u64,
     bytes: usize,
-    tell: oneshot::Sender<Result<Permit, PermitError>>,
+    sender: oneshot::Sender<Result<Permit, PermitError>>,
 }
 
 /// Permission to run one call.
 #[derive(Debug)]
 pub(super) struct Permit {
-    fair: Arc<FairPermits>,
+    permits: Arc<FairPermits>,
     tenant: Tenant,
-    place: PermitClass,
+    class: PermitClass,
     used: Duration,
 }
 
@@ -194,38 +194,40 @@ enum PermitClass {
     Short,
     Long,
     /// A long call of an expensive tenant.
-    Dear,
+    Expensive,
 }
 
 /// Answers to waiting calls, sent once the lock is free. A permit that no call accepts comes back.
 type Notifications =
     Vec<(oneshot::Sender<Result<Permit, PermitError>>, Result<Permit, PermitError>)>;
 
-impl Account {
+impl TenantAccount {
     fn new(now: Instant) -> Self {
         Self {
-            spent: Duration::ZERO,
-            at: now,
+            excess_cpu_time: Duration::ZERO,
+            updated_at: now,
             until_fast: 0,
             running: 0,
-            running_dear: 0,
+            running_expensive: 0,
             bytes: 0,
             short: VecDeque::new(),
             long: VecDeque::new(),
         }
     }
 
-    fn spent(&self, now: Instant) -> Duration {
-        self.spent.saturating_sub(now.saturating_duration_since(self.at) / FREE_CPU_DIVISOR)
+    fn current_excess(&self, now: Instant) -> Duration {
+        self.excess_cpu_time
+            .saturating_sub(now.saturating_duration_since(self.updated_at) / FREE_CPU_DIVISOR)
     }
 
     fn charge(&mut self, used: Duration, now: Instant) {
-        self.spent = self.spent(now).saturating_add(used).min(MOST_CHARGED);
-        self.at = now;
+        self.excess_cpu_time =
+            self.current_excess(now).saturating_add(used).min(MAX_CHARGED_CPU_TIME);
+        self.updated_at = now;
     }
 
     fn is_expensive(&self, now: Instant) -> bool {
-        self.spent(now) > EXPENSIVE_CPU_TIME
+        self.current_excess(now) > EXPENSIVE_CPU_TIME
     }
 
     fn is_idle(&self) -> bool {
@@ -236,8 +238,8 @@ impl Account {
         self.short.len() + self.long.len()
     }
 
-    fn queue(&mut self, pace: CallClass) -> &mut VecDeque<Waiter> {
-        match pace {
+    fn queue(&mut self, call_class: CallClass) -> &mut VecDeque<Waiter> {
+        match call_class {
             CallClass::Short => &mut self.short,
             CallClass::Long => &mut self.long,
         }
@@ -249,23 +251,23 @@ impl FairPermits {
     /// tenants.
     pub(super) fn new(permits: usize, queue: usize, is_only: bool) -> Self {
         let half = permits.div_ceil(2).max(1);
-        let dear = (permits / 2).max(1);
-        let shared = Sizes {
+        let expensive = (permits / 2).max(1);
+        let shared = PermitLimits {
             permits,
-            each: half,
+            per_tenant: half,
             long: permits.saturating_sub(1).max(1),
-            dear,
-            dear_each: dear.div_ceil(2),
+            expensive,
+            expensive_per_tenant: expensive.div_ceil(2),
             queue,
-            queue_each: queue.div_ceil(2),
+            queue_per_tenant: queue.div_ceil(2),
         };
-        let alone = Sizes { each: permits, queue_each: queue, ..shared };
+        let alone = PermitLimits { per_tenant: permits, queue_per_tenant: queue, ..shared };
         let sizes = if is_only { alone } else { shared };
-        Self { sizes, state: Mutex::default() }
+        Self { limits: sizes, state: Mutex::default() }
     }
 
     /// The expected duration of a tenant's next call.
-    pub(super) fn pace(&self, tenant: Tenant) -> CallClass {
+    pub(super) fn expected_class(&self, tenant: Tenant) -> CallClass {
         match self.state.lock().accounts.get(&tenant) {
             Some(account) if account.until_fast > 0 => CallClass::Long,
             _ => CallClass::Short,
@@ -279,74 +281,76 @@ impl FairPermits {
 
     /// Returns a permit for a call about a review of this many bytes: at once, or in the turn of
     /// this tenant.
-    pub(super) async fn permit(
+    pub(super) async fn acquire(
         self: &Arc<Self>,
         (tenant, bytes): (Tenant, usize),
-        pace: CallClass,
+        call_class: CallClass,
         deadline: Option<Instant>,
     ) -> Result<Permit, PermitError> {
         let (number, told) = {
             let mut state = self.state.lock();
-            if let Some(place) = self.fits(&state, tenant, pace, Instant::now) {
-                state.take(tenant, place);
-                return Ok(self.made(tenant, place));
+            if let Some(permit_class) =
+                self.available_class(&state, tenant, call_class, Instant::now)
+            {
+                state.occupy(tenant, permit_class);
+                return Ok(self.new_permit(tenant, permit_class));
             }
             if deadline.is_none() {
                 return Err(PermitError::Busy);
             }
-            let displaced = self.make_room(&mut state, tenant, bytes)?;
-            let (tell, told) = oneshot::channel();
-            let number = state.enqueue((tenant, bytes), pace, tell);
+            let displaced = self.make_queue_slot(&mut state, tenant, bytes)?;
+            let (sender, told) = oneshot::channel();
+            let number = state.enqueue((tenant, bytes), call_class, sender);
             drop(state);
             if let Some((displaced, waiting)) = displaced {
                 // A cancelled call needs no notification.
-                let _ = displaced.tell.send(Err(PermitError::Share(waiting)));
+                let _ = displaced.sender.send(Err(PermitError::Share(waiting)));
             }
             (number, told)
         };
-        let leaves = QueueGuard { fair: self, tenant, pace, number };
+        let queue_guard = QueueGuard { permits: self, tenant, call_class, number };
         let started = Instant::now();
         let late = || Err(PermitError::Late(started.elapsed()));
         let answer = tokio::time::timeout_at(deadline.unwrap_or(started).into(), told).await;
-        drop(leaves);
+        drop(queue_guard);
         // A sender is always used before it is dropped.
         answer.map_or_else(|_| late(), |told| told.unwrap_or_else(|_| late()))
     }
 
-    fn made(self: &Arc<Self>, tenant: Tenant, place: PermitClass) -> Permit {
-        Permit { fair: self.clone(), tenant, place, used: Duration::ZERO }
+    fn new_permit(self: &Arc<Self>, tenant: Tenant, permit_class: PermitClass) -> Permit {
+        Permit { permits: self.clone(), tenant, class: permit_class, used: Duration::ZERO }
     }
 
     /// The class of a permit for a call, if one is free for it now.
-    fn fits(
+    fn available_class(
         &self,
         state: &State,
         tenant: Tenant,
-        pace: CallClass,
+        call_class: CallClass,
         now: impl FnOnce() -> Instant,
     ) -> Option<PermitClass> {
         let account = state.accounts.get(&tenant);
         let running = account.map_or(0, |account| account.running);
-        if state.running >= self.sizes.permits || running >= self.sizes.each {
+        if state.running >= self.limits.permits || running >= self.limits.per_tenant {
             return None;
         }
-        if pace == CallClass::Short {
+        if call_class == CallClass::Short {
             return Some(PermitClass::Short);
         }
-        if state.running_long >= self.sizes.long {
+        if state.running_long >= self.limits.long {
             return None;
         }
         let Some(account) = account.filter(|account| account.is_expensive(now())) else {
             return Some(PermitClass::Long);
         };
-        let is_free =
-            state.running_dear < self.sizes.dear && account.running_dear < self.sizes.dear_each;
-        is_free.then_some(PermitClass::Dear)
+        let is_free = state.running_expensive < self.limits.expensive
+            && account.running_expensive < self.limits.expensive_per_tenant;
+        is_free.then_some(PermitClass::Expensive)
     }
 
     /// Frees a place in the queue. Returns the call that this displaces, and the number of waiting
     /// calls.
-    fn make_room(
+    fn make_queue_slot(
         &self,
         state: &mut State,
         tenant: Tenant,
@@ -354,51 +358,59 @@ impl FairPermits {
     ) -> Result<Option<(Waiter, usize)>, PermitError> {
         let waiting = state.waiting;
         let account = state.accounts.get(&tenant);
-        let own = account.map_or(0, Account::waiting);
+        let own = account.map_or(0, TenantAccount::waiting);
         let own_bytes = account.map_or(0, |account| account.bytes);
-        let is_large = bytes > SMALL && own > 0 && own_bytes.saturating_add(bytes) > MOST_BYTES;
-        if own >= self.sizes.queue_each || is_large {
+        let is_large = bytes > SMALL_REVIEW_BYTES
+            && own > 0
+            && own_bytes.saturating_add(bytes) > MAX_QUEUED_BYTES_PER_TENANT;
+        if own >= self.limits.queue_per_tenant || is_large {
             return Err(PermitError::Share(own));
         }
-        if bytes > SMALL && waiting > 0 && state.bytes.saturating_add(bytes) > MOST_BYTES_OF_ALL {
+        if bytes > SMALL_REVIEW_BYTES
+            && waiting > 0
+            && state.bytes.saturating_add(bytes) > MAX_QUEUED_BYTES
+        {
             return Err(PermitError::Full(waiting));
         }
-        if waiting < self.sizes.queue {
+        if waiting < self.limits.queue {
             return Ok(None);
         }
         let among = state.short.iter().chain(&state.long);
-        let count = |tenant: &Tenant| state.accounts.get(tenant).map_or(0, Account::waiting);
+        let count = |tenant: &Tenant| state.accounts.get(tenant).map_or(0, TenantAccount::waiting);
         let longest = among.copied().max_by_key(count).filter(|most| count(most) > own + 1);
-        let last = longest.and_then(|longest| state.last_of(longest));
+        let last = longest.and_then(|longest| state.remove_last(longest));
         last.map(|last| Some((last, waiting))).ok_or(PermitError::Full(waiting))
     }
 
     /// Gives permits to the calls whose turn it is.
-    fn grant(self: &Arc<Self>, state: &mut State, told: &mut Notifications, now: Instant) {
-        while let Some((tenant, place)) = self.next(state, now) {
-            let pace = if place == PermitClass::Short { CallClass::Short } else { CallClass::Long };
-            let Some(waiter) = state.dequeue(tenant, pace) else { return };
-            state.take(tenant, place);
-            told.push((waiter.tell, Ok(self.made(tenant, place))));
+    fn grant_permits(self: &Arc<Self>, state: &mut State, told: &mut Notifications, now: Instant) {
+        while let Some((tenant, permit_class)) = self.next_call(state, now) {
+            let call_class =
+                if permit_class == PermitClass::Short { CallClass::Short } else { CallClass::Long };
+            let Some(waiter) = state.dequeue(tenant, call_class) else { return };
+            state.occupy(tenant, permit_class);
+            told.push((waiter.sender, Ok(self.new_permit(tenant, permit_class))));
         }
     }
 
-    fn next(&self, state: &mut State, now: Instant) -> Option<(Tenant, PermitClass)> {
-        if state.waiting == 0 || state.running >= self.sizes.permits {
+    fn next_call(&self, state: &mut State, now: Instant) -> Option<(Tenant, PermitClass)> {
+        if state.waiting == 0 || state.running >= self.limits.permits {
             return None;
         }
-        let of = |ring: &VecDeque<Tenant>, pace| {
-            let fits = |tenant: &Tenant| Some((*tenant, self.fits(state, *tenant, pace, || now)?));
+        let of = |ring: &VecDeque<Tenant>, call_class| {
+            let fits = |tenant: &Tenant| {
+                Some((*tenant, self.available_class(state, *tenant, call_class, || now)?))
+            };
             // The first of the cheap tenants, or else the cheapest of the others.
             let cost = |(tenant, _): &(Tenant, PermitClass)| {
-                let spent = state.accounts.get(tenant).map(|account| account.spent(now));
+                let spent = state.accounts.get(tenant).map(|account| account.current_excess(now));
                 spent.filter(|spent| *spent > EXPENSIVE_CPU_TIME).unwrap_or_default()
             };
             ring.iter().filter_map(fits).min_by_key(cost)
         };
         let (short, long) = (of(&state.short, CallClass::Short), of(&state.long, CallClass::Long));
         let next = match (short, long) {
-            (Some(_), Some(long)) if state.short_in_a_row >= SHORT_IN_A_ROW => Some(long),
+            (Some(_), Some(long)) if state.short_in_a_row >= MAX_SHORT_IN_A_ROW => Some(long),
             (short, long) => short.or(long),
         };
         match next {
@@ -408,43 +420,43 @@ impl FairPermits {
         next
     }
 
-    fn change(self: &Arc<Self>, change: impl FnOnce(&mut State, Instant)) {
+    fn update(self: &Arc<Self>, change: impl FnOnce(&mut State, Instant)) {
         let mut told = Notifications::new();
         let mut state = self.state.lock();
         let now = Instant::now();
         change(&mut state, now);
-        self.grant(&mut state, &mut told, now);
+        self.grant_permits(&mut state, &mut told, now);
         drop(state);
-        for (tell, what) in told {
+        for (sender, what) in told {
             // If no call accepts the permit, dropping it brings it back here.
-            drop(tell.send(what));
+            drop(sender.send(what));
         }
     }
 }
 
 impl State {
-    fn take(&mut self, tenant: Tenant, place: PermitClass) {
+    fn occupy(&mut self, tenant: Tenant, permit_class: PermitClass) {
         let account = self.account(tenant);
         account.running += 1;
-        account.running_dear += usize::from(place == PermitClass::Dear);
+        account.running_expensive += usize::from(permit_class == PermitClass::Expensive);
         self.running += 1;
-        self.running_long += usize::from(place != PermitClass::Short);
-        self.running_dear += usize::from(place == PermitClass::Dear);
+        self.running_long += usize::from(permit_class != PermitClass::Short);
+        self.running_expensive += usize::from(permit_class == PermitClass::Expensive);
     }
 
-    fn give_back(&mut self, tenant: Tenant, place: PermitClass, used: Duration, now: Instant) {
+    fn release(&mut self, tenant: Tenant, permit_class: PermitClass, used: Duration, now: Instant) {
         let less = |of: &mut usize, is: bool| *of = of.saturating_sub(usize::from(is));
         let account = self.account(tenant);
         account.charge(used, now);
         less(&mut account.running, true);
-        less(&mut account.running_dear, place == PermitClass::Dear);
+        less(&mut account.running_expensive, permit_class == PermitClass::Expensive);
         less(&mut self.running, true);
-        less(&mut self.running_long, place != PermitClass::Short);
-        less(&mut self.running_dear, place == PermitClass::Dear);
+        less(&mut self.running_long, permit_class != PermitClass::Short);
+        less(&mut self.running_expensive, permit_class == PermitClass::Expensive);
     }
 
-    fn ring(&mut self, pace: CallClass) -> &mut VecDeque<Tenant> {
-        match pace {
+    fn ring(&mut self, call_class: CallClass) -> &mut VecDeque<Tenant> {
+        match call_class {
             CallClass::Short => &mut self.short,
             CallClass::Long => &mut self.long,
         }
@@ -453,34 +465,34 @@ impl State {
     fn enqueue(
         &mut self,
         (tenant, bytes): (Tenant, usize),
-        pace: CallClass,
-        tell: oneshot::Sender<Result<Permit, PermitError>>,
+        call_class: CallClass,
+        sender: oneshot::Sender<Result<Permit, PermitError>>,
     ) -> u64 {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         self.bytes = self.bytes.saturating_add(bytes);
         let account = self.account(tenant);
         account.bytes = account.bytes.saturating_add(bytes);
-        let queue = account.queue(pace);
+        let queue = account.queue(call_class);
         let is_first = queue.is_empty();
-        queue.push_back(Waiter { number, bytes, tell });
+        queue.push_back(Waiter { number, bytes, sender });
         if is_first {
-            self.ring(pace).push_back(tenant);
+            self.ring(call_class).push_back(tenant);
         }
         self.waiting += 1;
         number
     }
 
     /// The first waiting call. Its tenant moves to the end of the line.
-    fn dequeue(&mut self, tenant: Tenant, pace: CallClass) -> Option<Waiter> {
+    fn dequeue(&mut self, tenant: Tenant, call_class: CallClass) -> Option<Waiter> {
         let account = self.accounts.get_mut(&tenant)?;
-        let queue = account.queue(pace);
+        let queue = account.queue(call_class);
         let first = queue.pop_front()?;
         let is_empty = queue.is_empty();
         account.bytes = account.bytes.saturating_sub(first.bytes);
         self.bytes = self.bytes.saturating_sub(first.bytes);
         self.waiting = self.waiting.saturating_sub(1);
-        let ring = self.ring(pace);
+        let ring = self.ring(call_class);
         ring.retain(|other| *other != tenant);
         if !is_empty {
             ring.push_back(tenant);
@@ -489,17 +501,22 @@ impl State {
     }
 
     /// The last call of a tenant, long calls before short ones.
-    fn last_of(&mut self, tenant: Tenant) -> Option<Waiter> {
+    fn remove_last(&mut self, tenant: Tenant) -> Option<Waiter> {
         let account = self.accounts.get_mut(&tenant)?;
-        let pace = if account.long.is_empty() { CallClass::Short } else { CallClass::Long };
-        let number = account.queue(pace).back()?.number;
-        self.leave(tenant, pace, number)
+        let call_class = if account.long.is_empty() { CallClass::Short } else { CallClass::Long };
+        let number = account.queue(call_class).back()?.number;
+        self.remove_waiter(tenant, call_class, number)
     }
 
     /// Removes a waiting call from the queue.
-    fn leave(&mut self, tenant: Tenant, pace: CallClass, number: u64) -> Option<Waiter> {
+    fn remove_waiter(
+        &mut self,
+        tenant: Tenant,
+        call_class: CallClass,
+        number: u64,
+    ) -> Option<Waiter> {
         let account = self.accounts.get_mut(&tenant)?;
-        let queue = account.queue(pace);
+        let queue = account.queue(call_class);
         let position = queue.iter().position(|waiter| waiter.number == number)?;
         let found = queue.remove(position)?;
         let is_empty = queue.is_empty();
@@ -507,16 +524,16 @@ impl State {
         self.bytes = self.bytes.saturating_sub(found.bytes);
         self.waiting = self.waiting.saturating_sub(1);
         if is_empty {
-            self.ring(pace).retain(|other| *other != tenant);
+            self.ring(call_class).retain(|other| *other != tenant);
         }
         Some(found)
     }
 
-    fn account(&mut self, tenant: Tenant) -> &mut Account {
-        if self.accounts.len() >= MOST_TENANTS && !self.accounts.contains_key(&tenant) {
+    fn account(&mut self, tenant: Tenant) -> &mut TenantAccount {
+        if self.accounts.len() >= MAX_IDLE_TENANTS && !self.accounts.contains_key(&tenant) {
             self.forget(Instant::now());
         }
-        self.accounts.entry(tenant).or_insert_with(|| Account::new(Instant::now()))
+        self.accounts.entry(tenant).or_insert_with(|| TenantAccount::new(Instant::now()))
     }
 
     /// Forgets the cheaper half of the tenants without running or waiting calls. The work of one
@@ -524,7 +541,7 @@ impl State {
     fn forget(&mut self, now: Instant) {
         let idle = self.accounts.iter().filter(|(_, account)| account.is_idle());
         let mut idle: Vec<_> =
-            idle.map(|(tenant, account)| (Reverse(account.spent(now)), *tenant)).collect();
+            idle.map(|(tenant, account)| (Reverse(account.current_excess(now)), *tenant)).collect();
         let half = idle.len() / 2;
         if half < idle.len() {
             idle.select_nth_unstable_by_key(half, |(spent, _)| *spent);
@@ -537,16 +554,16 @@ impl State {
 
 /// A waiting call. It leaves the queue when this is dropped, also when the client disconnects.
 struct QueueGuard<'f> {
-    fair: &'f Arc<FairPermits>,
+    permits: &'f Arc<FairPermits>,
     tenant: Tenant,
-    pace: CallClass,
+    call_class: CallClass,
     number: u64,
 }
 
 impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         // A call with a permit is no longer in the queue.
-        let _ = self.fair.state.lock().leave(self.tenant, self.pace, self.number);
+        let _ = self.permits.state.lock().remove_waiter(self.tenant, self.call_class, self.number);
     }
 }
 
@@ -558,17 +575,17 @@ impl Permit {
 
     /// Whether the tenant recently used much CPU time.
     pub(super) fn is_expensive(&self) -> bool {
-        let state = self.fair.state.lock();
+        let state = self.permits.state.lock();
         let account = state.accounts.get(&self.tenant);
         account.is_some_and(|account| account.is_expensive(Instant::now()))
     }
 
     /// Records whether a call of the tenant was long or short, which determines where its next
     /// call starts.
-    pub(super) fn note(&self, pace: CallClass) {
-        if let Some(account) = self.fair.state.lock().accounts.get_mut(&self.tenant) {
-            account.until_fast = match pace {
-                CallClass::Long => RETURN_AFTER,
+    pub(super) fn record_class(&self, call_class: CallClass) {
+        if let Some(account) = self.permits.state.lock().accounts.get_mut(&self.tenant) {
+            account.until_fast = match call_class {
+                CallClass::Long => SHORT_CALLS_TO_RETURN,
                 CallClass::Short => account.until_fast.saturating_sub(1),
             };
         }
@@ -577,8 +594,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let (tenant, place, used) = (self.tenant, self.place, self.used);
-        self.fair.change(|state, now| state.give_back(tenant, place, used, now));
+        let (tenant, permit_class, used) = (self.tenant, self.class, self.used);
+        self.permits.update(|state, now| state.release(tenant, permit_class, used, now));
     }
 }
 

@@ -14,11 +14,11 @@
 use std::collections::BTreeMap;
 
 use opgate_cluster::Resource;
-use opgate_upstream::controllers::{ACCOUNTS, Account, Controller};
+use opgate_upstream::controllers::{ACCOUNTS, Controller, ServiceAccount};
 use serde_json::Value;
 
 use super::Profile;
-use crate::cluster::{Connection, Refused};
+use crate::cluster::{Connection, ReadFailure};
 
 /// The role with all rights that every cluster has.
 const CLUSTER_ADMIN: &str = "cluster-admin";
@@ -27,18 +27,18 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The data to read from a cluster; the configuration sets the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PlatformQuery {
     /// The identities of OLM.
     pub olm: bool,
     /// The identities of RukPak.
     pub rukpak: bool,
 }
 
-impl Wanted {
+impl PlatformQuery {
     /// Everything.
     pub const ALL: Self = Self { olm: true, rukpak: true };
 
-    fn accounts(self) -> impl Iterator<Item = &'static Account> {
+    fn accounts(self) -> impl Iterator<Item = &'static ServiceAccount> {
         ACCOUNTS.iter().filter(move |account| match account.controller {
             Controller::Olm => self.olm,
             Controller::Rukpak => self.rukpak,
@@ -48,7 +48,7 @@ impl Wanted {
     /// The objects that are read, by API group and resource: their names.
     #[must_use]
     pub fn objects(self) -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
-        let names = |name: fn(&Account) -> &'static str| {
+        let names = |name: fn(&ServiceAccount) -> &'static str| {
             let mut names: Vec<_> = self.accounts().map(name).collect();
             names.sort_unstable();
             names.dedup();
@@ -81,17 +81,18 @@ impl Platform {
     ///
     /// # Errors
     /// The object that cannot be read.
-    pub async fn find(connection: &Connection, wanted: Wanted) -> Result<Self, Refused> {
-        let version = one(connection, "config.openshift.io", "clusterversions", "version").await?;
+    pub async fn read(connection: &Connection, wanted: PlatformQuery) -> Result<Self, ReadFailure> {
+        let version =
+            read_object(connection, "config.openshift.io", "clusterversions", "version").await?;
         let (profile, version) = match version {
             None => (Profile::Upstream, None),
             Some(object) => {
-                let version = installed(&object);
+                let version = installed_version(&object);
                 let Some((profile, version)) =
-                    version.and_then(|version| Some((edition(&version)?, version)))
+                    version.and_then(|version| Some((profile_for_version(&version)?, version)))
                 else {
                     let why = "ClusterVersion version: its status names no version of OpenShift";
-                    return Err(Refused { is_forbidden: false, why: why.to_owned() });
+                    return Err(ReadFailure { is_forbidden: false, reason: why.to_owned() });
                 };
                 (profile, Some(version))
             }
@@ -100,7 +101,8 @@ impl Platform {
         let (mut bindings, mut roles) = (BTreeMap::new(), BTreeMap::new());
         for account in wanted.accounts() {
             if !bindings.contains_key(account.binding) {
-                let binding = one(connection, RBAC, "clusterrolebindings", account.binding).await?;
+                let binding =
+                    read_object(connection, RBAC, "clusterrolebindings", account.binding).await?;
                 bindings.insert(account.binding, binding);
             }
             let Some(Some(binding)) = bindings.get(account.binding) else { continue };
@@ -111,10 +113,11 @@ impl Platform {
                 CLUSTER_ADMIN => true,
                 name if name == account.role => {
                     if !roles.contains_key(name) {
-                        let role = one(connection, RBAC, "clusterroles", account.role).await?;
+                        let role =
+                            read_object(connection, RBAC, "clusterroles", account.role).await?;
                         roles.insert(account.role, role);
                     }
-                    roles.get(name).and_then(Option::as_ref).is_some_and(is_all)
+                    roles.get(name).and_then(Option::as_ref).is_some_and(grants_everything)
                 }
                 _ => false,
             };
@@ -136,24 +139,27 @@ impl Platform {
 }
 
 /// One object of the cluster, by its name.
-async fn one(
+async fn read_object(
     connection: &Connection,
     group: &str,
     resource: &str,
     name: &str,
-) -> Result<Option<Value>, Refused> {
+) -> Result<Option<Value>, ReadFailure> {
     let of = Resource {
         group: group.to_owned(),
         version: "v1".to_owned(),
         resource: resource.to_owned(),
     };
     let about = |why: &str| format!("{resource}.{group} {name}: {why}");
-    let found = connection.one(&of, None, name).await;
-    let found = found.map_err(|refused| Refused { why: about(&refused.why), ..refused })?;
+    let found = connection.get_object(&of, None, name).await;
+    let found =
+        found.map_err(|refused| ReadFailure { reason: about(&refused.reason), ..refused })?;
     let Some(document) = found else { return Ok(None) };
     let value = serde_json::from_str(&document.root().raw());
-    let unread =
-        |error: serde_json::Error| Refused { is_forbidden: false, why: about(&error.to_string()) };
+    let unread = |error: serde_json::Error| ReadFailure {
+        is_forbidden: false,
+        reason: about(&error.to_string()),
+    };
     value.map(Some).map_err(unread)
 }
 
@@ -167,7 +173,7 @@ fn list<'v>(value: &'v Value, pointer: &str) -> &'v [Value] {
 
 /// The installed version: the newest one whose installation is complete. During an update, that is
 /// the one before it.
-fn installed(cluster_version: &Value) -> Option<String> {
+fn installed_version(cluster_version: &Value) -> Option<String> {
     let history = list(cluster_version, "/status/history");
     let complete = history.iter().find(|entry| text(entry, "/state") == "Completed");
     let version = match complete {
@@ -178,7 +184,7 @@ fn installed(cluster_version: &Value) -> Option<String> {
 }
 
 /// The newest known edition that is no newer than a version, or the oldest one.
-fn edition(version: &str) -> Option<Profile> {
+fn profile_for_version(version: &str) -> Option<Profile> {
     let mut parts = version.split('.');
     let major: u32 = parts.next()?.parse().ok()?;
     let minor: u32 = parts.next()?.parse().ok()?;
@@ -191,7 +197,7 @@ fn edition(version: &str) -> Option<Profile> {
 }
 
 /// Whether a binding of a ClusterRole names an account.
-fn binds(binding: &Value, account: &Account) -> bool {
+fn binds(binding: &Value, account: &ServiceAccount) -> bool {
     text(binding, "/roleRef/kind") == "ClusterRole"
         && text(binding, "/roleRef/apiGroup") == RBAC
         && list(binding, "/subjects").iter().any(|subject| {
@@ -203,7 +209,7 @@ fn binds(binding: &Value, account: &Account) -> bool {
 
 /// Whether a role gives full control of a cluster: all verbs on all resources, the right to grant
 /// any right, or tokens of any account. Only users with full control can bind it.
-fn is_all(role: &Value) -> bool {
+fn grants_everything(role: &Value) -> bool {
     list(role, "/rules").iter().any(|rule| {
         let has = |pointer: &str, name: &str| {
             list(rule, pointer).iter().any(|one| one.as_str() == Some(name))
@@ -242,10 +248,10 @@ mod tests {
             (&[("Partial", "4.16.1")], "4.17.0"),
             (&[], "4.17.0"),
         ] {
-            assert_eq!(installed(&history(entries)).as_deref(), Some(expected));
+            assert_eq!(installed_version(&history(entries)).as_deref(), Some(expected));
         }
-        assert_eq!(installed(&json!({"status": {}})), None);
-        assert_eq!(installed(&json!({})), None);
+        assert_eq!(installed_version(&json!({"status": {}})), None);
+        assert_eq!(installed_version(&json!({})), None);
     }
 
     #[test]
@@ -263,7 +269,7 @@ mod tests {
             ("4", None),
             ("latest", None),
         ] {
-            assert_eq!(edition(version), expected, "{version}");
+            assert_eq!(profile_for_version(version), expected, "{version}");
         }
     }
 
@@ -295,7 +301,7 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(is_all(&json!({"rules": rules})), expected, "{rules:?}");
+            assert_eq!(grants_everything(&json!({"rules": rules})), expected, "{rules:?}");
         }
     }
 
@@ -329,10 +335,10 @@ mod tests {
 
     #[test]
     fn only_needed_platform_objects_are_read() {
-        let all = Wanted::ALL.objects();
+        let all = PlatformQuery::ALL.objects();
         assert_eq!(all.len(), 3);
         assert!(all.iter().all(|(_, _, names)| !names.is_empty() && names.len() <= 5));
-        let none = Wanted { olm: false, rukpak: false };
+        let none = PlatformQuery { olm: false, rukpak: false };
         assert_eq!(none.objects(), [("config.openshift.io", "clusterversions", vec!["version"])]);
     }
 }

@@ -20,28 +20,28 @@ use crate::review::{Review, Version};
 use opgate_text::one_line;
 
 /// Maximum bytes of a response.
-const MAX_ANSWER: usize = 96 << 10;
+const MAX_RESPONSE_BYTES: usize = 96 << 10;
 
 /// Maximum bytes of a message.
-const MAX_MESSAGE: usize = 40 << 10;
+const MAX_MESSAGE_BYTES: usize = 40 << 10;
 
 /// Maximum bytes of all causes.
 const MAX_CAUSES_BYTES: usize = 24 << 10;
 
 /// Key of the annotation that counts those that are left out.
-const LEFT_OUT: &str = "opgate.left-out";
+const OMITTED_ANNOTATION: &str = "opgate.left-out";
 
 /// Bytes for that annotation.
-const ROOM_FOR_LEFT_OUT: usize = 256;
+const OMITTED_ANNOTATION_BYTES: usize = 256;
 
 /// Maximum number of causes, including the one that counts the omitted ones.
 const MAX_CAUSES: usize = 32;
 
 /// Maximum bytes that are omitted to end a message between two violations: the longest violation.
-const MAX_CUT: usize = 4_098;
+const MAX_CUT_BYTES: usize = 4_098;
 
 /// Maximum bytes of each name in the details. A name in Kubernetes has 253.
-const MAX_NAME: usize = 1_024;
+const MAX_NAME_BYTES: usize = 1_024;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -106,21 +106,21 @@ pub fn body(review: &Review<'_>, decision: &Decision) -> Vec<u8> {
 
 /// Bytes of [`body`], without building it.
 #[must_use]
-pub fn size(review: &Review<'_>, decision: &Decision) -> usize {
-    bytes(&envelope(review.version, response(review, decision)))
+pub fn body_size(review: &Review<'_>, decision: &Decision) -> usize {
+    json_bytes(&envelope(review.version, response(review, decision)))
 }
 
 /// Bytes of a value as JSON.
-fn bytes(value: &impl Serialize) -> usize {
-    let mut size = Size(0);
+fn json_bytes(value: &impl Serialize) -> usize {
+    let mut size = ByteCounter(0);
     // A writer that only counts does not fail.
     let _ = serde_json::to_writer(&mut size, value);
     size.0
 }
 
-struct Size(usize);
+struct ByteCounter(usize);
 
-impl io::Write for Size {
+impl io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += bytes.len();
         Ok(bytes.len())
@@ -140,8 +140,9 @@ fn response<'a>(review: &'a Review<'_>, decision: &'a Decision) -> Response<'a> 
         audit_annotations: BTreeMap::new(),
     };
     if !decision.audit_annotations.is_empty() {
-        let used = bytes(&envelope(review.version, &response)) + r#","auditAnnotations":{}"#.len();
-        let room = MAX_ANSWER.saturating_sub(used);
+        let used =
+            json_bytes(&envelope(review.version, &response)) + r#","auditAnnotations":{}"#.len();
+        let room = MAX_RESPONSE_BYTES.saturating_sub(used);
         response.audit_annotations = annotations(&decision.audit_annotations, room);
     }
     response
@@ -149,9 +150,10 @@ fn response<'a>(review: &'a Review<'_>, decision: &'a Decision) -> Response<'a> 
 
 /// The annotations that fit, those of whole policies before those that policies write themselves.
 fn annotations(all: &BTreeMap<String, String>, room: usize) -> BTreeMap<&str, Cow<'_, str>> {
-    let size = |key: &str, value: &str| bytes(&key) + bytes(&value) + ":,".len();
+    let size = |key: &str, value: &str| json_bytes(&key) + json_bytes(&value) + ":,".len();
     let whole: usize = all.iter().map(|(key, value)| size(key, value)).sum();
-    let mut room = if whole <= room { whole } else { room.saturating_sub(ROOM_FOR_LEFT_OUT) };
+    let mut room =
+        if whole <= room { whole } else { room.saturating_sub(OMITTED_ANNOTATION_BYTES) };
     let mut told = BTreeMap::new();
     let (mut left_out, mut left_out_bytes) = (0_usize, 0_usize);
     let is_own = |key: &&String| key.contains('.');
@@ -169,7 +171,7 @@ fn annotations(all: &BTreeMap<String, String>, room: usize) -> BTreeMap<&str, Co
     if left_out > 0 {
         let s = if left_out == 1 { "" } else { "s" };
         let rest = format!("{left_out} annotation{s} of {left_out_bytes} bytes did not fit");
-        told.insert(LEFT_OUT, rest.into());
+        told.insert(OMITTED_ANNOTATION, rest.into());
     }
     told
 }
@@ -211,15 +213,15 @@ fn status<'a>(review: &'a Review<'_>, denial: &'a Denial) -> Status<'a> {
 }
 
 fn name(name: &str) -> Cow<'_, str> {
-    if name.len() <= MAX_NAME { name.into() } else { one_line(name, MAX_NAME).into() }
+    if name.len() <= MAX_NAME_BYTES { name.into() } else { one_line(name, MAX_NAME_BYTES).into() }
 }
 
 fn causes(all: &[policy::Cause]) -> Vec<Cause<'_>> {
     let mut causes = Vec::new();
-    let mut room = MAX_CAUSES_BYTES - ROOM_FOR_REST;
+    let mut room = MAX_CAUSES_BYTES - OMISSION_NOTE_BYTES;
     for policy::Cause { rule, field, message } in all {
         let cause = Cause { reason: rule, message: Cow::Borrowed(message), field };
-        let size = bytes(&cause) + ",".len();
+        let size = json_bytes(&cause) + ",".len();
         let is_last = causes.len() + 1 == all.len();
         if size > room || (causes.len() + 1 == MAX_CAUSES && !is_last) {
             break;
@@ -235,19 +237,20 @@ fn causes(all: &[policy::Cause]) -> Vec<Cause<'_>> {
 }
 
 /// Bytes for a line that counts the rest.
-const ROOM_FOR_REST: usize = 64;
+const OMISSION_NOTE_BYTES: usize = 64;
 
 /// The message, as far as it fits, and the number of violations that it omits.
 fn message(denial: &Denial) -> Cow<'_, str> {
     let all = denial.message.as_str();
     // Almost all messages are short enough that they need not be measured.
-    if all.len() <= MAX_MESSAGE / MAX_ESCAPED || bytes(&all) <= MAX_MESSAGE {
+    if all.len() <= MAX_MESSAGE_BYTES / MAX_ESCAPED_BYTES || json_bytes(&all) <= MAX_MESSAGE_BYTES {
         return all.into();
     }
-    let room = all.get(..fitting(all, MAX_MESSAGE - ROOM_FOR_REST)).unwrap_or_default();
+    let room =
+        all.get(..fitting_length(all, MAX_MESSAGE_BYTES - OMISSION_NOTE_BYTES)).unwrap_or_default();
     // Cut between two violations, if that is near.
     let ends = [", ", "\n"].into_iter().filter_map(|between| room.rfind(between));
-    let end = ends.max().filter(|end| room.len() - end <= MAX_CUT);
+    let end = ends.max().filter(|end| room.len() - end <= MAX_CUT_BYTES);
     let told = end.and_then(|end| room.get(..end)).unwrap_or(room);
     let is_told = |cause: &&policy::Cause| told.contains(cause.message.as_str());
     let left_out = denial.causes.len() - denial.causes.iter().filter(is_told).count();
@@ -258,15 +261,15 @@ fn message(denial: &Denial) -> Cow<'_, str> {
 }
 
 /// Maximum bytes of a character's escape, for each byte of the character.
-const MAX_ESCAPED: usize = 6;
+const MAX_ESCAPED_BYTES: usize = 6;
 
 /// The length of the start of a text that takes at most `most` bytes in JSON.
-fn fitting(text: &str, most: usize) -> usize {
+fn fitting_length(text: &str, most: usize) -> usize {
     let mut room = most;
     for (at, c) in text.char_indices() {
         let bytes = match c {
             '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
-            '\0'..'\u{20}' => MAX_ESCAPED,
+            '\0'..'\u{20}' => MAX_ESCAPED_BYTES,
             c => c.len_utf8(),
         };
         let Some(left) = room.checked_sub(bytes) else { return at };
@@ -299,19 +302,23 @@ mod tests {
         // Nine violations of 4,096 bytes each fit, and five causes.
         let long = denial((0..256).map(|n| format!("{n:04}{}", "é".repeat(2_046))));
         let told = message(&long);
-        assert!(told.len() <= MAX_MESSAGE, "{}", told.len());
+        assert!(told.len() <= MAX_MESSAGE_BYTES, "{}", told.len());
         assert!(told.ends_with("\nand 247 more"), "{}", told.len());
         let told = causes(&long.causes);
         assert_eq!((told.len(), told[5].message.as_ref()), (6, "and 251 more"));
         // In JSON, a quote is two bytes.
         let quoted = denial((0..256).map(|n| format!("{n:04}{}", "\"".repeat(4_092))));
         let told = message(&quoted);
-        assert!(bytes(&told) <= MAX_MESSAGE && told.len() > MAX_MESSAGE / 3, "{}", told.len());
-        assert!(bytes(&causes(&quoted.causes)) <= MAX_CAUSES_BYTES);
+        assert!(
+            json_bytes(&told) <= MAX_MESSAGE_BYTES && told.len() > MAX_MESSAGE_BYTES / 3,
+            "{}",
+            told.len()
+        );
+        assert!(json_bytes(&causes(&quoted.causes)) <= MAX_CAUSES_BYTES);
         // One text without a position to cut it.
-        let one = denial(std::iter::once("é".repeat(MAX_MESSAGE)));
+        let one = denial(std::iter::once("é".repeat(MAX_MESSAGE_BYTES)));
         let told = message(&one);
-        assert!(told.len() <= MAX_MESSAGE && told.ends_with("\nand 1 more"));
+        assert!(told.len() <= MAX_MESSAGE_BYTES && told.ends_with("\nand 1 more"));
     }
 
     #[test]
@@ -321,16 +328,20 @@ mod tests {
             .collect();
         assert_eq!(annotations(&all, usize::MAX).len(), 20);
         let told = annotations(&all, 40 << 10);
-        assert!(bytes(&told) <= 40 << 10 && bytes(&told) > 32 << 10);
+        assert!(json_bytes(&told) <= 40 << 10 && json_bytes(&told) > 32 << 10);
         // The annotations of whole policies are included, though they are the last by their keys.
         assert!(told.contains_key("p0") && told.contains_key("p1"));
-        assert!(told[LEFT_OUT].starts_with("10 annotations of "), "{}", told[LEFT_OUT]);
+        assert!(
+            told[OMITTED_ANNOTATION].starts_with("10 annotations of "),
+            "{}",
+            told[OMITTED_ANNOTATION]
+        );
         assert_eq!(annotations(&all, 0).len(), 1);
     }
 
     #[test]
     fn long_name_is_truncated_to_the_name_limit() {
         assert_eq!(name("my bundle"), "my bundle");
-        assert_eq!(name(&"x".repeat(1 << 20)).len(), MAX_NAME);
+        assert_eq!(name(&"x".repeat(1 << 20)).len(), MAX_NAME_BYTES);
     }
 }

@@ -19,19 +19,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::{Overload, Policy};
-use opgate_engine::{SharedTime, processor_time};
+use opgate_engine::{SharedCpuTime, thread_cpu_time};
 
 /// All evaluations of a review together get this many times the CPU time of one.
-const EVALUATIONS: u32 = 2;
+const TOTAL_TIME_FACTOR: u32 = 2;
 
 /// The host's work for a smaller review is too little to be measured.
-const LARGE: usize = 64 << 10;
+const MIN_MEASURED_BYTES: usize = 64 << 10;
 
 /// CPU time of a review.
 #[derive(Debug)]
-pub(super) struct ReviewTime {
+pub(crate) struct ReviewTime {
     /// The time of all evaluations; none in a program that serves no other requests.
-    whole: Option<Arc<SharedTime>>,
+    whole: Option<Arc<SharedCpuTime>>,
     evaluations: AtomicU32,
     is_large: bool,
     /// Whether one of the policies can deny.
@@ -40,35 +40,42 @@ pub(super) struct ReviewTime {
 
 impl ReviewTime {
     /// The time for these policies to evaluate a review of this many bytes.
-    pub(super) fn of(policies: &[&Arc<Policy>], size: usize) -> Self {
-        let times = policies.iter().map(|policy| (policy.source.is_foreign(), policy.limits.time));
-        let serves = policies.iter().all(|policy| policy.lane.serves());
-        let whole = serves.then(|| SharedTime::new(of_one(times).saturating_mul(EVALUATIONS)));
+    pub(crate) fn of(policies: &[&Arc<Policy>], size: usize) -> Self {
+        let times =
+            policies.iter().map(|policy| (policy.source.is_foreign(), policy.limits.cpu_time));
+        let serves = policies.iter().all(|policy| policy.dispatcher.is_serving());
+        let whole = serves
+            .then(|| SharedCpuTime::new(evaluation_time(times).saturating_mul(TOTAL_TIME_FACTOR)));
         let is_enforced = policies.iter().any(|policy| policy.is_enforced());
-        Self { whole, evaluations: AtomicU32::new(0), is_large: size > LARGE, is_enforced }
+        Self {
+            whole,
+            evaluations: AtomicU32::new(0),
+            is_large: size > MIN_MEASURED_BYTES,
+            is_enforced,
+        }
     }
 
     /// The time of the next evaluation, less than that of the first one if earlier ones used much.
     ///
     /// # Errors
     /// If earlier evaluations have used all of it.
-    pub(super) fn begin(&self) -> Result<Option<Arc<SharedTime>>, Overload> {
+    pub(crate) fn begin(&self) -> Result<Option<Arc<SharedCpuTime>>, Overload> {
         self.evaluations.fetch_add(1, Ordering::Relaxed);
         let Some(whole) = &self.whole else { return Ok(None) };
-        if whole.is_over() && self.is_enforced {
+        if whole.is_exhausted() && self.is_enforced {
             return Err(self.overload());
         }
         let left = whole.limit().saturating_sub(whole.used());
-        Ok(Some(SharedTime::new(left.min(whole.limit() / EVALUATIONS))))
+        Ok(Some(SharedCpuTime::new(left.min(whole.limit() / TOTAL_TIME_FACTOR))))
     }
 
     /// Ends an evaluation. Returns the overload if it ended early because earlier evaluations used
     /// the time.
-    pub(super) fn end(&self, evaluation: Option<&Arc<SharedTime>>) -> Option<Overload> {
+    pub(crate) fn end(&self, evaluation: Option<&Arc<SharedCpuTime>>) -> Option<Overload> {
         let (whole, evaluation) = (self.whole.as_ref()?, evaluation?);
         whole.charge(evaluation.used());
-        let is_short = evaluation.limit() < whole.limit() / EVALUATIONS;
-        (is_short && evaluation.is_over() && self.is_enforced).then(|| self.overload())
+        let is_short = evaluation.limit() < whole.limit() / TOTAL_TIME_FACTOR;
+        (is_short && evaluation.is_exhausted() && self.is_enforced).then(|| self.overload())
     }
 
     fn overload(&self) -> Overload {
@@ -77,23 +84,23 @@ impl ReviewTime {
     }
 
     /// Runs work of the host in the time of an evaluation or, without one, in that of the review.
-    pub(super) fn charged<T>(
+    pub(crate) fn charge_work<T>(
         &self,
-        evaluation: Option<&Arc<SharedTime>>,
+        evaluation: Option<&Arc<SharedCpuTime>>,
         work: impl FnOnce() -> T,
     ) -> T {
         let Some(time) = evaluation.or(self.whole.as_ref()).filter(|_| self.is_large) else {
             return work();
         };
-        let started = processor_time();
+        let started = thread_cpu_time();
         let done = work();
-        time.charge(processor_time().saturating_sub(started));
+        time.charge(thread_cpu_time().saturating_sub(started));
         done
     }
 }
 
 /// The time of one evaluation by policies: whether each is foreign, and its limit.
-fn of_one(policies: impl Iterator<Item = (bool, Duration)>) -> Duration {
+fn evaluation_time(policies: impl Iterator<Item = (bool, Duration)>) -> Duration {
     let (mut builtin, mut foreign) = (Duration::ZERO, Duration::ZERO);
     for (is_foreign, time) in policies {
         if is_foreign {
@@ -112,13 +119,14 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn time(evaluation: Duration) -> ReviewTime {
-        let whole = Some(SharedTime::new(evaluation * EVALUATIONS));
+        let whole = Some(SharedCpuTime::new(evaluation * TOTAL_TIME_FACTOR));
         ReviewTime { whole, evaluations: AtomicU32::new(0), is_large: true, is_enforced: true }
     }
 
     #[test]
     fn builtin_policies_share_a_time_limit_and_others_add_theirs() {
-        let of = |policies: &[(bool, u32)]| of_one(policies.iter().map(|(f, n)| (*f, MS * *n)));
+        let of =
+            |policies: &[(bool, u32)]| evaluation_time(policies.iter().map(|(f, n)| (*f, MS * *n)));
         assert_eq!(of(&[(false, 100), (false, 100), (false, 30)]), MS * 100);
         assert_eq!(of(&[(false, 100), (true, 50), (true, 20)]), MS * 170);
         assert_eq!(of(&[(true, 20)]), MS * 20);

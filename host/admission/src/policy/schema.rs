@@ -7,7 +7,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use opgate_engine::subprocess::{Job, Program};
+use opgate_engine::subprocess::{Job, WorkerProgram};
 
 /// Maximum number of values in a schema, of regular expressions among them, and bytes of all of
 /// those.
@@ -22,7 +22,7 @@ const MAX_ERRORS: usize = 64;
 
 /// An error in the settings by the schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Wrong {
+pub(super) struct SettingsError {
     /// The location, below the settings.
     pub(super) pointer: String,
     /// The message.
@@ -33,10 +33,10 @@ pub(super) struct Wrong {
 ///
 /// # Errors
 /// If the schema is invalid.
-pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<Wrong>, String> {
+pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<SettingsError>, String> {
     let schema: Value = serde_json::from_str(schema)
         .map_err(|e| format!("its settings schema is not JSON: {e}"))?;
-    bound(&schema)?;
+    ensure_bounded(&schema)?;
     let validator = jsonschema::draft202012::new(&schema).map_err(|e| {
         format!("its settings schema is not valid: {}", opgate_text::one_line(&e.to_string(), 512))
     })?;
@@ -50,11 +50,11 @@ pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<Wrong>, String
                 let hint = key_hint(&schema, around, key);
                 let escaped = key.replace('~', "~0").replace('/', "~1");
                 let text = format!("unknown setting `{key}`{hint}");
-                found.push(Wrong { pointer: format!("{at}/{escaped}"), text });
+                found.push(SettingsError { pointer: format!("{at}/{escaped}"), text });
             }
         } else {
             let text = opgate_text::one_line(&error.to_string(), 512);
-            found.push(Wrong { pointer: at.to_owned(), text });
+            found.push(SettingsError { pointer: at.to_owned(), text });
         }
     }
     Ok(found)
@@ -64,13 +64,13 @@ pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<Wrong>, String
 ///
 /// # Errors
 /// As for [`check`], and if the process ends early.
-pub(super) fn check_apart(
-    program: &Program,
+pub(super) fn check_in_subprocess(
+    program: &WorkerProgram,
     schema: &str,
     settings: &Value,
-) -> Result<Vec<Wrong>, String> {
+) -> Result<Vec<SettingsError>, String> {
     let found = program
-        .ask(Job::Settings, &[schema.as_bytes(), settings.to_string().as_bytes()])
+        .run(Job::Settings, &[schema.as_bytes(), settings.to_string().as_bytes()])
         .map_err(|why| format!("its settings schema cannot be used: {why}"))?;
     serde_json::from_slice(&found).map_err(|e| format!("its settings could not be checked: {e}"))
 }
@@ -79,7 +79,7 @@ pub(super) fn check_apart(
 ///
 /// # Errors
 /// As for `check`.
-pub fn settings_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, String> {
+pub fn run_settings_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, String> {
     let [schema, settings] = parts else { return Err("no settings".to_owned()) };
     let schema = std::str::from_utf8(schema).map_err(|e| e.to_string())?;
     let settings = serde_json::from_slice(settings).map_err(|e| e.to_string())?;
@@ -87,7 +87,7 @@ pub fn settings_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, String> {
 }
 
 /// Fails if a schema is too large, or refers to others.
-fn bound(schema: &Value) -> Result<(), String> {
+fn ensure_bounded(schema: &Value) -> Result<(), String> {
     let (mut values, mut patterns, mut bytes) = (0_usize, 0_usize, 0_usize);
     let mut pattern = |text: &str| {
         patterns = patterns.saturating_add(1);

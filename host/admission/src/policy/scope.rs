@@ -18,7 +18,7 @@ use opgate_document::{Document, Value};
 use serde_json::json;
 
 use super::match_rule::{MatchCondition, MatchRule};
-use super::names::Names;
+use super::names::NamePatterns;
 use crate::review::Review;
 
 /// `match` of a policy in the configuration.
@@ -27,22 +27,22 @@ pub struct Scope {
     /// Label selector of namespaces as JSON; empty for all.
     pub namespace_selector: String,
     /// Names of namespaces.
-    pub namespaces: Names,
+    pub namespaces: NamePatterns,
     /// Names of objects.
-    pub names: Names,
+    pub names: NamePatterns,
 }
 
 impl Scope {
     /// Whether a request is in scope, by its names and by the labels of its namespace if those are
     /// known.
-    pub(super) fn fits(&self, review: &Review<'_>) -> bool {
-        self.namespaces.fit_namespace_of(review) && self.names.fit_name_of(review)
+    pub(super) fn matches(&self, review: &Review<'_>) -> bool {
+        self.namespaces.matches_namespace_of(review) && self.names.matches_name_of(review)
     }
 }
 
 /// Requests that a policy evaluates, with its settings applied.
 #[derive(Debug, Clone)]
-pub struct Requests {
+pub struct EffectiveMatchRule {
     /// The entry in the descriptor.
     pub rule: MatchRule,
     /// Only in this namespace.
@@ -58,7 +58,7 @@ pub struct Requests {
     scope: Scope,
 }
 
-impl Requests {
+impl EffectiveMatchRule {
     /// The requests of a rule, within a scope.
     #[must_use]
     pub fn new(rule: MatchRule, namespace: Option<String>, can_deny: bool, scope: &Scope) -> Self {
@@ -72,11 +72,11 @@ impl Requests {
         conditions.extend(names.into_iter().filter(|(_, _, names)| !names.is_all()).map(
             |(name, subject, names)| MatchCondition {
                 name: name.to_owned(),
-                expression: names.expression(subject),
+                expression: names.to_cel(subject),
             },
         ));
-        let namespace_labels = both(&rule.namespace_labels, &scope.namespace_selector);
-        let selector = parsed(&namespace_labels);
+        let namespace_labels = merge_selectors(&rule.namespace_labels, &scope.namespace_selector);
+        let selector = parse_checked(&namespace_labels);
         let scope = scope.clone();
         Self { rule, namespace, can_deny, conditions, namespace_labels, selector, scope }
     }
@@ -84,8 +84,8 @@ impl Requests {
     pub(super) fn matches(&self, review: &Review<'_>) -> bool {
         self.namespace.as_deref().is_none_or(|ns| *ns == *review.namespace)
             && self.rule.matches(review)
-            && self.scope.fits(review)
-            && self.selects(review)
+            && self.scope.matches(review)
+            && self.matches_namespace_labels(review)
     }
 
     /// The scope that the configuration sets within the rule.
@@ -94,12 +94,12 @@ impl Requests {
     }
 
     /// Whether labels of namespaces count.
-    pub(super) fn has_selector(&self) -> bool {
+    pub(super) fn has_namespace_selector(&self) -> bool {
         !self.selector.is_empty()
     }
 
     /// Whether the labels of the namespace match, or are not known.
-    pub(super) fn selects(&self, review: &Review<'_>) -> bool {
+    pub(super) fn matches_namespace_labels(&self, review: &Review<'_>) -> bool {
         let labels = review.namespace_labels.get();
         let fit = |labels: &BTreeMap<String, String>| {
             self.selector.matches(|key| labels.get(key).map(String::as_str))
@@ -109,7 +109,7 @@ impl Requests {
 }
 
 /// The label by which API servers select namespaces by name; they set it themselves.
-const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// The labels of a Namespace, as an API server has them.
 pub(super) fn labels_of(name: &str, namespace: Value<'_>) -> BTreeMap<String, String> {
@@ -118,12 +118,12 @@ pub(super) fn labels_of(name: &str, namespace: Value<'_>) -> BTreeMap<String, St
     let text = |value: Value<'_>| value.text().unwrap_or_default().to_owned();
     let mut labels: BTreeMap<_, _> =
         labels.map(|(key, value)| (key.to_owned(), text(value))).collect();
-    labels.insert(NAMESPACE_NAME.to_owned(), name.to_owned());
+    labels.insert(NAMESPACE_NAME_LABEL.to_owned(), name.to_owned());
     labels
 }
 
 /// The selector with all requirements of both.
-fn both(rule: &str, configured: &str) -> String {
+fn merge_selectors(rule: &str, configured: &str) -> String {
     match (rule.is_empty(), configured.is_empty()) {
         (_, true) => return rule.to_owned(),
         (true, _) => return configured.to_owned(),
@@ -143,7 +143,7 @@ fn both(rule: &str, configured: &str) -> String {
 }
 
 /// The selector was checked when it was read.
-fn parsed(json: &str) -> Selector {
+fn parse_checked(json: &str) -> Selector {
     let document = Document::parse(json).unwrap_or_default();
-    opgate_cluster::selector(document.root()).unwrap_or_default()
+    opgate_cluster::parse_selector(document.root()).unwrap_or_default()
 }

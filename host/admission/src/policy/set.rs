@@ -1,28 +1,23 @@
-//! The active policies, and the evaluation of a review by them.
+//! The active policies, with the cluster state that they read.
 //!
 //! ```text
-//! review ─▶ every policy that matches ─▶ decision
-//!                 ▲                          │
-//!                 └── cluster::decide: once for each possible state ◀┘
+//! configuration ─▶ load each policy ─▶ PolicySet ─▶ evaluation: decides reviews with it
+//!                        reads of all ─▶ ClusterState
 //! ```
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
-use super::bench::{ReviewEvaluator, reserve_response_memory};
 use super::config::{ConfigErrors, Configuration, PolicyConfig};
-use super::decision::DecisionBuilder;
-use super::load::{Context, Loaded, load};
-use super::loading::Loading;
-use super::permits::Tenants;
-use super::review_time::ReviewTime;
+use super::load::{LoadContext, LoadOutcome, load};
+use super::loading::LoadProgress;
+use super::permits::{Tenant, Tenants};
 use super::scope::labels_of;
-use super::{Decision, Mode, OnError, Overload, Policy, PolicyError, Requests, Trust, Wanted};
+use super::{EffectiveMatchRule, Mode, OnError, PlatformQuery, Policy, PolicyError, Trust};
 use crate::cluster::{
-    self, ClusterState, Direct, PolicyView, PossibleState, ReadConsistency, ResolvedRead,
+    self, ClusterState, DirectReader, PolicyView, PossibleState, ResolvedRead, ResourceId,
     SampleAccess, Source, Watches,
 };
 use crate::review::{Operation, Review};
@@ -31,7 +26,7 @@ use opgate_engine::{Compiler, Engine, EngineError, Pool};
 
 /// A policy that failed to load.
 #[derive(Debug)]
-pub struct Broken {
+pub struct BrokenPolicy {
     /// Its name.
     pub name: String,
     /// The origin of its component.
@@ -44,9 +39,9 @@ pub struct Broken {
     pub error: String,
 }
 
-impl Broken {
+impl BrokenPolicy {
     /// The matching requests are unknown, so the policy fails on all of them.
-    fn fault(&self) -> PolicyError {
+    pub(crate) fn policy_error(&self) -> PolicyError {
         PolicyError { policy: self.name.clone(), cause: self.error.clone(), class: "load" }
     }
 
@@ -69,53 +64,20 @@ pub enum SetError {
     Engine(#[from] EngineError),
 }
 
-/// The reason why a review got no decision.
-#[derive(Debug, thiserror::Error)]
-pub enum DecideError {
-    /// The server is overloaded.
-    #[error(transparent)]
-    Overload(#[from] Overload),
-    /// There is no such policy.
-    #[error("there is no policy {name:?}{hint}")]
-    NoPolicy {
-        /// The requested name.
-        name: String,
-        /// A similar name.
-        hint: String,
-    },
-}
-
-/// Receives each call of a policy, for metrics.
-pub trait Observer {
-    /// Called after a policy has returned a verdict or failed.
-    fn called(&self, policy: &Policy, took: Duration);
-
-    /// Called with the queries of a call. If a review is evaluated again because the cluster has
-    /// changed, each evaluation is a separate call.
-    fn read(&self, policy: &Policy, tallies: Vec<cluster::Tally>) {
-        let _ = (policy, tallies);
-    }
-}
-
-/// An observer that does nothing.
-impl Observer for () {
-    fn called(&self, _: &Policy, _: Duration) {}
-}
-
 /// The active policies.
 #[derive(Debug)]
 pub struct PolicySet {
     policies: Vec<Arc<Policy>>,
-    broken: Vec<Broken>,
+    broken: Vec<BrokenPolicy>,
     off: Vec<String>,
     engine: Arc<Engine>,
     cluster: Arc<ClusterState>,
     /// Direct reads, if the watch is not enough.
-    direct: Option<Direct>,
+    direct: Option<DirectReader>,
     /// Whether direct reads are used for all objects that requests like those under review change.
     is_consistent: bool,
-    /// Kinds (positions) that reviews change and policies read.
-    contested: Vec<usize>,
+    /// Resources that reviews change and policies read.
+    conflicting_resources: Vec<ResourceId>,
     /// The source of the labels of namespaces, if policies select namespaces by them and no API
     /// server does it.
     namespaces: Option<Arc<cluster::ResourceCache>>,
@@ -125,13 +87,13 @@ pub struct PolicySet {
     /// See [`Configuration::digest`].
     digest: String,
     trust: Trust,
-    wanted: Option<Wanted>,
+    platform_query: Option<PlatformQuery>,
     /// The watches. They end with the set.
     watches: Watches,
 }
 
 /// Maximum number of names of earlier configurations that still get a response.
-const MOST_OFF: usize = 256;
+const MAX_OFF_NAMES: usize = 256;
 
 /// Instances beyond those of the first policies, so that a configuration with some more can share
 /// the engine.
@@ -148,9 +110,16 @@ impl PolicySet {
         configuration: &Configuration,
         cache: Option<PathBuf>,
         queue: usize,
-        options: cluster::Options,
+        options: cluster::ClusterOptions,
     ) -> Result<Self, SetError> {
-        Self::load_with(configuration, cache, Compiler::Here, queue, options, &Loading::default())
+        Self::load_with(
+            configuration,
+            cache,
+            Compiler::InProcess,
+            queue,
+            options,
+            &LoadProgress::default(),
+        )
     }
 
     /// [`PolicySet::load`] for untrusted components, which are compiled in a subprocess. `loading`
@@ -163,8 +132,8 @@ impl PolicySet {
         cache: Option<PathBuf>,
         compiler: Compiler,
         queue: usize,
-        options: cluster::Options,
-        loading: &Loading,
+        options: cluster::ClusterOptions,
+        loading: &LoadProgress,
     ) -> Result<Self, SetError> {
         let mut pool = pool_of(configuration);
         if options.source == Source::Live || options.source == Source::Absent {
@@ -172,7 +141,8 @@ impl PolicySet {
         }
         let engine = Engine::start(pool, cache)?.with_compiler(compiler.clone());
         let engine = Arc::new(engine);
-        let context = Context { engine, compiler, queue, source: options.source, replaces: None };
+        let context =
+            LoadContext { engine, compiler, queue, source: options.source, replaces: None };
         Self::assemble(configuration, context, options, loading)
     }
 
@@ -188,34 +158,36 @@ impl PolicySet {
         configuration: &Configuration,
         cache: Option<PathBuf>,
         compiler: Compiler,
-        loading: &Loading,
+        loading: &LoadProgress,
     ) -> Result<Self, SetError> {
         let options = self.cluster.options();
         let queue = self.queue;
         let shares_lane = |config: &&PolicyConfig| {
             let policy = self.policies.iter().find(|policy| policy.name == config.name);
-            policy.is_some_and(|p| p.lane.fits(config.limits, queue, config.is_for_files))
+            policy.is_some_and(|p| {
+                p.dispatcher.is_reusable_for(config.limits, queue, config.is_for_files)
+            })
         };
         let others = configuration.policies.iter().filter(|config| !shares_lane(config));
         let more = others.map(|config| config.limits.concurrency).sum();
         let mut pool = pool_of(configuration);
-        let engine = if self.engine.has_room(more, pool.memory) {
-            self.engine.cache_in(cache);
+        let engine = if self.engine.has_capacity(more, pool.memory) {
+            self.engine.use_cache_directory(cache);
             self.engine.clone()
         } else {
             pool.instances = pool.instances.saturating_add(SPARE_INSTANCES);
             Arc::new(Engine::start(pool, cache)?.with_compiler(compiler.clone()))
         };
         let (source, replaces) = (options.source, Some(self));
-        let context = Context { engine, compiler, queue, source, replaces };
+        let context = LoadContext { engine, compiler, queue, source, replaces };
         Self::assemble(configuration, context, options, loading)
     }
 
     fn assemble(
         configuration: &Configuration,
-        context: Context<'_>,
-        options: cluster::Options,
-        loading: &Loading,
+        context: LoadContext<'_>,
+        options: cluster::ClusterOptions,
+        loading: &LoadProgress,
     ) -> Result<Self, SetError> {
         let (mut policies, mut broken, mut off) = (Vec::new(), Vec::new(), Vec::new());
         let mut errors = ConfigErrors::default();
@@ -225,9 +197,9 @@ impl PolicySet {
         let one = |config: &PolicyConfig| load(&context, configuration, config);
         for (config, loaded) in configs.iter().zip(load_in_parallel(&configs, loading, one)) {
             match loaded {
-                Ok(Loaded::Policy(policy)) => policies.push(*policy),
-                Ok(Loaded::Broken(error)) => {
-                    broken.push(Broken {
+                Ok(LoadOutcome::Policy(policy)) => policies.push(*policy),
+                Ok(LoadOutcome::Broken(error)) => {
+                    broken.push(BrokenPolicy {
                         name: config.name.clone(),
                         source: config.module.to_string(),
                         mode: config.mode,
@@ -239,9 +211,11 @@ impl PolicySet {
             }
         }
         errors.or(())?;
-        let mut readings: Vec<_> = policies.iter().flat_map(|p| p.readings.clone()).collect();
+        let mut readings: Vec<_> = policies.iter().flat_map(|p| p.reads.clone()).collect();
         // For requests of an API server, the API server has evaluated the labels.
-        let selects = |policy: &Policy| policy.requests.iter().any(Requests::has_selector);
+        let selects = |policy: &Policy| {
+            policy.match_rules.iter().any(EffectiveMatchRule::has_namespace_selector)
+        };
         let of_namespaces = (!matches!(options.source, Source::Live | Source::Absent)
             && policies.iter().any(selects))
         .then(ResolvedRead::of_namespaces)
@@ -257,24 +231,28 @@ impl PolicySet {
         };
         // Only these can return samples from files.
         if matches!(options.source, Source::Snapshot | Source::PartialSnapshot)
-            && policies.iter().any(|policy| matches!(policy.sampling, SampleAccess::On(_)))
+            && policies.iter().any(|policy| matches!(policy.sample_access, SampleAccess::On(_)))
         {
-            cluster = cluster.keeping_files();
+            cluster = cluster.with_file_samples();
         }
         let cluster = Arc::new(cluster);
         for policy in &mut policies {
-            let view = PolicyView::new(&cluster, &policy.readings, std::mem::take(&mut policy.off));
-            policy.view = Arc::new(view.sampling(policy.sampling.clone()));
+            let view = PolicyView::new(
+                &cluster,
+                &policy.reads,
+                std::mem::take(&mut policy.unavailable_reads),
+            );
+            policy.view = Arc::new(view.with_sample_access(policy.sample_access.clone()));
         }
         let contested = conflicting_resources(&cluster, &policies);
-        let namespaces = of_namespaces.and_then(|reading| cluster.kind_of(&reading).cloned());
+        let namespaces = of_namespaces.and_then(|reading| cluster.cache_of(&reading).cloned());
         let policies: Vec<_> = policies.into_iter().map(Arc::new).collect();
         if let Some(other) = context.replaces {
             let known: BTreeSet<&str> =
                 configuration.policies.iter().map(|config| config.name.as_str()).collect();
             let left = other.names().filter(|name| !known.contains(name)).map(str::to_owned);
             off.extend(left.collect::<Vec<_>>());
-            off.truncate(MOST_OFF);
+            off.truncate(MAX_OFF_NAMES);
         }
         let loaded = |config: &PolicyConfig| {
             let policy = policies.iter().find(|policy: &&Arc<Policy>| policy.name == config.name);
@@ -282,7 +260,7 @@ impl PolicySet {
         };
         let digest = configuration.digest_with(loaded);
         let tenants = context.replaces.map(|other| other.tenants.clone()).unwrap_or_default();
-        let Context { engine, queue, .. } = context;
+        let LoadContext { engine, queue, .. } = context;
         Ok(Self {
             policies,
             broken,
@@ -291,13 +269,13 @@ impl PolicySet {
             cluster,
             direct: None,
             is_consistent: false,
-            contested,
+            conflicting_resources: contested,
             namespaces,
             tenants,
             queue,
             digest,
             trust: Trust::of(configuration),
-            wanted: configuration.wanted(),
+            platform_query: configuration.platform_query(),
             watches: Watches::default(),
         })
     }
@@ -325,12 +303,12 @@ impl PolicySet {
     /// The data that a server has read from its cluster to determine them, see
     /// [`Configuration::wanted`].
     #[must_use]
-    pub fn wanted(&self) -> Option<Wanted> {
-        self.wanted
+    pub fn platform_query(&self) -> Option<PlatformQuery> {
+        self.platform_query
     }
 
     /// Keeps the watches of the cluster until the set is dropped.
-    pub fn keep(&mut self, watches: Watches) {
+    pub fn keep_watches(&mut self, watches: Watches) {
         self.watches = watches;
     }
 
@@ -341,7 +319,7 @@ impl PolicySet {
     }
 
     /// Policies that failed to load in this set and not in the other one.
-    pub fn newly_broken<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = &'s Broken> {
+    pub fn newly_broken<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = &'s BrokenPolicy> {
         let was_broken = |name: &str| other.broken.iter().any(|broken| broken.name == name);
         self.broken.iter().filter(move |broken| !was_broken(&broken.name))
     }
@@ -351,8 +329,8 @@ impl PolicySet {
     /// after they are listed.
     #[must_use]
     pub fn has_new_reads(&self, other: &Self) -> bool {
-        let kinds = self.contested.iter().filter_map(|at| self.cluster.kinds().get(*at));
-        kinds.into_iter().any(|kind| !other.cluster.shares(kind))
+        let resources = self.conflicting_resources.iter().filter_map(|id| self.cluster.cache(*id));
+        resources.into_iter().any(|cache| !other.cluster.shares(cache))
     }
 
     /// The cluster state that the policies read.
@@ -364,9 +342,33 @@ impl PolicySet {
     /// Enables direct reads from the API server for queries that the watch cannot answer exactly
     /// enough. With `consistently`, opgate reads the relevant objects directly whenever two
     /// requests of the same kind could conflict.
-    pub fn read_directly(&mut self, api: impl cluster::Api + 'static, consistently: bool) {
-        self.direct = Some(Direct::new(api));
+    pub fn read_directly(
+        &mut self,
+        api: impl cluster::DirectReadSource + 'static,
+        consistently: bool,
+    ) {
+        self.direct = Some(DirectReader::new(api));
         self.is_consistent = consistently;
+    }
+
+    /// The source of direct reads, if they are enabled.
+    pub(crate) fn direct_reader(&self) -> Option<&DirectReader> {
+        self.direct.as_ref()
+    }
+
+    /// Whether opgate reads the relevant objects directly whenever two requests could conflict.
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.is_consistent
+    }
+
+    /// Resources that reviews change and policies read: two requests for them can conflict.
+    pub(crate) fn conflicting_resources(&self) -> &[ResourceId] {
+        &self.conflicting_resources
+    }
+
+    /// The tenant whose permits and time the calls of a review use.
+    pub(crate) fn tenant_of(&self, review: &Review<'_>) -> Tenant {
+        self.tenants.of(review.own_namespace(), &review.username)
     }
 
     /// Policies that serve, in the order of the configuration.
@@ -377,7 +379,7 @@ impl PolicySet {
 
     /// Policies that failed to load.
     #[must_use]
-    pub fn broken(&self) -> &[Broken] {
+    pub fn broken(&self) -> &[BrokenPolicy] {
         &self.broken
     }
 
@@ -405,82 +407,6 @@ impl PolicySet {
         &self.engine
     }
 
-    /// Decides a review: calls every policy that matches, or only those that `only` names: one
-    /// name, or several with `/` between them.
-    ///
-    /// # Errors
-    /// If the server is overloaded, or there is no policy with a name. A policy that
-    /// fails or failed to load is no error, but a part of the decision.
-    pub async fn decide(
-        &self,
-        review: &Review<'_>,
-        only: Option<&str>,
-        deadline: Instant,
-        observer: &impl Observer,
-    ) -> Result<Decision, DecideError> {
-        // A name that occurs twice counts once.
-        let names: Option<BTreeSet<&str>> = only.map(|names| names.split('/').collect());
-        for name in names.iter().flatten() {
-            self.broken_one(name)?;
-        }
-        self.decide_among(review, names.as_ref(), deadline, observer).await
-    }
-
-    /// [`PolicySet::decide`] with only the policies that have one of these names. Names that the set
-    /// does not have are ignored.
-    ///
-    /// # Errors
-    /// If the server is overloaded.
-    pub async fn decide_among(
-        &self,
-        review: &Review<'_>,
-        names: Option<&BTreeSet<&str>>,
-        deadline: Instant,
-        observer: &impl Observer,
-    ) -> Result<Decision, DecideError> {
-        let is_meant = |name: &str| names.is_none_or(|names| names.contains(name));
-        let mut builder = DecisionBuilder::default();
-        for broken in self.broken.iter().filter(|broken| is_meant(&broken.name)) {
-            builder.fault(broken.fault(), broken.mode, broken.on_error);
-        }
-        // In the order in which they serve, whatever the order of the names.
-        let mut matching: Vec<_> =
-            self.policies.iter().filter(|policy| is_meant(&policy.name)).collect();
-        self.resolve_namespace_labels(review);
-        matching.retain(|policy| policy.matches(review));
-        // A review that no policy of this set evaluates can conflict with one that the next set
-        // evaluates.
-        if matching.is_empty() && !self.cluster.is_kept_elsewhere(review) {
-            let mut decision = builder.build();
-            reserve_response_memory(review, &mut decision)?;
-            return Ok(decision);
-        }
-        let inputs = Arc::new(review.inputs());
-        let tenant = self.tenants.of(review.own_namespace(), &review.username);
-        let time = ReviewTime::of(&matching, review.size());
-        let bench = ReviewEvaluator {
-            cluster: &self.cluster,
-            contested: &self.contested,
-            review,
-            builder,
-            matching,
-            inputs,
-            tenant,
-            deadline,
-            time,
-            observer,
-        };
-        let exactness = ReadConsistency {
-            direct: self.direct.as_ref(),
-            always: self.is_consistent,
-            contested: &self.contested,
-        };
-        let judged = cluster::decide(&self.cluster, exactness, deadline.into(), &bench).await?;
-        let mut decision = judged.decision;
-        reserve_response_memory(review, &mut decision)?;
-        Ok(decision)
-    }
-
     /// Resolves the labels of the namespace of a review that comes from a file, for
     /// [`Policy::matches`]. A Namespace has the labels itself.
     pub fn resolve_namespace_labels(&self, review: &Review<'_>) {
@@ -500,17 +426,6 @@ impl PolicySet {
             let _ = review.namespace_labels.set(labels);
         }
     }
-
-    /// The policy with this name if it failed to load; none if it serves, or is off.
-    fn broken_one(&self, name: &str) -> Result<Option<&Broken>, DecideError> {
-        let is_off = || self.off.iter().any(|off| off == name);
-        let broken = self.broken.iter().find(|broken| broken.name == name);
-        if broken.is_some() || self.policies.iter().any(|p| p.name == name) || is_off() {
-            return Ok(broken);
-        }
-        let hint = opgate_text::hint(name, self.policies.iter().map(|p| p.name.as_str()));
-        Err(DecideError::NoPolicy { name: opgate_text::one_line(name, 64), hint })
-    }
 }
 
 /// The pool that the policies of a configuration need.
@@ -522,19 +437,19 @@ fn pool_of(configuration: &Configuration) -> Pool {
 
 /// Number of components from files that are loaded at a time. A component that takes long, which
 /// its author determines, does not delay the others.
-const LOADED_AT_A_TIME: usize = 4;
+const MAX_CONCURRENT_LOADS: usize = 4;
 
 /// Loads policies, those from files in parallel. Returns the results in the same order.
 fn load_in_parallel<T: Send>(
     configs: &[&PolicyConfig],
-    loading: &Loading,
+    loading: &LoadProgress,
     load: impl Fn(&PolicyConfig) -> T + Sync,
 ) -> Vec<T> {
     loading.expect(configs.iter().map(|config| config.name.as_str()));
     let one = |config: &PolicyConfig| {
-        loading.began(&config.name);
+        loading.mark_started(&config.name);
         let loaded = load(config);
-        loading.ended(&config.name);
+        loading.mark_finished(&config.name);
         loaded
     };
     let is_file = |config: &PolicyConfig| config.module.is_foreign();
@@ -552,7 +467,7 @@ fn load_in_parallel<T: Send>(
     };
     let count = configs.iter().filter(|config| is_file(config)).count();
     let mut all = std::thread::scope(|scope| {
-        let threads = 0..count.min(LOADED_AT_A_TIME);
+        let threads = 0..count.min(MAX_CONCURRENT_LOADS);
         let threads: Vec<_> = threads.map(|_| scope.spawn(files)).collect();
         let builtin = configs.iter().enumerate().filter(|(_, config)| !is_file(config));
         let mut all: Vec<_> = builtin.map(|(number, config)| (number, one(config))).collect();
@@ -568,12 +483,12 @@ fn load_in_parallel<T: Send>(
     all.into_iter().map(|(_, loaded)| loaded).collect()
 }
 
-/// Kinds that policies read and whose objects are reviewed: two requests for them can conflict.
-fn conflicting_resources(cluster: &ClusterState, policies: &[Policy]) -> Vec<usize> {
+/// Resources that policies read and whose objects are reviewed: two requests for them can conflict.
+fn conflicting_resources(cluster: &ClusterState, policies: &[Policy]) -> Vec<ResourceId> {
     let is_reviewed = |kind: &cluster::ResourceCache| {
         let resource = kind.resource();
         !resource.is_server_version()
-            && policies.iter().flat_map(|policy| &policy.requests).any(|requests| {
+            && policies.iter().flat_map(|policy| &policy.match_rules).any(|requests| {
                 let has = |list: &[String], name: &str| list.iter().any(|l| l == "*" || l == name);
                 has(&requests.rule.groups, &resource.group)
                     && has(&requests.rule.resources, &resource.resource)
@@ -584,6 +499,6 @@ fn conflicting_resources(cluster: &ClusterState, policies: &[Policy]) -> Vec<usi
                         .any(|o| matches!(o, Operation::Create | Operation::Update))
             })
     };
-    let kinds = cluster.kinds().iter().enumerate();
-    kinds.filter(|(_, kind)| is_reviewed(kind)).map(|(position, _)| position).collect()
+    let resources = cluster.caches_with_ids();
+    resources.filter(|(_, cache)| is_reviewed(cache)).map(|(id, _)| id).collect()
 }

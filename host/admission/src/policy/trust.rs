@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use opgate_upstream::controllers::{self, Account, Controller};
+use opgate_upstream::controllers::{self, Controller, ServiceAccount};
 use serde::Serialize;
 
 use super::{Configuration, Profile};
@@ -11,7 +11,7 @@ use super::{Configuration, Profile};
 /// The origin of an edition or of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Origin {
+pub enum ValueOrigin {
     /// Set by the configuration.
     Configuration,
     /// Read from the cluster.
@@ -22,7 +22,7 @@ pub enum Origin {
     Default,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Configuration => "configured",
@@ -35,14 +35,14 @@ impl fmt::Display for Origin {
 
 /// Users, and the origin of their names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Users {
+pub struct TrustedUsers {
     /// Exact names.
     pub users: Vec<String>,
     /// Their origin.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
-impl fmt::Display for Users {
+impl fmt::Display for TrustedUsers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.users.as_slice() {
             [] => write!(f, "none ({})", self.origin),
@@ -57,13 +57,13 @@ pub struct Trust {
     /// The edition.
     pub profile: &'static str,
     /// Its origin.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
     /// The version of OpenShift, if it was read.
     pub version: Option<String>,
     /// The identities of OLM.
-    pub olm: Users,
+    pub olm: TrustedUsers,
     /// The identities of RukPak.
-    pub rukpak: Users,
+    pub rukpak: TrustedUsers,
 }
 
 impl Trust {
@@ -72,19 +72,22 @@ impl Trust {
     pub fn of(configuration: &Configuration) -> Self {
         let platform = configuration.platform();
         let origin = match platform {
-            Some(_) => Origin::Cluster,
-            None if configuration.wanted().is_some() => Origin::Default,
-            None => Origin::Configuration,
+            Some(_) => ValueOrigin::Cluster,
+            None if configuration.platform_query().is_some() => ValueOrigin::Default,
+            None => ValueOrigin::Configuration,
         };
         let users = |controller, configured: &Option<Vec<String>>, found: Option<&Vec<String>>| {
             if let Some(users) = configured {
-                Users { users: users.clone(), origin: Origin::Configuration }
+                TrustedUsers { users: users.clone(), origin: ValueOrigin::Configuration }
             } else if let Some(users) = found {
-                Users { users: users.clone(), origin: Origin::Cluster }
+                TrustedUsers { users: users.clone(), origin: ValueOrigin::Cluster }
             } else {
                 let accounts =
                     controllers::accounts(controller, platform_of(configuration.profile));
-                Users { users: accounts.map(Account::user).collect(), origin: Origin::Profile }
+                TrustedUsers {
+                    users: accounts.map(ServiceAccount::user).collect(),
+                    origin: ValueOrigin::Profile,
+                }
             }
         };
         let identities = &configuration.identities;

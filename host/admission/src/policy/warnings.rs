@@ -10,22 +10,22 @@ use std::collections::HashSet;
 use opgate_text::short_line;
 
 /// Maximum number of warnings, without the line that counts the others: users do not read more.
-const MOST: usize = 8;
+const MAX_WARNINGS: usize = 8;
 
 /// Maximum characters of a warning, as Kubernetes recommends. All of them together stay far below
 /// the 4,096 characters of a response, including those of other webhooks, above which an API
 /// server truncates.
-const LONGEST: usize = 120;
+const MAX_WARNING_CHARS: usize = 120;
 
 /// The first lines, and one that counts the others. Equal texts count once. If texts are equal up
 /// to the cut, one is shown.
-pub(super) fn of<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
+pub(super) fn limit_lines<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut known = HashSet::new();
     let mut warnings: Vec<String> = Vec::new();
     let mut more = 0usize;
     for line in lines.filter(|line| known.insert(*line)) {
-        let line = short_line(line, LONGEST);
-        if warnings.len() < MOST && !warnings.contains(&line) {
+        let line = short_line(line, MAX_WARNING_CHARS);
+        if warnings.len() < MAX_WARNINGS && !warnings.contains(&line) {
             warnings.push(line);
         } else {
             more += 1;
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn warnings_are_few_and_short_and_the_rest_is_counted() {
         let texts = |count: usize| (0..count).map(|n| format!("w{n}")).collect::<Vec<_>>();
-        let shown = |texts: &[String]| of(texts.iter().map(String::as_str));
+        let shown = |texts: &[String]| limit_lines(texts.iter().map(String::as_str));
         assert_eq!(shown(&[]), [""; 0]);
         assert_eq!(shown(&texts(8)), texts(8));
         assert_eq!(shown(&[texts(8), texts(8)].concat()), texts(8));

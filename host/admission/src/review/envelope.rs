@@ -50,16 +50,16 @@ pub(super) struct Request<'a> {
     #[serde(borrow)]
     pub(super) user_info: Option<Object<UserInfo<'a>>>,
     #[serde(borrow)]
-    pub(super) object: Option<Part<'a>>,
+    pub(super) object: Option<RawObject<'a>>,
     #[serde(borrow)]
-    pub(super) old_object: Option<Part<'a>>,
+    pub(super) old_object: Option<RawObject<'a>>,
     pub(super) dry_run: Option<bool>,
 }
 
 /// The text of an object, which is not parsed yet.
-pub(super) struct Part<'a>(pub(super) &'a str);
+pub(super) struct RawObject<'a>(pub(super) &'a str);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         <&RawValue>::deserialize(deserializer).map(|raw| Self(raw.get()))
     }
@@ -99,7 +99,7 @@ pub(super) struct UserInfo<'a> {
 pub(super) const MAX_GROUPS: usize = 10_000;
 
 /// A longer uid is invalid, because each response repeats it.
-const MAX_UID: usize = 1 << 10;
+const MAX_UID_BYTES: usize = 1 << 10;
 
 #[derive(Default)]
 pub(super) struct Groups<'a>(pub(super) Vec<Cow<'a, str>>);
@@ -137,7 +137,7 @@ fn or_empty(text: Option<Str<'_>>) -> Cow<'_, str> {
     text.map(|t| t.0).unwrap_or_default()
 }
 
-fn shape(why: impl Into<String>) -> ReviewError {
+fn shape_error(why: impl Into<String>) -> ReviewError {
     ReviewError::Shape(why.into())
 }
 
@@ -148,7 +148,7 @@ fn envelope(text: &Text) -> Result<Envelope<'_>, ReviewError> {
     }
     let Object(envelope) = serde_json::from_str(text).map_err(|error| {
         if error.is_data() {
-            shape(opgate_text::one_line(&misfit(text, &error), 512))
+            shape_error(opgate_text::one_line(&type_error(text, &error), 512))
         } else {
             let (line, column) = (error.line(), error.column().max(1));
             let text = error.to_string();
@@ -161,7 +161,7 @@ fn envelope(text: &Text) -> Result<Envelope<'_>, ReviewError> {
 
 /// The type error, after the name of its field. A column would be that of the JSON that was
 /// generated from a YAML file. Only rejected texts are read again for this.
-fn misfit(text: &Text, error: &serde_json::Error) -> String {
+fn type_error(text: &Text, error: &serde_json::Error) -> String {
     let again: Result<Object<Envelope<'_>>, _> =
         serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
     let path = again.err().map(|error| error.path().to_string());
@@ -180,47 +180,48 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
         "admission.k8s.io/v1beta1" => Version::V1beta1,
         other => {
             let other = opgate_text::one_line(other, 128);
-            return Err(shape(format!(
+            return Err(shape_error(format!(
                 "apiVersion is {other:?}, not admission.k8s.io/v1 or admission.k8s.io/v1beta1"
             )));
         }
     };
     if kind != "AdmissionReview" {
         let kind = opgate_text::one_line(&kind, 128);
-        return Err(shape(format!("kind is {kind:?}, not AdmissionReview")));
+        return Err(shape_error(format!("kind is {kind:?}, not AdmissionReview")));
     }
-    let Object(request) = envelope.request.ok_or_else(|| shape("request is missing"))?;
+    let Object(request) = envelope.request.ok_or_else(|| shape_error("request is missing"))?;
     let uid = or_empty(request.uid);
     if uid.is_empty() {
-        return Err(shape("request.uid is missing"));
+        return Err(shape_error("request.uid is missing"));
     }
-    if uid.len() > MAX_UID {
-        return Err(shape(format!("request.uid has more than {MAX_UID} bytes")));
+    if uid.len() > MAX_UID_BYTES {
+        return Err(shape_error(format!("request.uid has more than {MAX_UID_BYTES} bytes")));
     }
     let operation = match &*or_empty(request.operation) {
         "CREATE" => Operation::Create,
         "UPDATE" => Operation::Update,
         "DELETE" => Operation::Delete,
         "CONNECT" => Operation::Connect,
-        "" => return Err(shape("request.operation is missing")),
+        "" => return Err(shape_error("request.operation is missing")),
         other => {
             let other = opgate_text::one_line(other, 128);
-            return Err(shape(format!(
+            return Err(shape_error(format!(
                 "request.operation is {other:?}, not CREATE, UPDATE, DELETE or CONNECT"
             )));
         }
     };
-    let Object(kind) = request.kind.ok_or_else(|| shape("request.kind is missing"))?;
-    let Object(resource) = request.resource.ok_or_else(|| shape("request.resource is missing"))?;
+    let Object(kind) = request.kind.ok_or_else(|| shape_error("request.kind is missing"))?;
+    let Object(resource) =
+        request.resource.ok_or_else(|| shape_error("request.resource is missing"))?;
     let user = request.user_info.map(|Object(user)| user).unwrap_or_default();
-    let object = request.object.map(|part| place(text, &part));
-    let old_object = request.old_object.map(|part| place(text, &part));
+    let object = request.object.map(|part| range_of(text, &part));
+    let old_object = request.old_object.map(|part| range_of(text, &part));
     let mut name = or_empty(request.name);
     if name.is_empty() {
         name = [&old_object, &object]
             .into_iter()
             .flatten()
-            .find_map(|o| name_in(text, o))
+            .find_map(|o| object_name(text, o))
             .unwrap_or_default();
     }
     Ok(Review {
@@ -252,12 +253,12 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
 }
 
 /// The position of a part of the text in it.
-fn place(text: &str, Part(part): &Part<'_>) -> Range<usize> {
+fn range_of(text: &str, RawObject(part): &RawObject<'_>) -> Range<usize> {
     let start = part.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
     start..start.wrapping_add(part.len())
 }
 
-fn name_in<'a>(text: &Arc<Text>, object: &Range<usize>) -> Option<Cow<'a, str>> {
+fn object_name<'a>(text: &Arc<Text>, object: &Range<usize>) -> Option<Cow<'a, str>> {
     let document = Document::part(text.clone(), object.clone());
     let name = document.get("/metadata/name")?.text()?;
     (!name.is_empty()).then(|| Cow::Owned(name.to_owned()))

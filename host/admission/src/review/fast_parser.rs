@@ -13,13 +13,15 @@ use std::ops::Range;
 
 use opgate_document::Text;
 
-use super::envelope::{Envelope, Groups, Kind, MAX_GROUPS, Part, Request, Resource, Str, UserInfo};
+use super::envelope::{
+    Envelope, Groups, Kind, MAX_GROUPS, RawObject, Request, Resource, Str, UserInfo,
+};
 use crate::object::Object;
 
 /// The envelope differs from the output of an API server.
-struct Unusual;
+struct UnsupportedSyntax;
 
-type Read<T> = Result<T, Unusual>;
+type FastResult<T> = Result<T, UnsupportedSyntax>;
 
 /// Reads the envelope, if it is like the output of an API server.
 pub(super) fn read(text: &Text) -> Option<Envelope<'_>> {
@@ -30,7 +32,7 @@ pub(super) fn read(text: &Text) -> Option<Envelope<'_>> {
     envelope(text, &(spaces..text.len())).ok()
 }
 
-fn envelope<'a>(text: &'a Text, place: &Range<usize>) -> Read<Envelope<'a>> {
+fn envelope<'a>(text: &'a Text, place: &Range<usize>) -> FastResult<Envelope<'a>> {
     let names = ["apiVersion", "kind", "request"];
     let [api_version, kind, request] = members(text, place, names)?;
     Ok(Envelope {
@@ -40,7 +42,7 @@ fn envelope<'a>(text: &'a Text, place: &Range<usize>) -> Read<Envelope<'a>> {
     })
 }
 
-fn request<'a>(text: &'a Text, place: &Range<usize>) -> Read<Request<'a>> {
+fn request<'a>(text: &'a Text, place: &Range<usize>) -> FastResult<Request<'a>> {
     let names = [
         "uid",
         "kind",
@@ -73,33 +75,33 @@ fn request<'a>(text: &'a Text, place: &Range<usize>) -> Read<Request<'a>> {
         namespace: string(namespace)?,
         operation: string(operation)?,
         user_info: object(text, user, self::user)?,
-        object: new.map(|value| Part(value.text)),
-        old_object: old.map(|value| Part(value.text)),
+        object: new.map(|value| RawObject(value.text)),
+        old_object: old.map(|value| RawObject(value.text)),
         dry_run: match dry_run.map(|value| value.text) {
             None => None,
             Some("true") => Some(true),
             Some("false") => Some(false),
-            Some(_) => return Err(Unusual),
+            Some(_) => return Err(UnsupportedSyntax),
         },
     })
 }
 
-fn user<'a>(text: &'a Text, place: &Range<usize>) -> Read<UserInfo<'a>> {
+fn user<'a>(text: &'a Text, place: &Range<usize>) -> FastResult<UserInfo<'a>> {
     let [username, uid, groups] = members(text, place, ["username", "uid", "groups"])?;
     let groups = groups.map(|groups| self::groups(text, &groups)).transpose()?;
     Ok(UserInfo { username: string(username)?, uid: string(uid)?, groups })
 }
 
-fn groups<'a>(text: &'a Text, list: &Value<'a>) -> Read<Groups<'a>> {
+fn groups<'a>(text: &'a Text, list: &Value<'a>) -> FastResult<Groups<'a>> {
     if !list.text.starts_with('[') {
-        return Err(Unusual);
+        return Err(UnsupportedSyntax);
     }
     let mut groups = Vec::with_capacity(4);
-    for place in text.elements(list.place.start) {
+    for place in text.elements(list.range.start) {
         if groups.len() == MAX_GROUPS {
-            return Err(Unusual);
+            return Err(UnsupportedSyntax);
         }
-        groups.push(Cow::Borrowed(plain(text.get(place).ok_or(Unusual)?)?));
+        groups.push(Cow::Borrowed(unquote(text.get(place).ok_or(UnsupportedSyntax)?)?));
     }
     Ok(Groups(groups))
 }
@@ -107,7 +109,7 @@ fn groups<'a>(text: &'a Text, list: &Value<'a>) -> Read<Groups<'a>> {
 /// The value of a member.
 struct Value<'a> {
     text: &'a str,
-    place: Range<usize>,
+    range: Range<usize>,
 }
 
 /// The values of the members with these names; `null` counts as none.
@@ -115,18 +117,18 @@ fn members<'a, const N: usize>(
     text: &'a Text,
     place: &Range<usize>,
     names: [&str; N],
-) -> Read<[Option<Value<'a>>; N]> {
+) -> FastResult<[Option<Value<'a>>; N]> {
     if text.as_bytes().get(place.start) != Some(&b'{') {
-        return Err(Unusual);
+        return Err(UnsupportedSyntax);
     }
     let mut found = [const { None }; N];
     for (name, place) in text.members(place.start) {
-        let name = plain(text.get(name).ok_or(Unusual)?)?;
+        let name = unquote(text.get(name).ok_or(UnsupportedSyntax)?)?;
         let Some(index) = names.iter().position(|wanted| *wanted == name) else { continue };
-        let slot = found.get_mut(index).ok_or(Unusual)?;
-        let value = Value { text: text.get(place.clone()).ok_or(Unusual)?, place };
+        let slot = found.get_mut(index).ok_or(UnsupportedSyntax)?;
+        let value = Value { text: text.get(place.clone()).ok_or(UnsupportedSyntax)?, range: place };
         if slot.replace(value).is_some() {
-            return Err(Unusual);
+            return Err(UnsupportedSyntax);
         }
     }
     Ok(found.map(|value| value.filter(|value| value.text != "null")))
@@ -137,7 +139,7 @@ fn members_of<'a, const N: usize>(
     text: &'a Text,
     place: &Range<usize>,
     names: [&str; N],
-) -> Read<[Option<Str<'a>>; N]> {
+) -> FastResult<[Option<Str<'a>>; N]> {
     let mut texts = [const { None }; N];
     for (text, value) in texts.iter_mut().zip(members(text, place, names)?) {
         *text = string(value)?;
@@ -148,19 +150,19 @@ fn members_of<'a, const N: usize>(
 fn object<'a, T>(
     text: &'a Text,
     value: Option<Value<'a>>,
-    read: impl FnOnce(&'a Text, &Range<usize>) -> Read<T>,
-) -> Read<Option<Object<T>>> {
-    value.map(|value| read(text, &value.place).map(Object)).transpose()
+    read: impl FnOnce(&'a Text, &Range<usize>) -> FastResult<T>,
+) -> FastResult<Option<Object<T>>> {
+    value.map(|value| read(text, &value.range).map(Object)).transpose()
 }
 
-fn string(value: Option<Value<'_>>) -> Read<Option<Str<'_>>> {
-    value.map(|value| plain(value.text).map(|text| Str(Cow::Borrowed(text)))).transpose()
+fn string(value: Option<Value<'_>>) -> FastResult<Option<Str<'_>>> {
+    value.map(|value| unquote(value.text).map(|text| Str(Cow::Borrowed(text)))).transpose()
 }
 
 /// A text without its quotes. One with escapes is unusual.
-fn plain(quoted: &str) -> Read<&str> {
+fn unquote(quoted: &str) -> FastResult<&str> {
     let text = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    text.filter(|text| !text.as_bytes().contains(&b'\\')).ok_or(Unusual)
+    text.filter(|text| !text.as_bytes().contains(&b'\\')).ok_or(UnsupportedSyntax)
 }
 
 #[cfg(test)]
@@ -181,7 +183,7 @@ mod tests {
     #[test]
     fn quick_read_equals_the_full_parse() {
         let both = |json: &str| {
-            let quick = Text::checked(json.to_owned(), Charge::default()).unwrap().into();
+            let quick = Text::with_syntax_check(json.to_owned(), Charge::default()).unwrap().into();
             let parsed = Text::new(json.to_owned()).unwrap().into();
             let told = |read: Result<Review<'_>, ReviewError>| {
                 // The text itself has more state after the check.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use opgate_document::{Account, Charge, Document, Text, TooDeep, Unfit};
+use opgate_document::{Account, Charge, Document, IndexError, Text, TooDeep};
 
 use opgate_engine::{Inputs, RequestParts, RequestTexts, wit};
 
@@ -129,27 +129,27 @@ impl ReviewError {
 /// # Errors
 /// If they are empty, not UTF-8, or nested too deep.
 pub fn text(body: Vec<u8>) -> Result<Arc<Text>, ReviewError> {
-    charged(body, Charge::default())
+    charged_text(body, Charge::default())
 }
 
 /// [`text`] of a body with an account. All later memory for it is charged to the same account.
 ///
 /// # Errors
 /// As for [`text`], and if the account has no memory left.
-pub fn charged(body: Vec<u8>, charge: Charge) -> Result<Arc<Text>, ReviewError> {
+pub fn charged_text(body: Vec<u8>, charge: Charge) -> Result<Arc<Text>, ReviewError> {
     if body.is_empty() {
         return Err(ReviewError::Empty);
     }
     let json =
         String::from_utf8(body).map_err(|e| ReviewError::Encoding(e.utf8_error().valid_up_to()))?;
-    Text::checked(json, charge).map(Arc::new).map_err(|unfit| match unfit {
-        Unfit::Deep(TooDeep(offset)) => ReviewError::Depth(offset),
-        Unfit::Full => ReviewError::Memory,
+    Text::with_syntax_check(json, charge).map(Arc::new).map_err(|unfit| match unfit {
+        IndexError::TooDeep(TooDeep(offset)) => ReviewError::Depth(offset),
+        IndexError::BudgetExceeded => ReviewError::Memory,
     })
 }
 
 /// The group of documents that represent files.
-const FILES: &str = "opgate.dev";
+const FILES_GROUP: &str = "opgate.dev";
 
 /// The user of requests that a check creates from files.
 const CHECK_USER: &str = "opgate:check";
@@ -250,7 +250,7 @@ impl<'a> Review<'a> {
 
     /// Bytes of the envelope, both as read and as policies receive it, without the objects.
     #[must_use]
-    pub fn weight(&self) -> usize {
+    pub fn envelope_bytes(&self) -> usize {
         let names =
             [&self.kind, &self.resource].map(|GroupVersionName { group, version, name }| {
                 group.len().saturating_add(version.len()).saturating_add(name.len())
@@ -277,13 +277,13 @@ impl<'a> Review<'a> {
         let (kind, resource) = (&self.kind, &self.resource);
         let is_secret =
             secret::is_secret(&resource.group, &resource.name, (&kind.group, &kind.name));
-        let stands_for_files = resource.group == FILES;
+        let stands_for_files = resource.group == FILES_GROUP;
         let document = |range: &Range<usize>| {
             let document = Document::part(self.text.clone(), range.clone());
             Arc::new(if is_secret {
-                secret::shown(&document)
+                secret::redact(&document)
             } else if stands_for_files {
-                secret::in_files(&document).unwrap_or(document)
+                secret::redact_files(&document).unwrap_or(document)
             } else {
                 document
             })

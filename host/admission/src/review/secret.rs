@@ -25,7 +25,7 @@ use opgate_engine::wit;
 use opgate_upstream::go::base64;
 
 /// Members of a Secret that are shown unchanged.
-const SHOWN: [&str; 4] = ["apiVersion", "kind", "type", "immutable"];
+const VISIBLE_MEMBERS: [&str; 4] = ["apiVersion", "kind", "type", "immutable"];
 
 const METADATA: &str = "metadata";
 
@@ -36,11 +36,11 @@ const STRING_DATA: &str = "stringData";
 const ANNOTATIONS: &str = "annotations";
 
 /// Docker configurations: hosts are members of `auths`, or of the file itself.
-const CONFIG_JSON: &str = ".dockerconfigjson";
-const CONFIG: &str = ".dockercfg";
+const DOCKER_CONFIG_JSON: &str = ".dockerconfigjson";
+const DOCKER_CONFIG: &str = ".dockercfg";
 
 /// The member with the digest of a docker configuration.
-const DIGEST: &str = "opgate.dev/digest";
+const DIGEST_MEMBER: &str = "opgate.dev/digest";
 
 /// Whether a request is for Secrets.
 pub(super) fn is_secret(group: &str, resource: &str, kind: (&str, &str)) -> bool {
@@ -49,32 +49,32 @@ pub(super) fn is_secret(group: &str, resource: &str, kind: (&str, &str)) -> bool
 
 /// The visible parts of a Secret; an empty document if there is no memory for it, which the
 /// account records.
-pub(super) fn shown(secret: &Document) -> Document {
+pub(super) fn redact(secret: &Document) -> Document {
     let account = secret.account();
     let mut json = String::new();
-    write(secret.root(), account, &mut json);
-    charged(json, account)
+    write_redacted(secret.root(), account, &mut json);
+    charged_document(json, account)
 }
 
 /// The visible parts of a document that represents files (`opgate.dev`): Secrets among its
 /// documents are reduced like Secrets under review. `None` if there are none.
-pub(super) fn in_files(bundle: &Document) -> Option<Document> {
+pub(super) fn redact_files(bundle: &Document) -> Option<Document> {
     let files = bundle.get("/spec/files")?;
     let has_secret = |file: Value<'_>| {
-        file.get("/documents").is_some_and(|documents| documents.items().any(is_one))
+        file.get("/documents").is_some_and(|documents| documents.items().any(is_secret_object))
     };
     if !files.items().any(has_secret) {
         return None;
     }
     let account = bundle.account();
     let mut json = String::new();
-    each_member(bundle.root(), &mut json, |name, spec, json| match name {
-        "spec" => each_member(spec, json, |name, files, json| match name {
-            "files" => each_item(files, json, |file, json| {
-                each_member(file, json, |name, documents, json| match name {
-                    "documents" => each_item(documents, json, |document, json| {
-                        if is_one(document) {
-                            write(document, account, json);
+    write_members(bundle.root(), &mut json, |name, spec, json| match name {
+        "spec" => write_members(spec, json, |name, files, json| match name {
+            "files" => write_items(files, json, |file, json| {
+                write_members(file, json, |name, documents, json| match name {
+                    "documents" => write_items(documents, json, |document, json| {
+                        if is_secret_object(document) {
+                            write_redacted(document, account, json);
                         } else {
                             json.push_str(&document.raw());
                         }
@@ -86,30 +86,30 @@ pub(super) fn in_files(bundle: &Document) -> Option<Document> {
         }),
         _ => json.push_str(&spec.raw()),
     });
-    Some(charged(json, account))
+    Some(charged_document(json, account))
 }
 
 /// Whether a value is a Secret.
-fn is_one(value: Value<'_>) -> bool {
+fn is_secret_object(value: Value<'_>) -> bool {
     value.kind() == Kind::Object
         && value.get("/kind").and_then(|kind| kind.text()) == Some("Secret")
 }
 
 /// Writes an object, each member by `each`; another value unchanged.
-fn each_member<'v>(
+fn write_members<'v>(
     value: Value<'v>,
     json: &mut String,
     each: impl FnMut(&str, Value<'v>, &mut String),
 ) {
     if value.kind() == Kind::Object {
-        object(value, json, each);
+        write_object(value, json, each);
     } else {
         json.push_str(&value.raw());
     }
 }
 
 /// Writes a list, each item by `each`; another value unchanged.
-fn each_item<'v>(
+fn write_items<'v>(
     value: Value<'v>,
     json: &mut String,
     mut each: impl FnMut(Value<'v>, &mut String),
@@ -128,21 +128,22 @@ fn each_item<'v>(
 }
 
 /// A document of this account.
-fn charged(json: String, account: Option<&Arc<Account>>) -> Document {
+fn charged_document(json: String, account: Option<&Arc<Account>>) -> Document {
     let charge = account.map(Charge::on).unwrap_or_default();
-    let text = charge.grow(json.len()).then(|| Text::charged(json, charge).ok()).flatten();
+    let text = charge.grow(json.len()).then(|| Text::with_charge(json, charge).ok()).flatten();
     let Some(text) = text else { return Document::default() };
     let end = text.len();
     Document::part(Arc::new(text), 0..end)
 }
 
-fn write(secret: Value<'_>, account: Option<&Arc<Account>>, json: &mut String) {
-    let is_kept =
-        |name: &str| SHOWN.contains(&name) || [METADATA, DATA, STRING_DATA].contains(&name);
-    object_of(secret, json, is_kept, |name, member, json| match name {
-        METADATA => metadata(member, json),
-        DATA | STRING_DATA => object(member, json, |key, value, json| {
-            put(value_shown(key, value, name == DATA, account).as_deref(), json);
+fn write_redacted(secret: Value<'_>, account: Option<&Arc<Account>>, json: &mut String) {
+    let is_kept = |name: &str| {
+        VISIBLE_MEMBERS.contains(&name) || [METADATA, DATA, STRING_DATA].contains(&name)
+    };
+    write_filtered_object(secret, json, is_kept, |name, member, json| match name {
+        METADATA => write_metadata(member, json),
+        DATA | STRING_DATA => write_object(member, json, |key, value, json| {
+            write_string(redact_value(key, value, name == DATA, account).as_deref(), json);
         }),
         _ => json.push_str(&member.raw()),
     });
@@ -152,15 +153,15 @@ fn write(secret: Value<'_>, account: Option<&Arc<Account>>, json: &mut String) {
 /// applied in an annotation, with all values: kubectl, kapp, Rancher, Banzai Cloud and others,
 /// each under a different name, some compressed. No rule reads an annotation of a Secret, so all
 /// are treated alike: each is replaced by its name and a digest that shows changes.
-fn metadata(metadata: Value<'_>, json: &mut String) {
-    object_of(
+fn write_metadata(metadata: Value<'_>, json: &mut String) {
+    write_filtered_object(
         metadata,
         json,
         |name| name != "managedFields",
         |name, member, json| {
             if name == ANNOTATIONS {
-                object(member, json, |_, value, json| {
-                    put(value.text().map(|text| digest(text.as_bytes())).as_deref(), json);
+                write_object(member, json, |_, value, json| {
+                    write_string(value.text().map(|text| digest(text.as_bytes())).as_deref(), json);
                 });
             } else {
                 json.push_str(&member.raw());
@@ -170,11 +171,15 @@ fn metadata(metadata: Value<'_>, json: &mut String) {
 }
 
 /// Writes an object, each value by `each`. A Secret has no other objects.
-fn object<'v>(value: Value<'v>, json: &mut String, each: impl FnMut(&str, Value<'v>, &mut String)) {
-    object_of(value, json, |_| true, each);
+fn write_object<'v>(
+    value: Value<'v>,
+    json: &mut String,
+    each: impl FnMut(&str, Value<'v>, &mut String),
+) {
+    write_filtered_object(value, json, |_| true, each);
 }
 
-fn object_of<'v>(
+fn write_filtered_object<'v>(
     value: Value<'v>,
     json: &mut String,
     is_kept: impl Fn(&str) -> bool,
@@ -189,7 +194,7 @@ fn object_of<'v>(
         if index > 0 {
             json.push(',');
         }
-        put(Some(name), json);
+        write_string(Some(name), json);
         json.push(':');
         each(name, member, json);
     }
@@ -197,7 +202,7 @@ fn object_of<'v>(
 }
 
 /// Writes a text, or a non-text value.
-fn put(text: Option<&str>, json: &mut String) {
+fn write_string(text: Option<&str>, json: &mut String) {
     match text {
         Some(text) => json.push_str(&serde_json::Value::from(text).to_string()),
         None => json.push_str("null"),
@@ -205,7 +210,7 @@ fn put(text: Option<&str>, json: &mut String) {
 }
 
 /// The replacement of a value; none if the value is not a text.
-fn value_shown(
+fn redact_value(
     name: &str,
     value: Value<'_>,
     is_encoded: bool,
@@ -221,41 +226,46 @@ fn value_shown(
     }
     let digest = digest(&bytes);
     let shown = match name {
-        CONFIG_JSON | CONFIG => {
-            hosts(name, &bytes, &digest, account).unwrap_or_else(|| digest.clone())
+        DOCKER_CONFIG_JSON | DOCKER_CONFIG => {
+            docker_hosts(name, &bytes, &digest, account).unwrap_or_else(|| digest.clone())
         }
         _ => digest,
     };
-    Some(if is_encoded { encoded(shown.as_bytes()) } else { shown })
+    Some(if is_encoded { encode_base64(shown.as_bytes()) } else { shown })
 }
 
 /// A docker configuration reduced to the names of its hosts; none if it is no such file.
-fn hosts(name: &str, bytes: &[u8], digest: &str, account: Option<&Arc<Account>>) -> Option<String> {
+fn docker_hosts(
+    name: &str,
+    bytes: &[u8],
+    digest: &str,
+    account: Option<&Arc<Account>>,
+) -> Option<String> {
     let json = str::from_utf8(bytes).ok()?.to_owned();
     let charge = account.map(Charge::on).unwrap_or_default();
     if !charge.grow(json.len()) {
         return None;
     }
-    let file = Document::charged(json, charge).ok()?;
+    let file = Document::parse_charged(json, charge).ok()?;
     if file.root().kind() != Kind::Object {
         return None;
     }
     let mut shown = String::new();
     let none = |_: &str, _: Value<'_>, json: &mut String| json.push_str("{}");
-    if name == CONFIG {
-        object(file.root(), &mut shown, |_, _, json| {
+    if name == DOCKER_CONFIG {
+        write_object(file.root(), &mut shown, |_, _, json| {
             // There is no other position for it.
-            let _ = write!(json, "{{\"{DIGEST}\":\"{digest}\"}}");
+            let _ = write!(json, "{{\"{DIGEST_MEMBER}\":\"{digest}\"}}");
         });
         return Some(shown);
     }
     shown.push('{');
     if let Some(auths) = file.get("/auths") {
         shown.push_str("\"auths\":");
-        object(auths, &mut shown, none);
+        write_object(auths, &mut shown, none);
         shown.push(',');
     }
-    let _ = write!(shown, "\"{DIGEST}\":\"{digest}\"}}");
+    let _ = write!(shown, "\"{DIGEST_MEMBER}\":\"{digest}\"}}");
     Some(shown)
 }
 
@@ -272,7 +282,7 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 /// Base64 with padding.
-fn encoded(bytes: &[u8]) -> String {
+fn encode_base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
     for part in bytes.chunks(3) {

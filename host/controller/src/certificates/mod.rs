@@ -25,30 +25,37 @@ mod tests;
 
 use std::time::Duration;
 
-pub use controller::{CertificateController, Figures, KeeperError, Served, State};
+pub use controller::{
+    CertificateController, CertificateControllerError, CertificateMetrics, CertificateState,
+    CertificateWithIssuer,
+};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Name of the Secret.
-pub const SECRET: &str = "opgate-tls";
+pub const SECRET_NAME: &str = "opgate-tls";
 
 /// Interval at which each replica reads the Secret.
-pub const LOOK: Duration = Duration::from_secs(5);
+pub const SECRET_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Lifetimes of certificates. They are renewed after two thirds of their lifetime.
 #[derive(Debug, Clone, Copy)]
-pub struct Times {
+pub struct CertificateLifetimes {
     /// A CA: short enough for its rotation to be nothing special.
-    pub authority: Duration,
+    pub ca: Duration,
     /// A leaf.
-    pub leaf: Duration,
+    pub serving_certificate: Duration,
     /// Maximum time in which API servers use a changed `caBundle`. They watch the configurations, so that it
     /// usually takes a second at most.
-    pub notice: Duration,
+    pub ca_propagation_delay: Duration,
 }
 
-impl Default for Times {
+impl Default for CertificateLifetimes {
     fn default() -> Self {
-        Self { authority: DAY * 365, leaf: DAY * 90, notice: Duration::from_secs(30) }
+        Self {
+            ca: DAY * 365,
+            serving_certificate: DAY * 90,
+            ca_propagation_delay: Duration::from_secs(30),
+        }
     }
 }

@@ -3,39 +3,39 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use opgate_certs::{Authority, Pair, Root};
+use opgate_certs::{CertificateAuthority, Root, ServingCertificate};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::SECRET;
-use super::plan::MOST;
+use super::SECRET_NAME;
+use super::plan::MAX_CAS;
 use crate::api::{Kind, annotation};
-use crate::trust::{decode, encode};
+use crate::trust::{decode_base64, encode_base64};
 use crate::{Installation, NAME_LABEL};
 
 /// The Secret's entries.
-const BUNDLE: &str = "ca.crt";
-const AUTHORITY_KEY: &str = "ca.key";
+const CA_BUNDLE: &str = "ca.crt";
+const CA_KEY: &str = "ca.key";
 const CHAIN: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
 /// The annotation of a Secret that cert-manager keeps.
-const CERT_MANAGER: &str = "cert-manager.io/certificate-name";
+const CERT_MANAGER_ANNOTATION: &str = "cert-manager.io/certificate-name";
 
 /// A serving certificate with its key.
 #[derive(Clone)]
-pub(super) struct Leaf {
+pub(super) struct StoredCertificate {
     pub(super) chain: String,
     pub(super) key: String,
-    pub(super) pair: Pair,
+    pub(super) pair: ServingCertificate,
     /// The digests of CAs, and whether they vouch for it: signatures are verified once.
-    vouched: Arc<Mutex<Vec<(String, bool)>>>,
+    issuer_checks: Arc<Mutex<Vec<(String, bool)>>>,
 }
 
-impl Leaf {
+impl StoredCertificate {
     pub(super) fn of(chain: String, key: String) -> Option<Self> {
-        let pair = Pair::of_pem(&chain, &key).ok()?;
-        Some(Self { chain, key, pair, vouched: Arc::default() })
+        let pair = ServingCertificate::from_pem(&chain, &key).ok()?;
+        Some(Self { chain, key, pair, issuer_checks: Arc::default() })
     }
 
     pub(super) fn is_valid_at(&self, now: SystemTime) -> bool {
@@ -44,33 +44,35 @@ impl Leaf {
 
     /// Returns the CA of a bundle that issued it.
     pub(super) fn issuer<'r>(&self, bundle: &'r [Root]) -> Option<&'r Root> {
-        bundle.iter().find(|root| self.is_of(root))
+        bundle.iter().find(|root| self.is_issued_by(root))
     }
 
     /// Reports whether a CA issued it.
-    pub(super) fn is_of(&self, root: &Root) -> bool {
-        let mut vouched = self.vouched.lock();
-        if let Some((_, known)) = vouched.iter().find(|(digest, _)| digest == root.digest()) {
+    pub(super) fn is_issued_by(&self, root: &Root) -> bool {
+        let mut issuer_checks = self.issuer_checks.lock();
+        if let Some((_, known)) = issuer_checks.iter().find(|(digest, _)| digest == root.digest()) {
             return *known;
         }
-        let new = root.vouches_for(&self.pair);
+        let new = root.has_issued(&self.pair);
         // There are few CAs; who adds others all the time has them verified again.
-        vouched.truncate(MOST);
-        vouched.insert(0, (root.digest().to_owned(), new));
+        issuer_checks.truncate(MAX_CAS);
+        issuer_checks.insert(0, (root.digest().to_owned(), new));
         new
     }
 }
 
 /// The newest CA, whose key is present.
 #[derive(Clone)]
-pub(super) struct Signer {
+pub(super) struct CaSigner {
     pub(super) root: Root,
     pub(super) key: String,
 }
 
-impl Signer {
-    pub(super) fn authority(&self) -> Result<Authority, opgate_certs::Error> {
-        Authority::of_pem(self.root.pem(), &self.key)
+impl CaSigner {
+    pub(super) fn certificate_authority(
+        &self,
+    ) -> Result<CertificateAuthority, opgate_certs::Error> {
+        CertificateAuthority::from_pem(self.root.pem(), &self.key)
     }
 
     pub(super) fn is_valid_at(&self, now: SystemTime) -> bool {
@@ -80,25 +82,28 @@ impl Signer {
 
 /// The stored or desired contents of the Secret. Each part is valid on its own: see [`super::plan`].
 #[derive(Clone, Default)]
-pub(super) struct Stored {
+pub(super) struct SecretContents {
     /// The CAs that clients trust.
     pub(super) bundle: Vec<Root>,
     /// One of them.
-    pub(super) signer: Option<Signer>,
+    pub(super) signer: Option<CaSigner>,
     /// The serving certificate, of any CA.
-    pub(super) leaf: Option<Leaf>,
+    pub(super) certificate: Option<StoredCertificate>,
 }
 
-impl Stored {
+impl SecretContents {
     pub(super) fn of(secret: &Value) -> Self {
-        let data = |entry: &str| decode(secret.get("data").and_then(|data| data.get(entry)));
+        let data = |entry: &str| decode_base64(secret.get("data").and_then(|data| data.get(entry)));
         let text = |entry: &str| String::from_utf8(data(entry)).unwrap_or_default();
-        let bundle = Root::all(&data(BUNDLE));
-        let key = text(AUTHORITY_KEY);
+        let bundle = Root::from_pem(&data(CA_BUNDLE));
+        let key = text(CA_KEY);
         // The newest is the last.
-        let signer = bundle.iter().rev().find(|root| Authority::of_pem(root.pem(), &key).is_ok());
-        let signer = signer.map(|root| Signer { root: root.clone(), key });
-        Self { signer, leaf: Leaf::of(text(CHAIN), text(KEY)), bundle }
+        let signer = bundle
+            .iter()
+            .rev()
+            .find(|root| CertificateAuthority::from_pem(root.pem(), &key).is_ok());
+        let signer = signer.map(|root| CaSigner { root: root.clone(), key });
+        Self { signer, certificate: StoredCertificate::of(text(CHAIN), text(KEY)), bundle }
     }
 
     /// Returns the bundle as PEM.
@@ -107,22 +112,22 @@ impl Stored {
     }
 
     /// Writes it to a Secret, and keeps other members.
-    pub(super) fn write(&self, secret: &mut Value) {
+    pub(super) fn write_to(&self, secret: &mut Value) {
         if !secret.get("data").is_some_and(Value::is_object)
             && let Some(secret) = secret.as_object_mut()
         {
             secret.insert("data".to_owned(), json!({}));
         }
-        let leaf = self.leaf.as_ref();
+        let certificate = self.certificate.as_ref();
         let entries = [
-            (BUNDLE, self.pem()),
-            (AUTHORITY_KEY, self.signer.as_ref().map(|s| s.key.clone()).unwrap_or_default()),
+            (CA_BUNDLE, self.pem()),
+            (CA_KEY, self.signer.as_ref().map(|s| s.key.clone()).unwrap_or_default()),
             // A Secret of type TLS has these two, and be they empty.
-            (CHAIN, leaf.map(|leaf| leaf.chain.clone()).unwrap_or_default()),
-            (KEY, leaf.map(|leaf| leaf.key.clone()).unwrap_or_default()),
+            (CHAIN, certificate.map(|certificate| certificate.chain.clone()).unwrap_or_default()),
+            (KEY, certificate.map(|certificate| certificate.key.clone()).unwrap_or_default()),
         ];
         if let Some(data) = secret.get_mut("data").and_then(Value::as_object_mut) {
-            data.extend(entries.map(|(entry, text)| (entry.to_owned(), encode(&text))));
+            data.extend(entries.map(|(entry, text)| (entry.to_owned(), encode_base64(&text))));
         }
     }
 }
@@ -134,7 +139,7 @@ pub(super) fn new_secret(installation: &Installation) -> Value {
         "kind": Kind::Secret.name(),
         "type": "kubernetes.io/tls",
         "metadata": {
-            "name": SECRET,
+            "name": SECRET_NAME,
             "namespace": installation.namespace,
             "labels": {NAME_LABEL.0: NAME_LABEL.1},
         },
@@ -142,6 +147,6 @@ pub(super) fn new_secret(installation: &Installation) -> Value {
 }
 
 /// Reports whether another controller owns this Secret.
-pub(super) fn is_kept_by_cert_manager(secret: &Value) -> bool {
-    !annotation(secret, CERT_MANAGER).is_empty()
+pub(super) fn is_managed_by_cert_manager(secret: &Value) -> bool {
+    !annotation(secret, CERT_MANAGER_ANNOTATION).is_empty()
 }

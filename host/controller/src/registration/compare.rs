@@ -13,23 +13,23 @@ use crate::api::text;
 use opgate_text::one_line;
 
 /// Maximum number of names that are believed of an object.
-const MOST_NAMES: usize = 256;
+const MAX_NAMES: usize = 256;
 
 /// Maximum bytes of the name of a policy.
-const LONGEST_NAME: usize = 40;
+const MAX_NAME_BYTES: usize = 40;
 
 /// Maximum number of reported differences.
-const MOST_TOLD: usize = 16;
+const MAX_REPORTED_DIFFERENCES: usize = 16;
 
 /// The registration that belongs to what a replica serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DesiredRegistration {
     webhooks: Vec<Value>,
     policies: BTreeSet<String>,
     digest: String,
 }
 
-impl Wanted {
+impl DesiredRegistration {
     /// Creates it from a `ValidatingWebhookConfiguration` as JSON, and the names of all its policies.
     #[must_use]
     pub fn of(configuration: &Value, policies: impl IntoIterator<Item = String>) -> Self {
@@ -64,7 +64,7 @@ impl Wanted {
         &self.policies
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(super) fn has_policy(&self, name: &str) -> bool {
         self.webhooks.iter().any(|webhook| text(webhook, "/name") == name)
     }
 }
@@ -93,24 +93,27 @@ fn comparable(webhook: &Value) -> Value {
 
 /// Returns the differences between the stored and the desired webhooks, in a few words each; empty if there
 /// are none.
-pub(super) fn differences(ours: &BTreeMap<String, Value>, wanted: &Wanted) -> Vec<String> {
+pub(super) fn differences(
+    stored: &BTreeMap<String, Value>,
+    desired: &DesiredRegistration,
+) -> Vec<String> {
     let mut told = Vec::new();
-    for webhook in &wanted.webhooks {
+    for webhook in &desired.webhooks {
         let name = text(webhook, "/name");
-        let Some(old) = ours.get(name) else {
+        let Some(old) = stored.get(name) else {
             told.push(format!("{name} is added"));
             continue;
         };
         let old = comparable(old);
         if old != *webhook {
-            told.push(format!("{name} changes in {}", members(&old, webhook).join(", ")));
+            told.push(format!("{name} changes in {}", differing_members(&old, webhook).join(", ")));
         }
     }
-    let gone = ours.keys().filter(|name| !wanted.has(name));
+    let gone = stored.keys().filter(|name| !desired.has_policy(name));
     told.extend(gone.map(|name| format!("{name} is removed")));
-    if told.len() > MOST_TOLD {
-        let more = told.len() - MOST_TOLD;
-        told.truncate(MOST_TOLD);
+    if told.len() > MAX_REPORTED_DIFFERENCES {
+        let more = told.len() - MAX_REPORTED_DIFFERENCES;
+        told.truncate(MAX_REPORTED_DIFFERENCES);
         told.push(format!("and {more} more"));
     }
     // Names come from the cluster.
@@ -118,7 +121,7 @@ pub(super) fn differences(ours: &BTreeMap<String, Value>, wanted: &Wanted) -> Ve
 }
 
 /// Members of two objects that differ.
-fn members(a: &Value, b: &Value) -> Vec<String> {
+fn differing_members(a: &Value, b: &Value) -> Vec<String> {
     let keys = |value: &Value| -> BTreeSet<String> {
         value.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
     };
@@ -127,27 +130,27 @@ fn members(a: &Value, b: &Value) -> Vec<String> {
 }
 
 /// Returns the policies that the path of a webhook names.
-pub(super) fn names(webhook: &Value) -> BTreeSet<String> {
+pub(super) fn policies_in_path(webhook: &Value) -> BTreeSet<String> {
     let path = text(webhook, "/clientConfig/service/path");
     let names = path.strip_prefix("/validate/").unwrap_or_default();
-    listed(names.split('/'))
+    bounded_names(names.split('/'))
 }
 
 /// Returns the policies that an annotation names.
-pub(super) fn named(annotation: &str) -> BTreeSet<String> {
-    listed(annotation.split(' '))
+pub(super) fn policies_in_annotation(annotation: &str) -> BTreeSet<String> {
+    bounded_names(annotation.split(' '))
 }
 
-fn listed<'n>(names: impl Iterator<Item = &'n str>) -> BTreeSet<String> {
+fn bounded_names<'n>(names: impl Iterator<Item = &'n str>) -> BTreeSet<String> {
     let is_name = |name: &&str| {
-        (1..=LONGEST_NAME).contains(&name.len())
+        (1..=MAX_NAME_BYTES).contains(&name.len())
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
     };
-    names.filter(is_name).take(MOST_NAMES).map(str::to_owned).collect()
+    names.filter(is_name).take(MAX_NAMES).map(str::to_owned).collect()
 }
 
 /// Returns the port that all webhooks have that call the Service; none if they differ.
-pub(super) fn port<'w>(webhooks: impl Iterator<Item = &'w Value>) -> Option<u64> {
+pub(super) fn service_port<'w>(webhooks: impl Iterator<Item = &'w Value>) -> Option<u64> {
     let ports = webhooks.filter_map(|w| w.pointer("/clientConfig/service/port")?.as_u64());
     let ports: BTreeSet<_> = ports.collect();
     ports.first().copied().filter(|_| ports.len() == 1)

@@ -10,18 +10,18 @@ use prometheus_client::registry::{Registry, Unit};
 use super::RegistrationStatus;
 
 /// Without a label. A family without members is not shown.
-type Maybe = Family<Vec<(String, String)>, Gauge>;
+type OptionalGauge = Family<Vec<(String, String)>, Gauge>;
 
 /// Metrics of a replica for the registration. Clones share their state.
 #[derive(Debug, Clone, Default)]
-pub struct Figures {
-    stale: Maybe,
+pub struct RegistrationMetrics {
+    stale: OptionalGauge,
     applied: Gauge,
     writes: Counter,
-    healed: Counter,
+    restored: Counter,
 }
 
-impl Figures {
+impl RegistrationMetrics {
     /// Adds the figures to those of the server.
     pub fn register(&self, registry: &mut Registry) {
         let text = "Whether the registration differs from the policy set of this replica; absent if it is unknown";
@@ -36,14 +36,14 @@ impl Figures {
         let text = "Times that this replica applied the registration";
         registry.register("registration_applied", text, self.writes.clone());
         let text = "Times that this replica restored the registration after an external change";
-        registry.register("registration_restored", text, self.healed.clone());
+        registry.register("registration_restored", text, self.restored.clone());
     }
 
     /// Sets the current state; none if it is unknown.
-    pub fn shows(&self, standing: Option<&RegistrationStatus>) {
-        match standing {
-            Some(standing) => {
-                let stale = i64::from(*standing != RegistrationStatus::Current);
+    pub fn set_status(&self, status: Option<&RegistrationStatus>) {
+        match status {
+            Some(status) => {
+                let stale = i64::from(*status != RegistrationStatus::Current);
                 self.stale.get_or_create(&Vec::new()).set(stale);
             }
             None => self.stale.clear(),
@@ -51,12 +51,12 @@ impl Figures {
     }
 
     /// Records an applied registration.
-    pub fn applied(&self, at: SystemTime, by_hand: bool) {
+    pub fn record_applied(&self, at: SystemTime, external_change: bool) {
         let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.applied.set(i64::try_from(at).unwrap_or(i64::MAX));
         self.writes.inc();
-        if by_hand {
-            self.healed.inc();
+        if external_change {
+            self.restored.inc();
         }
     }
 }

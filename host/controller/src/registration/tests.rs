@@ -2,15 +2,15 @@
 
 use super::*;
 use crate::api::label;
-use crate::fake::{Fake, FakeClient, Line, Moved, now};
-use crate::lease::{EXPIRY as TERM_EXPIRY, Election, Leader, RETRY};
-use crate::replicas::{EXPIRY, Publisher, RENEW, Replicas};
-use crate::{INSTALLATION_LABEL, OWNER};
+use crate::fake::{Connectivity, FakeApiClient, FakeApiServer, FakeClock, run_ready};
+use crate::lease::{Election, LEASE_EXPIRY as TERM_EXPIRY, Leadership, RETRY_INTERVAL};
+use crate::replicas::{Publisher, RENEW_INTERVAL, REPLICA_EXPIRY, Replicas};
+use crate::{INSTALLATION_LABEL, OWNER_ANNOTATION};
 
 const KIND: Kind = Kind::ValidatingWebhookConfiguration;
 
 /// A registration for these policies: a webhook each.
-fn wanted(policies: &[&str]) -> Wanted {
+fn desired(policies: &[&str]) -> DesiredRegistration {
     let webhook = |policy: &&str| {
         json!({
             "name": format!("v{policy}.opgate.dev"),
@@ -28,7 +28,7 @@ fn wanted(policies: &[&str]) -> Wanted {
     };
     let webhooks: Vec<_> = policies.iter().map(webhook).collect();
     let policies = policies.iter().map(|&policy| policy.to_owned());
-    Wanted::of(&json!({ "webhooks": webhooks }), policies)
+    DesiredRegistration::of(&json!({ "webhooks": webhooks }), policies)
 }
 
 /// Returns the configuration as `opgate manifests all` creates it.
@@ -39,24 +39,24 @@ fn empty() -> Value {
         "metadata": {
             "name": "opgate",
             "labels": {INSTALLATION_LABEL: "opgate-system", "theirs": "stays"},
-            "annotations": {OWNER: "opgate-system/opgate", "theirs": "stays"},
+            "annotations": {OWNER_ANNOTATION: "opgate-system/opgate", "theirs": "stays"},
         },
     })
 }
 
 struct Replica {
-    line: FakeClient,
+    client: FakeApiClient,
     name: String,
-    wanted: Wanted,
+    desired: DesiredRegistration,
     ready: bool,
     election: Election,
-    leader: Leader,
+    leader: Leadership,
     publisher: Publisher,
     replicas: Replicas,
-    follower: RegistrationController,
+    controller: RegistrationController,
     /// The policies by whose names it can be called.
     known: BTreeSet<String>,
-    outcome: Option<Outcome>,
+    outcome: Option<RegistrationOutcome>,
 }
 
 impl Replica {
@@ -69,73 +69,76 @@ impl Replica {
         let clock = cluster.clock.clone();
         let election = Election::new(&installation, "1", clock.clone());
         let mut replica = Self {
-            line: cluster.fake.client(name),
+            client: cluster.fake.client(name),
             name: name.to_owned(),
-            wanted: wanted(policies),
+            desired: desired(policies),
             ready: true,
             leader: election.leader(),
             election,
             publisher: Publisher::new(&installation, None, clock.clone()),
             replicas: Replicas::new(&installation, clock.clone()),
-            follower: RegistrationController::new(installation, clock),
+            controller: RegistrationController::new(installation, clock),
             known: BTreeSet::new(),
             outcome: None,
         };
-        replica.look();
+        replica.observe();
         replica
     }
 
     /// Serves another configuration.
     fn reload(&mut self, policies: &[&str]) {
-        self.wanted = wanted(policies);
+        self.desired = desired(policies);
     }
 
-    fn look(&mut self) -> Option<Observation> {
-        let look = now(self.follower.look(&self.line, &self.wanted)).ok()?;
-        self.known.extend(look.known.iter().cloned());
-        self.known.extend(self.wanted.policies().iter().cloned());
-        Some(look)
+    fn observe(&mut self) -> Option<Observation> {
+        let observation = run_ready(self.controller.observe(&self.client, &self.desired)).ok()?;
+        self.known.extend(observation.known.iter().cloned());
+        self.known.extend(self.desired.policies().iter().cloned());
+        Some(observation)
     }
 
     /// Runs the periodic work; errors recur in the next round.
-    fn round(&mut self) {
-        let report = Report { registration: self.wanted.digest().to_owned(), ..Report::default() };
-        let _ = now(self.publisher.publish(&self.line, &report));
-        let _ = now(self.election.round(&self.line));
-        let live = now(self.replicas.live(&self.line));
-        let (Some(look), Ok(live)) = (self.look(), live) else { return };
+    fn reconcile(&mut self) {
+        let report = ReplicaStatus {
+            registration: self.desired.digest().to_owned(),
+            ..ReplicaStatus::default()
+        };
+        let _ = run_ready(self.publisher.publish(&self.client, &report));
+        let _ = run_ready(self.election.renew_or_acquire(&self.client));
+        let live = run_ready(self.replicas.live(&self.client));
+        let (Some(observation), Ok(live)) = (self.observe(), live) else { return };
         if !self.leader.is_leader() {
             return;
         }
         let leader = self.leader.clone();
-        let circumstances = LeaderContext {
+        let context = LeaderContext {
             live: &live,
             ready: self.ready,
             bundle: Some(b"PEM"),
             is_leader: &|| leader.is_leader(),
         };
-        let follow = self.follower.follow(&self.line, &self.wanted, look, &circumstances);
-        self.outcome = now(follow).ok();
+        let follow = self.controller.reconcile(&self.client, &self.desired, observation, &context);
+        self.outcome = run_ready(follow).ok();
     }
 
     fn why(&self) -> &str {
         match &self.outcome {
-            Some(Outcome::Waits(why)) => why,
+            Some(RegistrationOutcome::Deferred(why)) => why,
             _ => "",
         }
     }
 }
 
 struct Cluster {
-    fake: Fake,
-    clock: Arc<Moved>,
+    fake: FakeApiServer,
+    clock: Arc<FakeClock>,
 }
 
 impl Cluster {
     fn new() -> Self {
-        let fake = Fake::default();
+        let fake = FakeApiServer::default();
         fake.put(KIND, "", empty());
-        Self { fake, clock: Moved::at(Duration::from_secs(1_700_000_000)) }
+        Self { fake, clock: FakeClock::at(Duration::from_secs(1_700_000_000)) }
     }
 
     /// Advances the time, while every replica runs its rounds. An API server calls continuously, with the
@@ -145,17 +148,17 @@ impl Cluster {
         while passed < time {
             let before = self.registered();
             for replica in replicas.iter_mut() {
-                replica.round();
+                replica.reconcile();
                 let asked: BTreeSet<_> = before.union(&self.registered()).cloned().collect();
                 let unknown: Vec<_> = asked.difference(&replica.known).collect();
                 // A replica reads the registration when it is called with an unknown name.
                 if !unknown.is_empty() {
-                    replica.look();
+                    replica.observe();
                 }
                 assert!(asked.is_subset(&replica.known), "{}: {asked:?}", replica.name);
             }
-            self.clock.pass(RETRY);
-            passed += RETRY;
+            self.clock.advance(RETRY_INTERVAL);
+            passed += RETRY_INTERVAL;
         }
     }
 
@@ -166,7 +169,7 @@ impl Cluster {
     /// The policies in the paths of the webhooks.
     fn registered(&self) -> BTreeSet<String> {
         let object = self.fake.stored(KIND, "", "opgate").unwrap_or_default();
-        webhooks(&object).iter().flat_map(names).collect()
+        webhooks(&object).iter().flat_map(policies_in_path).collect()
     }
 
     fn is_registered(&self, policies: &[&str]) -> bool {
@@ -186,7 +189,7 @@ impl Cluster {
     }
 }
 
-const WHILE: Duration = Duration::from_secs(20);
+const SETTLE_TIME: Duration = Duration::from_secs(20);
 
 #[test]
 fn the_first_registration_comes_when_replicas_answer() {
@@ -194,22 +197,22 @@ fn the_first_registration_comes_when_replicas_answer() {
     let mut a = Replica::start(&cluster, "a", &["x", "y"]);
     let mut b = Replica::start(&cluster, "b", &["x", "y"]);
     (a.ready, b.ready) = (false, false);
-    cluster.pass(WHILE, &mut [&mut a, &mut b]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
     assert!(cluster.is_registered(&[]));
     assert_eq!(a.why(), "this replica is not ready");
     (a.ready, b.ready) = (true, true);
-    cluster.pass(WHILE, &mut [&mut a, &mut b]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
     assert!(cluster.is_registered(&["x", "y"]));
     assert_eq!(cluster.writes(), 1);
     let object = cluster.object();
-    assert_eq!(annotation(&object, DIGEST), a.wanted.digest());
+    assert_eq!(annotation(&object, DIGEST_ANNOTATION), a.desired.digest());
     assert_eq!((annotation(&object, "theirs"), label(&object, "theirs")), ("stays", "stays"));
     for webhook in webhooks(&object) {
         assert_eq!(text(webhook, "/clientConfig/caBundle"), "UEVN");
         assert_eq!(webhook.pointer("/clientConfig/service/port"), Some(&json!(443)));
     }
     assert_eq!(
-        now(a.follower.look(&a.line, &a.wanted)).unwrap().standing,
+        run_ready(a.controller.observe(&a.client, &a.desired)).unwrap().status,
         RegistrationStatus::Current
     );
 }
@@ -218,17 +221,17 @@ fn the_first_registration_comes_when_replicas_answer() {
 fn without_a_bundle_nothing_is_registered() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
-    cluster.pass(RETRY, &mut [&mut a]);
+    cluster.pass(RETRY_INTERVAL, &mut [&mut a]);
     cluster.edit(|object| {
         object.as_object_mut().unwrap().remove("webhooks");
     });
-    let look = a.look().unwrap();
-    let live = now(a.replicas.live(&a.line)).unwrap();
-    let circumstances =
-        LeaderContext { live: &live, ready: true, bundle: None, is_leader: &|| true };
-    let wanted = wanted(&["x"]);
-    let outcome = now(a.follower.follow(&a.line, &wanted, look, &circumstances)).unwrap();
-    assert!(matches!(outcome, Outcome::Waits(why) if why.contains("no CA bundle")));
+    let observation = a.observe().unwrap();
+    let live = run_ready(a.replicas.live(&a.client)).unwrap();
+    let context = LeaderContext { live: &live, ready: true, bundle: None, is_leader: &|| true };
+    let desired = desired(&["x"]);
+    let outcome =
+        run_ready(a.controller.reconcile(&a.client, &desired, observation, &context)).unwrap();
+    assert!(matches!(outcome, RegistrationOutcome::Deferred(why) if why.contains("no CA bundle")));
     assert!(cluster.is_registered(&[]));
 }
 
@@ -238,24 +241,24 @@ fn a_reload_is_followed_when_the_slowest_has_it() {
     let mut a = Replica::start(&cluster, "a", &["old", "x"]);
     let mut b = Replica::start(&cluster, "b", &["old", "x"]);
     let mut c = Replica::start(&cluster, "c", &["old", "x"]);
-    cluster.pass(WHILE, &mut [&mut a, &mut b, &mut c]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     a.reload(&["new", "x"]);
-    cluster.pass(WHILE, &mut [&mut a, &mut b, &mut c]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.is_registered(&["old", "x"]));
     assert!(a.why().starts_with("replica b has another policy set"), "{}", a.why());
     c.reload(&["new", "x"]);
-    cluster.pass(WHILE, &mut [&mut a, &mut b, &mut c]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.is_registered(&["old", "x"]));
     b.reload(&["new", "x"]);
-    cluster.pass(WHILE, &mut [&mut a, &mut b, &mut c]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.is_registered(&["new", "x"]));
-    assert_eq!(annotation(&cluster.object(), FORMER), "old");
-    assert_eq!(annotation(&cluster.object(), POLICIES), "new x");
+    assert_eq!(annotation(&cluster.object(), FORMER_POLICIES_ANNOTATION), "old");
+    assert_eq!(annotation(&cluster.object(), POLICIES_ANNOTATION), "new x");
     // And back.
     for replica in [&mut b, &mut a, &mut c] {
         replica.reload(&["old", "x"]);
     }
-    cluster.pass(WHILE, &mut [&mut a, &mut b, &mut c]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.is_registered(&["old", "x"]));
     assert_eq!(cluster.writes(), 3, "each once");
 }
@@ -265,33 +268,33 @@ fn a_rolling_update_and_a_rollback_leave_no_name_unknown() {
     let cluster = Cluster::new();
     let mut first = Replica::start(&cluster, "a", &["old", "x"]);
     let mut second = Replica::start(&cluster, "b", &["old", "x"]);
-    cluster.pass(WHILE, &mut [&mut first, &mut second]);
+    cluster.pass(SETTLE_TIME, &mut [&mut first, &mut second]);
     // New pods of another configuration, which never had `old`.
     let mut third = Replica::start(&cluster, "c", &["new", "x"]);
-    cluster.pass(WHILE, &mut [&mut first, &mut second, &mut third]);
-    now(first.publisher.withdraw(&first.line)).unwrap();
-    now(first.election.release(&first.line)).unwrap();
+    cluster.pass(SETTLE_TIME, &mut [&mut first, &mut second, &mut third]);
+    run_ready(first.publisher.withdraw(&first.client)).unwrap();
+    run_ready(first.election.release(&first.client)).unwrap();
     let mut fourth = Replica::start(&cluster, "d", &["new", "x"]);
-    cluster.pass(WHILE, &mut [&mut second, &mut third, &mut fourth]);
+    cluster.pass(SETTLE_TIME, &mut [&mut second, &mut third, &mut fourth]);
     assert!(cluster.is_registered(&["old", "x"]));
-    now(second.publisher.withdraw(&second.line)).unwrap();
-    let _ = now(second.election.release(&second.line));
-    cluster.pass(WHILE + TERM_EXPIRY, &mut [&mut third, &mut fourth]);
+    run_ready(second.publisher.withdraw(&second.client)).unwrap();
+    let _ = run_ready(second.election.release(&second.client));
+    cluster.pass(SETTLE_TIME + TERM_EXPIRY, &mut [&mut third, &mut fourth]);
     assert!(cluster.is_registered(&["new", "x"]));
     // The rollback starts old pods again: they learn the new names, and the new pods the old ones.
     let mut fifth = Replica::start(&cluster, "e", &["old", "x"]);
-    cluster.pass(WHILE, &mut [&mut third, &mut fourth, &mut fifth]);
+    cluster.pass(SETTLE_TIME, &mut [&mut third, &mut fourth, &mut fifth]);
     assert!(cluster.is_registered(&["new", "x"]));
     for gone in [&mut third, &mut fourth] {
-        now(gone.publisher.withdraw(&gone.line)).unwrap();
-        let _ = now(gone.election.release(&gone.line));
+        run_ready(gone.publisher.withdraw(&gone.client)).unwrap();
+        let _ = run_ready(gone.election.release(&gone.client));
     }
-    cluster.pass(WHILE + TERM_EXPIRY, &mut [&mut fifth]);
+    cluster.pass(SETTLE_TIME + TERM_EXPIRY, &mut [&mut fifth]);
     assert!(cluster.is_registered(&["old", "x"]));
     // One that starts right after knows what API servers may still call.
     let mut sixth = Replica::start(&cluster, "f", &["old", "x"]);
     assert!(sixth.known.contains("new"));
-    cluster.pass(WHILE, &mut [&mut fifth, &mut sixth]);
+    cluster.pass(SETTLE_TIME, &mut [&mut fifth, &mut sixth]);
 }
 
 #[test]
@@ -299,44 +302,44 @@ fn a_replica_that_crashed_is_waited_for_until_its_lease_ends() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["old"]);
     let mut b = Replica::start(&cluster, "b", &["old"]);
-    cluster.pass(WHILE, &mut [&mut a, &mut b]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
     a.reload(&["new"]);
-    cluster.pass(EXPIRY.abs_diff(RETRY), &mut [&mut a]);
+    cluster.pass(REPLICA_EXPIRY.abs_diff(RETRY_INTERVAL), &mut [&mut a]);
     assert!(cluster.is_registered(&["old"]));
-    cluster.pass(RENEW, &mut [&mut a]);
+    cluster.pass(RENEW_INTERVAL, &mut [&mut a]);
     assert!(cluster.is_registered(&["new"]));
 }
 
 #[test]
 fn disconnected_leader_writes_nothing() {
-    for line in [Line::Down, Line::Deaf] {
+    for line in [Connectivity::Down, Connectivity::ResponsesLost] {
         let cluster = Cluster::new();
         let mut a = Replica::start(&cluster, "a", &["old"]);
         let mut b = Replica::start(&cluster, "b", &["old"]);
-        cluster.pass(WHILE, &mut [&mut a, &mut b]);
+        cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
         assert!(a.leader.is_leader() && cluster.is_registered(&["old"]));
         // The pending write, based on the state that was read.
-        let look = a.look().unwrap();
-        cluster.fake.line("a", line);
+        let observation = a.observe().unwrap();
+        cluster.fake.set_connectivity("a", line);
         b.reload(&["new"]);
-        cluster.pass(EXPIRY + TERM_EXPIRY, &mut [&mut b]);
+        cluster.pass(REPLICA_EXPIRY + TERM_EXPIRY, &mut [&mut b]);
         assert!(b.leader.is_leader() && !a.leader.is_leader());
         assert!(cluster.is_registered(&["new"]));
-        let written = a.follower.written(
-            &wanted(&["old"]),
-            &look,
-            &a.follower.ours(&look.object, &a.wanted),
+        let written = a.controller.with_desired_webhooks(
+            &desired(&["old"]),
+            &observation,
+            &a.controller.own_webhooks(&observation.object, &a.desired),
             &json!("UEVN"),
         );
-        cluster.fake.line("a", Line::Up);
-        let late = now(a.line.replace(KIND, "", written)).unwrap_err();
+        cluster.fake.set_connectivity("a", Connectivity::Up);
+        let late = run_ready(a.client.replace(KIND, "", written)).unwrap_err();
         assert!(late.is_race());
         assert!(cluster.is_registered(&["new"]));
         // Back again, it is one that serves something else, and is heard.
-        cluster.pass(WHILE, &mut [&mut a, &mut b]);
+        cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
         assert!(cluster.is_registered(&["new"]));
         a.reload(&["new"]);
-        cluster.pass(WHILE, &mut [&mut a, &mut b]);
+        cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
         assert!(cluster.is_registered(&["new"]));
     }
 }
@@ -375,11 +378,12 @@ fn external_change_is_reverted_and_reported() {
         let cluster = Cluster::new();
         let mut a = Replica::start(&cluster, "a", &["x", "y"]);
         let mut b = Replica::start(&cluster, "b", &["x", "y"]);
-        cluster.pass(WHILE, &mut [&mut a, &mut b]);
+        cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
         let before = cluster.object();
         cluster.edit(edit);
-        a.round();
-        let Some(Outcome::Applied { changes, by_hand: true }) = &a.outcome else {
+        a.reconcile();
+        let Some(RegistrationOutcome::Applied { changes, external_change: true }) = &a.outcome
+        else {
             panic!("{told}: {:?}", a.outcome)
         };
         assert!(changes.iter().any(|change| change == told), "{changes:?}");
@@ -391,7 +395,7 @@ fn external_change_is_reverted_and_reported() {
 fn defaulted_and_foreign_fields_are_not_a_change() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
-    cluster.pass(WHILE, &mut [&mut a]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a]);
     let writes = cluster.writes();
     cluster.edit(|object| {
         let webhook = &mut object["webhooks"][0];
@@ -404,11 +408,11 @@ fn defaulted_and_foreign_fields_are_not_a_change() {
             "namespace": "elsewhere", "name": "opgate", "path": "/z"}}});
         object["webhooks"].as_array_mut().unwrap().push(theirs);
     });
-    cluster.pass(WHILE, &mut [&mut a]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a]);
     assert_eq!(cluster.writes(), writes);
     // A change keeps all of it, and gives it to what is new.
     a.reload(&["x", "y"]);
-    cluster.pass(WHILE, &mut [&mut a]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a]);
     let object = cluster.object();
     let bundles: Vec<_> = webhooks(&object)
         .iter()
@@ -427,7 +431,7 @@ fn foreign_configuration_is_never_changed() {
         |o| o["metadata"]["labels"] = json!({}),
         |o| o["metadata"]["annotations"] = json!({}),
         |o| o["metadata"]["labels"][INSTALLATION_LABEL] = json!("elsewhere"),
-        |o| o["metadata"]["annotations"][OWNER] = json!("opgate-system/other"),
+        |o| o["metadata"]["annotations"][OWNER_ANNOTATION] = json!("opgate-system/other"),
         |o| o["metadata"] = json!({"name": "opgate", "labels": "x", "annotations": 7}),
     ];
     for edit in theirs {
@@ -435,11 +439,11 @@ fn foreign_configuration_is_never_changed() {
         cluster.edit(edit);
         let before = cluster.object();
         let mut a = Replica::start(&cluster, "a", &["x"]);
-        cluster.pass(WHILE, &mut [&mut a]);
+        cluster.pass(SETTLE_TIME, &mut [&mut a]);
         assert_eq!(cluster.object(), before);
-        let look = a.look().unwrap();
-        assert_eq!(look.standing, RegistrationStatus::NotOurs);
-        assert!(look.known.is_empty(), "nothing of it is believed");
+        let observation = a.observe().unwrap();
+        assert_eq!(observation.status, RegistrationStatus::NotOurs);
+        assert!(observation.known.is_empty(), "nothing of it is believed");
     }
 }
 
@@ -448,23 +452,23 @@ fn deleted_configuration_is_not_recreated() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
     let mut b = Replica::start(&cluster, "b", &["x"]);
-    cluster.pass(WHILE, &mut [&mut a, &mut b]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
     cluster.fake.remove(KIND, "", "opgate");
     a.reload(&["y"]);
     b.reload(&["y"]);
-    cluster.pass(WHILE * 3, &mut [&mut a, &mut b]);
+    cluster.pass(SETTLE_TIME * 3, &mut [&mut a, &mut b]);
     let mut c = Replica::start(&cluster, "c", &["y"]);
-    cluster.pass(WHILE * 3, &mut [&mut a, &mut b, &mut c]);
+    cluster.pass(SETTLE_TIME * 3, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.fake.stored(KIND, "", "opgate").is_none());
-    assert_eq!(a.look().unwrap().standing, RegistrationStatus::Absent);
+    assert_eq!(a.observe().unwrap().status, RegistrationStatus::Absent);
     // One that is going is left alone; one that comes back is filled in.
     let mut going = empty();
     going["metadata"]["deletionTimestamp"] = json!("2026-11-22T00:00:00Z");
     cluster.fake.put(KIND, "", going.clone());
-    cluster.pass(WHILE, &mut [&mut a, &mut b, &mut c]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.is_registered(&[]));
     cluster.fake.put(KIND, "", empty());
-    cluster.pass(WHILE, &mut [&mut a, &mut b, &mut c]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.is_registered(&["y"]));
 }
 
@@ -472,9 +476,9 @@ fn deleted_configuration_is_not_recreated() {
 fn configuration_without_webhooks_keeps_registered_ones() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
-    cluster.pass(WHILE, &mut [&mut a]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a]);
     a.reload(&[]);
-    cluster.pass(WHILE, &mut [&mut a]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a]);
     assert!(cluster.is_registered(&["x"]));
     assert!(a.why().contains("needs no webhook"));
 }
@@ -483,18 +487,18 @@ fn configuration_without_webhooks_keeps_registered_ones() {
 fn repeated_external_changes_are_not_reverted_forever() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
-    cluster.pass(WHILE, &mut [&mut a]);
+    cluster.pass(SETTLE_TIME, &mut [&mut a]);
     let before = cluster.writes();
     for _ in 0..300 {
         cluster.edit(|object| object["webhooks"][0]["failurePolicy"] = json!("Ignore"));
-        cluster.pass(RETRY, &mut [&mut a]);
+        cluster.pass(RETRY_INTERVAL, &mut [&mut a]);
     }
     let healed = cluster.writes() - before;
     assert!((MAX_RESTORES..=MAX_RESTORES + 12).contains(&healed), "{healed} in ten minutes");
     assert!(a.why().contains("repeatedly"));
     // A replica applies its new configuration immediately.
     a.reload(&["y"]);
-    cluster.pass(RETRY * 2, &mut [&mut a]);
+    cluster.pass(RETRY_INTERVAL * 2, &mut [&mut a]);
     assert!(cluster.is_registered(&["y"]));
 }
 
@@ -502,19 +506,20 @@ fn repeated_external_changes_are_not_reverted_forever() {
 fn concurrent_write_conflict_is_retried() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
-    cluster.pass(RETRY, &mut [&mut a]);
+    cluster.pass(RETRY_INTERVAL, &mut [&mut a]);
     a.reload(&["y"]);
-    let report = Report { registration: a.wanted.digest().to_owned(), ..Report::default() };
-    now(a.publisher.publish(&a.line, &report)).unwrap();
-    let live = now(a.replicas.live(&a.line)).unwrap();
-    let look = a.look().unwrap();
+    let report =
+        ReplicaStatus { registration: a.desired.digest().to_owned(), ..ReplicaStatus::default() };
+    run_ready(a.publisher.publish(&a.client, &report)).unwrap();
+    let live = run_ready(a.replicas.live(&a.client)).unwrap();
+    let observation = a.observe().unwrap();
     // The controller of the certificates wrote first.
     cluster.edit(|object| object["webhooks"][0]["clientConfig"]["caBundle"] = json!("TkVX"));
-    let circumstances =
-        LeaderContext { live: &live, ready: true, bundle: None, is_leader: &|| true };
-    let raced = now(a.follower.follow(&a.line, &a.wanted, look, &circumstances)).unwrap_err();
+    let context = LeaderContext { live: &live, ready: true, bundle: None, is_leader: &|| true };
+    let raced = run_ready(a.controller.reconcile(&a.client, &a.desired, observation, &context))
+        .unwrap_err();
     assert!(raced.is_race());
-    cluster.pass(RETRY, &mut [&mut a]);
+    cluster.pass(RETRY_INTERVAL, &mut [&mut a]);
     assert_eq!(text(&cluster.object(), "/webhooks/0/clientConfig/caBundle"), "TkVX");
     assert!(cluster.is_registered(&["y"]));
 }
@@ -523,16 +528,19 @@ fn concurrent_write_conflict_is_retried() {
 fn replica_writes_nothing_after_its_term() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
-    cluster.pass(RETRY, &mut [&mut a]);
+    cluster.pass(RETRY_INTERVAL, &mut [&mut a]);
     a.reload(&["y"]);
-    let report = Report { registration: a.wanted.digest().to_owned(), ..Report::default() };
-    now(a.publisher.publish(&a.line, &report)).unwrap();
-    let live = now(a.replicas.live(&a.line)).unwrap();
-    let look = a.look().unwrap();
-    let circumstances =
-        LeaderContext { live: &live, ready: true, bundle: None, is_leader: &|| false };
-    let outcome = now(a.follower.follow(&a.line, &a.wanted, look, &circumstances)).unwrap();
-    assert!(matches!(outcome, Outcome::Waits(why) if why.contains("not the leader any more")));
+    let report =
+        ReplicaStatus { registration: a.desired.digest().to_owned(), ..ReplicaStatus::default() };
+    run_ready(a.publisher.publish(&a.client, &report)).unwrap();
+    let live = run_ready(a.replicas.live(&a.client)).unwrap();
+    let observation = a.observe().unwrap();
+    let context = LeaderContext { live: &live, ready: true, bundle: None, is_leader: &|| false };
+    let outcome =
+        run_ready(a.controller.reconcile(&a.client, &a.desired, observation, &context)).unwrap();
+    assert!(
+        matches!(outcome, RegistrationOutcome::Deferred(why) if why.contains("not the leader any more"))
+    );
     assert!(cluster.is_registered(&["x"]));
 }
 
@@ -542,11 +550,12 @@ fn policy_names_from_the_registration_are_limited() {
     let many: Vec<_> = (0..1_000).map(|number| format!("n{number}")).collect();
     let long = "x".repeat(41);
     cluster.edit(|object| {
-        object["metadata"]["annotations"][FORMER] = json!(many.join(" "));
-        object["metadata"]["annotations"][POLICIES] = json!(format!("ok {long} UP a/b ../c \n"));
+        object["metadata"]["annotations"][FORMER_POLICIES_ANNOTATION] = json!(many.join(" "));
+        object["metadata"]["annotations"][POLICIES_ANNOTATION] =
+            json!(format!("ok {long} UP a/b ../c \n"));
     });
     let a = Replica::start(&cluster, "a", &[]);
-    let look = now(a.follower.look(&a.line, &a.wanted)).unwrap();
-    assert_eq!(look.policies, BTreeSet::from(["ok".to_owned()]));
-    assert_eq!(look.known.len(), 257);
+    let observation = run_ready(a.controller.observe(&a.client, &a.desired)).unwrap();
+    assert_eq!(observation.policies, BTreeSet::from(["ok".to_owned()]));
+    assert_eq!(observation.known.len(), 257);
 }

@@ -8,19 +8,21 @@ use wasmtime::component::{ComponentType, Lift, LinkerInstance, Resource, WasmLis
 
 use super::generated::opgate::policy::cluster::{ObjectName, ReadError as Refusal, SampleResult};
 use super::{CallError, Context, Handle, Import, State, types};
-use crate::limits::HOSTCALL_BYTES;
-use crate::reader::{ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError, Sample};
+use crate::limits::MAX_HOSTCALL_BYTES;
+use crate::reader::{
+    CacheUnavailable, ClusterReader, PolicyQuery, QueryResult, ReadError, ResultAccounts, Sample,
+};
 
 /// Maximum bytes of a name, conditions of a query, and values of a condition.
-const NAME: usize = 4 << 10;
-const CONDITIONS: usize = 16;
-const VALUES: usize = 65_536;
+const MAX_NAME_BYTES: usize = 4 << 10;
+const MAX_CONDITIONS: usize = 16;
+const MAX_VALUES: usize = 65_536;
 
 /// Bytes of values that are charged together.
-const AT_ONCE: usize = 4 << 10;
+const CHARGE_INTERVAL_BYTES: usize = 4 << 10;
 
 /// Bytes of a name in a result in addition to its content.
-const EACH: usize = 64;
+const NAME_OVERHEAD_BYTES: usize = 64;
 
 /// Data in the memory of the guest that is not copied yet.
 #[derive(ComponentType, Lift)]
@@ -67,7 +69,7 @@ pub(super) fn define(cluster: &mut LinkerInstance<'_, State>) -> wasmtime::Resul
 
 impl Import {
     fn name(self, store: &Context<'_>, name: &WasmStr) -> wasmtime::Result<String> {
-        Ok(self.text(store, "a name", name, NAME)?.into_owned())
+        Ok(self.text(store, "a name", name, MAX_NAME_BYTES)?.into_owned())
     }
 
     fn resource(
@@ -85,10 +87,10 @@ impl Import {
     /// Copies a query. Together, its parts have at most the bytes that one call may pass. They are
     /// charged while they are copied.
     fn query(self, store: &mut Context<'_>, query: &QueryInGuest) -> wasmtime::Result<PolicyQuery> {
-        let mut left = HOSTCALL_BYTES;
+        let mut left = MAX_HOSTCALL_BYTES;
         let too_large = || {
-            let most = opgate_text::units::bytes(HOSTCALL_BYTES);
-            CallError::Limit(self, format!("a query of more than {most}"))
+            let most = opgate_text::units::bytes(MAX_HOSTCALL_BYTES);
+            CallError::ImportLimit(self, format!("a query of more than {most}"))
         };
         let mut take = |state: &State, bytes: usize| {
             left = left.checked_sub(bytes).ok_or_else(too_large)?;
@@ -103,19 +105,19 @@ impl Import {
                 .map(|text| self.text(store, "a query", text, most).map(Cow::into_owned));
             text.transpose()
         };
-        let labels = optional(store, &query.label_selector, HOSTCALL_BYTES)?;
+        let labels = optional(store, &query.label_selector, MAX_HOSTCALL_BYTES)?;
         take(store.data(), labels.as_ref().map_or(0, String::len))?;
-        let namespace = optional(store, &query.namespace, NAME)?;
-        self.count("conditions", query.matches.len(), CONDITIONS)?;
+        let namespace = optional(store, &query.namespace, MAX_NAME_BYTES)?;
+        self.check_count("conditions", query.matches.len(), MAX_CONDITIONS)?;
         let matches = query.matches.iter(&mut *store)?;
         let matches: Vec<MatchInGuest> = matches.collect::<wasmtime::Result<_>>()?;
         let mut values = 0_usize;
         for found in &matches {
-            self.count("values of a condition", found.values.len(), VALUES)?;
+            self.check_count("values of a condition", found.values.len(), MAX_VALUES)?;
             values = values.saturating_add(found.values.len());
         }
         let each = size_of::<String>();
-        if values.saturating_mul(each) > HOSTCALL_BYTES {
+        if values.saturating_mul(each) > MAX_HOSTCALL_BYTES {
             return Err(too_large().into());
         }
         let mut conditions = Vec::with_capacity(matches.len());
@@ -127,9 +129,9 @@ impl Import {
             }
             let mut texts = Vec::with_capacity(values.len());
             for value in &values {
-                let text = self.text(store, "a query", value, HOSTCALL_BYTES)?;
+                let text = self.text(store, "a query", value, MAX_HOSTCALL_BYTES)?;
                 due = due.saturating_add(text.len());
-                if due > AT_ONCE {
+                if due > CHARGE_INTERVAL_BYTES {
                     take(store.data(), std::mem::take(&mut due))?;
                 }
                 texts.push(text.into_owned());
@@ -149,33 +151,36 @@ impl Import {
 
 /// Queries the cluster. If the cache is not ready, or the result exceeds the account of the call,
 /// the call ends here.
-fn ask<T>(
+fn query_cluster<T>(
     state: &mut State,
     import: Import,
-    question: impl FnOnce(&mut dyn ClusterReader, Payer<'_>) -> Result<Result<T, ReadError>, NotCurrent>,
+    question: impl FnOnce(
+        &mut dyn ClusterReader,
+        ResultAccounts<'_>,
+    ) -> Result<Result<T, ReadError>, CacheUnavailable>,
 ) -> Result<Result<T, Refusal>, CallError> {
     let State { reader, meter, account, .. } = state;
     let Some(reader) = reader.as_mut() else {
         // Without a reader, no reads were declared.
         return Ok(Err(Refusal::NotDeclared("nothing is declared in `reads`".to_owned())));
     };
-    let answer = question(reader.as_mut(), Payer { meter, account });
+    let result = question(reader.as_mut(), ResultAccounts { meter, account });
     state.spend(1)?;
     if state.account.is_exhausted() {
         return Err(state.out_of_memory(import));
     }
-    match answer {
-        Ok(answer) => Ok(answer.map_err(|error| match error {
+    match result {
+        Ok(result) => Ok(result.map_err(|error| match error {
             ReadError::NoCluster(why) => Refusal::NoCluster(why),
             ReadError::NotDeclared(why) => Refusal::NotDeclared(why),
             ReadError::Invalid(why) => Refusal::Invalid(why),
             ReadError::NotGranted(why) => Refusal::NotGranted(why),
             ReadError::Unavailable(why) => Refusal::Unavailable(why),
         })),
-        Err(NotCurrent::Listing(why)) => Err(CallError::Listing(why)),
-        Err(NotCurrent::Unknown(why)) => Err(CallError::NotCurrent(why)),
-        Err(NotCurrent::Wanted(what)) => Err(CallError::SampleNeeded(what)),
-        Err(NotCurrent::Busy(why)) => Err(CallError::Busy(why)),
+        Err(CacheUnavailable::Listing(why)) => Err(CallError::Listing(why)),
+        Err(CacheUnavailable::NotReady(why)) => Err(CallError::CacheNotReady(why)),
+        Err(CacheUnavailable::SampleNeeded(what)) => Err(CallError::SampleNeeded(what)),
+        Err(CacheUnavailable::SampleQueueFull(why)) => Err(CallError::SampleQueueFull(why)),
     }
 }
 
@@ -184,30 +189,31 @@ impl State {
     fn lend_stored(
         &mut self,
         import: Import,
-        found: &Found,
+        found: &QueryResult,
         object: &Object,
     ) -> Result<Resource<Handle>, CallError> {
-        let payer = Payer { meter: &self.meter, account: &self.account };
-        let document = found.document(object, payer);
+        let accounts = ResultAccounts { meter: &self.meter, account: &self.account };
+        let document = found.document(object, accounts);
         self.spend(1)?;
         let document = document.ok_or_else(|| self.out_of_memory(import))?;
-        self.push(import, Handle::stored(Arc::new(document), found.scope().cloned()))
+        self.push(import, Handle::of_stored(Arc::new(document), found.declared_read().cloned()))
     }
 }
 
-type Answer<T> = wasmtime::Result<(Result<T, Refusal>,)>;
+type ImportResult<T> = wasmtime::Result<(Result<T, Refusal>,)>;
 
 fn get(
     mut store: Context<'_>,
     (resource, namespace, name): (ResourceInGuest, WasmStr, WasmStr),
-) -> Answer<Option<Resource<Handle>>> {
+) -> ImportResult<Option<Resource<Handle>>> {
     let import = Import("cluster", "get");
     let resource = import.resource(&store, &resource)?;
     let (namespace, name) = (import.name(&store, &namespace)?, import.name(&store, &name)?);
     let state = store.data_mut();
-    state.begin();
-    let found =
-        ask(state, import, |reader, payer| reader.get(&resource, &namespace, &name, payer))?;
+    state.begin_import();
+    let found = query_cluster(state, import, |reader, accounts| {
+        reader.get(&resource, &namespace, &name, accounts)
+    })?;
     let found = match found {
         Ok(found) => found,
         Err(error) => return Ok((Err(error),)),
@@ -220,13 +226,15 @@ fn get(
 fn list(
     mut store: Context<'_>,
     (resource, query): (ResourceInGuest, QueryInGuest),
-) -> Answer<Vec<Resource<Handle>>> {
+) -> ImportResult<Vec<Resource<Handle>>> {
     let import = Import("cluster", "list");
     let resource = import.resource(&store, &resource)?;
-    store.data().begin();
+    store.data().begin_import();
     let query = import.query(&mut store, &query)?;
     let state = store.data_mut();
-    let found = match ask(state, import, |reader, payer| reader.list(&resource, query, payer))? {
+    let found = match query_cluster(state, import, |reader, accounts| {
+        reader.list(&resource, query, accounts)
+    })? {
         Ok(found) => found,
         Err(error) => return Ok((Err(error),)),
     };
@@ -237,17 +245,19 @@ fn list(
 fn names(
     mut store: Context<'_>,
     (resource, query): (ResourceInGuest, QueryInGuest),
-) -> Answer<Vec<ObjectName>> {
+) -> ImportResult<Vec<ObjectName>> {
     let import = Import("cluster", "names");
     let resource = import.resource(&store, &resource)?;
-    store.data().begin();
+    store.data().begin_import();
     let query = import.query(&mut store, &query)?;
     let state = store.data_mut();
-    let found = match ask(state, import, |reader, payer| reader.names(&resource, query, payer))? {
+    let found = match query_cluster(state, import, |reader, accounts| {
+        reader.names(&resource, query, accounts)
+    })? {
         Ok(found) => found,
         Err(error) => return Ok((Err(error),)),
     };
-    let size = |key: &Key| key.namespace.len() + key.name.len() + EACH;
+    let size = |key: &Key| key.namespace.len() + key.name.len() + NAME_OVERHEAD_BYTES;
     state.charge(import, found.objects().iter().map(|object| size(object.key())).sum())?;
     let mut names = Vec::with_capacity(found.objects().len());
     for object in found.objects() {
@@ -262,23 +272,23 @@ fn names(
 fn sample(
     mut store: Context<'_>,
     (resource, limit): (ResourceInGuest, u32),
-) -> Answer<SampleResult> {
+) -> ImportResult<SampleResult> {
     let import = Import("cluster", "sample");
     let resource = import.resource(&store, &resource)?;
     let state = store.data_mut();
-    state.begin();
+    state.begin_import();
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let found = match ask(state, import, |reader, _| reader.sample(&resource, limit))? {
+    let found = match query_cluster(state, import, |reader, _| reader.sample(&resource, limit))? {
         Ok(found) => found,
         Err(error) => return Ok((Err(error),)),
     };
     let mut objects = Vec::with_capacity(found.objects.len());
     for text in &found.objects {
-        let payer = Payer { meter: &state.meter, account: &state.account };
-        let document = Sample::document(text, payer);
+        let accounts = ResultAccounts { meter: &state.meter, account: &state.account };
+        let document = Sample::document(text, accounts);
         state.spend(1)?;
         let document = document.ok_or_else(|| state.out_of_memory(import))?;
-        objects.push(state.push(import, Handle::whole(Arc::new(document)))?);
+        objects.push(state.push(import, Handle::of_document(Arc::new(document)))?);
     }
     Ok((Ok(SampleResult { objects, complete: found.complete }),))
 }

@@ -22,8 +22,8 @@ use wasmtime::{AsContext as _, CallHook, Store, StoreContextMut};
 
 use super::bindings::{Severity, generated, types};
 use super::call_error::{CallError, Import};
-use super::handle::{Asked, Handle};
-use super::limits::{HOSTCALL_BYTES, POINTER};
+use super::handle::{Handle, RequestHandle};
+use super::limits::{MAX_HOSTCALL_BYTES, MAX_POINTER_BYTES};
 use super::state::State;
 use opgate_text::units::bytes;
 
@@ -39,7 +39,7 @@ type Context<'s> = StoreContextMut<'s, State>;
 
 /// Maximum bytes of the texts of an import while they are still in the guest's memory. The guest's
 /// own memory limit is far below.
-const WITHIN_GUEST: usize = 1 << 40;
+const MAX_GUEST_TEXT_BYTES: usize = 1 << 40;
 
 /// Defines all imports.
 pub(super) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
@@ -55,12 +55,12 @@ pub(super) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
 /// store, but names the import that got too many. wasmtime counts the arguments of imports and the
 /// result of the guest together. With these hooks, only the imports count the arguments, and they
 /// know their names.
-pub(super) fn bound_by_name(store: &mut Store<State>) {
-    store.set_hostcall_fuel(HOSTCALL_BYTES);
+pub(super) fn limit_copied_bytes(store: &mut Store<State>) {
+    store.set_hostcall_fuel(MAX_HOSTCALL_BYTES);
     store.call_hook(|mut store, hook| {
         match hook {
-            CallHook::CallingHost => store.set_hostcall_fuel(WITHIN_GUEST),
-            CallHook::ReturningFromWasm => store.set_hostcall_fuel(HOSTCALL_BYTES),
+            CallHook::CallingHost => store.set_hostcall_fuel(MAX_GUEST_TEXT_BYTES),
+            CallHook::ReturningFromWasm => store.set_hostcall_fuel(MAX_HOSTCALL_BYTES),
             CallHook::CallingWasm | CallHook::ReturningFromHost => {}
         }
         Ok(())
@@ -68,8 +68,8 @@ pub(super) fn bound_by_name(store: &mut Store<State>) {
 }
 
 /// Counts the calls of imports.
-pub(crate) fn count(store: &mut Store<State>, calls: Arc<AtomicU64>) {
-    store.set_hostcall_fuel(HOSTCALL_BYTES);
+pub(crate) fn count_calls(store: &mut Store<State>, calls: Arc<AtomicU64>) {
+    store.set_hostcall_fuel(MAX_HOSTCALL_BYTES);
     store.call_hook(move |_, hook| {
         if matches!(hook, CallHook::CallingHost) {
             calls.fetch_add(1, Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl Import {
         let text = text.to_str(store.as_context())?;
         if text.len() > most {
             let why = format!("{what} of {} bytes, more than {}", text.len(), bytes(most));
-            return Err(CallError::Limit(self, why).into());
+            return Err(CallError::ImportLimit(self, why).into());
         }
         Ok(text)
     }
@@ -100,18 +100,18 @@ impl Import {
         store: &'s Context<'_>,
         pointer: &WasmStr,
     ) -> wasmtime::Result<Cow<'s, str>> {
-        let pointer = self.text(store, "a pointer", pointer, POINTER)?;
+        let pointer = self.text(store, "a pointer", pointer, MAX_POINTER_BYTES)?;
         // It would match no object, and appear as a value that is always absent.
-        match opgate_document::not_a_pointer(&pointer) {
+        match opgate_document::pointer_error(&pointer) {
             None => Ok(pointer),
             Some(why) => Err(CallError::Pointer(self, opgate_text::one_line(&why, 512)).into()),
         }
     }
 
     /// Fails if a list of the guest is too long.
-    fn count(self, what: &str, count: usize, most: usize) -> Result<(), CallError> {
+    fn check_count(self, what: &str, count: usize, most: usize) -> Result<(), CallError> {
         if count > most {
-            return Err(CallError::Limit(self, format!("{count} {what}, more than {most}")));
+            return Err(CallError::ImportLimit(self, format!("{count} {what}, more than {most}")));
         }
         Ok(())
     }

@@ -10,16 +10,16 @@
 use std::io;
 
 use opgate_document::Document;
-use opgate_input::read::Opened;
+use opgate_input::read::OpenFile;
 
-use super::{BATCH, BLOCK, FRAME, Index, Slot};
+use super::{BLOCK_BYTES, DumpIndex, MAX_FRAME_BYTES, MAX_SHARED_SLOT_BYTES, Slot};
 
 /// The name of the list, with its quotes.
-const ITEMS: &[u8] = b"\"items\"";
+const ITEMS_KEY: &[u8] = b"\"items\"";
 
 /// Position of a byte.
 #[derive(Debug, Default, Clone, Copy)]
-struct At {
+struct Position {
     offset: u64,
     lines: u64,
     columns: u64,
@@ -27,9 +27,9 @@ struct At {
     line: Option<u64>,
 }
 
-impl At {
+impl Position {
     /// Starts a slot here, with the preceding spaces.
-    fn slot(self) -> Slot {
+    fn start_slot(self) -> Slot {
         let Self { offset, lines, columns, line } = self;
         let (start, columns) = line.map_or((offset, columns), |start| (start, 0));
         Slot { start, end: start, lines, columns, list: None }
@@ -38,8 +38,8 @@ impl At {
 
 /// A value so far.
 #[derive(Debug)]
-struct Current {
-    whole: Slot,
+struct PartialValue {
+    range: Slot,
     /// After `[` and before `]` of the elements.
     head: Option<u64>,
     tail: Option<u64>,
@@ -52,7 +52,7 @@ struct Current {
 
 /// Whether a byte is inside of a text.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Quotes {
+enum StringState {
     #[default]
     Outside,
     Inside,
@@ -62,44 +62,44 @@ enum Quotes {
 
 /// A text of which a part was read.
 #[derive(Debug, Default)]
-struct Scan {
-    at: At,
+struct Scanner {
+    at: Position,
     depth: usize,
-    quotes: Quotes,
+    quotes: StringState,
     in_elements: bool,
     /// Whether an element of the current slot has begun.
     in_slot: bool,
     /// The beginning of the last text directly in the value, with its quotes.
     last: Vec<u8>,
-    current: Option<Current>,
+    current: Option<PartialValue>,
     /// Values that are complete.
-    done: Vec<(Current, u64)>,
+    done: Vec<(PartialValue, u64)>,
     /// Whether something is not in brackets.
-    is_odd: bool,
+    has_unbracketed_text: bool,
 }
 
-impl Scan {
-    fn take(&mut self, block: &[u8]) {
+impl Scanner {
+    fn feed(&mut self, block: &[u8]) {
         let mut rest = block;
         while let Some((&byte, after)) = rest.split_first() {
-            if self.quotes == Quotes::Inside && self.depth > 1 {
+            if self.quotes == StringState::Inside && self.depth > 1 {
                 // The text before the next of these two bytes is irrelevant.
                 let length = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
                 let (inside, behind) = rest.split_at_checked(length).unwrap_or((rest, &[]));
                 if !inside.is_empty() {
-                    self.step(inside);
+                    self.advance_bytes(inside);
                     rest = behind;
                     continue;
                 }
             }
-            self.byte(byte);
-            self.one(byte);
+            self.scan_byte(byte);
+            self.advance_byte(byte);
             rest = after;
         }
     }
 
     /// Goes on behind a byte.
-    fn one(&mut self, byte: u8) {
+    fn advance_byte(&mut self, byte: u8) {
         let at = &mut self.at;
         at.offset = at.offset.saturating_add(1);
         if byte == b'\n' {
@@ -115,7 +115,7 @@ impl Scan {
     }
 
     /// Goes on behind some bytes.
-    fn step(&mut self, bytes: &[u8]) {
+    fn advance_bytes(&mut self, bytes: &[u8]) {
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let at = &mut self.at;
         let length = count(bytes.len());
@@ -133,37 +133,38 @@ impl Scan {
         at.offset = at.offset.saturating_add(length);
     }
 
-    fn byte(&mut self, byte: u8) {
-        if self.quotes != Quotes::Outside {
-            return self.text(byte);
+    fn scan_byte(&mut self, byte: u8) {
+        if self.quotes != StringState::Outside {
+            return self.scan_string_byte(byte);
         }
         let is_of_elements = self.in_elements && self.depth == 2;
         if is_of_elements && !byte.is_ascii_whitespace() && !matches!(byte, b',' | b']') {
-            self.element();
+            self.start_element();
         }
         match byte {
             b'"' => {
-                self.quotes = Quotes::Inside;
+                self.quotes = StringState::Inside;
                 if self.depth == 1 {
                     self.last.clear();
                     self.last.push(byte);
                 }
-                self.is_odd |= self.depth == 0;
+                self.has_unbracketed_text |= self.depth == 0;
             }
             b':' if self.depth == 1 => {
                 if let Some(current) = self.current.as_mut() {
-                    current.lists += usize::from(self.last == ITEMS);
+                    current.lists += usize::from(self.last == ITEMS_KEY);
                     current.is_typed |= self.last == b"\"apiVersion\"";
                 }
             }
             b'{' | b'[' => {
                 if self.depth == 0 {
-                    let (whole, slots) = (self.at.slot(), Vec::new());
+                    let (whole, slots) = (self.at.start_slot(), Vec::new());
                     let (head, tail, lists, is_typed) = (None, None, 0, false);
-                    self.current = Some(Current { whole, head, tail, lists, is_typed, slots });
+                    self.current =
+                        Some(PartialValue { range: whole, head, tail, lists, is_typed, slots });
                     self.last.clear();
                 }
-                let is_items = byte == b'[' && self.depth == 1 && self.last == ITEMS;
+                let is_items = byte == b'[' && self.depth == 1 && self.last == ITEMS_KEY;
                 self.depth = self.depth.saturating_add(1);
                 let after = self.at.offset.saturating_add(1);
                 let first = self.current.as_mut().filter(|c| is_items && c.lists == 1);
@@ -172,24 +173,24 @@ impl Scan {
                     self.in_elements = true;
                 }
             }
-            b',' if is_of_elements => self.end_slot(BATCH),
-            b']' | b'}' => self.close(is_of_elements),
-            byte => self.is_odd |= self.depth == 0 && !byte.is_ascii_whitespace(),
+            b',' if is_of_elements => self.end_slot(MAX_SHARED_SLOT_BYTES),
+            b']' | b'}' => self.close_bracket(is_of_elements),
+            byte => self.has_unbracketed_text |= self.depth == 0 && !byte.is_ascii_whitespace(),
         }
     }
 
-    fn text(&mut self, byte: u8) {
-        if self.depth <= 1 && self.last.len() <= ITEMS.len().max(16) {
+    fn scan_string_byte(&mut self, byte: u8) {
+        if self.depth <= 1 && self.last.len() <= ITEMS_KEY.len().max(16) {
             self.last.push(byte);
         }
         self.quotes = match (self.quotes, byte) {
-            (Quotes::Inside, b'\\') => Quotes::Escaped,
-            (Quotes::Inside, b'"') => Quotes::Outside,
-            _ => Quotes::Inside,
+            (StringState::Inside, b'\\') => StringState::Escaped,
+            (StringState::Inside, b'"') => StringState::Outside,
+            _ => StringState::Inside,
         };
     }
 
-    fn close(&mut self, is_of_elements: bool) {
+    fn close_bracket(&mut self, is_of_elements: bool) {
         if is_of_elements {
             self.end_slot(0);
             self.in_elements = false;
@@ -198,20 +199,20 @@ impl Scan {
                 current.tail = Some(offset);
             }
         }
-        self.is_odd |= self.depth == 0;
+        self.has_unbracketed_text |= self.depth == 0;
         self.depth = self.depth.saturating_sub(1);
         if self.depth == 0
             && let Some(mut current) = self.current.take()
         {
             let end = self.at.offset.saturating_add(1);
-            current.whole.end = end;
+            current.range.end = end;
             self.done.push((current, end));
         }
     }
 
-    fn element(&mut self) {
+    fn start_element(&mut self) {
         if let Some(current) = self.current.as_mut().filter(|_| !self.in_slot) {
-            current.slots.push(self.at.slot());
+            current.slots.push(self.at.start_slot());
             self.in_slot = true;
         }
     }
@@ -229,11 +230,11 @@ impl Scan {
 }
 
 /// Returns the objects of a file.
-pub(super) fn index(opened: &Opened) -> io::Result<Index> {
-    let (mut index, mut scan) = (Index::default(), Scan::default());
+pub(super) fn build_index(opened: &OpenFile) -> io::Result<DumpIndex> {
+    let (mut index, mut scan) = (DumpIndex::default(), Scanner::default());
     let mut at = 0_u64;
     loop {
-        let block = opened.part(at..at.saturating_add(BLOCK))?;
+        let block = opened.read_part(at..at.saturating_add(BLOCK_BYTES))?;
         if block.is_empty() {
             break;
         }
@@ -241,54 +242,56 @@ pub(super) fn index(opened: &Opened) -> io::Result<Index> {
         match block.strip_prefix(b"\xef\xbb\xbf").filter(|_| scan.at.offset == 0) {
             Some(rest) => {
                 scan.at.offset = 3;
-                scan.take(rest);
+                scan.feed(rest);
             }
-            None => scan.take(&block),
+            None => scan.feed(&block),
         }
         for (current, end) in std::mem::take(&mut scan.done) {
-            current.end(end, opened, &mut index)?;
+            current.finish(end, opened, &mut index)?;
         }
     }
-    if scan.is_odd || scan.quotes != Quotes::Outside || scan.current.is_some() {
+    if scan.has_unbracketed_text || scan.quotes != StringState::Outside || scan.current.is_some() {
         // Invalid JSON, or values of another kind: the reader of the whole file reports it.
         let whole = Slot { start: 0, end: at, lines: 0, columns: 0, list: None };
-        return Ok(Index { slots: vec![whole], lists: Vec::new() });
+        return Ok(DumpIndex { slots: vec![whole], lists: Vec::new() });
     }
     Ok(index)
 }
 
-impl Current {
-    fn end(self, end: u64, opened: &Opened, index: &mut Index) -> io::Result<()> {
-        let Self { whole, head, tail, lists, slots, .. } = self;
+impl PartialValue {
+    fn finish(self, end: u64, opened: &OpenFile, index: &mut DumpIndex) -> io::Result<()> {
+        let Self { range: whole, head, tail, lists, slots, .. } = self;
         let (Some(head), Some(tail), 1, false) = (head, tail, lists, slots.is_empty()) else {
-            index.value(whole);
+            index.add_value(whole);
             return Ok(());
         };
         let beside = head.saturating_sub(whole.start) + end.saturating_sub(tail);
-        if beside > FRAME {
-            index.value(whole);
+        if beside > MAX_FRAME_BYTES {
+            index.add_value(whole);
             return Ok(());
         }
-        let mut frame = opened.part(whole.start..head)?;
-        frame.extend(opened.part(tail..end)?);
+        let mut frame = opened.read_part(whole.start..head)?;
+        frame.extend(opened.read_part(tail..end)?);
         let document = String::from_utf8(frame).ok().and_then(|text| Document::parse(&text).ok());
-        index.list(document.as_ref().and_then(super::frame_of), slots, whole);
+        index.add_list(document.as_ref().and_then(super::read_element_type), slots, whole);
         Ok(())
     }
 }
 
-impl Index {
+impl DumpIndex {
     /// Adds a value that is no list. Nothing but spaces is between two values.
-    fn value(&mut self, whole: Slot) {
+    fn add_value(&mut self, whole: Slot) {
         match self.slots.last_mut().filter(|last| last.list.is_none()) {
-            Some(last) if whole.end.saturating_sub(last.start) <= BATCH => last.end = whole.end,
+            Some(last) if whole.end.saturating_sub(last.start) <= MAX_SHARED_SLOT_BYTES => {
+                last.end = whole.end;
+            }
             _ => self.slots.push(whole),
         }
     }
 }
 
 /// Values that were elements of a list, one after another.
-pub(super) fn without_commas(bytes: &mut [u8]) {
+pub(super) fn blank_commas(bytes: &mut [u8]) {
     let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
     for byte in bytes {
         match *byte {
@@ -305,9 +308,9 @@ pub(super) fn without_commas(bytes: &mut [u8]) {
 
 /// Reports whether a text begins with a list of objects.
 pub(super) fn begins_list(block: &[u8]) -> bool {
-    let mut scan = Scan::default();
-    scan.take(block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block));
+    let mut scan = Scanner::default();
+    scan.feed(block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block));
     let first = scan.done.first().map(|(current, _)| current).or(scan.current.as_ref());
-    let is_list = |current: &&Current| current.is_typed && !current.slots.is_empty();
+    let is_list = |current: &&PartialValue| current.is_typed && !current.slots.is_empty();
     first.as_ref().is_some_and(is_list)
 }

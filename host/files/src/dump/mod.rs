@@ -22,24 +22,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 use opgate_document::Document;
-use opgate_input::objects::{self, Found, Typed, Wrong};
-use opgate_input::read::{At, Opened, Reader};
+use opgate_input::objects::{self, ElementType, ObjectError, TypedObject};
+use opgate_input::read::{FilePath, OpenFile, Reader};
 
 use crate::content::{Content, Documents, File, Origin, has_documents};
 use crate::{duplicate_keys, folder, template};
-pub use subjects::{Subjects, live};
+pub use subjects::{Subjects, live_subject};
 
 /// Bytes of a slot with more than one object or document.
-const BATCH: u64 = 256 << 10;
+const MAX_SHARED_SLOT_BYTES: u64 = 256 << 10;
 
 /// Bytes that are read at a time.
-const BLOCK: u64 = 256 << 10;
+const BLOCK_BYTES: u64 = 256 << 10;
 
 /// A slot with more bytes counts as a separate file for the input limit.
-const SMALL: u64 = 16 << 20;
+const MAX_SLOT_BYTES: u64 = 16 << 20;
 
 /// Maximum bytes of a list without its elements.
-const FRAME: u64 = 1 << 20;
+const MAX_FRAME_BYTES: u64 = 1 << 20;
 
 /// Some objects of a file.
 #[derive(Debug, Clone)]
@@ -57,37 +57,37 @@ pub struct Slot {
 #[derive(Debug)]
 struct List {
     /// Type of elements that do not declare it.
-    typed: Option<Typed>,
+    element_type: Option<ElementType>,
     /// The document.
-    whole: Slot,
+    range: Slot,
 }
 
 /// Positions of the objects in a file.
 #[derive(Debug, Default)]
-struct Index {
+struct DumpIndex {
     slots: Vec<Slot>,
     lists: Vec<List>,
 }
 
-impl Index {
+impl DumpIndex {
     /// Adds the slots of a list; of a document that turns out to be none, the document.
-    fn list(&mut self, frame: Option<Typed>, mut slots: Vec<Slot>, whole: Slot) {
-        let Some(typed) = frame else { return self.document(whole) };
+    fn add_list(&mut self, frame: Option<ElementType>, mut slots: Vec<Slot>, whole: Slot) {
+        let Some(typed) = frame else { return self.add_document(whole) };
         let list = Some(self.lists.len());
         for slot in &mut slots {
             slot.list = list;
         }
         self.slots.append(&mut slots);
-        self.lists.push(List { typed: Some(typed), whole });
+        self.lists.push(List { element_type: Some(typed), range: whole });
     }
 
     /// Adds a document; small ones share a slot.
-    fn document(&mut self, whole: Slot) {
+    fn add_document(&mut self, whole: Slot) {
         match self.slots.last_mut() {
             Some(last)
                 if last.list.is_none()
                     && last.end == whole.start
-                    && whole.end.saturating_sub(last.start) <= BATCH =>
+                    && whole.end.saturating_sub(last.start) <= MAX_SHARED_SLOT_BYTES =>
             {
                 last.end = whole.end;
             }
@@ -100,9 +100,9 @@ impl Index {
 #[derive(Debug)]
 pub struct Dump {
     path: String,
-    opened: Opened,
+    opened: OpenFile,
     is_json: bool,
-    index: Index,
+    index: DumpIndex,
 }
 
 /// Returns the dumps at a path: a file, or the files of a directory.
@@ -111,16 +111,16 @@ pub struct Dump {
 /// If one of them cannot be read: one line each.
 pub fn open(path: &Path, reader: &Reader) -> Result<Vec<Dump>, String> {
     if !path.is_dir() {
-        return Dump::of(At::Named(path), path.display().to_string(), reader)
+        return Dump::of(FilePath::Named(path), path.display().to_string(), reader)
             .map(|dump| vec![dump]);
     }
     let folder = folder::walk(path).map_err(|error| format!("{error:#}"))?;
     let (mut dumps, mut errors) = (Vec::new(), Vec::new());
     for entry in folder.files.iter().filter(|entry| has_documents(&entry.path)) {
         let shown = path.join(&entry.path).display().to_string();
-        let dump = match &entry.refused {
-            Some(refused) => Err(format!("{shown}: {}", refused.why)),
-            None => Dump::of(entry.at(&folder), shown, reader),
+        let dump = match &entry.rejection {
+            Some(refused) => Err(format!("{shown}: {}", refused.message)),
+            None => Dump::of(entry.file_path(&folder), shown, reader),
         };
         match dump {
             Ok(dump) => dumps.push(dump),
@@ -132,8 +132,8 @@ pub fn open(path: &Path, reader: &Reader) -> Result<Vec<Dump>, String> {
 
 /// Reports whether a file begins with a list of objects, as `kubectl get` prints it.
 pub(crate) fn is_list(path: &Path) -> bool {
-    let Ok(opened) = At::Named(path).open() else { return false };
-    let Ok(block) = opened.part(0..FRAME) else { return false };
+    let Ok(opened) = FilePath::Named(path).open() else { return false };
+    let Ok(block) = opened.read_part(0..MAX_FRAME_BYTES) else { return false };
     let text = String::from_utf8_lossy(&block);
     if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
         json::begins_list(&block)
@@ -143,20 +143,20 @@ pub(crate) fn is_list(path: &Path) -> bool {
 }
 
 /// Returns the type of a list's elements, from the list without them; none if it is no list.
-fn frame_of(document: &Document) -> Option<Typed> {
+fn read_element_type(document: &Document) -> Option<ElementType> {
     let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
-    Typed::of_list(text("/apiVersion")?, text("/kind")?)
+    ElementType::of_list(text("/apiVersion")?, text("/kind")?)
 }
 
 impl Dump {
-    fn of(at: At<'_>, path: String, reader: &Reader) -> Result<Self, String> {
+    fn of(at: FilePath<'_>, path: String, reader: &Reader) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("{path}: {error}");
         let opened = at.open().map_err(failed)?;
-        reader.fits(&opened).map_err(failed)?;
-        let start = opened.part(0..BLOCK).map_err(failed)?;
+        reader.charge_file(&opened).map_err(failed)?;
+        let start = opened.read_part(0..BLOCK_BYTES).map_err(failed)?;
         let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start).trim_ascii_start();
         let is_json = start.starts_with(b"{");
-        let index = if is_json { json::index(&opened) } else { yaml::index(&opened) };
+        let index = if is_json { json::build_index(&opened) } else { yaml::build_index(&opened) };
         let index = index.map_err(failed)?;
         Ok(Self { path, opened, is_json, index })
     }
@@ -175,31 +175,31 @@ impl Dump {
 
     /// Reads a part. An error in it becomes its content.
     #[must_use]
-    pub fn read(&self, slot: &Slot, reader: &Reader) -> Part {
+    pub fn read(&self, slot: &Slot, reader: &Reader) -> DumpPart {
         // Data that is dropped immediately does not count.
         let free = Reader::new(usize::MAX);
-        let is_small = slot.end.saturating_sub(slot.start) <= SMALL;
+        let is_small = slot.end.saturating_sub(slot.start) <= MAX_SLOT_BYTES;
         let reader = if is_small { &free } else { reader };
-        let content = match self.opened.part(slot.start..slot.end) {
+        let content = match self.opened.read_part(slot.start..slot.end) {
             Ok(mut bytes) => {
                 if self.is_json && slot.list.is_some() {
-                    json::without_commas(&mut bytes);
+                    json::blank_commas(&mut bytes);
                 }
                 Content::of(bytes, &self.path, reader)
             }
             Err(error) => Content::unreadable(&error),
         };
         let origin = Origin::Part { lines: slot.lines, columns: slot.columns };
-        let file = duplicate_keys::checked(File::part(
+        let file = duplicate_keys::reject_duplicates(File::new_part(
             self.path.clone(),
             self.path.clone(),
             content,
             origin,
         ));
         let list = slot.list.and_then(|list| self.index.lists.get(list));
-        let typed = list.and_then(|list| list.typed.clone());
+        let typed = list.and_then(|list| list.element_type.clone());
         let is_sequence = list.is_some() && !self.is_json;
-        Part { file: Arc::new(file), list: slot.list, is_sequence, typed }
+        DumpPart { file: Arc::new(file), list: slot.list, is_sequence, element_type: typed }
     }
 
     /// Reads lists as a whole from now on if their elements are unreadable separately.
@@ -211,8 +211,8 @@ impl Dump {
             let slots = &mut self.index.slots;
             let Some(first) = slots.iter().position(of) else { continue };
             slots.retain(|slot| !of(slot));
-            slots.insert(first, list.whole.clone());
-            whole.push(list.whole.clone());
+            slots.insert(first, list.range.clone());
+            whole.push(list.range.clone());
         }
         whole
     }
@@ -220,31 +220,31 @@ impl Dump {
 
 /// A part of a file that was read.
 #[derive(Debug)]
-pub struct Part {
+pub struct DumpPart {
     file: Arc<File>,
     list: Option<usize>,
     /// Whether its objects are elements of a YAML sequence.
     is_sequence: bool,
-    typed: Option<Typed>,
+    element_type: Option<ElementType>,
 }
 
-impl Part {
+impl DumpPart {
     /// Returns the list that must be read as a whole, because this section of it is unreadable separately.
     #[must_use]
-    pub fn broken_list(&self) -> Option<usize> {
+    pub fn unreadable_list(&self) -> Option<usize> {
         self.list.filter(|_| self.file.documents().is_none())
     }
 
     /// Returns a line with the reason why it is unreadable, if so.
     #[must_use]
-    pub fn complaint(&self) -> Option<String> {
-        template::complaint(&self.file)
+    pub fn error_line(&self) -> Option<String> {
+        template::error_line(&self.file)
     }
 
     /// Calls `visit` with each object.
-    pub fn each(&self, visit: &mut impl FnMut(Found<'_, '_>)) {
+    pub fn for_each_object(&self, visit: &mut impl FnMut(TypedObject<'_, '_>)) {
         for index in 0..self.file.documents().map_or(0, Documents::len) {
-            self.objects_of(index, &mut |found| {
+            self.visit_document(index, &mut |found| {
                 if let Ok(found) = found {
                     visit(found);
                 }
@@ -252,14 +252,18 @@ impl Part {
         }
     }
 
-    fn objects_of(&self, index: usize, visit: &mut impl FnMut(Result<Found<'_, '_>, Wrong>)) {
+    fn visit_document(
+        &self,
+        index: usize,
+        visit: &mut impl FnMut(Result<TypedObject<'_, '_>, ObjectError>),
+    ) {
         let Some(documents) = self.file.documents() else { return };
         let document = documents.document(index);
-        let (root, typed) = (document.root(), self.typed.as_ref());
+        let (root, typed) = (document.root(), self.element_type.as_ref());
         if self.is_sequence {
-            objects::elements(root, "", &mut String::new(), typed, visit);
+            objects::for_each_element(root, "", &mut String::new(), typed, visit);
         } else {
-            objects::each(root, typed, visit);
+            objects::for_each_object(root, typed, visit);
         }
     }
 }

@@ -8,13 +8,13 @@
 
 use std::sync::Arc;
 
-use opgate_input::objects::{Found, Wrong};
+use opgate_input::objects::{ObjectError, TypedObject};
 use opgate_upstream::kinds::plural;
 
-use super::Part;
+use super::DumpPart;
 use crate::content::{Content, File, Origin};
-use crate::json::quoted;
-use crate::reviews::{Layout, Object, Request, Resolver, Subject};
+use crate::json::json_string;
+use crate::reviews::{LocationResolver, Object, Request, RequestObject, Subject};
 
 /// The subjects of a section.
 #[derive(Debug, Default)]
@@ -22,12 +22,12 @@ pub struct Subjects {
     /// The objects.
     pub subjects: Vec<Subject>,
     /// The number of objects that are on their way out, which are not among them.
-    pub leaving: usize,
+    pub terminating: usize,
     /// Elements that are no objects, one line each.
-    pub wrong: Vec<String>,
+    pub errors: Vec<String>,
 }
 
-impl Part {
+impl DumpPart {
     /// Returns the subjects of the section.
     #[must_use]
     pub fn subjects(&self) -> Subjects {
@@ -39,20 +39,25 @@ impl Part {
                 file: self.file.clone(),
                 index,
                 pointer: pointer.to_owned(),
-                located: Arc::clone(&located),
-                written: None,
+                locator: Arc::clone(&located),
+                original_json: None,
             };
-            self.objects_of(index, &mut |found| match found {
-                Ok(found) if is_leaving(&found) => all.leaving += 1,
+            self.visit_document(index, &mut |found| match found {
+                Ok(found) if is_terminating(&found) => all.terminating += 1,
                 Ok(found) => {
                     let (object, resource) = (object(found.pointer), plural(found.kind));
-                    all.subjects.push(subject(self.file.shown.clone(), &found, object, resource));
+                    all.subjects.push(subject(
+                        self.file.display_path.clone(),
+                        &found,
+                        object,
+                        resource,
+                    ));
                 }
-                Err(Wrong { pointer, why }) => {
-                    let layout = Layout::Object(object(&pointer));
-                    let place = Resolver::new(&layout).place("");
+                Err(ObjectError { pointer, message: why }) => {
+                    let layout = RequestObject::Object(object(&pointer));
+                    let place = LocationResolver::new(&layout).resolve("");
                     let (line, column) = place.map_or((1, 1), |place| (place.line, place.column));
-                    all.wrong.push(format!("{}:{line}:{column}: {why}", self.file.shown));
+                    all.errors.push(format!("{}:{line}:{column}: {why}", self.file.display_path));
                 }
             });
         }
@@ -63,17 +68,26 @@ impl Part {
 /// Returns an object that an API server has sent, which has no places in a file. `None` if it is on its way
 /// out.
 #[must_use]
-pub fn live(source: String, found: &Found<'_, '_>, resource: &str) -> Option<Subject> {
-    if is_leaving(found) {
+pub fn live_subject(
+    source: String,
+    found: &TypedObject<'_, '_>,
+    resource: &str,
+) -> Option<Subject> {
+    if is_terminating(found) {
         return None;
     }
-    let file = File::part(String::new(), source.clone(), Content::Other, Origin::Nowhere);
+    let file = File::new_part(String::new(), source.clone(), Content::Other, Origin::NoFile);
     let (file, located, pointer) = (Arc::new(file), Arc::default(), String::new());
-    let object = Object { file, index: 0, pointer, located, written: None };
+    let object = Object { file, index: 0, pointer, locator: located, original_json: None };
     Some(subject(source, found, object, resource.to_owned()))
 }
 
-fn subject(source: String, found: &Found<'_, '_>, object: Object, resource: String) -> Subject {
+fn subject(
+    source: String,
+    found: &TypedObject<'_, '_>,
+    object: Object,
+    resource: String,
+) -> Subject {
     let text = |pointer: &str| {
         let value = found.value.get(pointer).and_then(|value| value.text());
         value.unwrap_or_default().to_owned()
@@ -86,7 +100,10 @@ fn subject(source: String, found: &Found<'_, '_>, object: Object, resource: Stri
         resource,
         namespace: text("/metadata/namespace"),
         name: text("/metadata/name"),
-        object: Layout::Object(Object { written: Some(written(found).into()), ..object }),
+        object: RequestObject::Object(Object {
+            original_json: Some(object_json(found).into()),
+            ..object
+        }),
         old: None,
         prefix: String::new(),
         is_stored: true,
@@ -98,26 +115,26 @@ fn subject(source: String, found: &Found<'_, '_>, object: Object, resource: Stri
         name: request.name.clone(),
         namespace: Some(request.namespace.clone()),
         requests: vec![request],
-        broken: Vec::new(),
+        unreadable: Vec::new(),
         not_evaluated: None,
     }
 }
 
 /// Returns the object as it would be sent.
-fn written(found: &Found<'_, '_>) -> String {
+fn object_json(found: &TypedObject<'_, '_>) -> String {
     let mut json = String::with_capacity(found.value.size());
     json.push('{');
     for (name, text) in [("apiVersion", found.api_version), ("kind", found.kind)] {
-        if !found.is_complete() {
-            json.extend([&quoted(name), ":", &quoted(text), ","]);
+        if !found.declares_type() {
+            json.extend([&json_string(name), ":", &json_string(text), ","]);
         }
     }
     for (name, value) in found.value.members() {
-        let is_said = !found.is_complete() && matches!(name, "apiVersion" | "kind");
+        let is_said = !found.declares_type() && matches!(name, "apiVersion" | "kind");
         if name == "status" || is_said {
             continue;
         }
-        json.push_str(&quoted(name));
+        json.push_str(&json_string(name));
         json.push(':');
         json.push_str(&value.raw());
         json.push(',');
@@ -131,7 +148,7 @@ fn written(found: &Found<'_, '_>) -> String {
 
 /// Reports whether an object is deleted and waits for its finalizers, or OLM replaces or deletes it: the
 /// rules apply to its replacement.
-fn is_leaving(found: &Found<'_, '_>) -> bool {
+fn is_terminating(found: &TypedObject<'_, '_>) -> bool {
     let text = |pointer: &str| found.value.get(pointer).and_then(|value| value.text());
     let is_csv =
         found.kind == "ClusterServiceVersion" && found.group_version().0 == "operators.coreos.com";

@@ -4,32 +4,32 @@ use opgate_input::read::Reader;
 
 use super::*;
 use crate::detect;
-use crate::kinds::As;
-use crate::reviews::Resolver;
-use crate::testing::Temporary;
+use crate::kinds::CheckInputType;
+use crate::reviews::LocationResolver;
+use crate::testing::TempDirectory;
 
 /// The objects of a file with the places of their names, and what is no object.
 fn found(name: &str, text: &str) -> Vec<String> {
-    let folder = Temporary::new(&[(name, text)]);
-    let path = folder.path().join(name);
+    let directory = TempDirectory::new(&[(name, text)]);
+    let path = directory.path().join(name);
     let reader = Reader::default();
     let mut dump = open(&path, &reader).unwrap().remove(0);
     let lists = dump.slots().iter().map(|slot| dump.read(slot, &reader));
-    let broken: Vec<_> = lists.filter_map(|part| part.broken_list()).collect();
+    let broken: Vec<_> = lists.filter_map(|part| part.unreadable_list()).collect();
     dump.keep_whole(&broken);
     let mut all = Vec::new();
     for slot in dump.slots() {
         let part = dump.read(slot, &reader);
-        all.extend(part.complaint());
+        all.extend(part.error_line());
         let subjects = part.subjects();
         for subject in &subjects.subjects {
             let request = &subject.requests[0];
-            let place = Resolver::new(&request.object).place("metadata.name").unwrap();
+            let place = LocationResolver::new(&request.object).resolve("metadata.name").unwrap();
             let at = format!("{}:{}", place.line, place.column);
             all.push(format!("{} {} {} {at}", request.group, subject.kind, subject.name));
         }
-        all.extend(subjects.wrong);
-        all.extend((0..subjects.leaving).map(|_| "leaving".to_owned()));
+        all.extend(subjects.errors);
+        all.extend((0..subjects.terminating).map(|_| "leaving".to_owned()));
     }
     let shown = path.display().to_string();
     all.into_iter().map(|line| line.replace(&shown, name)).collect()
@@ -164,8 +164,8 @@ fn large_files_are_read_in_parts() {
     let json = format!(r#"{{"apiVersion":"v1","items":[{}],"kind":"List"}}"#, objects.join(","));
     let lines = objects.join("\n");
     for (name, text) in [("a.yaml", &yaml), ("a.json", &json), ("b.json", &lines)] {
-        let folder = Temporary::new(&[(name, text)]);
-        let dumps = open(&folder.path().join(name), &Reader::default()).unwrap();
+        let directory = TempDirectory::new(&[(name, text)]);
+        let dumps = open(&directory.path().join(name), &Reader::default()).unwrap();
         assert!((5..=10).contains(&dumps[0].slots().len()), "{name} {:?}", dumps[0].slots());
         let names: Vec<_> =
             found(name, text).iter().map(|f| f.split(' ').nth(2).unwrap().to_owned()).collect();
@@ -178,19 +178,19 @@ fn dumps_are_detected_by_their_content() {
     let stored = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: u, resourceVersion: \"1\"}\n";
     let empty = "apiVersion: v1\nitems: []\nkind: List\n";
     for (text, kind) in [
-        (YAML, As::Cluster),
-        (JSON, As::Cluster),
-        (JSON.replace('\n', "").as_str(), As::Cluster),
+        (YAML, CheckInputType::Cluster),
+        (JSON, CheckInputType::Cluster),
+        (JSON.replace('\n', "").as_str(), CheckInputType::Cluster),
         // One exported object is not a cluster.
-        (stored, As::Manifest),
-        (&format!("{stored}---\n{stored}"), As::Cluster),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", As::Manifest),
-        (empty, As::Manifest),
-        ("schema: olm.package\nitems:\n- a\n", As::Catalog),
+        (stored, CheckInputType::Manifest),
+        (&format!("{stored}---\n{stored}"), CheckInputType::Cluster),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", CheckInputType::Manifest),
+        (empty, CheckInputType::Manifest),
+        ("schema: olm.package\nitems:\n- a\n", CheckInputType::Catalog),
     ] {
-        let folder = Temporary::new(&[("a.yaml", text)]);
-        let path = folder.path().join("a.yaml");
+        let directory = TempDirectory::new(&[("a.yaml", text)]);
+        let path = directory.path().join("a.yaml");
         let found = detect(&path, &Reader::default()).unwrap();
-        assert_eq!(found.found[0].kind, kind, "{text}");
+        assert_eq!(found.inputs[0].input_type, kind, "{text}");
     }
 }

@@ -16,22 +16,22 @@
 use std::io;
 
 use opgate_document::Document;
-use opgate_input::objects::Typed;
-use opgate_input::read::Opened;
+use opgate_input::objects::ElementType;
+use opgate_input::read::OpenFile;
 use opgate_input::yaml;
-use opgate_yaml::Words;
+use opgate_yaml::BooleanWords;
 
-use super::{BATCH, BLOCK, FRAME, Index, Slot};
+use super::{BLOCK_BYTES, DumpIndex, MAX_FRAME_BYTES, MAX_SHARED_SLOT_BYTES, Slot};
 
 /// Bytes at the beginning of a line that determine its type.
-const PREFIX: usize = 64;
+const PREFIX_BYTES: usize = 64;
 
 /// Maximum indentation of the elements.
-const INDENT: usize = 32;
+const MAX_INDENT: usize = 32;
 
 /// The expected next element of a document.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ListState {
     #[default]
     Head,
     /// The first element, after `items:`.
@@ -62,7 +62,7 @@ impl Line<'_> {
     /// Reports whether nothing is on it. A line that begins with many spaces has something behind them.
     fn is_empty(&self) -> bool {
         let rest = self.rest();
-        self.prefix.len() < PREFIX && rest.trim_ascii().is_empty() || rest.starts_with(b"#")
+        self.prefix.len() < PREFIX_BYTES && rest.trim_ascii().is_empty() || rest.starts_with(b"#")
     }
 
     fn is_marker(&self, marker: &[u8]) -> bool {
@@ -77,19 +77,19 @@ impl Line<'_> {
 
     fn is_items(&self) -> bool {
         let after = self.prefix.strip_prefix(b"items:");
-        after.is_some_and(|rest| self.prefix.len() < PREFIX && rest.trim_ascii().is_empty())
+        after.is_some_and(|rest| self.prefix.len() < PREFIX_BYTES && rest.trim_ascii().is_empty())
     }
 }
 
 /// A document so far.
 #[derive(Debug, Default)]
-struct Current {
+struct PartialDocument {
     start: u64,
     lines: u64,
     has_content: bool,
     /// Whether its API version and kind precede its elements.
     is_typed: bool,
-    state: State,
+    state: ListState,
     indent: usize,
     /// Position of `items:`, and of the text after the elements.
     items: u64,
@@ -97,35 +97,37 @@ struct Current {
     slots: Vec<Slot>,
 }
 
-impl Current {
-    fn line(&mut self, line: Line<'_>) {
+impl PartialDocument {
+    fn add_line(&mut self, line: Line<'_>) {
         if line.is_empty() {
             return;
         }
         self.has_content |= !matches!(line.prefix.trim_ascii(), b"---" | b"...");
         match self.state {
-            State::Head if line.is_items() => {
-                (self.state, self.items) = (State::Start, line.start);
+            ListState::Head if line.is_items() => {
+                (self.state, self.items) = (ListState::Start, line.start);
             }
-            State::Head => self.is_typed |= line.prefix.starts_with(b"apiVersion:"),
-            State::Start if line.is_dash() && line.indent() <= INDENT => {
-                (self.state, self.indent) = (State::Elements, line.indent());
-                self.element(line);
+            ListState::Head => self.is_typed |= line.prefix.starts_with(b"apiVersion:"),
+            ListState::Start if line.is_dash() && line.indent() <= MAX_INDENT => {
+                (self.state, self.indent) = (ListState::Elements, line.indent());
+                self.start_element(line);
             }
-            State::Start => self.state = State::Other,
-            State::Elements if line.indent() > self.indent => {}
-            State::Elements if line.indent() == self.indent && line.is_dash() => self.element(line),
-            State::Elements => {
+            ListState::Start => self.state = ListState::Other,
+            ListState::Elements if line.indent() > self.indent => {}
+            ListState::Elements if line.indent() == self.indent && line.is_dash() => {
+                self.start_element(line);
+            }
+            ListState::Elements => {
                 self.end_slot(line.start);
-                (self.state, self.tail) = (State::Tail, line.start);
+                (self.state, self.tail) = (ListState::Tail, line.start);
             }
-            State::Tail | State::Other => {}
+            ListState::Tail | ListState::Other => {}
         }
     }
 
-    fn element(&mut self, line: Line<'_>) {
+    fn start_element(&mut self, line: Line<'_>) {
         match self.slots.last() {
-            Some(last) if line.start.saturating_sub(last.start) < BATCH => {}
+            Some(last) if line.start.saturating_sub(last.start) < MAX_SHARED_SLOT_BYTES => {}
             _ => {
                 self.end_slot(line.start);
                 let (start, lines) = (line.start, line.number);
@@ -141,41 +143,42 @@ impl Current {
     }
 
     /// Ends the document here.
-    fn end(mut self, end: u64, opened: &Opened, index: &mut Index) -> io::Result<()> {
+    fn finish(mut self, end: u64, opened: &OpenFile, index: &mut DumpIndex) -> io::Result<()> {
         if !self.has_content {
             return Ok(());
         }
         self.end_slot(end);
-        let tail = if self.state == State::Tail { self.tail } else { end };
+        let tail = if self.state == ListState::Tail { self.tail } else { end };
         let whole = Slot { start: self.start, end, lines: self.lines, columns: 0, list: None };
-        let is_list = matches!(self.state, State::Elements | State::Tail);
+        let is_list = matches!(self.state, ListState::Elements | ListState::Tail);
         let beside = self.items.saturating_sub(self.start) + end.saturating_sub(tail);
-        if !is_list || beside > FRAME {
-            index.document(whole);
+        if !is_list || beside > MAX_FRAME_BYTES {
+            index.add_document(whole);
             return Ok(());
         }
-        let mut frame = opened.part(self.start..self.items)?;
+        let mut frame = opened.read_part(self.start..self.items)?;
         frame.extend_from_slice(b"items: []\n");
-        frame.extend(opened.part(tail..end)?);
-        index.list(typed(frame), self.slots, whole);
+        frame.extend(opened.read_part(tail..end)?);
+        index.add_list(parse_element_type(frame), self.slots, whole);
         Ok(())
     }
 }
 
 /// Returns the type of a list's elements; none if the document is no list.
-fn typed(frame: Vec<u8>) -> Option<Typed> {
-    let parts = yaml::parts(&String::from_utf8(frame).ok()?, Words::All).ok()?;
+fn parse_element_type(frame: Vec<u8>) -> Option<ElementType> {
+    let parts =
+        yaml::parse_documents(&String::from_utf8(frame).ok()?, BooleanWords::Yaml11).ok()?;
     let [part] = parts.as_slice() else { return None };
     let document = Document::part(part.json.clone(), 0..part.json.len());
-    super::frame_of(&document)
+    super::read_element_type(&document)
 }
 
 /// Returns the objects of a file.
-pub(super) fn index(opened: &Opened) -> io::Result<Index> {
-    let mut index = Index::default();
-    let (mut current, mut is_first, mut has_directive) = (Current::default(), true, false);
+pub(super) fn build_index(opened: &OpenFile) -> io::Result<DumpIndex> {
+    let mut index = DumpIndex::default();
+    let (mut current, mut is_first, mut has_directive) = (PartialDocument::default(), true, false);
     let mut failed = Ok(());
-    let end = lines(opened, |line| {
+    let end = for_each_line(opened, |line| {
         if failed.is_err() || has_directive {
             return;
         }
@@ -183,35 +186,39 @@ pub(super) fn index(opened: &Opened) -> io::Result<Index> {
             current.start = line.start;
             is_first = false;
         } else if line.is_marker(b"---") {
-            let next = Current { start: line.start, lines: line.number, ..Current::default() };
+            let next = PartialDocument {
+                start: line.start,
+                lines: line.number,
+                ..PartialDocument::default()
+            };
             let last = std::mem::replace(&mut current, next);
-            failed = last.end(line.start, opened, &mut index);
+            failed = last.finish(line.start, opened, &mut index);
         }
         has_directive = line.prefix.starts_with(b"%");
         // Text after the end of a document belongs to no list.
-        if line.is_marker(b"...") && current.state != State::Head {
+        if line.is_marker(b"...") && current.state != ListState::Head {
             current.end_slot(line.start);
-            current.state = State::Other;
+            current.state = ListState::Other;
         }
-        current.line(line);
+        current.add_line(line);
     })?;
     failed?;
     if has_directive {
         // Directives are rare. They apply to the text after them.
         let whole = Slot { start: 0, end, lines: 0, columns: 0, list: None };
-        return Ok(Index { slots: vec![whole], lists: Vec::new() });
+        return Ok(DumpIndex { slots: vec![whole], lists: Vec::new() });
     }
-    current.end(end, opened, &mut index)?;
+    current.finish(end, opened, &mut index)?;
     Ok(index)
 }
 
 /// Calls `visit` with the lines of a file; gives its end.
-fn lines(opened: &Opened, mut visit: impl FnMut(Line<'_>)) -> io::Result<u64> {
+fn for_each_line(opened: &OpenFile, mut visit: impl FnMut(Line<'_>)) -> io::Result<u64> {
     let mut at = 0_u64;
     let (mut start, mut number) = (0, 0);
-    let mut prefix = Vec::with_capacity(PREFIX);
+    let mut prefix = Vec::with_capacity(PREFIX_BYTES);
     loop {
-        let block = opened.part(at..at.saturating_add(BLOCK))?;
+        let block = opened.read_part(at..at.saturating_add(BLOCK_BYTES))?;
         let bom = if at == 0 && block.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         if at == 0 {
             start = u64::try_from(bom).unwrap_or_default();
@@ -221,7 +228,7 @@ fn lines(opened: &Opened, mut visit: impl FnMut(Line<'_>)) -> io::Result<u64> {
         while !rest.is_empty() {
             let newline = memchr::memchr(b'\n', rest);
             let length = newline.unwrap_or(rest.len());
-            let room = PREFIX.saturating_sub(prefix.len()).min(length);
+            let room = PREFIX_BYTES.saturating_sub(prefix.len()).min(length);
             prefix.extend_from_slice(rest.get(..room).unwrap_or_default());
             let taken = newline.map_or(length, |newline| newline + 1);
             rest = rest.get(taken..).unwrap_or_default();
@@ -244,18 +251,18 @@ fn lines(opened: &Opened, mut visit: impl FnMut(Line<'_>)) -> io::Result<u64> {
 
 /// Reports whether a text begins with a list of objects.
 pub(super) fn begins_list(block: &[u8]) -> bool {
-    let mut current = Current::default();
+    let mut current = PartialDocument::default();
     let text = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block);
     for line in text.split(|byte| *byte == b'\n') {
-        let prefix = line.get(..line.len().min(PREFIX)).unwrap_or_default();
+        let prefix = line.get(..line.len().min(PREFIX_BYTES)).unwrap_or_default();
         let line = Line { start: 0, number: 0, prefix };
         if line.is_marker(b"---") && current.has_content || prefix.starts_with(b"%") {
             return false;
         }
-        current.line(line);
-        if current.state != State::Head && current.state != State::Start {
+        current.add_line(line);
+        if current.state != ListState::Head && current.state != ListState::Start {
             break;
         }
     }
-    current.state == State::Elements && current.is_typed
+    current.state == ListState::Elements && current.is_typed
 }

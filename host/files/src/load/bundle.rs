@@ -10,7 +10,7 @@ use super::manifest;
 use crate::bundle::{Bundle, BundleKind};
 use crate::content::Documents;
 use crate::json::{GROUP, VERSION};
-use crate::reviews::{Layout, Request, Subject};
+use crate::reviews::{Request, RequestObject, Subject};
 use crate::template;
 
 /// Reads a bundle.
@@ -20,19 +20,19 @@ use crate::template;
 pub(super) fn load(
     root: &Path,
     kind: BundleKind,
-    since: Option<&Path>,
+    baseline: Option<&Path>,
     reader: &Reader,
 ) -> anyhow::Result<Subject> {
     anyhow::ensure!(root.is_dir(), "{}: not a directory: name that of the bundle", root.display());
     let bundle = Arc::new(Bundle::read(root, kind, reader)?);
-    let old = since.map(|old| Bundle::read(old, kind, reader).map(Arc::new)).transpose()?;
+    let old = baseline.map(|old| Bundle::read(old, kind, reader).map(Arc::new)).transpose()?;
     if let Some(old) = &old {
-        all_read(old)?;
+        ensure_readable(old)?;
     }
     let mut subject = subject(root, kind, &bundle, old.as_ref());
-    let mut manifests = objects(&bundle);
+    let mut manifests = manifest_requests(&bundle);
     if let Some(old) = &old {
-        manifest::pair(&mut manifests, objects(old));
+        manifest::pair_with_baseline(&mut manifests, manifest_requests(old));
     }
     subject.requests.extend(manifests);
     Ok(subject)
@@ -52,8 +52,8 @@ pub(super) fn subject(
         resource: kind.resource().to_owned(),
         namespace: String::new(),
         name: bundle.name.clone(),
-        object: Layout::Bundle(bundle.clone()),
-        old: old.cloned().map(Layout::Bundle),
+        object: RequestObject::Bundle(bundle.clone()),
+        old: old.cloned().map(RequestObject::Bundle),
         prefix: String::new(),
         is_stored: false,
         recorded: None,
@@ -64,23 +64,28 @@ pub(super) fn subject(
         name: bundle.name.clone(),
         namespace: None,
         requests: vec![request],
-        broken: bundle.files.iter().filter(|file| file.broken().is_some()).cloned().collect(),
+        unreadable: bundle
+            .files
+            .iter()
+            .filter(|file| file.read_error().is_some())
+            .cloned()
+            .collect(),
         not_evaluated: None,
     }
 }
 
 /// The baseline must be readable: an unreadable path must not count as an empty baseline.
-pub(super) fn all_read(old: &Bundle) -> anyhow::Result<()> {
-    let unread = old.files.iter().filter_map(|file| template::complaint(file));
+pub(super) fn ensure_readable(old: &Bundle) -> anyhow::Result<()> {
+    let unread = old.files.iter().filter_map(|file| template::error_line(file));
     let unread: Vec<_> = unread.collect();
     anyhow::ensure!(unread.is_empty(), "{}", unread.join("\n"));
     Ok(())
 }
 
 /// Returns the manifests among the files, each with its path in the document.
-fn objects(bundle: &Bundle) -> Vec<Request> {
+fn manifest_requests(bundle: &Bundle) -> Vec<Request> {
     // The legacy format has one such directory for each version instead.
-    let flat = bundle.directories.iter().any(|folder| folder == "manifests");
+    let flat = bundle.directories.iter().any(|directory| directory == "manifests");
     let mut found = Vec::new();
     for (position, file) in bundle.files.iter().enumerate() {
         if flat && !file.path.starts_with("manifests/") {
@@ -102,8 +107,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::reviews::Resolver;
-    use crate::testing::{Temporary, fixture};
+    use crate::reviews::LocationResolver;
+    use crate::testing::{TempDirectory, fixture};
 
     fn object(request: &Request) -> Value {
         serde_json::from_str::<Value>(&request.review()).unwrap()["request"].clone()
@@ -111,13 +116,13 @@ mod tests {
 
     #[test]
     fn last_of_duplicate_keys_counts_and_is_reported() {
-        let folder = Temporary::new(&[
+        let directory = TempDirectory::new(&[
             ("manifests/a.json", "{\"kind\": \"A\",\n\"kind\": \"B\"}"),
             ("manifests/b.yaml", "kind: A\nmetadata: {name: x,\n  name: z}\n"),
             ("manifests/c.yaml", "kind: A\nkind: B\na: [\n"),
             ("metadata/annotations.yaml", "annotations: {a: b, a: c}\n"),
         ]);
-        let load = |kind| load(folder.path(), kind, None, &Reader::default()).unwrap();
+        let load = |kind| load(directory.path(), kind, None, &Reader::default()).unwrap();
         let subject = load(BundleKind::Registry);
         let spec = object(&subject.requests[0])["object"]["spec"].clone();
         let twice = |line: u64, column: u64, name: &str| {
@@ -129,13 +134,13 @@ mod tests {
         let last = json!([{"kind": "A", "metadata": {"name": "z"}}]);
         assert_eq!(spec["files"][1]["documents"], last);
         assert_eq!(spec["files"][1]["twice"], twice(3, 3, "name"));
-        let mut places = Resolver::new(&subject.requests[0].object);
+        let mut resolver = LocationResolver::new(&subject.requests[0].object);
         for (field, line, column) in [
             ("spec.files[0].twice", 2, 1),
             ("spec.files[1].twice", 3, 3),
             ("spec.files[1].documents[0].metadata.name", 3, 3),
         ] {
-            let place = places.place(field).unwrap();
+            let place = resolver.resolve(field).unwrap();
             assert_eq!((place.line, place.column), (line, column), "{field}");
         }
         assert_eq!(spec["files"][3]["documents"], json!([{"annotations": {"a": "c"}}]));
@@ -147,7 +152,7 @@ mod tests {
 
     #[test]
     fn bundle_reads_manifests_and_metadata_whatever_their_names() {
-        let folder = Temporary::new(&[
+        let directory = TempDirectory::new(&[
             ("Dockerfile", "a: b\n"),
             ("manifests/README.md", "# Title\n\nA text.\n"),
             ("manifests/a.crd", "kind: A\n"),
@@ -158,7 +163,7 @@ mod tests {
             ("metadata/icon.svgz", "\0"),
         ]);
         let files = |kind| {
-            let subject = load(folder.path(), kind, None, &Reader::default()).unwrap();
+            let subject = load(directory.path(), kind, None, &Reader::default()).unwrap();
             object(&subject.requests[0])["object"]["spec"]["files"].clone()
         };
         let registry = files(BundleKind::Registry);
@@ -176,20 +181,21 @@ mod tests {
 
     #[test]
     fn a_bundle_is_one_document_with_all_its_files() {
-        let folder = Temporary::new(&[
+        let directory = TempDirectory::new(&[
             ("manifests/a.yaml", "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: x\n---\n\n"),
             ("manifests/bad.yaml", "a:\n\tb\n"),
             ("metadata/annotations.yaml", "annotations: {}\n"),
             ("Dockerfile", "FROM scratch\nLABEL a=b \\\n  c=d\n"),
             ("logo.png", "\0"),
         ]);
-        std::os::unix::fs::symlink("..", folder.path().join("manifests/up")).unwrap();
-        let subject = load(folder.path(), BundleKind::Registry, None, &Reader::default()).unwrap();
+        std::os::unix::fs::symlink("..", directory.path().join("manifests/up")).unwrap();
+        let subject =
+            load(directory.path(), BundleKind::Registry, None, &Reader::default()).unwrap();
         let review = object(&subject.requests[0]);
         assert_eq!(review["operation"], "CREATE");
         assert_eq!(review["resource"]["resource"], "registrybundles");
         let document = &review["object"];
-        let name = folder.path().file_name().unwrap().to_str().unwrap();
+        let name = directory.path().file_name().unwrap().to_str().unwrap();
         assert_eq!(
             (&document["apiVersion"], &document["kind"]),
             (&json!("opgate.dev/v1alpha1"), &json!("RegistryBundle"))
@@ -209,7 +215,7 @@ mod tests {
         assert_eq!(files[5]["documents"], json!([{"annotations": {}}]));
         assert_eq!(document["spec"]["directories"], json!(["manifests", "metadata"]));
         assert_eq!(document["spec"]["links"], json!(["manifests/up"]));
-        assert_eq!(subject.broken.len(), 2);
+        assert_eq!(subject.unreadable.len(), 2);
 
         let manifest = object(&subject.requests[1]);
         assert_eq!(subject.requests.len(), 2);
@@ -220,8 +226,8 @@ mod tests {
         );
         assert_eq!(subject.requests[1].prefix, "spec.files[2].documents[0]");
 
-        let mut places = Resolver::new(&subject.requests[0].object);
-        let mut at = |field: &str| places.place(field).map(|p| (p.line, p.column, p.excerpt));
+        let mut resolver = LocationResolver::new(&subject.requests[0].object);
+        let mut at = |field: &str| resolver.resolve(field).map(|p| (p.line, p.column, p.excerpt));
         assert_eq!(
             at("spec.files[2].documents[0].metadata.name"),
             Some((4, 3, "  name: x".to_owned()))
@@ -251,12 +257,12 @@ mod tests {
     fn the_fixtures_are_bundles() {
         let subject =
             load(&fixture("bundle-valid"), BundleKind::Registry, None, &Reader::default()).unwrap();
-        assert!(subject.broken.is_empty(), "{:?}", subject.broken);
+        assert!(subject.unreadable.is_empty(), "{:?}", subject.unreadable);
         let kinds: Vec<_> = subject.requests.iter().map(|r| r.kind.as_str()).collect();
         assert_eq!(kinds, ["RegistryBundle", "CustomResourceDefinition", "ClusterServiceVersion"]);
         let subject =
             load(&fixture("plain-valid"), BundleKind::Plain, None, &Reader::default()).unwrap();
-        assert!(subject.broken.is_empty() && subject.requests.len() > 3);
+        assert!(subject.unreadable.is_empty() && subject.requests.len() > 3);
         assert!(load(&fixture("missing"), BundleKind::Plain, None, &Reader::default()).is_err());
     }
 }

@@ -9,7 +9,7 @@ use opgate_input::read::Reader;
 use crate::catalog::{self, Package};
 use crate::folder;
 use crate::json::{GROUP, VERSION};
-use crate::reviews::{Layout, Request, Subject};
+use crate::reviews::{Request, RequestObject, Subject};
 
 /// Reads a catalog.
 ///
@@ -17,19 +17,19 @@ use crate::reviews::{Layout, Request, Subject};
 /// Fails if the directory is unreadable.
 pub(super) fn load(
     root: &Path,
-    since: Option<&Path>,
+    baseline: Option<&Path>,
     reader: &Reader,
 ) -> anyhow::Result<Vec<Subject>> {
     let source = root.display().to_string();
     // A missing path must not count as an empty catalog.
-    folder::name(root)?;
+    folder::directory_name(root)?;
     let mut old: BTreeMap<String, Arc<Package>> = BTreeMap::new();
-    if let Some(since) = since {
+    if let Some(baseline) = baseline {
         // A missing path, or files that cannot be read, must not count as nothing published.
-        folder::name(since)?;
-        let published = catalog::read(since, reader)?;
-        let broken = published.iter().flat_map(|package| &package.broken);
-        let lines: Vec<_> = broken.filter_map(|file| file.complaint()).collect();
+        folder::directory_name(baseline)?;
+        let published = catalog::read(baseline, reader)?;
+        let broken = published.iter().flat_map(|package| &package.unreadable);
+        let lines: Vec<_> = broken.filter_map(|file| file.error_line()).collect();
         anyhow::ensure!(lines.is_empty(), "{}", lines.join("\n"));
         old.extend(published.into_iter().map(|package| (package.name.clone(), package)));
     }
@@ -38,7 +38,7 @@ pub(super) fn load(
         kind: catalog::KIND.to_owned(),
         name: package.name.clone(),
         namespace: None,
-        broken: package.broken.clone(),
+        unreadable: package.unreadable.clone(),
         not_evaluated: None,
         requests: vec![Request {
             group: GROUP.to_owned(),
@@ -47,8 +47,8 @@ pub(super) fn load(
             resource: "filebasedcatalogs".to_owned(),
             namespace: String::new(),
             name: package.name.clone(),
-            old: old.get(&package.name).cloned().map(Layout::Package),
-            object: Layout::Package(package),
+            old: old.get(&package.name).cloned().map(RequestObject::Package),
+            object: RequestObject::Package(package),
             prefix: String::new(),
             is_stored: false,
             recorded: None,
@@ -57,10 +57,10 @@ pub(super) fn load(
     let packages = catalog::read(root, reader)?;
     // Probably the wrong directory: a pipeline must not pass because of it.
     anyhow::ensure!(
-        packages.iter().any(|package| !package.blobs.is_empty() || !package.broken.is_empty()),
+        packages.iter().any(|package| !package.blobs.is_empty() || !package.unreadable.is_empty()),
         "{source}: no catalog in it: there is no blob with schema"
     );
-    for gone in gone(&old, &packages) {
+    for gone in missing_packages(&old, &packages) {
         tracing::warn!("{source}: the package {gone:?} is not there any more");
     }
     Ok(packages.into_iter().map(subject).collect())
@@ -68,8 +68,11 @@ pub(super) fn load(
 
 /// Returns the names of packages that were published and are missing now. If a file cannot be read, which is
 /// reported, any of them can be in it.
-fn gone(old: &BTreeMap<String, Arc<Package>>, packages: &[Arc<Package>]) -> Vec<String> {
-    if packages.iter().any(|package| !package.broken.is_empty()) {
+fn missing_packages(
+    old: &BTreeMap<String, Arc<Package>>,
+    packages: &[Arc<Package>],
+) -> Vec<String> {
+    if packages.iter().any(|package| !package.unreadable.is_empty()) {
         return Vec::new();
     }
     let names: BTreeSet<_> = packages.iter().map(|package| &package.name).collect();
@@ -82,8 +85,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::reviews::Resolver;
-    use crate::testing::{Temporary, fixture};
+    use crate::reviews::LocationResolver;
+    use crate::testing::{TempDirectory, fixture};
 
     fn object(subject: &Subject) -> Value {
         serde_json::from_str::<Value>(&subject.requests[0].review()).unwrap()["request"].clone()
@@ -91,7 +94,7 @@ mod tests {
 
     #[test]
     fn blobs_are_grouped_by_package() {
-        let folder = Temporary::new(&[
+        let folder = TempDirectory::new(&[
             (
                 "a/catalog.json",
                 "{\"schema\": \"olm.package\", \"name\": \"a\"}{\"schema\": \"olm.channel\", \"package\": \"b\",\n \"name\": \"stable\"}",
@@ -143,22 +146,25 @@ mod tests {
         );
         assert_eq!(files.len(), 3);
 
-        let mut places = Resolver::new(&subjects[0].requests[0].object);
-        let place = places.place("spec.blobs[1].value.name").unwrap();
+        let mut resolver = LocationResolver::new(&subjects[0].requests[0].object);
+        let place = resolver.resolve("spec.blobs[1].value.name").unwrap();
         assert!(place.file.ends_with("/b.yaml"));
         assert_eq!((place.line, place.column), (7, 1));
-        assert_eq!(places.place("spec.blobs[1].file").unwrap().line, 5);
-        assert_eq!(places.place("spec.package"), None);
-        let mut places = Resolver::new(&subjects[1].requests[0].object);
-        let place = places.place("spec.blobs[0].value.name").unwrap();
+        assert_eq!(resolver.resolve("spec.blobs[1].file").unwrap().line, 5);
+        assert_eq!(resolver.resolve("spec.package"), None);
+        let mut resolver = LocationResolver::new(&subjects[1].requests[0].object);
+        let place = resolver.resolve("spec.blobs[0].value.name").unwrap();
         assert_eq!((place.line, place.column), (2, 2));
-        let mut places = Resolver::new(&subjects[2].requests[0].object);
-        assert_eq!(places.place("spec.files[1]").unwrap().file, subjects[2].broken[1].shown);
+        let mut resolver = LocationResolver::new(&subjects[2].requests[0].object);
+        assert_eq!(
+            resolver.resolve("spec.files[1]").unwrap().file,
+            subjects[2].unreadable[1].display_path
+        );
     }
 
     #[test]
     fn files_are_read_as_upstream_reads_them() {
-        let folder = Temporary::new(&[
+        let folder = TempDirectory::new(&[
             ("a.json", "schema: olm.package\nname: a\n"),
             ("a2.json", "{\"schema\": \"x\",\n\"name\": \"b\", \"name\": \"c\"}"),
             ("a3.json", "{\"schema\": \"x\",}\n"),
@@ -190,28 +196,28 @@ mod tests {
             ])
         );
         assert_eq!(spec["blobs"][4]["value"], json!({"schema": "x", "value": {"a": {"b": 2}}}));
-        assert_eq!(subjects[4].broken.len(), 1);
-        let mut places = Resolver::new(&subjects[4].requests[0].object);
+        assert_eq!(subjects[4].unreadable.len(), 1);
+        let mut resolver = LocationResolver::new(&subjects[4].requests[0].object);
         for (field, name, line, column) in [
             ("spec.files[0].error", "e.yaml", 2, 1),
             ("spec.files[1].twice", "a2.json", 2, 14),
             ("spec.files[2].text[0]", "c.yaml", 1, 1),
             ("spec.files[3].twice", "g.yaml", 2, 15),
         ] {
-            let place = places.place(field).unwrap();
+            let place = resolver.resolve(field).unwrap();
             assert!(place.file.ends_with(name), "{field}");
             assert_eq!((place.line, place.column), (line, column), "{field}");
         }
-        assert_eq!(places.place("spec.files[4].twice"), None);
+        assert_eq!(resolver.resolve("spec.files[4].twice"), None);
     }
 
     #[test]
     fn an_empty_catalog_is_none_and_old_packages_are_found() {
-        let folder = Temporary::empty();
+        let folder = TempDirectory::empty();
         let error = load(folder.path(), None, &Reader::default()).unwrap_err().to_string();
         assert!(error.contains("no catalog in it"), "{error}");
         folder.write("a.yaml", "schema: olm.package\nname: a\n");
-        let old = Temporary::new(&[("x.yaml", "schema: olm.package\nname: a\nicon: 1\n")]);
+        let old = TempDirectory::new(&[("x.yaml", "schema: olm.package\nname: a\nicon: 1\n")]);
         let subjects = load(folder.path(), Some(old.path()), &Reader::default()).unwrap();
         let review = object(&subjects[0]);
         assert_eq!(review["operation"], "UPDATE");
@@ -222,7 +228,8 @@ mod tests {
     #[test]
     fn missing_packages_are_gone_unless_a_file_is_unreadable() {
         let packages = |files: &[(&str, &str)]| {
-            let packages = catalog::read(Temporary::new(files).path(), &Reader::default()).unwrap();
+            let packages =
+                catalog::read(TempDirectory::new(files).path(), &Reader::default()).unwrap();
             packages.into_iter().map(|package| (package.name.clone(), package)).collect()
         };
         let [a, b] = ["a", "b"].map(|name| format!("schema: olm.package\nname: {name}\n"));
@@ -235,7 +242,7 @@ mod tests {
         ] {
             let new: BTreeMap<_, _> = packages(&files);
             let new: Vec<_> = new.into_values().collect();
-            assert_eq!(gone(&old, &new), expected, "{files:?}");
+            assert_eq!(missing_packages(&old, &new), expected, "{files:?}");
         }
     }
 
@@ -245,6 +252,6 @@ mod tests {
         assert_eq!(subjects.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["etcd"]);
         let subjects = load(&fixture("catalog-broken"), None, &Reader::default()).unwrap();
         assert_eq!(subjects.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["etcd", ""]);
-        assert_eq!(subjects[1].broken.len(), 1);
+        assert_eq!(subjects[1].unreadable.len(), 1);
     }
 }

@@ -3,20 +3,20 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::content::{Expect, File, has_documents};
+use crate::content::{File, ParseMode, has_documents};
 use crate::location::Locator;
-use crate::recorded_review::{GROUP, Recorded};
-use crate::reviews::{Layout, Object, Request, Subject};
-use crate::unsupported::{is_configuration, mistaken};
+use crate::recorded_review::{GROUP, RecordedReview};
+use crate::reviews::{Object, Request, RequestObject, Subject};
+use crate::unsupported::{is_configuration, unsupported_type};
 use crate::{duplicate_keys, folder, parallel, template};
 use opgate_document::Value;
-use opgate_input::objects::{self, Found};
-use opgate_input::read::{At, Reader};
+use opgate_input::objects::{self, TypedObject};
+use opgate_input::read::{FilePath, Reader};
 use opgate_text::one_line;
 use opgate_upstream::kinds::plural;
 
 /// Maximum bytes of an error: a path has at most 4,096, and parsers say little.
-const MAX_ERROR: usize = 8 << 10;
+const MAX_ERROR_BYTES: usize = 8 << 10;
 
 /// Reads the manifests of a file, or of a directory.
 ///
@@ -25,28 +25,28 @@ const MAX_ERROR: usize = 8 << 10;
 pub(super) fn load(
     root: &Path,
     folder: Option<&Path>,
-    since: Option<&Path>,
+    baseline: Option<&Path>,
     reader: &Reader,
 ) -> anyhow::Result<Vec<Subject>> {
     let mut errors = Vec::new();
     let mut subjects = Vec::new();
     let is_folder = folder.is_some() || root.is_dir();
     let all = match folder {
-        Some(folder) => vec![file_in(folder, root, reader)?],
-        None => files(root, reader)?,
+        Some(folder) => vec![read_file_in(folder, root, reader)?],
+        None => read_files(root, reader)?,
     };
     for file in all {
         // A template of another program, among the files of a repository.
-        if folder.is_some() && template::is_one(&file) {
+        if folder.is_some() && template::is_template_file(&file) {
             return Ok(vec![Subject::not_evaluated(root, "a template: render it first")]);
         }
-        errors.extend(template::complaint(&file));
+        errors.extend(template::error_line(&file));
         let count = file.documents().map_or(0, crate::content::Documents::len);
         for index in 0..count {
             let source = if count > 1 {
-                format!("{}#{}", file.shown, index + 1)
+                format!("{}#{}", file.display_path, index + 1)
             } else {
-                file.shown.clone()
+                file.display_path.clone()
             };
             let root = file.documents().map(|documents| documents.document(index));
             let root = root.as_ref().map(opgate_document::Document::root);
@@ -54,11 +54,11 @@ pub(super) fn load(
             if is_folder && root.is_some_and(is_configuration) {
                 tracing::warn!(
                     "{source}: left out: {}",
-                    root.and_then(mistaken).unwrap_or_default()
+                    root.and_then(unsupported_type).unwrap_or_default()
                 );
                 continue;
             }
-            if let Some(why) = root.and_then(mistaken) {
+            if let Some(why) = root.and_then(unsupported_type) {
                 errors.push(format!("{source}: {why}"));
                 continue;
             }
@@ -70,51 +70,57 @@ pub(super) fn load(
                     name: request.name.clone(),
                     namespace: None,
                     requests: vec![Request { prefix: String::new(), ..request }],
-                    broken: Vec::new(),
+                    unreadable: Vec::new(),
                     not_evaluated: None,
                 })),
             }
         }
     }
     // A name can have line breaks, and an error is a line.
-    let lines: Vec<_> = errors.iter().map(|error| one_line(error, MAX_ERROR)).collect();
+    let lines: Vec<_> = errors.iter().map(|error| one_line(error, MAX_ERROR_BYTES)).collect();
     anyhow::ensure!(lines.is_empty(), "{}", lines.join("\n"));
-    if let Some(old) = since {
-        let files = files(old, reader)?;
-        let lines: Vec<_> = files.iter().filter_map(|file| template::complaint(file)).collect();
+    if let Some(old) = baseline {
+        let files = read_files(old, reader)?;
+        let lines: Vec<_> = files.iter().filter_map(|file| template::error_line(file)).collect();
         anyhow::ensure!(lines.is_empty(), "{}", lines.join("\n"));
         let indices =
             |file: &Arc<File>| 0..file.documents().map_or(0, crate::content::Documents::len);
         let old = files.iter().flat_map(|f| indices(f).filter_map(|i| objects(f, i).ok()));
         let old: Vec<Request> = old.flatten().collect();
         let new = subjects.iter_mut().flat_map(|subject| &mut subject.requests);
-        pair(new, old);
+        pair_with_baseline(new, old);
     }
     Ok(subjects)
 }
 
 /// Reads a file of a directory, by its path with that of the directory.
-fn file_in(root: &Path, path: &Path, reader: &Reader) -> anyhow::Result<Arc<File>> {
+fn read_file_in(root: &Path, path: &Path, reader: &Reader) -> anyhow::Result<Arc<File>> {
     let inside = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
-    let found = folder::single(root, &inside)?;
+    let found = folder::find_entry(root, &inside)?;
     let shown = path.display();
     // A readable directory has no entry for itself.
     let (folder, entry) = found.ok_or_else(|| match path.read_dir() {
         Err(error) => anyhow::anyhow!("{shown}: {error}"),
         Ok(_) => anyhow::anyhow!("{shown}: not there any more"),
     })?;
-    Ok(Arc::new(duplicate_keys::checked(entry.read(&folder, Expect::Documents, reader))))
+    Ok(Arc::new(duplicate_keys::reject_duplicates(entry.read(
+        &folder,
+        ParseMode::AllFiles,
+        reader,
+    ))))
 }
 
-fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<File>>> {
+fn read_files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<File>>> {
     if !root.is_dir() {
         let shown = root.display().to_string();
-        let file = File::read(At::Named(root), shown.clone(), shown, Expect::Documents, reader);
-        return Ok(vec![Arc::new(duplicate_keys::checked(file))]);
+        let file =
+            File::read(FilePath::Named(root), shown.clone(), shown, ParseMode::AllFiles, reader);
+        return Ok(vec![Arc::new(duplicate_keys::reject_duplicates(file))]);
     }
     let mut folder = folder::walk(root)?;
     // An entry that could contain files is reported, whatever its name.
-    let is_folder = |entry: &folder::Entry| entry.refused.as_ref().is_some_and(|r| r.is_folder);
+    let is_folder =
+        |entry: &folder::Entry| entry.rejection.as_ref().is_some_and(|r| r.can_be_directory);
     folder.files.retain(|entry| has_documents(&entry.path) || is_folder(entry));
     anyhow::ensure!(
         !folder.files.is_empty(),
@@ -122,12 +128,19 @@ fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<File>>> {
         root.display()
     );
     Ok(parallel::map(&folder.files, |entry| {
-        Arc::new(duplicate_keys::checked(entry.read(&folder, Expect::Documents, reader)))
+        Arc::new(duplicate_keys::reject_duplicates(entry.read(
+            &folder,
+            ParseMode::AllFiles,
+            reader,
+        )))
     }))
 }
 
 /// Assigns to each object the previous one with the same kind and name.
-pub(super) fn pair<'r>(new: impl IntoIterator<Item = &'r mut Request>, old: Vec<Request>) {
+pub(super) fn pair_with_baseline<'r>(
+    new: impl IntoIterator<Item = &'r mut Request>,
+    old: Vec<Request>,
+) {
     let key = |r: &Request| (r.group.clone(), r.kind.clone(), r.namespace.clone(), r.name.clone());
     let old: std::collections::HashMap<_, _> =
         old.into_iter().map(|request| (key(&request), request.object)).collect();
@@ -143,7 +156,7 @@ pub(super) fn pair<'r>(new: impl IntoIterator<Item = &'r mut Request>, old: Vec<
 pub(super) fn objects(file: &Arc<File>, index: usize) -> Result<Vec<Request>, String> {
     let document = file.documents().map(|documents| documents.document(index)).unwrap_or_default();
     let (mut requests, mut wrong, located) = (Vec::new(), None, Arc::default());
-    objects::each(document.root(), None, &mut |found| match found {
+    objects::for_each_object(document.root(), None, &mut |found| match found {
         Ok(found) => match request(file, index, &located, &found) {
             Ok(request) => requests.push(request),
             Err(why) => drop(wrong.get_or_insert(why)),
@@ -157,7 +170,7 @@ fn request(
     file: &Arc<File>,
     index: usize,
     located: &Arc<OnceLock<Locator>>,
-    found: &Found<'_, '_>,
+    found: &TypedObject<'_, '_>,
 ) -> Result<Request, String> {
     let text = |pointer: &str| found.value.get(pointer).and_then(|v| v.text()).unwrap_or_default();
     let (group, version) = found.group_version();
@@ -171,13 +184,13 @@ fn request(
         resource: plural(found.kind),
         namespace: text("/metadata/namespace").to_owned(),
         name: text("/metadata/name").to_owned(),
-        object: Layout::Object(Object {
+        object: RequestObject::Object(Object {
             file: file.clone(),
             index,
             pointer: found.pointer.to_owned(),
-            located: located.clone(),
+            locator: located.clone(),
             // A later search would read the whole list again for each of its elements.
-            written: (!is_whole).then(|| found.value.raw().into()),
+            original_json: (!is_whole).then(|| found.value.raw().into()),
         }),
         old: None,
         prefix,
@@ -185,8 +198,8 @@ fn request(
         recorded: None,
     };
     if group == GROUP && found.kind == "AdmissionReview" {
-        let below = taken(&mut request, found.value)?;
-        if let Layout::Object(object) = &mut request.object {
+        let below = use_recorded_review(&mut request, found.value)?;
+        if let RequestObject::Object(object) = &mut request.object {
             object.pointer.push_str(below);
         }
     }
@@ -198,8 +211,8 @@ fn request(
 ///
 /// # Errors
 /// Fails if a member is missing.
-fn taken(request: &mut Request, review: Value<'_>) -> Result<&'static str, String> {
-    if let Some(why) = mistaken(review) {
+fn use_recorded_review(request: &mut Request, review: Value<'_>) -> Result<&'static str, String> {
+    if let Some(why) = unsupported_type(review) {
         return Err(why.to_owned());
     }
     let text = |pointer: &str| review.get(pointer).and_then(|value| value.text());
@@ -220,7 +233,7 @@ fn taken(request: &mut Request, review: Value<'_>) -> Result<&'static str, Strin
             request.name = owned(&format!("{object}{pointer}"));
         }
     }
-    request.recorded = Some(Recorded::of(review));
+    request.recorded = Some(RecordedReview::of(review));
     Ok(object)
 }
 
@@ -229,12 +242,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::reviews::Resolver;
-    use crate::testing::Temporary;
+    use crate::reviews::LocationResolver;
+    use crate::testing::TempDirectory;
 
     #[test]
     fn every_object_is_created() {
-        let folder = Temporary::new(&[
+        let folder = TempDirectory::new(&[
             (
                 "a.yaml",
                 "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: g, namespace: one}\n---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: networking.k8s.io/v1\n  kind: NetworkPolicy\n  metadata:\n    name: p\n",
@@ -265,8 +278,8 @@ mod tests {
             ]
         );
         assert!(subjects[1].source.ends_with("a.yaml#2"));
-        let mut places = Resolver::new(&subjects[1].requests[0].object);
-        let place = places.place("metadata.name").unwrap();
+        let mut resolver = LocationResolver::new(&subjects[1].requests[0].object);
+        let place = resolver.resolve("metadata.name").unwrap();
         assert_eq!((place.line, place.column), (11, 5));
         let same = load(folder.path(), None, Some(folder.path()), &Reader::default()).unwrap();
         assert!(same.iter().all(|subject| subject.requests[0].review().contains("UPDATE")));
@@ -274,7 +287,8 @@ mod tests {
 
     #[test]
     fn files_without_objects_are_errors() {
-        let folder = Temporary::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n"), ("c.json", "1")]);
+        let folder =
+            TempDirectory::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n"), ("c.json", "1")]);
         let error = load(folder.path(), None, None, &Reader::default()).unwrap_err().to_string();
         let lines: Vec<_> = error.lines().collect();
         assert!(

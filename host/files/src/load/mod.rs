@@ -10,7 +10,7 @@ use std::path::Path;
 use opgate_input::read::Reader;
 
 use crate::bundle::BundleKind;
-use crate::kinds::{As, Found};
+use crate::kinds::{CheckInputType, DetectedInput};
 use crate::reviews::Subject;
 
 /// Returns the subjects to be checked of something that was found. Deep documents need the stack of a thread
@@ -20,9 +20,13 @@ use crate::reviews::Subject;
 /// # Errors
 /// Fails if it is unreadable as this kind: one line for each error. If it exceeds the reader's budget, that
 /// is the only error.
-pub fn load(found: &Found, since: Option<&Path>, reader: &Reader) -> anyhow::Result<Vec<Subject>> {
+pub fn load(
+    found: &DetectedInput,
+    baseline: Option<&Path>,
+    reader: &Reader,
+) -> anyhow::Result<Vec<Subject>> {
     let (path, shown) = (found.path.as_path(), found.path.display());
-    let subjects = subjects(found, since, reader);
+    let subjects = load_subjects(found, baseline, reader);
     reader.ensure_complete().map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
     let mut subjects = subjects?;
     if let Some(reason) = &found.not_evaluated {
@@ -37,25 +41,34 @@ pub fn load(found: &Found, since: Option<&Path>, reader: &Reader) -> anyhow::Res
     Ok(subjects)
 }
 
-fn subjects(found: &Found, since: Option<&Path>, reader: &Reader) -> anyhow::Result<Vec<Subject>> {
+fn load_subjects(
+    found: &DetectedInput,
+    baseline: Option<&Path>,
+    reader: &Reader,
+) -> anyhow::Result<Vec<Subject>> {
     let (path, shown) = (found.path.as_path(), found.path.display());
     let metadata = std::fs::metadata(path);
-    if found.folder.is_none() && metadata.map_err(|e| anyhow::anyhow!("{shown}: {e}"))?.is_dir() {
+    if found.directory.is_none() && metadata.map_err(|e| anyhow::anyhow!("{shown}: {e}"))?.is_dir()
+    {
         // Probably the wrong directory. No rule reports it.
         let mut entries = path.read_dir().map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
         anyhow::ensure!(entries.next().is_some(), "{shown}: it is empty");
     }
-    match found.kind {
-        As::Bundle => {
-            bundle::load(path, BundleKind::Registry, since, reader).map(|subject| vec![subject])
+    match found.input_type {
+        CheckInputType::Bundle => {
+            bundle::load(path, BundleKind::Registry, baseline, reader).map(|subject| vec![subject])
         }
-        As::Plain => {
-            bundle::load(path, BundleKind::Plain, since, reader).map(|subject| vec![subject])
+        CheckInputType::Plain => {
+            bundle::load(path, BundleKind::Plain, baseline, reader).map(|subject| vec![subject])
         }
-        As::Catalog if found.not_evaluated.is_some() => Ok(Vec::new()),
-        As::Catalog => catalog::load(path, since, reader),
-        As::Project => project::load(path, since, reader).map(|subject| vec![subject]),
+        CheckInputType::Catalog if found.not_evaluated.is_some() => Ok(Vec::new()),
+        CheckInputType::Catalog => catalog::load(path, baseline, reader),
+        CheckInputType::Project => {
+            project::load(path, baseline, reader).map(|subject| vec![subject])
+        }
         // The caller reads dumps, part by part ([`crate::dump`]).
-        As::Manifest | As::Cluster => manifest::load(path, found.folder.as_deref(), since, reader),
+        CheckInputType::Manifest | CheckInputType::Cluster => {
+            manifest::load(path, found.directory.as_deref(), baseline, reader)
+        }
     }
 }

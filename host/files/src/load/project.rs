@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use opgate_input::read::Reader;
 
-use super::bundle::{all_read, subject};
+use super::bundle::{ensure_readable, subject};
 use crate::bundle::{Bundle, BundleKind};
 use crate::reviews::Subject;
 
@@ -13,11 +13,15 @@ use crate::reviews::Subject;
 ///
 /// # Errors
 /// If there is no such file.
-pub(super) fn load(root: &Path, since: Option<&Path>, reader: &Reader) -> anyhow::Result<Subject> {
-    let project = Arc::new(Bundle::project(root, reader)?);
-    let old = since.map(|old| Bundle::project(old, reader).map(Arc::new)).transpose()?;
+pub(super) fn load(
+    root: &Path,
+    baseline: Option<&Path>,
+    reader: &Reader,
+) -> anyhow::Result<Subject> {
+    let project = Arc::new(Bundle::read_project(root, reader)?);
+    let old = baseline.map(|old| Bundle::read_project(old, reader).map(Arc::new)).transpose()?;
     if let Some(old) = &old {
-        all_read(old)?;
+        ensure_readable(old)?;
     }
     Ok(subject(root, BundleKind::Project, &project, old.as_ref()))
 }
@@ -27,8 +31,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::reviews::Resolver;
-    use crate::testing::Temporary;
+    use crate::reviews::LocationResolver;
+    use crate::testing::TempDirectory;
 
     const WATCHES: &str = "---\n# comment\n- version: v1\n  group: a.b\n  kind: K\n  role: r\n  manageStatus: False\n";
 
@@ -39,16 +43,16 @@ mod tests {
 
     #[test]
     fn project_is_loaded_from_its_watches_file() {
-        let folder = Temporary::new(&[
+        let directory = TempDirectory::new(&[
             ("watches.yaml", WATCHES),
             ("PROJECT", "layout: x\n"),
             ("config/crd/a.yaml", "kind: [\n"),
             ("helm-charts/a/templates/a.yaml", "{{ if }}\n"),
         ]);
-        let file = folder.path().join("watches.yaml");
-        for path in [folder.path(), &file] {
+        let file = directory.path().join("watches.yaml");
+        for path in [directory.path(), &file] {
             let subject = load(path, None, &Reader::default()).unwrap();
-            assert!(subject.broken.is_empty() && subject.requests.len() == 1);
+            assert!(subject.unreadable.is_empty() && subject.requests.len() == 1);
             let request = &subject.requests[0];
             let asked = (request.kind.as_str(), request.resource.as_str());
             assert_eq!(asked, ("OperatorProject", "operatorprojects"));
@@ -59,35 +63,35 @@ mod tests {
                 (&files[0]["documents"], files.as_array().unwrap().len()),
                 (&json!([[entry]]), 1)
             );
-            let mut places = Resolver::new(&request.object);
+            let mut resolver = LocationResolver::new(&request.object);
             for (field, line, column) in [
                 ("spec.files[0].documents[0][0].manageStatus", 7, 3),
                 ("spec.files[0].documents[0][0].chart", 3, 3),
                 ("spec.files[0].documents[0]", 3, 1),
             ] {
-                let place = places.place(field).unwrap();
+                let place = resolver.resolve(field).unwrap();
                 assert_eq!((place.line, place.column), (line, column), "{field}");
                 assert_eq!(place.file, file.display().to_string());
             }
         }
-        let since = load(folder.path(), Some(folder.path()), &Reader::default()).unwrap();
-        assert!(since.requests[0].review().contains("UPDATE"));
+        let baseline = load(directory.path(), Some(directory.path()), &Reader::default()).unwrap();
+        assert!(baseline.requests[0].review().contains("UPDATE"));
     }
 
     #[test]
     fn charts_that_are_there_are_listed() {
-        let outside = Temporary::new(&[("Chart.yaml", "name: a\n")]);
+        let outside = TempDirectory::new(&[("Chart.yaml", "name: a\n")]);
         let away = outside.path().display();
         let text = format!(
             "- chart: helm-charts/a\n- Chart: ./helm-charts/a\n- chart: missing\n- chart: {away}\n- chart: link\n- chart: ../x\n- 5\n- chart: 5\n- chart: b.tgz\n"
         );
-        let folder = Temporary::new(&[
+        let directory = TempDirectory::new(&[
             ("watches.yaml", text.as_str()),
             ("helm-charts/a/Chart.yaml", "name: a\n"),
             ("b.tgz", ""),
         ]);
-        std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
-        for path in [folder.path(), &folder.path().join("watches.yaml")] {
+        std::os::unix::fs::symlink(outside.path(), directory.path().join("link")).unwrap();
+        for path in [directory.path(), &directory.path().join("watches.yaml")] {
             let subject = load(path, None, &Reader::default()).unwrap();
             let found = object(&subject)["spec"]["directories"].clone();
             assert_eq!(found, json!(["./helm-charts/a", "b.tgz", "helm-charts/a"]));
@@ -97,8 +101,8 @@ mod tests {
     /// The documents print dots around parts of files. In front of the first line they are an error.
     #[test]
     fn document_end_marker_is_ignored() {
-        let folder = Temporary::new(&[("watches.yaml", "- kind: K\n  chart: c\n...\n")]);
-        let subject = load(folder.path(), None, &Reader::default()).unwrap();
+        let directory = TempDirectory::new(&[("watches.yaml", "- kind: K\n  chart: c\n...\n")]);
+        let subject = load(directory.path(), None, &Reader::default()).unwrap();
         let documents = &object(&subject)["spec"]["files"][0]["documents"];
         assert_eq!(*documents, json!([[{"kind": "K", "chart": "c"}]]));
     }
@@ -107,23 +111,23 @@ mod tests {
     #[test]
     fn variables_may_stand_where_yaml_has_none() {
         let text = "- kind: K\n  selector: {key: ${THE_KEY}, values: [a]}\n  role: ${x y\n";
-        let folder = Temporary::new(&[("watches.yaml", text)]);
-        let subject = load(folder.path(), None, &Reader::default()).unwrap();
+        let directory = TempDirectory::new(&[("watches.yaml", text)]);
+        let subject = load(directory.path(), None, &Reader::default()).unwrap();
         let documents = object(&subject)["spec"]["files"][0]["documents"].clone();
         let selector = json!({"key": "$_THE_KEY_", "values": ["a"]});
         assert_eq!(documents, json!([[{"kind": "K", "selector": selector, "role": "${x y"}]]));
-        let mut places = Resolver::new(&subject.requests[0].object);
-        let place = places.place("spec.files[0].documents[0][0].selector.values").unwrap();
+        let mut resolver = LocationResolver::new(&subject.requests[0].object);
+        let place = resolver.resolve("spec.files[0].documents[0][0].selector.values").unwrap();
         assert_eq!((place.line, place.column), (2, 31));
         assert_eq!(place.excerpt, "  selector: {key: ${THE_KEY}, values: [a]}");
     }
 
     #[test]
     fn invalid_watches_files_are_reported() {
-        let outside = Temporary::new(&[("watches.yaml", WATCHES)]);
-        let folder = Temporary::new(&[("other", "")]);
-        let load = |folder: &Temporary| load(folder.path(), None, &Reader::default());
-        let error = load(&folder).unwrap_err().to_string();
+        let outside = TempDirectory::new(&[("watches.yaml", WATCHES)]);
+        let directory = TempDirectory::new(&[("other", "")]);
+        let load = |directory: &TempDirectory| load(directory.path(), None, &Reader::default());
+        let error = load(&directory).unwrap_err().to_string();
         assert!(error.ends_with("not the project of an Ansible or Helm Operator"), "{error}");
         for (content, line, why) in [
             ("...\n- a: b\n", 1, "not YAML: "),
@@ -132,22 +136,26 @@ mod tests {
             ("\0", 1, "not a text"),
             ("- role: {{ .Role }}\n", 1, "render it first"),
         ] {
-            folder.write("watches.yaml", content);
-            let subject = load(&folder).unwrap();
+            directory.write("watches.yaml", content);
+            let subject = load(&directory).unwrap();
             let error = &object(&subject)["spec"]["files"][0]["error"];
-            assert_eq!((&error["line"], subject.broken.len()), (&json!(line), 1), "{content:?}");
+            assert_eq!(
+                (&error["line"], subject.unreadable.len()),
+                (&json!(line), 1),
+                "{content:?}"
+            );
             assert!(error["message"].as_str().unwrap().contains(why), "{content:?}: {error}");
         }
-        folder.write("watches.yaml", "- kind: A\n  kind: B\n");
-        let files = object(&load(&folder).unwrap())["spec"]["files"].clone();
+        directory.write("watches.yaml", "- kind: A\n  kind: B\n");
+        let files = object(&load(&directory).unwrap())["spec"]["files"].clone();
         assert_eq!(files[0]["documents"], json!([[{"kind": "B"}]]));
         assert_eq!(files[0]["twice"]["line"], 2);
-        folder.write("watches.yaml", "# nothing\n");
-        assert_eq!(object(&load(&folder).unwrap())["spec"]["files"][0]["documents"], json!([]));
-        let path = folder.path().join("watches.yaml");
+        directory.write("watches.yaml", "# nothing\n");
+        assert_eq!(object(&load(&directory).unwrap())["spec"]["files"][0]["documents"], json!([]));
+        let path = directory.path().join("watches.yaml");
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(outside.path().join("watches.yaml"), &path).unwrap();
-        let error = object(&load(&folder).unwrap())["spec"]["files"][0]["error"].clone();
+        let error = object(&load(&directory).unwrap())["spec"]["files"][0]["error"].clone();
         let why = error["message"].as_str().unwrap();
         assert!(why.starts_with("a symbolic link that leads out of the directory"), "{why}");
     }

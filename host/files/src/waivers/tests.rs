@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::testing::Temporary;
+use crate::testing::TempDirectory;
 
 fn resolve(rule: &str) -> Result<String, String> {
     let known = ["CSV-21", "CSV-22", "RBF-14"];
@@ -111,14 +111,14 @@ fn invalid_waivers_report_location_and_waive_nothing() {
         }
         assert!(error.contains(expected.last().unwrap()), "{text}: {error}");
         assert!(expected.len() == error.lines().count() || text == errors, "{text}: {error}");
-        assert!(error.lines().all(|line| line.len() <= MAX_ERROR), "{text}");
+        assert!(error.lines().all(|line| line.len() <= MAX_ERROR_BYTES), "{text}");
     }
 }
 
 #[test]
 fn days_are_full_dates() {
     for good in ["2027-01-31", "2000-02-29", "9999-12-31", "0000-01-01"] {
-        assert_eq!(day(good).unwrap().to_string(), good);
+        assert_eq!(parse_day(good).unwrap().to_string(), good);
     }
     for bad in [
         "",
@@ -137,7 +137,7 @@ fn days_are_full_dates() {
         "٢٠٢٧-01-31",
         "12027-01-31",
     ] {
-        assert_eq!(day(bad), None, "{bad}");
+        assert_eq!(parse_day(bad), None, "{bad}");
     }
 }
 
@@ -159,7 +159,7 @@ proptest::proptest! {
         match parsed(&text) {
             Ok(list) => for waiver in list {
                 assert_eq!(resolve(&waiver.rule).as_ref(), Ok(&waiver.rule), "{text}");
-                assert!(!waiver.reason.is_empty() && waiver.reason.len() <= MAX_REASON, "{text}");
+                assert!(!waiver.reason.is_empty() && waiver.reason.len() <= MAX_REASON_BYTES, "{text}");
                 assert!(!waiver.reason.contains(char::is_control), "{text}");
             },
             Err(error) => for line in error.lines() {
@@ -173,37 +173,37 @@ proptest::proptest! {
 #[test]
 fn only_a_regular_waiver_file_is_read() {
     let text = "waivers: [{rule: CSV-21, reason: x}]\n";
-    let read = |folder: &Temporary| read(folder.path(), &resolve, &Reader::default());
-    let folder = Temporary::new(&[("a", "")]);
-    assert_eq!(read(&folder), Ok(None));
-    folder.write(NAME, format!("\u{feff}{text}"));
-    assert_eq!(read(&folder).unwrap().unwrap().list.len(), 1);
-    let outside = Temporary::new(&[("secret", text), (NAME, "password: hunter2\n")]);
+    let read = |directory: &TempDirectory| read(directory.path(), &resolve, &Reader::default());
+    let directory = TempDirectory::new(&[("a", "")]);
+    assert_eq!(read(&directory), Ok(None));
+    directory.write(FILE_NAME, format!("\u{feff}{text}"));
+    assert_eq!(read(&directory).unwrap().unwrap().list.len(), 1);
+    let outside = TempDirectory::new(&[("secret", text), (FILE_NAME, "password: hunter2\n")]);
     for target in [outside.path().join("secret"), "a".into(), "missing".into(), "/dev/zero".into()]
     {
-        let folder = Temporary::new(&[("a", text)]);
-        symlink(target, folder.path().join(NAME)).unwrap();
-        let error = read(&folder).unwrap_err();
+        let directory = TempDirectory::new(&[("a", text)]);
+        symlink(target, directory.path().join(FILE_NAME)).unwrap();
+        let error = read(&directory).unwrap_err();
         assert!(error.ends_with("not a regular file, but a symbolic link"), "{error}");
     }
-    let inner = Temporary::new(&[(".opgate.yaml/x", text)]);
+    let inner = TempDirectory::new(&[(".opgate.yaml/x", text)]);
     assert!(read(&inner).unwrap_err().ends_with("not a regular file, but a directory"));
-    folder.write(NAME, vec![b'#'; MAX_FILE + 1]);
-    assert!(read(&folder).unwrap_err().ends_with("/.opgate.yaml: larger than 64Ki"));
-    let file = File::options().write(true).open(folder.path().join(NAME)).unwrap();
+    directory.write(FILE_NAME, vec![b'#'; MAX_FILE_BYTES + 1]);
+    assert!(read(&directory).unwrap_err().ends_with("/.opgate.yaml: larger than 64Ki"));
+    let file = File::options().write(true).open(directory.path().join(FILE_NAME)).unwrap();
     file.set_len(1 << 40).unwrap();
-    assert!(read(&folder).unwrap_err().ends_with("larger than 64Ki"));
-    folder.write(NAME, [0xff, 0xfe]);
-    assert!(read(&folder).unwrap_err().contains("not UTF-8"));
-    folder.write(NAME, "a: \0");
-    assert!(read(&folder).is_err());
+    assert!(read(&directory).unwrap_err().ends_with("larger than 64Ki"));
+    directory.write(FILE_NAME, [0xff, 0xfe]);
+    assert!(read(&directory).unwrap_err().contains("not UTF-8"));
+    directory.write(FILE_NAME, "a: \0");
+    assert!(read(&directory).is_err());
     // Bombs of aliases and of levels end early.
     let bomb: String = (1..40).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
         let p = i - 1;
         text + &format!("a{i}: &a{i} [*a{p}, *a{p}, *a{p}]\n")
     });
-    for text in [bomb, "[".repeat(MAX_FILE), "{a: ".repeat(MAX_FILE / 4)] {
-        folder.write(NAME, text);
-        assert!(read(&folder).unwrap_err().contains("not YAML: "));
+    for text in [bomb, "[".repeat(MAX_FILE_BYTES), "{a: ".repeat(MAX_FILE_BYTES / 4)] {
+        directory.write(FILE_NAME, text);
+        assert!(read(&directory).unwrap_err().contains("not YAML: "));
     }
 }

@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use opgate_admission::cluster::{Options, Source};
-use opgate_admission::policy::{
-    Configuration, DecideError, Decision, Observer, Policy, PolicySet, response,
-};
+use opgate_admission::cluster::{ClusterOptions, Source};
+use opgate_admission::evaluation::{DecideError, Observer};
+use opgate_admission::policy::{Configuration, Decision, Policy, PolicySet, response};
 use opgate_admission::review::{self, Review};
 use opgate_document::{Account, Charge, Text};
 use parking_lot::Mutex;
@@ -15,17 +14,17 @@ use parking_lot::Mutex;
 use super::BUILTINS;
 
 /// Notes what the request holds whenever a policy has answered.
-struct Notes<'a> {
+struct MemoryRecorder<'a> {
     account: &'a Account,
     used: Mutex<Vec<usize>>,
     /// Others take what there is from then on.
-    takes_all: bool,
+    exhausts_budget: bool,
 }
 
-impl Observer for Notes<'_> {
-    fn called(&self, _: &Policy, _: Duration) {
+impl Observer for MemoryRecorder<'_> {
+    fn on_call(&self, _: &Policy, _: Duration) {
         self.used.lock().push(self.account.used());
-        while self.takes_all && self.account.try_take(64) {}
+        while self.exhausts_budget && self.account.try_charge(64) {}
     }
 }
 
@@ -40,11 +39,11 @@ fn set() -> PolicySet {
         ],
     }"#;
     let configuration = Configuration::parse(Path::new("opgate.yaml"), text, BUILTINS).unwrap();
-    PolicySet::load(&configuration, None, 1, Options::of(Source::Live)).unwrap()
+    PolicySet::load(&configuration, None, 1, ClusterOptions::of(Source::Live)).unwrap()
 }
 
 /// A CSV with this number of violations, each of which repeats 4,000 bytes of it.
-fn wordy(violations: usize, account: &Arc<Account>) -> Arc<Text> {
+fn verbose_csv(violations: usize, account: &Arc<Account>) -> Arc<Text> {
     let unknown = |n: usize| {
         let name = format!("{n}{}", "x".repeat(4_000));
         serde_json::json!({"type": "olm.constraint", "value": {name: {}}})
@@ -75,13 +74,13 @@ fn wordy(violations: usize, account: &Arc<Account>) -> Arc<Text> {
             },
         },
     });
-    review::charged(review.to_string().into_bytes(), Charge::on(account)).unwrap()
+    review::charged_text(review.to_string().into_bytes(), Charge::on(account)).unwrap()
 }
 
 async fn decide(
     set: &PolicySet,
     text: &Arc<Text>,
-    notes: &Notes<'_>,
+    notes: &MemoryRecorder<'_>,
 ) -> Result<Decision, DecideError> {
     let review = Review::read(text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -106,8 +105,9 @@ async fn completed_decision_releases_its_memory() {
     for _ in 0..20 {
         let account = Account::new(64 << 20);
         // Large enough to be evaluated on a worker thread.
-        let text = wordy(500, &account);
-        let notes = Notes { account: &account, used: Mutex::default(), takes_all: false };
+        let text = verbose_csv(500, &account);
+        let notes =
+            MemoryRecorder { account: &account, used: Mutex::default(), exhausts_budget: false };
         let before = account.used();
         drop(decide(&set, &text, &notes).await.unwrap());
         assert_eq!(account.used(), before);
@@ -119,21 +119,25 @@ async fn decision_without_memory_for_response_is_not_reserved() {
     let set = set();
     for takes_all in [true, false] {
         let whole = Account::new(64 << 20);
-        let account = Account::below(&whole, usize::MAX);
-        let text = wordy(3, &account);
-        let notes = Notes { account: &account, used: Mutex::default(), takes_all };
+        let account = Account::child(&whole, usize::MAX);
+        let text = verbose_csv(3, &account);
+        let notes = MemoryRecorder {
+            account: &account,
+            used: Mutex::default(),
+            exhausts_budget: takes_all,
+        };
         let decided = decide(&set, &text, &notes).await;
         let review = Review::read(&text).unwrap();
         // So do others, of what the request has given back.
-        while takes_all && account.try_take(64) {}
+        while takes_all && account.try_charge(64) {}
         let is_answered = decided.as_ref().is_ok_and(|decision| {
             assert_eq!(decision.violations.len(), 3);
             let answer = response::body(&review, decision).len();
-            assert_eq!(response::size(&review, decision), answer);
+            assert_eq!(response::body_size(&review, decision), answer);
             decision.clone().take_response_charge().is_some_and(|room| room.bytes() >= answer)
         });
         assert_eq!(is_answered, !takes_all);
-        let reserved = set.cluster().kinds().iter().map(|kind| kind.status().reservations);
+        let reserved = set.cluster().caches().iter().map(|kind| kind.status().reservations);
         assert_eq!(reserved.sum::<usize>(), usize::from(is_answered));
     }
 }
@@ -143,9 +147,10 @@ async fn violations_are_charged_to_the_request() {
     let set = set();
     for (violations, most) in [(0, 0), (20, 4)] {
         let whole = Account::new(64 << 20);
-        let account = Account::below(&whole, usize::MAX);
-        let text = wordy(violations, &account);
-        let notes = Notes { account: &account, used: Mutex::default(), takes_all: false };
+        let account = Account::child(&whole, usize::MAX);
+        let text = verbose_csv(violations, &account);
+        let notes =
+            MemoryRecorder { account: &account, used: Mutex::default(), exhausts_budget: false };
         let before = account.used();
         let decision = decide(&set, &text, &notes).await.unwrap();
         assert_eq!(decision.violations.len(), violations);

@@ -15,7 +15,7 @@ mod live;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use opgate_admission::cluster::Listings;
+use opgate_admission::cluster::ListingBuilder;
 use opgate_admission::policy::PolicySet;
 use opgate_files::dump::{Dump, Slot};
 use opgate_files::parallel;
@@ -25,7 +25,7 @@ use opgate_upstream::kinds::plural;
 use super::CommandError;
 use super::evaluate::{CheckRun, Progress, SubjectEvaluator, SubjectResult, is_exempt};
 use super::report::UnreadableInput;
-pub(super) use live::{Live, cluster, paths as kubeconfigs};
+pub(super) use live::{LiveCluster, evaluate_cluster, kubeconfig_paths as kubeconfigs};
 
 /// Maximum number of objects: their results are kept for the report.
 const MAX_OBJECTS: usize = 1_000_000;
@@ -34,54 +34,58 @@ const MAX_OBJECTS: usize = 1_000_000;
 const MAX_INPUT_ERRORS: usize = 1_000;
 
 /// Shows the objects of dumps to the policies.
-pub(super) fn context(dumps: &mut [(Dump, Option<usize>)], set: &PolicySet, reader: &Reader) {
+pub(super) fn load_cluster_state(
+    dumps: &mut [(Dump, Option<usize>)],
+    set: &PolicySet,
+    reader: &Reader,
+) {
     for (dump, _) in dumps {
-        let lists = parallel::map(dump.slots(), |slot| show(dump, slot, set, reader));
+        let lists = parallel::map(dump.slots(), |slot| add_objects(dump, slot, set, reader));
         let mut lists: Vec<_> = lists.into_iter().flatten().collect();
         lists.dedup();
         for slot in dump.keep_whole(&lists) {
-            parallel::map(&[slot], |slot| show(dump, slot, set, reader));
+            parallel::map(&[slot], |slot| add_objects(dump, slot, set, reader));
         }
     }
 }
 
 /// Shows the objects of a part. Gives the list that must be read as a whole instead.
-fn show(dump: &Dump, slot: &Slot, set: &PolicySet, reader: &Reader) -> Option<usize> {
+fn add_objects(dump: &Dump, slot: &Slot, set: &PolicySet, reader: &Reader) -> Option<usize> {
     let part = dump.read(slot, reader);
-    let mut listings = Listings::of(set.cluster());
-    part.each(&mut |found| {
-        listings.take(found.value, found.group_version().0, &plural(found.kind));
+    let mut listings = ListingBuilder::of(set.cluster());
+    part.for_each_object(&mut |found| {
+        listings.add(found.value, found.group_version().0, &plural(found.kind));
     });
     listings.merge();
-    part.broken_list()
+    part.unreadable_list()
 }
 
 /// The policy set of an audit, and whether it explains its results.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'s> {
+pub(super) struct AuditOptions<'s> {
     pub(super) set: &'s PolicySet,
     pub(super) explains: bool,
 }
 
 /// Results of one section of a dump.
 #[derive(Default)]
-struct Found {
-    judged: Vec<anyhow::Result<SubjectResult>>,
-    leaving: usize,
+struct SlotResults {
+    results: Vec<anyhow::Result<SubjectResult>>,
+    terminating: usize,
     exempt: usize,
-    unread: Vec<String>,
+    unreadable: Vec<String>,
 }
 
 /// Evaluates the objects of dumps.
 ///
 /// # Errors
 /// If the engine fails.
-pub(super) fn judge(
+pub(super) fn evaluate_dumps(
     dumps: &[(Dump, Option<usize>)],
-    asked: Asked<'_>,
+    options: AuditOptions<'_>,
     reader: &Reader,
     progress: &Progress,
-    findings: &mut CheckRun<'_>,
+    check_run: &mut CheckRun<'_>,
 ) -> Result<(), CommandError> {
     let count = AtomicUsize::new(0);
     let one = |dump: &Dump, slot: &Slot| {
@@ -89,43 +93,49 @@ pub(super) fn judge(
         let mut all = part.subjects();
         let count_of_all = all.subjects.len();
         all.subjects.retain(|subject| !is_exempt(subject));
-        let mut found = Found { leaving: all.leaving, unread: all.wrong, ..Found::default() };
+        let mut found = SlotResults {
+            terminating: all.terminating,
+            unreadable: all.errors,
+            ..SlotResults::default()
+        };
         found.exempt = count_of_all - all.subjects.len();
-        found.unread.extend(part.complaint());
+        found.unreadable.extend(part.error_line());
         let before = count.fetch_add(all.subjects.len(), Ordering::Relaxed);
         if before < MAX_OBJECTS {
-            let asked = SubjectEvaluator::new(asked.set)
-                .map(|judge| judge.explaining(asked.explains))
-                .map(|judge| all.subjects.iter().map(|one| judge.judge(one)).collect());
-            found.judged = asked.unwrap_or_else(|error| vec![Err(error)]);
+            let options = SubjectEvaluator::new(options.set)
+                .map(|judge| judge.with_explanations(options.explains))
+                .map(|judge| all.subjects.iter().map(|one| judge.evaluate(one)).collect());
+            found.results = options.unwrap_or_else(|error| vec![Err(error)]);
         }
         progress.step();
         found
     };
     for (dump, waivers) in dumps {
-        findings.set_audit();
+        check_run.set_audit();
         let mut lines = 0;
         for found in parallel::map(dump.slots(), |slot| one(dump, slot)) {
-            findings.leaving += found.leaving;
-            findings.exempt += found.exempt;
-            for judged in found.judged {
-                findings.take(judged.map_err(CommandError::engine)?, *waivers);
+            check_run.terminating += found.terminating;
+            check_run.exempt += found.exempt;
+            for judged in found.results {
+                check_run.add_result(judged.map_err(CommandError::engine)?, *waivers);
             }
-            for line in found.unread {
+            for line in found.unreadable {
                 lines += 1;
                 if lines <= MAX_INPUT_ERRORS {
-                    findings.unread.push(UnreadableInput { source: dump.name().to_owned(), line });
+                    check_run
+                        .unreadable
+                        .push(UnreadableInput { source: dump.name().to_owned(), line });
                 }
             }
         }
         if lines > MAX_INPUT_ERRORS {
             let line = format!("{}: {} more errors", dump.name(), lines - MAX_INPUT_ERRORS);
-            findings.unread.push(UnreadableInput { source: dump.name().to_owned(), line });
+            check_run.unreadable.push(UnreadableInput { source: dump.name().to_owned(), line });
         }
     }
     if count.load(Ordering::Relaxed) > MAX_OBJECTS {
         let line = format!("more than {MAX_OBJECTS} objects: not all are evaluated");
-        findings.unread.push(UnreadableInput { source: String::new(), line });
+        check_run.unreadable.push(UnreadableInput { source: String::new(), line });
     }
     Ok(())
 }

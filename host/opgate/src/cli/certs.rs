@@ -6,7 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use opgate_certs::{Authority, Issued, Source, service_names, verify, write_private, write_public};
+use opgate_certs::{
+    CertificateAuthority, IssuedCertificate, Source, service_names, verify, write_private,
+    write_public,
+};
 
 use super::verbosity::note;
 use super::{CommandError, ExitStatus};
@@ -142,15 +145,18 @@ impl Ca {
         &self,
         file: &str,
         names: &str,
-        issue: impl FnOnce(&Authority) -> Result<Issued, opgate_certs::Error>,
+        issue: impl FnOnce(&CertificateAuthority) -> Result<IssuedCertificate, opgate_certs::Error>,
     ) -> Result<ExitStatus, CommandError> {
         let Self { folder, days, new } = self;
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let [ca, ca_key] = ["ca.crt", "ca.key"].map(|file| folder.join(file));
         let [certificate, key] = ["crt", "key"].map(|form| folder.join(format!("{file}.{form}")));
         let known = ca.exists() && !new;
-        let authority =
-            if known { Authority::load(&ca, &ca_key) } else { Authority::create(*days) };
+        let authority = if known {
+            CertificateAuthority::load(&ca, &ca_key)
+        } else {
+            CertificateAuthority::create(*days)
+        };
         let authority = authority.map_err(CommandError::usage)?;
         let issued = issue(&authority).map_err(CommandError::usage)?;
         let write = || {

@@ -12,21 +12,21 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::check_input::Loaded;
+use super::check_input::LoadedInput;
 use super::check_report::Report;
 use super::evaluate::{CheckRun, Progress};
 use super::fail_on::FailOn;
 use super::help::is_plugin;
-use super::lines::Lines;
+use super::lines::StatusLines;
 use super::report::Format;
-use super::report::level::Level;
-use super::units::Units;
+use super::report::level::MinEffect;
+use super::units::UnitEvaluator;
 use super::verbosity::is_verbose;
-use super::waivers::{self, Rules};
+use super::waivers::{self, KnownRules};
 use super::{CommandError, ConfigArgs, ExitStatus, ReadArgs, audit, input};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::Configuration;
-use opgate_files::{As, Found, parallel};
+use opgate_files::{CheckInputType, DetectedInput, parallel};
 
 /// Examples and exit statuses after the help text.
 const AFTER_HELP: &str = "\
@@ -67,7 +67,7 @@ pub(super) struct Check {
     config: ConfigArgs,
     /// Treat every PATH as this type [default: detect the type from the content]
     #[arg(long, value_name = "TYPE")]
-    input_type: Option<As>,
+    input_type: Option<CheckInputType>,
     /// Published version of PATH to compare with; also evaluates rules for changes
     #[arg(long, value_name = "PATH")]
     baseline: Option<PathBuf>,
@@ -85,7 +85,7 @@ pub(super) struct Check {
     output: Format,
     /// Lowest effect of the violations to show; does not change the exit status
     #[arg(long, value_name = "EFFECT", default_value = "audit")]
-    min_effect: Level,
+    min_effect: MinEffect,
     /// Lowest effect of a violation for exit status 1 [default: deny, or warn with
     /// check.warningsAsErrors in the configuration]
     #[arg(long, value_name = "EFFECT")]
@@ -109,7 +109,7 @@ pub(super) struct Check {
 }
 
 /// Time of one call, unless the configuration says otherwise: catalogs are large.
-const TIME: Duration = Duration::from_secs(10);
+const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Check {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
@@ -130,71 +130,80 @@ impl Check {
             return Err(CommandError::usage(anyhow::anyhow!(text)));
         }
         let mut configuration = config.configuration()?;
-        configuration.for_files(TIME, parallel::workers().max(4));
+        configuration.apply_file_limits(DEFAULT_CALL_TIMEOUT, parallel::worker_count().max(4));
         let set = config.load_all_or_fail(&configuration, Source::PartialSnapshot)?;
-        let (rules, reader) = (Rules::of(&configuration, &set), self.read.unit_reader());
+        let (rules, reader) = (KnownRules::of(&configuration, &set), self.read.unit_reader());
         input::load_cluster_state(set.cluster(), cluster_state, &self.read.reader())?;
-        let waivers = |folder: &Path| rules.waivers(folder, &reader.fresh());
+        let waivers = |folder: &Path| rules.waivers(folder, &reader.with_full_budget());
         let mut loaded =
-            Loaded::of(&self.paths, *input_type, baseline.as_deref(), &reader, &waivers);
+            LoadedInput::of(&self.paths, *input_type, baseline.as_deref(), &reader, &waivers);
         let today = waivers::today();
         let waivers = std::mem::take(&mut loaded.waivers).into_iter();
-        let waivers = waivers.map(|waivers| waivers::File::new(waivers, self.no_waivers, today));
+        let waivers =
+            waivers.map(|waivers| waivers::WaiverFile::new(waivers, self.no_waivers, today));
         let report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
-        let mut lines = Lines::new(*output == Format::Table, is_verbose() || self.explain);
-        lines.found(&mut loaded);
-        let mut findings = CheckRun::new(report, waivers.collect(), self.fails(&configuration));
-        findings.requires_judged = self.require_evaluated;
-        findings.has_context = !cluster_state.is_empty();
-        findings.stdin = loaded.stdin.take();
-        let mut units = Units::new(&set, &reader);
-        units.since = baseline.as_deref();
+        let mut lines = StatusLines::new(*output == Format::Table, is_verbose() || self.explain);
+        lines.print_detection(&mut loaded);
+        let mut check_run =
+            CheckRun::new(report, waivers.collect(), self.effective_fail_on(&configuration));
+        check_run.requires_evaluated = self.require_evaluated;
+        check_run.has_cluster_state = !cluster_state.is_empty();
+        check_run.stdin = loaded.stdin.take();
+        let mut units = UnitEvaluator::new(&set, &reader);
+        units.baseline = baseline.as_deref();
         units.namespace = self.namespace.as_deref();
         units.explains = self.explain;
-        audit::context(&mut loaded.dumps, &set, &self.read.reader());
-        units.show(&loaded.units);
+        audit::load_cluster_state(&mut loaded.dumps, &set, &self.read.reader());
+        units.share_objects(&loaded.units);
         let parts = loaded.dumps.iter().map(|(dump, _)| dump.slots().len()).sum::<usize>();
         let progress = Progress::of(loaded.units.len() + parts);
-        let evaluate = |(found, _): &(Found, Option<usize>)| {
+        let evaluate = |(found, _): &(DetectedInput, Option<usize>)| {
             let unit = units.evaluate(found);
             progress.step();
             unit
         };
-        parallel::in_order(&loaded.units, evaluate, |(found, waivers), unit| {
-            lines.unit(&unit, &findings);
+        parallel::for_each_in_order(&loaded.units, evaluate, |(found, waivers), unit| {
+            lines.print_unit(&unit, &check_run);
             if let Some(error) = &unit.error {
-                findings.fail(&found.path, error);
+                check_run.add_error(&found.path, error);
             }
-            for judged in unit.judged {
-                findings.take(judged.map_err(CommandError::engine)?, *waivers);
+            for judged in unit.results {
+                check_run.add_result(judged.map_err(CommandError::engine)?, *waivers);
             }
             Ok::<(), CommandError>(())
         })?;
-        let asked = audit::Asked { set: &set, explains: self.explain };
-        audit::judge(&loaded.dumps, asked, &self.read.reader(), &progress, &mut findings)?;
+        let asked = audit::AuditOptions { set: &set, explains: self.explain };
+        audit::evaluate_dumps(
+            &loaded.dumps,
+            asked,
+            &self.read.reader(),
+            &progress,
+            &mut check_run,
+        )?;
         progress.end();
-        findings.unread.append(&mut loaded.unread);
-        lines.end();
-        findings.end()
+        check_run.unreadable.append(&mut loaded.unreadable);
+        lines.finish();
+        check_run.finish()
     }
 
     /// Evaluates the objects of a running cluster.
     fn check_cluster(&self) -> Result<ExitStatus, CommandError> {
         let kubeconfig = self.cluster.kubeconfig.as_deref().unwrap_or(OsStr::new(""));
         let mut configuration = self.config.configuration()?;
-        configuration.for_files(TIME, parallel::workers().max(4));
+        configuration.apply_file_limits(DEFAULT_CALL_TIMEOUT, parallel::worker_count().max(4));
         let set = self.config.load_all_or_fail(&configuration, Source::Listed)?;
         let Self { output, min_effect, .. } = self;
         let report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
-        let mut findings = CheckRun::new(report, Vec::new(), self.fails(&configuration));
-        findings.requires_judged = self.require_evaluated;
+        let mut check_run =
+            CheckRun::new(report, Vec::new(), self.effective_fail_on(&configuration));
+        check_run.requires_evaluated = self.require_evaluated;
         let context = self.cluster.kube_context.as_deref();
-        let live = audit::Live { kubeconfig, context, namespace: self.namespace.as_deref() };
-        audit::cluster(&live, &set, findings)
+        let live = audit::LiveCluster { kubeconfig, context, namespace: self.namespace.as_deref() };
+        audit::evaluate_cluster(&live, &set, check_run)
     }
 
     /// Returns the lowest effect that fails the check.
-    fn fails(&self, configuration: &Configuration) -> FailOn {
+    fn effective_fail_on(&self, configuration: &Configuration) -> FailOn {
         let warnings = configuration.warnings_as_errors;
         self.fail_on.unwrap_or(if warnings { FailOn::Warn } else { FailOn::Deny })
     }
@@ -228,8 +237,8 @@ mod tests {
     fn set(configuration: &str) -> (PolicySet, bool) {
         let path = Path::new("opgate.yaml");
         let mut configuration = Configuration::parse(path, configuration, BUILTINS).unwrap();
-        configuration.for_files(TIME, 4);
-        let options = cluster::Options::of(Source::Absent);
+        configuration.apply_file_limits(DEFAULT_CALL_TIMEOUT, 4);
+        let options = cluster::ClusterOptions::of(Source::Absent);
         let set = PolicySet::load(&configuration, None, usize::MAX, options).unwrap();
         (set, configuration.warnings_as_errors)
     }
@@ -237,17 +246,17 @@ mod tests {
     fn judged(configuration: &str, path: &Path) -> Vec<(Value, SubjectResult)> {
         let (set, warnings_as_errors) = set(configuration);
         let load = |path: &&Path| {
-            let found = files::detect(path, &Reader::default()).unwrap().found.remove(0);
+            let found = files::detect(path, &Reader::default()).unwrap().inputs.remove(0);
             files::load(&found, None, &Reader::default())
         };
         let subjects = parallel::map(&[path], load).remove(0).unwrap();
         let judge = |subject: &Subject| {
-            let mut judged = SubjectEvaluator::new(&set).unwrap().judge(subject).unwrap();
-            judged.checked.conclude(warnings_as_errors, judged.unreported.is_empty());
+            let mut judged = SubjectEvaluator::new(&set).unwrap().evaluate(subject).unwrap();
+            judged.record.conclude(warnings_as_errors, judged.unreported.is_empty());
             judged
         };
         let all = parallel::map(&subjects, judge);
-        all.into_iter().map(|j| (serde_json::to_value(&j.checked).unwrap(), j)).collect()
+        all.into_iter().map(|j| (serde_json::to_value(&j.record).unwrap(), j)).collect()
     }
 
     const BUNDLE: &str = "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata:\n  name: x\nspec:\n  provisionerClassName: core-rukpak-io-plain\n  source:\n    type: image\n";
@@ -276,8 +285,8 @@ mod tests {
             record,
             json!({"source": shown, "kind": "Bundle", "name": "x", "ok": false, "violations": [violation], "inputType": "manifest"})
         );
-        assert_eq!(judged.checked.outcome(), ExitStatus::Denied);
-        assert!(judged.is_seen);
+        assert_eq!(judged.record.outcome(), ExitStatus::Denied);
+        assert!(judged.is_matched);
     }
 
     #[test]
@@ -290,7 +299,7 @@ mod tests {
             "spec.files[0].documents[0].spec.source.image"
         );
         assert_eq!(record["violations"][0]["location"]["line"], 7);
-        assert!(!judged.is_seen);
+        assert!(!judged.is_matched);
         assert_eq!(judged.unreported.len(), 1);
     }
 
@@ -322,15 +331,15 @@ mod tests {
             "{:?}",
             all[1].1.unreported
         );
-        assert!(all.iter().all(|(_, judged)| !judged.is_seen));
+        assert!(all.iter().all(|(_, judged)| !judged.is_matched));
     }
 
     #[test]
     fn time_limit_is_long_unless_configured() {
         let (plain, _) = set(&immutability(""));
-        assert_eq!(plain.policies()[0].limits.time, TIME);
+        assert_eq!(plain.policies()[0].limits.cpu_time, DEFAULT_CALL_TIMEOUT);
         let (bounded, _) = set(&immutability("  limits: {time: 100ms, concurrency: 2}\n"));
-        assert_eq!(bounded.policies()[0].limits.time, Duration::from_millis(100));
+        assert_eq!(bounded.policies()[0].limits.cpu_time, Duration::from_millis(100));
         assert_eq!(bounded.policies()[0].limits.concurrency, 2);
     }
 }

@@ -8,89 +8,97 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::evaluate::lines_about;
+use super::evaluate::error_lines;
 use super::report::UnreadableInput;
 use super::stdin::{self, Stdin};
 use opgate_files::dump::{self, Dump};
 use opgate_files::waivers::Waivers;
-use opgate_files::{self as files, As, Detection, Found, PassedOver, parallel};
+use opgate_files::{
+    self as files, CheckInputType, DetectedInput, Detection, SkippedFile, parallel,
+};
 use opgate_input::read::Reader;
 
 /// Subjects and files at the paths.
 #[derive(Debug, Default)]
-pub(super) struct Loaded {
+pub(super) struct LoadedInput {
     /// Subjects of the check, each with the index of its waivers.
-    pub(super) units: Vec<(Found, Option<usize>)>,
+    pub(super) units: Vec<(DetectedInput, Option<usize>)>,
     /// Skipped files in directories.
-    pub(super) passed_over: Vec<PassedOver>,
+    pub(super) skipped: Vec<SkippedFile>,
     /// Objects of a cluster, read part by part, each with the number of its waivers.
     pub(super) dumps: Vec<(Dump, Option<usize>)>,
     /// The waivers of their directories, each file once, and whether the check covers the whole directory.
     pub(super) waivers: Vec<(Waivers, bool)>,
-    pub(super) unread: Vec<UnreadableInput>,
+    pub(super) unreadable: Vec<UnreadableInput>,
     /// Results of directories, one line each.
-    pub(super) found: Vec<String>,
+    pub(super) detection_lines: Vec<String>,
     /// Standard input, where it was named.
     pub(super) stdin: Option<Stdin>,
 }
 
-impl Loaded {
+impl LoadedInput {
     /// Reads everything that is named. What cannot be read does not keep the rest from being checked.
     pub(super) fn of(
         paths: &[PathBuf],
-        kind: Option<As>,
-        since: Option<&Path>,
+        kind: Option<CheckInputType>,
+        baseline: Option<&Path>,
         reader: &Reader,
         waivers: &dyn Fn(&Path) -> Result<Option<Waivers>, String>,
     ) -> Self {
         let mut loaded = Self::default();
-        if let Some(since) = since
-            && let Err(error) = std::fs::metadata(since)
+        if let Some(baseline) = baseline
+            && let Err(error) = std::fs::metadata(baseline)
         {
-            let source = since.display();
-            loaded.fail(&source.to_string(), &format!("{source}: {error}"));
+            let source = baseline.display();
+            loaded.add_error(&source.to_string(), &format!("{source}: {error}"));
             return loaded;
         }
-        let paths = loaded.with_stdin(paths, reader);
+        let paths = loaded.replace_stdin(paths, reader);
         let find = |path: &PathBuf| match kind {
-            Some(As::Manifest) if path.is_dir() && since.is_none() => {
-                let found = files::manifests(path)?;
-                Ok(Detection { found, passed_over: Vec::new() })
+            Some(CheckInputType::Manifest) if path.is_dir() && baseline.is_none() => {
+                let found = files::find_manifests(path)?;
+                Ok(Detection { inputs: found, skipped: Vec::new() })
             }
             Some(kind) => {
-                let found = vec![Found::new(path, kind)];
-                Ok(Detection { found, passed_over: Vec::new() })
+                let found = vec![DetectedInput::new(path, kind)];
+                Ok(Detection { inputs: found, skipped: Vec::new() })
             }
             None => files::detect(path, reader).map(|mut detection| {
-                let all = &mut detection.found;
-                let is_manifest = |found: &Found| matches!(found.kind, As::Cluster | As::Manifest);
+                let all = &mut detection.inputs;
+                let is_manifest = |found: &DetectedInput| {
+                    matches!(found.input_type, CheckInputType::Cluster | CheckInputType::Manifest)
+                };
                 // To compare objects with older ones, all of them are read as what they are.
-                if since.is_some() && all.iter().all(is_manifest) {
-                    *all = vec![Found::new(path, As::Manifest)];
+                if baseline.is_some() && all.iter().all(is_manifest) {
+                    *all = vec![DetectedInput::new(path, CheckInputType::Manifest)];
                 }
                 detection
             }),
         };
         let mut all = Vec::new();
-        let mut folders = Vec::new();
+        let mut directories = Vec::new();
         for (path, found) in paths.iter().zip(parallel::map(&paths, find)) {
             match found {
-                Ok(Detection { found, .. }) if since.is_some() && found.len() > 1 => {
+                Ok(Detection { inputs: found, .. }) if baseline.is_some() && found.len() > 1 => {
                     let shown = path.display();
                     let why = "--baseline compares one bundle or catalog, and there are several: name one of them";
-                    loaded.fail(&shown.to_string(), &format!("{shown}: {why}"));
+                    loaded.add_error(&shown.to_string(), &format!("{shown}: {why}"));
                 }
-                Ok(Detection { found, mut passed_over }) => {
-                    loaded.passed_over.append(&mut passed_over);
-                    let is_part = |found: &&Found| found.path != *path && found.folder.is_none();
+                Ok(Detection { inputs: found, skipped: mut passed_over }) => {
+                    loaded.skipped.append(&mut passed_over);
+                    let is_part =
+                        |found: &&DetectedInput| found.path != *path && found.directory.is_none();
                     let inner = found.iter().filter(is_part);
-                    let line =
-                        |found: &Found| format!("{}: {}", found.path.display(), found.kind.name());
-                    loaded.found.extend(inner.map(line));
-                    folders.extend(found.iter().map(|found| loaded.home(found, path)));
-                    let is_waived = |found: &Found| found.path == *path || found.folder.is_some();
-                    if files::waivers::is_in(path) && !found.iter().any(is_waived) {
-                        let file = path.join(files::waivers::NAME);
+                    let line = |found: &DetectedInput| {
+                        format!("{}: {}", found.path.display(), found.input_type.name())
+                    };
+                    loaded.detection_lines.extend(inner.map(line));
+                    directories
+                        .extend(found.iter().map(|found| loaded.waiver_directory(found, path)));
+                    let is_waived =
+                        |found: &DetectedInput| found.path == *path || found.directory.is_some();
+                    if files::waivers::exists_in(path) && !found.iter().any(is_waived) {
+                        let file = path.join(files::waivers::FILE_NAME);
                         let (file, why) = (
                             file.display(),
                             "it belongs in the directory of a bundle or a catalog",
@@ -99,24 +107,25 @@ impl Loaded {
                     }
                     all.extend(found);
                 }
-                Err(error) => loaded.fail(&path.display().to_string(), &format!("{error:#}")),
+                Err(error) => loaded.add_error(&path.display().to_string(), &format!("{error:#}")),
             }
         }
-        let numbers = loaded.waivers(folders, waivers);
+        let numbers = loaded.waivers(directories, waivers);
         for (found, number) in all.iter().zip(&numbers) {
-            if found.kind == As::Cluster {
+            if found.input_type == CheckInputType::Cluster {
                 match dump::open(&found.path, reader) {
                     Ok(dumps) => loaded.dumps.extend(dumps.into_iter().map(|d| (d, *number))),
-                    Err(lines) => loaded.fail(&found.path.display().to_string(), &lines),
+                    Err(lines) => loaded.add_error(&found.path.display().to_string(), &lines),
                 }
             }
         }
         let units = all.into_iter().zip(numbers);
-        loaded.units = units.filter(|(found, _)| found.kind != As::Cluster).collect();
-        if loaded.units.is_empty() && loaded.dumps.is_empty() && loaded.unread.is_empty() {
+        loaded.units =
+            units.filter(|(found, _)| found.input_type != CheckInputType::Cluster).collect();
+        if loaded.units.is_empty() && loaded.dumps.is_empty() && loaded.unreadable.is_empty() {
             let named: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
             let named = named.join(", ");
-            loaded.fail(&named, &format!("{named}: nothing to check found in it"));
+            loaded.add_error(&named, &format!("{named}: nothing to check found in it"));
         }
         loaded
     }
@@ -124,10 +133,10 @@ impl Loaded {
     /// Returns the directory whose waivers apply to a subject at a path: the directory itself. For a named
     /// file it is the parent directory: the waivers of a repository do not apply to the catalogs in it. Also
     /// returns whether the check covers the whole directory.
-    fn home(&self, found: &Found, path: &Path) -> Option<(PathBuf, bool)> {
+    fn waiver_directory(&self, found: &DetectedInput, path: &Path) -> Option<(PathBuf, bool)> {
         // The copy of standard input is in a shared directory.
         let is_copy = self.stdin.as_ref().is_some_and(|stdin| stdin.path() == found.path);
-        if let Some(folder) = &found.folder {
+        if let Some(folder) = &found.directory {
             Some((folder.clone(), true))
         } else if found.path.is_dir() {
             Some((found.path.clone(), true))
@@ -141,7 +150,7 @@ impl Loaded {
     /// Reads the waivers of directories, each once. Returns their indexes.
     fn waivers(
         &mut self,
-        folders: Vec<Option<(PathBuf, bool)>>,
+        directories: Vec<Option<(PathBuf, bool)>>,
         read: &dyn Fn(&Path) -> Result<Option<Waivers>, String>,
     ) -> Vec<Option<usize>> {
         let mut known: HashMap<PathBuf, Option<usize>> = HashMap::new();
@@ -157,19 +166,19 @@ impl Loaded {
                     self.waivers.len() - 1
                 }),
                 Err(lines) => {
-                    let file = folder.join(files::waivers::NAME).display().to_string();
-                    self.fail(&file, &lines);
+                    let file = folder.join(files::waivers::FILE_NAME).display().to_string();
+                    self.add_error(&file, &lines);
                     None
                 }
             };
             known.insert(path, number);
             number
         };
-        folders.into_iter().map(|folder| folder.and_then(&mut number)).collect()
+        directories.into_iter().map(|folder| folder.and_then(&mut number)).collect()
     }
 
     /// Returns the paths, with the copy of standard input for its name.
-    fn with_stdin(&mut self, paths: &[PathBuf], reader: &Reader) -> Vec<PathBuf> {
+    fn replace_stdin(&mut self, paths: &[PathBuf], reader: &Reader) -> Vec<PathBuf> {
         let is_stdin = |path: &&PathBuf| path.as_path() == Path::new(stdin::NAME);
         let mut read = Vec::with_capacity(paths.len());
         for path in paths {
@@ -178,7 +187,10 @@ impl Loaded {
                 continue;
             }
             if self.stdin.is_some() {
-                self.fail(stdin::NAME, "-: standard input can be read only once: name it once");
+                self.add_error(
+                    stdin::NAME,
+                    "-: standard input can be read only once: name it once",
+                );
                 continue;
             }
             match Stdin::read(reader) {
@@ -186,23 +198,23 @@ impl Loaded {
                     read.push(copy.path().to_path_buf());
                     self.stdin = Some(copy);
                 }
-                Err(error) => self.fail(stdin::NAME, &format!("-: {error:#}")),
+                Err(error) => self.add_error(stdin::NAME, &format!("-: {error:#}")),
             }
         }
         read
     }
 
-    fn fail(&mut self, source: &str, lines: &str) {
-        let lines = lines_about(source, lines);
-        let source = self.named(source);
+    fn add_error(&mut self, source: &str, lines: &str) {
+        let lines = error_lines(source, lines);
+        let source = self.with_stdin_name(source);
         for line in lines {
-            let line = self.named(&line);
-            self.unread.push(UnreadableInput { source: source.clone(), line });
+            let line = self.with_stdin_name(&line);
+            self.unreadable.push(UnreadableInput { source: source.clone(), line });
         }
     }
 
     /// Replaces the path of standard input in a text by its name.
-    pub(super) fn named(&self, text: &str) -> String {
-        self.stdin.as_ref().map_or_else(|| text.to_owned(), |stdin| stdin.named(text))
+    pub(super) fn with_stdin_name(&self, text: &str) -> String {
+        self.stdin.as_ref().map_or_else(|| text.to_owned(), |stdin| stdin.with_stdin_name(text))
     }
 }

@@ -7,19 +7,19 @@ use serde::Serialize;
 
 use super::ExitStatus;
 use super::explanation::Explanation;
-use super::report::level::{Hidden, Level};
-use super::report::page::Pages;
+use super::report::level::{HiddenCounts, MinEffect};
+use super::report::page::RulePages;
 use super::report::{
-    Format, Item, Out, PolicyErrorRecord, ReportLocation, ReportedViolation, ResultKind,
-    UnreadableInput, Violation, Waived, github, junit, sarif, stdout, table,
+    AppliedWaiver, Format, Out, PolicyErrorRecord, ReportItem, ReportLocation, ReportedViolation,
+    ResultKind, UnreadableInput, Violation, github, junit, sarif, stdout, table,
 };
 use super::verbosity::note;
 use opgate_admission::policy::{Configuration, Decision, Effect, PolicySet};
-use opgate_files::{Request, Resolver, Subject};
+use opgate_files::{LocationResolver, Request, Subject};
 use opgate_text::one_line;
 
 /// Number of recent violations that are searched for a duplicate.
-const RECENT: usize = 1_000;
+const MAX_RECENT_VIOLATIONS: usize = 1_000;
 
 /// Result of a bundle, a catalog's package or a manifest. The members are part of the stable interface.
 #[derive(Debug, Serialize)]
@@ -36,13 +36,13 @@ pub(super) struct CheckRecord {
     error: Option<PolicyErrorRecord>,
     /// The input type: `bundle`, `manifest`, `review`, …
     #[serde(rename = "inputType", skip_serializing_if = "str::is_empty")]
-    taken: &'static str,
+    input_type: &'static str,
     /// Why it was not evaluated, if so.
     #[serde(rename = "notEvaluated", skip_serializing_if = "Option::is_none")]
-    unjudged: Option<String>,
+    not_evaluated: Option<String>,
     /// Explanation of each policy: for a bundle, and for each of its manifests.
     #[serde(rename = "explain", skip_serializing_if = "Vec::is_empty")]
-    explanations: Vec<Explained>,
+    explanations: Vec<ObjectExplanation>,
     /// Whether a warning that is not waived is among its violations, shown or not.
     #[serde(skip)]
     warns: bool,
@@ -51,7 +51,7 @@ pub(super) struct CheckRecord {
     package: Option<String>,
     /// Violations that are not shown.
     #[serde(skip)]
-    hidden: Hidden,
+    hidden: HiddenCounts,
     /// Wall-clock time of the policies.
     #[serde(skip)]
     time: Duration,
@@ -59,7 +59,7 @@ pub(super) struct CheckRecord {
 
 /// Explanations of the policies for one of the objects.
 #[derive(Debug, Serialize)]
-struct Explained {
+struct ObjectExplanation {
     object: String,
     #[serde(flatten)]
     explanation: Explanation,
@@ -71,7 +71,7 @@ struct LocatedViolation {
     #[serde(flatten)]
     violation: Violation,
     #[serde(rename = "location", skip_serializing_if = "Option::is_none")]
-    place: Option<ReportLocation>,
+    location: Option<ReportLocation>,
     /// Path of titles inside a package, for a denial.
     #[serde(skip)]
     about: Vec<String>,
@@ -88,28 +88,28 @@ impl CheckRecord {
             ok: true,
             violations: Vec::new(),
             error: None,
-            taken: subject.taken_for(),
-            unjudged: None,
+            input_type: subject.input_type(),
+            not_evaluated: None,
             explanations: Vec::new(),
             warns: false,
             package: subject.package(),
-            hidden: Hidden::default(),
+            hidden: HiddenCounts::default(),
             time: Duration::ZERO,
         }
     }
 
     /// Takes over what the policies say about one document of the subject.
-    pub(super) fn take(&mut self, request: &Request, decision: Decision) {
-        let mut places = Resolver::new(&request.object);
+    pub(super) fn add_decision(&mut self, request: &Request, decision: Decision) {
+        let mut places = LocationResolver::new(&request.object);
         // The waivers decide whether a violation denies. A policy error cannot be waived.
         let is_found = decision.violations.iter().any(|v| v.effect == Effect::Deny);
         let denied_by_fault =
-            decision.denial.is_some() && !(is_found && decision.faults.is_empty());
+            decision.denial.is_some() && !(is_found && decision.policy_errors.is_empty());
         self.ok &= decision.failure.is_none() && !denied_by_fault;
         for mut violation in decision.violations {
-            let place = places.place(&violation.field).map(ReportLocation::from);
+            let place = places.resolve(&violation.field).map(ReportLocation::from);
             let denies = violation.effect == Effect::Deny;
-            let about = std::mem::take(&mut violation.about);
+            let about = std::mem::take(&mut violation.logical_location);
             let about = if denies { about } else { Vec::new() };
             let mut violation = Violation::from(violation);
             let (prefix, field) = (request.prefix.as_str(), violation.field.as_str());
@@ -124,17 +124,19 @@ impl CheckRecord {
             let is_known = |known: &LocatedViolation| {
                 known.violation.rule == violation.rule
                     && known.violation.message == violation.message
-                    && known.place == place
+                    && known.location == place
                     && (place.is_some() || known.violation.field == violation.field)
             };
-            if !self.violations.iter().rev().take(RECENT).any(is_known) {
-                self.violations.push(LocatedViolation { violation, place, about });
+            if !self.violations.iter().rev().take(MAX_RECENT_VIOLATIONS).any(is_known) {
+                self.violations.push(LocatedViolation { violation, location: place, about });
             }
         }
-        let fault = decision.faults.into_iter().next();
-        let fault =
-            fault.map(|fault| PolicyErrorRecord { policy: fault.policy, cause: fault.cause });
-        self.error = self.error.take().or(fault);
+        let policy_error = decision.policy_errors.into_iter().next();
+        let policy_error = policy_error.map(|policy_error| PolicyErrorRecord {
+            policy: policy_error.policy,
+            cause: policy_error.cause,
+        });
+        self.error = self.error.take().or(policy_error);
     }
 
     /// Sets the total time of the policies, after the last document.
@@ -143,7 +145,7 @@ impl CheckRecord {
     }
 
     /// Marks the waived violations, after the last document.
-    pub(super) fn waive(&mut self, mut waived: impl FnMut(&str) -> Option<Waived>) {
+    pub(super) fn apply_waivers(&mut self, mut waived: impl FnMut(&str) -> Option<AppliedWaiver>) {
         for LocatedViolation { violation, .. } in &mut self.violations {
             violation.waived = waived(&violation.rule);
         }
@@ -151,27 +153,27 @@ impl CheckRecord {
 
     /// Marks it as not evaluated, with the reason.
     pub(super) fn set_not_evaluated(&mut self, why: String) {
-        self.unjudged = Some(why);
+        self.not_evaluated = Some(why);
     }
 
     /// Reports whether it was not evaluated.
     pub(super) fn is_not_evaluated(&self) -> bool {
-        self.unjudged.is_some() && self.outcome() == ExitStatus::Ok
+        self.not_evaluated.is_some() && self.outcome() == ExitStatus::Ok
     }
 
     /// Keeps the explanations of the policies for one of the objects.
     pub(super) fn explain(&mut self, object: String, explanation: Explanation) {
-        self.explanations.push(Explained { object, explanation });
+        self.explanations.push(ObjectExplanation { object, explanation });
     }
 
     /// Reports whether the policies have evaluated it.
-    pub(super) fn is_judged(&self) -> bool {
+    pub(super) fn is_evaluated(&self) -> bool {
         self.error.is_none()
     }
 
     /// Computes the outcome, after the waivers. Input that is unreadable as a whole fails the check.
     pub(super) fn conclude(&mut self, warnings_as_errors: bool, is_complete: bool) {
-        let counts = |effect| self.violations.iter().any(|v| v.violation.counts_as(effect));
+        let counts = |effect| self.violations.iter().any(|v| v.violation.has_effect(effect));
         self.ok &= is_complete;
         self.warns = counts(Effect::Warn);
         let fails = counts(Effect::Deny) || warnings_as_errors && counts(Effect::Warn);
@@ -181,15 +183,16 @@ impl CheckRecord {
     }
 
     /// Leaves out the violations below a level, and counts them.
-    fn show(&mut self, level: Level) {
+    fn hide_below(&mut self, level: MinEffect) {
         let hidden = &mut self.hidden;
-        self.violations.retain(|located| level.shows(&located.violation, hidden));
+        self.violations
+            .retain(|located_violation| level.show_or_count(&located_violation.violation, hidden));
     }
 
     /// Gives other names to paths.
-    pub(super) fn rename(&mut self, named: impl Fn(&str) -> String) {
+    pub(super) fn rename_paths(&mut self, named: impl Fn(&str) -> String) {
         self.source = named(&self.source);
-        for place in self.violations.iter_mut().filter_map(|v| v.place.as_mut()) {
+        for place in self.violations.iter_mut().filter_map(|v| v.location.as_mut()) {
             place.file = named(&place.file);
         }
     }
@@ -200,7 +203,7 @@ impl CheckRecord {
 
     /// Reports whether a violation is located in a file.
     pub(super) fn mentions(&self, file: &str) -> bool {
-        self.violations.iter().any(|v| v.place.as_ref().is_some_and(|place| place.file == file))
+        self.violations.iter().any(|v| v.location.as_ref().is_some_and(|place| place.file == file))
     }
 
     pub(super) fn outcome(&self) -> ExitStatus {
@@ -213,7 +216,7 @@ impl CheckRecord {
 
     /// Unreadable input is listed together with evaluated subjects, so that one list shows everything that
     /// needs attention.
-    fn unread(unread: &UnreadableInput) -> Self {
+    fn from_unreadable(unread: &UnreadableInput) -> Self {
         Self {
             source: unread.source.clone(),
             kind: String::new(),
@@ -222,22 +225,22 @@ impl CheckRecord {
             ok: false,
             violations: Vec::new(),
             error: Some(PolicyErrorRecord { policy: String::new(), cause: unread.line.clone() }),
-            taken: "",
-            unjudged: None,
+            input_type: "",
+            not_evaluated: None,
             explanations: Vec::new(),
             warns: false,
             package: None,
-            hidden: Hidden::default(),
+            hidden: HiddenCounts::default(),
             time: Duration::ZERO,
         }
     }
 
     /// Returns the outcome that the summary counts.
-    fn became(&self) -> ResultKind {
+    fn result_kind(&self) -> ResultKind {
         match self.outcome() {
             ExitStatus::Engine => ResultKind::Failed,
             ExitStatus::Denied | ExitStatus::Usage => ResultKind::Denied,
-            ExitStatus::Ok if self.unjudged.is_some() => ResultKind::NotJudged,
+            ExitStatus::Ok if self.not_evaluated.is_some() => ResultKind::NotEvaluated,
             ExitStatus::Ok if self.warns => ResultKind::Warned,
             ExitStatus::Ok => ResultKind::Passed,
         }
@@ -252,7 +255,7 @@ impl CheckRecord {
         }
     }
 
-    fn item(&self) -> Item<'_> {
+    fn item(&self) -> ReportItem<'_> {
         let message = self
             .error
             .as_ref()
@@ -261,9 +264,9 @@ impl CheckRecord {
             let mut counted = self.violations.iter().map(|v| &v.violation);
             let denied = counted.clone().find(|v| v.denies());
             let first = denied.or_else(|| counted.find(|v| v.waived.is_none()));
-            first.map(|v| v.message.clone()).or_else(|| self.hidden.line())
+            first.map(|v| v.message.clone()).or_else(|| self.hidden.summary())
         };
-        Item {
+        ReportItem {
             source: &self.source,
             region: None,
             object: one_line(self.object().trim_end(), 512),
@@ -273,8 +276,11 @@ impl CheckRecord {
             lines: self.violations.iter().map(LocatedViolation::line).collect(),
             is_located: true,
             error: self.error.as_ref(),
-            unjudged: self.unjudged.as_deref().filter(|_| self.outcome() == ExitStatus::Ok),
-            became: self.became(),
+            not_evaluated: self
+                .not_evaluated
+                .as_deref()
+                .filter(|_| self.outcome() == ExitStatus::Ok),
+            result_kind: self.result_kind(),
         }
     }
 
@@ -282,21 +288,25 @@ impl CheckRecord {
     fn denials(&self) -> impl Iterator<Item = (&str, Vec<&str>, ReportedViolation<'_>)> {
         let denials = self.violations.iter().filter(|v| v.violation.denies());
         let package = self.package.as_deref();
-        denials.filter_map(move |located| {
+        denials.filter_map(move |located_violation| {
             let package = Some(package?).filter(|title| !title.is_empty());
-            let about = located.about.iter().map(String::as_str);
-            Some((self.source.as_str(), package.into_iter().chain(about).collect(), located.line()))
+            let about = located_violation.about.iter().map(String::as_str);
+            Some((
+                self.source.as_str(),
+                package.into_iter().chain(about).collect(),
+                located_violation.line(),
+            ))
         })
     }
 }
 
 impl LocatedViolation {
     fn line(&self) -> ReportedViolation<'_> {
-        ReportedViolation { violation: &self.violation, place: self.place.as_ref() }
+        ReportedViolation { violation: &self.violation, location: self.location.as_ref() }
     }
 
     fn position(&self) -> Option<(&str, u64, u64)> {
-        self.place.as_ref().map(|place| (place.file.as_str(), place.line, place.column))
+        self.location.as_ref().map(|place| (place.file.as_str(), place.line, place.column))
     }
 }
 
@@ -304,16 +314,16 @@ impl LocatedViolation {
 pub(super) struct Report<'s> {
     format: Format,
     set: &'s PolicySet,
-    pages: Pages,
+    pages: RulePages,
     is_verbose: bool,
-    level: Level,
+    level: MinEffect,
     out: Out,
     /// All results, unless each is written at once.
-    kept: Vec<CheckRecord>,
-    hidden: Hidden,
+    results: Vec<CheckRecord>,
+    hidden: HiddenCounts,
     /// The first error while results were written.
-    failed: Option<io::Error>,
-    unread: Vec<UnreadableInput>,
+    write_error: Option<io::Error>,
+    unreadable: Vec<UnreadableInput>,
     is_audit: bool,
 }
 
@@ -321,11 +331,11 @@ impl<'s> Report<'s> {
     pub(super) fn start(
         format: Format,
         is_verbose: bool,
-        level: Level,
+        level: MinEffect,
         configuration: &Configuration,
         set: &'s PolicySet,
     ) -> Self {
-        let pages = Pages::of(configuration, set, format == Format::Sarif);
+        let pages = RulePages::of(configuration, set, format == Format::Sarif);
         let (kept, unread) = (Vec::new(), Vec::new());
         Self {
             format,
@@ -334,10 +344,10 @@ impl<'s> Report<'s> {
             is_verbose,
             level,
             out: stdout(format.form()),
-            kept,
-            hidden: Hidden::default(),
-            failed: None,
-            unread,
+            results: kept,
+            hidden: HiddenCounts::default(),
+            write_error: None,
+            unreadable: unread,
             is_audit: false,
         }
     }
@@ -347,40 +357,40 @@ impl<'s> Report<'s> {
         self.is_audit = true;
     }
 
-    pub(super) fn add(&mut self, mut checked: CheckRecord) {
-        checked.show(self.level);
-        self.hidden.add(checked.hidden);
+    pub(super) fn add(&mut self, mut record: CheckRecord) {
+        record.hide_below(self.level);
+        self.hidden.add(record.hidden);
         if self.format != Format::Jsonl {
-            self.kept.push(checked);
-        } else if self.failed.is_none() {
-            self.failed = self.write_line(&checked).err();
+            self.results.push(record);
+        } else if self.write_error.is_none() {
+            self.write_error = self.write_line(&record).err();
         }
     }
 
-    fn write_line(&mut self, checked: &CheckRecord) -> io::Result<()> {
-        serde_json::to_writer(&mut self.out, checked)?;
+    fn write_line(&mut self, record: &CheckRecord) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, record)?;
         writeln!(self.out)
     }
 
     /// Notes what cannot be read.
     pub(super) fn add_unreadable(&mut self, unread: UnreadableInput) {
-        self.unread.push(unread);
+        self.unreadable.push(unread);
     }
 
-    pub(super) fn end(mut self) -> io::Result<()> {
-        if let Some(error) = self.failed.take() {
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        if let Some(error) = self.write_error.take() {
             return Err(error);
         }
-        let mut kept = std::mem::take(&mut self.kept);
+        let mut kept = std::mem::take(&mut self.results);
         if matches!(self.format, Format::Json | Format::Jsonl) {
-            kept.extend(self.unread.iter().map(CheckRecord::unread));
+            kept.extend(self.unreadable.iter().map(CheckRecord::from_unreadable));
         }
         let items: Vec<_> = kept.iter().map(CheckRecord::item).collect();
         match self.format {
             Format::Table => self.table(&kept, &items)?,
             Format::Jsonl => {
-                for checked in &kept {
-                    self.write_line(checked)?;
+                for record in &kept {
+                    self.write_line(record)?;
                 }
             }
             Format::Json => {
@@ -388,43 +398,53 @@ impl<'s> Report<'s> {
                 writeln!(self.out)?;
             }
             Format::Junit => {
-                junit::write(&mut self.out, "opgate check", &items, &self.unread, &self.pages)?;
+                junit::write(&mut self.out, "opgate check", &items, &self.unreadable, &self.pages)?;
             }
-            Format::Github => github::write(&mut self.out, &items, &self.unread, &self.pages)?,
+            Format::Github => github::write(&mut self.out, &items, &self.unreadable, &self.pages)?,
             Format::Sarif => {
-                let log = sarif::log("opgate check", self.set, &items, &self.unread, &self.pages);
+                let log = sarif::build_log(
+                    "opgate check",
+                    self.set,
+                    &items,
+                    &self.unreadable,
+                    &self.pages,
+                );
                 serde_json::to_writer_pretty(&mut self.out, &log)?;
                 writeln!(self.out)?;
             }
         }
         self.out.flush()?;
-        if let Some(line) = self.hidden.line() {
+        if let Some(line) = self.hidden.summary() {
             note(line);
         }
         if self.format == Format::Table && !items.is_empty() {
-            note(table::summary(&items, &self.unread));
+            note(table::summary(&items, &self.unreadable));
         }
         Ok(())
     }
 
-    fn table(&mut self, kept: &[CheckRecord], items: &[Item<'_>]) -> io::Result<()> {
+    fn table(&mut self, kept: &[CheckRecord], items: &[ReportItem<'_>]) -> io::Result<()> {
         let out = &mut self.out;
-        table::places(out, items, self.is_verbose)?;
-        table::trees(out, kept.iter().flat_map(CheckRecord::denials))?;
-        table::faults(out, items)?;
-        table::waived(out, items, self.is_verbose)?;
+        table::write_violations(out, items, self.is_verbose)?;
+        table::write_trees(out, kept.iter().flat_map(CheckRecord::denials))?;
+        table::write_policy_errors(out, items)?;
+        table::write_waived(out, items, self.is_verbose)?;
         if self.is_audit {
-            table::refused(out, items)?;
+            table::write_denied_objects(out, items)?;
         } else {
-            table::unjudged(out, items, self.is_verbose)?;
+            table::write_not_evaluated(out, items, self.is_verbose)?;
         }
-        for checked in kept {
-            for Explained { object, explanation } in &checked.explanations {
-                writeln!(out, "{}: {object}", one_line(&checked.source, 512))?;
+        for record in kept {
+            for ObjectExplanation { object, explanation } in &record.explanations {
+                writeln!(out, "{}: {object}", one_line(&record.source, 512))?;
                 explanation.write(out, "  ")?;
             }
         }
-        let violations = kept.iter().flat_map(|checked| &checked.violations);
-        table::leads(out, &self.pages, violations.map(|located| &located.violation))
+        let violations = kept.iter().flat_map(|record| &record.violations);
+        table::write_help_lines(
+            out,
+            &self.pages,
+            violations.map(|located_violation| &located_violation.violation),
+        )
     }
 }

@@ -18,8 +18,8 @@ use super::report::{stdout, text_or_json};
 use super::verbosity::{self, note};
 use super::{CommandError, ConfigArgs, ExitStatus};
 use crate::builtin::BUILTINS;
-use opgate_admission::cluster::{Options, Source};
-use opgate_admission::policy::{Configuration, Loading, Profile};
+use opgate_admission::cluster::{ClusterOptions, Source};
+use opgate_admission::policy::{Configuration, LoadProgress, Profile};
 use opgate_server::DefaultLimits;
 
 const AFTER_HELP: &str = "\
@@ -31,7 +31,7 @@ Examples:
 
 docs/configuration.md describes the file.";
 
-const VALIDATE: &str = "\
+const VALIDATE_AFTER_HELP: &str = "\
 Examples:
   opgate config validate opgate.yaml
   opgate config validate --load clusters/*/opgate.yaml
@@ -39,7 +39,7 @@ Examples:
 Exit status: 0 everything is valid, 1 something is wrong, 2 wrong usage or a file that cannot be read,
 3 the engine failed. docs/configuration.md describes the file.";
 
-const SCHEMA: &str = "\
+const SCHEMA_AFTER_HELP: &str = "\
 Example:
   opgate config schema > opgate.schema.json
 
@@ -57,13 +57,13 @@ pub(super) struct ConfigCommand {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Validate configuration files and report all errors with line and column
-    #[command(after_help = VALIDATE)]
+    #[command(after_help = VALIDATE_AFTER_HELP)]
     Validate(Validate),
     /// Print an initial configuration
-    #[command(after_help = init::EXAMPLES)]
+    #[command(after_help = init::AFTER_HELP)]
     Init(init::Init),
     /// Print the JSON Schema of opgate.yaml, with the rules and settings of the built-in policies
-    #[command(after_help = SCHEMA)]
+    #[command(after_help = SCHEMA_AFTER_HELP)]
     Schema,
 }
 
@@ -95,13 +95,13 @@ enum Format {
 
 /// An error.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Wrong {
+struct ConfigurationError {
     /// Line and column from 1; nothing for the file as a whole.
-    place: Option<(u64, u64)>,
+    position: Option<(u64, u64)>,
     text: String,
 }
 
-impl Wrong {
+impl ConfigurationError {
     /// Splits the location from the text of a line.
     fn of(line: &str, path: &Path) -> Self {
         let rest = line.strip_prefix(&format!("{}:", path.display()));
@@ -111,9 +111,9 @@ impl Wrong {
             Some(((line, column), parts.next()?.trim_start()))
         });
         match (found, rest) {
-            (Some((place, text)), _) => Self { place: Some(place), text: text.to_owned() },
-            (None, Some(rest)) => Self { place: None, text: rest.trim_start().to_owned() },
-            (None, None) => Self { place: None, text: line.to_owned() },
+            (Some((place, text)), _) => Self { position: Some(place), text: text.to_owned() },
+            (None, Some(rest)) => Self { position: None, text: rest.trim_start().to_owned() },
+            (None, None) => Self { position: None, text: line.to_owned() },
         }
     }
 }
@@ -122,7 +122,7 @@ impl ConfigCommand {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         match self.command {
             Command::Validate(validate) => validate.run(),
-            Command::Schema => schema(),
+            Command::Schema => print_schema(),
             Command::Init(init) => init.run(),
         }
     }
@@ -141,12 +141,12 @@ impl Validate {
                     continue;
                 }
             };
-            let (policies, wrong) = self.examine(path, &text)?;
+            let (policies, wrong) = self.check_file(path, &text)?;
             if !wrong.is_empty() {
                 outcome = outcome.max(ExitStatus::Denied);
             }
             let shown = path.display().to_string();
-            for Wrong { place, text } in &wrong {
+            for ConfigurationError { position: place, text } in &wrong {
                 let (line, column) = place.unwrap_or((1, 1));
                 if self.output == Format::Text {
                     verbosity::error(&format!("{shown}:{line}:{column}: {text}"));
@@ -169,9 +169,14 @@ impl Validate {
     }
 
     /// Returns the number of policies and all errors, in the order of the file.
-    fn examine(&self, path: &Path, text: &str) -> Result<(usize, Vec<Wrong>), CommandError> {
-        let (found, errors) = Configuration::examine(path, text, BUILTINS);
-        let mut wrong: Vec<_> = errors.lines().map(|line| Wrong::of(line, path)).collect();
+    fn check_file(
+        &self,
+        path: &Path,
+        text: &str,
+    ) -> Result<(usize, Vec<ConfigurationError>), CommandError> {
+        let (found, errors) = Configuration::parse_lenient(path, text, BUILTINS);
+        let mut wrong: Vec<_> =
+            errors.lines().map(|line| ConfigurationError::of(line, path)).collect();
         let mut policies = 0;
         if let Some(mut found) = found {
             policies = found.policies.len();
@@ -186,8 +191,8 @@ impl Validate {
                     ));
                 }
             }
-            let lines = self.load(&mut found)?;
-            wrong.extend(lines.iter().map(|line| Wrong::of(line, path)));
+            let lines = self.load_policies(&mut found)?;
+            wrong.extend(lines.iter().map(|line| ConfigurationError::of(line, path)));
         }
         wrong.sort();
         wrong.dedup();
@@ -195,7 +200,10 @@ impl Validate {
     }
 
     /// Loads the policies and checks the configuration against their rules and settings.
-    fn load(&self, configuration: &mut Configuration) -> Result<Vec<String>, CommandError> {
+    fn load_policies(
+        &self,
+        configuration: &mut Configuration,
+    ) -> Result<Vec<String>, CommandError> {
         let config = ConfigArgs {
             config: None,
             cache_dir: self.cache_dir.clone(),
@@ -206,13 +214,14 @@ impl Validate {
         // One by one, because a set stops at the first kind of error.
         for policy in std::mem::take(&mut configuration.policies) {
             configuration.policies = vec![policy];
-            let (options, room) = (Options::of(Source::Absent), DefaultLimits::of(Path::new("/")));
-            match config.set_of(configuration, 1, options, room, &Loading::default()) {
+            let (options, room) =
+                (ClusterOptions::of(Source::Absent), DefaultLimits::of(Path::new("/")));
+            match config.load_set_of(configuration, 1, options, room, &LoadProgress::default()) {
                 Ok(set) => lines.extend(set.broken().iter().filter_map(|broken| {
                     let policy = configuration.policies.first()?;
                     let text = format!("policy {}: {}", broken.name, broken.error);
                     let part = if policy.module.is_foreign() { "/module" } else { "" };
-                    Some(configuration.at(policy, part, &text))
+                    Some(configuration.locate(policy, part, &text))
                 })),
                 Err(CommandError { outcome: ExitStatus::Usage, error }) => {
                     lines.extend(error.to_string().lines().map(str::to_owned));
@@ -225,7 +234,7 @@ impl Validate {
 }
 
 /// Prints the schema.
-fn schema() -> Result<ExitStatus, CommandError> {
+fn print_schema() -> Result<ExitStatus, CommandError> {
     let config = ConfigArgs::default();
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
     let set = config.load_all_or_fail(&configuration, Source::Absent)?;
@@ -248,8 +257,8 @@ mod tests {
             ("a:b/opgate.yaml: not UTF-8: z", None, "not UTF-8: z"),
             ("policy x: y", None, "policy x: y"),
         ] {
-            let expected = Wrong { place, text: text.to_owned() };
-            assert_eq!(Wrong::of(line, path), expected);
+            let expected = ConfigurationError { position: place, text: text.to_owned() };
+            assert_eq!(ConfigurationError::of(line, path), expected);
         }
     }
 }

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use opgate_constraint::constraint::{Options, check};
-use opgate_constraint::eval::{Property, evaluate, rendered};
-use opgate_constraint::{Check, Finding};
+use opgate_constraint::eval::{Property, evaluate, format_tree};
+use opgate_constraint::{Check, Violation};
 use serde_json::{Value, json};
 
 use super::report::{stream, text_or_json};
 use super::{CommandError, ExitStatus};
-use opgate_input::yaml::Located;
+use opgate_input::yaml::LocatedValue;
 
 /// Arguments of `opgate constraint`.
 #[derive(Debug, Args)]
@@ -61,12 +61,12 @@ enum Format {
 }
 
 /// Returns the level of a check's violations, as text.
-fn level(check: Check) -> &'static str {
-    if check.is_advice() { "warn" } else { "deny" }
+fn level_name(check: Check) -> &'static str {
+    if check.is_advisory() { "warn" } else { "deny" }
 }
 
 /// Returns the text for the omitted violations of a rule.
-fn left_out(more: usize) -> String {
+fn omitted_text(more: usize) -> String {
     format!("{more} more violations of this rule are omitted")
 }
 
@@ -84,37 +84,43 @@ impl Eval {
         let value = constraint_value(&constraint)?;
         let properties = read_properties(&properties)?;
         let report = check(&value, &Options::default());
-        let denied = report.findings.iter().any(|finding| !finding.check.is_advice());
+        let denied = report.violations.iter().any(|finding| !finding.check.is_advisory());
         let outcomes =
             report.constraint.as_ref().filter(|_| !denied).map(|c| evaluate(c, &properties));
         let holds = outcomes.as_ref().and_then(|outcomes| outcomes.first()?.holds);
         let mut out = stream(Some(text_or_json(output == Format::Json)));
         match output {
             Format::Table => {
-                for Finding { check, pointer, message } in &report.findings {
-                    writeln!(out, "{} {} {pointer}: {message}", level(*check), check.id())?;
+                for Violation { check, pointer, message } in &report.violations {
+                    writeln!(out, "{} {} {pointer}: {message}", level_name(*check), check.id())?;
                 }
-                for (check, more) in &report.left_out {
-                    writeln!(out, "{} {}: {}", level(*check), check.id(), left_out(*more))?;
+                for (check, more) in &report.omitted {
+                    writeln!(
+                        out,
+                        "{} {}: {}",
+                        level_name(*check),
+                        check.id(),
+                        omitted_text(*more)
+                    )?;
                 }
                 if let Some(outcomes) = &outcomes {
-                    write!(out, "{}", rendered(outcomes))?;
+                    write!(out, "{}", format_tree(outcomes))?;
                 }
             }
             Format::Json => {
                 let violation = |check: Check, pointer: &str, message: &str| {
                     json!({
                         "rule": check.id(),
-                        "level": level(check),
+                        "level": level_name(check),
                         "pointer": pointer,
                         "message": message,
                     })
                 };
-                let found = report.findings.iter();
+                let found = report.violations.iter();
                 let found = found.map(|f| violation(f.check, &f.pointer, &f.message));
-                let more = report.left_out.iter();
-                let more = more.map(|(check, more)| violation(*check, "", &left_out(*more)));
-                let node = |outcome: &opgate_constraint::eval::Outcome| json!({"holds": outcome.holds, "why": outcome.why, "children": outcome.children});
+                let more = report.omitted.iter();
+                let more = more.map(|(check, more)| violation(*check, "", &omitted_text(*more)));
+                let node = |outcome: &opgate_constraint::eval::Outcome| json!({"holds": outcome.holds, "why": outcome.explanation, "children": outcome.children});
                 let document = json!({
                     "holds": holds,
                     "violations": found.chain(more).collect::<Vec<_>>(),
@@ -137,8 +143,8 @@ fn constraint_value(path: &Path) -> anyhow::Result<Vec<u8>> {
     let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
     if path.extension().is_some_and(|ending| ending == "json") {
         // Read no further than the members of the property: its value may be as hostile as it likes.
-        let property: Option<Wrapped<'_>> = serde_json::from_slice(&bytes).ok();
-        let value = property.and_then(Wrapped::value_of_constraint);
+        let property: Option<ConstraintProperty<'_>> = serde_json::from_slice(&bytes).ok();
+        let value = property.and_then(ConstraintProperty::value_of_constraint);
         return Ok(value.map_or_else(|| bytes.trim_ascii().to_vec(), <[u8]>::to_vec));
     }
     let read = read_yaml(path, bytes)?;
@@ -148,13 +154,13 @@ fn constraint_value(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 #[derive(serde::Deserialize)]
-struct Wrapped<'a> {
+struct ConstraintProperty<'a> {
     r#type: String,
     #[serde(borrow)]
     value: &'a serde_json::value::RawValue,
 }
 
-impl<'a> Wrapped<'a> {
+impl<'a> ConstraintProperty<'a> {
     fn value_of_constraint(self) -> Option<&'a [u8]> {
         (self.r#type == "olm.constraint").then(|| self.value.get().as_bytes())
     }
@@ -178,8 +184,8 @@ fn read_properties(path: &Path) -> anyhow::Result<Vec<Property>> {
 fn read_yaml(path: &Path, bytes: Vec<u8>) -> anyhow::Result<Value> {
     let named = path.display();
     let text = String::from_utf8(bytes).with_context(|| format!("{named}: not UTF-8"))?;
-    let read = Located::read(&text).map_err(|error| {
-        anyhow::anyhow!("{named}:{}:{}: {}", error.line, error.column, error.why)
+    let read = LocatedValue::read(&text).map_err(|error| {
+        anyhow::anyhow!("{named}:{}:{}: {}", error.line, error.column, error.message)
     })?;
     Ok(read.value)
 }

@@ -14,7 +14,7 @@ use clap::Args;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
-use opgate_certs::{Authority, Pair, Reloader};
+use opgate_certs::{CertificateAuthority, Reloader, ServingCertificate};
 use opgate_document::Document;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -36,7 +36,7 @@ pub(super) struct Demo {}
 
 /// The cluster as the policies see it: an Operator group that serves the namespace `monitoring`, and
 /// one in `operators` that serves all namespaces.
-const CLUSTER: &str = include_str!("../../../../tests/context/demo.json");
+const CLUSTER_STATE_JSON: &str = include_str!("../../../../tests/context/demo.json");
 
 /// Reviews that an API server recorded while the examples of the documentation were applied to it. Some
 /// are changed here, so that a rule denies them.
@@ -48,14 +48,15 @@ macro_rules! recorded {
 
 /// One request, and the rule that denies it, empty if it is allowed.
 struct Step {
-    what: &'static str,
+    description: &'static str,
     rule: &'static str,
     review: String,
 }
 
 /// Returns the requests of the demo, in order.
 fn steps() -> [Step; 9] {
-    let step = |what, rule, review: &str| Step { what, rule, review: review.to_owned() };
+    let step =
+        |what, rule, review: &str| Step { description: what, rule, review: review.to_owned() };
     let csv = recorded!("021-create-clusterserviceversions-webhook-operator.v0.0.1");
     let single = csv.replace(
         r#"{"supported":false,"type":"SingleNamespace"}"#,
@@ -92,13 +93,13 @@ fn steps() -> [Step; 9] {
     ]
 }
 
-const HOST: &str = "opgate-demo.local";
+const SERVER_NAME: &str = "opgate-demo.local";
 
 impl Demo {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let Self {} = self;
         let started = Instant::now();
-        let options = cluster::Options::of(cluster::Source::Snapshot);
+        let options = cluster::ClusterOptions::of(cluster::Source::Snapshot);
         let set = PolicySet::load(
             &Configuration::builtin(Profile::default(), BUILTINS),
             None,
@@ -107,10 +108,10 @@ impl Demo {
         )
         .map_err(CommandError::engine)?;
         let mut snapshot = cluster::Snapshot::default();
-        let objects = Document::parse(CLUSTER).map_err(anyhow::Error::from)?;
+        let objects = Document::parse(CLUSTER_STATE_JSON).map_err(anyhow::Error::from)?;
         snapshot.add(objects).map_err(anyhow::Error::msg)?;
-        snapshot.fill(set.cluster());
-        let authority = Authority::create(1).map_err(CommandError::engine)?;
+        snapshot.replace_state(set.cluster());
+        let authority = CertificateAuthority::create(1).map_err(CommandError::engine)?;
         let certificate = certificate(&authority)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -150,9 +151,9 @@ impl Demo {
 }
 
 /// The certificate stays in memory: there may be no writable directory.
-fn certificate(authority: &Authority) -> anyhow::Result<Arc<Reloader>> {
-    let issued = authority.issue(&[HOST.to_owned()], 1)?;
-    Ok(Arc::new(Reloader::of(Pair::of_pem(&issued.certificate, &issued.key)?)))
+fn certificate(authority: &CertificateAuthority) -> anyhow::Result<Arc<Reloader>> {
+    let issued = authority.issue(&[SERVER_NAME.to_owned()], 1)?;
+    Ok(Arc::new(Reloader::of(ServingCertificate::from_pem(&issued.certificate, &issued.key)?)))
 }
 
 async fn connect(address: SocketAddr, ca: &str) -> anyhow::Result<SendRequest<Full<Bytes>>> {
@@ -164,7 +165,7 @@ async fn connect(address: SocketAddr, ca: &str) -> anyhow::Result<SendRequest<Fu
         .with_root_certificates(roots)
         .with_no_client_auth();
     let tcp = TcpStream::connect(address).await?;
-    let name = ServerName::try_from(HOST)?;
+    let name = ServerName::try_from(SERVER_NAME)?;
     let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
     let (client, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls)).await?;
     tokio::spawn(connection);
@@ -174,7 +175,7 @@ async fn connect(address: SocketAddr, ca: &str) -> anyhow::Result<SendRequest<Fu
 /// Sends one review and prints the decision.
 async fn send(client: &mut SendRequest<Full<Bytes>>, step: &Step) -> anyhow::Result<()> {
     let request = hyper::Request::post("/validate?timeout=10s")
-        .header("host", HOST)
+        .header("host", SERVER_NAME)
         .header("content-type", "application/json")
         .body(Full::new(Bytes::copy_from_slice(step.review.as_bytes())))?;
     client.ready().await?;
@@ -187,21 +188,21 @@ async fn send(client: &mut SendRequest<Full<Bytes>>, step: &Step) -> anyhow::Res
     let answer: Value = serde_json::from_slice(&body)?;
     let response = answer.get("response").unwrap_or(&Value::Null);
     let mut out = anstream::stdout();
-    let Step { what, rule, .. } = step;
+    let Step { description: what, rule, .. } = step;
     if response.get("allowed").and_then(Value::as_bool) == Some(true) {
         writeln!(out, "allowed  {what} ({took:.1} ms)")?;
         return Ok(());
     }
     writeln!(out, "{ERROR}denied{ERROR:#}   {what} ({rule}, {took:.1} ms)")?;
     let message = response.pointer("/status/message").and_then(Value::as_str).unwrap_or_default();
-    for line in lines(message) {
+    for line in wrap_message(message) {
         writeln!(out, "         {line}")?;
     }
     Ok(())
 }
 
 /// Returns the beginning of a message: two lines of 71 columns, which are indented by 9.
-fn lines(message: &str) -> Vec<String> {
+fn wrap_message(message: &str) -> Vec<String> {
     const COLUMNS: usize = 71;
     let mut lines = vec![String::new()];
     for word in message.split_whitespace() {

@@ -27,19 +27,19 @@ use opgate_text::one_line;
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Why rules for objects of a cluster are skipped.
-const NO_CLUSTER: &str = "they need other objects of a cluster";
+const NO_CLUSTER_REASON: &str = "they need other objects of a cluster";
 /// Maximum number of lines about rules that were not evaluated.
-const LINES: usize = 20;
+const MAX_SKIPPED_RULE_LINES: usize = 20;
 
 /// Result of a subject.
 pub(super) struct SubjectResult {
-    pub(super) checked: CheckRecord,
+    pub(super) record: CheckRecord,
     /// Whether there is a policy for such a bundle or catalog.
-    pub(super) is_seen: bool,
+    pub(super) is_matched: bool,
     /// Unreadable files that no policy has reported, each with a one-line reason.
     pub(super) unreported: Vec<(String, String)>,
     /// Rules that were not evaluated, each after the reason.
-    not_evaluated: Vec<(String, String)>,
+    skipped_rules: Vec<(String, String)>,
 }
 
 /// Asks the policies.
@@ -57,11 +57,11 @@ impl<'s> SubjectEvaluator<'s> {
     }
 
     /// Keeps an explanation of each policy for every subject if `explains` is set.
-    pub(super) fn explaining(self, explains: bool) -> Self {
+    pub(super) fn with_explanations(self, explains: bool) -> Self {
         Self { explains, ..self }
     }
 
-    pub(super) fn judge(&self, subject: &Subject) -> anyhow::Result<SubjectResult> {
+    pub(super) fn evaluate(&self, subject: &Subject) -> anyhow::Result<SubjectResult> {
         let Self { set, runtime, explains } = self;
         let started = Instant::now();
         let mut checked = CheckRecord::new(subject);
@@ -76,7 +76,7 @@ impl<'s> SubjectEvaluator<'s> {
             let read = if request.recorded.is_some() { Review::read } else { Review::read_check };
             let review = read(&text);
             let review = review.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
-            if request.stands_for_files() {
+            if request.represents_files() {
                 is_seen = set.policies().iter().any(|policy| policy.matches(&review));
             }
             let trace = Trace::default();
@@ -88,69 +88,79 @@ impl<'s> SubjectEvaluator<'s> {
                 unjudged = unjudged.or(why);
             }
             if *explains {
-                let explanation = Explanation::of(set.attention(&review), Some(&decision), &trace);
-                checked.explain(request.shown(), explanation);
+                let explanation =
+                    Explanation::of(set.match_results(&review), Some(&decision), &trace);
+                checked.explain(request.display_name(), explanation);
             }
             not_evaluated.extend(decision.skipped.iter().map(|skipped| {
-                let is_file = request.stands_for_files();
-                let why = if is_file { skipped.reason.as_str() } else { NO_CLUSTER };
+                let is_file = request.represents_files();
+                let why = if is_file { skipped.reason.as_str() } else { NO_CLUSTER_REASON };
                 (why.to_owned(), skipped.rule.clone())
             }));
-            checked.take(request, decision);
+            checked.add_decision(request, decision);
         }
         checked.set_duration(started.elapsed());
         if let Some(why) = unjudged.filter(|_| !is_judged) {
             checked.set_not_evaluated(why);
         }
-        let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));
+        let broken = subject.unreadable.iter().filter(|file| !checked.mentions(&file.display_path));
         let unreported =
-            broken.filter_map(|file| Some((file.shown.clone(), files::complaint(file)?)));
+            broken.filter_map(|file| Some((file.display_path.clone(), files::error_line(file)?)));
         let unreported: Vec<_> = unreported.collect();
-        Ok(SubjectResult { checked, is_seen, unreported, not_evaluated })
+        Ok(SubjectResult {
+            record: checked,
+            is_matched: is_seen,
+            unreported,
+            skipped_rules: not_evaluated,
+        })
     }
 }
 
 /// Results so far.
 pub(super) struct CheckRun<'s> {
     report: Report<'s>,
-    waivers: Vec<waivers::File>,
+    waivers: Vec<waivers::WaiverFile>,
     fail_on: FailOn,
     /// Standard input, where it was named.
     pub(super) stdin: Option<Stdin>,
     /// Unreadable input.
-    pub(super) unread: Vec<UnreadableInput>,
+    pub(super) unreadable: Vec<UnreadableInput>,
     /// Number of objects of a cluster that are being deleted and are therefore not evaluated.
-    pub(super) leaving: usize,
+    pub(super) terminating: usize,
     /// Objects that no webhook matches.
     pub(super) exempt: usize,
     is_audit: bool,
     /// Whether objects that were not evaluated fail the check.
-    pub(super) requires_judged: bool,
+    pub(super) requires_evaluated: bool,
     /// Whether there is cluster state for the rules that need it.
-    pub(super) has_context: bool,
+    pub(super) has_cluster_state: bool,
     outcome: ExitStatus,
-    left_out: BTreeMap<String, BTreeSet<String>>,
+    skipped_rules: BTreeMap<String, BTreeSet<String>>,
     unreported: Vec<UnreadableInput>,
-    unseen: BTreeSet<String>,
+    unmatched: BTreeSet<String>,
 }
 
 impl<'s> CheckRun<'s> {
-    pub(super) fn new(report: Report<'s>, waivers: Vec<waivers::File>, fail_on: FailOn) -> Self {
+    pub(super) fn new(
+        report: Report<'s>,
+        waivers: Vec<waivers::WaiverFile>,
+        fail_on: FailOn,
+    ) -> Self {
         Self {
             report,
             waivers,
             fail_on,
             stdin: None,
-            unread: Vec::new(),
-            leaving: 0,
+            unreadable: Vec::new(),
+            terminating: 0,
             exempt: 0,
             is_audit: false,
-            requires_judged: false,
-            has_context: false,
+            requires_evaluated: false,
+            has_cluster_state: false,
             outcome: ExitStatus::Ok,
-            left_out: BTreeMap::new(),
+            skipped_rules: BTreeMap::new(),
             unreported: Vec::new(),
-            unseen: BTreeSet::new(),
+            unmatched: BTreeSet::new(),
         }
     }
 
@@ -161,24 +171,29 @@ impl<'s> CheckRun<'s> {
     }
 
     /// Takes over what was found out, with the number of the waivers for it.
-    pub(super) fn take(&mut self, judged: SubjectResult, waivers: Option<usize>) {
-        let SubjectResult { mut checked, is_seen, unreported, not_evaluated } = judged;
+    pub(super) fn add_result(&mut self, result: SubjectResult, waivers: Option<usize>) {
+        let SubjectResult {
+            record: mut checked,
+            is_matched: is_seen,
+            unreported,
+            skipped_rules: not_evaluated,
+        } = result;
         if let Some(waivers) = waivers.and_then(|number| self.waivers.get_mut(number)) {
             waivers.waive(&mut checked);
         }
         checked.conclude(self.fail_on == FailOn::Warn, unreported.is_empty());
         self.outcome = self.outcome.max(checked.outcome());
-        if self.requires_judged && checked.is_not_evaluated() {
+        if self.requires_evaluated && checked.is_not_evaluated() {
             self.outcome = self.outcome.max(ExitStatus::Denied);
         }
         if !is_seen {
-            self.unseen.insert(checked.kind().to_owned());
+            self.unmatched.insert(checked.kind().to_owned());
         }
         for (why, rule) in not_evaluated {
-            self.left_out.entry(why).or_default().insert(rule);
+            self.skipped_rules.entry(why).or_default().insert(rule);
         }
         if let Some(stdin) = &self.stdin {
-            checked.rename(|text| stdin.named(text));
+            checked.rename_paths(|text| stdin.with_stdin_name(text));
         }
         let unread = unreported.into_iter().map(|(source, line)| UnreadableInput { source, line });
         self.unreported.extend(unread);
@@ -186,36 +201,39 @@ impl<'s> CheckRun<'s> {
     }
 
     /// Notes that something that was found cannot be read: a line each.
-    pub(super) fn fail(&mut self, path: &Path, lines: &str) {
+    pub(super) fn add_error(&mut self, path: &Path, lines: &str) {
         let source = path.display().to_string();
-        for line in lines_about(&source, lines) {
-            self.unread.push(UnreadableInput { source: source.clone(), line });
+        for line in error_lines(&source, lines) {
+            self.unreadable.push(UnreadableInput { source: source.clone(), line });
         }
     }
 
     /// Returns a text in which standard input has its name.
-    pub(super) fn named(&self, text: &str) -> String {
-        self.stdin.as_ref().map_or_else(|| text.to_owned(), |stdin| stdin.named(text))
+    pub(super) fn with_stdin_name(&self, text: &str) -> String {
+        self.stdin.as_ref().map_or_else(|| text.to_owned(), |stdin| stdin.with_stdin_name(text))
     }
 
     /// Tells everything.
-    pub(super) fn end(mut self) -> Result<ExitStatus, CommandError> {
-        let unread = std::mem::take(&mut self.unread).into_iter();
+    pub(super) fn finish(mut self) -> Result<ExitStatus, CommandError> {
+        let unread = std::mem::take(&mut self.unreadable).into_iter();
         for unread in unread.chain(std::mem::take(&mut self.unreported)) {
             let UnreadableInput { source, line } = unread;
-            let unread = UnreadableInput { source: self.named(&source), line: self.named(&line) };
+            let unread = UnreadableInput {
+                source: self.with_stdin_name(&source),
+                line: self.with_stdin_name(&line),
+            };
             self.outcome = self.outcome.max(ExitStatus::Usage);
             tracing::error!("{}", unread.line);
             self.report.add_unreadable(unread);
         }
-        for kind in &self.unseen {
+        for kind in &self.unmatched {
             tracing::warn!("no configured policy matches a {kind}");
         }
-        for note in self.waivers.iter().flat_map(waivers::File::notes) {
+        for note in self.waivers.iter().flat_map(waivers::WaiverFile::notes) {
             tracing::warn!("{note}");
         }
-        if self.leaving > 0 {
-            let objects = self.leaving;
+        if self.terminating > 0 {
+            let objects = self.terminating;
             tracing::warn!(objects, "not evaluated: objects that are being deleted or replaced");
         }
         if self.exempt > 0 {
@@ -225,11 +243,11 @@ impl<'s> CheckRun<'s> {
                 "not evaluated: objects in {SYSTEM_NAMESPACE}, which webhooks do not match"
             );
         }
-        let more = self.left_out.len().saturating_sub(LINES);
-        for (why, rules) in self.left_out.into_iter().take(LINES) {
+        let more = self.skipped_rules.len().saturating_sub(MAX_SKIPPED_RULE_LINES);
+        for (why, rules) in self.skipped_rules.into_iter().take(MAX_SKIPPED_RULE_LINES) {
             let rules: Vec<_> = rules.iter().map(String::as_str).collect();
-            let rules = explanation::some(&rules);
-            let is_cluster = why == NO_CLUSTER && !self.is_audit && !self.has_context;
+            let rules = explanation::list_some(&rules);
+            let is_cluster = why == NO_CLUSTER_REASON && !self.is_audit && !self.has_cluster_state;
             let with = if is_cluster { "; name files with --cluster-state" } else { "" };
             tracing::warn!(rules, "not evaluated: {why}{with}");
         }
@@ -237,7 +255,7 @@ impl<'s> CheckRun<'s> {
             tracing::warn!("rules were not evaluated for {more} more reasons");
         }
         let outcome = self.fail_on.status(self.outcome);
-        match self.report.end() {
+        match self.report.finish() {
             // The reader closed the output early; the result so far counts.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(outcome),
             other => other.map(|()| outcome).map_err(CommandError::from),
@@ -255,35 +273,35 @@ pub(super) fn is_exempt(subject: &Subject) -> bool {
 }
 
 /// Returns the lines of an error about a path, each with the path as one line: a name can have line breaks.
-pub(super) fn lines_about(path: &str, lines: &str) -> Vec<String> {
+pub(super) fn error_lines(path: &str, lines: &str) -> Vec<String> {
     let shown = one_line(path, usize::MAX);
     lines.replace(path, &shown).lines().map(str::to_owned).collect()
 }
 
 /// Progress display.
 pub(super) struct Progress {
-    all: usize,
+    total: usize,
     done: AtomicUsize,
-    shows: bool,
+    is_visible: bool,
 }
 
 impl Progress {
     pub(super) fn of(all: usize) -> Self {
         let shows = all > 1 && io::stderr().is_terminal() && !verbosity::is_quiet();
-        Self { all, done: AtomicUsize::new(0), shows }
+        Self { total: all, done: AtomicUsize::new(0), is_visible: shows }
     }
 
     pub(super) fn step(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        let all = self.all;
-        if self.shows && (done.is_multiple_of((all / 100).max(1)) || done == all) {
+        let all = self.total;
+        if self.is_visible && (done.is_multiple_of((all / 100).max(1)) || done == all) {
             // Progress is best effort.
             let _ = write!(io::stderr(), "\rchecked {done} of {all}");
         }
     }
 
     pub(super) fn end(&self) {
-        if self.shows {
+        if self.is_visible {
             let _ = write!(io::stderr(), "\r{:40}\r", "");
         }
     }

@@ -13,18 +13,19 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use opgate_admission::cluster::Tally;
+use opgate_admission::cluster::QueryStats;
+use opgate_admission::evaluation::Observer;
 use opgate_admission::policy::{
-    Decision, MatchResult, MatchedRules, MismatchReason, Observer, Policy, PolicySet, SkippedRule,
+    Decision, MatchResult, MatchedRules, MismatchReason, Policy, PolicySet, SkippedRule,
 };
 use opgate_admission::review::Review;
 use opgate_text::one_line;
 
-use super::report::FAINT;
-use super::review::kinds::misspelt;
+use super::report::DIMMED;
+use super::review::kinds::misspelling_hint;
 
 /// Names in a line.
-const NAMED: usize = 12;
+const MAX_NAMES: usize = 12;
 
 /// Notes what policies do while a review is decided.
 #[derive(Debug, Default)]
@@ -32,16 +33,16 @@ pub(super) struct Trace(Mutex<BTreeMap<String, PolicyTrace>>);
 
 #[derive(Debug, Default)]
 struct PolicyTrace {
-    took: Duration,
-    reads: Vec<Tally>,
+    duration: Duration,
+    reads: Vec<QueryStats>,
 }
 
 impl Observer for Trace {
-    fn called(&self, policy: &Policy, took: Duration) {
-        self.0.lock().entry(policy.name.clone()).or_default().took += took;
+    fn on_call(&self, policy: &Policy, took: Duration) {
+        self.0.lock().entry(policy.name.clone()).or_default().duration += took;
     }
 
-    fn read(&self, policy: &Policy, tallies: Vec<Tally>) {
+    fn on_queries(&self, policy: &Policy, tallies: Vec<QueryStats>) {
         self.0.lock().entry(policy.name.clone()).or_default().reads = tallies;
     }
 }
@@ -49,12 +50,12 @@ impl Observer for Trace {
 /// Explanations of all policies for a review.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Explanation {
-    policies: Vec<Explained>,
+    policies: Vec<PolicyExplanation>,
 }
 
 /// Explanation of one policy.
 #[derive(Debug, Serialize)]
-struct Explained {
+struct PolicyExplanation {
     policy: String,
     matched: bool,
     /// Why it does not match: a word, and a sentence.
@@ -71,7 +72,7 @@ struct Explained {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     off: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    reads: Vec<Read>,
+    reads: Vec<ReadSummary>,
     /// Match conditions, which the API server evaluates before it calls opgate; opgate does not evaluate
     /// them.
     #[serde(rename = "matchConditions", skip_serializing_if = "Vec::is_empty")]
@@ -86,7 +87,7 @@ pub(super) struct SkippedRuleRecord {
 }
 
 #[derive(Debug, Serialize)]
-struct Read {
+struct ReadSummary {
     resource: String,
     queries: u64,
     unanswered: u64,
@@ -110,19 +111,21 @@ pub(super) fn not_evaluated_reason(
         return None;
     }
     let is_whole = review.sub_resource.is_empty();
-    let misspelt = is_whole.then(|| misspelt(&review.kind.group, &review.kind.name)).flatten();
-    if misspelt.is_none() && set.has_judged(review, decision) {
+    let misspelt =
+        is_whole.then(|| misspelling_hint(&review.kind.group, &review.kind.name)).flatten();
+    if misspelt.is_none() && set.has_evaluated(review, decision) {
         return None;
     }
-    misspelt.or_else(|| Some(unjudged(&set.attention(review), review)))
+    misspelt.or_else(|| Some(mismatch_summary(&set.match_results(review), review)))
 }
 
 /// Explains why no policy matched a review.
-fn unjudged(attention: &[(&str, MatchResult)], review: &Review<'_>) -> String {
-    let asked = |(_, attention): &&(&str, MatchResult)| matches!(attention, MatchResult::Asked(_));
+fn mismatch_summary(attention: &[(&str, MatchResult)], review: &Review<'_>) -> String {
+    let asked =
+        |(_, attention): &&(&str, MatchResult)| matches!(attention, MatchResult::Matched(_));
     let looked: Vec<_> = attention.iter().filter(asked).map(|(policy, _)| *policy).collect();
     if !looked.is_empty() {
-        return format!("no rule of {} was evaluated", some(&looked));
+        return format!("no rule of {} was evaluated", list_some(&looked));
     }
     let path = review.resource_path();
     let sub = &review.sub_resource;
@@ -135,8 +138,8 @@ fn unjudged(attention: &[(&str, MatchResult)], review: &Review<'_>) -> String {
     let what = one_line(&what, 512);
     // Only near misses are named: a policy that matches except for one condition.
     let near = attention.iter().filter_map(|(policy, attention)| match attention {
-        MatchResult::NotAsked(MismatchReason::Resource(_)) => None,
-        MatchResult::NotAsked(why) => Some(format!("{policy}: {why}")),
+        MatchResult::Mismatched(MismatchReason::Resource(_)) => None,
+        MatchResult::Mismatched(why) => Some(format!("{policy}: {why}")),
         _ => None,
     });
     let near: Vec<_> = near.take(3).collect();
@@ -151,7 +154,7 @@ impl Explanation {
     ) -> Self {
         let noted = trace.0.lock();
         let one = |(policy, attention): (&str, MatchResult)| {
-            let mut explained = Explained {
+            let mut explained = PolicyExplanation {
                 policy: policy.to_owned(),
                 matched: false,
                 reason: None,
@@ -164,14 +167,14 @@ impl Explanation {
                 conditions: Vec::new(),
             };
             match attention {
-                MatchResult::Asked(concern) => {
-                    explained.asked(concern, decision, noted.get(policy))
+                MatchResult::Matched(matched_rules) => {
+                    explained.add_evaluation(matched_rules, decision, noted.get(policy));
                 }
-                MatchResult::NotAsked(why) => {
+                MatchResult::Mismatched(why) => {
                     explained.reason = Some(why.code());
                     explained.message = Some(why.to_string());
                 }
-                MatchResult::Broken(why) => {
+                MatchResult::LoadFailed(why) => {
                     explained.reason = Some("broken");
                     explained.message =
                         Some(format!("policy failed to load: {}", one_line(&why, 512)));
@@ -204,21 +207,21 @@ impl Explanation {
                 1 => why.replacen("they match", "it matches", 1),
                 _ => why.to_owned(),
             };
-            writeln!(out, "{indent}{FAINT}not matched {}: {why}{FAINT:#}", some(&policies))?;
+            writeln!(out, "{indent}{DIMMED}not matched {}: {why}{DIMMED:#}", list_some(&policies))?;
         }
         Ok(())
     }
 }
 
-impl Explained {
-    fn asked(
+impl PolicyExplanation {
+    fn add_evaluation(
         &mut self,
-        concern: MatchedRules,
+        matched_rules: MatchedRules,
         decision: Option<&Decision>,
         noted: Option<&PolicyTrace>,
     ) {
         self.matched = true;
-        let MatchedRules { rules, off, conditions } = concern;
+        let MatchedRules { rules, rules_off: off, conditions } = matched_rules;
         let skipped = decision.into_iter().flat_map(|decision| &decision.skipped);
         let skipped = skipped.filter(|skipped| skipped.policy == self.policy);
         self.skipped = skipped
@@ -229,24 +232,25 @@ impl Explained {
             .collect();
         for dropped in decision.into_iter().flat_map(|decision| &decision.dropped) {
             if dropped.policy == self.policy {
-                let missed = |rule: &String| SkippedRuleRecord {
+                let skipped_rule = |rule: &String| SkippedRuleRecord {
                     rule: rule.clone(),
                     reason: format!("dropped after a policy error: {}", dropped.cause),
                 };
-                self.skipped.extend(dropped.rules.iter().map(missed));
+                self.skipped.extend(dropped.rules.iter().map(skipped_rule));
             }
         }
-        let is_skipped = |rule: &String| self.skipped.iter().any(|missed| missed.rule == *rule);
+        let is_skipped =
+            |rule: &String| self.skipped.iter().any(|skipped_rule| skipped_rule.rule == *rule);
         self.evaluated = rules.into_iter().filter(|rule| !is_skipped(rule)).collect();
         self.off = off;
         let condition = |(name, expression)| Condition { name, expression };
         self.conditions = conditions.into_iter().map(condition).collect();
         let Some(noted) = noted else { return };
-        self.microseconds = Some(u64::try_from(noted.took.as_micros()).unwrap_or(u64::MAX));
-        let read = |tally: &Tally| Read {
+        self.microseconds = Some(u64::try_from(noted.duration.as_micros()).unwrap_or(u64::MAX));
+        let read = |tally: &QueryStats| ReadSummary {
             resource: tally.resource.clone(),
             queries: tally.queries,
-            unanswered: tally.unanswered,
+            unanswered: tally.without_result,
             objects: tally.objects,
         };
         self.reads = noted.reads.iter().map(read).collect();
@@ -254,7 +258,7 @@ impl Explained {
 
     fn write(&self, out: &mut impl io::Write, indent: &str) -> io::Result<()> {
         let Self { policy, evaluated, skipped, off, reads, conditions, .. } = self;
-        let names = |all: &[String]| some(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        let names = |all: &[String]| list_some(&all.iter().map(String::as_str).collect::<Vec<_>>());
         let took = self.microseconds.map(|took| format!(" in {}", milliseconds(took)));
         let took = took.unwrap_or_default();
         let did = match evaluated.len() {
@@ -265,16 +269,16 @@ impl Explained {
         writeln!(out, "{indent}matched {policy}: {did}{took}")?;
         // Rules that miss the same stand together.
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for missed in skipped {
-            by_reason.entry(&missed.reason).or_default().push(&missed.rule);
+        for skipped_rule in skipped {
+            by_reason.entry(&skipped_rule.reason).or_default().push(&skipped_rule.rule);
         }
         for (reason, rules) in by_reason {
-            writeln!(out, "{indent}  skipped {}: {reason}", some(&rules))?;
+            writeln!(out, "{indent}  skipped {}: {reason}", list_some(&rules))?;
         }
         if !off.is_empty() {
-            writeln!(out, "{indent}  {FAINT}off: {}{FAINT:#}", names(off))?;
+            writeln!(out, "{indent}  {DIMMED}off: {}{DIMMED:#}", names(off))?;
         }
-        for Read { resource, queries, unanswered, objects } in reads {
+        for ReadSummary { resource, queries, unanswered, objects } in reads {
             let count = |count: u64, one: &str, more: &str| match count {
                 1 => format!("1 {one}"),
                 count => format!("{count} {more}"),
@@ -291,7 +295,7 @@ impl Explained {
             let expression = one_line(expression, 256);
             writeln!(
                 out,
-                "{indent}  {FAINT}condition of API servers, not evaluated here: {name}: {expression}{FAINT:#}"
+                "{indent}  {DIMMED}condition of API servers, not evaluated here: {name}: {expression}{DIMMED:#}"
             )?;
         }
         Ok(())
@@ -304,10 +308,10 @@ fn milliseconds(microseconds: u64) -> String {
 }
 
 /// Returns `a b and 3 more`.
-pub(super) fn some(all: &[&str]) -> String {
-    let most = if super::verbosity::is_verbose() { usize::MAX } else { NAMED };
-    let shown = all.iter().take(most).copied().collect::<Vec<_>>().join(" ");
-    match all.len().saturating_sub(most) {
+pub(super) fn list_some(all: &[&str]) -> String {
+    let max = if super::verbosity::is_verbose() { usize::MAX } else { MAX_NAMES };
+    let shown = all.iter().take(max).copied().collect::<Vec<_>>().join(" ");
+    match all.len().saturating_sub(max) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }

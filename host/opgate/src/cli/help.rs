@@ -14,7 +14,7 @@ use super::{Cli, verbosity};
 
 /// Below the help of commands: what to try, and where to read more. The path of a command is without the
 /// name of the program.
-const EXAMPLES: &[(&str, &str)] = &[
+const COMMAND_EXAMPLES: &[(&str, &str)] = &[
     (
         "demo",
         "Example:\n  opgate demo\n\nREADME.md shows what it prints; docs/README.md lists all pages.",
@@ -116,25 +116,25 @@ pub(super) fn is_plugin() -> bool {
 
 /// Returns the command line of this process.
 pub(super) fn command() -> Command {
-    let command = complete();
+    let command = command_with_examples();
     // Help and errors of usage are written while arguments are read.
-    let command = match color() {
+    let command = match color_choice() {
         Some(choice) => {
             verbosity::colors(choice);
             command.color(choice)
         }
         None => command,
     };
-    if is_plugin() { renamed(command.bin_name("kubectl opgate")) } else { command }
+    if is_plugin() { rename_program(command.bin_name("kubectl opgate")) } else { command }
 }
 
 /// Returns all commands, each with examples.
-pub(super) fn complete() -> Command {
+pub(super) fn command_with_examples() -> Command {
     with_examples(Cli::command(), "")
 }
 
 fn with_examples(command: Command, path: &str) -> Command {
-    let known = EXAMPLES.iter().find(|(of, _)| *of == path).map(|(_, text)| *text);
+    let known = COMMAND_EXAMPLES.iter().find(|(of, _)| *of == path).map(|(_, text)| *text);
     let command = match known {
         Some(text) if command.get_after_help().is_none() => command.after_help(text),
         _ => command,
@@ -146,7 +146,7 @@ fn with_examples(command: Command, path: &str) -> Command {
 }
 
 /// Examples that can be copied as they are.
-fn renamed(command: Command) -> Command {
+fn rename_program(command: Command) -> Command {
     let text = command.get_after_help().map(ToString::to_string);
     let command = match text {
         Some(text) => {
@@ -156,11 +156,11 @@ fn renamed(command: Command) -> Command {
         }
         None => command,
     };
-    command.mut_subcommands(renamed)
+    command.mut_subcommands(rename_program)
 }
 
 /// Returns the value of `--color`, at any position in the arguments.
-fn color() -> Option<clap::ColorChoice> {
+fn color_choice() -> Option<clap::ColorChoice> {
     let mut arguments = std::env::args_os()
         .skip(1)
         .map(|text| text.to_string_lossy().into_owned())

@@ -10,19 +10,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use opgate_document::Document;
-use opgate_yaml::Words;
+use opgate_yaml::BooleanWords;
 
-use super::replay_report::Place;
+use super::replay_report::LineRange;
 use opgate_admission::cluster::{ClusterState, Snapshot};
 use opgate_admission::review::{self, ReviewError};
 use opgate_files as files;
-use opgate_files::folder::{Entry, Folder};
-use opgate_input::read::{At, Reader, Use};
+use opgate_files::folder::{DirectoryListing, Entry};
+use opgate_input::read::{FilePath, ReadPurpose, Reader};
 use opgate_input::yaml;
 use opgate_text::lines::Lines;
 
 /// A review's text, or why there is none.
-pub(super) struct Item {
+pub(super) struct ReviewItem {
     /// `reviews/a.json`, `log.jsonl:17`, `all.yaml#2`, `-`.
     pub(super) source: String,
     /// The text, or the complete line of the error.
@@ -32,15 +32,15 @@ pub(super) struct Item {
     /// Lines of the file in front of the text.
     pub(super) lines_before: usize,
     /// Its own lines, if they are known.
-    lines: Option<usize>,
+    line_count: Option<usize>,
 }
 
 /// A context without anything in it.
-const NO_OBJECT: &str =
+const NO_OBJECTS_ERROR: &str =
     "no object found in it: a context holds objects as `kubectl get -o yaml` prints them";
 
 /// Extensions of the files that are read in directories.
-const ENDINGS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];
+const REVIEW_EXTENSIONS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];
 
 /// A file that is meant.
 #[derive(Debug)]
@@ -55,21 +55,21 @@ enum Origin {
     Stdin,
     Named,
     /// A file in a named directory, by index.
-    Below(Rc<Folder>, usize),
+    Below(Rc<DirectoryListing>, usize),
 }
 
 /// Lists the named files, in order. Other files in the directories are skipped and counted.
 ///
 /// # Errors
 /// Fails if a named directory is unreadable.
-pub(super) fn files(paths: &[PathBuf]) -> anyhow::Result<(Vec<Input>, usize)> {
+pub(super) fn list_files(paths: &[PathBuf]) -> anyhow::Result<(Vec<Input>, usize)> {
     let mut inputs = Vec::new();
     let mut skipped = 0;
     for path in paths {
         if path == Path::new("-") {
             inputs.push(Input { path: path.clone(), origin: Origin::Stdin });
         } else if path.is_dir() {
-            skipped += below(path, &mut inputs)?;
+            skipped += add_directory(path, &mut inputs)?;
         } else {
             inputs.push(Input { path: path.clone(), origin: Origin::Named });
         }
@@ -78,13 +78,13 @@ pub(super) fn files(paths: &[PathBuf]) -> anyhow::Result<(Vec<Input>, usize)> {
 }
 
 /// Adds the files of a directory; returns the number of skipped files.
-fn below(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> {
+fn add_directory(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> {
     let folder = Rc::new(files::folder::walk(path)?);
     // Hidden files do not count.
     let is_hidden = |entry: &Entry| entry.path.split('/').any(|name| name.starts_with('.'));
     // An unreadable directory could contain reviews.
     let is_meant = |entry: &Entry| {
-        let is_folder = entry.refused.as_ref().is_some_and(|refused| refused.is_folder);
+        let is_folder = entry.rejection.as_ref().is_some_and(|refused| refused.can_be_directory);
         is_folder || is_review_file(Path::new(&entry.path))
     };
     let seen = folder.files.iter().enumerate().filter(|(_, entry)| !is_hidden(entry));
@@ -101,17 +101,17 @@ fn below(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> {
 impl Input {
     fn bytes(&self, reader: &Reader) -> io::Result<Vec<u8>> {
         let opened = match &self.origin {
-            Origin::Stdin => return reader.stdin(),
-            Origin::Named => At::Named(&self.path).open()?,
+            Origin::Stdin => return reader.read_stdin(),
+            Origin::Named => FilePath::Named(&self.path).open()?,
             Origin::Below(folder, index) => {
                 let entry = folder.files.get(*index).ok_or(io::ErrorKind::NotFound)?;
-                if let Some(refused) = &entry.refused {
-                    return Err(io::Error::other(refused.why.clone()));
+                if let Some(refused) = &entry.rejection {
+                    return Err(io::Error::other(refused.message.clone()));
                 }
-                entry.at(folder).open()?
+                entry.file_path(folder).open()?
             }
         };
-        reader.read(opened, true, Use::Keep)
+        reader.read(opened, true, ReadPurpose::Keep)
     }
 }
 
@@ -124,8 +124,8 @@ pub(super) fn load_cluster_state(
     paths: &[PathBuf],
     reader: &Reader,
 ) -> anyhow::Result<()> {
-    snapshot(paths, reader)?.fill(cluster);
-    for kind in cluster.kinds().iter().filter(|_| !paths.is_empty()) {
+    snapshot(paths, reader)?.replace_state(cluster);
+    for kind in cluster.caches().iter().filter(|_| !paths.is_empty()) {
         let (resource, objects) = (kind.resource(), kind.status().objects);
         tracing::info!(%resource, objects, "in the cluster state");
     }
@@ -140,7 +140,7 @@ pub(super) fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Sna
     let (catalogs, paths): (Vec<_>, Vec<_>) =
         paths.iter().cloned().partition(|path| is_catalog(path, reader));
     for catalog in catalogs {
-        match files::offered(&catalog, reader) {
+        match files::read_catalog_packages(&catalog, reader) {
             Ok(packages) => {
                 for package in packages {
                     snapshot.add(package).map_err(anyhow::Error::msg)?;
@@ -149,13 +149,13 @@ pub(super) fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Sna
             Err(why) => errors.push(why.to_string()),
         }
     }
-    let (files, skipped) = files(&paths)?;
+    let (files, skipped) = list_files(&paths)?;
     if skipped > 0 {
         tracing::warn!(files = skipped, "not part of the cluster state: not .json, .yaml or .yml");
     }
     for file in files {
         for item in read(&file, reader) {
-            let added = item.object().and_then(|document| {
+            let added = item.document().and_then(|document| {
                 snapshot.add(document).map_err(|why| format!("{}: {why}", item.source))
             });
             if let Err(why) = added {
@@ -169,95 +169,95 @@ pub(super) fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Sna
 
 /// Reports whether a path is a file-based catalog. An unreadable path is reported when it is read as objects.
 fn is_catalog(path: &Path, reader: &Reader) -> bool {
-    let is_one = |found: &files::Found| found.kind == files::As::Catalog;
+    let is_one = |found: &files::DetectedInput| found.input_type == files::CheckInputType::Catalog;
     path != Path::new("-")
-        && files::detect(path, reader).is_ok_and(|all| all.found.iter().all(is_one))
+        && files::detect(path, reader).is_ok_and(|all| all.inputs.iter().all(is_one))
 }
 
-fn ending(path: &Path) -> String {
+fn extension(path: &Path) -> String {
     path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
 }
 
 fn is_review_file(path: &Path) -> bool {
-    ENDINGS.contains(&ending(path).as_str())
+    REVIEW_EXTENSIONS.contains(&extension(path).as_str())
 }
 
 /// Returns the reviews of one file.
-pub(super) fn read(input: &Input, reader: &Reader) -> Vec<Item> {
+pub(super) fn read(input: &Input, reader: &Reader) -> Vec<ReviewItem> {
     let source = input.path.display().to_string();
     match input.bytes(reader) {
-        Ok(bytes) => split(&source, &ending(&input.path), bytes),
+        Ok(bytes) => split(&source, &extension(&input.path), bytes),
         Err(error) => {
-            vec![Item {
+            vec![ReviewItem {
                 text: Err(format!("{source}: {error}")),
                 file: source.clone(),
                 source,
                 lines_before: 0,
-                lines: None,
+                line_count: None,
             }]
         }
     }
 }
 
-fn split(source: &str, ending: &str, bytes: Vec<u8>) -> Vec<Item> {
+fn split(source: &str, ending: &str, bytes: Vec<u8>) -> Vec<ReviewItem> {
     let first = bytes.iter().find(|b| !b.is_ascii_whitespace());
     let is_yaml = matches!(ending, "yaml" | "yml")
-        || (!ENDINGS.contains(&ending) && first.is_some_and(|b| *b != b'{'));
+        || (!REVIEW_EXTENSIONS.contains(&ending) && first.is_some_and(|b| *b != b'{'));
     if is_yaml {
         return split_yaml(source, &bytes);
     }
-    if matches!(ending, "jsonl" | "ndjson") || is_lines(&bytes) {
+    if matches!(ending, "jsonl" | "ndjson") || is_json_lines(&bytes) {
         return split_lines(source, &bytes);
     }
     let lines = memchr::memchr_iter(b'\n', bytes.trim_ascii_end()).count().saturating_add(1);
-    vec![Item {
+    vec![ReviewItem {
         source: source.to_owned(),
         file: source.to_owned(),
         text: Ok(bytes),
         lines_before: 0,
-        lines: Some(lines),
+        line_count: Some(lines),
     }]
 }
 
 /// Reports whether the first line is a whole object and another one follows.
-fn is_lines(bytes: &[u8]) -> bool {
+fn is_json_lines(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let first = lines.next().unwrap_or_default();
     let whole = || serde_json::from_slice::<serde::de::IgnoredAny>(first).is_ok();
     lines.next().is_some() && whole()
 }
 
-fn split_lines(source: &str, bytes: &[u8]) -> Vec<Item> {
+fn split_lines(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
     let lines = bytes.split(|b| *b == b'\n').enumerate();
     let lines = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
-    let item = |(number, line): (usize, &[u8])| Item {
+    let item = |(number, line): (usize, &[u8])| ReviewItem {
         source: format!("{source}:{}", number + 1),
         file: source.to_owned(),
         text: Ok(line.to_vec()),
         lines_before: number,
-        lines: Some(1),
+        line_count: Some(1),
     };
     lines.map(item).collect()
 }
 
-fn split_yaml(source: &str, bytes: &[u8]) -> Vec<Item> {
+fn split_yaml(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
     let fail = |why: String| {
-        vec![Item {
+        vec![ReviewItem {
             source: source.to_owned(),
             file: source.to_owned(),
             text: Err(why),
             lines_before: 0,
-            lines: None,
+            line_count: None,
         }]
     };
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => return fail(format!("{source}: not UTF-8: {error}")),
     };
-    let parts = match yaml::parts(text, Words::All) {
+    let parts = match yaml::parse_documents(text, BooleanWords::Yaml11) {
         Ok(parts) => parts,
         Err(error) => {
-            return fail(format!("{source}:{}:{}: {}", error.line, error.column, error.why));
+            return fail(format!("{source}:{}:{}: {}", error.line, error.column, error.message));
         }
     };
     if parts.is_empty() {
@@ -265,29 +265,29 @@ fn split_yaml(source: &str, bytes: &[u8]) -> Vec<Item> {
     }
     let several = parts.len() > 1;
     let lines = Lines::of(text);
-    let item = |(index, part): (usize, yaml::Part)| {
+    let item = |(index, part): (usize, yaml::YamlDocument)| {
         let (line, _) = lines.place(text, part.offset);
-        Item {
+        ReviewItem {
             source: if several { format!("{source}#{}", index + 1) } else { source.to_owned() },
             file: source.to_owned(),
             text: Ok(part.json.as_bytes().to_vec()),
             lines_before: usize::try_from(line.saturating_sub(1)).unwrap_or_default(),
-            lines: None,
+            line_count: None,
         }
     };
     parts.into_iter().enumerate().map(item).collect()
 }
 
-impl Item {
+impl ReviewItem {
     /// Returns its location in the file.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn line_range(&self) -> LineRange {
         let line = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        let end = self.lines.map(|lines| line(self.lines_before.saturating_add(lines.max(1))));
-        Place { file: self.file.clone(), start: line(self.lines_before).saturating_add(1), end }
+        let end = self.line_count.map(|lines| line(self.lines_before.saturating_add(lines.max(1))));
+        LineRange { file: self.file.clone(), start: line(self.lines_before).saturating_add(1), end }
     }
 
     /// Formats an error with its location.
-    pub(super) fn error(&self, error: &ReviewError) -> String {
+    pub(super) fn error_line(&self, error: &ReviewError) -> String {
         let file = &self.file;
         match error {
             ReviewError::Syntax { line, column, why } => {
@@ -305,13 +305,13 @@ impl Item {
     }
 
     /// Returns the text as a document.
-    pub(super) fn object(&self) -> Result<Document, String> {
+    pub(super) fn document(&self) -> Result<Document, String> {
         if self.text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
-            return Err(format!("{}: {NO_OBJECT}", self.source));
+            return Err(format!("{}: {NO_OBJECTS_ERROR}", self.source));
         }
         let text = self
-            .checked()
-            .map_err(|why| why.replace(&ReviewError::Empty.to_string(), NO_OBJECT))?;
+            .checked_text()
+            .map_err(|why| why.replace(&ReviewError::Empty.to_string(), NO_OBJECTS_ERROR))?;
         serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|error| {
             let (line, column) = (error.line() + self.lines_before, error.column());
             format!("{}:{line}:{column}: not JSON: {error}", self.file)
@@ -321,8 +321,8 @@ impl Item {
     }
 
     /// Returns the checked text.
-    pub(super) fn checked(&self) -> Result<Arc<opgate_document::Text>, String> {
+    pub(super) fn checked_text(&self) -> Result<Arc<opgate_document::Text>, String> {
         let bytes = self.text.clone()?;
-        review::text(bytes).map_err(|error| self.error(&error))
+        review::text(bytes).map_err(|error| self.error_line(&error))
     }
 }

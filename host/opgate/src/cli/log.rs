@@ -22,11 +22,11 @@ use super::report::{ERROR, WARNING};
 
 /// Format of fields.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fields;
+pub(super) struct FieldFormat;
 
-impl<'w> FormatFields<'w> for Fields {
+impl<'w> FormatFields<'w> for FieldFormat {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
-        let mut line = Line { writer, is_begun: false, result: Ok(()) };
+        let mut line = FieldWriter { writer, has_content: false, result: Ok(()) };
         fields.record(&mut line);
         line.result
     }
@@ -34,11 +34,11 @@ impl<'w> FormatFields<'w> for Fields {
 
 /// Log lines of interactive commands: the level as a word, and the fields.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lines {
+pub(super) struct EventFormat {
     is_colored: bool,
 }
 
-impl Lines {
+impl EventFormat {
     /// Creates it with the global choice of colours for stderr.
     pub(super) fn new() -> Self {
         let choice = anstream::AutoStream::choice(&std::io::stderr());
@@ -46,7 +46,7 @@ impl Lines {
     }
 }
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for EventFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -71,13 +71,13 @@ where
     }
 }
 
-struct Line<'w> {
+struct FieldWriter<'w> {
     writer: Writer<'w>,
-    is_begun: bool,
+    has_content: bool,
     result: fmt::Result,
 }
 
-impl Visit for Line<'_> {
+impl Visit for FieldWriter<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "message" {
             self.record_debug(field, &format_args!("{value}"));
@@ -87,25 +87,25 @@ impl Visit for Line<'_> {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let text = part(field.name(), &format!("{value:?}"));
-        let space = if std::mem::replace(&mut self.is_begun, true) { " " } else { "" };
+        let text = format_field(field.name(), &format!("{value:?}"));
+        let space = if std::mem::replace(&mut self.has_content, true) { " " } else { "" };
         self.result = self.result.and_then(|()| write!(self.writer, "{space}{text}"));
     }
 }
 
-fn part(name: &str, text: &str) -> String {
+fn format_field(name: &str, text: &str) -> String {
     if name == "message" {
         let is_plain = !text.contains(|c: char| c == '=' || is_control(c));
         return if is_plain { text.to_owned() } else { format!("{text:?}") };
     }
-    if is_one(text) || is_quoted(text) {
+    if is_bare_word(text) || is_quoted(text) {
         format!("{name}={text}")
     } else {
         format!("{name}={text:?}")
     }
 }
 
-fn is_one(text: &str) -> bool {
+fn is_bare_word(text: &str) -> bool {
     let splits = |c: char| c.is_whitespace() || is_control(c) || matches!(c, '=' | '"' | '\\');
     !text.is_empty() && !text.contains(splits)
 }
@@ -147,7 +147,7 @@ mod tests {
             ("user", "", r#"user="""#),
             ("took", "2.5ms", "took=2.5ms"),
         ] {
-            assert_eq!(part(name, value), written);
+            assert_eq!(format_field(name, value), written);
         }
     }
 }

@@ -50,12 +50,12 @@ use self::verbosity::OutputArgs;
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster;
 use opgate_admission::policy::{
-    Configuration, Loading, PolicyConfig, PolicySet, Profile, SetError, settings_job,
+    Configuration, LoadProgress, PolicyConfig, PolicySet, Profile, SetError, run_settings_job,
 };
-use opgate_certs::error_text::causes;
+use opgate_certs::error_text::with_causes;
 use opgate_engine::subprocess::{self, Job};
-use opgate_engine::{Compiler, EngineError, compile_job};
-use opgate_input::read::{BUDGET, Reader, UNIT_BUDGET};
+use opgate_engine::{Compiler, EngineError, run_compile_job};
+use opgate_input::read::{DEFAULT_MAX_INPUT_BYTES, DEFAULT_MAX_UNIT_BYTES, Reader};
 use opgate_server::DefaultLimits;
 use opgate_text::units::parse_bytes;
 
@@ -64,7 +64,7 @@ use opgate_text::units::parse_bytes;
 #[command(name = "opgate", version, about, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
-    voice: OutputArgs,
+    output_args: OutputArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -165,10 +165,10 @@ impl ConfigArgs {
     /// Returns the cache for policies from files; the built-in ones need none.
     fn cache(&self, configuration: &Configuration) -> Option<PathBuf> {
         let user = || {
-            let folder = std::env::var_os("XDG_CACHE_HOME")
+            let directory = std::env::var_os("XDG_CACHE_HOME")
                 .map(PathBuf::from)
                 .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
-            Some(folder.join("opgate"))
+            Some(directory.join("opgate"))
         };
         let foreign = |p: &PolicyConfig| p.module.is_foreign();
         let needed = configuration.policies.iter().any(foreign);
@@ -182,21 +182,22 @@ impl ConfigArgs {
         self.cache(&configuration)
     }
 
-    fn set(&self, options: cluster::Options) -> Result<PolicySet, CommandError> {
+    fn load_set(&self, options: cluster::ClusterOptions) -> Result<PolicySet, CommandError> {
         let room = DefaultLimits::of(Path::new("/"));
-        self.set_of(&self.configuration()?, 1, options, room, &Loading::default())
+        self.load_set_of(&self.configuration()?, 1, options, room, &LoadProgress::default())
     }
 
-    fn set_of(
+    fn load_set_of(
         &self,
         configuration: &Configuration,
         queue: usize,
-        options: cluster::Options,
+        options: cluster::ClusterOptions,
         room: DefaultLimits,
-        loading: &Loading,
+        loading: &LoadProgress,
     ) -> Result<PolicySet, CommandError> {
         let cache = self.cache(configuration);
-        let compiler = Compiler::in_subprocess(room.children).map_err(CommandError::engine)?;
+        let compiler =
+            Compiler::in_subprocess(room.subprocess_bytes).map_err(CommandError::engine)?;
         let set = PolicySet::load_with(configuration, cache, compiler, queue, options, loading);
         set.map_err(|error| match error {
             SetError::Config(error) => CommandError::usage(error),
@@ -217,13 +218,13 @@ impl ConfigArgs {
     ) -> Result<PolicySet, SetError> {
         let compiler = Compiler::in_subprocess(children).map_err(|e| EngineError::of(&e))?;
         let cache = self.cache(configuration);
-        served.load_replacing(configuration, cache, compiler, &Loading::default())
+        served.load_replacing(configuration, cache, compiler, &LoadProgress::default())
     }
 
     /// Loads the policies as servers do, for any platform.
-    fn servers_set(&self) -> Result<PolicySet, CommandError> {
+    fn load_server_set(&self) -> Result<PolicySet, CommandError> {
         let mut configuration = self.configuration()?;
-        configuration.for_any_cluster();
+        configuration.assume_any_cluster();
         self.load_all_or_fail(&configuration, cluster::Source::Absent)
     }
 
@@ -234,8 +235,8 @@ impl ConfigArgs {
         source: cluster::Source,
     ) -> Result<PolicySet, CommandError> {
         let room = DefaultLimits::of(Path::new("/"));
-        let (options, loading) = (cluster::Options::of(source), Loading::default());
-        let set = self.set_of(configuration, usize::MAX, options, room, &loading)?;
+        let (options, loading) = (cluster::ClusterOptions::of(source), LoadProgress::default());
+        let set = self.load_set_of(configuration, usize::MAX, options, room, &loading)?;
         let broken = set.broken().iter().map(|b| format!("policy {}: {}", b.name, b.error));
         let lines: Vec<_> = broken.collect();
         if lines.is_empty() {
@@ -258,12 +259,12 @@ struct ReadArgs {
 impl ReadArgs {
     /// Returns a reader for all files of a command.
     fn reader(&self) -> Reader {
-        Reader::new(self.max_input_size.unwrap_or(BUDGET))
+        Reader::new(self.max_input_size.unwrap_or(DEFAULT_MAX_INPUT_BYTES))
     }
 
     /// Returns a reader for many units in sequence: see [`Reader::fresh`].
     fn unit_reader(&self) -> Reader {
-        Reader::new(self.max_input_size.unwrap_or(UNIT_BUDGET))
+        Reader::new(self.max_input_size.unwrap_or(DEFAULT_MAX_UNIT_BYTES))
     }
 }
 
@@ -326,10 +327,10 @@ impl From<io::Error> for CommandError {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    if let Some((job, memory)) = child() {
-        return subprocess::child(&job, memory, |job, parts| match job {
-            Job::Compile | Job::CompileLarge => compile_job(parts),
-            Job::Settings => settings_job(parts),
+    if let Some((job, memory)) = worker_job() {
+        return subprocess::run_child(&job, memory, |job, parts| match job {
+            Job::Compile | Job::CompileLarge => run_compile_job(parts),
+            Job::Settings => run_settings_job(parts),
             // The child does that itself.
             Job::Confinement => Ok(Vec::new()),
         });
@@ -341,13 +342,13 @@ pub fn main() -> ExitCode {
         // The message quotes arguments, which can include names of files.
         Err(error) if error.use_stderr() => {
             let text = error.render();
-            report::complain(format_args!("{}", text.ansi().to_string().trim_end_matches('\n')));
+            report::print_error(format_args!("{}", text.ansi().to_string().trim_end_matches('\n')));
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
         Err(error) => error.exit(),
     };
     let serves = matches!(cli.command, Command::Serve(_));
-    cli.voice.apply(&matches, serves);
+    cli.output_args.apply(&matches, serves);
     let done = match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Replay(replay) => replay.run(),
@@ -371,7 +372,7 @@ pub fn main() -> ExitCode {
         // The reader closed the output early (`opgate replay … | head`).
         Err(failure) if is_broken_pipe(&failure.error) => ExitCode::SUCCESS,
         Err(failure) => {
-            for line in causes(failure.error.as_ref()).lines() {
+            for line in with_causes(failure.error.as_ref()).lines() {
                 verbosity::error(line);
             }
             failure.outcome.into()
@@ -381,7 +382,7 @@ pub fn main() -> ExitCode {
 
 /// Returns the job of a worker process and its memory limit in bytes. Only opgate itself starts such a
 /// process, so neither help nor completions list it.
-fn child() -> Option<(String, u64)> {
+fn worker_job() -> Option<(String, u64)> {
     let mut arguments = std::env::args_os().skip(1).map_while(|text| text.into_string().ok());
     let is_it = arguments.next().as_deref() == Some("apart");
     let (job, memory) = (arguments.next()?, arguments.next()?.parse().ok()?);

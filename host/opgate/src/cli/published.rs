@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 
-use super::registry::{RegistryArgs, keys_in, on_runtime, parsed};
+use super::registry::{RegistryArgs, parse_reference, read_keys, run_on_runtime};
 use super::{CommandError, ExitStatus};
 use opgate_admission::policy::read_component;
 use opgate_engine::interfaces;
-use opgate_registry::{Keys, Repository};
+use opgate_registry::{PublicKeys, Repository};
 
 /// Arguments of `opgate policy push`.
 #[derive(Debug, Args)]
@@ -59,7 +59,7 @@ pub(super) struct Verify {
 impl Push {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let path = &self.component;
-        let reference = parsed(&self.reference)?;
+        let reference = parse_reference(&self.reference)?;
         let bytes = read_component(path).with_context(|| path.display().to_string())?;
         let borders = interfaces(&bytes).with_context(|| path.display().to_string())?;
         let registry = self.registry.registry()?;
@@ -67,8 +67,8 @@ impl Push {
             let (imports, exports) = &borders;
             registry.push(&reference, bytes, (imports, exports)).await
         };
-        let digest = on_runtime(push)?.map_err(CommandError::engine)?;
-        say(&reference.pinned(&digest).to_string())
+        let digest = run_on_runtime(push)?.map_err(CommandError::engine)?;
+        print_reference(&reference.with_digest(&digest).to_string())
     }
 }
 
@@ -80,37 +80,37 @@ impl Pull {
         let last = reference.repository().rsplit('/').next().unwrap_or_default();
         let default = || PathBuf::from(format!("{last}.component.wasm"));
         let out = self.out.unwrap_or_else(default);
-        write(&out, &pulled.component)?;
-        say(&reference.pinned(&pulled.digest).to_string())
+        write_atomically(&out, &pulled.component)?;
+        print_reference(&reference.with_digest(&pulled.digest).to_string())
     }
 }
 
 impl Verify {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let keys = keys_for(&self.key, self.signed_repository.as_deref())?;
-        let reference = parsed(&self.reference)?;
+        let reference = parse_reference(&self.reference)?;
         let registry = self.registry.registry()?;
-        let digest = on_runtime(async || registry.verify(&reference, &keys).await)?;
+        let digest = run_on_runtime(async || registry.verify(&reference, &keys).await)?;
         let digest = digest.map_err(CommandError::engine)?;
-        say(&reference.pinned(&digest).to_string())
+        print_reference(&reference.with_digest(&digest).to_string())
     }
 }
 
 /// Returns the keys in a file, for what was signed under a name.
-fn keys_for(path: &Path, repository: Option<&str>) -> anyhow::Result<Keys> {
-    let (keys, _) = keys_in(path).map_err(anyhow::Error::msg)?;
+fn keys_for(path: &Path, repository: Option<&str>) -> anyhow::Result<PublicKeys> {
+    let (keys, _) = read_keys(path).map_err(anyhow::Error::msg)?;
     let repository = repository.map(Repository::parse).transpose().map_err(anyhow::Error::msg)?;
-    Ok(keys.bound_to(repository))
+    Ok(keys.for_repository(repository))
 }
 
 /// Prints the value for `module:` in a configuration.
-pub(super) fn say(reference: &str) -> Result<ExitStatus, CommandError> {
+pub(super) fn print_reference(reference: &str) -> Result<ExitStatus, CommandError> {
     writeln!(anstream::stdout(), "{reference}")?;
     Ok(ExitStatus::Ok)
 }
 
 /// Replaces the file atomically.
-pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(temporary);

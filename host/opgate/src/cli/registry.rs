@@ -21,18 +21,18 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::CommandError;
-use opgate_admission::policy::{Configuration, Mode, Resolved, SignatureKey};
+use opgate_admission::policy::{Configuration, Mode, ResolvedComponent, SignatureKey};
 use opgate_engine::MAX_COMPONENT;
 use opgate_registry::{
-    Cache, Credentials, Digest, Keys, Limits, Options, Proxies, Pulled, Reference, Registry,
-    Repository, SCHEME,
+    Cache, Credentials, Digest, Limits, Options, Proxies, PublicKeys, PulledComponent, Reference,
+    Registry, Repository, SCHEME,
 };
 
 /// Components that are pulled at a time.
-const PULLED_AT_A_TIME: usize = 4;
+const MAX_PARALLEL_PULLS: usize = 4;
 
 /// Bytes of a file with public keys.
-const MAX_KEYS: u64 = 64 << 10;
+const MAX_KEY_FILE_BYTES: u64 = 64 << 10;
 
 /// Flags for access to registries.
 #[derive(Debug, Clone, Default, Args)]
@@ -48,79 +48,92 @@ pub(super) struct RegistryArgs {
     registry_insecure: Vec<String>,
     /// Cached results. Clones share them.
     #[arg(skip)]
-    known: Arc<Mutex<Known>>,
+    resolution_cache: Arc<Mutex<ResolutionCache>>,
 }
 
 /// Key of a cached result: the reference, and the keys as PEM.
-type Question = (Reference, String);
+type ResolutionKey = (Reference, String);
 
 /// Cached results.
 #[derive(Debug, Default)]
-struct Known {
+struct ResolutionCache {
     /// The digest of the configuration that tags were resolved for.
-    text: Option<String>,
-    answers: BTreeMap<Question, Answer>,
+    configuration_digest: Option<String>,
+    resolutions: BTreeMap<ResolutionKey, Resolution>,
     /// The digests that tags had in this process.
     tags: BTreeMap<Reference, Digest>,
 }
 
 #[derive(Debug, Clone)]
-enum Answer {
-    Found(Resolved),
+enum Resolution {
+    Found(ResolvedComponent),
     /// Asked again after this time, and if it fails again, after twice as long.
     Failed {
         why: String,
-        again: Instant,
-        wait: Duration,
+        retry_at: Instant,
+        retry_delay: Duration,
     },
 }
 
 /// The first and the last wait after a failure.
-const FIRST_WAIT: Duration = Duration::from_secs(10);
-const LAST_WAIT: Duration = Duration::from_secs(300);
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(10);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(300);
 
-impl Known {
+impl ResolutionCache {
     /// Keeps what counts for a configuration.
-    fn keep_for(&mut self, text: Option<&str>, wanted: &[Wanted]) {
-        let is_same = self.text.as_deref() == text;
-        self.text = text.map(str::to_owned);
-        self.answers.retain(|question, answer| {
+    fn retain_for(&mut self, text: Option<&str>, wanted: &[ComponentRequest]) {
+        let is_same = self.configuration_digest.as_deref() == text;
+        self.configuration_digest = text.map(str::to_owned);
+        self.resolutions.retain(|question, answer| {
             let is_pinned = question.0.digest().is_some();
-            let is_found = matches!(answer, Answer::Found(_));
-            wanted.iter().any(|one| one.question == *question) && (is_same || is_pinned && is_found)
+            let is_found = matches!(answer, Resolution::Found(_));
+            wanted.iter().any(|one| one.key == *question) && (is_same || is_pinned && is_found)
         });
-        self.tags.retain(|reference, _| wanted.iter().any(|one| one.question.0 == *reference));
+        self.tags.retain(|reference, _| wanted.iter().any(|one| one.key.0 == *reference));
     }
 
     /// Returns the cached result, if it is still valid.
-    fn answer(&self, question: &Question, now: Instant) -> Option<Result<Resolved, String>> {
-        match self.answers.get(question)? {
-            Answer::Found(found) => Some(Ok(found.clone())),
-            Answer::Failed { why, again, .. } if now < *again => Some(Err(why.clone())),
-            Answer::Failed { .. } => None,
+    fn get(
+        &self,
+        question: &ResolutionKey,
+        now: Instant,
+    ) -> Option<Result<ResolvedComponent, String>> {
+        match self.resolutions.get(question)? {
+            Resolution::Found(found) => Some(Ok(found.clone())),
+            Resolution::Failed { why, retry_at: again, .. } if now < *again => {
+                Some(Err(why.clone()))
+            }
+            Resolution::Failed { .. } => None,
         }
     }
 
-    fn learn(&mut self, question: &Question, found: &Result<Resolved, String>, now: Instant) {
+    fn record(
+        &mut self,
+        question: &ResolutionKey,
+        found: &Result<ResolvedComponent, String>,
+        now: Instant,
+    ) {
         let answer = match found {
-            Ok(found) => Answer::Found(found.clone()),
+            Ok(found) => Resolution::Found(found.clone()),
             Err(why) => {
-                let wait = match self.answers.get(question) {
-                    Some(Answer::Failed { wait, .. }) => wait.saturating_mul(2).min(LAST_WAIT),
-                    _ => FIRST_WAIT,
+                let wait = match self.resolutions.get(question) {
+                    Some(Resolution::Failed { retry_delay: wait, .. }) => {
+                        wait.saturating_mul(2).min(MAX_RETRY_DELAY)
+                    }
+                    _ => MIN_RETRY_DELAY,
                 };
-                Answer::Failed { why: why.clone(), again: now + wait, wait }
+                Resolution::Failed { why: why.clone(), retry_at: now + wait, retry_delay: wait }
             }
         };
-        self.answers.insert(question.clone(), answer);
+        self.resolutions.insert(question.clone(), answer);
     }
 }
 
 /// A component to resolve for a policy.
-struct Wanted {
+struct ComponentRequest {
     policy: String,
-    question: Question,
-    keys: Option<Keys>,
+    key: ResolutionKey,
+    keys: Option<PublicKeys>,
 }
 
 /// Reports whether an argument is a reference, and no file or name.
@@ -136,13 +149,13 @@ impl RegistryArgs {
     pub(super) fn registry(&self) -> anyhow::Result<Registry> {
         let credentials = match &self.registry_config {
             Some(path) => Credentials::read(path),
-            None => Credentials::of_user(),
+            None => Credentials::from_user(),
         };
         let options = Options {
             credentials: credentials?,
             ca: self.registry_ca.clone(),
             insecure: self.registry_insecure.iter().map(|host| host.trim().to_owned()).collect(),
-            proxies: Proxies::of_environment()?,
+            proxies: Proxies::from_environment()?,
             limits: Limits::of(MAX_COMPONENT),
         };
         Ok(Registry::new(options)?)
@@ -152,11 +165,11 @@ impl RegistryArgs {
     pub(super) fn pull(
         &self,
         reference: &str,
-        keys: Option<&Keys>,
-    ) -> Result<(Reference, Pulled), CommandError> {
-        let reference = parsed(reference)?;
+        keys: Option<&PublicKeys>,
+    ) -> Result<(Reference, PulledComponent), CommandError> {
+        let reference = parse_reference(reference)?;
         let registry = self.registry()?;
-        let pulled = on_runtime(async || registry.pull(&reference, keys, None).await)?;
+        let pulled = run_on_runtime(async || registry.pull(&reference, keys, None).await)?;
         Ok((reference, pulled.map_err(CommandError::engine)?))
     }
 
@@ -170,14 +183,14 @@ impl RegistryArgs {
         configuration: &mut Configuration,
         cache: Option<&Path>,
     ) -> anyhow::Result<()> {
-        let wanted = wanted(configuration)?;
+        let wanted = component_requests(configuration)?;
         // Lookups are serialized, so that none is repeated.
-        let mut known = self.known.lock();
-        known.keep_for(configuration.text_digest(), &wanted);
+        let mut known = self.resolution_cache.lock();
+        known.retain_for(configuration.text_digest(), &wanted);
         let now = Instant::now();
         let mut unknown = Vec::new();
         for one in wanted {
-            match known.answer(&one.question, now) {
+            match known.get(&one.key, now) {
                 Some(found) => configuration.resolve(&one.policy, found),
                 None => unknown.push(one),
             }
@@ -186,40 +199,40 @@ impl RegistryArgs {
             return Ok(());
         }
         let registry = Arc::new(self.registry()?);
-        let cache = cache.and_then(|folder| {
-            let opened = Cache::open(&folder.join("oci"));
+        let cache = cache.and_then(|directory| {
+            let opened = Cache::open(&directory.join("oci"));
             opened.inspect_err(|error| tracing::warn!(%error, "registry cache not available")).ok()
         });
         let cache = cache.map(Arc::new);
-        let pulled = on_runtime(async || pull_all(unknown, &registry, cache.as_ref()).await)?;
+        let pulled = run_on_runtime(async || pull_all(unknown, &registry, cache.as_ref()).await)?;
         for (one, pulled) in pulled {
             let found = pulled.map(|pulled| {
-                known.tell(&one, &pulled.digest, cache.as_deref());
+                known.log_component(&one, &pulled.digest, cache.as_deref());
                 let digest = pulled.digest.as_str().to_owned();
-                Resolved { digest, component: pulled.component.into() }
+                ResolvedComponent { digest, component: pulled.component.into() }
             });
-            known.learn(&one.question, &found, Instant::now());
+            known.record(&one.key, &found, Instant::now());
             configuration.resolve(&one.policy, found);
         }
         Ok(())
     }
 
     /// Asks for all tags again at the next look, and for what failed.
-    pub(super) fn forget(&self) {
-        self.known.lock().text = None;
+    pub(super) fn expire_tags(&self) {
+        self.resolution_cache.lock().configuration_digest = None;
     }
 }
 
-impl Known {
+impl ResolutionCache {
     /// Writes to the log which component it is, and whether a tag was moved.
-    fn tell(&mut self, wanted: &Wanted, digest: &Digest, cache: Option<&Cache>) {
-        let Wanted { policy, question: (reference, _), keys } = wanted;
+    fn log_component(&mut self, wanted: &ComponentRequest, digest: &Digest, cache: Option<&Cache>) {
+        let ComponentRequest { policy, key: (reference, _), keys } = wanted;
         let (policy, is_signed) = (policy.as_str(), keys.is_some());
         tracing::info!(policy, %reference, %digest, signed = is_signed, "component from a registry");
         if reference.digest().is_some() {
             return;
         }
-        let noted = cache.and_then(|cache| cache.note(reference, digest));
+        let noted = cache.and_then(|cache| cache.record_tag(reference, digest));
         let before = self.tags.insert(reference.clone(), digest.clone()).or(noted);
         if let Some(before) = before.filter(|before| before != digest) {
             tracing::warn!(
@@ -234,29 +247,29 @@ impl Known {
 ///
 /// # Errors
 /// Each reference and each key that is wrong, with its place.
-fn wanted(configuration: &Configuration) -> anyhow::Result<Vec<Wanted>> {
+fn component_requests(configuration: &Configuration) -> anyhow::Result<Vec<ComponentRequest>> {
     let mut wanted = Vec::new();
     let mut errors = Vec::new();
-    for (policy, remote) in configuration.remotes() {
+    for (policy, remote) in configuration.registry_references() {
         let wrong = |pointer: &str, why: &str| {
-            opgate_text::one_line(&configuration.at(policy, pointer, why), 4 << 10)
+            opgate_text::one_line(&configuration.locate(policy, pointer, why), 4 << 10)
         };
         let reference = Reference::parse(&remote.reference).map_err(|e| wrong("/module", &e));
-        let keys = policy.signature.as_ref().map(keys).transpose();
+        let keys = policy.signature.as_ref().map(configured_keys).transpose();
         let name = policy.signed_repository.as_deref();
         let repository = name.map(Repository::parse).transpose();
         let keys = keys.map_err(|e| wrong("/signature/key", &e)).and_then(|keys| {
             let repository = repository.map_err(|e| wrong("/signature/repository", &e))?;
             // A lookup of the keys for another repository is a different one.
             let text = |text: String| format!("{text}\n{}", name.unwrap_or_default());
-            Ok(keys.map(|(keys, pem)| (keys.bound_to(repository), text(pem))))
+            Ok(keys.map(|(keys, pem)| (keys.for_repository(repository), text(pem))))
         });
         match (reference, keys) {
             (Ok(_), Ok(_)) if policy.mode == Mode::Off => {}
             (Ok(reference), Ok(keys)) => {
                 let (keys, text) = keys.map_or((None, String::new()), |(k, text)| (Some(k), text));
                 let policy = policy.name.clone();
-                wanted.push(Wanted { policy, question: (reference, text), keys });
+                wanted.push(ComponentRequest { policy, key: (reference, text), keys });
             }
             (reference, keys) => errors.extend(reference.err().into_iter().chain(keys.err())),
         }
@@ -267,20 +280,20 @@ fn wanted(configuration: &Configuration) -> anyhow::Result<Vec<Wanted>> {
     Ok(wanted)
 }
 
-type Found = (Wanted, Result<Pulled, String>);
+type PullResult = (ComponentRequest, Result<PulledComponent, String>);
 
 async fn pull_all(
-    wanted: Vec<Wanted>,
+    wanted: Vec<ComponentRequest>,
     registry: &Arc<Registry>,
     cache: Option<&Arc<Cache>>,
-) -> Vec<Found> {
-    let places = Arc::new(Semaphore::new(PULLED_AT_A_TIME));
+) -> Vec<PullResult> {
+    let permits = Arc::new(Semaphore::new(MAX_PARALLEL_PULLS));
     let mut tasks = JoinSet::new();
     for one in wanted {
-        let (places, registry, cache) = (places.clone(), registry.clone(), cache.cloned());
+        let (permits, registry, cache) = (permits.clone(), registry.clone(), cache.cloned());
         tasks.spawn(async move {
-            let _place = places.acquire_owned().await;
-            let pulled = registry.pull(&one.question.0, one.keys.as_ref(), cache.as_deref()).await;
+            let _place = permits.acquire_owned().await;
+            let pulled = registry.pull(&one.key.0, one.keys.as_ref(), cache.as_deref()).await;
             (one, pulled.map_err(|error| error.to_string()))
         });
     }
@@ -288,15 +301,15 @@ async fn pull_all(
 }
 
 /// Reads a reference of the command line.
-pub(super) fn parsed(reference: &str) -> anyhow::Result<Reference> {
+pub(super) fn parse_reference(reference: &str) -> anyhow::Result<Reference> {
     Reference::parse(reference).map_err(anyhow::Error::msg)
 }
 
 /// Returns the keys of a configuration, and their text.
-fn keys(key: &SignatureKey) -> Result<(Keys, String), String> {
+fn configured_keys(key: &SignatureKey) -> Result<(PublicKeys, String), String> {
     match key {
-        SignatureKey::Pem(text) => Ok((Keys::parse(text)?, text.clone())),
-        SignatureKey::File(path) => keys_in(path),
+        SignatureKey::Pem(text) => Ok((PublicKeys::parse(text)?, text.clone())),
+        SignatureKey::File(path) => read_keys(path),
     }
 }
 
@@ -304,18 +317,18 @@ fn keys(key: &SignatureKey) -> Result<(Keys, String), String> {
 ///
 /// # Errors
 /// Returns the error of an invalid key file.
-pub(super) fn keys_in(path: &Path) -> Result<(Keys, String), String> {
+pub(super) fn read_keys(path: &Path) -> Result<(PublicKeys, String), String> {
     let named = |why: String| format!("{}: {why}", path.display());
     let metadata = std::fs::metadata(path).map_err(|error| named(error.to_string()))?;
-    if !metadata.is_file() || metadata.len() > MAX_KEYS {
+    if !metadata.is_file() || metadata.len() > MAX_KEY_FILE_BYTES {
         return Err(named("not a file with public keys".to_owned()));
     }
     let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
-    Ok((Keys::parse(&text).map_err(named)?, text))
+    Ok((PublicKeys::parse(&text).map_err(named)?, text))
 }
 
 /// Runs a registry operation on a separate thread: the caller may be on a runtime.
-pub(super) fn on_runtime<T: Send>(work: impl AsyncFnOnce() -> T + Send) -> anyhow::Result<T> {
+pub(super) fn run_on_runtime<T: Send>(work: impl AsyncFnOnce() -> T + Send) -> anyhow::Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| -> anyhow::Result<T> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -342,38 +355,39 @@ mod tests {
         let tag = question("oci://localhost/a:v1");
         let pinned = question(&format!("oci://localhost/a@sha256:{}", "0".repeat(64)));
         let gone = question("oci://localhost/gone:v1");
-        let found = || Ok(Resolved { digest: "sha256:1".to_owned(), component: Arc::from([]) });
+        let found =
+            || Ok(ResolvedComponent { digest: "sha256:1".to_owned(), component: Arc::from([]) });
         let wanted = || {
-            let one = |question: &Question| Wanted {
+            let one = |question: &ResolutionKey| ComponentRequest {
                 policy: "a".to_owned(),
-                question: question.clone(),
+                key: question.clone(),
                 keys: None,
             };
             [&tag, &pinned, &gone].map(one)
         };
-        let mut known = Known::default();
-        known.keep_for(Some("1"), &wanted());
-        known.learn(&tag, &found(), now);
-        known.learn(&pinned, &found(), now);
-        known.learn(&gone, &Err("404".to_owned()), now);
+        let mut known = ResolutionCache::default();
+        known.retain_for(Some("1"), &wanted());
+        known.record(&tag, &found(), now);
+        known.record(&pinned, &found(), now);
+        known.record(&gone, &Err("404".to_owned()), now);
         // While the configuration is unchanged.
-        known.keep_for(Some("1"), &wanted());
-        assert!(known.answer(&tag, now).is_some() && known.answer(&pinned, now).is_some());
+        known.retain_for(Some("1"), &wanted());
+        assert!(known.get(&tag, now).is_some() && known.get(&pinned, now).is_some());
         // A failed lookup is repeated with increasing delays.
         for wait in [10, 20, 40, 80, 160, 300, 300] {
             let wait = Duration::from_secs(wait);
-            assert!(known.answer(&gone, now + wait / 2).is_some_and(|answer| answer.is_err()));
-            assert!(known.answer(&gone, now + wait).is_none());
-            known.learn(&gone, &Err("404".to_owned()), now);
+            assert!(known.get(&gone, now + wait / 2).is_some_and(|answer| answer.is_err()));
+            assert!(known.get(&gone, now + wait).is_none());
+            known.record(&gone, &Err("404".to_owned()), now);
         }
         // With another text, tags and failures are looked up again.
-        known.keep_for(Some("2"), &wanted());
-        assert!(known.answer(&tag, now).is_none() && known.answer(&gone, now).is_none());
-        assert!(known.answer(&pinned, now).is_some());
+        known.retain_for(Some("2"), &wanted());
+        assert!(known.get(&tag, now).is_none() && known.get(&gone, now).is_none());
+        assert!(known.get(&pinned, now).is_some());
         // Unused results are dropped, and a reference with other keys is a different lookup.
         let signed = (pinned.0.clone(), "PEM".to_owned());
-        assert!(known.answer(&signed, now).is_none());
-        known.keep_for(Some("2"), &[]);
-        assert!(known.answer(&pinned, now).is_none());
+        assert!(known.get(&signed, now).is_none());
+        known.retain_for(Some("2"), &[]);
+        assert!(known.get(&pinned, now).is_none());
     }
 }

@@ -15,9 +15,9 @@ use clap::Args;
 use super::explanation::{self, Explanation, Trace};
 use super::fail_on::FailOn;
 use super::replay_report::{Record, Report};
-use super::report::level::Level;
+use super::report::level::MinEffect;
 use super::report::{Format, UnreadableInput};
-use super::review_input::{Lines, ReviewFactory, ReviewInput};
+use super::review_input::{InputLines, ReviewFactory, ReviewInput};
 use super::{CommandError, ConfigArgs, ExitStatus, ReadArgs, input};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Decision, PolicySet};
@@ -53,7 +53,7 @@ pub(super) struct Replay {
     output: Format,
     /// Lowest effect of the violations to show; does not change the exit status
     #[arg(long, value_name = "EFFECT", default_value = "audit")]
-    min_effect: Level,
+    min_effect: MinEffect,
     /// Lowest effect of a violation for exit status 1
     #[arg(long, value_name = "EFFECT", default_value = "deny")]
     fail_on: FailOn,
@@ -72,7 +72,7 @@ pub(super) struct Replay {
 }
 
 /// No client waits for a replay; the limits of the policies still apply.
-const PATIENCE: Duration = Duration::from_secs(3_600);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 impl Replay {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
@@ -96,7 +96,7 @@ impl Replay {
         };
         let configuration = config.configuration()?;
         let set = config.load_all_or_fail(&configuration, source)?;
-        let (files, skipped) = input::files(&paths)?;
+        let (files, skipped) = input::list_files(&paths)?;
         if skipped > 0 {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
@@ -105,36 +105,43 @@ impl Replay {
         let mut report = Report::start(output, min_effect, &configuration, &set);
         let mut outcome = ExitStatus::Ok;
         let mut decisions = 0usize;
-        let (mut giver, mut lines) = (ReviewFactory::default(), Lines::default());
-        let mut desk = Replayer { set: &set, apply_allowed, explain, left_out: BTreeSet::new() };
+        let (mut factory, mut lines) = (ReviewFactory::default(), InputLines::default());
+        let mut replayer =
+            Replayer { set: &set, apply_allowed, explain, skipped_rules: BTreeSet::new() };
         for item in files.iter().flat_map(|file| input::read(file, &reader)) {
-            let all = match giver.take(&item) {
+            let all = match factory.create_reviews(&item) {
                 Ok(all) => all,
                 Err(why) => {
                     outcome = outcome.max(ExitStatus::Usage);
                     tracing::error!("{why}");
-                    report.miss(UnreadableInput { source: item.place().file, line: why });
+                    report.add_unreadable(UnreadableInput {
+                        source: item.line_range().file,
+                        line: why,
+                    });
                     continue;
                 }
             };
             for taken in all {
-                lines.say(&taken, explain);
-                let mut record = match runtime.block_on(desk.decide(&taken)) {
+                lines.print(&taken, explain);
+                let mut record = match runtime.block_on(replayer.decide(&taken)) {
                     Ok(record) => record,
                     Err(error) => {
                         outcome = outcome.max(ExitStatus::Usage);
                         let why = format!("{}: {error}", taken.source);
                         tracing::error!("{why}");
-                        report.miss(UnreadableInput { source: item.place().file, line: why });
+                        report.add_unreadable(UnreadableInput {
+                            source: item.line_range().file,
+                            line: why,
+                        });
                         continue;
                     }
                 };
-                record.place = Some(item.place());
+                record.line_range = Some(item.line_range());
                 outcome = outcome.max(record.outcome());
                 if fail_on == FailOn::Warn && record.warns() {
                     outcome = outcome.max(ExitStatus::Denied);
                 }
-                if require_evaluated && record.unjudged.is_some() {
+                if require_evaluated && record.not_evaluated.is_some() {
                     outcome = outcome.max(ExitStatus::Denied);
                 }
                 decisions += 1;
@@ -147,16 +154,16 @@ impl Replay {
                 }
             }
         }
-        match report.end() {
+        match report.finish() {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 return Ok(fail_on.status(outcome));
             }
             other => other?,
         }
-        lines.end();
-        if !desk.left_out.is_empty() {
-            let all: Vec<_> = desk.left_out.iter().map(String::as_str).collect();
-            let rules = explanation::some(&all);
+        lines.finish();
+        if !replayer.skipped_rules.is_empty() {
+            let all: Vec<_> = replayer.skipped_rules.iter().map(String::as_str).collect();
+            let rules = explanation::list_some(&all);
             let with =
                 if source == Source::Absent { "; name files with --cluster-state" } else { "" };
             tracing::warn!(rules, "not evaluated: they need other objects of the cluster{with}");
@@ -175,7 +182,7 @@ struct Replayer<'s> {
     apply_allowed: bool,
     explain: bool,
     /// Rules that were not evaluated.
-    left_out: BTreeSet<String>,
+    skipped_rules: BTreeSet<String>,
 }
 
 impl Replayer<'_> {
@@ -183,7 +190,7 @@ impl Replayer<'_> {
         let review = Review::read(&taken.text)?;
         let (set, trace) = (self.set, Trace::default());
         let started = Instant::now();
-        let decided = set.decide(&review, None, started + PATIENCE, &trace).await;
+        let decided = set.decide(&review, None, started + REVIEW_TIMEOUT, &trace).await;
         let took = started.elapsed();
         let allowed = |d: &Decision| d.denial.is_none() && d.failure.is_none();
         if self.apply_allowed && decided.as_ref().is_ok_and(allowed) {
@@ -191,14 +198,14 @@ impl Replayer<'_> {
         }
         let (mut unjudged, decision) = (None, decided.as_ref().ok());
         if let Some(decision) = decision {
-            self.left_out.extend(decision.skipped.iter().map(|skipped| skipped.rule.clone()));
+            self.skipped_rules.extend(decision.skipped.iter().map(|skipped| skipped.rule.clone()));
             unjudged = explanation::not_evaluated_reason(set, &review, decision);
         }
-        let explain = || Explanation::of(set.attention(&review), decision, &trace);
+        let explain = || Explanation::of(set.match_results(&review), decision, &trace);
         let explanation = self.explain.then(explain);
         let mut record = Record::new(&review, &taken.source, decided, took);
-        record.input = Some(taken.what);
-        record.unjudged = unjudged;
+        record.input_type = Some(taken.input_type);
+        record.not_evaluated = unjudged;
         record.explanation = explanation;
         Ok(record)
     }

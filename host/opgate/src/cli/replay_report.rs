@@ -8,15 +8,16 @@ use serde::Serialize;
 
 use super::ExitStatus;
 use super::explanation::Explanation;
-use super::report::level::{Hidden, Level};
-use super::report::page::Pages;
+use super::report::level::{HiddenCounts, MinEffect};
+use super::report::page::RulePages;
 use super::report::{
-    Counts, Format, Item, Out, PolicyErrorRecord, Region, ReportedViolation, ResultKind,
+    Counts, Format, Out, PolicyErrorRecord, Region, ReportItem, ReportedViolation, ResultKind,
     UnreadableInput, Violation, github, junit, sarif, stdout, table,
 };
 use super::review_input::InputType;
 use super::verbosity::{is_quiet, note};
-use opgate_admission::policy::{Configuration, DecideError, Decision, Effect, PolicySet};
+use opgate_admission::evaluation::DecideError;
+use opgate_admission::policy::{Configuration, Decision, Effect, PolicySet};
 use opgate_admission::review::Review;
 use opgate_text::one_line;
 
@@ -38,10 +39,10 @@ pub(super) struct Record {
     microseconds: u64,
     /// The detected type of its file.
     #[serde(rename = "inputType", skip_serializing_if = "Option::is_none")]
-    pub(super) input: Option<InputType>,
+    pub(super) input_type: Option<InputType>,
     /// Why it was not evaluated, if so.
     #[serde(rename = "notEvaluated")]
-    pub(super) unjudged: Option<String>,
+    pub(super) not_evaluated: Option<String>,
     #[serde(rename = "explain", skip_serializing_if = "Option::is_none")]
     pub(super) explanation: Option<Explanation>,
     /// Whether the webhook would have returned no decision.
@@ -49,19 +50,19 @@ pub(super) struct Record {
     pub(super) failed: bool,
     /// Its location.
     #[serde(skip)]
-    pub(super) place: Option<Place>,
+    pub(super) line_range: Option<LineRange>,
 }
 
 /// The lines of a file that are a review, from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct LineRange {
     pub(super) file: String,
     pub(super) start: u64,
     /// End of the line, if known.
     pub(super) end: Option<u64>,
 }
 
-impl Place {
+impl LineRange {
     fn region(&self) -> Region<'_> {
         Region { file: &self.file, start: Some(self.start), end: self.end }
     }
@@ -95,20 +96,20 @@ impl Record {
             warnings: Vec::new(),
             error: None,
             microseconds: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-            input: None,
-            unjudged: None,
+            input_type: None,
+            not_evaluated: None,
             explanation: None,
             failed: false,
-            place: None,
+            line_range: None,
         };
         match decided {
-            Ok(decision) => record.take(decision),
-            Err(error) => record.fail(String::new(), error.to_string()),
+            Ok(decision) => record.add_decision(decision),
+            Err(error) => record.set_error(String::new(), error.to_string()),
         }
         record
     }
 
-    fn take(&mut self, decision: Decision) {
+    fn add_decision(&mut self, decision: Decision) {
         self.warnings = decision.warnings;
         self.violations = decision.violations.into_iter().map(Violation::from).collect();
         if let Some(denial) = decision.denial {
@@ -116,15 +117,15 @@ impl Record {
             let (code, reason, message) = (denial.code, denial.reason, denial.message);
             self.status = Some(Status { code, reason, message });
         }
-        let fault = decision.faults.into_iter().next();
-        self.error = fault.map(|f| PolicyErrorRecord { policy: f.policy, cause: f.cause });
-        if let Some(fault) = decision.failure {
-            self.fail(fault.policy, fault.cause);
+        let policy_error = decision.policy_errors.into_iter().next();
+        self.error = policy_error.map(|f| PolicyErrorRecord { policy: f.policy, cause: f.cause });
+        if let Some(policy_error) = decision.failure {
+            self.set_error(policy_error.policy, policy_error.cause);
         }
     }
 
     /// Records an error: the webhook would have returned no decision.
-    fn fail(&mut self, policy: String, cause: String) {
+    fn set_error(&mut self, policy: String, cause: String) {
         (self.allowed, self.failed) = (false, true);
         let message =
             if policy.is_empty() { cause.clone() } else { format!("policy {policy}: {cause}") };
@@ -142,7 +143,7 @@ impl Record {
 
     /// Reports whether a violation warns.
     pub(super) fn warns(&self) -> bool {
-        self.violations.iter().any(|violation| violation.counts_as(Effect::Warn))
+        self.violations.iter().any(|violation| violation.has_effect(Effect::Warn))
     }
 
     pub(super) fn object(&self) -> String {
@@ -157,11 +158,11 @@ impl Record {
         one_line(&format!("{} {kind}{sub} {namespace}{}", self.operation, self.name), 512)
     }
 
-    fn item(&self) -> Item<'_> {
-        let line = |violation| ReportedViolation { violation, place: None };
-        Item {
+    fn item(&self) -> ReportItem<'_> {
+        let line = |violation| ReportedViolation { violation, location: None };
+        ReportItem {
             source: &self.source,
-            region: self.place.as_ref().map(Place::region),
+            region: self.line_range.as_ref().map(LineRange::region),
             object: self.object(),
             outcome: self.outcome(),
             message: self.status.as_ref().map(|s| s.message.clone()).unwrap_or_default(),
@@ -169,17 +170,17 @@ impl Record {
             lines: self.violations.iter().map(line).collect(),
             is_located: false,
             error: self.error.as_ref(),
-            unjudged: self.unjudged.as_deref(),
-            became: self.became(),
+            not_evaluated: self.not_evaluated.as_deref(),
+            result_kind: self.result_kind(),
         }
     }
 
     /// Returns the outcome that the summary counts.
-    fn became(&self) -> ResultKind {
+    fn result_kind(&self) -> ResultKind {
         match self.outcome() {
             ExitStatus::Engine => ResultKind::Failed,
             ExitStatus::Denied | ExitStatus::Usage => ResultKind::Denied,
-            ExitStatus::Ok if self.unjudged.is_some() => ResultKind::NotJudged,
+            ExitStatus::Ok if self.not_evaluated.is_some() => ResultKind::NotEvaluated,
             ExitStatus::Ok if self.warns() => ResultKind::Warned,
             ExitStatus::Ok => ResultKind::Passed,
         }
@@ -189,13 +190,13 @@ impl Record {
 /// A report under way.
 pub(super) struct Report<'s> {
     format: Format,
-    level: Level,
+    level: MinEffect,
     set: &'s PolicySet,
-    pages: Pages,
+    pages: RulePages,
     out: Out,
-    kept: Vec<Record>,
-    unread: Vec<UnreadableInput>,
-    hidden: Hidden,
+    records: Vec<Record>,
+    unreadable: Vec<UnreadableInput>,
+    hidden: HiddenCounts,
     counts: Counts,
     /// One violation of each rule that denied.
     denied: BTreeMap<(String, String), Violation>,
@@ -204,29 +205,41 @@ pub(super) struct Report<'s> {
 impl<'s> Report<'s> {
     pub(super) fn start(
         format: Format,
-        level: Level,
+        level: MinEffect,
         configuration: &Configuration,
         set: &'s PolicySet,
     ) -> Self {
-        let pages = Pages::of(configuration, set, format == Format::Sarif);
+        let pages = RulePages::of(configuration, set, format == Format::Sarif);
         let (kept, denied) = (Vec::new(), BTreeMap::new());
-        let (hidden, counts, out) = (Hidden::default(), Counts::default(), stdout(format.form()));
+        let (hidden, counts, out) =
+            (HiddenCounts::default(), Counts::default(), stdout(format.form()));
         let unread = Vec::new();
-        Self { format, level, set, pages, out, kept, unread, hidden, counts, denied }
+        Self {
+            format,
+            level,
+            set,
+            pages,
+            out,
+            records: kept,
+            unreadable: unread,
+            hidden,
+            counts,
+            denied,
+        }
     }
 
     pub(super) fn add(&mut self, mut record: Record) -> io::Result<()> {
         let (level, hidden) = (self.level, &mut self.hidden);
-        self.counts.add(record.became());
-        record.violations.retain(|violation| level.shows(violation, hidden));
+        self.counts.add(record.result_kind());
+        record.violations.retain(|violation| level.show_or_count(violation, hidden));
         match self.format {
             Format::Table => {
                 if !is_quiet()
-                    || record.became() != ResultKind::Passed
+                    || record.result_kind() != ResultKind::Passed
                     || !record.violations.is_empty()
                     || record.explanation.is_some()
                 {
-                    table::review(&mut self.out, &record.item())?;
+                    table::write_review(&mut self.out, &record.item())?;
                 }
                 if let Some(explanation) = &record.explanation {
                     explanation.write(&mut self.out, "       ")?;
@@ -242,44 +255,56 @@ impl<'s> Report<'s> {
                 writeln!(self.out)
             }
             Format::Json | Format::Junit | Format::Sarif | Format::Github => {
-                self.kept.push(record);
+                self.records.push(record);
                 Ok(())
             }
         }
     }
 
     /// Notes what cannot be read.
-    pub(super) fn miss(&mut self, unread: UnreadableInput) {
-        self.unread.push(unread);
+    pub(super) fn add_unreadable(&mut self, unread: UnreadableInput) {
+        self.unreadable.push(unread);
     }
 
-    pub(super) fn end(mut self) -> io::Result<()> {
-        let items: Vec<_> = self.kept.iter().map(Record::item).collect();
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        let items: Vec<_> = self.records.iter().map(Record::item).collect();
         match self.format {
             Format::Table => {
-                table::leads(&mut self.out, &self.pages, self.denied.values())?;
+                table::write_help_lines(&mut self.out, &self.pages, self.denied.values())?;
             }
             Format::Jsonl => {}
             Format::Json => {
-                serde_json::to_writer_pretty(&mut self.out, &self.kept)?;
+                serde_json::to_writer_pretty(&mut self.out, &self.records)?;
                 writeln!(self.out)?;
             }
             Format::Junit => {
-                junit::write(&mut self.out, "opgate replay", &items, &self.unread, &self.pages)?;
+                junit::write(
+                    &mut self.out,
+                    "opgate replay",
+                    &items,
+                    &self.unreadable,
+                    &self.pages,
+                )?;
             }
-            Format::Github => github::write(&mut self.out, &items, &self.unread, &self.pages)?,
+            Format::Github => github::write(&mut self.out, &items, &self.unreadable, &self.pages)?,
             Format::Sarif => {
-                let log = sarif::log("opgate replay", self.set, &items, &self.unread, &self.pages);
+                let log = sarif::build_log(
+                    "opgate replay",
+                    self.set,
+                    &items,
+                    &self.unreadable,
+                    &self.pages,
+                );
                 serde_json::to_writer_pretty(&mut self.out, &log)?;
                 writeln!(self.out)?;
             }
         }
         self.out.flush()?;
-        if let Some(line) = self.hidden.line() {
+        if let Some(line) = self.hidden.summary() {
             note(line);
         }
         if self.format == Format::Table {
-            note(self.counts.line("allowed"));
+            note(self.counts.summary("allowed"));
         }
         Ok(())
     }

@@ -10,21 +10,21 @@ use std::sync::Arc;
 
 use opgate_admission::review::{self, Review, ReviewError};
 use opgate_document::Text;
-use opgate_files::mistaken;
-use opgate_input::objects::{self, Found};
+use opgate_files::unsupported_type;
+use opgate_input::objects::{self, TypedObject};
 use opgate_text::one_line;
 use serde::Serialize;
 
-use super::input::Item;
+use super::input::ReviewItem;
 use super::review::kinds::Kinds;
-use super::review::make::{GeneratedReview, Manifest, RequestOptions, review as make};
+use super::review::make::{GeneratedReview, Manifest, RequestOptions, make_review as make};
 use super::verbosity::note;
 
 /// Objects of one document.
-const MOST: usize = 100_000;
+const MAX_DOCUMENT_OBJECTS: usize = 100_000;
 
 /// Lines about files that were taken for something.
-const LINES: usize = 20;
+const MAX_LINES: usize = 20;
 
 /// Detected type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -40,7 +40,7 @@ pub(super) enum InputType {
 pub(super) struct ReviewInput {
     pub(super) source: String,
     pub(super) text: Arc<Text>,
-    pub(super) what: InputType,
+    pub(super) input_type: InputType,
     /// A line for the user.
     pub(super) line: String,
 }
@@ -49,7 +49,7 @@ pub(super) struct ReviewInput {
 #[derive(Debug, Default)]
 pub(super) struct ReviewFactory {
     kinds: Kinds,
-    asked: RequestOptions,
+    request_options: RequestOptions,
 }
 
 impl ReviewFactory {
@@ -58,54 +58,56 @@ impl ReviewFactory {
     /// # Errors
     /// Returns the reviews of an item, or one line with the source that describes the actual type or the
     /// error.
-    pub(super) fn take(&mut self, item: &Item) -> Result<Vec<ReviewInput>, String> {
+    pub(super) fn create_reviews(&mut self, item: &ReviewItem) -> Result<Vec<ReviewInput>, String> {
         let source = item.source.as_str();
         if item.text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
             return Err(format!("{source}: {EMPTY_INPUT}"));
         }
         let text = item
-            .checked()
+            .checked_text()
             .map_err(|why| why.replace(&ReviewError::Empty.to_string(), EMPTY_INPUT))?;
         let wrong = match Review::read(&text) {
             Ok(review) => {
-                let line = shown(source, &review);
+                let line = describe_review(source, &review);
                 let source = source.to_owned();
                 return Ok(vec![ReviewInput {
                     source,
                     text: text.clone(),
-                    what: InputType::Review,
+                    input_type: InputType::Review,
                     line,
                 }]);
             }
             Err(error @ ReviewError::Shape(_)) => error,
-            Err(error) => return Err(item.error(&error)),
+            Err(error) => return Err(item.error_line(&error)),
         };
-        let document = item.object()?;
-        if let Some(what) = mistaken(document.root()) {
+        let document = item.document()?;
+        if let Some(what) = unsupported_type(document.root()) {
             return Err(format!("{source}: {what}"));
         }
         if document.get("/kind").and_then(|kind| kind.text()) == Some("AdmissionReview") {
-            return Err(item.error(&wrong));
+            return Err(item.error_line(&wrong));
         }
-        let mut taken = Vec::new();
+        let mut review_input = Vec::new();
         let mut error = None;
         let mut count = 0_usize;
-        objects::each(document.root(), None, &mut |found| {
+        objects::for_each_object(document.root(), None, &mut |found| {
             count = count.saturating_add(1);
             if error.is_some() {
                 return;
             }
             let one = match found {
-                _ if count > MOST => Err(format!("more than {MOST} objects")),
-                Ok(found) => self.object(item, &found),
+                _ if count > MAX_DOCUMENT_OBJECTS => {
+                    Err(format!("more than {MAX_DOCUMENT_OBJECTS} objects"))
+                }
+                Ok(found) => self.create_review(item, &found),
                 // Neither a review nor an object.
-                Err(_) if count == 1 && taken.is_empty() => {
+                Err(_) if count == 1 && review_input.is_empty() => {
                     Err(format!("{wrong}; {UNKNOWN_INPUT}"))
                 }
                 Err(wrong) => Err(wrong.to_string()),
             };
             match one {
-                Ok(one) => taken.push(one),
+                Ok(one) => review_input.push(one),
                 Err(why) if why.starts_with(source) => error = Some(why),
                 Err(why) => error = Some(format!("{source}: {why}")),
             }
@@ -113,21 +115,25 @@ impl ReviewFactory {
         if let Some(error) = error {
             return Err(error);
         }
-        if taken.is_empty() {
+        if review_input.is_empty() {
             return Err(format!(
                 "{source}: a list without objects: it contains nothing to evaluate"
             ));
         }
-        Ok(taken)
+        Ok(review_input)
     }
 
     /// Returns the review of an object of a document, or the object that is one.
-    fn object(&mut self, item: &Item, found: &Found<'_, '_>) -> Result<ReviewInput, String> {
+    fn create_review(
+        &mut self,
+        item: &ReviewItem,
+        found: &TypedObject<'_, '_>,
+    ) -> Result<ReviewInput, String> {
         let source = match found.pointer {
             "" => item.source.clone(),
             pointer => format!("{}{}", item.source, pointer.replace("/items/", "#")),
         };
-        if let Some(what) = mistaken(found.value) {
+        if let Some(what) = unsupported_type(found.value) {
             return Err(format!("{source}: {what}"));
         }
         if found.kind == "AdmissionReview" {
@@ -135,25 +141,30 @@ impl ReviewFactory {
             let text = review::text(found.value.raw().into_owned().into_bytes());
             let text = text.map_err(|error| format!("{source}: {error}"))?;
             let review = Review::read(&text).map_err(|error| format!("{source}: {error}"))?;
-            let line = shown(&source, &review);
-            return Ok(ReviewInput { source, text: text.clone(), what: InputType::Review, line });
+            let line = describe_review(&source, &review);
+            return Ok(ReviewInput {
+                source,
+                text: text.clone(),
+                input_type: InputType::Review,
+                line,
+            });
         }
         let (group, _) = found.group_version();
-        self.kinds.learn(group, found.kind, found.value);
+        self.kinds.add_definition(group, found.kind, found.value);
         let manifest = Manifest::of(&source, found);
         let GeneratedReview { json, operation, user, notes } =
-            make(&manifest, None, &self.asked, &self.kinds)?;
+            make(&manifest, None, &self.request_options, &self.kinds)?;
         let text = review::text(json.into_bytes()).map_err(|error| format!("{source}: {error}"))?;
         for note in notes {
             tracing::warn!("{note}");
         }
         let line = format!("{source}: a manifest, evaluated as {} by {user}", operation.as_str());
-        Ok(ReviewInput { source, text, what: InputType::Manifest, line })
+        Ok(ReviewInput { source, text, input_type: InputType::Manifest, line })
     }
 }
 
 /// Returns `a.json: an AdmissionReview, UPDATE of v1/pods ns/name by admin`.
-fn shown(source: &str, review: &Review<'_>) -> String {
+fn describe_review(source: &str, review: &Review<'_>) -> String {
     let namespace = review.own_namespace();
     let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
     let (path, sub) = (review.resource_path(), &review.sub_resource);
@@ -178,29 +189,29 @@ const UNKNOWN_INPUT: &str = "and no manifest: apiVersion and kind are missing; \
 
 /// The lines about detected types of files, limited in number.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
-    said: usize,
-    more: usize,
+pub(super) struct InputLines {
+    printed: usize,
+    omitted: usize,
 }
 
-impl Lines {
+impl InputLines {
     /// Reports the detected type of a file: always if it is unexpected, otherwise with `all`.
-    pub(super) fn say(&mut self, taken: &ReviewInput, all: bool) {
-        if taken.what == InputType::Review && !all {
+    pub(super) fn print(&mut self, review_input: &ReviewInput, all: bool) {
+        if review_input.input_type == InputType::Review && !all {
             return;
         }
-        if all || self.said < LINES {
-            self.said += 1;
-            note(one_line(&taken.line, 1_024));
+        if all || self.printed < MAX_LINES {
+            self.printed += 1;
+            note(one_line(&review_input.line, 1_024));
         } else {
-            self.more += 1;
+            self.omitted += 1;
         }
     }
 
     /// Reports the number of further files.
-    pub(super) fn end(&self) {
-        if self.more > 0 {
-            note(format!("and {} more manifests, evaluated in the same way", self.more));
+    pub(super) fn finish(&self) {
+        if self.omitted > 0 {
+            note(format!("and {} more manifests, evaluated in the same way", self.omitted));
         }
     }
 }

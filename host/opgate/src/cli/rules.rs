@@ -9,7 +9,7 @@ use std::{fs, io};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::report::page::{Pages, denies_in, gap, levels_note, markdown};
+use super::report::page::{RulePages, denies_in, escape_markdown, levels_note, unevaluated_part};
 use super::report::{stream, text_or_json};
 use super::{CommandError, ConfigArgs, ExitStatus};
 use opgate_admission::cluster::Source;
@@ -76,7 +76,7 @@ impl Rules {
         let Self { command, config, output } = self;
         match command {
             Some(Command::Explain { config, ids }) => explain(&config, &ids),
-            Some(Command::Docs { config, folder }) => pages(&config, &folder),
+            Some(Command::Docs { config, folder }) => write_pages(&config, &folder),
             None => list(&config, output),
         }
     }
@@ -119,7 +119,7 @@ fn list(config: &ConfigArgs, output: Format) -> Result<ExitStatus, CommandError>
                 let level = policy.level(&rule.id);
                 let level = level.map_or(rule.default.as_str(), RuleLevel::as_str);
                 let Rule { id, name, title, .. } = rule;
-                let only = Narrowing::of(policy, rule).note();
+                let only = WebhookConditions::of(policy, rule).summary();
                 let part = docs.gap(policy, rule).map_or("", |_| " (decided in part)");
                 let differs = match policy.level(&rule.id) {
                     None => docs.levels_note(policy, rule),
@@ -143,7 +143,7 @@ fn list(config: &ConfigArgs, output: Format) -> Result<ExitStatus, CommandError>
 fn explain(config: &ConfigArgs, ids: &[String]) -> Result<ExitStatus, CommandError> {
     let configuration = config.configuration()?;
     let set = config.load_all_or_fail(&configuration, Source::Absent)?;
-    let pages = Pages::of(&configuration, &set, true);
+    let pages = RulePages::of(&configuration, &set, true);
     let mut out = stream(Some(text_or_json(false)));
     for (index, id) in ids.iter().enumerate() {
         let found = || {
@@ -170,10 +170,10 @@ fn explain(config: &ConfigArgs, ids: &[String]) -> Result<ExitStatus, CommandErr
 }
 
 /// Writes the pages of all policies.
-fn pages(config: &ConfigArgs, folder: &Path) -> Result<ExitStatus, CommandError> {
+fn write_pages(config: &ConfigArgs, folder: &Path) -> Result<ExitStatus, CommandError> {
     let configuration = config.configuration()?;
     let set = config.load_all_or_fail(&configuration, Source::Absent)?;
-    let pages = Pages::of(&configuration, &set, true);
+    let pages = RulePages::of(&configuration, &set, true);
     let docs = RuleDocs::of(&configuration, &set);
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     let mut index = String::from(
@@ -188,14 +188,14 @@ fn pages(config: &ConfigArgs, folder: &Path) -> Result<ExitStatus, CommandError>
         if files.contains_key(&file) {
             continue;
         }
-        let title = markdown(&policy.descriptor.title);
+        let title = escape_markdown(&policy.descriptor.title);
         let mut page = format!("# {name}\n\n{title}.\n");
         // Writing to a text does not fail.
         let _ = write!(index, "\n## [{name}]({file})\n\n{title}.\n\n");
         let _ = writeln!(index, "| rule | name | default | requirement |\n|---|---|---|---|");
         for rule in &policy.descriptor.rules {
             let (id, anchor) = (&rule.id, rule.id.to_ascii_lowercase());
-            let title = markdown(&rule.title);
+            let title = escape_markdown(&rule.title);
             let default = format!("{}{}", rule.default.as_str(), docs.levels_note(policy, rule));
             let part = docs.gap(policy, rule).map_or("", |_| " ([in part](../gaps.md))");
             let _ = writeln!(
@@ -242,7 +242,7 @@ impl RuleDocs {
 
     /// Returns the part of the requirement that the rule does not decide.
     fn gap(&self, policy: &Policy, rule: &Rule) -> Option<String> {
-        gap(self.get(policy, rule))
+        unevaluated_part(self.get(policy, rule))
     }
 
     /// Returns ` in a bundle, warn elsewhere`.
@@ -253,7 +253,7 @@ impl RuleDocs {
 
 /// How the webhook limits the requests for a rule. Other rules can need the remaining ones.
 #[derive(Default)]
-struct Narrowing {
+struct WebhookConditions {
     /// `resources: condition`, each once.
     texts: Vec<String>,
     /// Resources of which not all requests are sent.
@@ -262,7 +262,7 @@ struct Narrowing {
     is_partial: bool,
 }
 
-impl Narrowing {
+impl WebhookConditions {
     fn of(policy: &Policy, rule: &Rule) -> Self {
         let mut all = Self::default();
         let matches = policy.descriptor.matches.iter();
@@ -289,7 +289,7 @@ impl Narrowing {
     }
 
     /// Returns its text for the table.
-    fn note(&self) -> String {
+    fn summary(&self) -> String {
         let resources: Vec<_> = self.resources.iter().map(String::as_str).collect();
         match (self.texts.is_empty(), self.is_partial) {
             (true, _) => String::new(),
@@ -315,7 +315,7 @@ fn as_json(policy: &Policy, rule: &Rule, docs: &str) -> serde_json::Value {
         "deniesIn": denies_in(docs),
         "title": rule.title,
         "sources": rule.sources,
-        "sentOnlyWhere": Narrowing::of(policy, rule).texts,
-        "gap": gap(docs),
+        "sentOnlyWhere": WebhookConditions::of(policy, rule).texts,
+        "gap": unevaluated_part(docs),
     })
 }

@@ -21,17 +21,17 @@ impl Stdin {
     pub(super) fn read(reader: &Reader) -> anyhow::Result<Self> {
         let (copy, mut file) = Self::create().context("a copy of standard input cannot be kept")?;
         // One byte more than may be read: what is larger is refused as a file of that size is.
-        let most = reader.left().saturating_add(1);
-        let copied = io::copy(&mut io::stdin().lock().take(most), &mut file);
+        let max_bytes = reader.remaining_bytes().saturating_add(1);
+        let copied = io::copy(&mut io::stdin().lock().take(max_bytes), &mut file);
         copied.context("standard input cannot be read")?;
         Ok(copy)
     }
 
     fn create() -> io::Result<(Self, File)> {
-        let folder = std::env::temp_dir();
+        let directory = std::env::temp_dir();
         let process = std::process::id();
         for number in 0..=u8::MAX {
-            let path = folder.join(format!("opgate-{process}-{number}"));
+            let path = directory.join(format!("opgate-{process}-{number}"));
             let mut options = File::options();
             options.write(true).create_new(true);
             #[cfg(unix)]
@@ -51,7 +51,7 @@ impl Stdin {
     }
 
     /// Returns a text in which the copy has the name of the original.
-    pub(super) fn named(&self, text: &str) -> String {
+    pub(super) fn with_stdin_name(&self, text: &str) -> String {
         text.replace(&*self.0.to_string_lossy(), NAME)
     }
 }

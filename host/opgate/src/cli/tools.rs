@@ -15,7 +15,7 @@ use super::{CommandError, ExitStatus, doctor, help};
 use crate::builtin::BUILTINS;
 use opgate_admission::policy::{Configuration, ModuleSource, Profile};
 
-const COMPLETIONS: &str = "\
+const COMPLETIONS_AFTER_HELP: &str = "\
 Examples:
   opgate completions bash > /etc/bash_completion.d/opgate
   opgate completions zsh > \"${fpath[1]}/_opgate\"
@@ -24,13 +24,13 @@ Examples:
 
 docs/command-line.md has the details.";
 
-const MAN: &str = "\
+const MAN_AFTER_HELP: &str = "\
 Example:
   opgate man /usr/local/share/man/man1
 
 docs/command-line.md has the details.";
 
-const VERSION: &str = "\
+const VERSION_AFTER_HELP: &str = "\
 Example:
   opgate version -o json
 
@@ -38,7 +38,7 @@ docs/command-line.md describes the members.";
 
 /// Arguments of `opgate completions`.
 #[derive(Debug, Args)]
-#[command(after_help = COMPLETIONS)]
+#[command(after_help = COMPLETIONS_AFTER_HELP)]
 pub(super) struct Completions {
     /// Shell that completes commands, flags, formats, and the ids of rules and of findings of the doctor
     shell: Shell,
@@ -46,7 +46,7 @@ pub(super) struct Completions {
 
 /// Arguments of `opgate man`.
 #[derive(Debug, Args)]
-#[command(after_help = MAN)]
+#[command(after_help = MAN_AFTER_HELP)]
 pub(super) struct Man {
     /// The directory; files of the same names are replaced
     #[arg(value_name = "DIR")]
@@ -55,7 +55,7 @@ pub(super) struct Man {
 
 /// Arguments of `opgate version`.
 #[derive(Debug, Args)]
-#[command(after_help = VERSION)]
+#[command(after_help = VERSION_AFTER_HELP)]
 pub(super) struct Version {
     /// Output format
     #[arg(long, short, value_name = "FORMAT", default_value = "text")]
@@ -71,7 +71,7 @@ enum Format {
 }
 
 /// Returns the rules of the built-in policies are those that they document. No policy is loaded for that.
-fn rules() -> BTreeSet<String> {
+fn builtin_rule_ids() -> BTreeSet<String> {
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
     let modules = BUILTINS.iter().map(|builtin| ModuleSource::Builtin(builtin.name.to_owned()));
     let docs = modules.filter_map(|module| configuration.docs_of(&module).ok());
@@ -98,7 +98,7 @@ fn with_values(command: Command, name: &str, of: &str, values: Vec<String>) -> C
 
 impl Completions {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
-        let rules: Vec<_> = rules().into_iter().collect();
+        let rules: Vec<_> = builtin_rule_ids().into_iter().collect();
         let findings = doctor::ids().map(str::to_owned).collect();
         let policies = BUILTINS.iter().map(|builtin| builtin.name.to_owned()).collect();
         let values: [(&str, &str, Vec<String>); 3] = [
@@ -106,7 +106,7 @@ impl Completions {
             ("doctor", "explain", findings),
             ("policy", "inspect", policies),
         ];
-        let mut command = help::complete();
+        let mut command = help::command_with_examples();
         let mut more = String::new();
         for (name, of, values) in values {
             if self.shell == Shell::Fish {
@@ -135,7 +135,7 @@ impl Man {
         let Self { folder } = self;
         let written = || -> std::io::Result<()> {
             std::fs::create_dir_all(&folder)?;
-            clap_mangen::generate_to(help::complete(), &folder)
+            clap_mangen::generate_to(help::command_with_examples(), &folder)
         };
         written().with_context(|| folder.display().to_string())?;
         Ok(ExitStatus::Ok)
@@ -144,7 +144,7 @@ impl Man {
 
 /// Build information. The members are part of the stable interface.
 #[derive(Debug, Serialize)]
-struct Build {
+struct BuildInfo {
     version: &'static str,
     /// Commit of the sources, if the build sets `OPGATE_COMMIT`.
     commit: Option<&'static str>,
@@ -159,12 +159,12 @@ struct Build {
 
 impl Version {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
-        let build = Build {
+        let build = BuildInfo {
             version: env!("CARGO_PKG_VERSION"),
             commit: option_env!("OPGATE_COMMIT").filter(|commit| !commit.is_empty()),
             contract: opgate_engine::CONTRACT,
             policies: BUILTINS.len(),
-            rules: rules().len(),
+            rules: builtin_rule_ids().len(),
             target: opgate_engine::TARGET,
             wasmtime: opgate_engine::WASMTIME,
         };
@@ -173,7 +173,7 @@ impl Version {
             serde_json::to_writer_pretty(&mut out, &build).map_err(CommandError::engine)?;
             writeln!(out)?;
         } else {
-            let Build { version, commit, contract, policies, rules, target, wasmtime } = build;
+            let BuildInfo { version, commit, contract, policies, rules, target, wasmtime } = build;
             writeln!(out, "opgate {version}")?;
             writeln!(out, "commit    {}", commit.unwrap_or("unknown"))?;
             writeln!(out, "contract  opgate:policy@{contract}")?;

@@ -12,120 +12,131 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use opgate_admission::cluster::Listings;
+use opgate_admission::cluster::ListingBuilder;
 use opgate_admission::policy::PolicySet;
-use opgate_files::{self as files, As, Found, Subject, parallel};
+use opgate_files::{self as files, CheckInputType, DetectedInput, Subject, parallel};
 use opgate_input::read::Reader;
 
 use super::evaluate::{SubjectEvaluator, SubjectResult};
-use super::review::kinds::misspelt;
+use super::review::kinds::misspelling_hint;
 
 /// A file of more bytes is read while no other large one is in memory. So is each catalog.
-const LARGE: u64 = 16 << 20;
+const LARGE_FILE_BYTES: u64 = 16 << 20;
 
 /// Parameters for loading and evaluation.
-pub(super) struct Units<'u> {
+pub(super) struct UnitEvaluator<'u> {
     set: &'u PolicySet,
     reader: &'u Reader,
     /// The published version.
-    pub(super) since: Option<&'u Path>,
+    pub(super) baseline: Option<&'u Path>,
     /// Namespace of objects that name none, where their kind is in namespaces.
     pub(super) namespace: Option<&'u str>,
     pub(super) explains: bool,
-    large: Mutex<()>,
+    large_lock: Mutex<()>,
 }
 
 /// The result of something that was found.
 #[derive(Default)]
-pub(super) struct Unit {
-    pub(super) judged: Vec<anyhow::Result<SubjectResult>>,
+pub(super) struct UnitResult {
+    pub(super) results: Vec<anyhow::Result<SubjectResult>>,
     /// The detected type, a line for each subject, and whether it is a review.
-    pub(super) said: Vec<(bool, String)>,
+    pub(super) input_type_lines: Vec<(bool, String)>,
     pub(super) warnings: Vec<String>,
     /// Why it cannot be read, if it cannot.
     pub(super) error: Option<String>,
 }
 
-impl<'u> Units<'u> {
+impl<'u> UnitEvaluator<'u> {
     pub(super) fn new(set: &'u PolicySet, reader: &'u Reader) -> Self {
         let large = Mutex::new(());
-        Self { set, reader, since: None, namespace: None, explains: false, large }
+        Self { set, reader, baseline: None, namespace: None, explains: false, large_lock: large }
     }
 
-    fn load(&self, found: &Found, since: Option<&Path>) -> anyhow::Result<Vec<Subject>> {
-        let mut subjects = files::load(found, since, &self.reader.fresh())?;
+    fn load(&self, input: &DetectedInput, since: Option<&Path>) -> anyhow::Result<Vec<Subject>> {
+        let mut subjects = files::load(input, since, &self.reader.with_full_budget())?;
         if let Some(namespace) = self.namespace {
             let requests = subjects.iter_mut().flat_map(|subject| &mut subject.requests);
-            requests.for_each(|request| request.default_namespace(namespace));
+            requests.for_each(|request| request.set_default_namespace(namespace));
         }
         Ok(subjects)
     }
 
     /// Shows the objects of manifests to each other.
-    pub(super) fn show(&self, units: &[(Found, Option<usize>)]) {
-        let is_shown = |found: &&Found| found.kind == As::Manifest && found.not_evaluated.is_none();
-        let manifests: Vec<&Found> =
-            units.iter().map(|(found, _)| found).filter(is_shown).collect();
-        let listings = |found: &&Found| {
-            let mut listings = Listings::of(self.set.cluster());
-            let _large = is_large(found).then(|| self.lock());
+    pub(super) fn share_objects(&self, units: &[(DetectedInput, Option<usize>)]) {
+        let is_shown = |input: &&DetectedInput| {
+            input.input_type == CheckInputType::Manifest && input.not_evaluated.is_none()
+        };
+        let manifests: Vec<&DetectedInput> =
+            units.iter().map(|(input, _)| input).filter(is_shown).collect();
+        let listings = |input: &&DetectedInput| {
+            let mut listings = ListingBuilder::of(self.set.cluster());
+            let _large = is_large(input).then(|| self.lock());
             // Unreadable input is reported when it is evaluated.
-            for subject in self.load(found, None).unwrap_or_default() {
+            for subject in self.load(input, None).unwrap_or_default() {
                 for request in &subject.requests {
-                    request.each_new(&mut |object, namespace| {
-                        listings.take_new(object, namespace, &request.group, &request.resource);
+                    request.for_each_new_object(&mut |object, namespace| {
+                        listings.add_unstored(object, namespace, &request.group, &request.resource);
                     });
                 }
             }
             listings
         };
         // If two objects have the same name, the last one wins.
-        let Ok(()) = parallel::in_order(&manifests, listings, |_, listings| {
-            listings.merge_some();
+        let Ok(()) = parallel::for_each_in_order(&manifests, listings, |_, listings| {
+            listings.merge_partial();
             Ok::<(), std::convert::Infallible>(())
         });
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.large.lock().unwrap_or_else(PoisonError::into_inner)
+        self.large_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Loads and evaluates something.
-    pub(super) fn evaluate(&self, found: &Found) -> Unit {
-        let _large = is_large(found).then(|| self.lock());
-        let subjects = match self.load(found, self.since) {
+    pub(super) fn evaluate(&self, input: &DetectedInput) -> UnitResult {
+        let _large = is_large(input).then(|| self.lock());
+        let subjects = match self.load(input, self.baseline) {
             Ok(subjects) => subjects,
-            Err(error) => return Unit { error: Some(format!("{error:#}")), ..Unit::default() },
+            Err(error) => {
+                return UnitResult { error: Some(format!("{error:#}")), ..UnitResult::default() };
+            }
         };
         let judge = |subject: &Subject| {
             let judge =
-                SubjectEvaluator::new(self.set).map(|judge| judge.explaining(self.explains));
-            judge.and_then(|judge| judge.judge(subject))
+                SubjectEvaluator::new(self.set).map(|judge| judge.with_explanations(self.explains));
+            judge.and_then(|judge| judge.evaluate(subject))
         };
         let judged = match &subjects[..] {
             // The packages of a catalog.
-            subjects if found.kind == As::Catalog => parallel::map(subjects, judge),
+            subjects if input.input_type == CheckInputType::Catalog => {
+                parallel::map(subjects, judge)
+            }
             subjects => subjects.iter().map(judge).collect(),
         };
         let line = |subject: &Subject| {
-            let is_review = subject.said(false).is_some();
-            subject.said(true).map(|line| (is_review, line))
+            let is_review = subject.input_type_line(false).is_some();
+            subject.input_type_line(true).map(|line| (is_review, line))
         };
         let objects = subjects.iter().flat_map(|subject| {
-            let objects = subject.requests.iter().filter(|request| !request.stands_for_files());
+            let objects = subject.requests.iter().filter(|request| !request.represents_files());
             objects.map(move |request| (subject, request))
         });
         let warnings = objects.filter_map(|(subject, request)| {
-            let why = misspelt(&request.group, &request.kind)?;
+            let why = misspelling_hint(&request.group, &request.kind)?;
             Some(format!("{}: {why}", subject.source))
         });
         let warnings = warnings.collect();
-        Unit { judged, said: subjects.iter().filter_map(line).collect(), warnings, error: None }
+        UnitResult {
+            results: judged,
+            input_type_lines: subjects.iter().filter_map(line).collect(),
+            warnings,
+            error: None,
+        }
     }
 }
 
 /// Reports whether something is read while no other large thing is.
-fn is_large(found: &Found) -> bool {
-    let size = || std::fs::metadata(&found.path).map_or(0, |metadata| metadata.len());
-    found.kind == As::Catalog || size() > LARGE
+fn is_large(input: &DetectedInput) -> bool {
+    let size = || std::fs::metadata(&input.path).map_or(0, |metadata| metadata.len());
+    input.input_type == CheckInputType::Catalog || size() > LARGE_FILE_BYTES
 }

@@ -17,7 +17,7 @@ use clap::{ArgAction, ArgMatches, Args, ColorChoice};
 use opgate_text::printed::{Form, Printed};
 use tracing::Level;
 
-use super::log::{Fields, Lines};
+use super::log::{EventFormat, FieldFormat};
 
 /// Arguments of all commands.
 #[derive(Debug, Args)]
@@ -62,33 +62,33 @@ enum Verbosity {
     Verbose,
 }
 
-static AMOUNT: OnceLock<Verbosity> = OnceLock::new();
+static VERBOSITY: OnceLock<Verbosity> = OnceLock::new();
 
-fn amount() -> Verbosity {
-    AMOUNT.get().copied().unwrap_or(Verbosity::Normal)
+fn verbosity() -> Verbosity {
+    VERBOSITY.get().copied().unwrap_or(Verbosity::Normal)
 }
 
 /// Reports whether only violations and errors are printed.
 pub(super) fn is_quiet() -> bool {
-    amount() == Verbosity::Quiet
+    verbosity() == Verbosity::Quiet
 }
 
 /// Reports whether everything is printed.
 pub(super) fn is_verbose() -> bool {
-    amount() == Verbosity::Verbose
+    verbosity() == Verbosity::Verbose
 }
 
 /// Prints a line for users on stderr that is neither a violation nor an error: a summary or a hint.
 pub(super) fn note(line: impl AsRef<str>) {
     if !is_quiet() {
-        super::report::complain(format_args!("{}", line.as_ref()));
+        super::report::print_error(format_args!("{}", line.as_ref()));
     }
 }
 
 /// Writes an error to stderr as one line: `error: LOCATION: error: fix`.
 pub(super) fn error(line: &str) {
     let style = super::report::ERROR;
-    super::report::complain(format_args!("{style}error{style:#}: {line}"));
+    super::report::print_error(format_args!("{style}error{style:#}: {line}"));
 }
 
 impl OutputArgs {
@@ -101,7 +101,7 @@ impl OutputArgs {
             (false, _) => Verbosity::Verbose,
         };
         // Only one command runs in a process.
-        let _ = AMOUNT.set(amount);
+        let _ = VERBOSITY.set(amount);
         init_log(self.log_format, self.level(matches, serves), serves);
     }
 
@@ -146,8 +146,8 @@ fn init_log(format: LogFormat, level: Level, serves: bool) {
     let writer = move || Printed::new(io::stderr(), form);
     let lines = fmt::layer().with_writer(writer).with_target(false);
     let lines = match format {
-        LogFormat::Text if serves => lines.fmt_fields(Fields).boxed(),
-        LogFormat::Text => lines.fmt_fields(Fields).event_format(Lines::new()).boxed(),
+        LogFormat::Text if serves => lines.fmt_fields(FieldFormat).boxed(),
+        LogFormat::Text => lines.fmt_fields(FieldFormat).event_format(EventFormat::new()).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry().with(lines.with_filter(ours)).init();

@@ -12,7 +12,7 @@ use std::path::Path;
 use time::{Date, OffsetDateTime};
 
 use super::check_report::CheckRecord;
-use super::report::{ReportLocation, Waived};
+use super::report::{AppliedWaiver, ReportLocation};
 use crate::builtin::BUILTINS;
 use opgate_admission::policy::{Configuration, ModuleSource, PolicySet};
 use opgate_files::waivers::{self, Waiver, Waivers};
@@ -25,7 +25,7 @@ pub(super) fn today() -> Date {
 }
 
 /// The rules that exist: those of the configured policies, and of all built-in ones.
-pub(super) struct Rules<'c> {
+pub(super) struct KnownRules<'c> {
     configuration: &'c Configuration,
     configured: BTreeSet<&'c str>,
     /// Ids of configured rules by their names.
@@ -34,7 +34,7 @@ pub(super) struct Rules<'c> {
     builtin: OnceCell<BTreeSet<String>>,
 }
 
-impl<'c> Rules<'c> {
+impl<'c> KnownRules<'c> {
     pub(super) fn of(configuration: &'c Configuration, set: &'c PolicySet) -> Self {
         let rules = set.policies().iter().flat_map(|policy| &policy.descriptor.rules);
         let configured = rules.clone().map(|rule| rule.id.as_str()).collect();
@@ -71,50 +71,58 @@ impl<'c> Rules<'c> {
     /// One line for each error in them.
     pub(super) fn waivers(
         &self,
-        folder: &Path,
+        directory: &Path,
         reader: &Reader,
     ) -> Result<Option<Waivers>, String> {
-        waivers::read(folder, &|rule| self.resolve(rule), reader)
+        waivers::read(directory, &|rule| self.resolve(rule), reader)
     }
 }
 
 /// The active waivers of a directory.
-pub(super) struct File {
+pub(super) struct WaiverFile {
     waivers: Waivers,
     /// Whether they count at all.
     is_ignored: bool,
     today: Date,
     /// Number of violations for each, in the order of the list.
-    findings: Vec<usize>,
+    violation_counts: Vec<usize>,
     /// Whether the check covers the whole directory.
-    is_whole: bool,
+    is_complete: bool,
     /// Numbers of evaluated and unreadable subjects.
-    judged: usize,
-    failed: usize,
+    evaluated: usize,
+    unreadable: usize,
 }
 
-impl File {
+impl WaiverFile {
     pub(super) fn new((waivers, is_whole): (Waivers, bool), is_ignored: bool, today: Date) -> Self {
         let findings = vec![0; waivers.list.len()];
-        Self { waivers, is_ignored, today, findings, is_whole, judged: 0, failed: 0 }
+        Self {
+            waivers,
+            is_ignored,
+            today,
+            violation_counts: findings,
+            is_complete: is_whole,
+            evaluated: 0,
+            unreadable: 0,
+        }
     }
 
-    fn is_over(&self, waiver: &Waiver) -> bool {
+    fn is_expired(&self, waiver: &Waiver) -> bool {
         waiver.until.is_some_and(|until| until < self.today)
     }
 
     /// Marks the waived violations.
     pub(super) fn waive(&mut self, checked: &mut CheckRecord) {
-        self.judged += 1;
-        self.failed += usize::from(!checked.is_judged());
-        checked.waive(|rule| {
+        self.evaluated += 1;
+        self.unreadable += usize::from(!checked.is_evaluated());
+        checked.apply_waivers(|rule| {
             let index = self.waivers.list.iter().position(|waiver| waiver.rule == rule)?;
             let waiver = self.waivers.list.get(index)?;
-            *self.findings.get_mut(index)? += 1;
-            if self.is_ignored || self.is_over(waiver) {
+            *self.violation_counts.get_mut(index)? += 1;
+            if self.is_ignored || self.is_expired(waiver) {
                 return None;
             }
-            Some(Waived {
+            Some(AppliedWaiver {
                 reason: waiver.reason.clone(),
                 until: waiver.until.map(|day| day.to_string()),
                 at: ReportLocation {
@@ -139,10 +147,10 @@ impl File {
             return vec![note];
         }
         // A waiver without a violation may still be needed if files were not evaluated.
-        let is_complete = self.is_whole && self.judged > 0 && self.failed == 0;
+        let is_complete = self.is_complete && self.evaluated > 0 && self.unreadable == 0;
         let note = |(waiver, findings): (&Waiver, &usize)| {
             let Waiver { rule, line, column, .. } = waiver;
-            let why = match waiver.until.filter(|_| self.is_over(waiver)) {
+            let why = match waiver.until.filter(|_| self.is_expired(waiver)) {
                 Some(until) => format!("the waiver of {rule} expired on {until} and has no effect"),
                 None if *findings == 0 && is_complete => {
                     format!("{rule} is waived, but has no violation")
@@ -151,7 +159,7 @@ impl File {
             };
             Some(format!("{file}:{line}:{column}: {why}"))
         };
-        self.waivers.list.iter().zip(&self.findings).filter_map(note).collect()
+        self.waivers.list.iter().zip(&self.violation_counts).filter_map(note).collect()
     }
 }
 
@@ -176,8 +184,8 @@ mod tests {
             (day(31), &["x:2:3: the waiver of CSV-21 expired on 2027-01-30 and has no effect"]),
         ] {
             let waivers = Waivers { file: "x".to_owned(), list: vec![waiver.clone()] };
-            let file = File::new((waivers, true), false, today);
-            assert_eq!(file.is_over(&waiver), !expected.is_empty());
+            let file = WaiverFile::new((waivers, true), false, today);
+            assert_eq!(file.is_expired(&waiver), !expected.is_empty());
             assert_eq!(file.notes(), expected);
         }
     }

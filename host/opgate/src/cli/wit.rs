@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 
-use super::published::{say, write};
-use super::registry::{RegistryArgs, on_runtime, parsed};
+use super::published::{print_reference, write_atomically};
+use super::registry::{RegistryArgs, parse_reference, run_on_runtime};
 use super::{CommandError, ExitStatus};
 
 /// The contract that this binary speaks.
-const TEXT: &str = include_str!("../../../../wit/policy.wit");
+const CONTRACT_TEXT: &str = include_str!("../../../../wit/policy.wit");
 
 /// Arguments of `opgate policy wit`.
 #[derive(Debug, Args)]
@@ -36,18 +36,18 @@ pub(super) struct Wit {
 impl Wit {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         if let Some(reference) = &self.push {
-            let reference = parsed(reference)?;
-            let (package, interfaces) = encoded()?;
+            let reference = parse_reference(reference)?;
+            let (package, interfaces) = encode_package()?;
             let registry = self.registry.registry()?;
             let push =
                 async || registry.push(&reference, package, (&Vec::new(), &interfaces)).await;
-            let digest = on_runtime(push)?.map_err(CommandError::engine)?;
-            return say(&reference.pinned(&digest).to_string());
+            let digest = run_on_runtime(push)?.map_err(CommandError::engine)?;
+            return print_reference(&reference.with_digest(&digest).to_string());
         }
         match &self.out {
-            None => anstream::stdout().write_all(TEXT.as_bytes())?,
-            Some(path) if is_wasm(path) => write(path, &encoded()?.0)?,
-            Some(path) => write(path, TEXT.as_bytes())?,
+            None => anstream::stdout().write_all(CONTRACT_TEXT.as_bytes())?,
+            Some(path) if is_wasm(path) => write_atomically(path, &encode_package()?.0)?,
+            Some(path) => write_atomically(path, CONTRACT_TEXT.as_bytes())?,
         }
         Ok(ExitStatus::Ok)
     }
@@ -58,9 +58,9 @@ fn is_wasm(path: &Path) -> bool {
 }
 
 /// Returns the package as a component of types, and the names of its interfaces.
-fn encoded() -> anyhow::Result<(Vec<u8>, Vec<String>)> {
+fn encode_package() -> anyhow::Result<(Vec<u8>, Vec<String>)> {
     let mut resolve = wit_parser::Resolve::default();
-    let package = resolve.push_source("policy.wit", TEXT).context("wit/policy.wit")?;
+    let package = resolve.push_source("policy.wit", CONTRACT_TEXT).context("wit/policy.wit")?;
     let bytes = wit_component::encode(&resolve, package).context("wit/policy.wit")?;
     let of_package =
         resolve.packages.get(package).into_iter().flat_map(|it| it.interfaces.values());

@@ -13,15 +13,15 @@ use wit_parser::Resolve;
 
 /// The contract of this version.
 const CONTRACT: &str = include_str!("../../../../wit/policy.wit");
-const SECTION: &str = "component-type";
-const CLUSTER: &str = "opgate:policy/cluster@";
+const WORLD_SECTION_PREFIX: &str = "component-type";
+const CLUSTER_IMPORT_PREFIX: &str = "opgate:policy/cluster@";
 
 /// Adds the WIT world to the module. Other content stays unchanged: the encoder reports its errors.
 ///
 /// # Errors
 /// Fails if the WIT world cannot be encoded.
 pub(super) fn with_world(mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-    let Some(world) = missing(&module) else { return Ok(module) };
+    let Some(world) = missing_world(&module) else { return Ok(module) };
     let mut contract = Resolve::default();
     let package = contract.push_str("policy.wit", CONTRACT)?;
     let world = contract.select_world(&[package], Some(world))?;
@@ -30,15 +30,17 @@ pub(super) fn with_world(mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Returns the WIT world that the module lacks.
-fn missing(module: &[u8]) -> Option<&'static str> {
+fn missing_world(module: &[u8]) -> Option<&'static str> {
     let mut world = "policy";
     for payload in Parser::new(0).parse_all(module) {
         match payload.ok()? {
-            Payload::CustomSection(section) if section.name().starts_with(SECTION) => return None,
+            Payload::CustomSection(section) if section.name().starts_with(WORLD_SECTION_PREFIX) => {
+                return None;
+            }
             Payload::ComponentSection { .. } | Payload::ComponentTypeSection(_) => return None,
             Payload::ImportSection(imports) => {
                 for import in imports.into_imports() {
-                    if import.ok()?.module.starts_with(CLUSTER) {
+                    if import.ok()?.module.starts_with(CLUSTER_IMPORT_PREFIX) {
                         world = "cluster-policy";
                     }
                 }
@@ -78,9 +80,9 @@ mod tests {
             ("opgate:policy/cluster@0.6.0", "", Some("cluster-policy")),
             ("opgate:policy/cluster@0.6.0", "component-type:policy", None),
         ] {
-            assert_eq!(missing(&module(import, section)), world, "{import} {section}");
+            assert_eq!(missing_world(&module(import, section)), world, "{import} {section}");
         }
-        assert_eq!(missing(b"no module"), None);
+        assert_eq!(missing_world(b"no module"), None);
     }
 
     #[test]
@@ -89,6 +91,6 @@ mod tests {
         assert_eq!(with_world(says.clone()).unwrap(), says);
         let says_not = module("", "");
         let packed = with_world(says_not.clone()).unwrap();
-        assert!(packed.starts_with(&says_not) && missing(&packed).is_none());
+        assert!(packed.starts_with(&says_not) && missing_world(&packed).is_none());
     }
 }

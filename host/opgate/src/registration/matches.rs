@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use opgate_admission::policy::{MatchCondition, Policy, Requests};
+use opgate_admission::policy::{EffectiveMatchRule, MatchCondition, Policy};
 use opgate_admission::review::Operation;
 use opgate_files::GROUP;
 
@@ -11,9 +11,9 @@ use opgate_files::GROUP;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PolicyFacts<'p> {
     pub(crate) name: &'p str,
-    pub(crate) requests: &'p [Requests],
+    pub(crate) requests: &'p [EffectiveMatchRule],
     /// Whether requests shall rather fail than pass without the policy.
-    pub(crate) blocks: bool,
+    pub(crate) fails_closed: bool,
     pub(crate) time: Duration,
     pub(crate) excluded: &'p [String],
 }
@@ -22,9 +22,9 @@ impl<'p> PolicyFacts<'p> {
     pub(crate) fn of(policy: &'p Policy) -> Self {
         Self {
             name: &policy.name,
-            requests: &policy.requests,
-            blocks: policy.can_block(),
-            time: policy.limits.time,
+            requests: &policy.match_rules,
+            fails_closed: policy.can_block(),
+            time: policy.limits.cpu_time,
             excluded: policy.excluded_namespaces(),
         }
     }
@@ -33,7 +33,7 @@ impl<'p> PolicyFacts<'p> {
     pub(crate) fn matches(&'p self) -> Vec<Match<'p>> {
         let mut matches: Vec<Match<'p>> = Vec::new();
         for requests in self.requests {
-            let Requests { rule, namespace, can_deny, .. } = requests;
+            let EffectiveMatchRule { rule, namespace, can_deny, .. } = requests;
             // A rule without versions matches no request.
             if rule.versions.is_empty() {
                 continue;
@@ -44,7 +44,7 @@ impl<'p> PolicyFacts<'p> {
                     for &operation in &rule.operations {
                         let more = Match {
                             policy: self,
-                            blocks: self.blocks && *can_deny,
+                            fails_closed: self.fails_closed && *can_deny,
                             group,
                             resource,
                             operation,
@@ -52,9 +52,9 @@ impl<'p> PolicyFacts<'p> {
                             namespaces: namespace.as_deref().map(|name| BTreeSet::from([name])),
                             namespace_labels: &requests.namespace_labels,
                             conditions: BTreeSet::from([requests.conditions.as_slice()]),
-                            is_narrowed: !rule.conditions.is_empty(),
+                            has_policy_conditions: !rule.conditions.is_empty(),
                         };
-                        match matches.iter_mut().find(|known| known.is_about(&more)) {
+                        match matches.iter_mut().find(|known| known.matches_same_requests(&more)) {
                             Some(known) => known.merge(more),
                             None => matches.push(more),
                         }
@@ -71,7 +71,7 @@ impl<'p> PolicyFacts<'p> {
 pub(crate) struct Match<'p> {
     pub(crate) policy: &'p PolicyFacts<'p>,
     /// Whether these requests shall rather fail than pass without the policy.
-    pub(crate) blocks: bool,
+    pub(crate) fails_closed: bool,
     pub(crate) group: &'p str,
     pub(crate) resource: &'p str,
     pub(crate) operation: Operation,
@@ -83,11 +83,11 @@ pub(crate) struct Match<'p> {
     /// Lists of conditions, of which one must hold completely.
     pub(crate) conditions: BTreeSet<&'p [MatchCondition]>,
     /// Whether the policy itself narrows all of them by conditions, not only by names.
-    pub(crate) is_narrowed: bool,
+    pub(crate) has_policy_conditions: bool,
 }
 
 impl Match<'_> {
-    fn is_about(&self, other: &Self) -> bool {
+    fn matches_same_requests(&self, other: &Self) -> bool {
         self.group == other.group
             && self.resource == other.resource
             && self.operation == other.operation
@@ -96,7 +96,7 @@ impl Match<'_> {
 
     /// Removes conditions: advisory rules would cost every write of their kind, and are omitted.
     pub(crate) fn without_conditions(&mut self) -> bool {
-        if self.is_narrowed && !self.blocks {
+        if self.has_policy_conditions && !self.fails_closed {
             let Self { policy, resource, operation, .. } = self;
             let (policy, operation) = (policy.name, operation.as_str());
             tracing::warn!(
@@ -114,9 +114,9 @@ impl Match<'_> {
     /// Merges another entry. Versions of one rule and namespaces of another may match too many requests
     /// together; the server does not call the policy for the superfluous ones.
     fn merge(&mut self, more: Self) {
-        self.blocks |= more.blocks;
+        self.fails_closed |= more.fails_closed;
         self.conditions.extend(more.conditions);
-        self.is_narrowed &= more.is_narrowed;
+        self.has_policy_conditions &= more.has_policy_conditions;
         self.versions.extend(more.versions);
         match (&mut self.namespaces, more.namespaces) {
             (Some(known), Some(more)) => known.extend(more),

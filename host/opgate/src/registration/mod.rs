@@ -21,27 +21,27 @@ pub(crate) mod webhook;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use opgate_controller::OWNER;
+use opgate_controller::OWNER_ANNOTATION;
 
 use self::matches::{Match, PolicyFacts};
 use self::plan::plan;
 use self::server::Target;
-use self::webhook::{MOST_SECONDS, seconds_for};
+use self::webhook::{MAX_TIMEOUT_SECONDS, timeout_seconds_for};
 
 /// Parameters of the registration that are independent of the policies.
 #[derive(Debug)]
-pub(crate) struct Registration {
+pub(crate) struct WebhookRegistration {
     pub(crate) name: String,
-    pub(crate) server: Target,
+    pub(crate) target: Target,
     /// Namespaces that no webhook matches.
     pub(crate) exempt: Vec<String>,
     /// Whether API servers know `matchConditions`.
-    pub(crate) conditions: bool,
+    pub(crate) supports_conditions: bool,
     /// PEM.
     pub(crate) ca: Vec<u8>,
 }
 
-impl Registration {
+impl WebhookRegistration {
     /// Returns the webhook configuration.
     pub(crate) fn of(&self, policies: &[PolicyFacts<'_>]) -> ValidatingWebhookConfiguration {
         let matches = self.matches(policies);
@@ -52,8 +52,11 @@ impl Registration {
         }
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),
-            labels: Some(self.server.labels()),
-            annotations: self.server.owner().map(|owner| [(OWNER.to_owned(), owner)].into()),
+            labels: Some(self.target.labels()),
+            annotations: self
+                .target
+                .owner()
+                .map(|owner| [(OWNER_ANNOTATION.to_owned(), owner)].into()),
             ..ObjectMeta::default()
         };
         ValidatingWebhookConfiguration { metadata, webhooks: Some(webhooks) }
@@ -63,17 +66,17 @@ impl Registration {
     pub(crate) fn matches<'p>(&self, policies: &'p [PolicyFacts<'p>]) -> Vec<Match<'p>> {
         let mut matches = Vec::new();
         for policy in policies {
-            if seconds_for(policy.time) > MOST_SECONDS {
+            if timeout_seconds_for(policy.time) > MAX_TIMEOUT_SECONDS {
                 let (policy, time) = (policy.name, policy.time);
                 tracing::warn!(
                     policy,
                     ?time,
-                    "limits.time is too long for a webhook: an API server waits {MOST_SECONDS}s at most and may time out before opgate responds"
+                    "limits.time is too long for a webhook: an API server waits {MAX_TIMEOUT_SECONDS}s at most and may time out before opgate responds"
                 );
             }
             matches.extend(policy.matches());
         }
-        if !self.conditions {
+        if !self.supports_conditions {
             matches.retain_mut(Match::without_conditions);
         }
         matches

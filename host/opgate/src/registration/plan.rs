@@ -32,54 +32,59 @@ use std::collections::BTreeSet;
 use super::matches::{Match, PolicyFacts};
 
 /// The matches of one webhook.
-type Part<'w> = Vec<&'w Match<'w>>;
-type Parts<'w> = Vec<Part<'w>>;
+type WebhookMatches<'w> = Vec<&'w Match<'w>>;
+type WebhookPartition<'w> = Vec<WebhookMatches<'w>>;
 
 /// A webhook to be.
 #[derive(Debug)]
-pub(super) struct Planned<'w> {
+pub(super) struct PlannedWebhook<'w> {
     /// At least one, all alike.
     pub(super) matches: Vec<&'w Match<'w>>,
     pub(super) policies: Vec<&'w PolicyFacts<'w>>,
     /// Whether other webhooks may match the same requests, so that the path names the policies.
-    pub(super) is_named: bool,
+    pub(super) names_policies: bool,
 }
 
 /// Plans the webhooks for these matches.
-pub(super) fn plan<'w>(matches: &'w [Match<'w>]) -> Vec<Planned<'w>> {
+pub(super) fn plan<'w>(matches: &'w [Match<'w>]) -> Vec<PlannedWebhook<'w>> {
     let mut planned = Vec::new();
-    for class in grouped(matches, is_alike) {
-        if is_alone(&class, matches) {
-            planned.push(Planned::of(class, false));
+    for class in group_by(matches, is_alike) {
+        if is_independent(&class, matches) {
+            planned.push(PlannedWebhook::of(class, false));
             continue;
         }
-        let (shared, rest) = by_resource(class, matches);
-        planned.extend(shared.into_iter().map(|part| Planned::of(part, true)));
-        let (mut apart, together): (Vec<_>, Vec<_>) =
-            rest.iter().copied().partition(|matched| is_asked_more(matched.policy, &rest, matches));
-        if agree(&together) {
-            planned.extend((!together.is_empty()).then(|| Planned::of(together, true)));
+        let (shared, rest) = split_by_resource(class, matches);
+        planned.extend(shared.into_iter().map(|part| PlannedWebhook::of(part, true)));
+        let (mut apart, together): (Vec<_>, Vec<_>) = rest
+            .iter()
+            .copied()
+            .partition(|matched| receives_more_requests(matched.policy, &rest, matches));
+        if all_receive_same_requests(&together) {
+            planned.extend((!together.is_empty()).then(|| PlannedWebhook::of(together, true)));
         } else {
             apart.extend(together);
         }
-        let apart = grouped(apart, is_of_one_policy).into_iter();
-        planned.extend(apart.map(|of_one| Planned::of(of_one, true)));
+        let apart = group_by(apart, is_of_one_policy).into_iter();
+        planned.extend(apart.map(|of_one| PlannedWebhook::of(of_one, true)));
     }
     // If two have the same name, the one that can deny gets it.
-    planned.sort_by_key(|webhook| !webhook.blocks());
-    across_groups(planned)
+    planned.sort_by_key(|webhook| !webhook.fails_closed());
+    merge_across_groups(planned)
 }
 
 /// Returns the resources of a class, in as few parts as possible, so that the policies of a part can share a
 /// webhook; and the resources that even alone cannot be shared.
-fn by_resource<'w>(class: Vec<&'w Match<'w>>, matches: &[Match<'_>]) -> (Parts<'w>, Part<'w>) {
-    let (mut parts, mut rest) = (Parts::new(), Part::new());
-    for resource in grouped(class, |a, b| a.resource == b.resource) {
+fn split_by_resource<'w>(
+    class: Vec<&'w Match<'w>>,
+    matches: &[Match<'_>],
+) -> (WebhookPartition<'w>, WebhookMatches<'w>) {
+    let (mut parts, mut rest) = (WebhookPartition::new(), WebhookMatches::new());
+    for resource in group_by(class, |a, b| a.resource == b.resource) {
         if !can_share(&resource, matches) {
             rest.extend(resource);
             continue;
         }
-        let fits = |part: &&mut Part<'w>| {
+        let fits = |part: &&mut WebhookMatches<'w>| {
             can_share(&[part.as_slice(), resource.as_slice()].concat(), matches)
         };
         match parts.iter_mut().find(fits) {
@@ -89,9 +94,11 @@ fn by_resource<'w>(class: Vec<&'w Match<'w>>, matches: &[Match<'_>]) -> (Parts<'
     }
     // A policy with a separate webhook needs no second one.
     if !rest.is_empty() {
-        let (alone, shared): (Parts<'w>, Parts<'w>) = parts.into_iter().partition(|part| {
-            part.iter().all(|matched| part.first().is_some_and(|a| is_of_one_policy(a, matched)))
-        });
+        let (alone, shared): (WebhookPartition<'w>, WebhookPartition<'w>) =
+            parts.into_iter().partition(|part| {
+                part.iter()
+                    .all(|matched| part.first().is_some_and(|a| is_of_one_policy(a, matched)))
+            });
         rest.extend(alone.into_iter().flatten());
         parts = shared;
     }
@@ -100,12 +107,13 @@ fn by_resource<'w>(class: Vec<&'w Match<'w>>, matches: &[Match<'_>]) -> (Parts<'
 
 /// Reports whether policies can share a webhook without receiving other requests than separately.
 fn can_share(class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
-    agree(class) && !class.iter().any(|matched| is_asked_more(matched.policy, class, matches))
+    all_receive_same_requests(class)
+        && !class.iter().any(|matched| receives_more_requests(matched.policy, class, matches))
 }
 
 /// Puts webhooks together that differ in their API groups only, and cannot deny.
-fn across_groups(planned: Vec<Planned<'_>>) -> Vec<Planned<'_>> {
-    let mut all: Vec<Planned<'_>> = Vec::new();
+fn merge_across_groups(planned: Vec<PlannedWebhook<'_>>) -> Vec<PlannedWebhook<'_>> {
+    let mut all: Vec<PlannedWebhook<'_>> = Vec::new();
     for webhook in planned {
         match all.iter_mut().find(|known| known.differs_in_groups_only(&webhook)) {
             Some(known) => known.matches.extend(webhook.matches),
@@ -116,7 +124,7 @@ fn across_groups(planned: Vec<Planned<'_>>) -> Vec<Planned<'_>> {
 }
 
 /// Puts together what is alike, in the order in which it comes.
-fn grouped<'w>(
+fn group_by<'w>(
     matches: impl IntoIterator<Item = &'w Match<'w>>,
     alike: impl Fn(&Match<'_>, &Match<'_>) -> bool,
 ) -> Vec<Vec<&'w Match<'w>>> {
@@ -132,7 +140,7 @@ fn grouped<'w>(
     groups
 }
 
-impl<'w> Planned<'w> {
+impl<'w> PlannedWebhook<'w> {
     fn of(matches: Vec<&'w Match<'w>>, is_named: bool) -> Self {
         let mut policies: Vec<&'w PolicyFacts<'w>> = Vec::new();
         for matched in &matches {
@@ -140,11 +148,11 @@ impl<'w> Planned<'w> {
                 policies.push(matched.policy);
             }
         }
-        Self { matches, policies, is_named }
+        Self { matches, policies, names_policies: is_named }
     }
 
-    pub(super) fn blocks(&self) -> bool {
-        self.matches.iter().any(|matched| matched.blocks)
+    pub(super) fn fails_closed(&self) -> bool {
+        self.matches.iter().any(|matched| matched.fails_closed)
     }
 
     /// Returns the API groups, each once.
@@ -161,11 +169,11 @@ impl<'w> Planned<'w> {
             return false;
         };
         let (groups, more) = (self.groups(), other.groups());
-        !self.blocks()
-            && !other.blocks()
+        !self.fails_closed()
+            && !other.fails_closed()
             && names(self) == names(other)
-            && (self.is_named == other.is_named || self.policies.len() == 1)
-            && is_narrowed_alike(a, b)
+            && (self.names_policies == other.names_policies || self.policies.len() == 1)
+            && has_same_conditions(a, b)
             && groups.is_disjoint(&more)
             && !groups.union(&more).any(|group| *group == "*")
     }
@@ -173,10 +181,10 @@ impl<'w> Planned<'w> {
 
 /// Reports whether one webhook can serve both.
 fn is_alike(a: &Match<'_>, b: &Match<'_>) -> bool {
-    a.group == b.group && a.blocks == b.blocks && is_narrowed_alike(a, b)
+    a.group == b.group && a.fails_closed == b.fails_closed && has_same_conditions(a, b)
 }
 
-fn is_narrowed_alike(a: &Match<'_>, b: &Match<'_>) -> bool {
+fn has_same_conditions(a: &Match<'_>, b: &Match<'_>) -> bool {
     a.namespaces == b.namespaces
         && a.namespace_labels == b.namespace_labels
         && a.conditions == b.conditions
@@ -189,8 +197,8 @@ fn is_of_one_policy(a: &Match<'_>, b: &Match<'_>) -> bool {
 /// Reports whether there may be a request that is among both.
 fn overlap(a: &Match<'_>, b: &Match<'_>) -> bool {
     let either = |a: &str, b: &str| a == b || a == "*" || b == "*";
-    let (resource, sub) = parts(a.resource);
-    let (other, other_sub) = parts(b.resource);
+    let (resource, sub) = split_resource(a.resource);
+    let (other, other_sub) = split_resource(b.resource);
     let apart = match (&a.namespaces, &b.namespaces) {
         (Some(a), Some(b)) => a.is_disjoint(b),
         _ => false,
@@ -204,20 +212,24 @@ fn overlap(a: &Match<'_>, b: &Match<'_>) -> bool {
 
 /// Splits resource and sub-resource, as API servers and `MatchRule::matches` read them: `pods/*` includes
 /// `pods`.
-pub(super) fn parts(resource: &str) -> (&str, &str) {
+pub(super) fn split_resource(resource: &str) -> (&str, &str) {
     resource.split_once('/').unwrap_or((resource, ""))
 }
 
 /// Reports whether a policy that shares a webhook with others of its class also receives requests that it
 /// matches with other parameters: for example without a failure policy of `Fail`.
-fn is_asked_more(policy: &PolicyFacts<'_>, class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
+fn receives_more_requests(
+    policy: &PolicyFacts<'_>,
+    class: &[&Match<'_>],
+    matches: &[Match<'_>],
+) -> bool {
     let of_class = |a: &Match<'_>| class.iter().any(|b| std::ptr::eq(*b, a));
     let mut elsewhere = matches.iter().filter(|a| a.policy.name == policy.name && !of_class(a));
     elsewhere.any(|a| class.iter().any(|b| b.policy.name != policy.name && overlap(a, b)))
 }
 
 /// Reports whether the policies of a class receive all their requests in a shared webhook.
-fn agree(class: &[&Match<'_>]) -> bool {
+fn all_receive_same_requests(class: &[&Match<'_>]) -> bool {
     let same = |a: &Match<'_>, b: &Match<'_>| {
         !overlap(a, b) || is_of_one_policy(a, b) || a.versions == b.versions
     };
@@ -225,8 +237,9 @@ fn agree(class: &[&Match<'_>]) -> bool {
 }
 
 /// Reports whether the policies of a class can share a webhook, and no other webhook can match its requests.
-fn is_alone(class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
-    agree(class) && class.iter().all(|a| matches.iter().all(|b| !overlap(a, b) || is_alike(a, b)))
+fn is_independent(class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
+    all_receive_same_requests(class)
+        && class.iter().all(|a| matches.iter().all(|b| !overlap(a, b) || is_alike(a, b)))
 }
 
 #[cfg(test)]
@@ -240,8 +253,8 @@ mod tests {
         let deployments = [requests(RUKPAK, &["v1alpha1"], &["bundledeployments"], WRITES)];
         let newer = [requests(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundles"], WRITES)];
         let deletions = [requests(RUKPAK, &["v1"], &["bundles"], &[Operation::Delete])];
-        let somewhere = [within("x", bundles[0].clone())];
-        let elsewhere = [within("y", bundles[0].clone())];
+        let somewhere = [in_namespace("x", bundles[0].clone())];
+        let elsewhere = [in_namespace("y", bundles[0].clone())];
         let all = [requests("*", &["*"], &["*"], WRITES)];
         let shared = "vbundles.core.rukpak.io /validate Fail";
         let both = "vbundles.core.rukpak.io /validate/a/b Fail";
@@ -256,24 +269,28 @@ mod tests {
             (vec![policy("a", &bundles), policy("b", &newer)], vec![a, b]),
             // Two failure policies for one request, and for two.
             (
-                vec![warns("b", &bundles), policy("a", &bundles)],
+                vec![advisory_policy("b", &bundles), policy("a", &bundles)],
                 vec![a, "vbundles-b.core.rukpak.io /validate/b Ignore"],
             ),
             (
-                vec![policy("a", &bundles), policy("b", &bundles), warns("c", &bundles)],
+                vec![policy("a", &bundles), policy("b", &bundles), advisory_policy("c", &bundles)],
                 vec![both, "vbundles-c.core.rukpak.io /validate/c Ignore"],
             ),
             (
                 vec![
                     policy("a", &bundles),
                     policy("b", &bundles),
-                    warns("c", &deletions),
-                    warns("d", &deletions),
+                    advisory_policy("c", &deletions),
+                    advisory_policy("d", &deletions),
                 ],
                 vec![shared, "vbundles-ignore.core.rukpak.io /validate Ignore"],
             ),
             (
-                vec![policy("a", &bundles), policy("b", &bundles), warns("c", &deployments)],
+                vec![
+                    policy("a", &bundles),
+                    policy("b", &bundles),
+                    advisory_policy("c", &deployments),
+                ],
                 vec![shared, "vbundledeployments.core.rukpak.io /validate/c Ignore"],
             ),
             // Everywhere and somewhere.
@@ -292,7 +309,7 @@ mod tests {
             ),
         ];
         for (policies, expected) in cases {
-            assert_eq!(shown(&policies), expected);
+            assert_eq!(summaries(&policies), expected);
         }
         // One that blocks some requests and only warns of others does not block those others.
         let mut advice = bundles[0].clone();
@@ -304,16 +321,16 @@ mod tests {
             "vbundledeployments.core.rukpak.io /validate/c Fail",
             "vbundles-c.core.rukpak.io /validate/c Ignore",
         ];
-        assert_eq!(shown(&policies), expected);
+        assert_eq!(summaries(&policies), expected);
         // Advisory rules need one webhook for several groups, unless one of them is every group.
         let things = requests("g.io", &["v1"], &["things"], WRITES);
-        let there = within("x", requests("h.io", &["v1"], &["things"], WRITES));
+        let there = in_namespace("x", requests("h.io", &["v1"], &["things"], WRITES));
         let advice = [bundles[0].clone(), things, there, all[0].clone()];
         let named = |names: [&str; 3], end: &str| names.map(|name| format!("{name} {end}"));
         let expected =
             named(["va.opgate.dev", "vthings.h.io", "vall.all.opgate.dev"], "/validate/a Ignore");
-        assert_eq!(shown(&[warns("a", &advice)]), expected);
-        let rules = webhooks(&[warns("a", &advice)])[0]["rules"].clone();
+        assert_eq!(summaries(&[advisory_policy("a", &advice)]), expected);
+        let rules = webhooks(&[advisory_policy("a", &advice)])[0]["rules"].clone();
         let groups = rules.as_array().unwrap().iter().map(|rule| rule["apiGroups"][0].clone());
         assert_eq!(groups.collect::<Vec<_>>(), [RUKPAK, "g.io"]);
         let ab = [policy("a", &bundles), policy("b", &bundles)];

@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use super::matches::PolicyFacts;
 use super::testing::webhooks;
 use crate::builtin::BUILTINS;
-use opgate_admission::cluster::{Options, Source};
+use opgate_admission::cluster::{ClusterOptions, Source};
 use opgate_admission::policy::{
     Configuration, DefaultLevel, Descriptor, Policy, PolicySet, Profile, Rule,
 };
 
 /// Group, resource and operation.
-type Asked = BTreeSet<(String, String, String)>;
+type RequestSet = BTreeSet<(String, String, String)>;
 
 /// Returns the resources of a kind; none for documents of files.
-fn resources(kind: &str) -> &'static [(&'static str, &'static str)] {
+fn resources_of(kind: &str) -> &'static [(&'static str, &'static str)] {
     const OLM: &str = "operators.coreos.com";
     const RBAC: &str = "rbac.authorization.k8s.io";
     const RUKPAK: &str = "core.rukpak.io";
@@ -79,7 +79,7 @@ fn resources(kind: &str) -> &'static [(&'static str, &'static str)] {
 }
 
 /// Rules with the settings that they need to match these kinds.
-const ASKED_FOR: [(&str, &str, &[&str]); 6] = [
+const REQUIRED_SETTINGS: [(&str, &str, &[&str]); 6] = [
     (
         "PSA-09",
         "/psa/checkWorkloads",
@@ -93,23 +93,23 @@ const ASKED_FOR: [(&str, &str, &[&str]); 6] = [
 ];
 
 /// Returns the setting that a rule needs to match a kind.
-fn asks_for(rule: &Rule, kind: &str) -> Option<&'static str> {
-    let mut all = ASKED_FOR.iter().filter(|(id, ..)| *id == rule.id);
+fn required_setting(rule: &Rule, kind: &str) -> Option<&'static str> {
+    let mut all = REQUIRED_SETTINGS.iter().filter(|(id, ..)| *id == rule.id);
     all.find(|(.., kinds)| kinds.contains(&kind)).map(|(_, setting, _)| *setting)
 }
 
 /// Returns the requests that a rule matches, with or without a setting.
-fn looked_at(rule: &Rule, setting: Option<&str>) -> Asked {
+fn matched_requests(rule: &Rule, setting: Option<&str>) -> RequestSet {
     let is_asked = |kind: &&String| {
-        let needed = asks_for(rule, kind);
+        let needed = required_setting(rule, kind);
         needed.is_none() || needed == setting
     };
-    let kinds = rule.kinds.iter().filter(is_asked).flat_map(|kind| resources(kind));
+    let kinds = rule.kinds.iter().filter(is_asked).flat_map(|kind| resources_of(kind));
     let asked = kinds.flat_map(|(group, resource)| {
         let operations = rule.operations.iter().map(|operation| operation.as_str().to_owned());
         operations.map(|operation| ((*group).to_owned(), (*resource).to_owned(), operation))
     });
-    let mut asked: Asked = asked.collect();
+    let mut asked: RequestSet = asked.collect();
     let status = |resource: &str| {
         ("operators.coreos.com".to_owned(), format!("{resource}/status"), "UPDATE".to_owned())
     };
@@ -133,18 +133,18 @@ fn looked_at(rule: &Rule, setting: Option<&str>) -> Asked {
         // Updates are of files only.
         "OL1-12" => asked.retain(|(.., operation)| operation == "CREATE"),
         // Writes of the object itself do not change a status.
-        "CND-07" => asked = Asked::from([status("clusterserviceversions")]),
+        "CND-07" => asked = RequestSet::from([status("clusterserviceversions")]),
         "CND-01" => drop(asked.insert(status("operatorconditions"))),
         _ => {}
     }
     asked
 }
 
-fn asked(policy: &Policy) -> Asked {
+fn registered_requests(policy: &Policy) -> RequestSet {
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
     };
-    let mut asked = Asked::new();
+    let mut asked = RequestSet::new();
     for webhook in webhooks(&[PolicyFacts::of(policy)]) {
         for rule in webhook["rules"].as_array().unwrap() {
             let group = &texts(&rule["apiGroups"])[0];
@@ -159,26 +159,26 @@ fn asked(policy: &Policy) -> Asked {
 }
 
 fn load(configuration: &Configuration) -> PolicySet {
-    let set = PolicySet::load(configuration, None, 1, Options::of(Source::Absent)).unwrap();
+    let set = PolicySet::load(configuration, None, 1, ClusterOptions::of(Source::Absent)).unwrap();
     assert!(set.broken().is_empty(), "{:?}", set.broken());
     set
 }
 
 /// Returns every descriptor with the name of its policy.
-fn described() -> Vec<(String, Descriptor)> {
+fn descriptors() -> Vec<(String, Descriptor)> {
     let set = load(&Configuration::builtin(Profile::default(), BUILTINS));
     set.policies().iter().map(|p| (p.name.clone(), p.descriptor.clone())).collect()
 }
 
 /// A configuration with one copy of a policy for each way to switch one of its rules on, and one with
 /// all off.
-struct Copies {
+struct PolicyCopies {
     text: String,
     /// The matches of each copy, in their order, with the reason.
-    expected: Vec<(String, Asked)>,
+    expected: Vec<(String, RequestSet)>,
 }
 
-impl Copies {
+impl PolicyCopies {
     fn new() -> Self {
         let text = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n".to_owned();
         Self { text, expected: Vec::new() }
@@ -199,24 +199,24 @@ impl Copies {
         writeln!(self.text, "    limits: {{concurrency: 1}}\n    rules: {{{levels}}}").unwrap();
         if let Some(setting) = setting {
             let schema: Value = serde_json::from_str(&all.settings_schema).unwrap();
-            let mut place = &schema;
+            let mut schema_node = &schema;
             let names: Vec<_> = setting.split('/').skip(1).collect();
             for name in &names {
-                place = &place["properties"][name];
+                schema_node = &schema_node["properties"][name];
             }
-            let mut value = Self::some(place).to_string();
+            let mut value = Self::example_value(schema_node).to_string();
             for name in names.iter().rev() {
                 value = format!("{{{name}: {value}}}");
             }
             writeln!(self.text, "    settings: {value}").unwrap();
         }
         let why = format!("{:?} with {setting:?}", on.map(|rule| &rule.id));
-        let expected = on.map(|rule| looked_at(rule, setting)).unwrap_or_default();
+        let expected = on.map(|rule| matched_requests(rule, setting)).unwrap_or_default();
         self.expected.push((why, expected));
     }
 
     /// Returns a value that a schema allows, and that is not nothing.
-    fn some(schema: &Value) -> Value {
+    fn example_value(schema: &Value) -> Value {
         match schema["type"].as_str() {
             Some("array") => match &schema["items"]["enum"][0] {
                 Value::Null if schema["items"]["pattern"].is_string() => json!(["x/x"]),
@@ -233,10 +233,10 @@ impl Copies {
 
 #[test]
 fn registered_rules_equal_the_evaluated_requests() {
-    let described = described();
+    let described = descriptors();
     let clustered: Vec<_> = described
         .iter()
-        .filter(|(_, d)| d.rules.iter().any(|rule| !looked_at(rule, None).is_empty()))
+        .filter(|(_, d)| d.rules.iter().any(|rule| !matched_requests(rule, None).is_empty()))
         .collect();
     let names: Vec<_> = clustered.iter().map(|(name, _)| name.as_str()).collect();
     let expected = [
@@ -254,7 +254,7 @@ fn registered_rules_equal_the_evaluated_requests() {
         "platform-configuration",
     ];
     assert_eq!(names, expected);
-    let mut copies = Copies::new();
+    let mut copies = PolicyCopies::new();
     for (name, descriptor) in clustered {
         copies.add(name, descriptor, None, None);
         for rule in &descriptor.rules {
@@ -263,7 +263,7 @@ fn registered_rules_equal_the_evaluated_requests() {
                 copies.add(name, descriptor, Some(rule), Some(setting));
             }
             let settings: BTreeSet<_> =
-                rule.kinds.iter().filter_map(|kind| asks_for(rule, kind)).collect();
+                rule.kinds.iter().filter_map(|kind| required_setting(rule, kind)).collect();
             let is_new = |setting: &&str| !rule.enabled_by.iter().any(|known| known == setting);
             for setting in settings.into_iter().filter(is_new) {
                 copies.add(name, descriptor, Some(rule), Some(setting));
@@ -276,7 +276,7 @@ fn registered_rules_equal_the_evaluated_requests() {
     assert_eq!(set.policies().len(), copies.expected.len());
     let mut wrong = Vec::new();
     for (policy, (why, expected)) in set.policies().iter().zip(&copies.expected) {
-        let asked = asked(policy);
+        let asked = registered_requests(policy);
         if asked != *expected {
             wrong.push(format!("{why} of {}: {asked:?}, not {expected:?}", policy.source));
         }

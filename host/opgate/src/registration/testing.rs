@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Registration;
+use super::WebhookRegistration;
 use super::matches::PolicyFacts;
 use super::server::Target;
-use opgate_admission::policy::{MatchCondition, MatchRule, Names, Requests, Scope};
+use opgate_admission::policy::{
+    EffectiveMatchRule, MatchCondition, MatchRule, NamePatterns, Scope,
+};
 use opgate_admission::review::Operation;
 
 pub(crate) const RUKPAK: &str = "core.rukpak.io";
@@ -23,15 +25,15 @@ pub(crate) fn requests(
     versions: &[&str],
     resources: &[&str],
     operations: &[Operation],
-) -> Requests {
+) -> EffectiveMatchRule {
     let rule = MatchRule {
         groups: texts(&[group]),
         versions: texts(versions),
         resources: texts(resources),
         operations: operations.to_vec(),
         namespace: None,
-        namespaces: Names::default(),
-        names: Names::default(),
+        namespaces: NamePatterns::default(),
+        names: NamePatterns::default(),
         rules: Vec::new(),
         advisory: false,
         conditions: Vec::new(),
@@ -39,61 +41,70 @@ pub(crate) fn requests(
         enabled_by: Vec::new(),
         route: 0,
     };
-    made(rule)
+    build_requests(rule)
 }
 
-fn made(rule: MatchRule) -> Requests {
-    Requests::new(rule, None, true, &Scope::default())
+fn build_requests(rule: MatchRule) -> EffectiveMatchRule {
+    EffectiveMatchRule::new(rule, None, true, &Scope::default())
 }
 
-pub(crate) fn within(namespace: &str, requests: Requests) -> Requests {
-    Requests::new(requests.rule, Some(namespace.to_owned()), true, &Scope::default())
+pub(crate) fn in_namespace(namespace: &str, requests: EffectiveMatchRule) -> EffectiveMatchRule {
+    EffectiveMatchRule::new(requests.rule, Some(namespace.to_owned()), true, &Scope::default())
 }
 
 /// Creates requests with these conditions, each a name and an expression.
-pub(crate) fn under(conditions: &[(&str, &str)], requests: Requests) -> Requests {
+pub(crate) fn with_conditions(
+    conditions: &[(&str, &str)],
+    requests: EffectiveMatchRule,
+) -> EffectiveMatchRule {
     let mut rule = requests.rule;
     let condition = |(name, expression): &(&str, &str)| MatchCondition {
         name: (*name).to_owned(),
         expression: (*expression).to_owned(),
     };
     rule.conditions = conditions.iter().map(condition).collect();
-    made(rule)
+    build_requests(rule)
 }
 
-pub(crate) fn labelled(selector: &str, requests: Requests) -> Requests {
+pub(crate) fn with_namespace_labels(
+    selector: &str,
+    requests: EffectiveMatchRule,
+) -> EffectiveMatchRule {
     let mut rule = requests.rule;
     rule.namespace_labels = selector.to_owned();
-    made(rule)
+    build_requests(rule)
 }
 
-pub(crate) fn policy<'p>(name: &'p str, requests: &'p [Requests]) -> PolicyFacts<'p> {
+pub(crate) fn policy<'p>(name: &'p str, requests: &'p [EffectiveMatchRule]) -> PolicyFacts<'p> {
     let time = Duration::from_millis(100);
-    PolicyFacts { name, requests, blocks: true, time, excluded: &[] }
+    PolicyFacts { name, requests, fails_closed: true, time, excluded: &[] }
 }
 
 /// Creates a policy that cannot deny.
-pub(crate) fn warns<'p>(name: &'p str, requests: &'p [Requests]) -> PolicyFacts<'p> {
-    PolicyFacts { blocks: false, ..policy(name, requests) }
+pub(crate) fn advisory_policy<'p>(
+    name: &'p str,
+    requests: &'p [EffectiveMatchRule],
+) -> PolicyFacts<'p> {
+    PolicyFacts { fails_closed: false, ..policy(name, requests) }
 }
 
-pub(crate) fn printed(policies: &[PolicyFacts<'_>]) -> Value {
-    let registration = Registration {
+pub(crate) fn configuration_json(policies: &[PolicyFacts<'_>]) -> Value {
+    let registration = WebhookRegistration {
         name: "opgate".to_owned(),
-        server: Target::Url("https://opgate.test".to_owned()),
+        target: Target::Url("https://opgate.test".to_owned()),
         exempt: texts(&["kube-system", "opgate-system"]),
-        conditions: true,
+        supports_conditions: true,
         ca: b"CA".to_vec(),
     };
     serde_json::to_value(registration.of(policies)).unwrap()
 }
 
 pub(crate) fn webhooks(policies: &[PolicyFacts<'_>]) -> Vec<Value> {
-    printed(policies)["webhooks"].as_array().unwrap().clone()
+    configuration_json(policies)["webhooks"].as_array().unwrap().clone()
 }
 
 /// Returns `name path failurePolicy` of each.
-pub(crate) fn shown(policies: &[PolicyFacts<'_>]) -> Vec<String> {
+pub(crate) fn summaries(policies: &[PolicyFacts<'_>]) -> Vec<String> {
     let show = |webhook: Value| {
         let url = webhook["clientConfig"]["url"].as_str().unwrap().to_owned();
         let path = url.strip_prefix("https://opgate.test").unwrap();

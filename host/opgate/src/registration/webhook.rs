@@ -8,44 +8,44 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use super::Registration;
+use super::WebhookRegistration;
 use super::matches::Match;
-use super::plan::{Planned, parts};
+use super::plan::{PlannedWebhook, split_resource};
 use opgate_admission::policy::MatchCondition as PolicyCondition;
 use opgate_admission::review::Operation;
 
 /// Group and resource whose webhook has the name in the documentation of RukPak, `vbundles.core.rukpak.io`,
 /// also if it covers other resources.
-const DOCUMENTED: (&str, &str) = ("core.rukpak.io", "bundles");
+const DOCUMENTED_RESOURCE: (&str, &str) = ("core.rukpak.io", "bundles");
 
 /// End of the names of webhooks for groups that make no name with three segments themselves.
-const DOMAIN: &str = "opgate.dev";
+const WEBHOOK_NAME_SUFFIX: &str = "opgate.dev";
 
 /// The label by which API servers select namespaces by name; they set it themselves.
-pub(crate) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+pub(crate) const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// From the end of a policy's time to the API server's patience: for the way, the wait for a turn
 /// and opgate's own margin, so that opgate answers first and names the slow policy.
-const MARGIN: Duration = Duration::from_secs(1);
+const TIMEOUT_MARGIN: Duration = Duration::from_secs(1);
 
 /// Minimum and maximum of `timeoutSeconds`: a lower value helps no client, and Kubernetes allows no higher
 /// one.
-const LEAST_SECONDS: i32 = 5;
-pub(super) const MOST_SECONDS: i32 = 30;
+const MIN_TIMEOUT_SECONDS: i32 = 5;
+pub(super) const MAX_TIMEOUT_SECONDS: i32 = 30;
 
-impl Planned<'_> {
+impl PlannedWebhook<'_> {
     /// Builds the webhook configuration; `others` have their names already.
     pub(super) fn webhook(
         &self,
-        registration: &Registration,
+        registration: &WebhookRegistration,
         others: &[ValidatingWebhook],
     ) -> ValidatingWebhook {
         // A webhook that denies nothing must not block requests when opgate is absent.
-        let failure_policy = if self.blocks() { "Fail" } else { "Ignore" };
+        let failure_policy = if self.fails_closed() { "Fail" } else { "Ignore" };
         ValidatingWebhook {
             name: self.name(others),
-            admission_review_versions: owned(["v1", "v1beta1"]),
-            client_config: registration.server.client_config(&registration.ca, self.path()),
+            admission_review_versions: to_strings(["v1", "v1beta1"]),
+            client_config: registration.target.client_config(&registration.ca, self.path()),
             failure_policy: Some(failure_policy.to_owned()),
             match_conditions: self.conditions(),
             match_policy: Some("Equivalent".to_owned()),
@@ -63,7 +63,7 @@ impl Planned<'_> {
         let names = self.policies.iter().map(|policy| policy.name);
         match self.policies.as_slice() {
             [_] => ["/validate"].into_iter().chain(names).collect::<Vec<_>>().join("/"),
-            _ if self.is_named => {
+            _ if self.names_policies => {
                 ["/validate"].into_iter().chain(names).collect::<Vec<_>>().join("/")
             }
             _ => "/validate".to_owned(),
@@ -74,23 +74,24 @@ impl Planned<'_> {
     /// annotations start with it. A webhook for several groups, which denies nothing, has the name of its
     /// policy instead.
     fn name(&self, others: &[ValidatingWebhook]) -> String {
-        let documented = |matched: &&Match<'_>| (matched.group, matched.resource) == DOCUMENTED;
+        let documented =
+            |matched: &&Match<'_>| (matched.group, matched.resource) == DOCUMENTED_RESOURCE;
         let first = self.matches.iter().copied().find(documented).or(self.matches.first().copied());
         let resource = first.map_or("", |matched| matched.resource);
         let suffix = match self.policies.as_slice() {
             [only] => only.name,
-            _ if self.blocks() => "fail",
+            _ if self.fails_closed() => "fail",
             _ => "ignore",
         };
         let (label, domain) = match first.map_or("", |matched| matched.group) {
-            _ if self.groups().len() > 1 => (format!("v{suffix}"), DOMAIN.to_owned()),
+            _ if self.groups().len() > 1 => (format!("v{suffix}"), WEBHOOK_NAME_SUFFIX.to_owned()),
             group => {
                 let label = format!("v{}", resource.replace('/', "-").replace('*', "all"));
                 let domain = match group {
-                    "" => format!("core.{DOMAIN}"),
-                    "*" => format!("all.{DOMAIN}"),
+                    "" => format!("core.{WEBHOOK_NAME_SUFFIX}"),
+                    "*" => format!("all.{WEBHOOK_NAME_SUFFIX}"),
                     group if group.contains('.') => group.to_owned(),
-                    group => format!("{group}.{DOMAIN}"),
+                    group => format!("{group}.{WEBHOOK_NAME_SUFFIX}"),
                 };
                 (label, domain)
             }
@@ -130,10 +131,10 @@ impl Planned<'_> {
                 !resources.iter().any(|outer| outer != inner && covers(outer, inner))
             };
             RuleWithOperations {
-                api_groups: Some(owned([group])),
-                api_versions: Some(owned(versions)),
-                operations: Some(owned(operations.iter().map(|operation| operation.as_str()))),
-                resources: Some(owned(resources.iter().copied().filter(is_left))),
+                api_groups: Some(to_strings([group])),
+                api_versions: Some(to_strings(versions)),
+                operations: Some(to_strings(operations.iter().map(|operation| operation.as_str()))),
+                resources: Some(to_strings(resources.iter().copied().filter(is_left))),
                 scope: Some("*".to_owned()),
             }
         });
@@ -180,7 +181,7 @@ impl Planned<'_> {
         let only = self.matches.first().and_then(|matched| matched.namespaces.as_ref());
         let mut conditions = Vec::new();
         if let Some(only) = only {
-            conditions.push(condition("In", only.iter().copied()));
+            conditions.push(selector_requirement("In", only.iter().copied()));
             if only.iter().all(|name| without.contains(name)) {
                 let (groups, namespaces) = (self.groups(), only);
                 tracing::warn!(
@@ -191,7 +192,7 @@ impl Planned<'_> {
             }
         }
         if only.is_none_or(|only| only.iter().any(|name| without.contains(name))) {
-            conditions.push(condition("NotIn", without));
+            conditions.push(selector_requirement("NotIn", without));
         }
         let labels = self.matches.first().map_or("", |matched| matched.namespace_labels);
         let selector: LabelSelector = serde_json::from_str(labels).unwrap_or_default();
@@ -202,41 +203,42 @@ impl Planned<'_> {
     /// Returns the timeout. Long calls of several policies run in parallel, so that the slowest counts.
     fn timeout_seconds(&self) -> i32 {
         let slowest = self.policies.iter().map(|policy| policy.time).max();
-        seconds_for(slowest.unwrap_or_default()).clamp(LEAST_SECONDS, MOST_SECONDS)
+        timeout_seconds_for(slowest.unwrap_or_default())
+            .clamp(MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS)
     }
 }
 
 /// Returns the whole seconds after which a policy with this time limit has responded.
-pub(super) fn seconds_for(time: Duration) -> i32 {
-    let needed = time.saturating_add(MARGIN);
+pub(super) fn timeout_seconds_for(time: Duration) -> i32 {
+    let needed = time.saturating_add(TIMEOUT_MARGIN);
     let seconds = needed.as_secs().saturating_add(u64::from(needed.subsec_nanos() > 0));
     i32::try_from(seconds).unwrap_or(i32::MAX)
 }
 
-fn condition<'t>(
+fn selector_requirement<'t>(
     operator: &str,
     names: impl IntoIterator<Item = &'t str>,
 ) -> LabelSelectorRequirement {
     LabelSelectorRequirement {
-        key: NAMESPACE_NAME.to_owned(),
+        key: NAMESPACE_NAME_LABEL.to_owned(),
         operator: operator.to_owned(),
-        values: Some(owned(names)),
+        values: Some(to_strings(names)),
     }
 }
 
-fn owned<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<String> {
+fn to_strings<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<String> {
     texts.into_iter().map(str::to_owned).collect()
 }
 
 /// Reports whether every request for `inner` is one for `outer`.
 fn covers(outer: &str, inner: &str) -> bool {
-    let ((resource, sub), (other, other_sub)) = (parts(outer), parts(inner));
+    let ((resource, sub), (other, other_sub)) = (split_resource(outer), split_resource(inner));
     (resource == "*" || resource == other) && (sub == "*" || sub == other_sub)
 }
 
 #[cfg(test)]
 mod tests {
-    use opgate_admission::policy::{Names, Requests, Scope};
+    use opgate_admission::policy::{EffectiveMatchRule, NamePatterns, Scope};
     use serde_json::{Value, json};
 
     use super::super::matches::PolicyFacts;
@@ -253,7 +255,7 @@ mod tests {
                 &["bundledeployments"],
                 &[Operation::Delete, Operation::Create, Operation::Update],
             ),
-            within("rukpak-system", requests("", &["v1"], &["configmaps"], WRITES)),
+            in_namespace("rukpak-system", requests("", &["v1"], &["configmaps"], WRITES)),
             requests("apps", &["v1"], &["deployments/scale"], &[Operation::Update]),
             requests("*", &["*"], &["*/*"], &[Operation::Connect]),
         ];
@@ -264,7 +266,7 @@ mod tests {
             "vdeployments-scale.apps.opgate.dev /validate/a Fail",
             "vall-all.all.opgate.dev /validate/a Fail",
         ];
-        assert_eq!(shown(&policies), expected);
+        assert_eq!(summaries(&policies), expected);
         let webhooks = webhooks(&policies);
         let expected = json!({
             "name": "vbundles.core.rukpak.io",
@@ -330,8 +332,8 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let here = within("x", requests("g.io", &["v1"], &["things"], &[Operation::Create]));
-        let there = within("y", requests("g.io", &["v1"], &["things"], &[Operation::Update]));
+        let here = in_namespace("x", requests("g.io", &["v1"], &["things"], &[Operation::Create]));
+        let there = in_namespace("y", requests("g.io", &["v1"], &["things"], &[Operation::Update]));
         let where_ever = requests("g.io", &["v1"], &["things"], &[Operation::Delete]);
         let wanted = [here, there, where_ever];
         let expected = [
@@ -339,7 +341,7 @@ mod tests {
             "vthings-a.g.io /validate/a Fail",
             "vthings-a-2.g.io /validate/a Fail",
         ];
-        assert_eq!(shown(&[policy("a", &wanted)]), expected);
+        assert_eq!(summaries(&[policy("a", &wanted)]), expected);
     }
 
     #[test]
@@ -355,14 +357,14 @@ mod tests {
         let exempt = condition("NotIn", &["kube-system", "opgate-system"]);
         let cases = [
             (vec![bundles.clone()], json!([exempt])),
-            (vec![within("x", bundles.clone())], json!([condition("In", &["x"])])),
+            (vec![in_namespace("x", bundles.clone())], json!([condition("In", &["x"])])),
             (
-                vec![within("y", bundles.clone()), within("x", bundles.clone())],
+                vec![in_namespace("y", bundles.clone()), in_namespace("x", bundles.clone())],
                 json!([condition("In", &["x", "y"])]),
             ),
-            (vec![within("x", bundles.clone()), bundles.clone()], json!([exempt])),
+            (vec![in_namespace("x", bundles.clone()), bundles.clone()], json!([exempt])),
             (
-                vec![within("kube-system", bundles.clone())],
+                vec![in_namespace("kube-system", bundles.clone())],
                 json!([condition("In", &["kube-system"]), exempt]),
             ),
         ];
@@ -385,10 +387,11 @@ mod tests {
     #[test]
     fn match_conditions_are_registered() {
         let pods = |conditions: &[(&str, &str)]| {
-            under(conditions, requests("", &["v1"], &["pods"], &[Operation::Create]))
+            with_conditions(conditions, requests("", &["v1"], &["pods"], &[Operation::Create]))
         };
-        let shown =
-            |wanted: &[Requests]| webhooks(&[policy("a", wanted)])[0]["matchConditions"].clone();
+        let shown = |wanted: &[EffectiveMatchRule]| {
+            webhooks(&[policy("a", wanted)])[0]["matchConditions"].clone()
+        };
         let (one, two) = (("one", "a"), ("two", "b || c"));
         let both = json!([
             {"name": "one", "expression": "a"},
@@ -419,7 +422,7 @@ mod tests {
         let pods = requests("", &["v1"], &["pods"], &[Operation::Create]);
         let selector =
             r#"{"matchLabels":{"level":"0"},"matchExpressions":[{"key":"a","operator":"Exists"}]}"#;
-        let wanted = [pods.clone(), labelled(selector, pods)];
+        let wanted = [pods.clone(), with_namespace_labels(selector, pods)];
         let both = webhooks(&[policy("a", &wanted)]);
         assert_eq!(both.len(), 2);
         let exempt = json!({
@@ -469,17 +472,17 @@ mod tests {
         let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let scope = Scope {
             namespace_selector: r#"{"matchLabels": {"team": "a"}}"#.to_owned(),
-            namespaces: Names::new(list(&["team-*"]), Vec::new()).unwrap(),
-            names: Names::default(),
+            namespaces: NamePatterns::new(list(&["team-*"]), Vec::new()).unwrap(),
+            names: NamePatterns::default(),
         };
         let mut labelled = rule.clone();
         labelled.namespace_labels =
             r#"{"matchExpressions": [{"key": "b", "operator": "Exists"}]}"#.to_owned();
-        let narrow = [Requests::new(labelled, None, true, &scope)];
-        let wide = [Requests::new(rule, None, true, &Scope::default())];
+        let narrow = [EffectiveMatchRule::new(labelled, None, true, &scope)];
+        let wide = [EffectiveMatchRule::new(rule, None, true, &Scope::default())];
         let policies = [policy("narrow", &narrow), policy("wide", &wide)];
         assert_eq!(
-            shown(&policies),
+            summaries(&policies),
             [
                 "vpods.core.opgate.dev /validate/narrow Fail",
                 "vpods-wide.core.opgate.dev /validate/wide Fail",

@@ -15,7 +15,7 @@ pub(crate) const REPOSITORY: &str = "team/policy";
 
 /// What was asked.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: BTreeMap<String, String>,
@@ -23,7 +23,7 @@ pub(crate) struct Asked {
 }
 
 /// What is answered.
-pub(crate) enum Answer {
+pub(crate) enum FakeResponse {
     /// As HTTP has it.
     Whole(u16, Vec<(String, String)>, Vec<u8>),
     /// These bytes; then the connection is closed.
@@ -34,7 +34,7 @@ pub(crate) enum Answer {
     Drip(Vec<u8>, u8),
 }
 
-impl Answer {
+impl FakeResponse {
     pub(crate) fn ok(content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self::Whole(200, vec![("content-type".to_owned(), content_type.to_owned())], body.into())
     }
@@ -55,19 +55,19 @@ impl Answer {
 }
 
 /// A server on loopback; it ends with the runtime of its test.
-pub(crate) struct Fake {
+pub(crate) struct FakeRegistry {
     pub(crate) address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
-impl Fake {
+impl FakeRegistry {
     /// Answers with what a function makes of a request and the number of requests before it.
     pub(crate) async fn start(
-        answer: impl Fn(&Asked, usize) -> Answer + Send + Sync + 'static,
+        answer: impl Fn(&RecordedRequest, usize) -> FakeResponse + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let asked = Arc::<Mutex<Vec<RecordedRequest>>>::default();
         let (log, answer) = (asked.clone(), Arc::new(answer));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -77,7 +77,8 @@ impl Fake {
                     // A TLS ClientHello: a server without TLS responds with an HTTP error.
                     if stream.fill_buf().await.is_ok_and(|bytes| bytes.first() == Some(&0x16)) {
                         let refusal = b"HTTP/1.0 400 Bad Request\r\n\r\nhttp was expected";
-                        return write(stream.into_inner(), Answer::Bytes(refusal.to_vec())).await;
+                        return write(stream.into_inner(), FakeResponse::Bytes(refusal.to_vec()))
+                            .await;
                     }
                     let Some(one) = read(&mut stream).await else { return };
                     let number = {
@@ -89,12 +90,12 @@ impl Fake {
                 });
             }
         });
-        Self { address, asked }
+        Self { address, requests: asked }
     }
 
     /// What was asked so far.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
     pub(crate) fn reference(&self, rest: &str) -> String {
@@ -102,7 +103,7 @@ impl Fake {
     }
 }
 
-async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<RecordedRequest> {
     let mut line = String::new();
     stream.read_line(&mut line).await.ok()?;
     let mut words = line.split(' ');
@@ -117,12 +118,17 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
     let length = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
-    Some(Asked { method, path, headers, body: String::from_utf8_lossy(&body).into_owned() })
+    Some(RecordedRequest {
+        method,
+        path,
+        headers,
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
 }
 
-async fn write(mut stream: TcpStream, answer: Answer) {
+async fn write(mut stream: TcpStream, answer: FakeResponse) {
     let (bytes, after) = match answer {
-        Answer::Whole(code, headers, body) => {
+        FakeResponse::Whole(code, headers, body) => {
             let mut bytes =
                 format!("HTTP/1.1 {code} x\r\ncontent-length: {}\r\n", body.len()).into_bytes();
             for (name, value) in headers {
@@ -132,9 +138,9 @@ async fn write(mut stream: TcpStream, answer: Answer) {
             bytes.extend(body);
             (bytes, None)
         }
-        Answer::Bytes(bytes) => (bytes, None),
-        Answer::Silence(bytes) => (bytes, Some(None)),
-        Answer::Drip(bytes, byte) => (bytes, Some(Some(byte))),
+        FakeResponse::Bytes(bytes) => (bytes, None),
+        FakeResponse::Silence(bytes) => (bytes, Some(None)),
+        FakeResponse::Drip(bytes, byte) => (bytes, Some(Some(byte))),
     };
     if stream.write_all(&bytes).await.is_err() {
         return;
@@ -152,12 +158,12 @@ async fn write(mut stream: TcpStream, answer: Answer) {
 
 /// What an honest registry has: manifests by tag and by digest, and blobs, each with its type.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Content(BTreeMap<String, (String, Vec<u8>)>);
+pub(crate) struct RegistryContent(BTreeMap<String, (String, Vec<u8>)>);
 
 pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(crate) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-impl Content {
+impl RegistryContent {
     pub(crate) fn blob(&mut self, bytes: &[u8]) -> Digest {
         let digest = Digest::of(bytes);
         let kind = "application/octet-stream".to_owned();
@@ -183,10 +189,12 @@ impl Content {
         self.manifest(tag, MANIFEST, manifest.as_bytes())
     }
 
-    pub(crate) fn answer(&self, path: &str) -> Answer {
+    pub(crate) fn respond(&self, path: &str) -> FakeResponse {
         match self.0.get(path) {
-            Some((kind, bytes)) => Answer::ok(kind, bytes.clone()),
-            None => Answer::Whole(404, Vec::new(), br#"{"errors":[{"code":"UNKNOWN"}]}"#.to_vec()),
+            Some((kind, bytes)) => FakeResponse::ok(kind, bytes.clone()),
+            None => {
+                FakeResponse::Whole(404, Vec::new(), br#"{"errors":[{"code":"UNKNOWN"}]}"#.to_vec())
+            }
         }
     }
 }

@@ -14,43 +14,47 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use fake::{Answer, Asked, Content, Fake, INDEX, MANIFEST, REPOSITORY, artifact};
+use fake::{
+    FakeRegistry, FakeResponse, INDEX, MANIFEST, REPOSITORY, RecordedRequest, RegistryContent,
+    artifact,
+};
 use opgate_registry::{
-    Cache, Credentials, Digest, Error, Keys, Limits, Options, Proxies, Pulled, Reference, Registry,
+    Cache, Credentials, Digest, Error, Limits, Options, Proxies, PublicKeys, PulledComponent,
+    Reference, Registry,
 };
 use serde_json::json;
 
 /// Where the registry is not honest, how, and what is said of it.
-type Case = (&'static str, fn() -> String, fn() -> Answer, &'static str);
+type Case = (&'static str, fn() -> String, fn() -> FakeResponse, &'static str);
 /// Makes the layers of a signature.
-type Layers<'k> = Box<dyn Fn(&mut Content, &Digest) -> Option<Vec<serde_json::Value>> + 'k>;
+type Layers<'k> = Box<dyn Fn(&mut RegistryContent, &Digest) -> Option<Vec<serde_json::Value>> + 'k>;
 
 const COMPONENT: &[u8] = b"\0asm, as far as a registry is concerned";
 
 /// Few attempts, and short pauses between them. What must not run out in a test has all the time.
 fn limits() -> Limits {
-    let patience = Duration::from_secs(120);
+    let timeout = Duration::from_secs(120);
     Limits {
-        total: patience,
-        connect: patience,
-        progress: patience,
-        attempts: 3,
-        backoff: Duration::from_millis(1),
+        total_timeout: timeout,
+        connect_timeout: timeout,
+        progress_timeout: timeout,
+        max_attempts: 3,
+        initial_backoff: Duration::from_millis(1),
         ..Limits::of(1 << 20)
     }
 }
 
-fn registry_with(insecure: &[&Fake], credentials: Credentials, limits: Limits) -> Registry {
+fn registry_with(insecure: &[&FakeRegistry], credentials: Credentials, limits: Limits) -> Registry {
     let insecure: BTreeSet<_> = insecure.iter().map(|fake| fake.address.to_string()).collect();
     let proxies = Proxies::none();
     Registry::new(Options { credentials, ca: None, insecure, proxies, limits }).unwrap()
 }
 
-fn registry(fake: &Fake, limits: Limits) -> Registry {
+fn registry(fake: &FakeRegistry, limits: Limits) -> Registry {
     registry_with(&[fake], Credentials::none(), limits)
 }
 
-async fn pull(registry: &Registry, reference: &str) -> Result<Pulled, Error> {
+async fn pull(registry: &Registry, reference: &str) -> Result<PulledComponent, Error> {
     registry.pull(&Reference::parse(reference).unwrap(), None, None).await
 }
 
@@ -66,23 +70,27 @@ fn head(text: &str) -> Vec<u8> {
 }
 
 /// An honest registry but for one path.
-fn but(path: String, answer: fn() -> Answer) -> impl Fn(&Asked, usize) -> Answer {
-    let mut content = Content::default();
+fn honest_except(
+    path: String,
+    answer: fn() -> FakeResponse,
+) -> impl Fn(&RecordedRequest, usize) -> FakeResponse {
+    let mut content = RegistryContent::default();
     content.artifact("v1", COMPONENT);
-    move |asked, _| if asked.path == path { answer() } else { content.answer(&asked.path) }
+    move |request, _| if request.path == path { answer() } else { content.respond(&request.path) }
 }
 
-fn of_manifest() -> String {
+fn manifest_path() -> String {
     format!("/v2/{REPOSITORY}/manifests/v1")
 }
 
-fn of_layer() -> String {
+fn layer_path() -> String {
     format!("/v2/{REPOSITORY}/blobs/{}", Digest::of(COMPONENT))
 }
 
 #[tokio::test]
 async fn an_honest_registry_gives_the_component() {
-    let fake = Fake::start(but("/".to_owned(), || Answer::status(500))).await;
+    let fake =
+        FakeRegistry::start(honest_except("/".to_owned(), || FakeResponse::status(500))).await;
     let pulled = pull(&registry(&fake, limits()), &fake.reference(":v1")).await.unwrap();
     assert_eq!(pulled.component, COMPONENT);
     let manifest = artifact(&Digest::of(COMPONENT), COMPONENT.len());
@@ -96,28 +104,33 @@ async fn inconsistent_registry_responses_are_rejected() {
     let cases: [Case; 24] = [
         (
             "another layer",
-            of_layer,
-            || Answer::ok("application/wasm", vec![b'x'; COMPONENT.len()]),
+            layer_path,
+            || FakeResponse::ok("application/wasm", vec![b'x'; COMPONENT.len()]),
             "has changed the content",
         ),
-        ("a shorter layer", of_layer, || Answer::ok("application/wasm", "short"), "has 5 bytes"),
+        (
+            "a shorter layer",
+            layer_path,
+            || FakeResponse::ok("application/wasm", "short"),
+            "has 5 bytes",
+        ),
         (
             "a longer layer",
-            of_layer,
-            || Answer::ok("application/wasm", vec![0; 1_000]),
+            layer_path,
+            || FakeResponse::ok("application/wasm", vec![0; 1_000]),
             "larger than",
         ),
         (
             "a layer without end",
-            of_layer,
-            || Answer::Drip(head("HTTP/1.1 200 x\n\n"), b'x'),
+            layer_path,
+            || FakeResponse::Drip(head("HTTP/1.1 200 x\n\n"), b'x'),
             "larger than",
         ),
         (
             "chunks without end",
-            of_layer,
+            layer_path,
             || {
-                Answer::Bytes(
+                FakeResponse::Bytes(
                     [
                         head("HTTP/1.1 200 x\ntransfer-encoding: chunked\n\n"),
                         b"5\r\nxxxxx\r\n".repeat(100),
@@ -129,74 +142,84 @@ async fn inconsistent_registry_responses_are_rejected() {
         ),
         (
             "a stated length",
-            of_layer,
-            || Answer::Bytes(head("HTTP/1.1 200 x\ncontent-length: 99999999999\n\n")),
+            layer_path,
+            || FakeResponse::Bytes(head("HTTP/1.1 200 x\ncontent-length: 99999999999\n\n")),
             "larger than",
         ),
         (
             "truncation",
-            of_layer,
-            || Answer::Bytes(head("HTTP/1.1 200 x\ncontent-length: 39\n\nhalf")),
+            layer_path,
+            || FakeResponse::Bytes(head("HTTP/1.1 200 x\ncontent-length: 39\n\nhalf")),
             "3 attempts: the answer broke off",
         ),
         (
             "an encoding",
-            of_layer,
-            || Answer::ok("application/wasm", COMPONENT).with("content-encoding", "gzip"),
+            layer_path,
+            || FakeResponse::ok("application/wasm", COMPONENT).with("content-encoding", "gzip"),
             "encoding \"gzip\"",
         ),
-        ("no layer", of_layer, || Answer::status(404), "404"),
+        ("no layer", layer_path, || FakeResponse::status(404), "404"),
         (
             "a large manifest",
-            of_manifest,
-            || Answer::ok(MANIFEST, vec![b' '; (4 << 20) + 1]),
+            manifest_path,
+            || FakeResponse::ok(MANIFEST, vec![b' '; (4 << 20) + 1]),
             "larger than 4194304 bytes",
         ),
         (
             "a page",
-            of_manifest,
-            || Answer::ok("text/html", "<html>log in</html>"),
+            manifest_path,
+            || FakeResponse::ok("text/html", "<html>log in</html>"),
             "not a manifest",
         ),
         (
             "a manifest as a page",
-            of_manifest,
-            || Answer::ok("text/html", artifact(&Digest::of(b""), 0)),
+            manifest_path,
+            || FakeResponse::ok("text/html", artifact(&Digest::of(b""), 0)),
             "its type is \"text/html\"",
         ),
         (
             "a large component",
-            of_manifest,
-            || Answer::ok(MANIFEST, artifact(&Digest::of(b""), 1 << 40)),
+            manifest_path,
+            || FakeResponse::ok(MANIFEST, artifact(&Digest::of(b""), 1 << 40)),
             "more than 1048576",
         ),
         (
             "a digest as a path",
-            of_manifest,
-            || Answer::ok(MANIFEST, artifact(&Digest::of(b""), 0).replace("sha256:e3b0", "../../")),
+            manifest_path,
+            || {
+                FakeResponse::ok(
+                    MANIFEST,
+                    artifact(&Digest::of(b""), 0).replace("sha256:e3b0", "../../"),
+                )
+            },
             "is no digest",
         ),
         (
             "another digest of the manifest",
-            of_manifest,
+            manifest_path,
             || {
-                Answer::ok(MANIFEST, artifact(&Digest::of(COMPONENT), COMPONENT.len()))
+                FakeResponse::ok(MANIFEST, artifact(&Digest::of(COMPONENT), COMPONENT.len()))
                     .with("docker-content-digest", "sha256:0")
             },
             "says that the digest is",
         ),
-        ("deep JSON", of_manifest, || Answer::ok(MANIFEST, "[".repeat(1 << 20)), "not a manifest"),
+        (
+            "deep JSON",
+            manifest_path,
+            || FakeResponse::ok(MANIFEST, "[".repeat(1 << 20)),
+            "not a manifest",
+        ),
         (
             "long headers",
-            of_manifest,
-            || Answer::Bytes([head("HTTP/1.1 200 x\nx: "), vec![b'x'; 1 << 20]].concat()),
+            manifest_path,
+            || FakeResponse::Bytes([head("HTTP/1.1 200 x\nx: "), vec![b'x'; 1 << 20]].concat()),
             "too large",
         ),
         (
             "many headers",
-            of_manifest,
+            manifest_path,
             || {
-                Answer::Bytes(
+                FakeResponse::Bytes(
                     [head("HTTP/1.1 200 x\n"), b"x: y\r\n".repeat(200), b"\r\n".to_vec()].concat(),
                 )
             },
@@ -204,33 +227,38 @@ async fn inconsistent_registry_responses_are_rejected() {
         ),
         (
             "no HTTP",
-            of_manifest,
-            || Answer::Bytes(b"SSH-2.0-OpenSSH_9.6\r\n\r\n".to_vec()),
+            manifest_path,
+            || FakeResponse::Bytes(b"SSH-2.0-OpenSSH_9.6\r\n\r\n".to_vec()),
             "invalid HTTP",
         ),
-        ("nothing", of_manifest, || Answer::Bytes(Vec::new()), "3 attempts"),
-        ("a redirect to nowhere", of_manifest, || Answer::status(302), "without an address"),
+        ("nothing", manifest_path, || FakeResponse::Bytes(Vec::new()), "3 attempts"),
+        (
+            "a redirect to nowhere",
+            manifest_path,
+            || FakeResponse::status(302),
+            "without an address",
+        ),
         (
             "a redirect without TLS",
-            of_layer,
-            || Answer::status(307).with("location", "http://169.254.169.254/latest"),
+            layer_path,
+            || FakeResponse::status(307).with("location", "http://169.254.169.254/latest"),
             "only https is followed",
         ),
         (
             "a redirect to a file",
-            of_layer,
-            || Answer::status(307).with("location", "file:///etc/passwd"),
+            layer_path,
+            || FakeResponse::status(307).with("location", "file:///etc/passwd"),
             "not an address",
         ),
         (
             "a redirect to itself",
-            of_layer,
-            || Answer::status(307).with("location", &of_layer()),
+            layer_path,
+            || FakeResponse::status(307).with("location", &layer_path()),
             "more than 5 redirects",
         ),
     ];
     for (what, path, answer, why) in cases {
-        let fake = Fake::start(but(path(), answer)).await;
+        let fake = FakeRegistry::start(honest_except(path(), answer)).await;
         let error = pull(&registry(&fake, limits()), &fake.reference(":v1")).await;
         let said = error.map(|_| ()).expect_err(what).to_string();
         assert!(said.contains(why), "{what}: {said}");
@@ -244,16 +272,16 @@ async fn inconsistent_registry_responses_are_rejected() {
 #[tokio::test]
 async fn slow_registry_ends_in_a_timeout() {
     let short = Duration::from_millis(100);
-    let standing = Limits { progress: short, attempts: 2, ..limits() };
-    let dripping = Limits { total: short, ..limits() };
+    let standing = Limits { progress_timeout: short, max_attempts: 2, ..limits() };
+    let dripping = Limits { total_timeout: short, ..limits() };
     let cases: [(Limits, Case); 5] = [
-        (standing, ("silence", of_manifest, || Answer::Silence(Vec::new()), "2 attempts")),
+        (standing, ("silence", manifest_path, || FakeResponse::Silence(Vec::new()), "2 attempts")),
         (
             standing,
             (
                 "silence in a head",
-                of_manifest,
-                || Answer::Silence(head("HTTP/1.1 200 x\ncontent-")),
+                manifest_path,
+                || FakeResponse::Silence(head("HTTP/1.1 200 x\ncontent-")),
                 "no answer within",
             ),
         ),
@@ -261,8 +289,8 @@ async fn slow_registry_ends_in_a_timeout() {
             standing,
             (
                 "silence in a body",
-                of_layer,
-                || Answer::Silence(head("HTTP/1.1 200 x\ncontent-length: 39\n\nhalf")),
+                layer_path,
+                || FakeResponse::Silence(head("HTTP/1.1 200 x\ncontent-length: 39\n\nhalf")),
                 "stood still",
             ),
         ),
@@ -270,8 +298,8 @@ async fn slow_registry_ends_in_a_timeout() {
             dripping,
             (
                 "a byte at a time",
-                of_layer,
-                || Answer::Drip(head("HTTP/1.1 200 x\ntransfer-encoding: chunked\n\n"), b'0'),
+                layer_path,
+                || FakeResponse::Drip(head("HTTP/1.1 200 x\ntransfer-encoding: chunked\n\n"), b'0'),
                 "not done within",
             ),
         ),
@@ -279,14 +307,14 @@ async fn slow_registry_ends_in_a_timeout() {
             dripping,
             (
                 "a head without end",
-                of_layer,
-                || Answer::Drip(head("HTTP/1.1 200 x\nx: "), b'x'),
+                layer_path,
+                || FakeResponse::Drip(head("HTTP/1.1 200 x\nx: "), b'x'),
                 "not done within",
             ),
         ),
     ];
     for (limits, (what, path, answer, why)) in cases {
-        let fake = Fake::start(but(path(), answer)).await;
+        let fake = FakeRegistry::start(honest_except(path(), answer)).await;
         let said =
             pull(&registry(&fake, limits), &fake.reference(":v1")).await.unwrap_err().to_string();
         assert!(said.contains(why), "{what}: {said}");
@@ -297,7 +325,8 @@ async fn slow_registry_ends_in_a_timeout() {
 async fn endless_handshake_ends_in_a_timeout() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let reference = format!("oci://{}/{REPOSITORY}:v1", listener.local_addr().unwrap());
-    let limits = Limits { connect: Duration::from_millis(100), attempts: 2, ..limits() };
+    let limits =
+        Limits { connect_timeout: Duration::from_millis(100), max_attempts: 2, ..limits() };
     let registry = registry_with(&[], Credentials::none(), limits);
     let said = pull(&registry, &reference).await.unwrap_err().to_string();
     assert!(said.contains("2 attempts") && said.contains("no connection within"), "{said}");
@@ -313,54 +342,55 @@ async fn transient_errors_are_retried_and_permanent_ones_are_not() {
         (vec![400], None, false, 1),
         (vec![404], None, false, 1),
     ] {
-        let mut content = Content::default();
+        let mut content = RegistryContent::default();
         content.artifact("v1", COMPONENT);
         let failing = codes.clone();
-        let fake = Fake::start(move |asked, number| match (failing.get(number), retry_after) {
-            (Some(code), Some(after)) => Answer::status(*code).with("retry-after", after),
-            (Some(code), None) => Answer::status(*code),
-            (None, _) => content.answer(&asked.path),
-        })
-        .await;
+        let fake =
+            FakeRegistry::start(move |request, number| match (failing.get(number), retry_after) {
+                (Some(code), Some(after)) => FakeResponse::status(*code).with("retry-after", after),
+                (Some(code), None) => FakeResponse::status(*code),
+                (None, _) => content.respond(&request.path),
+            })
+            .await;
         let pulled = pull(&registry(&fake, limits()), &fake.reference(":v1")).await;
         assert_eq!(pulled.is_ok(), is_pulled, "{codes:?}: {:?}", pulled.err());
-        assert_eq!(fake.asked().len(), requests, "{codes:?}");
+        assert_eq!(fake.requests().len(), requests, "{codes:?}");
     }
 }
 
 #[tokio::test]
 async fn credentials_go_where_they_belong_and_nowhere_else() {
     let folder = tempfile::tempdir().unwrap();
-    let mut content = Content::default();
+    let mut content = RegistryContent::default();
     content.artifact("v1", COMPONENT);
     let blobs = content.clone();
     // The other host has the blob under another path, and would like to be told a password.
-    let other = Fake::start(move |asked, _| match asked.path.strip_prefix("/cdn") {
-        Some(path) if !asked.headers.contains_key("authorization") => {
-            blobs.answer(path.split('?').next().unwrap())
+    let other = FakeRegistry::start(move |request, _| match request.path.strip_prefix("/cdn") {
+        Some(path) if !request.headers.contains_key("authorization") => {
+            blobs.respond(path.split('?').next().unwrap())
         }
-        _ => Answer::status(401).with("www-authenticate", "Basic realm=\"more\""),
+        _ => FakeResponse::status(401).with("www-authenticate", "Basic realm=\"more\""),
     })
     .await;
-    let tokens = Fake::start(|asked, _| {
+    let tokens = FakeRegistry::start(|request, _| {
         assert!(
-            asked.path.starts_with(
+            request.path.starts_with(
                 "/token?service=the%20registry&scope=repository%3Ateam%2Fpolicy%3Apull"
             ),
             "{}",
-            asked.path
+            request.path
         );
-        Answer::ok("application/json", r#"{"access_token": "t1"}"#)
+        FakeResponse::ok("application/json", r#"{"access_token": "t1"}"#)
     })
     .await;
     let (realm, cdn) = (tokens.address, other.address);
-    let fake = Fake::start(move |asked, _| match asked.headers.get("authorization").map(String::as_str) {
-        None => Answer::status(401)
+    let fake = FakeRegistry::start(move |request, _| match request.headers.get("authorization").map(String::as_str) {
+        None => FakeResponse::status(401)
             .with("www-authenticate", &format!("Bearer realm=\"http://{realm}/token\",service=\"the registry\",scope=\"registry:catalog:*\"")),
-        Some("Bearer t1") if asked.path.contains("/blobs/") => {
-            Answer::status(307).with("location", &format!("http://{cdn}/cdn{}?signature=hush", asked.path))
+        Some("Bearer t1") if request.path.contains("/blobs/") => {
+            FakeResponse::status(307).with("location", &format!("http://{cdn}/cdn{}?signature=hush", request.path))
         }
-        Some("Bearer t1") => content.answer(&asked.path),
+        Some("Bearer t1") => content.respond(&request.path),
         Some(other) => panic!("{other}"),
     })
     .await;
@@ -368,30 +398,30 @@ async fn credentials_go_where_they_belong_and_nowhere_else() {
     let registry = registry_with(&[&fake, &other, &tokens], credentials, limits());
     let pulled = pull(&registry, &fake.reference(":v1")).await.unwrap();
     assert_eq!(pulled.component, COMPONENT);
-    assert_eq!(tokens.asked().len(), 1, "a token is used until it is refused");
+    assert_eq!(tokens.requests().len(), 1, "a token is used until it is refused");
     let basic = format!("Basic {}", BASE64_STANDARD.encode("alice:hush"));
-    assert_eq!(tokens.asked()[0].headers.get("authorization"), Some(&basic));
-    assert!(other.asked().iter().all(|asked| !asked.headers.contains_key("authorization")));
+    assert_eq!(tokens.requests()[0].headers.get("authorization"), Some(&basic));
+    assert!(other.requests().iter().all(|request| !request.headers.contains_key("authorization")));
 
     // An identity token is exchanged, and is in no address.
-    let tokens = Fake::start(|asked, _| {
-        assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/token"));
+    let tokens = FakeRegistry::start(|request, _| {
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/token"));
         assert!(
-            asked.body.contains("grant_type=refresh_token")
-                && asked.body.contains("refresh_token=hush"),
+            request.body.contains("grant_type=refresh_token")
+                && request.body.contains("refresh_token=hush"),
             "{}",
-            asked.body
+            request.body
         );
-        Answer::ok("application/json", r#"{"token": "t1"}"#)
+        FakeResponse::ok("application/json", r#"{"token": "t1"}"#)
     })
     .await;
     let realm = tokens.address;
-    let mut content = Content::default();
+    let mut content = RegistryContent::default();
     content.artifact("v1", COMPONENT);
-    let fake = Fake::start(move |asked, _| match asked.headers.get("authorization") {
-        None => Answer::status(401)
+    let fake = FakeRegistry::start(move |request, _| match request.headers.get("authorization") {
+        None => FakeResponse::status(401)
             .with("www-authenticate", &format!("Bearer realm=\"http://{realm}/token\"")),
-        Some(_) => content.answer(&asked.path),
+        Some(_) => content.respond(&request.path),
     })
     .await;
     let path = folder.path().join("identity.json");
@@ -404,7 +434,8 @@ async fn credentials_go_where_they_belong_and_nowhere_else() {
 #[tokio::test]
 async fn credentials_are_not_sent_to_foreign_token_servers() {
     let folder = tempfile::tempdir().unwrap();
-    let thief = Fake::start(|_, _| Answer::ok("application/json", r#"{"token": "t"}"#)).await;
+    let thief =
+        FakeRegistry::start(|_, _| FakeResponse::ok("application/json", r#"{"token": "t"}"#)).await;
     let at = thief.address;
     let challenges: [(&str, &str); 4] = [
         ("Bearer realm=\"http://THIEF/token\"", "no https address"),
@@ -414,18 +445,20 @@ async fn credentials_are_not_sent_to_foreign_token_servers() {
     ];
     for (challenge, why) in challenges {
         let challenge = challenge.replace("THIEF", &at.to_string());
-        let fake =
-            Fake::start(move |_, _| Answer::status(401).with("www-authenticate", &challenge)).await;
+        let fake = FakeRegistry::start(move |_, _| {
+            FakeResponse::status(401).with("www-authenticate", &challenge)
+        })
+        .await;
         let credentials = login(folder.path(), &fake.address.to_string());
         let registry = registry_with(&[&fake], credentials, limits());
         let said = pull(&registry, &fake.reference(":v1")).await.unwrap_err().to_string();
         assert!(said.contains(why) && !said.contains("hush"), "{said}");
     }
-    assert!(thief.asked().is_empty());
+    assert!(thief.requests().is_empty());
 
     // Credentials that do not suffice are sent once for each attempt, and are not in the error.
-    let fake = Fake::start(|_, _| {
-        Answer::Whole(
+    let fake = FakeRegistry::start(|_, _| {
+        FakeResponse::Whole(
             401,
             vec![("www-authenticate".to_owned(), "Basic realm=\"x\"".to_owned())],
             br#"{"errors":[{"code":"UNAUTHORIZED","message":"no\n\u001b[31mway"}]}"#.to_vec(),
@@ -441,7 +474,7 @@ async fn credentials_are_not_sent_to_foreign_token_servers() {
             && !said.contains(['\n', '\u{1b}']),
         "{said}"
     );
-    assert_eq!(fake.asked().len(), 2);
+    assert_eq!(fake.requests().len(), 2);
     let said =
         pull(&registry_with(&[&fake], Credentials::none(), limits()), &fake.reference(":v1"))
             .await
@@ -455,20 +488,20 @@ async fn token_servers_are_no_more_trusted() {
         (
             "no token",
             String::new,
-            || Answer::ok("application/json", "{}"),
+            || FakeResponse::ok("application/json", "{}"),
             "no token in its answer",
         ),
         (
             "two lines",
             String::new,
-            || Answer::ok("application/json", r#"{"token": "a\r\nx: y"}"#),
+            || FakeResponse::ok("application/json", r#"{"token": "a\r\nx: y"}"#),
             "no header can have",
         ),
         (
             "a large token",
             String::new,
             || {
-                Answer::ok(
+                FakeResponse::ok(
                     "application/json",
                     format!("{{\"token\": \"{}\"}}", "x".repeat(100_000)),
                 )
@@ -478,23 +511,25 @@ async fn token_servers_are_no_more_trusted() {
         (
             "a large answer",
             String::new,
-            || Answer::ok("application/json", vec![b' '; 1 << 20]),
+            || FakeResponse::ok("application/json", vec![b' '; 1 << 20]),
             "larger than",
         ),
         (
             "a redirect",
             String::new,
-            || Answer::status(302).with("location", "https://example.com/"),
+            || FakeResponse::status(302).with("location", "https://example.com/"),
             "302",
         ),
-        ("a refusal", String::new, || Answer::status(403), "403"),
+        ("a refusal", String::new, || FakeResponse::status(403), "403"),
     ];
     for (what, _, answer, why) in cases {
-        let tokens = Fake::start(move |_, _| answer()).await;
+        let tokens = FakeRegistry::start(move |_, _| answer()).await;
         let realm = tokens.address;
         let challenge = format!("Bearer realm=\"http://{realm}/token\"");
-        let fake =
-            Fake::start(move |_, _| Answer::status(401).with("www-authenticate", &challenge)).await;
+        let fake = FakeRegistry::start(move |_, _| {
+            FakeResponse::status(401).with("www-authenticate", &challenge)
+        })
+        .await;
         let registry = registry_with(&[&fake, &tokens], Credentials::none(), limits());
         let said = pull(&registry, &fake.reference(":v1")).await.unwrap_err().to_string();
         assert!(said.contains(why), "{what}: {said}");
@@ -503,17 +538,18 @@ async fn token_servers_are_no_more_trusted() {
 
 #[tokio::test]
 async fn plain_http_registry_is_rejected_with_a_hint() {
-    let fake = Fake::start(but("/".to_owned(), || Answer::status(500))).await;
+    let fake =
+        FakeRegistry::start(honest_except("/".to_owned(), || FakeResponse::status(500))).await;
     let said = pull(&registry_with(&[], Credentials::none(), limits()), &fake.reference(":v1"))
         .await
         .unwrap_err();
     assert!(said.to_string().contains("--registry-insecure"), "{said}");
-    assert!(fake.asked().iter().all(|asked| !asked.path.starts_with("/v2")));
+    assert!(fake.requests().iter().all(|request| !request.path.starts_with("/v2")));
 }
 
 #[tokio::test]
 async fn an_index_leads_to_one_manifest() {
-    let mut content = Content::default();
+    let mut content = RegistryContent::default();
     let wasm = content.artifact("inner", COMPONENT);
     let entry = |digest: &Digest, architecture: &str| json!({"mediaType": MANIFEST, "digest": digest.as_str(), "size": 100, "platform": {"architecture": architecture, "os": "linux"}});
     let index = |entries: &[serde_json::Value]| {
@@ -529,7 +565,7 @@ async fn an_index_leads_to_one_manifest() {
     content.manifest("nested", INDEX, &index(&[entry(&good, "wasm")]));
     content.manifest("several", INDEX, &index(&[entry(&wasm, "wasm"), entry(&wasm, "wasm")]));
     content.manifest("gone", INDEX, &index(&[entry(&Digest::of(b"x"), "wasm")]));
-    let fake = Fake::start(move |asked, _| content.answer(&asked.path)).await;
+    let fake = FakeRegistry::start(move |request, _| content.respond(&request.path)).await;
     let registry = registry(&fake, limits());
     let pulled = pull(&registry, &fake.reference(":good")).await.unwrap();
     assert_eq!((pulled.digest, pulled.component.as_slice()), (good, COMPONENT));
@@ -551,7 +587,7 @@ fn pem(key: &EcdsaKeyPair) -> String {
 }
 
 /// A layer of a signature, as cosign writes it.
-fn signed(content: &mut Content, key: &EcdsaKeyPair, digest: &Digest) -> serde_json::Value {
+fn signed(content: &mut RegistryContent, key: &EcdsaKeyPair, digest: &Digest) -> serde_json::Value {
     let payload = json!({
         "critical": {
             "identity": {"docker-reference": "ghcr.io/team/policy"},
@@ -570,7 +606,7 @@ fn signed(content: &mut Content, key: &EcdsaKeyPair, digest: &Digest) -> serde_j
     })
 }
 
-fn sign(content: &mut Content, digest: &Digest, layers: &[serde_json::Value]) {
+fn sign(content: &mut RegistryContent, digest: &Digest, layers: &[serde_json::Value]) {
     let config = json!({"mediaType": "application/vnd.oci.image.config.v1+json", "digest": Digest::of(b"{}").as_str(), "size": 2});
     let manifest =
         json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers});
@@ -582,7 +618,7 @@ fn sign(content: &mut Content, digest: &Digest, layers: &[serde_json::Value]) {
 async fn only_components_signed_by_the_key_are_pulled() {
     let generate = || EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
     let (ours, theirs) = (generate(), generate());
-    let keys = Keys::parse(&pem(&ours)).unwrap();
+    let keys = PublicKeys::parse(&pem(&ours)).unwrap();
     let stranger = Digest::of(b"another artifact");
     let cases: Vec<(&str, Layers<'_>, Option<&str>)> = vec![
         ("by our key", Box::new(|c, d| Some(vec![signed(c, &ours, d)])), None),
@@ -638,12 +674,12 @@ async fn only_components_signed_by_the_key_are_pulled() {
         ),
     ];
     for (what, layers, why) in cases {
-        let mut content = Content::default();
+        let mut content = RegistryContent::default();
         let digest = content.artifact("v1", COMPONENT);
         if let Some(layers) = layers(&mut content, &digest) {
             sign(&mut content, &digest, &layers);
         }
-        let fake = Fake::start(move |asked, _| content.answer(&asked.path)).await;
+        let fake = FakeRegistry::start(move |request, _| content.respond(&request.path)).await;
         let registry = registry(&fake, limits());
         for reference in [fake.reference(":v1"), fake.reference(&format!("@{digest}"))] {
             let reference = Reference::parse(&reference).unwrap();
@@ -660,9 +696,9 @@ async fn only_components_signed_by_the_key_are_pulled() {
                     {
                         assert!(said.contains(why), "{what}: {said}");
                     }
-                    let is_layer = |asked: &Asked| asked.path == of_layer();
+                    let is_layer = |request: &RecordedRequest| request.path == layer_path();
                     assert!(
-                        !fake.asked().iter().any(is_layer),
+                        !fake.requests().iter().any(is_layer),
                         "{what}: nothing is fetched that is not signed"
                     );
                 }
@@ -677,30 +713,27 @@ async fn component_pulled_by_digest_is_served_from_the_cache() {
     let cache = Cache::open(folder.path()).unwrap();
     let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
     let other = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
-    let keys = Keys::parse(&pem(&key)).unwrap();
-    let mut content = Content::default();
+    let keys = PublicKeys::parse(&pem(&key)).unwrap();
+    let mut content = RegistryContent::default();
     let digest = content.artifact("v1", COMPONENT);
     let layers = [signed(&mut content, &key, &digest)];
     sign(&mut content, &digest, &layers);
     // It is there for a while, and then it is not.
-    let fake =
-        Fake::start(
-            move |asked, number| {
-                if number < 4 { content.answer(&asked.path) } else { Answer::status(503) }
-            },
-        )
-        .await;
+    let fake = FakeRegistry::start(move |request, number| {
+        if number < 4 { content.respond(&request.path) } else { FakeResponse::status(503) }
+    })
+    .await;
     let registry = registry(&fake, limits());
     let tag = Reference::parse(&fake.reference(":v1")).unwrap();
     let pulled = registry.pull(&tag, Some(&keys), Some(&cache)).await.unwrap();
-    assert_eq!(fake.asked().len(), 4, "manifest, signature, its text, layer");
-    let pinned = tag.pinned(&pulled.digest);
+    assert_eq!(fake.requests().len(), 4, "manifest, signature, its text, layer");
+    let pinned = tag.with_digest(&pulled.digest);
     let again = registry.pull(&pinned, Some(&keys), Some(&cache)).await.unwrap();
     assert_eq!(again.component, COMPONENT);
-    assert_eq!(fake.asked().len(), 4);
+    assert_eq!(fake.requests().len(), 4);
     // A tag is asked for, and another key has not signed.
     assert!(registry.pull(&tag, Some(&keys), Some(&cache)).await.is_err());
-    let others = Keys::parse(&pem(&other)).unwrap();
+    let others = PublicKeys::parse(&pem(&other)).unwrap();
     assert!(registry.pull(&pinned, Some(&others), Some(&cache)).await.is_err());
     // What was changed on disk is not used.
     for entry in std::fs::read_dir(folder.path()).unwrap() {
@@ -711,23 +744,23 @@ async fn component_pulled_by_digest_is_served_from_the_cache() {
 
 #[tokio::test]
 async fn proxy_is_used_only_for_configured_hosts() {
-    let mut content = Content::default();
+    let mut content = RegistryContent::default();
     content.artifact("v1", COMPONENT);
-    let proxy = Fake::start(move |asked, _| {
+    let proxy = FakeRegistry::start(move |request, _| {
         assert_eq!(
-            asked.headers["proxy-authorization"],
+            request.headers["proxy-authorization"],
             format!("Basic {}", BASE64_STANDARD.encode("bob:hush"))
         );
-        match asked.path.strip_prefix("http://registry.example.com") {
-            Some(path) => content.answer(path),
-            None => Answer::status(403),
+        match request.path.strip_prefix("http://registry.example.com") {
+            Some(path) => content.respond(path),
+            None => FakeResponse::status(403),
         }
     })
     .await;
     let at = format!("http://bob:hush@{}", proxy.address);
     let with = |proxies: Proxies| {
         let insecure = BTreeSet::from(["registry.example.com".to_owned()]);
-        let limits = Limits { attempts: 1, ..limits() };
+        let limits = Limits { max_attempts: 1, ..limits() };
         Registry::new(Options {
             credentials: Credentials::none(),
             ca: None,

@@ -8,7 +8,7 @@ use futures_util::{StreamExt as _, stream};
 use tower_service::Service as _;
 
 use super::*;
-use opgate_admission::cluster::{Options as View, Source};
+use opgate_admission::cluster::{ClusterOptions as View, Source};
 use opgate_admission::policy::{Configuration, PolicySet};
 
 /// A server without policies.

@@ -9,26 +9,28 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
 /// Labels, one of which names a policy.
-pub(super) trait OfPolicy: Clone + Hash + Eq {
+pub(super) trait HasPolicyLabel: Clone + Hash + Eq {
     /// Its name.
     fn policy(&self) -> &str;
 }
 
 /// A counter for each of these labels.
 #[derive(Debug)]
-pub(super) struct Series<L: OfPolicy> {
+pub(super) struct PolicyCounters<L: HasPolicyLabel> {
     family: Family<L, Counter>,
     /// A family does not list its labels.
     known: Mutex<HashSet<L>>,
 }
 
-impl<L: OfPolicy> Default for Series<L> {
+impl<L: HasPolicyLabel> Default for PolicyCounters<L> {
     fn default() -> Self {
         Self { family: Family::default(), known: Mutex::default() }
     }
 }
 
-impl<L: OfPolicy + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static> Series<L> {
+impl<L: HasPolicyLabel + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static>
+    PolicyCounters<L>
+{
     /// The family to register.
     pub(super) fn family(&self) -> Family<L, Counter> {
         self.family.clone()
@@ -41,7 +43,7 @@ impl<L: OfPolicy + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static> Ser
     }
 
     /// Ends the counters of all other policies.
-    pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
+    pub(super) fn retain_policies(&self, is_there: impl Fn(&str) -> bool) {
         self.known.lock().retain(|labels| {
             let stays = is_there(labels.policy());
             if !stays {

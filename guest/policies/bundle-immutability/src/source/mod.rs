@@ -49,7 +49,7 @@ const AUTHORIZATION: Shape =
     Shape::Struct(&[("secret", REFERENCE), ("insecureSkipVerify", Shape::Scalar)]);
 
 /// A violation in a source: the rule of Bundles, the field, and upstream's message.
-pub(crate) struct Finding {
+pub(crate) struct Violation {
     pub(crate) rule: &'static Rule,
     pub(crate) field: String,
     pub(crate) message: String,
@@ -61,7 +61,7 @@ pub(crate) fn field(pointer: &str) -> String {
 }
 
 /// The members of [`SOURCES`] that are set.
-pub(crate) fn present(object: &Document, source: &str) -> Vec<&'static str> {
+pub(crate) fn present_sources(object: &Document, source: &str) -> Vec<&'static str> {
     SOURCES.into_iter().filter(|member| object.has(&format!("{source}/{member}"))).collect()
 }
 

@@ -54,7 +54,7 @@ rule! {
     }
 }
 
-pub(crate) fn judge(object: &Document, source: &str, report: &mut Report<'_>) {
+pub(crate) fn check(object: &Document, source: &str, report: &mut Report<'_>) {
     let mut movable = |pointer: String, what: &str, name: &str| {
         let message = format!(
             "use a digest-based image or a Git commit reference when creating the bundle: {what} {} can move to other content",

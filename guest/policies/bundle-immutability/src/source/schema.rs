@@ -2,22 +2,22 @@
 
 use opgate_sdk::{Document, Rule, rule, rules};
 
-use super::{Finding, entries, field, present};
+use super::{Violation, entries, field, present_sources};
 use crate::targets::BUNDLE;
 
 rules![RPK_09, RPK_10, RPK_11];
 
-pub(crate) fn findings(object: &Document, source: &str) -> Vec<Finding> {
-    let members = present(object, source);
+pub(crate) fn find_violations(object: &Document, source: &str) -> Vec<Violation> {
+    let members = present_sources(object, source);
     let mut found = Vec::new();
-    found.extend(one_source(source, members.len()));
-    found.extend(one_reference(object, source));
-    required(object, source, &members, &mut found);
+    found.extend(check_one_source(source, members.len()));
+    found.extend(check_one_reference(object, source));
+    check_required_fields(object, source, &members, &mut found);
     found
 }
 
 /// Reports a violation if not exactly one of several keys is set.
-fn one_of(rule: &'static Rule, pointer: &str, count: usize) -> Option<Finding> {
+fn check_exactly_one(rule: &'static Rule, pointer: &str, count: usize) -> Option<Violation> {
     let alternatives = match count {
         0 => "none valid".to_owned(),
         1 => return None,
@@ -26,7 +26,7 @@ fn one_of(rule: &'static Rule, pointer: &str, count: usize) -> Option<Finding> {
     let field = field(pointer);
     let message =
         format!("\"{field}\" must validate one and only one schema (oneOf). Found {alternatives}");
-    Some(Finding { rule, field, message })
+    Some(Violation { rule, field, message })
 }
 
 rule! {
@@ -73,8 +73,8 @@ rule! {
     }
 }
 
-fn one_source(source: &str, count: usize) -> Option<Finding> {
-    one_of(&RPK_09, source, count)
+fn check_one_source(source: &str, count: usize) -> Option<Violation> {
+    check_exactly_one(&RPK_09, source, count)
 }
 
 rule! {
@@ -122,7 +122,7 @@ rule! {
     }
 }
 
-fn one_reference(object: &Document, source: &str) -> Option<Finding> {
+fn check_one_reference(object: &Document, source: &str) -> Option<Violation> {
     let reference = format!("{source}/git/ref");
     // A value that is not an object has none of the three keys.
     if !object.has(&reference) {
@@ -130,7 +130,7 @@ fn one_reference(object: &Document, source: &str) -> Option<Finding> {
     }
     let kinds = ["branch", "commit", "tag"];
     let count = kinds.iter().filter(|k| object.has(&format!("{reference}/{k}"))).count();
-    one_of(&RPK_10, &reference, count)
+    check_exactly_one(&RPK_10, &reference, count)
 }
 
 rule! {
@@ -175,10 +175,15 @@ rule! {
     }
 }
 
-fn required(object: &Document, source: &str, members: &[&str], found: &mut Vec<Finding>) {
+fn check_required_fields(
+    object: &Document,
+    source: &str,
+    members: &[&str],
+    found: &mut Vec<Violation>,
+) {
     let mut required = |field: String| {
         let message = format!("{field}: Required value");
-        found.push(Finding { rule: &RPK_11, message, field });
+        found.push(Violation { rule: &RPK_11, message, field });
     };
     let mut members_required = vec!["type"];
     for member in members {

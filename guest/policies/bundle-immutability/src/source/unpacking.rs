@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_sdk::go::{clean, quote};
+use opgate_sdk::go::{clean_path, quote};
 use opgate_sdk::{Document, Report, rule, rules};
 
 use super::{entries, field};
@@ -57,7 +57,7 @@ rule! {
 }
 
 /// After rukpak v0.16.0 internal/source/git.go.
-pub(crate) fn paths(object: &Document, source: &str, report: &mut Report<'_>) {
+pub(crate) fn check_paths(object: &Document, source: &str, report: &mut Report<'_>) {
     let mut found = |field: String, path: &str, of: &str, name: &str| {
         let message = format!(
             "get subdirectory {} for {of} {}: directory can not start with '../' or '/'",
@@ -68,14 +68,14 @@ pub(crate) fn paths(object: &Document, source: &str, report: &mut Report<'_>) {
     };
     let directory = format!("{source}/git/directory");
     let path = object.text_or_empty(&directory);
-    if breaks_unpacking(&clean(&path)) {
+    if breaks_unpacking(&clean_path(&path)) {
         let repository = object.text_or_empty(&format!("{source}/git/repository"));
         found(field(&directory), &path, "repository", &repository);
     }
     let config_maps = format!("{source}/configMaps");
     for (index, entry) in entries(object, &config_maps) {
         let path = object.text_or_empty(&format!("{entry}/path"));
-        if breaks_unpacking(&clean(&path)) {
+        if breaks_unpacking(&clean_path(&path)) {
             let field = format!("{}[{index}].path", field(&config_maps));
             let name = object.text_or_empty(&format!("{entry}/configMap/name"));
             found(field, &path, "configmap", &name);
@@ -90,7 +90,7 @@ fn breaks_unpacking(cleaned: &str) -> bool {
 
 /// Bytes of paths and names that are compared for one source, so that time and memory do not depend
 /// on the number of references to a ConfigMap with many files.
-const COMPARED: usize = 1 << 20;
+const MAX_COMPARED_BYTES: usize = 1 << 20;
 
 rule! {
     /// no two ConfigMaps of a Bundle contain the same file
@@ -143,7 +143,7 @@ rule! {
 }
 
 /// After rukpak v0.16.0 internal/source/configmaps.go.
-pub(crate) fn files(
+pub(crate) fn check_duplicate_files(
     object: &Document,
     source: &str,
     config_maps: &mut ConfigMaps,
@@ -153,9 +153,9 @@ pub(crate) fn files(
         return;
     }
     let member = format!("{source}/configMaps");
-    let duplicates = duplicates(object, &member, config_maps);
+    let duplicates = find_duplicates(object, &member, config_maps);
     let field = field(&member);
-    if config_maps.are_absent() {
+    if config_maps.are_unavailable() {
         report.skip(&RPK_21, &field, NO_CONFIG_MAPS);
     } else if duplicates.is_none() {
         report.skip(&RPK_21, &field, "the ConfigMaps have too many files");
@@ -167,24 +167,24 @@ pub(crate) fn files(
 
 /// Returns a message for each file that more than one ConfigMap contains, or `None` if the
 /// comparison exceeds the limit.
-fn duplicates(
+fn find_duplicates(
     object: &Document,
     member: &str,
     config_maps: &mut ConfigMaps,
 ) -> Option<Vec<String>> {
     let mut directories: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (_, entry) in entries(object, member) {
-        let directory = clean(&object.text_or_empty(&format!("{entry}/path")));
+        let directory = clean_path(&object.text_or_empty(&format!("{entry}/path")));
         let name = object.text_or_empty(&format!("{entry}/configMap/name"));
         directories.entry(directory).or_default().insert(name);
     }
     // The name of a file has no slash, so files of different directories are different.
     directories.retain(|_, names| names.len() > 1);
-    let mut budget = COMPARED;
+    let mut budget = MAX_COMPARED_BYTES;
     let mut files: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for name in directories.values().flatten() {
         if !files.contains_key(name.as_str()) {
-            let found = config_maps.files(name);
+            let found = config_maps.query_files(name);
             for file in &found {
                 budget = budget.checked_sub(file.len() + 1)?;
             }
@@ -203,7 +203,7 @@ fn duplicates(
         for (file, names) in givers.into_iter().filter(|(_, names)| names.len() > 1) {
             duplicates.push(format!(
                 "duplicate path {} found in configmaps [{}]",
-                quote(&clean(&format!("{directory}/{file}"))),
+                quote(&clean_path(&format!("{directory}/{file}"))),
                 names.join(" ")
             ));
         }

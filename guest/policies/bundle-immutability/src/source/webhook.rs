@@ -3,16 +3,16 @@
 //! A `v1alpha2` BundleDeployment passes the same checks under a separate rule, and so does the
 //! Bundle that a template generates: the functions return violations, and the caller reports them.
 
-use opgate_sdk::go::{clean, quote};
+use opgate_sdk::go::{clean_path, quote};
 use opgate_sdk::{Document, rule, rules};
 
-use super::{Finding, entries, field};
+use super::{Violation, entries, field};
 use crate::reads::{CONFIG_MAPS, ConfigMaps};
 use crate::targets::BUNDLE;
 
 rules![RPK_02, RPK_03, RPK_04, RPK_05, RPK_06, RPK_07];
 
-impl Finding {
+impl Violation {
     /// Whether the source that the type names is missing.
     pub(crate) fn is_about_type(&self) -> bool {
         [&RPK_02, &RPK_03, &RPK_04].iter().any(|rule| std::ptr::eq(*rule, self.rule))
@@ -140,31 +140,31 @@ rule! {
 }
 
 /// Upstream's messages start with `owner`, either `bundle` or `bundledeployment`.
-pub(crate) fn findings(
+pub(crate) fn find_violations(
     object: &Document,
     source: &str,
     owner: &str,
     config_maps: &mut ConfigMaps,
-) -> Vec<Finding> {
+) -> Vec<Violation> {
     let kind = object.text_or_empty(&format!("{source}/type"));
     let member = format!("{source}/{kind}");
     let missing = |rule, spelled: &str| {
         let message =
             format!("{owner}.spec.source.{spelled} must be set for source type \"{spelled}\"");
-        vec![Finding { rule, field: field(&member), message }]
+        vec![Violation { rule, field: field(&member), message }]
     };
     match kind.as_str() {
         "image" if !object.has(&member) => missing(&RPK_02, "image"),
         "git" if !object.has(&member) => missing(&RPK_03, "git"),
         // An object has a length too, but no entries.
         "configMaps" if object.items(&member).next().is_none() => missing(&RPK_04, "configmaps"),
-        "git" => directory(object, &member, owner).into_iter().collect(),
+        "git" => check_directory(object, &member, owner).into_iter().collect(),
         "configMaps" => {
             let mut found = Vec::new();
             for (index, entry) in entries(object, &member) {
                 let at = format!("{}[{index}]", field(&member));
-                found.extend(path(object, &entry, &at, index, owner));
-                found.extend(reference(object, &entry, &at, index, owner, config_maps));
+                found.extend(check_path(object, &entry, &at, index, owner));
+                found.extend(check_reference(object, &entry, &at, index, owner, config_maps));
             }
             found
         }
@@ -220,13 +220,13 @@ rule! {
     }
 }
 
-fn directory(object: &Document, git: &str, owner: &str) -> Option<Finding> {
+fn check_directory(object: &Document, git: &str, owner: &str) -> Option<Violation> {
     let pointer = format!("{git}/directory");
-    leaves_root(&clean(&object.text_or_empty(&pointer))).then(|| {
+    leaves_root(&clean_path(&object.text_or_empty(&pointer))).then(|| {
         let message = format!(
             "{owner}.spec.source.git.directory begins with \"../\": directory must define path within the repository"
         );
-        Finding { rule: &RPK_05, field: field(&pointer), message }
+        Violation { rule: &RPK_05, field: field(&pointer), message }
     })
 }
 
@@ -277,14 +277,20 @@ rule! {
     }
 }
 
-fn path(object: &Document, entry: &str, at: &str, index: u32, owner: &str) -> Option<Finding> {
+fn check_path(
+    object: &Document,
+    entry: &str,
+    at: &str,
+    index: u32,
+    owner: &str,
+) -> Option<Violation> {
     let path = object.text_or_empty(&format!("{entry}/path"));
-    leaves_root(&clean(&path)).then(|| {
+    leaves_root(&clean_path(&path)).then(|| {
         let message = format!(
             "{owner}.spec.source.configmaps[{index}].path is invalid: {} is outside bundle root",
             quote(&path)
         );
-        Finding { rule: &RPK_06, field: format!("{at}.path"), message }
+        Violation { rule: &RPK_06, field: format!("{at}.path"), message }
     })
 }
 
@@ -343,20 +349,20 @@ rule! {
     }
 }
 
-fn reference(
+fn check_reference(
     object: &Document,
     entry: &str,
     at: &str,
     index: u32,
     owner: &str,
     config_maps: &mut ConfigMaps,
-) -> Option<Finding> {
+) -> Option<Violation> {
     let name = object.text_or_empty(&format!("{entry}/configMap/name"));
-    config_maps.is_mutable(&name).then(|| {
+    config_maps.query_mutable(&name).then(|| {
         let message = format!(
             "{owner}.spec.source.configmaps[{index}].configmap.name is invalid: configmap {} is not immutable",
             quote(&name)
         );
-        Finding { rule: &RPK_07, field: format!("{at}.configMap.name"), message }
+        Violation { rule: &RPK_07, field: format!("{at}.configMap.name"), message }
     })
 }

@@ -8,11 +8,11 @@
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::go::shortened;
+use opgate_sdk::go::shorten;
 use opgate_sdk::{Report, Shape, rule, rules};
 
 use super::examples::{EXAMPLES, Examples};
-use super::{Many, field};
+use super::{AnnotationViolations, field};
 use crate::csv::Csv;
 use crate::entries::Entries;
 use crate::targets::{CATALOG, CSV};
@@ -20,7 +20,7 @@ use crate::targets::{CATALOG, CSV};
 rules![CSV_56, CSV_57, CSV_58];
 
 /// Bytes of a kind, and of an API version, that a message repeats.
-const SHOWN: usize = 256;
+const MAX_SHOWN_BYTES: usize = 256;
 
 const CRDS: &str = "/spec/customresourcedefinitions/owned";
 const SERVICES: &str = "/spec/apiservicedefinitions/owned";
@@ -44,15 +44,15 @@ pub(super) fn are_touched(csv: &Csv<'_, '_>) -> bool {
 }
 
 /// Returns the indexes of owned CRDs without an example.
-pub(super) fn judge(csv: &mut Csv<'_, '_>, examples: &Examples) -> Vec<usize> {
+pub(super) fn check(csv: &mut Csv<'_, '_>, examples: &Examples) -> Vec<usize> {
     if examples.is_new {
-        blocks(csv, examples);
+        check_metadata_and_spec(csv, examples);
     }
-    let crds = Entries::all(csv.object, CRDS, &["/name", "/version", "/kind"]);
-    let services = Entries::all(csv.object, SERVICES, &["/group", "/version", "/kind"]);
-    let mut provided = Provided::of(&crds, &services);
-    strangers(csv, examples, &mut provided);
-    missing(csv, provided)
+    let crds = Entries::read_all(csv.object, CRDS, &["/name", "/version", "/kind"]);
+    let services = Entries::read_all(csv.object, SERVICES, &["/group", "/version", "/kind"]);
+    let mut provided = ProvidedApis::of(&crds, &services);
+    check_apis_provided(csv, examples, &mut provided);
+    report_missing_examples(csv, provided)
 }
 
 rule! {
@@ -93,8 +93,8 @@ rule! {
     }
 }
 
-fn blocks(csv: &mut Csv<'_, '_>, examples: &Examples) {
-    let mut found = Many::of(&CSV_56);
+fn check_metadata_and_spec(csv: &mut Csv<'_, '_>, examples: &Examples) {
+    let mut found = AnnotationViolations::of(&CSV_56);
     for (index, example) in examples.all.iter().enumerate() {
         for (block, is_there) in [("metadata", example.has_metadata), ("spec", example.has_spec)] {
             if !is_there {
@@ -112,7 +112,7 @@ fn blocks(csv: &mut Csv<'_, '_>, examples: &Examples) {
 type Api<'a> = (&'a str, &'a str, &'a str);
 
 /// An owned API.
-struct Owned<'a> {
+struct OwnedApi<'a> {
     api: Api<'a>,
     list: &'static str,
     index: usize,
@@ -120,13 +120,13 @@ struct Owned<'a> {
 }
 
 /// The APIs that a ClusterServiceVersion provides, each once, in the order of their names.
-struct Provided<'a> {
-    apis: Vec<Owned<'a>>,
+struct ProvidedApis<'a> {
+    apis: Vec<OwnedApi<'a>>,
     /// Whether any are declared, including those with unreadable names.
     are_declared: bool,
 }
 
-impl<'a> Provided<'a> {
+impl<'a> ProvidedApis<'a> {
     fn of(crds: &'a Entries, services: &'a Entries) -> Self {
         let mut apis = Vec::new();
         let mut are_declared = false;
@@ -135,13 +135,13 @@ impl<'a> Provided<'a> {
             // Another rule reports a name without a group.
             if let Some((_, group)) = row.text_or_empty(0).split_once('.') {
                 let api = (row.text_or_empty(2), group, row.text_or_empty(1));
-                apis.push(Owned { api, list: CRDS_FIELD, index, has_example: false });
+                apis.push(OwnedApi { api, list: CRDS_FIELD, index, has_example: false });
             }
         }
         for (index, row) in services.iter() {
             are_declared = true;
             let api = (row.text_or_empty(2), row.text_or_empty(0), row.text_or_empty(1));
-            apis.push(Owned { api, list: SERVICES_FIELD, index, has_example: false });
+            apis.push(OwnedApi { api, list: SERVICES_FIELD, index, has_example: false });
         }
         // A stable sort: the first of several entries for an API stays first.
         apis.sort_by_key(|owned| owned.api);
@@ -150,7 +150,7 @@ impl<'a> Provided<'a> {
     }
 
     /// Records an example. Returns whether its API is provided.
-    fn has(&mut self, api: Api<'_>) -> bool {
+    fn mark_example(&mut self, api: Api<'_>) -> bool {
         let Ok(at) = self.apis.binary_search_by(|owned| owned.api.cmp(&api)) else { return false };
         if let Some(owned) = self.apis.get_mut(at) {
             owned.has_example = true;
@@ -196,13 +196,17 @@ rule! {
     }
 }
 
-fn strangers(csv: &mut Csv<'_, '_>, examples: &Examples, provided: &mut Provided<'_>) {
-    let mut found = Many::of(&CSV_57);
+fn check_apis_provided(
+    csv: &mut Csv<'_, '_>,
+    examples: &Examples,
+    provided: &mut ProvidedApis<'_>,
+) {
+    let mut found = AnnotationViolations::of(&CSV_57);
     let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
     for (index, example) in examples.all.iter().enumerate() {
         let (api_version, kind) = examples.api(example);
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-        if provided.has((&kind, group, version)) || !provided.are_declared {
+        if provided.mark_example((&kind, group, version)) || !provided.are_declared {
             continue;
         }
         // Reports each API once, as upstream does, while the report has room for violations.
@@ -212,7 +216,8 @@ fn strangers(csv: &mut Csv<'_, '_>, examples: &Examples, provided: &mut Provided
             continue;
         }
         found.add(csv, || {
-            let [kind, api_version] = [&kind, &api_version].map(|text| shortened(text, SHOWN));
+            let [kind, api_version] =
+                [&kind, &api_version].map(|text| shorten(text, MAX_SHOWN_BYTES));
             (
                 format!("{}[{index}].kind", field(examples.name)),
                 format!("example must have a provided API: {kind} of {api_version} is not owned"),
@@ -258,14 +263,14 @@ rule! {
 
 /// Reports API services without an example. Returns the indexes of custom resource definitions
 /// without one.
-fn missing(csv: &mut Csv<'_, '_>, provided: Provided<'_>) -> Vec<usize> {
+fn report_missing_examples(csv: &mut Csv<'_, '_>, provided: ProvidedApis<'_>) -> Vec<usize> {
     let mut missing = provided.apis;
     missing.retain(|owned| !owned.has_example);
     missing.sort_by_key(|owned| owned.index);
     let (crds, services): (Vec<_>, Vec<_>) =
         missing.into_iter().partition(|owned| owned.list == CRDS_FIELD);
-    let mut found = Many::of(&CSV_58);
-    for Owned { list, index, .. } in services {
+    let mut found = AnnotationViolations::of(&CSV_58);
+    for OwnedApi { list, index, .. } in services {
         found.add(csv, || {
             let message = "provided API should have an example annotation";
             (format!("{list}[{index}]"), message.to_owned())

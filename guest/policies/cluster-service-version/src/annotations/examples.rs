@@ -13,7 +13,7 @@ use opgate_sdk::{rule, rules};
 use opgate_upstream::json::Kind;
 
 use super::field;
-use super::lists::{self, Element, Part};
+use super::lists::{self, Element, JsonSpan};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -25,7 +25,7 @@ pub(super) const EXAMPLES: &str = "alm-examples";
 const OTHER_EXAMPLES: &str = "olm.examples";
 
 /// Maximum number of characters that a message shows before the mark.
-const SHOWN: usize = 60;
+const MAX_SHOWN_CHARS: usize = 60;
 
 /// Readable examples.
 pub(super) struct Examples {
@@ -40,8 +40,8 @@ pub(super) struct Examples {
 
 /// An element of the list of examples.
 pub(super) struct Example {
-    api_version: Part,
-    kind: Part,
+    api_version: JsonSpan,
+    kind: JsonSpan,
     pub(super) has_metadata: bool,
     pub(super) has_spec: bool,
 }
@@ -49,27 +49,27 @@ pub(super) struct Example {
 impl Examples {
     /// `apiVersion` and `kind` of an example.
     pub(super) fn api(&self, example: &Example) -> (Cow<'_, str>, Cow<'_, str>) {
-        let text = |part: &Part| part.text(&self.text).unwrap_or_default();
+        let text = |part: &JsonSpan| part.text(&self.text).unwrap_or_default();
         (text(&example.api_version), text(&example.kind))
     }
 }
 
 /// Evaluates the annotations. Returns the examples if they, or the APIs that are provided, must be
 /// evaluated.
-pub(super) fn judge(csv: &mut Csv<'_, '_>, apis_are_new: bool) -> Option<Examples> {
+pub(super) fn check(csv: &mut Csv<'_, '_>, apis_are_new: bool) -> Option<Examples> {
     let (is_first, is_other) = (csv.has_annotation(EXAMPLES), csv.has_annotation(OTHER_EXAMPLES));
     // The content of the first annotation has no effect on the other, but its absence has.
     let is_first_new = csv.touches_annotation(EXAMPLES);
     let is_new = is_first_new || csv.touches_annotation(OTHER_EXAMPLES);
-    presence(csv, is_first || is_other, is_new);
-    both(csv, is_first && is_other && is_new);
+    check_presence(csv, is_first || is_other, is_new);
+    check_single_annotation(csv, is_first && is_other && is_new);
     let (name, is_new) = if is_first { (EXAMPLES, is_first_new) } else { (OTHER_EXAMPLES, is_new) };
     if !(is_first || is_other) || !(is_new || apis_are_new) {
         return None;
     }
     // Go reads null as an empty text.
     let text = csv.annotation(name).unwrap_or_default();
-    let all = read(csv, name, &text, is_new)?;
+    let all = check_examples(csv, name, &text, is_new)?;
     Some(Examples { name, is_new, all, text })
 }
 
@@ -114,7 +114,7 @@ rule! {
     }
 }
 
-fn presence(csv: &mut Csv<'_, '_>, is_there: bool, is_new: bool) {
+fn check_presence(csv: &mut Csv<'_, '_>, is_there: bool, is_new: bool) {
     if csv.annotations().is_empty() {
         if csv.touches_json("/metadata/annotations") {
             csv.add(&CSV_52, "metadata.annotations", "annotations not found");
@@ -160,7 +160,7 @@ rule! {
     }
 }
 
-fn both(csv: &mut Csv<'_, '_>, are_new: bool) {
+fn check_single_annotation(csv: &mut Csv<'_, '_>, are_new: bool) {
     if are_new {
         let message =
             "both `alm-examples` and `olm.examples` are present. Checking only `alm-examples`";
@@ -213,7 +213,12 @@ rule! {
 }
 
 /// The examples; none if upstream cannot read them.
-fn read(csv: &mut Csv<'_, '_>, name: &str, text: &str, is_new: bool) -> Option<Vec<Example>> {
+fn check_examples(
+    csv: &mut Csv<'_, '_>,
+    name: &str,
+    text: &str,
+    is_new: bool,
+) -> Option<Vec<Example>> {
     let mut all = Vec::new();
     let mut wrong = None;
     if text.is_empty() {
@@ -223,21 +228,22 @@ fn read(csv: &mut Csv<'_, '_>, name: &str, text: &str, is_new: bool) -> Option<V
         if wrong.is_some() {
             return;
         }
-        match example(&element, text) {
+        match parse_example(&element, text) {
             Some(example) => all.push(example),
             None => wrong = Some(element.index),
         }
     };
-    let kind = match lists::each(text, ["apiVersion", "kind", "metadata", "spec"], visit) {
-        Ok(kind) => kind,
-        Err(error) => {
-            if is_new {
-                let at = format!("{}.error", field(name));
-                csv.add(&CSV_54, &at, invalid(text, error.offset));
+    let kind =
+        match lists::for_each_element(text, ["apiVersion", "kind", "metadata", "spec"], visit) {
+            Ok(kind) => kind,
+            Err(error) => {
+                if is_new {
+                    let at = format!("{}.error", field(name));
+                    csv.add(&CSV_54, &at, syntax_error(text, error.offset));
+                }
+                return None;
             }
-            return None;
-        }
-    };
+        };
     let at = if !matches!(kind, Kind::List | Kind::Null) || is_refused_by_yaml(text) {
         field(name)
     } else if let Some(index) = wrong {
@@ -253,7 +259,7 @@ fn read(csv: &mut Csv<'_, '_>, name: &str, text: &str, is_new: bool) -> Option<V
 
 /// The beginning of upstream's message, and the location on one line. The offset counts the wrong
 /// byte, unless the text ends too soon.
-fn invalid(text: &str, at: usize) -> String {
+fn syntax_error(text: &str, at: usize) -> String {
     let offset = text.len().min(at.saturating_add(1));
     let before = text.as_bytes().get(..offset).unwrap_or_default();
     // A text that ends too soon often has a line break at its end. The message then shows the line
@@ -267,7 +273,7 @@ fn invalid(text: &str, at: usize) -> String {
     let line = shown.get(start..).unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let column = line.chars().count();
-    let skipped = column.saturating_sub(SHOWN);
+    let skipped = column.saturating_sub(MAX_SHOWN_CHARS);
     let cut = if skipped > 0 { "…" } else { "" };
     let end: String = line.chars().skip(skipped).filter(|c| !c.is_control()).collect();
     format!(
@@ -318,7 +324,7 @@ rule! {
 }
 
 /// An element that upstream reads as an object of an API.
-fn example(element: &Element<4>, text: &str) -> Option<Example> {
+fn parse_example(element: &Element<4>, text: &str) -> Option<Example> {
     let is_object = |at: usize| element.member(at).is_some_and(|part| part.kind == Kind::Object);
     let (api_version, kind) = (element.text(0, text)?, element.text(1, text)?);
     let is_version = !matches!(&*api_version, "" | "/")
@@ -390,10 +396,10 @@ mod tests {
             ("é", 0, "1: line 1, column 1: \u{fffd}<--"),
         ] {
             let message = format!("invalid character at {expected}(see the invalid character)");
-            assert_eq!(invalid(text, at), message, "{text:?}");
+            assert_eq!(syntax_error(text, at), message, "{text:?}");
         }
         let text = format!("[\"{}\",]", "é".repeat(5_000));
-        let message = invalid(&text, text.len() - 1);
+        let message = syntax_error(&text, text.len() - 1);
         assert!(message.starts_with("invalid character at 10005: line 1, column 5005: …é"));
         assert!(message.ends_with("é\",]<--(see the invalid character)"), "{message}");
         assert!(message.len() < 300);

@@ -1,22 +1,23 @@
 //! Annotations about the infrastructure that an Operator supports: the list of the older editions,
 //! and one annotation for each feature.
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{rule, rules};
 use opgate_upstream::json::Kind;
 
 use super::lists;
-use super::{Many, SHOWN, field};
+use super::{AnnotationViolations, MAX_SHOWN_BYTES, field};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_62, CSV_63, CSV_64, CSV_65, CSV_66];
 
 const INFRASTRUCTURE: &str = "operators.openshift.io/infrastructure-features";
-const VALUES: [&str; 6] = ["disconnected", "cnf", "cni", "csi", "fips", "proxy-aware"];
+const INFRASTRUCTURE_FEATURES: [&str; 6] =
+    ["disconnected", "cnf", "cni", "csi", "fips", "proxy-aware"];
 
 /// The prefix of the name of each feature's annotation.
-const FEATURE: &str = "features.operators.openshift.io/";
+const FEATURE_PREFIX: &str = "features.operators.openshift.io/";
 const FEATURES: [&str; 10] = [
     "disconnected",
     "fips-compliant",
@@ -31,13 +32,13 @@ const FEATURES: [&str; 10] = [
 ];
 
 /// Maximum number of invalid values of a list that a message names.
-const LISTED: usize = 16;
+const MAX_SHOWN_VALUES: usize = 16;
 /// Maximum size of each of them, in bytes.
-const LONGEST: usize = 128;
+const MAX_VALUE_BYTES: usize = 128;
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
-    infrastructure(csv);
-    features(csv);
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
+    check_infrastructure_features(csv);
+    check_feature_annotations(csv);
 }
 
 rule! {
@@ -159,7 +160,7 @@ rule! {
     }
 }
 
-fn infrastructure(csv: &mut Csv<'_, '_>) {
+fn check_infrastructure_features(csv: &mut Csv<'_, '_>) {
     let Some(text) = csv.annotation(INFRASTRUCTURE) else { return };
     if !csv.touches_annotation(INFRASTRUCTURE) {
         return;
@@ -168,18 +169,20 @@ fn infrastructure(csv: &mut Csv<'_, '_>) {
     let deprecated = "operators.openshift.io/infrastructure-features is deprecated; use the \
                       features.operators.openshift.io annotations";
     let profile = csv.review.settings.text_or_empty("/profile");
-    let is_asked = profile == "ocp-4.15" || csv.report.is_configured(&CSV_64);
+    let is_applicable = profile == "ocp-4.15" || csv.report.is_configured(&CSV_64);
     let unsupported = |values: &str| {
-        let valid = VALUES.join(", ");
+        let valid = INFRASTRUCTURE_FEATURES.join(", ");
         format!(
             "{INFRASTRUCTURE}: Unsupported value: {values}: valid, case-sensitive values are {valid}"
         )
     };
     let (mut unknown, mut other_case) = (WrongValues::default(), WrongValues::default());
     let mut lacks_own = false;
-    let kind = lists::each(&text, [], |element| {
+    let kind = lists::for_each_element(&text, [], |element| {
         let value = element.part.text(&text);
-        let known = |value: &str| VALUES.iter().find(|known| known.eq_ignore_ascii_case(value));
+        let known = |value: &str| {
+            INFRASTRUCTURE_FEATURES.iter().find(|known| known.eq_ignore_ascii_case(value))
+        };
         let known = value.as_deref().and_then(known);
         lacks_own |= known.is_none_or(|known| !csv.has_annotation(&own_annotation(known)));
         match (known, value.as_deref()) {
@@ -190,15 +193,15 @@ fn infrastructure(csv: &mut Csv<'_, '_>) {
             }
             (_, value) => {
                 let value = value.unwrap_or_else(|| element.part.raw(&text));
-                unknown.push(element.index, || quote(&shortened(value, LONGEST)));
+                unknown.push(element.index, || quote(&shorten(value, MAX_VALUE_BYTES)));
             }
         }
     });
-    if is_asked && (lacks_own || kind != Ok(Kind::List)) {
+    if is_applicable && (lacks_own || kind != Ok(Kind::List)) {
         csv.add(&CSV_64, &at, deprecated);
     }
     if kind != Ok(Kind::List) {
-        let value = quote(&shortened(&text, SHOWN));
+        let value = quote(&shorten(&text, MAX_SHOWN_BYTES));
         return csv.add(&CSV_62, &at, unsupported(&value));
     }
     let other = (!other_case.is_empty())
@@ -224,7 +227,7 @@ fn infrastructure(csv: &mut Csv<'_, '_>) {
 /// The annotation of a feature of the list.
 fn own_annotation(value: &str) -> String {
     let feature = if value == "fips" { "fips-compliant" } else { value };
-    format!("{FEATURE}{feature}")
+    format!("{FEATURE_PREFIX}{feature}")
 }
 
 /// Invalid values of one list, the first ones with their texts.
@@ -241,7 +244,7 @@ impl WrongValues {
             self.index = index;
         }
         self.count = self.count.saturating_add(1);
-        if self.texts.len() < LISTED {
+        if self.texts.len() < MAX_SHOWN_VALUES {
             self.texts.push(text());
         }
     }
@@ -341,22 +344,22 @@ rule! {
     }
 }
 
-fn features(csv: &mut Csv<'_, '_>) {
+fn check_feature_annotations(csv: &mut Csv<'_, '_>) {
     let names = csv.annotations();
-    let start = names.partition_point(|name| name.as_str() < FEATURE);
+    let start = names.partition_point(|name| name.as_str() < FEATURE_PREFIX);
     let found = names.get(start..).unwrap_or_default();
-    let found = found.iter().take_while(|name| name.starts_with(FEATURE));
+    let found = found.iter().take_while(|name| name.starts_with(FEATURE_PREFIX));
     let found: Vec<String> = found.filter(|name| csv.touches_annotation(name)).cloned().collect();
     let is_strict = csv.is_on(&CSV_66);
     let more = if is_strict { csv.review.settings.texts("/csv/features") } else { Vec::new() };
-    let mut undocumented = Many::of(&CSV_66);
+    let mut undocumented = AnnotationViolations::of(&CSV_66);
     for name in found {
-        let feature = name.strip_prefix(FEATURE).unwrap_or_default();
+        let feature = name.strip_prefix(FEATURE_PREFIX).unwrap_or_default();
         if FEATURES.contains(&feature) {
-            supported(csv, &name);
+            check_feature_value(csv, &name);
         } else if is_strict && !more.iter().any(|known| known == feature) {
             undocumented.add(csv, || {
-                let shown = shortened(&name, SHOWN);
+                let shown = shorten(&name, MAX_SHOWN_BYTES);
                 (field(&name), format!("{shown} is not a documented feature annotation"))
             });
         }
@@ -364,10 +367,10 @@ fn features(csv: &mut Csv<'_, '_>) {
     undocumented.finish(csv);
 }
 
-fn supported(csv: &mut Csv<'_, '_>, name: &str) {
+fn check_feature_value(csv: &mut Csv<'_, '_>, name: &str) {
     let Some(value) = csv.annotation(name) else { return };
     if !matches!(value.as_str(), "true" | "false") {
-        let value = quote(&shortened(&value, SHOWN));
+        let value = quote(&shorten(&value, MAX_SHOWN_BYTES));
         let message =
             format!("{name}: Unsupported value: {value}: supported values: \"true\", \"false\"");
         csv.add(&CSV_65, &field(name), message);

@@ -9,23 +9,23 @@
 
 use std::ops::Range;
 
-use opgate_upstream::json::{self, Error, Kind, Reading, Sink};
+use opgate_upstream::json::{self, Error, Kind, ReadOptions, Sink};
 
 /// The limits of Go's decoder.
-const GO: Reading = Reading { max_depth: 10_000, trailing: false };
+const GO_LIMITS: ReadOptions = ReadOptions { max_depth: 10_000, allow_trailing: false };
 
 /// A value in the text.
 #[derive(Debug, Clone)]
-pub(super) struct Part {
+pub(super) struct JsonSpan {
     pub(super) kind: Kind,
     pub(super) range: Range<usize>,
 }
 
-impl Part {
+impl JsonSpan {
     /// The value, if it is a string.
     pub(super) fn text<'t>(&self, text: &'t str) -> Option<std::borrow::Cow<'t, str>> {
         let raw = text.as_bytes().get(self.range.clone()).unwrap_or_default();
-        (self.kind == Kind::Text).then(|| json::decoded(raw))
+        (self.kind == Kind::Text).then(|| json::decode_text(raw))
     }
 
     /// The JSON text of the value.
@@ -38,14 +38,14 @@ impl Part {
 #[derive(Debug)]
 pub(super) struct Element<const N: usize> {
     pub(super) index: usize,
-    pub(super) part: Part,
+    pub(super) part: JsonSpan,
     /// The requested members. If several have the same name, the last one counts.
-    pub(super) members: [Option<Part>; N],
+    pub(super) members: [Option<JsonSpan>; N],
 }
 
 impl<const N: usize> Element<N> {
     /// A member by its position among the requested members.
-    pub(super) fn member(&self, at: usize) -> Option<&Part> {
+    pub(super) fn member(&self, at: usize) -> Option<&JsonSpan> {
         self.members.get(at).and_then(Option::as_ref)
     }
 
@@ -60,12 +60,12 @@ impl<const N: usize> Element<N> {
 ///
 /// # Errors
 /// The error of Go's decoder if the text is not JSON. Elements before the error were visited.
-pub(super) fn each<const N: usize>(
+pub(super) fn for_each_element<const N: usize>(
     text: &str,
     names: [&str; N],
     visit: impl FnMut(Element<N>),
 ) -> Result<Kind, Error> {
-    let mut listing = Listing {
+    let mut reader = ListReader {
         text,
         names,
         visit,
@@ -76,11 +76,11 @@ pub(super) fn each<const N: usize>(
         members: [const { None }; N],
         member: None,
     };
-    json::read(text.as_bytes(), GO, &mut listing)?;
-    Ok(listing.kind)
+    json::read(text.as_bytes(), GO_LIMITS, &mut reader)?;
+    Ok(reader.kind)
 }
 
-struct Listing<'t, const N: usize, V> {
+struct ListReader<'t, const N: usize, V> {
     text: &'t str,
     names: [&'t str; N],
     visit: V,
@@ -91,12 +91,12 @@ struct Listing<'t, const N: usize, V> {
     /// The start of the open element.
     start: usize,
     index: usize,
-    members: [Option<Part>; N],
+    members: [Option<JsonSpan>; N],
     /// The member that comes next or is open, and its start.
     member: Option<(usize, usize)>,
 }
 
-impl<const N: usize, V: FnMut(Element<N>)> Listing<'_, N, V> {
+impl<const N: usize, V: FnMut(Element<N>)> ListReader<'_, N, V> {
     fn begin(&mut self, kind: Kind, at: usize) {
         match self.depth {
             0 => self.kind = kind,
@@ -114,7 +114,7 @@ impl<const N: usize, V: FnMut(Element<N>)> Listing<'_, N, V> {
         match self.depth {
             1 if self.kind == Kind::List => {
                 let members = std::mem::replace(&mut self.members, [const { None }; N]);
-                let part = Part { kind, range: self.start..end };
+                let part = JsonSpan { kind, range: self.start..end };
                 (self.visit)(Element { index: self.index, part, members });
                 self.index = self.index.saturating_add(1);
             }
@@ -122,7 +122,7 @@ impl<const N: usize, V: FnMut(Element<N>)> Listing<'_, N, V> {
                 if let Some((at, start)) = self.member.take()
                     && let Some(member) = self.members.get_mut(at)
                 {
-                    *member = Some(Part { kind, range: start..end });
+                    *member = Some(JsonSpan { kind, range: start..end });
                 }
             }
             _ => {}
@@ -130,10 +130,10 @@ impl<const N: usize, V: FnMut(Element<N>)> Listing<'_, N, V> {
     }
 }
 
-impl<const N: usize, V: FnMut(Element<N>)> Sink for Listing<'_, N, V> {
+impl<const N: usize, V: FnMut(Element<N>)> Sink for ListReader<'_, N, V> {
     fn key(&mut self, key: Range<usize>) {
         if self.depth == 2 && self.kind == Kind::List && N > 0 {
-            let key = json::decoded(self.text.as_bytes().get(key).unwrap_or_default());
+            let key = json::decode_text(self.text.as_bytes().get(key).unwrap_or_default());
             self.member = self.names.iter().position(|name| *name == key).map(|at| (at, 0));
         }
     }
@@ -163,7 +163,7 @@ mod tests {
         let text =
             r#"[ 1, {"a":"x","b":{"a":[2]},"a":"\u0079"} , [{"a":3}], {"\u0061":null}, {}, "z"]"#;
         let mut found = Vec::new();
-        let kind = each(text, ["a", "b"], |element| {
+        let kind = for_each_element(text, ["a", "b"], |element| {
             let members: Vec<_> =
                 (0..2).map(|at| element.member(at).map(|p| p.raw(text))).collect();
             found.push((element.index, element.part.raw(text), members, element.text(0, text)));
@@ -198,9 +198,9 @@ mod tests {
             ("\"[1]\"", Kind::Text),
             ("[]", Kind::List),
         ] {
-            let found = each(text, ["a"], |element| panic!("{text}: {element:?}"));
+            let found = for_each_element(text, ["a"], |element| panic!("{text}: {element:?}"));
             assert_eq!(found, Ok(kind), "{text}");
         }
-        assert!(each("[", [], |_| {}).is_err());
+        assert!(for_each_element("[", [], |_| {}).is_err());
     }
 }

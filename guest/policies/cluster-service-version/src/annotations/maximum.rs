@@ -10,20 +10,20 @@
 //! Tools that build catalogs copy the property between locations, and OLM reads the last copy, in
 //! its own annotation. A mistake is reported once, in the location that its author can correct.
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Document, Kind, Level, Report, rule, rules};
 use opgate_upstream::json;
 use opgate_upstream::version::{Identifier, Version};
 
-use super::lists::{self, Element, Part};
-use super::{SHOWN, field, openshift};
+use super::lists::{self, Element, JsonSpan};
+use super::{MAX_SHOWN_BYTES, field, openshift};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV, REGISTRY_BUNDLE};
 
 rules![CSV_80];
 
 /// Maximum size of a value that is read, in bytes. A version is shorter.
-const LONGEST: u32 = 4_096;
+const MAX_VALUE_BYTES: u32 = 4_096;
 
 rule! {
     /// olm.maxOpenShiftVersion is a version, and there is at most one
@@ -79,7 +79,7 @@ rule! {
 
 /// A property of this type.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct MaximumProperty {
     /// The property.
     field: String,
     /// Its value; none if it is missing.
@@ -99,13 +99,15 @@ type Violation = (Option<Level>, String, String);
 
 /// Evaluates the annotations. OLM copies the property from the authors' annotation to its own: a
 /// mistake in both is reported once.
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
     if csv.has_catalog_maximum() {
         return;
     }
-    for (name, may_be_olm) in [(openshift::AUTHORS, false), (openshift::OLMS, true)] {
-        let found = in_annotation(csv, name, may_be_olm);
-        let violations = violations(&found);
+    for (name, may_be_olm) in
+        [(openshift::AUTHOR_PROPERTIES, false), (openshift::OLM_PROPERTIES, true)]
+    {
+        let found = read_annotation(csv, name, may_be_olm);
+        let violations = find_violations(&found);
         if !violations.is_empty() && csv.touches_annotation(name) {
             for (level, field, message) in violations {
                 match level {
@@ -119,7 +121,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
 }
 
 /// The first two properties in an annotation. A third one adds no information.
-fn in_annotation(csv: &Csv<'_, '_>, name: &str, may_be_olm: bool) -> Vec<Found> {
+fn read_annotation(csv: &Csv<'_, '_>, name: &str, may_be_olm: bool) -> Vec<MaximumProperty> {
     let mut found = Vec::new();
     let Some(text) = csv.annotation(name) else { return found };
     // An escape could hide the type.
@@ -127,7 +129,7 @@ fn in_annotation(csv: &Csv<'_, '_>, name: &str, may_be_olm: bool) -> Vec<Found> 
         return found;
     }
     let (list, place) = if may_be_olm {
-        (openshift::list_of_olm(&text), format!("{}.properties", field(name)))
+        (openshift::olm_property_list(&text), format!("{}.properties", field(name)))
     } else {
         (Some(text.as_str()), field(name))
     };
@@ -136,17 +138,20 @@ fn in_annotation(csv: &Csv<'_, '_>, name: &str, may_be_olm: bool) -> Vec<Found> 
         if found.len() < 2 && openshift::is_maximum(&element, list) {
             let field = format!("{place}[{}]", element.index);
             let value = element.member(openshift::VALUE);
-            found.push(Found { field, value: value.map(|part| value_of(part, list, may_be_olm)) });
+            found.push(MaximumProperty {
+                field,
+                value: value.map(|part| read_value(part, list, may_be_olm)),
+            });
         }
     };
-    match lists::each(list, openshift::MEMBERS, visit) {
+    match lists::for_each_element(list, openshift::MEMBERS, visit) {
         Ok(json::Kind::List) => found,
         // CSV-79 reports it.
         _ => Vec::new(),
     }
 }
 
-fn value_of(part: &Part, text: &str, may_be_olm: bool) -> Value {
+fn read_value(part: &JsonSpan, text: &str, may_be_olm: bool) -> Value {
     match part.text(text) {
         // OLM removes the quotes around the JSON, so it also reads a number.
         _ if may_be_olm => Value::Text(part.raw(text).trim_matches('"').to_owned()),
@@ -156,13 +161,13 @@ fn value_of(part: &Part, text: &str, may_be_olm: bool) -> Value {
 }
 
 /// The first two such properties in a list of a document.
-pub(crate) fn in_document(document: &Document, list: &str, place: &str) -> Vec<Found> {
+pub(crate) fn read_document(document: &Document, list: &str, place: &str) -> Vec<MaximumProperty> {
     let rows = document.rows(list, &["/type"]);
     let is_maximum = |row: &opgate_sdk::Row<'_>| row.text(0) == Some(openshift::PROPERTY);
     let indexes = rows.iter().enumerate().filter(|(_, row)| is_maximum(row)).take(2);
     let found = indexes.map(|(index, _)| {
         let pointer = format!("{list}/{index}/value");
-        let is_short = document.size(&pointer).is_some_and(|size| size <= LONGEST);
+        let is_short = document.size(&pointer).is_some_and(|size| size <= MAX_VALUE_BYTES);
         let value = match document.kind(&pointer) {
             Kind::Missing => None,
             Kind::Text if is_short => Some(Value::Text(document.text_or_empty(&pointer))),
@@ -172,14 +177,14 @@ pub(crate) fn in_document(document: &Document, list: &str, place: &str) -> Vec<F
             }
             _ => Some(Value::Other("…".to_owned())),
         };
-        Found { field: format!("{place}[{index}]"), value }
+        MaximumProperty { field: format!("{place}[{index}]"), value }
     });
     found.collect()
 }
 
 /// Reports invalid properties outside of ClusterServiceVersions.
-pub(crate) fn report(found: &[Found], report: &mut Report<'_>) {
-    for (level, field, message) in violations(found) {
+pub(crate) fn report_invalid(found: &[MaximumProperty], report: &mut Report<'_>) {
+    for (level, field, message) in find_violations(found) {
         match level {
             Some(level) => report.add_as(level, &CSV_80, field, message),
             None => report.add(&CSV_80, field, message),
@@ -187,10 +192,10 @@ pub(crate) fn report(found: &[Found], report: &mut Report<'_>) {
     }
 }
 
-fn violations(found: &[Found]) -> Vec<Violation> {
+fn find_violations(found: &[MaximumProperty]) -> Vec<Violation> {
     let [first, more @ ..] = found else { return Vec::new() };
     let mut violations: Vec<_> =
-        first.value.iter().filter_map(|v| wrong(&first.field, v)).collect();
+        first.value.iter().filter_map(|v| value_error(&first.field, v)).collect();
     if let [second, ..] = more {
         let message = "more than one olm.maxOpenShiftVersion property".to_owned();
         violations.push((None, second.field.clone(), message));
@@ -198,7 +203,7 @@ fn violations(found: &[Found]) -> Vec<Violation> {
     violations
 }
 
-fn wrong(property: &str, value: &Value) -> Option<Violation> {
+fn value_error(property: &str, value: &Value) -> Option<Violation> {
     let at = format!("{property}.value");
     let (text, hint) = match value {
         Value::Text(text) => (text, ""),
@@ -207,10 +212,10 @@ fn wrong(property: &str, value: &Value) -> Option<Violation> {
     let version = Version::parse_tolerant(text).ok().filter(|_| !text.trim().is_empty());
     match (value, version) {
         (Value::Text(_), Some(version)) => {
-            truncated(text, &version).map(|message| (Some(Level::Warn), at, message))
+            truncation_error(text, &version).map(|message| (Some(Level::Warn), at, message))
         }
         (_, version) => {
-            let shown = quote(&shortened(text, SHOWN));
+            let shown = quote(&shorten(text, MAX_SHOWN_BYTES));
             let hint = if version.is_some() { hint } else { "" };
             let message =
                 format!("olm.maxOpenShiftVersion value {shown} is not a cluster version{hint}");
@@ -220,7 +225,7 @@ fn wrong(property: &str, value: &Value) -> Option<Violation> {
 }
 
 /// The warning for more than a major and a minor number, with upstream's text.
-fn truncated(value: &str, version: &Version) -> Option<String> {
+fn truncation_error(value: &str, version: &Version) -> Option<String> {
     let Version { major, minor, patch, pre, .. } = version;
     if *patch == 0 && pre.is_empty() {
         return None;
@@ -237,7 +242,7 @@ fn truncated(value: &str, version: &Version) -> Option<String> {
         shown.push('+');
         shown.push_str(build);
     }
-    let shown = shortened(&shown, SHOWN);
+    let shown = shorten(&shown, MAX_SHOWN_BYTES);
     Some(format!(
         "csv.Annotations.olm.properties has an invalid value. olm.maxOpenShiftVersion must specify \
          only major.minor versions, {shown} will be truncated to {major}.{minor}.0"

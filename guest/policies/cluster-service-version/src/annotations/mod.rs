@@ -25,18 +25,18 @@ use crate::csv::Csv;
 
 /// Returns the indexes of owned CRDs that lack an example. They are reported together with other
 /// missing texts.
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) -> Vec<usize> {
+pub(crate) fn check(csv: &mut Csv<'_, '_>) -> Vec<usize> {
     let apis_are_new = example_apis::are_touched(csv);
-    let examples = examples::judge(csv, apis_are_new);
-    let without_example = examples.map(|examples| example_apis::judge(csv, &examples));
-    templates::judge(csv);
-    features::judge(csv);
-    properties::judge(csv);
+    let examples = examples::check(csv, apis_are_new);
+    let without_example = examples.map(|examples| example_apis::check(csv, &examples));
+    templates::check(csv);
+    features::check(csv);
+    properties::check(csv);
     without_example.unwrap_or_default()
 }
 
 /// Bytes of a value that a message repeats.
-const SHOWN: usize = 1_024;
+const MAX_SHOWN_BYTES: usize = 1_024;
 
 /// The field of an annotation.
 fn field(name: &str) -> String {
@@ -45,12 +45,12 @@ fn field(name: &str) -> String {
 
 /// Violations of one rule for elements of a list. Makes texts only while a verdict has room for
 /// them, and counts the others: a list can have half a million elements.
-struct Many {
+struct AnnotationViolations {
     rule: &'static Rule,
     count: usize,
 }
 
-impl Many {
+impl AnnotationViolations {
     fn of(rule: &'static Rule) -> Self {
         Self { rule, count: 0 }
     }
@@ -70,20 +70,20 @@ impl Many {
 
 #[cfg(test)]
 mod tests {
-    use opgate_sdk::{Document, GroupVersionResource, Parts, Request};
+    use opgate_sdk::{Document, GroupVersionResource, Request, RequestParts};
     use serde_json::json;
 
     use super::*;
 
     /// The texts of a rule's violations for a new object.
     fn found(rule: &str, object: &serde_json::Value) -> Vec<String> {
-        let parts = Parts {
+        let parts = RequestParts {
             resource: GroupVersionResource {
                 group: "operators.coreos.com".to_owned(),
                 version: "v1alpha1".to_owned(),
                 resource: "clusterserviceversions".to_owned(),
             },
-            ..Parts::default()
+            ..RequestParts::default()
         };
         let request = Request::from(parts);
         // No other rule takes up room in the verdict.

@@ -3,26 +3,27 @@
 //! OLM reads it from its own annotation, in which it writes the properties of the bundle; authors
 //! write it into `olm.properties`. OLM counts 4.23 and 5.0 as one version.
 
-use opgate_sdk::go::shortened;
+use opgate_sdk::go::shorten;
 use opgate_sdk::{Document, Kind};
 use opgate_upstream::json;
 use opgate_upstream::version::Version;
 
 use super::lists::{self, Element};
-use super::{SHOWN, field};
+use super::{MAX_SHOWN_BYTES, field};
 use crate::csv::annotation;
 
 /// The type of the property.
 pub(super) const PROPERTY: &str = "olm.maxOpenShiftVersion";
 
 /// The annotation that authors write: a list of properties.
-pub(super) const AUTHORS: &str = "olm.properties";
+pub(super) const AUTHOR_PROPERTIES: &str = "olm.properties";
 /// The annotation that OLM writes and reads: an object with the list as [`MEMBER`].
-pub(super) const OLMS: &str = "operatorframework.io/properties";
+pub(super) const OLM_PROPERTIES: &str = "operatorframework.io/properties";
 /// The member of the annotation that OLM writes.
-const MEMBER: &str = "properties";
+const OLM_PROPERTIES_MEMBER: &str = "properties";
 /// The annotations, and where their list of properties is.
-const ANNOTATIONS: [(&str, Option<&str>); 2] = [(AUTHORS, None), (OLMS, Some(MEMBER))];
+const ANNOTATIONS: [(&str, Option<&str>); 2] =
+    [(AUTHOR_PROPERTIES, None), (OLM_PROPERTIES, Some(OLM_PROPERTIES_MEMBER))];
 
 /// The members of a property.
 pub(super) const MEMBERS: [&str; 2] = ["type", "value"];
@@ -33,9 +34,9 @@ pub(super) const VALUE: usize = 1;
 
 /// Major and minor number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Minor(u64, u64);
+pub(crate) struct MinorVersion(u64, u64);
 
-impl From<&Version> for Minor {
+impl From<&Version> for MinorVersion {
     fn from(version: &Version) -> Self {
         match (version.major, version.minor) {
             (4, 23) => Self(5, 0),
@@ -44,7 +45,7 @@ impl From<&Version> for Minor {
     }
 }
 
-impl Minor {
+impl MinorVersion {
     /// Reads a version of a cluster, or the value of the property.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         // An empty text is not version 0.
@@ -55,15 +56,15 @@ impl Minor {
 
 /// The last version that is supported.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Maximum {
-    pub(crate) minor: Minor,
+pub(crate) struct MaximumVersion {
+    pub(crate) version: MinorVersion,
     /// The version as written.
     pub(crate) text: String,
     /// The annotation that has it.
     pub(crate) annotation: &'static str,
 }
 
-impl Maximum {
+impl MaximumVersion {
     /// The field of the version.
     pub(crate) fn field(&self) -> String {
         field(self.annotation)
@@ -77,8 +78,8 @@ pub(super) fn is_maximum(property: &Element<2>, text: &str) -> bool {
 
 /// The last version that a ClusterServiceVersion supports: the lowest of those that it names. A
 /// value that is not a version has no effect.
-pub(crate) fn maximum(csv: &Document) -> Option<Maximum> {
-    let mut lowest: Option<Maximum> = None;
+pub(crate) fn maximum(csv: &Document) -> Option<MaximumVersion> {
+    let mut lowest: Option<MaximumVersion> = None;
     for (annotation, member) in ANNOTATIONS {
         let Some(text) = text_of(csv, annotation) else { continue };
         // An escape could hide it.
@@ -97,21 +98,25 @@ pub(crate) fn maximum(csv: &Document) -> Option<Maximum> {
             // OLM reads `4.9` like `"4.9"`.
             let Some(part) = property.member(VALUE) else { return };
             let value = part.text(list).unwrap_or_else(|| part.raw(list).into());
-            if let Some(minor) = Minor::parse(&value)
-                && lowest.as_ref().is_none_or(|lowest| minor < lowest.minor)
+            if let Some(minor) = MinorVersion::parse(&value)
+                && lowest.as_ref().is_none_or(|lowest| minor < lowest.version)
             {
-                lowest = Some(Maximum { minor, text: shortened(&value, SHOWN), annotation });
+                lowest = Some(MaximumVersion {
+                    version: minor,
+                    text: shorten(&value, MAX_SHOWN_BYTES),
+                    annotation,
+                });
             }
         };
         // Properties before an error count: another rule denies the list.
-        let _ = lists::each(list, MEMBERS, visit);
+        let _ = lists::for_each_element(list, MEMBERS, visit);
     }
     lowest
 }
 
 /// The list of properties in the annotation that OLM writes.
-pub(super) fn list_of_olm(text: &str) -> Option<&str> {
-    member_of(text, MEMBER)
+pub(super) fn olm_property_list(text: &str) -> Option<&str> {
+    member_of(text, OLM_PROPERTIES_MEMBER)
 }
 
 /// The JSON of a member.
@@ -178,9 +183,10 @@ mod tests {
     #[test]
     fn openshift_4_23_equals_5_0() {
         let ascending = ["4.9", "4.10.3", "4.22.0-rc1", "4.23", "5.1"];
-        let minors: Vec<_> = ascending.iter().map(|text| Minor::parse(text).unwrap()).collect();
+        let minors: Vec<_> =
+            ascending.iter().map(|text| MinorVersion::parse(text).unwrap()).collect();
         assert!(minors.is_sorted_by(|low, high| low < high));
-        assert_eq!(Minor::parse("4.23.7"), Minor::parse("5.0"));
-        assert_eq!(Minor::parse(" "), None);
+        assert_eq!(MinorVersion::parse("4.23.7"), MinorVersion::parse("5.0"));
+        assert_eq!(MinorVersion::parse(" "), None);
     }
 }

@@ -10,18 +10,18 @@ use crate::targets::{CATALOG, CSV};
 
 rules![CSV_78, CSV_79];
 
-const STRINGS: [&str; 2] = [
+const STRING_LISTS: [&str; 2] = [
     "operators.openshift.io/valid-subscription",
     "operators.operatorframework.io/internal-objects",
 ];
-const PROPERTIES: &str = openshift::AUTHORS;
+const PROPERTIES: &str = openshift::AUTHOR_PROPERTIES;
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
-    for name in STRINGS {
-        strings(csv, name);
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
+    for name in STRING_LISTS {
+        check_string_list(csv, name);
     }
-    properties(csv);
-    maximum::judge(csv);
+    check_properties(csv);
+    maximum::check(csv);
 }
 
 rule! {
@@ -66,13 +66,13 @@ rule! {
     }
 }
 
-fn strings(csv: &mut Csv<'_, '_>, name: &str) {
+fn check_string_list(csv: &mut Csv<'_, '_>, name: &str) {
     let Some(text) = csv.annotation(name) else { return };
     if !csv.touches_annotation(name) {
         return;
     }
     let mut other = None;
-    let kind = lists::each(&text, [], |element| {
+    let kind = lists::for_each_element(&text, [], |element| {
         if element.part.kind != Kind::Text {
             other.get_or_insert(element.index);
         }
@@ -126,28 +126,30 @@ rule! {
     }
 }
 
-fn properties(csv: &mut Csv<'_, '_>) {
+fn check_properties(csv: &mut Csv<'_, '_>) {
     let Some(text) = csv.annotation(PROPERTIES) else { return };
     if !csv.touches_annotation(PROPERTIES) {
         return;
     }
     let mut not_one = None;
-    let read = lists::each(&text, openshift::MEMBERS, |element| {
+    let read = lists::for_each_element(&text, openshift::MEMBERS, |element| {
         if not_one.is_none() {
-            not_one = why_not(&element, &text).map(|why| (element.index, why));
+            not_one = property_error(&element, &text).map(|why| (element.index, why));
         }
     });
     match (read, not_one) {
-        (Err(error), _) => wrong(csv, "", &error.to_string()),
+        (Err(error), _) => report_invalid_property(csv, "", &error.to_string()),
         (Ok(Kind::List), None) => {}
         // One violation is enough: the list is unreadable.
-        (Ok(Kind::List), Some((index, why))) => wrong(csv, &format!("[{index}]"), why),
-        (Ok(kind), _) => wrong(csv, "", type_phrase(kind)),
+        (Ok(Kind::List), Some((index, why))) => {
+            report_invalid_property(csv, &format!("[{index}]"), why);
+        }
+        (Ok(kind), _) => report_invalid_property(csv, "", type_phrase(kind)),
     }
 }
 
 /// The reason why an element is not a property.
-fn why_not(element: &Element<2>, text: &str) -> Option<&'static str> {
+fn property_error(element: &Element<2>, text: &str) -> Option<&'static str> {
     if element.part.kind != Kind::Object {
         return Some(type_phrase(element.part.kind));
     }
@@ -160,7 +162,7 @@ fn why_not(element: &Element<2>, text: &str) -> Option<&'static str> {
     }
 }
 
-fn wrong(csv: &mut Csv<'_, '_>, place: &str, why: &str) {
+fn report_invalid_property(csv: &mut Csv<'_, '_>, place: &str, why: &str) {
     let at = if place.is_empty() { String::new() } else { format!("element {place}: ") };
     let message =
         format!("olm.properties annotation is not a JSON array of type/value objects: {at}{why}");

@@ -1,11 +1,11 @@
 //! Annotations with templates that the console offers: the first custom resource, and the namespace
 //! of the Operator.
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Document, Kind, names, rule, rules};
-use opgate_yaml::Words;
+use opgate_yaml::BooleanWords;
 
-use super::{SHOWN, field};
+use super::{MAX_SHOWN_BYTES, field};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -17,41 +17,43 @@ const NAMESPACE_TEMPLATE: &str = "operatorframework.io/suggested-namespace-templ
 
 /// Maximum size of YAML that is read, in bytes. Reading YAML takes a hundred times as long as
 /// reading JSON.
-const YAML: usize = 65_536;
+const MAX_YAML_BYTES: usize = 65_536;
 /// Maximum size of the JSON to which YAML can expand, in bytes.
-const ROOM: usize = 262_144;
+const MAX_JSON_BYTES: usize = 262_144;
 
 const TOO_LARGE: &str = "the template is more than 64 KiB of YAML";
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
-    resource(csv);
-    namespace(csv);
-    namespace_template(csv);
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
+    check_resource(csv);
+    check_namespace(csv);
+    check_namespace_template(csv);
 }
 
 /// The result of reading a template.
 enum Template {
     Object(Document),
     /// The reason why the text is not a template.
-    Wrong(String),
+    Invalid(String),
     TooLarge,
 }
 
 impl Template {
     /// Reads one object in JSON or YAML.
     fn read(text: &str) -> Self {
-        let wrong = |why: &str| Self::Wrong(why.to_owned());
+        let wrong = |why: &str| Self::Invalid(why.to_owned());
         let document = match Document::parse(text) {
             Ok(document) => document,
-            Err(_) if text.len() > YAML => return Self::TooLarge,
-            Err(_) => match opgate_yaml::documents(text, Words::All, ROOM).as_deref() {
+            Err(_) if text.len() > MAX_YAML_BYTES => return Self::TooLarge,
+            Err(_) => match opgate_yaml::documents(text, BooleanWords::Yaml11, MAX_JSON_BYTES)
+                .as_deref()
+            {
                 Ok([]) => return wrong("it is empty"),
                 Ok([part]) => match Document::parse(&part.json) {
                     Ok(document) => document,
-                    Err(why) => return Self::Wrong(why),
+                    Err(why) => return Self::Invalid(why),
                 },
-                Ok(parts) => return Self::Wrong(format!("it has {} documents", parts.len())),
-                Err(error) => return Self::Wrong(error.upstream()),
+                Ok(parts) => return Self::Invalid(format!("it has {} documents", parts.len())),
+                Err(error) => return Self::Invalid(error.upstream_message()),
             },
         };
         if document.kind("") != Kind::Object {
@@ -61,7 +63,7 @@ impl Template {
             [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")]
         {
             if document.text_or_empty(pointer).is_empty() {
-                return Self::Wrong(format!("{name} is missing"));
+                return Self::Invalid(format!("{name} is missing"));
             }
         }
         Self::Object(document)
@@ -112,11 +114,11 @@ rule! {
     }
 }
 
-fn resource(csv: &mut Csv<'_, '_>) {
-    let Some(text) = changed(csv, RESOURCE) else { return };
+fn check_resource(csv: &mut Csv<'_, '_>) {
+    let Some(text) = changed_text(csv, RESOURCE) else { return };
     match Template::read(&text) {
         Template::Object(_) => {}
-        Template::Wrong(why) => {
+        Template::Invalid(why) => {
             let message = format!(
                 "{RESOURCE} must include a template that contains a complete YAML definition: {why}"
             );
@@ -127,7 +129,7 @@ fn resource(csv: &mut Csv<'_, '_>) {
 }
 
 /// The text of an annotation that must be evaluated.
-fn changed(csv: &Csv<'_, '_>, name: &str) -> Option<String> {
+fn changed_text(csv: &Csv<'_, '_>, name: &str) -> Option<String> {
     csv.annotation(name).filter(|_| csv.touches_annotation(name))
 }
 
@@ -167,10 +169,10 @@ rule! {
     }
 }
 
-fn namespace(csv: &mut Csv<'_, '_>) {
-    let Some(name) = changed(csv, NAMESPACE) else { return };
+fn check_namespace(csv: &mut Csv<'_, '_>) {
+    let Some(name) = changed_text(csv, NAMESPACE) else { return };
     if !names::label_errors(&name).is_empty() {
-        let shown = quote(&shortened(&name, SHOWN));
+        let shown = quote(&shorten(&name, MAX_SHOWN_BYTES));
         csv.add(
             &CSV_60,
             &field(NAMESPACE),
@@ -222,8 +224,8 @@ rule! {
     }
 }
 
-fn namespace_template(csv: &mut Csv<'_, '_>) {
-    let Some(text) = changed(csv, NAMESPACE_TEMPLATE) else { return };
+fn check_namespace_template(csv: &mut Csv<'_, '_>) {
+    let Some(text) = changed_text(csv, NAMESPACE_TEMPLATE) else { return };
     let why = match Template::read(&text) {
         Template::Object(object) => {
             let api_version = object.text_or_empty("/apiVersion");
@@ -231,9 +233,9 @@ fn namespace_template(csv: &mut Csv<'_, '_>) {
             if api_version == "v1" && kind == "Namespace" {
                 return;
             }
-            shortened(&format!("it is a {api_version} {kind}"), SHOWN)
+            shorten(&format!("it is a {api_version} {kind}"), MAX_SHOWN_BYTES)
         }
-        Template::Wrong(why) => why,
+        Template::Invalid(why) => why,
         Template::TooLarge => {
             return csv.report.skip(&CSV_61, &field(NAMESPACE_TEMPLATE), TOO_LARGE);
         }

@@ -45,19 +45,19 @@ const LISTS: [(bool, &str, &str); 2] =
 
 /// The APIs of a ClusterServiceVersion, each with its field, and whether the list is complete.
 pub(super) struct Apis {
-    pub(super) list: Vec<(Api, Place)>,
-    pub(super) are_all: bool,
+    pub(super) list: Vec<(Api, ApiLocation)>,
+    pub(super) is_complete: bool,
 }
 
 /// The location of an API.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ApiLocation {
     list: &'static str,
     role: Role,
     index: usize,
 }
 
-impl Place {
+impl ApiLocation {
     /// The field of the list.
     pub(super) fn list(self) -> String {
         format!("spec.{}.{}", self.list, self.role.member())
@@ -71,16 +71,16 @@ impl Place {
 
 impl Apis {
     pub(super) fn of(csv: &Document, role: Role) -> Self {
-        let mut apis = Self { list: Vec::new(), are_all: true };
+        let mut apis = Self { list: Vec::new(), is_complete: true };
         for (is_service, list, name) in LISTS {
             let pointer = format!("/spec/{list}/{}", role.member());
-            let entries = Entries::first(csv, &pointer, &[name, "/version", "/kind"]);
-            apis.are_all &= entries.are_most();
+            let entries = Entries::read_first(csv, &pointer, &[name, "/version", "/kind"]);
+            apis.is_complete &= entries.is_complete();
             for (index, entry) in entries.iter() {
                 let [name, version, kind] = [0, 1, 2].map(|at| entry.text_or_empty(at).to_owned());
                 if !name.is_empty() {
                     let api = Api { is_service, name, version, kind };
-                    apis.list.push((api, Place { list, role, index }));
+                    apis.list.push((api, ApiLocation { list, role, index }));
                 }
             }
         }
@@ -88,7 +88,7 @@ impl Apis {
     }
 
     /// Each API once, with its first location.
-    pub(super) fn by_api(self) -> BTreeMap<Api, Place> {
+    pub(super) fn by_api(self) -> BTreeMap<Api, ApiLocation> {
         self.list.into_iter().rev().collect()
     }
 }
@@ -114,7 +114,7 @@ impl Role {
 
 /// Calls `visit` with each ClusterServiceVersion of the cluster that owns, or requires, one of the
 /// APIs, and with the APIs that it owns or requires, until `visit` returns `false`.
-pub(super) fn each(
+pub(super) fn visit_csvs(
     role: Role,
     apis: &BTreeSet<Api>,
     mut visit: impl FnMut(&Document, BTreeSet<Api>) -> bool,

@@ -6,11 +6,11 @@
 //! ```
 
 use opgate_sdk::cluster::Query;
-use opgate_sdk::copies::Marks;
-use opgate_sdk::go::shortened;
+use opgate_sdk::copies::CopyMarks;
+use opgate_sdk::go::shorten;
 use opgate_sdk::{Report, Review, rule, rules};
 
-use crate::annotations::openshift::{Minor, maximum};
+use crate::annotations::openshift::{MinorVersion, maximum};
 use crate::csv::Csv;
 use crate::reads::{CLUSTER_VERSIONS, CSVS};
 use crate::targets::{CLUSTER_VERSION, CSV};
@@ -20,7 +20,7 @@ rules![CSV_81, CSV_82];
 /// The name of the only `ClusterVersion`.
 const VERSION: &str = "version";
 /// Bytes of a version that a message repeats.
-const SHOWN: usize = 256;
+const MAX_SHOWN_BYTES: usize = 256;
 
 rule! {
     /// the Operator supports the OpenShift version of the cluster
@@ -60,25 +60,25 @@ rule! {
     }
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
     if csv.review.is_update() || !csv.is_on(&CSV_81) {
         return;
     }
     let Some(maximum) = maximum(csv.object) else { return };
-    let Some(current) = current(csv.review, csv.report) else { return };
-    if Minor::parse(&current).is_some_and(|minor| minor > maximum.minor) {
+    let Some(current) = current_version(csv.review, csv.report) else { return };
+    if MinorVersion::parse(&current).is_some_and(|minor| minor > maximum.version) {
         let message = format!(
             "{} supports OpenShift versions up to {} but the cluster runs {}",
-            shortened(&csv.name, SHOWN),
+            shorten(&csv.name, MAX_SHOWN_BYTES),
             maximum.text,
-            shortened(&current, SHOWN),
+            shorten(&current, MAX_SHOWN_BYTES),
         );
         csv.add(&CSV_81, &maximum.field(), message);
     }
 }
 
 /// The version that the cluster runs, if it has one.
-fn current(review: &Review<'_>, report: &mut Report<'_>) -> Option<String> {
+fn current_version(review: &Review<'_>, report: &mut Report<'_>) -> Option<String> {
     if let Some(version) = review.settings.text("/csv/openShiftVersion") {
         return Some(version);
     }
@@ -139,24 +139,24 @@ rule! {
 }
 
 /// Evaluates an UPDATE of a `ClusterVersion`.
-pub(crate) fn request(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_request(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     if review.old_of_update().is_none() || !report.is_on(&CSV_82) {
         return;
     }
     let desired = object.text_or_empty("/spec/desiredUpdate/version");
     let only_image = desired.is_empty() && object.has("/spec/desiredUpdate/image");
-    let minor = Minor::parse(&desired);
+    let minor = MinorVersion::parse(&desired);
     if minor.is_none() && !only_image || !review.touches_json(object, "/spec/desiredUpdate") {
         return;
     }
-    let desired = shortened(&desired, SHOWN);
+    let desired = shorten(&desired, MAX_SHOWN_BYTES);
     let mut found = Vec::new();
     let visited = CSVS.each(Query::default(), |csv| {
         let namespace = csv.text_or_empty("/metadata/namespace");
         if let Some(maximum) = maximum(&csv)
-            && minor.is_none_or(|minor| minor > maximum.minor)
-            && !Marks::of(&csv, &namespace).claim()
+            && minor.is_none_or(|minor| minor > maximum.version)
+            && !CopyMarks::of(&csv, &namespace).claims_copy()
         {
             found.push((namespace, csv.text_or_empty("/metadata/name"), maximum.text));
         }

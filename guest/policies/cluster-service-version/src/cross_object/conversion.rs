@@ -25,25 +25,25 @@ use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
 use opgate_sdk::{Document, Shape, is_terminating, rule, rules};
 
 use crate::csv::Csv;
-use crate::entries::Findings;
+use crate::entries::RuleViolations;
 use crate::reads::{CRDS, CSVS};
 use crate::targets::{CSV, REGISTRY_BUNDLE};
-use crate::webhooks::conversion::{self, Target};
+use crate::webhooks::conversion::{self, ConvertedCrd};
 
 rules![CSV_95, CSV_97];
 
 /// Maximum number of versions that one walk along the chain reads. A namespace usually has two or
 /// three.
-const STEPS: usize = 256;
+const MAX_CHAIN_STEPS: usize = 256;
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
     if !csv.is_on(&CSV_95) && !csv.is_on(&CSV_97) {
         return;
     }
-    let targets = conversion::targets(csv);
+    let targets = conversion::converted_crds(csv);
     if !targets.is_empty() {
-        preserving_in_the_cluster(csv, &targets);
-        rivals(csv, &targets);
+        check_preserving_in_cluster(csv, &targets);
+        check_single_webhook(csv, &targets);
     }
 }
 
@@ -91,7 +91,7 @@ rule! {
     }
 }
 
-fn preserving_in_the_cluster(csv: &mut Csv<'_, '_>, targets: &[Target]) {
+fn check_preserving_in_cluster(csv: &mut Csv<'_, '_>, targets: &[ConvertedCrd]) {
     if !csv.is_on(&CSV_95) {
         return;
     }
@@ -108,27 +108,31 @@ fn preserving_in_the_cluster(csv: &mut Csv<'_, '_>, targets: &[Target]) {
             None => return,
         }
     }
-    add_preserving(csv, targets, &preserving);
+    report_preserving(csv, targets, &preserving);
 }
 
 /// The names of the CRDs that keep unknown fields.
-pub(crate) fn preserving(crds: impl Iterator<Item = Document>) -> BTreeSet<String> {
+pub(crate) fn preserving_crds(crds: impl Iterator<Item = Document>) -> BTreeSet<String> {
     let keeps = |crd: &Document| crd.boolean("/spec/preserveUnknownFields") == Some(true);
     crds.filter(keeps).filter_map(|crd| crd.text("/metadata/name")).collect()
 }
 
 /// CSV-95 for a CSV and the CRDs of its bundle that keep unknown fields.
-pub(crate) fn in_bundle(csv: &mut Csv<'_, '_>, preserving: &BTreeSet<String>) {
+pub(crate) fn check_preserving_in_bundle(csv: &mut Csv<'_, '_>, preserving: &BTreeSet<String>) {
     if csv.is_on(&CSV_95) && !preserving.is_empty() {
-        let targets = conversion::targets(csv);
-        add_preserving(csv, &targets, preserving);
+        let targets = conversion::converted_crds(csv);
+        report_preserving(csv, &targets, preserving);
     }
 }
 
-fn add_preserving(csv: &mut Csv<'_, '_>, targets: &[Target], preserving: &BTreeSet<String>) {
-    let mut findings = Findings::of(&CSV_95);
+fn report_preserving(
+    csv: &mut Csv<'_, '_>,
+    targets: &[ConvertedCrd],
+    preserving: &BTreeSet<String>,
+) {
+    let mut violations = RuleViolations::of(&CSV_95);
     for target in targets.iter().filter(|t| t.is_new && preserving.contains(&t.name)) {
-        findings.add(csv, || {
+        violations.add(csv, || {
             let message = "crd.Spec.PreserveUnknownFields must be false to let API Server call webhook to do the conversion";
             [target.field(), message.to_owned()]
         });
@@ -183,7 +187,7 @@ rule! {
     }
 }
 
-fn rivals(csv: &mut Csv<'_, '_>, targets: &[Target]) {
+fn check_single_webhook(csv: &mut Csv<'_, '_>, targets: &[ConvertedCrd]) {
     if !csv.is_on(&CSV_97) {
         return;
     }
@@ -194,22 +198,22 @@ fn rivals(csv: &mut Csv<'_, '_>, targets: &[Target]) {
     }
     // If the chain changes, a CSV that was linked may now conflict.
     let known = match csv.ratchet_base().filter(|_| !new_chain) {
-        Some(old) => conversion::names(old),
+        Some(old) => conversion::listed_names(old),
         None => BTreeSet::new(),
     };
     // The first location of each CRD. CSV-96 reports the others.
-    let mut wanted: BTreeMap<&str, &Target> = BTreeMap::new();
+    let mut by_name: BTreeMap<&str, &ConvertedCrd> = BTreeMap::new();
     for target in targets.iter().filter(|target| !known.contains(&target.name)) {
-        wanted.entry(&target.name).or_insert(target);
+        by_name.entry(&target.name).or_insert(target);
     }
-    let found = of_others(csv, &wanted);
+    let found = other_webhooks(csv, &by_name);
     let Some(found) = csv.report.or_skip(&[&CSV_97], "ClusterServiceVersions", found) else {
         return;
     };
-    let mut findings = Findings::of(&CSV_97);
+    let mut violations = RuleViolations::of(&CSV_97);
     for (crd, other) in found {
-        let Some(target) = wanted.get(crd.as_str()) else { continue };
-        findings.add(csv, || {
+        let Some(target) = by_name.get(crd.as_str()) else { continue };
+        violations.add(csv, || {
             let message = format!(
                 "There can only be one conversion webhook on the entire cluster for a given CRD: {crd} is already targeted by ClusterServiceVersion {other}"
             );
@@ -219,19 +223,19 @@ fn rivals(csv: &mut Csv<'_, '_>, targets: &[Target]) {
 }
 
 /// The CRDs that another ClusterServiceVersion converts, with namespace and name of the first one.
-fn of_others(
+fn other_webhooks(
     csv: &Csv<'_, '_>,
-    wanted: &BTreeMap<&str, &Target>,
+    by_name: &BTreeMap<&str, &ConvertedCrd>,
 ) -> Result<BTreeMap<String, String>, ReadError> {
     let mut found = BTreeMap::new();
-    if wanted.is_empty() {
+    if by_name.is_empty() {
         return Ok(found);
     }
-    let values: Vec<String> = wanted.keys().map(|&name| name.to_owned()).collect();
+    let values: Vec<String> = by_name.keys().map(|&name| name.to_owned()).collect();
     let matches = [IndexMatch { index: "conversion", values: &values, include_missing: false }];
     let mut failed = None;
     CSVS.each(Query { matches: &matches, ..Query::default() }, |other| {
-        match counts(csv, &other) {
+        match is_relevant(csv, &other) {
             Ok(true) => {}
             Ok(false) => return true,
             Err(error) => {
@@ -241,18 +245,18 @@ fn of_others(
         }
         let [namespace, name] =
             ["/metadata/namespace", "/metadata/name"].map(|pointer| other.text_or_empty(pointer));
-        for crd in conversion::names(&other) {
-            if wanted.contains_key(crd.as_str()) {
+        for crd in conversion::listed_names(&other) {
+            if by_name.contains_key(crd.as_str()) {
                 found.entry(crd).or_insert_with(|| format!("{namespace}/{name}"));
             }
         }
-        found.len() < wanted.len()
+        found.len() < by_name.len()
     })?;
     failed.map_or(Ok(found), Err)
 }
 
 /// Whether another ClusterServiceVersion stays, and is neither this one nor linked to it.
-fn counts(csv: &Csv<'_, '_>, other: &Document) -> Result<bool, ReadError> {
+fn is_relevant(csv: &Csv<'_, '_>, other: &Document) -> Result<bool, ReadError> {
     let phase = other.text_or_empty("/status/phase");
     if is_terminating(other) || matches!(phase.as_str(), "Replacing" | "Deleting") {
         return Ok(false);
@@ -263,25 +267,29 @@ fn counts(csv: &Csv<'_, '_>, other: &Document) -> Result<bool, ReadError> {
     }
     let name = other.text_or_empty("/metadata/name");
     let is_linked = name == csv.name
-        || leads(namespace, csv.object, &name)?
-        || leads(namespace, other, &csv.name)?;
+        || replaces_transitively(namespace, csv.object, &name)?
+        || replaces_transitively(namespace, other, &csv.name)?;
     Ok(!is_linked)
 }
 
 /// Whether the chain from a version leads to `target`. A version that no longer exists ends the
 /// walk.
-fn leads(namespace: &str, from: &Document, target: &str) -> Result<bool, ReadError> {
+fn replaces_transitively(
+    namespace: &str,
+    from: &Document,
+    target: &str,
+) -> Result<bool, ReadError> {
     let mut seen = BTreeSet::new();
-    let mut next = before(from);
+    let mut next = previous_versions(from);
     while let Some(name) = next.pop() {
         if name == target {
             return Ok(true);
         }
-        if seen.len() < STEPS
+        if seen.len() < MAX_CHAIN_STEPS
             && seen.insert(name.clone())
             && let Some(version) = CSVS.get(namespace, &name)?
         {
-            next.extend(before(&version));
+            next.extend(previous_versions(&version));
         }
     }
     Ok(false)
@@ -289,7 +297,7 @@ fn leads(namespace: &str, from: &Document, target: &str) -> Result<bool, ReadErr
 
 /// The versions that a version replaces or skips. The replaced one is last, because the walk starts
 /// with the last one.
-pub(super) fn before(version: &Document) -> Vec<String> {
+pub(super) fn previous_versions(version: &Document) -> Vec<String> {
     let mut names = version.texts("/spec/skips");
     names.push(version.text_or_empty("/spec/replaces"));
     names.retain(|name| !name.is_empty());

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use opgate_sdk::cluster::ReadError;
 use opgate_sdk::{Document, Operation, Report, Review, is_terminating, rule, rules};
 
-use super::apis::{self, Api, Apis, Place, Role};
+use super::apis::{self, Api, ApiLocation, Apis, Role};
 use crate::csv::Csv;
 use crate::reads::CSVS;
 use crate::targets::CSV;
@@ -64,7 +64,7 @@ rule! {
     }
 }
 
-pub(super) fn tenant(csv: &mut Csv<'_, '_>) {
+pub(super) fn check_tenant(csv: &mut Csv<'_, '_>) {
     let setting = "/operatorGroup/tenantNamespaces";
     let own = csv.review.namespace();
     let covers = |pattern: &String| match pattern.strip_suffix('*') {
@@ -85,7 +85,7 @@ pub(super) fn tenant(csv: &mut Csv<'_, '_>) {
         let message = "multiple instances of an Operator: the Operator cannot have dependencies on other Operators";
         csv.add(&CSV_100, &field, message);
     }
-    if let Some(field) = webhooks::conversion::first(csv.object) {
+    if let Some(field) = webhooks::conversion::first_name(csv.object) {
         let message =
             "multiple instances of an Operator: the Operator cannot ship a CRD conversion webhook";
         csv.add(&CSV_100, &field, message);
@@ -139,14 +139,14 @@ rule! {
 }
 
 /// The APIs that an UPDATE removes.
-pub(super) fn updated(csv: &mut Csv<'_, '_>) {
+pub(super) fn check_updated(csv: &mut Csv<'_, '_>) {
     let Some(old) = csv.review.old_of_update() else { return };
     let is_same = |list: &str| csv.object.equal(list, old, list);
     if !csv.is_on(&CSV_101) || OWNED.iter().all(|list| is_same(list)) {
         return;
     }
     let (before, after) = (Apis::of(old, Role::Owned), Apis::of(csv.object, Role::Owned));
-    if !after.are_all {
+    if !after.is_complete {
         csv.report.skip(&CSV_101, "spec", "the CSV owns too many APIs to compare them");
         return;
     }
@@ -155,30 +155,30 @@ pub(super) fn updated(csv: &mut Csv<'_, '_>) {
     gone.retain(|api, _| !after.contains_key(api));
     let own = (csv.review.namespace(), csv.name.as_str());
     // The element is gone, so the location is its list.
-    missed(own, &gone, Place::list, csv.report);
+    report_missing_provider(own, &gone, ApiLocation::list, csv.report);
 }
 
 /// A version that is deleted, with all its APIs.
-pub(super) fn removed(review: &Review<'_>, old: &Document, report: &mut Report<'_>) {
+pub(super) fn check_removed(review: &Review<'_>, old: &Document, report: &mut Report<'_>) {
     let name = review.name(old);
     let gone = Apis::of(old, Role::Owned).by_api();
-    missed((review.namespace(), &name), &gone, Place::element, report);
+    report_missing_provider((review.namespace(), &name), &gone, ApiLocation::element, report);
 }
 
-fn missed(
+fn report_missing_provider(
     own: (&str, &str),
-    gone: &BTreeMap<Api, Place>,
-    field: impl Fn(Place) -> String,
+    gone: &BTreeMap<Api, ApiLocation>,
+    field: impl Fn(ApiLocation) -> String,
     report: &mut Report<'_>,
 ) {
     if gone.is_empty() || !report.is_on(&CSV_101) {
         return;
     }
-    let found = without_provider(own, &gone.keys().cloned().collect());
+    let found = apis_without_provider(own, &gone.keys().cloned().collect());
     let Some(found) = report.or_skip(&[&CSV_101], "ClusterServiceVersions", found) else { return };
     report.add_count(&CSV_101, found.len().saturating_sub(Report::MAX_VIOLATIONS));
     for (api, (namespace, name)) in found.iter().take(Report::MAX_VIOLATIONS) {
-        let field = gone.get(api).map(|place| field(*place)).unwrap_or_default();
+        let field = gone.get(api).map(|location| field(*location)).unwrap_or_default();
         let message = format!(
             "{api} is required by ClusterServiceVersion {namespace}/{name} and would have no provider"
         );
@@ -188,7 +188,7 @@ fn missed(
 
 /// The APIs that other CSVs require and no other CSV owns, each with the first CSV that requires
 /// it.
-fn without_provider(
+fn apis_without_provider(
     own: (&str, &str),
     gone: &BTreeSet<Api>,
 ) -> Result<BTreeMap<Api, (String, String)>, ReadError> {
@@ -196,7 +196,7 @@ fn without_provider(
         (namespace.as_str(), name.as_str()) != own && !is_terminating(other)
     };
     let mut required: BTreeMap<Api, (String, String)> = BTreeMap::new();
-    apis::each(Role::Required, gone, |other, shared| {
+    apis::visit_csvs(Role::Required, gone, |other, shared| {
         let key = apis::key(other);
         if is_other(other, &key) {
             for api in shared {
@@ -205,7 +205,7 @@ fn without_provider(
         }
         true
     })?;
-    apis::each(Role::Owned, &required.keys().cloned().collect(), |other, shared| {
+    apis::visit_csvs(Role::Owned, &required.keys().cloned().collect(), |other, shared| {
         if is_other(other, &apis::key(other)) {
             required.retain(|api, _| !shared.contains(api));
         }

@@ -10,7 +10,7 @@ use opgate_sdk::{Operation, rule, rules};
 
 use super::apis::{self, Apis, Role};
 use crate::csv::Csv;
-use crate::entries::Findings;
+use crate::entries::RuleViolations;
 use crate::images::disconnected;
 use crate::reads::CSVS;
 use crate::targets::CSV;
@@ -64,7 +64,7 @@ rule! {
     }
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
     if csv.review.operation() != Operation::Create || !csv.is_on(&CSV_70) {
         return;
     }
@@ -74,20 +74,24 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     let required = Apis::of(csv.object, Role::Required).by_api();
     let own = (csv.review.namespace().to_owned(), csv.name.clone());
     let mut silent = BTreeMap::new();
-    let found = apis::each(Role::Owned, &required.keys().cloned().collect(), |provider, shared| {
-        let key = apis::key(provider);
-        if key != own && !silent.contains_key(&key) && !disconnected::claims(provider) {
-            let place = shared.first().and_then(|api| required.get(api));
-            silent.insert(key, place.map(|place| place.element()).unwrap_or_default());
-        }
-        true
-    });
+    let found =
+        apis::visit_csvs(Role::Owned, &required.keys().cloned().collect(), |provider, shared| {
+            let key = apis::key(provider);
+            if key != own
+                && !silent.contains_key(&key)
+                && !disconnected::claims_disconnected(provider)
+            {
+                let place = shared.first().and_then(|api| required.get(api));
+                silent.insert(key, place.map(|place| place.element()).unwrap_or_default());
+            }
+            true
+        });
     if csv.report.or_skip(&[&CSV_70], "ClusterServiceVersions", found).is_none() {
         return;
     }
-    let mut findings = Findings::of(&CSV_70);
+    let mut violations = RuleViolations::of(&CSV_70);
     for ((_, name), field) in silent {
-        findings.add(csv, || {
+        violations.add(csv, || {
             let message = format!(
                 "dependency {name} does not declare support for running in disconnected mode"
             );

@@ -22,28 +22,28 @@ pub(crate) mod required;
 pub(crate) mod server_version;
 pub(crate) mod versions;
 
-use opgate_sdk::copies::Marks;
+use opgate_sdk::copies::CopyMarks;
 use opgate_sdk::{Operation, Report, Review};
 
 use crate::csv::Csv;
 
 /// The rules that compare a ClusterServiceVersion with others, and with the cluster.
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
-    required::judge(csv);
-    conversion::judge(csv);
-    dependants::tenant(csv);
-    dependants::updated(csv);
-    disconnected::judge(csv);
-    versions::judge(csv);
-    server_version::judge(csv);
-    cluster_version::judge(csv);
+pub(crate) fn check(csv: &mut Csv<'_, '_>) {
+    required::check(csv);
+    conversion::check(csv);
+    dependants::check_tenant(csv);
+    dependants::check_updated(csv);
+    disconnected::check(csv);
+    versions::check(csv);
+    server_version::check(csv);
+    cluster_version::check(csv);
 }
 
 /// A ClusterServiceVersion that is deleted, unless it claims to be a copy: only a warning depends
 /// on it.
-pub(crate) fn removed(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_removed(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(old) = review.old.filter(|_| review.operation() == Operation::Delete) else { return };
-    if !Marks::of(old, review.namespace()).claim() {
-        dependants::removed(review, old, report);
+    if !CopyMarks::of(old, review.namespace()).claims_copy() {
+        dependants::check_removed(review, old, report);
     }
 }

@@ -6,7 +6,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Rule, rule, rules};
 
 use crate::csv::Csv;
-use crate::entries::{Changed, Entries, Findings};
+use crate::entries::{ChangedList, Entries, RuleViolations};
 use crate::reads::{API_SERVICES, CRDS};
 use crate::targets::{CATALOG, CSV, REGISTRY_BUNDLE};
 
@@ -17,11 +17,11 @@ const OWNED: &str = "/spec/customresourcedefinitions/owned";
 const REQUIRED: &str = "/spec/customresourcedefinitions/required";
 const REQUIRED_SERVICES: &str = "/spec/apiservicedefinitions/required";
 /// Maximum number of queries by name for one review. A bundle needs some dozens.
-const QUESTIONS: usize = 2_000;
+const MAX_QUERIES: usize = 2_000;
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
-    available(csv);
-    served_by_cluster(csv);
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
+    check_available(csv);
+    check_served_by_cluster(csv);
 }
 
 rule! {
@@ -69,50 +69,51 @@ rule! {
     }
 }
 
-fn available(csv: &mut Csv<'_, '_>) {
+fn check_available(csv: &mut Csv<'_, '_>) {
     if !csv.is_on(&CSV_50) {
         return;
     }
-    let mut missing = Findings::of(&CSV_50);
-    if let Some(required) = Changed::first(csv, REQUIRED, &COLUMNS) {
-        let mut known = Known::default();
-        for (index, crd) in required.new_by(&[0, 1]) {
+    let mut missing = RuleViolations::of(&CSV_50);
+    if let Some(required) = ChangedList::read_first(csv, REQUIRED, &COLUMNS) {
+        let mut known = VersionStates::default();
+        for (index, crd) in required.new_entries(&[0, 1]) {
             let [name, version] = [0, 1].map(|column| crd.text_or_empty(column));
-            let Some(state) = known.state(csv, &CSV_50, name, version) else { break };
-            if state != State::Served {
+            let Some(state) = known.query_state(csv, &CSV_50, name, version) else { break };
+            if state != VersionState::Served {
                 let field = format!("spec.customresourcedefinitions.required[{index}].name");
-                missing.add(csv, || [field, not_available(&format!("{name} {version}"))]);
+                missing.add(csv, || [field, unavailable_message(&format!("{name} {version}"))]);
             }
             if missing.is_full() {
                 return;
             }
         }
     }
-    let Some(services) = Changed::first(csv, REQUIRED_SERVICES, &["/version", "/group"]) else {
+    let Some(services) = ChangedList::read_first(csv, REQUIRED_SERVICES, &["/version", "/group"])
+    else {
         return;
     };
     let mut known = HashSet::new();
-    for (index, service) in services.new_by(&[0, 1]) {
+    for (index, service) in services.new_entries(&[0, 1]) {
         let [version, group] = [0, 1].map(|column| service.text_or_empty(column));
         let name = format!("{version}.{group}");
         if version.is_empty() || group.is_empty() || known.contains(&name) {
             continue;
         }
-        if known.len() >= QUESTIONS || missing.is_full() {
+        if known.len() >= MAX_QUERIES || missing.is_full() {
             return;
         }
         let answer = API_SERVICES.get("", &name);
         let Some(answer) = csv.report.or_skip(&[&CSV_50], "APIServices", answer) else { return };
         if answer.is_none() {
             let field = format!("spec.apiservicedefinitions.required[{index}]");
-            missing.add(csv, || [field, not_available(&name)]);
+            missing.add(csv, || [field, unavailable_message(&name)]);
         }
         // Once for all kinds of the API service.
         known.insert(name);
     }
 }
 
-fn not_available(api: &str) -> String {
+fn unavailable_message(api: &str) -> String {
     format!("required API {api} is not available in the cluster; the CSV stays pending until it is")
 }
 
@@ -157,18 +158,18 @@ rule! {
     }
 }
 
-fn served_by_cluster(csv: &mut Csv<'_, '_>) {
+fn check_served_by_cluster(csv: &mut Csv<'_, '_>) {
     if !csv.is_on(&CSV_51) {
         return;
     }
-    let Some(owned) = Changed::first(csv, OWNED, &COLUMNS) else { return };
-    let mut known = Known::default();
-    let mut unserved = Findings::of(&CSV_51);
-    for (index, crd) in owned.new_by(&[0, 1]) {
+    let Some(owned) = ChangedList::read_first(csv, OWNED, &COLUMNS) else { return };
+    let mut known = VersionStates::default();
+    let mut unserved = RuleViolations::of(&CSV_51);
+    for (index, crd) in owned.new_entries(&[0, 1]) {
         let [name, version] = [0, 1].map(|column| crd.text_or_empty(column));
-        let Some(state) = known.state(csv, &CSV_51, name, version) else { return };
-        if state == State::Unserved {
-            unserved.add(csv, || not_served(index, name, version));
+        let Some(state) = known.query_state(csv, &CSV_51, name, version) else { return };
+        if state == VersionState::Unserved {
+            unserved.add(csv, || unserved_violation(index, name, version));
         }
         if unserved.is_full() {
             return;
@@ -186,7 +187,7 @@ pub(crate) struct Crd {
 impl Crd {
     /// Reads a manifest. A manifest of `v1beta1` may have a single version.
     pub(crate) fn of(manifest: &Document) -> Self {
-        let mut served: HashSet<_> = served_by(manifest).collect();
+        let mut served: HashSet<_> = served_versions(manifest).collect();
         if manifest.length("/spec/versions").is_none_or(|count| count == 0) {
             served.extend(manifest.text("/spec/version"));
         }
@@ -195,27 +196,27 @@ impl Crd {
 }
 
 /// CSV-51 for a ClusterServiceVersion and the CRDs of its bundle.
-pub(crate) fn in_bundle(csv: &mut Csv<'_, '_>, crds: &[Crd]) {
+pub(crate) fn check_in_bundle(csv: &mut Csv<'_, '_>, crds: &[Crd]) {
     let crds: HashMap<_, _> = crds.iter().map(|crd| (crd.name.as_str(), crd)).collect();
-    let owned = Entries::first(csv.object, OWNED, &COLUMNS);
-    let mut unserved = Findings::of(&CSV_51);
+    let owned = Entries::read_first(csv.object, OWNED, &COLUMNS);
+    let mut unserved = RuleViolations::of(&CSV_51);
     for (index, crd) in owned.iter() {
         let [name, version] = [0, 1].map(|column| crd.text_or_empty(column));
         let is_served = |crd: &&Crd| version.is_empty() || crd.served.contains(version);
         if crds.get(name).is_some_and(|crd| !is_served(crd)) {
-            unserved.add(csv, || not_served(index, name, version));
+            unserved.add(csv, || unserved_violation(index, name, version));
         }
     }
 }
 
-fn not_served(index: usize, name: &str, version: &str) -> [String; 2] {
+fn unserved_violation(index: usize, name: &str, version: &str) -> [String; 2] {
     let (name, version) = (quote(name), quote(version));
     let field = format!("spec.customresourcedefinitions.owned[{index}].version");
     [field, format!("owned CRD {name}: version {version} is not served by the CRD")]
 }
 
 /// The versions that a CRD serves.
-fn served_by(crd: &Document) -> impl Iterator<Item = String> {
+fn served_versions(crd: &Document) -> impl Iterator<Item = String> {
     let versions = crd.rows("/spec/versions", &["/name", "/served"]);
     let served = versions.iter().filter(|row| row.boolean(1) == Some(true));
     served.map(|row| row.text_or_empty(0).to_owned()).collect::<Vec<_>>().into_iter()
@@ -223,7 +224,7 @@ fn served_by(crd: &Document) -> impl Iterator<Item = String> {
 
 /// The state of a version of a CRD in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum VersionState {
     Absent,
     Unserved,
     Served,
@@ -231,33 +232,35 @@ enum State {
 
 /// The results of earlier queries.
 #[derive(Debug, Default)]
-struct Known<'r>(HashMap<[&'r str; 2], State>);
+struct VersionStates<'r>(HashMap<[&'r str; 2], VersionState>);
 
-impl<'r> Known<'r> {
+impl<'r> VersionStates<'r> {
     /// The state of a version; none without a cluster, or after too many queries. An incomplete
     /// entry is not evaluated.
-    fn state(
+    fn query_state(
         &mut self,
         csv: &mut Csv<'_, '_>,
         rule: &'static Rule,
         name: &'r str,
         version: &'r str,
-    ) -> Option<State> {
+    ) -> Option<VersionState> {
         if name.is_empty() || version.is_empty() {
-            return Some(State::Served);
+            return Some(VersionState::Served);
         }
         if let Some(state) = self.0.get(&[name, version]) {
             return Some(*state);
         }
-        if self.0.len() >= QUESTIONS {
+        if self.0.len() >= MAX_QUERIES {
             return None;
         }
         let answer = CRDS.get("", name);
         let crd = csv.report.or_skip(&[rule], "CustomResourceDefinitions", answer)?;
         let state = match crd {
-            None => State::Absent,
-            Some(crd) if served_by(&crd).any(|served| served == version) => State::Served,
-            Some(_) => State::Unserved,
+            None => VersionState::Absent,
+            Some(crd) if served_versions(&crd).any(|served| served == version) => {
+                VersionState::Served
+            }
+            Some(_) => VersionState::Unserved,
         };
         self.0.insert([name, version], state);
         Some(state)

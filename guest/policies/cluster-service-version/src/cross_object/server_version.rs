@@ -49,13 +49,13 @@ rule! {
     }
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
     if csv.review.is_update() || !csv.is_on(&CSV_23) {
         return;
     }
     let minimum = csv.object.text_or_empty("/spec/minKubeVersion");
     let Some(needed) = Version::parse(without_v(&minimum)) else { return };
-    let Some(server) = server(csv.review, csv.report) else { return };
+    let Some(server) = server_version(csv.review, csv.report) else { return };
     // OLM drops a pre-release of the server's version.
     let server = without_v(&server).split('-').next().unwrap_or_default();
     let Some(version) = Version::parse(server) else {
@@ -73,7 +73,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
 }
 
 /// The version from the setting or the API server.
-fn server(review: &Review<'_>, report: &mut Report<'_>) -> Option<String> {
+fn server_version(review: &Review<'_>, report: &mut Report<'_>) -> Option<String> {
     if let Some(version) = review.settings.text("/csv/kubernetesVersion") {
         return Some(version);
     }

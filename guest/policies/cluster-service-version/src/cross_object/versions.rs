@@ -11,9 +11,9 @@ use opgate_sdk::cluster::{IndexMatch, ObjectName, Query, ReadError};
 use opgate_sdk::{Document, Operation, Row, escape, rule, rules};
 use opgate_upstream::version::Version;
 
-use super::conversion::before;
+use super::conversion::previous_versions;
 use crate::csv::Csv;
-use crate::entries::{Entries, Findings};
+use crate::entries::{Entries, RuleViolations};
 use crate::reads::CSVS;
 use crate::targets::CSV;
 
@@ -24,9 +24,9 @@ const COMPONENT: &str = "operators.coreos.com/";
 /// The word of such a label in which the package begins, as the index of labels has it.
 const LABEL_WORD: &str = "com/";
 /// Maximum number of CSVs that are compared with a new one. Each takes 2 µs.
-const MOST: usize = 4_096;
+const MAX_COMPARED_CSVS: usize = 4_096;
 /// Maximum length of a name in Kubernetes.
-const NAME: usize = 253;
+const MAX_NAME_BYTES: usize = 253;
 
 rule! {
     /// all instances of an Operator in the cluster have the same version
@@ -75,22 +75,22 @@ rule! {
     }
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
     if csv.review.operation() != Operation::Create || !csv.is_on(&CSV_99) {
         return;
     }
-    let others = others(csv);
+    let others = other_instances(csv);
     let Some((others, is_all)) = csv.report.or_skip(&[&CSV_99], "ClusterServiceVersions", others)
     else {
         return;
     };
     if !is_all {
-        let why = format!("only {MOST} ClusterServiceVersions are compared");
+        let why = format!("only {MAX_COMPARED_CSVS} ClusterServiceVersions are compared");
         csv.report.skip_part(&CSV_99, "spec.version", &why);
     }
-    let mut findings = Findings::of(&CSV_99);
+    let mut violations = RuleViolations::of(&CSV_99);
     for (namespace, name, version) in others {
-        findings.add(csv, || {
+        violations.add(csv, || {
             let message = format!(
                 "all instances of the same Operator must be the same version: {namespace}/{name} has version {version}"
             );
@@ -103,12 +103,12 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
 type Instance = (String, String, String);
 
 /// Instances in other namespaces that differ, and whether all were compared.
-fn others(csv: &Csv<'_, '_>) -> Result<(Vec<Instance>, bool), ReadError> {
+fn other_instances(csv: &Csv<'_, '_>) -> Result<(Vec<Instance>, bool), ReadError> {
     let own = csv.review.namespace();
     let stem = stem(&csv.name);
     let packages: Vec<&str> = csv.labels().iter().filter_map(|label| package(label, own)).collect();
     let (version, resources) = (csv.object.text_or_empty("/spec/version"), resources(csv.object));
-    let linked = before(csv.object);
+    let linked = previous_versions(csv.object);
     let mut found = Vec::new();
     let mut looked_at = 0;
     for other in candidates(&csv.name, stem, &packages)? {
@@ -116,7 +116,7 @@ fn others(csv: &Csv<'_, '_>) -> Result<(Vec<Instance>, bool), ReadError> {
             continue;
         }
         looked_at += 1;
-        if looked_at > MOST {
+        if looked_at > MAX_COMPARED_CSVS {
             return Ok((found, false));
         }
         let Some(instance) = CSVS.get(&other.namespace, &other.name)? else { continue };
@@ -124,8 +124,8 @@ fn others(csv: &Csv<'_, '_>) -> Result<(Vec<Instance>, bool), ReadError> {
             let label = escape(&format!("{COMPONENT}{package}.{}", other.namespace));
             instance.has(&format!("/metadata/labels/{label}"))
         };
-        if !is_of(&other.name, stem) && !packages.iter().any(has)
-            || before(&instance).contains(&csv.name)
+        if !is_same_operator(&other.name, stem) && !packages.iter().any(has)
+            || previous_versions(&instance).contains(&csv.name)
         {
             continue;
         }
@@ -151,7 +151,7 @@ fn candidates(
     let by_word = [IndexMatch { index: "word", values: &word, include_missing: false }];
     let matches: &[_] = if is_dotted { &by_word } else { &[] };
     let mut names = CSVS.names(Query { matches, ..Query::default() })?;
-    names.retain(|other| is_of(&other.name, stem));
+    names.retain(|other| is_same_operator(&other.name, stem));
     if !packages.is_empty() {
         let values: Vec<String> =
             packages.iter().map(|package| format!("{LABEL_WORD}{}", first_word(package))).collect();
@@ -171,7 +171,7 @@ fn first_word(text: &str) -> &str {
 }
 
 /// Whether a CSV is one of the Operator with this name.
-fn is_of(name: &str, stem: &str) -> bool {
+fn is_same_operator(name: &str, stem: &str) -> bool {
     name.starts_with(stem) && self::stem(name) == stem
 }
 
@@ -183,15 +183,15 @@ fn package<'l>(label: &'l str, namespace: &str) -> Option<&'l str> {
 /// Owned CRDs, name and version; none if there are too many to compare.
 fn resources(csv: &Document) -> Option<BTreeSet<[String; 2]>> {
     let owned = "/spec/customresourcedefinitions/owned";
-    let entries = Entries::first(csv, owned, &["/name", "/version"]);
+    let entries = Entries::read_first(csv, owned, &["/name", "/version"]);
     let resource = |row: Row<'_>| [0, 1].map(|at| row.text_or_empty(at).to_owned());
-    entries.are_most().then(|| entries.iter().map(|(_, row)| resource(row)).collect())
+    entries.is_complete().then(|| entries.iter().map(|(_, row)| resource(row)).collect())
 }
 
 /// The name of an Operator in that of a version: `etcdoperator` of `etcdoperator.v0.9.4`. A name
 /// without a version is that of the Operator.
 fn stem(name: &str) -> &str {
-    if name.len() > NAME {
+    if name.len() > MAX_NAME_BYTES {
         return name;
     }
     for (at, separator) in name.match_indices(['.', '-', '_']) {

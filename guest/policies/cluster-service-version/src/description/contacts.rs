@@ -3,7 +3,7 @@
 use opgate_sdk::go::{mail, url};
 use opgate_sdk::{Kind, Shape, rule, rules};
 
-use super::{add_each, first};
+use super::{add_all, visit_first};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -15,35 +15,40 @@ const LINKS: &str = "/spec/links";
 const MAINTAINER: &[(&str, Shape)] = &[("name", Shape::Scalar), ("email", Shape::Scalar)];
 const LINK: &[(&str, Shape)] = &[("name", Shape::Scalar), ("url", Shape::Scalar)];
 
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
-    maintainers(csv);
-    links(csv);
+pub(crate) fn check(csv: &mut Csv<'_, '_>) {
+    check_maintainers(csv);
+    check_links(csv);
 }
 
 /// The problem of an element.
-enum Wrong {
+enum ContactError {
     Incomplete(u32),
     Invalid(u32, String),
 }
 
 /// The problems of the elements of a list of names, each with a contact.
-fn look(csv: &Csv<'_, '_>, list: &str, contact: &str, check: Check) -> Vec<Wrong> {
+fn find_errors(
+    csv: &Csv<'_, '_>,
+    list: &str,
+    contact: &str,
+    check: ContactCheck,
+) -> Vec<ContactError> {
     let mut found = Vec::new();
-    first(csv.object, list, &["/name", contact], |index, row| {
+    visit_first(csv.object, list, &["/name", contact], |index, row| {
         let [name, contact] = [0, 1].map(|column| row.text_or_empty(column));
         if name.is_empty() || contact.is_empty() {
-            found.push(Wrong::Incomplete(index));
+            found.push(ContactError::Incomplete(index));
         }
         if !contact.is_empty()
             && let Err(why) = check(contact)
         {
-            found.push(Wrong::Invalid(index, format!("{contact} is invalid: {why}")));
+            found.push(ContactError::Invalid(index, format!("{contact} is invalid: {why}")));
         }
     });
     found
 }
 
-type Check = fn(&str) -> Result<(), String>;
+type ContactCheck = fn(&str) -> Result<(), String>;
 
 rule! {
     /// maintainers have a name and an email address
@@ -87,19 +92,22 @@ rule! {
     }
 }
 
-fn maintainers(csv: &mut Csv<'_, '_>) {
-    const INCOMPLETE: &str = "csv.Spec.Maintainers elements should contain both name and email";
+fn check_maintainers(csv: &mut Csv<'_, '_>) {
+    const INCOMPLETE_MAINTAINER: &str =
+        "csv.Spec.Maintainers elements should contain both name and email";
     let shape = Shape::List(&Shape::Struct(MAINTAINER));
-    if !csv.knows("maintainers") || !csv.touches(MAINTAINERS, &shape) {
+    if !csv.has_member_set("maintainers") || !csv.touches(MAINTAINERS, &shape) {
         return;
     }
     if csv.object.is_blank(MAINTAINERS) || csv.object.kind(MAINTAINERS) != Kind::List {
-        return csv.add(&CSV_12, "spec.maintainers", INCOMPLETE);
+        return csv.add(&CSV_12, "spec.maintainers", INCOMPLETE_MAINTAINER);
     }
-    let found = look(csv, MAINTAINERS, "/email", mail::check_address);
-    add_each(csv, &CSV_12, found, |wrong| match wrong {
-        Wrong::Incomplete(index) => (format!("spec.maintainers[{index}]"), INCOMPLETE.to_owned()),
-        Wrong::Invalid(index, why) => (
+    let found = find_errors(csv, MAINTAINERS, "/email", mail::check_address);
+    add_all(csv, &CSV_12, found, |wrong| match wrong {
+        ContactError::Incomplete(index) => {
+            (format!("spec.maintainers[{index}]"), INCOMPLETE_MAINTAINER.to_owned())
+        }
+        ContactError::Invalid(index, why) => (
             format!("spec.maintainers[{index}].email"),
             format!("csv.Spec.Maintainers email {why}"),
         ),
@@ -146,17 +154,17 @@ rule! {
     }
 }
 
-fn links(csv: &mut Csv<'_, '_>) {
+fn check_links(csv: &mut Csv<'_, '_>) {
     if !csv.touches(LINKS, &Shape::List(&Shape::Struct(LINK))) {
         return;
     }
-    let found = look(csv, LINKS, "/url", url::check_request_uri);
-    add_each(csv, &CSV_18, found, |wrong| match wrong {
-        Wrong::Incomplete(index) => {
+    let found = find_errors(csv, LINKS, "/url", url::check_request_uri);
+    add_all(csv, &CSV_18, found, |wrong| match wrong {
+        ContactError::Incomplete(index) => {
             let message = "csv.Spec.Links elements should contain both name and url";
             (format!("spec.links[{index}]"), message.to_owned())
         }
-        Wrong::Invalid(index, why) => {
+        ContactError::Invalid(index, why) => {
             (format!("spec.links[{index}].url"), format!("csv.Spec.Links url {why}"))
         }
     });

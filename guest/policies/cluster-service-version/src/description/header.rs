@@ -65,24 +65,24 @@ rule! {
 }
 
 /// The message about a missing version.
-pub(crate) const MESSAGE: &str = "'apiVersion' is missing";
+pub(crate) const MISSING_API_VERSION: &str = "'apiVersion' is missing";
 
 /// Whether an object has no version in its `apiVersion`.
-pub(crate) fn lacks_version(object: &Document) -> bool {
+pub(crate) fn lacks_api_version(object: &Document) -> bool {
     parse(&object.text_or_empty("/apiVersion")).1.is_empty()
 }
 
 /// The missing members of a manifest, each with its message.
-pub(crate) fn missing(manifest: &Document, path: &str) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn missing_fields(manifest: &Document, path: &str) -> Vec<(&'static str, &'static str)> {
     let api_version = manifest.text_or_empty("/apiVersion");
     let (group, version) = parse(&api_version);
     let kind = manifest.text_or_empty("/kind");
     let mut missing = Vec::new();
-    if kind != KIND && !(kind.is_empty() && is_meant(manifest, group, path)) {
+    if kind != KIND && !(kind.is_empty() && is_intended(manifest, group, path)) {
         return missing;
     }
     if version.is_empty() {
-        missing.push(("apiVersion", MESSAGE));
+        missing.push(("apiVersion", MISSING_API_VERSION));
     }
     if kind.is_empty() {
         missing.push(("kind", "'kind' is missing"));
@@ -91,7 +91,7 @@ pub(crate) fn missing(manifest: &Document, path: &str) -> Vec<(&'static str, &'s
 }
 
 /// Whether a manifest without a kind is meant to be a ClusterServiceVersion.
-fn is_meant(manifest: &Document, group: &str, path: &str) -> bool {
+fn is_intended(manifest: &Document, group: &str, path: &str) -> bool {
     (group.is_empty() || group == GROUP)
         && (path.to_ascii_lowercase().contains("clusterserviceversion")
             || MEMBERS.iter().any(|member| manifest.has(member)))

@@ -3,7 +3,7 @@
 use opgate_sdk::{InputType, Shape, rule, rules};
 use opgate_upstream::version::Version;
 
-use super::LONGEST;
+use super::MAX_VERSION_BYTES;
 use crate::csv::Csv;
 use crate::kubernetes_version;
 use crate::targets::{CATALOG, CSV};
@@ -93,8 +93,8 @@ rule! {
     }
 }
 
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
-    const UNSET: &str = "csv.Spec.minKubeVersion is not informed. It is recommended you provide this information. Otherwise, it would mean that your operator project can be distributed and installed in any cluster version available, which is not necessarily the case for all projects.";
+pub(crate) fn check(csv: &mut Csv<'_, '_>) {
+    const UNSET_MESSAGE: &str = "csv.Spec.minKubeVersion is not informed. It is recommended you provide this information. Otherwise, it would mean that your operator project can be distributed and installed in any cluster version available, which is not necessarily the case for all projects.";
     if !csv.touches(MIN_KUBE, &Shape::Scalar) {
         return;
     }
@@ -108,8 +108,11 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
         }
     };
     if text.trim().is_empty() {
-        csv.add(&CSV_21, "spec.minKubeVersion", UNSET);
-    } else if !is_text || text.len() > LONGEST || !is_read(csv.review.input_type(), &text) {
+        csv.add(&CSV_21, "spec.minKubeVersion", UNSET_MESSAGE);
+    } else if !is_text
+        || text.len() > MAX_VERSION_BYTES
+        || !is_validated(csv.review.input_type(), &text)
+    {
         let has_v = text.strip_prefix('v').is_some_and(|rest| Version::parse(rest).is_ok());
         let hint = if has_v { "; remove the v" } else { "" };
         let message = format!("csv.Spec.MinKubeVersion has an invalid value: {text}{hint}");
@@ -119,7 +122,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
 
 /// Whether the program that reads the object accepts the version: operator-sdk for a bundle, OLM
 /// otherwise.
-fn is_read(input: InputType, version: &str) -> bool {
+fn is_validated(input: InputType, version: &str) -> bool {
     match input {
         InputType::Bundle => Version::parse(version).is_ok(),
         _ => kubernetes_version::is_read_by_olm(version),

@@ -4,7 +4,7 @@ use opgate_sdk::go::{base64, quote};
 use opgate_sdk::{Kind, Selector, Shape, names, rule, rules};
 use opgate_upstream::json::{self, Child};
 
-use super::ELEMENTS;
+use super::MAX_ELEMENTS;
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -14,22 +14,23 @@ const MATURITY: &str = "/spec/maturity";
 const ICON: &str = "/spec/icon";
 const SELECTOR: &str = "/spec/selector";
 
-const LEVELS: [&str; 8] =
+const MATURITY_LEVELS: [&str; 8] =
     ["planning", "pre-alpha", "alpha", "beta", "stable", "mature", "inactive", "deprecated"];
 const MEDIA_TYPES: [&str; 4] = ["image/gif", "image/jpeg", "image/png", "image/svg+xml"];
 
 /// Go writes both fields of an icon, with or without a value.
-const IMAGE: &[(&str, Shape)] = &[("base64data", Shape::Scalar), ("mediatype", Shape::Scalar)];
+const ICON_MEMBERS: &[(&str, Shape)] =
+    &[("base64data", Shape::Scalar), ("mediatype", Shape::Scalar)];
 
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+pub(crate) fn check(csv: &mut Csv<'_, '_>) {
     if csv.touches(MATURITY, &Shape::Scalar) {
-        maturity(csv);
+        check_maturity(csv);
     }
-    if csv.touches(ICON, &Shape::List(&Shape::Struct(IMAGE))) {
-        icon(csv);
+    if csv.touches(ICON, &Shape::List(&Shape::Struct(ICON_MEMBERS))) {
+        check_icon(csv);
     }
     if csv.object.has(SELECTOR) && csv.touches_json(SELECTOR) {
-        selector(csv);
+        check_selector(csv);
     }
 }
 
@@ -70,11 +71,11 @@ rule! {
     }
 }
 
-fn maturity(csv: &mut Csv<'_, '_>) {
+fn check_maturity(csv: &mut Csv<'_, '_>) {
     let level = csv.object.text_or_empty(MATURITY);
-    if !level.is_empty() && !LEVELS.contains(&level.as_str()) {
+    if !level.is_empty() && !MATURITY_LEVELS.contains(&level.as_str()) {
         let message =
-            format!("spec.maturity {} is not one of {}", quote(&level), LEVELS.join(", "));
+            format!("spec.maturity {} is not one of {}", quote(&level), MATURITY_LEVELS.join(", "));
         csv.add(&CSV_17, "spec.maturity", message);
     }
 }
@@ -119,8 +120,8 @@ rule! {
     }
 }
 
-fn icon(csv: &mut Csv<'_, '_>) {
-    const INCOMPLETE: &str = "csv.Spec.Icon elements should contain both data and mediatype";
+fn check_icon(csv: &mut Csv<'_, '_>) {
+    const INCOMPLETE_ICON: &str = "csv.Spec.Icon elements should contain both data and mediatype";
     if csv.object.kind(ICON) != Kind::List {
         return;
     }
@@ -134,9 +135,9 @@ fn icon(csv: &mut Csv<'_, '_>) {
     let media_type = csv.object.text_or_empty("/spec/icon/0/mediatype");
     let data = csv.object.text_or_empty("/spec/icon/0/base64data");
     if media_type.is_empty() || data.is_empty() {
-        csv.add(&CSV_19, "spec.icon[0]", INCOMPLETE);
+        csv.add(&CSV_19, "spec.icon[0]", INCOMPLETE_ICON);
     } else if csv.is_on(&CSV_19) && base64::decode(&data, &mut Vec::new()).is_err() {
-        csv.add(&CSV_19, "spec.icon[0].base64data", INCOMPLETE);
+        csv.add(&CSV_19, "spec.icon[0].base64data", INCOMPLETE_ICON);
     }
     if !media_type.is_empty() && !MEDIA_TYPES.contains(&media_type.as_str()) {
         let message = format!("csv.Spec.Icon {media_type} does not have a valid mediatype");
@@ -182,7 +183,7 @@ rule! {
     }
 }
 
-fn selector(csv: &mut Csv<'_, '_>) {
+fn check_selector(csv: &mut Csv<'_, '_>) {
     // Read in one call: a selector can have very many labels.
     let json = csv.object.raw(SELECTOR).unwrap_or_default();
     if let Some((place, why)) = selector_error(&json) {
@@ -202,20 +203,20 @@ fn selector_error(selector: &[u8]) -> Option<(String, String)> {
         }
     };
     if json::kind(selector) != Some(json::Kind::Object) {
-        let kind = json::kind(selector).map_or("value", json::Kind::word);
+        let kind = json::kind(selector).map_or("value", json::Kind::go_name);
         return Some((String::new(), format!("it is a {kind}")));
     }
-    for_each(selector, |member| {
+    for_each_child(selector, |member| {
         if member.is_named("matchLabels") {
-            for_each(member.raw, |label| {
-                let key = label.key.map(json::decoded).unwrap_or_default();
+            for_each_child(member.raw, |label| {
+                let key = label.key.map(json::decode_text).unwrap_or_default();
                 find(&|| format!(".matchLabels[{key}]"), label_error(&key, label));
             });
         } else if member.is_named("matchExpressions") {
             let mut index = 0;
-            for_each(member.raw, |expression| {
+            for_each_child(member.raw, |expression| {
                 let place = || format!(".matchExpressions[{index}]");
-                if index < ELEMENTS {
+                if index < MAX_ELEMENTS {
                     find(&place, expression_error(expression.raw));
                 }
                 index += 1;
@@ -226,40 +227,42 @@ fn selector_error(selector: &[u8]) -> Option<(String, String)> {
 }
 
 /// The text was read before, so it is JSON.
-fn for_each<'j>(value: &'j [u8], visit: impl FnMut(Child<'j>)) {
+fn for_each_child<'j>(value: &'j [u8], visit: impl FnMut(Child<'j>)) {
     let _ = json::each_child(value, visit);
 }
 
-fn text(child: Child<'_>) -> Option<String> {
+fn decode_text(child: Child<'_>) -> Option<String> {
     (child.kind == json::Kind::Text).then(|| json::text(child.raw))
 }
 
 fn label_error(key: &str, label: Child<'_>) -> Option<String> {
-    let value = json::decoded(label.raw);
+    let value = json::decode_text(label.raw);
     let is_valid = label.kind == json::Kind::Text
         && names::label_key_error(key).is_none()
         && names::label_value_error(&value).is_none();
-    if is_valid { None } else { Selector::default().label(key, &value).err() }
+    if is_valid { None } else { Selector::default().add_match_label(key, &value).err() }
 }
 
 fn expression_error(expression: &[u8]) -> Option<String> {
     let (mut key, mut operator, mut values) = (None, None, Vec::new());
-    for_each(expression, |member| {
+    for_each_child(expression, |member| {
         if member.is_named("key") {
-            key = text(member);
+            key = decode_text(member);
         } else if member.is_named("operator") {
-            operator = text(member);
+            operator = decode_text(member);
         } else if member.is_named("values") {
             values.clear();
-            let mut room = ELEMENTS;
-            for_each(member.raw, |value| {
-                if room > 0 {
-                    values.extend(text(value));
-                    room -= 1;
+            let mut remaining = MAX_ELEMENTS;
+            for_each_child(member.raw, |value| {
+                if remaining > 0 {
+                    values.extend(decode_text(value));
+                    remaining -= 1;
                 }
             });
         }
     });
     let (key, operator) = (key.unwrap_or_default(), operator.unwrap_or_default());
-    Selector::default().expression(&key, &operator, values.iter().map(String::as_str)).err()
+    Selector::default()
+        .add_match_expression(&key, &operator, values.iter().map(String::as_str))
+        .err()
 }

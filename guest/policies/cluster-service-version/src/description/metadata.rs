@@ -4,7 +4,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{InputType, rule, rules};
 use opgate_upstream::range::Range;
 
-use super::{LONGEST, add_each, is_selected, start};
+use super::{MAX_VERSION_BYTES, add_all, is_selected, quote_start};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -15,16 +15,16 @@ const CATEGORIES: &str = "categories";
 const PROPERTIES: &str = "olm.properties";
 const SKIP_RANGE: &str = "olm.skipRange";
 /// The setting with categories that replace the standard ones.
-const CUSTOM: &str = "/csv/categories";
+const CUSTOM_CATEGORIES: &str = "/csv/categories";
 
 /// Maximum size of all annotations together that Kubernetes accepts, in bytes. An object with
 /// larger annotations cannot be created.
-const ALL: usize = 256 << 10;
+const MAX_ANNOTATIONS_BYTES: usize = 256 << 10;
 
-const LEVELS: [&str; 5] =
+const CAPABILITY_LEVELS: [&str; 5] =
     ["Basic Install", "Seamless Upgrades", "Full Lifecycle", "Deep Insights", "Auto Pilot"];
 
-const STANDARD: [&str; 16] = [
+const STANDARD_CATEGORIES: [&str; 16] = [
     "AI/Machine Learning",
     "Application Runtime",
     "Big Data",
@@ -44,7 +44,7 @@ const STANDARD: [&str; 16] = [
 ];
 
 /// Names of annotations that OLM reads in exactly this case.
-const SENSITIVE: [&str; 5] = [
+const CASE_SENSITIVE_ANNOTATIONS: [&str; 5] = [
     "olm.operatorGroup",
     "olm.operatorNamespace",
     "olm.targetNamespaces",
@@ -52,18 +52,18 @@ const SENSITIVE: [&str; 5] = [
     SKIP_RANGE,
 ];
 
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+pub(crate) fn check(csv: &mut Csv<'_, '_>) {
     if csv.touches_annotation(CAPABILITIES) {
-        capabilities(csv);
+        check_capabilities(csv);
     }
     if csv.has_annotation(CATEGORIES)
-        && (csv.is_on(&CSV_16) && csv.review.settings.has(CUSTOM)
+        && (csv.is_on(&CSV_16) && csv.review.settings.has(CUSTOM_CATEGORIES)
             || is_selected(csv, &CSV_16, &["operatorhub"]))
         && csv.touches_annotation(CATEGORIES)
     {
-        categories(csv);
+        check_categories(csv);
     }
-    spelling(csv);
+    check_spelling(csv);
     if csv.has_annotation(PROPERTIES) && csv.is_on(&CSV_26) && csv.touches_annotation(PROPERTIES) {
         let message = "found olm.properties annotation, please define these properties in metadata/properties.yaml instead";
         csv.add(&CSV_26, &field(PROPERTIES), message);
@@ -73,7 +73,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
         && csv.has_annotation(SKIP_RANGE)
         && csv.touches_annotation(SKIP_RANGE)
     {
-        skip_range(csv);
+        check_skip_range(csv);
     }
 }
 
@@ -124,12 +124,12 @@ rule! {
     }
 }
 
-fn capabilities(csv: &mut Csv<'_, '_>) {
+fn check_capabilities(csv: &mut Csv<'_, '_>) {
     let Some(level) = csv.annotation(CAPABILITIES) else {
         let message = "csv.Metadata.Annotations.Capabilities is absent: set the annotation capabilities to Basic Install, Seamless Upgrades, Full Lifecycle, Deep Insights or Auto Pilot";
         return csv.add(&CSV_15, &field(CAPABILITIES), message);
     };
-    if !LEVELS.contains(&level.as_str()) {
+    if !CAPABILITY_LEVELS.contains(&level.as_str()) {
         let level = quote(&level);
         let message = format!(
             "csv.Metadata.Annotations.Capabilities {level} is not a valid capabilities level"
@@ -181,18 +181,18 @@ rule! {
     }
 }
 
-fn categories(csv: &mut Csv<'_, '_>) {
-    let categories = csv.annotation(CATEGORIES).filter(|text| text.len() <= ALL);
+fn check_categories(csv: &mut Csv<'_, '_>) {
+    let categories = csv.annotation(CATEGORIES).filter(|text| text.len() <= MAX_ANNOTATIONS_BYTES);
     let Some(categories) = categories else { return };
     let settings = csv.review.settings;
-    let own = settings.has(CUSTOM).then(|| settings.texts(CUSTOM));
+    let own = settings.has(CUSTOM_CATEGORIES).then(|| settings.texts(CUSTOM_CATEGORIES));
     let is_known = |category: &str| match &own {
         Some(own) => own.iter().any(|known| known == category),
-        None => STANDARD.contains(&category),
+        None => STANDARD_CATEGORIES.contains(&category),
     };
     // The text before trimming, as upstream prints it.
     let unknown = categories.split(',').filter(|category| !is_known(category.trim()));
-    add_each(csv, &CSV_16, unknown, |category| {
+    add_all(csv, &CSV_16, unknown, |category| {
         let category = quote(category);
         let message = format!(
             "csv.Metadata.Annotations[\"categories\"] value {category} is not in the set of standard categories"
@@ -241,13 +241,14 @@ rule! {
     }
 }
 
-fn spelling(csv: &mut Csv<'_, '_>) {
+fn check_spelling(csv: &mut Csv<'_, '_>) {
     let mut found = Vec::new();
     // No other characters fold to these letters.
     let may_be_olm =
         |name: &&String| name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("olm."));
     for name in csv.annotations().iter().filter(may_be_olm) {
-        let known = SENSITIVE.iter().find(|known| is_same_in_lower_case(name, known));
+        let known =
+            CASE_SENSITIVE_ANNOTATIONS.iter().find(|known| is_same_in_lower_case(name, known));
         if let Some(known) = known.filter(|known| *known != name)
             && csv.touches_annotation(name)
         {
@@ -362,13 +363,16 @@ rule! {
     }
 }
 
-fn skip_range(csv: &mut Csv<'_, '_>) {
+fn check_skip_range(csv: &mut Csv<'_, '_>) {
     let range = csv.annotation(SKIP_RANGE).unwrap_or_default();
     if range.is_empty() {
         return;
     }
-    if range.len() > LONGEST {
-        let message = format!("invalid olm.skipRange {}: more than {LONGEST} bytes", start(&range));
+    if range.len() > MAX_VERSION_BYTES {
+        let message = format!(
+            "invalid olm.skipRange {}: more than {MAX_VERSION_BYTES} bytes",
+            quote_start(&range)
+        );
         return csv.add(&CSV_28, &field(SKIP_RANGE), message);
     }
     if let Err(why) = Range::parse(&range) {

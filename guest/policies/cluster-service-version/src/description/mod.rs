@@ -21,7 +21,7 @@ pub(crate) mod names;
 pub(crate) mod required;
 pub(crate) mod versions;
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Report, Row, Rule};
 
 use crate::csv::Csv;
@@ -29,25 +29,25 @@ use crate::object::Object;
 
 /// Maximum number of elements of a list that the rules evaluate. No ClusterServiceVersion that
 /// authors write has a hundredth of it, and an object has room for hundreds of thousands.
-const ELEMENTS: u32 = 4_096;
+const MAX_ELEMENTS: u32 = 4_096;
 
 /// Maximum size of a version or a version range that is parsed, in bytes. Parsing takes up to fifty
 /// times as much memory as the text, and a version is part of names of at most 63 bytes.
-const LONGEST: usize = 16 << 10;
+const MAX_VERSION_BYTES: usize = 16 << 10;
 
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
-    names::judge(csv);
-    versions::judge(csv);
-    kube::judge(csv);
-    required::judge(csv);
-    contacts::judge(csv);
-    looks::judge(csv);
-    metadata::judge(csv);
+pub(crate) fn check(csv: &mut Csv<'_, '_>) {
+    names::check(csv);
+    versions::check(csv);
+    kube::check(csv);
+    required::check(csv);
+    contacts::check(csv);
+    looks::check(csv);
+    metadata::check(csv);
 }
 
 /// Adds violations. Makes the field and the message only while a verdict has room for violations,
 /// and counts the others.
-fn add_each<T>(
+fn add_all<T>(
     csv: &mut Csv<'_, '_>,
     rule: &'static Rule,
     found: impl IntoIterator<Item = T>,
@@ -62,14 +62,19 @@ fn add_each<T>(
 }
 
 /// Visits the first elements of a list, with the values at the columns.
-fn first(object: &Object<'_>, list: &str, columns: &[&str], mut visit: impl FnMut(u32, Row<'_>)) {
+fn visit_first(
+    object: &Object<'_>,
+    list: &str,
+    columns: &[&str],
+    mut visit: impl FnMut(u32, Row<'_>),
+) {
     let length = object.length(list).unwrap_or_default();
-    if length <= ELEMENTS {
+    if length <= MAX_ELEMENTS {
         for (index, row) in (0..).zip(object.rows(list, columns).iter()) {
             visit(index, row);
         }
     } else {
-        for index in 0..ELEMENTS {
+        for index in 0..MAX_ELEMENTS {
             let fields = object.fields(&format!("{list}/{index}"), columns);
             for row in fields.iter() {
                 visit(index, row);
@@ -79,8 +84,8 @@ fn first(object: &Object<'_>, list: &str, columns: &[&str], mut visit: impl FnMu
 }
 
 /// The beginning of a text, for a message that reports its length.
-fn start(text: &str) -> String {
-    quote(&shortened(text, 64))
+fn quote_start(text: &str) -> String {
+    quote(&shorten(text, 64))
 }
 
 /// Whether to run one of the validators that are optional upstream: the setting `bundle.optional`

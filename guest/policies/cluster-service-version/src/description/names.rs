@@ -4,7 +4,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Shape, names, rule, rules};
 use opgate_upstream::version::Version;
 
-use super::{add_each, first, is_selected, versions};
+use super::{add_all, is_selected, versions, visit_first};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -14,19 +14,19 @@ const NAME: &str = "/metadata/name";
 const REPLACES: &str = "/spec/replaces";
 const SKIPS: &str = "/spec/skips";
 
-const NO_LIST: &str = "spec.skips is not a list of names";
+const NOT_A_LIST: &str = "spec.skips is not a list of names";
 
 /// Maximum size of a name that is searched for a version, in bytes. CSV-01 denies longer names.
-const LONGEST: usize = 253;
+const MAX_NAME_BYTES: usize = 253;
 
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+pub(crate) fn check(csv: &mut Csv<'_, '_>) {
     // An object without a name in a file cannot be created, so there is no name to check.
     if !csv.name.is_empty() {
-        own_name(csv);
-        version_in_name(csv);
+        check_own_name(csv);
+        check_version_in_name(csv);
     }
-    replaced(csv);
-    skipped(csv);
+    check_replaces(csv);
+    check_skips(csv);
 }
 
 rule! {
@@ -71,7 +71,7 @@ rule! {
     }
 }
 
-fn own_name(csv: &mut Csv<'_, '_>) {
+fn check_own_name(csv: &mut Csv<'_, '_>) {
     if !csv.touches(NAME, &Shape::Scalar) {
         return;
     }
@@ -79,7 +79,7 @@ fn own_name(csv: &mut Csv<'_, '_>) {
         csv.add(&CSV_01, "metadata.name", message);
     }
     if is_selected(csv, &CSV_05, &["good-practices"]) {
-        conventions(csv);
+        check_conventions(csv);
     }
 }
 
@@ -168,7 +168,7 @@ rule! {
     }
 }
 
-fn replaced(csv: &mut Csv<'_, '_>) {
+fn check_replaces(csv: &mut Csv<'_, '_>) {
     if !csv.touches(REPLACES, &Shape::Scalar) {
         return;
     }
@@ -184,22 +184,22 @@ fn replaced(csv: &mut Csv<'_, '_>) {
     }
 }
 
-fn skipped(csv: &mut Csv<'_, '_>) {
+fn check_skips(csv: &mut Csv<'_, '_>) {
     if !csv.touches(SKIPS, &Shape::List(&Shape::Scalar)) {
         return;
     }
     match csv.object.kind(SKIPS) {
         Kind::Missing | Kind::Null => return,
         Kind::List => {}
-        _ => return csv.add(&CSV_03, "spec.skips", NO_LIST),
+        _ => return csv.add(&CSV_03, "spec.skips", NOT_A_LIST),
     }
     let mut found = Vec::new();
-    first(csv.object, SKIPS, &[""], |index, row| match row.text(0) {
-        Some("") | None => found.push((index, NO_LIST)),
+    visit_first(csv.object, SKIPS, &[""], |index, row| match row.text(0) {
+        Some("") | None => found.push((index, NOT_A_LIST)),
         Some(name) if name != csv.name => {}
         Some(_) => found.push((index, "spec.skips names the CSV itself")),
     });
-    add_each(csv, &CSV_03, found, |(index, message)| {
+    add_all(csv, &CSV_03, found, |(index, message)| {
         (format!("spec.skips[{index}]"), message.to_owned())
     });
 }
@@ -245,12 +245,12 @@ rule! {
     }
 }
 
-fn version_in_name(csv: &mut Csv<'_, '_>) {
+fn check_version_in_name(csv: &mut Csv<'_, '_>) {
     let version = csv.object.text_or_empty(versions::VERSION);
     let bare = version.trim();
     let bare = bare.strip_prefix('v').unwrap_or(bare);
     let plain = bare.split('+').next().unwrap_or(bare);
-    if plain.is_empty() || csv.name.contains(plain) || !versions::touches(csv) {
+    if plain.is_empty() || csv.name.contains(plain) || !versions::is_touched(csv) {
         return;
     }
     let message = format!(
@@ -302,9 +302,9 @@ rule! {
 }
 
 /// After `checkBundleName` of api `pkg/validation/internal/good_practices.go`.
-fn conventions(csv: &mut Csv<'_, '_>) {
+fn check_conventions(csv: &mut Csv<'_, '_>) {
     let name = csv.name.clone();
-    if name.len() > LONGEST {
+    if name.len() > MAX_NAME_BYTES {
         return;
     }
     if version_at_end(&name).is_none_or(|version| Version::parse(version).is_err()) {
@@ -327,10 +327,10 @@ fn version_at_end(name: &str) -> Option<&str> {
         let before = name.get(..*index).and_then(|before| before.chars().next_back());
         c.is_ascii_digit() && !before.is_some_and(|c| c.is_ascii_digit())
     });
-    starts.filter_map(|(index, _)| name.get(index..)).find(|end| has_form_of_version(end))
+    starts.filter_map(|(index, _)| name.get(index..)).find(|end| is_version_like(end))
 }
 
-fn has_form_of_version(text: &str) -> bool {
+fn is_version_like(text: &str) -> bool {
     let mut rest = text;
     for part in 0..3 {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();

@@ -10,7 +10,7 @@ rules![CSV_09, CSV_10, CSV_11, CSV_13];
 
 const PROVIDER: &str = "/spec/provider/name";
 
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+pub(crate) fn check(csv: &mut Csv<'_, '_>) {
     if is_missing(csv, "displayName") {
         csv.add(&CSV_09, "spec.displayName", "required field missing: Spec.DisplayName");
     }
@@ -18,13 +18,13 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
         let message = "spec.description is required: A short description of the functionality of the Operator";
         csv.add(&CSV_10, "spec.description", message);
     }
-    for (member, is_asked) in [("keywords", true), ("labels", requires_labels(csv))] {
-        if is_asked && is_missing(csv, member) {
+    for (member, is_applicable) in [("keywords", true), ("labels", requires_labels(csv))] {
+        if is_applicable && is_missing(csv, member) {
             let field = format!("spec.{member}");
             csv.add(&CSV_11, &field, format!("{field} is required"));
         }
     }
-    if csv.knows("provider")
+    if csv.has_member_set("provider")
         && csv.object.text_or_empty(PROVIDER).trim().is_empty()
         && csv.touches(PROVIDER, &Shape::Scalar)
     {
@@ -41,7 +41,7 @@ fn requires_labels(csv: &Csv<'_, '_>) -> bool {
 /// Whether a member of the spec is missing or empty, and was not before.
 fn is_missing(csv: &Csv<'_, '_>, member: &str) -> bool {
     let pointer = format!("/spec/{member}");
-    csv.knows(member)
+    csv.has_member_set(member)
         && csv.object.is_blank(&pointer)
         && csv.ratchet_base().is_none_or(|old| !is_blank(old, &pointer))
 }

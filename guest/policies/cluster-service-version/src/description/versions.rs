@@ -5,7 +5,7 @@ use opgate_sdk::{Document, Kind, Shape, rule, rules};
 use opgate_upstream::json;
 use opgate_upstream::version::Version;
 
-use super::{LONGEST, start};
+use super::{MAX_VERSION_BYTES, quote_start};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -15,37 +15,37 @@ pub(crate) const VERSION: &str = "/spec/version";
 const RELEASE: &str = "/spec/release";
 
 /// Maximum length of a release, in characters.
-const RELEASE_LENGTH: usize = 20;
+const MAX_RELEASE_CHARS: usize = 20;
 
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
-    if touches(csv) {
-        version(csv);
-        changed(csv);
+pub(crate) fn check(csv: &mut Csv<'_, '_>) {
+    if is_touched(csv) {
+        check_version(csv);
+        check_unchanged(csv);
     }
     if csv.touches(RELEASE, &Shape::Scalar) {
-        release(csv);
+        check_release(csv);
     }
 }
 
 /// Whether the version must be evaluated. OLM normalizes the version when it writes the object:
 /// `v1.0` becomes `1.0.0`, and a missing version becomes `0.0.0`.
-pub(crate) fn touches(csv: &Csv<'_, '_>) -> bool {
+pub(crate) fn is_touched(csv: &Csv<'_, '_>) -> bool {
     csv.ratchet_base().is_none_or(|old| !is_same(csv.object, old))
 }
 
 fn is_same(object: &Document, old: &Document) -> bool {
     object.equal(VERSION, old, VERSION) || {
-        let (new, old) = (read(object), read(old));
+        let (new, old) = (read_version(object), read_version(old));
         new.is_some() && new == old
     }
 }
 
 /// The version as OLM writes it; none if OLM cannot read it.
-fn read(object: &Document) -> Option<String> {
+fn read_version(object: &Document) -> Option<String> {
     if object.kind(VERSION) == Kind::Missing {
         return Some("0.0.0".to_owned());
     }
-    let text = object.text(VERSION).filter(|text| text.len() <= LONGEST)?;
+    let text = object.text(VERSION).filter(|text| text.len() <= MAX_VERSION_BYTES)?;
     let Version { major, minor, patch, .. } = Version::parse_tolerant(&text).ok()?;
     let rest = text.trim().find(['-', '+']).and_then(|at| text.trim().get(at..));
     Some(format!("{major}.{minor}.{patch}{}", rest.unwrap_or_default()))
@@ -165,16 +165,16 @@ rule! {
     }
 }
 
-fn version(csv: &mut Csv<'_, '_>) {
-    const UNSET: &str = "csv.Spec.Version must be set";
+fn check_version(csv: &mut Csv<'_, '_>) {
+    const UNSET_MESSAGE: &str = "csv.Spec.Version must be set";
     let text = match csv.object.kind(VERSION) {
-        Kind::Missing if !csv.knows("version") => return,
-        Kind::Missing => return csv.add(&CSV_14, "spec.version", UNSET),
+        Kind::Missing if !csv.has_member_set("version") => return,
+        Kind::Missing => return csv.add(&CSV_14, "spec.version", UNSET_MESSAGE),
         Kind::Null => String::new(),
         Kind::Text => csv.object.text_or_empty(VERSION),
         _ => {
             let raw = csv.object.raw(VERSION).unwrap_or_default();
-            let word = json::kind(&raw).map_or("value", json::Kind::word);
+            let word = json::kind(&raw).map_or("value", json::Kind::go_name);
             let message = format!(
                 "spec.version: Invalid value: {}: json: cannot unmarshal {word} into Go value of type string",
                 quote(&String::from_utf8_lossy(&raw))
@@ -183,9 +183,11 @@ fn version(csv: &mut Csv<'_, '_>) {
         }
     };
     // A strict version is also tolerated, and has the same meaning.
-    if text.len() > LONGEST {
-        let message =
-            format!("spec.version: Invalid value: {}: more than {LONGEST} bytes", start(&text));
+    if text.len() > MAX_VERSION_BYTES {
+        let message = format!(
+            "spec.version: Invalid value: {}: more than {MAX_VERSION_BYTES} bytes",
+            quote_start(&text)
+        );
         return csv.add(&CSV_06, "spec.version", message);
     }
     let (version, slack) = match Version::parse(&text) {
@@ -199,7 +201,7 @@ fn version(csv: &mut Csv<'_, '_>) {
         },
     };
     if (version.major, version.minor, version.patch) == (0, 0, 0) && version.pre.is_empty() {
-        csv.add(&CSV_14, "spec.version", UNSET);
+        csv.add(&CSV_14, "spec.version", UNSET_MESSAGE);
     }
     if let Some(why) = slack {
         let message =
@@ -250,12 +252,12 @@ rule! {
     }
 }
 
-fn changed(csv: &mut Csv<'_, '_>) {
+fn check_unchanged(csv: &mut Csv<'_, '_>) {
     let Some(old) = csv.review.old_of_update().filter(|old| !is_same(csv.object, old)) else {
         return;
     };
     let (before, now) = (old.text_or_empty(VERSION), csv.object.text_or_empty(VERSION));
-    if before.is_empty() || read(old).is_some_and(|version| version == "0.0.0") {
+    if before.is_empty() || read_version(old).is_some_and(|version| version == "0.0.0") {
         return;
     }
     let message = format!(
@@ -307,11 +309,11 @@ rule! {
 }
 
 /// The checks of the CRD's schema. Its rules are not evaluated if the value is too long.
-fn release(csv: &mut Csv<'_, '_>) {
+fn check_release(csv: &mut Csv<'_, '_>) {
     let kind = match csv.object.kind(RELEASE) {
         Kind::Missing => return,
         // Upstream reads `null` as an empty text.
-        Kind::Text | Kind::Null => return release_text(csv),
+        Kind::Text | Kind::Null => return check_release_text(csv),
         Kind::Boolean => "boolean",
         Kind::Number if csv.object.integer(RELEASE).is_some() => "integer",
         Kind::Number => "number",
@@ -324,10 +326,10 @@ fn release(csv: &mut Csv<'_, '_>) {
     csv.add(&CSV_24, "spec.release", message);
 }
 
-fn release_text(csv: &mut Csv<'_, '_>) {
+fn check_release_text(csv: &mut Csv<'_, '_>) {
     let text = csv.object.text_or_empty(RELEASE);
-    if text.chars().nth(RELEASE_LENGTH).is_some() {
-        let message = format!("spec.release: Too long: may not be longer than {RELEASE_LENGTH}");
+    if text.chars().nth(MAX_RELEASE_CHARS).is_some() {
+        let message = format!("spec.release: Too long: may not be longer than {MAX_RELEASE_CHARS}");
         return csv.add(&CSV_24, "spec.release", message);
     }
     let is_identifier = |part: &str| {

@@ -13,17 +13,17 @@ use crate::targets::{CATALOG, CSV};
 
 rules![CSV_73, CSV_74, CSV_75, CSV_76, CSV_77];
 
-const ARCH: &str = "operatorframework.io/arch.";
-const OS: &str = "operatorframework.io/os.";
+const ARCH_LABEL_PREFIX: &str = "operatorframework.io/arch.";
+const OS_LABEL_PREFIX: &str = "operatorframework.io/os.";
 const SUPPORTED: &str = "supported";
 
-const ARCHES: [&str; 4] = ["amd64", "arm64", "ppc64le", "s390x"];
-const SYSTEMS: [&str; 2] = ["linux", "zos"];
+const KNOWN_ARCHES: [&str; 4] = ["amd64", "arm64", "ppc64le", "s390x"];
+const KNOWN_SYSTEMS: [&str; 2] = ["linux", "zos"];
 /// The architecture of a CSV without such labels.
 const DEFAULT_ARCH: &str = "amd64";
 const DEFAULT_OS: &str = "linux";
 /// Architectures with cryptographic libraries that are validated.
-const FIPS: [&str; 3] = ["amd64", "ppc64le", "s390x"];
+const FIPS_ARCHES: [&str; 3] = ["amd64", "ppc64le", "s390x"];
 
 rule! {
     /// labels of architectures and operating systems have the value supported
@@ -222,11 +222,12 @@ rule! {
 }
 
 fn claims_fips(csv: &Document) -> bool {
-    features::claims(csv, "fips", "fips-compliant")
+    features::claims_feature(csv, "fips", "fips-compliant")
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
-    let is_platform = |name: &&String| name.starts_with(ARCH) || name.starts_with(OS);
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
+    let is_platform =
+        |name: &&String| name.starts_with(ARCH_LABEL_PREFIX) || name.starts_with(OS_LABEL_PREFIX);
     let labels: Vec<String> = csv.labels().iter().filter(is_platform).cloned().collect();
     if labels.is_empty() {
         return;
@@ -250,46 +251,48 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
         if is_new && !is_supported {
             csv.add(&CSV_73, &field, format!("label {label} must have the value supported"));
         }
-        if let Some(arch) = label.strip_prefix(ARCH) {
-            if is_new && !is_one_of("/csv/arches", &ARCHES, arch) {
+        if let Some(arch) = label.strip_prefix(ARCH_LABEL_PREFIX) {
+            if is_new && !is_one_of("/csv/arches", &KNOWN_ARCHES, arch) {
                 let message = format!("{} is not a supported architecture string", quote(arch));
                 csv.add(&CSV_74, &field, message);
             }
-            if (is_new || is_fips_new) && is_fips && is_supported && !FIPS.contains(&arch) {
+            if (is_new || is_fips_new) && is_fips && is_supported && !FIPS_ARCHES.contains(&arch) {
                 let message = format!(
                     "FIPS libraries are only supported on x86_64, ppc64le and s390x; label {label} found"
                 );
                 csv.add(&CSV_77, &field, message);
             }
         }
-        if let Some(os) = label.strip_prefix(OS)
+        if let Some(os) = label.strip_prefix(OS_LABEL_PREFIX)
             && is_new
-            && !is_one_of("/csv/oses", &SYSTEMS, os)
+            && !is_one_of("/csv/oses", &KNOWN_SYSTEMS, os)
         {
             let message = format!("{} is not a supported operating system string", quote(os));
             csv.add(&CSV_75, &field, message);
         }
     }
-    defaults(csv, &labels);
+    check_default_labels(csv, &labels);
 }
 
 /// CSV-76.
-fn defaults(csv: &mut Csv<'_, '_>, labels: &[String]) {
+fn check_default_labels(csv: &mut Csv<'_, '_>, labels: &[String]) {
     let old = csv.ratchet_base();
     let before = old.map(|old| old.keys("/metadata/labels")).unwrap_or_default();
-    let before = before.iter().filter(|name| name.starts_with(ARCH) || name.starts_with(OS));
+    let before = before
+        .iter()
+        .filter(|name| name.starts_with(ARCH_LABEL_PREFIX) || name.starts_with(OS_LABEL_PREFIX));
     if old.is_some() && before.eq(labels) {
         return;
     }
     let adds = |prefix: &str, default: &str| {
         labels.iter().filter_map(|label| label.strip_prefix(prefix)).any(|name| name != default)
     };
-    let (arch, os) = (adds(ARCH, DEFAULT_ARCH), adds(OS, DEFAULT_OS));
+    let (arch, os) = (adds(ARCH_LABEL_PREFIX, DEFAULT_ARCH), adds(OS_LABEL_PREFIX, DEFAULT_OS));
     let is_literal = csv.review.settings.text_or_empty("/csv/archDefaults") != "family";
     let any = is_literal && (arch || os);
     for (is_needed, prefix, variant) in [
-        (os || any, OS, format!("os.{DEFAULT_OS}")),
-        (arch || any, ARCH, format!("arch.{DEFAULT_ARCH}")),
+        (os || any, OS_LABEL_PREFIX, format!("os.{DEFAULT_OS}")),
+        (arch || any, ARCH_LABEL_PREFIX, format!("arch.{DEFAULT_ARCH}")),
     ] {
         let name = variant.split_once('.').map_or("", |(_, name)| name);
         if is_needed && !labels.iter().any(|label| label.strip_prefix(prefix) == Some(name)) {

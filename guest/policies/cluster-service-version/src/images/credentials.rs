@@ -62,29 +62,30 @@ rule! {
     }
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
     let object = csv.object;
-    let mut declared = FEATURES.into_iter().filter(|feature| features::declares(object, feature));
+    let mut declared =
+        FEATURES.into_iter().filter(|feature| features::declares_feature(object, feature));
     let Some(first) = declared.next() else { return };
     // The description of a CSV in a catalog has no permissions.
-    if !csv.is_on(&CSV_98) || !csv.knows("install") {
+    if !csv.is_on(&CSV_98) || !csv.has_member_set("install") {
         return;
     }
     let are_permissions_new = csv.touches_json("/spec/install/spec/clusterPermissions");
     let old = csv.ratchet_base();
     let is_new = |feature: &&str| {
-        are_permissions_new || old.is_none_or(|old| !features::declares(old, feature))
+        are_permissions_new || old.is_none_or(|old| !features::declares_feature(old, feature))
     };
-    let judged: Vec<&str> = [first].into_iter().chain(declared).filter(is_new).collect();
-    if judged.is_empty() {
+    let evaluated: Vec<&str> = [first].into_iter().chain(declared).filter(is_new).collect();
+    if evaluated.is_empty() {
         return;
     }
-    let missing = missing(object);
+    let missing = missing_verbs(object);
     if missing.is_empty() {
         return;
     }
-    for feature in judged {
-        let annotation = format!("{}{feature}", features::PREFIX);
+    for feature in evaluated {
+        let annotation = format!("{}{feature}", features::FEATURE_PREFIX);
         let message = format!(
             "the CSV declares {annotation} but clusterPermissions do not grant {} on {GROUP} {RESOURCE}",
             missing.join(", ")
@@ -94,7 +95,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
 }
 
 /// Verbs that no rule grants.
-fn missing(csv: &Document) -> Vec<&'static str> {
+fn missing_verbs(csv: &Document) -> Vec<&'static str> {
     let mut missing = VERBS.to_vec();
     rbac::each(csv, Permissions::Cluster, |rule| {
         let is_about = rule.has_group(&[GROUP, "*"])

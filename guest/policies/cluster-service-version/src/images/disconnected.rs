@@ -21,24 +21,24 @@ use opgate_sdk::pods::PodSpec;
 use opgate_sdk::{Document, pods, rule, rules};
 
 use super::{features, related};
-use crate::csv::{Broken, Csv};
+use crate::csv::{Csv, LazyViolation};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_67, CSV_68, CSV_69];
 
 /// Names of the variables that hold images.
-const RELATED: &str = "RELATED_IMAGE_";
+const RELATED_IMAGE_PREFIX: &str = "RELATED_IMAGE_";
 const RELATED_IMAGES: &str = "/spec/relatedImages";
 
 /// Whether a version claims in its annotations that it supports disconnected clusters.
-pub(crate) fn claims(csv: &Document) -> bool {
-    features::claims(csv, "disconnected", "disconnected")
+pub(crate) fn claims_disconnected(csv: &Document) -> bool {
+    features::claims_feature(csv, "disconnected", "disconnected")
 }
 
 /// Whether a version counts as one for disconnected clusters: by its annotations, or because the
 /// setting `csv.disconnected` declares all versions as such.
 pub(crate) fn is_claimed(csv: &Document, settings: &Document) -> bool {
-    settings.boolean("/csv/disconnected") == Some(true) || claims(csv)
+    settings.boolean("/csv/disconnected") == Some(true) || claims_disconnected(csv)
 }
 
 rule! {
@@ -175,32 +175,32 @@ rule! {
 
 /// Other violations of an image that CSV-71 reports.
 #[derive(Default)]
-pub(super) struct AlsoBroken {
+pub(super) struct FurtherViolations {
     /// Field and message of CSV-67, for the first use.
-    pub(super) used: Option<[String; 2]>,
+    pub(super) used_by_tag: Option<[String; 2]>,
     /// Whether the list has it by a tag (CSV-68).
     pub(super) is_listed_by_tag: bool,
 }
 
 /// The images that CSV-71 reports.
-pub(super) type Invalid = BTreeMap<String, AlsoBroken>;
+pub(super) type InvalidImages = BTreeMap<String, FurtherViolations>;
 
 /// Returns the images that CSV-71 reports, with the rules of this module that they violate. Those
 /// rules are not reported here.
-pub(super) fn judge(
+pub(super) fn check(
     csv: &mut Csv<'_, '_>,
     specs: &[PodSpec],
     are_deployments_new: bool,
-) -> Invalid {
+) -> InvalidImages {
     let rules = [&CSV_67, &CSV_68, &CSV_69];
     let settings = csv.review.settings;
     if !rules.into_iter().any(|rule| csv.is_on(rule)) || !is_claimed(csv.object, settings) {
-        return Invalid::new();
+        return InvalidImages::new();
     }
     // If the claim is new, all images are evaluated.
     let old = csv.ratchet_base().filter(|old| is_claimed(old, settings));
     if old.is_some() && !are_deployments_new && !csv.touches_json(RELATED_IMAGES) {
-        return Invalid::new();
+        return InvalidImages::new();
     }
     let mut images = Images {
         used_before: old.map(used_images).unwrap_or_default(),
@@ -208,12 +208,12 @@ pub(super) fn judge(
         listed_before: old.map(related_images).unwrap_or_default(),
         reported: BTreeSet::new(),
         unlisted: BTreeSet::new(),
-        invalid: related::invalid(csv),
+        invalid: related::find_invalid(csv),
     };
     let object = csv.object;
-    each_image(object, specs, |image, used| images.used(csv, image, used));
+    for_each_image(object, specs, |image, used| images.check_used_image(csv, image, used));
     for (index, row) in object.rows(RELATED_IMAGES, &["/image"]).iter().enumerate() {
-        images.listed(csv, index, row.text_or_empty(0));
+        images.check_listed_image(csv, index, row.text_or_empty(0));
     }
     images.invalid
 }
@@ -228,25 +228,25 @@ struct Images {
     reported: BTreeSet<String>,
     /// Images that CSV-69 has reported.
     unlisted: BTreeSet<String>,
-    invalid: Invalid,
+    invalid: InvalidImages,
 }
 
 impl Images {
     /// Evaluates an image of a container.
-    fn used(&mut self, csv: &mut Csv<'_, '_>, image: &str, used: &Used<'_>) {
+    fn check_used_image(&mut self, csv: &mut Csv<'_, '_>, image: &str, used: &ImageUse<'_>) {
         let was_used = self.used_before.contains(image);
         let has_tag = image::digest(image).is_none();
         let by_tag = || {
-            let by = used.by();
+            let by = used.user();
             let image = quote(image);
             let why = "must be referenced by a digest (SHA) and not by a tag";
             [used.field(), format!("image {image} of {by} {why}")]
         };
         if has_tag
             && !was_used
-            && let Some(also) = self.invalid.get_mut(image)
+            && let Some(further) = self.invalid.get_mut(image)
         {
-            also.used.get_or_insert_with(by_tag);
+            further.used_by_tag.get_or_insert_with(by_tag);
             return;
         }
         let is_unlisted = !self.listed.contains_key(image)
@@ -259,32 +259,33 @@ impl Images {
         let is_first = has_tag && !was_used && self.reported.insert(image.to_owned());
         let place = self.listed.get(image).copied();
         let is_listed_by_tag = is_first && !self.listed_before.contains_key(image);
-        let listed_by_tag = || listed_by_tag(place.unwrap_or_default(), image);
-        let broken: [(bool, Broken<'_>); 3] = [
+        let listed_by_tag = || tag_violation(place.unwrap_or_default(), image);
+        let violations: [(bool, LazyViolation<'_>); 3] = [
             (has_tag && !was_used, (&CSV_67, &by_tag)),
             (is_listed_by_tag && place.is_some() && csv.is_on(&CSV_67), (&CSV_68, &listed_by_tag)),
             (is_unlisted, (&CSV_69, &not_listed)),
         ];
-        let broken: Vec<_> = broken.into_iter().filter(|(is, _)| *is).map(|(_, it)| it).collect();
-        csv.add_once(&broken);
+        let violations: Vec<_> =
+            violations.into_iter().filter(|(is, _)| *is).map(|(_, it)| it).collect();
+        csv.add_once(&violations);
     }
 
     /// Evaluates an image of the list.
-    fn listed(&mut self, csv: &mut Csv<'_, '_>, index: usize, image: &str) {
+    fn check_listed_image(&mut self, csv: &mut Csv<'_, '_>, index: usize, image: &str) {
         let is_new = !image.is_empty() && !self.listed_before.contains_key(image);
         if !is_new || image::digest(image).is_some() {
             return;
         }
-        if let Some(also) = self.invalid.get_mut(image) {
-            also.is_listed_by_tag = true;
+        if let Some(further) = self.invalid.get_mut(image) {
+            further.is_listed_by_tag = true;
         } else if !(csv.is_on(&CSV_67) && self.reported.contains(image)) {
-            csv.add_once(&[(&CSV_68, &|| listed_by_tag(index, image))]);
+            csv.add_once(&[(&CSV_68, &|| tag_violation(index, image))]);
         }
     }
 }
 
 /// Field and message of CSV-68.
-pub(super) fn listed_by_tag(index: usize, image: &str) -> [String; 2] {
+pub(super) fn tag_violation(index: usize, image: &str) -> [String; 2] {
     let field = format!("spec.relatedImages[{index}].image");
     let image = quote(image);
     let message = format!("{field} {image} must be referenced by a digest (SHA) and not by a tag");
@@ -292,14 +293,14 @@ pub(super) fn listed_by_tag(index: usize, image: &str) -> [String; 2] {
 }
 
 /// Where an image is used.
-struct Used<'u> {
+struct ImageUse<'u> {
     csv: &'u Document,
     container: pods::Container<'u>,
     /// The variable that holds it: its index and its name.
     variable: Option<(u32, &'u str)>,
 }
 
-impl Used<'_> {
+impl ImageUse<'_> {
     fn field(&self) -> String {
         let container = self.container.field();
         match self.variable {
@@ -309,7 +310,7 @@ impl Used<'_> {
     }
 
     /// The user of the image, for messages.
-    fn by(&self) -> String {
+    fn user(&self) -> String {
         let name = self.csv.text_or_empty(&format!("{}/name", self.container.pointer()));
         let kind = if self.container.is_regular() { "container" } else { "init container" };
         let container = format!("{kind} {}", quote(&name));
@@ -321,11 +322,11 @@ impl Used<'_> {
 }
 
 /// Calls `visit` with each image that the deployments name.
-fn each_image(csv: &Document, specs: &[PodSpec], mut visit: impl FnMut(&str, &Used<'_>)) {
+fn for_each_image(csv: &Document, specs: &[PodSpec], mut visit: impl FnMut(&str, &ImageUse<'_>)) {
     pods::each_container(csv, specs, &["/image", "/env"], |_, container| {
         let image = container.row.text_or_empty(0);
         if !image.is_empty() {
-            visit(image, &Used { csv, container, variable: None });
+            visit(image, &ImageUse { csv, container, variable: None });
         }
         if container.row.length(1).is_none_or(|length| length == 0) {
             return;
@@ -333,8 +334,8 @@ fn each_image(csv: &Document, specs: &[PodSpec], mut visit: impl FnMut(&str, &Us
         let variables = csv.rows(&format!("{}/env", container.pointer()), &["/name", "/value"]);
         for (index, row) in (0..).zip(variables.iter()) {
             let (name, value) = (row.text_or_empty(0), row.text_or_empty(1));
-            if name.starts_with(RELATED) && !value.is_empty() {
-                visit(value, &Used { csv, container, variable: Some((index, name)) });
+            if name.starts_with(RELATED_IMAGE_PREFIX) && !value.is_empty() {
+                visit(value, &ImageUse { csv, container, variable: Some((index, name)) });
             }
         }
     });
@@ -342,7 +343,7 @@ fn each_image(csv: &Document, specs: &[PodSpec], mut visit: impl FnMut(&str, &Us
 
 fn used_images(csv: &Document) -> BTreeSet<String> {
     let mut images = BTreeSet::new();
-    each_image(csv, &pods::in_csv(csv), |image, _| {
+    for_each_image(csv, &pods::in_csv(csv), |image, _| {
         if !images.contains(image) {
             images.insert(image.to_owned());
         }

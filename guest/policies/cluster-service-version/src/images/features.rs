@@ -9,20 +9,20 @@ use opgate_sdk::{Document, Kind, Row};
 use crate::csv::annotation;
 
 /// The list of features.
-const LIST: &str = "operators.openshift.io/infrastructure-features";
+const INFRASTRUCTURE_ANNOTATION: &str = "operators.openshift.io/infrastructure-features";
 /// The prefix of the names of the other annotations.
-pub(super) const PREFIX: &str = "features.operators.openshift.io/";
+pub(super) const FEATURE_PREFIX: &str = "features.operators.openshift.io/";
 
 /// Whether the annotation of a feature is `true`.
-pub(super) fn declares(csv: &Document, feature: &str) -> bool {
-    let fields = csv.fields("", &[&annotation(&format!("{PREFIX}{feature}"))]);
+pub(super) fn declares_feature(csv: &Document, feature: &str) -> bool {
+    let fields = csv.fields("", &[&annotation(&format!("{FEATURE_PREFIX}{feature}"))]);
     fields.iter().any(|row| is_declared(row, 0))
 }
 
 /// Whether it claims a feature, which has one name in the list and another one as an annotation.
-pub(super) fn claims(csv: &Document, listed: &str, declared: &str) -> bool {
-    let list = annotation(LIST);
-    let fields = csv.fields("", &[&list, &annotation(&format!("{PREFIX}{declared}"))]);
+pub(super) fn claims_feature(csv: &Document, listed: &str, declared: &str) -> bool {
+    let list = annotation(INFRASTRUCTURE_ANNOTATION);
+    let fields = csv.fields("", &[&list, &annotation(&format!("{FEATURE_PREFIX}{declared}"))]);
     fields.iter().any(|row| is_declared(row, 1) || is_listed(csv, &list, row, listed))
 }
 
@@ -51,7 +51,7 @@ mod tests {
     fn features_are_claimed_in_a_list_or_by_name() {
         let fips = |annotations: &str| {
             let csv = format!(r#"{{"metadata":{{"annotations":{annotations}}}}}"#);
-            claims(&Document::parse(&csv).unwrap(), "fips", "fips-compliant")
+            claims_feature(&Document::parse(&csv).unwrap(), "fips", "fips-compliant")
         };
         for claim in [
             r#"{"operators.openshift.io/infrastructure-features":"[\"cnf\", \"fips\"]"}"#,

@@ -24,23 +24,27 @@ use crate::csv::Csv;
 
 const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
 
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+pub(crate) fn check(csv: &mut Csv<'_, '_>) {
     let specs = pods::in_csv(csv.object);
     // Most updates do not change the deployments.
     let are_deployments_new = csv.touches_json(DEPLOYMENTS);
-    let invalid = disconnected::judge(csv, &specs, are_deployments_new);
-    related::judge(csv, &invalid);
-    architectures::judge(csv);
-    credentials::judge(csv);
+    let invalid = disconnected::check(csv, &specs, are_deployments_new);
+    related::check(csv, &invalid);
+    architectures::check(csv);
+    credentials::check(csv);
     if are_deployments_new {
-        probes::judge(csv, &specs);
+        probes::check(csv, &specs);
     }
-    practices::judge(csv, &specs);
+    practices::check(csv, &specs);
 }
 
 /// Adds a violation of a rule that can have a hundred thousand of them. Makes the texts only for
 /// violations that a verdict has room for.
-fn add(csv: &mut Csv<'_, '_>, rule: &'static Rule, texts: impl FnOnce() -> (String, String)) {
+fn add_violation(
+    csv: &mut Csv<'_, '_>,
+    rule: &'static Rule,
+    texts: impl FnOnce() -> (String, String),
+) {
     if csv.report.is_full(rule) {
         csv.report.add_count(rule, 1);
     } else {

@@ -4,7 +4,7 @@ use opgate_sdk::pods::{self, PodSpec};
 use opgate_sdk::rbac::{self, Permissions};
 use opgate_sdk::{Document, Kind, rule, rules};
 
-use super::add;
+use super::add_violation;
 use crate::csv::Csv;
 use crate::description::is_selected;
 use crate::targets::{CATALOG, CSV};
@@ -61,7 +61,7 @@ rule! {
     }
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
+pub(super) fn check(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
     if !is_selected(csv, &CSV_103, &["good-practices"]) {
         return;
     }
@@ -78,7 +78,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
             return;
         }
         let object = csv.object;
-        add(csv, &CSV_103, || {
+        add_violation(csv, &CSV_103, || {
             let name = object.text_or_empty(&format!("{pointer}/name"));
             let message = format!(
                 "unable to find the resource requests for the container: ({name}). {NO_REQUESTS}"
@@ -89,14 +89,15 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
     let lists = [Permissions::Namespaced, Permissions::Cluster];
     let is_new =
         |list: &Permissions| csv.touches_json(&format!("/spec/install/spec/{}", list.member()));
-    if let Some(field) = lists.into_iter().filter(is_new).find_map(|list| creates(csv.object, list))
+    if let Some(field) =
+        lists.into_iter().filter(is_new).find_map(|list| crd_creation_field(csv.object, list))
     {
         csv.add(&CSV_103, &field, CREATES_CRDS);
     }
 }
 
 /// The first rule of a list that allows creating CRDs.
-fn creates(csv: &Document, list: Permissions) -> Option<String> {
+fn crd_creation_field(csv: &Document, list: Permissions) -> Option<String> {
     let mut found = None;
     rbac::each(csv, list, |rule| {
         if rule.has_group(&["apiextensions.k8s.io"])

@@ -19,8 +19,8 @@ const COLUMNS: [&str; 6] = [
     "/startupProbe/periodSeconds",
 ];
 /// The defaults of Kubernetes for a missing value or 0.
-const TIMEOUT: i64 = 1;
-const PERIOD: i64 = 10;
+const DEFAULT_TIMEOUT_SECONDS: i64 = 1;
+const DEFAULT_PERIOD_SECONDS: i64 = 10;
 
 rule! {
     /// a probe times out before the next one is due
@@ -63,7 +63,7 @@ rule! {
     }
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
+pub(super) fn check(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
     if !csv.is_on(&CSV_102) {
         return;
     }
@@ -72,17 +72,18 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
         for (probe, column) in PROBES.iter().zip((0..).step_by(2)) {
             // The defaults of Kubernetes for both values satisfy the rule.
             if row.kind(column) == Kind::Number || row.kind(column + 1) == Kind::Number {
-                timing(csv, &container, probe);
+                check_timing(csv, &container, probe);
             }
         }
     });
 }
 
-fn timing(csv: &mut Csv<'_, '_>, container: &Container<'_>, probe: &str) {
+fn check_timing(csv: &mut Csv<'_, '_>, container: &Container<'_>, probe: &str) {
     let pointer = format!("{}/{probe}", container.pointer());
     let members = ["timeoutSeconds", "periodSeconds"];
-    let [timeout, period] = [(members[0], TIMEOUT), (members[1], PERIOD)]
-        .map(|(member, default)| seconds(csv.object, &format!("{pointer}/{member}"), default));
+    let [timeout, period] =
+        [(members[0], DEFAULT_TIMEOUT_SECONDS), (members[1], DEFAULT_PERIOD_SECONDS)]
+            .map(|(member, default)| seconds(csv.object, &format!("{pointer}/{member}"), default));
     if timeout < period {
         return;
     }

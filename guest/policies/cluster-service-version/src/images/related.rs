@@ -6,9 +6,9 @@ use opgate_sdk::go::quote;
 use opgate_sdk::image;
 use opgate_sdk::{Document, Kind, rule, rules};
 
-use super::add;
-use super::disconnected::{self, AlsoBroken, CSV_67, CSV_68, Invalid};
-use crate::csv::{Broken, Csv};
+use super::add_violation;
+use super::disconnected::{self, CSV_67, CSV_68, FurtherViolations, InvalidImages};
+use crate::csv::{Csv, LazyViolation};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_71, CSV_72];
@@ -96,9 +96,9 @@ rule! {
 }
 
 /// Returns the images that CSV-71 reports as invalid references.
-pub(super) fn invalid(csv: &Csv<'_, '_>) -> Invalid {
+pub(super) fn find_invalid(csv: &Csv<'_, '_>) -> InvalidImages {
     if !csv.is_on(&CSV_71) || csv.object.kind(LIST) != Kind::List || !csv.touches_json(LIST) {
-        return Invalid::new();
+        return InvalidImages::new();
     }
     let before: BTreeSet<String> = csv.ratchet_base().map(images).unwrap_or_default();
     let rows = csv.object.rows(LIST, &["/image"]);
@@ -106,10 +106,13 @@ pub(super) fn invalid(csv: &Csv<'_, '_>) -> Invalid {
     let is_invalid = |image: &&str| {
         !image.is_empty() && !before.contains(*image) && image::error(image).is_some()
     };
-    listed.filter(is_invalid).map(|image| (image.to_owned(), AlsoBroken::default())).collect()
+    listed
+        .filter(is_invalid)
+        .map(|image| (image.to_owned(), FurtherViolations::default()))
+        .collect()
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>, invalid: &Invalid) {
+pub(super) fn check(csv: &mut Csv<'_, '_>, invalid: &InvalidImages) {
     // Most objects have no related images.
     if csv.object.kind(LIST) != Kind::List || !csv.touches_json(LIST) {
         return;
@@ -124,7 +127,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, invalid: &Invalid) {
         if matches!(row.kind(0), Kind::Text | Kind::Missing | Kind::Null) {
             let image = row.text_or_empty(0);
             if !images_before.contains(image) {
-                reference(csv, index, image, invalid.get(image));
+                check_reference(csv, index, image, invalid.get(image));
             }
         }
         let name = row.text_or_empty(1);
@@ -132,7 +135,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, invalid: &Invalid) {
         *count += 1;
         let was_so = names_before.get(name).is_some_and(|before| *before >= *count);
         if (name.is_empty() || *count > 1) && !was_so {
-            add(csv, &CSV_72, || {
+            add_violation(csv, &CSV_72, || {
                 let field = format!("spec.relatedImages[{index}].name");
                 let name = quote(name);
                 let message = format!("{field} {name} is not a unique identifier for the image");
@@ -142,7 +145,12 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, invalid: &Invalid) {
     }
 }
 
-fn reference(csv: &mut Csv<'_, '_>, index: usize, image: &str, also: Option<&AlsoBroken>) {
+fn check_reference(
+    csv: &mut Csv<'_, '_>,
+    index: usize,
+    image: &str,
+    further: Option<&FurtherViolations>,
+) {
     let wrong = if image.is_empty() { Some(String::new()) } else { image::error(image) };
     let Some(why) = wrong else { return };
     let is_invalid = || {
@@ -155,17 +163,17 @@ fn reference(csv: &mut Csv<'_, '_>, index: usize, image: &str, also: Option<&Als
         };
         [field, message]
     };
-    let used = also.and_then(|also| also.used.as_ref());
+    let used = further.and_then(|further| further.used_by_tag.as_ref());
     let used_by_tag = || used.cloned().unwrap_or_default();
-    let listed_by_tag = || disconnected::listed_by_tag(index, image);
-    let mut broken: Vec<Broken<'_>> = vec![(&CSV_71, &is_invalid)];
+    let listed_by_tag = || disconnected::tag_violation(index, image);
+    let mut violations: Vec<LazyViolation<'_>> = vec![(&CSV_71, &is_invalid)];
     if used.is_some() {
-        broken.push((&CSV_67, &used_by_tag));
+        violations.push((&CSV_67, &used_by_tag));
     }
-    if also.is_some_and(|also| also.is_listed_by_tag) {
-        broken.push((&CSV_68, &listed_by_tag));
+    if further.is_some_and(|further| further.is_listed_by_tag) {
+        violations.push((&CSV_68, &listed_by_tag));
     }
-    csv.add_once(&broken);
+    csv.add_once(&violations);
 }
 
 /// The images, with an empty one for an entry without an image.

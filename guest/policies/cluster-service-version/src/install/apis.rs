@@ -6,9 +6,9 @@ use opgate_sdk::names::group_version_kind;
 use opgate_sdk::{Document, rule, rules};
 
 use super::descriptors;
-use super::schema::{Complete, lacks};
+use super::schema::{RequiredTexts, lacks};
 use crate::csv::Csv;
-use crate::entries::{Changed, Entries, Findings};
+use crate::entries::{ChangedList, Entries, RuleViolations};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_44, CSV_45, CSV_46, CSV_47, CSV_48];
@@ -30,7 +30,7 @@ const VERSION: usize = 1;
 const KIND: usize = 2;
 const NAME: usize = 3;
 const DEPLOYMENT: usize = 4;
-const SHOWN: [(usize, &str); 2] = [(5, "displayName"), (6, "description")];
+const DESCRIPTIVE_COLUMNS: [(usize, &str); 2] = [(5, "displayName"), (6, "description")];
 const DESCRIPTORS: usize = 7;
 
 const OWNED: &str = "/spec/apiservicedefinitions/owned";
@@ -39,18 +39,18 @@ const REQUIRED: &str = "/spec/apiservicedefinitions/required";
 const REQUIRED_FIELD: &str = "spec.apiservicedefinitions.required";
 const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
-    complete_owned(csv);
-    complete_required(csv);
-    backed(csv);
-    if let Some(owned) = Changed::first(csv, OWNED, &COLUMNS) {
-        shown(csv, &owned, OWNED_FIELD);
-        once(csv, &owned);
-        descriptors::judge(csv, OWNED, OWNED_FIELD, &owned, [NAME, DESCRIPTORS]);
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
+    check_owned_complete(csv);
+    check_required_complete(csv);
+    check_deployment_exists(csv);
+    if let Some(owned) = ChangedList::read_first(csv, OWNED, &COLUMNS) {
+        check_descriptions(csv, &owned, OWNED_FIELD);
+        check_unique(csv, &owned);
+        descriptors::check(csv, OWNED, OWNED_FIELD, &owned, [NAME, DESCRIPTORS]);
     }
-    if let Some(required) = Changed::first(csv, REQUIRED, &COLUMNS) {
-        shown(csv, &required, REQUIRED_FIELD);
-        descriptors::judge(csv, REQUIRED, REQUIRED_FIELD, &required, [NAME, DESCRIPTORS]);
+    if let Some(required) = ChangedList::read_first(csv, REQUIRED, &COLUMNS) {
+        check_descriptions(csv, &required, REQUIRED_FIELD);
+        descriptors::check(csv, REQUIRED, REQUIRED_FIELD, &required, [NAME, DESCRIPTORS]);
     }
 }
 
@@ -95,9 +95,10 @@ rule! {
     }
 }
 
-fn complete_owned(csv: &mut Csv<'_, '_>) {
+fn check_owned_complete(csv: &mut Csv<'_, '_>) {
     let members = ["group", "version", "kind", "name", "deploymentName"];
-    Complete { rule: &CSV_44, pointer: OWNED, field: OWNED_FIELD, members: &members }.judge(csv);
+    RequiredTexts { rule: &CSV_44, pointer: OWNED, field: OWNED_FIELD, members: &members }
+        .check(csv);
 }
 
 rule! {
@@ -136,10 +137,10 @@ rule! {
     }
 }
 
-fn complete_required(csv: &mut Csv<'_, '_>) {
+fn check_required_complete(csv: &mut Csv<'_, '_>) {
     let members = ["group", "version", "kind"];
-    Complete { rule: &CSV_45, pointer: REQUIRED, field: REQUIRED_FIELD, members: &members }
-        .judge(csv);
+    RequiredTexts { rule: &CSV_45, pointer: REQUIRED, field: REQUIRED_FIELD, members: &members }
+        .check(csv);
 }
 
 rule! {
@@ -179,11 +180,11 @@ rule! {
     }
 }
 
-fn shown(csv: &mut Csv<'_, '_>, apis: &Changed, place: &str) {
-    let mut missing = Findings::of(&CSV_46);
-    let columns = [GROUP, VERSION, KIND, SHOWN[0].0, SHOWN[1].0];
-    for (index, api) in apis.new_by(&columns) {
-        for (_, member) in SHOWN.iter().filter(|(column, _)| lacks(api, *column)) {
+fn check_descriptions(csv: &mut Csv<'_, '_>, apis: &ChangedList, place: &str) {
+    let mut missing = RuleViolations::of(&CSV_46);
+    let columns = [GROUP, VERSION, KIND, DESCRIPTIVE_COLUMNS[0].0, DESCRIPTIVE_COLUMNS[1].0];
+    for (index, api) in apis.new_entries(&columns) {
+        for (_, member) in DESCRIPTIVE_COLUMNS.iter().filter(|(column, _)| lacks(api, *column)) {
             missing.add(csv, || {
                 let field = format!("{place}[{index}].{member}");
                 let message = format!("{field} is required");
@@ -236,16 +237,17 @@ rule! {
     }
 }
 
-fn backed(csv: &mut Csv<'_, '_>) {
+fn check_deployment_exists(csv: &mut Csv<'_, '_>) {
     let is_new = csv.touches_json(OWNED) || csv.touches_json(DEPLOYMENTS);
     let owns_any = csv.object.length(OWNED).is_some_and(|count| count > 0);
-    if !owns_any || !csv.knows("install") || !is_new {
+    if !owns_any || !csv.has_member_set("install") || !is_new {
         return;
     }
-    let before = csv.ratchet_base().map(Served::of);
-    let before: HashSet<_> = before.iter().flat_map(Served::lost).map(|(_, api)| api).collect();
-    let mut wrong = Findings::of(&CSV_47);
-    for (index, api) in Served::of(csv.object).lost() {
+    let before = csv.ratchet_base().map(ServedApis::of);
+    let before: HashSet<_> =
+        before.iter().flat_map(ServedApis::unserved).map(|(_, api)| api).collect();
+    let mut wrong = RuleViolations::of(&CSV_47);
+    for (index, api) in ServedApis::of(csv.object).unserved() {
         if before.contains(&api) {
             continue;
         }
@@ -260,20 +262,20 @@ fn backed(csv: &mut Csv<'_, '_>) {
 }
 
 /// The owned API services, and the deployments that can serve them.
-struct Served {
+struct ServedApis {
     owned: Entries,
     deployments: Entries,
 }
 
-impl Served {
+impl ServedApis {
     fn of(csv: &Document) -> Self {
-        let owned = Entries::all(csv, OWNED, &["/deploymentName", "/version", "/group"]);
-        let deployments = Entries::all(csv, DEPLOYMENTS, &["/name"]);
+        let owned = Entries::read_all(csv, OWNED, &["/deploymentName", "/version", "/group"]);
+        let deployments = Entries::read_all(csv, DEPLOYMENTS, &["/name"]);
         Self { owned, deployments }
     }
 
     /// The API services without their deployment, each with its index.
-    fn lost(&self) -> impl Iterator<Item = (usize, [&str; 3])> {
+    fn unserved(&self) -> impl Iterator<Item = (usize, [&str; 3])> {
         let names = self.deployments.iter().map(|(_, deployment)| deployment.text_or_empty(0));
         // CSV-44 reports a service without a name.
         let names: HashSet<_> = names.chain([""]).collect();
@@ -324,13 +326,13 @@ rule! {
     }
 }
 
-fn once(csv: &mut Csv<'_, '_>, owned: &Changed) {
+fn check_unique(csv: &mut Csv<'_, '_>, owned: &ChangedList) {
     let new: HashSet<_> =
-        owned.new_by(&[GROUP, VERSION, KIND, DEPLOYMENT]).map(|(index, _)| index).collect();
-    let mut wrong = Findings::of(&CSV_48);
+        owned.new_entries(&[GROUP, VERSION, KIND, DEPLOYMENT]).map(|(index, _)| index).collect();
+    let mut wrong = RuleViolations::of(&CSV_48);
     let mut listed: HashMap<[&str; 3], bool> = HashMap::new();
     let mut deployments: HashMap<[&str; 2], (&str, bool)> = HashMap::new();
-    for (index, api) in owned.now().iter() {
+    for (index, api) in owned.entries().iter() {
         if [GROUP, VERSION, KIND].iter().any(|column| lacks(api, *column)) {
             continue;
         }

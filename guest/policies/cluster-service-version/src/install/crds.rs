@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{rule, rules};
 
 use super::descriptors;
-use super::schema::{Complete, lacks};
+use super::schema::{RequiredTexts, lacks};
 use crate::annotations::example_apis::CSV_58;
-use crate::csv::{Broken, Csv};
-use crate::entries::{Changed, Findings};
+use crate::csv::{Csv, LazyViolation};
+use crate::entries::{ChangedList, RuleViolations};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_36, CSV_37, CSV_38, CSV_39, CSV_40, CSV_41];
@@ -31,23 +31,23 @@ const DESCRIPTORS: usize = 4;
 const IDENTITY: [&str; 3] = ["name", "version", "kind"];
 
 /// Bytes of a name that a message repeats.
-const SHOWN: usize = 256;
+const MAX_SHOWN_BYTES: usize = 256;
 
 const OWNED: &str = "/spec/customresourcedefinitions/owned";
 const OWNED_FIELD: &str = "spec.customresourcedefinitions.owned";
 const REQUIRED: &str = "/spec/customresourcedefinitions/required";
 const REQUIRED_FIELD: &str = "spec.customresourcedefinitions.required";
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
-    complete_owned(csv);
-    complete_required(csv);
-    if let Some(owned) = Changed::first(csv, OWNED, &COLUMNS) {
-        grouped(csv, &owned);
-        descriptors::judge(csv, OWNED, OWNED_FIELD, &owned, [NAME, DESCRIPTORS]);
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
+    check_owned_complete(csv);
+    check_required_complete(csv);
+    if let Some(owned) = ChangedList::read_first(csv, OWNED, &COLUMNS) {
+        check_groups(csv, &owned);
+        descriptors::check(csv, OWNED, OWNED_FIELD, &owned, [NAME, DESCRIPTORS]);
     }
-    if let Some(required) = Changed::first(csv, REQUIRED, &COLUMNS) {
-        presented_required(csv, &required);
-        descriptors::judge(csv, REQUIRED, REQUIRED_FIELD, &required, [NAME, DESCRIPTORS]);
+    if let Some(required) = ChangedList::read_first(csv, REQUIRED, &COLUMNS) {
+        check_required_presentation(csv, &required);
+        descriptors::check(csv, REQUIRED, REQUIRED_FIELD, &required, [NAME, DESCRIPTORS]);
     }
 }
 
@@ -90,10 +90,11 @@ rule! {
     }
 }
 
-fn complete_owned(csv: &mut Csv<'_, '_>) {
-    let list = Complete { rule: &CSV_36, pointer: OWNED, field: OWNED_FIELD, members: &IDENTITY };
-    if let Some(owned) = list.judge(csv) {
-        parsed(csv, &owned, OWNED_FIELD);
+fn check_owned_complete(csv: &mut Csv<'_, '_>) {
+    let list =
+        RequiredTexts { rule: &CSV_36, pointer: OWNED, field: OWNED_FIELD, members: &IDENTITY };
+    if let Some(owned) = list.check(csv) {
+        check_names(csv, &owned, OWNED_FIELD);
     }
 }
 
@@ -140,11 +141,15 @@ rule! {
     }
 }
 
-fn complete_required(csv: &mut Csv<'_, '_>) {
-    let list =
-        Complete { rule: &CSV_37, pointer: REQUIRED, field: REQUIRED_FIELD, members: &IDENTITY };
-    if let Some(required) = list.judge(csv) {
-        parsed(csv, &required, REQUIRED_FIELD);
+fn check_required_complete(csv: &mut Csv<'_, '_>) {
+    let list = RequiredTexts {
+        rule: &CSV_37,
+        pointer: REQUIRED,
+        field: REQUIRED_FIELD,
+        members: &IDENTITY,
+    };
+    if let Some(required) = list.check(csv) {
+        check_names(csv, &required, REQUIRED_FIELD);
     }
 }
 
@@ -185,9 +190,9 @@ rule! {
     }
 }
 
-fn parsed(csv: &mut Csv<'_, '_>, crds: &Changed, place: &str) {
-    let mut wrong = Findings::of(&CSV_38);
-    for (index, crd) in crds.new_by(&[NAME]) {
+fn check_names(csv: &mut Csv<'_, '_>, crds: &ChangedList, place: &str) {
+    let mut wrong = RuleViolations::of(&CSV_38);
+    for (index, crd) in crds.new_entries(&[NAME]) {
         let name = crd.text_or_empty(NAME);
         if !name.is_empty() && !name.contains('.') {
             wrong.add(csv, || {
@@ -235,9 +240,9 @@ rule! {
     }
 }
 
-fn grouped(csv: &mut Csv<'_, '_>, owned: &Changed) {
-    let mut wrong = Findings::of(&CSV_39);
-    for (index, crd) in owned.new_by(&[NAME, GROUP]) {
+fn check_groups(csv: &mut Csv<'_, '_>, owned: &ChangedList) {
+    let mut wrong = RuleViolations::of(&CSV_39);
+    for (index, crd) in owned.new_entries(&[NAME, GROUP]) {
         let (name, group) = (crd.text_or_empty(NAME), crd.text_or_empty(GROUP));
         let other = name.split_once('.').is_some_and(|(_, of_name)| of_name != group);
         if !group.is_empty() && other {
@@ -295,10 +300,10 @@ rule! {
     }
 }
 
-fn presented_required(csv: &mut Csv<'_, '_>, required: &Changed) {
+fn check_required_presentation(csv: &mut Csv<'_, '_>, required: &ChangedList) {
     let members = [(DISPLAY_NAME, "displayName"), (DESCRIPTION, "description")];
-    let mut missing = Findings::of(&CSV_40);
-    for (index, crd) in required.new_by(&[NAME, DISPLAY_NAME, DESCRIPTION]) {
+    let mut missing = RuleViolations::of(&CSV_40);
+    for (index, crd) in required.new_entries(&[NAME, DISPLAY_NAME, DESCRIPTION]) {
         let lacking = members.iter().filter(|(column, _)| lacks(crd, *column));
         let mut fields = lacking.map(|(_, member)| format!("{REQUIRED_FIELD}[{index}].{member}"));
         let Some(first) = fields.next() else { continue };
@@ -354,7 +359,7 @@ rule! {
 
 /// The missing texts and examples of an owned CRD.
 #[derive(Default)]
-struct Lacking {
+struct MissingDetails {
     display_name: bool,
     /// The name of the CRD, if it has no description.
     description: Option<String>,
@@ -363,19 +368,19 @@ struct Lacking {
 
 /// Reports owned CRDs without a display name, a description or an example: one violation for each
 /// CRD. `without_example` has the indexes of CRDs without an example.
-pub(super) fn presented_owned(csv: &mut Csv<'_, '_>, without_example: &[usize]) {
-    let mut crds: BTreeMap<usize, Lacking> = BTreeMap::new();
+pub(super) fn check_owned_presentation(csv: &mut Csv<'_, '_>, without_example: &[usize]) {
+    let mut crds: BTreeMap<usize, MissingDetails> = BTreeMap::new();
     if !csv.is_unchanged("/spec")
-        && let Some(owned) = Changed::first(csv, OWNED, &COLUMNS)
+        && let Some(owned) = ChangedList::read_first(csv, OWNED, &COLUMNS)
     {
-        for (index, crd) in owned.new_by(&[NAME, DISPLAY_NAME]) {
+        for (index, crd) in owned.new_entries(&[NAME, DISPLAY_NAME]) {
             if lacks(crd, DISPLAY_NAME) {
                 crds.entry(index).or_default().display_name = true;
             }
         }
-        for (index, crd) in owned.new_by(&[NAME, DESCRIPTION]) {
+        for (index, crd) in owned.new_entries(&[NAME, DESCRIPTION]) {
             if lacks(crd, DESCRIPTION) {
-                let name = quote(&shortened(crd.text_or_empty(NAME), SHOWN));
+                let name = quote(&shorten(crd.text_or_empty(NAME), MAX_SHOWN_BYTES));
                 crds.entry(index).or_default().description = Some(name);
             }
         }
@@ -396,12 +401,13 @@ pub(super) fn presented_owned(csv: &mut Csv<'_, '_>, without_example: &[usize]) 
         };
         let no_example =
             || [at.clone(), "provided API should have an example annotation".to_owned()];
-        let rules: [(bool, Broken<'_>); 3] = [
+        let rules: [(bool, LazyViolation<'_>); 3] = [
             (lacking.display_name, (&CSV_40, &not_shown)),
             (lacking.description.is_some(), (&CSV_41, &not_described)),
             (lacking.example, (&CSV_58, &no_example)),
         ];
-        let broken: Vec<_> = rules.into_iter().filter(|(is, _)| *is).map(|(_, it)| it).collect();
-        csv.add_once(&broken);
+        let violations: Vec<_> =
+            rules.into_iter().filter(|(is, _)| *is).map(|(_, it)| it).collect();
+        csv.add_once(&violations);
     }
 }

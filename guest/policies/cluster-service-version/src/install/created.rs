@@ -28,7 +28,7 @@ const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
 const PERMISSIONS: [&str; 2] =
     ["/spec/install/spec/permissions", "/spec/install/spec/clusterPermissions"];
 /// Lists whose entries name a deployment into which OLM mounts certificates.
-const SERVED: [&str; 2] = ["/spec/apiservicedefinitions/owned", "/spec/webhookdefinitions"];
+const SERVED_LISTS: [&str; 2] = ["/spec/apiservicedefinitions/owned", "/spec/webhookdefinitions"];
 /// Maximum number of problems of one object. More problems do not help its author.
 const MAX_PROBLEMS: usize = 1_000;
 /// Bytes of a text that a message repeats.
@@ -111,11 +111,11 @@ rule! {
 }
 
 pub(super) fn check(csv: &mut Csv<'_, '_>) {
-    if !csv.knows("install") || !csv.is_on(&CSV_105) {
+    if !csv.has_member_set("install") || !csv.is_on(&CSV_105) {
         return;
     }
     let [permissions, cluster_permissions] = PERMISSIONS;
-    let [services, webhooks] = SERVED;
+    let [services, webhooks] = SERVED_LISTS;
     // The largest list comes last.
     let inspected = [services, webhooks, permissions, cluster_permissions, DEPLOYMENTS];
     if !inspected.iter().any(|pointer| csv.touches_json(pointer)) {
@@ -214,7 +214,7 @@ fn has_in_other_case(object: &Document, pointer: &str, member: &str) -> bool {
 }
 
 fn quoted(text: &str) -> String {
-    go::quote(&go::shortened(text, MAX_SHOWN_BYTES))
+    go::quote(&go::shorten(text, MAX_SHOWN_BYTES))
 }
 
 /// The error for a missing value.

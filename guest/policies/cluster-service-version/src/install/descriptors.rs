@@ -4,7 +4,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, rule, rules};
 
 use crate::csv::Csv;
-use crate::entries::{Changed, Entries, Findings};
+use crate::entries::{ChangedList, Entries, RuleViolations};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_42];
@@ -65,53 +65,55 @@ const MEMBERS: [&str; 5] = ["path", "displayName", "description", "x-descriptors
 
 /// Maximum cost of all descriptors that are read, and the cost of a list in descriptors. Lists are
 /// read one by one.
-const COSTS: u32 = 30_000;
-const LIST: u32 = 20;
+const MAX_COST: u32 = 30_000;
+const LIST_COST: u32 = 20;
 
 /// Evaluates the descriptors of a list of APIs. `columns` are the columns of the name and of the
 /// first list.
-pub(super) fn judge(
+pub(super) fn check(
     csv: &mut Csv<'_, '_>,
     pointer: &str,
     place: &str,
-    apis: &Changed,
+    apis: &ChangedList,
     columns: [usize; 2],
 ) {
     let [name, first] = columns;
-    let mut left = COSTS;
-    let mut wrong = Findings::of(&CSV_42);
-    for (index, api) in apis.now().iter() {
+    let mut remaining = MAX_COST;
+    let mut wrong = RuleViolations::of(&CSV_42);
+    for (index, api) in apis.entries().iter() {
         for (column, list) in (first..).zip(LISTS) {
             let length = api.length(column).unwrap_or_default();
             if api.kind(column) != Kind::List || length == 0 {
                 continue;
             }
-            let Some(rest) = left.checked_sub(LIST.saturating_add(length)) else { return };
-            left = rest;
+            let Some(rest) = remaining.checked_sub(LIST_COST.saturating_add(length)) else {
+                return;
+            };
+            remaining = rest;
             if wrong.is_full() {
                 return;
             }
             let pointer = format!("{pointer}/{index}/{list}");
             if csv.touches_json(&pointer) {
                 let field = format!("{place}[{index}].{list}");
-                let list = List { pointer, field, list, length };
-                list.judge(csv, api.text_or_empty(name), &mut wrong);
+                let list = DescriptorList { pointer, field, list, length };
+                list.check(csv, api.text_or_empty(name), &mut wrong);
             }
         }
     }
 }
 
-struct List {
+struct DescriptorList {
     pointer: String,
     field: String,
     list: &'static str,
     length: u32,
 }
 
-impl List {
-    fn judge(&self, csv: &mut Csv<'_, '_>, api: &str, wrong: &mut Findings) {
+impl DescriptorList {
+    fn check(&self, csv: &mut Csv<'_, '_>, api: &str, wrong: &mut RuleViolations) {
         let object = csv.object;
-        let entries = Entries::first_of(self.length, object, &self.pointer, &COLUMNS);
+        let entries = Entries::read_first_of(self.length, object, &self.pointer, &COLUMNS);
         for (index, row) in entries.iter() {
             if wrong.is_full() {
                 return;

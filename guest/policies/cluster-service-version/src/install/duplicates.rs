@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::names::group_version_kind;
 use opgate_sdk::{Row, rule, rules};
 
 use super::schema::lacks;
 use crate::csv::Csv;
-use crate::entries::{Changed, Entries, Findings};
+use crate::entries::{ChangedList, Entries, RuleViolations};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_106];
@@ -69,22 +69,22 @@ pub(super) fn check(csv: &mut Csv<'_, '_>) {
     if !csv.is_on(&CSV_106) {
         return;
     }
-    let Some(owned) = Changed::all(csv, OWNED, &COLUMNS) else { return };
-    let before = counts(owned.before());
+    let Some(owned) = ChangedList::read_all(csv, OWNED, &COLUMNS) else { return };
+    let before = counts(owned.old_entries());
     let mut seen: HashMap<Key<'_>, usize> = HashMap::new();
-    let mut findings = Findings::of(&CSV_106);
-    for (index, row) in owned.now().iter() {
+    let mut violations = RuleViolations::of(&CSV_106);
+    for (index, row) in owned.entries().iter() {
         let Some(key) = key(row) else { continue };
         let count = seen.entry(key).or_default();
         *count = count.saturating_add(1);
         if *count < 2 || before.get(&key).is_some_and(|before| before >= count) {
             continue;
         }
-        let name = quote(&shortened(&csv.name, MAX_SHOWN_BYTES));
-        findings.add(csv, || {
+        let name = quote(&shorten(&csv.name, MAX_SHOWN_BYTES));
+        violations.add(csv, || {
             let [group, version, kind] = key;
             let crd = group_version_kind(group, version, kind);
-            let crd = quote(&shortened(&crd, MAX_SHOWN_BYTES));
+            let crd = quote(&shorten(&crd, MAX_SHOWN_BYTES));
             [format!("{OWNED_FIELD}[{index}]"), format!("duplicate CRD {crd} in CSV {name}")]
         });
     }

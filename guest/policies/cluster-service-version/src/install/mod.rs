@@ -25,25 +25,25 @@ pub(crate) use crds::RULES as CRDS;
 pub(crate) use created::RULES as CREATED;
 pub(crate) use descriptors::RULES as DESCRIPTORS;
 pub(crate) use duplicates::RULES as DUPLICATES;
-pub(crate) use modes::{RULES as MODES, differ as modes_differ};
+pub(crate) use modes::{RULES as MODES, are_changed as modes_differ};
 pub(crate) use scorecard::RULES as SCORECARD;
 pub(crate) use strategy::RULES as STRATEGY;
 
 use crate::csv::Csv;
 
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+pub(crate) fn check(csv: &mut Csv<'_, '_>) {
     if !csv.is_unchanged("/spec") {
-        modes::judge(csv);
-        strategy::judge(csv);
+        modes::check(csv);
+        strategy::check(csv);
         created::check(csv);
-        crds::judge(csv);
+        crds::check(csv);
         duplicates::check(csv);
-        apis::judge(csv);
+        apis::check(csv);
     }
-    scorecard::judge(csv);
+    scorecard::check(csv);
 }
 
 /// Evaluates the texts and examples of owned CRDs that users see.
-pub(crate) fn presentation(csv: &mut Csv<'_, '_>, without_example: &[usize]) {
-    crds::presented_owned(csv, without_example);
+pub(crate) fn check_presentation(csv: &mut Csv<'_, '_>, without_example: &[usize]) {
+    crds::check_owned_presentation(csv, without_example);
 }

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{InputType, Kind, Shape, rule, rules};
 
-use super::schema::{required, type_error};
+use super::schema::{required_error, type_error};
 use crate::csv::Csv;
-use crate::entries::{Changed, Findings};
+use crate::entries::{ChangedList, RuleViolations};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_29, CSV_30, CSV_31, CSV_32];
@@ -15,29 +15,31 @@ rules![CSV_29, CSV_30, CSV_31, CSV_32];
 const FIELD: &str = "spec.installModes";
 const POINTER: &str = "/spec/installModes";
 const COLUMNS: [&str; 3] = ["", "/type", "/supported"];
-const TYPES: [&str; 4] = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"];
+const MODE_TYPES: [&str; 4] =
+    ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"];
 const MODES: Shape =
     Shape::List(&Shape::Struct(&[("type", Shape::Scalar), ("supported", Shape::Scalar)]));
-const ENTRY: usize = 0;
-const TYPE: usize = 1;
-const SUPPORTED: usize = 2;
+const ENTRY_COLUMN: usize = 0;
+const TYPE_COLUMN: usize = 1;
+const SUPPORTED_COLUMN: usize = 2;
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
-    if csv.knows("installModes") && differ(csv) {
-        found(csv);
-        if let Some(modes) = Changed::first(csv, POINTER, &COLUMNS) {
-            known(csv, &modes);
-            distinct(csv, &modes);
-            supported(csv, &modes);
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
+    if csv.has_member_set("installModes") && are_changed(csv) {
+        check_presence(csv);
+        if let Some(modes) = ChangedList::read_first(csv, POINTER, &COLUMNS) {
+            check_known(csv, &modes);
+            check_distinct(csv, &modes);
+            check_supported(csv, &modes);
         }
     }
 }
 
 /// Whether an UPDATE changes more of the modes than their order.
-pub(crate) fn differ(csv: &Csv<'_, '_>) -> bool {
+pub(crate) fn are_changed(csv: &Csv<'_, '_>) -> bool {
     csv.touches(POINTER, &MODES)
-        && Changed::first(csv, POINTER, &COLUMNS)
-            .is_none_or(|modes| !modes.are_as_before(&[ENTRY, TYPE, SUPPORTED]))
+        && ChangedList::read_first(csv, POINTER, &COLUMNS).is_none_or(|modes| {
+            !modes.is_unchanged_in(&[ENTRY_COLUMN, TYPE_COLUMN, SUPPORTED_COLUMN])
+        })
 }
 
 rule! {
@@ -85,46 +87,48 @@ rule! {
     }
 }
 
-fn known(csv: &mut Csv<'_, '_>, modes: &Changed) {
+fn check_known(csv: &mut Csv<'_, '_>, modes: &ChangedList) {
     let object = csv.object;
     // Go's decoder reads a missing boolean as false; the API server requires it.
     let is_decoded = matches!(csv.review.input_type(), InputType::Bundle | InputType::Catalog);
-    let mut wrong = Findings::of(&CSV_29);
+    let mut wrong = RuleViolations::of(&CSV_29);
     let list = type_error(object, POINTER, FIELD, object.kind(POINTER), Kind::List);
     if let Some(message) = list {
         wrong.add(csv, || [FIELD.to_owned(), message]);
     }
-    for (index, mode) in modes.new_by(&[ENTRY, TYPE, SUPPORTED]) {
+    for (index, mode) in modes.new_entries(&[ENTRY_COLUMN, TYPE_COLUMN, SUPPORTED_COLUMN]) {
         let at = |member: &str| {
             let pointer = format!("{POINTER}/{index}/{member}");
             let pointer = pointer.strip_suffix('/').unwrap_or(&pointer).to_owned();
             let dot = if member.is_empty() { "" } else { "." };
             (pointer, format!("{FIELD}[{index}]{dot}{member}"))
         };
-        let invalid = |member: &str, kind: Kind, wanted: Kind| {
+        let invalid = |member: &str, kind: Kind, expected: Kind| {
             let (pointer, field) = at(member);
-            let error = type_error(object, &pointer, &field, kind, wanted);
-            let message = error.unwrap_or_else(|| required(&field));
+            let error = type_error(object, &pointer, &field, kind, expected);
+            let message = error.unwrap_or_else(|| required_error(&field));
             [field, message]
         };
-        if !matches!(mode.kind(ENTRY), Kind::Object | Kind::Null) {
-            wrong.add(csv, || invalid("", mode.kind(ENTRY), Kind::Object));
+        if !matches!(mode.kind(ENTRY_COLUMN), Kind::Object | Kind::Null) {
+            wrong.add(csv, || invalid("", mode.kind(ENTRY_COLUMN), Kind::Object));
             continue;
         }
-        match mode.text(TYPE) {
-            None | Some("") => wrong.add(csv, || invalid("type", mode.kind(TYPE), Kind::Text)),
-            Some(known) if TYPES.contains(&known) => {}
+        match mode.text(TYPE_COLUMN) {
+            None | Some("") => {
+                wrong.add(csv, || invalid("type", mode.kind(TYPE_COLUMN), Kind::Text));
+            }
+            Some(known) if MODE_TYPES.contains(&known) => {}
             Some(other) => wrong.add(csv, || {
                 let (_, field) = at("type");
-                let (other, types) = (quote(other), TYPES.map(quote).join(", "));
+                let (other, types) = (quote(other), MODE_TYPES.map(quote).join(", "));
                 let message =
                     format!("{field}: Unsupported value: {other}: supported values: {types}");
                 [field, message]
             }),
         }
-        let is_absent = matches!(mode.kind(SUPPORTED), Kind::Missing | Kind::Null);
-        if mode.kind(SUPPORTED) != Kind::Boolean && !(is_absent && is_decoded) {
-            wrong.add(csv, || invalid("supported", mode.kind(SUPPORTED), Kind::Boolean));
+        let is_absent = matches!(mode.kind(SUPPORTED_COLUMN), Kind::Missing | Kind::Null);
+        if mode.kind(SUPPORTED_COLUMN) != Kind::Boolean && !(is_absent && is_decoded) {
+            wrong.add(csv, || invalid("supported", mode.kind(SUPPORTED_COLUMN), Kind::Boolean));
         }
     }
 }
@@ -171,15 +175,16 @@ rule! {
 }
 
 /// Maximum number of entries that a message shows. The report truncates longer messages.
-const SHOWN: usize = 256;
+const MAX_SHOWN_ENTRIES: usize = 256;
 
-fn distinct(csv: &mut Csv<'_, '_>, modes: &Changed) {
+fn check_distinct(csv: &mut Csv<'_, '_>, modes: &ChangedList) {
     let mut seen = HashSet::new();
-    let types = modes.now().iter().map(|(index, mode)| (index, mode.text_or_empty(TYPE)));
+    let types =
+        modes.entries().iter().map(|(index, mode)| (index, mode.text_or_empty(TYPE_COLUMN)));
     let Some((twice, _)) = types.into_iter().find(|(_, mode)| !seen.insert(*mode)) else { return };
-    let printed = modes.now().iter().take(SHOWN).map(|(_, mode)| {
-        let supported = mode.boolean(SUPPORTED).unwrap_or_default();
-        format!("{{{} {supported}}}", mode.text_or_empty(TYPE))
+    let printed = modes.entries().iter().take(MAX_SHOWN_ENTRIES).map(|(_, mode)| {
+        let supported = mode.boolean(SUPPORTED_COLUMN).unwrap_or_default();
+        format!("{{{} {supported}}}", mode.text_or_empty(TYPE_COLUMN))
     });
     let printed = printed.collect::<Vec<_>>().join(" ");
     let message = format!("InstallMode list contains duplicates, cannot make set: [{printed}]");
@@ -225,7 +230,7 @@ rule! {
     }
 }
 
-fn found(csv: &mut Csv<'_, '_>) {
+fn check_presence(csv: &mut Csv<'_, '_>) {
     let is_missing = match csv.object.kind(POINTER) {
         Kind::Missing | Kind::Null => true,
         Kind::List => csv.object.length(POINTER) == Some(0),
@@ -274,12 +279,12 @@ rule! {
     }
 }
 
-fn supported(csv: &mut Csv<'_, '_>, modes: &Changed) {
-    let mut entries = modes.now().iter().peekable();
+fn check_supported(csv: &mut Csv<'_, '_>, modes: &ChangedList) {
+    let mut entries = modes.entries().iter().peekable();
     // CSV-29 reports a value that is neither true nor false.
     let may_be = |kind| !matches!(kind, Kind::Missing | Kind::Null | Kind::Boolean);
     let is_supported = |mode: opgate_sdk::Row<'_>| {
-        mode.boolean(SUPPORTED) == Some(true) || may_be(mode.kind(SUPPORTED))
+        mode.boolean(SUPPORTED_COLUMN) == Some(true) || may_be(mode.kind(SUPPORTED_COLUMN))
     };
     if entries.peek().is_some() && !entries.any(|(_, mode)| is_supported(mode)) {
         csv.add(&CSV_32, FIELD, "none of InstallModeTypes are supported");

@@ -1,43 +1,43 @@
 //! Requirements of the CRD of ClusterServiceVersions, with the messages of the API server. No API
 //! server has validated a manifest in a file yet.
 
-pub(super) use opgate_sdk::schema::{required, type_error};
+pub(super) use opgate_sdk::schema::{required_error, type_error};
 use opgate_sdk::{Kind, Row, Rule};
 
 use crate::csv::Csv;
-use crate::entries::{Changed, Findings};
+use crate::entries::{ChangedList, RuleViolations};
 
 /// A list whose entries have texts that may not be empty.
-pub(super) struct Complete<'c> {
+pub(super) struct RequiredTexts<'c> {
     pub(super) rule: &'static Rule,
     pub(super) pointer: &'c str,
     pub(super) field: &'c str,
     pub(super) members: &'c [&'c str],
 }
 
-impl Complete<'_> {
+impl RequiredTexts<'_> {
     /// Evaluates the list. Returns it with the members as its columns, unless an UPDATE does not
     /// change it.
-    pub(super) fn judge(&self, csv: &mut Csv<'_, '_>) -> Option<Changed> {
+    pub(super) fn check(&self, csv: &mut Csv<'_, '_>) -> Option<ChangedList> {
         let Self { rule, pointer, field, members } = *self;
         let pointers: Vec<_> = members.iter().map(|member| format!("/{member}")).collect();
         let columns: Vec<_> = pointers.iter().map(String::as_str).collect();
-        let list = Changed::all(csv, pointer, &columns)?;
+        let list = ChangedList::read_all(csv, pointer, &columns)?;
         let object = csv.object;
-        let mut wrong = Findings::of(rule);
+        let mut wrong = RuleViolations::of(rule);
         let error = type_error(object, pointer, field, object.kind(pointer), Kind::List);
         if let Some(message) = error {
             wrong.add(csv, || [field.to_owned(), message]);
         }
         let columns: Vec<_> = (0..members.len()).collect();
-        for (index, row) in list.new_by(&columns) {
+        for (index, row) in list.new_entries(&columns) {
             for (column, member) in members.iter().enumerate().filter(|(c, _)| lacks(row, *c)) {
                 wrong.add(csv, || {
                     let pointer = format!("{pointer}/{index}/{member}");
                     let field = format!("{field}[{index}].{member}");
                     let kind = row.kind(column);
                     let error = type_error(object, &pointer, &field, kind, Kind::Text);
-                    let message = error.unwrap_or_else(|| required(&field));
+                    let message = error.unwrap_or_else(|| required_error(&field));
                     [field, message]
                 });
             }

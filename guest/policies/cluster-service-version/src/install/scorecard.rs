@@ -6,7 +6,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, rule, rules};
 
 use crate::csv::Csv;
-use crate::entries::{Entries, Findings};
+use crate::entries::{Entries, RuleViolations};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_43];
@@ -64,13 +64,13 @@ rule! {
 
 const COLUMNS: [&str; 5] = ["/name", "/version", "/kind", "/resources", "/specDescriptors"];
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
     let is_new = csv.touches_json(OWNED) || csv.touches_annotation(EXAMPLES);
     if !csv.is_on(&CSV_43) || !is_new {
         return;
     }
-    let owned = Entries::first(csv.object, OWNED, &COLUMNS);
-    let mut wrong = Findings::of(&CSV_43);
+    let owned = Entries::read_first(csv.object, OWNED, &COLUMNS);
+    let mut wrong = RuleViolations::of(&CSV_43);
     // If several have the same kind and version, the first one counts.
     let mut by_kind: HashMap<[&str; 2], (usize, &str)> = HashMap::new();
     for (index, crd) in owned.iter() {
@@ -88,7 +88,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     let Some(examples) = examples else { return };
     let mut described: HashMap<usize, HashSet<String>> = HashMap::new();
     for (number, example) in
-        Entries::first(&examples, "", &["/apiVersion", "/kind", "/spec"]).iter()
+        Entries::read_first(&examples, "", &["/apiVersion", "/kind", "/spec"]).iter()
     {
         if example.kind(2) != Kind::Object || wrong.is_full() {
             continue;
@@ -100,7 +100,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
         let object = csv.object;
         let paths = described.entry(index).or_insert_with(|| {
             let list = format!("{OWNED}/{index}/specDescriptors");
-            let descriptors = Entries::first(object, &list, &["/path"]);
+            let descriptors = Entries::read_first(object, &list, &["/path"]);
             descriptors.iter().filter_map(|(_, row)| row.text(0).map(str::to_owned)).collect()
         });
         for field in examples.keys(&format!("/{number}/spec")) {

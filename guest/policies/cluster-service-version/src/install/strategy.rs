@@ -6,7 +6,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Shape, names, rule, rules};
 
 use crate::csv::Csv;
-use crate::entries::{Changed, Entries, Findings};
+use crate::entries::{ChangedList, Entries, RuleViolations};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_33, CSV_34, CSV_35, CSV_49];
@@ -15,12 +15,12 @@ const STRATEGY: &str = "/spec/install/strategy";
 const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
 const DEPLOYMENTS_FIELD: &str = "spec.install.spec.deployments";
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
-    if csv.knows("install") {
-        present(csv);
-        recognized(csv);
-        named(csv);
-        mounts(csv);
+pub(super) fn check(csv: &mut Csv<'_, '_>) {
+    if csv.has_member_set("install") {
+        check_present(csv);
+        check_strategy(csv);
+        check_deployment_names(csv);
+        check_mount_paths(csv);
     }
 }
 
@@ -71,7 +71,7 @@ rule! {
     }
 }
 
-fn present(csv: &mut Csv<'_, '_>) {
+fn check_present(csv: &mut Csv<'_, '_>) {
     let before = csv.ratchet_base().map(missing_parts).unwrap_or_default();
     for (field, part) in missing_parts(csv.object) {
         let lacked_it = |(_, was): &(_, &str)| was.is_empty() || *was == part;
@@ -139,7 +139,7 @@ rule! {
     }
 }
 
-fn recognized(csv: &mut Csv<'_, '_>) {
+fn check_strategy(csv: &mut Csv<'_, '_>) {
     let strategy = csv.object.text(STRATEGY);
     let is_fine = match strategy.as_deref() {
         Some(strategy) => matches!(strategy, "" | "deployment"),
@@ -192,17 +192,17 @@ rule! {
     }
 }
 
-fn named(csv: &mut Csv<'_, '_>) {
-    let Some(deployments) = Changed::first(csv, DEPLOYMENTS, &["/name"]) else { return };
+fn check_deployment_names(csv: &mut Csv<'_, '_>) {
+    let Some(deployments) = ChangedList::read_first(csv, DEPLOYMENTS, &["/name"]) else { return };
     let mut counts: HashMap<&str, usize> = HashMap::new();
-    for (_, deployment) in deployments.before().into_iter().flat_map(Entries::iter) {
+    for (_, deployment) in deployments.old_entries().into_iter().flat_map(Entries::iter) {
         let count = counts.entry(deployment.text_or_empty(0)).or_default();
         *count = count.saturating_add(1);
     }
     let was_twice = |name: &str| counts.get(name).is_some_and(|count| *count > 1);
     let mut seen: HashMap<&str, usize> = HashMap::new();
-    let mut wrong = Findings::of(&CSV_35);
-    for (index, deployment) in deployments.now().iter() {
+    let mut wrong = RuleViolations::of(&CSV_35);
+    for (index, deployment) in deployments.entries().iter() {
         let name = deployment.text_or_empty(0);
         let field = || format!("{DEPLOYMENTS_FIELD}[{index}].name");
         let count = seen.entry(name).or_default();
@@ -277,38 +277,38 @@ rule! {
 const CERTIFICATES: &str = "/apiserver.local.config/certificates";
 const CERTIFICATE_VOLUME: &str = "apiservice-cert";
 /// Lists whose entries name the deployment that serves them.
-const BACKED: [&str; 2] = ["/spec/apiservicedefinitions/owned", "/spec/webhookdefinitions"];
+const SERVED_LISTS: [&str; 2] = ["/spec/apiservicedefinitions/owned", "/spec/webhookdefinitions"];
 /// Maximum number of containers whose mounts are read.
-const CONTAINERS: usize = 2_000;
+const MAX_CONTAINERS: usize = 2_000;
 
-fn mounts(csv: &mut Csv<'_, '_>) {
+fn check_mount_paths(csv: &mut Csv<'_, '_>) {
     let object = csv.object;
-    let backed = BACKED.map(|list| Entries::first(object, list, &["/deploymentName"]));
+    let backed = SERVED_LISTS.map(|list| Entries::read_first(object, list, &["/deploymentName"]));
     let backed = backed.iter().flat_map(Entries::iter);
     let backed: HashSet<_> = backed.filter_map(|(_, entry)| entry.text(0)).collect();
     // The largest list comes last.
-    let inspected = [BACKED[0], BACKED[1], DEPLOYMENTS];
+    let inspected = [SERVED_LISTS[0], SERVED_LISTS[1], DEPLOYMENTS];
     if backed.is_empty() || !inspected.iter().any(|pointer| csv.touches_json(pointer)) {
         return;
     }
     let containers = "/spec/template/spec/containers";
-    let deployments = Entries::first(object, DEPLOYMENTS, &["/name", containers]);
-    let mut replaced = Findings::of(&CSV_49);
-    let mut left = CONTAINERS;
+    let deployments = Entries::read_first(object, DEPLOYMENTS, &["/name", containers]);
+    let mut replaced = RuleViolations::of(&CSV_49);
+    let mut remaining = MAX_CONTAINERS;
     for (index, deployment) in deployments.iter() {
         let is_backed = deployment.text(0).is_some_and(|name| backed.contains(name));
         if !is_backed || deployment.length(1).is_none_or(|count| count == 0) {
             continue;
         }
         let pointer = format!("{DEPLOYMENTS}/{index}{containers}");
-        for (container, row) in Entries::first(object, &pointer, &["/volumeMounts"]).iter() {
+        for (container, row) in Entries::read_first(object, &pointer, &["/volumeMounts"]).iter() {
             if row.length(0).is_none_or(|count| count == 0) {
                 continue;
             }
-            let Some(rest) = left.checked_sub(1) else { return };
-            left = rest;
+            let Some(rest) = remaining.checked_sub(1) else { return };
+            remaining = rest;
             let list = format!("{pointer}/{container}/volumeMounts");
-            let mounts = Entries::first(object, &list, &["/name", "/mountPath"]);
+            let mounts = Entries::read_first(object, &list, &["/name", "/mountPath"]);
             // OLM stops at the first mount that has either.
             let first = mounts.iter().find(|(_, mount)| {
                 mount.text(0) == Some(CERTIFICATE_VOLUME) || mount.text(1) == Some(CERTIFICATES)

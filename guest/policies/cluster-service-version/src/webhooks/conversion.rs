@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::{Document, Kind, Row, Shape, go, rule, rules};
 
-use super::listed::{Known, adds};
-use super::{CONVERTS, Definition, Definitions, LIST};
+use super::listed::{OldCrds, adds_crds};
+use super::{CONVERSION_WEBHOOK, Definition, Definitions, LIST};
 use crate::csv::Csv;
-use crate::entries::{Entries, Findings};
+use crate::entries::{Entries, RuleViolations};
 use crate::install;
 use crate::targets::{CATALOG, CSV};
 
@@ -25,16 +25,16 @@ const MODES: &str = "/spec/installModes";
 const OWNED: &str = "/spec/customresourcedefinitions/owned";
 const OWNED_NAMES: Shape = Shape::List(&Shape::Struct(&[("name", Shape::Scalar)]));
 /// Bytes of a text that many messages repeat.
-const SHOWN: usize = 256;
+const MAX_SHOWN_BYTES: usize = 256;
 /// Maximum number of CRDs that the rules evaluate. OLM processes the CRDs in order and stops at the
 /// first one that is not in the cluster, so those after thousands have no effect.
-const MOST: usize = 5_000;
+const MAX_CRDS: usize = 5_000;
 /// Maximum number of names of definitions in a message.
-const MOST_NAMES: usize = 16;
+const MAX_SHOWN_NAMES: usize = 16;
 
 /// A CRD that a definition of type `ConversionWebhook` lists.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct ConvertedCrd {
     /// Index of the definition.
     definition: usize,
     /// The position in its list.
@@ -45,65 +45,67 @@ pub(crate) struct Target {
     pub(crate) is_new: bool,
 }
 
-impl Target {
+impl ConvertedCrd {
     pub(crate) fn field(&self) -> String {
         format!("spec.webhookdefinitions[{}].conversionCRDs[{}]", self.definition, self.at)
     }
 }
 
 /// The CRDs that the conversion webhooks of a ClusterServiceVersion convert.
-pub(crate) fn targets(csv: &Csv<'_, '_>) -> Vec<Target> {
-    targets_of(csv, &Definitions::of(csv))
+pub(crate) fn converted_crds(csv: &Csv<'_, '_>) -> Vec<ConvertedCrd> {
+    converted_crds_of(csv, &Definitions::of(csv))
 }
 
-fn targets_of(csv: &Csv<'_, '_>, definitions: &Definitions<'_>) -> Vec<Target> {
+fn converted_crds_of(csv: &Csv<'_, '_>, definitions: &Definitions<'_>) -> Vec<ConvertedCrd> {
     let mut targets = Vec::new();
     for definition in definitions.list.iter().filter(|d| d.converts() && d.has_crds) {
-        if targets.len() >= MOST {
+        if targets.len() >= MAX_CRDS {
             break;
         }
-        let mut known = Known::of(csv, definitions, definition);
-        let crds = Entries::first(csv.object, &definition.pointer("/conversionCRDs"), &[""]);
+        let mut known = OldCrds::of(csv, definitions, definition);
+        let crds = Entries::read_first(csv.object, &definition.pointer("/conversionCRDs"), &[""]);
         for (at, name) in crds.iter().filter_map(|(at, crd)| Some((at, crd.text(0)?))) {
-            let (definition, is_new) = (definition.index, known.lacks(name));
-            targets.push(Target { definition, at, name: name.to_owned(), is_new });
+            let (definition, is_new) = (definition.index, known.mark_listed(name));
+            targets.push(ConvertedCrd { definition, at, name: name.to_owned(), is_new });
         }
     }
-    targets.truncate(MOST);
+    targets.truncate(MAX_CRDS);
     targets
 }
 
 /// The field of the first conversion webhook.
-pub(crate) fn first(csv: &Document) -> Option<String> {
-    super::all(csv).iter().find(|definition| definition.converts()).map(|d| d.field(".type"))
+pub(crate) fn first_name(csv: &Document) -> Option<String> {
+    super::read_all(csv).iter().find(|definition| definition.converts()).map(|d| d.field(".type"))
 }
 
 /// The names of the CRDs that another ClusterServiceVersion converts.
-pub(crate) fn names(csv: &Document) -> BTreeSet<String> {
+pub(crate) fn listed_names(csv: &Document) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     // For a definition of another type, nothing else is read.
-    let definitions = Entries::all(csv, LIST, &["/type", "/conversionCRDs"]);
+    let definitions = Entries::read_all(csv, LIST, &["/type", "/conversionCRDs"]);
     let converting = |row: &Row<'_>| {
-        row.text(0) == Some(CONVERTS) && row.kind(1) == Kind::List && row.length(1) > Some(0)
+        row.text(0) == Some(CONVERSION_WEBHOOK)
+            && row.kind(1) == Kind::List
+            && row.length(1) > Some(0)
     };
     for (index, _) in definitions.iter().filter(|(_, row)| converting(row)) {
-        let crds = Entries::first(csv, &format!("{LIST}/{index}/conversionCRDs"), &[""]);
+        let crds = Entries::read_first(csv, &format!("{LIST}/{index}/conversionCRDs"), &[""]);
         names.extend(crds.iter().filter_map(|(_, crd)| crd.text(0).map(str::to_owned)));
-        if names.len() >= MOST {
+        if names.len() >= MAX_CRDS {
             break;
         }
     }
     names
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
-    modes(csv, definitions);
-    let mut findings = Findings::of(&CSV_93);
+pub(super) fn check(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
+    check_install_modes(csv, definitions);
+    let mut violations = RuleViolations::of(&CSV_93);
     for definition in definitions.list.iter().filter(|d| d.converts() && !d.has_crds) {
         // Go omits an empty list.
         let differs = |old: &Definition| !old.converts() || old.has_crds;
         if definitions.is_new(definition, differs) {
-            findings.add(csv, || {
+            violations.add(csv, || {
                 let message = "unable to manager conversion webhook: conversion webhook must have at least one CRD specified";
                 [definition.field(".conversionCRDs"), message.to_owned()]
             });
@@ -112,10 +114,10 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
     if !csv.is_on(&CSV_94) && !csv.is_on(&CSV_96) {
         return;
     }
-    let targets = targets_of(csv, definitions);
+    let targets = converted_crds_of(csv, definitions);
     if !targets.is_empty() {
-        owned(csv, &targets);
-        once(csv, definitions, &targets);
+        check_owned(csv, &targets);
+        check_single_conversion(csv, definitions, &targets);
     }
 }
 
@@ -169,19 +171,19 @@ rule! {
     }
 }
 
-fn modes(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
+fn check_install_modes(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
     let concerned = || definitions.list.iter().filter(|d| d.converts() || d.has_crds);
     if !csv.is_on(&CSV_92) || concerned().next().is_none() || is_singleton(csv) {
         return;
     }
-    let mut findings = Findings::of(&CSV_92);
+    let mut violations = RuleViolations::of(&CSV_92);
     let are_new = install::modes_differ(csv);
     for definition in concerned() {
-        let is_spared = || !are_new && !adds(csv, definitions, definition);
-        if !findings.is_full() && is_spared() {
+        let is_spared = || !are_new && !adds_crds(csv, definitions, definition);
+        if !violations.is_full() && is_spared() {
             continue;
         }
-        findings.add(csv, || {
+        violations.add(csv, || {
             let member = if definition.has_crds { ".conversionCRDs" } else { ".type" };
             let message =
                 "only AllNamespaces InstallModeType is supported when conversionCRDs is present";
@@ -193,7 +195,7 @@ fn modes(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
 /// Whether a ClusterServiceVersion supports all namespaces and nothing else.
 fn is_singleton(csv: &Csv<'_, '_>) -> bool {
     let must_say_so = csv.review.settings.boolean("/csv/conversionRequiresModes") == Some(true);
-    let modes = Entries::all(csv.object, MODES, &["/type", "/supported"]);
+    let modes = Entries::read_all(csv.object, MODES, &["/type", "/supported"]);
     let mut says_so = false;
     for (_, mode) in modes.iter() {
         let (is_all, is_on) =
@@ -286,27 +288,27 @@ rule! {
     }
 }
 
-fn owned(csv: &mut Csv<'_, '_>, targets: &[Target]) {
+fn check_owned(csv: &mut Csv<'_, '_>, targets: &[ConvertedCrd]) {
     if !csv.is_on(&CSV_94) {
         return;
     }
     let wanted: BTreeSet<&str> = targets.iter().map(|target| &*target.name).collect();
-    let rows = Entries::all(csv.object, OWNED, &["/name"]);
+    let rows = Entries::read_all(csv.object, OWNED, &["/name"]);
     let names = rows.iter().filter_map(|(_, row)| row.text(0));
     let owned: BTreeSet<&str> = names.filter(|name| wanted.contains(name)).collect();
     let was_owned: BTreeSet<String> = match csv.review.ratchet_base() {
         Some(old) if csv.touches(OWNED, &OWNED_NAMES) => {
-            let rows = Entries::all(old, OWNED, &["/name"]);
+            let rows = Entries::read_all(old, OWNED, &["/name"]);
             let names = rows.iter().filter_map(|(_, row)| row.text(0));
             names.filter(|name| wanted.contains(name)).map(str::to_owned).collect()
         }
         _ => BTreeSet::new(),
     };
-    let own = go::shortened(&csv.name, SHOWN);
-    let mut findings = Findings::of(&CSV_94);
+    let own = go::shorten(&csv.name, MAX_SHOWN_BYTES);
+    let mut violations = RuleViolations::of(&CSV_94);
     for target in targets.iter().filter(|target| !owned.contains(target.name.as_str())) {
         if target.is_new || was_owned.contains(&target.name) {
-            findings.add(csv, || {
+            violations.add(csv, || {
                 [target.field(), format!("csv {own} does not own CRD {}", target.name)]
             });
         }
@@ -358,29 +360,35 @@ rule! {
     }
 }
 
-fn once(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>, targets: &[Target]) {
+fn check_single_conversion(
+    csv: &mut Csv<'_, '_>,
+    definitions: &Definitions<'_>,
+    targets: &[ConvertedCrd],
+) {
     // Sorted once: names can be long, and listed for many CRDs.
     let mut by_name: Vec<&Definition> = definitions.list.iter().collect();
     by_name.sort_by(|left, right| left.name.cmp(&right.name));
     let ranks: BTreeMap<usize, usize> =
         by_name.iter().enumerate().map(|(rank, definition)| (definition.index, rank)).collect();
-    let mut listed: BTreeMap<&str, Vec<&Target>> = BTreeMap::new();
+    let mut listed: BTreeMap<&str, Vec<&ConvertedCrd>> = BTreeMap::new();
     for target in targets {
         listed.entry(&target.name).or_default().push(target);
     }
-    let mut findings = Findings::of(&CSV_96);
+    let mut violations = RuleViolations::of(&CSV_96);
     for (crd, listings) in listed {
         let [_, second, ..] = listings.as_slice() else { continue };
         if !listings.iter().any(|target| target.is_new) {
             continue;
         }
-        findings.add(csv, || {
+        violations.add(csv, || {
             let mut order: Vec<usize> =
                 listings.iter().filter_map(|t| ranks.get(&t.definition).copied()).collect();
             order.sort_unstable();
             let in_order = order.iter().filter_map(|&rank| by_name.get(rank));
-            let names: Vec<_> =
-                in_order.take(MOST_NAMES).map(|d| go::shortened(&d.name, SHOWN)).collect();
+            let names: Vec<_> = in_order
+                .take(MAX_SHOWN_NAMES)
+                .map(|d| go::shorten(&d.name, MAX_SHOWN_BYTES))
+                .collect();
             let names = names.join(",");
             let message = format!(
                 "conversion webhooks [{names}] reference same custom resource definition '{crd}'"

@@ -4,7 +4,7 @@ use opgate_sdk::{Kind, Shape, go, rule, rules};
 
 use super::{Definition, Definitions, REQUIRED};
 use crate::csv::Csv;
-use crate::entries::{Entries, Findings};
+use crate::entries::{Entries, RuleViolations};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_83, CSV_84, CSV_85, CSV_86];
@@ -14,9 +14,9 @@ const DEPLOYMENT_NAMES: Shape = Shape::List(&Shape::Struct(&[("name", Shape::Sca
 const TYPES: [&str; 3] =
     ["ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "ConversionWebhook"];
 /// Bytes of a value that a message repeats.
-const SHOWN: usize = 256;
+const MAX_SHOWN_BYTES: usize = 256;
 /// Maximum number of deployments that a message names.
-const LISTED: usize = 8;
+const MAX_SHOWN_DEPLOYMENTS: usize = 8;
 
 rule! {
     /// a webhook definition has a type that OLM knows
@@ -103,24 +103,25 @@ rule! {
 }
 
 /// Types and members.
-pub(super) fn members(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
+pub(super) fn check_members(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
     if !csv.is_on(&CSV_83) && !csv.is_on(&CSV_84) {
         return;
     }
-    let (mut types, mut members) = (Findings::of(&CSV_83), Findings::of(&CSV_84));
+    let (mut types, mut members) = (RuleViolations::of(&CSV_83), RuleViolations::of(&CSV_84));
     for definition in &definitions.list {
         let has_type = !matches!(definition.kind, Kind::Missing | Kind::Null);
         // Go writes an empty type for a missing one.
         let was_wrong_type = |old: &Definition| {
-            old.webhook == definition.webhook && (old.kind == definition.kind || old.has_no_type())
+            old.webhook_type == definition.webhook_type
+                && (old.kind == definition.kind || old.has_no_type())
         };
         if has_type
-            && !TYPES.contains(&definition.webhook.as_str())
+            && !TYPES.contains(&definition.webhook_type.as_str())
             && definitions.is_new(definition, |old| !was_wrong_type(old))
         {
             let value = match definition.kind {
-                Kind::Text => go::quote(&go::shortened(&definition.webhook, SHOWN)),
-                _ => written(csv, &definition.pointer("/type")),
+                Kind::Text => go::quote(&go::shorten(&definition.webhook_type, MAX_SHOWN_BYTES)),
+                _ => value_text(csv, &definition.pointer("/type")),
             };
             types.add(csv, || {
                 let field = definition.field(".type");
@@ -131,7 +132,7 @@ pub(super) fn members(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
             });
         }
         for (at, (member, _)) in REQUIRED.iter().enumerate() {
-            let lacks = |it: &Definition| it.lacks.get(at) == Some(&true);
+            let lacks = |it: &Definition| it.missing.get(at) == Some(&true);
             let lacked = |old: &Definition| lacks(old) || *member == "type" && old.has_no_type();
             if lacks(definition) && definitions.is_new(definition, |old| !lacked(old)) {
                 members.add(csv, || {
@@ -142,24 +143,24 @@ pub(super) fn members(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
             }
         }
         if definition.has_port && !members.is_full() {
-            port(csv, definitions, definition, &mut members);
+            check_port(csv, definitions, definition, &mut members);
         }
     }
 }
 
-fn port(
+fn check_port(
     csv: &mut Csv<'_, '_>,
     definitions: &Definitions<'_>,
     definition: &Definition,
-    findings: &mut Findings,
+    violations: &mut RuleViolations,
 ) {
     let pointer = definition.pointer("/containerPort");
     let is_port = csv.object.integer(&pointer).is_some_and(|port| (1..=65_535).contains(&port));
     if is_port || !definitions.is_new_at(csv, definition, "/containerPort") {
         return;
     }
-    let value = written(csv, &pointer);
-    findings.add(csv, || {
+    let value = value_text(csv, &pointer);
+    violations.add(csv, || {
         let field = definition.field(".containerPort");
         let must = "must be between 1 and 65535, inclusive";
         let message = format!("{field}: Invalid value: {value}: {must}");
@@ -168,9 +169,9 @@ fn port(
 }
 
 /// The beginning of a value, as written.
-fn written(csv: &Csv<'_, '_>, pointer: &str) -> String {
+fn value_text(csv: &Csv<'_, '_>, pointer: &str) -> String {
     let json = csv.object.raw(pointer).unwrap_or_default();
-    go::shortened(&String::from_utf8_lossy(&json), SHOWN)
+    go::shorten(&String::from_utf8_lossy(&json), MAX_SHOWN_BYTES)
 }
 
 rule! {
@@ -257,27 +258,27 @@ rule! {
     }
 }
 
-pub(super) fn deployments(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
+pub(super) fn check_deployments(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
     if !csv.is_on(&CSV_85) && !csv.is_on(&CSV_86) {
         return;
     }
-    let deployments = Entries::all(csv.object, DEPLOYMENTS, &["/name"]);
+    let deployments = Entries::read_all(csv.object, DEPLOYMENTS, &["/name"]);
     let mut known: Vec<&str> = deployments.iter().map(|(_, row)| row.text_or_empty(0)).collect();
     known.sort_unstable();
     let is_none = known.is_empty();
-    let had = Had::of(csv);
-    let mut findings = Findings::of(if is_none { &CSV_86 } else { &CSV_85 });
+    let had = OldDeployments::of(csv);
+    let mut violations = RuleViolations::of(if is_none { &CSV_86 } else { &CSV_85 });
     for definition in &definitions.list {
         let (name, deployment) = (&definition.name, &definition.deployment);
         let is_known = !deployment.is_empty() && known.binary_search(&&**deployment).is_ok();
         let was_so = || {
-            had.lacked(deployment, is_none)
+            had.was_missing(deployment, is_none)
                 && !definitions.is_new(definition, |old| old.deployment != *deployment)
         };
         if is_known || was_so() {
             continue;
         }
-        findings.add(csv, || {
+        violations.add(csv, || {
             let message = if is_none {
                 let deployment = go::quote(deployment);
                 format!(
@@ -286,7 +287,7 @@ pub(super) fn deployments(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) 
             } else {
                 format!(
                     "strategyDetailsDeployment is missing deployment {deployment} for WebhookDescription {name}; there is {}",
-                    listed(&known)
+                    list_names(&known)
                 )
             };
             [definition.field(".deploymentName"), message]
@@ -295,44 +296,44 @@ pub(super) fn deployments(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) 
 }
 
 /// Names of deployments, for messages.
-fn listed(names: &[&str]) -> String {
-    let shown = names.iter().take(LISTED).map(|name| match *name {
+fn list_names(names: &[&str]) -> String {
+    let shown = names.iter().take(MAX_SHOWN_DEPLOYMENTS).map(|name| match *name {
         "" => "one without a name".to_owned(),
-        name => go::shortened(name, SHOWN),
+        name => go::shorten(name, MAX_SHOWN_BYTES),
     });
     let shown = shown.collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(LISTED) {
+    match names.len().saturating_sub(MAX_SHOWN_DEPLOYMENTS) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
 }
 
 /// The names of the deployments before an UPDATE, if it changes them.
-enum Had {
-    Nothing,
-    The(Vec<String>),
-    TheSame,
+enum OldDeployments {
+    None,
+    Names(Vec<String>),
+    Unchanged,
 }
 
-impl Had {
+impl OldDeployments {
     fn of(csv: &Csv<'_, '_>) -> Self {
-        let Some(old) = csv.review.ratchet_base() else { return Self::Nothing };
+        let Some(old) = csv.review.ratchet_base() else { return Self::None };
         if !csv.touches(DEPLOYMENTS, &DEPLOYMENT_NAMES) {
-            return Self::TheSame;
+            return Self::Unchanged;
         }
-        let deployments = Entries::all(old, DEPLOYMENTS, &["/name"]);
+        let deployments = Entries::read_all(old, DEPLOYMENTS, &["/name"]);
         let names = deployments.iter().map(|(_, row)| row.text_or_empty(0).to_owned());
         let mut names: Vec<_> = names.collect();
         names.sort_unstable();
-        Self::The(names)
+        Self::Names(names)
     }
 
     /// Whether a deployment was missing before, too, for the same reason.
-    fn lacked(&self, deployment: &str, there_are_none: bool) -> bool {
+    fn was_missing(&self, deployment: &str, there_are_none: bool) -> bool {
         match self {
-            Self::Nothing => false,
-            Self::TheSame => true,
-            Self::The(names) => {
+            Self::None => false,
+            Self::Unchanged => true,
+            Self::Names(names) => {
                 let is_absent =
                     |name: &str| names.binary_search_by(|n| n.as_str().cmp(name)).is_err();
                 names.is_empty() == there_are_none

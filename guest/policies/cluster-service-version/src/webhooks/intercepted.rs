@@ -5,17 +5,17 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use opgate_upstream::json::{self, Kind, Reading, Sink};
+use opgate_upstream::json::{self, Kind, ReadOptions, Sink};
 
 /// A forbidden part of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(super) enum ForbiddenPart {
     AllGroups,
     OlmGroup,
     Configurations,
 }
 
-impl Part {
+impl ForbiddenPart {
     pub(super) fn message(self) -> &'static str {
         match self {
             Self::AllGroups => "webhook rules cannot include all groups",
@@ -29,18 +29,21 @@ impl Part {
 
 /// The forbidden parts of a list of rules: the rule, the part, and its position in the list that
 /// has it, in the order in which OLM checks them.
-pub(super) fn offences(rules: &[u8], as_upstream: bool) -> Vec<(usize, Part, usize)> {
-    let mut scan = Scan { text: rules, as_upstream, ..Scan::default() };
+pub(super) fn find_forbidden(
+    rules: &[u8],
+    as_upstream: bool,
+) -> Vec<(usize, ForbiddenPart, usize)> {
+    let mut scan = RuleScanner { text: rules, as_upstream, ..RuleScanner::default() };
     if json::kind(rules) == Some(Kind::List) {
         // The host has parsed the text already: it is JSON.
-        drop(json::read(rules, Reading::WHOLE, &mut scan));
+        drop(json::read(rules, ReadOptions::WHOLE, &mut scan));
     }
-    scan.found
+    scan.forbidden
 }
 
 /// Reads `[{"apiGroups": ["…"], "resources": ["…"]}]` in one pass.
 #[derive(Default)]
-struct Scan<'j> {
+struct RuleScanner<'j> {
     text: &'j [u8],
     as_upstream: bool,
     depth: usize,
@@ -55,7 +58,7 @@ struct Scan<'j> {
     olm: Option<usize>,
     admission: Option<usize>,
     configuration: Option<usize>,
-    found: Vec<(usize, Part, usize)>,
+    forbidden: Vec<(usize, ForbiddenPart, usize)>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,10 +69,10 @@ enum Member {
     Other,
 }
 
-impl Scan<'_> {
+impl RuleScanner<'_> {
     /// The value of a JSON string.
-    fn said(&self, range: Range<usize>) -> Cow<'_, str> {
-        json::decoded(self.text.get(range).unwrap_or_default())
+    fn decode(&self, range: Range<usize>) -> Cow<'_, str> {
+        json::decode_text(self.text.get(range).unwrap_or_default())
     }
 
     /// Runs after each value.
@@ -77,12 +80,12 @@ impl Scan<'_> {
         match self.depth {
             1 => {
                 let parts = [
-                    (Part::AllGroups, self.all),
-                    (Part::OlmGroup, self.olm),
-                    (Part::Configurations, self.admission.and(self.configuration)),
+                    (ForbiddenPart::AllGroups, self.all),
+                    (ForbiddenPart::OlmGroup, self.olm),
+                    (ForbiddenPart::Configurations, self.admission.and(self.configuration)),
                 ];
                 let rule = self.rule;
-                self.found.extend(parts.into_iter().filter_map(|(p, at)| Some((rule, p, at?))));
+                self.forbidden.extend(parts.into_iter().filter_map(|(p, at)| Some((rule, p, at?))));
                 self.rule += 1;
                 (self.all, self.olm, self.admission, self.configuration) = (None, None, None, None);
             }
@@ -93,14 +96,14 @@ impl Scan<'_> {
     }
 }
 
-impl Sink for Scan<'_> {
+impl Sink for RuleScanner<'_> {
     fn key(&mut self, range: Range<usize>) {
         if self.depth != 2 {
             return;
         }
         // If a member occurs twice, the last one counts.
         self.at = 0;
-        self.member = match &*self.said(range) {
+        self.member = match &*self.decode(range) {
             "apiGroups" => Member::Groups,
             "resources" => Member::Resources,
             _ => Member::Other,
@@ -128,7 +131,7 @@ impl Sink for Scan<'_> {
     fn scalar(&mut self, kind: Kind, range: Range<usize>) {
         if self.depth == 3 && kind == Kind::Text && self.member != Member::Other {
             let at = Some(self.at);
-            let text = self.said(range);
+            let text = self.decode(range);
             if self.member == Member::Resources {
                 if self.configuration.is_none() && is_configuration(&text, self.as_upstream) {
                     self.configuration = at;
@@ -192,14 +195,14 @@ mod tests {
 
     #[test]
     fn webhook_violations_have_the_order_of_olm() {
-        use Part::{AllGroups, Configurations, OlmGroup};
+        use ForbiddenPart::{AllGroups, Configurations, OlmGroup};
         let all = r#"[{"apiGroups":["a","operators.coreos.com","admissionregistration.k8s.io","*"],"resources":["a","*"]},
             null, {"apiGroups":"*"}, {"apiGroups":[["*"],null,"*"]}, {"apiGroups":["*"],"apiGroups":[]}]"#;
         let expected =
             [(0, AllGroups, 3), (0, OlmGroup, 1), (0, Configurations, 1), (3, AllGroups, 2)];
-        assert_eq!(offences(all.as_bytes(), false), expected);
+        assert_eq!(find_forbidden(all.as_bytes(), false), expected);
         for none in ["{}", "[]", "\"*\"", "[[[\"*\"]]]"] {
-            assert!(offences(none.as_bytes(), false).is_empty(), "{none}");
+            assert!(find_forbidden(none.as_bytes(), false).is_empty(), "{none}");
         }
     }
 }

@@ -11,27 +11,27 @@ use crate::entries::Entries;
 
 /// The CRDs that a definition listed before an UPDATE. A CRD that moves in the list is not a new
 /// one.
-pub(super) enum Known {
+pub(super) enum OldCrds {
     /// The list is unchanged.
-    All,
+    Unchanged,
     /// The number of occurrences of each name; none for a new definition or another type.
     Names(BTreeMap<String, usize>),
 }
 
-impl Known {
+impl OldCrds {
     pub(super) fn of(
         csv: &Csv<'_, '_>,
         definitions: &Definitions<'_>,
         definition: &Definition,
     ) -> Self {
-        let before = definitions.before(definition);
-        let same = before.filter(|(_, old)| old.webhook == definition.webhook);
+        let before = definitions.old_definition(definition);
+        let same = before.filter(|(_, old)| old.webhook_type == definition.webhook_type);
         let mut names = BTreeMap::new();
         if let Some((before, old)) = same {
             if !definitions.is_new_at(csv, definition, "/conversionCRDs") {
-                return Self::All;
+                return Self::Unchanged;
             }
-            let crds = Entries::first(before, &old.pointer("/conversionCRDs"), &[""]);
+            let crds = Entries::read_first(before, &old.pointer("/conversionCRDs"), &[""]);
             for name in crds.iter().filter_map(|(_, crd)| crd.text(0)) {
                 *names.entry(name.to_owned()).or_default() += 1;
             }
@@ -40,7 +40,7 @@ impl Known {
     }
 
     /// Whether a name was missing before, or occurs more often now.
-    pub(super) fn lacks(&mut self, name: &str) -> bool {
+    pub(super) fn mark_listed(&mut self, name: &str) -> bool {
         let Self::Names(names) = self else { return false };
         let Some(count) = names.get_mut(name).filter(|count| **count > 0) else { return true };
         *count -= 1;
@@ -49,18 +49,18 @@ impl Known {
 }
 
 /// Whether an UPDATE adds CRDs to a definition, or changes its type.
-pub(super) fn adds(
+pub(super) fn adds_crds(
     csv: &Csv<'_, '_>,
     definitions: &Definitions<'_>,
     definition: &Definition,
 ) -> bool {
-    if definitions.is_new(definition, |old| old.webhook != definition.webhook) {
+    if definitions.is_new(definition, |old| old.webhook_type != definition.webhook_type) {
         return true;
     }
-    let mut known = Known::of(csv, definitions, definition);
-    if matches!(known, Known::All) {
+    let mut known = OldCrds::of(csv, definitions, definition);
+    if matches!(known, OldCrds::Unchanged) {
         return false;
     }
-    let crds = Entries::first(csv.object, &definition.pointer("/conversionCRDs"), &[""]);
-    crds.iter().filter_map(|(_, crd)| crd.text(0)).any(|name| known.lacks(name))
+    let crds = Entries::read_first(csv.object, &definition.pointer("/conversionCRDs"), &[""]);
+    crds.iter().filter_map(|(_, crd)| crd.text(0)).any(|name| known.mark_listed(name))
 }

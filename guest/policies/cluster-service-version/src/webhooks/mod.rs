@@ -29,7 +29,7 @@ use crate::object::Lists;
 
 const LIST: &str = "/spec/webhookdefinitions";
 /// The type of the webhooks that convert.
-const CONVERTS: &str = "ConversionWebhook";
+const CONVERSION_WEBHOOK: &str = "ConversionWebhook";
 const COLUMNS: [&str; 8] = [
     "/type",
     "/generateName",
@@ -44,7 +44,7 @@ const COLUMNS: [&str; 8] = [
 const REQUIRED: [(&str, usize); 4] =
     [("admissionReviewVersions", 3), ("generateName", 1), ("sideEffects", 4), ("type", 0)];
 
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+pub(crate) fn check(csv: &mut Csv<'_, '_>) {
     if csv.is_unchanged("/spec") {
         return;
     }
@@ -52,16 +52,16 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     if definitions.list.is_empty() {
         return;
     }
-    definitions::members(csv, &definitions);
-    definitions::deployments(csv, &definitions);
+    definitions::check_members(csv, &definitions);
+    definitions::check_deployments(csv, &definitions);
     let mut names = names::Names::of(&definitions);
     let mut rules = rules::Rules::of(csv);
     for definition in &definitions.list {
-        names.judge(csv, definition);
-        rules.judge(csv, &definitions, definition);
+        names.check(csv, definition);
+        rules.check(csv, &definitions, definition);
     }
-    names::subdomains(csv, &definitions);
-    conversion::judge(csv, &definitions);
+    names::check_subdomains(csv, &definitions);
+    conversion::check(csv, &definitions);
     values::check(csv, &definitions);
 }
 
@@ -72,13 +72,13 @@ pub(crate) struct Definition {
     /// Kind of the member `type`.
     kind: Kind,
     /// The member `type`; empty unless it is a text.
-    webhook: String,
+    webhook_type: String,
     /// `generateName`; empty unless it is a text.
     name: String,
     /// `deploymentName`; empty unless it is a text.
     deployment: String,
     /// The [`REQUIRED`] members that have no value.
-    lacks: [bool; 4],
+    missing: [bool; 4],
     has_port: bool,
     has_rules: bool,
     has_crds: bool,
@@ -101,10 +101,10 @@ impl Definition {
         Self {
             index,
             kind: row.kind(0),
-            webhook,
+            webhook_type: webhook,
             name,
             deployment,
-            lacks,
+            missing: lacks,
             has_port: is_there(5),
             has_rules: has(6),
             has_crds: has(7),
@@ -114,12 +114,12 @@ impl Definition {
     /// Whether its type is missing or empty.
     fn has_no_type(&self) -> bool {
         matches!(self.kind, Kind::Missing | Kind::Null)
-            || self.kind == Kind::Text && self.webhook.is_empty()
+            || self.kind == Kind::Text && self.webhook_type.is_empty()
     }
 
     /// Whether it is of type `ConversionWebhook`.
     fn converts(&self) -> bool {
-        self.webhook == CONVERTS
+        self.webhook_type == CONVERSION_WEBHOOK
     }
 
     /// The pointer of a member, `/type`.
@@ -134,8 +134,8 @@ impl Definition {
 }
 
 /// The definitions of an object.
-fn all(csv: &impl Lists) -> Vec<Definition> {
-    Entries::all(csv, LIST, &COLUMNS).iter().map(Definition::of).collect()
+fn read_all(csv: &impl Lists) -> Vec<Definition> {
+    Entries::read_all(csv, LIST, &COLUMNS).iter().map(Definition::of).collect()
 }
 
 /// The definitions of a ClusterServiceVersion, and those before an UPDATE.
@@ -145,48 +145,48 @@ fn all(csv: &impl Lists) -> Vec<Definition> {
 /// definition has the name of the old one any more.
 pub(crate) struct Definitions<'a> {
     list: Vec<Definition>,
-    before: Option<Before<'a>>,
+    before: Option<OldDefinitions<'a>>,
 }
 
-struct Before<'a> {
+struct OldDefinitions<'a> {
     csv: &'a Document,
     list: Vec<Definition>,
     by_name: BTreeMap<String, usize>,
     /// Names that definitions have now.
-    now: BTreeSet<String>,
+    new_names: BTreeSet<String>,
 }
 
 impl<'a> Definitions<'a> {
     fn of(csv: &Csv<'a, '_>) -> Self {
-        let list = all(csv.object);
+        let list = read_all(csv.object);
         let before = csv.ratchet_base().filter(|_| !list.is_empty()).map(|csv| {
             let now = list.iter().map(|definition| definition.name.clone()).collect();
-            let list = all(csv);
+            let list = read_all(csv);
             let names = list.iter().rev().map(|d| (d.name.clone(), d.index));
-            Before { csv, by_name: names.collect(), list, now }
+            OldDefinitions { csv, by_name: names.collect(), list, new_names: now }
         });
         Self { list, before }
     }
 
     /// The object before an UPDATE, and the definition in it; none for a new one.
-    fn before(&self, definition: &Definition) -> Option<(&'a Document, &Definition)> {
+    fn old_definition(&self, definition: &Definition) -> Option<(&'a Document, &Definition)> {
         let before = self.before.as_ref()?;
         let in_place = before.list.get(definition.index);
         let found = in_place
             .filter(|old| old.name == definition.name)
             .or_else(|| before.list.get(*before.by_name.get(&definition.name)?))
-            .or_else(|| in_place.filter(|old| !before.now.contains(&old.name)))?;
+            .or_else(|| in_place.filter(|old| !before.new_names.contains(&old.name)))?;
         Some((before.csv, found))
     }
 
     /// Whether a definition is new, or differs from its old state.
     fn is_new(&self, definition: &Definition, differs: impl Fn(&Definition) -> bool) -> bool {
-        self.before(definition).is_none_or(|(_, old)| differs(old))
+        self.old_definition(definition).is_none_or(|(_, old)| differs(old))
     }
 
     /// Whether a definition is new, or a list or scalar in it differs from its old state.
     fn is_new_at(&self, csv: &Csv<'_, '_>, definition: &Definition, member: &str) -> bool {
-        self.before(definition).is_none_or(|(before, old)| {
+        self.old_definition(definition).is_none_or(|(before, old)| {
             !csv.object.equal(&definition.pointer(member), before, &old.pointer(member))
         })
     }

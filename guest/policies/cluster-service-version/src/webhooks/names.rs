@@ -6,7 +6,7 @@ use opgate_sdk::{names, rule, rules};
 
 use super::{Definition, Definitions};
 use crate::csv::Csv;
-use crate::entries::Findings;
+use crate::entries::RuleViolations;
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_90, CSV_91];
@@ -53,7 +53,7 @@ rule! {
 pub(super) struct Names<'d> {
     now: BTreeMap<&'d str, usize>,
     before: BTreeMap<&'d str, usize>,
-    findings: Findings,
+    violations: RuleViolations,
 }
 
 impl<'d> Names<'d> {
@@ -62,17 +62,17 @@ impl<'d> Names<'d> {
         for definition in definitions.before.iter().flat_map(|before| &before.list) {
             *before.entry(definition.name.as_str()).or_default() += 1;
         }
-        Self { now: BTreeMap::new(), before, findings: Findings::of(&CSV_90) }
+        Self { now: BTreeMap::new(), before, violations: RuleViolations::of(&CSV_90) }
     }
 
-    pub(super) fn judge(&mut self, csv: &mut Csv<'_, '_>, definition: &'d Definition) {
+    pub(super) fn check(&mut self, csv: &mut Csv<'_, '_>, definition: &'d Definition) {
         let name = definition.name.as_str();
         let count = self.now.entry(name).or_insert(0_usize);
         *count += 1;
         if *count < 2 || self.before.get(name).is_some_and(|before| before >= count) {
             return;
         }
-        self.findings.add(csv, || {
+        self.violations.add(csv, || {
             let message = "CSV contains repeated WebhookDescription name";
             [definition.field(".generateName"), message.to_owned()]
         });
@@ -119,7 +119,7 @@ rule! {
     }
 }
 
-pub(super) fn subdomains(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
+pub(super) fn check_subdomains(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
     if !csv.is_on(&CSV_91) {
         return;
     }
@@ -128,12 +128,12 @@ pub(super) fn subdomains(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
         let name = definition.name.as_str();
         let is_wrong = !names::is_subdomain(name) || name.len() > 253;
         if is_wrong && definitions.is_new(definition, |old| old.name != name) {
-            wrong.entry((definition.webhook.as_str(), name)).or_insert(definition);
+            wrong.entry((definition.webhook_type.as_str(), name)).or_insert(definition);
         }
     }
-    let mut findings = Findings::of(&CSV_91);
+    let mut violations = RuleViolations::of(&CSV_91);
     for ((webhook, name), definition) in wrong {
-        findings.add(csv, || {
+        violations.add(csv, || {
             let mut errors = names::subdomain_errors(name);
             errors.sort_unstable();
             let errors = errors.join(",");

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 use opgate_sdk::{Document, rule, rules};
 
-use super::intercepted::{Part, offences};
+use super::intercepted::{ForbiddenPart, find_forbidden};
 use super::{Definition, Definitions};
 use crate::csv::Csv;
-use crate::entries::Findings;
+use crate::entries::RuleViolations;
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_87, CSV_88, CSV_89];
 
 /// Maximum number of rules of the object and of the old one that are compared. Each takes two calls
 /// of the host. Further rules count as changed.
-const COMPARED: usize = 2_000;
+const MAX_COMPARED_RULES: usize = 2_000;
 
 rule! {
     /// a webhook does not intercept all API groups
@@ -142,7 +142,7 @@ rule! {
 pub(super) struct Rules {
     is_on: bool,
     as_upstream: bool,
-    findings: [Findings; 3],
+    violations: [RuleViolations; 3],
     /// The number of rules that were compared with the rules before an UPDATE.
     compared: usize,
 }
@@ -154,12 +154,12 @@ impl Rules {
         Self {
             is_on: rules.iter().any(|rule| csv.is_on(rule)),
             as_upstream: setting == "upstream",
-            findings: rules.map(Findings::of),
+            violations: rules.map(RuleViolations::of),
             compared: 0,
         }
     }
 
-    pub(super) fn judge(
+    pub(super) fn check(
         &mut self,
         csv: &mut Csv<'_, '_>,
         definitions: &Definitions<'_>,
@@ -169,23 +169,25 @@ impl Rules {
             return;
         }
         let Some(json) = csv.object.raw(&definition.pointer("/rules")) else { return };
-        let found = offences(&json, self.as_upstream);
+        let found = find_forbidden(&json, self.as_upstream);
         if found.is_empty() || !definitions.is_new_at(csv, definition, "/rules") {
             return;
         }
-        let before = self.offending(definitions, definition);
+        let before = self.find_offending(definitions, definition);
         for (index, part, at) in found {
             let rule = definition.pointer(&format!("/rules/{index}"));
-            if self.has_room() && before.contains(&(part, Intercepted::of(csv.object, &rule))) {
+            if self.count_comparison()
+                && before.contains(&(part, InterceptedResources::of(csv.object, &rule)))
+            {
                 continue;
             }
-            let [all, olm, configurations] = &mut self.findings;
-            let (findings, list) = match part {
-                Part::AllGroups => (all, "apiGroups"),
-                Part::OlmGroup => (olm, "apiGroups"),
-                Part::Configurations => (configurations, "resources"),
+            let [all, olm, configurations] = &mut self.violations;
+            let (violations, list) = match part {
+                ForbiddenPart::AllGroups => (all, "apiGroups"),
+                ForbiddenPart::OlmGroup => (olm, "apiGroups"),
+                ForbiddenPart::Configurations => (configurations, "resources"),
             };
-            findings.add(csv, || {
+            violations.add(csv, || {
                 let field = definition.field(&format!(".rules[{index}].{list}[{at}]"));
                 [field, part.message().to_owned()]
             });
@@ -194,33 +196,36 @@ impl Rules {
 
     /// The forbidden parts of the rules before an UPDATE. A rule that moves in the list is not a
     /// new one.
-    fn offending(
+    fn find_offending(
         &mut self,
         definitions: &Definitions<'_>,
         definition: &Definition,
-    ) -> BTreeSet<(Part, Intercepted)> {
-        let Some((before, old)) = definitions.before(definition) else { return BTreeSet::new() };
+    ) -> BTreeSet<(ForbiddenPart, InterceptedResources)> {
+        let Some((before, old)) = definitions.old_definition(definition) else {
+            return BTreeSet::new();
+        };
         let json = before.raw(&old.pointer("/rules")).unwrap_or_default();
-        let found = offences(&json, self.as_upstream);
-        let found = found.into_iter().take_while(|_| self.has_room());
-        let intercepted =
-            |index: usize| Intercepted::of(before, &old.pointer(&format!("/rules/{index}")));
+        let found = find_forbidden(&json, self.as_upstream);
+        let found = found.into_iter().take_while(|_| self.count_comparison());
+        let intercepted = |index: usize| {
+            InterceptedResources::of(before, &old.pointer(&format!("/rules/{index}")))
+        };
         found.map(|(index, part, _)| (part, intercepted(index))).collect()
     }
 
     /// Whether another rule may be compared.
-    fn has_room(&mut self) -> bool {
+    fn count_comparison(&mut self) -> bool {
         self.compared = self.compared.saturating_add(1);
-        self.compared <= COMPARED
+        self.compared <= MAX_COMPARED_RULES
     }
 }
 
 /// The groups and resources of a rule, in any order. An UPDATE of a rule is evaluated if they
 /// change.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Intercepted([Vec<String>; 2]);
+struct InterceptedResources([Vec<String>; 2]);
 
-impl Intercepted {
+impl InterceptedResources {
     fn of(csv: &Document, rule: &str) -> Self {
         Self(["apiGroups", "resources"].map(|member| {
             let rows = csv.rows(&format!("{rule}/{member}"), &[""]);

@@ -14,7 +14,7 @@ use opgate_sdk::{Kind, Row, go, lists, names, rule, rules};
 
 use super::{Definition, Definitions, LIST};
 use crate::csv::Csv;
-use crate::entries::{Entries, Findings};
+use crate::entries::{Entries, RuleViolations};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_104];
@@ -122,16 +122,17 @@ pub(super) fn check(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
     if !csv.is_on(&CSV_104) {
         return;
     }
-    let mut findings = Findings::of(&CSV_104);
-    let rows = Entries::all(csv.object, LIST, &COLUMNS);
+    let mut violations = RuleViolations::of(&CSV_104);
+    let rows = Entries::read_all(csv.object, LIST, &COLUMNS);
     for (definition, (_, row)) in definitions.list.iter().zip(rows.iter()) {
         for (column, member) in MEMBERS.iter().enumerate() {
-            let Some(error) = error(csv, definition, row, column, member) else { continue };
+            let Some(error) = member_error(csv, definition, row, column, member) else { continue };
             // Another type results in another object.
-            let is_new = definitions.is_new(definition, |old| old.webhook != definition.webhook)
+            let is_new = definitions
+                .is_new(definition, |old| old.webhook_type != definition.webhook_type)
                 || definitions.is_new_at(csv, definition, &format!("/{member}"));
             if is_new {
-                findings.add(csv, || {
+                violations.add(csv, || {
                     let field = definition.field(&format!(".{member}"));
                     let message = format!("{field}: {error}");
                     [field, message]
@@ -142,15 +143,15 @@ pub(super) fn check(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
 }
 
 /// The error of the API server about a member, without its field.
-fn error(
+fn member_error(
     csv: &Csv<'_, '_>,
     definition: &Definition,
     row: Row<'_>,
     column: usize,
     member: &str,
 ) -> Option<String> {
-    let is_mutating = definition.webhook == "MutatingAdmissionWebhook";
-    let is_admission = is_mutating || definition.webhook == "ValidatingAdmissionWebhook";
+    let is_mutating = definition.webhook_type == "MutatingAdmissionWebhook";
+    let is_admission = is_mutating || definition.webhook_type == "ValidatingAdmissionWebhook";
     if !is_admission && !definition.converts() {
         return None;
     }
@@ -160,14 +161,14 @@ fn error(
         _ if !is_admission => None,
         "generateName" => name_error(row.text(column)?),
         // CSV-84 reports an empty value.
-        "sideEffects" => unsupported(
+        "sideEffects" => unsupported_error(
             row.text(column).filter(|value| !value.is_empty())?,
             ["None", "NoneOnDryRun"],
         ),
-        "failurePolicy" => unsupported(row.text(column)?, ["Fail", "Ignore"]),
-        "matchPolicy" => unsupported(row.text(column)?, ["Equivalent", "Exact"]),
+        "failurePolicy" => unsupported_error(row.text(column)?, ["Fail", "Ignore"]),
+        "matchPolicy" => unsupported_error(row.text(column)?, ["Equivalent", "Exact"]),
         "reinvocationPolicy" if is_mutating => {
-            unsupported(row.text(column)?, ["IfNeeded", "Never"])
+            unsupported_error(row.text(column)?, ["IfNeeded", "Never"])
         }
         "timeoutSeconds" if row.kind(column) == Kind::Number => {
             timeout_error(csv.object.integer(&definition.pointer("/timeoutSeconds"))?)
@@ -176,16 +177,16 @@ fn error(
     }
 }
 
-fn invalid(value: &str, error: &str) -> String {
-    let value = go::quote(&go::shortened(value, MAX_SHOWN_BYTES));
+fn invalid_message(value: &str, error: &str) -> String {
+    let value = go::quote(&go::shorten(value, MAX_SHOWN_BYTES));
     format!("Invalid value: {value}: {error}")
 }
 
-fn unsupported(value: &str, supported: [&str; 2]) -> Option<String> {
+fn unsupported_error(value: &str, supported: [&str; 2]) -> Option<String> {
     if supported.contains(&value) {
         return None;
     }
-    let value = go::quote(&go::shortened(value, MAX_SHOWN_BYTES));
+    let value = go::quote(&go::shorten(value, MAX_SHOWN_BYTES));
     let [one, other] = supported.map(go::quote);
     Some(format!("Unsupported value: {value}: supported values: {one}, {other}"))
 }
@@ -197,14 +198,14 @@ fn name_error(name: &str) -> Option<String> {
     }
     let errors = names::subdomain_errors(name);
     if !errors.is_empty() {
-        return Some(invalid(name, &errors.join(",")));
+        return Some(invalid_message(name, &errors.join(",")));
     }
     if name.split('.').count() < 3 {
         let error = "should be a domain with at least three segments separated by dots";
-        return Some(invalid(name, error));
+        return Some(invalid_message(name, error));
     }
     let is_too_long = name.len() > MAX_LABEL_BYTES;
-    is_too_long.then(|| invalid(name, "must be no more than 63 characters"))
+    is_too_long.then(|| invalid_message(name, "must be no more than 63 characters"))
 }
 
 fn timeout_error(seconds: i64) -> Option<String> {
@@ -220,15 +221,15 @@ fn path_error(path: &str) -> Option<String> {
         return None;
     }
     let Some(parts) = path.strip_prefix('/') else {
-        return Some(invalid(path, "must start with a '/'"));
+        return Some(invalid_message(path, "must start with a '/'"));
     };
     let parts = parts.strip_suffix('/').unwrap_or(parts);
     for (index, part) in parts.split('/').enumerate() {
         if part.is_empty() {
-            return Some(invalid(path, &format!("segment[{index}] may not be empty")));
+            return Some(invalid_message(path, &format!("segment[{index}] may not be empty")));
         }
         if let Some(error) = names::subdomain_errors(part).first() {
-            return Some(invalid(path, &format!("segment[{index}]: {error}")));
+            return Some(invalid_message(path, &format!("segment[{index}]: {error}")));
         }
     }
     None
@@ -244,7 +245,7 @@ fn versions_error(csv: &Csv<'_, '_>, definition: &Definition, length: u32) -> Op
     }
     let shown = versions.iter().take(MAX_SHOWN_VERSIONS);
     let shown: Vec<_> =
-        shown.map(|version| go::quote(&go::shortened(version, MAX_SHOWN_BYTES))).collect();
+        shown.map(|version| go::quote(&go::shorten(version, MAX_SHOWN_BYTES))).collect();
     let more = if versions.len() > MAX_SHOWN_VERSIONS { ",…" } else { "" };
     let shown = shown.join(",");
     Some(format!("Invalid value: [{shown}{more}]: must include at least one of v1, v1beta1"))

@@ -31,8 +31,8 @@ pub(crate) fn rule_of(check: Check) -> &'static Rule {
         Check::Size => &CON_01,
         Check::Object => &shape::CON_02,
         Check::Fields => &shape::CON_03,
-        Check::Something => &types::CON_04,
-        Check::OneType => &types::CON_05,
+        Check::NotEmpty => &types::CON_04,
+        Check::SingleType => &types::CON_05,
         Check::Strings => &shape::CON_06,
         Check::ApiParts => &apis::CON_07,
         Check::PackageName => &packages::CON_08,
@@ -41,9 +41,9 @@ pub(crate) fn rule_of(check: Check) -> &'static Rule {
         Check::Expression => &expressions::CON_11,
         Check::Bool => &expressions::CON_12,
         Check::Contents => &types::CON_13,
-        Check::NotWithin => &types::CON_14,
-        Check::Levels => &limits::CON_15,
-        Check::Depth => &limits::CON_16,
+        Check::NestedNot => &types::CON_14,
+        Check::CompoundDepth => &limits::CON_15,
+        Check::JsonDepth => &limits::CON_16,
         Check::Required => &required::CON_18,
         Check::ApiNames => &CON_22,
         Check::LowerBound => &advice::CON_26,
@@ -62,7 +62,7 @@ mod tests {
         for check in Check::ALL {
             let rule = rule_of(check);
             assert_eq!(rule.id, check.id());
-            assert_eq!(rule.level == Level::Warn, check.is_advice(), "{}", rule.id);
+            assert_eq!(rule.level == Level::Warn, check.is_advisory(), "{}", rule.id);
         }
     }
 }

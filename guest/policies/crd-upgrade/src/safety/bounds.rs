@@ -48,7 +48,7 @@ rule! {
     }
 }
 /// The change of a minimum or maximum.
-pub(super) fn change<'t>(
+pub(super) fn bound_change<'t>(
     keyword: Keyword,
     old: &Schema<'t>,
     new: &Schema<'t>,

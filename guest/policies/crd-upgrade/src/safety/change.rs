@@ -68,11 +68,11 @@ impl std::hash::Hash for Change<'_> {
 }
 
 /// The maximum size of a value in a message, in bytes.
-const SHOWN: usize = 4 << 10;
+const MAX_SHOWN_BYTES: usize = 4 << 10;
 
 /// `%q`
 fn quoted(text: &str) -> String {
-    quote(text.get(..text.floor_char_boundary(SHOWN)).unwrap_or(text))
+    quote(text.get(..text.floor_char_boundary(MAX_SHOWN_BYTES)).unwrap_or(text))
 }
 
 /// `%v`
@@ -83,7 +83,7 @@ impl fmt::Display for List<'_> {
         f.write_str("[")?;
         let mut size = 0_usize;
         for (n, text) in self.0.iter().enumerate() {
-            if size > SHOWN {
+            if size > MAX_SHOWN_BYTES {
                 break;
             }
             size = size.saturating_add(text.len()).saturating_add(1);

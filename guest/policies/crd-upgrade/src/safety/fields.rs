@@ -3,7 +3,7 @@
 use opgate_sdk::rule;
 
 use super::change::Change;
-use crate::schema::{Keyword, Schema, without};
+use crate::schema::{Keyword, Schema, difference};
 use crate::targets::CRD;
 
 rule! {
@@ -50,7 +50,7 @@ rule! {
     }
 }
 /// The message for a missing schema.
-pub(super) fn removed(version: &str, path: &str) -> String {
+pub(super) fn removed_text(version: &str, path: &str) -> String {
     format!("existingFieldRemoval: removed field : {version}.{path}")
 }
 
@@ -92,8 +92,9 @@ rule! {
         source: ["crdify test/requiredfieldadded", "kapp pkg/kapp/crdupgradesafety"],
     }
 }
-fn required<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
-    let added = without(new.texts(Keyword::Required), &old.texts(Keyword::Required));
+fn required_change<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
+    let added =
+        difference(new.text_elements(Keyword::Required), &old.text_elements(Keyword::Required));
     (!added.is_empty()).then_some(Change::Required(added))
 }
 
@@ -135,20 +136,20 @@ rule! {
         source: ["crdify test/typechanged"],
     }
 }
-fn type_of<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
+fn type_change<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
     let (was, is) = (old.text(Keyword::Type), new.text(Keyword::Type));
     (was != is).then_some(Change::Type(was, is))
 }
 
 /// The change of a keyword of these rules.
-pub(super) fn change<'t>(
+pub(super) fn find_change<'t>(
     keyword: Keyword,
     old: &Schema<'t>,
     new: &Schema<'t>,
 ) -> Option<Change<'t>> {
     match keyword {
-        Keyword::Required => required(old, new),
-        Keyword::Type => type_of(old, new),
+        Keyword::Required => required_change(old, new),
+        Keyword::Type => type_change(old, new),
         _ => None,
     }
 }

@@ -41,22 +41,22 @@ use walk::Visitor;
 rules![CRD_18, CRD_19, CRD_20, CRD_21, CRD_22, CRD_23, CRD_24, CRD_25, CRD_26];
 
 /// Evaluates an UPDATE of a CRD.
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let (Some(new), Some(old)) = (review.subject(), review.old_of_update()) else { return };
-    scope(review, report, new, old);
+    check_scope(review, report, new, old);
     let pointers = ["/spec/versions", "/spec/validation", "/spec/version"];
     if pointers.iter().all(|pointer| is_same(new, pointer, old, pointer)) {
         return;
     }
     let (news, olds) = (versions(new), versions(old));
-    same_versions(review, report, (new, &news), (old, &olds));
-    if is_wanted(review, report, &CRD_26) {
-        strict::served_versions(report, (new, &news), (old, &olds));
+    check_same_versions(review, report, (new, &news), (old, &olds));
+    if is_selected(review, report, &CRD_26) {
+        strict::check_served_versions(report, (new, &news), (old, &olds));
     }
 }
 
 /// Whether a rule is on. The setting turns off the rules without a configured level.
-fn is_wanted(review: &Review<'_>, report: &Report<'_>, rule: &'static Rule) -> bool {
+fn is_selected(review: &Review<'_>, report: &Report<'_>, rule: &'static Rule) -> bool {
     let is_off = || review.settings.text_or_empty("/crd/upgradeSafety") == "off";
     report.is_on(rule) && (report.is_configured(rule) || !is_off())
 }
@@ -104,9 +104,9 @@ rule! {
         source: ["crdify test/scopechanged", "operator-controller internal/operator-controller/rukpak/preflights/crdupgradesafety/crdupgradesafety.go"],
     }
 }
-fn scope(review: &Review<'_>, report: &mut Report<'_>, new: &Document, old: &Document) {
+fn check_scope(review: &Review<'_>, report: &mut Report<'_>, new: &Document, old: &Document) {
     let (is, was) = (new.text_or_empty("/spec/scope"), old.text_or_empty("/spec/scope"));
-    if is != was && is_wanted(review, report, &CRD_18) {
+    if is != was && is_selected(review, report, &CRD_18) {
         let message = format!("scope: scope changed : {} -> {}", quote(&was), quote(&is));
         report.add(&CRD_18, "spec.scope", message);
     }
@@ -149,15 +149,15 @@ impl Version {
 }
 
 /// The schema of all versions without their own in `apiextensions.k8s.io/v1beta1`.
-const SHARED: &str = "/spec/validation/openAPIV3Schema";
+const SHARED_SCHEMA: &str = "/spec/validation/openAPIV3Schema";
 
 /// The versions of a CRD, the first one of a name.
 fn versions(crd: &Document) -> Vec<Version> {
-    let shared = crd.has(SHARED);
+    let shared = crd.has(SHARED_SCHEMA);
     let version = |name: &str, is_served, field: String, pointer: Option<String>| {
         let (field, pointer) = match pointer {
             None if shared => {
-                ("spec.validation.openAPIV3Schema".to_owned(), Some(SHARED.to_owned()))
+                ("spec.validation.openAPIV3Schema".to_owned(), Some(SHARED_SCHEMA.to_owned()))
             }
             pointer => (field, pointer),
         };
@@ -190,14 +190,14 @@ fn versions(crd: &Document) -> Vec<Version> {
 }
 
 /// Compares each version with the version of the same name.
-fn same_versions(
+fn check_same_versions(
     review: &Review<'_>,
     report: &mut Report<'_>,
     (new, news): (&Document, &[Version]),
     (old, olds): (&Document, &[Version]),
 ) {
-    let wanted: Vec<_> =
-        RULES.iter().copied().filter(|rule| is_wanted(review, report, rule)).collect();
+    let selected: Vec<_> =
+        RULES.iter().copied().filter(|rule| is_selected(review, report, rule)).collect();
     let by_name: BTreeMap<&str, &Version> =
         olds.iter().map(|version| (version.name.as_str(), version)).collect();
     for version in news {
@@ -207,19 +207,20 @@ fn same_versions(
         }
         let Some(old_tree) = before.tree(old) else { continue };
         let (new_tree, at) = (version.tree(new), version.location());
-        let mut findings = Findings { report, version: &version.name, wanted: &wanted };
-        walk::compare(old_tree, new_tree, at, usize::MAX, &mut findings);
+        let mut violations =
+            VersionViolations { report, version: &version.name, selected: &selected };
+        walk::compare(old_tree, new_tree, at, usize::MAX, &mut violations);
     }
 }
 
 /// The violations of a version.
-struct Findings<'f, 'r> {
+struct VersionViolations<'f, 'r> {
     report: &'f mut Report<'r>,
     version: &'f str,
-    wanted: &'f [&'static Rule],
+    selected: &'f [&'static Rule],
 }
 
-impl Findings<'_, '_> {
+impl VersionViolations<'_, '_> {
     /// Adds a violation. The text is only created if it is shown.
     fn add(
         &mut self,
@@ -227,7 +228,7 @@ impl Findings<'_, '_> {
         field: impl FnOnce() -> String,
         text: impl FnOnce() -> String,
     ) {
-        if !self.wanted.iter().any(|wanted| std::ptr::eq(*wanted, rule)) {
+        if !self.selected.iter().any(|selected| std::ptr::eq(*selected, rule)) {
             return;
         }
         if self.report.is_full(rule) {
@@ -238,18 +239,18 @@ impl Findings<'_, '_> {
     }
 }
 
-impl Visitor for Findings<'_, '_> {
-    const HASHES: bool = false;
+impl Visitor for VersionViolations<'_, '_> {
+    const NEEDS_HASHES: bool = false;
 
-    fn removed(&mut self, at: &Location) -> bool {
+    fn visit_removed(&mut self, at: &Location) -> bool {
         let version = self.version;
         let field = || at.field().to_owned();
-        self.add(&CRD_19, field, || fields::removed(version, at.path()));
+        self.add(&CRD_19, field, || fields::removed_text(version, at.path()));
         // Once: its type, enum and default are removed with it.
         false
     }
 
-    fn changed(&mut self, at: &Location, change: &Change<'_>, has_keyword: bool) {
+    fn visit_changed(&mut self, at: &Location, change: &Change<'_>, has_keyword: bool) {
         let rule = match change.keyword() {
             None => &CRD_26,
             Some(Keyword::Required) => &CRD_20,

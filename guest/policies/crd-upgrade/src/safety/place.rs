@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 use crate::schema::Keyword;
 
 /// The size in bytes after which nothing is added to a text.
-const MOST: usize = 4 << 10;
+const MAX_TEXT_BYTES: usize = 4 << 10;
 
 /// See the module.
 pub(super) struct Location {
@@ -44,7 +44,7 @@ pub(super) fn hash_of(value: &impl Hash) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Step<'n> {
     /// `items`, `not`, `additionalProperties`, `additionalItems`
-    Only,
+    Keyword,
     /// `allOf[1]`
     At(usize),
     /// `properties` and others by name
@@ -58,7 +58,7 @@ impl Location {
     }
 
     /// A location with hashes.
-    pub(super) fn hashed(self) -> Self {
+    pub(super) fn with_hash(self) -> Self {
         Self { has_hash: true, ..self }
     }
 
@@ -93,32 +93,32 @@ impl Location {
             self.hash = hash_of(&(self.hash, keyword, step));
         }
         let path = &mut self.path;
-        if path.len() < MOST {
+        if path.len() < MAX_TEXT_BYTES {
             // Writing to a String does not fail.
             let _ = match step {
                 // A path of Kubernetes treats an element without a name like one with an empty
                 // index.
                 Step::Named("") if keyword == Keyword::Properties => write!(path, "[]"),
                 Step::Named(name) if keyword == Keyword::Properties => {
-                    write!(path, ".{}", start(name))
+                    write!(path, ".{}", name_prefix(name))
                 }
-                Step::Named(name) => write!(path, ".{}[{}]", keyword.text(), start(name)),
+                Step::Named(name) => write!(path, ".{}[{}]", keyword.text(), name_prefix(name)),
                 Step::At(index) => write!(path, ".{}[{index}]", keyword.text()),
-                Step::Only => write!(path, ".{}", keyword.text()),
+                Step::Keyword => write!(path, ".{}", keyword.text()),
             };
         }
         let field = &mut self.field;
-        if is_in_new && field.len() < MOST {
+        if is_in_new && field.len() < MAX_TEXT_BYTES {
             let _ = match step {
                 Step::Named(name) if is_simple(name) => {
-                    write!(field, ".{}.{}", keyword.text(), start(name))
+                    write!(field, ".{}.{}", keyword.text(), name_prefix(name))
                 }
                 Step::Named(name) if name.contains(']') => {
-                    write!(field, ".{}[\"{}\"]", keyword.text(), start(name))
+                    write!(field, ".{}[\"{}\"]", keyword.text(), name_prefix(name))
                 }
-                Step::Named(name) => write!(field, ".{}[{}]", keyword.text(), start(name)),
+                Step::Named(name) => write!(field, ".{}[{}]", keyword.text(), name_prefix(name)),
                 Step::At(index) => write!(field, ".{}[{index}]", keyword.text()),
-                Step::Only => write!(field, ".{}", keyword.text()),
+                Step::Keyword => write!(field, ".{}", keyword.text()),
             };
         }
     }
@@ -129,8 +129,8 @@ fn is_simple(name: &str) -> bool {
     !name.is_empty() && !name.contains(['.', '[', ']', '/'])
 }
 
-fn start(name: &str) -> &str {
-    name.get(..name.floor_char_boundary(MOST)).unwrap_or(name)
+fn name_prefix(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -145,10 +145,10 @@ mod tests {
             (K::Properties, Step::Named("a.b/c"), "^.a.b/c", "s.properties[a.b/c]"),
             (K::Properties, Step::Named("a[0]"), "^.a[0]", "s.properties[\"a[0]\"]"),
             (K::Properties, Step::Named(""), "^[]", "s.properties[]"),
-            (K::Items, Step::Only, "^.items", "s.items"),
+            (K::Items, Step::Keyword, "^.items", "s.items"),
             (K::Items, Step::At(1), "^.items[1]", "s.items[1]"),
             (K::AllOf, Step::At(0), "^.allOf[0]", "s.allOf[0]"),
-            (K::Not, Step::Only, "^.not", "s.not"),
+            (K::Not, Step::Keyword, "^.not", "s.not"),
             (
                 K::PatternProperties,
                 Step::Named("^a$"),
@@ -156,7 +156,7 @@ mod tests {
                 "s.patternProperties.^a$",
             ),
         ] {
-            let mut location = Location::new("s".to_owned()).hashed();
+            let mut location = Location::new("s".to_owned()).with_hash();
             let (mark, hash) = (location.mark(), location.hash_with(&1));
             location.enter(keyword, step, true);
             assert_eq!((location.path(), location.field()), (path, field));
@@ -178,6 +178,6 @@ mod tests {
         for _ in 0..500 {
             location.enter(Keyword::Properties, Step::Named(&name), true);
         }
-        assert!(location.path().len() + location.field().len() < 6 * MOST);
+        assert!(location.path().len() + location.field().len() < 6 * MAX_TEXT_BYTES);
     }
 }

@@ -58,26 +58,26 @@ rule! {
 }
 
 /// The maximum number of schemas that are visited for all pairs of a review.
-const MOST: usize = 100_000;
+const MAX_SCHEMAS: usize = 100_000;
 
 /// The served versions, from the oldest to the newest.
-fn served(versions: &[Version]) -> Vec<&Version> {
+fn served_by_age(versions: &[Version]) -> Vec<&Version> {
     let mut served: Vec<_> = versions.iter().filter(|version| version.is_served).collect();
-    served.sort_by_cached_key(|version| Age::of(&version.name));
+    served.sort_by_cached_key(|version| VersionAge::of(&version.name));
     served
 }
 
 /// A served version of the new CRD.
-struct Served<'v> {
+struct ServedVersion<'v> {
     version: &'v Version,
     /// This version in the old CRD, if it is served there.
-    before: Option<&'v Version>,
+    old: Option<&'v Version>,
     /// Whether the version in the old CRD has the same schema.
     is_same: bool,
 }
 
 /// Compares all pairs of served versions.
-pub(super) fn served_versions<'v>(
+pub(super) fn check_served_versions<'v>(
     report: &mut Report<'_>,
     (new, news): (&Document, &'v [Version]),
     (old, olds): (&Document, &'v [Version]),
@@ -86,78 +86,84 @@ pub(super) fn served_versions<'v>(
         return;
     }
     let olds: BTreeMap<&str, &Version> =
-        served(olds).into_iter().map(|version| (version.name.as_str(), version)).collect();
+        served_by_age(olds).into_iter().map(|version| (version.name.as_str(), version)).collect();
     let of = |version: &'v Version| {
         let before = olds.get(version.name.as_str()).copied();
         let is_same = before.is_some_and(|before| version.is_as(new, before, old));
-        Served { version, before, is_same }
+        ServedVersion { version, old: before, is_same }
     };
-    let news: Vec<_> = served(news).into_iter().map(of).collect();
-    let mut left = MOST;
+    let news: Vec<_> = served_by_age(news).into_iter().map(of).collect();
+    let mut remaining = MAX_SCHEMAS;
     let mut known = Vec::new();
     'pairs: for (place, newer) in news.iter().enumerate() {
         for older in news.iter().take(place) {
-            if left == 0 {
+            if remaining == 0 {
                 break 'pairs;
             }
-            left -= 1;
+            remaining -= 1;
             // Both versions are unchanged, so the old CRD has the same differences.
             if older.is_same && newer.is_same {
                 continue;
             }
             let Some(tree) = older.version.tree(new) else { continue };
             known.clear();
-            if let (Some(older), Some(newer)) = (older.before, newer.before)
+            if let (Some(older), Some(newer)) = (older.old, newer.old)
                 && let Some(tree) = older.tree(old)
             {
                 let at = Location::new(String::new());
-                left = walk::compare(tree, newer.tree(old), at, left, &mut Known(&mut known));
+                remaining = walk::compare(
+                    tree,
+                    newer.tree(old),
+                    at,
+                    remaining,
+                    &mut ChangeRecorder(&mut known),
+                );
                 known.sort_unstable();
             }
-            if left > 0 {
+            if remaining > 0 {
                 let (newer_tree, at) = (newer.version.tree(new), newer.version.location());
                 let pair = format!("{} -> {}", older.version.name, newer.version.name);
-                let mut added = Added { report, pair: &pair, known: &known };
-                left = walk::compare(tree, newer_tree, at, left, &mut added);
+                let mut added = NewChangeReporter { report, pair: &pair, known: &known };
+                remaining = walk::compare(tree, newer_tree, at, remaining, &mut added);
             }
         }
     }
-    if left == 0 {
+    if remaining == 0 {
         let why = "the CRD has too many served versions to compare all of their schemas";
         report.skip_part(&CRD_26, "spec.versions", why);
     }
 }
 
 /// Records the differences of the old CRD.
-struct Known<'k>(&'k mut Vec<u64>);
+struct ChangeRecorder<'k>(&'k mut Vec<u64>);
 
-impl Visitor for Known<'_> {
-    const HASHES: bool = true;
+impl Visitor for ChangeRecorder<'_> {
+    const NEEDS_HASHES: bool = true;
 
-    fn removed(&mut self, _: &Location) -> bool {
+    fn visit_removed(&mut self, _: &Location) -> bool {
         true
     }
 
-    fn changed(&mut self, at: &Location, change: &Change<'_>, _: bool) {
+    fn visit_changed(&mut self, at: &Location, change: &Change<'_>, _: bool) {
         self.0.push(at.hash_with(change));
     }
 }
 
 /// Reports the differences that the old CRD does not have.
-struct Added<'a, 'r> {
+struct NewChangeReporter<'a, 'r> {
     report: &'a mut Report<'r>,
     pair: &'a str,
     known: &'a [u64],
 }
 
-impl Visitor for Added<'_, '_> {
-    const HASHES: bool = true;
+impl Visitor for NewChangeReporter<'_, '_> {
+    const NEEDS_HASHES: bool = true;
 
-    fn removed(&mut self, _: &Location) -> bool {
+    fn visit_removed(&mut self, _: &Location) -> bool {
         true
     }
 
-    fn changed(&mut self, at: &Location, change: &Change<'_>, has_keyword: bool) {
+    fn visit_changed(&mut self, at: &Location, change: &Change<'_>, has_keyword: bool) {
         if self.known.binary_search(&at.hash_with(change)).is_ok() {
             return;
         }
@@ -172,11 +178,11 @@ impl Visitor for Added<'_, '_> {
 
 /// The order of versions from the oldest to the newest, like `CompareKubeAwareVersionStrings`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Age {
+enum VersionAge {
     /// Not such a version: a name that is later in byte order is older.
     Other(std::cmp::Reverse<String>),
     /// Alpha, beta, or generally available; the major number, and the number after alpha or beta.
-    Known(Stage, u64, u64),
+    KubeAware(Stage, u64, u64),
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,7 +192,7 @@ enum Stage {
     Available,
 }
 
-impl Age {
+impl VersionAge {
     fn of(version: &str) -> Self {
         Self::parse(version).unwrap_or_else(|| Self::Other(std::cmp::Reverse(version.to_owned())))
     }
@@ -200,7 +206,7 @@ impl Age {
             number.filter(|_| is_number)
         };
         let known = |major: &str, stage, minor: &str| {
-            Some(Self::Known(stage, number(major)?, number(minor)?))
+            Some(Self::KubeAware(stage, number(major)?, number(minor)?))
         };
         if let Some((major, minor)) = rest.split_once("alpha") {
             known(major, Stage::Alpha, minor)
@@ -237,11 +243,11 @@ mod tests {
         ];
         for pair in descending.windows(2) {
             assert_eq!(
-                Age::of(pair[0]).cmp(&Age::of(pair[1])),
+                VersionAge::of(pair[0]).cmp(&VersionAge::of(pair[1])),
                 std::cmp::Ordering::Greater,
                 "{pair:?}"
             );
         }
-        assert_eq!(Age::of("v1"), Age::of("v01"));
+        assert_eq!(VersionAge::of("v1"), VersionAge::of("v01"));
     }
 }

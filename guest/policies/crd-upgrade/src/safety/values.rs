@@ -3,7 +3,7 @@
 use opgate_sdk::rule;
 
 use super::change::Change;
-use crate::schema::{Keyword, Schema, without};
+use crate::schema::{Keyword, Schema, difference};
 use crate::targets::CRD;
 
 rule! {
@@ -48,13 +48,13 @@ rule! {
         source: ["crdify test/enumvalueremoved, test/enumnetnew"],
     }
 }
-fn allowed<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
-    let (was, is) = (old.jsons(Keyword::Enum), new.jsons(Keyword::Enum));
+fn enum_change<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
+    let (was, is) = (old.json_elements(Keyword::Enum), new.json_elements(Keyword::Enum));
     if was.is_empty() {
-        let added = without(is, &[]);
+        let added = difference(is, &[]);
         return (!added.is_empty()).then_some(Change::EnumAdded(added));
     }
-    let removed = without(was, &is);
+    let removed = difference(was, &is);
     (!removed.is_empty()).then_some(Change::EnumRemoved(removed))
 }
 
@@ -98,7 +98,7 @@ rule! {
         source: ["crdify test/defaultvaluechanged, test/defaultvaluenetnew, test/defaultvalueremoved"],
     }
 }
-fn default<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
+fn default_change<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
     let (was, is) = (old.json(Keyword::Default), new.json(Keyword::Default));
     (was != is).then_some(Change::Default(was, is))
 }
@@ -144,27 +144,27 @@ rule! {
         source: ["crdify test/patternchanged, test/nullableremoved"],
     }
 }
-fn pattern<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
+fn pattern_change<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
     let (was, is) = (old.text(Keyword::Pattern), new.text(Keyword::Pattern));
     (was != is).then_some(Change::Pattern(was, is))
 }
 
-fn nullable<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
+fn nullable_change<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
     let (was, is) = (old.flag(Keyword::Nullable), new.flag(Keyword::Nullable));
     (was != is).then_some(Change::Nullable(was))
 }
 
 /// The change of a keyword of these rules.
-pub(super) fn change<'t>(
+pub(super) fn find_change<'t>(
     keyword: Keyword,
     old: &Schema<'t>,
     new: &Schema<'t>,
 ) -> Option<Change<'t>> {
     match keyword {
-        Keyword::Default => default(old, new),
-        Keyword::Enum => allowed(old, new),
-        Keyword::Pattern => pattern(old, new),
-        Keyword::Nullable => nullable(old, new),
+        Keyword::Default => default_change(old, new),
+        Keyword::Enum => enum_change(old, new),
+        Keyword::Pattern => pattern_change(old, new),
+        Keyword::Nullable => nullable_change(old, new),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::ops::Range;
 
-use opgate_upstream::json::{self, Kind, Reading, Sink};
+use opgate_upstream::json::{self, Kind, ReadOptions, Sink};
 
 /// A number in a schema.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
@@ -40,13 +40,13 @@ impl fmt::Display for Number {
         if size == 0.0 || (1e-4..1e6).contains(&size) {
             write!(f, "{float}")
         } else {
-            f.write_str(&scientific(float, 2))
+            f.write_str(&format_scientific(float, 2))
         }
     }
 }
 
 /// Go writes a sign in every exponent, and at least this number of digits.
-fn scientific(float: f64, digits: usize) -> String {
+fn format_scientific(float: f64, digits: usize) -> String {
     let text = format!("{float:e}");
     let Some((mantissa, exponent)) = text.split_once('e') else { return text };
     let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
@@ -54,7 +54,7 @@ fn scientific(float: f64, digits: usize) -> String {
 }
 
 /// The number of a JSON text as `json.Marshal` writes it.
-fn marshalled(text: &str) -> Cow<'_, str> {
+fn marshal_text(text: &str) -> Cow<'_, str> {
     if text != "-0" && (text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok()) {
         return text.into();
     }
@@ -65,7 +65,7 @@ fn marshalled(text: &str) -> Cow<'_, str> {
     } else if size == 0.0 || (1e-6..1e21).contains(&size) {
         float.to_string().into()
     } else {
-        scientific(float, 1).into()
+        format_scientific(float, 1).into()
     }
 }
 
@@ -97,53 +97,53 @@ fn push_text(text: &str, into: &mut String) {
 
 /// The members of an object that are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Members {
+enum MemberFilter {
     All,
     /// Without members whose value is `null`, an empty text or an empty list.
     Fields,
 }
 
 /// The size in bytes above which a value is copied unchanged.
-const LONG: usize = 64 << 10;
+const MAX_FORMATTED_BYTES: usize = 64 << 10;
 
 /// A value as `json.Marshal` writes it. A very long value is copied unchanged: a message only shows
 /// the start of it, and the API server already writes it in this notation.
-pub(crate) fn json(raw: &[u8]) -> Cow<'_, str> {
+pub(crate) fn marshal_json(raw: &[u8]) -> Cow<'_, str> {
     let inner = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\""));
     match (json::kind(raw), inner, str::from_utf8(raw)) {
-        (_, _, Ok(text)) if raw.len() > LONG => text.into(),
+        (_, _, Ok(text)) if raw.len() > MAX_FORMATTED_BYTES => text.into(),
         (Some(Kind::Text), Some(inner), Ok(text)) if is_plain(inner) => text.into(),
-        (Some(Kind::Number), _, Ok(text)) => marshalled(text),
+        (Some(Kind::Number), _, Ok(text)) => marshal_text(text),
         (Some(Kind::Boolean | Kind::Null), _, Ok(text)) => text.into(),
-        _ => written(raw, Members::All).into(),
+        _ => write_value(raw, MemberFilter::All).into(),
     }
 }
 
 /// A value of a struct with texts and pointers, as `json.Marshal` writes it: fields without a value
 /// are omitted.
-pub(crate) fn fields(raw: &[u8]) -> String {
-    written(raw, Members::Fields)
+pub(crate) fn marshal_fields(raw: &[u8]) -> String {
+    write_value(raw, MemberFilter::Fields)
 }
 
 /// Writes a value while it is read.
 struct Writer<'j> {
     raw: &'j [u8],
     text: String,
-    which: Members,
-    open: Vec<Level>,
+    member_filter: MemberFilter,
+    open: Vec<OpenValue>,
     /// Members of all objects that are open.
     members: Vec<Member<'j>>,
     /// The remaining number of bytes to sort. Nested objects in the wrong order would be written
     /// once for each level.
-    left: usize,
+    remaining_bytes: usize,
 }
 
 /// An object or list that is open.
-struct Level {
+struct OpenValue {
     is_object: bool,
     is_sorted: bool,
     /// Whether it has an element or a member.
-    is_begun: bool,
+    has_content: bool,
     /// Members below this index belong to other objects.
     members: usize,
 }
@@ -156,19 +156,19 @@ struct Member<'j> {
 }
 
 /// The number of times that all bytes can be sorted.
-const ROUNDS: usize = 8;
+const MAX_SORT_ROUNDS: usize = 8;
 
-fn written(raw: &[u8], which: Members) -> String {
+fn write_value(raw: &[u8], which: MemberFilter) -> String {
     let mut writer = Writer {
         raw,
         text: String::with_capacity(raw.len()),
-        which,
+        member_filter: which,
         open: Vec::new(),
         members: Vec::new(),
-        left: raw.len().saturating_mul(ROUNDS),
+        remaining_bytes: raw.len().saturating_mul(MAX_SORT_ROUNDS),
     };
     // It is a part of a text that was read completely.
-    let _ = json::read(raw, Reading::WHOLE, &mut writer);
+    let _ = json::read(raw, ReadOptions::WHOLE, &mut writer);
     writer.text
 }
 
@@ -176,7 +176,7 @@ impl Writer<'_> {
     /// Before an element or a member.
     fn begin(&mut self) {
         if let Some(level) = self.open.last_mut()
-            && std::mem::replace(&mut level.is_begun, true)
+            && std::mem::replace(&mut level.has_content, true)
         {
             self.text.push(',');
         }
@@ -190,24 +190,26 @@ impl Writer<'_> {
 
     /// After a value that can be empty.
     fn end(&mut self, says_nothing: bool) {
-        if !says_nothing || self.which == Members::All {
+        if !says_nothing || self.member_filter == MemberFilter::All {
             return;
         }
         if let Some(level) = self.open.last_mut().filter(|level| level.is_object)
             && let Some(member) = self.members.pop()
         {
             self.text.truncate(member.before);
-            level.is_begun = self.members.len() > level.members;
+            level.has_content = self.members.len() > level.members;
         }
     }
 
     /// Sorts the members. The last member with a name counts.
-    fn sort(&mut self, level: &Level) {
+    fn sort(&mut self, level: &OpenValue) {
         let members = self.members.get(level.members..).unwrap_or_default();
         let Some(first) = members.first().map(|member| member.start) else { return };
         let size = self.text.len().saturating_sub(first);
-        let Some(left) = self.left.checked_sub(size).filter(|_| !level.is_sorted) else { return };
-        self.left = left;
+        let Some(left) = self.remaining_bytes.checked_sub(size).filter(|_| !level.is_sorted) else {
+            return;
+        };
+        self.remaining_bytes = left;
         let ends = members.iter().skip(1).map(|member| member.before).chain([self.text.len()]);
         let mut spans: Vec<_> = members
             .iter()
@@ -227,7 +229,7 @@ impl Sink for Writer<'_> {
     fn key(&mut self, key: Range<usize>) {
         let before = self.text.len();
         self.begin();
-        let name = json::decoded(self.raw.get(key).unwrap_or_default());
+        let name = json::decode_text(self.raw.get(key).unwrap_or_default());
         if let Some(level) = self.open.last_mut() {
             let last = self.members.get(level.members..).and_then(<[_]>::last);
             level.is_sorted &= last.is_none_or(|last| last.name < name);
@@ -243,7 +245,7 @@ impl Sink for Writer<'_> {
         let is_object = kind == Kind::Object;
         self.text.push(if is_object { '{' } else { '[' });
         let members = self.members.len();
-        self.open.push(Level { is_object, is_sorted: true, is_begun: false, members });
+        self.open.push(OpenValue { is_object, is_sorted: true, has_content: false, members });
     }
 
     fn close(&mut self, kind: Kind, _: usize) {
@@ -251,15 +253,15 @@ impl Sink for Writer<'_> {
         self.sort(&level);
         self.members.truncate(level.members);
         self.text.push(if kind == Kind::Object { '}' } else { ']' });
-        self.end(kind == Kind::List && !level.is_begun);
+        self.end(kind == Kind::List && !level.has_content);
     }
 
     fn scalar(&mut self, kind: Kind, range: Range<usize>) {
         self.begin_element();
         let raw = self.raw.get(range).unwrap_or_default();
         match kind {
-            Kind::Text => push_text(&json::decoded(raw), &mut self.text),
-            Kind::Number => self.text.push_str(&json(raw)),
+            Kind::Text => push_text(&json::decode_text(raw), &mut self.text),
+            Kind::Number => self.text.push_str(&marshal_json(raw)),
             _ => self.text.push_str(&String::from_utf8_lossy(raw)),
         }
         self.end(kind == Kind::Null || raw == b"\"\"");
@@ -292,7 +294,7 @@ mod tests {
             ),
             (r#"{"a":1,"a":2,"<":3}"#, r#"{"\u003c":3,"a":2}"#),
         ] {
-            assert_eq!(super::json(json.as_bytes()), expected, "{json}");
+            assert_eq!(marshal_json(json.as_bytes()), expected, "{json}");
         }
     }
 
@@ -306,7 +308,7 @@ mod tests {
             ),
             ("[]", "[]"),
         ] {
-            assert_eq!(fields(json.as_bytes()), expected, "{json}");
+            assert_eq!(marshal_fields(json.as_bytes()), expected, "{json}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use opgate_upstream::json::{self, Kind};
-use tree::{Place, Tree};
+use tree::{NodeId, Tree};
 
 /// The Go type of the value of a keyword.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +39,9 @@ pub(crate) enum Shape {
     /// `*JSONSchemaPropsOrBool`
     SchemaOrFlag,
     /// `map[string]JSONSchemaProps`
-    Named,
+    SchemaMap,
     /// `map[string]JSONSchemaPropsOrStringArray`
-    NamedOrTexts,
+    SchemaOrTextsMap,
 }
 
 /// Declares the keywords, in the order in which their changes are reported.
@@ -93,7 +93,7 @@ keywords! {
     Pattern "pattern" Text,
     Required "required" Texts,
     // Compared only as separate schemas.
-    Properties "properties" Named,
+    Properties "properties" SchemaMap,
     Items "items" SchemaOrSchemas,
     // No check handles a change of these.
     Format "format" Text,
@@ -120,10 +120,10 @@ keywords! {
     OneOf "oneOf" Schemas,
     Not "not" Schema,
     AdditionalProperties "additionalProperties" SchemaOrFlag,
-    PatternProperties "patternProperties" Named,
+    PatternProperties "patternProperties" SchemaMap,
     AdditionalItems "additionalItems" SchemaOrFlag,
-    Definitions "definitions" Named,
-    Dependencies "dependencies" NamedOrTexts,
+    Definitions "definitions" SchemaMap,
+    Dependencies "dependencies" SchemaOrTextsMap,
 }
 
 impl Keyword {
@@ -138,19 +138,19 @@ impl Keyword {
 pub(crate) struct Schema<'s> {
     pub(crate) tree: &'s Tree,
     /// The values of the keywords. 0, the index of the outermost value, means missing.
-    slots: [Place; Keyword::ALL.len()],
+    slots: [NodeId; Keyword::ALL.len()],
     /// A bit for each keyword that is set.
     present: u64,
 }
 
 impl<'s> Schema<'s> {
     /// The schema at an index. A value that is not an object counts as an empty schema.
-    pub(crate) fn at(tree: &'s Tree, place: Place) -> Self {
+    pub(crate) fn at(tree: &'s Tree, node_id: NodeId) -> Self {
         let mut schema = Self::empty(tree);
-        if tree.kind(place) != Kind::Object {
+        if tree.kind(node_id) != Kind::Object {
             return schema;
         }
-        for member in tree.children(place) {
+        for member in tree.children(node_id) {
             // The last member with a name counts.
             if let Some(keyword) = Keyword::named(&tree.name(member))
                 && let Some(slot) = schema.slots.get_mut(keyword.slot())
@@ -180,18 +180,18 @@ impl<'s> Schema<'s> {
     }
 
     /// The value of a keyword. `null` counts as missing.
-    pub(crate) fn place(&self, keyword: Keyword) -> Option<Place> {
-        let place = self.slots.get(keyword.slot()).copied().filter(|&place| place != 0)?;
-        (self.tree.kind(place) != Kind::Null).then_some(place)
+    pub(crate) fn node_id(&self, keyword: Keyword) -> Option<NodeId> {
+        let node_id = self.slots.get(keyword.slot()).copied().filter(|&node_id| node_id != 0)?;
+        (self.tree.kind(node_id) != Kind::Null).then_some(node_id)
     }
 
-    fn of_kind(&self, keyword: Keyword, kind: Kind) -> Option<Place> {
-        self.place(keyword).filter(|&place| self.tree.kind(place) == kind)
+    fn of_kind(&self, keyword: Keyword, kind: Kind) -> Option<NodeId> {
+        self.node_id(keyword).filter(|&node_id| self.tree.kind(node_id) == kind)
     }
 
     /// Whether a keyword has identical text in two schemas. Most have, and need no further
     /// comparison.
-    pub(crate) fn is_written_as_in(&self, other: &Schema<'_>, keyword: Keyword) -> bool {
+    pub(crate) fn has_same_text(&self, other: &Schema<'_>, keyword: Keyword) -> bool {
         match (self.slots.get(keyword.slot()), other.slots.get(keyword.slot())) {
             (Some(0), Some(0)) => true,
             (Some(&one), Some(&two)) if one != 0 && two != 0 => {
@@ -202,50 +202,52 @@ impl<'s> Schema<'s> {
     }
 
     pub(crate) fn text(&self, keyword: Keyword) -> Cow<'s, str> {
-        let place = self.of_kind(keyword, Kind::Text);
-        place.map(|place| json::decoded(self.tree.raw(place))).unwrap_or_default()
+        let node_id = self.of_kind(keyword, Kind::Text);
+        node_id.map(|node_id| json::decode_text(self.tree.raw(node_id))).unwrap_or_default()
     }
 
     pub(crate) fn flag(&self, keyword: Keyword) -> bool {
-        self.place(keyword).is_some_and(|place| self.tree.raw(place) == b"true")
+        self.node_id(keyword).is_some_and(|node_id| self.tree.raw(node_id) == b"true")
     }
 
     pub(crate) fn number(&self, keyword: Keyword) -> Option<go::Number> {
-        let place = self.of_kind(keyword, Kind::Number)?;
+        let node_id = self.of_kind(keyword, Kind::Number)?;
         let is_integer =
             !matches!(keyword, Keyword::Maximum | Keyword::Minimum | Keyword::MultipleOf);
-        go::Number::of(self.tree.raw(place), is_integer)
+        go::Number::of(self.tree.raw(node_id), is_integer)
     }
 
     /// JSON in the notation of the API server.
     pub(crate) fn json(&self, keyword: Keyword) -> Option<Cow<'s, str>> {
-        self.place(keyword).map(|place| go::json(self.tree.raw(place)))
+        self.node_id(keyword).map(|node_id| go::marshal_json(self.tree.raw(node_id)))
     }
 
     /// The values in a list of JSON. `null` has no text.
-    pub(crate) fn jsons(&self, keyword: Keyword) -> Vec<Cow<'s, str>> {
+    pub(crate) fn json_elements(&self, keyword: Keyword) -> Vec<Cow<'s, str>> {
         let text = |(kind, raw)| match kind {
             Kind::Null => Cow::default(),
-            _ => go::json(raw),
+            _ => go::marshal_json(raw),
         };
-        let list = self.place(keyword).map(|list| self.tree.elements(list)).unwrap_or_default();
+        let list = self.node_id(keyword).map(|list| self.tree.elements(list)).unwrap_or_default();
         list.into_iter().map(text).collect()
     }
 
     /// The texts in a list.
-    pub(crate) fn texts(&self, keyword: Keyword) -> Vec<Cow<'s, str>> {
-        let list = self.place(keyword).map(|list| self.tree.elements(list)).unwrap_or_default();
+    pub(crate) fn text_elements(&self, keyword: Keyword) -> Vec<Cow<'s, str>> {
+        let list = self.node_id(keyword).map(|list| self.tree.elements(list)).unwrap_or_default();
         let texts = list.into_iter().filter(|(kind, _)| *kind == Kind::Text);
-        texts.map(|(_, raw)| json::decoded(raw)).collect()
+        texts.map(|(_, raw)| json::decode_text(raw)).collect()
     }
 
     /// Whether a keyword without schemas in it has a different value in Go.
     pub(crate) fn differs(&self, other: &Schema<'_>, keyword: Keyword) -> bool {
         let optional = |schema: &Schema<'_>| {
-            schema.place(keyword).map(|place| go::json(schema.tree.raw(place)).into_owned())
+            schema
+                .node_id(keyword)
+                .map(|node_id| go::marshal_json(schema.tree.raw(node_id)).into_owned())
         };
         let fields = |schema: &Schema<'_>| {
-            schema.place(keyword).map(|place| go::fields(schema.tree.raw(place)))
+            schema.node_id(keyword).map(|node_id| go::marshal_fields(schema.tree.raw(node_id)))
         };
         // An empty list counts as missing.
         let elements = |text: &String| text != "[]";
@@ -263,7 +265,10 @@ impl<'s> Schema<'s> {
 }
 
 /// The elements that are only in the first list, in order and without duplicates.
-pub(crate) fn without<'t>(texts: Vec<Cow<'t, str>>, others: &[Cow<'t, str>]) -> Vec<Cow<'t, str>> {
+pub(crate) fn difference<'t>(
+    texts: Vec<Cow<'t, str>>,
+    others: &[Cow<'t, str>],
+) -> Vec<Cow<'t, str>> {
     let others: HashSet<&str> = others.iter().map(AsRef::as_ref).collect();
     let mut rest = texts;
     rest.retain(|text| !others.contains(text.as_ref()));

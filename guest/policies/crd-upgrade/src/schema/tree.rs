@@ -16,7 +16,7 @@ use std::ops::Range;
 use opgate_upstream::json::{self, Kind};
 
 /// Number of a value in its tree. The outermost has 0.
-pub(crate) type Place = u32;
+pub(crate) type NodeId = u32;
 
 #[derive(Clone, Copy)]
 struct Node {
@@ -25,7 +25,7 @@ struct Node {
     start: u32,
     end: u32,
     /// The first value after this one and its children.
-    next: Place,
+    next: NodeId,
 }
 
 /// A text and its values, parents before children.
@@ -36,16 +36,16 @@ pub(crate) struct Tree {
 }
 
 /// Levels that a document can have.
-const DEPTH: usize = 512;
+const MAX_DEPTH: usize = 512;
 
 /// Bytes of text for each value in a schema with short descriptions.
-const BYTES_EACH: usize = 24;
+const BYTES_PER_VALUE: usize = 24;
 
-fn number(n: usize) -> u32 {
+fn to_u32(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-fn size(n: u32) -> usize {
+fn to_usize(n: u32) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
@@ -54,7 +54,7 @@ struct Scanner<'t> {
     text: &'t [u8],
     nodes: Vec<Node>,
     /// The open lists and objects.
-    open: Vec<Place>,
+    open: Vec<NodeId>,
     /// Whether the innermost of them is an object.
     is_object: bool,
     /// The offset of the name of the next value.
@@ -69,14 +69,14 @@ impl Scanner<'_> {
         if self.nodes.len() == self.nodes.capacity() {
             self.nodes.reserve_exact(self.nodes.len() / 4 + 64);
         }
-        let place = number(self.nodes.len());
-        let start = number(range.start);
+        let node_id = to_u32(self.nodes.len());
+        let start = to_u32(range.start);
         let name = self.name.take().unwrap_or(start);
         self.nodes.push(Node {
             name,
             start,
-            end: number(range.end),
-            next: place.saturating_add(1),
+            end: to_u32(range.end),
+            next: node_id.saturating_add(1),
         });
         self.is_value = false;
     }
@@ -89,13 +89,13 @@ impl Scanner<'_> {
     }
 
     fn close(&mut self, end: usize) {
-        let next = number(self.nodes.len());
-        let closed = self.open.pop().and_then(|place| self.nodes.get_mut(size(place)));
+        let next = to_u32(self.nodes.len());
+        let closed = self.open.pop().and_then(|node_id| self.nodes.get_mut(to_usize(node_id)));
         if let Some(node) = closed {
-            (node.end, node.next) = (number(end), next);
+            (node.end, node.next) = (to_u32(end), next);
         }
-        let around = self.open.last().and_then(|place| self.nodes.get(size(*place)));
-        let first = around.and_then(|node| self.text.get(size(node.start)));
+        let around = self.open.last().and_then(|node_id| self.nodes.get(to_usize(*node_id)));
+        let first = around.and_then(|node| self.text.get(to_usize(node.start)));
         self.is_object = first == Some(&b'{');
     }
 
@@ -104,7 +104,7 @@ impl Scanner<'_> {
         while let Some(&byte) = self.text.get(at) {
             let start = at;
             at = match byte {
-                b'"' => self.behind_text(at),
+                b'"' => self.end_of_text(at),
                 // A number, or a word.
                 b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' if self.is_object => {
                     let rest = self.text.get(at..).unwrap_or_default();
@@ -114,12 +114,12 @@ impl Scanner<'_> {
                 _ => at.saturating_add(1),
             };
             match byte {
-                b'"' if self.is_object && !self.is_value => self.name = Some(number(start)),
+                b'"' if self.is_object && !self.is_value => self.name = Some(to_u32(start)),
                 b':' => self.is_value = true,
                 b'{' | b'[' => {
-                    let place = number(self.nodes.len());
+                    let node_id = to_u32(self.nodes.len());
                     self.push(start..start);
-                    self.open.push(place);
+                    self.open.push(node_id);
                     self.is_object = byte == b'{';
                 }
                 b'}' | b']' => self.close(at),
@@ -131,17 +131,18 @@ impl Scanner<'_> {
 
     /// The offset after the text that starts here. Reads eight bytes at a time: descriptions are
     /// most of a schema.
-    fn behind_text(&self, start: usize) -> usize {
-        const ONES: u64 = 0x0101_0101_0101_0101;
-        const TOPS: u64 = 0x8080_8080_8080_8080;
+    fn end_of_text(&self, start: usize) -> usize {
+        const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+        const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
         let mut at = start.saturating_add(1);
         loop {
             let rest = self.text.get(at..).unwrap_or_default();
             let chunks = rest.chunks_exact(8).take_while(|chunk| {
                 let chunk = chunk.first_chunk().copied().map_or(0, u64::from_le_bytes);
                 // The top bit of each byte that is zero, and perhaps of others.
-                let zero = |of: u64| of.wrapping_sub(ONES) & !of & TOPS;
-                zero(chunk ^ (ONES * u64::from(b'"'))) | zero(chunk ^ (ONES * u64::from(b'\\')))
+                let zero = |of: u64| of.wrapping_sub(LOW_BITS) & !of & HIGH_BITS;
+                zero(chunk ^ (LOW_BITS * u64::from(b'"')))
+                    | zero(chunk ^ (LOW_BITS * u64::from(b'\\')))
                     == 0
             });
             let plain = chunks.count().saturating_mul(8);
@@ -173,11 +174,11 @@ impl Tree {
         self.nodes.get_or_init(|| {
             let mut scanner = Scanner {
                 text: &self.text,
-                open: Vec::with_capacity(DEPTH),
+                open: Vec::with_capacity(MAX_DEPTH),
                 is_object: false,
                 name: None,
                 is_value: false,
-                nodes: Vec::with_capacity(self.text.len() / BYTES_EACH),
+                nodes: Vec::with_capacity(self.text.len() / BYTES_PER_VALUE),
             };
             scanner.scan();
             scanner.nodes
@@ -189,82 +190,87 @@ impl Tree {
         self.text.len()
     }
 
-    fn node(&self, place: Place) -> Option<Node> {
-        self.nodes().get(size(place)).copied()
+    fn node(&self, node_id: NodeId) -> Option<Node> {
+        self.nodes().get(to_usize(node_id)).copied()
     }
 
     /// The text of a value.
-    pub(crate) fn raw(&self, place: Place) -> &[u8] {
-        let node = self.node(place);
-        node.and_then(|n| self.text.get(size(n.start)..size(n.end))).unwrap_or_default()
+    pub(crate) fn raw(&self, node_id: NodeId) -> &[u8] {
+        let node = self.node(node_id);
+        node.and_then(|n| self.text.get(to_usize(n.start)..to_usize(n.end))).unwrap_or_default()
     }
 
     /// The type of a value.
-    pub(crate) fn kind(&self, place: Place) -> Kind {
-        json::kind(self.raw(place)).unwrap_or(Kind::Null)
+    pub(crate) fn kind(&self, node_id: NodeId) -> Kind {
+        json::kind(self.raw(node_id)).unwrap_or(Kind::Null)
     }
 
     /// Members of an object, or lists and objects in a list, in the order of the text.
-    pub(crate) fn children(&self, place: Place) -> impl Iterator<Item = Place> + '_ {
-        let end = self.node(place).map_or(0, |node| node.next);
-        let first = Some(place.saturating_add(1)).filter(|&first| first < end);
+    pub(crate) fn children(&self, node_id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        let end = self.node(node_id).map_or(0, |node| node.next);
+        let first = Some(node_id.saturating_add(1)).filter(|&first| first < end);
         std::iter::successors(first, move |&child| {
             self.node(child).map(|node| node.next).filter(|&next| next < end)
         })
     }
 
     /// The texts of the elements of a list.
-    pub(crate) fn elements(&self, place: Place) -> Vec<(Kind, &[u8])> {
+    pub(crate) fn elements(&self, node_id: NodeId) -> Vec<(Kind, &[u8])> {
         let mut elements = Vec::new();
-        if self.kind(place) == Kind::List {
+        if self.kind(node_id) == Kind::List {
             // It is a part of a text that was read completely.
             let _ =
-                json::each_child(self.raw(place), |child| elements.push((child.kind, child.raw)));
+                json::each_child(self.raw(node_id), |child| elements.push((child.kind, child.raw)));
         }
         elements
     }
 
     /// The raw name of a member, without quotes.
-    fn written(&self, place: Place) -> &[u8] {
-        let Some(node) = self.node(place) else { return &[] };
-        let name = self.text.get(size(node.name)..size(node.start)).unwrap_or_default();
+    fn text_of(&self, node_id: NodeId) -> &[u8] {
+        let Some(node) = self.node(node_id) else { return &[] };
+        let name = self.text.get(to_usize(node.name)..to_usize(node.start)).unwrap_or_default();
         let name = name.trim_ascii_end().strip_suffix(b":").unwrap_or_default().trim_ascii_end();
         name.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\"")).unwrap_or_default()
     }
 
     /// The name of a member.
-    pub(crate) fn name(&self, place: Place) -> Cow<'_, str> {
-        json::decoded(self.written(place))
+    pub(crate) fn name(&self, node_id: NodeId) -> Cow<'_, str> {
+        json::decode_text(self.text_of(node_id))
     }
 
     /// The order of two members of two trees by their names.
-    pub(crate) fn order(&self, place: Place, other: &Self, other_place: Place) -> Ordering {
-        let (name, other_name) = (self.written(place), other.written(other_place));
+    pub(crate) fn compare_text(
+        &self,
+        node_id: NodeId,
+        other: &Self,
+        other_place: NodeId,
+    ) -> Ordering {
+        let (name, other_name) = (self.text_of(node_id), other.text_of(other_place));
         if name.contains(&b'\\') || other_name.contains(&b'\\') {
-            json::decoded(name).cmp(&json::decoded(other_name))
+            json::decode_text(name).cmp(&json::decode_text(other_name))
         } else {
             name.cmp(other_name)
         }
     }
 
     /// Members of an object, sorted by name. The last member with a name counts.
-    pub(crate) fn members(&self, place: Place, into: &mut Vec<Place>) {
+    pub(crate) fn members(&self, node_id: NodeId, into: &mut Vec<NodeId>) {
         into.clear();
-        if self.kind(place) != Kind::Object {
+        if self.kind(node_id) != Kind::Object {
             return;
         }
-        into.extend(self.children(place));
+        into.extend(self.children(node_id));
         // The API server writes them in this order.
-        let ordered = |pair: &[Place]| match pair {
-            [one, two] => self.order(*one, self, *two).is_lt(),
+        let ordered = |pair: &[NodeId]| match pair {
+            [one, two] => self.compare_text(*one, self, *two).is_lt(),
             _ => true,
         };
         if into.windows(2).all(ordered) {
             return;
         }
         into.reverse();
-        into.sort_by_cached_key(|&place| self.name(place));
-        into.dedup_by(|later, first| self.order(*later, self, *first).is_eq());
+        into.sort_by_cached_key(|&node_id| self.name(node_id));
+        into.dedup_by(|later, first| self.compare_text(*later, self, *first).is_eq());
     }
 }
 
@@ -276,8 +282,8 @@ mod tests {
         let tree = Tree::of(json.as_bytes().to_vec());
         let mut members = Vec::new();
         tree.members(0, &mut members);
-        let text = |place: &Place| String::from_utf8_lossy(tree.raw(*place)).into_owned();
-        members.iter().map(|place| format!("{}={}", tree.name(*place), text(place))).collect()
+        let text = |node_id: &NodeId| String::from_utf8_lossy(tree.raw(*node_id)).into_owned();
+        members.iter().map(|node_id| format!("{}={}", tree.name(*node_id), text(node_id))).collect()
     }
 
     #[test]
@@ -302,7 +308,7 @@ mod tests {
     #[test]
     fn elements_are_read_where_they_are_asked_for() {
         let tree = Tree::of(br#"{"a":[1,[2],"x"],"b":5}"#.to_vec());
-        let raw = |place| String::from_utf8_lossy(tree.raw(place)).into_owned();
+        let raw = |node_id| String::from_utf8_lossy(tree.raw(node_id)).into_owned();
         let [list, number] = tree.children(0).collect::<Vec<_>>()[..] else { panic!() };
         assert_eq!((raw(list), raw(number)), (r#"[1,[2],"x"]"#.to_owned(), "5".to_owned()));
         assert_eq!(tree.children(list).map(raw).collect::<Vec<_>>(), ["[2]"]);
@@ -329,8 +335,8 @@ mod tests {
         ] {
             let tree = Tree::of(json.into());
             let mut members = Vec::new();
-            for place in 0..4 {
-                tree.members(place, &mut members);
+            for node_id in 0..4 {
+                tree.members(node_id, &mut members);
                 for &member in &members {
                     let _ = (tree.name(member), tree.elements(member));
                 }

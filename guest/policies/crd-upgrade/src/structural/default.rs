@@ -1,15 +1,15 @@
 //! Defaults: each is valid by its own schema, and has no field that the API server would drop.
 
 use super::path::Link;
-use super::structure::META;
+use super::structure::META_FIELDS;
 use super::walk::Walk;
 use crate::schema::Keyword;
 use crate::schema::tree::Tree;
 use crate::validation::json::Json;
-use crate::validation::{Validator, Work};
+use crate::validation::{Validator, WorkBudget};
 
 /// Checks the defaults that a walk found. Returns whether it checked all of them.
-pub(super) fn check(walk: &mut Walk<'_, '_, '_>, work: &mut Work) -> bool {
+pub(super) fn check(walk: &mut Walk<'_, '_, '_>, work: &mut WorkBudget) -> bool {
     let tree = walk.tree;
     let defaults = std::mem::take(&mut walk.defaults);
     if defaults.is_empty() {
@@ -32,11 +32,11 @@ pub(super) fn check(walk: &mut Walk<'_, '_, '_>, work: &mut Work) -> bool {
                 Json::Text(text) => opgate_sdk::go::quote(text),
                 _ => String::from_utf8_lossy(raw).into_owned(),
             };
-            let shown = opgate_upstream::go::shortened(&shown, 200);
+            let shown = opgate_upstream::go::shorten(&shown, 200);
             walk.add_default(default, &format!("Invalid value: {shown}: {why}"));
         }
     }
-    !work.is_done() && !walk.has_more_defaults
+    !work.is_exhausted() && !walk.has_more_defaults
 }
 
 /// The schema to which links lead.
@@ -44,7 +44,7 @@ fn follow<'j>(root: &'j Json<'j>, links: &[Link], tree: &Tree) -> Option<&'j Jso
     links.iter().try_fold(root, |schema, link| {
         let inner = schema.member(link.keyword.text())?;
         match link.keyword {
-            Keyword::Properties => inner.member(&tree.name(link.place)),
+            Keyword::Properties => inner.member(&tree.name(link.node_id)),
             _ => Some(inner),
         }
     })
@@ -66,7 +66,7 @@ fn is_pruned(
         Json::Object(members) => members.iter().all(|(name, value)| {
             let own = member("properties").and_then(|all| all.member_or_null(name));
             let additional = member("additionalProperties");
-            if is_embedded && META.contains(&name.as_ref()) {
+            if is_embedded && META_FIELDS.contains(&name.as_ref()) {
                 true
             } else if own.is_some() {
                 is_pruned(value, own, false, false)

@@ -24,7 +24,7 @@ use opgate_sdk::{Kind, Report, Review, rule, rules};
 use crate::crd::Crd;
 use crate::schema::tree::Tree;
 use crate::targets::CRD;
-use crate::validation::Work;
+use crate::validation::WorkBudget;
 use walk::Walk;
 
 rules![CRD_33];
@@ -111,7 +111,12 @@ rule! {
 }
 
 /// Evaluates the schemas of a CRD in a file.
-pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, work: &mut Work, report: &mut Report<'_>) {
+pub(crate) fn check(
+    review: &Review<'_>,
+    crd: &Crd<'_>,
+    work: &mut WorkBudget,
+    report: &mut Report<'_>,
+) {
     if !review.is_from_file() || crd.is_v1beta1 || crd.is_mapping || !report.is_on(&CRD_33) {
         return;
     }

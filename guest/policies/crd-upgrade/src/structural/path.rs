@@ -8,14 +8,14 @@
 use std::fmt::Write as _;
 
 use crate::schema::Keyword;
-use crate::schema::tree::{Place, Tree};
+use crate::schema::tree::{NodeId, Tree};
 
 /// The size in bytes after which nothing is added to a text: a message shows 4 KiB.
-const MAX_BYTES: usize = 4 << 10;
+const MAX_TEXT_BYTES: usize = 4 << 10;
 
 /// One step from a schema to a value in it.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Part<'p> {
+pub(super) enum PathStep<'p> {
     Word(&'p str),
     /// A name in a map.
     Key(&'p str),
@@ -26,7 +26,7 @@ pub(super) enum Part<'p> {
 #[derive(Clone, Copy)]
 pub(super) struct Link {
     pub(super) keyword: Keyword,
-    pub(super) place: Place,
+    pub(super) node_id: NodeId,
     pub(super) index: Option<usize>,
 }
 
@@ -51,17 +51,22 @@ pub(super) enum Notation {
 }
 
 /// Writes a path: the links to a schema, and the parts after it.
-pub(super) fn write(tree: &Tree, links: &[Link], parts: &[Part<'_>], notation: Notation) -> String {
+pub(super) fn write(
+    tree: &Tree,
+    links: &[Link],
+    parts: &[PathStep<'_>],
+    notation: Notation,
+) -> String {
     let mut text = String::new();
     for link in links {
         if notation == Notation::Structure && link.is_junctor() {
             continue;
         }
-        push(&mut text, Part::Word(link.keyword.text()), notation);
+        push(&mut text, PathStep::Word(link.keyword.text()), notation);
         if let Some(index) = link.index {
-            push(&mut text, Part::Index(index), notation);
+            push(&mut text, PathStep::Index(index), notation);
         } else if link.is_named() {
-            push(&mut text, Part::Key(&tree.name(link.place)), notation);
+            push(&mut text, PathStep::Key(&tree.name(link.node_id)), notation);
         }
     }
     for part in parts {
@@ -70,25 +75,25 @@ pub(super) fn write(tree: &Tree, links: &[Link], parts: &[Part<'_>], notation: N
     text
 }
 
-fn push(text: &mut String, part: Part<'_>, notation: Notation) {
-    if text.len() >= MAX_BYTES {
+fn push(text: &mut String, part: PathStep<'_>, notation: Notation) {
+    if text.len() >= MAX_TEXT_BYTES {
         return;
     }
     // Writing to a String does not fail.
     let _ = match part {
-        Part::Word(word) => write!(text, ".{word}"),
-        Part::Index(index) => write!(text, "[{index}]"),
-        Part::Key(name) if notation != Notation::Field => write!(text, "[{}]", start(name)),
-        Part::Key(name) if !name.is_empty() && !name.contains(['.', '[', ']', '/']) => {
-            write!(text, ".{}", start(name))
+        PathStep::Word(word) => write!(text, ".{word}"),
+        PathStep::Index(index) => write!(text, "[{index}]"),
+        PathStep::Key(name) if notation != Notation::Field => write!(text, "[{}]", prefix(name)),
+        PathStep::Key(name) if !name.is_empty() && !name.contains(['.', '[', ']', '/']) => {
+            write!(text, ".{}", prefix(name))
         }
-        Part::Key(name) if name.contains(']') => write!(text, "[\"{}\"]", start(name)),
-        Part::Key(name) => write!(text, "[{}]", start(name)),
+        PathStep::Key(name) if name.contains(']') => write!(text, "[\"{}\"]", prefix(name)),
+        PathStep::Key(name) => write!(text, "[{}]", prefix(name)),
     };
 }
 
-fn start(name: &str) -> &str {
-    name.get(..name.floor_char_boundary(MAX_BYTES)).unwrap_or(name)
+fn prefix(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -100,14 +105,14 @@ mod tests {
         let tree = Tree::of(br#"{"a.b":{"x":1},"c":{"x":1}}"#.to_vec());
         let places: Vec<_> = tree.children(0).collect();
         let [dotted, plain] = places[..] else { panic!("two members") };
-        let link = |keyword, place, index| Link { keyword, place, index };
+        let link = |keyword, node_id, index| Link { keyword, node_id, index };
         let links = [
             link(Keyword::Properties, dotted, None),
             link(Keyword::AnyOf, 0, Some(1)),
             link(Keyword::Properties, plain, None),
             link(Keyword::Items, 0, None),
         ];
-        let parts = [Part::Word("type")];
+        let parts = [PathStep::Word("type")];
         for (notation, expected) in [
             (Notation::Message, ".properties[a.b].anyOf[1].properties[c].items.type"),
             (Notation::Structure, ".properties[a.b].properties[c].items.type"),
@@ -120,8 +125,8 @@ mod tests {
     #[test]
     fn long_names_are_cut() {
         let name = "é".repeat(100_000);
-        let parts = vec![Part::Key(&name); 1_000];
+        let parts = vec![PathStep::Key(&name); 1_000];
         let tree = Tree::of(Vec::new());
-        assert!(write(&tree, &[], &parts, Notation::Message).len() < 3 * MAX_BYTES);
+        assert!(write(&tree, &[], &parts, Notation::Message).len() < 3 * MAX_TEXT_BYTES);
     }
 }

@@ -8,7 +8,7 @@
 use std::iter::Peekable;
 use std::str::CharIndices;
 
-use opgate_upstream::go::shortened;
+use opgate_upstream::go::shorten;
 
 /// The names of classes in `[[:alpha:]]`.
 const CLASSES: [&str; 14] = [
@@ -20,17 +20,17 @@ const CLASSES: [&str; 14] = [
 const MAX_REPEAT: u32 = 1_000;
 
 /// The maximum size of a part of a pattern in a message, in bytes.
-const MAX_SHOWN: usize = 200;
+const MAX_SHOWN_BYTES: usize = 200;
 
 /// Go's error for a pattern.
-pub(super) fn error(pattern: &str) -> Option<String> {
+pub(super) fn pattern_error(pattern: &str) -> Option<String> {
     let mut reader = Reader { text: pattern, chars: pattern.char_indices().peekable() };
     reader.read().err().map(|(what, part)| {
-        format!("error parsing regexp: {what}: `{}`", shortened(part, MAX_SHOWN))
+        format!("error parsing regexp: {what}: `{}`", shorten(part, MAX_SHOWN_BYTES))
     })
 }
 
-type Wrong<'p> = (&'static str, &'p str);
+type PatternError<'p> = (&'static str, &'p str);
 
 struct Reader<'p> {
     text: &'p str,
@@ -39,9 +39,9 @@ struct Reader<'p> {
 
 /// The operand of a repetition.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
-    Nothing,
-    Something,
+enum Operand {
+    None,
+    Expression,
     /// A repetition that starts here.
     Repetition(usize),
 }
@@ -59,7 +59,7 @@ impl<'p> Reader<'p> {
         self.chars.next().map(|(_, c)| c)
     }
 
-    fn takes(&mut self, wanted: char) -> bool {
+    fn consume_if(&mut self, wanted: char) -> bool {
         self.chars.next_if(|(_, c)| *c == wanted).is_some()
     }
 
@@ -78,9 +78,9 @@ impl<'p> Reader<'p> {
         while self.chars.next_if(|(at, _)| *at < end).is_some() {}
     }
 
-    fn read(&mut self) -> Result<(), Wrong<'p>> {
+    fn read(&mut self) -> Result<(), PatternError<'p>> {
         let mut depth = 0_usize;
-        let mut before = Before::Nothing;
+        let mut before = Operand::None;
         loop {
             let start = self.at();
             let Some(c) = self.next() else { break };
@@ -88,55 +88,55 @@ impl<'p> Reader<'p> {
                 '(' if self.peek() == Some('?') => {
                     if self.flags(start)? {
                         depth = depth.saturating_add(1);
-                        Before::Nothing
-                    } else if before == Before::Nothing {
-                        Before::Nothing
+                        Operand::None
+                    } else if before == Operand::None {
+                        Operand::None
                     } else {
-                        Before::Something
+                        Operand::Expression
                     }
                 }
                 '(' => {
                     depth = depth.saturating_add(1);
-                    Before::Nothing
+                    Operand::None
                 }
                 ')' => {
                     depth = depth.checked_sub(1).ok_or(("unexpected )", self.text))?;
-                    Before::Something
+                    Operand::Expression
                 }
-                '|' => Before::Nothing,
+                '|' => Operand::None,
                 '[' => {
                     self.class(start)?;
-                    Before::Something
+                    Operand::Expression
                 }
                 '*' | '+' | '?' => self.repetition(start, before)?,
                 '{' if self.count(start)? => self.repetition(start, before)?,
                 '\\' => {
                     self.escape_outside(start)?;
-                    Before::Something
+                    Operand::Expression
                 }
-                _ => Before::Something,
+                _ => Operand::Expression,
             };
         }
         if depth > 0 { Err(("missing closing )", self.text)) } else { Ok(()) }
     }
 
     /// A repetition whose operator has been read.
-    fn repetition(&mut self, start: usize, before: Before) -> Result<Before, Wrong<'p>> {
+    fn repetition(&mut self, start: usize, before: Operand) -> Result<Operand, PatternError<'p>> {
         match before {
-            Before::Nothing => Err(("missing argument to repetition operator", self.since(start))),
-            Before::Repetition(first) => {
-                self.takes('?');
+            Operand::None => Err(("missing argument to repetition operator", self.since(start))),
+            Operand::Repetition(first) => {
+                self.consume_if('?');
                 Err(("invalid nested repetition operator", self.since(first)))
             }
-            Before::Something => {
-                self.takes('?');
-                Ok(Before::Repetition(start))
+            Operand::Expression => {
+                self.consume_if('?');
+                Ok(Operand::Repetition(start))
             }
         }
     }
 
     /// After `{`: reads the rest of `{2,5}`, unless the brace is a literal.
-    fn count(&mut self, start: usize) -> Result<bool, Wrong<'p>> {
+    fn count(&mut self, start: usize) -> Result<bool, PatternError<'p>> {
         let rest = self.rest();
         if !rest.starts_with(|c: char| c.is_ascii_digit()) {
             return Ok(false);
@@ -165,7 +165,7 @@ impl<'p> Reader<'p> {
     }
 
     /// At the `?` of `(?`. Whether a group opens.
-    fn flags(&mut self, start: usize) -> Result<bool, Wrong<'p>> {
+    fn flags(&mut self, start: usize) -> Result<bool, PatternError<'p>> {
         self.next();
         let rest = self.rest();
         if let Some(named) = rest.strip_prefix("P<").or_else(|| rest.strip_prefix('<')) {
@@ -198,7 +198,7 @@ impl<'p> Reader<'p> {
     }
 
     /// After a backslash, outside of a class.
-    fn escape_outside(&mut self, start: usize) -> Result<(), Wrong<'p>> {
+    fn escape_outside(&mut self, start: usize) -> Result<(), PatternError<'p>> {
         match self.peek() {
             Some('A' | 'b' | 'B' | 'z' | 'd' | 's' | 'w' | 'D' | 'S' | 'W') => {
                 self.next();
@@ -216,7 +216,7 @@ impl<'p> Reader<'p> {
     }
 
     /// After a backslash: a class of Unicode.
-    fn unicode(&mut self, start: usize) -> Result<(), Wrong<'p>> {
+    fn unicode(&mut self, start: usize) -> Result<(), PatternError<'p>> {
         self.next();
         match self.next() {
             Some('{') => {
@@ -237,7 +237,7 @@ impl<'p> Reader<'p> {
     }
 
     /// After a backslash: one character.
-    fn escape(&mut self, start: usize) -> Result<u32, Wrong<'p>> {
+    fn escape(&mut self, start: usize) -> Result<u32, PatternError<'p>> {
         let Some(c) = self.next() else {
             return Err(("trailing backslash at end of expression", ""));
         };
@@ -272,7 +272,7 @@ impl<'p> Reader<'p> {
     }
 
     fn hexadecimal(&mut self) -> Option<u32> {
-        let digits: String = if self.takes('{') {
+        let digits: String = if self.consume_if('{') {
             let rest = self.rest();
             let end = rest.find('}')?;
             self.skip(end.saturating_add(1));
@@ -286,8 +286,8 @@ impl<'p> Reader<'p> {
     }
 
     /// After `[`.
-    fn class(&mut self, start: usize) -> Result<(), Wrong<'p>> {
-        self.takes('^');
+    fn class(&mut self, start: usize) -> Result<(), PatternError<'p>> {
+        self.consume_if('^');
         let mut is_first = true;
         loop {
             let at = self.at();
@@ -325,7 +325,7 @@ impl<'p> Reader<'p> {
     }
 
     /// `[:alpha:]`, if it starts here.
-    fn named_class(&mut self, at: usize) -> Result<bool, Wrong<'p>> {
+    fn named_class(&mut self, at: usize) -> Result<bool, PatternError<'p>> {
         let rest = self.rest();
         let Some(inner) = rest.strip_prefix("[:") else { return Ok(false) };
         if !inner.starts_with(|c: char| c == '^' || c.is_ascii_alphabetic()) {
@@ -342,7 +342,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    fn class_character(&mut self, class: usize) -> Result<u32, Wrong<'p>> {
+    fn class_character(&mut self, class: usize) -> Result<u32, PatternError<'p>> {
         let at = self.at();
         match self.next() {
             None => Err(("missing closing ]", self.from(class))),
@@ -371,7 +371,7 @@ mod tests {
             r"()*|(a|b)+?",
             "é{2}[à-ü]",
         ] {
-            assert_eq!(error(pattern), None, "{pattern}");
+            assert_eq!(pattern_error(pattern), None, "{pattern}");
         }
     }
 
@@ -402,14 +402,14 @@ mod tests {
             (r"\p{", r"invalid character class range: `\p{`"),
         ] {
             let expected = format!("error parsing regexp: {expected}");
-            assert_eq!(error(pattern), Some(expected), "{pattern}");
+            assert_eq!(pattern_error(pattern), Some(expected), "{pattern}");
         }
     }
 
     #[test]
     fn long_patterns_take_time_in_proportion() {
         for part in ["[[:", "(?i)", "{", "a{1", r"\Q", "[a-", "(?<"] {
-            let _ = error(&part.repeat(100_000));
+            let _ = pattern_error(&part.repeat(100_000));
         }
     }
 }

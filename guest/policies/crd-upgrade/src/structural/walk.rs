@@ -15,14 +15,14 @@ use opgate_sdk::Report;
 use opgate_upstream::json::Kind;
 
 use super::CRD_33;
-use super::path::{self, Link, Notation, Part};
+use super::path::{self, Link, Notation, PathStep};
 use super::{keywords, structure, validation};
-use crate::schema::tree::{Place, Tree};
+use crate::schema::tree::{NodeId, Tree};
 use crate::schema::{Keyword, Schema};
 
 /// The position of a schema of the structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Level {
+pub(super) enum Position {
     Root,
     Item,
     Field,
@@ -31,10 +31,10 @@ pub(super) enum Level {
 /// The role of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    Structure(Level),
+    Structure(Position),
     Validation {
         /// The schema of the structure for the same value, if there is one.
-        counterpart: Option<Place>,
+        counterpart: Option<NodeId>,
         /// Whether `anyOf` has the two types of `x-kubernetes-int-or-string`.
         skips_any_of: bool,
     },
@@ -42,7 +42,7 @@ pub(super) enum Role {
 
 /// The restrictions of the schemas around a schema.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Surroundings {
+pub(super) struct InheritedRestrictions {
     /// Whether it is the schema of `apiVersion`, `kind` or `metadata` of an object.
     pub(super) is_in_meta: bool,
     /// The reason why it must not have a default.
@@ -55,7 +55,7 @@ struct Task {
     /// Links to the schema around it.
     depth: usize,
     role: Role,
-    around: Surroundings,
+    restrictions: InheritedRestrictions,
 }
 
 /// See the module.
@@ -68,12 +68,12 @@ pub(super) struct Walk<'t, 'r, 'a> {
     report: &'a mut Report<'r>,
     links: Vec<Link>,
     tasks: Vec<Task>,
-    members: BTreeMap<Place, BTreeMap<Cow<'t, str>, Place>>,
-    counterparts: BTreeMap<Place, Counterpart>,
+    members: BTreeMap<NodeId, BTreeMap<Cow<'t, str>, NodeId>>,
+    counterparts: BTreeMap<NodeId, Counterpart>,
     /// The errors so far.
     pub(super) count: usize,
     /// The defaults of the structure.
-    pub(super) defaults: Vec<Default>,
+    pub(super) defaults: Vec<DefaultValue>,
     /// Whether there are more than the limit.
     pub(super) has_more_defaults: bool,
     free_links: usize,
@@ -82,15 +82,15 @@ pub(super) struct Walk<'t, 'r, 'a> {
 /// The parts of a schema of the structure.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counterpart {
-    pub(super) items: Option<Place>,
-    pub(super) properties: Option<Place>,
+    pub(super) items: Option<NodeId>,
+    pub(super) properties: Option<NodeId>,
 }
 
 /// A default that is to be checked.
-pub(super) struct Default {
+pub(super) struct DefaultValue {
     /// The path to its schema.
     pub(super) links: Vec<Link>,
-    pub(super) value: Place,
+    pub(super) value: NodeId,
     pub(super) is_embedded: bool,
 }
 
@@ -125,29 +125,37 @@ impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
     }
 
     /// Visits all schemas, at most `most`. Returns the remaining number, or 0 if there are more.
-    pub(super) fn run(&mut self, most: usize) -> usize {
-        let mut left = most;
-        self.visit(0, Role::Structure(Level::Root), Surroundings::default());
+    pub(super) fn run(&mut self, max_schemas: usize) -> usize {
+        let mut remaining = max_schemas;
+        self.visit(0, Role::Structure(Position::Root), InheritedRestrictions::default());
         while let Some(task) = self.tasks.pop() {
-            left = left.saturating_sub(1);
-            if left == 0 {
+            remaining = remaining.saturating_sub(1);
+            if remaining == 0 {
                 break;
             }
             self.links.truncate(task.depth);
             self.links.push(task.link);
-            self.visit(task.link.place, task.role, task.around);
+            self.visit(task.link.node_id, task.role, task.restrictions);
         }
-        left
+        remaining
     }
 
-    fn visit(&mut self, place: Place, role: Role, around: Surroundings) {
-        let schema = Schema::at(self.tree, place);
-        keywords::check(self, &schema, role, around);
+    fn visit(&mut self, node_id: NodeId, role: Role, restrictions: InheritedRestrictions) {
+        let schema = Schema::at(self.tree, node_id);
+        keywords::check(self, &schema, role, restrictions);
         let first = self.tasks.len();
         match role {
-            Role::Structure(level) => structure::visit(self, place, &schema, level, around),
+            Role::Structure(level) => {
+                structure::check_structure(self, node_id, &schema, level, restrictions);
+            }
             Role::Validation { counterpart, skips_any_of } => {
-                validation::visit(self, &schema, counterpart, skips_any_of, around);
+                validation::check_validation(
+                    self,
+                    &schema,
+                    counterpart,
+                    skips_any_of,
+                    restrictions,
+                );
             }
         }
         // The first is visited first.
@@ -157,92 +165,100 @@ impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
     }
 
     /// Plans the visit of a schema in this one.
-    pub(super) fn plan(
+    pub(super) fn push_task(
         &mut self,
         keyword: Keyword,
-        place: Place,
+        node_id: NodeId,
         index: Option<usize>,
         role: Role,
-        around: Surroundings,
+        restrictions: InheritedRestrictions,
     ) {
-        let link = Link { keyword, place, index };
-        self.tasks.push(Task { link, depth: self.links.len(), role, around });
+        let link = Link { keyword, node_id, index };
+        self.tasks.push(Task { link, depth: self.links.len(), role, restrictions });
     }
 
     /// Plans the visits of the schemas in junctors: they apply to the same value.
-    pub(super) fn plan_junctors(
+    pub(super) fn push_junctors(
         &mut self,
         schema: &Schema<'_>,
-        counterpart: Option<Place>,
+        counterpart: Option<NodeId>,
         skips_any_of: bool,
         skips_first_all_of: bool,
-        around: Surroundings,
+        restrictions: InheritedRestrictions,
     ) {
         let role = |skips_any_of| Role::Validation { counterpart, skips_any_of };
         for keyword in [Keyword::AllOf, Keyword::AnyOf, Keyword::OneOf] {
             let Some(list) =
-                schema.place(keyword).filter(|list| self.tree.kind(*list) == Kind::List)
+                schema.node_id(keyword).filter(|list| self.tree.kind(*list) == Kind::List)
             else {
                 continue;
             };
             if skips_any_of && keyword == Keyword::AnyOf {
                 continue;
             }
-            for (index, place) in self.tree.children(list).enumerate() {
+            for (index, node_id) in self.tree.children(list).enumerate() {
                 let skips = skips_first_all_of && keyword == Keyword::AllOf && index == 0;
-                self.plan(keyword, place, Some(index), role(skips), around);
+                self.push_task(keyword, node_id, Some(index), role(skips), restrictions);
             }
         }
-        if let Some(place) = schema.place(Keyword::Not) {
-            self.plan(Keyword::Not, place, None, role(false), around);
+        if let Some(node_id) = schema.node_id(Keyword::Not) {
+            self.push_task(Keyword::Not, node_id, None, role(false), restrictions);
         }
     }
 
     /// The members of an object by name. The last member with a name counts.
-    pub(super) fn members(&mut self, place: Place) -> &BTreeMap<Cow<'t, str>, Place> {
+    pub(super) fn members(&mut self, node_id: NodeId) -> &BTreeMap<Cow<'t, str>, NodeId> {
         let tree = self.tree;
-        self.members.entry(place).or_insert_with(|| {
-            let names = tree.children(place).map(|member| (tree.name(member), member));
+        self.members.entry(node_id).or_insert_with(|| {
+            let names = tree.children(node_id).map(|member| (tree.name(member), member));
             names.collect()
         })
     }
 
     /// The parts of a schema of the structure.
-    pub(super) fn counterpart(&mut self, place: Place) -> Counterpart {
+    pub(super) fn counterpart(&mut self, node_id: NodeId) -> Counterpart {
         let tree = self.tree;
-        *self.counterparts.entry(place).or_insert_with(|| Counterpart::of(&Schema::at(tree, place)))
+        *self
+            .counterparts
+            .entry(node_id)
+            .or_insert_with(|| Counterpart::of(&Schema::at(tree, node_id)))
     }
 
     /// Records a default.
-    pub(super) fn keep_default(&mut self, value: Place, is_embedded: bool) {
+    pub(super) fn keep_default(&mut self, value: NodeId, is_embedded: bool) {
         match self.free_links.checked_sub(self.links.len()) {
             Some(rest) if self.defaults.len() < MAX_DEFAULTS => {
                 self.free_links = rest;
                 let links = self.links.clone();
-                self.defaults.push(Default { links, value, is_embedded });
+                self.defaults.push(DefaultValue { links, value, is_embedded });
             }
             _ => self.has_more_defaults = true,
         }
     }
 
-    fn text(&self, parts: &[Part<'_>], notation: Notation) -> String {
+    fn text(&self, parts: &[PathStep<'_>], notation: Notation) -> String {
         let path = path::write(self.tree, &self.links, parts, notation);
         format!("{}{path}", self.field)
     }
 
     /// Reports an error at a path below this schema.
-    pub(super) fn add(&mut self, parts: &[Part<'_>], why: impl FnOnce() -> String) {
+    pub(super) fn add(&mut self, parts: &[PathStep<'_>], why: impl FnOnce() -> String) {
         self.add_at(parts, Notation::Message, |_| why());
     }
 
     /// Reports a value that this schema restricts and the structure does not define.
-    pub(super) fn add_missing(&mut self, parts: &[Part<'_>]) {
+    pub(super) fn add_missing(&mut self, parts: &[PathStep<'_>]) {
         self.add_at(parts, Notation::Structure, |here| {
             format!("Required value: because it is defined in {here}")
         });
     }
 
-    fn add_at(&mut self, parts: &[Part<'_>], notation: Notation, why: impl FnOnce(&str) -> String) {
+    fn add_at(
+        &mut self,
+        parts: &[PathStep<'_>],
+        notation: Notation,
+        why: impl FnOnce(&str) -> String,
+    ) {
         self.count = self.count.saturating_add(1);
         if self.report.is_full(&CRD_33) {
             self.report.add_count(&CRD_33, 1);
@@ -255,47 +271,47 @@ impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
     }
 
     /// Reports a default that is not valid.
-    pub(super) fn add_default(&mut self, default: Default, why: &str) {
+    pub(super) fn add_default(&mut self, default: DefaultValue, why: &str) {
         self.links = default.links;
-        self.add(&[Part::Word("default")], || why.to_owned());
+        self.add(&[PathStep::Word("default")], || why.to_owned());
     }
 }
 
 impl Counterpart {
     pub(super) fn of(schema: &Schema<'_>) -> Self {
         let object = |keyword| {
-            let place = schema.place(keyword);
-            place.filter(|place| schema.tree.kind(*place) == Kind::Object)
+            let node_id = schema.node_id(keyword);
+            node_id.filter(|node_id| schema.tree.kind(*node_id) == Kind::Object)
         };
         Self { items: object(Keyword::Items), properties: object(Keyword::Properties) }
     }
 }
 
 /// `Required value: why`
-pub(super) fn required(why: &str) -> String {
+pub(super) fn required_message(why: &str) -> String {
     format!("Required value: {why}")
 }
 
 /// `Forbidden: why`
-pub(super) fn forbidden(why: &str) -> String {
+pub(super) fn forbidden_message(why: &str) -> String {
     format!("Forbidden: {why}")
 }
 
 /// `Invalid value: "a": why`
-pub(super) fn invalid(value: &str, why: &str) -> String {
+pub(super) fn invalid_message(value: &str, why: &str) -> String {
     format!("Invalid value: {}: {why}", quoted(value))
 }
 
 /// `Unsupported value: "a": supported values: "b", "c"`
-pub(super) fn unsupported(value: &str, supported: &[&str]) -> String {
+pub(super) fn unsupported_message(value: &str, supported: &[&str]) -> String {
     let supported: Vec<_> = supported.iter().map(|value| format!("\"{value}\"")).collect();
     let value = quoted(value);
     format!("Unsupported value: {value}: supported values: {}", supported.join(", "))
 }
 
 /// The maximum size of a value in a message, in bytes.
-const MAX_SHOWN: usize = 500;
+const MAX_SHOWN_BYTES: usize = 500;
 
 fn quoted(value: &str) -> String {
-    opgate_sdk::go::quote(&opgate_upstream::go::shortened(value, MAX_SHOWN))
+    opgate_sdk::go::quote(&opgate_upstream::go::shorten(value, MAX_SHOWN_BYTES))
 }

@@ -5,23 +5,23 @@
 
 use super::json::Json;
 use super::outcome::{Outcome, Path, quoted};
-use super::schema::{Inner, Schema};
-use super::{Work, validate as against};
+use super::schema::{Schema, Subschema};
+use super::{WorkBudget, validate as against};
 
 /// The value against all of them.
 pub(super) fn validate(
     schema: &Schema<'_>,
     value: &Json<'_>,
     path: &Path<'_>,
-    work: &mut Work,
+    work: &mut WorkBudget,
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let place = || quoted(&path.to_string());
     if !schema.any_of.is_empty() {
-        any_of(&schema.any_of, value, path, work, &mut outcome);
+        validate_any_of(&schema.any_of, value, path, work, &mut outcome);
     }
     if !schema.one_of.is_empty() {
-        one_of(&schema.one_of, value, path, work, &mut outcome);
+        validate_one_of(&schema.one_of, value, path, work, &mut outcome);
     }
     if !schema.all_of.is_empty() {
         let mut valid = 0;
@@ -53,11 +53,11 @@ fn keep_better(best: &mut Option<Outcome>, other: Outcome) {
     }
 }
 
-fn any_of(
-    schemas: &[Inner<'_>],
+fn validate_any_of(
+    schemas: &[Subschema<'_>],
     value: &Json<'_>,
     path: &Path<'_>,
-    work: &mut Work,
+    work: &mut WorkBudget,
     outcome: &mut Outcome,
 ) {
     let mut best = None;
@@ -74,11 +74,11 @@ fn any_of(
     outcome.merge(best.unwrap_or_default());
 }
 
-fn one_of(
-    schemas: &[Inner<'_>],
+fn validate_one_of(
+    schemas: &[Subschema<'_>],
     value: &Json<'_>,
     path: &Path<'_>,
-    work: &mut Work,
+    work: &mut WorkBudget,
     outcome: &mut Outcome,
 ) {
     let (mut best, mut first) = (None, None);

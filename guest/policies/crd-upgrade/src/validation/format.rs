@@ -7,7 +7,7 @@ use opgate_upstream::go::ip::Ip;
 use opgate_upstream::go::{duration, mail, url};
 use opgate_upstream::names;
 
-use super::Work;
+use super::WorkBudget;
 use super::pattern;
 
 const HOSTNAME: &str = r"^([a-zA-Z0-9$+<=>^`|~](-?[a-zA-Z0-9$+<=>^`|~]{0,62})?|([a-zA-Z0-9$+<=>^`|~]([-a-zA-Z0-9$+<=>^`|~]{0,61}[a-zA-Z0-9$+<=>^`|~])?\.)+[a-zA-Z]{2,63})$";
@@ -15,14 +15,14 @@ const UUID: &str = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-
 const UUID3: &str = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
 const UUID4: &str = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
 const UUID5: &str = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
-const CARD: &str = r"^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11})$";
+const CREDIT_CARD: &str = r"^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11})$";
 const SSN: &str = r"^\d{3}[- ]?\d{2}[- ]?\d{4}$";
 const HEX_COLOR: &str = "^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$";
 const RGB_COLOR: &str = r"^rgb\(\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*,\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*,\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*\)$";
 const TIME: &str = r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$";
 
 /// The formats of texts, without dashes.
-const TEXTS: [&str; 26] = [
+const TEXT_FORMATS: [&str; 26] = [
     "bsonobjectid",
     "byte",
     "cidr",
@@ -51,18 +51,18 @@ const TEXTS: [&str; 26] = [
     "uuid5",
 ];
 
-fn plain(format: &str) -> String {
+fn normalize(format: &str) -> String {
     format.replace('-', "")
 }
 
 /// The format, if the API server supports it for these types.
-pub(super) fn known<'s>(types: &[&str], format: &'s str) -> &'s str {
+pub(super) fn known_format<'s>(types: &[&str], format: &'s str) -> &'s str {
     let only = match types {
         [name] => name,
         _ => "",
     };
     let is_known = match only {
-        "" | "string" => TEXTS.binary_search(&plain(format).as_str()).is_ok(),
+        "" | "string" => TEXT_FORMATS.binary_search(&normalize(format).as_str()).is_ok(),
         "integer" => matches!(format, "int32" | "int64"),
         "number" => matches!(format, "float" | "double"),
         _ => false,
@@ -71,24 +71,25 @@ pub(super) fn known<'s>(types: &[&str], format: &'s str) -> &'s str {
 }
 
 /// Whether a text has a format, if that is known.
-pub(super) fn fits(format: &str, text: &str, work: &mut Work) -> Option<bool> {
+pub(super) fn matches_format(format: &str, text: &str, work: &mut WorkBudget) -> Option<bool> {
     if !work.spend(text.len() / 8) {
         return None;
     }
-    let fits = match plain(format).as_str() {
+    let fits = match normalize(format).as_str() {
         "bsonobjectid" => text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
         "byte" => is_base64(text),
         "cidr" => is_cidr(text),
         "creditcard" => {
             let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-            return pattern::occurs(CARD, &digits, work).map(|fits| fits && is_luhn(&digits));
+            return pattern::matches(CREDIT_CARD, &digits, work)
+                .map(|fits| fits && is_luhn(&digits));
         }
         "date" => is_date(text),
         "datetime" => return is_time(text, work),
         "duration" => duration::check(text).is_ok() || is_long_duration(text),
         "email" => mail::check_address(text).is_ok(),
-        "hexcolor" => return pattern::occurs(HEX_COLOR, text, work),
-        "hostname" => return is_host(text, work),
+        "hexcolor" => return pattern::matches(HEX_COLOR, text, work),
+        "hostname" => return is_hostname(text, work),
         "ipv4" => text.contains('.') && is_address(text),
         "ipv6" => text.contains(':') && is_address(text),
         "isbn" => is_isbn10(text) || is_isbn13(text),
@@ -97,23 +98,23 @@ pub(super) fn fits(format: &str, text: &str, work: &mut Work) -> Option<bool> {
         "k8slongname" => text.len() <= 253 && names::is_subdomain(text),
         "k8sshortname" => text.len() <= 63 && names::is_label(text),
         "mac" => is_mac(text),
-        "rgbcolor" => return pattern::occurs(RGB_COLOR, text, work),
-        "ssn" => return pattern::occurs(SSN, text, work).map(|fits| fits && text.len() == 11),
+        "rgbcolor" => return pattern::matches(RGB_COLOR, text, work),
+        "ssn" => return pattern::matches(SSN, text, work).map(|fits| fits && text.len() == 11),
         "uri" => url::check_request_uri(text).is_ok(),
-        "uuid" => return pattern::occurs(UUID, text, work),
-        "uuid3" => return pattern::occurs(UUID3, text, work),
-        "uuid4" => return pattern::occurs(UUID4, text, work),
-        "uuid5" => return pattern::occurs(UUID5, text, work),
+        "uuid" => return pattern::matches(UUID, text, work),
+        "uuid3" => return pattern::matches(UUID3, text, work),
+        "uuid4" => return pattern::matches(UUID4, text, work),
+        "uuid5" => return pattern::matches(UUID5, text, work),
         _ => true,
     };
     Some(fits)
 }
 
-fn is_host(text: &str, work: &mut Work) -> Option<bool> {
+fn is_hostname(text: &str, work: &mut WorkBudget) -> Option<bool> {
     if text.len() > 255 || text.split('.').any(|label| label.len() > 63) {
         return Some(false);
     }
-    if text.is_ascii() { pattern::occurs(HOSTNAME, text, work) } else { Some(true) }
+    if text.is_ascii() { pattern::matches(HOSTNAME, text, work) } else { Some(true) }
 }
 
 fn is_base64(text: &str) -> bool {
@@ -126,7 +127,7 @@ fn is_base64(text: &str) -> bool {
 /// An IP address. Numbers of version 4 can have leading zeros.
 fn is_address(text: &str) -> bool {
     if text.contains(':') {
-        return Ip::kind_of(text).is_some();
+        return Ip::is_ipv4(text).is_some();
     }
     let is_part = |part: &str| {
         let digits = part.trim_start_matches('0');
@@ -174,12 +175,12 @@ fn is_luhn(digits: &str) -> bool {
 }
 
 /// The digits of a book number, without white space and dashes.
-fn book(text: &str) -> Vec<char> {
+fn isbn_chars(text: &str) -> Vec<char> {
     text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\u{c}' | '\r' | ' ' | '-')).collect()
 }
 
 fn is_isbn10(text: &str) -> bool {
-    let digits = book(text);
+    let digits = isbn_chars(text);
     let [first @ .., last] = digits.as_slice() else { return false };
     let value = |c: &char| c.to_digit(10);
     let last = if *last == 'X' { Some(10) } else { value(last) };
@@ -188,7 +189,7 @@ fn is_isbn10(text: &str) -> bool {
 }
 
 fn is_isbn13(text: &str) -> bool {
-    let digits: Option<Vec<u32>> = book(text).iter().map(|c| c.to_digit(10)).collect();
+    let digits: Option<Vec<u32>> = isbn_chars(text).iter().map(|c| c.to_digit(10)).collect();
     let weights = [1, 3].into_iter().cycle();
     digits.is_some_and(|digits| {
         let sum: u32 = digits.iter().zip(weights).map(|(digit, weight)| digit * weight).sum();
@@ -220,14 +221,14 @@ fn is_date(text: &str) -> bool {
 }
 
 /// `2014-12-15T19:30:20.000Z`.
-fn is_time(text: &str, work: &mut Work) -> Option<bool> {
+fn is_time(text: &str, work: &mut WorkBudget) -> Option<bool> {
     let lower = text.to_lowercase();
     let mut parts = lower.split('t');
     let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return Some(false) };
     if !is_date(date) {
         return Some(false);
     }
-    let is_time = pattern::occurs(TIME, time, work)?;
+    let is_time = pattern::matches(TIME, time, work)?;
     let is_below = |at: usize, most: &str| time.get(at..at + 2).is_some_and(|part| part <= most);
     Some(is_time && is_below(0, "23") && is_below(3, "59") && is_below(6, "59"))
 }
@@ -235,7 +236,7 @@ fn is_time(text: &str, work: &mut Work) -> Option<bool> {
 /// `22 ns`, `1 day`, `3weeks`: the longer notation. One valid pair of number and unit is enough.
 fn is_long_duration(text: &str) -> bool {
     /// Units. The last unit of each line can have a suffix.
-    const UNITS: [&[&str]; 8] = [
+    const DURATION_UNITS: [&[&str]; 8] = [
         &["ns", "nano"],
         &["us", "µs", "micro"],
         &["ms", "milli"],
@@ -247,7 +248,7 @@ fn is_long_duration(text: &str) -> bool {
     ];
     let is_unit = |unit: &str| {
         let unit = unit.to_lowercase();
-        UNITS.iter().any(|names| {
+        DURATION_UNITS.iter().any(|names| {
             names.contains(&unit.as_str())
                 || names.last().is_some_and(|name| unit.starts_with(name))
         })
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn formats_are_those_of_the_api_server() {
-        assert!(TEXTS.is_sorted());
+        assert!(TEXT_FORMATS.is_sorted());
         for (format, good, bad) in [
             (
                 "bsonobjectid",
@@ -379,11 +380,11 @@ mod tests {
                 &["886313e1-3b8a-4372-9b90-0c9aee199e5d"],
             ),
         ] {
-            assert_eq!(known(&["string"], format), format);
-            assert_eq!(known(&["object"], format), "");
+            assert_eq!(known_format(&["string"], format), format);
+            assert_eq!(known_format(&["object"], format), "");
             for (texts, expected) in [(good, true), (bad, false)] {
                 for text in texts {
-                    let found = fits(format, text, &mut Work::default());
+                    let found = matches_format(format, text, &mut WorkBudget::default());
                     assert_eq!(found, Some(expected), "{format}: {text:?}");
                 }
             }
@@ -398,7 +399,7 @@ mod tests {
             (&["integer", "string"], "date", true),
             (&[], "date", true),
         ] {
-            assert_eq!(!known(types, format).is_empty(), expected, "{types:?} {format}");
+            assert_eq!(!known_format(types, format).is_empty(), expected, "{types:?} {format}");
         }
     }
 }

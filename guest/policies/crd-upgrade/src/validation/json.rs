@@ -11,13 +11,13 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use opgate_sdk::Document;
-use opgate_upstream::json::{self, Kind, Reading, Sink};
+use opgate_upstream::json::{self, Kind, ReadOptions, Sink};
 
 /// The maximum number of levels. Real schemas have about 60, and the functions that walk over them
 /// are recursive.
-const DEPTH: usize = 256;
+const MAX_DEPTH: usize = 256;
 /// The host passes no more than 4 MiB at once.
-const LARGEST: u32 = 4_000_000;
+const MAX_BYTES: u32 = 4_000_000;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,8 +33,8 @@ pub(crate) enum Json<'j> {
 }
 
 /// The text of a part of a document, if it can be read.
-pub(crate) fn raw(document: &Document, pointer: &str) -> Option<Vec<u8>> {
-    document.size(pointer).filter(|size| *size <= LARGEST)?;
+pub(crate) fn read_raw(document: &Document, pointer: &str) -> Option<Vec<u8>> {
+    document.size(pointer).filter(|size| *size <= MAX_BYTES)?;
     document.raw(pointer)
 }
 
@@ -42,7 +42,7 @@ impl<'j> Json<'j> {
     /// Reads a text. `None` if it is not JSON or too deep.
     pub(crate) fn parse(text: &'j [u8]) -> Option<Self> {
         let mut builder = Builder { text, open: Vec::new(), key: None, root: None };
-        let reading = Reading { max_depth: DEPTH, trailing: false };
+        let reading = ReadOptions { max_depth: MAX_DEPTH, allow_trailing: false };
         json::read(text, reading, &mut builder).ok()?;
         builder.root
     }
@@ -87,7 +87,7 @@ impl<'j> Json<'j> {
     /// A number in the type of the fields of a schema.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
-            Self::Integer(number) => Some(super::number::float(*number)),
+            Self::Integer(number) => Some(super::number::to_f64(*number)),
             Self::Float(number) => Some(*number),
             _ => None,
         }
@@ -102,13 +102,13 @@ impl<'j> Json<'j> {
             (Self::Text(left), Self::Text(right)) => left.cmp(right),
             (Self::List(left), Self::List(right)) => {
                 let pairs = left.iter().zip(right).map(|(left, right)| left.order(right));
-                first(pairs).then_with(|| left.len().cmp(&right.len()))
+                first_unequal(pairs).then_with(|| left.len().cmp(&right.len()))
             }
             (Self::Object(left), Self::Object(right)) => {
                 let pairs = left.iter().zip(right).map(|((name, value), (named, other))| {
                     name.cmp(named).then_with(|| value.order(other))
                 });
-                first(pairs).then_with(|| left.len().cmp(&right.len()))
+                first_unequal(pairs).then_with(|| left.len().cmp(&right.len()))
             }
             _ => self.rank().cmp(&other.rank()),
         }
@@ -127,7 +127,7 @@ impl<'j> Json<'j> {
     }
 }
 
-fn first(mut pairs: impl Iterator<Item = Ordering>) -> Ordering {
+fn first_unequal(mut pairs: impl Iterator<Item = Ordering>) -> Ordering {
     pairs.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
@@ -156,7 +156,7 @@ impl<'j> Builder<'j> {
 
 impl Sink for Builder<'_> {
     fn key(&mut self, key: Range<usize>) {
-        self.key = Some(json::decoded(self.slice(key)));
+        self.key = Some(json::decode_text(self.slice(key)));
     }
 
     fn open(&mut self, kind: Kind, _: usize) {
@@ -179,7 +179,7 @@ impl Sink for Builder<'_> {
         let value = match kind {
             Kind::Boolean => Json::Boolean(raw.starts_with(b"t")),
             Kind::Number => number(raw),
-            Kind::Text => Json::Text(json::decoded(raw)),
+            Kind::Text => Json::Text(json::decode_text(raw)),
             _ => Json::Null,
         };
         self.push(key, value);
@@ -225,8 +225,8 @@ mod tests {
     #[test]
     fn json_beyond_the_depth_limit_is_rejected() {
         let nested = |levels: usize| [vec![b'['; levels], vec![b']'; levels]].concat();
-        assert!(Json::parse(&nested(DEPTH)).is_some());
-        assert!(Json::parse(&nested(DEPTH + 1)).is_none());
+        assert!(Json::parse(&nested(MAX_DEPTH)).is_some());
+        assert!(Json::parse(&nested(MAX_DEPTH + 1)).is_none());
     }
 
     #[test]

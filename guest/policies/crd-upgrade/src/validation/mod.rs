@@ -25,37 +25,37 @@ mod schema;
 use std::cmp::Ordering;
 
 use json::Json;
-use outcome::{Outcome, Path, marshalled, printed, quoted};
+use outcome::{Outcome, Path, format_value, marshal_to_string, quoted};
 use pattern::Patterns;
 use schema::{Additional, Schema};
 
 /// The maximum number of pairs of value and schema that are evaluated in one review, about 0.1 µs
 /// each.
-const STEPS: usize = 400_000;
+const MAX_STEPS: usize = 400_000;
 
 /// The remaining work of validation.
 #[derive(Debug)]
-pub(crate) struct Work {
-    left: usize,
+pub(crate) struct WorkBudget {
+    remaining: usize,
     patterns: Patterns,
 }
 
-impl Default for Work {
+impl Default for WorkBudget {
     fn default() -> Self {
-        Self { left: STEPS, patterns: Patterns::default() }
+        Self { remaining: MAX_STEPS, patterns: Patterns::default() }
     }
 }
 
-impl Work {
+impl WorkBudget {
     /// Takes steps. If there are fewer steps left than that, none remain.
     fn spend(&mut self, steps: usize) -> bool {
-        let left = self.left.checked_sub(steps);
-        self.left = left.unwrap_or_default();
+        let left = self.remaining.checked_sub(steps);
+        self.remaining = left.unwrap_or_default();
         left.is_some()
     }
 
-    pub(crate) fn is_done(&self) -> bool {
-        self.left == 0
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.remaining == 0
     }
 }
 
@@ -69,34 +69,39 @@ impl<'s> Validator<'s> {
     }
 
     /// The errors of an object: the field errors of Kubernetes, in one text.
-    pub(crate) fn errors(&self, object: &Json<'_>, work: &mut Work) -> Option<String> {
+    pub(crate) fn errors(&self, object: &Json<'_>, work: &mut WorkBudget) -> Option<String> {
         validate(&self.0, object, &Path::Root, work).text()
     }
 }
 
 /// Validates one value with one schema. The order of the checks is that of upstream.
-fn validate(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut Work) -> Outcome {
+fn validate(
+    schema: &Schema<'_>,
+    value: &Json<'_>,
+    path: &Path<'_>,
+    work: &mut WorkBudget,
+) -> Outcome {
     if !work.spend(1) {
         return Outcome::doubtful();
     }
     let mut outcome = Outcome::default();
     if *value == Json::Null {
-        outcome.merge(of_type(schema, value, path));
-        choice(schema, value, path, &mut outcome);
+        outcome.merge(validate_type(schema, value, path));
+        validate_choice(schema, value, path, &mut outcome);
         return outcome;
     }
     if !schema.types.is_empty() || !schema.format.is_empty() {
-        outcome.merge(of_type(schema, value, path));
+        outcome.merge(validate_type(schema, value, path));
         outcome.matches += 1;
     }
     outcome.merge(combined::validate(schema, value, path, work));
     outcome.matches += 1;
     match value {
         Json::Text(text) => {
-            string(schema, text, path, work, &mut outcome);
+            validate_string(schema, text, path, work, &mut outcome);
             outcome.matches += 1;
             if !schema.format.is_empty() && !matches!(schema.single_type(), "integer" | "number") {
-                match format::fits(schema.format, text, work) {
+                match format::matches_format(schema.format, text, work) {
                     Some(true) => {}
                     Some(false) => outcome.add_type(path, schema.format, text),
                     None => outcome.is_doubtful = true,
@@ -105,7 +110,7 @@ fn validate(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut W
             }
         }
         Json::List(items) => {
-            outcome.merge(list(schema, items, path, work));
+            outcome.merge(validate_list(schema, items, path, work));
             outcome.matches += 1;
         }
         _ => {
@@ -115,17 +120,17 @@ fn validate(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut W
             }
         }
     }
-    choice(schema, value, path, &mut outcome);
+    validate_choice(schema, value, path, &mut outcome);
     outcome.matches += 1;
     if let Json::Object(_) = value {
-        outcome.merge(object(schema, value, path, work));
+        outcome.merge(validate_object(schema, value, path, work));
         outcome.matches += 1;
     }
     outcome.matches += 1;
     outcome
 }
 
-fn of_type(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>) -> Outcome {
+fn validate_type(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     // The name of the type, and its format in Go.
     let (name, format) = match value {
@@ -166,19 +171,21 @@ fn of_type(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>) -> Outcome {
 }
 
 /// Length and pattern: the first failure counts.
-fn string(
+fn validate_string(
     schema: &Schema<'_>,
     text: &str,
     path: &Path<'_>,
-    work: &mut Work,
+    work: &mut WorkBudget,
     outcome: &mut Outcome,
 ) {
-    let schema::Limits { least, most } = schema.length;
+    let schema::Limits { min: least, max: most } = schema.length;
     if least.is_some() || most.is_some() {
-        let length = count(text.chars().count());
+        let length = to_i64(text.chars().count());
         if let Some(most) = most.filter(|most| length > *most) {
-            outcome
-                .add(path, &format!("Too long: {}", at_most(most, "may not be more than", "byte")));
+            outcome.add(
+                path,
+                &format!("Too long: {}", limit_message(most, "may not be more than", "byte")),
+            );
             return;
         }
         if let Some(least) = least.filter(|least| length < *least) {
@@ -190,7 +197,7 @@ fn string(
     if schema.pattern.is_empty() {
         return;
     }
-    match pattern::occurs(schema.pattern, text, work) {
+    match pattern::matches(schema.pattern, text, work) {
         Some(true) => {}
         Some(false) => {
             let why = format!("{path} in body should match '{}'", schema.pattern);
@@ -200,22 +207,27 @@ fn string(
     }
 }
 
-fn count(length: usize) -> i64 {
+fn to_i64(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
 /// `may not be more than 2 bytes`.
-fn at_most(most: i64, how: &str, what: &str) -> String {
+fn limit_message(most: i64, how: &str, what: &str) -> String {
     let plural = if most == 1 { "" } else { "s" };
     format!("{how} {most} {what}{plural}")
 }
 
-fn too_many(found: i64, most: i64, path: &Path<'_>, outcome: &mut Outcome) {
-    let most = at_most(most, "must have at most", "item");
+fn report_too_many(found: i64, most: i64, path: &Path<'_>, outcome: &mut Outcome) {
+    let most = limit_message(most, "must have at most", "item");
     outcome.add(path, &format!("Too many: {found}: {most}"));
 }
 
-fn list(schema: &Schema<'_>, items: &[Json<'_>], path: &Path<'_>, work: &mut Work) -> Outcome {
+fn validate_list(
+    schema: &Schema<'_>,
+    items: &[Json<'_>],
+    path: &Path<'_>,
+    work: &mut WorkBudget,
+) -> Outcome {
     let mut outcome = Outcome::default();
     if let Some(inner) = &schema.items {
         for (index, item) in items.iter().enumerate() {
@@ -225,13 +237,13 @@ fn list(schema: &Schema<'_>, items: &[Json<'_>], path: &Path<'_>, work: &mut Wor
             outcome.merge(validate(inner.get(), item, &Path::Item(path, index), work));
         }
     }
-    let length = count(items.len());
-    if let Some(least) = schema.item_count.least.filter(|least| length < *least) {
+    let length = to_i64(items.len());
+    if let Some(least) = schema.item_count.min.filter(|least| length < *least) {
         let why = format!("{path} in body should have at least {least} items");
         outcome.add_invalid(path, &length.to_string(), &why);
     }
-    if let Some(most) = schema.item_count.most.filter(|most| length > *most) {
-        too_many(length, most, path, &mut outcome);
+    if let Some(most) = schema.item_count.max.filter(|most| length > *most) {
+        report_too_many(length, most, path, &mut outcome);
     }
     if schema.unique_items {
         if !work.spend(items.len().saturating_mul(16)) {
@@ -251,16 +263,21 @@ fn has_duplicates(items: &[Json<'_>]) -> bool {
     sorted.is_sorted_by(|left, right| left.order(right) == Ordering::Less).eq(&false)
 }
 
-fn object(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut Work) -> Outcome {
+fn validate_object(
+    schema: &Schema<'_>,
+    value: &Json<'_>,
+    path: &Path<'_>,
+    work: &mut WorkBudget,
+) -> Outcome {
     let mut outcome = Outcome::default();
     let members = value.members();
-    let length = count(members.len());
-    if let Some(least) = schema.member_count.least.filter(|least| length < *least) {
+    let length = to_i64(members.len());
+    if let Some(least) = schema.member_count.min.filter(|least| length < *least) {
         let why = format!("{path} in body should have at least {least} properties");
         outcome.add_invalid(path, &length.to_string(), &why);
     }
-    if let Some(most) = schema.member_count.most.filter(|most| length > *most) {
-        too_many(length, most, path, &mut outcome);
+    if let Some(most) = schema.member_count.max.filter(|most| length > *most) {
+        report_too_many(length, most, path, &mut outcome);
     }
     for (name, member) in members {
         match &schema.additional {
@@ -290,7 +307,7 @@ fn object(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut Wor
 }
 
 /// `enum`. `null` is never one of the choices, and numbers are compared as Go converts them.
-fn choice(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, outcome: &mut Outcome) {
+fn validate_choice(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, outcome: &mut Outcome) {
     if schema.choices.is_empty() || schema.choices.iter().any(|choice| is_choice(value, choice)) {
         return;
     }
@@ -299,20 +316,20 @@ fn choice(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, outcome: &mut 
         if supported.len() > 2_000 {
             break;
         }
-        let text = choice.text().map_or_else(|| marshalled(choice), str::to_owned);
+        let text = choice.text().map_or_else(|| marshal_to_string(choice), str::to_owned);
         let comma = if supported.is_empty() { "" } else { ", " };
         supported.push_str(comma);
         supported.push_str(&quoted(&text));
     }
-    let value = printed(value);
+    let value = format_value(value);
     outcome.add(path, &format!("Unsupported value: {value}: supported values: {supported}"));
 }
 
 fn is_choice(value: &Json<'_>, choice: &Json<'_>) -> bool {
     match (value, choice) {
         (Json::Null, _) => false,
-        (Json::Integer(number), Json::Float(_)) => Json::Float(number::float(*number)) == *choice,
-        (Json::Float(number), Json::Integer(choice)) => number::truncated(*number) == *choice,
+        (Json::Integer(number), Json::Float(_)) => Json::Float(number::to_f64(*number)) == *choice,
+        (Json::Float(number), Json::Integer(choice)) => number::truncate(*number) == *choice,
         // Go converts a number to the character with that code.
         (Json::Integer(number), Json::Text(choice)) => {
             let code = u32::try_from(*number).ok().and_then(char::from_u32);

@@ -4,17 +4,17 @@ use opgate_upstream::go;
 
 use super::json::Json;
 use super::outcome::{Outcome, Path};
-use super::schema::{Numbers, Schema};
+use super::schema::{NumberLimits, Schema};
 
 /// A 64-bit integer as a float: the bounds of schemas are floats.
 #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "as Go converts it")]
-pub(crate) fn float(number: i64) -> f64 {
+pub(crate) fn to_f64(number: i64) -> f64 {
     number as f64
 }
 
 /// A float without its fraction, in the precision of 64 bits.
 #[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "as Go converts it")]
-pub(crate) fn truncated(number: f64) -> i64 {
+pub(crate) fn truncate(number: f64) -> i64 {
     number as i64
 }
 
@@ -26,8 +26,8 @@ fn fits_float32(number: f64) -> bool {
 /// Whether a float has no fraction, or a fraction that is too small for upstream's check.
 pub(super) fn is_integer(number: f64) -> bool {
     /// The integers that JSON numbers can represent exactly.
-    const MOST: f64 = 9_007_199_254_740_991.0;
-    if !(-MOST..=MOST).contains(&number) {
+    const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_991.0;
+    if !(-MAX_EXACT_INTEGER..=MAX_EXACT_INTEGER).contains(&number) {
         return false;
     }
     let whole = number.trunc();
@@ -53,7 +53,7 @@ impl Number {
 
     fn float(self) -> f64 {
         match self {
-            Self::Integer(number) => float(number),
+            Self::Integer(number) => to_f64(number),
             Self::Float(number) => number,
         }
     }
@@ -61,7 +61,7 @@ impl Number {
     fn text(self) -> String {
         match self {
             Self::Integer(number) => number.to_string(),
-            Self::Float(number) => go::float(number),
+            Self::Float(number) => go::format_float(number),
         }
     }
 }
@@ -69,13 +69,13 @@ impl Number {
 /// The limits of the schema for a number.
 pub(super) fn validate(schema: &Schema<'_>, number: Number, path: &Path<'_>) -> Outcome {
     let mut outcome = Outcome::default();
-    if !fits(schema, number) {
-        outcome.add_whole(&out_of_range(schema, "Checked", path));
+    if !is_in_range(schema, number) {
+        outcome.add_whole(&range_message(schema, "Checked", path));
     }
-    let Numbers { multiple_of, minimum, maximum, .. } = schema.numbers;
+    let NumberLimits { multiple_of, minimum, maximum, .. } = schema.numbers;
     if let Some(factor) = multiple_of {
-        let is_native = boundary(schema, factor, "MultipleOf", path, &mut outcome);
-        multiple(number, factor, is_native, path, &mut outcome);
+        let is_native = validate_format_bound(schema, factor, "MultipleOf", path, &mut outcome);
+        validate_multiple(number, factor, is_native, path, &mut outcome);
     }
     let bounds = [
         (minimum, schema.numbers.exclusive_minimum, "Minimum boundary", false),
@@ -83,7 +83,7 @@ pub(super) fn validate(schema: &Schema<'_>, number: Number, path: &Path<'_>) -> 
     ];
     for (bound, is_exclusive, what, is_maximum) in bounds {
         if let Some(bound) = bound {
-            let is_native = boundary(schema, bound, what, path, &mut outcome);
+            let is_native = validate_format_bound(schema, bound, what, path, &mut outcome);
             let bound = Bound { bound, is_exclusive, is_maximum, is_native };
             bound.check(number, path, &mut outcome);
         }
@@ -93,7 +93,7 @@ pub(super) fn validate(schema: &Schema<'_>, number: Number, path: &Path<'_>) -> 
 }
 
 /// Whether a number has the type and format of the schema.
-fn fits(schema: &Schema<'_>, number: Number) -> bool {
+fn is_in_range(schema: &Schema<'_>, number: Number) -> bool {
     match (schema.single_type(), schema.format) {
         ("integer", format) => {
             let whole = match number {
@@ -101,7 +101,7 @@ fn fits(schema: &Schema<'_>, number: Number) -> bool {
                 Number::Float(number) => (number.fract() == 0.0
                     && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0)
                         .contains(&number))
-                .then(|| truncated(number)),
+                .then(|| truncate(number)),
             };
             whole.is_some_and(|whole| format != "int32" || i32::try_from(whole).is_ok())
         }
@@ -110,7 +110,7 @@ fn fits(schema: &Schema<'_>, number: Number) -> bool {
     }
 }
 
-fn out_of_range(schema: &Schema<'_>, what: &str, path: &Path<'_>) -> String {
+fn range_message(schema: &Schema<'_>, what: &str, path: &Path<'_>) -> String {
     let (name, format) = (schema.single_type(), schema.format);
     if format.is_empty() {
         format!("{what} value must be of type {name} (default format) in {path}")
@@ -121,16 +121,16 @@ fn out_of_range(schema: &Schema<'_>, what: &str, path: &Path<'_>) -> String {
 
 /// Whether a bound is a number of the type of the schema itself. Otherwise upstream reports it, and
 /// compares floats.
-fn boundary(
+fn validate_format_bound(
     schema: &Schema<'_>,
     bound: f64,
     what: &str,
     path: &Path<'_>,
     outcome: &mut Outcome,
 ) -> bool {
-    let is_native = fits(schema, Number::Float(bound));
+    let is_native = is_in_range(schema, Number::Float(bound));
     if !is_native {
-        outcome.add_whole(&out_of_range(schema, what, path));
+        outcome.add_whole(&range_message(schema, what, path));
     }
     is_native
 }
@@ -146,13 +146,13 @@ impl Bound {
     fn check(&self, number: Number, path: &Path<'_>, outcome: &mut Outcome) {
         let (order, value, bound) = match number {
             Number::Integer(integer) if self.is_native => {
-                let bound = truncated(self.bound);
+                let bound = truncate(self.bound);
                 (integer.cmp(&bound), number, bound.to_string())
             }
             _ => {
                 let value = number.float();
                 let order = value.partial_cmp(&self.bound).unwrap_or(std::cmp::Ordering::Equal);
-                (order, Number::Float(value), go::float(self.bound))
+                (order, Number::Float(value), go::format_float(self.bound))
             }
         };
         let is_beyond = if self.is_maximum { order.is_gt() } else { order.is_lt() };
@@ -169,17 +169,23 @@ impl Bound {
     }
 }
 
-fn multiple(number: Number, factor: f64, is_native: bool, path: &Path<'_>, outcome: &mut Outcome) {
+fn validate_multiple(
+    number: Number,
+    factor: f64,
+    is_native: bool,
+    path: &Path<'_>,
+    outcome: &mut Outcome,
+) {
     let (is_positive, is_multiple, factor, value) = match number {
         Number::Integer(integer) if is_native => {
-            let factor = truncated(factor);
+            let factor = truncate(factor);
             let is_multiple = factor > 0 && integer.checked_rem(factor) == Some(0);
             (factor > 0, is_multiple, factor.to_string(), number)
         }
         _ => {
             let value = number.float();
             let times = if factor < 1.0 { 1.0 / factor * value } else { value / factor };
-            (factor > 0.0, is_integer(times), go::float(factor), Number::Float(value))
+            (factor > 0.0, is_integer(times), go::format_float(factor), Number::Float(value))
         }
     };
     if !is_positive {

@@ -2,14 +2,14 @@
 
 use std::fmt::{self, Write as _};
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 
 use super::json::Json;
 
 /// The maximum number of errors. A message shows fewer.
-const MOST: usize = 64;
+const MAX_ERRORS: usize = 64;
 /// The maximum size of a value or a path in a message, in bytes.
-const SHOWN: usize = 1_000;
+const MAX_SHOWN_BYTES: usize = 1_000;
 
 /// The result of the validation of one value.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl Outcome {
 
     /// Whether further errors would be dropped.
     pub(super) fn is_full(&self) -> bool {
-        self.errors.len() >= MOST
+        self.errors.len() >= MAX_ERRORS
     }
 
     /// Not evaluated.
@@ -69,7 +69,7 @@ impl Outcome {
 
     /// An error of the type.
     pub(super) fn add_type(&mut self, path: &Path<'_>, wanted: &str, found: &str) {
-        let found = quote(&shortened(found, SHOWN));
+        let found = quote(&shorten(found, MAX_SHOWN_BYTES));
         self.add_invalid(
             path,
             &found,
@@ -114,7 +114,7 @@ impl Path<'_> {
                 if !text.is_empty() || matches!(self, Self::Member(..)) {
                     text.push('.');
                 }
-                text.push_str(&shortened(name, SHOWN));
+                text.push_str(&shorten(name, MAX_SHOWN_BYTES));
             }
             Self::Item(parent, index) => {
                 parent.write(text);
@@ -130,34 +130,34 @@ impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
         self.write(&mut text);
-        f.write_str(&shortened(&text, SHOWN))
+        f.write_str(&shorten(&text, MAX_SHOWN_BYTES))
     }
 }
 
 /// A text as `%q` prints it, shortened.
 pub(super) fn quoted(text: &str) -> String {
-    quote(&shortened(text, SHOWN))
+    quote(&shorten(text, MAX_SHOWN_BYTES))
 }
 
 /// A value in the notation of field errors: numbers and booleans plain, texts quoted, other values
 /// as JSON.
-pub(super) fn printed(value: &Json<'_>) -> String {
+pub(super) fn format_value(value: &Json<'_>) -> String {
     match value {
-        Json::Float(number) => opgate_upstream::go::float(*number),
+        Json::Float(number) => opgate_upstream::go::format_float(*number),
         Json::Text(text) => quoted(text),
-        other => marshalled(other),
+        other => marshal_to_string(other),
     }
 }
 
 /// A value as `json.Marshal` writes it, shortened.
-pub(super) fn marshalled(value: &Json<'_>) -> String {
+pub(super) fn marshal_to_string(value: &Json<'_>) -> String {
     let mut text = String::new();
     marshal(value, &mut text);
-    shortened(&text, SHOWN)
+    shorten(&text, MAX_SHOWN_BYTES)
 }
 
 fn marshal(value: &Json<'_>, text: &mut String) {
-    if text.len() > SHOWN {
+    if text.len() > MAX_SHOWN_BYTES {
         return;
     }
     match value {
@@ -169,7 +169,7 @@ fn marshal(value: &Json<'_>, text: &mut String) {
         Json::List(items) => {
             text.push('[');
             for (index, item) in items.iter().enumerate() {
-                if text.len() > SHOWN {
+                if text.len() > MAX_SHOWN_BYTES {
                     return;
                 }
                 if index > 0 {
@@ -182,7 +182,7 @@ fn marshal(value: &Json<'_>, text: &mut String) {
         Json::Object(members) => {
             text.push('{');
             for (index, (name, value)) in members.iter().enumerate() {
-                if text.len() > SHOWN {
+                if text.len() > MAX_SHOWN_BYTES {
                     return;
                 }
                 if index > 0 {
@@ -212,7 +212,7 @@ fn json_float(number: f64) -> String {
 
 fn marshal_text(value: &str, text: &mut String) {
     text.push('"');
-    for c in shortened(value, SHOWN).chars() {
+    for c in shorten(value, MAX_SHOWN_BYTES).chars() {
         match c {
             '"' => text.push_str("\\\""),
             '\\' => text.push_str("\\\\"),

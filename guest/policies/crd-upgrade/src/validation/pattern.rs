@@ -8,36 +8,36 @@ use std::collections::BTreeMap;
 
 use regex_lite::{Regex, RegexBuilder};
 
-use super::Work;
+use super::WorkBudget;
 
 /// The maximum size of a compiled pattern in bytes; most have far fewer than one thousand.
-const SIZE: usize = 1 << 16;
+const MAX_COMPILED_BYTES: usize = 1 << 16;
 /// The maximum number of cached patterns.
-const KEPT: usize = 256;
+const MAX_CACHED_PATTERNS: usize = 256;
 /// The maximum length of a pattern after the expansion of repetitions such as `{1000}`.
-const REPEATED: usize = 2_048;
+const MAX_EXPANDED_LENGTH: usize = 2_048;
 /// The number of pairs of a position in a pattern and an offset in a text that count as one step of
 /// work.
-const STEP: usize = 64;
+const PAIRS_PER_STEP: usize = 64;
 
 /// Compiled patterns, by their text. `None` for a pattern that cannot be compiled.
 #[derive(Debug, Default)]
 pub(super) struct Patterns(BTreeMap<String, Option<Regex>>);
 
 /// Whether a pattern matches a text, if that is known.
-pub(super) fn occurs(pattern: &str, text: &str, work: &mut Work) -> Option<bool> {
-    let repeated = if pattern.contains('{') { REPEATED } else { 0 };
+pub(super) fn matches(pattern: &str, text: &str, work: &mut WorkBudget) -> Option<bool> {
+    let repeated = if pattern.contains('{') { MAX_EXPANDED_LENGTH } else { 0 };
     let weight = pattern.len().saturating_add(repeated);
-    let cost = (text.len().saturating_add(1)).saturating_mul(weight) / STEP;
+    let cost = (text.len().saturating_add(1)).saturating_mul(weight) / PAIRS_PER_STEP;
     if !work.spend(cost) {
         return None;
     }
     let known = &mut work.patterns.0;
     if !known.contains_key(pattern) {
-        if known.len() >= KEPT {
+        if known.len() >= MAX_CACHED_PATTERNS {
             known.clear();
         }
-        let compiled = RegexBuilder::new(pattern).size_limit(SIZE).build().ok();
+        let compiled = RegexBuilder::new(pattern).size_limit(MAX_COMPILED_BYTES).build().ok();
         known.insert(pattern.to_owned(), compiled);
         if !work.spend(weight) {
             return None;

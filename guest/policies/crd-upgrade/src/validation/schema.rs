@@ -10,12 +10,12 @@ use super::json::Json;
 
 /// A schema in another one.
 #[derive(Debug)]
-pub(super) struct Inner<'s> {
+pub(super) struct Subschema<'s> {
     json: &'s Json<'s>,
     schema: OnceCell<Box<Schema<'s>>>,
 }
 
-impl<'s> Inner<'s> {
+impl<'s> Subschema<'s> {
     fn of(json: &'s Json<'s>) -> Self {
         Self { json, schema: OnceCell::new() }
     }
@@ -30,12 +30,12 @@ impl<'s> Inner<'s> {
 pub(super) enum Additional<'s> {
     Allowed,
     Forbidden,
-    Schema(Inner<'s>),
+    Schema(Subschema<'s>),
 }
 
 /// Limits of numbers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Numbers {
+pub(super) struct NumberLimits {
     pub(super) multiple_of: Option<f64>,
     pub(super) minimum: Option<f64>,
     pub(super) exclusive_minimum: bool,
@@ -46,8 +46,8 @@ pub(super) struct Numbers {
 /// A minimum and a maximum number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    pub(super) least: Option<i64>,
-    pub(super) most: Option<i64>,
+    pub(super) min: Option<i64>,
+    pub(super) max: Option<i64>,
 }
 
 /// One level of a schema.
@@ -57,20 +57,20 @@ pub(super) struct Schema<'s> {
     pub(super) nullable: bool,
     /// A format that the API server supports for the type, or `None`.
     pub(super) format: &'s str,
-    pub(super) numbers: Numbers,
+    pub(super) numbers: NumberLimits,
     pub(super) length: Limits,
     pub(super) pattern: &'s str,
     pub(super) item_count: Limits,
     pub(super) unique_items: bool,
     pub(super) member_count: Limits,
     pub(super) choices: &'s [Json<'s>],
-    pub(super) all_of: Vec<Inner<'s>>,
-    pub(super) any_of: Vec<Inner<'s>>,
-    pub(super) one_of: Vec<Inner<'s>>,
-    pub(super) not: Option<Inner<'s>>,
-    pub(super) items: Option<Inner<'s>>,
+    pub(super) all_of: Vec<Subschema<'s>>,
+    pub(super) any_of: Vec<Subschema<'s>>,
+    pub(super) one_of: Vec<Subschema<'s>>,
+    pub(super) not: Option<Subschema<'s>>,
+    pub(super) items: Option<Subschema<'s>>,
     /// Sorted by name, in byte order.
-    pub(super) properties: Vec<(&'s str, Inner<'s>)>,
+    pub(super) properties: Vec<(&'s str, Subschema<'s>)>,
     pub(super) additional: Additional<'s>,
     pub(super) required: Vec<&'s str>,
 }
@@ -80,12 +80,13 @@ impl<'s> Schema<'s> {
         let text = |name: &str| json.member(name).and_then(Json::text).unwrap_or_default();
         let is_set = |name: &str| json.member(name).is_some_and(Json::is_true);
         let number = |name: &str| json.member(name).and_then(Json::number);
-        let count = |name: &str| number(name).map(super::number::truncated);
-        let limits = |least, most| Limits { least: count(least), most: count(most) };
-        let inner = |name: &str| json.member(name).filter(|json| is_object(json)).map(Inner::of);
+        let count = |name: &str| number(name).map(super::number::truncate);
+        let limits = |min, max| Limits { min: count(min), max: count(max) };
+        let inner =
+            |name: &str| json.member(name).filter(|json| is_object(json)).map(Subschema::of);
         let list = |name: &str| json.member(name).map(Json::items).unwrap_or_default();
         let several =
-            |name| list(name).iter().filter(|json| is_object(json)).map(Inner::of).collect();
+            |name| list(name).iter().filter(|json| is_object(json)).map(Subschema::of).collect();
         let mut types: Vec<&str> = match text("type") {
             "" => Vec::new(),
             name => vec![name],
@@ -95,14 +96,14 @@ impl<'s> Schema<'s> {
         }
         let additional = match json.member("additionalProperties") {
             Some(Json::Boolean(false)) => Additional::Forbidden,
-            Some(schema @ Json::Object(_)) => Additional::Schema(Inner::of(schema)),
+            Some(schema @ Json::Object(_)) => Additional::Schema(Subschema::of(schema)),
             _ => Additional::Allowed,
         };
         let properties = json.member("properties").map(Json::members).unwrap_or_default();
         Self {
             nullable: is_set("nullable"),
-            format: format::known(&types, text("format")),
-            numbers: Numbers {
+            format: format::known_format(&types, text("format")),
+            numbers: NumberLimits {
                 multiple_of: number("multipleOf"),
                 minimum: number("minimum"),
                 exclusive_minimum: is_set("exclusiveMinimum"),
@@ -120,7 +121,10 @@ impl<'s> Schema<'s> {
             one_of: several("oneOf"),
             not: inner("not"),
             items: inner("items"),
-            properties: properties.iter().map(|(name, json)| (&**name, Inner::of(json))).collect(),
+            properties: properties
+                .iter()
+                .map(|(name, json)| (&**name, Subschema::of(json)))
+                .collect(),
             additional,
             required: list("required").iter().filter_map(Json::text).collect(),
             types,
@@ -139,7 +143,7 @@ impl<'s> Schema<'s> {
         }
     }
 
-    pub(super) fn property(&self, name: &str) -> Option<&Inner<'s>> {
+    pub(super) fn property(&self, name: &str) -> Option<&Subschema<'s>> {
         let at = self.properties.binary_search_by(|(known, _)| (*known).cmp(name)).ok()?;
         self.properties.get(at).map(|(_, inner)| inner)
     }

@@ -9,7 +9,7 @@ fn errors(schema: &Value, object: &Value) -> Vec<String> {
     let (schema, object) = (schema.to_string(), object.to_string());
     let schema = Json::parse(schema.as_bytes()).unwrap();
     let object = Json::parse(object.as_bytes()).unwrap();
-    let mut work = Work::default();
+    let mut work = WorkBudget::default();
     validate(&Schema::of(&schema), &object, &Path::Root, &mut work).errors
 }
 
@@ -377,25 +377,25 @@ fn a_pattern_that_is_not_understood_is_no_error() {
 #[test]
 fn validation_steps_are_limited() {
     let schema = json!({"items": {"type": "string"}}).to_string();
-    let object = json!(vec!["a"; STEPS + 1]).to_string();
+    let object = json!(vec!["a"; MAX_STEPS + 1]).to_string();
     let schema = Json::parse(schema.as_bytes()).unwrap();
     let object = Json::parse(object.as_bytes()).unwrap();
-    let mut work = Work::default();
+    let mut work = WorkBudget::default();
     let outcome = validate(&Schema::of(&schema), &object, &Path::Root, &mut work);
-    assert!(work.is_done() && outcome.is_doubtful && outcome.is_valid());
+    assert!(work.is_exhausted() && outcome.is_doubtful && outcome.is_valid());
     // Errors beyond the size of a message are not searched for.
     let schema = json!({"items": {"type": "integer"}}).to_string();
     let schema = Json::parse(schema.as_bytes()).unwrap();
-    let mut work = Work::default();
+    let mut work = WorkBudget::default();
     let outcome = validate(&Schema::of(&schema), &object, &Path::Root, &mut work);
-    assert!(outcome.errors.len() == 64 && work.left > STEPS / 2);
+    assert!(outcome.errors.len() == 64 && work.remaining > MAX_STEPS / 2);
     // A slow pattern and a long text.
     let long = json!({"a": "b".repeat(1 << 20)}).to_string();
     let long = Json::parse(long.as_bytes()).unwrap();
     let schema = json!({"properties": {"a": {"pattern": "(a{1000}){10}c"}}}).to_string();
     let schema = Json::parse(schema.as_bytes()).unwrap();
-    let mut work = Work::default();
+    let mut work = WorkBudget::default();
     let validator = Validator::of(&schema);
     assert_eq!(validator.errors(&long, &mut work), None);
-    assert!(work.is_done());
+    assert!(work.is_exhausted());
 }

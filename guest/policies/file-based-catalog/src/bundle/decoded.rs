@@ -9,13 +9,13 @@ use opgate_sdk::{Kind, Report, Row, escape, rule, rules};
 use crate::CATALOG;
 use crate::blob::Blob;
 use crate::bundle::Bundle;
-use crate::go_text::{noun, wrong_field, wrong_value};
+use crate::go_text::{go_type_name, wrong_field, wrong_value};
 use crate::properties::{Property, VALUE, field};
 
 rules![FBC_54];
 
 /// Bytes of values that are checked for one document. Memory is never freed during a call.
-const BUDGET: u32 = 12 << 20;
+const MAX_CHECKED_BYTES: u32 = 12 << 20;
 
 /// The type into which a value is decoded.
 enum Shape {
@@ -66,21 +66,21 @@ static METADATA: Struct = Struct {
 };
 
 /// A type of the Operator API.
-const fn of_api(name: &'static str, fields: &'static [(&'static str, Shape)]) -> Struct {
+const fn api_struct(name: &'static str, fields: &'static [(&'static str, Shape)]) -> Struct {
     Struct { package: "v1alpha1", name, fields }
 }
 
-static API_SERVICES: Struct = of_api(
+static API_SERVICES: Struct = api_struct(
     "APIServiceDefinitions",
     &[("owned", Shape::Objects(&API_SERVICE)), ("required", Shape::Objects(&API_SERVICE))],
 );
 
-static CUSTOM_RESOURCES: Struct = of_api(
+static CUSTOM_RESOURCES: Struct = api_struct(
     "CustomResourceDefinitions",
     &[("owned", Shape::Objects(&CUSTOM_RESOURCE)), ("required", Shape::Objects(&CUSTOM_RESOURCE))],
 );
 
-static API_SERVICE: Struct = of_api(
+static API_SERVICE: Struct = api_struct(
     "APIServiceDescription",
     &[
         ("actionDescriptors", Shape::Objects(&ACTION)),
@@ -98,7 +98,7 @@ static API_SERVICE: Struct = of_api(
     ],
 );
 
-static CUSTOM_RESOURCE: Struct = of_api(
+static CUSTOM_RESOURCE: Struct = api_struct(
     "CRDDescription",
     &[
         ("actionDescriptors", Shape::Objects(&ACTION)),
@@ -121,22 +121,23 @@ const DESCRIPTOR: &[(&str, Shape)] = &[
     ("x-descriptors", Shape::Texts),
 ];
 
-static ACTION: Struct = of_api("ActionDescriptor", DESCRIPTOR);
-static SPEC: Struct = of_api("SpecDescriptor", DESCRIPTOR);
-static STATUS: Struct = of_api("StatusDescriptor", DESCRIPTOR);
+static ACTION: Struct = api_struct("ActionDescriptor", DESCRIPTOR);
+static SPEC: Struct = api_struct("SpecDescriptor", DESCRIPTOR);
+static STATUS: Struct = api_struct("StatusDescriptor", DESCRIPTOR);
 
-static RESOURCE: Struct = of_api(
+static RESOURCE: Struct = api_struct(
     "APIResourceReference",
     &[("kind", Shape::Text), ("name", Shape::Text), ("version", Shape::Text)],
 );
 
-static INSTALL_MODE: Struct = of_api(
+static INSTALL_MODE: Struct = api_struct(
     "InstallMode",
     &[("supported", Shape::Boolean), ("type", Shape::Named("v1alpha1.InstallModeType"))],
 );
 
-static LINK: Struct = of_api("AppLink", &[("name", Shape::Text), ("url", Shape::Text)]);
-static MAINTAINER: Struct = of_api("Maintainer", &[("email", Shape::Text), ("name", Shape::Text)]);
+static LINK: Struct = api_struct("AppLink", &[("name", Shape::Text), ("url", Shape::Text)]);
+static MAINTAINER: Struct =
+    api_struct("Maintainer", &[("email", Shape::Text), ("name", Shape::Text)]);
 
 static NATIVE_API: Struct = Struct {
     package: "v1",
@@ -188,7 +189,7 @@ impl Struct {
 
 /// The location of a value.
 #[derive(Clone)]
-struct Place {
+struct ValueLocation {
     /// JSON pointer in the blob.
     pointer: String,
     /// The field below the property.
@@ -197,8 +198,8 @@ struct Place {
     path: String,
 }
 
-impl Place {
-    fn member(&self, name: &str) -> Self {
+impl ValueLocation {
+    fn at_member(&self, name: &str) -> Self {
         let dot = if self.path.is_empty() { "" } else { "." };
         Self {
             pointer: format!("{}/{}", self.pointer, escape(name)),
@@ -208,7 +209,7 @@ impl Place {
     }
 
     /// An element of a list, or a member of a map: Go does not report which one.
-    fn inner(&self, token: &str) -> Self {
+    fn at_inner(&self, token: &str) -> Self {
         Self {
             pointer: format!("{}/{}", self.pointer, escape(token)),
             field: format!("{}[{token}]", self.field),
@@ -218,7 +219,7 @@ impl Place {
 }
 
 /// A decoding error: the field and the reason.
-type Wrong = (String, String);
+type DecodeError = (String, String);
 
 /// Decodes the values of a blob.
 struct Decoder<'b, 'd>(&'b Blob<'d>);
@@ -226,53 +227,58 @@ struct Decoder<'b, 'd>(&'b Blob<'d>);
 impl Decoder<'_, '_> {
     /// The first value in an object that cannot be decoded. Only fields with content are visited:
     /// types contain other types, up to three levels deep.
-    fn object(&self, row: Row<'_>, of: &Struct, at: &Place) -> Option<Wrong> {
+    fn decode_object(&self, row: Row<'_>, of: &Struct, at: &ValueLocation) -> Option<DecodeError> {
         let fields = of.fields.iter().enumerate();
         fields.into_iter().find_map(|(column, (name, shape))| {
             let kind = row.kind(column);
-            let at = at.member(name);
+            let at = at.at_member(name);
             if !shape.is_decoded_from(kind) {
-                return Some(wrong(kind, of, &at, &shape.go_type()));
+                return Some(type_error(kind, of, &at, &shape.go_type()));
             }
             let has_content = row.length(column).is_some_and(|length| length > 0);
             match shape {
-                Shape::Integer if kind == Kind::Number => self.integer(of, &at),
-                Shape::Map if has_content => self.map(of, &at),
-                Shape::Texts if has_content => self.texts(of, &at),
+                Shape::Integer if kind == Kind::Number => self.decode_integer(of, &at),
+                Shape::Map if has_content => self.decode_map(of, &at),
+                Shape::Texts if has_content => self.decode_texts(of, &at),
                 Shape::Object(inner) if has_content => {
                     let rows = self.0.fields(&at.pointer, &inner.columns());
-                    rows.iter().next().and_then(|row| self.object(row, inner, &at))
+                    rows.iter().next().and_then(|row| self.decode_object(row, inner, &at))
                 }
-                Shape::Objects(inner) if has_content => self.objects(of, inner, &at),
+                Shape::Objects(inner) if has_content => self.decode_objects(of, inner, &at),
                 _ => None,
             }
         })
     }
 
-    fn objects(&self, of: &Struct, inner: &Struct, at: &Place) -> Option<Wrong> {
+    fn decode_objects(
+        &self,
+        of: &Struct,
+        inner: &Struct,
+        at: &ValueLocation,
+    ) -> Option<DecodeError> {
         let columns = inner.columns();
         let columns: Vec<_> = columns.iter().map(String::as_str).collect();
         let rows = self.0.rows(&at.pointer, &columns);
         rows.iter().enumerate().find_map(|(index, row)| {
-            let at = at.inner(&index.to_string());
+            let at = at.at_inner(&index.to_string());
             match row.kind(inner.fields.len()) {
-                Kind::Object => self.object(row, inner, &at),
+                Kind::Object => self.decode_object(row, inner, &at),
                 Kind::Missing | Kind::Null => None,
-                kind => Some(wrong(kind, of, &at, &inner.go_type())),
+                kind => Some(type_error(kind, of, &at, &inner.go_type())),
             }
         })
     }
 
-    fn texts(&self, of: &Struct, at: &Place) -> Option<Wrong> {
+    fn decode_texts(&self, of: &Struct, at: &ValueLocation) -> Option<DecodeError> {
         let rows = self.0.rows(&at.pointer, &[""]);
         rows.iter().enumerate().find_map(|(index, row)| {
             let kind = row.kind(0);
             let is_text = Shape::Text.is_decoded_from(kind);
-            (!is_text).then(|| wrong(kind, of, &at.inner(&index.to_string()), "string"))
+            (!is_text).then(|| type_error(kind, of, &at.at_inner(&index.to_string()), "string"))
         })
     }
 
-    fn map(&self, of: &Struct, at: &Place) -> Option<Wrong> {
+    fn decode_map(&self, of: &Struct, at: &ValueLocation) -> Option<DecodeError> {
         let keys = self.0.value().keys(&at.pointer);
         let columns: Vec<_> = keys.iter().map(|key| format!("/{}", escape(key))).collect();
         let rows = self.0.fields(&at.pointer, &columns);
@@ -280,18 +286,18 @@ impl Decoder<'_, '_> {
         keys.iter().enumerate().find_map(|(column, key)| {
             let kind = row.kind(column);
             let is_text = Shape::Text.is_decoded_from(kind);
-            (!is_text).then(|| wrong(kind, of, &at.inner(key), "string"))
+            (!is_text).then(|| type_error(kind, of, &at.at_inner(key), "string"))
         })
     }
 
-    fn integer(&self, of: &Struct, at: &Place) -> Option<Wrong> {
+    fn decode_integer(&self, of: &Struct, at: &ValueLocation) -> Option<DecodeError> {
         let value = self.0.value();
         if value.integer(&at.pointer).is_some_and(|number| i32::try_from(number).is_ok()) {
             return None;
         }
         let number = value.raw(&at.pointer).unwrap_or_default();
         let number = String::from_utf8(number).unwrap_or_default();
-        let found = format!("{} {number}", noun(Kind::Number));
+        let found = format!("{} {number}", go_type_name(Kind::Number));
         let path = format!("{}.{}", of.name, at.path);
         let why =
             format!("json: cannot unmarshal {found} into Go struct field {path} of type int32");
@@ -299,7 +305,7 @@ impl Decoder<'_, '_> {
     }
 }
 
-fn wrong(kind: Kind, of: &Struct, at: &Place, go_type: &str) -> Wrong {
+fn type_error(kind: Kind, of: &Struct, at: &ValueLocation, go_type: &str) -> DecodeError {
     let path = format!("{}.{}", of.name, at.path);
     (at.field.clone(), wrong_field(kind, &path, go_type))
 }
@@ -365,21 +371,21 @@ pub(crate) fn check(
         "olm.channel" => &CHANNEL,
         _ => &METADATA,
     };
-    let at = Place {
+    let at = ValueLocation {
         pointer: property.pointer("/value"),
         field: ".value".to_owned(),
         path: String::new(),
     };
     let found = match property.kind(VALUE) {
         Kind::Object => {
-            if *spent >= BUDGET {
+            if *spent >= MAX_CHECKED_BYTES {
                 report.skip_part(&FBC_54, "", "the properties of the bundles are too large");
                 return;
             }
             let size = blob.value().size(&at.pointer).unwrap_or_default();
             *spent = spent.saturating_add(size);
             let rows = blob.fields(&at.pointer, &of.columns());
-            rows.iter().next().and_then(|row| Decoder(blob).object(row, of, &at))
+            rows.iter().next().and_then(|row| Decoder(blob).decode_object(row, of, &at))
         }
         kind => Some((at.field, wrong_value(kind, &of.go_type()))),
     };

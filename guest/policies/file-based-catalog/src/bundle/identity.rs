@@ -7,14 +7,14 @@ use opgate_sdk::{Kind, Report, rule, rules};
 use crate::CATALOG;
 use crate::blob::Blob;
 use crate::bundle::Bundle;
-use crate::bundle::properties::Found;
+use crate::bundle::properties::PropertyValues;
 use crate::go_text::{wrong_field, wrong_value};
 use crate::properties::{PACKAGE_NAME, Property, RELEASE, VALUE, VERSION, field};
 
 rules![FBC_33, FBC_34, FBC_35, FBC_36];
 
 /// Bytes of a release.
-const LONGEST_RELEASE: usize = 20;
+const MAX_RELEASE_BYTES: usize = 20;
 
 /// The values of the property.
 pub(crate) struct PackageProperty {
@@ -140,7 +140,12 @@ rule! {
 }
 
 /// Evaluates the property, and reads the version of the bundle from it.
-pub(crate) fn judge(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, report: &mut Report<'_>) {
+pub(crate) fn check(
+    blob: &Blob<'_>,
+    bundle: &mut Bundle,
+    found: PropertyValues,
+    report: &mut Report<'_>,
+) {
     let package = || quote(&bundle.package);
     let name = || quote(&bundle.name);
     let (1, Some(property)) = (found.packages, found.package) else {
@@ -186,7 +191,7 @@ pub(crate) fn judge(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, report: 
     };
     let mut label = property.version;
     if !property.release.is_empty() {
-        if let Err(why) = release(&property.release) {
+        if let Err(why) = validate_release(&property.release) {
             let release = quote(&property.release);
             let message =
                 format!("error parsing bundle {} release version {release}: {why}", name());
@@ -206,7 +211,7 @@ pub(crate) fn judge(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, report: 
         }
     }
     bundle.version = Some(version);
-    bundle.label = Some(label);
+    bundle.version_label = Some(label);
 }
 
 rule! {
@@ -248,10 +253,10 @@ rule! {
 }
 
 /// Upstream's error for a release.
-fn release(text: &str) -> Result<(), String> {
+fn validate_release(text: &str) -> Result<(), String> {
     let wrong = |why: &str| Err(format!("invalid release {}: {why}", quote(text)));
-    if text.len() > LONGEST_RELEASE {
-        return wrong(&format!("exceeds maximum length of {LONGEST_RELEASE} characters"));
+    if text.len() > MAX_RELEASE_BYTES {
+        return wrong(&format!("exceeds maximum length of {MAX_RELEASE_BYTES} characters"));
     }
     let errors = text.split('.').enumerate().filter_map(|(index, segment)| {
         Identifier::parse(segment).err().map(|why| format!("segment {index}: {why}"))

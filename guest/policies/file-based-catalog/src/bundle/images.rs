@@ -122,7 +122,7 @@ rule! {
 }
 
 /// Evaluates the image of a bundle and its related images.
-pub(crate) fn judge(
+pub(crate) fn check(
     blob: &Blob<'_>,
     bundle: &Bundle,
     settings: &Settings,
@@ -149,7 +149,7 @@ pub(crate) fn judge(
         }
     }
     match blob.kind("relatedImages") {
-        Kind::List => related(blob, bundle, report),
+        Kind::List => check_related_images(blob, bundle, report),
         Kind::Missing | Kind::Null => {}
         kind => {
             let why = wrong_field(kind, "Bundle.relatedImages", "[]declcfg.RelatedImage");
@@ -159,7 +159,7 @@ pub(crate) fn judge(
 }
 
 /// Evaluates the items of `relatedImages`.
-fn related(blob: &Blob<'_>, bundle: &Bundle, report: &mut Report<'_>) {
+fn check_related_images(blob: &Blob<'_>, bundle: &Bundle, report: &mut Report<'_>) {
     let list = blob.field("relatedImages");
     let rows = blob.rows(&blob.pointer("relatedImages"), &["/image", "/name", ""]);
     for (index, row) in (0_u32..).zip(rows.iter()) {
@@ -191,7 +191,7 @@ fn related(blob: &Blob<'_>, bundle: &Bundle, report: &mut Report<'_>) {
             }
         } else if is_decoded && row.text_or_empty(1).is_empty() {
             let item = format!("{}/{index}", blob.pointer("relatedImages"));
-            let hint = spelling::hint(blob.value(), &item, "image");
+            let hint = spelling::spelling_hint(blob.value(), &item, "image");
             let message = format!("relatedImages[{index}].image: must be a non-empty string{hint}");
             let field = match row.kind(0) {
                 Kind::Missing => format!("{list}[{index}]"),

@@ -12,17 +12,17 @@ use crate::bundle::Bundle;
 use crate::bundle::decoded;
 use crate::bundle::identity::PackageProperty;
 use crate::go_text::wrong_value;
-use crate::objects::{self, Objects, Outcome};
+use crate::objects::{self, DecodeResult, Objects};
 use crate::properties::{
     GROUP, KIND, PACKAGE_NAME, Property, VALUE, VERSION, VERSION_RANGE, field,
 };
-use crate::text::joined;
+use crate::text::join;
 
 rules![FBC_37, FBC_38, FBC_39, FBC_41, FBC_42];
 
 /// The values of the properties of a bundle.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct PropertyValues {
     /// Properties of type `olm.package`: the number of them, and the first one.
     pub(crate) packages: u32,
     pub(crate) package: Option<PackageProperty>,
@@ -74,9 +74,9 @@ rule! {
     }
 }
 
-impl Found {
+impl PropertyValues {
     /// Reports provided APIs that no property lists.
-    pub(crate) fn unlisted(&self, blob: &Blob<'_>, report: &mut Report<'_>) {
+    pub(crate) fn check_unlisted(&self, blob: &Blob<'_>, report: &mut Report<'_>) {
         for api in self.provided.difference(&self.listed) {
             let message = format!("provided API {api} has no olm.gvk property");
             report.add(&FBC_39, blob.field("properties"), message);
@@ -85,15 +85,15 @@ impl Found {
 }
 
 /// Reads the properties of a bundle, one after the other.
-pub(crate) struct Reader<'r, 'd> {
+pub(crate) struct PropertyChecker<'r, 'd> {
     pub(crate) blob: &'r Blob<'d>,
     pub(crate) bundle: &'r Bundle,
     pub(crate) objects: &'r mut Objects,
-    pub(crate) found: &'r mut Found,
+    pub(crate) found: &'r mut PropertyValues,
 }
 
-impl Reader<'_, '_> {
-    pub(crate) fn property(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
+impl PropertyChecker<'_, '_> {
+    pub(crate) fn check_property(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
         match property.name {
             "olm.package" => {
                 self.found.packages += 1;
@@ -101,23 +101,23 @@ impl Reader<'_, '_> {
                     self.found.package = Some(PackageProperty::of(property));
                 }
             }
-            "olm.gvk" | "olm.gvk.required" => self.api(property, report),
-            "olm.package.required" => self.required_package(property, report),
-            "olm.bundle.object" => self.object(property, report),
-            "olm.bundle.mediatype" => self.media_type(property, report),
-            "olm.channel" => self.decoded(property, report),
+            "olm.gvk" | "olm.gvk.required" => self.check_api(property, report),
+            "olm.package.required" => self.check_required_package(property, report),
+            "olm.bundle.object" => self.check_object(property, report),
+            "olm.bundle.mediatype" => self.check_media_type(property, report),
+            "olm.channel" => self.check_decoded(property, report),
             "olm.csv.metadata" => {
-                self.decoded(property, report);
+                self.check_decoded(property, report);
                 let rows = |inner: &str, columns: &[&str]| {
                     self.blob.rows(&property.pointer(inner), columns)
                 };
-                self.found.provided.extend(objects::owned_by_metadata(rows));
+                self.found.provided.extend(objects::owned_apis_of_metadata(rows));
             }
             _ => {}
         }
     }
 
-    fn decoded(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
+    fn check_decoded(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
         decoded::check(property, self.blob, self.bundle, &mut self.objects.decoded, report);
     }
 }
@@ -159,9 +159,9 @@ rule! {
     }
 }
 
-impl Reader<'_, '_> {
+impl PropertyChecker<'_, '_> {
     /// Evaluates an API. FBC-39 reports duplicates.
-    fn api(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
+    fn check_api(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
         let mut complain = |inner: &str, why: &str| {
             let (index, kind) = (property.index, quote(property.name));
             let message = format!("property[{index}] of type {kind}: {why}");
@@ -246,9 +246,9 @@ rule! {
     }
 }
 
-impl Reader<'_, '_> {
+impl PropertyChecker<'_, '_> {
     /// Evaluates a package that the bundle requires.
-    fn required_package(&self, property: &Property<'_>, report: &mut Report<'_>) {
+    fn check_required_package(&self, property: &Property<'_>, report: &mut Report<'_>) {
         let index = property.index;
         let mut complain = |inner: &str, why: &str| {
             let message = format!("property[{index}] of type \"olm.package.required\": {why}");
@@ -314,37 +314,37 @@ rule! {
     }
 }
 
-impl Reader<'_, '_> {
+impl PropertyChecker<'_, '_> {
     /// Evaluates an object of the bundle, and records the APIs that it provides.
-    fn object(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
+    fn check_object(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
         self.found.objects += 1;
         let index = property.index;
         if !report.is_on(&FBC_41) && !report.is_on(&FBC_39) {
             return;
         }
         let item = property.document();
-        let (inner, what, why) = match self.objects.read(item) {
-            Outcome::Object(None) => return,
-            Outcome::Object(Some(object)) => {
-                self.found.provided.extend(objects::owned_by(&object));
+        let (inner, what, why) = match self.objects.decode(item) {
+            DecodeResult::Object(None) => return,
+            DecodeResult::Object(Some(object)) => {
+                self.found.provided.extend(objects::owned_apis(&object));
                 return;
             }
-            Outcome::LeftOut => {
+            DecodeResult::LimitReached => {
                 report.skip_part(&FBC_41, "", "the objects of the bundles are too large");
                 return;
             }
-            Outcome::NoProperty(why) => {
+            DecodeResult::InvalidProperty(why) => {
                 let what = format!("parse property at index {index} as bundle object");
                 (".value", what, why)
             }
-            Outcome::NoObject(why) => {
+            DecodeResult::InvalidObject(why) => {
                 let what = format!("convert bundle object property at index {index} to JSON");
                 (".value", what, why)
             }
         };
         let inner = if item.has("/value/data") { ".value.data" } else { inner };
         let (package, name) = (quote(&self.bundle.package), quote(&self.bundle.name));
-        let whose = joined([package.as_str(), ", bundle ", name.as_str()], "");
+        let whose = join([package.as_str(), ", bundle ", name.as_str()], "");
         let message = format!("read bundle objects: package {whose}: {what}: {why}");
         report.add(&FBC_41, field(self.blob, index, inner), message);
     }
@@ -385,9 +385,9 @@ rule! {
     }
 }
 
-impl Reader<'_, '_> {
+impl PropertyChecker<'_, '_> {
     /// Evaluates the media type of the bundle.
-    fn media_type(&self, property: &Property<'_>, report: &mut Report<'_>) {
+    fn check_media_type(&self, property: &Property<'_>, report: &mut Report<'_>) {
         let value = property.text(VALUE);
         if !matches!(value, "plain+v0" | "registry+v1") {
             let message = format!(

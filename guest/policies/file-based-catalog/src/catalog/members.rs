@@ -6,10 +6,10 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
 use crate::CATALOG;
-use crate::blob::place;
+use crate::blob::blob_path;
 use crate::catalog::Catalog;
 use crate::settings::Settings;
-use crate::text::joined;
+use crate::text::join;
 
 rules![FBC_05, FBC_06, FBC_11, FBC_18, FBC_31];
 
@@ -89,16 +89,16 @@ rule! {
 }
 
 /// Evaluates whether there are channels and bundles.
-pub(crate) fn complete(catalog: &Catalog, report: &mut Report<'_>) {
+pub(crate) fn check_complete(catalog: &Catalog, report: &mut Report<'_>) {
     let Some(package) = catalog.package() else { return };
     if catalog.channels.is_empty() {
         let message = "package must contain at least one channel";
-        report.add(&FBC_05, place(package.at, ""), message);
+        report.add(&FBC_05, blob_path(package.at, ""), message);
     }
     if catalog.bundles.is_empty() {
         let message =
             format!("package {} must contain at least one olm.bundle blob", quote(&package.name));
-        report.add(&FBC_06, place(package.at, ""), message);
+        report.add(&FBC_06, blob_path(package.at, ""), message);
     }
 }
 
@@ -142,7 +142,7 @@ rule! {
 }
 
 /// Evaluates whether default channels exist.
-pub(crate) fn default_channels(
+pub(crate) fn check_default_channels(
     catalog: &Catalog,
     channels: &BTreeSet<&str>,
     report: &mut Report<'_>,
@@ -242,13 +242,14 @@ rule! {
 }
 
 /// Evaluates whether entries and bundles match. A missing package has no entries.
-pub(crate) fn entries_and_bundles(
+pub(crate) fn check_entries_and_bundles(
     catalog: &Catalog,
     bundles: &BTreeSet<&str>,
     settings: &Settings,
     report: &mut Report<'_>,
 ) {
-    let in_package = |package: &String| !package.is_empty() && catalog.known.contains(package);
+    let in_package =
+        |package: &String| !package.is_empty() && catalog.known_packages.contains(package);
     let mut entries = BTreeSet::new();
     let last = catalog.channels.len().saturating_sub(1);
     for (index, channel) in catalog.channels.iter().enumerate() {
@@ -265,7 +266,7 @@ pub(crate) fn entries_and_bundles(
             let message = format!(
                 "no olm.bundle blobs found in package {} for olm.channel entries [{}]",
                 quote(&channel.package),
-                joined(names, " ")
+                join(names, " ")
             );
             report.add(&FBC_18, channel.entry_field(first, "name"), message);
         }

@@ -6,10 +6,10 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
 use crate::CATALOG;
-use crate::blob::place;
+use crate::blob::blob_path;
 use crate::bundle::Bundle;
 use crate::catalog::Catalog;
-use crate::text::joined;
+use crate::text::join;
 
 rules![FBC_14, FBC_30, FBC_32];
 
@@ -52,7 +52,7 @@ rule! {
 }
 
 /// Evaluates the names of channels, and returns them.
-pub(crate) fn channel_names<'c>(
+pub(crate) fn check_channel_names<'c>(
     catalog: &'c Catalog,
     report: &mut Report<'_>,
 ) -> BTreeSet<&'c str> {
@@ -61,7 +61,7 @@ pub(crate) fn channel_names<'c>(
         if !names.insert(channel.name.as_str()) {
             let (package, name) = (quote(&channel.package), quote(&channel.name));
             let message = format!("package {package} has duplicate channel {name}");
-            report.add(&FBC_14, place(channel.at, ".name"), message);
+            report.add(&FBC_14, blob_path(channel.at, ".name"), message);
         }
     }
     names
@@ -107,7 +107,10 @@ rule! {
 
 /// Evaluates the names of bundles, and returns them. Without a package it is unknown whether a name
 /// is taken.
-pub(crate) fn bundle_names<'c>(catalog: &'c Catalog, report: &mut Report<'_>) -> BTreeSet<&'c str> {
+pub(crate) fn check_bundle_names<'c>(
+    catalog: &'c Catalog,
+    report: &mut Report<'_>,
+) -> BTreeSet<&'c str> {
     let mut names = BTreeSet::new();
     for bundle in catalog.bundles.iter().filter(|bundle| !bundle.name.is_empty()) {
         if !names.insert(bundle.name.as_str()) && !bundle.package.is_empty() {
@@ -153,10 +156,10 @@ rule! {
 }
 
 /// Evaluates the versions of bundles.
-pub(crate) fn versions(catalog: &Catalog, report: &mut Report<'_>) {
+pub(crate) fn check_versions(catalog: &Catalog, report: &mut Report<'_>) {
     let mut by_label: BTreeMap<&str, BTreeMap<&str, &Bundle>> = BTreeMap::new();
     for bundle in catalog.bundles.iter().filter(|bundle| !bundle.package.is_empty()) {
-        if let Some(label) = &bundle.label {
+        if let Some(label) = &bundle.version_label {
             by_label.entry(label).or_default().entry(&bundle.name).or_insert(bundle);
         }
     }
@@ -165,11 +168,11 @@ pub(crate) fn versions(catalog: &Catalog, report: &mut Report<'_>) {
     let Some(latest) = by_label.values().flat_map(BTreeMap::values).max_by_key(|b| b.at) else {
         return;
     };
-    let groups = by_label.iter().map(|(label, bundles)| {
-        format!("{{{label}: [{}]}}", joined(bundles.keys().copied(), ", "))
-    });
+    let groups = by_label
+        .iter()
+        .map(|(label, bundles)| format!("{{{label}: [{}]}}", join(bundles.keys().copied(), ", ")));
     let groups: Vec<_> = groups.collect();
-    let groups = joined(groups.iter().map(String::as_str), " ");
+    let groups = join(groups.iter().map(String::as_str), " ");
     let message = format!("duplicate versions found in bundles: [{groups}]");
     report.add(&FBC_32, latest.name_field(), message);
 }

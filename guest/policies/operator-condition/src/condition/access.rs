@@ -6,19 +6,19 @@ use crate::targets::CONDITION;
 
 rules![CND_04, CND_05];
 
-pub(super) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+pub(super) fn check(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let Some(old) = review.old_of_update() else { return };
     let changes = |pointer: &str| !object.equal(pointer, old, pointer);
     // OLM or an administrator sends most updates, and most others change only the status.
-    if !is_of_the_namespace(review) || !changes("/spec") || review.may_be_olm() {
+    if !is_account_of_namespace(review) || !changes("/spec") || review.may_be_olm() {
         return;
     }
-    overrides(review, changes("/spec/overrides"), report);
-    spec(report);
+    check_overrides(review, changes("/spec/overrides"), report);
+    check_spec(report);
 }
 
 /// Whether a ServiceAccount of the object's own namespace sent the request.
-fn is_of_the_namespace(review: &Review<'_>) -> bool {
+fn is_account_of_namespace(review: &Review<'_>) -> bool {
     let user = review.request.user();
     let account = user.username.strip_prefix("system:serviceaccount:");
     let namespace = account.and_then(|account| account.split_once(':')).map(|(ns, _)| ns);
@@ -70,7 +70,7 @@ rule! {
     }
 }
 
-fn overrides(review: &Review<'_>, is_changed: bool, report: &mut Report<'_>) {
+fn check_overrides(review: &Review<'_>, is_changed: bool, report: &mut Report<'_>) {
     if is_changed {
         let user = &review.request.user().username;
         let message =
@@ -120,7 +120,7 @@ rule! {
     }
 }
 
-fn spec(report: &mut Report<'_>) {
+fn check_spec(report: &mut Report<'_>) {
     let message =
         "the Operator is allowed to modify only the status subresource of the OperatorCondition";
     report.add(&CND_05, "spec", message);

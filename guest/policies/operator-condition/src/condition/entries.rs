@@ -16,7 +16,7 @@ const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 
 /// A list of an object: its field, its pointer, and the members that the CRD requires of its
 /// entries.
-struct List {
+struct ConditionList {
     field: &'static str,
     pointer: &'static str,
     is_spec: bool,
@@ -25,13 +25,13 @@ struct List {
 
 /// Maximum number of entries. No API server stores longer lists: with all required members, 1.5 MiB
 /// hold 30,000 entries. The table of a list of numbers would not fit into the memory of a call.
-const MOST: u32 = 32_768;
+const MAX_ENTRIES: u32 = 32_768;
 
 const COLUMNS: [&str; 5] = ["/type", "/status", "/reason", "/message", "/lastTransitionTime"];
-const TYPE: usize = 0;
-const STATUS: usize = 1;
+const TYPE_COLUMN: usize = 0;
+const STATUS_COLUMN: usize = 1;
 
-const SPEC_CONDITIONS: List = List {
+const SPEC_CONDITIONS: ConditionList = ConditionList {
     field: "spec.conditions",
     pointer: "/spec/conditions",
     is_spec: true,
@@ -39,54 +39,55 @@ const SPEC_CONDITIONS: List = List {
         ("lastTransitionTime", 4),
         ("message", 3),
         ("reason", 2),
-        ("status", STATUS),
-        ("type", TYPE),
+        ("status", STATUS_COLUMN),
+        ("type", TYPE_COLUMN),
     ],
 };
 
-const OVERRIDES: List = List {
+const OVERRIDES: ConditionList = ConditionList {
     field: "spec.overrides",
     pointer: "/spec/overrides",
     is_spec: true,
-    required: &[("message", 3), ("reason", 2), ("status", STATUS), ("type", TYPE)],
+    required: &[("message", 3), ("reason", 2), ("status", STATUS_COLUMN), ("type", TYPE_COLUMN)],
 };
 
-const STATUS_CONDITIONS: List = List {
+const STATUS_CONDITIONS: ConditionList = ConditionList {
     field: "status.conditions",
     pointer: "/status/conditions",
     is_spec: false,
     required: &[],
 };
 
-pub(super) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+pub(super) fn check(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     for list in [&SPEC_CONDITIONS, &OVERRIDES, &STATUS_CONDITIONS] {
-        list.judge(review, object, report);
+        list.check(review, object, report);
     }
 }
 
-pub(super) fn judge_status(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
-    STATUS_CONDITIONS.judge(review, object, report);
+pub(super) fn check_status(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    STATUS_CONDITIONS.check(review, object, report);
 }
 
-impl List {
-    fn judge(&self, review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+impl ConditionList {
+    fn check(&self, review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
         // Look-ups cost time, and one of the lists is usually absent.
         if object.kind(self.pointer) != Kind::List || !review.touches_json(object, self.pointer) {
             return;
         }
         let length = object.length(self.pointer).unwrap_or_default();
-        if length > MOST {
+        if length > MAX_ENTRIES {
             let field = self.field;
-            let message = format!("{field}: Too many: {length}: must have at most {MOST} items");
+            let message =
+                format!("{field}: Too many: {length}: must have at most {MAX_ENTRIES} items");
             report.add(&CND_01, field, message);
             return;
         }
         let rows = object.rows(self.pointer, &COLUMNS);
-        self.types(&rows, report);
-        self.statuses(object, &rows, report);
+        self.check_types(&rows, report);
+        self.check_statuses(object, &rows, report);
         if self.is_spec {
-            self.missing(&rows, report);
-            self.unknown_types(&rows, report);
+            self.check_required_members(&rows, report);
+            self.check_known_types(&rows, report);
         }
     }
 }
@@ -140,12 +141,13 @@ rule! {
     }
 }
 
-impl List {
-    fn types(&self, rows: &Rows, report: &mut Report<'_>) {
-        let wrong = rows.iter().enumerate().filter(|(_, row)| row.text_or_empty(TYPE).is_empty());
+impl ConditionList {
+    fn check_types(&self, rows: &Rows, report: &mut Report<'_>) {
+        let wrong =
+            rows.iter().enumerate().filter(|(_, row)| row.text_or_empty(TYPE_COLUMN).is_empty());
         report.add_each(&CND_01, wrong, |(index, row)| {
             let field = format!("{}[{index}].type", self.field);
-            let why = match row.kind(TYPE) {
+            let why = match row.kind(TYPE_COLUMN) {
                 Kind::Missing | Kind::Null | Kind::Text => "Required value",
                 _ => "Invalid value: must be of type string",
             };
@@ -154,12 +156,13 @@ impl List {
         });
     }
 
-    fn statuses(&self, object: &Document, rows: &Rows, report: &mut Report<'_>) {
-        let is_known = |row: &Row<'_>| row.text(STATUS).is_some_and(|s| STATUSES.contains(&s));
+    fn check_statuses(&self, object: &Document, rows: &Rows, report: &mut Report<'_>) {
+        let is_known =
+            |row: &Row<'_>| row.text(STATUS_COLUMN).is_some_and(|s| STATUSES.contains(&s));
         let wrong = rows.iter().enumerate().filter(|(_, row)| !is_known(row));
         report.add_each(&CND_01, wrong, |(index, _)| {
             let field = format!("{}[{index}].status", self.field);
-            let value = go_format::value(object, &format!("{}/{index}/status", self.pointer), false);
+            let value = go_format::format_value(object, &format!("{}/{index}/status", self.pointer), false);
             let message = format!(
                 "{field}: Unsupported value: {value}: supported values: \"True\", \"False\", \"Unknown\""
             );
@@ -212,8 +215,8 @@ rule! {
     }
 }
 
-impl List {
-    fn missing(&self, rows: &Rows, report: &mut Report<'_>) {
+impl ConditionList {
+    fn check_required_members(&self, rows: &Rows, report: &mut Report<'_>) {
         let lacks = |row: &Row<'_>, column| matches!(row.kind(column), Kind::Missing | Kind::Null);
         let missing = rows.iter().enumerate().flat_map(|(index, row)| {
             let required = self.required.iter().filter(move |(_, column)| lacks(&row, *column));
@@ -265,10 +268,10 @@ rule! {
     }
 }
 
-impl List {
-    fn unknown_types(&self, rows: &Rows, report: &mut Report<'_>) {
+impl ConditionList {
+    fn check_known_types(&self, rows: &Rows, report: &mut Report<'_>) {
         let types = rows.iter().enumerate();
-        let types = types.filter_map(|(index, row)| Some((index, row.text(TYPE)?)));
+        let types = types.filter_map(|(index, row)| Some((index, row.text(TYPE_COLUMN)?)));
         let unknown = types.filter(|(_, name)| !name.is_empty() && *name != upgradeable::TYPE);
         report.add_each(&CND_03, unknown, |(index, name)| {
             let field = format!("{}[{index}].type", self.field);

@@ -5,13 +5,13 @@ pub(crate) mod entries;
 
 use opgate_sdk::{Report, Review};
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(condition) = review.subject() else { return };
-    entries::judge(review, condition, report);
-    access::judge(review, condition, report);
+    entries::check(review, condition, report);
+    access::check(review, condition, report);
 }
 
-pub(crate) fn judge_status(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check_status(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(condition) = review.subject() else { return };
-    entries::judge_status(review, condition, report);
+    entries::check_status(review, condition, report);
 }

@@ -1,10 +1,10 @@
 //! Annotations of a ClusterServiceVersion in which OLM stores its group.
 
-use opgate_sdk::copies::Marks;
+use opgate_sdk::copies::CopyMarks;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, rule, rules};
 
-use super::Member;
+use super::MemberCsv;
 use crate::kinds::CSV;
 use crate::namespaces::NamespaceSet;
 use crate::reads::{CSVS, GROUPS, NAMESPACES};
@@ -12,9 +12,9 @@ use crate::reads::{CSVS, GROUPS, NAMESPACES};
 rules![OPG_30, OPG_31];
 
 /// The annotations.
-pub(super) const NOTES: [&str; 3] =
+pub(super) const GROUP_ANNOTATIONS: [&str; 3] =
     ["olm.operatorGroup", "olm.operatorNamespace", "olm.targetNamespaces"];
-const TARGETS: &str = "/metadata/annotations/olm.targetNamespaces";
+const TARGETS_ANNOTATION: &str = "/metadata/annotations/olm.targetNamespaces";
 
 rule! {
     /// the membership annotations of a ClusterServiceVersion are those of its OperatorGroup
@@ -61,11 +61,16 @@ rule! {
     }
 }
 
-impl Member<'_> {
-    pub(super) fn noted(&self, group: &Document, targets: &NamespaceSet, report: &mut Report<'_>) {
+impl MemberCsv<'_> {
+    pub(super) fn check_group_annotations(
+        &self,
+        group: &Document,
+        targets: &NamespaceSet,
+        report: &mut Report<'_>,
+    ) {
         let namespace = self.review.namespace();
         let name = group.text_or_empty("/metadata/name");
-        for (key, text) in &self.notes {
+        for (key, text) in &self.annotations {
             let expected = match *key {
                 "olm.operatorGroup" => name.clone(),
                 "olm.operatorNamespace" => namespace.to_owned(),
@@ -127,10 +132,11 @@ rule! {
     }
 }
 
-pub(super) fn of_a_copy(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
-    let was_so =
-        |old: &Document| Marks::of(old, review.namespace()).are_outright() && old.has(TARGETS);
-    if object.has(TARGETS) && !review.ratchet_base().is_some_and(was_so) {
+pub(super) fn check_copy(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    let was_so = |old: &Document| {
+        CopyMarks::of(old, review.namespace()).are_explicit() && old.has(TARGETS_ANNOTATION)
+    };
+    if object.has(TARGETS_ANNOTATION) && !review.ratchet_base().is_some_and(was_so) {
         let message = "copied CSV must not carry the olm.targetNamespaces annotation";
         report.add(&OPG_31, "metadata.annotations[olm.targetNamespaces]", message);
     }

@@ -1,7 +1,7 @@
 //! The parts of a ClusterServiceVersion that identify a copy with its original.
 
 use opgate_sdk::Shape;
-use opgate_sdk::copies::Comparison;
+use opgate_sdk::copies::CopyComparison;
 
 use super::MODES;
 use crate::reads::CSVS;
@@ -19,9 +19,9 @@ const DEPLOYMENT: &[(&str, Shape)] = &[(
     )]),
 )];
 
-pub(super) static COPIES: Comparison = Comparison {
+pub(super) static COPIES: CopyComparison = CopyComparison {
     read: &CSVS,
-    kept: &[
+    compared_fields: &[
         ("/spec/installModes", MODES),
         ("/spec/customresourcedefinitions/owned", Shape::List(&Shape::Struct(RESOURCE))),
         ("/spec/apiservicedefinitions/owned", Shape::List(&Shape::Struct(API))),
@@ -29,7 +29,7 @@ pub(super) static COPIES: Comparison = Comparison {
         ("/spec/skips", Shape::List(&Shape::Scalar)),
         ("/spec/install/spec/deployments", Shape::List(&Shape::Struct(DEPLOYMENT))),
     ],
-    more: &[
+    other_fields: &[
         "/spec/install/spec/permissions",
         "/spec/install/spec/clusterPermissions",
         "/metadata/annotations/olm.operatorGroup",

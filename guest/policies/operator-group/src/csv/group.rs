@@ -3,7 +3,7 @@
 use opgate_sdk::cluster::{Query, ReadError};
 use opgate_sdk::{Document, Report, rule, rules};
 
-use super::{Member, SHOWN};
+use super::{MAX_SHOWN, MemberCsv};
 use crate::kinds::CSV;
 use crate::olm_reason::{self, OlmReason};
 use crate::reads::{CSVS, GROUPS};
@@ -92,14 +92,14 @@ rule! {
     }
 }
 
-impl Member<'_> {
+impl MemberCsv<'_> {
     /// Checks the group, then the requirements that depend on it.
-    pub(super) fn judge(&self, report: &mut Report<'_>) {
-        let mut rules = self.rules(report);
+    pub(super) fn check(&self, report: &mut Report<'_>) {
+        let mut rules = self.applicable_rules(report);
         if rules.is_empty() {
             return;
         }
-        let groups = groups(self.review.namespace());
+        let groups = find_groups(self.review.namespace());
         let Some((first, names)) = report.or_skip(&rules, "OperatorGroups", groups) else { return };
         let Some(group) = first else {
             if !self.review.is_update() {
@@ -114,7 +114,7 @@ impl Member<'_> {
                 let message = format!(
                     "csv created in namespace with multiple operatorgroups, can't pick one automatically: {} has {}; delete all but one",
                     self.review.namespace(),
-                    lists::shortened(&names, SHOWN)
+                    lists::join_shortened(&names, MAX_SHOWN)
                 );
                 let reason = OlmReason::TooManyOperatorGroups;
                 olm_reason::add(report, reason, &OPG_21, "metadata.namespace", message);
@@ -127,15 +127,15 @@ impl Member<'_> {
         }
         let targets = targets::of(&group);
         let Some(targets) = report.or_skip(&rules, "Namespaces", targets) else { return };
-        self.fits(&targets, report);
-        self.noted(&group, &targets, report);
-        self.provides(&group, &targets, report);
+        self.check_install_modes(&targets, report);
+        self.check_group_annotations(&group, &targets, report);
+        self.check_provided_apis(&group, &targets, report);
     }
 }
 
 /// The first group of a namespace, and the names of all. Groups that are being deleted count: OLM
 /// reads them until they are gone.
-fn groups(namespace: &str) -> Result<(Option<Document>, Vec<String>), ReadError> {
+fn find_groups(namespace: &str) -> Result<(Option<Document>, Vec<String>), ReadError> {
     let (mut first, mut names) = (None, Vec::new());
     GROUPS.each(Query { namespace: Some(namespace), ..Query::default() }, |group| {
         names.push(group.text_or_empty("/metadata/name"));

@@ -2,7 +2,7 @@
 
 use opgate_sdk::{Report, rule, rules};
 
-use super::Member;
+use super::MemberCsv;
 use crate::kinds::CSV;
 use crate::namespaces::NamespaceSet;
 use crate::olm_reason::{self, OlmReason};
@@ -140,9 +140,9 @@ rule! {
     }
 }
 
-impl Member<'_> {
+impl MemberCsv<'_> {
     /// The group has targets, and the install modes support them.
-    pub(super) fn fits(&self, targets: &NamespaceSet, report: &mut Report<'_>) {
+    pub(super) fn check_install_modes(&self, targets: &NamespaceSet, report: &mut Report<'_>) {
         if targets.is_empty() {
             if !self.review.is_update() {
                 let message = "no targetNamespaces are matched operatorgroups namespace selection";

@@ -13,13 +13,13 @@ pub(crate) mod install_modes;
 pub(crate) mod owners;
 pub(crate) mod provided_apis;
 
-use opgate_sdk::copies::Marks;
+use opgate_sdk::copies::CopyMarks;
 use opgate_sdk::{Document, Report, Review, Rule, Shape};
 
 use crate::apis::ApiSet;
 use crate::grants;
 use crate::install_modes::InstallModes;
-use annotations::{NOTES, OPG_30};
+use annotations::{GROUP_ANNOTATIONS, OPG_30};
 use group::{OPG_20, OPG_21};
 use install_modes::{OPG_22, OPG_23, OPG_24};
 use provided_apis::{OPG_25, OPG_26, OPG_27};
@@ -28,37 +28,37 @@ const MODES: Shape =
     Shape::List(&Shape::Struct(&[("type", Shape::Scalar), ("supported", Shape::Scalar)]));
 
 /// Maximum number of group names, and of APIs, in a message.
-const SHOWN: usize = 5;
+const MAX_SHOWN: usize = 5;
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
-    let marks = Marks::of(object, review.namespace());
-    if marks.are_outright() {
-        annotations::of_a_copy(review, object, report);
+    let marks = CopyMarks::of(object, review.namespace());
+    if marks.are_explicit() {
+        annotations::check_copy(review, object, report);
     }
-    let claim = copies::COPIES.examine(review, object, &marks, report);
+    let claim = copies::COPIES.check_copy(review, object, &marks, report);
     let review = Review { old: claim.old, ..*review };
     if !claim.is_exempt {
-        Member::of(&review, object).judge(report);
-        owners::judge(&review, object, report);
+        MemberCsv::of(&review, object).check(report);
+        owners::check(&review, object, report);
     }
     if !claim.may_be_olm {
-        grants::csv(&review, object, report);
+        grants::check_csv(&review, object, report);
     }
 }
 
 /// The ClusterServiceVersion under review, and the parts of it to evaluate.
-struct Member<'r> {
+struct MemberCsv<'r> {
     review: &'r Review<'r>,
     /// Its install modes, unless they are unchanged.
     modes: Option<InstallModes>,
     /// The APIs that it provides; empty if they are unchanged.
     apis: ApiSet,
     /// Annotations that name the group, if they changed.
-    notes: Vec<(&'static str, String)>,
+    annotations: Vec<(&'static str, String)>,
 }
 
-impl<'r> Member<'r> {
+impl<'r> MemberCsv<'r> {
     fn of(review: &'r Review<'r>, object: &Document) -> Self {
         let modes = review.touches(object, "/spec/installModes", &MODES);
         let owned = ["/spec/customresourcedefinitions/owned", "/spec/apiservicedefinitions/owned"];
@@ -78,12 +78,12 @@ impl<'r> Member<'r> {
             review,
             modes: modes.then(|| InstallModes::of(object)),
             apis,
-            notes: NOTES.into_iter().filter_map(note).collect(),
+            annotations: GROUP_ANNOTATIONS.into_iter().filter_map(note).collect(),
         }
     }
 
     /// The rules that apply. Without cluster state they are skipped.
-    fn rules(&self, report: &Report<'_>) -> Vec<&'static Rule> {
+    fn applicable_rules(&self, report: &Report<'_>) -> Vec<&'static Rule> {
         let mut rules: Vec<&'static Rule> = Vec::new();
         if !self.review.is_update() {
             rules.extend([&OPG_20, &OPG_21, &OPG_24]);
@@ -96,7 +96,7 @@ impl<'r> Member<'r> {
         if !self.apis.is_empty() {
             rules.extend([&OPG_25, &OPG_26, &OPG_27]);
         }
-        if !self.notes.is_empty() {
+        if !self.annotations.is_empty() {
             rules.push(&OPG_30);
         }
         rules.retain(|rule| report.is_on(rule));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::cluster::{IndexMatch, Query, ReadError, VALUES};
+use opgate_sdk::cluster::{IndexMatch, MAX_INDEX_VALUES, Query, ReadError};
 use opgate_sdk::{Document, Report, Review, Shape, is_terminating, rule, rules};
 
 use crate::kinds::CSV;
@@ -25,18 +25,18 @@ const SERVICE_NAMES: Shape =
     Shape::List(&Shape::Struct(&[("group", Shape::Scalar), ("version", Shape::Scalar)]));
 
 /// Maximum number of versions in one walk along the chain. A namespace usually has two or three.
-const STEPS: usize = 256;
+const MAX_CHAIN_STEPS: usize = 256;
 
-pub(super) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+pub(super) fn check(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let new_chain =
         review.touches(object, REPLACES, &Shape::Scalar) || review.touches_json(object, SKIPS);
-    let csv = Owner { name: review.name(object), namespace: review.namespace(), object };
+    let csv = OwnerCsv { name: review.name(object), namespace: review.namespace(), object };
     if new_chain || review.touches(object, RESOURCES, &RESOURCE_NAMES) {
         // A changed chain may lead to another owner of previous APIs.
-        resources(&csv, review.ratchet_base().filter(|_| !new_chain), report);
+        check_resources(&csv, review.ratchet_base().filter(|_| !new_chain), report);
     }
     if new_chain || review.touches(object, SERVICES, &SERVICE_NAMES) {
-        services(&csv, report);
+        check_services(&csv, report);
     }
 }
 
@@ -87,7 +87,7 @@ rule! {
     }
 }
 
-fn resources(csv: &Owner<'_>, old: Option<&Document>, report: &mut Report<'_>) {
+fn check_resources(csv: &OwnerCsv<'_>, old: Option<&Document>, report: &mut Report<'_>) {
     if !report.is_on(&OPG_28) {
         return;
     }
@@ -98,7 +98,7 @@ fn resources(csv: &Owner<'_>, old: Option<&Document>, report: &mut Report<'_>) {
         }
         None => BTreeSet::new(),
     };
-    let shared = csv.shares_resource(&known);
+    let shared = csv.find_resource_owner(&known);
     if let Some(Some(other)) = report.or_skip(&[&OPG_28], "ClusterServiceVersions", shared) {
         let message = format!(
             "conflicting CRD owner in namespace: csv {other} owns the same CRD; replace it with spec.replaces, or remove it first"
@@ -151,11 +151,11 @@ rule! {
     }
 }
 
-fn services(csv: &Owner<'_>, report: &mut Report<'_>) {
+fn check_services(csv: &OwnerCsv<'_>, report: &mut Report<'_>) {
     if !report.is_on(&OPG_29) {
         return;
     }
-    let shared = csv.shares_service();
+    let shared = csv.find_service_owner();
     if let Some(Some(other)) = report.or_skip(&[&OPG_29], "ClusterServiceVersions", shared) {
         let field = "spec.apiservicedefinitions.owned";
         report.add(&OPG_29, field, format!("unable to adopt APIService: csv {other} owns it"));
@@ -168,7 +168,7 @@ fn services(csv: &Owner<'_>, report: &mut Report<'_>) {
 ///
 /// The version under review owns its APIs as long as it exists. Otherwise a finalizer or a phase
 /// would allow it to own any API.
-fn gives_way(other: &Document) -> Result<bool, ReadError> {
+fn is_being_replaced(other: &Document) -> Result<bool, ReadError> {
     if is_terminating(other) {
         return Ok(true);
     }
@@ -182,25 +182,25 @@ fn gives_way(other: &Document) -> Result<bool, ReadError> {
 }
 
 /// The ClusterServiceVersion under review.
-struct Owner<'r> {
+struct OwnerCsv<'r> {
     name: String,
     namespace: &'r str,
     object: &'r Document,
 }
 
-impl Owner<'_> {
+impl OwnerCsv<'_> {
     /// Another version in the namespace that owns one of its custom resource definitions, except
     /// the known ones.
-    fn shares_resource(&self, known: &BTreeSet<String>) -> Result<Option<String>, ReadError> {
+    fn find_resource_owner(&self, known: &BTreeSet<String>) -> Result<Option<String>, ReadError> {
         let rows = self.object.rows(RESOURCES, &["/name"]);
         let names = rows.iter().filter_map(|owned| owned.text(0));
         let names: BTreeSet<_> = names.filter(|name| !known.contains(*name)).collect();
         let names: Vec<_> = names.into_iter().map(str::to_owned).collect();
-        self.any("crd", &names, Some(self.namespace))
+        self.find_owner("crd", &names, Some(self.namespace))
     }
 
     /// Another version in the cluster that owns one of its API services.
-    fn shares_service(&self) -> Result<Option<String>, ReadError> {
+    fn find_service_owner(&self) -> Result<Option<String>, ReadError> {
         let rows = self.object.rows(SERVICES, &["/group", "/version"]);
         // Only these: the other APIs of another version can be a megabyte, and are not read.
         let services = rows.iter().map(|owned| {
@@ -210,22 +210,22 @@ impl Owner<'_> {
         let mut values: Vec<_> = services.collect();
         values.sort_unstable();
         values.dedup();
-        self.any("apiservice", &values, None)
+        self.find_owner("apiservice", &values, None)
     }
 
     /// The first version that is a second owner of one of the values.
-    fn any(
+    fn find_owner(
         &self,
         index: &str,
         values: &[String],
         namespace: Option<&str>,
     ) -> Result<Option<String>, ReadError> {
-        for values in values.chunks(VALUES) {
+        for values in values.chunks(MAX_INDEX_VALUES) {
             let matches = [IndexMatch { index, values, include_missing: false }];
             let mut found = Ok(None);
             CSVS.each(Query { namespace, matches: &matches, ..Query::default() }, |other| {
                 // The read excludes OLM's label, so the result contains no copies.
-                found = self.is_owner_beside(&other).map(|is| is.then(|| self.name_of(&other)));
+                found = self.is_other_owner(&other).map(|is| is.then(|| self.name_of(&other)));
                 found == Ok(None)
             })?;
             if found != Ok(None) {
@@ -244,36 +244,36 @@ impl Owner<'_> {
         }
     }
 
-    fn is_owner_beside(&self, other: &Document) -> Result<bool, ReadError> {
-        Ok(!gives_way(other)? && self.is_beside(other)?)
+    fn is_other_owner(&self, other: &Document) -> Result<bool, ReadError> {
+        Ok(!is_being_replaced(other)? && self.is_unrelated(other)?)
     }
 
     /// Whether another version is a different one, and neither replaces this one nor is replaced by
     /// it.
-    fn is_beside(&self, other: &Document) -> Result<bool, ReadError> {
+    fn is_unrelated(&self, other: &Document) -> Result<bool, ReadError> {
         if other.text_or_empty("/metadata/namespace") != self.namespace {
             return Ok(true);
         }
         let name = other.text_or_empty("/metadata/name");
         Ok(name != self.name
-            && !self.leads(self.object, &name)?
-            && !self.leads(other, &self.name)?)
+            && !self.replaces_transitively(self.object, &name)?
+            && !self.replaces_transitively(other, &self.name)?)
     }
 
     /// Whether the chain from a version leads to `target`. A version that no longer exists ends the
     /// walk.
-    fn leads(&self, from: &Document, target: &str) -> Result<bool, ReadError> {
+    fn replaces_transitively(&self, from: &Document, target: &str) -> Result<bool, ReadError> {
         let mut seen = BTreeSet::new();
-        let mut next = before(from);
+        let mut next = previous_versions(from);
         while let Some(name) = next.pop() {
             if name == target {
                 return Ok(true);
             }
-            if seen.len() < STEPS
+            if seen.len() < MAX_CHAIN_STEPS
                 && seen.insert(name.clone())
                 && let Some(version) = CSVS.get(self.namespace, &name)?
             {
-                next.extend(before(&version));
+                next.extend(previous_versions(&version));
             }
         }
         Ok(false)
@@ -282,7 +282,7 @@ impl Owner<'_> {
 
 /// The versions that a version replaces or skips. The replaced one is last, because the walk takes
 /// the last one first.
-fn before(version: &Document) -> Vec<String> {
+fn previous_versions(version: &Document) -> Vec<String> {
     let mut names = lists::texts(version, SKIPS);
     names.push(version.text_or_empty(REPLACES));
     names.retain(|name| !name.is_empty());

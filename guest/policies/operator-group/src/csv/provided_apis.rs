@@ -2,10 +2,12 @@
 
 use opgate_sdk::{Document, Report, Rule, rule, rules};
 
-use super::{Member, SHOWN};
+use super::{MAX_SHOWN, MemberCsv};
 use crate::apis::{self, ApiSet};
 use crate::conflicting_groups;
-use crate::groups::{Outcome, PROVIDED_APIS, STATIC, reach, reconcile};
+use crate::groups::{
+    ApiReconciliation, PROVIDED_APIS, STATIC_PROVIDED_APIS, reconcile, targets_with_own,
+};
 use crate::kinds::CSV;
 use crate::namespaces::NamespaceSet;
 use crate::olm_reason::{self, OlmReason};
@@ -157,8 +159,8 @@ rule! {
     }
 }
 
-impl Member<'_> {
-    pub(super) fn provides(
+impl MemberCsv<'_> {
+    pub(super) fn check_provided_apis(
         &self,
         group: &Document,
         targets: &NamespaceSet,
@@ -170,15 +172,20 @@ impl Member<'_> {
         }
         let namespace = self.review.namespace();
         let name = group.text_or_empty("/metadata/name");
-        let rivals =
-            conflicting_groups::find((namespace, &name), &reach(targets, namespace), &self.apis);
-        let Some(rivals) = report.or_skip(&rules, "OperatorGroups and Namespaces", rivals) else {
+        let conflicting = conflicting_groups::find_conflicts(
+            (namespace, &name),
+            &targets_with_own(targets, namespace),
+            &self.apis,
+        );
+        let Some(conflicting) =
+            report.or_skip(&rules, "OperatorGroups and Namespaces", conflicting)
+        else {
             return;
         };
         let provided = ApiSet::parse(&group.text_or_empty(PROVIDED_APIS));
-        let outcome = reconcile(&self.apis, &provided, !rivals.is_empty());
+        let outcome = reconcile(&self.apis, &provided, !conflicting.is_empty());
         let conflict = OlmReason::InterOperatorGroupOwnerConflict;
-        let is_static = group.boolean(STATIC) == Some(true);
+        let is_static = group.boolean(STATIC_PROVIDED_APIS) == Some(true);
         let mut fixed = |detail: String| {
             let reason = OlmReason::CannotModifyStaticOperatorGroupProvidedAPIs;
             let message = format!(
@@ -187,29 +194,29 @@ impl Member<'_> {
             olm_reason::add(report, reason, &OPG_27, FIELD, message);
         };
         match outcome {
-            Outcome::Add if is_static => {
+            ApiReconciliation::Add if is_static => {
                 let missing =
                     self.apis.iter().filter(|api| !provided.contains(api)).cloned().collect();
                 fixed(format!(
                     "OperatorGroup {namespace}/{name} is static and does not provide {}; add it to its annotation olm.providedAPIs, or install the Operator in another namespace",
-                    apis::shortened(&missing, SHOWN)
+                    apis::list_apis(&missing, MAX_SHOWN)
                 ));
             }
-            Outcome::Remove if is_static => fixed(format!(
+            ApiReconciliation::Remove if is_static => fixed(format!(
                 "OperatorGroup {namespace}/{name} is static, and {}; choose other target namespaces, or remove the other Operator or group",
-                rivals.describe()
+                conflicting.describe()
             )),
-            Outcome::NoConflict | Outcome::Add => {}
-            Outcome::Conflict => {
+            ApiReconciliation::NoConflict | ApiReconciliation::Add => {}
+            ApiReconciliation::Conflict => {
                 olm_reason::add(
                     report,
                     conflict,
                     &OPG_25,
                     FIELD,
-                    conflicting_groups::message(&rivals),
+                    conflicting_groups::conflict_message(&conflicting),
                 );
             }
-            Outcome::Remove => {
+            ApiReconciliation::Remove => {
                 let message = format!(
                     "intersecting operatorgroups provide the same apis; olm.providedAPIs of {namespace}/{name} will lose {}",
                     self.apis

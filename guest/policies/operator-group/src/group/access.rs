@@ -1,10 +1,10 @@
 //! Users that write OperatorGroups. Both rules are off unless the settings name users. The setting
 //! `exempt` does not apply to them: their own settings name the users with write access.
 
-use opgate_sdk::identities::is_collector;
+use opgate_sdk::identities::is_garbage_collector;
 use opgate_sdk::{Report, Review, rule, rules};
 
-use crate::groups::{PROVIDED_APIS, STATIC};
+use crate::groups::{PROVIDED_APIS, STATIC_PROVIDED_APIS};
 use crate::kinds::GROUP;
 
 rules![OPG_19, OPG_35];
@@ -12,9 +12,9 @@ rules![OPG_19, OPG_35];
 const OLM_USERS: &str = "/operatorGroup/olmUsers";
 const ADMIN_GROUPS: &str = "/operatorGroup/adminGroups";
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
-    static_apis(review, report);
-    admins(review, report);
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
+    check_static_apis(review, report);
+    check_writers(review, report);
 }
 
 rule! {
@@ -57,10 +57,10 @@ rule! {
     }
 }
 
-fn static_apis(review: &Review<'_>, report: &mut Report<'_>) {
+fn check_static_apis(review: &Review<'_>, report: &mut Report<'_>) {
     let (Some(object), Some(old)) = (review.object, review.old_of_update()) else { return };
     if review.settings.has(OLM_USERS)
-        && object.boolean(STATIC) == Some(true)
+        && object.boolean(STATIC_PROVIDED_APIS) == Some(true)
         && !object.equal(PROVIDED_APIS, old, PROVIDED_APIS)
         && review.settings.texts(OLM_USERS).contains(&review.request.user().username)
     {
@@ -113,14 +113,14 @@ rule! {
     }
 }
 
-fn admins(review: &Review<'_>, report: &mut Report<'_>) {
+fn check_writers(review: &Review<'_>, report: &mut Report<'_>) {
     if review.is_audit() || !review.settings.has(ADMIN_GROUPS) {
         return;
     }
     let user = review.request.user();
     let allowed = review.settings.texts(ADMIN_GROUPS).iter().any(|g| user.groups.contains(g))
         || is_olm(review)
-        || is_collector(review.request);
+        || is_garbage_collector(review.request);
     if !allowed {
         report.add(&OPG_35, "", "only cluster administrators may manage Operator groups");
     }

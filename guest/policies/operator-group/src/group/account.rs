@@ -55,7 +55,7 @@ rule! {
 }
 
 impl Group<'_> {
-    pub(super) fn account_exists(&self, report: &mut Report<'_>) {
+    pub(super) fn check_account_exists(&self, report: &mut Report<'_>) {
         let pointer = "/spec/serviceAccountName";
         let account = self.object.text_or_empty(pointer);
         if account.is_empty()

@@ -3,14 +3,14 @@
 use opgate_sdk::go::{duration, quote};
 use opgate_sdk::{Document, Report, Review, Shape, escape, names, rule, rules};
 
-use crate::apis::Part;
+use crate::apis::ApiParts;
 use crate::groups::PROVIDED_APIS;
 use crate::kinds::GROUP;
 
 rules![OPG_12, OPG_13, OPG_14];
 
 /// Annotations of OLM whose case is easily misspelled.
-const ANNOTATIONS: [&str; 5] = [
+const KNOWN_ANNOTATIONS: [&str; 5] = [
     "olm.operatorGroup",
     "olm.operatorNamespace",
     "olm.targetNamespaces",
@@ -19,17 +19,17 @@ const ANNOTATIONS: [&str; 5] = [
 ];
 
 /// Annotations with durations, and upstream's names for them.
-const TIMES: [(&str, &str); 2] = [
+const DURATION_ANNOTATIONS: [(&str, &str); 2] = [
     ("operatorframework.io/bundle-unpack-timeout", "timeout"),
     ("operatorframework.io/bundle-unpack-min-retry-interval", "retry"),
 ];
 
-pub(crate) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     if review.touches(object, PROVIDED_APIS, &Shape::Scalar) {
-        provided_apis(&object.text_or_empty(PROVIDED_APIS), report);
+        check_provided_apis(&object.text_or_empty(PROVIDED_APIS), report);
     }
-    spelling(review, object, report);
-    times(review, object, report);
+    check_spelling(review, object, report);
+    check_durations(review, object, report);
 }
 
 rule! {
@@ -75,15 +75,15 @@ rule! {
     }
 }
 
-fn provided_apis(annotation: &str, report: &mut Report<'_>) {
+fn check_provided_apis(annotation: &str, report: &mut Report<'_>) {
     let text = annotation.replace(' ', "");
     let wrong = |item: &&str| {
-        let good = |part: Part<'_>| {
+        let good = |part: ApiParts<'_>| {
             is_rfc1035_label(&part.kind.to_ascii_lowercase())
                 && is_rfc1035_label(part.version)
                 && names::is_subdomain(part.group)
         };
-        !item.is_empty() && !Part::of(item).is_some_and(good)
+        !item.is_empty() && !ApiParts::of(item).is_some_and(good)
     };
     let mut items = text.split(',').filter(wrong);
     for item in items.by_ref().take(Report::MAX_VIOLATIONS) {
@@ -139,9 +139,9 @@ rule! {
     }
 }
 
-fn spelling(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+fn check_spelling(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     for key in object.keys("/metadata/annotations") {
-        let spelled = ANNOTATIONS.iter().find(|a| a.eq_ignore_ascii_case(&key) && **a != key);
+        let spelled = KNOWN_ANNOTATIONS.iter().find(|a| a.eq_ignore_ascii_case(&key) && **a != key);
         let pointer = format!("/metadata/annotations/{}", escape(&key));
         if let Some(spelled) = spelled
             && review.ratchet_base().is_none_or(|old| !old.has(&pointer))
@@ -197,8 +197,8 @@ rule! {
     }
 }
 
-fn times(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
-    for (key, what) in TIMES {
+fn check_durations(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    for (key, what) in DURATION_ANNOTATIONS {
         let pointer = format!("/metadata/annotations/{}", escape(key));
         if let Some(text) = object.text(&pointer)
             && review.touches_json(object, &pointer)

@@ -4,7 +4,7 @@ use opgate_sdk::{Document, Level, Report, rule, rules};
 
 use super::Group;
 use crate::apis::ApiSet;
-use crate::groups::{PROVIDED_APIS, STATIC, Selection, reach};
+use crate::groups::{PROVIDED_APIS, STATIC_PROVIDED_APIS, Selection, targets_with_own};
 use crate::kinds::GROUP;
 use crate::olm_reason::{self, OlmReason};
 use crate::reads::{GROUPS, NAMESPACES};
@@ -13,7 +13,7 @@ use crate::{conflicting_groups, targets};
 rules![OPG_18];
 
 fn is_static(group: &Document) -> bool {
-    group.boolean(STATIC).unwrap_or_default()
+    group.boolean(STATIC_PROVIDED_APIS).unwrap_or_default()
 }
 
 rule! {
@@ -67,7 +67,7 @@ rule! {
 }
 
 impl Group<'_> {
-    pub(super) fn conflicts(&self, report: &mut Report<'_>) {
+    pub(super) fn check_conflicts(&self, report: &mut Report<'_>) {
         if !report.is_on(&OPG_18) {
             return;
         }
@@ -99,14 +99,18 @@ impl Group<'_> {
         let needed = "OperatorGroups and Namespaces";
         let own = review.name(self.object);
         let namespace = review.namespace();
-        let rivals = self.targets().and_then(|targets| {
-            conflicting_groups::find((namespace, &own), &reach(targets, namespace), &apis)
+        let conflicting = self.targets().and_then(|targets| {
+            conflicting_groups::find_conflicts(
+                (namespace, &own),
+                &targets_with_own(targets, namespace),
+                &apis,
+            )
         });
-        let Some(rivals) = report.or_skip(&[&OPG_18], needed, rivals) else { return };
-        if rivals.is_empty() {
+        let Some(conflicting) = report.or_skip(&[&OPG_18], needed, conflicting) else { return };
+        if conflicting.is_empty() {
             return;
         }
-        if !only_warns && self.brings_nothing(&apis) {
+        if !only_warns && self.adds_no_apis(&apis) {
             // A step towards a fix is not denied. A configured level would turn the warning into a
             // denial.
             if report.is_configured_to_deny(&OPG_18) {
@@ -114,7 +118,7 @@ impl Group<'_> {
             }
             only_warns = true;
         }
-        let message = conflicting_groups::message(&rivals);
+        let message = conflicting_groups::conflict_message(&conflicting);
         let field = if !review.is_update() || self.keeps_targets() {
             "metadata.annotations[olm.providedAPIs]"
         } else {
@@ -130,14 +134,16 @@ impl Group<'_> {
 
     /// Whether an UPDATE leaves the group with no more APIs and namespaces than it had. Any
     /// conflict then existed before.
-    fn brings_nothing(&self, apis: &ApiSet) -> bool {
+    fn adds_no_apis(&self, apis: &ApiSet) -> bool {
         let Some(old) = self.review.ratchet_base() else { return false };
         let old_apis = ApiSet::parse(&old.text_or_empty(PROVIDED_APIS));
         let namespace = self.review.namespace();
         // The status is ignored: a user could have written it for this purpose.
-        let old_targets = || targets::selected(Selection::of(old));
+        let old_targets = || targets::select_namespaces(Selection::of(old));
         let narrower = || match (self.targets(), old_targets()) {
-            (Ok(new), Ok(old)) => reach(new, namespace).is_within(&reach(&old, namespace)),
+            (Ok(new), Ok(old)) => {
+                targets_with_own(new, namespace).is_within(&targets_with_own(&old, namespace))
+            }
             _ => false,
         };
         is_static(old) == is_static(self.object)
@@ -147,10 +153,10 @@ impl Group<'_> {
 
     /// Reports a user who writes fields that only OLM writes and is not in the list of OLM's
     /// identities: the list may be wrong.
-    pub(super) fn who_writes_the_annotation(&self, report: &mut Report<'_>) {
+    pub(super) fn check_annotation_writer(&self, report: &mut Report<'_>) {
         let changed = |old: &Document| !self.object.equal(PROVIDED_APIS, old, PROVIDED_APIS);
         if self.review.old_of_update().is_some_and(changed)
-            && self.object.boolean(STATIC) != Some(true)
+            && self.object.boolean(STATIC_PROVIDED_APIS) != Some(true)
             && !self.review.may_be_olm()
         {
             report.warn_unlisted_user("writes olm.providedAPIs");

@@ -16,7 +16,7 @@ use crate::{lists, targets};
 rules![OPG_16, OPG_17];
 
 /// Maximum number of member names in a message.
-const SHOWN: usize = 3;
+const MAX_SHOWN_MEMBERS: usize = 3;
 
 rule! {
     /// members that supported the old target namespaces support the new ones
@@ -111,7 +111,7 @@ rule! {
 
 impl Group<'_> {
     /// The members support the targets.
-    pub(super) fn members_fit(&self, report: &mut Report<'_>) {
+    pub(super) fn check_members(&self, report: &mut Report<'_>) {
         let rule = if self.review.is_update() { &OPG_16 } else { &OPG_17 };
         if !report.is_on(rule) || self.keeps_targets() {
             return;
@@ -122,14 +122,14 @@ impl Group<'_> {
         // copy: a user with write access to the status could hide a member, change the group, and
         // show the member again.
         let query = Query { namespace: Some(namespace), ..Query::default() };
-        let asked = CSVS.each(query, |csv| {
+        let result = CSVS.each(query, |csv| {
             if !is_terminating(&csv) {
                 members.push((csv.text_or_empty("/metadata/name"), InstallModes::of(&csv)));
             }
             true
         });
-        let asked = report.or_skip(&[rule], "ClusterServiceVersions", asked);
-        if asked.is_none() || members.is_empty() {
+        let result = report.or_skip(&[rule], "ClusterServiceVersions", result);
+        if result.is_none() || members.is_empty() {
             return;
         }
         let Some(new) = report.or_skip(&[rule], "Namespaces", self.targets()) else { return };
@@ -150,7 +150,7 @@ impl Group<'_> {
             return;
         };
         // The status is ignored: a user could have written it for this purpose.
-        let old = targets::selected(Selection::of(old));
+        let old = targets::select_namespaces(Selection::of(old));
         let Some(old) = report.or_skip(&[rule], "Namespaces", old) else { return };
         if old == *new {
             return;
@@ -165,7 +165,8 @@ impl Group<'_> {
             }
         }
         for (why, names) in reasons {
-            let message = format!("{why} (csv {})", lists::shortened(&names, SHOWN));
+            let message =
+                format!("{why} (csv {})", lists::join_shortened(&names, MAX_SHOWN_MEMBERS));
             let reason = OlmReason::UnsupportedOperatorGroup;
             olm_reason::add(report, reason, &OPG_16, "spec.targetNamespaces", message);
         }

@@ -18,27 +18,27 @@ use crate::groups::Selection;
 use crate::namespaces::NamespaceSet;
 use crate::{grants, targets};
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
-    access::judge(review, report);
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
+    access::check(review, report);
     let Some(object) = review.subject() else { return };
     // Most updates come from OLM, which changes annotations only.
     if review.touches_json(object, "/spec") {
-        spec::judge(review, object, report);
+        spec::check(review, object, report);
     }
     if review.touches_json(object, "/metadata/annotations") {
-        annotations::judge(review, object, report);
+        annotations::check(review, object, report);
     }
     let group = Group { review, object, keeps_targets: OnceCell::new(), targets: OnceCell::new() };
     if !review.is_update() {
         group.check_single_group(report);
         group.check_unique_name(report);
     }
-    group.who_writes_the_annotation(report);
-    group.account_exists(report);
-    group.members_fit(report);
-    group.conflicts(report);
-    group.selects_something(report);
-    grants::group(review, object, report);
+    group.check_annotation_writer(report);
+    group.check_account_exists(report);
+    group.check_members(report);
+    group.check_conflicts(report);
+    group.check_selection_not_empty(report);
+    grants::check_group(review, object, report);
 }
 
 /// The group under review.
@@ -54,17 +54,17 @@ impl Group<'_> {
     /// Whether the UPDATE does not change the selection of the group.
     fn keeps_targets(&self) -> bool {
         *self.keeps_targets.get_or_init(|| {
-            self.review.old_of_update().is_some_and(|old| Selection::is_same(old, self.object))
+            self.review.old_of_update().is_some_and(|old| Selection::selects_same(old, self.object))
         })
     }
 
     /// The targets that the group will have. The status counts only while the spec is unchanged.
     fn targets(&self) -> Result<&NamespaceSet, ReadError> {
         let found = self.targets.get_or_init(|| {
-            if self.keeps_targets() || targets::only_status(self.object).is_some() {
+            if self.keeps_targets() || targets::status_without_spec(self.object).is_some() {
                 targets::of(self.object)
             } else {
-                targets::selected(Selection::of(self.object))
+                targets::select_namespaces(Selection::of(self.object))
             }
         });
         found.as_ref().map_err(Clone::clone)

@@ -11,14 +11,14 @@ use crate::reads::NAMESPACES;
 rules![OPG_08, OPG_09, OPG_10, OPG_11, OPG_34];
 
 /// `names` are the target namespaces.
-pub(super) fn judge(
+pub(super) fn check(
     review: &Review<'_>,
     object: &Document,
     names: &[String],
     report: &mut Report<'_>,
 ) {
-    names_and_selector(object, names, report);
-    tenant(review, object, names, report);
+    check_names_and_selector(object, names, report);
+    check_tenant(review, object, names, report);
 }
 
 rule! {
@@ -138,7 +138,7 @@ rule! {
 }
 
 /// The combination of target names and the selector.
-fn names_and_selector(object: &Document, names: &[String], report: &mut Report<'_>) {
+fn check_names_and_selector(object: &Document, names: &[String], report: &mut Report<'_>) {
     let selects = has_requirements(object);
     if names.len() > 1 || selects {
         let field = if selects { "spec.selector" } else { "spec.targetNamespaces" };
@@ -200,7 +200,7 @@ rule! {
     }
 }
 
-fn tenant(review: &Review<'_>, object: &Document, names: &[String], report: &mut Report<'_>) {
+fn check_tenant(review: &Review<'_>, object: &Document, names: &[String], report: &mut Report<'_>) {
     let setting = "/operatorGroup/tenantNamespaces";
     let own = review.namespace();
     let covers = |pattern: &String| match pattern.strip_suffix('*') {
@@ -260,7 +260,7 @@ rule! {
 }
 
 impl Group<'_> {
-    pub(super) fn selects_something(&self, report: &mut Report<'_>) {
+    pub(super) fn check_selection_not_empty(&self, report: &mut Report<'_>) {
         let Selection::Labels(labels) = Selection::of(self.object) else { return };
         if !self.review.touches_json(self.object, "/spec") || !report.is_on(&OPG_11) {
             return;

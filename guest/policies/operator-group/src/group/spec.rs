@@ -15,25 +15,25 @@ rules![OPG_04, OPG_05, OPG_06, OPG_07];
 const STRATEGY: &str = "/spec/upgradeStrategy";
 const STRATEGIES: [&str; 2] = ["Default", "TechPreviewUnsafeFailForward"];
 
-pub(crate) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let is_v1 = review.request.resource().version == "v1";
     let new_names = review.touches_json(object, TARGETS);
     let new_selector = review.touches_json(object, SELECTOR);
     let names = lists::texts(object, TARGETS);
     if new_names {
-        named_namespaces(&names, report);
+        check_namespace_names(&names, report);
         if is_v1 {
-            named_once(&names, report);
+            check_duplicate_names(&names, report);
         }
     }
-    if new_selector && let Err(message) = selector(object) {
+    if new_selector && let Err(message) = parse_selector(object) {
         report.add(&OPG_05, "spec.selector", message);
     }
     if is_v1 && review.touches(object, STRATEGY, &Shape::Scalar) {
-        strategy(object, report);
+        check_strategy(object, report);
     }
     if new_names || new_selector {
-        selection::judge(review, object, &names, report);
+        selection::check(review, object, &names, report);
     }
 }
 
@@ -78,7 +78,7 @@ rule! {
     }
 }
 
-fn named_namespaces(names: &[String], report: &mut Report<'_>) {
+fn check_namespace_names(names: &[String], report: &mut Report<'_>) {
     if names.iter().any(String::is_empty) {
         let message =
             format!("TargetNamespaces cannot contain NamespaceAll: [{}]", names.join(" "));
@@ -126,7 +126,7 @@ rule! {
     }
 }
 
-fn named_once(names: &[String], report: &mut Report<'_>) {
+fn check_duplicate_names(names: &[String], report: &mut Report<'_>) {
     let mut seen = HashSet::with_capacity(names.len());
     let mut twice = names.iter().enumerate().filter(|(_, name)| !seen.insert(name.as_str()));
     for (index, name) in twice.by_ref().take(Report::MAX_VIOLATIONS) {
@@ -182,17 +182,17 @@ rule! {
 }
 
 /// Upstream's error for the selector, if it has one.
-fn selector(object: &Document) -> Result<(), String> {
+fn parse_selector(object: &Document) -> Result<(), String> {
     let mut selector = Selector::default();
     for key in object.keys("/spec/selector/matchLabels") {
         let value = object.text_or_empty(&format!("/spec/selector/matchLabels/{}", escape(&key)));
-        selector.label(&key, &value)?;
+        selector.add_match_label(&key, &value)?;
     }
     for expression in object.items("/spec/selector/matchExpressions") {
         let (key, operator) =
             (expression.text_or_empty("/key"), expression.text_or_empty("/operator"));
         let values = lists::texts(&expression, "/values");
-        selector.expression(&key, &operator, values.iter().map(String::as_str))?;
+        selector.add_match_expression(&key, &operator, values.iter().map(String::as_str))?;
     }
     Ok(())
 }
@@ -235,7 +235,7 @@ rule! {
     }
 }
 
-fn strategy(object: &Document, report: &mut Report<'_>) {
+fn check_strategy(object: &Document, report: &mut Report<'_>) {
     if let Some(strategy) = object.text(STRATEGY)
         && !STRATEGIES.contains(&strategy.as_str())
     {

@@ -14,7 +14,7 @@ use crate::reads::{CLUSTER_ROLES, GROUPS};
 rules![OPG_01, OPG_02, OPG_03];
 
 /// Maximum number of names of other groups in a message.
-const SHOWN: usize = 3;
+const MAX_SHOWN_NAMES: usize = 3;
 
 rule! {
     /// a namespace has one OperatorGroup
@@ -69,7 +69,7 @@ impl Group<'_> {
         let name = self.review.name(self.object);
         let mut others = Vec::new();
         let query = Query { namespace: Some(namespace), ..Query::default() };
-        let asked = GROUPS.each(query, |other| {
+        let result = GROUPS.each(query, |other| {
             let other_name = other.text_or_empty("/metadata/name");
             // During a change, the host can list an object twice: the stored and the pending state.
             if other_name != name && others.last() != Some(&other_name) {
@@ -77,7 +77,7 @@ impl Group<'_> {
             }
             true
         });
-        if report.or_skip(&[&OPG_01], "OperatorGroups", asked).is_none() || others.is_empty() {
+        if report.or_skip(&[&OPG_01], "OperatorGroups", result).is_none() || others.is_empty() {
             return;
         }
         let them = if others.len() == 1 {
@@ -87,7 +87,7 @@ impl Group<'_> {
         };
         let message = format!(
             "Multiple OperatorGroup found in the same namespace: {namespace} already has {}; {them}",
-            lists::shortened(&others, SHOWN)
+            lists::join_shortened(&others, MAX_SHOWN_NAMES)
         );
         let reason = OlmReason::MultipleOperatorGroupsFound;
         olm_reason::add(report, reason, &OPG_01, "metadata.namespace", message);
@@ -194,8 +194,9 @@ impl Group<'_> {
             || matches!(settings.text_or_empty("/profile").as_str(), "ocp-4.12" | "ocp-4.5");
         let unique = settings.boolean("/operatorGroup/uniqueNames").unwrap_or_else(by_profile);
         // A configured level turns the rule on under any profile.
-        let wanted = |rule: &Rule| report.is_on(rule) && (unique || report.is_configured(rule));
-        let (by_group, by_role) = (wanted(&OPG_02), wanted(&OPG_03));
+        let is_applicable =
+            |rule: &Rule| report.is_on(rule) && (unique || report.is_configured(rule));
+        let (by_group, by_role) = (is_applicable(&OPG_02), is_applicable(&OPG_03));
         let name = self.review.name(self.object);
         let text = format!(
             "operator group {}: you must specify a unique name that does not conflict with the existing cluster roles or other Operator groups on the cluster",
@@ -205,11 +206,11 @@ impl Group<'_> {
             let names = [name.clone()];
             let matches = [IndexMatch { index: "name", values: &names, include_missing: false }];
             let mut taken = false;
-            let asked = GROUPS.each(Query { matches: &matches, ..Query::default() }, |other| {
+            let result = GROUPS.each(Query { matches: &matches, ..Query::default() }, |other| {
                 taken = other.text_or_empty("/metadata/namespace") != self.review.namespace();
                 !taken
             });
-            if report.or_skip(&[&OPG_02], "OperatorGroups", asked).is_some() && taken {
+            if report.or_skip(&[&OPG_02], "OperatorGroups", result).is_some() && taken {
                 report.add(&OPG_02, "metadata.name", text.as_str());
             }
         }
@@ -220,7 +221,7 @@ impl Group<'_> {
             let role = format!("{name}-{verb}");
             let found = CLUSTER_ROLES.get("", &role);
             let Some(found) = report.or_skip(&[&OPG_03], "ClusterRoles", found) else { return };
-            if found.is_some_and(|found| !is_left_over(&found, &name)) {
+            if found.is_some_and(|found| !is_orphaned(&found, &name)) {
                 let message = format!("{text} (ClusterRole {} exists)", quote(&role));
                 report.add(&OPG_03, "metadata.name", message);
             }
@@ -229,7 +230,7 @@ impl Group<'_> {
 }
 
 /// Whether OLM created a ClusterRole for an earlier group of this name.
-fn is_left_over(role: &Document, name: &str) -> bool {
+fn is_orphaned(role: &Document, name: &str) -> bool {
     role.items("/aggregationRule/clusterRoleSelectors").any(|selector| {
         ["admin", "edit", "view"].iter().any(|verb| {
             let label = format!("/matchLabels/olm.opgroup.permissions~1aggregate-to-{verb}");

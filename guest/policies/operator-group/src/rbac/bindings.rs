@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::cluster::{IndexMatch, Query};
 
-use super::Unanswered;
+use super::SearchError;
 use super::budget::Budget;
-use super::read::each;
+use super::read::for_each;
 use super::subjects::Account;
 use crate::reads::{CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS};
 
@@ -15,11 +15,11 @@ use crate::reads::{CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS};
 pub(super) fn cluster_roles(
     account: &Account<'_>,
     budget: &mut Budget,
-) -> Result<BTreeMap<String, String>, Unanswered> {
+) -> Result<BTreeMap<String, String>, SearchError> {
     let mut roles = BTreeMap::new();
     let matches = [IndexMatch { index: "subject", values: &account.names, include_missing: false }];
     let query = Query { matches: &matches, ..Query::default() };
-    each(&CLUSTER_ROLE_BINDINGS, query, budget, |binding, budget| {
+    for_each(&CLUSTER_ROLE_BINDINGS, query, budget, |binding, budget| {
         let role = binding.text_or_empty("/roleRef/name");
         if !roles.contains_key(&role)
             && binding.text_or_empty("/roleRef/kind") == "ClusterRole"
@@ -36,11 +36,11 @@ pub(super) fn cluster_roles(
 pub(super) fn roles_in_namespace(
     account: &Account<'_>,
     budget: &mut Budget,
-) -> Result<BTreeSet<(String, String)>, Unanswered> {
+) -> Result<BTreeSet<(String, String)>, SearchError> {
     let mut roles = BTreeSet::new();
     let matches = [IndexMatch { index: "subject", values: &account.names, include_missing: false }];
     let query = Query { namespace: Some(account.namespace), matches: &matches, ..Query::default() };
-    each(&ROLE_BINDINGS, query, budget, |binding, budget| {
+    for_each(&ROLE_BINDINGS, query, budget, |binding, budget| {
         if account.is_subject_of(&binding, budget)? {
             let text = |pointer| binding.text_or_empty(pointer);
             roles.insert((text("/roleRef/kind"), text("/roleRef/name")));

@@ -5,7 +5,7 @@
 use opgate_sdk::Document;
 use opgate_sdk::go::quote;
 
-use super::Unanswered;
+use super::SearchError;
 use super::bindings::{cluster_roles, roles_in_namespace};
 use super::budget::Budget;
 use super::policy_rule::PolicyRule;
@@ -14,14 +14,14 @@ use super::subjects::Account;
 use crate::reads::{CLUSTER_ROLES, ROLES};
 
 /// The rules of all roles that an account has.
-pub(super) struct Granted {
-    everywhere: Vec<PolicyRule>,
+pub(super) struct GrantedRules {
+    cluster_wide: Vec<PolicyRule>,
     /// In its own namespace only.
-    inside: Vec<PolicyRule>,
+    namespaced: Vec<PolicyRule>,
 }
 
-impl Granted {
-    pub(super) fn to(account: &Account<'_>, budget: &mut Budget) -> Result<Self, Unanswered> {
+impl GrantedRules {
+    pub(super) fn load(account: &Account<'_>, budget: &mut Budget) -> Result<Self, SearchError> {
         let mut everywhere = Vec::new();
         for role in cluster_roles(account, budget)?.into_keys() {
             add_rules(get(&CLUSTER_ROLES, "", &role, budget)?, &mut everywhere, budget)?;
@@ -35,19 +35,19 @@ impl Granted {
             };
             add_rules(role, &mut inside, budget)?;
         }
-        Ok(Self { everywhere, inside })
+        Ok(Self { cluster_wide: everywhere, namespaced: inside })
     }
 
     /// The rules that the account has at the cluster scope.
-    pub(super) fn in_cluster(&self) -> Held<'_> {
-        let everywhere: Vec<_> = self.everywhere.iter().collect();
-        Held { resources: everywhere.clone(), urls: everywhere }
+    pub(super) fn in_cluster(&self) -> EffectiveRules<'_> {
+        let everywhere: Vec<_> = self.cluster_wide.iter().collect();
+        EffectiveRules { resources: everywhere.clone(), urls: everywhere }
     }
 
     /// The rules that the account has in its namespace, including the cluster scope.
-    pub(super) fn in_namespace(&self) -> Held<'_> {
+    pub(super) fn in_namespace(&self) -> EffectiveRules<'_> {
         let mut held = self.in_cluster();
-        held.resources.extend(&self.inside);
+        held.resources.extend(&self.namespaced);
         held
     }
 }
@@ -56,7 +56,7 @@ fn add_rules(
     role: Option<Document>,
     rules: &mut Vec<PolicyRule>,
     budget: &mut Budget,
-) -> Result<(), Unanswered> {
+) -> Result<(), SearchError> {
     let Some(role) = role else { return Ok(()) };
     for index in 0..length(&role, "/rules") {
         rules.push(PolicyRule::read(&role, &format!("/rules/{index}"), budget)?);
@@ -65,30 +65,30 @@ fn add_rules(
 }
 
 /// The rules that apply where a permission is required.
-pub(super) struct Held<'g> {
+pub(super) struct EffectiveRules<'g> {
     resources: Vec<&'g PolicyRule>,
     /// Paths such as `/metrics` belong to no namespace.
     urls: Vec<&'g PolicyRule>,
 }
 
-impl Held<'_> {
+impl EffectiveRules<'_> {
     /// The first part of a required rule that is not granted; `scope` is the end of its message.
-    pub(super) fn lack(
+    pub(super) fn find_missing(
         &self,
         wanted: &PolicyRule,
         scope: &str,
         budget: &mut Budget,
-    ) -> Result<Option<String>, Unanswered> {
-        let lacking = self.lack_resource(wanted, scope, budget)?;
-        if lacking.is_some() { Ok(lacking) } else { self.lack_url(wanted, budget) }
+    ) -> Result<Option<String>, SearchError> {
+        let lacking = self.find_missing_resource(wanted, scope, budget)?;
+        if lacking.is_some() { Ok(lacking) } else { self.find_missing_url(wanted, budget) }
     }
 
-    fn lack_resource(
+    fn find_missing_resource(
         &self,
         wanted: &PolicyRule,
         scope: &str,
         budget: &mut Budget,
-    ) -> Result<Option<String>, Unanswered> {
+    ) -> Result<Option<String>, SearchError> {
         // Usually one rule grants all of it. Then no pairs need to be compared.
         let own = wanted.groups.len() + wanted.resources.len();
         let parts = wanted.verbs.len() + wanted.names.len() + 1;
@@ -102,32 +102,32 @@ impl Held<'_> {
             return Ok(None);
         }
         for group in &wanted.groups {
-            let rules = with(&self.resources, budget, |rule| rule.has_group(group))?;
+            let rules = filter_rules(&self.resources, budget, |rule| rule.has_group(group))?;
             for resource in &wanted.resources {
-                let rules = with(&rules, budget, |rule| rule.has_resource(resource))?;
+                let rules = filter_rules(&rules, budget, |rule| rule.has_resource(resource))?;
                 budget.spend(parts.saturating_mul(rules.len()))?;
                 if rules.iter().any(|rule| rule.has_all(&wanted.verbs, &wanted.names)) {
                     continue;
                 }
-                if let Some((verb, name)) = lacking_pair(&rules, wanted, budget)? {
-                    return Ok(Some(permission(verb, group, resource, name, scope)));
+                if let Some((verb, name)) = find_missing_pair(&rules, wanted, budget)? {
+                    return Ok(Some(describe_permission(verb, group, resource, name, scope)));
                 }
             }
         }
         Ok(None)
     }
 
-    fn lack_url(
+    fn find_missing_url(
         &self,
         wanted: &PolicyRule,
         budget: &mut Budget,
-    ) -> Result<Option<String>, Unanswered> {
+    ) -> Result<Option<String>, SearchError> {
         let listed: usize = self.urls.iter().map(|rule| rule.urls.len()).sum();
         for url in &wanted.urls {
             budget.spend(listed)?;
-            let rules = with(&self.urls, budget, |rule| rule.has_url(url))?;
+            let rules = filter_rules(&self.urls, budget, |rule| rule.has_url(url))?;
             for verb in &wanted.verbs {
-                if with(&rules, budget, |rule| rule.has_verb(verb))?.is_empty() {
+                if filter_rules(&rules, budget, |rule| rule.has_verb(verb))?.is_empty() {
                     return Ok(Some(format!("{verb} {url}")));
                 }
             }
@@ -137,28 +137,28 @@ impl Held<'_> {
 }
 
 /// The rules that grant a part, at the cost of one step each.
-fn with<'g>(
+fn filter_rules<'g>(
     rules: &[&'g PolicyRule],
     budget: &mut Budget,
     has_it: impl Fn(&PolicyRule) -> bool,
-) -> Result<Vec<&'g PolicyRule>, Unanswered> {
+) -> Result<Vec<&'g PolicyRule>, SearchError> {
     budget.spend(rules.len() + 1)?;
     Ok(rules.iter().filter(|rule| has_it(rule)).copied().collect())
 }
 
 /// The first pair of a verb and a name that none of the rules grants; no name if all are required.
-fn lacking_pair<'w>(
+fn find_missing_pair<'w>(
     rules: &[&PolicyRule],
     wanted: &'w PolicyRule,
     budget: &mut Budget,
-) -> Result<Option<(&'w str, Option<&'w str>)>, Unanswered> {
+) -> Result<Option<(&'w str, Option<&'w str>)>, SearchError> {
     for verb in &wanted.verbs {
-        let rules = with(rules, budget, |rule| rule.has_verb(verb))?;
+        let rules = filter_rules(rules, budget, |rule| rule.has_verb(verb))?;
         if wanted.names.is_empty() && !rules.iter().any(|rule| rule.names.is_empty()) {
             return Ok(Some((verb, None)));
         }
         for name in &wanted.names {
-            if with(&rules, budget, |rule| rule.has_name(name))?.is_empty() {
+            if filter_rules(&rules, budget, |rule| rule.has_name(name))?.is_empty() {
                 return Ok(Some((verb, Some(name))));
             }
         }
@@ -167,7 +167,13 @@ fn lacking_pair<'w>(
 }
 
 /// `update configmaps "settings" in namespace scoped`, `create deployments.apps at the cluster scope`.
-fn permission(verb: &str, group: &str, resource: &str, name: Option<&str>, scope: &str) -> String {
+fn describe_permission(
+    verb: &str,
+    group: &str,
+    resource: &str,
+    name: Option<&str>,
+    scope: &str,
+) -> String {
     let group = if group.is_empty() { String::new() } else { format!(".{group}") };
     let name = name.map(|name| format!(" {}", quote(name))).unwrap_or_default();
     format!("{verb} {resource}{group}{name}{scope}")

@@ -27,42 +27,42 @@ mod widening;
 
 use opgate_sdk::cluster::ReadError;
 
-pub(crate) use budget::STEPS;
-pub(crate) use permissions::{asks_for_permissions, group_account, missing_permissions};
+pub(crate) use budget::MAX_STEPS;
+pub(crate) use permissions::{group_account, missing_permissions, requests_new_permissions};
 pub(crate) use pull_secrets::lacks_pull_secrets;
-pub(crate) use widening::{opens_groups, widened_account, widening_binding, widening_role};
+pub(crate) use widening::{grants_group_writes, widened_account, widening_binding, widening_role};
 
 /// The reason why a search has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unanswered {
+pub(crate) enum SearchError {
     /// There is no cluster to query.
-    Absent,
+    NoCluster,
     /// The budget was exceeded at this object.
     TooLarge(String),
 }
 
 /// The result of a search, and the reason why it may be incomplete.
 #[derive(Debug)]
-pub(crate) struct Found<T> {
-    pub(crate) what: T,
-    pub(crate) short: Option<Unanswered>,
+pub(crate) struct SearchResult<T> {
+    pub(crate) value: T,
+    pub(crate) incomplete_reason: Option<SearchError>,
 }
 
-impl<T> Found<T> {
-    fn of(what: T, end: Result<(), Unanswered>) -> Self {
-        Self { what, short: end.err() }
+impl<T> SearchResult<T> {
+    fn of(what: T, end: Result<(), SearchError>) -> Self {
+        Self { value: what, incomplete_reason: end.err() }
     }
 
     #[cfg(test)]
-    fn complete(self) -> Result<T, Unanswered> {
-        self.short.map_or(Ok(self.what), Err)
+    fn complete(self) -> Result<T, SearchError> {
+        self.incomplete_reason.map_or(Ok(self.value), Err)
     }
 }
 
-impl From<ReadError> for Unanswered {
+impl From<ReadError> for SearchError {
     fn from(_: ReadError) -> Self {
         // Only roles are read by selectors, and `read::each` ignores invalid ones.
-        Self::Absent
+        Self::NoCluster
     }
 }
 
@@ -73,16 +73,16 @@ mod tests {
 
     #[test]
     fn without_a_cluster_there_is_no_answer() {
-        assert_eq!(widened_account("scoped", "scoped").complete(), Err(Unanswered::Absent));
-        let reviewed = parsed(&binding("", "b", "ClusterRole", "r", SCOPED));
-        assert_eq!(widening_binding(&reviewed, None).complete(), Err(Unanswered::Absent));
-        let reviewed = parsed(&role("", "r", CREATE_CRDS));
-        assert_eq!(widening_role(&reviewed, None).complete(), Err(Unanswered::Absent));
-        assert_eq!(lacks_pull_secrets("scoped", "scoped").complete(), Err(Unanswered::Absent));
+        assert_eq!(widened_account("scoped", "scoped").complete(), Err(SearchError::NoCluster));
+        let reviewed = parse(&binding("", "b", "ClusterRole", "r", SCOPED));
+        assert_eq!(widening_binding(&reviewed, None).complete(), Err(SearchError::NoCluster));
+        let reviewed = parse(&role("", "r", CREATE_CRDS));
+        assert_eq!(widening_role(&reviewed, None).complete(), Err(SearchError::NoCluster));
+        assert_eq!(lacks_pull_secrets("scoped", "scoped").complete(), Err(SearchError::NoCluster));
         // A rule that requests nothing requires no permission.
-        let reviewed = parsed(&role("", "r", READ_CRDS));
+        let reviewed = parse(&role("", "r", READ_CRDS));
         assert_eq!(widening_role(&reviewed, None).complete(), Ok(None));
-        let missing = missing_permissions("scoped", "scoped", &parsed("{}"), None);
+        let missing = missing_permissions("scoped", "scoped", &parse("{}"), None);
         assert_eq!(missing.complete(), Ok(vec![]));
     }
 }

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use opgate_sdk::Document;
 use opgate_sdk::cluster::{Query, ReadError};
 
-use super::budget::{Budget, CALL};
-use super::granted::Granted;
+use super::budget::{Budget, CALL_STEPS};
+use super::granted::GrantedRules;
 use super::policy_rule::PolicyRule;
 use super::read::length;
 use super::subjects::Account;
-use super::{Found, Unanswered};
+use super::{SearchError, SearchResult};
 use crate::reads::GROUPS;
 
 const PERMISSIONS: &str = "/spec/install/spec/permissions";
@@ -32,7 +32,7 @@ pub(crate) fn group_account(namespace: &str) -> Result<Option<String>, ReadError
 
 /// A rule of a CSV that an account does not have.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Missing {
+pub(crate) struct MissingRule {
     /// The field of the CSV with the request.
     pub(crate) field: String,
     /// The first missing permission, for the message.
@@ -40,7 +40,7 @@ pub(crate) struct Missing {
 }
 
 /// Whether a CSV requests a new permission that an account could lack.
-pub(crate) fn asks_for_permissions(csv: &Document, old: Option<&Document>) -> bool {
+pub(crate) fn requests_new_permissions(csv: &Document, old: Option<&Document>) -> bool {
     let is_new = |list| old.is_none_or(|old| !csv.equal(list, old, list));
     LISTS.into_iter().any(|list| is_new(list) && length(csv, list) > 0)
 }
@@ -53,10 +53,10 @@ pub(crate) fn missing_permissions(
     account: &str,
     csv: &Document,
     old: Option<&Document>,
-) -> Found<Vec<Missing>> {
+) -> SearchResult<Vec<MissingRule>> {
     let mut missing = Vec::new();
-    let end = look_for(namespace, account, csv, old, &mut missing);
-    Found::of(missing, end)
+    let end = find_missing(namespace, account, csv, old, &mut missing);
+    SearchResult::of(missing, end)
 }
 
 /// Rules of a list, as JSON.
@@ -64,54 +64,54 @@ fn rules_of(
     csv: Option<&Document>,
     list: &str,
     budget: &mut Budget,
-) -> Result<BTreeSet<Vec<u8>>, Unanswered> {
+) -> Result<BTreeSet<Vec<u8>>, SearchError> {
     let mut known = BTreeSet::new();
     let Some(csv) = csv else { return Ok(known) };
     for permission in 0..length(csv, list) {
         let rules = format!("{list}/{permission}/rules");
         for rule in 0..length(csv, &rules) {
-            budget.spend(CALL)?;
+            budget.spend(CALL_STEPS)?;
             known.extend(csv.raw(&format!("{rules}/{rule}")));
         }
     }
     Ok(known)
 }
 
-fn look_for(
+fn find_missing(
     namespace: &str,
     account: &str,
     csv: &Document,
     old: Option<&Document>,
-    missing: &mut Vec<Missing>,
-) -> Result<(), Unanswered> {
+    missing: &mut Vec<MissingRule>,
+) -> Result<(), SearchError> {
     let mut budget = Budget::new();
-    if !asks_for_permissions(csv, old) {
+    if !requests_new_permissions(csv, old) {
         return Ok(());
     }
-    let granted = Granted::to(&Account::new(namespace, account), &mut budget)?;
+    let granted = GrantedRules::load(&Account::new(namespace, account), &mut budget)?;
     let asked = [
         (PERMISSIONS, granted.in_namespace(), format!(" in namespace {namespace}")),
         (CLUSTER_PERMISSIONS, granted.in_cluster(), " at the cluster scope".to_owned()),
     ];
-    budget.turn_to_object();
+    budget.start_request_object();
     for (list, held, scope) in &asked {
         let known = rules_of(old, list, &mut budget)?;
         for permission in 0..length(csv, list) {
-            budget.spend(CALL)?;
+            budget.spend(CALL_STEPS)?;
             let rules = format!("{list}/{permission}/rules");
             for rule in 0..length(csv, &rules) {
                 let at = format!("{rules}/{rule}");
                 if !known.is_empty() {
-                    budget.spend(CALL)?;
+                    budget.spend(CALL_STEPS)?;
                     if csv.raw(&at).is_some_and(|rule| known.contains(&rule)) {
                         continue;
                     }
                 }
                 let wanted = PolicyRule::read(csv, &at, &mut budget)?;
-                if let Some(lacking) = held.lack(&wanted, scope, &mut budget)? {
+                if let Some(lacking) = held.find_missing(&wanted, scope, &mut budget)? {
                     let member = list.trim_start_matches('/').replace('/', ".");
                     let field = format!("{member}[{permission}].rules[{rule}]");
-                    missing.push(Missing { field, permission: lacking });
+                    missing.push(MissingRule { field, permission: lacking });
                 }
             }
         }
@@ -185,7 +185,7 @@ mod tests {
             ("operatorgroups", group("twice", "a")),
             ("operatorgroups", second),
         ];
-        within(&objects, || {
+        with_objects(&objects, || {
             assert_eq!(group_account("scoped"), Ok(Some("a".to_owned())));
             for namespace in ["unscoped", "twice", "none"] {
                 assert_eq!(group_account(namespace), Ok(None), "{namespace}");

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use opgate_sdk::Document;
 
-use super::Unanswered;
-use super::budget::{Budget, CALL};
-use super::read::scan;
+use super::SearchError;
+use super::budget::{Budget, CALL_STEPS};
+use super::read::for_each_text;
 
 /// One rule of a role.
 #[derive(Debug, Default)]
@@ -21,10 +21,14 @@ pub(super) struct PolicyRule {
 
 impl PolicyRule {
     /// The rule at a pointer of a role, or of a ClusterServiceVersion.
-    pub(super) fn read(role: &Document, at: &str, budget: &mut Budget) -> Result<Self, Unanswered> {
-        let mut set = |member: &str| -> Result<_, Unanswered> {
+    pub(super) fn read(
+        role: &Document,
+        at: &str,
+        budget: &mut Budget,
+    ) -> Result<Self, SearchError> {
+        let mut set = |member: &str| -> Result<_, SearchError> {
             let mut texts = BTreeSet::new();
-            scan(role, &format!("{at}/{member}"), CALL, budget, |text| {
+            for_each_text(role, &format!("{at}/{member}"), CALL_STEPS, budget, |text| {
                 texts.insert(text.to_owned());
             })?;
             Ok(texts)

@@ -6,32 +6,32 @@ use opgate_sdk::Document;
 use opgate_sdk::cluster::Query;
 use opgate_sdk::is_terminating;
 
-use super::budget::{Budget, CALL};
-use super::granted::Granted;
+use super::budget::{Budget, CALL_STEPS};
+use super::granted::GrantedRules;
 use super::policy_rule::PolicyRule;
-use super::read::{each, length};
+use super::read::{for_each, length};
 use super::subjects::Account;
-use super::{Found, Unanswered};
+use super::{SearchError, SearchResult};
 use crate::reads::CSVS;
 
 /// Whether an Operator of the namespace needs a pull secret that the account cannot read from OLM's
 /// namespace, or cannot write in its own.
-pub(crate) fn lacks_pull_secrets(namespace: &str, account: &str) -> Found<bool> {
-    match lacks(namespace, account) {
-        Ok(lacks) => Found::of(lacks, Ok(())),
-        Err(why) => Found::of(false, Err(why)),
+pub(crate) fn lacks_pull_secrets(namespace: &str, account: &str) -> SearchResult<bool> {
+    match find_lacking(namespace, account) {
+        Ok(lacks) => SearchResult::of(lacks, Ok(())),
+        Err(why) => SearchResult::of(false, Err(why)),
     }
 }
 
-fn lacks(namespace: &str, account: &str) -> Result<bool, Unanswered> {
+fn find_lacking(namespace: &str, account: &str) -> Result<bool, SearchError> {
     let mut budget = Budget::new();
     let mut secrets = BTreeSet::new();
     let query = Query { namespace: Some(namespace), ..Query::default() };
-    each(&CSVS, query, &mut budget, |csv, budget| pull_secrets(&csv, &mut secrets, budget))?;
+    for_each(&CSVS, query, &mut budget, |csv, budget| pull_secrets(&csv, &mut secrets, budget))?;
     if secrets.is_empty() {
         return Ok(false);
     }
-    let granted = Granted::to(&Account::new(namespace, account), &mut budget)?;
+    let granted = GrantedRules::load(&Account::new(namespace, account), &mut budget)?;
     let wanted = |verbs: &[&str], names: BTreeSet<String>| PolicyRule {
         verbs: verbs.iter().map(|&verb| verb.to_owned()).collect(),
         groups: [String::new()].into(),
@@ -40,9 +40,9 @@ fn lacks(namespace: &str, account: &str) -> Result<bool, Unanswered> {
         ..PolicyRule::default()
     };
     let (fetching, writing) = (granted.in_cluster(), granted.in_namespace());
-    Ok(fetching.lack(&wanted(&["get"], secrets.clone()), "", &mut budget)?.is_some()
-        || writing.lack(&wanted(&["create"], BTreeSet::new()), "", &mut budget)?.is_some()
-        || writing.lack(&wanted(&["update", "patch"], secrets), "", &mut budget)?.is_some())
+    Ok(fetching.find_missing(&wanted(&["get"], secrets.clone()), "", &mut budget)?.is_some()
+        || writing.find_missing(&wanted(&["create"], BTreeSet::new()), "", &mut budget)?.is_some()
+        || writing.find_missing(&wanted(&["update", "patch"], secrets), "", &mut budget)?.is_some())
 }
 
 /// The pull secrets that an Operator's deployments name. Copies of a CSV, and those that are being
@@ -51,17 +51,17 @@ fn pull_secrets(
     csv: &Document,
     secrets: &mut BTreeSet<String>,
     budget: &mut Budget,
-) -> Result<(), Unanswered> {
+) -> Result<(), SearchError> {
     // The read excludes OLM's label, so the result contains no copies.
     if is_terminating(csv) {
         return Ok(());
     }
     let deployments = "/spec/install/spec/deployments";
     for deployment in 0..length(csv, deployments) {
-        budget.spend(CALL)?;
+        budget.spend(CALL_STEPS)?;
         let list = format!("{deployments}/{deployment}/spec/template/spec/imagePullSecrets");
         for index in 0..length(csv, &list) {
-            budget.spend(CALL)?;
+            budget.spend(CALL_STEPS)?;
             secrets.extend(csv.text(&format!("{list}/{index}/name")).filter(|n| !n.is_empty()));
         }
     }
@@ -91,7 +91,7 @@ mod tests {
         let pull = r#"{"name":"p"}"#;
         let lacks = |objects: &[&[(&'static str, String)]]| {
             let objects = objects.concat();
-            within(&objects, || lacks_pull_secrets("scoped", "scoped")).complete().unwrap()
+            with_objects(&objects, || lacks_pull_secrets("scoped", "scoped")).complete().unwrap()
         };
         let uses = [csv("", pull)];
         assert!(!lacks(&[&uses, &fetch, &write]), "as documented");

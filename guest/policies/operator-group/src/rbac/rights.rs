@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::Document;
 
-use super::Unanswered;
-use super::budget::{Budget, CALL};
-use super::read::{length, scan};
+use super::SearchError;
+use super::budget::{Budget, CALL_STEPS};
+use super::read::{for_each_text, length};
 
 /// Resources that a rule watches, and the relevant verbs.
-pub(super) struct Watched {
+pub(super) struct WatchedResources {
     pub(super) verbs: &'static [&'static str],
     /// Group and resource.
     pub(super) resources: &'static [(&'static str, &'static str)],
@@ -18,7 +18,7 @@ pub(super) struct Watched {
 
 /// Verbs of requests without an object name. A rule with `resourceNames` does not allow them,
 /// unless the empty name is in the list.
-const NAMELESS: [&str; 2] = ["create", "deletecollection"];
+const NAMELESS_VERBS: [&str; 2] = ["create", "deletecollection"];
 
 /// Pairs of a watched resource and a verb, as bits, by the name of the object; those for all
 /// objects have no name.
@@ -28,9 +28,9 @@ pub(super) struct Rights(BTreeMap<Option<String>, u32>);
 impl Rights {
     pub(super) fn of(
         role: &Document,
-        watched: &Watched,
+        watched: &WatchedResources,
         budget: &mut Budget,
-    ) -> Result<Self, Unanswered> {
+    ) -> Result<Self, SearchError> {
         let mut rights = Self::default();
         rights.add(role, watched, budget)?;
         Ok(rights)
@@ -39,9 +39,9 @@ impl Rights {
     pub(super) fn add(
         &mut self,
         role: &Document,
-        watched: &Watched,
+        watched: &WatchedResources,
         budget: &mut Budget,
-    ) -> Result<(), Unanswered> {
+    ) -> Result<(), SearchError> {
         for index in 0..length(role, "/rules") {
             let at = format!("/rules/{index}");
             let bits = watched.bits(role, &at, budget)?;
@@ -49,7 +49,7 @@ impl Rights {
                 continue;
             }
             let mut names = BTreeSet::new();
-            scan(role, &format!("{at}/resourceNames"), CALL, budget, |name| {
+            for_each_text(role, &format!("{at}/resourceNames"), CALL_STEPS, budget, |name| {
                 names.insert(name.to_owned());
             })?;
             if names.is_empty() {
@@ -68,7 +68,7 @@ impl Rights {
     }
 
     /// Whether these permissions allow anything that the others do not.
-    pub(super) fn exceed(&self, those: &Self) -> bool {
+    pub(super) fn exceeds(&self, those: &Self) -> bool {
         let for_all = those.0.get(&None).copied().unwrap_or_default();
         self.0.iter().any(|(name, bits)| {
             let for_one = those.0.get(name).copied().unwrap_or_default();
@@ -77,7 +77,7 @@ impl Rights {
     }
 }
 
-impl Watched {
+impl WatchedResources {
     /// One bit for each pair of a resource and a verb in `wanted`.
     fn pairs(&self, wanted: impl Fn(usize, usize) -> bool) -> u32 {
         let all =
@@ -86,11 +86,11 @@ impl Watched {
     }
 
     fn nameless(&self) -> u32 {
-        self.pairs(|_, verb| self.verbs.get(verb).is_some_and(|verb| NAMELESS.contains(verb)))
+        self.pairs(|_, verb| self.verbs.get(verb).is_some_and(|verb| NAMELESS_VERBS.contains(verb)))
     }
 
     /// The resources and verbs of a rule of a role.
-    fn bits(&self, role: &Document, at: &str, budget: &mut Budget) -> Result<u32, Unanswered> {
+    fn bits(&self, role: &Document, at: &str, budget: &mut Budget) -> Result<u32, SearchError> {
         let groups: Vec<&str> = self.resources.iter().map(|(group, _)| *group).collect();
         let resources: Vec<&str> = self.resources.iter().map(|(_, resource)| *resource).collect();
         let resources = named(role, &format!("{at}/resources"), &resources, budget)?;
@@ -110,9 +110,9 @@ fn named(
     pointer: &str,
     these: &[&str],
     budget: &mut Budget,
-) -> Result<Vec<bool>, Unanswered> {
+) -> Result<Vec<bool>, SearchError> {
     let mut found = vec![false; these.len()];
-    scan(role, pointer, 1, budget, |text| {
+    for_each_text(role, pointer, 1, budget, |text| {
         for (found, this) in found.iter_mut().zip(these) {
             *found |= text == "*" || text == *this;
         }

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::Document;
 
-use super::Unanswered;
-use super::budget::{Budget, CALL};
+use super::SearchError;
+use super::budget::{Budget, CALL_STEPS};
 use super::read::length;
 
 const ALL_ACCOUNTS: &str = "system:serviceaccounts";
 const ALL_USERS: &str = "system:authenticated";
-const ACCOUNTS_OF: &str = "system:serviceaccounts:";
-const ACCOUNT_USER: &str = "system:serviceaccount:";
+const NAMESPACE_ACCOUNTS_PREFIX: &str = "system:serviceaccounts:";
+const ACCOUNT_USER_PREFIX: &str = "system:serviceaccount:";
 
 /// A service account, with the names under which bindings refer to it.
 pub(super) struct Account<'a> {
@@ -25,8 +25,8 @@ impl<'a> Account<'a> {
     pub(super) fn new(namespace: &'a str, name: &'a str) -> Self {
         let names = [
             name.to_owned(),
-            format!("{ACCOUNT_USER}{namespace}:{name}"),
-            format!("{ACCOUNTS_OF}{namespace}"),
+            format!("{ACCOUNT_USER_PREFIX}{namespace}:{name}"),
+            format!("{NAMESPACE_ACCOUNTS_PREFIX}{namespace}"),
             ALL_ACCOUNTS.to_owned(),
             ALL_USERS.to_owned(),
         ];
@@ -38,9 +38,9 @@ impl<'a> Account<'a> {
         &self,
         binding: &Document,
         budget: &mut Budget,
-    ) -> Result<bool, Unanswered> {
+    ) -> Result<bool, SearchError> {
         for index in 0..length(binding, "/subjects") {
-            budget.spend(CALL)?;
+            budget.spend(CALL_STEPS)?;
             let subject = format!("/subjects/{index}");
             let name = binding.text_or_empty(&format!("{subject}/name"));
             // Most subjects are other users, which one host call shows.
@@ -55,7 +55,7 @@ impl<'a> Account<'a> {
 /// One subject of a binding, as far as it can be a service account.
 enum Subject {
     Account { namespace: String, name: String },
-    AccountsOf(String),
+    NamespaceAccounts(String),
     AllAccounts,
     Other,
 }
@@ -66,7 +66,7 @@ impl Subject {
             Self::Account { namespace, name } => {
                 namespace == account.namespace && name == account.name
             }
-            Self::AccountsOf(namespace) => namespace == account.namespace,
+            Self::NamespaceAccounts(namespace) => namespace == account.namespace,
             Self::AllAccounts => true,
             Self::Other => false,
         }
@@ -85,16 +85,18 @@ fn subject_of(binding: &Document, subject: &str, name: String) -> Subject {
             };
             if namespace.is_empty() { Subject::Other } else { Subject::Account { namespace, name } }
         }
-        "User" => match name.strip_prefix(ACCOUNT_USER).and_then(|user| user.split_once(':')) {
-            Some((namespace, name)) => {
-                Subject::Account { namespace: namespace.to_owned(), name: name.to_owned() }
+        "User" => {
+            match name.strip_prefix(ACCOUNT_USER_PREFIX).and_then(|user| user.split_once(':')) {
+                Some((namespace, name)) => {
+                    Subject::Account { namespace: namespace.to_owned(), name: name.to_owned() }
+                }
+                None => Subject::Other,
             }
-            None => Subject::Other,
-        },
+        }
         "Group" => match name.as_str() {
             ALL_ACCOUNTS | ALL_USERS => Subject::AllAccounts,
-            _ => match name.strip_prefix(ACCOUNTS_OF) {
-                Some(namespace) => Subject::AccountsOf(namespace.to_owned()),
+            _ => match name.strip_prefix(NAMESPACE_ACCOUNTS_PREFIX) {
+                Some(namespace) => Subject::NamespaceAccounts(namespace.to_owned()),
                 None => Subject::Other,
             },
         },
@@ -108,7 +110,7 @@ pub(super) struct Subjects {
     /// Namespaces by name of the account.
     accounts: BTreeMap<String, BTreeSet<String>>,
     namespaces: BTreeSet<String>,
-    all: bool,
+    has_all: bool,
 }
 
 impl Subjects {
@@ -116,19 +118,19 @@ impl Subjects {
         &mut self,
         binding: &Document,
         budget: &mut Budget,
-    ) -> Result<(), Unanswered> {
+    ) -> Result<(), SearchError> {
         for index in 0..length(binding, "/subjects") {
-            budget.spend(CALL)?;
+            budget.spend(CALL_STEPS)?;
             let subject = format!("/subjects/{index}");
             let name = binding.text_or_empty(&format!("{subject}/name"));
             match subject_of(binding, &subject, name) {
                 Subject::Account { namespace, name } => {
                     self.accounts.entry(name).or_default().insert(namespace);
                 }
-                Subject::AccountsOf(namespace) => {
+                Subject::NamespaceAccounts(namespace) => {
                     self.namespaces.insert(namespace);
                 }
-                Subject::AllAccounts => self.all = true,
+                Subject::AllAccounts => self.has_all = true,
                 Subject::Other => {}
             }
         }
@@ -138,16 +140,16 @@ impl Subjects {
     /// Names of the accounts, unless the binding applies to all accounts of a namespace or of the
     /// cluster.
     pub(super) fn names(&self) -> Option<Vec<String>> {
-        let singly = !self.all && self.namespaces.is_empty();
+        let singly = !self.has_all && self.namespaces.is_empty();
         singly.then(|| self.accounts.keys().cloned().collect())
     }
 
-    pub(super) fn are_none(&self) -> bool {
-        !self.all && self.namespaces.is_empty() && self.accounts.is_empty()
+    pub(super) fn is_empty(&self) -> bool {
+        !self.has_all && self.namespaces.is_empty() && self.accounts.is_empty()
     }
 
-    pub(super) fn contain(&self, namespace: &str, account: &str) -> bool {
-        self.all
+    pub(super) fn contains(&self, namespace: &str, account: &str) -> bool {
+        self.has_all
             || self.namespaces.contains(namespace)
             || self.accounts.get(account).is_some_and(|found| found.contains(namespace))
     }
@@ -182,7 +184,7 @@ mod tests {
             assert_eq!(account(&stored), Ok(expected), "{subject}");
             // The reverse comparison, starting from the binding.
             let reviewed = [role, ("operatorgroups", group("scoped", "scoped"))];
-            let found = within(&reviewed, || widening_binding(&parsed(&binding), None));
+            let found = with_objects(&reviewed, || widening_binding(&parse(&binding), None));
             let text = r#"ServiceAccount scoped/scoped through ClusterRole "r""#;
             assert_eq!(found.complete(), Ok(reaches.then(|| text.to_owned())), "{subject}");
         }

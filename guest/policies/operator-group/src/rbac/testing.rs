@@ -4,7 +4,7 @@
 use opgate_sdk::Document;
 use opgate_sdk::cluster::Cluster;
 
-use super::{Unanswered, missing_permissions, widened_account};
+use super::{SearchError, missing_permissions, widened_account};
 use crate::POLICY;
 
 pub(super) const ALL: &str = r#"{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}"#;
@@ -14,22 +14,22 @@ pub(super) const SCOPED: &str = r#"{"kind":"ServiceAccount","name":"scoped","nam
 pub(super) const PODS: &str =
     r#"{"apiGroups":["","apps"],"resources":["pods","deployments"],"verbs":["get","create"]}"#;
 
-pub(super) fn parsed(json: &str) -> Document {
+pub(super) fn parse(json: &str) -> Document {
     Document::parse(json).unwrap_or_else(|e| panic!("{json}: {e}"))
 }
 
 /// Runs a test in a cluster with these objects, each with its resource.
-pub(super) fn within<T>(objects: &[(&str, String)], test: impl FnOnce() -> T) -> T {
-    let mut cluster = Cluster::new(&POLICY.reads(), &parsed("{}"));
+pub(super) fn with_objects<T>(objects: &[(&str, String)], test: impl FnOnce() -> T) -> T {
+    let mut cluster = Cluster::new(&POLICY.reads(), &parse("{}"));
     for (resource, object) in objects {
-        cluster.insert(resource, &parsed(object));
+        cluster.insert(resource, &parse(object));
     }
-    cluster.during(test)
+    cluster.run(test)
 }
 
 /// The roles through which the account can write resources reserved for OLM.
-pub(super) fn account(objects: &[(&str, String)]) -> Result<Option<String>, Unanswered> {
-    within(objects, || widened_account("scoped", "scoped")).complete()
+pub(super) fn account(objects: &[(&str, String)]) -> Result<Option<String>, SearchError> {
+    with_objects(objects, || widened_account("scoped", "scoped")).complete()
 }
 
 /// The message for a role `r` that the account has through a binding `b`.
@@ -37,7 +37,7 @@ pub(super) const THROUGH_B: &str = r#"ClusterRole "r" through ClusterRoleBinding
 
 /// The missing permissions of the account: field and permission of each violation.
 pub(super) fn missing(held: &[(&str, String)], csv: &Document) -> Vec<(String, String)> {
-    let found = within(held, || missing_permissions("scoped", "scoped", csv, None));
+    let found = with_objects(held, || missing_permissions("scoped", "scoped", csv, None));
     found
         .complete()
         .unwrap()
@@ -81,7 +81,7 @@ pub(super) fn csv(permissions: &str, cluster_permissions: &str) -> Document {
             format!(r#"[{{"serviceAccountName":"op","rules":[{rules}]}}]"#)
         }
     };
-    parsed(&format!(
+    parse(&format!(
         r#"{{"spec":{{"install":{{"spec":{{"permissions":{},"clusterPermissions":{}}}}}}}}}"#,
         list(permissions),
         list(cluster_permissions)
@@ -105,9 +105,9 @@ pub(super) fn in_cluster(rules: &str) -> Vec<(&'static str, String)> {
 }
 
 /// Elements of a list: too many if each costs a call, few if each costs a comparison.
-pub(super) const MANY: usize = 60_000;
+pub(super) const MANY_ELEMENTS: usize = 60_000;
 
 /// This number of different texts.
-pub(super) fn numbered(count: usize) -> String {
+pub(super) fn numbered_items(count: usize) -> String {
     (0..count).map(|n| format!("\"n{n}\"")).collect::<Vec<_>>().join(",")
 }

@@ -13,15 +13,15 @@ use opgate_sdk::cluster::{IndexMatch, Query};
 use opgate_sdk::go::quote;
 
 use super::bindings::cluster_roles;
-use super::budget::{Budget, SELECTION};
-use super::read::{each, get, length};
-use super::rights::{Rights, Watched};
+use super::budget::{Budget, SELECTION_QUERY_STEPS};
+use super::read::{for_each, get, length};
+use super::rights::{Rights, WatchedResources};
 use super::subjects::{Account, Subjects};
-use super::{Found, Unanswered};
+use super::{SearchError, SearchResult};
 use crate::reads::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUPS};
 
 /// Resources that only OLM should write (OCP 4.12 L7946).
-const EXTENSIONS: Watched = Watched {
+const CRD_WRITES: WatchedResources = WatchedResources {
     verbs: &["create", "update", "patch", "delete", "deletecollection"],
     resources: &[
         ("apiregistration.k8s.io", "apiservices"),
@@ -30,25 +30,25 @@ const EXTENSIONS: Watched = Watched {
 };
 
 /// Resources whose write access allows installing Operators (OCP 4.12 L7939).
-const INSTALLING: Watched = Watched {
+const INSTALLATION_WRITES: WatchedResources = WatchedResources {
     verbs: &["create", "update", "patch"],
     resources: &[("operators.coreos.com", "operatorgroups")],
 };
 
 /// Maximum number of names in one message.
-const LISTED: usize = 10;
+const MAX_SHOWN_NAMES: usize = 10;
 
 /// The roles through which the account can write resources reserved for OLM, for the message.
-pub(crate) fn widened_account(namespace: &str, account: &str) -> Found<Option<String>> {
+pub(crate) fn widened_account(namespace: &str, account: &str) -> SearchResult<Option<String>> {
     let mut through = Vec::new();
-    let end = widened(&Account::new(namespace, account), &mut through);
-    Found::of(listed(&through), end)
+    let end = add_widening_roles(&Account::new(namespace, account), &mut through);
+    SearchResult::of(list_names(&through), end)
 }
 
-fn widened(account: &Account<'_>, through: &mut Vec<String>) -> Result<(), Unanswered> {
+fn add_widening_roles(account: &Account<'_>, through: &mut Vec<String>) -> Result<(), SearchError> {
     let mut budget = Budget::new();
     for (role, binding) in cluster_roles(account, &mut budget)? {
-        if is_wide(&role, &mut budget)? {
+        if is_widening(&role, &mut budget)? {
             through.push(format!(
                 "ClusterRole {} through ClusterRoleBinding {}",
                 quote(&role),
@@ -62,11 +62,14 @@ fn widened(account: &Account<'_>, through: &mut Vec<String>) -> Result<(), Unans
 /// For a `ClusterRoleBinding`: the accounts of OperatorGroups that can then write resources
 /// reserved for OLM, for the message. `old` is the object before an UPDATE; without it everything
 /// counts.
-pub(crate) fn widening_binding(object: &Document, old: Option<&Document>) -> Found<Option<String>> {
+pub(crate) fn widening_binding(
+    object: &Document,
+    old: Option<&Document>,
+) -> SearchResult<Option<String>> {
     let role = object.text_or_empty("/roleRef/name");
     let mut accounts = BTreeSet::new();
     let end = widened_by_binding(&role, object, old, &mut accounts);
-    Found::of(described(accounts, &role), end)
+    SearchResult::of(describe_accounts(accounts, &role), end)
 }
 
 fn widened_by_binding(
@@ -74,7 +77,7 @@ fn widened_by_binding(
     object: &Document,
     old: Option<&Document>,
     accounts: &mut BTreeSet<String>,
-) -> Result<(), Unanswered> {
+) -> Result<(), SearchError> {
     let mut budget = Budget::new();
     if object.text_or_empty("/roleRef/kind") != "ClusterRole" || role.is_empty() {
         return Ok(());
@@ -86,19 +89,22 @@ fn widened_by_binding(
     if let Some(old) = old {
         before.add(old, &mut budget)?;
     }
-    if after.are_none() || !is_wide(role, &mut budget)? {
+    if after.is_empty() || !is_widening(role, &mut budget)? {
         return Ok(());
     }
-    accounts_among(&after, &before, accounts, &mut budget)
+    add_affected_accounts(&after, &before, accounts, &mut budget)
 }
 
 /// For a `ClusterRole`: the accounts of OperatorGroups that can then write resources reserved for
 /// OLM, for the message. `old` is the object before an UPDATE; without it everything counts.
-pub(crate) fn widening_role(object: &Document, old: Option<&Document>) -> Found<Option<String>> {
+pub(crate) fn widening_role(
+    object: &Document,
+    old: Option<&Document>,
+) -> SearchResult<Option<String>> {
     let role = object.text_or_empty("/metadata/name");
     let mut accounts = BTreeSet::new();
     let end = widened_by_role(&role, object, old, &mut accounts);
-    Found::of(described(accounts, &role), end)
+    SearchResult::of(describe_accounts(accounts, &role), end)
 }
 
 fn widened_by_role(
@@ -106,9 +112,9 @@ fn widened_by_role(
     object: &Document,
     old: Option<&Document>,
     accounts: &mut BTreeSet<String>,
-) -> Result<(), Unanswered> {
+) -> Result<(), SearchError> {
     let mut budget = Budget::new();
-    let mut after = Rights::of(object, &EXTENSIONS, &mut budget)?;
+    let mut after = Rights::of(object, &CRD_WRITES, &mut budget)?;
     let aggregates_anew =
         old.is_none_or(|old| !old.equal("/aggregationRule", object, "/aggregationRule"));
     if aggregates_anew {
@@ -116,45 +122,45 @@ fn widened_by_role(
     }
     let mut before = Rights::default();
     if let Some(old) = old {
-        before.add(old, &EXTENSIONS, &mut budget)?;
+        before.add(old, &CRD_WRITES, &mut budget)?;
     }
-    if role.is_empty() || !after.exceed(&before) {
+    if role.is_empty() || !after.exceeds(&before) {
         return Ok(());
     }
     let mut subjects = Subjects::default();
     let values = [role.to_owned()];
     let matches = [IndexMatch { index: "role", values: &values, include_missing: false }];
     let query = Query { matches: &matches, ..Query::default() };
-    each(&CLUSTER_ROLE_BINDINGS, query, &mut budget, |binding, budget| {
+    for_each(&CLUSTER_ROLE_BINDINGS, query, &mut budget, |binding, budget| {
         if binding.text_or_empty("/roleRef/kind") == "ClusterRole" {
             subjects.add(&binding, budget)?;
         }
         Ok(())
     })?;
-    if subjects.are_none() {
+    if subjects.is_empty() {
         return Ok(());
     }
-    accounts_among(&subjects, &Subjects::default(), accounts, &mut budget)
+    add_affected_accounts(&subjects, &Subjects::default(), accounts, &mut budget)
 }
 
 /// Whether a Role or `ClusterRole` allows its subjects to write OperatorGroups. `old` is the object
 /// before an UPDATE; without it everything counts.
-pub(crate) fn opens_groups(object: &Document, old: Option<&Document>) -> Found<bool> {
+pub(crate) fn grants_group_writes(object: &Document, old: Option<&Document>) -> SearchResult<bool> {
     let mut budget = Budget::new();
     let (mut before, mut after) = (Rights::default(), Rights::default());
     if let Some(old) = old
-        && let Err(why) = before.add(old, &INSTALLING, &mut budget)
+        && let Err(why) = before.add(old, &INSTALLATION_WRITES, &mut budget)
     {
-        return Found::of(false, Err(why));
+        return SearchResult::of(false, Err(why));
     }
-    let end = after.add(object, &INSTALLING, &mut budget);
-    Found::of(after.exceed(&before), end)
+    let end = after.add(object, &INSTALLATION_WRITES, &mut budget);
+    SearchResult::of(after.exceeds(&before), end)
 }
 
 /// Whether a `ClusterRole` allows its subjects to write resources reserved for OLM.
-fn is_wide(role: &str, budget: &mut Budget) -> Result<bool, Unanswered> {
+fn is_widening(role: &str, budget: &mut Budget) -> Result<bool, SearchError> {
     let Some(role) = get(&CLUSTER_ROLES, "", role, budget)? else { return Ok(false) };
-    Ok(Rights::of(&role, &EXTENSIONS, budget)?.exceed(&Rights::default()))
+    Ok(Rights::of(&role, &CRD_WRITES, budget)?.exceeds(&Rights::default()))
 }
 
 /// The rules that the controller will write into a `ClusterRole` that aggregates others.
@@ -162,27 +168,27 @@ fn add_aggregated(
     role: &Document,
     rights: &mut Rights,
     budget: &mut Budget,
-) -> Result<(), Unanswered> {
+) -> Result<(), SearchError> {
     let selectors = "/aggregationRule/clusterRoleSelectors";
     for index in 0..length(role, selectors) {
-        budget.spend(SELECTION)?;
+        budget.spend(SELECTION_QUERY_STEPS)?;
         let raw = role.raw(&format!("{selectors}/{index}"));
         let Some(selector) = raw.and_then(|raw| String::from_utf8(raw).ok()) else { continue };
         let query = Query { label_selector: Some(&selector), ..Query::default() };
-        each(&CLUSTER_ROLES, query, budget, |found, budget| {
-            rights.add(&found, &EXTENSIONS, budget)
+        for_each(&CLUSTER_ROLES, query, budget, |found, budget| {
+            rights.add(&found, &CRD_WRITES, budget)
         })?;
     }
     Ok(())
 }
 
 /// The accounts of OperatorGroups that are new among the subjects.
-fn accounts_among(
+fn add_affected_accounts(
     after: &Subjects,
     before: &Subjects,
     found: &mut BTreeSet<String>,
     budget: &mut Budget,
-) -> Result<(), Unanswered> {
+) -> Result<(), SearchError> {
     let names = after.names();
     let by_account = names.as_ref().map(|values| IndexMatch {
         index: "account",
@@ -190,10 +196,10 @@ fn accounts_among(
         include_missing: false,
     });
     let query = Query { matches: by_account.as_slice(), ..Query::default() };
-    each(&GROUPS, query, budget, |group, _| {
+    for_each(&GROUPS, query, budget, |group, _| {
         let account = group.text_or_empty("/spec/serviceAccountName");
         let namespace = group.text_or_empty("/metadata/namespace");
-        let is_new = after.contain(&namespace, &account) && !before.contain(&namespace, &account);
+        let is_new = after.contains(&namespace, &account) && !before.contains(&namespace, &account);
         if !account.is_empty() && is_new {
             found.insert(format!("ServiceAccount {namespace}/{account}"));
         }
@@ -202,16 +208,16 @@ fn accounts_among(
 }
 
 /// The accounts, and the role through which they have access.
-fn described(accounts: BTreeSet<String>, role: &str) -> Option<String> {
+fn describe_accounts(accounts: BTreeSet<String>, role: &str) -> Option<String> {
     let accounts: Vec<String> = accounts.into_iter().collect();
-    listed(&accounts).map(|names| format!("{names} through ClusterRole {}", quote(role)))
+    list_names(&accounts).map(|names| format!("{names} through ClusterRole {}", quote(role)))
 }
 
 /// The content of a comma-separated list in a message; nothing if it is empty.
-fn listed(texts: &[String]) -> Option<String> {
-    let mut shown: Vec<&str> = texts.iter().take(LISTED).map(String::as_str).collect();
-    let more = format!("and {} more", texts.len().saturating_sub(LISTED));
-    if texts.len() > LISTED {
+fn list_names(texts: &[String]) -> Option<String> {
+    let mut shown: Vec<&str> = texts.iter().take(MAX_SHOWN_NAMES).map(String::as_str).collect();
+    let more = format!("and {} more", texts.len().saturating_sub(MAX_SHOWN_NAMES));
+    if texts.len() > MAX_SHOWN_NAMES {
         shown.push(&more);
     }
     (!shown.is_empty()).then(|| shown.join(", "))
@@ -291,10 +297,10 @@ mod tests {
             ("operatorgroups", group("scoped", "scoped")),
             ("operatorgroups", group("unscoped", "")),
         ];
-        within(&objects, || {
+        with_objects(&objects, || {
             let reviewed = |role, subjects: &str, old: Option<&str>| {
-                let new = parsed(&binding("", "b", "ClusterRole", role, subjects));
-                let old = old.map(|old| parsed(&binding("", "b", "ClusterRole", role, old)));
+                let new = parse(&binding("", "b", "ClusterRole", role, subjects));
+                let old = old.map(|old| parse(&binding("", "b", "ClusterRole", role, old)));
                 widening_binding(&new, old.as_ref()).complete().unwrap()
             };
             assert_eq!(reviewed("cluster-admin", SCOPED, None), Some(to_scoped("cluster-admin")));
@@ -331,7 +337,7 @@ mod tests {
             )
         };
         let (a, ab) = (named(r#""a""#), named(r#""a","b""#));
-        within(&objects, || {
+        with_objects(&objects, || {
             for (before, after, widens) in [
                 (None, CREATE_CRDS, true),
                 (None, READ_CRDS, false),
@@ -344,13 +350,13 @@ mod tests {
                 (Some(ab.as_str()), &a, false),
                 (Some(a.as_str()), ALL, true),
             ] {
-                let old = before.map(|rules| parsed(&role("", "r", rules)));
-                let new = parsed(&role("", "r", after));
+                let old = before.map(|rules| parse(&role("", "r", rules)));
+                let new = parse(&role("", "r", after));
                 let expected = widens.then(|| to_scoped("r"));
                 let found = widening_role(&new, old.as_ref());
                 assert_eq!(found.complete(), Ok(expected), "{before:?} to {after}");
             }
-            let unbound = parsed(&role("", "unbound", CREATE_CRDS));
+            let unbound = parse(&role("", "unbound", CREATE_CRDS));
             assert_eq!(widening_role(&unbound, None).complete(), Ok(None));
         });
     }
@@ -371,11 +377,11 @@ mod tests {
         let gathers = |part: &str| {
             let selector = format!(r#"{{"matchLabels":{{"part":"{part}"}}}}"#);
             let wrong = r#"{"matchExpressions":[{"key":"a","operator":"is"}]}"#;
-            parsed(&format!(
+            parse(&format!(
                 r#"{{"metadata":{{"name":"r"}},"aggregationRule":{{"clusterRoleSelectors":[{wrong},{selector}]}}}}"#
             ))
         };
-        within(&objects, || {
+        with_objects(&objects, || {
             assert_eq!(widening_role(&gathers("wide"), None).complete(), Ok(Some(to_scoped("r"))));
             assert_eq!(widening_role(&gathers("narrow"), None).complete(), Ok(None));
             let (wide, narrow) = (gathers("wide"), gathers("narrow"));
@@ -389,8 +395,9 @@ mod tests {
         let mut objects = vec![("clusterroles", role("", "r", ALL))];
         objects.extend((10..30).map(|n| ("operatorgroups", group(&format!("n{n}"), "a"))));
         let all = r#"{"kind":"Group","name":"system:serviceaccounts"}"#;
-        let new = parsed(&binding("", "b", "ClusterRole", "r", all));
-        let found = within(&objects, || widening_binding(&new, None)).complete().unwrap().unwrap();
+        let new = parse(&binding("", "b", "ClusterRole", "r", all));
+        let found =
+            with_objects(&objects, || widening_binding(&new, None)).complete().unwrap().unwrap();
         assert!(found.starts_with("ServiceAccount n10/a, ServiceAccount n11/a, "), "{found}");
         assert!(found.ends_with(", and 10 more through ClusterRole \"r\""), "{found}");
     }
@@ -419,14 +426,14 @@ mod tests {
             (&rule(r#""get",["create"],{"create":"create"}"#), false),
             (&rule(r#"1,null,"\u0063reate""#), true),
         ] {
-            let new = parsed(&role("ns", "r", rules));
-            assert_eq!(opens_groups(&new, None).complete(), Ok(opens), "{rules}");
-            assert_eq!(opens_groups(&new, Some(&new)).complete(), Ok(false), "{rules}");
-            let old = parsed(&role("ns", "r", &read));
-            assert_eq!(opens_groups(&new, Some(&old)).complete(), Ok(opens), "{rules}");
+            let new = parse(&role("ns", "r", rules));
+            assert_eq!(grants_group_writes(&new, None).complete(), Ok(opens), "{rules}");
+            assert_eq!(grants_group_writes(&new, Some(&new)).complete(), Ok(false), "{rules}");
+            let old = parse(&role("ns", "r", &read));
+            assert_eq!(grants_group_writes(&new, Some(&old)).complete(), Ok(opens), "{rules}");
         }
         for odd in ["{}", r#"{"rules":{}}"#, r#"{"rules":[null,1,{"verbs":"create"}]}"#] {
-            assert_eq!(opens_groups(&parsed(odd), None).complete(), Ok(false), "{odd}");
+            assert_eq!(grants_group_writes(&parse(odd), None).complete(), Ok(false), "{odd}");
         }
     }
 }

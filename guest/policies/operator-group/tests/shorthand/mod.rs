@@ -4,7 +4,7 @@
 //! `*` for all namespaces, `nil` for no status, and the birds and mammals without version and
 //! group; `as account` at the end is its ServiceAccount.
 
-use opgate_cases::{Case, Expects, RequestParts};
+use opgate_cases::{Case, Expectation, RequestParts};
 use opgate_sdk::{Document, Verdict};
 use serde_json::{Value, json};
 
@@ -25,20 +25,20 @@ pub(crate) fn create(object: &Value, cluster: &[Value]) -> Case {
     Case {
         rule: String::new(),
         name: String::new(),
-        expects: Expects::Accept,
+        expects: Expectation::Accept,
         operation: "CREATE",
         object: Some(object.clone()),
         old: None,
         request: RequestParts::default(),
         settings: json!({}),
         cluster: Some(cluster.to_vec()),
-        findings: Vec::new(),
+        violations: Vec::new(),
         skipped: std::collections::BTreeSet::new(),
-        alone: false,
-        repairs: None,
-        notes: None,
+        ignores_other_rules: false,
+        fixes: None,
+        audit_annotations: None,
         reason: None,
-        place: opgate_cases::Place::default(),
+        location: opgate_cases::Location::default(),
     }
 }
 

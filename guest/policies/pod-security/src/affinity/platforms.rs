@@ -8,7 +8,7 @@ use opgate_sdk::{Document, Kind, Row, rule, rules};
 
 use super::TERMS;
 use crate::level::label;
-use crate::subject::{Faults, Subject};
+use crate::subject::{Subject, Violations};
 use crate::targets::{CATALOG, CSV, all};
 
 rules![PSA_14, PSA_15];
@@ -19,9 +19,9 @@ const OS: &str = "kubernetes.io/os";
 const ARCH_LABEL: &str = "operatorframework.io/arch.";
 
 /// Creates the pods of `DaemonSet`s, and replaces their required affinity with the name of a node.
-const DAEMON_SETS: &str = "system:serviceaccount:kube-system:daemon-set-controller";
+const DAEMON_SET_CONTROLLER: &str = "system:serviceaccount:kube-system:daemon-set-controller";
 /// Kubelets: they create the mirrors of pods that already run.
-const NODES: &str = "system:node:";
+const NODE_USER_PREFIX: &str = "system:node:";
 
 rule! {
     /// an Operator for several architectures requires them of its nodes
@@ -124,7 +124,7 @@ rule! {
 }
 
 /// PSA-14.
-pub(crate) fn labelled_ones(subject: &mut Subject<'_, '_>) {
+pub(crate) fn check_labelled(subject: &mut Subject<'_, '_>) {
     let arches = arches(subject.object);
     if arches.len() < 2 || !subject.report.is_on(&PSA_14) {
         return;
@@ -134,7 +134,7 @@ pub(crate) fn labelled_ones(subject: &mut Subject<'_, '_>) {
         |csv, specs| {
             // An old object with other labels was evaluated with those.
             let is_alike = self::arches(csv) == arches;
-            if is_alike { unrequired(csv, specs, &arches) } else { Faults::new() }
+            if is_alike { find_unrequired(csv, specs, &arches) } else { Violations::new() }
         },
         |_, spec, _| {
             let message = format!(
@@ -158,8 +158,12 @@ fn arches(csv: &Document) -> BTreeSet<String> {
 }
 
 /// The templates that do not require all of these architectures.
-fn unrequired(object: &Document, specs: &[PodSpec], arches: &BTreeSet<String>) -> Faults<usize> {
-    let mut found = Faults::new();
+fn find_unrequired(
+    object: &Document,
+    specs: &[PodSpec],
+    arches: &BTreeSet<String>,
+) -> Violations<usize> {
+    let mut found = Violations::new();
     let mut number = 0;
     pods::each(object, specs, &[TERMS], |spec, row| {
         let is_list = row.kind(0) == Kind::List;
@@ -212,10 +216,10 @@ fn is_platform(object: &Document, expressions: &str, arches: Option<&BTreeSet<St
 }
 
 /// PSA-15.
-pub(crate) fn of_every_pod(subject: &mut Subject<'_, '_>, is_pod: bool) {
+pub(crate) fn check_every_pod(subject: &mut Subject<'_, '_>, is_pod: bool) {
     let object = subject.object;
     let user = &subject.review.request.user().username;
-    let is_made = is_pod && (user == DAEMON_SETS || user.starts_with(NODES));
+    let is_made = is_pod && (user == DAEMON_SET_CONTROLLER || user.starts_with(NODE_USER_PREFIX));
     if is_made || !subject.report.is_on(&PSA_15) {
         return;
     }

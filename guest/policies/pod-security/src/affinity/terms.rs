@@ -5,7 +5,7 @@ use opgate_sdk::pods::{self, PodSpec};
 use opgate_sdk::{Document, Kind, Row, rule, rules};
 
 use super::{PREFERRED, REQUIRED, TERMS};
-use crate::subject::{Faults, Subject};
+use crate::subject::{Subject, Violations};
 use crate::targets::{CATALOG, CSV, with_affinity};
 
 rules![PSA_16];
@@ -65,39 +65,44 @@ rule! {
 
 /// A value that Kubernetes rejects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Wrong {
+struct InvalidTerm {
     /// Index of the spec.
     spec: usize,
     is_preferred: bool,
     /// Index of the term.
     term: usize,
-    what: What,
+    error: TermError,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum TermError {
     Weight(i64),
     /// An operator, with the index of its expression.
     Operator(usize, String),
 }
 
 /// PSA-16.
-pub(crate) fn judge(subject: &mut Subject<'_, '_>) {
+pub(crate) fn check(subject: &mut Subject<'_, '_>) {
     if !subject.report.is_on(&PSA_16) {
         return;
     }
-    subject.add_new(&PSA_16, wrong, |_, spec, wrong| texts(spec, wrong), |wrong| wrong.spec);
+    subject.add_new(
+        &PSA_16,
+        find_invalid,
+        |_, spec, wrong| violation_texts(spec, wrong),
+        |wrong| wrong.spec,
+    );
 }
 
-fn texts(spec: &PodSpec, wrong: &Wrong) -> (String, String) {
-    let Wrong { is_preferred, term, what, .. } = wrong;
+fn violation_texts(spec: &PodSpec, wrong: &InvalidTerm) -> (String, String) {
+    let InvalidTerm { is_preferred, term, error: what, .. } = wrong;
     let at = format!("{}.{NODE}", spec.field());
     match what {
-        What::Weight(weight) => (
+        TermError::Weight(weight) => (
             format!("{at}.{PREFERRED}[{term}].weight"),
             format!("weight: Invalid value: {weight}: must be in the range 1-100"),
         ),
-        What::Operator(expression, operator) => {
+        TermError::Operator(expression, operator) => {
             let term = if *is_preferred {
                 format!("{PREFERRED}[{term}].preference")
             } else {
@@ -113,19 +118,19 @@ fn texts(spec: &PodSpec, wrong: &Wrong) -> (String, String) {
 }
 
 /// The values that Kubernetes rejects, in the order of the object.
-fn wrong(object: &Document, specs: &[PodSpec]) -> Faults<Wrong> {
+fn find_invalid(object: &Document, specs: &[PodSpec]) -> Violations<InvalidTerm> {
     let columns = ["/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution", TERMS];
-    let mut found = Faults::new();
+    let mut found = Violations::new();
     let mut spec_number = 0;
     pods::each(object, specs, &columns, |spec, row| {
         let [preferred, required] = [0, 1].map(|column| row.kind(column) == Kind::List);
         if preferred || required {
             let mut search = Search { object, spec: spec_number, found: &mut found };
             if preferred {
-                search.preferred(&format!("{}{NODE_POINTER}/{PREFERRED}", spec.pointer()));
+                search.check_preferred(&format!("{}{NODE_POINTER}/{PREFERRED}", spec.pointer()));
             }
             if required {
-                search.required(&format!("{}{TERMS}", spec.pointer()));
+                search.check_required(&format!("{}{TERMS}", spec.pointer()));
             }
         }
         spec_number += 1;
@@ -136,11 +141,11 @@ fn wrong(object: &Document, specs: &[PodSpec]) -> Faults<Wrong> {
 struct Search<'s> {
     object: &'s Document,
     spec: usize,
-    found: &'s mut Faults<Wrong>,
+    found: &'s mut Violations<InvalidTerm>,
 }
 
 impl Search<'_> {
-    fn preferred(&mut self, list: &str) {
+    fn check_preferred(&mut self, list: &str) {
         let columns =
             ["/weight", "/preference/matchExpressions", "/preference/matchExpressions/0/operator"];
         for (term, row) in self.object.rows(list, &columns).iter().enumerate() {
@@ -151,25 +156,30 @@ impl Search<'_> {
                 _ => None,
             };
             if let Some(weight) = weight.filter(|weight| !(1..=100).contains(weight)) {
-                let what = What::Weight(weight);
-                self.found.push(Wrong { spec: self.spec, is_preferred: true, term, what });
+                let what = TermError::Weight(weight);
+                self.found.push(InvalidTerm {
+                    spec: self.spec,
+                    is_preferred: true,
+                    term,
+                    error: what,
+                });
             }
-            self.operators(row, 1, true, term, || {
+            self.check_operators(row, 1, true, term, || {
                 format!("{list}/{term}/preference/matchExpressions")
             });
         }
     }
 
-    fn required(&mut self, list: &str) {
+    fn check_required(&mut self, list: &str) {
         let columns = ["/matchExpressions", "/matchExpressions/0/operator"];
         for (term, row) in self.object.rows(list, &columns).iter().enumerate() {
-            self.operators(row, 0, false, term, || format!("{list}/{term}/matchExpressions"));
+            self.check_operators(row, 0, false, term, || format!("{list}/{term}/matchExpressions"));
         }
     }
 
     /// The operators of a term. `column` has its expressions, the next one the operator of the
     /// first.
-    fn operators(
+    fn check_operators(
         &mut self,
         row: Row<'_>,
         column: usize,
@@ -182,17 +192,17 @@ impl Search<'_> {
         }
         match row.length(column) {
             None | Some(0) => {}
-            Some(1) => self.operator(row, column + 1, is_preferred, term, 0),
+            Some(1) => self.check_operator(row, column + 1, is_preferred, term, 0),
             Some(_) => {
                 let rows = self.object.rows(&pointer(), &["/operator"]);
                 for (expression, row) in rows.iter().enumerate() {
-                    self.operator(row, 0, is_preferred, term, expression);
+                    self.check_operator(row, 0, is_preferred, term, expression);
                 }
             }
         }
     }
 
-    fn operator(
+    fn check_operator(
         &mut self,
         row: Row<'_>,
         column: usize,
@@ -204,8 +214,8 @@ impl Search<'_> {
         let is_read = matches!(row.kind(column), Kind::Text | Kind::Missing | Kind::Null);
         if is_read && !matches!(operator, "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt")
         {
-            let what = What::Operator(expression, operator.to_owned());
-            self.found.push(Wrong { spec: self.spec, is_preferred, term, what });
+            let what = TermError::Operator(expression, operator.to_owned());
+            self.found.push(InvalidTerm { spec: self.spec, is_preferred, term, error: what });
         }
     }
 }

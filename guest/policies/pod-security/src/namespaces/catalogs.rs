@@ -4,14 +4,14 @@ use opgate_sdk::cluster::{Query, ReadError};
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, rule, rules};
 
-use super::{Labelled, SYNC, field};
+use super::{LabelledNamespace, SYNC, field};
 use crate::level::{ENFORCE, RESTRICTED};
 use crate::reads::CATALOG_SOURCES;
 use crate::targets::{NAMESPACE, NAMESPACE_PARTS};
 
 rules![PSA_06, PSA_07];
 
-const NEEDED: &str = "CatalogSources";
+const REQUIRED_STATE: &str = "CatalogSources";
 const CONFIG: &str = "/spec/grpcPodConfig/securityContextConfig";
 
 rule! {
@@ -102,28 +102,28 @@ rule! {
     }
 }
 
-pub(super) fn judge(namespace: &Labelled<'_>, report: &mut Report<'_>) {
+pub(super) fn check(namespace: &LabelledNamespace<'_>, report: &mut Report<'_>) {
     match namespace.get(ENFORCE).as_deref() {
         Some(RESTRICTED) if namespace.is_new(ENFORCE) && namespace.review.is_update() => {
-            restricted(namespace, report);
+            check_restricted(namespace, report);
         }
         Some(level @ ("baseline" | "privileged"))
             if namespace.is_new(ENFORCE) || namespace.is_new(SYNC) =>
         {
-            elevated(namespace, level, report);
+            check_elevated(namespace, level, report);
         }
         _ => {}
     }
 }
 
 /// PSA-06.
-fn restricted(namespace: &Labelled<'_>, report: &mut Report<'_>) {
+fn check_restricted(namespace: &LabelledNamespace<'_>, report: &mut Report<'_>) {
     if !report.is_on(&PSA_06) {
         return;
     }
     let follows = namespace.review.settings.text_or_empty("/profile") == "upstream";
-    let found = legacy(&namespace.name, |catalog| catalog.has(CONFIG) || !follows);
-    for catalog in report.or_skip(&[&PSA_06], NEEDED, found).unwrap_or_default() {
+    let found = legacy_catalogs(&namespace.name, |catalog| catalog.has(CONFIG) || !follows);
+    for catalog in report.or_skip(&[&PSA_06], REQUIRED_STATE, found).unwrap_or_default() {
         let message = format!(
             "namespace {} holds catalog source {} with legacy security context; set enforce to baseline or privileged",
             quote(&namespace.name),
@@ -134,14 +134,15 @@ fn restricted(namespace: &Labelled<'_>, report: &mut Report<'_>) {
 }
 
 /// PSA-07.
-fn elevated(namespace: &Labelled<'_>, level: &str, report: &mut Report<'_>) {
+fn check_elevated(namespace: &LabelledNamespace<'_>, level: &str, report: &mut Report<'_>) {
     let is_synchronised = namespace.get(SYNC).as_deref() != Some("false");
     let is_privileged = level == "privileged";
     if !report.is_on(&PSA_07) || !(is_synchronised || is_privileged) {
         return;
     }
-    let found = legacy(&namespace.name, |_| true);
-    if report.or_skip(&[&PSA_07], NEEDED, found).is_none_or(|catalogs| catalogs.is_empty()) {
+    let found = legacy_catalogs(&namespace.name, |_| true);
+    if report.or_skip(&[&PSA_07], REQUIRED_STATE, found).is_none_or(|catalogs| catalogs.is_empty())
+    {
         return;
     }
     if is_synchronised {
@@ -155,7 +156,10 @@ fn elevated(namespace: &Labelled<'_>, level: &str, report: &mut Report<'_>) {
 }
 
 /// The names of the catalogs of a namespace that run as legacy.
-fn legacy(namespace: &str, counts: impl Fn(&Document) -> bool) -> Result<Vec<String>, ReadError> {
+fn legacy_catalogs(
+    namespace: &str,
+    counts: impl Fn(&Document) -> bool,
+) -> Result<Vec<String>, ReadError> {
     let mut found: Vec<String> = Vec::new();
     CATALOG_SOURCES.each(Query { namespace: Some(namespace), ..Query::default() }, |catalog| {
         let has = |pointer: &str| !catalog.text_or_empty(pointer).is_empty();

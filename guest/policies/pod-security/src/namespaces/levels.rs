@@ -1,19 +1,19 @@
 //! Values of the labels for levels and versions, and namespaces whose level cannot be changed.
 
-use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Report, rule, rules};
 
-use super::{Labelled, MODES, VERSIONS, field};
+use super::{LabelledNamespace, MODE_LABELS, VERSION_LABELS, field};
 use crate::level::is_version;
 use crate::targets::{NAMESPACE, NAMESPACE_PARTS};
 
 rules![PSA_01, PSA_02, PSA_17];
 
 /// Maximum bytes of a value in a message: labels are shorter, but manifests may have longer values.
-const SHOWN: usize = 256;
-const LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
+const MAX_SHOWN_BYTES: usize = 256;
+const POD_SECURITY_LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
 /// Namespaces that are always privileged.
-const PRIVILEGED: [&str; 3] = ["default", "kube-public", "kube-system"];
+const PRIVILEGED_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 rule! {
     /// labels of pod security name an existing level
@@ -132,12 +132,12 @@ rule! {
     }
 }
 
-fn versions(namespace: &Labelled<'_>, report: &mut Report<'_>) {
-    for label in VERSIONS.into_iter().filter(|label| namespace.is_new(label)) {
+fn check_versions(namespace: &LabelledNamespace<'_>, report: &mut Report<'_>) {
+    for label in VERSION_LABELS.into_iter().filter(|label| namespace.is_new(label)) {
         let version = namespace.get(label).filter(|version| !is_version(version));
         if let Some(version) = version {
             let field = field(label);
-            let value = quote(&shortened(&version, SHOWN));
+            let value = quote(&shorten(&version, MAX_SHOWN_BYTES));
             let message =
                 format!("{field}: Invalid value: {value}: must be \"latest\" or \"v1.x\"");
             report.add(&PSA_17, field, message);
@@ -145,21 +145,22 @@ fn versions(namespace: &Labelled<'_>, report: &mut Report<'_>) {
     }
 }
 
-pub(super) fn judge(namespace: &Labelled<'_>, report: &mut Report<'_>) {
-    versions(namespace, report);
-    let is_fixed = namespace.review.is_update() && PRIVILEGED.contains(&namespace.name.as_str());
-    for label in MODES.into_iter().filter(|label| namespace.is_new(label)) {
+pub(super) fn check(namespace: &LabelledNamespace<'_>, report: &mut Report<'_>) {
+    check_versions(namespace, report);
+    let is_fixed =
+        namespace.review.is_update() && PRIVILEGED_NAMESPACES.contains(&namespace.name.as_str());
+    for label in MODE_LABELS.into_iter().filter(|label| namespace.is_new(label)) {
         let Some(level) = namespace.get(label) else { continue };
-        if !LEVELS.contains(&level.as_str()) {
+        if !POD_SECURITY_LEVELS.contains(&level.as_str()) {
             let field = field(label);
             let message = format!(
                 "{field}: Invalid value: {}: must be one of {}",
                 quote(&level),
-                LEVELS.join(", ")
+                POD_SECURITY_LEVELS.join(", ")
             );
             report.add(&PSA_01, field, message);
         }
-        if is_fixed && level != LEVELS[0] {
+        if is_fixed && level != POD_SECURITY_LEVELS[0] {
             let name = quote(&namespace.name);
             let message = format!(
                 "the pod security profile of namespace {name} cannot be changed from privileged"

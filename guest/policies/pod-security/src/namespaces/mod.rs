@@ -20,24 +20,24 @@ use crate::level::{ENFORCE, VERSION, label};
 /// Label that turns the synchronisation of the other labels on and off.
 const SYNC: &str = "security.openshift.io/scc.podSecurityLabelSync";
 /// Labels of the modes.
-const MODES: [&str; 3] =
+const MODE_LABELS: [&str; 3] =
     [ENFORCE, "pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn"];
 
 /// Labels with the versions of the modes.
-const VERSIONS: [&str; 3] = [
+const VERSION_LABELS: [&str; 3] = [
     VERSION,
     "pod-security.kubernetes.io/audit-version",
     "pod-security.kubernetes.io/warn-version",
 ];
 
 /// A Namespace under evaluation.
-struct Labelled<'a> {
+struct LabelledNamespace<'a> {
     review: &'a Review<'a>,
     object: &'a Document,
     name: String,
 }
 
-impl Labelled<'_> {
+impl LabelledNamespace<'_> {
     /// The value of a label.
     fn get(&self, name: &str) -> Option<String> {
         label(self.object, name)
@@ -61,14 +61,19 @@ fn field(label: &str) -> String {
     format!("metadata.labels[{label}]")
 }
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
-    let namespace = Labelled { review, object, name: review.name(object) };
+    let namespace = LabelledNamespace { review, object, name: review.name(object) };
     // Most writes of namespaces do not concern these labels.
-    if !MODES.into_iter().chain(VERSIONS).chain([SYNC]).any(|label| namespace.is_new(label)) {
+    if !MODE_LABELS
+        .into_iter()
+        .chain(VERSION_LABELS)
+        .chain([SYNC])
+        .any(|label| namespace.is_new(label))
+    {
         return;
     }
-    levels::judge(&namespace, report);
-    sync::judge(&namespace, report);
-    catalogs::judge(&namespace, report);
+    levels::check(&namespace, report);
+    sync::check(&namespace, report);
+    catalogs::check(&namespace, report);
 }

@@ -5,15 +5,16 @@
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
-use super::{Labelled, MODES, SYNC, field};
+use super::{LabelledNamespace, MODE_LABELS, SYNC, field};
 use crate::targets::{NAMESPACE, NAMESPACE_PARTS};
 
 rules![PSA_03, PSA_04, PSA_05];
 
 /// Namespaces in which it never acts.
-const NEVER: [&str; 5] = ["default", "kube-node-lease", "kube-system", "kube-public", "openshift"];
+const UNSYNCED_NAMESPACES: [&str; 5] =
+    ["default", "kube-node-lease", "kube-system", "kube-public", "openshift"];
 /// The only namespace of OpenShift itself in which it can act.
-const OPERATORS: &str = "openshift-operators";
+const OPERATORS_NAMESPACE: &str = "openshift-operators";
 
 rule! {
     /// namespaces of the cluster do not turn the synchronisation of pod security labels on
@@ -148,27 +149,27 @@ rule! {
     }
 }
 
-pub(super) fn judge(namespace: &Labelled<'_>, report: &mut Report<'_>) {
+pub(super) fn check(namespace: &LabelledNamespace<'_>, report: &mut Report<'_>) {
     if namespace.get(SYNC).as_deref() != Some("true") {
         return;
     }
     let name = quote(&namespace.name);
     if namespace.is_new(SYNC) {
-        if NEVER.contains(&namespace.name.as_str()) {
+        if UNSYNCED_NAMESPACES.contains(&namespace.name.as_str()) {
             let message = format!(
                 "pod security admission synchronization is permanently disabled in namespace {name}"
             );
             report.add(&PSA_03, field(SYNC), message);
         }
         let payload = namespace.review.settings.texts("/psa/payloadNamespaces");
-        if namespace.name != OPERATORS && payload.contains(&namespace.name) {
+        if namespace.name != OPERATORS_NAMESPACE && payload.contains(&namespace.name) {
             let message = format!(
                 "pod security admission synchronization cannot be enabled for system-created namespace {name}"
             );
             report.add(&PSA_04, field(SYNC), message);
         }
     }
-    for label in MODES {
+    for label in MODE_LABELS {
         if namespace.get(label).is_some() && namespace.is_new(label) {
             let message = format!(
                 "label {label} will be overwritten because pod security label synchronization is enabled"

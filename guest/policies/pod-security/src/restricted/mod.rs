@@ -13,7 +13,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::pods::PodSpec;
 use opgate_sdk::{Rule, rule, rules};
 
-use self::search::{Fault, Profile, Search};
+use self::search::{LevelViolation, Profile, Search};
 use crate::level::Restricted;
 use crate::reads::{CSVS, NAMESPACES};
 use crate::subject::Subject;
@@ -166,25 +166,25 @@ rule! {
 }
 
 /// Required fields that a container lacks.
-const LACKS: [&str; 3] = [
+const REQUIRED_FIELDS: [&str; 3] = [
     "securityContext.runAsNonRoot=true",
     "securityContext.allowPrivilegeEscalation=false",
     "securityContext.capabilities.drop=[\"ALL\"]",
 ];
 
 /// The pod templates of an Operator.
-pub(crate) fn operator(subject: &mut Subject<'_, '_>) {
+pub(crate) fn check_operator(subject: &mut Subject<'_, '_>) {
     if subject.touches_json("/spec/install/spec/deployments") {
-        judge(subject, &[&PSA_09, &PSA_10, &PSA_11], false);
+        check(subject, &[&PSA_09, &PSA_10, &PSA_11], false);
     }
 }
 
 /// Pods and workloads, for PSA-09.
-pub(crate) fn workload(subject: &mut Subject<'_, '_>, is_pod: bool) {
-    judge(subject, &[&PSA_09], is_pod);
+pub(crate) fn check_workload(subject: &mut Subject<'_, '_>, is_pod: bool) {
+    check(subject, &[&PSA_09], is_pod);
 }
 
-fn judge(subject: &mut Subject<'_, '_>, rules: &[&'static Rule], is_pod: bool) {
+fn check(subject: &mut Subject<'_, '_>, rules: &[&'static Rule], is_pod: bool) {
     let namespace = subject.review.namespace();
     let is_on = rules.iter().any(|rule| subject.report.is_on(rule));
     if !is_on || namespace.is_empty() || !subject.specs.iter().any(PodSpec::has_containers) {
@@ -193,44 +193,57 @@ fn judge(subject: &mut Subject<'_, '_>, rules: &[&'static Rule], is_pod: bool) {
     let found = subject.report.or_skip(rules, "Namespaces", Restricted::of(namespace));
     let Some(level) = found.flatten() else { return };
     // OpenShift assigns users to pods, not to templates.
-    let level = if is_pod { level } else { level.of_templates() };
+    let level = if is_pod { level } else { level.for_templates() };
     let is_operator = rules.len() > 1;
     let found = Search::run(subject.object, subject.specs, &level, is_operator);
-    let is_open =
-        found.users.may_be_old() || found.lacks.may_be_old() || found.profiles.may_be_old();
+    let is_open = found.users.may_be_old()
+        || found.missing_fields.may_be_old()
+        || found.profiles.may_be_old();
     let old = subject.review.ratchet_base().filter(|_| is_open);
     let before = match old {
         Some(old) => Search::run(old, &subject.specs_of(old), &level, is_operator),
         None => Search::run(subject.object, &[], &level, is_operator),
     };
-    report(subject, &PSA_09, found.users.since(before.users), "runAsUser", |who, user| {
-        format!("you must leave the runAsUser field empty: {who} sets runAsUser {user}")
-    });
-    report(subject, &PSA_10, found.lacks.since(before.lacks), "", |who, lacks| {
-        let fields = listed(*lacks);
-        format!("{who} should set {fields} to run under the restricted pod security level")
-    });
-    let (profiles, more) = found.profiles.since(before.profiles);
+    report_violations(
+        subject,
+        &PSA_09,
+        found.users.new_since(before.users),
+        "runAsUser",
+        |who, user| {
+            format!("you must leave the runAsUser field empty: {who} sets runAsUser {user}")
+        },
+    );
+    report_violations(
+        subject,
+        &PSA_10,
+        found.missing_fields.new_since(before.missing_fields),
+        "",
+        |who, lacks| {
+            let fields = list_missing(*lacks);
+            format!("{who} should set {fields} to run under the restricted pod security level")
+        },
+    );
+    let (profiles, more) = found.profiles.new_since(before.profiles);
     let (others, none): (Vec<_>, Vec<_>) =
-        profiles.into_iter().partition(|fault| fault.what == Profile::Other);
+        profiles.into_iter().partition(|violation| violation.cause == Profile::Other);
     let message = |_: &str, _: &Profile| {
         "it is recommended that you set the seccomp profile type to RuntimeDefault".to_owned()
     };
-    report(subject, &PSA_11, (others, more), "seccompProfile.type", message);
-    report(subject, &PSA_11, (none, 0), "", message);
+    report_violations(subject, &PSA_11, (others, more), "seccompProfile.type", message);
+    report_violations(subject, &PSA_11, (none, 0), "", message);
 }
 
 /// Adds a violation for each problem, and counts `more`. `member` is the invalid member of the
 /// security context, or empty for the whole context.
-fn report<W>(
+fn report_violations<W>(
     subject: &mut Subject<'_, '_>,
     rule: &'static Rule,
-    (faults, more): (Vec<Fault<W>>, usize),
+    (violations, more): (Vec<LevelViolation<W>>, usize),
     member: &str,
     message: impl Fn(&str, &W) -> String,
 ) {
     let (object, specs) = (subject.object, subject.specs);
-    for Fault { spec, container, what } in faults {
+    for LevelViolation { spec, container, cause: what } in violations {
         let Some(spec) = specs.get(spec) else { continue };
         subject.add(rule, || {
             let (pointer, field) = match container {
@@ -258,9 +271,12 @@ fn report<W>(
 }
 
 /// `a, b and c`.
-fn listed(lacks: [bool; 3]) -> String {
-    let fields: Vec<&str> =
-        LACKS.into_iter().zip(lacks).filter_map(|(field, lacks)| lacks.then_some(field)).collect();
+fn list_missing(lacks: [bool; 3]) -> String {
+    let fields: Vec<&str> = REQUIRED_FIELDS
+        .into_iter()
+        .zip(lacks)
+        .filter_map(|(field, lacks)| lacks.then_some(field))
+        .collect();
     match fields.as_slice() {
         [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
         all => all.join(", "),

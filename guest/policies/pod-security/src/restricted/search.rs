@@ -7,17 +7,17 @@ use opgate_sdk::pods::{self, Container, PodSpec};
 use opgate_sdk::{Document, Kind, Row};
 
 use crate::level::Restricted;
-use crate::subject::Faults;
+use crate::subject::Violations;
 
 /// Minor versions of Kubernetes in which the level got its checks.
-const PRIVILEGE_ESCALATION: u32 = 8;
-const SECCOMP: u32 = 19;
-const CAPABILITIES: u32 = 22;
-const RUN_AS_USER: u32 = 23;
+const PRIVILEGE_ESCALATION_SINCE: u32 = 8;
+const SECCOMP_SINCE: u32 = 19;
+const CAPABILITIES_SINCE: u32 = 22;
+const RUN_AS_USER_SINCE: u32 = 23;
 /// From this version, pods for Windows need not set fields that Windows does not support.
-const WINDOWS: u32 = 25;
+const WINDOWS_SINCE: u32 = 25;
 /// From this version, pods in a user namespace may choose their users.
-const USER_NAMESPACES: u32 = 35;
+const USER_NAMESPACES_SINCE: u32 = 35;
 
 const POD: [&str; 5] = [
     "/securityContext/runAsUser",
@@ -49,12 +49,12 @@ const FIRST_DROP: usize = 5;
 /// A violation of the level, with its cause: the user, for PSA-09; the index in [`super::LACKS`],
 /// for PSA-10; whether the profile is invalid or missing, for PSA-11.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Fault<W> {
+pub(super) struct LevelViolation<W> {
     /// Index of the spec.
     pub(super) spec: usize,
     /// The list, and the index in it; none for the pod.
     pub(super) container: Option<(&'static str, u32)>,
-    pub(super) what: W,
+    pub(super) cause: W,
 }
 
 /// Reasons why a profile violates the level.
@@ -75,7 +75,7 @@ struct Pod {
     needs_profile: bool,
     is_windows: bool,
     /// Whether its users differ from those of the node.
-    is_apart: bool,
+    has_user_namespace: bool,
 }
 
 impl Pod {
@@ -84,8 +84,9 @@ impl Pod {
             non_root: row.boolean(NON_ROOT),
             profile: (row.kind(PROFILE) == Kind::Text).then(|| is_confined(row)),
             needs_profile: false,
-            is_windows: row.text(OS) == Some("windows") && level.has_since(WINDOWS),
-            is_apart: row.boolean(HOST_USERS) == Some(false) && level.has_since(USER_NAMESPACES),
+            is_windows: row.text(OS) == Some("windows") && level.has_since(WINDOWS_SINCE),
+            has_user_namespace: row.boolean(HOST_USERS) == Some(false)
+                && level.has_since(USER_NAMESPACES_SINCE),
         }
     }
 }
@@ -104,9 +105,9 @@ pub(super) struct Search<'s> {
     object: &'s Document,
     level: &'s Restricted,
     pods: Vec<Pod>,
-    pub(super) users: Faults<Fault<i64>>,
-    pub(super) lacks: Faults<Fault<[bool; 3]>>,
-    pub(super) profiles: Faults<Fault<Profile>>,
+    pub(super) users: Violations<LevelViolation<i64>>,
+    pub(super) missing_fields: Violations<LevelViolation<[bool; 3]>>,
+    pub(super) profiles: Violations<LevelViolation<Profile>>,
 }
 
 impl<'s> Search<'s> {
@@ -121,77 +122,81 @@ impl<'s> Search<'s> {
             object,
             level,
             pods: Vec::new(),
-            users: Faults::new(),
-            lacks: Faults::new(),
-            profiles: Faults::new(),
+            users: Violations::new(),
+            missing_fields: Violations::new(),
+            profiles: Violations::new(),
         };
-        pods::each(object, specs, &POD, |spec, row| search.pod(spec, row));
+        pods::each(object, specs, &POD, |spec, row| search.check_pod(spec, row));
         let columns = CONTAINER.get(..1).filter(|_| !is_operator).unwrap_or(&CONTAINER);
         pods::each_container(object, specs, columns, |spec, container| {
-            search.user_of(spec, &container);
+            search.check_user(spec, &container);
             if is_operator {
-                search.container(spec, &container);
+                search.check_container(spec, &container);
             }
         });
         if is_operator {
-            search.without_profile();
+            search.check_pod_profiles();
         }
         search
     }
 
-    fn pod(&mut self, spec: &PodSpec, row: Row<'_>) {
+    fn check_pod(&mut self, spec: &PodSpec, row: Row<'_>) {
         let pod = Pod::of(row, self.level);
-        let fault = |what| Fault { spec: self.pods.len(), container: None, what };
+        let violation =
+            |what| LevelViolation { spec: self.pods.len(), container: None, cause: what };
         if let Some(user) = self.user(row, &pod, || spec.pointer()) {
-            self.users.push(fault(user));
+            self.users.push(violation(user));
         }
         self.pods.push(pod);
     }
 
-    fn user_of(&mut self, spec: usize, container: &Container<'_>) {
+    fn check_user(&mut self, spec: usize, container: &Container<'_>) {
         let Some(pod) = self.pods.get(spec) else { return };
         if let Some(user) = self.user(container.row, pod, || container.pointer()) {
             let container = Some((container.list, container.index));
-            self.users.push(Fault { spec, container, what: user });
+            self.users.push(LevelViolation { spec, container, cause: user });
         }
     }
 
     /// The user that a security context sets, if the level does not allow it.
     fn user(&self, row: Row<'_>, pod: &Pod, pointer: impl FnOnce() -> String) -> Option<i64> {
-        if row.kind(USER) != Kind::Number || pod.is_apart || !self.level.has_since(RUN_AS_USER) {
+        if row.kind(USER) != Kind::Number
+            || pod.has_user_namespace
+            || !self.level.has_since(RUN_AS_USER_SINCE)
+        {
             return None;
         }
         let user = self.object.integer(&format!("{}/securityContext/runAsUser", pointer()))?;
         (!self.level.assigns(user)).then_some(user)
     }
 
-    fn container(&mut self, spec: usize, container: &Container<'_>) {
-        let has_profiles = self.level.has_since(SECCOMP);
+    fn check_container(&mut self, spec: usize, container: &Container<'_>) {
+        let has_profiles = self.level.has_since(SECCOMP_SINCE);
         let Some(pod) = self.pods.get(spec) else { return };
-        let lacks = self.missing(container, pod);
+        let lacks = self.missing_in(container, pod);
         let place = Some((container.list, container.index));
         if lacks.contains(&true) {
-            self.lacks.push(Fault { spec, container: place, what: lacks });
+            self.missing_fields.push(LevelViolation { spec, container: place, cause: lacks });
         }
         if !has_profiles || pod.is_windows || is_confined(container.row) {
             return;
         }
         if is_unconfined(container.row) {
-            self.profiles.push(Fault { spec, container: place, what: Profile::Other });
+            self.profiles.push(LevelViolation { spec, container: place, cause: Profile::Other });
         } else if let Some(pod) = self.pods.get_mut(spec) {
             pod.needs_profile = true;
         }
     }
 
     /// The members of [`super::LACKS`] that a container lacks.
-    fn missing(&self, container: &Container<'_>, pod: &Pod) -> [bool; 3] {
+    fn missing_in(&self, container: &Container<'_>, pod: &Pod) -> [bool; 3] {
         let row = container.row;
         let is_non_root = row.boolean(NON_ROOT).or(pod.non_root) == Some(true);
         let has_since = |minor| self.level.has_since(minor) && !pod.is_windows;
         [
-            !is_non_root && !pod.is_apart,
-            row.boolean(ESCALATION) != Some(false) && has_since(PRIVILEGE_ESCALATION),
-            has_since(CAPABILITIES) && !self.drops_all(container),
+            !is_non_root && !pod.has_user_namespace,
+            row.boolean(ESCALATION) != Some(false) && has_since(PRIVILEGE_ESCALATION_SINCE),
+            has_since(CAPABILITIES_SINCE) && !self.drops_all(container),
         ]
     }
 
@@ -209,8 +214,8 @@ impl<'s> Search<'s> {
     }
 
     /// Pods whose profile does not replace the missing one of their containers.
-    fn without_profile(&mut self) {
-        if !self.level.has_since(SECCOMP) {
+    fn check_pod_profiles(&mut self) {
+        if !self.level.has_since(SECCOMP_SINCE) {
             return;
         }
         for (spec, pod) in self.pods.iter().enumerate().filter(|(_, pod)| !pod.is_windows) {
@@ -219,7 +224,7 @@ impl<'s> Search<'s> {
                 None if pod.needs_profile => Profile::None,
                 Some(true) | None => continue,
             };
-            self.profiles.push(Fault { spec, container: None, what });
+            self.profiles.push(LevelViolation { spec, container: None, cause: what });
         }
     }
 }

@@ -8,40 +8,40 @@ use opgate_sdk::{Document, Kind, Report, escape, names};
 use crate::manifests::{CSV, Manifest, RBF_12};
 
 /// The violations in the metadata of one object.
-struct Metadata<'m, 'r, 's> {
+struct MetadataChecker<'m, 'r, 's> {
     manifest: &'m Manifest<'m>,
     report: &'r mut Report<'s>,
 }
 
-pub(crate) fn judge(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
     // A value that is not an object is reported for the file.
     if manifest.kind.is_empty() {
         return;
     }
-    let mut metadata = Metadata { manifest, report };
+    let mut metadata = MetadataChecker { manifest, report };
     if object.has("/metadata") && object.kind("/metadata") != Kind::Object {
-        metadata.cannot_parse("metadata", "metadata is not an object");
+        metadata.report_unparsable("metadata", "metadata is not an object");
         return;
     }
     // Contrary to upstream's message, a generateName is not enough.
     if manifest.name.is_empty() {
         let error = "metadata.name: Required value: name or generateName is required";
-        metadata.invalid("metadata.name", error);
+        metadata.report_invalid("metadata.name", error);
     }
     // Upstream does not check a ClusterServiceVersion further. Separate rules evaluate its
     // annotations.
     if manifest.kind != CSV && !object.text_or_empty("/metadata/namespace").is_empty() {
         let error = "metadata.namespace: Forbidden: not allowed on this type";
-        metadata.invalid("metadata.namespace", error);
+        metadata.report_invalid("metadata.namespace", error);
     }
-    metadata.map(object, "labels", true);
-    metadata.map(object, "annotations", false);
-    metadata.owners(object);
-    metadata.finalizers(object);
+    metadata.check_map(object, "labels", true);
+    metadata.check_map(object, "annotations", false);
+    metadata.check_owners(object);
+    metadata.check_finalizers(object);
 }
 
-impl Metadata<'_, '_, '_> {
-    fn invalid(&mut self, field: &str, error: &str) {
+impl MetadataChecker<'_, '_, '_> {
+    fn report_invalid(&mut self, field: &str, error: &str) {
         // Upstream prints the Go struct; the kind and the name identify the owner as well.
         let Manifest { api_version, kind, name, .. } = self.manifest;
         let message = format!(
@@ -51,21 +51,21 @@ impl Metadata<'_, '_, '_> {
         self.report.add(&RBF_12, self.manifest.file.within(field), message);
     }
 
-    fn cannot_parse(&mut self, field: &str, why: &str) {
+    fn report_unparsable(&mut self, field: &str, why: &str) {
         let file = self.manifest.file;
         let message = format!("{}: cannot parse manifest: {why}", file.path);
         self.report.add(&RBF_12, file.within(field), message);
     }
 
     /// Labels or annotations: keys, and the values of labels.
-    fn map(&mut self, object: &Document, member: &str, is_labels: bool) {
+    fn check_map(&mut self, object: &Document, member: &str, is_labels: bool) {
         let pointer = format!("/metadata/{member}");
         if !object.has(&pointer) {
             return;
         }
         let field = format!("metadata.{member}");
         let Some(map) = object.at(&pointer).filter(|map| map.kind("") == Kind::Object) else {
-            self.cannot_parse(&field, &format!("{field} is not an object"));
+            self.report_unparsable(&field, &format!("{field} is not an object"));
             return;
         };
         for key in map.keys("") {
@@ -74,29 +74,29 @@ impl Metadata<'_, '_, '_> {
             let looked_at = if is_labels { key.clone() } else { key.to_lowercase() };
             if let Some(why) = names::label_key_error(&looked_at) {
                 let error = format!("{field}: Invalid value: {}: {why}", quote(&key));
-                self.invalid(&entry, &error);
+                self.report_invalid(&entry, &error);
             }
             let value = format!("/{}", escape(&key));
             match map.text(&value) {
                 Some(text) if is_labels => {
                     if let Some(why) = names::label_value_error(&text) {
                         let error = format!("{field}: Invalid value: {}: {why}", quote(&text));
-                        self.invalid(&entry, &error);
+                        self.report_invalid(&entry, &error);
                     }
                 }
                 None if map.has(&value) => {
-                    self.cannot_parse(&entry, &format!("{entry} is not a text"));
+                    self.report_unparsable(&entry, &format!("{entry} is not a text"));
                 }
                 _ => {}
             }
         }
     }
 
-    fn owners(&mut self, object: &Document) {
+    fn check_owners(&mut self, object: &Document) {
         let pointer = "/metadata/ownerReferences";
         let field = "metadata.ownerReferences";
         if object.has(pointer) && object.kind(pointer) != Kind::List {
-            self.cannot_parse(field, "metadata.ownerReferences is not a list");
+            self.report_unparsable(field, "metadata.ownerReferences is not a list");
         }
         let mut controller: Option<String> = None;
         for (index, owner) in object.items(pointer).enumerate() {
@@ -107,12 +107,12 @@ impl Metadata<'_, '_, '_> {
                     "{field}.apiVersion: Invalid value: {}: version must not be empty",
                     quote(&version)
                 );
-                self.invalid(&format!("{at}.apiVersion"), &error);
+                self.report_invalid(&format!("{at}.apiVersion"), &error);
             }
             for member in ["kind", "name", "uid"] {
                 if owner.text_or_empty(&format!("/{member}")).is_empty() {
                     let error = format!("{field}.{member}: Invalid value: \"\": must not be empty");
-                    self.invalid(&format!("{at}.{member}"), &error);
+                    self.report_invalid(&format!("{at}.{member}"), &error);
                 }
             }
             if version == "v1" && owner.text_or_empty("/kind") == "Event" {
@@ -121,7 +121,7 @@ impl Metadata<'_, '_, '_> {
                 let error = format!(
                     r#"{field}: Invalid value: {{"apiVersion":"v1","kind":"Event","name":{name},"uid":{uid}}}: /v1, Kind=Event is disallowed from being an owner"#
                 );
-                self.invalid(&at, &error);
+                self.report_invalid(&at, &error);
             }
             if owner.boolean("/controller") == Some(true) {
                 let name = owner.text_or_empty("/name");
@@ -129,7 +129,7 @@ impl Metadata<'_, '_, '_> {
                     let error = format!(
                         "{field}: Invalid value: Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
                     );
-                    self.invalid(&at, &error);
+                    self.report_invalid(&at, &error);
                 } else {
                     controller = Some(name);
                 }
@@ -137,22 +137,22 @@ impl Metadata<'_, '_, '_> {
         }
     }
 
-    fn finalizers(&mut self, object: &Document) {
+    fn check_finalizers(&mut self, object: &Document) {
         let pointer = "/metadata/finalizers";
         let field = "metadata.finalizers";
         if object.has(pointer) && object.kind(pointer) != Kind::List {
-            self.cannot_parse(field, "metadata.finalizers is not a list");
+            self.report_unparsable(field, "metadata.finalizers is not a list");
         }
         let mut deletions = Vec::new();
         for (index, name) in object.items(pointer).enumerate() {
             let at = format!("{field}[{index}]");
             let Some(name) = name.text("") else {
-                self.cannot_parse(&at, &format!("{at} is not a text"));
+                self.report_unparsable(&at, &format!("{at} is not a text"));
                 continue;
             };
             if let Some(why) = names::label_key_error(&name) {
                 let error = format!("{field}: Invalid value: {}: {why}", quote(&name));
-                self.invalid(&at, &error);
+                self.report_invalid(&at, &error);
             }
             if ["orphan", "foregroundDeletion"].contains(&name.as_str()) {
                 deletions.push(name);
@@ -165,7 +165,7 @@ impl Metadata<'_, '_, '_> {
                 "{field}: Invalid value: [{}]: finalizer orphan and foregroundDeletion cannot be both set",
                 all.join(",")
             );
-            self.invalid(field, &error);
+            self.report_invalid(field, &error);
         }
     }
 }

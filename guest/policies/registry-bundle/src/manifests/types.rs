@@ -11,13 +11,13 @@
 //! reports them. Numbers instead of strings are rejected: not all of upstream's decoders accept
 //! them, and no API server does.
 
-use opgate_schema::{Findings, Mismatch, Place, TypeId, walk};
+use opgate_schema::{FieldPath, Mismatch, SchemaErrorSink, TypeId, walk};
 use opgate_sdk::Document;
 
 use crate::manifests::CSV;
 
 /// The maximum size of a readable manifest. A result of a host call has at most 4 MiB.
-pub(crate) const MAX_SIZE: u32 = 3 << 20;
+pub(crate) const MAX_MANIFEST_BYTES: u32 = 3 << 20;
 
 /// Values of the wrong type.
 #[derive(Debug, Default)]
@@ -26,11 +26,11 @@ pub(super) struct Mismatches {
     pub(super) first: Vec<(String, String)>,
     /// The number of further values.
     pub(super) more: usize,
-    room: usize,
+    max_shown: usize,
 }
 
 /// Fields that other rules evaluate, by the Go type that has them.
-const EVALUATED: [(&str, &[&str]); 7] = [
+const EVALUATED_ELSEWHERE: [(&str, &[&str]); 7] = [
     ("v1alpha1.ClusterServiceVersion", &["apiVersion", "kind"]),
     ("v1alpha1.ClusterServiceVersionSpec", &["installModes", "version"]),
     ("v1alpha1.InstallMode", &["supported", "type"]),
@@ -40,25 +40,25 @@ const EVALUATED: [(&str, &[&str]); 7] = [
     ("v1alpha1.WebhookDescription", &["containerPort", "type"]),
 ];
 /// Metadata of the object itself: evaluated like the metadata of any object.
-const METADATA: [&str; 4] = ["annotations", "finalizers", "labels", "ownerReferences"];
+const METADATA_FIELDS: [&str; 4] = ["annotations", "finalizers", "labels", "ownerReferences"];
 
 /// The values of a ClusterServiceVersion that upstream cannot decode; at most `room` of them are
 /// named. `None` if the manifest is too large.
-pub(super) fn mismatches(csv: &Document, room: usize) -> Option<Mismatches> {
-    let mut mismatches = Mismatches { room, ..Mismatches::default() };
+pub(super) fn find_mismatches(csv: &Document, max_shown: usize) -> Option<Mismatches> {
+    let mut mismatches = Mismatches { max_shown, ..Mismatches::default() };
     // Upstream decodes it by its kind, regardless of its version.
     let of = TypeId::of_kind("operators.coreos.com/v1alpha1", CSV)?;
-    if csv.size("")? > MAX_SIZE {
+    if csv.size("")? > MAX_MANIFEST_BYTES {
         return None;
     }
     walk(&csv.raw("")?, of, &mut mismatches);
     Some(mismatches)
 }
 
-impl Findings for Mismatches {
-    fn mismatch(&mut self, place: &Place<'_>, mismatch: &Mismatch<'_>) {
+impl SchemaErrorSink for Mismatches {
+    fn type_mismatch(&mut self, place: &FieldPath<'_>, mismatch: &Mismatch<'_>) {
         if is_evaluated(place) {
-        } else if self.first.len() < self.room {
+        } else if self.first.len() < self.max_shown {
             self.first.push((place.field(), mismatch.message(place)));
         } else {
             self.more = self.more.saturating_add(1);
@@ -66,9 +66,9 @@ impl Findings for Mismatches {
     }
 }
 
-fn is_evaluated(place: &Place<'_>) -> bool {
+fn is_evaluated(place: &FieldPath<'_>) -> bool {
     let Some((of, field)) = place.innermost() else { return false };
-    let known = EVALUATED.iter().find(|(name, _)| *name == of.name());
+    let known = EVALUATED_ELSEWHERE.iter().find(|(name, _)| *name == of.name());
     match known {
         Some((_, fields)) => fields.contains(&field.as_str()),
         // Metadata below a pod template is only decoded.
@@ -76,7 +76,7 @@ fn is_evaluated(place: &Place<'_>) -> bool {
             let path = place.field();
             let member = path.strip_prefix("metadata.").unwrap_or_default();
             let end = member.find(['.', '[']).unwrap_or(member.len());
-            member.get(..end).is_some_and(|member| METADATA.contains(&member))
+            member.get(..end).is_some_and(|member| METADATA_FIELDS.contains(&member))
         }
         None => false,
     }
@@ -88,7 +88,7 @@ mod tests {
 
     fn found(json: &str) -> Vec<String> {
         let document = Document::parse(json).unwrap();
-        let found = mismatches(&document, 3).unwrap();
+        let found = find_mismatches(&document, 3).unwrap();
         let first = found.first.iter().map(|(field, why)| format!("{field}: {why}"));
         first.chain((found.more > 0).then(|| format!("{} more", found.more))).collect()
     }
@@ -161,6 +161,6 @@ mod tests {
     #[test]
     fn manifests_that_are_too_large_are_left_out() {
         let json = format!(r#"{{"spec":{{"description":"{}"}}}}"#, "x".repeat(3 << 20));
-        assert!(mismatches(&Document::parse(&json).unwrap(), 3).is_none());
+        assert!(find_mismatches(&Document::parse(&json).unwrap(), 3).is_none());
     }
 }

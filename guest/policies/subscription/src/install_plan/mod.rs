@@ -7,12 +7,12 @@ use opgate_sdk::{Document, Report, Review};
 
 use crate::health;
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(plan) = review.subject() else { return };
-    spec::judge(review, plan, report);
-    querier::judge(review, plan, report);
+    spec::check(review, plan, report);
+    querier::check(review, plan, report);
     if !review.is_update() {
-        health::judge(review, report);
+        health::check(review, report);
     }
 }
 

@@ -10,7 +10,7 @@ use opgate_sdk::{Document, Report, Review, Rule, operator_groups, rule, rules};
 
 use super::approves;
 use crate::reads::{GROUPS, SERVICE_ACCOUNTS};
-use crate::subscription::group::{self, NONE};
+use crate::subscription::group::{self, NO_GROUP_MESSAGE};
 use crate::targets::INSTALL_PLAN;
 
 rules![SUB_27, SUB_28];
@@ -94,7 +94,7 @@ rule! {
     }
 }
 
-pub(super) fn judge(review: &Review<'_>, plan: &Document, report: &mut Report<'_>) {
+pub(super) fn check(review: &Review<'_>, plan: &Document, report: &mut Report<'_>) {
     let (rule, field): (&'static Rule, _) = if !review.is_update() {
         (&SUB_28, "metadata.namespace")
     } else if approves(review, plan) {
@@ -105,14 +105,15 @@ pub(super) fn judge(review: &Review<'_>, plan: &Document, report: &mut Report<'_
     if !report.is_on(rule) {
         return;
     }
-    let found = report.or_skip(&[rule], "OperatorGroups and ServiceAccounts", failure(review));
+    let found =
+        report.or_skip(&[rule], "OperatorGroups and ServiceAccounts", resolution_failure(review));
     if let Some(Some(why)) = found {
         report.add(rule, field, format!("attenuated service account query failed - {why}"));
     }
 }
 
 /// The reason why OLM finds no account to use.
-fn failure(review: &Review<'_>) -> Result<Option<String>, ReadError> {
+fn resolution_failure(review: &Review<'_>) -> Result<Option<String>, ReadError> {
     let all = review.settings.boolean("/operatorGroup/countUnsynced").unwrap_or(true);
     let namespace = review.namespace();
     let counts = |group: &Document| {
@@ -120,8 +121,8 @@ fn failure(review: &Review<'_>) -> Result<Option<String>, ReadError> {
     };
     let group = match group::of_namespace(namespace, counts)? {
         (Some(group), 1) => group,
-        (_, 0) => return Ok(Some(NONE.to_owned())),
-        (_, count) => return Ok(Some(group::several(count))),
+        (_, 0) => return Ok(Some(NO_GROUP_MESSAGE.to_owned())),
+        (_, count) => return Ok(Some(group::several_groups_message(count))),
     };
     let account = group.text_or_empty("/spec/serviceAccountName");
     if account.is_empty() || SERVICE_ACCOUNTS.get(namespace, &account)?.is_some() {

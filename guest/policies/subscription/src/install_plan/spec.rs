@@ -1,11 +1,11 @@
 //! The fields of an InstallPlan, and the users that approve it.
 
-use opgate_sdk::schema::{required, type_error};
+use opgate_sdk::schema::{required_error, type_error};
 use opgate_sdk::{Document, Kind, Report, Review, rule, rules};
 
 use super::{approves, is_approved};
 use crate::bounded::{self, TOO_MANY};
-use crate::subscription::approval::unsupported;
+use crate::subscription::approval::unsupported_message;
 use crate::targets::INSTALL_PLAN;
 
 rules![SUB_26, SUB_29, SUB_30];
@@ -13,15 +13,15 @@ rules![SUB_26, SUB_29, SUB_30];
 const APPROVAL: &str = "/spec/approval";
 const MANUAL: &str = "Manual";
 
-pub(super) fn judge(review: &Review<'_>, plan: &Document, report: &mut Report<'_>) {
+pub(super) fn check(review: &Review<'_>, plan: &Document, report: &mut Report<'_>) {
     if review.touches_json(plan, "/spec") {
-        types(plan, report);
+        check_types(plan, report);
     }
     // A stored plan may have been approved since then.
     if !review.is_update() && !review.is_audit() {
-        unapproved(plan, report);
+        check_not_approved(plan, report);
     }
-    approver(review, plan, report);
+    check_approver(review, plan, report);
 }
 
 rule! {
@@ -66,7 +66,7 @@ rule! {
     }
 }
 
-fn types(plan: &Document, report: &mut Report<'_>) {
+fn check_types(plan: &Document, report: &mut Report<'_>) {
     for (name, wanted) in [
         ("approval", Kind::Text),
         ("approved", Kind::Boolean),
@@ -76,16 +76,16 @@ fn types(plan: &Document, report: &mut Report<'_>) {
         let kind = plan.kind(&pointer);
         if kind != wanted {
             let error = type_error(plan, &pointer, &field, kind, wanted);
-            report.add(&SUB_26, field.as_str(), error.unwrap_or_else(|| required(&field)));
+            report.add(&SUB_26, field.as_str(), error.unwrap_or_else(|| required_error(&field)));
         }
     }
     if let Some(approval) = plan.text(APPROVAL)
         && !matches!(approval.as_str(), "Automatic" | "Manual")
     {
-        report.add(&SUB_26, "spec.approval", unsupported("spec.approval", &approval));
+        report.add(&SUB_26, "spec.approval", unsupported_message("spec.approval", &approval));
     }
     let list = "/spec/clusterServiceVersionNames";
-    let Some(names) = bounded::rows(plan, list, &[""]) else {
+    let Some(names) = bounded::read_rows(plan, list, &[""]) else {
         return report.skip_part(&SUB_26, "spec.clusterServiceVersionNames", TOO_MANY);
     };
     let wrong = names.iter().enumerate().filter(|(_, row)| row.kind(0) != Kind::Text);
@@ -139,7 +139,7 @@ rule! {
     }
 }
 
-fn unapproved(plan: &Document, report: &mut Report<'_>) {
+fn check_not_approved(plan: &Document, report: &mut Report<'_>) {
     if is_approved(plan) && plan.text_or_empty(APPROVAL) == MANUAL {
         let message =
             "an install plan with Manual approval must be manually approved, but arrives approved";
@@ -187,7 +187,7 @@ rule! {
     }
 }
 
-fn approver(review: &Review<'_>, plan: &Document, report: &mut Report<'_>) {
+fn check_approver(review: &Review<'_>, plan: &Document, report: &mut Report<'_>) {
     const GROUPS: &str = "/installPlan/approverGroups";
     let is_manual = |plan: &Document| plan.text_or_empty(APPROVAL) == MANUAL;
     if !review.settings.has(GROUPS)

@@ -49,7 +49,7 @@ rule! {
 }
 
 impl Subscription<'_> {
-    pub(super) fn affinity(&self, report: &mut Report<'_>) {
+    pub(super) fn check_affinity(&self, report: &mut Report<'_>) {
         let kinds = ["/nodeAffinity", "/podAffinity", "/podAntiAffinity"];
         if self.object.kind(AFFINITY) == Kind::Object
             && !kinds.iter().any(|kind| self.object.has(&format!("{AFFINITY}{kind}")))

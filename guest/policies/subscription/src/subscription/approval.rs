@@ -14,14 +14,14 @@ const POINTER: &str = "/spec/installPlanApproval";
 const FIELD: &str = "spec.installPlanApproval";
 
 impl Subscription<'_> {
-    pub(super) fn approval(&self, report: &mut Report<'_>) {
+    pub(super) fn check_approval_rules(&self, report: &mut Report<'_>) {
         if self.touches(&["installPlanApproval", "startingCSV"]) {
-            self.pinned(report);
+            self.check_pinned(report);
         }
         if self.touches(&["installPlanApproval"]) {
             self.check_approval(report);
-            self.mixed(report);
-            self.by_token(report);
+            self.check_single_strategy(report);
+            self.check_token_auth_approval(report);
         }
     }
 }
@@ -71,14 +71,14 @@ impl Subscription<'_> {
         let message = match (error, self.approval.as_str()) {
             (Some(message), _) => message,
             (None, "" | "Automatic" | "Manual") => return,
-            (None, other) => unsupported(FIELD, other),
+            (None, other) => unsupported_message(FIELD, other),
         };
         report.add(&SUB_09, FIELD, message);
     }
 }
 
 /// The API server's message for another strategy.
-pub(crate) fn unsupported(field: &str, approval: &str) -> String {
+pub(crate) fn unsupported_message(field: &str, approval: &str) -> String {
     let approval = quote(approval);
     format!(r#"{field}: Unsupported value: {approval}: supported values: "Automatic", "Manual""#)
 }
@@ -123,7 +123,7 @@ rule! {
 }
 
 impl Subscription<'_> {
-    fn pinned(&self, report: &mut Report<'_>) {
+    fn check_pinned(&self, report: &mut Report<'_>) {
         if !self.starting_csv.is_empty() && !is_manual(&self.approval) {
             let csv = quote(&self.starting_csv);
             let message = format!(
@@ -175,18 +175,18 @@ rule! {
 }
 
 impl Subscription<'_> {
-    fn mixed(&self, report: &mut Report<'_>) {
+    fn check_single_strategy(&self, report: &mut Report<'_>) {
         if !report.is_on(&SUB_18) {
             return;
         }
-        if report.or_skip(&[&SUB_18], "Subscriptions", self.is_mixed()) == Some(true) {
+        if report.or_skip(&[&SUB_18], "Subscriptions", self.has_other_strategy()) == Some(true) {
             let message = "if one Operator is set to manual updates, all other Operators' update policies are also set to manual";
             report.add(&SUB_18, FIELD, message);
         }
     }
 
     /// Whether another Subscription of the namespace has the other strategy.
-    fn is_mixed(&self) -> Result<bool, ReadError> {
+    fn has_other_strategy(&self) -> Result<bool, ReadError> {
         let own = is_manual(&self.approval);
         let mut is_mixed = false;
         let query = Query { namespace: Some(self.namespace()), ..Query::default() };
@@ -248,7 +248,7 @@ const OTHER_ISSUERS: [&str; 2] =
     ["https://kubernetes.default.svc", "https://storage.googleapis.com/"];
 
 impl Subscription<'_> {
-    fn by_token(&self, report: &mut Report<'_>) {
+    fn check_token_auth_approval(&self, report: &mut Report<'_>) {
         if is_manual(&self.approval) || !report.is_on(&SUB_20) {
             return;
         }

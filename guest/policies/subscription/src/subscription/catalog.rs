@@ -25,7 +25,7 @@ rules![SUB_06, SUB_12, SUB_13, SUB_23];
 const PACKAGE: [&str; 3] = ["name", "source", "sourceNamespace"];
 
 /// The parts of an UPDATE for which a PackageManifest has information.
-struct Asked<'g> {
+struct ChangedParts<'g> {
     /// The only OperatorGroup of the namespace of a new Subscription.
     group: Option<&'g Document>,
     /// The channel before, of an installed Operator.
@@ -35,7 +35,7 @@ struct Asked<'g> {
     bundle: bool,
 }
 
-impl<'g> Asked<'g> {
+impl<'g> ChangedParts<'g> {
     fn of(subscription: &Subscription<'_>, group: Option<&'g Document>) -> Self {
         let has_csv = !subscription.starting_csv.is_empty();
         let package = subscription.touches(&PACKAGE);
@@ -48,7 +48,7 @@ impl<'g> Asked<'g> {
         Self { group, before, package, channel, bundle }
     }
 
-    fn rules(&self, report: &Report<'_>) -> Vec<&'static Rule> {
+    fn applicable_rules(&self, report: &Report<'_>) -> Vec<&'static Rule> {
         let all: [(bool, &'static Rule); 5] = [
             (self.group.is_some(), &SUB_06),
             (self.group.is_some(), &SUB_31),
@@ -56,49 +56,50 @@ impl<'g> Asked<'g> {
             (self.bundle, &SUB_13),
             (self.package || self.channel || self.bundle, &SUB_23),
         ];
-        let wanted = all.into_iter().filter(|(is_asked, rule)| *is_asked && report.is_on(rule));
+        let wanted =
+            all.into_iter().filter(|(is_applicable, rule)| *is_applicable && report.is_on(rule));
         wanted.map(|(_, rule)| rule).collect()
     }
 }
 
 impl Subscription<'_> {
-    pub(super) fn in_catalog(&self, group: Option<&Document>, report: &mut Report<'_>) {
-        let asked = Asked::of(self, group);
-        let rules = asked.rules(report);
+    pub(super) fn check_catalog(&self, group: Option<&Document>, report: &mut Report<'_>) {
+        let parts = ChangedParts::of(self, group);
+        let rules = parts.applicable_rules(report);
         if rules.is_empty() {
             return;
         }
         let (package, source, namespace) = (&self.package, &self.source, &self.source_namespace);
         if package.is_empty() || source.is_empty() || namespace.is_empty() {
             let why = "the Subscription does not name a package, a source and its namespace";
-            return skip(&rules, why, report);
+            return skip_rules(&rules, why, report);
         }
         let found = package_manifests::find(&MANIFESTS, package, source, namespace);
         let Some(found) = report.or_skip(&rules, "PackageManifests", found) else { return };
         let Some(manifest) = found else {
-            return skip(&rules, "the catalog source does not show the package", report);
+            return skip_rules(&rules, "the catalog source does not show the package", report);
         };
         let channel = package_manifests::channel(&manifest, &self.channel);
         let is_on = |rule: &'static Rule| rules.iter().any(|on| on.id == rule.id);
-        if let Some(group) = asked.group.filter(|_| is_on(&SUB_06)) {
-            self.install_modes(group, channel.as_ref(), report);
+        if let Some(group) = parts.group.filter(|_| is_on(&SUB_06)) {
+            self.check_install_modes(group, channel.as_ref(), report);
         }
-        if let Some(group) = asked.group.filter(|_| is_on(&SUB_31)) {
-            self.provided_elsewhere(group, channel.as_ref(), report);
+        if let Some(group) = parts.group.filter(|_| is_on(&SUB_31)) {
+            self.check_provided_apis(group, channel.as_ref(), report);
         }
-        if let Some(before) = asked.before.as_ref().filter(|_| is_on(&SUB_12)) {
-            Self::older_head(&manifest, before, channel.as_ref(), report);
+        if let Some(before) = parts.before.as_ref().filter(|_| is_on(&SUB_12)) {
+            Self::check_head_not_older(&manifest, before, channel.as_ref(), report);
         }
         if is_on(&SUB_13) {
-            self.starts_in_channel(channel.as_ref(), report);
+            self.check_starting_csv(channel.as_ref(), report);
         }
         if is_on(&SUB_23) {
-            self.deprecated(&asked, &manifest, channel.as_ref(), report);
+            self.check_deprecated(&parts, &manifest, channel.as_ref(), report);
         }
     }
 }
 
-fn skip(rules: &[&'static Rule], why: &str, report: &mut Report<'_>) {
+fn skip_rules(rules: &[&'static Rule], why: &str, report: &mut Report<'_>) {
     for rule in rules {
         report.skip(rule, "spec.name", why);
     }
@@ -149,12 +150,18 @@ rule! {
 }
 
 /// There are four install modes. The policy concludes nothing from a catalog that lists many more.
-const MODES: u32 = 64;
+const MAX_INSTALL_MODES: u32 = 64;
 
 impl Subscription<'_> {
-    fn install_modes(&self, group: &Document, channel: Option<&Document>, report: &mut Report<'_>) {
+    fn check_install_modes(
+        &self,
+        group: &Document,
+        channel: Option<&Document>,
+        report: &mut Report<'_>,
+    ) {
         let list = "/currentCSVDesc/installModes";
-        let is_some = |it: &&Document| it.length(list).is_some_and(|n| (1..=MODES).contains(&n));
+        let is_some =
+            |it: &&Document| it.length(list).is_some_and(|n| (1..=MAX_INSTALL_MODES).contains(&n));
         let Some(channel) = channel.filter(is_some) else {
             let why = "the PackageManifest does not show install modes of the channel";
             return report.skip(&SUB_06, "spec.channel", why);
@@ -221,14 +228,15 @@ rule! {
 }
 
 impl Subscription<'_> {
-    fn older_head(
+    fn check_head_not_older(
         manifest: &Document,
         before: &str,
         channel: Option<&Document>,
         report: &mut Report<'_>,
     ) {
         let current = package_manifests::channel(manifest, before);
-        let (Some(new), Some(current)) = (channel.and_then(head), current.as_ref().and_then(head))
+        let (Some(new), Some(current)) =
+            (channel.and_then(channel_head), current.as_ref().and_then(channel_head))
         else {
             let why = "the PackageManifest does not show the versions of both channels";
             return report.skip(&SUB_12, channel::FIELD, why);
@@ -245,16 +253,16 @@ impl Subscription<'_> {
 }
 
 /// The head of a channel.
-struct Head {
+struct ChannelHead {
     channel: String,
     text: String,
     version: Version,
 }
 
-fn head(channel: &Document) -> Option<Head> {
+fn channel_head(channel: &Document) -> Option<ChannelHead> {
     let text = channel.text("/currentCSVDesc/version")?;
     let version = Version::parse(&text).ok()?;
-    Some(Head { channel: channel.text_or_empty("/name"), text, version })
+    Some(ChannelHead { channel: channel.text_or_empty("/name"), text, version })
 }
 
 rule! {
@@ -299,31 +307,31 @@ rule! {
     }
 }
 
-const STARTING: &str = "spec.startingCSV";
+const STARTING_CSV_FIELD: &str = "spec.startingCSV";
 
 impl Subscription<'_> {
-    fn starts_in_channel(&self, channel: Option<&Document>, report: &mut Report<'_>) {
+    fn check_starting_csv(&self, channel: Option<&Document>, report: &mut Report<'_>) {
         let csv = self.starting_csv.as_str();
         if let Some(channel) = channel {
-            if channel.text_or_empty("/currentCSV") == csv || entry(channel, csv).is_some() {
+            if channel.text_or_empty("/currentCSV") == csv || entry_index(channel, csv).is_some() {
                 return;
             }
             if package_manifests::entries(channel).is_none() {
                 let why = "the PackageManifest does not show the entries of the channel";
-                return report.skip(&SUB_13, STARTING, why);
+                return report.skip(&SUB_13, STARTING_CSV_FIELD, why);
             }
         } else if self.channel.is_empty() {
-            return report.skip(&SUB_13, STARTING, NO_CHANNEL);
+            return report.skip(&SUB_13, STARTING_CSV_FIELD, NO_CHANNEL);
         }
         let name = channel.map_or_else(|| self.channel.clone(), |it| it.text_or_empty("/name"));
         let (csv, name) = (quote(csv), quote(&name));
         let message = format!("startingCSV {csv} is not an installable entry of channel {name}");
-        report.add(&SUB_13, STARTING, message);
+        report.add(&SUB_13, STARTING_CSV_FIELD, message);
     }
 }
 
 /// The index of a version among the entries of a channel.
-fn entry(channel: &Document, csv: &str) -> Option<usize> {
+fn entry_index(channel: &Document, csv: &str) -> Option<usize> {
     package_manifests::entries(channel)?.iter().position(|row| row.text(0) == Some(csv))
 }
 
@@ -369,33 +377,51 @@ rule! {
 }
 
 impl Subscription<'_> {
-    fn deprecated(
+    fn check_deprecated(
         &self,
-        asked: &Asked<'_>,
+        parts: &ChangedParts<'_>,
         manifest: &Document,
         channel: Option<&Document>,
         report: &mut Report<'_>,
     ) {
-        if asked.package {
-            say(manifest, "/status/deprecation", "PackageDeprecated", "spec.name", report);
+        if parts.package {
+            report_deprecation(
+                manifest,
+                "/status/deprecation",
+                "PackageDeprecated",
+                "spec.name",
+                report,
+            );
         }
         let Some(channel) = channel else {
-            if asked.channel || asked.bundle {
+            if parts.channel || parts.bundle {
                 report.skip_part(&SUB_23, channel::FIELD, NO_CHANNEL);
             }
             return;
         };
-        if asked.channel {
-            say(channel, "/deprecation", "ChannelDeprecated", channel::FIELD, report);
+        if parts.channel {
+            report_deprecation(
+                channel,
+                "/deprecation",
+                "ChannelDeprecated",
+                channel::FIELD,
+                report,
+            );
         }
-        if let Some(index) = entry(channel, &self.starting_csv).filter(|_| asked.bundle) {
+        if let Some(index) = entry_index(channel, &self.starting_csv).filter(|_| parts.bundle) {
             let pointer = format!("/entries/{index}/deprecation");
-            say(channel, &pointer, "BundleDeprecated", STARTING, report);
+            report_deprecation(channel, &pointer, "BundleDeprecated", STARTING_CSV_FIELD, report);
         }
     }
 }
 
-fn say(document: &Document, pointer: &str, what: &str, field: &str, report: &mut Report<'_>) {
+fn report_deprecation(
+    document: &Document,
+    pointer: &str,
+    what: &str,
+    field: &str,
+    report: &mut Report<'_>,
+) {
     if document.kind(pointer) == Kind::Object {
         let message = document.text_or_empty(&format!("{pointer}/message"));
         report.add(&SUB_23, field, format!("{what}: {message}"));

@@ -73,21 +73,24 @@ rule! {
 }
 
 impl Subscription<'_> {
-    pub(super) fn older_channel(&self, report: &mut Report<'_>) {
-        const OLDER: &str = "You cannot change installed Operators to a channel that is older than the current channel";
+    pub(super) fn check_older_channel(&self, report: &mut Report<'_>) {
+        const OLDER_CHANNEL_MESSAGE: &str = "You cannot change installed Operators to a channel that is older than the current channel";
         let Some(old) = self.changed_channel() else { return };
         let installed = self.installed_csv();
         let change = format!("{} -> {}", quote(&old), quote(&self.channel));
         let message = match compare(&self.channel, &old) {
-            Some(Ordering::Less) => format!("{OLDER}: {change}"),
+            Some(Ordering::Less) => format!("{OLDER_CHANNEL_MESSAGE}: {change}"),
             Some(_) => return,
             // Intermediate channels may have names without versions.
             None => match compare_installed(&self.channel, &installed) {
                 Some(Ordering::Less) => {
-                    format!("{OLDER}: {change}, and {} is installed", quote(&installed))
+                    format!(
+                        "{OLDER_CHANNEL_MESSAGE}: {change}, and {} is installed",
+                        quote(&installed)
+                    )
                 }
                 None if self.review.settings.text_or_empty(INCOMPARABLE) == "deny" => {
-                    format!("{OLDER}: {change} cannot be compared")
+                    format!("{OLDER_CHANNEL_MESSAGE}: {change} cannot be compared")
                 }
                 _ => return,
             },

@@ -11,25 +11,25 @@ rules![SUB_16, SUB_21, SUB_22];
 const ENV: &str = "/spec/config/env";
 const FIELD: &str = "spec.config.env";
 
-const PROXY: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
+const PROXY_VARIABLES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
 impl Subscription<'_> {
-    pub(super) fn env(&self, report: &mut Report<'_>) {
+    pub(super) fn check_env(&self, report: &mut Report<'_>) {
         let is_new = self.review.touches_json(self.object, ENV);
         if !is_new && !self.touches(&["name"]) {
             return;
         }
         let columns = ["/name", "/value", "/valueFrom"];
-        let Some(env) = bounded::rows(self.object, ENV, &columns) else {
+        let Some(env) = bounded::read_rows(self.object, ENV, &columns) else {
             for rule in [&SUB_16, &SUB_21, &SUB_22] {
                 report.skip(rule, FIELD, TOO_MANY);
             }
             return;
         };
         if is_new {
-            proxy(&env, report);
+            check_proxy(&env, report);
         }
-        self.token(&env, report);
+        self.check_token_auth_env(&env, report);
     }
 }
 
@@ -75,10 +75,10 @@ rule! {
     }
 }
 
-fn proxy(env: &Rows, report: &mut Report<'_>) {
-    let mut missing = PROXY.to_vec();
+fn check_proxy(env: &Rows, report: &mut Report<'_>) {
+    let mut missing = PROXY_VARIABLES.to_vec();
     missing.retain(|name| !env.iter().any(|row| row.text(0) == Some(*name)));
-    if !missing.is_empty() && missing.len() < PROXY.len() {
+    if !missing.is_empty() && missing.len() < PROXY_VARIABLES.len() {
         let missing = missing.join(" ");
         let message = format!(
             "OLM handles HTTP_PROXY, HTTPS_PROXY and NO_PROXY as a unit; [{missing}] not set"
@@ -175,7 +175,7 @@ rule! {
 }
 
 impl Subscription<'_> {
-    fn token(&self, env: &Rows, report: &mut Report<'_>) {
+    fn check_token_auth_env(&self, env: &Rows, report: &mut Report<'_>) {
         let settings = self.review.settings;
         let (rule, names, message): (&'static Rule, &[&str], _) = match settings
             .text_or_empty("/cluster/tokenAuth")

@@ -90,7 +90,7 @@ rule! {
 
 impl Subscription<'_> {
     /// Checks the groups of the namespace. Returns the group if there is only one.
-    pub(super) fn group(&self, report: &mut Report<'_>) -> Option<Document> {
+    pub(super) fn check_group(&self, report: &mut Report<'_>) -> Option<Document> {
         let mut rules: Vec<&'static Rule> = vec![&SUB_04, &SUB_05, &SUB_06, &SUB_31];
         rules.retain(|rule| report.is_on(rule));
         if self.review.is_update() || rules.is_empty() {
@@ -99,19 +99,19 @@ impl Subscription<'_> {
         let groups = of_namespace(self.namespace(), |_| true);
         let (first, count) = report.or_skip(&rules, "OperatorGroups", groups)?;
         match count {
-            0 => report.add(&SUB_04, "metadata.namespace", NONE),
+            0 => report.add(&SUB_04, "metadata.namespace", NO_GROUP_MESSAGE),
             1 => return first,
-            count => report.add(&SUB_05, "metadata.namespace", several(count)),
+            count => report.add(&SUB_05, "metadata.namespace", several_groups_message(count)),
         }
         None
     }
 }
 
 /// Upstream's message for a namespace without a group.
-pub(crate) const NONE: &str = "no operator group found that is managing this namespace";
+pub(crate) const NO_GROUP_MESSAGE: &str = "no operator group found that is managing this namespace";
 
 /// Upstream's message for a namespace with several groups.
-pub(crate) fn several(count: usize) -> String {
+pub(crate) fn several_groups_message(count: usize) -> String {
     format!("more than one operator group(s) are managing this namespace count={count}")
 }
 

@@ -22,22 +22,22 @@ use opgate_sdk::{Document, Report, Review, Row, Shape};
 
 use crate::health;
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     let subscription = Subscription::of(review, object);
-    subscription.names_source(report);
-    let group = subscription.group(report);
+    subscription.check_source(report);
+    let group = subscription.check_group(report);
     subscription.check_single_subscription(report);
-    subscription.left_over(report);
-    subscription.approval(report);
-    subscription.older_channel(report);
-    subscription.in_catalog(group.as_ref(), report);
-    subscription.volumes(report);
-    subscription.trusted(report);
-    subscription.env(report);
-    subscription.affinity(report);
+    subscription.check_left_over_csv(report);
+    subscription.check_approval_rules(report);
+    subscription.check_older_channel(report);
+    subscription.check_catalog(group.as_ref(), report);
+    subscription.check_volume_mounts(report);
+    subscription.check_trusted_ca(report);
+    subscription.check_env(report);
+    subscription.check_affinity(report);
     if !review.is_update() {
-        health::judge(review, report);
+        health::check(review, report);
     }
 }
 

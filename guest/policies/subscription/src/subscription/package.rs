@@ -56,7 +56,7 @@ impl Subscription<'_> {
         if self.package.is_empty() || !report.is_on(&SUB_07) || !self.touches(&["name"]) {
             return;
         }
-        let other = report.or_skip(&[&SUB_07], "Subscriptions", self.other());
+        let other = report.or_skip(&[&SUB_07], "Subscriptions", self.other_subscription());
         if let Some(Some(other)) = other {
             let (other, package) = (quote(&other), quote(&self.package));
             let message = format!(
@@ -67,7 +67,7 @@ impl Subscription<'_> {
     }
 
     /// The name of another Subscription of the namespace for the same package.
-    fn other(&self) -> Result<Option<String>, ReadError> {
+    fn other_subscription(&self) -> Result<Option<String>, ReadError> {
         let packages = [self.package.clone()];
         let matches = [IndexMatch { index: "package", values: &packages, include_missing: false }];
         let mut found = None;
@@ -127,17 +127,17 @@ rule! {
 }
 
 /// Maximum characters of a name in a label. OLM cuts longer ones.
-const LABEL: usize = 63;
+const MAX_LABEL_CHARS: usize = 63;
 
 impl Subscription<'_> {
-    pub(super) fn left_over(&self, report: &mut Report<'_>) {
+    pub(super) fn check_left_over_csv(&self, report: &mut Report<'_>) {
         // A version with a stored Subscription is the one that it has installed.
         let comes_anew = !self.review.is_update() && !self.review.is_audit();
         if !comes_anew || self.package.is_empty() || !report.is_on(&SUB_08) {
             return;
         }
         let needed = "ClusterServiceVersions and Subscriptions";
-        let left = report.or_skip(&[&SUB_08], needed, self.left()).flatten();
+        let left = report.or_skip(&[&SUB_08], needed, self.left_over_csv()).flatten();
         if let Some(left) = left {
             let (left, package) = (quote(&left), quote(&self.package));
             let message = format!(
@@ -148,9 +148,9 @@ impl Subscription<'_> {
     }
 
     /// The first version with the label of the package.
-    fn left(&self) -> Result<Option<String>, ReadError> {
+    fn left_over_csv(&self) -> Result<Option<String>, ReadError> {
         let operator = format!("{}.{}", self.package, self.namespace());
-        let key = cut(&operator);
+        let key = truncate_label(&operator);
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !key.bytes().all(is_plain) {
             return Ok(None);
@@ -165,22 +165,22 @@ impl Subscription<'_> {
         };
         let left = CSVS.names(query)?;
         let Some(left) = left.into_iter().next() else { return Ok(None) };
-        Ok(self.other()?.is_none().then_some(left.name))
+        Ok(self.other_subscription()?.is_none().then_some(left.name))
     }
 }
 
 /// The name of an Operator as OLM writes it into a label
 /// (`pkg/controller/operators/decorators/operator.go`).
-fn cut(operator: &str) -> &str {
-    match operator.get(..LABEL) {
-        Some(cut) if operator.len() > LABEL => cut.trim_end_matches(['.', '_', '-']),
+fn truncate_label(operator: &str) -> &str {
+    match operator.get(..MAX_LABEL_CHARS) {
+        Some(cut) if operator.len() > MAX_LABEL_CHARS => cut.trim_end_matches(['.', '_', '-']),
         _ => operator,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::cut;
+    use super::truncate_label;
 
     #[test]
     fn names_are_cut_as_olm_cuts_them() {
@@ -192,7 +192,7 @@ mod tests {
             (format!("{long}-_.b"), long.clone()),
             ("é".repeat(40), "é".repeat(40)),
         ] {
-            assert_eq!(cut(&operator), label);
+            assert_eq!(truncate_label(&operator), label);
         }
     }
 }

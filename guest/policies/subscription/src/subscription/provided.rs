@@ -74,7 +74,7 @@ rule! {
 }
 
 impl Subscription<'_> {
-    pub(super) fn provided_elsewhere(
+    pub(super) fn check_provided_apis(
         &self,
         group: &Document,
         channel: Option<&Document>,
@@ -83,15 +83,15 @@ impl Subscription<'_> {
         let Some(channel) = channel else {
             return report.skip(&SUB_31, super::channel::FIELD, super::catalog::NO_CHANNEL);
         };
-        let Some(apis) = owned(channel) else {
+        let Some(apis) = owned_apis(channel) else {
             let why = "the package provides too many APIs to compare them";
             return report.skip(&SUB_31, "spec.name", why);
         };
         if apis.is_empty() {
             return;
         }
-        let mut search = Search { own: group, is_all: true };
-        let rival = search.rival(&apis);
+        let mut search = ProviderSearch { own: group, is_complete: true };
+        let rival = search.find_provider(&apis);
         let needed = "OperatorGroups and Namespaces";
         let Some(rival) = report.or_skip(&[&SUB_31], needed, rival) else { return };
         if let Some(rival) = rival {
@@ -100,7 +100,7 @@ impl Subscription<'_> {
                 "OperatorGroup {rival} provides APIs of package {package} in the same namespaces already: its ClusterServiceVersion will be refused (InterOperatorGroupOwnerConflict)"
             );
             report.add(&SUB_31, "spec.name", message);
-        } else if !search.is_all {
+        } else if !search.is_complete {
             let why = "only some OperatorGroups were compared: there are more or larger ones";
             report.skip_part(&SUB_31, "metadata.namespace", why);
         }
@@ -109,7 +109,7 @@ impl Subscription<'_> {
 
 /// The APIs that the head of a channel owns, as they are written in `olm.providedAPIs`. None if
 /// there are too many.
-fn owned(channel: &Document) -> Option<Vec<String>> {
+fn owned_apis(channel: &Document) -> Option<Vec<String>> {
     const RESOURCES: &str = "/currentCSVDesc/customresourcedefinitions/owned";
     const SERVICES: &str = "/currentCSVDesc/apiservicedefinitions/owned";
     if [RESOURCES, SERVICES].iter().any(|list| channel.length(list) > Some(MAX_APIS)) {
@@ -129,34 +129,34 @@ fn owned(channel: &Document) -> Option<Vec<String>> {
     Some(apis.into_iter().collect())
 }
 
-struct Search<'g> {
+struct ProviderSearch<'g> {
     own: &'g Document,
     /// Whether all groups were compared.
-    is_all: bool,
+    is_complete: bool,
 }
 
-impl Search<'_> {
+impl ProviderSearch<'_> {
     /// Another group that provides one of the APIs where the own group works.
-    fn rival(&mut self, apis: &[String]) -> Result<Option<String>, ReadError> {
-        let own = place(self.own);
+    fn find_provider(&mut self, apis: &[String]) -> Result<Option<String>, ReadError> {
+        let own = group_key(self.own);
         if Self::has_all(&own.0, apis)? {
             return Ok(None);
         }
-        let Some(mine) = self.reach(self.own, &own.0)? else { return Ok(None) };
+        let Some(mine) = self.targets_of(self.own, &own.0)? else { return Ok(None) };
         let matches = [IndexMatch { index: "provided", values: apis, include_missing: false }];
         let (mut found, mut failed, mut count) = (None, None, 0_usize);
         GROUPS.each(Query { matches: &matches, ..Query::default() }, |group| {
-            let (namespace, name) = place(&group);
+            let (namespace, name) = group_key(&group);
             if (&namespace, &name) == (&own.0, &own.1) {
                 return true;
             }
             if count == MAX_GROUPS {
-                self.is_all = false;
+                self.is_complete = false;
                 return false;
             }
             count = count.saturating_add(1);
-            match self.reach(&group, &namespace) {
-                Ok(Some(reach)) if reach.meets(&mine) => {
+            match self.targets_of(&group, &namespace) {
+                Ok(Some(reach)) if reach.intersects(&mine) => {
                     found = Some(format!("{namespace}/{name}"));
                 }
                 Ok(_) => {}
@@ -183,22 +183,22 @@ impl Search<'_> {
     }
 
     /// The namespaces in which a group works, if its lists can be read.
-    fn reach(
+    fn targets_of(
         &mut self,
         group: &Document,
         namespace: &str,
     ) -> Result<Option<opgate_sdk::namespaces::NamespaceSet>, ReadError> {
         let lists = [operator_groups::TARGETS, operator_groups::STATUS];
         if lists.iter().any(|list| group.length(list) > Some(MAX_TARGETS)) {
-            self.is_all = false;
+            self.is_complete = false;
             return Ok(None);
         }
         let targets = operator_groups::targets(group, &NAMESPACES)?;
-        Ok(Some(operator_groups::reach(&targets, namespace)))
+        Ok(Some(operator_groups::targets_with_own(&targets, namespace)))
     }
 }
 
 /// Namespace and name.
-fn place(group: &Document) -> (String, String) {
+fn group_key(group: &Document) -> (String, String) {
     (group.text_or_empty("/metadata/namespace"), group.text_or_empty("/metadata/name"))
 }

@@ -12,7 +12,7 @@ rules![SUB_01, SUB_02, SUB_03, SUB_24];
 const SOURCE: [&str; 2] = ["source", "sourceNamespace"];
 
 impl Subscription<'_> {
-    pub(super) fn names_source(&self, report: &mut Report<'_>) {
+    pub(super) fn check_source(&self, report: &mut Report<'_>) {
         self.check_required_fields(report);
         if !self.touches(&SOURCE) {
             return;
@@ -22,7 +22,7 @@ impl Subscription<'_> {
             return;
         }
         self.check_source_namespace(report);
-        self.exists(report);
+        self.check_source_exists(report);
     }
 }
 
@@ -70,7 +70,7 @@ rule! {
 }
 
 impl Subscription<'_> {
-    fn exists(&self, report: &mut Report<'_>) {
+    fn check_source_exists(&self, report: &mut Report<'_>) {
         if !report.is_on(&SUB_01) {
             return;
         }
@@ -195,7 +195,7 @@ impl Subscription<'_> {
         for (name, _) in fields.into_iter().filter(|(_, text)| text.is_empty()) {
             if self.touches(&[name]) {
                 let field = format!("spec.{name}");
-                let message = schema::required(&field);
+                let message = schema::required_error(&field);
                 report.add(&SUB_03, field, message);
             }
         }

@@ -18,8 +18,8 @@ use crate::targets::SUBSCRIPTION;
 
 rules![SUB_15];
 
-const KEY: &str = "ca-bundle.crt";
-const PATH: &str = "tls-ca-bundle.pem";
+const CA_BUNDLE_KEY: &str = "ca-bundle.crt";
+const CA_BUNDLE_PATH: &str = "tls-ca-bundle.pem";
 
 const COLUMNS: [&str; 6] = [
     "/name",
@@ -29,12 +29,12 @@ const COLUMNS: [&str; 6] = [
     "/configMap/items/0/key",
     "/configMap/items/0/path",
 ];
-const NAME: usize = 0;
-const VOLUME: usize = 1;
-const CONFIG_MAP: usize = 2;
-const OF: usize = 3;
-const FIRST_KEY: usize = 4;
-const FIRST_PATH: usize = 5;
+const NAME_COLUMN: usize = 0;
+const VOLUME_COLUMN: usize = 1;
+const CONFIG_MAP_COLUMN: usize = 2;
+const CONFIG_MAP_NAME_COLUMN: usize = 3;
+const FIRST_KEY_COLUMN: usize = 4;
+const FIRST_PATH_COLUMN: usize = 5;
 
 rule! {
     /// a volume with trusted certificates has the bundle at the path that pods read
@@ -93,19 +93,20 @@ rule! {
 }
 
 impl Subscription<'_> {
-    pub(super) fn trusted(&self, report: &mut Report<'_>) {
+    pub(super) fn check_trusted_ca(&self, report: &mut Report<'_>) {
         if !report.is_on(&SUB_15) || !self.review.touches_json(self.object, VOLUMES) {
             return;
         }
-        let Some(volumes) = bounded::rows(self.object, VOLUMES, &COLUMNS) else {
+        let Some(volumes) = bounded::read_rows(self.object, VOLUMES, &COLUMNS) else {
             return report.skip(&SUB_15, "spec.config.volumes", TOO_MANY);
         };
-        let labelled = self.labelled(&volumes, report);
-        let old = self.review.ratchet_base().and_then(Old::of);
+        let labelled = self.labelled_config_maps(&volumes, report);
+        let old = self.review.ratchet_base().and_then(OldVolumes::of);
         for (at, row) in volumes.iter().enumerate() {
-            let is_labelled = row.text(OF).is_some_and(|name| labelled.contains(name));
+            let is_labelled =
+                row.text(CONFIG_MAP_NAME_COLUMN).is_some_and(|name| labelled.contains(name));
             if !(is_trusted(row) || is_labelled)
-                || is_right(row.text(FIRST_KEY), row.text(FIRST_PATH))
+                || is_ca_bundle_item(row.text(FIRST_KEY_COLUMN), row.text(FIRST_PATH_COLUMN))
             {
                 continue;
             }
@@ -115,14 +116,15 @@ impl Subscription<'_> {
             }
             let is_old = old.as_ref().is_some_and(|old| old.has(self.object, at, row));
             if !is_old {
-                self.items(at, report);
+                self.check_items(at, report);
             }
         }
     }
 
     /// The ConfigMaps of the namespace with OpenShift's label, if a volume may be one of them.
-    fn labelled(&self, volumes: &Rows, report: &mut Report<'_>) -> BTreeSet<String> {
-        if !volumes.iter().any(|row| !is_trusted(row) && row.text(OF).is_some()) {
+    fn labelled_config_maps(&self, volumes: &Rows, report: &mut Report<'_>) -> BTreeSet<String> {
+        if !volumes.iter().any(|row| !is_trusted(row) && row.text(CONFIG_MAP_NAME_COLUMN).is_some())
+        {
             return BTreeSet::new();
         }
         let query = Query { namespace: Some(self.namespace()), ..Query::default() };
@@ -130,9 +132,9 @@ impl Subscription<'_> {
             return names.into_iter().map(|found| found.name).collect();
         }
         // The query requests only the names.
-        let is_asked = self.review.is_from_file()
+        let is_applicable = self.review.is_from_file()
             || self.review.settings.boolean(READS_CONFIG_MAPS) == Some(true);
-        if !is_asked {
+        if !is_applicable {
             return BTreeSet::new();
         }
         let why = "the cluster's ConfigMaps are not available";
@@ -141,23 +143,23 @@ impl Subscription<'_> {
     }
 
     /// Checks the items of a volume.
-    fn items(&self, at: usize, report: &mut Report<'_>) {
+    fn check_items(&self, at: usize, report: &mut Report<'_>) {
         let list = format!("{VOLUMES}/{at}/configMap/items");
         let field = format!("spec.config.volumes[{at}].configMap.items");
-        let Some(items) = bounded::rows(self.object, &list, &["/key", "/path"]) else {
+        let Some(items) = bounded::read_rows(self.object, &list, &["/key", "/path"]) else {
             return report.skip(&SUB_15, &field, TOO_MANY);
         };
-        if items.iter().any(|item| is_right(item.text(0), item.text(1))) {
+        if items.iter().any(|item| is_ca_bundle_item(item.text(0), item.text(1))) {
             return;
         }
-        let path = format!("{PATH} is required as the config map path");
-        if let Some(item) = items.iter().position(|item| item.text(0) == Some(KEY)) {
+        let path = format!("{CA_BUNDLE_PATH} is required as the config map path");
+        if let Some(item) = items.iter().position(|item| item.text(0) == Some(CA_BUNDLE_KEY)) {
             report.add(&SUB_15, format!("{field}[{item}].path"), path);
             return;
         }
-        let key = format!("{KEY} is required as the config map key");
+        let key = format!("{CA_BUNDLE_KEY} is required as the config map key");
         report.add(&SUB_15, field.as_str(), key);
-        if !items.iter().any(|item| item.text(1) == Some(PATH)) {
+        if !items.iter().any(|item| item.text(1) == Some(CA_BUNDLE_PATH)) {
             report.add(&SUB_15, field, path);
         }
     }
@@ -166,24 +168,25 @@ impl Subscription<'_> {
 /// Whether a volume is the documented one: by its name, and because it is not of another type than
 /// ConfigMap.
 fn is_trusted(row: Row<'_>) -> bool {
-    let is_of_config_map = row.kind(CONFIG_MAP) == Kind::Object || row.length(VOLUME) == Some(1);
-    row.text(NAME) == Some("trusted-ca") && is_of_config_map
+    let is_of_config_map =
+        row.kind(CONFIG_MAP_COLUMN) == Kind::Object || row.length(VOLUME_COLUMN) == Some(1);
+    row.text(NAME_COLUMN) == Some("trusted-ca") && is_of_config_map
 }
 
-fn is_right(key: Option<&str>, path: Option<&str>) -> bool {
-    key == Some(KEY) && path == Some(PATH)
+fn is_ca_bundle_item(key: Option<&str>, path: Option<&str>) -> bool {
+    key == Some(CA_BUNDLE_KEY) && path == Some(CA_BUNDLE_PATH)
 }
 
 /// The volumes before an UPDATE, by their names.
-struct Old<'d> {
+struct OldVolumes<'d> {
     object: &'d Document,
     places: BTreeMap<String, usize>,
 }
 
-impl<'d> Old<'d> {
+impl<'d> OldVolumes<'d> {
     /// None if there were too many.
     fn of(object: &'d Document) -> Option<Self> {
-        let rows = bounded::rows(object, VOLUMES, &["/name"])?;
+        let rows = bounded::read_rows(object, VOLUMES, &["/name"])?;
         let places =
             rows.iter().enumerate().filter_map(|(at, row)| Some((row.text(0)?.to_owned(), at)));
         Some(Self { object, places: places.collect() })
@@ -191,7 +194,7 @@ impl<'d> Old<'d> {
 
     /// Whether the same volume existed before, unchanged.
     fn has(&self, object: &Document, at: usize, row: Row<'_>) -> bool {
-        let before = row.text(NAME).and_then(|name| self.places.get(name));
+        let before = row.text(NAME_COLUMN).and_then(|name| self.places.get(name));
         before.is_some_and(|before| {
             object.equal(&format!("{VOLUMES}/{at}"), self.object, &format!("{VOLUMES}/{before}"))
         })

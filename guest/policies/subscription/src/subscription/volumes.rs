@@ -23,7 +23,7 @@ const FIELD: &str = "spec.config.volumeMounts";
 
 /// Maximum number of deployments. No Operator has more. The rule does not evaluate an Operator that
 /// has more.
-const DEPLOYMENTS: u32 = 1_024;
+const MAX_DEPLOYMENTS: u32 = 1_024;
 
 rule! {
     /// each volume mount of a Subscription names a volume
@@ -69,20 +69,20 @@ rule! {
 }
 
 /// Mounts of a Subscription, and its volumes.
-struct Mounts {
+struct VolumeMounts {
     mounts: Rows,
     volumes: Rows,
 }
 
-impl Mounts {
+impl VolumeMounts {
     /// None if a list is too long.
     fn of(subscription: &Document) -> Option<Self> {
-        let names = |list: &str| bounded::rows(subscription, list, &["/name"]);
+        let names = |list: &str| bounded::read_rows(subscription, list, &["/name"]);
         Some(Self { mounts: names(MOUNTS)?, volumes: names(VOLUMES)? })
     }
 
     /// The mounts without a volume, with their indexes.
-    fn dangling(&self) -> Vec<(usize, &str)> {
+    fn dangling_mounts(&self) -> Vec<(usize, &str)> {
         let volumes: BTreeSet<&str> = names(&self.volumes).collect();
         let mounts = self.mounts.iter().enumerate();
         let mounts = mounts.filter_map(|(at, row)| Some((at, row.text(0)?)));
@@ -95,24 +95,27 @@ fn names(rows: &Rows) -> impl Iterator<Item = &str> {
 }
 
 impl Subscription<'_> {
-    pub(super) fn volumes(&self, report: &mut Report<'_>) {
-        let Some(all) = Mounts::of(self.object) else {
+    pub(super) fn check_volume_mounts(&self, report: &mut Report<'_>) {
+        let Some(all) = VolumeMounts::of(self.object) else {
             return report.skip(&SUB_14, FIELD, TOO_MANY);
         };
-        let mut dangling = all.dangling();
+        let mut dangling = all.dangling_mounts();
         if dangling.is_empty() || !report.is_on(&SUB_14) {
             return;
         }
-        if let Some(old) = self.review.ratchet_base().and_then(Mounts::of) {
-            let old: BTreeSet<&str> = old.dangling().into_iter().map(|(_, name)| name).collect();
+        if let Some(old) = self.review.ratchet_base().and_then(VolumeMounts::of) {
+            let old: BTreeSet<&str> =
+                old.dangling_mounts().into_iter().map(|(_, name)| name).collect();
             dangling.retain(|(_, name)| !old.contains(name));
         }
         if dangling.is_empty() {
             return;
         }
-        match self.of_operator() {
-            Ok(Known::Volumes(known)) => dangling.retain(|(_, name)| !known.contains(*name)),
-            Ok(Known::TooMany) => {
+        match self.operator_volumes() {
+            Ok(OperatorVolumes::Volumes(known)) => {
+                dangling.retain(|(_, name)| !known.contains(*name));
+            }
+            Ok(OperatorVolumes::TooMany) => {
                 let why = "the ClusterServiceVersion has more volumes than can be evaluated";
                 return report.skip(&SUB_14, FIELD, why);
             }
@@ -129,7 +132,7 @@ impl Subscription<'_> {
     }
 
     /// The volumes in deployments of the Operator, if the cluster has it.
-    fn of_operator(&self) -> Result<Known, ReadError> {
+    fn operator_volumes(&self) -> Result<OperatorVolumes, ReadError> {
         let mut csvs = BTreeSet::from([self.starting_csv.clone()]);
         for object in [Some(self.object), self.review.old_of_update()].into_iter().flatten() {
             csvs.insert(object.text_or_empty("/status/installedCSV"));
@@ -139,23 +142,23 @@ impl Subscription<'_> {
         for csv in csvs.iter().filter(|name| !name.is_empty()) {
             let Some(csv) = CSVS.get(self.namespace(), csv)? else { continue };
             let deployments = "/spec/install/spec/deployments";
-            if csv.length(deployments).is_some_and(|count| count > DEPLOYMENTS) {
-                return Ok(Known::TooMany);
+            if csv.length(deployments).is_some_and(|count| count > MAX_DEPLOYMENTS) {
+                return Ok(OperatorVolumes::TooMany);
             }
             for deployment in csv.items(deployments) {
                 let list = "/spec/template/spec/volumes";
-                let Some(volumes) = bounded::rows(&deployment, list, &["/name"]) else {
-                    return Ok(Known::TooMany);
+                let Some(volumes) = bounded::read_rows(&deployment, list, &["/name"]) else {
+                    return Ok(OperatorVolumes::TooMany);
                 };
                 known.extend(names(&volumes).map(str::to_owned));
             }
         }
-        Ok(Known::Volumes(known))
+        Ok(OperatorVolumes::Volumes(known))
     }
 }
 
 /// The information of the cluster about an Operator's volumes.
-enum Known {
+enum OperatorVolumes {
     Volumes(BTreeSet<String>),
     TooMany,
 }

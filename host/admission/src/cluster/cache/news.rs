@@ -12,15 +12,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use opgate_cluster::{Key, Object, Query, Sketch, Store, Unreadable};
+use opgate_cluster::{Key, Object, Query, Sketch, Store, UnreadableReason};
 use opgate_document::Value;
 use tokio::time::Instant;
 
 use super::{ResourceCache, key_of};
 use crate::cluster::ResolvedRead;
-use crate::cluster::aside::drop_aside;
+use crate::cluster::aside::drop_in_background;
 use crate::cluster::reservations::is_newer;
-use crate::cluster::unreadable::{NotKept, UnreadableObject};
+use crate::cluster::unreadable::{MissingContent, UnreadableObject};
 use crate::cluster::view::Listing;
 
 /// An object as the API server reports it.
@@ -30,13 +30,13 @@ pub(crate) struct Change {
     version: String,
     uid: String,
     /// The part that is stored; `None` if the object is not.
-    object: Result<Option<Object>, Unreadable>,
+    object: Result<Option<Object>, UnreadableReason>,
     /// The index values of a large object that exceeds the memory: computed where it is read.
     sketch: Option<Sketch>,
 }
 
 /// Sketches of objects of fewer bytes are made when they are needed.
-const LARGE: usize = 64 << 10;
+const MIN_SKETCH_BYTES: usize = 64 << 10;
 
 impl ResolvedRead {
     /// Projects the stored part of an object; `None` if the object is not stored. `namespace` is
@@ -48,26 +48,30 @@ impl ResolvedRead {
         &self,
         object: Value<'_>,
         namespace: &str,
-    ) -> Result<Option<Object>, Unreadable> {
-        let object = self.declaration.project(object)?.in_namespace(namespace);
+    ) -> Result<Option<Object>, UnreadableReason> {
+        let object = self.declaration.project(object)?.with_default_namespace(namespace);
         let is_inside = self.namespace.as_ref().is_none_or(|ns| **ns == *object.key().namespace);
         Ok((is_inside && self.labels.matches(|key| object.label(key))).then_some(object))
     }
 
     /// Reads an object of the API server; `None` if it has no name.
-    pub(in crate::cluster) fn change(&self, object: Value<'_>, namespace: &str) -> Option<Change> {
+    pub(in crate::cluster) fn read_change(
+        &self,
+        object: Value<'_>,
+        namespace: &str,
+    ) -> Option<Change> {
         let text = |pointer: &str| object.get(pointer).and_then(|v| v.text()).unwrap_or_default();
         let (version, uid) = (text("/metadata/resourceVersion"), text("/metadata/uid"));
         let (version, uid) = (version.to_owned(), uid.to_owned());
         let (key, object) = (key_of(object, namespace)?, self.project(object, namespace));
         let stored = object.as_ref().ok().and_then(Option::as_ref);
-        let sketch = stored.filter(|object| object.size() > LARGE).map(Object::sketch);
+        let sketch = stored.filter(|object| object.size() > MIN_SKETCH_BYTES).map(Object::sketch);
         Some(Change { key, version, uid, object, sketch })
     }
 }
 
 /// The stored part of an object.
-enum Stored {
+enum StoredEntry {
     Object(Arc<Object>),
     Name(UnreadableObject),
     Nothing,
@@ -79,8 +83,8 @@ impl ResourceCache {
         &self,
         object: Value<'_>,
         namespace: &str,
-    ) -> Result<Option<Object>, Unreadable> {
-        self.reading.project(object, namespace)
+    ) -> Result<Option<Object>, UnreadableReason> {
+        self.resolved_read.project(object, namespace)
     }
 
     /// An empty listing, to be filled.
@@ -90,13 +94,13 @@ impl ResourceCache {
     }
 
     /// Adds an object of the API server to a listing. An unreadable object is recorded there.
-    pub(in crate::cluster) fn take(
+    pub(in crate::cluster) fn add_object(
         &self,
         listing: &mut Listing,
         object: Value<'_>,
         namespace: &str,
     ) {
-        if let Some(change) = self.reading.change(object, namespace) {
+        if let Some(change) = self.resolved_read.read_change(object, namespace) {
             self.add(listing, change);
         }
     }
@@ -107,7 +111,7 @@ impl ResourceCache {
         let Change { key, object, sketch, .. } = change;
         let known = self.state.read().listing.objects.get(&key).cloned();
         if let (Ok(Some(object)), Some(known)) = (&object, known)
-            && known.is_same(object)
+            && known.is_identical(object)
             && listing.objects.get(&key).is_none()
         {
             listing.objects.insert(known);
@@ -115,7 +119,7 @@ impl ResourceCache {
         }
         match object {
             Ok(None) => {}
-            Ok(Some(object)) => match self.charged(object, 0, sketch) {
+            Ok(Some(object)) => match self.charge(object, 0, sketch) {
                 Ok(object) => listing.objects.add(object),
                 Err(name) => listing.unreadable.insert(name),
             },
@@ -123,7 +127,7 @@ impl ResourceCache {
                 if self.state.read().listing.unreadable.get(&key).is_none() {
                     self.log_unreadable(&key, why);
                 }
-                let why = NotKept::Unreadable(why);
+                let why = MissingContent::Unreadable(why);
                 let name = UnreadableObject::new(key, why, || None, &self.memory);
                 listing.unreadable.insert(name);
             }
@@ -132,20 +136,20 @@ impl ResourceCache {
 
     /// Charges the memory of an object that replaces one of `instead` bytes. Without memory, only
     /// its name is kept.
-    fn charged(
+    fn charge(
         &self,
         object: Object,
         instead: usize,
         sketch: Option<Sketch>,
     ) -> Result<Object, UnreadableObject> {
         let key = object.key();
-        match self.memory.object(&key.namespace, object.size(), instead) {
-            Ok(charge) => Ok(object.holding(Box::new(charge))),
+        match self.memory.charge_object(&key.namespace, object.size(), instead) {
+            Ok(charge) => Ok(object.with_attachment(Box::new(charge))),
             Err(why) => {
                 let sketch = || Some(sketch.unwrap_or_else(|| object.sketch()));
-                let no_room = NotKept::NoRoom(why.clone());
+                let no_room = MissingContent::MemoryLimit(why.clone());
                 let name = UnreadableObject::new(key.clone(), no_room, sketch, &self.memory);
-                if self.memory.tells(&key.namespace) {
+                if self.memory.take_log_turn(&key.namespace) {
                     let namespace = opgate_text::one_line(&key.namespace, 253);
                     tracing::warn!(
                         resource = %self.resource(), namespace, reason = %why,
@@ -157,7 +161,7 @@ impl ResourceCache {
         }
     }
 
-    fn log_unreadable(&self, key: &Key, why: Unreadable) {
+    fn log_unreadable(&self, key: &Key, why: UnreadableReason) {
         let line = |text: &str| opgate_text::one_line(text, 253);
         tracing::warn!(
             resource = %self.resource(), namespace = line(&key.namespace), name = line(&key.name),
@@ -171,15 +175,15 @@ impl ResourceCache {
         let is_filtered = !self.labels().is_empty();
         let mut state = self.state.write();
         if is_newer(&state.listing.version, &listing.version) {
-            state.reserved.reset();
+            state.reservations.reset();
         }
-        for key in state.reserved.all() {
+        for key in state.reservations.all_keys() {
             match listing.objects.get(&key) {
                 Some(object) => {
                     let (version, uid) = (object.resource_version(), object.uid());
-                    state.reserved.shown(&key, version, uid, Some(object));
+                    state.reservations.record_object(&key, version, uid, Some(object));
                 }
-                None => state.reserved.not_listed(&key, &listing.version, is_filtered),
+                None => state.reservations.record_unlisted(&key, &listing.version, is_filtered),
             }
         }
         self.is_partial.store(false, Ordering::Relaxed);
@@ -190,8 +194,8 @@ impl ResourceCache {
         state.record_contact(true, began);
         drop(state);
         let objects = old.objects.len().saturating_add(old.unreadable.len());
-        drop_aside(old, objects);
-        self.settled.notify_waiters();
+        drop_in_background(old, objects);
+        self.settled_notify.notify_waiters();
     }
 
     /// Adds the objects of a file, and replaces those with the same names.
@@ -209,68 +213,68 @@ impl ResourceCache {
 
     /// Stores an added or changed object.
     pub(in crate::cluster) fn apply(&self, object: Value<'_>, namespace: &str) {
-        if let Some(change) = self.reading.change(object, namespace) {
-            self.take_over(change);
+        if let Some(change) = self.resolved_read.read_change(object, namespace) {
+            self.apply_change(change);
         }
     }
 
     /// Stores an added or changed object.
-    pub(crate) fn take_over(&self, change: Change) {
+    pub(crate) fn apply_change(&self, change: Change) {
         let Change { key, version, uid, object, sketch } = change;
         let stored = match object {
             Ok(Some(object)) => {
                 let known = self.state.read().listing.objects.get(&key).map(|known| known.size());
-                match self.charged(object, known.unwrap_or_default(), sketch) {
-                    Ok(object) => Stored::Object(Arc::new(object)),
-                    Err(name) => Stored::Name(name),
+                match self.charge(object, known.unwrap_or_default(), sketch) {
+                    Ok(object) => StoredEntry::Object(Arc::new(object)),
+                    Err(name) => StoredEntry::Name(name),
                 }
             }
             // It no longer has the required labels.
-            Ok(None) => Stored::Nothing,
+            Ok(None) => StoredEntry::Nothing,
             Err(why) => {
                 self.log_unreadable(&key, why);
-                let why = NotKept::Unreadable(why);
-                Stored::Name(UnreadableObject::new(key.clone(), why, || None, &self.memory))
+                let why = MissingContent::Unreadable(why);
+                StoredEntry::Name(UnreadableObject::new(key.clone(), why, || None, &self.memory))
             }
         };
         let shown = match &stored {
-            Stored::Object(object) => Some(object),
-            Stored::Nothing | Stored::Name(_) => None,
+            StoredEntry::Object(object) => Some(object),
+            StoredEntry::Nothing | StoredEntry::Name(_) => None,
         };
         let mut state = self.state.write();
-        state.reserved.shown(&key, &version, &uid, shown);
+        state.reservations.record_object(&key, &version, &uid, shown);
         state.listing.unreadable.remove(&key);
         let old = match stored {
-            Stored::Object(object) => state.listing.objects.insert(object),
-            Stored::Nothing => state.listing.objects.remove(&key),
-            Stored::Name(object) => {
+            StoredEntry::Object(object) => state.listing.objects.insert(object),
+            StoredEntry::Nothing => state.listing.objects.remove(&key),
+            StoredEntry::Name(object) => {
                 state.listing.unreadable.insert(object);
                 state.listing.objects.remove(&key)
             }
         };
-        state.listing.move_to(&version);
+        state.listing.advance_to(&version);
         state.record_contact(true, Instant::now());
         drop(state);
         drop(old);
-        self.settled.notify_waiters();
+        self.settled_notify.notify_waiters();
     }
 
     /// Removes an object. `version` is that of its deletion. `uid` distinguishes it from others
     /// with its name.
     pub(in crate::cluster) fn delete(&self, key: &Key, version: &str, uid: &str) {
         let mut state = self.state.write();
-        state.reserved.gone(key, version, uid);
+        state.reservations.record_deletion(key, version, uid);
         let old = state.listing.objects.remove(key);
         state.listing.unreadable.remove(key);
-        state.listing.move_to(version);
+        state.listing.advance_to(version);
         state.record_contact(true, Instant::now());
         drop(state);
         drop(old);
-        self.settled.notify_waiters();
+        self.settled_notify.notify_waiters();
     }
 
     /// Whether there is memory now for an object that is kept by name. A new list then reads it.
     pub(in crate::cluster) fn has_memory_again(&self) -> bool {
-        self.state.read().listing.unreadable.fits(&self.memory)
+        self.state.read().listing.unreadable.has_memory_for_any(&self.memory)
     }
 }

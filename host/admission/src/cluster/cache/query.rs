@@ -4,30 +4,30 @@ use std::sync::Arc;
 
 use opgate_cluster::{Key, Object, Query};
 use opgate_document::Meter;
-use opgate_engine::reader::NotCurrent;
+use opgate_engine::reader::CacheUnavailable;
 
 use super::ResourceCache;
 use super::status::CacheState;
-use crate::cluster::reservations::{Form, stored};
-use crate::cluster::unreadable::NotKept;
-use crate::cluster::view::{Copies, Listing, PossibleState, Sight};
+use crate::cluster::reservations::{ChangeContent, stored};
+use crate::cluster::unreadable::MissingContent;
+use crate::cluster::view::{Listing, ObjectCopies, PossibleState, ResourceView};
 
 /// One object in a possible state.
 #[derive(Debug, Default)]
-pub(crate) struct Got {
+pub(crate) struct ObjectLookup {
     pub(crate) object: Option<Arc<Object>>,
     /// Whether it differs in another possible state.
-    pub(in crate::cluster) touches: bool,
+    pub(in crate::cluster) differs_by_state: bool,
     /// Whether the possible state cannot show the object as it may be stored.
     pub(in crate::cluster) is_unsure: bool,
 }
 
 /// A page of objects in a possible state.
 #[derive(Debug, Default)]
-pub(in crate::cluster) struct Selected {
+pub(in crate::cluster) struct ResultPage {
     pub(in crate::cluster) objects: Vec<Arc<Object>>,
     /// Objects that change the result in other possible states.
-    pub(in crate::cluster) touched: Vec<Key>,
+    pub(in crate::cluster) pending_objects: Vec<Key>,
     /// The number of copies of its last object that were shown so far.
     pub(in crate::cluster) copies_of_last: usize,
     /// Whether the possible state cannot show an object that may match as it may be stored.
@@ -42,33 +42,33 @@ impl ResourceCache {
     pub(crate) fn get<'s>(
         &self,
         key: &Key,
-        fresh: Option<&Listing>,
-        sight: impl Into<Sight<'s>>,
-    ) -> Result<Got, NotCurrent> {
-        let sight = sight.into();
-        let world = sight.world;
+        direct_read: Option<&Listing>,
+        resource_view: impl Into<ResourceView<'s>>,
+    ) -> Result<ObjectLookup, CacheUnavailable> {
+        let resource_view = resource_view.into();
+        let world = resource_view.state;
         let state = self.state.read();
-        let base = self.base(&state, fresh)?;
+        let base = self.base_listing(&state, direct_read)?;
         let object = base.objects.get(key);
         if let Some((key, why)) = base.unreadable.get(key).filter(|_| object.is_none()) {
-            return Err(self.unreadable(key, why));
+            return Err(self.unreadable_error(key, why));
         }
-        let Some(shown) = state.reserved.of(key) else {
-            return Ok(Got { object: object.cloned(), ..Got::default() });
+        let Some(shown) = state.reservations.of(key) else {
+            return Ok(ObjectLookup { object: object.cloned(), ..ObjectLookup::default() });
         };
-        let shown = sight.of(shown);
-        let stored = stored(object, shown.known);
+        let shown = resource_view.visible(shown);
+        let stored = stored(object, shown.direct_read);
         let touches = shown.pending(stored).next().is_some();
         let (object, is_unsure) = match world {
             PossibleState::Stored | PossibleState::UnionPreferStored => (stored, false),
             PossibleState::Pending(_) | PossibleState::UnionPreferPending => {
-                let copies = Copies::of(world, object, &shown);
-                let is_unsure = copies.is_joined || !copies.outlines.is_empty();
+                let copies = ObjectCopies::of(world, object, &shown);
+                let is_unsure = copies.is_ambiguous || !copies.outlines.is_empty();
                 // The latest request.
                 (copies.objects.last().copied(), is_unsure)
             }
         };
-        Ok(Got { object: object.cloned(), touches, is_unsure })
+        Ok(ObjectLookup { object: object.cloned(), differs_by_state: touches, is_unsure })
     }
 
     /// Returns the matching objects in a possible state. `skip` is the number of copies that were
@@ -81,44 +81,44 @@ impl ResourceCache {
         &self,
         query: &Query,
         skip: usize,
-        fresh: Option<&Listing>,
-        sight: impl Into<Sight<'s>>,
+        direct_read: Option<&Listing>,
+        resource_view: impl Into<ResourceView<'s>>,
         meter: Option<&Meter>,
-    ) -> Result<Selected, NotCurrent> {
-        let sight = sight.into();
-        let world = sight.world;
+    ) -> Result<ResultPage, CacheUnavailable> {
+        let resource_view = resource_view.into();
+        let world = resource_view.state;
         let spend = |units| meter.is_none_or(|meter| meter.spend(units));
         let state = self.state.read();
-        let base = self.base(&state, fresh)?;
+        let base = self.base_listing(&state, direct_read)?;
         let namespace = query.namespace.as_deref();
         if let Some((key, why)) = base.unreadable.first(query, meter) {
-            return Err(self.unreadable(key, why));
+            return Err(self.unreadable_error(key, why));
         }
-        if state.reserved.is_empty() {
-            let objects = base.objects.select_for(query, query.limit, meter);
-            return Ok(Selected { objects, copies_of_last: usize::MAX, ..Selected::default() });
+        if state.reservations.is_empty() {
+            let objects = base.objects.select_metered(query, query.limit, meter);
+            return Ok(ResultPage { objects, copies_of_last: usize::MAX, ..ResultPage::default() });
         }
         let more = match query.limit {
             0 => 0,
-            limit => limit.saturating_add(state.reserved.keys()),
+            limit => limit.saturating_add(state.reservations.key_count()),
         };
-        let mut objects = base.objects.select_for(query, more, meter);
-        objects.retain(|object| spend(8) && state.reserved.of(object.key()).is_none());
-        let (mut touched, mut is_unsure) = (Vec::new(), false);
-        for shown in state.reserved.within(namespace).take_while(|_| spend(8)) {
-            let shown = sight.of(shown);
+        let mut objects = base.objects.select_metered(query, more, meter);
+        objects.retain(|object| spend(8) && state.reservations.of(object.key()).is_none());
+        let (mut pending_objects, mut is_unsure) = (Vec::new(), false);
+        for shown in state.reservations.within(namespace).take_while(|_| spend(8)) {
+            let shown = resource_view.visible(shown);
             let object = base.objects.get(shown.key);
-            let stored = stored(object, shown.known);
-            let holds = |object: &Arc<Object>| query.holds_for(object, meter);
-            let may_hold = |form: &Form| {
+            let stored = stored(object, shown.direct_read);
+            let holds = |object: &Arc<Object>| query.is_match_metered(object, meter);
+            let may_hold = |form: &ChangeContent| {
                 form.object().is_some_and(holds)
                     || form.outline().is_some_and(|outline| outline.may_match(query))
             };
             let mut pending = shown.pending(stored).peekable();
             if pending.peek().is_some() && (stored.is_some_and(holds) || pending.any(may_hold)) {
-                touched.push(shown.key.clone());
+                pending_objects.push(shown.key.clone());
             }
-            let copies = Copies::of(world, object, &shown);
+            let copies = ObjectCopies::of(world, object, &shown);
             is_unsure |= copies.outlines.iter().any(|outline| outline.may_match(query));
             let seen = match &query.after {
                 Some(after) if shown.key < after => continue,
@@ -137,36 +137,40 @@ impl ResourceCache {
         let copies_of_last = objects.iter().rev().take_while(|o| Some(o.key()) == last).count();
         let before = if last.is_some() && last == query.after.as_ref() { skip } else { 0 };
         let copies_of_last = copies_of_last.saturating_add(before);
-        Ok(Selected { objects, touched, copies_of_last, is_unsure })
+        Ok(ResultPage { objects, pending_objects, copies_of_last, is_unsure })
     }
 
     /// The source of a result: the watch, or a newer direct read. A direct read does not need a
     /// current watch.
-    fn base<'s>(
+    fn base_listing<'s>(
         &self,
         state: &'s CacheState,
-        fresh: Option<&'s Listing>,
-    ) -> Result<&'s Listing, NotCurrent> {
-        if let Some(fresh) = fresh
+        direct_read: Option<&'s Listing>,
+    ) -> Result<&'s Listing, CacheUnavailable> {
+        if let Some(direct_read) = direct_read
             && (state.synced.is_none()
                 || state.interrupted().is_some()
-                || state.is_too_old(&self.options)
-                || !is_at_least(&state.listing.version, &fresh.version))
+                || state.is_stale(&self.options)
+                || !is_at_least(&state.listing.version, &direct_read.version))
         {
-            return Ok(fresh);
+            return Ok(direct_read);
         }
         // The watch is ahead of the direct read, so it is current.
-        let why = state.why_not_current(&self.options).filter(|_| fresh.is_none());
+        let why = state.not_ready_reason(&self.options).filter(|_| direct_read.is_none());
         let Some(why) = why else { return Ok(&state.listing) };
         let why = format!("{} {why}", self.resource());
-        Err(if state.is_listing() { NotCurrent::Listing(why) } else { NotCurrent::Unknown(why) })
+        Err(if state.is_listing() {
+            CacheUnavailable::Listing(why)
+        } else {
+            CacheUnavailable::NotReady(why)
+        })
     }
 
-    fn unreadable(&self, key: &Key, why: &NotKept) -> NotCurrent {
+    fn unreadable_error(&self, key: &Key, why: &MissingContent) -> CacheUnavailable {
         let line = |text: &str| opgate_text::one_line(text, 253);
         let (namespace, name) = (line(&key.namespace), line(&key.name));
         let name = if name.is_empty() { "more objects" } else { &name };
-        NotCurrent::Unknown(format!(
+        CacheUnavailable::NotReady(format!(
             "{} holds {namespace}/{name}, which cannot be read: {why}",
             self.resource()
         ))

@@ -11,7 +11,7 @@ const MAX_ENTRIES: usize = 1_024;
 
 /// A query of an evaluation about a resource.
 #[derive(Debug, Clone)]
-pub enum Question {
+pub enum RecordedQuery {
     /// One object.
     Object(Key),
     /// All objects that match, wherever the page starts and ends.
@@ -20,15 +20,15 @@ pub enum Question {
     Anything,
 }
 
-impl Question {
+impl RecordedQuery {
     /// Whether a change of an object can change the result.
-    fn is_about(&self, made: &ReservedChange) -> bool {
+    fn is_affected_by(&self, reserved_change: &ReservedChange) -> bool {
         match self {
-            Self::Object(key) => *key == made.key,
+            Self::Object(key) => *key == reserved_change.key,
             Self::Anything => true,
             Self::Query(query) => {
-                made.forms.iter().any(|form| query.holds(form))
-                    || made.outlines.iter().any(|outline| outline.may_match(query))
+                reserved_change.versions.iter().any(|form| query.is_match(form))
+                    || reserved_change.outlines.iter().any(|outline| outline.may_match(query))
             }
         }
     }
@@ -38,45 +38,45 @@ impl Question {
 #[derive(Debug)]
 pub(in crate::cluster) struct ReservedChange {
     pub(super) key: Key,
-    pub(super) forms: Vec<Arc<Object>>,
+    pub(super) versions: Vec<Arc<Object>>,
     /// The versions of which only an outline is kept.
     pub(super) outlines: Vec<Arc<Outline>>,
 }
 
 impl ReservedChange {
     /// Whether one of the queries can have another result now.
-    pub(in crate::cluster) fn answers<'q>(
+    pub(in crate::cluster) fn affects<'q>(
         &self,
-        mut asked: impl Iterator<Item = &'q Question>,
+        mut asked: impl Iterator<Item = &'q RecordedQuery>,
     ) -> bool {
-        asked.any(|question| question.is_about(self))
+        asked.any(|question| question.is_affected_by(self))
     }
 
     fn size(&self) -> usize {
         let outlines: usize = self.outlines.iter().map(|outline| outline.size()).sum();
-        self.forms.iter().map(|form| form.size()).sum::<usize>().saturating_add(outlines)
+        self.versions.iter().map(|form| form.size()).sum::<usize>().saturating_add(outlines)
     }
 }
 
 /// The log of one resource.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct ReservationLog {
     /// The number of reservations so far.
     count: u64,
     entries: VecDeque<ReservedChange>,
     bytes: usize,
 }
 
-impl Log {
+impl ReservationLog {
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
     /// Adds a reservation, and removes the oldest ones if the log is full.
-    pub(super) fn push(&mut self, made: ReservedChange, max_bytes: usize) {
+    pub(super) fn push(&mut self, reserved_change: ReservedChange, max_bytes: usize) {
         self.count += 1;
-        self.bytes = self.bytes.saturating_add(made.size());
-        self.entries.push_back(made);
+        self.bytes = self.bytes.saturating_add(reserved_change.size());
+        self.entries.push_back(reserved_change);
         while self.entries.len() > MAX_ENTRIES || self.bytes > max_bytes {
             let Some(oldest) = self.entries.pop_front() else { break };
             self.bytes = self.bytes.saturating_sub(oldest.size());
@@ -84,14 +84,19 @@ impl Log {
     }
 
     /// Whether a reservation after the first `count` can change the result of one of the queries.
-    pub(super) fn touches<'q>(
+    pub(super) fn affects_since<'q>(
         &self,
         count: u64,
-        asked: &(impl Iterator<Item = &'q Question> + Clone),
+        asked: &(impl Iterator<Item = &'q RecordedQuery> + Clone),
     ) -> bool {
         let since = usize::try_from(self.count.saturating_sub(count)).unwrap_or(usize::MAX);
         // Reservations that are no longer recorded can affect any object.
         since > self.entries.len()
-            || self.entries.iter().rev().take(since).any(|made| made.answers(asked.clone()))
+            || self
+                .entries
+                .iter()
+                .rev()
+                .take(since)
+                .any(|reserved_change| reserved_change.affects(asked.clone()))
     }
 }

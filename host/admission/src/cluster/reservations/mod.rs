@@ -23,29 +23,29 @@ use std::time::Duration;
 use opgate_cluster::{Key, Object};
 use tokio::time::Instant;
 
-use log::Log;
-pub use log::Question;
+pub use log::RecordedQuery;
+use log::ReservationLog;
 pub(super) use log::ReservedChange;
-pub(super) use pending::Form;
+pub(super) use pending::ChangeContent;
 use pending::Pending;
-pub use room::Bounds;
-use room::Room;
+pub use room::ReservationLimits;
+use room::TenantUsage;
 pub(super) use room::{Tenant, Usage};
 
 /// From this number of requests in progress about one object on, the last of them share a possible
 /// state.
-pub(super) const MAX_WORLDS: usize = 4;
+pub(crate) const MAX_POSSIBLE_STATES: usize = 4;
 
 /// From this number of requests of one tenant about one object on, the last of them share an
 /// entry: a controller that creates, gets 409 and updates needs no more memory the faster it is.
-const MAX_PLACES: usize = 8;
+const MAX_ENTRIES_PER_TENANT: usize = 8;
 
 /// Maximum delay of an event. Events that arrive later than this after the end of a reservation
 /// show the state that was stored before that end.
 const MAX_EVENT_DELAY: Duration = Duration::from_secs(10);
 
 /// Part of the memory for the log.
-const LOG_PART: usize = 4;
+const LOG_MEMORY_DIVISOR: usize = 4;
 
 /// The reason why nothing can be reserved for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,14 +53,14 @@ pub(super) struct ReservationsFull;
 
 /// The result of a direct read.
 #[derive(Debug, Clone)]
-pub(super) enum Known {
+pub(super) enum DirectReadResult {
     /// An object that the watch does not show yet.
     Newer(Arc<Object>),
     /// No object, at this version, though the watch still shows one.
     Gone(u64),
 }
 
-impl Known {
+impl DirectReadResult {
     fn size(&self) -> usize {
         match self {
             Self::Newer(object) => object.size(),
@@ -81,17 +81,17 @@ impl Known {
 #[derive(Debug, Default)]
 struct Overlay {
     /// The result of a direct read.
-    known: Option<Known>,
+    direct_read: Option<DirectReadResult>,
     /// The oldest first.
     pending: Vec<Pending>,
 }
 
 /// The entry in which a request is recorded among those about the same object.
-enum Place {
+enum PendingSlot {
     /// The entry of an equal request.
     Equal(usize),
     /// An entry of the same tenant, with content that represents all its requests.
-    Merged(usize, Form),
+    Merged(usize, ChangeContent),
     /// A new entry.
     New,
 }
@@ -103,7 +103,7 @@ pub(super) struct Change<'c> {
     /// The stored part of the object; none if nothing of it is kept.
     pub(super) object: Option<Arc<Object>>,
     /// The `resourceVersion` that it changes; empty for a new object.
-    pub(super) before: &'c str,
+    pub(super) base_version: &'c str,
     /// The time until which it may be stored.
     pub(super) ends: Instant,
     /// The tenant that makes it.
@@ -111,10 +111,10 @@ pub(super) struct Change<'c> {
 }
 
 impl Change<'_> {
-    fn pending(&self, bounds: Bounds) -> Pending {
+    fn pending(&self, limits: ReservationLimits) -> Pending {
         let uid = self.object.as_ref().map(|object| object.uid()).unwrap_or_default();
-        let form = Form::of(self.object.clone(), bounds.whole());
-        Pending::new(form, self.before, uid, self.ends, self.tenant.clone())
+        let content = ChangeContent::of(self.object.clone(), limits.max_whole_bytes());
+        Pending::new(content, self.base_version, uid, self.ends, self.tenant.clone())
     }
 }
 
@@ -122,10 +122,10 @@ impl Change<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
     by_key: BTreeMap<Key, Overlay>,
-    room: Room,
+    tenant_usage: TenantUsage,
     /// Bytes of direct reads.
-    known_bytes: usize,
-    log: Log,
+    direct_read_bytes: usize,
+    log: ReservationLog,
     /// The number of settled ones.
     settled: u64,
     /// A time before which no reservation ends. It is computed again when it has passed.
@@ -136,7 +136,7 @@ pub(super) struct Reservations {
 pub(super) struct OverlayEntry<'r> {
     pub(super) key: &'r Key,
     /// The result of a direct read, if there is one.
-    pub(super) known: Option<&'r Known>,
+    pub(super) direct_read: Option<&'r DirectReadResult>,
     pending: &'r [Pending],
 }
 
@@ -150,9 +150,12 @@ impl<'r> OverlayEntry<'r> {
     pub(super) fn pending(
         &self,
         stored: Option<&'r Arc<Object>>,
-    ) -> impl Iterator<Item = &'r Form> + Clone {
+    ) -> impl Iterator<Item = &'r ChangeContent> + Clone {
         let pending = self.pending;
-        pending.iter().filter(move |pending| pending.changes(stored)).map(|pending| &pending.form)
+        pending
+            .iter()
+            .filter(move |pending| pending.differs_from(stored))
+            .map(|pending| &pending.content)
     }
 }
 
@@ -163,71 +166,71 @@ impl Reservations {
     }
 
     /// The number of reservations so far.
-    pub(super) fn made(&self) -> u64 {
+    pub(super) fn made_count(&self) -> u64 {
         self.log.count()
     }
 
     /// Whether a reservation since `made` can change the result of one of the queries.
-    pub(super) fn touch<'q>(
+    pub(super) fn affects_since<'q>(
         &self,
         made: u64,
-        asked: &(impl Iterator<Item = &'q Question> + Clone),
+        asked: &(impl Iterator<Item = &'q RecordedQuery> + Clone),
     ) -> bool {
-        self.log.touches(made, asked)
+        self.log.affects_since(made, asked)
     }
 
     /// The versions of an object that any possible state can show in addition to the `stored`
     /// ones.
-    pub(super) fn forms(
+    pub(super) fn possible_versions(
         &self,
         key: &Key,
         stored: [Option<&Arc<Object>>; 2],
         new: Option<Arc<Object>>,
-        bounds: Bounds,
+        limits: ReservationLimits,
     ) -> ReservedChange {
         let overlay = self.by_key.get(key);
-        let known = overlay.and_then(|overlay| match &overlay.known {
-            Some(Known::Newer(object)) => Some(object),
-            Some(Known::Gone(_)) | None => None,
+        let known = overlay.and_then(|overlay| match &overlay.direct_read {
+            Some(DirectReadResult::Newer(object)) => Some(object),
+            Some(DirectReadResult::Gone(_)) | None => None,
         });
         let pending = overlay.map(|overlay| overlay.pending.as_slice()).unwrap_or_default();
-        let new = Form::of(new, bounds.whole());
-        let all = || pending.iter().map(|pending| &pending.form).chain([&new]);
+        let new = ChangeContent::of(new, limits.max_whole_bytes());
+        let all = || pending.iter().map(|pending| &pending.content).chain([&new]);
         let forms = stored.into_iter().flatten().chain(known);
-        let forms = forms.chain(all().filter_map(Form::object)).cloned().collect();
-        let outlines = all().filter_map(Form::outline).cloned().collect();
-        ReservedChange { key: key.clone(), forms, outlines }
+        let forms = forms.chain(all().filter_map(ChangeContent::object)).cloned().collect();
+        let outlines = all().filter_map(ChangeContent::outline).cloned().collect();
+        ReservedChange { key: key.clone(), versions: forms, outlines }
     }
 
     /// The number of settled reservations.
-    pub(super) fn settled(&self) -> u64 {
+    pub(super) fn settled_count(&self) -> u64 {
         self.settled
     }
 
     /// The usage of all reservations.
     pub(super) fn usage(&self) -> Usage {
-        let all = self.room.all();
-        Usage { bytes: all.bytes.saturating_add(self.known_bytes), ..all }
+        let all = self.tenant_usage.all();
+        Usage { bytes: all.bytes.saturating_add(self.direct_read_bytes), ..all }
     }
 
     /// The usage of a namespace, and of a user.
     pub(super) fn usage_of(&self, tenant: &Tenant) -> [Usage; 2] {
-        self.room.of(tenant)
+        self.tenant_usage.of(tenant)
     }
 
     /// The namespaces and users with the highest usage, at most `count`.
     pub(super) fn largest(&self, count: usize) -> Vec<(String, Usage)> {
-        self.room.largest(count)
+        self.tenant_usage.largest(count)
     }
 
     /// Objects with knowledge beyond the watch.
-    pub(super) fn keys(&self) -> usize {
+    pub(super) fn key_count(&self) -> usize {
         self.by_key.len()
     }
 
     /// The knowledge about one object.
     pub(super) fn of(&self, key: &Key) -> Option<OverlayEntry<'_>> {
-        self.by_key.get_key_value(key).map(|(key, overlay)| overlay.show(key))
+        self.by_key.get_key_value(key).map(|(key, overlay)| overlay.to_entry(key))
     }
 
     /// The knowledge about the objects of a namespace, or about all.
@@ -237,16 +240,16 @@ impl Reservations {
         let inside =
             move |key: &Key| namespace.is_none_or(|namespace| *key.namespace == *namespace);
         let found = self.by_key.range((from, Bound::Unbounded));
-        found.take_while(move |(key, _)| inside(key)).map(|(key, overlay)| overlay.show(key))
+        found.take_while(move |(key, _)| inside(key)).map(|(key, overlay)| overlay.to_entry(key))
     }
 
     /// The latest time at which a request about an object can be stored, if one is unsettled.
-    pub(super) fn ends(&self, key: &Key) -> Option<Instant> {
+    pub(super) fn latest_end(&self, key: &Key) -> Option<Instant> {
         self.by_key.get(key)?.pending.iter().map(|pending| pending.ends).max()
     }
 
     /// Number of unsettled requests about an object.
-    pub(super) fn depth(&self, key: &Key) -> usize {
+    pub(super) fn pending_count(&self, key: &Key) -> usize {
         self.by_key.get(key).map_or(0, |overlay| overlay.pending.len())
     }
 
@@ -256,7 +259,7 @@ impl Reservations {
     }
 
     /// Objects with a reservation whose time is over, at most `count`, the longest waiting first.
-    pub(super) fn ended(&mut self, at: Instant, count: usize) -> Vec<Key> {
+    pub(super) fn ended_keys(&mut self, at: Instant, count: usize) -> Vec<Key> {
         if self.first_end.is_none_or(|first| first > at) {
             return Vec::new();
         }
@@ -272,41 +275,43 @@ impl Reservations {
     ///
     /// # Errors
     /// If it does not, or if the tenant has used its share.
-    pub(super) fn check_room(
+    pub(super) fn check_limits(
         &self,
         change: &Change<'_>,
-        bounds: Bounds,
+        limits: ReservationLimits,
     ) -> Result<(), ReservationsFull> {
-        let pending = change.pending(bounds);
-        self.place(change.key, &pending, bounds).map(|_| ())
+        let pending = change.pending(limits);
+        self.find_slot(change.key, &pending, limits).map(|_| ())
     }
 
     /// Determines the entry of a request.
-    fn place(
+    fn find_slot(
         &self,
         key: &Key,
         pending: &Pending,
-        bounds: Bounds,
-    ) -> Result<Place, ReservationsFull> {
+        limits: ReservationLimits,
+    ) -> Result<PendingSlot, ReservationsFull> {
         let others = self.by_key.get(key).map_or(&[][..], |overlay| &overlay.pending);
         if let Some(equal) = others.iter().position(|other| other.is_equal(pending)) {
-            return Ok(Place::Equal(equal));
+            return Ok(PendingSlot::Equal(equal));
         }
-        let is_alike = |(_, other): &(usize, &Pending)| other.is_like(pending);
-        let mut alike = (0..).zip(others).filter(is_alike).skip(MAX_PLACES - 1);
-        let last = alike.next().and_then(|(at, last)| Some((at, last, last.either(pending)?)));
+        let is_alike = |(_, other): &(usize, &Pending)| other.is_mergeable_with(pending);
+        let mut alike = (0..).zip(others).filter(is_alike).skip(MAX_ENTRIES_PER_TENANT - 1);
+        let last =
+            alike.next().and_then(|(at, last)| Some((at, last, last.merged_content(pending)?)));
         let (place, more) = match last {
-            Some((at, last, form)) => {
-                let more = Usage { count: 0, bytes: form.size().saturating_sub(last.form.size()) };
-                (Place::Merged(at, form), more)
+            Some((at, last, content)) => {
+                let more =
+                    Usage { count: 0, bytes: content.size().saturating_sub(last.content.size()) };
+                (PendingSlot::Merged(at, content), more)
             }
-            None => (Place::New, pending.usage()),
+            None => (PendingSlot::New, pending.usage()),
         };
         // Direct reads of objects without pending requests use memory as well.
-        let is_full = self.by_key.len() >= bounds.count.saturating_mul(2)
-            || self.usage().bytes.saturating_add(more.bytes) > bounds.bytes;
+        let is_full = self.by_key.len() >= limits.count.saturating_mul(2)
+            || self.usage().bytes.saturating_add(more.bytes) > limits.bytes;
         let is_admitted = more == Usage::default()
-            || (!is_full && self.room.admits(pending.tenant(), more, bounds));
+            || (!is_full && self.tenant_usage.admits(pending.tenant(), more, limits));
         if is_admitted { Ok(place) } else { Err(ReservationsFull) }
     }
 
@@ -314,86 +319,86 @@ impl Reservations {
     ///
     /// # Errors
     /// If the limits are reached.
-    pub(super) fn make(
+    pub(super) fn reserve(
         &mut self,
         change: &Change<'_>,
         stored: Option<&Arc<Object>>,
         made: ReservedChange,
-        bounds: Bounds,
+        limits: ReservationLimits,
     ) -> Result<(), ReservationsFull> {
-        let mut pending = change.pending(bounds);
-        let place = self.place(change.key, &pending, bounds)?;
+        let mut pending = change.pending(limits);
+        let place = self.find_slot(change.key, &pending, limits)?;
         let overlay = self.by_key.entry(change.key.clone()).or_default();
         match place {
-            Place::Equal(at) => {
+            PendingSlot::Equal(at) => {
                 // It changes no result.
                 if let Some(equal) = overlay.pending.get_mut(at) {
-                    equal.join(pending);
+                    equal.add_equal(pending);
                 }
                 return Ok(());
             }
-            Place::Merged(at, form) => {
+            PendingSlot::Merged(at, content) => {
                 if let Some(last) = overlay.pending.get_mut(at) {
-                    self.room.remove(last.tenant(), last.usage());
-                    last.merge(pending, form);
-                    self.room.add(last.tenant(), last.usage());
+                    self.tenant_usage.remove(last.tenant(), last.usage());
+                    last.merge(pending, content);
+                    self.tenant_usage.add(last.tenant(), last.usage());
                 }
             }
-            Place::New => {
-                pending.compare(overlay.stored(stored));
+            PendingSlot::New => {
+                pending.compare_with(overlay.stored(stored));
                 let first = self.first_end.map_or(pending.ends, |first| first.min(pending.ends));
                 self.first_end = Some(first);
-                self.room.add(pending.tenant(), pending.usage());
+                self.tenant_usage.add(pending.tenant(), pending.usage());
                 overlay.pending.push(pending);
             }
         }
-        self.log.push(made, bounds.bytes / LOG_PART);
+        self.log.push(made, limits.bytes / LOG_MEMORY_DIVISOR);
         Ok(())
     }
 
     /// Records that the watch or a list shows an object. `object` is its stored part, if it can be
     /// read.
-    pub(super) fn shown(
+    pub(super) fn record_object(
         &mut self,
         key: &Key,
         version: &str,
         uid: &str,
         object: Option<&Arc<Object>>,
     ) {
-        self.change(key, |overlay| {
-            overlay.forget_known(version);
-            overlay.pending.retain_mut(|pending| !pending.is_settled_by(version, uid));
-            overlay.compare(object);
+        self.update(key, |overlay| {
+            overlay.forget_reached_read(version);
+            overlay.pending.retain_mut(|pending| !pending.settle_by_object(version, uid));
+            overlay.compare_pending(object);
         });
     }
 
     /// Records that the watch shows the deletion of the object with this uid at this version.
-    pub(super) fn gone(&mut self, key: &Key, version: &str, uid: &str) {
-        self.change(key, |overlay| {
-            overlay.forget_known(version);
-            if let Some(Known::Gone(_)) = overlay.known {
-                overlay.known = None;
+    pub(super) fn record_deletion(&mut self, key: &Key, version: &str, uid: &str) {
+        self.update(key, |overlay| {
+            overlay.forget_reached_read(version);
+            if let Some(DirectReadResult::Gone(_)) = overlay.direct_read {
+                overlay.direct_read = None;
             }
-            overlay.pending.retain_mut(|pending| !pending.is_settled_by_end(version, uid));
-            overlay.compare(None);
+            overlay.pending.retain_mut(|pending| !pending.settle_by_deletion(version, uid));
+            overlay.compare_pending(None);
         });
     }
 
     /// Records that a list of this version does not have the object.
-    pub(super) fn not_listed(&mut self, key: &Key, version: &str, is_filtered: bool) {
-        self.change(key, |overlay| {
-            overlay.forget_known(version);
+    pub(super) fn record_unlisted(&mut self, key: &Key, version: &str, is_filtered: bool) {
+        self.update(key, |overlay| {
+            overlay.forget_reached_read(version);
             overlay.pending.retain(|pending| !pending.is_settled_by_list(version, is_filtered));
-            overlay.compare(None);
+            overlay.compare_pending(None);
         });
     }
 
     /// Resets everything because versions have gone backwards: the knowledge belongs to another
     /// history, and the objects to be changed do not exist any more.
     pub(super) fn reset(&mut self) {
-        for key in self.all() {
-            self.change(&key, |overlay| {
-                overlay.known = None;
+        for key in self.all_keys() {
+            self.update(&key, |overlay| {
+                overlay.direct_read = None;
                 overlay.pending.retain(Pending::is_creation);
             });
         }
@@ -401,51 +406,53 @@ impl Reservations {
 
     /// Records that a direct read that started at this time found the object, or none. `known` is
     /// a result that the watch does not show yet.
-    pub(super) fn read(
+    pub(super) fn record_direct_read(
         &mut self,
         key: &Key,
         found: Option<&Arc<Object>>,
-        known: Option<Known>,
+        known: Option<DirectReadResult>,
         asked: Instant,
         is_filtered: bool,
     ) {
         if known.is_some() {
             self.by_key.entry(key.clone()).or_default();
         }
-        self.change(key, |overlay| {
+        self.update(key, |overlay| {
             match found {
                 Some(object) => {
                     let (version, uid) = (object.resource_version(), object.uid());
-                    overlay.pending.retain_mut(|pending| !pending.is_settled_by(version, uid));
+                    overlay.pending.retain_mut(|pending| !pending.settle_by_object(version, uid));
                 }
                 None => {
-                    overlay.pending.retain(|pending| !pending.is_settled_by_nothing(is_filtered));
+                    overlay.pending.retain(|pending| !pending.is_settled_by_absence(is_filtered));
                 }
             }
             overlay.pending.retain(|pending| pending.ends > asked);
             // A result that took longer than another one is older.
-            let is_old = match (&overlay.known, &known) {
-                (Some(Known::Newer(object)), Some(Known::Newer(newer))) => {
+            let is_old = match (&overlay.direct_read, &known) {
+                (Some(DirectReadResult::Newer(object)), Some(DirectReadResult::Newer(newer))) => {
                     is_newer(object.resource_version(), newer.resource_version())
                 }
-                (Some(Known::Newer(object)), Some(Known::Gone(at))) => {
+                (Some(DirectReadResult::Newer(object)), Some(DirectReadResult::Gone(at))) => {
                     is_newer(object.resource_version(), &at.to_string())
                 }
-                (Some(Known::Gone(at)), Some(Known::Newer(newer))) => {
+                (Some(DirectReadResult::Gone(at)), Some(DirectReadResult::Newer(newer))) => {
                     is_newer(&at.to_string(), newer.resource_version())
                 }
-                (Some(Known::Gone(at)), Some(Known::Gone(later))) => at > later,
+                (Some(DirectReadResult::Gone(at)), Some(DirectReadResult::Gone(later))) => {
+                    at > later
+                }
                 // The read has found the version that the watch shows, and so no news.
-                (Some(Known::Newer(object)), None) => found.is_some_and(|found| {
+                (Some(DirectReadResult::Newer(object)), None) => found.is_some_and(|found| {
                     is_newer(object.resource_version(), found.resource_version())
                 }),
-                (Some(Known::Gone(at)), None) => {
+                (Some(DirectReadResult::Gone(at)), None) => {
                     found.is_some_and(|found| !is_newer(found.resource_version(), &at.to_string()))
                 }
                 (None, _) => false,
             };
             if !is_old {
-                overlay.known = known;
+                overlay.direct_read = known;
             }
         });
     }
@@ -455,15 +462,15 @@ impl Reservations {
         if self.by_key.is_empty() {
             return;
         }
-        let known = self.by_key.values().any(|overlay| overlay.known.is_some());
+        let known = self.by_key.values().any(|overlay| overlay.direct_read.is_some());
         if !known && self.first_end.is_none_or(|first| first + MAX_EVENT_DELAY >= at) {
             return;
         }
         let version = version.map(|version| version.to_string());
-        for key in self.all() {
-            self.change(&key, |overlay| {
+        for key in self.all_keys() {
+            self.update(&key, |overlay| {
                 if let Some(version) = &version {
-                    overlay.forget_known(version);
+                    overlay.forget_reached_read(version);
                 }
                 overlay.pending.retain(|pending| pending.ends + MAX_EVENT_DELAY >= at);
             });
@@ -471,60 +478,61 @@ impl Reservations {
     }
 
     /// All keys.
-    pub(super) fn all(&self) -> Vec<Key> {
+    pub(super) fn all_keys(&self) -> Vec<Key> {
         self.by_key.keys().cloned().collect()
     }
 
     /// Changes an overlay, and counts the reservations that this settles.
-    fn change(&mut self, key: &Key, change: impl FnOnce(&mut Overlay)) {
+    fn update(&mut self, key: &Key, change: impl FnOnce(&mut Overlay)) {
         let Some(overlay) = self.by_key.get_mut(key) else { return };
         let usage = |overlay: &Overlay| -> Vec<(Tenant, Usage)> {
             let all = overlay.pending.iter();
             all.map(|pending| (pending.tenant().clone(), pending.usage())).collect()
         };
-        let known = |overlay: &Overlay| overlay.known.as_ref().map_or(0, Known::size);
+        let known =
+            |overlay: &Overlay| overlay.direct_read.as_ref().map_or(0, DirectReadResult::size);
         let (before, known_before) = (usage(overlay), known(overlay));
         change(overlay);
         let (after, known_after) = (usage(overlay), known(overlay));
-        if overlay.pending.is_empty() && overlay.known.is_none() {
+        if overlay.pending.is_empty() && overlay.direct_read.is_none() {
             self.by_key.remove(key);
         }
         if before.len() != after.len() {
             for (tenant, usage) in &before {
-                self.room.remove(tenant, *usage);
+                self.tenant_usage.remove(tenant, *usage);
             }
             for (tenant, usage) in &after {
-                self.room.add(tenant, *usage);
+                self.tenant_usage.add(tenant, *usage);
             }
         }
         let settled = before.len().saturating_sub(after.len());
         self.settled += u64::try_from(settled).unwrap_or_default();
-        self.known_bytes =
-            self.known_bytes.saturating_sub(known_before).saturating_add(known_after);
+        self.direct_read_bytes =
+            self.direct_read_bytes.saturating_sub(known_before).saturating_add(known_after);
     }
 }
 
 impl Overlay {
-    fn show<'r>(&'r self, key: &'r Key) -> OverlayEntry<'r> {
-        OverlayEntry { key, known: self.known.as_ref(), pending: &self.pending }
+    fn to_entry<'r>(&'r self, key: &'r Key) -> OverlayEntry<'r> {
+        OverlayEntry { key, direct_read: self.direct_read.as_ref(), pending: &self.pending }
     }
 
     /// The stored object, if it is known.
     fn stored<'o>(&'o self, base: Option<&'o Arc<Object>>) -> Option<&'o Arc<Object>> {
-        stored(base, self.known.as_ref())
+        stored(base, self.direct_read.as_ref())
     }
 
-    fn compare(&mut self, base: Option<&Arc<Object>>) {
-        let stored = stored(base, self.known.as_ref());
+    fn compare_pending(&mut self, base: Option<&Arc<Object>>) {
+        let stored = stored(base, self.direct_read.as_ref());
         for pending in &mut self.pending {
-            pending.compare(stored);
+            pending.compare_with(stored);
         }
     }
 
     /// A direct read is obsolete when the watch has reached its version.
-    fn forget_known(&mut self, version: &str) {
-        if self.known.as_ref().is_some_and(|known| known.is_reached_by(version)) {
-            self.known = None;
+    fn forget_reached_read(&mut self, version: &str) {
+        if self.direct_read.as_ref().is_some_and(|known| known.is_reached_by(version)) {
+            self.direct_read = None;
         }
     }
 }
@@ -532,16 +540,16 @@ impl Overlay {
 /// The stored state of one object. `base` is the object that the watch or a list shows.
 pub(super) fn stored<'o>(
     base: Option<&'o Arc<Object>>,
-    known: Option<&'o Known>,
+    known: Option<&'o DirectReadResult>,
 ) -> Option<&'o Arc<Object>> {
     match (base, known) {
-        (Some(base), Some(Known::Newer(known)))
+        (Some(base), Some(DirectReadResult::Newer(known)))
             if !is_newer(known.resource_version(), base.resource_version()) =>
         {
             Some(base)
         }
-        (_, Some(Known::Newer(known))) => Some(known),
-        (Some(base), Some(Known::Gone(at)))
+        (_, Some(DirectReadResult::Newer(known))) => Some(known),
+        (Some(base), Some(DirectReadResult::Gone(at)))
             if !is_newer(base.resource_version(), &at.to_string()) =>
         {
             None

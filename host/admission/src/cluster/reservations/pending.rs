@@ -14,7 +14,7 @@ const MAX_UIDS: usize = 16;
 
 /// The content that a change stores.
 #[derive(Debug, Clone)]
-pub(in crate::cluster) enum Form {
+pub(in crate::cluster) enum ChangeContent {
     /// Nothing that is kept, for example because the object loses a label.
     Removed,
     /// The stored part of the object.
@@ -24,7 +24,7 @@ pub(in crate::cluster) enum Form {
     Outline(Arc<Outline>),
 }
 
-impl Form {
+impl ChangeContent {
     /// The content of a stored part of at most `max_bytes`.
     pub(super) fn of(object: Option<Arc<Object>>, max_bytes: usize) -> Self {
         match object {
@@ -59,8 +59,8 @@ impl Form {
     }
 
     /// Content that represents two changes of one object; `None` if that is impossible.
-    fn either(&self, other: &Self) -> Option<Self> {
-        let outline = |form: &Self| match form {
+    fn merge(&self, other: &Self) -> Option<Self> {
+        let outline = |content: &Self| match content {
             Self::Removed => None,
             Self::Whole(object) => Some(Arc::new(Outline::of(object))),
             Self::Outline(outline) => Some(outline.clone()),
@@ -69,7 +69,7 @@ impl Form {
             (None, None) => Self::Removed,
             // An object that an outline may match may also be absent.
             (Some(one), None) | (None, Some(one)) => Self::Outline(one),
-            (Some(left), Some(right)) => Self::Outline(Arc::new(left.either(&right)?)),
+            (Some(left), Some(right)) => Self::Outline(Arc::new(left.union(&right)?)),
         })
     }
 
@@ -88,9 +88,9 @@ impl Form {
 /// An allowed request that is not settled, or several equal ones.
 #[derive(Debug)]
 pub(super) struct Pending {
-    pub(super) form: Form,
+    pub(super) content: ChangeContent,
     /// The `resourceVersion` that it changes; empty for a new object.
-    before: Box<str>,
+    base_version: Box<str>,
     /// The `uid`s of a new object, which the API server chooses for each request.
     uids: Uids,
     /// The time until which it may still be stored.
@@ -99,7 +99,7 @@ pub(super) struct Pending {
     tenant: Tenant,
     /// The version of a stored object with equal content: nothing changes if this change is stored
     /// in addition to it.
-    alike: Option<Box<str>>,
+    equal_version: Option<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -113,14 +113,20 @@ enum Uids {
 }
 
 impl Pending {
-    pub(super) fn new(form: Form, before: &str, uid: &str, ends: Instant, tenant: Tenant) -> Self {
+    pub(super) fn new(
+        content: ChangeContent,
+        before: &str,
+        uid: &str,
+        ends: Instant,
+        tenant: Tenant,
+    ) -> Self {
         let is_known = before.is_empty() && !uid.is_empty();
         let uids = if is_known { Uids::Known(vec![uid.into()]) } else { Uids::Unknown };
-        Self { form, before: before.into(), uids, ends, tenant, alike: None }
+        Self { content, base_version: before.into(), uids, ends, tenant, equal_version: None }
     }
 
     pub(super) fn is_creation(&self) -> bool {
-        self.before.is_empty()
+        self.base_version.is_empty()
     }
 
     pub(super) fn tenant(&self) -> &Tenant {
@@ -131,36 +137,36 @@ impl Pending {
     pub(super) fn usage(&self) -> Usage {
         let tenant = self.tenant.namespace.len() + self.tenant.user.len();
         let fixed = size_of::<Self>() + MAX_UIDS * 52;
-        Usage { count: 1, bytes: fixed + tenant + self.form.size() }
+        Usage { count: 1, bytes: fixed + tenant + self.content.size() }
     }
 
     /// Whether both make the same change, so that one reservation covers both.
     pub(super) fn is_equal(&self, other: &Self) -> bool {
-        self.is_creation() == other.is_creation() && self.form.is_copy_of(&other.form)
+        self.is_creation() == other.is_creation() && self.content.is_copy_of(&other.content)
     }
 
     /// Whether both belong to one tenant and are settled in the same way.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
+    pub(super) fn is_mergeable_with(&self, other: &Self) -> bool {
         self.is_creation() == other.is_creation() && self.tenant == other.tenant
     }
 
     /// One reservation for two requests about the same object that are alike; `None` if it would
     /// be too large.
-    pub(super) fn either(&self, other: &Self) -> Option<Form> {
-        self.form.either(&other.form)
+    pub(super) fn merged_content(&self, other: &Self) -> Option<ChangeContent> {
+        self.content.merge(&other.content)
     }
 
     /// Adds a request that is alike. This content then represents both.
-    pub(super) fn merge(&mut self, other: Self, form: Form) {
-        self.join(other);
-        (self.form, self.alike) = (form, None);
+    pub(super) fn merge(&mut self, other: Self, content: ChangeContent) {
+        self.add_equal(other);
+        (self.content, self.equal_version) = (content, None);
     }
 
     /// Adds an equal request.
-    pub(super) fn join(&mut self, other: Self) {
+    pub(super) fn add_equal(&mut self, other: Self) {
         self.ends = self.ends.max(other.ends);
-        if is_newer(&other.before, &self.before) {
-            self.before = other.before;
+        if is_newer(&other.base_version, &self.base_version) {
+            self.base_version = other.base_version;
         }
         let Uids::Known(more) = other.uids else {
             // Without its uid, its result cannot be distinguished from others.
@@ -187,7 +193,7 @@ impl Pending {
 
     /// Whether an existing object with this version and uid is the result of the request, or a
     /// later one.
-    pub(super) fn is_settled_by(&mut self, version: &str, uid: &str) -> bool {
+    pub(super) fn settle_by_object(&mut self, version: &str, uid: &str) -> bool {
         if self.is_creation() {
             return match &mut self.uids {
                 // Another object with that name can be deleted in time for this one.
@@ -199,16 +205,16 @@ impl Pending {
                 Uids::Many => false,
             };
         }
-        match (self.before.parse::<u64>(), version.parse::<u64>()) {
+        match (self.base_version.parse::<u64>(), version.parse::<u64>()) {
             (Ok(before), Ok(shown)) => shown > before,
-            _ => *self.before != *version,
+            _ => *self.base_version != *version,
         }
     }
 
     /// Whether the deletion of an object at this version settles it: a change of a deleted object
     /// is denied. An earlier deletion only ended the view of the object: it lost a label, and got
     /// it again.
-    pub(super) fn is_settled_by_end(&mut self, version: &str, uid: &str) -> bool {
+    pub(super) fn settle_by_deletion(&mut self, version: &str, uid: &str) -> bool {
         if self.is_creation() {
             return !uid.is_empty()
                 && match &mut self.uids {
@@ -219,31 +225,31 @@ impl Pending {
                     Uids::Unknown | Uids::Many => false,
                 };
         }
-        !is_newer(&self.before, version) && *self.before != *version
+        !is_newer(&self.base_version, version) && *self.base_version != *version
     }
 
     /// Whether the absence of the object settles it. With a label selector, an absent object
     /// settles nothing, because it may not have the label any more, or not yet.
-    pub(super) fn is_settled_by_nothing(&self, is_filtered: bool) -> bool {
+    pub(super) fn is_settled_by_absence(&self, is_filtered: bool) -> bool {
         !is_filtered && !self.is_creation()
     }
 
     /// Whether a list of this version, which does not have the object, settles it.
     pub(super) fn is_settled_by_list(&self, version: &str, is_filtered: bool) -> bool {
         // The list does not yet have changes since its start.
-        !is_newer(&self.before, version) && self.is_settled_by_nothing(is_filtered)
+        !is_newer(&self.base_version, version) && self.is_settled_by_absence(is_filtered)
     }
 
     /// Compares a creation with the stored object. A change is known to differ from what it changes.
-    pub(super) fn compare(&mut self, stored: Option<&Arc<Object>>) {
-        let object = self.form.object().filter(|_| self.before.is_empty());
+    pub(super) fn compare_with(&mut self, stored: Option<&Arc<Object>>) {
+        let object = self.content.object().filter(|_| self.base_version.is_empty());
         let alike = object.zip(stored).filter(|(object, stored)| object.is_copy_of(stored));
-        self.alike = alike.map(|(_, stored)| stored.resource_version().into());
+        self.equal_version = alike.map(|(_, stored)| stored.resource_version().into());
     }
 
     /// Whether the result differs from the stored object, if there is one.
-    pub(super) fn changes(&self, stored: Option<&Arc<Object>>) -> bool {
+    pub(super) fn differs_from(&self, stored: Option<&Arc<Object>>) -> bool {
         let version = stored.map(|stored| stored.resource_version());
-        version.is_none() || self.alike.as_deref() != version
+        version.is_none() || self.equal_version.as_deref() != version
     }
 }

@@ -10,26 +10,26 @@ use std::sync::Arc;
 
 /// The limits of reservations in one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ReservationLimits {
     /// Requests.
     pub count: usize,
     /// Bytes of the stored parts of their objects.
     pub bytes: usize,
 }
 
-impl Bounds {
+impl ReservationLimits {
     /// For clients that an API server authenticates.
     pub const AUTHENTICATED: Self = Self { count: 4_096, bytes: 16 << 20 };
     /// For clients that are not authenticated. The conflicts of an ordinary cluster fit.
     pub const UNAUTHENTICATED: Self = Self { count: 512, bytes: 2 << 20 };
 
     /// Maximum size of an object that is kept whole. For a larger one, an outline is kept.
-    pub(super) fn whole(self) -> usize {
+    pub(super) fn max_whole_bytes(self) -> usize {
         self.bytes / 16
     }
 
     /// The limits for all resources together: twice those of one.
-    pub(in crate::cluster) fn together(self) -> Self {
+    pub(in crate::cluster) fn for_all_resources(self) -> Self {
         Self { count: self.count.saturating_mul(2), bytes: self.bytes.saturating_mul(2) }
     }
 }
@@ -53,15 +53,20 @@ impl Usage {
     }
 
     /// The share of a tenant that uses this much of `all`: half of what the others leave.
-    pub(in crate::cluster) fn share(self, all: Self, bounds: Bounds) -> Self {
+    pub(in crate::cluster) fn share(self, all: Self, limits: ReservationLimits) -> Self {
         let others = all.minus(self);
-        let count = bounds.count.saturating_sub(others.count) / 2;
-        Self { count, bytes: bounds.bytes.saturating_sub(others.bytes) / 2 }
+        let count = limits.count.saturating_sub(others.count) / 2;
+        Self { count, bytes: limits.bytes.saturating_sub(others.bytes) / 2 }
     }
 
     /// Whether a tenant that uses this much of `all` may use `more`.
-    pub(in crate::cluster) fn admits(self, more: Self, all: Self, bounds: Bounds) -> bool {
-        let (wanted, share) = (self.plus(more), self.share(all, bounds));
+    pub(in crate::cluster) fn admits(
+        self,
+        more: Self,
+        all: Self,
+        limits: ReservationLimits,
+    ) -> bool {
+        let (wanted, share) = (self.plus(more), self.share(all, limits));
         let needs_no_place = more.count == 0;
         (needs_no_place || wanted.count <= share.count) && wanted.bytes <= share.bytes
     }
@@ -76,13 +81,13 @@ pub(in crate::cluster) struct Tenant {
 
 /// Usage by tenant.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct TenantUsage {
     all: Usage,
     by_namespace: HashMap<Box<str>, Usage>,
     by_user: HashMap<Arc<str>, Usage>,
 }
 
-impl Room {
+impl TenantUsage {
     pub(super) fn all(&self) -> Usage {
         self.all
     }
@@ -94,11 +99,11 @@ impl Room {
     }
 
     /// Whether a request of this size fits into the shares of its tenant.
-    pub(super) fn admits(&self, tenant: &Tenant, more: Usage, bounds: Bounds) -> bool {
+    pub(super) fn admits(&self, tenant: &Tenant, more: Usage, limits: ReservationLimits) -> bool {
         let [namespace, user] = self.of(tenant);
         let is_cluster_scoped = tenant.namespace.is_empty();
-        (is_cluster_scoped || namespace.admits(more, self.all, bounds))
-            && user.admits(more, self.all, bounds)
+        (is_cluster_scoped || namespace.admits(more, self.all, limits))
+            && user.admits(more, self.all, limits)
     }
 
     pub(super) fn add(&mut self, tenant: &Tenant, more: Usage) {
@@ -111,8 +116,8 @@ impl Room {
 
     pub(super) fn remove(&mut self, tenant: &Tenant, less: Usage) {
         self.all = self.all.minus(less);
-        take(&mut self.by_namespace, &*tenant.namespace, less);
-        take(&mut self.by_user, &*tenant.user, less);
+        subtract_usage(&mut self.by_namespace, &*tenant.namespace, less);
+        subtract_usage(&mut self.by_user, &*tenant.user, less);
     }
 
     /// The namespaces and users with the most requests, at most `count` of each, with their usage.
@@ -129,7 +134,7 @@ impl Room {
     }
 }
 
-fn take<K, Q>(usages: &mut HashMap<K, Usage>, tenant: &Q, less: Usage)
+fn subtract_usage<K, Q>(usages: &mut HashMap<K, Usage>, tenant: &Q, less: Usage)
 where
     K: Borrow<Q> + Hash + Eq,
     Q: Hash + Eq + ?Sized,
@@ -151,12 +156,12 @@ mod tests {
 
     #[test]
     fn tenant_share_is_half_of_the_free_room() {
-        let bounds = Bounds { count: 512, bytes: 1 << 20 };
+        let limits = ReservationLimits { count: 512, bytes: 1 << 20 };
         let one = Usage { count: 1, bytes: 100 };
-        let mut room = Room::default();
+        let mut room = TenantUsage::default();
         let mut fill = |tenant: &Tenant| {
             let mut made = 0;
-            while room.admits(tenant, one, bounds) {
+            while room.admits(tenant, one, limits) {
                 room.add(tenant, one);
                 made += 1;
             }
@@ -176,18 +181,18 @@ mod tests {
 
     #[test]
     fn large_request_counts_before_it_is_admitted() {
-        let bounds = Bounds { count: 512, bytes: 1 << 20 };
-        let room = Room::default();
+        let limits = ReservationLimits { count: 512, bytes: 1 << 20 };
+        let room = TenantUsage::default();
         let tenant = tenant("a", "eve");
         for (bytes, expected) in [(1 << 19, true), ((1 << 19) + 1, false), (3 << 20, false)] {
-            assert_eq!(room.admits(&tenant, Usage { count: 1, bytes }, bounds), expected);
+            assert_eq!(room.admits(&tenant, Usage { count: 1, bytes }, limits), expected);
         }
     }
 
     #[test]
     fn freed_room_is_forgotten() {
         let (tenant, usage) = (tenant("a", "eve"), Usage { count: 1, bytes: 100 });
-        let mut room = Room::default();
+        let mut room = TenantUsage::default();
         room.add(&tenant, usage);
         assert_eq!(room.largest(9).len(), 2);
         room.remove(&tenant, usage);

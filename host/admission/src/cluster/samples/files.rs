@@ -8,38 +8,38 @@ use opgate_document::{Text, Value};
 use opgate_engine::reader::Sample;
 use parking_lot::RwLock;
 
-use super::{MOST_BYTES, MOST_OBJECTS};
+use super::{MAX_SAMPLE_BYTES, MAX_SAMPLE_OBJECTS};
 use crate::cluster::cache::key_of;
 
 /// Maximum bytes of the objects of all kinds together.
-const MOST_OF_ALL: usize = 64 << 20;
+const MAX_TOTAL_BYTES: usize = 64 << 20;
 
 /// The custom resources in files, if a policy may sample them.
 #[derive(Debug, Default)]
-pub(in crate::cluster) struct Files {
+pub(in crate::cluster) struct FileSamples {
     state: RwLock<State>,
-    kept: bool,
+    is_enabled: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    kinds: BTreeMap<(String, String), Kept>,
+    kinds: BTreeMap<(String, String), KindObjects>,
     bytes: usize,
 }
 
 /// The objects of a kind.
 #[derive(Debug, Default)]
-struct Kept {
+struct KindObjects {
     objects: BTreeMap<Key, Arc<Text>>,
     bytes: usize,
     /// Whether there are more.
-    more: bool,
+    is_truncated: bool,
 }
 
-impl Files {
+impl FileSamples {
     /// Starts to keep objects.
-    pub(in crate::cluster) fn kept() -> Self {
-        Self { kept: true, ..Self::default() }
+    pub(in crate::cluster) fn enabled() -> Self {
+        Self { is_enabled: true, ..Self::default() }
     }
 
     /// Forgets everything.
@@ -55,7 +55,7 @@ impl Files {
         object: Value<'_>,
         namespace: &str,
     ) {
-        if !self.kept || !group.contains('.') {
+        if !self.is_enabled || !group.contains('.') {
             return;
         }
         let Some(key) = key_of(object, namespace) else { return };
@@ -67,12 +67,12 @@ impl Files {
             *bytes = bytes.saturating_sub(old.len());
         }
         let size = object.size();
-        let is_room = kept.objects.len() < MOST_OBJECTS
-            && kept.bytes.saturating_add(size) <= MOST_BYTES
-            && bytes.saturating_add(size) <= MOST_OF_ALL;
+        let is_room = kept.objects.len() < MAX_SAMPLE_OBJECTS
+            && kept.bytes.saturating_add(size) <= MAX_SAMPLE_BYTES
+            && bytes.saturating_add(size) <= MAX_TOTAL_BYTES;
         let text = is_room.then(|| Text::new(object.raw().into_owned()).ok()).flatten();
         let Some(text) = text else {
-            kept.more = true;
+            kept.is_truncated = true;
             return;
         };
         kept.bytes = kept.bytes.saturating_add(size);
@@ -98,7 +98,7 @@ impl Files {
         let state = self.state.read();
         let kept = state.kinds.get(&(resource.group.clone(), resource.resource.clone()))?;
         let objects: Vec<_> = kept.objects.values().take(limit).cloned().collect();
-        let complete = !kept.more && objects.len() == kept.objects.len();
+        let complete = !kept.is_truncated && objects.len() == kept.objects.len();
         (complete || !objects.is_empty()).then_some(Sample { objects, complete })
     }
 }

@@ -6,7 +6,7 @@ use opgate_upstream::names;
 
 /// Custom resources that a policy may list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Grants(Vec<Grant>);
+pub struct SampleGrants(Vec<Grant>);
 
 /// `None` for all resources of the group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +15,7 @@ struct Grant {
     resource: Option<String>,
 }
 
-impl Grants {
+impl SampleGrants {
     /// Adds a text of the configuration.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Grants {
 
     /// Whether a resource may be listed.
     #[must_use]
-    pub fn include(&self, resource: &Resource) -> bool {
+    pub fn allows(&self, resource: &Resource) -> bool {
         self.0.iter().any(|grant| {
             grant.group == resource.group
                 && grant.resource.as_ref().is_none_or(|granted| *granted == resource.resource)
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn groups_and_resources_of_groups_are_granted() {
-        let mut grants = Grants::default();
+        let mut grants = SampleGrants::default();
         for text in ["widgets.example.com", "*.stable.example.com"] {
             grants.add(text).unwrap();
         }
@@ -77,7 +77,7 @@ mod tests {
         ] {
             let (group, version) = (group.to_owned(), "v1".to_owned());
             let resource = Resource { group, version, resource: resource.to_owned() };
-            assert_eq!(grants.include(&resource), is_granted, "{resource}");
+            assert_eq!(grants.allows(&resource), is_granted, "{resource}");
         }
     }
 
@@ -96,7 +96,7 @@ mod tests {
             "..",
             "*.example.com.",
         ] {
-            assert!(Grants::default().add(text).is_err(), "{text}");
+            assert!(SampleGrants::default().add(text).is_err(), "{text}");
         }
     }
 }

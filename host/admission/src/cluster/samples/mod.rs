@@ -26,34 +26,34 @@ use opgate_upstream::names;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::direct::Api;
-pub(super) use files::Files;
-pub use grants::Grants;
+use super::direct::DirectReadSource;
+pub(super) use files::FileSamples;
+pub use grants::SampleGrants;
 
 /// Maximum number of reviews with samples at a time. Each holds at most [`MOST_BYTES_OF_REVIEW`].
-const AT_ONCE: usize = 2;
+const MAX_CONCURRENT_REVIEWS: usize = 2;
 
 /// Maximum number of objects of a sample, see `wit/policy.wit`.
-pub(super) const MOST_OBJECTS: usize = 500;
+pub(super) const MAX_SAMPLE_OBJECTS: usize = 500;
 
 /// Maximum number of lists for one review.
-const MOST_LISTS: usize = 8;
+const MAX_LISTS_PER_REVIEW: usize = 8;
 
 /// Maximum bytes of the objects of a sample, and of all samples of a review. A policy has 100 ms
 /// of CPU time for all of them.
-pub(super) const MOST_BYTES: usize = 4 << 20;
-const MOST_BYTES_OF_REVIEW: usize = 8 << 20;
+pub(super) const MAX_SAMPLE_BYTES: usize = 4 << 20;
+const MAX_REVIEW_SAMPLE_BYTES: usize = 8 << 20;
 
 /// The index of an object takes memory in addition to its text.
-const WITH_INDEX: usize = 2;
+const INDEX_MEMORY_FACTOR: usize = 2;
 
 /// Time that remains for the policies after the lists: this, or a part of the remaining time.
-const MARGIN: Duration = Duration::from_secs(1);
-const PART: u32 = 4;
+const MAX_MARGIN: Duration = Duration::from_secs(1);
+const MARGIN_DIVISOR: u32 = 4;
 
 /// A list to make.
 #[derive(Debug)]
-pub struct Ask {
+pub struct SampleRequest {
     /// The resource.
     pub resource: Resource,
     /// Maximum number of objects, from 1.
@@ -61,14 +61,14 @@ pub struct Ask {
     /// Maximum bytes of objects.
     pub bytes: usize,
     /// The deadline.
-    pub until: Instant,
+    pub deadline: Instant,
     /// The account that pays for the objects. If its limit is reached, the sample ends there.
     pub account: Option<Arc<Account>>,
 }
 
 /// The reason why there is no sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoSample {
+pub enum SampleError {
     /// The API server does not permit it: the missing permission.
     NotGranted(String),
     /// It cannot be listed now.
@@ -79,11 +79,11 @@ pub enum NoSample {
 
 /// Permits that limit the samples of the process.
 #[derive(Debug, Clone)]
-pub(super) struct Places(Arc<Semaphore>);
+pub(crate) struct SamplePermits(Arc<Semaphore>);
 
-impl Default for Places {
+impl Default for SamplePermits {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(AT_ONCE)))
+        Self(Arc::new(Semaphore::new(MAX_CONCURRENT_REVIEWS)))
     }
 }
 
@@ -92,7 +92,7 @@ impl Default for Places {
 struct Entry {
     resource: Resource,
     limit: usize,
-    found: Result<Arc<Sample>, NoSample>,
+    result: Result<Arc<Sample>, SampleError>,
 }
 
 /// The samples of one review.
@@ -103,7 +103,7 @@ pub struct Samples {
     bytes: usize,
     account: Option<Arc<Account>>,
     /// Held until the review is decided.
-    place: Option<Arc<OwnedSemaphorePermit>>,
+    permit: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Samples {
@@ -112,15 +112,15 @@ impl Samples {
         &self,
         resource: &Resource,
         limit: usize,
-    ) -> Option<Result<Sample, NoSample>> {
+    ) -> Option<Result<Sample, SampleError>> {
         let entry = self.entries.iter().find(|entry| entry.resource == *resource)?;
-        let sample = match &entry.found {
+        let sample = match &entry.result {
             Ok(sample) => sample,
             Err(why) => return Some(Err(why.clone())),
         };
         // It may have ended because fewer objects were requested.
         let is_short = !sample.complete && sample.objects.len() >= entry.limit;
-        if is_short && limit > entry.limit && self.lists < MOST_LISTS {
+        if is_short && limit > entry.limit && self.lists < MAX_LISTS_PER_REVIEW {
             return None;
         }
         let objects = sample.objects.iter().take(limit).cloned().collect();
@@ -128,68 +128,71 @@ impl Samples {
         Some(Ok(Sample { objects, complete }))
     }
 
-    fn put(&mut self, resource: Resource, limit: usize, found: Result<Arc<Sample>, NoSample>) {
+    fn put(&mut self, resource: Resource, limit: usize, found: Result<Arc<Sample>, SampleError>) {
         self.entries.retain(|entry| entry.resource != resource);
-        self.entries.push(Entry { resource, limit, found });
+        self.entries.push(Entry { resource, limit, result: found });
     }
 
     /// Lists the wanted samples, one resource after the other. Each has a result afterwards.
-    pub(super) async fn fetch(
+    pub(crate) async fn fetch(
         &mut self,
-        wanted: &[(Resource, usize)],
-        api: Option<(&dyn Api, &Places)>,
+        needed_samples: &[(Resource, usize)],
+        api: Option<(&dyn DirectReadSource, &SamplePermits)>,
         payer: Option<&Arc<Account>>,
         deadline: Instant,
     ) {
-        for (resource, limit) in wanted {
+        for (resource, limit) in needed_samples {
             // Several policies may want the same one.
             if self.get(resource, *limit).is_none() {
-                let found = self.one(resource, *limit, api, payer, deadline).await;
+                let found = self.fetch_one(resource, *limit, api, payer, deadline).await;
                 self.put(resource.clone(), *limit, found.map(Arc::new));
             }
         }
     }
 
-    async fn one(
+    async fn fetch_one(
         &mut self,
         resource: &Resource,
         limit: usize,
-        api: Option<(&dyn Api, &Places)>,
+        api: Option<(&dyn DirectReadSource, &SamplePermits)>,
         payer: Option<&Arc<Account>>,
         deadline: Instant,
-    ) -> Result<Sample, NoSample> {
-        let unavailable = |why: String| Err(NoSample::Unavailable(format!("{resource}: {why}")));
+    ) -> Result<Sample, SampleError> {
+        let unavailable = |why: String| Err(SampleError::Unavailable(format!("{resource}: {why}")));
         let Some((api, places)) = api else {
             return unavailable("there is no API server to ask".to_owned());
         };
-        if self.lists >= MOST_LISTS {
-            return unavailable(format!("more than {MOST_LISTS} lists for one review"));
+        if self.lists >= MAX_LISTS_PER_REVIEW {
+            return unavailable(format!("more than {MAX_LISTS_PER_REVIEW} lists for one review"));
         }
-        let left = MOST_BYTES_OF_REVIEW.saturating_sub(self.bytes);
+        let left = MAX_REVIEW_SAMPLE_BYTES.saturating_sub(self.bytes);
         if left == 0 {
-            return unavailable(format!("more than {MOST_BYTES_OF_REVIEW} bytes for one review"));
+            return unavailable(format!(
+                "more than {MAX_REVIEW_SAMPLE_BYTES} bytes for one review"
+            ));
         }
         let now = Instant::now();
-        let margin = MARGIN.min(deadline.saturating_duration_since(now) / PART);
+        let margin = MAX_MARGIN.min(deadline.saturating_duration_since(now) / MARGIN_DIVISOR);
         let until = deadline.checked_sub(margin).unwrap_or(now);
-        if self.place.is_none() {
+        if self.permit.is_none() {
             let place = tokio::time::timeout_at(until, places.0.clone().acquire_owned()).await;
             let Ok(Ok(place)) = place else {
-                return Err(NoSample::Busy(format!(
+                return Err(SampleError::Busy(format!(
                     "too many reviews wait for a list of custom resources, such as {resource}"
                 )));
             };
-            self.place = Some(Arc::new(place));
+            self.permit = Some(Arc::new(place));
         }
         if self.account.is_none() {
-            let most = MOST_BYTES_OF_REVIEW.saturating_mul(WITH_INDEX);
-            self.account = payer.map(|payer| Account::below(payer, most));
+            let most = MAX_REVIEW_SAMPLE_BYTES.saturating_mul(INDEX_MEMORY_FACTOR);
+            self.account = payer.map(|payer| Account::child(payer, most));
         }
         self.lists = self.lists.saturating_add(1);
-        let (account, bytes) = (self.account.clone(), MOST_BYTES.min(left));
-        let ask = Ask { resource: resource.clone(), limit, bytes, until, account };
+        let (account, bytes) = (self.account.clone(), MAX_SAMPLE_BYTES.min(left));
+        let sample_request =
+            SampleRequest { resource: resource.clone(), limit, bytes, deadline: until, account };
         let started = Instant::now();
-        let found = api.sample(&ask).await;
+        let found = api.sample(&sample_request).await;
         let took = started.elapsed();
         match &found {
             Ok(sample) => {
@@ -207,7 +210,7 @@ impl Samples {
 /// Whether a policy may name this resource: a custom resource, with names that a URL can have. All
 /// of them come from a request. The groups of custom resources have a dot; the core group and its
 /// Secrets have none.
-pub(super) fn is_custom(resource: &Resource) -> bool {
+pub(super) fn is_custom_resource(resource: &Resource) -> bool {
     let Resource { group, version, resource } = resource;
     group.contains('.')
         && names::is_subdomain(group)

@@ -12,23 +12,23 @@ fn reading(fields: &[&str]) -> ResolvedRead {
 }
 
 fn live(readings: &[ResolvedRead]) -> ClusterState {
-    ClusterState::new(readings, Options::of(Source::Live))
+    ClusterState::new(readings, ClusterOptions::of(Source::Live))
 }
 
 /// A change of an object that policies with either cluster state may decide.
-fn write(cluster: &ClusterState, name: &str) -> Write {
-    let kinds = (0..cluster.kinds.len()).collect();
+fn write(cluster: &ClusterState, name: &str) -> ObjectWrite {
+    let kinds = cluster.caches_with_ids().map(|(id, _)| id).collect();
     let resource = Some(("g".to_owned(), "r".to_owned()));
     let object = Some(object(name, "", name, "x"));
-    Write { kinds, resource, key: key(name), user: user(), object, old: None }
+    ObjectWrite { caches: kinds, resource, key: key(name), user: user(), object, old: None }
 }
 
 /// Queries for all objects, which conflict with any other change.
-fn all(cluster: &ClusterState) -> Vec<(usize, Question)> {
-    (0..cluster.kinds.len()).map(|kind| (kind, Question::Anything)).collect()
+fn all(cluster: &ClusterState) -> Vec<(ResourceId, RecordedQuery)> {
+    cluster.caches_with_ids().map(|(id, _)| (id, RecordedQuery::Anything)).collect()
 }
 
-fn reserve(cluster: &ClusterState, name: &str, seen: &[Counters]) -> Reserved {
+fn reserve(cluster: &ClusterState, name: &str, seen: &[ReservationCounters]) -> ReservationResult {
     cluster.reserve(&write(cluster, name), seen, &all(cluster), None).unwrap()
 }
 
@@ -42,15 +42,16 @@ fn identical_reads_share_a_cache() {
         (&["/spec", "/status", "/data"], false),
     ] {
         let new = ClusterState::replacing(&[reading(fields)], &old);
-        assert_eq!(new.shares(&old.kinds[0]), shared, "{fields:?}");
+        assert_eq!(new.shares(&old.caches[0]), shared, "{fields:?}");
     }
     let elsewhere = ResolvedRead { namespace: Some("ns".into()), ..reading(&["/spec", "/status"]) };
-    let labels =
-        opgate_cluster::selector(Document::parse(r#"{"matchLabels":{"a":"b"}}"#).unwrap().root());
+    let labels = opgate_cluster::parse_selector(
+        Document::parse(r#"{"matchLabels":{"a":"b"}}"#).unwrap().root(),
+    );
     let labelled = ResolvedRead { labels: labels.unwrap(), ..reading(&["/spec", "/status"]) };
     let optional = ResolvedRead { optional: true, ..reading(&["/spec", "/status"]) };
     for other in [elsewhere, labelled, optional] {
-        assert!(!ClusterState::replacing(&[other], &old).shares(&old.kinds[0]));
+        assert!(!ClusterState::replacing(&[other], &old).shares(&old.caches[0]));
     }
 }
 
@@ -64,17 +65,21 @@ async fn two_caches_never_allow_conflicting_requests() {
             let new = ClusterState::replacing(&[reading(fields)], &old);
             let (first, second) = if old_first { (&old, &new) } else { (&new, &old) };
             let (seen_first, seen_second) = (first.counters(), second.counters());
-            assert_eq!(reserve(first, "a", &seen_first), Reserved::Made);
-            assert_eq!(reserve(second, "b", &seen_second), Reserved::Outdated, "{fields:?}");
+            assert_eq!(reserve(first, "a", &seen_first), ReservationResult::Made);
+            assert_eq!(
+                reserve(second, "b", &seen_second),
+                ReservationResult::Outdated,
+                "{fields:?}"
+            );
             // The repeated evaluation sees the other one.
-            let found = second.kinds[0].get(&key("a"), None, PossibleState::Pending(0));
+            let found = second.caches[0].get(&key("a"), None, PossibleState::Pending(0));
             let why = format!("{fields:?} {old_first}");
-            list(&second.kinds[0], "1", &[]);
-            assert!(found.is_err() || found.unwrap().touches, "{why}");
+            list(&second.caches[0], "1", &[]);
+            assert!(found.is_err() || found.unwrap().differs_by_state, "{why}");
             let found =
-                second.kinds[0].get(&key("a"), None, PossibleState::UnionPreferPending).unwrap();
-            assert!(found.touches && found.object.is_some(), "{why}");
-            assert_eq!(reserve(second, "b", &second.counters()), Reserved::Made);
+                second.caches[0].get(&key("a"), None, PossibleState::UnionPreferPending).unwrap();
+            assert!(found.differs_by_state && found.object.is_some(), "{why}");
+            assert_eq!(reserve(second, "b", &second.counters()), ReservationResult::Made);
         }
     }
 }
@@ -83,18 +88,18 @@ async fn two_caches_never_allow_conflicting_requests() {
 #[tokio::test]
 async fn dropped_cache_gets_no_reservations() {
     let old = live(&[reading(&["/spec"])]);
-    let kind = Arc::downgrade(&old.kinds[0]);
+    let kind = Arc::downgrade(&old.caches[0]);
     let new = ClusterState::replacing(&[reading(&["/data"])], &old);
-    assert!(!old.seat.is_alone());
+    assert!(!old.registry_handle.is_only_handle());
     drop(old);
-    assert!(new.seat.is_alone() && kind.upgrade().is_none());
-    assert_eq!(reserve(&new, "a", &new.counters()), Reserved::Made);
+    assert!(new.registry_handle.is_only_handle() && kind.upgrade().is_none());
+    assert_eq!(reserve(&new, "a", &new.counters()), ReservationResult::Made);
     // Three generations at a time.
     let next = ClusterState::replacing(&[reading(&["/spec"])], &new);
     let last = ClusterState::replacing(&[reading(&["/spec", "/data"])], &next);
-    assert_eq!(reserve(&last, "b", &last.counters()), Reserved::Made);
+    assert_eq!(reserve(&last, "b", &last.counters()), ReservationResult::Made);
     for cluster in [&new, &next, &last] {
-        assert_eq!(cluster.kinds[0].pending(&key("b")).0, 1);
+        assert_eq!(cluster.caches[0].pending_summary(&key("b")).0, 1);
     }
 }
 
@@ -102,20 +107,20 @@ async fn dropped_cache_gets_no_reservations() {
 #[tokio::test]
 async fn reservation_survives_a_change_of_the_policy_set() {
     let old = live(&[reading(&["/spec"])]);
-    list(&old.kinds[0], "1", &[object("there", "1", "t", "x")]);
-    assert_eq!(reserve(&old, "a", &old.counters()), Reserved::Made);
+    list(&old.caches[0], "1", &[object("there", "1", "t", "x")]);
+    assert_eq!(reserve(&old, "a", &old.counters()), ReservationResult::Made);
     let more = ResolvedRead {
         resource: Resource { group: "g".into(), version: "v1".into(), resource: "more".into() },
         ..reading(&["/spec"])
     };
     let new = ClusterState::replacing(&[more, reading(&["/spec"])], &old);
     drop(old);
-    let kind = &new.kinds[1];
+    let kind = &new.caches[1];
     assert!(kind.get(&key("there"), None, PossibleState::Stored).unwrap().object.is_some());
-    assert!(kind.get(&key("a"), None, PossibleState::Stored).unwrap().touches);
+    assert!(kind.get(&key("a"), None, PossibleState::Stored).unwrap().differs_by_state);
     // The list that shows it settles it, in the new cluster state as in the old one.
     list(kind, "2", &[object("there", "1", "t", "x"), object("a", "2", "a", "x")]);
-    assert!(!kind.get(&key("a"), None, PossibleState::Stored).unwrap().touches);
+    assert!(!kind.get(&key("a"), None, PossibleState::Stored).unwrap().differs_by_state);
 }
 
 /// The new cluster state is synced as soon as the kinds are that only it has, except for those
@@ -133,31 +138,31 @@ async fn only_new_reads_delay_the_candidate_cache() {
         &old,
     );
     assert!(new.wait_synced_except(&old).now_or_never().is_none());
-    list(&new.kinds[2], "1", &[]);
+    list(&new.caches[2], "1", &[]);
     assert!(new.wait_synced_except(&old).now_or_never().is_some());
-    assert!(!new.is_seen());
+    assert!(!new.is_synced());
 }
 
 /// If a change exceeds the limits of a cluster state that does not serve yet, no request fails,
 /// and that cluster state does not serve.
 #[tokio::test]
 async fn cache_that_missed_a_reservation_is_not_activated() {
-    let bounds = Bounds { count: 8, bytes: 1 << 20 };
-    let options = Options { bounds, ..Options::of(Source::Live) };
+    let bounds = ReservationLimits { count: 8, bytes: 1 << 20 };
+    let options = ClusterOptions { reservation_limits: bounds, ..ClusterOptions::of(Source::Live) };
     let bundle = |fields: &[&str]| reading(fields);
     let old = ClusterState::new(&[bundle(&["/spec"])], options);
-    list(&old.kinds[0], "1", &[]);
+    list(&old.caches[0], "1", &[]);
     let new = ClusterState::replacing(&[bundle(&["/data"])], &old);
     let good = ClusterState::replacing(&[bundle(&["/data"])], &old);
-    assert_eq!(reserve(&old, "first", &old.counters()), Reserved::Made);
-    assert!(good.serves());
+    assert_eq!(reserve(&old, "first", &old.counters()), ReservationResult::Made);
+    assert!(good.activate());
     drop(good);
     for number in 0..20 {
         let name = format!("r{number}");
         // The watch of the old cluster state shows each at once, that of the new one has not
         // begun.
-        assert_eq!(reserve(&old, &name, &old.counters()), Reserved::Made);
-        old.kinds[0].apply(object(&name, "2", &name, "x").root(), "");
+        assert_eq!(reserve(&old, &name, &old.counters()), ReservationResult::Made);
+        old.caches[0].apply(object(&name, "2", &name, "x").root(), "");
     }
-    assert!(!new.serves());
+    assert!(!new.activate());
 }

@@ -23,7 +23,7 @@ impl Stored {
     }
 }
 
-impl Api for Stored {
+impl DirectReadSource for Stored {
     fn list<'a>(
         &'a self,
         kind: &'a ResourceCache,
@@ -40,7 +40,7 @@ impl Api for Stored {
             if scope.covers(&QueryScope::Object(key(&name))) {
                 let changed = super::object(&name, &format!("{}", 50 + read), "u", "x");
                 let object = if self.changes { &changed } else { object };
-                kind.take(&mut listing, object.root(), "");
+                kind.add_object(&mut listing, object.root(), "");
             }
         }
         Box::pin(async move { Ok(listing) })
@@ -68,42 +68,47 @@ impl Evaluate for Request<'_> {
     type Verdict = bool;
     type Overload = Undecided;
 
-    async fn judge(&self, lens: &EvaluationView) -> Result<Evaluation<bool>, Undecided> {
+    async fn evaluate(&self, lens: &EvaluationView) -> Result<Evaluation<bool>, Undecided> {
         self.evaluations.fetch_add(1, Ordering::Relaxed);
-        let kind = &self.cluster.kinds[0];
+        let kind = &self.cluster.caches[0];
         let scope = match self.asks {
             Asks::Alone => QueryScope::All,
             Asks::Needed => QueryScope::Object(key("needed")),
             Asks::Any => QueryScope::Namespace("ns".to_owned()),
         };
-        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &scope));
+        let fresh =
+            lens.direct_reads.as_ref().and_then(|fresh| fresh.listing(ResourceId(0), &scope));
         let objects = match self.asks {
             Asks::Needed => {
-                let got = kind.get(&key("needed"), fresh, lens.world).unwrap();
+                let got = kind.get(&key("needed"), fresh, lens.state).unwrap();
                 got.object.into_iter().collect()
             }
             Asks::Alone | Asks::Any => {
                 let query = Query::default();
-                kind.select(&query, usize::MAX, fresh, lens.world, None).unwrap().objects
+                kind.select(&query, usize::MAX, fresh, lens.state, None).unwrap().objects
             }
         };
         let allows = objects.is_empty() == (self.asks == Asks::Alone);
-        let mut grounds = Grounds::default();
-        grounds.add(0, &scope, &objects);
+        let mut grounds = GroundRecorder::default();
+        grounds.add(ResourceId(0), &scope, &objects);
         Ok(Evaluation {
             verdict: allows,
             allows,
-            is_sound: true,
-            asked: vec![(0, scope)],
-            questions: Vec::new(),
-            touched: Vec::new(),
+            is_valid: true,
+            queries: vec![(ResourceId(0), scope)],
+            recorded_queries: Vec::new(),
+            pending_objects: Vec::new(),
             is_unsure: false,
-            grounds: if allows { Vec::new() } else { grounds.of_denial("rests on other") },
-            wanted: Vec::new(),
+            grounds: if allows {
+                Vec::new()
+            } else {
+                grounds.into_denial_grounds("rests on other")
+            },
+            needed_samples: Vec::new(),
         })
     }
 
-    fn without_answer(&self, verdict: bool, _: &str) -> bool {
+    fn on_failed_read(&self, verdict: bool, _: &str) -> bool {
         verdict
     }
 
@@ -119,7 +124,7 @@ impl Evaluate for Request<'_> {
         Err(Undecided::NoRoom(no_room))
     }
 
-    fn change(&self, _: &mut bool) -> Result<Option<Write>, Undecided> {
+    fn change(&self, _: &mut bool) -> Result<Option<ObjectWrite>, Undecided> {
         Ok(None)
     }
 }
@@ -141,11 +146,12 @@ async fn denial_is_confirmed_by_the_api_server() {
         // A namespace without an object is evaluated twice, and read once.
         (&[], Stored::of(&[]), Asks::Any, false, 1, 2),
     ] {
-        let cluster = cluster(Options::of(Source::Live));
-        list(&cluster.kinds[0], "9", shown);
-        let direct = Direct::new(has.clone());
+        let cluster = cluster(ClusterOptions::of(Source::Live));
+        list(&cluster.caches[0], "9", shown);
+        let direct = DirectReader::new(has.clone());
         let request = Request { cluster: &cluster, asks, evaluations: AtomicUsize::new(0) };
-        let exactness = ReadConsistency { direct: Some(&direct), always: false, contested: &[] };
+        let exactness =
+            ReadConsistency { direct: Some(&direct), always: false, conflicting_resources: &[] };
         let deadline = Instant::now() + Duration::from_secs(5);
         let decided = decide(&cluster, exactness, deadline, &request).await;
         let counts = (has.reads.load(Ordering::Relaxed), request.evaluations.into_inner());
@@ -155,13 +161,14 @@ async fn denial_is_confirmed_by_the_api_server() {
 
 #[tokio::test(start_paused = true)]
 async fn object_that_changes_without_end_is_confirmed_three_times() {
-    let cluster = cluster(Options::of(Source::Live));
-    list(&cluster.kinds[0], "9", &[object("other", "2", "u", "x")]);
+    let cluster = cluster(ClusterOptions::of(Source::Live));
+    list(&cluster.caches[0], "9", &[object("other", "2", "u", "x")]);
     let has = Stored { changes: true, ..Stored::of(&[object("other", "2", "u", "x")]) };
-    let direct = Direct::new(has.clone());
+    let direct = DirectReader::new(has.clone());
     let request =
         Request { cluster: &cluster, asks: Asks::Alone, evaluations: AtomicUsize::new(0) };
-    let exactness = ReadConsistency { direct: Some(&direct), always: false, contested: &[] };
+    let exactness =
+        ReadConsistency { direct: Some(&direct), always: false, conflicting_resources: &[] };
     let deadline = Instant::now() + Duration::from_secs(5);
     assert_eq!(decide(&cluster, exactness, deadline, &request).await, Ok(false));
     assert_eq!(has.reads.load(Ordering::Relaxed), 3);
@@ -170,22 +177,22 @@ async fn object_that_changes_without_end_is_confirmed_three_times() {
 
 #[test]
 fn reads_to_confirm_a_denial_are_limited_to_named_objects() {
-    let cluster = cluster(Options::of(Source::Live));
-    let kind = &cluster.kinds[0];
+    let cluster = cluster(ClusterOptions::of(Source::Live));
+    let kind = &cluster.caches[0];
     let all: Vec<_> = (0..99).map(|n| object(&format!("object-{n:02}"), "1", "u", "x")).collect();
     list(kind, "9", &all);
     let found =
         kind.select(&Query::default(), usize::MAX, None, PossibleState::Stored, None).unwrap();
-    let mut grounds = Grounds::default();
-    grounds.add(0, &QueryScope::All, &found.objects);
-    grounds.add(0, &QueryScope::Object(key("missing")), &[]);
-    grounds.add(0, &QueryScope::All, &[]);
-    let scopes = |grounds: Vec<Ground>| -> Vec<QueryScope> {
+    let mut grounds = GroundRecorder::default();
+    grounds.add(ResourceId(0), &QueryScope::All, &found.objects);
+    grounds.add(ResourceId(0), &QueryScope::Object(key("missing")), &[]);
+    grounds.add(ResourceId(0), &QueryScope::All, &[]);
+    let scopes = |grounds: Vec<DenialGround>| -> Vec<QueryScope> {
         grounds.into_iter().map(|ground| ground.scope).collect()
     };
     let object = |name: &str| QueryScope::Object(key(name));
-    let named = grounds.clone().of_denial("object-07 and object-05 already have it");
+    let named = grounds.clone().into_denial_grounds("object-07 and object-05 already have it");
     assert_eq!(scopes(named), [object("missing"), object("object-05"), object("object-07")]);
-    let unnamed = scopes(grounds.of_denial("it is there already"));
+    let unnamed = scopes(grounds.into_denial_grounds("it is there already"));
     assert_eq!((unnamed.len(), &unnamed[1]), (8, &object("object-00")));
 }

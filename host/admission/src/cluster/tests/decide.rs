@@ -26,30 +26,34 @@ impl Evaluate for Alone<'_> {
     type Verdict = String;
     type Overload = Undecided;
 
-    async fn judge(&self, lens: &EvaluationView) -> Result<Evaluation<String>, Undecided> {
+    async fn evaluate(&self, lens: &EvaluationView) -> Result<Evaluation<String>, Undecided> {
         self.judged.fetch_add(1, Ordering::Relaxed);
-        let asked = vec![(0, QueryScope::All)];
-        let questions = vec![(0, Question::Query(Box::default()))];
-        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &QueryScope::All));
-        let kind = &self.cluster.kinds[0];
-        match kind.select(&Query::default(), usize::MAX, fresh, lens.world, None) {
+        let asked = vec![(ResourceId(0), QueryScope::All)];
+        let questions = vec![(ResourceId(0), RecordedQuery::Query(Box::default()))];
+        let fresh = lens
+            .direct_reads
+            .as_ref()
+            .and_then(|fresh| fresh.listing(ResourceId(0), &QueryScope::All));
+        let kind = &self.cluster.caches[0];
+        match kind.select(&Query::default(), usize::MAX, fresh, lens.state, None) {
             Ok(found) => {
                 let allows = found.objects.iter().all(|object| *object.key().name == *"mine");
-                let mut grounds = Grounds::default();
-                grounds.add(0, &QueryScope::All, &found.objects);
-                let grounds = if allows { Vec::new() } else { grounds.of_denial("") };
-                let touched = found.touched.into_iter().map(|key| (0, key)).collect();
+                let mut grounds = GroundRecorder::default();
+                grounds.add(ResourceId(0), &QueryScope::All, &found.objects);
+                let grounds = if allows { Vec::new() } else { grounds.into_denial_grounds("") };
+                let touched =
+                    found.pending_objects.into_iter().map(|key| (ResourceId(0), key)).collect();
                 let verdict = if allows { "allowed" } else { "denied" }.to_owned();
                 Ok(Evaluation {
                     verdict,
                     allows,
-                    is_sound: true,
-                    asked,
-                    questions,
-                    touched,
+                    is_valid: true,
+                    queries: asked,
+                    recorded_queries: questions,
+                    pending_objects: touched,
                     is_unsure: found.is_unsure,
                     grounds,
-                    wanted: Vec::new(),
+                    needed_samples: Vec::new(),
                 })
             }
             Err(why) => {
@@ -57,19 +61,19 @@ impl Evaluate for Alone<'_> {
                 Ok(Evaluation {
                     verdict,
                     allows: false,
-                    is_sound: false,
-                    asked,
-                    questions,
-                    touched,
+                    is_valid: false,
+                    queries: asked,
+                    recorded_queries: questions,
+                    pending_objects: touched,
                     is_unsure: false,
                     grounds: Vec::new(),
-                    wanted: Vec::new(),
+                    needed_samples: Vec::new(),
                 })
             }
         }
     }
 
-    fn without_answer(&self, _: String, why: &str) -> String {
+    fn on_failed_read(&self, _: String, why: &str) -> String {
         why.to_owned()
     }
 
@@ -85,10 +89,10 @@ impl Evaluate for Alone<'_> {
         Err(Undecided::NoRoom(no_room))
     }
 
-    fn change(&self, _: &mut String) -> Result<Option<Write>, Undecided> {
+    fn change(&self, _: &mut String) -> Result<Option<ObjectWrite>, Undecided> {
         let object = Some(object("mine", "", "m", "x"));
-        Ok(Some(Write {
-            kinds: vec![0],
+        Ok(Some(ObjectWrite {
+            caches: vec![ResourceId(0)],
             resource: None,
             key: key("mine"),
             user: user(),
@@ -101,7 +105,7 @@ impl Evaluate for Alone<'_> {
 /// Responds with an empty list, or not at all.
 struct Answers(Option<&'static str>);
 
-impl Api for Answers {
+impl DirectReadSource for Answers {
     fn list<'a>(
         &'a self,
         kind: &'a ResourceCache,
@@ -113,29 +117,30 @@ impl Api for Answers {
     }
 }
 
-fn view(options: Options) -> ClusterState {
+fn view(options: ClusterOptions) -> ClusterState {
     let cluster = cluster(options);
-    list(&cluster.kinds[0], "1", &[]);
+    list(&cluster.caches[0], "1", &[]);
     cluster
 }
 
 async fn ask(
     cluster: &ClusterState,
-    direct: Option<&Direct>,
+    direct: Option<&DirectReader>,
     seconds: u64,
 ) -> Result<String, Undecided> {
-    let exactness = ReadConsistency { direct, always: false, contested: &[0] };
+    let exactness =
+        ReadConsistency { direct, always: false, conflicting_resources: &[ResourceId(0)] };
     let deadline = Instant::now() + Duration::from_secs(seconds);
     decide(cluster, exactness, deadline, &Alone::new(cluster)).await
 }
 
 fn reserved(cluster: &ClusterState) -> usize {
-    cluster.kinds[0].status().reservations
+    cluster.caches[0].status().reservations
 }
 
 #[tokio::test(start_paused = true)]
 async fn late_decision_reserves_nothing() {
-    let cluster = view(Options::of(Source::Live));
+    let cluster = view(ClusterOptions::of(Source::Live));
     assert_eq!(ask(&cluster, None, 0).await, Err(Undecided::Unsettled(EvaluationError::Late)));
     assert_eq!(reserved(&cluster), 0);
     assert_eq!(ask(&cluster, None, 1).await, Ok("allowed".to_owned()));
@@ -144,8 +149,9 @@ async fn late_decision_reserves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn full_reservation_limit_ends_in_an_error() {
-    let bounds = Bounds { count: 0, bytes: 0 };
-    let cluster = view(Options { bounds, ..Options::of(Source::Live) });
+    let bounds = ReservationLimits { count: 0, bytes: 0 };
+    let cluster =
+        view(ClusterOptions { reservation_limits: bounds, ..ClusterOptions::of(Source::Live) });
     let refused = ask(&cluster, None, 1).await;
     assert!(matches!(&refused, Err(Undecided::NoRoom(_))), "{refused:?}");
 }
@@ -154,11 +160,11 @@ async fn full_reservation_limit_ends_in_an_error() {
 async fn unresolved_reservation_denies_before_the_deadline() {
     let reserve = |cluster: &ClusterState, name: &str| {
         let other = object(name, "", "o", "x");
-        assert!(reserve_for(&cluster.kinds[0], "u", &key(name), &other, ""));
+        assert!(reserve_for(&cluster.caches[0], "u", &key(name), &other, ""));
     };
     let rests = Ok("denied: r ns/other".to_owned());
-    let silent = Direct::new(Answers(Some("500: no answer")));
-    let empty = Direct::new(Answers(None));
+    let silent = DirectReader::new(Answers(Some("500: no answer")));
+    let empty = DirectReader::new(Answers(None));
     for (direct, seconds, expected, took) in [
         // No direct reads.
         (None, 10, &rests, 0..=60),
@@ -167,7 +173,7 @@ async fn unresolved_reservation_denies_before_the_deadline() {
         (Some(&empty), 1, &rests, 50..=60),
         (Some(&empty), 10, &Ok("allowed".to_owned()), 2_000..=2_010),
     ] {
-        let cluster = view(Options::of(Source::Live));
+        let cluster = view(ClusterOptions::of(Source::Live));
         reserve(&cluster, "other");
         let began = Instant::now();
         assert_eq!(ask(&cluster, direct, seconds).await, *expected);
@@ -175,7 +181,7 @@ async fn unresolved_reservation_denies_before_the_deadline() {
         assert!(took.contains(&milliseconds), "{expected:?} after {milliseconds} ms");
     }
     // So is a verdict that depends on too many.
-    let cluster = view(Options::of(Source::Live));
+    let cluster = view(ClusterOptions::of(Source::Live));
     for number in 0..40 {
         reserve(&cluster, &format!("other-{number}"));
     }
@@ -185,8 +191,8 @@ async fn unresolved_reservation_denies_before_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn failed_watch_is_replaced_by_a_read_or_an_error() {
-    let direct = Direct::new(Answers(None));
-    let silent = Direct::new(Answers(Some("500: no answer")));
+    let direct = DirectReader::new(Answers(None));
+    let silent = DirectReader::new(Answers(Some("500: no answer")));
     let failing = "the watch of g/v1/r fails, it was last heard of 6 s ago: cut";
     let unread = format!("{failing}; read directly: 500: no answer");
     for (interrupted, direct, before, expected) in [
@@ -196,9 +202,12 @@ async fn failed_watch_is_replaced_by_a_read_or_an_error() {
         (OnWatchFailure::Read, None, "denied", failing),
         (OnWatchFailure::Fail, Some(&direct), "allowed", failing),
     ] {
-        let cluster = view(Options { interrupted, ..Options::of(Source::Live) });
-        cluster.kinds[0].apply(object("stored", "2", "s", "x").root(), "");
-        cluster.kinds[0].failed("cut".to_owned());
+        let cluster = view(ClusterOptions {
+            on_watch_failure: interrupted,
+            ..ClusterOptions::of(Source::Live)
+        });
+        cluster.caches[0].apply(object("stored", "2", "s", "x").root(), "");
+        cluster.caches[0].record_error("cut".to_owned());
         assert_eq!(ask(&cluster, direct, 10).await.unwrap(), before, "it may pass");
         tokio::time::advance(Duration::from_secs(6)).await;
         assert_eq!(ask(&cluster, direct, 10).await.unwrap(), expected);
@@ -221,7 +230,11 @@ impl<'a> Asks<'a> {
     }
 
     async fn decide(&self, seconds: u64) -> Result<(), Undecided> {
-        let exactness = ReadConsistency { direct: None, always: false, contested: &[0] };
+        let exactness = ReadConsistency {
+            direct: None,
+            always: false,
+            conflicting_resources: &[ResourceId(0)],
+        };
         decide(self.cluster, exactness, Instant::now() + Duration::from_secs(seconds), self).await
     }
 }
@@ -230,29 +243,29 @@ impl Evaluate for Asks<'_> {
     type Verdict = ();
     type Overload = Undecided;
 
-    async fn judge(&self, _: &EvaluationView) -> Result<Evaluation<()>, Undecided> {
+    async fn evaluate(&self, _: &EvaluationView) -> Result<Evaluation<()>, Undecided> {
         self.judged.fetch_add(1, Ordering::Relaxed);
-        let matches = vec![opgate_cluster::Match {
+        let matches = vec![opgate_cluster::IndexMatch {
             index: 0,
             values: Arc::new([self.spec.to_owned()].into()),
-            absent: false,
+            include_missing: false,
         }];
         let query = Query { matches, ..Query::default() };
         tokio::time::sleep(self.takes).await;
         Ok(Evaluation {
             verdict: (),
             allows: true,
-            is_sound: true,
-            asked: vec![(0, QueryScope::All)],
-            questions: vec![(0, Question::Query(Box::new(query)))],
-            touched: Vec::new(),
+            is_valid: true,
+            queries: vec![(ResourceId(0), QueryScope::All)],
+            recorded_queries: vec![(ResourceId(0), RecordedQuery::Query(Box::new(query)))],
+            pending_objects: Vec::new(),
             is_unsure: false,
             grounds: Vec::new(),
-            wanted: Vec::new(),
+            needed_samples: Vec::new(),
         })
     }
 
-    fn without_answer(&self, (): (), _: &str) {}
+    fn on_failed_read(&self, (): (), _: &str) {}
 
     fn with_pending_note(&self, (): (), _: &[String]) {}
 
@@ -264,10 +277,10 @@ impl Evaluate for Asks<'_> {
         Err(Undecided::NoRoom(no_room))
     }
 
-    fn change(&self, (): &mut ()) -> Result<Option<Write>, Undecided> {
+    fn change(&self, (): &mut ()) -> Result<Option<ObjectWrite>, Undecided> {
         let object = Some(object(&self.name, "", &self.name, self.spec));
-        Ok(Some(Write {
-            kinds: vec![0],
+        Ok(Some(ObjectWrite {
+            caches: vec![ResourceId(0)],
             resource: None,
             key: key(&self.name),
             user: user(),
@@ -293,7 +306,7 @@ async fn writes(cluster: &ClusterState, spec: &str) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn unrelated_writes_repeat_no_evaluation() {
-    let cluster = view(Options::of(Source::Live));
+    let cluster = view(ClusterOptions::of(Source::Live));
     let slow = Asks::new(&cluster, "slow", "mine", 40);
     tokio::select! {
         biased;
@@ -306,7 +319,7 @@ async fn unrelated_writes_repeat_no_evaluation() {
 
 #[tokio::test(start_paused = true)]
 async fn often_repeated_evaluation_gets_priority() {
-    let cluster = view(Options::of(Source::Live));
+    let cluster = view(ClusterOptions::of(Source::Live));
     let slow = Asks::new(&cluster, "slow", "shared", 40);
     let other = Asks::new(&cluster, "other", "shared", 30);
     let began = Instant::now();
@@ -326,8 +339,8 @@ async fn often_repeated_evaluation_gets_priority() {
 /// A claim of a request that hangs, or whose client is gone, delays others only briefly.
 #[tokio::test(start_paused = true)]
 async fn priority_claim_ends() {
-    let cluster = view(Options::of(Source::Live));
-    let everything = || vec![(0, Question::Anything)];
+    let cluster = view(ClusterOptions::of(Source::Live));
+    let everything = || vec![(ResourceId(0), RecordedQuery::Anything)];
     let hangs = cluster.claims.claim(everything());
     let began = Instant::now();
     assert_eq!(Asks::new(&cluster, "a", "x", 0).decide(5).await, Ok(()));
@@ -349,7 +362,7 @@ async fn priority_claim_ends() {
 /// A repeated change that was allowed already changes nothing.
 #[tokio::test(start_paused = true)]
 async fn repeated_allowed_request_causes_no_reevaluation() {
-    let cluster = view(Options::of(Source::Live));
+    let cluster = view(ClusterOptions::of(Source::Live));
     let again = || Asks::new(&cluster, "again", "mine", 0);
     assert_eq!(again().decide(5).await, Ok(()));
     let slow = Asks::new(&cluster, "slow", "mine", 40);
@@ -364,20 +377,20 @@ async fn repeated_allowed_request_causes_no_reevaluation() {
 
 #[tokio::test(start_paused = true)]
 async fn reservations_expire_without_requests() {
-    let cluster = view(Options::of(Source::Live));
+    let cluster = view(ClusterOptions::of(Source::Live));
     assert_eq!(Asks::new(&cluster, "a", "x", 0).decide(5).await, Ok(()));
     tokio::time::advance(Duration::from_secs(60)).await;
-    cluster.kinds[0].expire();
+    cluster.caches[0].expire();
     assert_eq!(reserved(&cluster), 1, "the watch has not spoken: it may be stored");
     tokio::time::advance(Duration::from_secs(300)).await;
-    cluster.kinds[0].expire();
+    cluster.caches[0].expire();
     assert_eq!(reserved(&cluster), 0, "no view is as old");
 }
 
 /// All kinds together have twice the limit of one.
 #[tokio::test(start_paused = true)]
 async fn reservations_of_all_kinds_are_limited_in_bytes() {
-    let bounds = Bounds { count: 1_000, bytes: 20_000 };
+    let bounds = ReservationLimits { count: 1_000, bytes: 20_000 };
     let reading = |name: &str| {
         let resource = Resource { group: "g".into(), version: "v1".into(), resource: name.into() };
         let declaration = Declaration::new(&["/spec".to_owned()], &[], &[]).unwrap();
@@ -390,7 +403,10 @@ async fn reservations_of_all_kinds_are_limited_in_bytes() {
         }
     };
     let readings: Vec<_> = (0..8).map(|number| reading(&format!("r{number}"))).collect();
-    let cluster = ClusterState::new(&readings, Options { bounds, ..Options::of(Source::Live) });
+    let cluster = ClusterState::new(
+        &readings,
+        ClusterOptions { reservation_limits: bounds, ..ClusterOptions::of(Source::Live) },
+    );
     let mut made = 0;
     for number in 0..800 {
         // Many namespaces: one has only its share.
@@ -398,8 +414,8 @@ async fn reservations_of_all_kinds_are_limited_in_bytes() {
         let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"n{number}"}}}}"#);
         let object = Some(Arc::new(Document::parse(&json).unwrap()));
         let key = Key::new(&format!("n{number}"), &name);
-        let write = Write {
-            kinds: vec![number % 8],
+        let write = ObjectWrite {
+            caches: vec![ResourceId(number % 8)],
             resource: None,
             key,
             user: format!("u{number}").into(),
@@ -408,6 +424,6 @@ async fn reservations_of_all_kinds_are_limited_in_bytes() {
         };
         made += usize::from(cluster.reserve(&write, &cluster.counters(), &[], None).is_ok());
     }
-    let bytes: usize = cluster.kinds.iter().map(|kind| kind.reserved().bytes).sum();
+    let bytes: usize = cluster.caches.iter().map(|kind| kind.reservation_usage().bytes).sum();
     assert!(made > 20 && (38_000..42_000).contains(&bytes), "{made} of {bytes} bytes");
 }

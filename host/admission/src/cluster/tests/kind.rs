@@ -6,12 +6,12 @@ use std::time::Duration;
 use opgate_cluster::{Object, Query};
 
 use super::*;
-use crate::cluster::NotCurrent;
+use crate::cluster::CacheUnavailable;
 
 const APPLIED: PossibleState = PossibleState::Pending(0);
 
 fn live() -> Arc<ResourceCache> {
-    let kind = cluster(Options::of(Source::Live)).kinds.remove(0);
+    let kind = cluster(ClusterOptions::of(Source::Live)).caches.remove(0);
     list(&kind, "1", &[]);
     kind
 }
@@ -19,7 +19,7 @@ fn live() -> Arc<ResourceCache> {
 /// A kind that only stores objects without the label `hidden`.
 fn visible() -> Arc<ResourceCache> {
     let selector = r#"{"matchExpressions":[{"key":"hidden","operator":"DoesNotExist"}]}"#;
-    let kind = labelled(Options::of(Source::Live), selector).kinds.remove(0);
+    let kind = labelled(ClusterOptions::of(Source::Live), selector).caches.remove(0);
     list(&kind, "1", &[]);
     kind
 }
@@ -68,9 +68,9 @@ async fn reservation_does_not_hide_stored_objects() {
     for (world, spec) in single {
         let got = kind.get(&key("a"), None, world).unwrap();
         assert_eq!(texts(&[got.object.unwrap()]), format!("a={spec}"));
-        assert!(got.touches);
+        assert!(got.differs_by_state);
     }
-    assert!(!kind.get(&key("b"), None, PossibleState::Stored).unwrap().touches);
+    assert!(!kind.get(&key("b"), None, PossibleState::Stored).unwrap().differs_by_state);
 
     // A second request about the same object leaves the first one in its place.
     reserve(&kind, "a", "u", "2", "third");
@@ -103,7 +103,7 @@ async fn pending_change_touches_queries_for_old_and_new_value() {
     reserve(&kind, "a", "u", "2", "new");
     for (spec, worlds) in [("old", ["a=old", "", "a=old"]), ("new", ["", "a=new", "a=new"])] {
         let values = Arc::new(std::iter::once(spec.to_owned()).collect());
-        let matches = vec![opgate_cluster::Match { index: 0, values, absent: false }];
+        let matches = vec![opgate_cluster::IndexMatch { index: 0, values, include_missing: false }];
         let query = Query { matches, ..Query::default() };
         for (world, expected) in [PossibleState::Stored, APPLIED, PossibleState::UnionPreferPending]
             .into_iter()
@@ -111,13 +111,13 @@ async fn pending_change_touches_queries_for_old_and_new_value() {
         {
             let found = kind.select(&query, usize::MAX, None, world, None).unwrap();
             assert_eq!(texts(&found.objects), expected, "{spec} in {world:?}");
-            assert_eq!(found.touched, [key("a")], "{spec} in {world:?}");
+            assert_eq!(found.pending_objects, [key("a")], "{spec} in {world:?}");
         }
     }
     let elsewhere = Query { namespace: Some("other".to_owned()), ..Query::default() };
     let found =
         kind.select(&elsewhere, usize::MAX, None, PossibleState::UnionPreferPending, None).unwrap();
-    assert!(found.touched.is_empty() && found.objects.is_empty());
+    assert!(found.pending_objects.is_empty() && found.objects.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,7 +132,7 @@ async fn object_hidden_by_a_change_is_gone_in_one_possible_state() {
 #[tokio::test(start_paused = true)]
 async fn events_settle_only_covered_reservations() {
     let kind = live();
-    let pending = |name: &str| kind.pending(&key(name)).0;
+    let pending = |name: &str| kind.pending_summary(&key(name)).0;
     // A new object is settled by its uid, not by another one of its name (409).
     reserve(&kind, "a", "new", "", "wanted");
     kind.apply(object("a", "2", "old", "stored").root(), "");
@@ -170,14 +170,14 @@ async fn reservation_ends_with_a_watch_event_after_its_ttl() {
     let kind = live();
     reserve(&kind, "a", "u", "", "refused by another webhook");
     pass(1).await;
-    kind.bookmark("2");
-    assert_eq!(kind.pending(&key("a")).0, 1, "it may still be stored");
+    kind.record_bookmark("2");
+    assert_eq!(kind.pending_summary(&key("a")).0, 1, "it may still be stored");
     pass(60).await;
-    assert_eq!(kind.pending(&key("a")).0, 1, "the watch has said nothing since");
-    kind.failed("forbidden".to_owned());
-    assert_eq!(kind.pending(&key("a")).0, 1, "and a failure tells nothing");
-    kind.bookmark("3");
-    assert_eq!(kind.pending(&key("a")).0, 0);
+    assert_eq!(kind.pending_summary(&key("a")).0, 1, "the watch has said nothing since");
+    kind.record_error("forbidden".to_owned());
+    assert_eq!(kind.pending_summary(&key("a")).0, 1, "and a failure tells nothing");
+    kind.record_bookmark("3");
+    assert_eq!(kind.pending_summary(&key("a")).0, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,11 +186,11 @@ async fn direct_read_settles_covered_reservations() {
     let read = |objects: &[Arc<Document>], version: &str| {
         let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
         for object in objects {
-            kind.take(&mut listing, object.root(), "");
+            kind.add_object(&mut listing, object.root(), "");
         }
-        kind.learn(&key("a"), &listing, tokio::time::Instant::now());
+        kind.record_direct_read(&key("a"), &listing, tokio::time::Instant::now());
     };
-    let pending = || kind.pending(&key("a")).0;
+    let pending = || kind.pending_summary(&key("a")).0;
     reserve(&kind, "a", "u", "", "wanted");
     read(&[], "5");
     assert_eq!(pending(), 1, "it may be on its way");
@@ -226,7 +226,7 @@ async fn direct_read_counts_until_the_watch_catches_up() {
     let fresh = |version: &str, objects: &[Arc<Document>]| {
         let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
         for object in objects {
-            kind.take(&mut listing, object.root(), "");
+            kind.add_object(&mut listing, object.root(), "");
         }
         listing
     };
@@ -251,7 +251,7 @@ async fn unreadable_object_fails_only_matching_queries() {
     let json = format!(
         r#"{{"metadata":{{"name":"bad","namespace":"elsewhere","resourceVersion":"3"}},"spec":{deep}}}"#
     );
-    let bad = Document::deep(json).unwrap();
+    let bad = Document::parse_deep(json).unwrap();
     kind.apply(bad.root(), "");
     let ask = |namespace: Option<&str>| {
         let query = Query { namespace: namespace.map(str::to_owned), ..Query::default() };
@@ -259,7 +259,7 @@ async fn unreadable_object_fails_only_matching_queries() {
             .map(|found| found.objects.len())
     };
     let why = "g/v1/r holds elsewhere/bad, which cannot be read: a field that policies read nests deeper than 512 levels";
-    let error = NotCurrent::Unknown(why.to_owned());
+    let error = CacheUnavailable::NotReady(why.to_owned());
     assert_eq!(ask(Some("ns")), Ok(1));
     assert_eq!(ask(Some("elsewhere")), Err(error.clone()));
     assert_eq!(ask(None), Err(error.clone()));
@@ -269,7 +269,7 @@ async fn unreadable_object_fails_only_matching_queries() {
     assert_eq!(kind.status().unreadable, 1);
     // A list skips it as well; it is good again once it can be read or is gone.
     let mut listing = kind.empty();
-    kind.take(&mut listing, bad.root(), "");
+    kind.add_object(&mut listing, bad.root(), "");
     kind.replace(listing, tokio::time::Instant::now());
     assert_eq!((ask(Some("ns")), kind.status().unreadable), (Ok(0), 1));
     kind.delete(&bad_key, "4", "");
@@ -280,16 +280,16 @@ async fn unreadable_object_fails_only_matching_queries() {
 #[tokio::test(start_paused = true)]
 async fn object_hidden_by_labels_does_not_count_as_deleted() {
     let kind = visible();
-    let pending = || kind.pending(&key("a")).0;
+    let pending = || kind.pending_summary(&key("a")).0;
     let now = tokio::time::Instant::now;
     reserve(&kind, "a", "u", "6", "visible again");
     // The event that hid it comes late; a read and a list do not show it yet.
     kind.delete(&key("a"), "6", "u");
-    kind.learn(&key("a"), &Listing { version: "7".to_owned(), ..kind.empty() }, now());
+    kind.record_direct_read(&key("a"), &Listing { version: "7".to_owned(), ..kind.empty() }, now());
     list(&kind, "7", &[]);
     assert_eq!(pending(), 1);
     pass(3).await;
-    kind.learn(&key("a"), &Listing { version: "8".to_owned(), ..kind.empty() }, now());
+    kind.record_direct_read(&key("a"), &Listing { version: "8".to_owned(), ..kind.empty() }, now());
     assert_eq!(pending(), 0, "it never came");
     reserve(&kind, "a", "u", "8", "again");
     kind.delete(&key("a"), "9", "u");
@@ -305,16 +305,16 @@ async fn a_slow_list_settles_nothing_that_came_after_its_beginning() {
     reserve(&kind, "new", "n", "", "wanted");
     reserve(&kind, "changed", "c", "20", "wanted");
     let mut there = Listing { version: "22".to_owned(), ..kind.empty() };
-    kind.take(&mut there, object("known", "21", "k", "read directly").root(), "");
+    kind.add_object(&mut there, object("known", "21", "k", "read directly").root(), "");
     reserve(&kind, "known", "k", "", "read directly");
-    kind.learn(&key("known"), &there, tokio::time::Instant::now());
+    kind.record_direct_read(&key("known"), &there, tokio::time::Instant::now());
     pass(30).await;
     kind.replace(Listing { version: "10".to_owned(), ..kind.empty() }, began);
-    let pending = |name: &str| kind.pending(&key(name)).0;
+    let pending = |name: &str| kind.pending_summary(&key(name)).0;
     assert_eq!((pending("new"), pending("changed")), (1, 1));
     assert_eq!(shown(&kind, PossibleState::Stored), "known=read directly");
     // The watch continues from there.
-    kind.bookmark("30");
+    kind.record_bookmark("30");
     assert_eq!((pending("new"), pending("changed")), (0, 0));
 }
 
@@ -323,9 +323,9 @@ async fn restored_etcd_resets_the_cache() {
     let kind = live();
     kind.apply(object("a", "900", "u", "later").root(), "");
     let mut there = Listing { version: "1000".to_owned(), ..kind.empty() };
-    kind.take(&mut there, object("b", "1000", "v", "later").root(), "");
+    kind.add_object(&mut there, object("b", "1000", "v", "later").root(), "");
     reserve(&kind, "b", "v", "", "later");
-    kind.learn(&key("b"), &there, tokio::time::Instant::now());
+    kind.record_direct_read(&key("b"), &there, tokio::time::Instant::now());
     reserve(&kind, "a", "u", "900", "changed");
     list(&kind, "500", &[object("a", "400", "u", "earlier")]);
     assert_eq!(all(&kind), ["a=earlier", "a=earlier", "a=earlier"]);
@@ -354,8 +354,11 @@ fn try_one(kind: &ResourceCache, user: &str, namespace: &str, name: &str, spec: 
 
 #[tokio::test(start_paused = true)]
 async fn reservations_of_all_tenants_are_bounded() {
-    let bounds = Bounds { count: 16, bytes: 100_000 };
-    let kind = cluster(Options { bounds, ..Options::of(Source::Live) }).kinds.remove(0);
+    let bounds = ReservationLimits { count: 16, bytes: 100_000 };
+    let kind =
+        cluster(ClusterOptions { reservation_limits: bounds, ..ClusterOptions::of(Source::Live) })
+            .caches
+            .remove(0);
     list(&kind, "1", &[]);
     let numbers = |count: u32| (0..count).map(|number| number.to_string());
     assert!(numbers(8).all(|name| try_one(&kind, "eve", "a", &name, "x")));
@@ -367,7 +370,7 @@ async fn reservations_of_all_tenants_are_bounded() {
     assert_eq!(kind.status().reservations, 12);
     pass(20).await;
     assert!(!try_one(&kind, "eve", "a", "8", "x"), "the watch has not spoken");
-    kind.bookmark("2");
+    kind.record_bookmark("2");
     assert!(try_one(&kind, "eve", "a", "8", "x"));
     assert_eq!(kind.status().reservations, 1);
 }
@@ -376,17 +379,20 @@ async fn reservations_of_all_tenants_are_bounded() {
 /// and how many objects differ in other possible states.
 fn asks(kind: &ResourceCache, namespace: &str, spec: &str) -> (bool, usize) {
     let values = Arc::new(std::iter::once(spec.to_owned()).collect());
-    let matches = vec![opgate_cluster::Match { index: 0, values, absent: false }];
+    let matches = vec![opgate_cluster::IndexMatch { index: 0, values, include_missing: false }];
     let query = Query { namespace: Some(namespace.to_owned()), matches, ..Query::default() };
     let found =
         kind.select(&query, usize::MAX, None, PossibleState::UnionPreferPending, None).unwrap();
-    (found.is_unsure, found.touched.len())
+    (found.is_unsure, found.pending_objects.len())
 }
 
 #[tokio::test(start_paused = true)]
 async fn requests_of_a_tenant_for_an_object_share_a_reservation() {
-    let bounds = Bounds { count: 16, bytes: 100_000 };
-    let kind = cluster(Options { bounds, ..Options::of(Source::Live) }).kinds.remove(0);
+    let bounds = ReservationLimits { count: 16, bytes: 100_000 };
+    let kind =
+        cluster(ClusterOptions { reservation_limits: bounds, ..ClusterOptions::of(Source::Live) })
+            .caches
+            .remove(0);
     list(&kind, "1", &[]);
     for number in 0..300 {
         assert!(try_one(&kind, "eve", "a", "a", &format!("v{number}")), "{number}");
@@ -408,15 +414,18 @@ async fn requests_of_a_tenant_for_an_object_share_a_reservation() {
     assert_eq!(asks(&kind, "a", "other"), (false, 0), "another value is still known to be free");
     assert!(try_one(&kind, "carol", "c", "c", "x"));
     pass(20).await;
-    kind.bookmark("2");
+    kind.record_bookmark("2");
     assert!(try_one(&kind, "eve", "a", "a", "x"));
     assert_eq!(kind.status().reservations, 1, "all of them end");
 }
 
 #[tokio::test(start_paused = true)]
 async fn large_object_is_reserved_as_an_outline() {
-    let bounds = Bounds { count: 16, bytes: 100_000 };
-    let kind = cluster(Options { bounds, ..Options::of(Source::Live) }).kinds.remove(0);
+    let bounds = ReservationLimits { count: 16, bytes: 100_000 };
+    let kind =
+        cluster(ClusterOptions { reservation_limits: bounds, ..ClusterOptions::of(Source::Live) })
+            .caches
+            .remove(0);
     list(&kind, "1", &[]);
     let large = "x".repeat(2_000_000);
     assert!(try_one(&kind, "eve", "a", "large", &large));
@@ -425,7 +434,7 @@ async fn large_object_is_reserved_as_an_outline() {
     assert_eq!(asks(&kind, "a", "other"), (false, 0));
     assert_eq!(asks(&kind, "b", &large), (false, 0));
     let got = kind.get(&Key::new("a", "large"), None, APPLIED).unwrap();
-    assert!(got.is_unsure && got.touches);
+    assert!(got.is_unsure && got.differs_by_state);
     assert!(!kind.get(&Key::new("a", "large"), None, PossibleState::Stored).unwrap().is_unsure);
 }
 
@@ -438,9 +447,13 @@ async fn equal_requests_are_one_reservation_that_is_extended() {
         pass(1).await;
     }
     assert_eq!(kind.status().reservations, 1);
-    assert_eq!(kind.ended(tokio::time::Instant::now(), 9), [], "the last one has one more second");
+    assert_eq!(
+        kind.ended_keys(tokio::time::Instant::now(), 9),
+        [],
+        "the last one has one more second"
+    );
     pass(1).await;
-    assert_eq!(kind.ended(tokio::time::Instant::now(), 9), [key("a")]);
+    assert_eq!(kind.ended_keys(tokio::time::Instant::now(), 9), [key("a")]);
     // A creation of an object that is stored already changes nothing while it is stored.
     reserve(&kind, "a", "other", "", "stored");
     let shown = |kind: &ResourceCache| shown(kind, PossibleState::UnionPreferPending);
@@ -486,25 +499,27 @@ async fn excess_requests_for_an_object_share_one_possible_state() {
 
 #[tokio::test(start_paused = true)]
 async fn object_under_review_is_shown_as_it_is_stored() {
-    let cluster = cluster(Options::of(Source::Live));
-    let kind = &cluster.kinds[0];
+    let cluster = cluster(ClusterOptions::of(Source::Live));
+    let kind = &cluster.caches[0];
     list(kind, "1", &[object("a", "1", "u", "stored")]);
     reserve(kind, "a", "v", "", "wanted");
     reserve(kind, "b", "w", "", "other");
-    let reviewed = Some(Arc::new(ReviewedObject { kinds: vec![0], key: key("a") }));
+    let reviewed = Some(Arc::new(ReviewedObject { caches: vec![ResourceId(0)], key: key("a") }));
     let lens = EvaluationView {
-        world: PossibleState::UnionPreferPending,
+        state: PossibleState::UnionPreferPending,
         reviewed,
         ..EvaluationView::default()
     };
     let select = |kind_of_lens| {
-        let sight = lens.sight(kind_of_lens);
+        let sight = lens.resource_view(ResourceId(kind_of_lens));
         kind.select(&Query::default(), usize::MAX, None, sight, None).unwrap()
     };
     assert_eq!(texts(&select(0).objects), "a=stored b=other");
-    assert_eq!(select(0).touched, [key("b")]);
+    assert_eq!(select(0).pending_objects, [key("b")]);
     assert_eq!(texts(&select(1).objects), "a=stored a=wanted b=other", "of another resource");
-    assert!(!kind.get(&key("a"), None, lens.sight(0)).unwrap().touches);
+    assert!(
+        !kind.get(&key("a"), None, lens.resource_view(ResourceId(0))).unwrap().differs_by_state
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -514,7 +529,7 @@ async fn empty_direct_read_hides_older_watched_objects() {
     kind.apply(object("b", "6", "v", "stored").root(), "");
     let read = |version: &str| {
         let found = Listing { version: version.to_owned(), ..kind.empty() };
-        kind.learn(&key("a"), &found, tokio::time::Instant::now());
+        kind.record_direct_read(&key("a"), &found, tokio::time::Instant::now());
     };
     read("4");
     assert_eq!(shown(&kind, PossibleState::Stored), "a=stored b=stored", "the read is older");
@@ -530,46 +545,46 @@ async fn empty_direct_read_hides_older_watched_objects() {
 
 #[tokio::test(start_paused = true)]
 async fn query_without_a_current_cache_fails() {
-    let kind = cluster(Options::of(Source::Live)).kinds.remove(0);
+    let kind = cluster(ClusterOptions::of(Source::Live)).caches.remove(0);
     let ask = |kind: &ResourceCache| {
         kind.get(&key("a"), None, PossibleState::Stored).map(|found| found.object.is_some())
     };
-    let listing = NotCurrent::Listing("g/v1/r is not synced yet".to_owned());
+    let listing = CacheUnavailable::Listing("g/v1/r is not synced yet".to_owned());
     assert_eq!(ask(&kind), Err(listing), "soon there is one");
-    kind.failed("forbidden: because".to_owned());
-    let unknown = |why: &str| Err(NotCurrent::Unknown(why.to_owned()));
+    kind.record_error("forbidden: because".to_owned());
+    let unknown = |why: &str| Err(CacheUnavailable::NotReady(why.to_owned()));
     assert_eq!(ask(&kind), unknown("g/v1/r is not synced yet: forbidden: because"));
-    kind.absent();
+    kind.mark_absent();
     assert_eq!(ask(&kind), Ok(false), "a resource that is not installed has no objects");
-    assert_eq!(kind.status().standing, CacheStatus::NotInstalled);
+    assert_eq!(kind.status().cache_status, CacheStatus::NotInstalled);
 
     pass(200).await;
-    kind.failed("no answer".to_owned());
+    kind.record_error("no answer".to_owned());
     assert!(!kind.is_interrupted());
     pass(6).await;
     assert!(kind.is_interrupted() && kind.status().interrupted.is_some());
     assert_eq!(ask(&kind), Ok(false), "it is still current");
-    kind.steady();
+    kind.mark_watch_open();
     assert!(!kind.is_interrupted());
     pass(100).await;
-    kind.failed("no answer".to_owned());
+    kind.record_error("no answer".to_owned());
     assert_eq!(ask(&kind), unknown("g/v1/r was last heard of 306 s ago: no answer"));
     let listing = Listing { version: "9".to_owned(), ..kind.empty() };
     let read = kind.get(&key("a"), Some(&listing), PossibleState::Stored);
     assert!(read.is_ok(), "what was read directly needs no watch");
 
-    let files = cluster(Options::of(Source::Snapshot)).kinds.remove(0);
+    let files = cluster(ClusterOptions::of(Source::Snapshot)).caches.remove(0);
     pass(1_000_000).await;
     assert_eq!(ask(&files), Ok(false), "files do not age");
 }
 
 #[test]
 fn incompletely_read_object_is_not_reserved() {
-    let cluster = cluster(Options::of(Source::Live));
-    let kind = &cluster.kinds[0];
+    let cluster = cluster(ClusterOptions::of(Source::Live));
+    let kind = &cluster.caches[0];
     let account = opgate_document::Account::new(1 << 20);
-    let whole = object("a", "", "a", "x").charged_to(&account);
-    assert!(!account.take(2 << 20), "reading it has found no memory");
+    let whole = object("a", "", "a", "x").with_account(&account);
+    assert!(!account.charge(2 << 20), "reading it has found no memory");
     assert!(!reserve_for(kind, "u", &key("a"), &whole, ""));
     assert_eq!(kind.status().reservations, 0);
 }
@@ -579,25 +594,28 @@ async fn refused_and_silent_resource_is_locked_out() {
     use super::super::cache::ListFailure;
     let kind = live();
     let pass = async || tokio::time::advance(Duration::from_secs(301)).await;
-    kind.refused(ListFailure::Unauthorized);
-    assert!(kind.status().unauthorized && !kind.is_locked_out(), "what is known still counts");
+    kind.record_list_failure(ListFailure::Unauthorized);
+    assert!(kind.status().unauthorized && !kind.is_access_denied(), "what is known still counts");
     pass().await;
-    assert!(kind.is_locked_out());
-    kind.refused(ListFailure::No);
-    assert!(kind.is_locked_out() && !kind.status().unauthorized, "a time-out changes nothing");
+    assert!(kind.is_access_denied());
+    kind.record_list_failure(ListFailure::No);
+    assert!(kind.is_access_denied() && !kind.status().unauthorized, "a time-out changes nothing");
     list(&kind, "2", &[]);
-    assert!(!kind.is_locked_out());
+    assert!(!kind.is_access_denied());
     pass().await;
-    kind.refused(ListFailure::No);
-    assert!(!kind.status().standing.is_current() && !kind.is_locked_out(), "it is only silent");
-    kind.refused(ListFailure::Forbidden);
-    assert!(kind.is_locked_out());
+    kind.record_list_failure(ListFailure::No);
+    assert!(
+        !kind.status().cache_status.is_ready() && !kind.is_access_denied(),
+        "it is only silent"
+    );
+    kind.record_list_failure(ListFailure::Forbidden);
+    assert!(kind.is_access_denied());
 }
 
 #[test]
 fn refused_token_is_no_missing_permission() {
     let kind = live();
-    let told = |code| decode::ApiError::of(code, "Unauthorized").told(&kind);
+    let told = |code| decode::ApiError::from_status(code, "Unauthorized").message_for(&kind);
     assert!(told(401).starts_with("the API server does not accept the token of opgate (401: "));
     assert!(!told(401).contains("grant") && told(403).contains("grant list and watch"));
 }

@@ -3,7 +3,7 @@
 use opgate_cluster::Query;
 
 use super::*;
-use crate::cluster::NotCurrent;
+use crate::cluster::CacheUnavailable;
 
 const LIMIT: usize = 1 << 20;
 
@@ -11,8 +11,8 @@ const LIMIT: usize = 1 << 20;
 const SHARE: usize = LIMIT / 4;
 
 fn bounded() -> (ClusterState, Arc<ResourceCache>) {
-    let cluster = cluster(Options { memory: LIMIT, ..Options::of(Source::Live) });
-    let kind = cluster.kinds[0].clone();
+    let cluster = cluster(ClusterOptions { memory: LIMIT, ..ClusterOptions::of(Source::Live) });
+    let kind = cluster.caches[0].clone();
     list(&kind, "1", &[]);
     (cluster, kind)
 }
@@ -31,7 +31,7 @@ fn count(kind: &ResourceCache, namespace: Option<&str>) -> Result<usize, String>
     let query = Query { namespace: namespace.map(str::to_owned), ..Query::default() };
     match kind.select(&query, usize::MAX, None, PossibleState::Stored, None) {
         Ok(found) => Ok(found.objects.len()),
-        Err(NotCurrent::Unknown(why)) => Err(why),
+        Err(CacheUnavailable::NotReady(why)) => Err(why),
         Err(other) => panic!("{other:?}"),
     }
 }
@@ -47,8 +47,8 @@ async fn objects_over_the_share_fail_only_matching_queries() {
     kind.apply(large("other", "small", 30, 100).root(), "");
     kind.apply(large("", "wide", 31, 100).root(), "");
     let status = kind.status();
-    assert_eq!((status.objects, status.unreadable, status.by_name), (8, 14, 14));
-    assert_eq!(status.crowded, ["tenant"]);
+    assert_eq!((status.objects, status.unreadable, status.name_only), (8, 14, 14));
+    assert_eq!(status.namespaces_over_limit, ["tenant"]);
     assert!(status.bytes <= SHARE + (8 << 10), "{}", status.bytes);
     assert!(cluster.memory().0 <= SHARE + (8 << 10), "{:?}", cluster.memory());
 
@@ -67,7 +67,7 @@ async fn objects_over_the_share_fail_only_matching_queries() {
     // The values of their indexes are known.
     let by_value = |spec: String| {
         let values = Arc::new(std::iter::once(spec).collect());
-        let matches = vec![opgate_cluster::Match { index: 0, values, absent: false }];
+        let matches = vec![opgate_cluster::IndexMatch { index: 0, values, include_missing: false }];
         let query = Query { matches, ..Query::default() };
         kind.select(&query, usize::MAX, None, PossibleState::Stored, None)
             .map(|found| found.objects.len())
@@ -95,7 +95,7 @@ async fn objects_over_the_share_fail_only_matching_queries() {
         (10..15).map(|number| large("tenant", &format!("o{number}"), number + 2, each)).collect();
     list(&kind, "60", &left);
     assert_eq!((count(&kind, Some("tenant")), count(&kind, None)), (Ok(5), Ok(5)));
-    assert_eq!((kind.status().by_name, kind.has_memory_again()), (0, false));
+    assert_eq!((kind.status().name_only, kind.has_memory_again()), (0, false));
     drop(kind);
     let memory = cluster.memory.clone();
     drop(cluster);
@@ -111,7 +111,7 @@ async fn tenants_with_much_leave_room_for_those_with_little() {
             kind.apply(large(&format!("tenant-{tenant}"), &name, 2, 30 << 10).root(), "");
         }
     }
-    assert!(kind.status().by_name > 200);
+    assert!(kind.status().name_only > 200);
     kind.apply(large("victim", "a", 3, 100).root(), "");
     assert_eq!(count(&kind, Some("victim")), Ok(1));
     kind.apply(large("", "b", 4, 10 << 10).root(), "");
@@ -125,8 +125,8 @@ async fn names_of_objects_are_limited_in_memory() {
         kind.apply(large("tenant", &format!("o{number:05}"), 2, 1).root(), "");
     }
     let status = kind.status();
-    assert!(status.objects > 300 && status.by_name > 50, "{status:?}");
-    assert!(status.objects + status.by_name < 2_000, "{status:?}");
+    assert!(status.objects > 300 && status.name_only > 50, "{status:?}");
+    assert!(status.objects + status.name_only < 2_000, "{status:?}");
     assert!(cluster.memory().0 < LIMIT / 3, "{:?}", cluster.memory());
     let get = |namespace: &str, name: &str| {
         let got = kind.get(&Key::new(namespace, name), None, PossibleState::Stored);
@@ -160,7 +160,7 @@ async fn repeated_list_uses_no_additional_memory() {
     // A direct read, while the cache has its objects.
     let mut read = kind.empty();
     for object in &objects {
-        kind.take(&mut read, object.root(), "");
+        kind.add_object(&mut read, object.root(), "");
     }
     assert_eq!((read.objects.len(), read.unreadable.len()), (5, 0));
     assert_eq!(cluster.memory().0, used);
@@ -177,13 +177,13 @@ async fn a_view_that_replaces_another_shares_its_memory() {
     let objects: Vec<_> =
         (0..5).map(|number| large("tenant", &format!("o{number}"), 2, 20 << 10)).collect();
     list(&kind, "5", &objects);
-    let mut reading = kind.reading().clone();
+    let mut reading = kind.resolved_read().clone();
     reading.declaration = Declaration::new(&["/spec".to_owned()], &[], &[]).unwrap();
     let new = ClusterState::replacing(&[reading], &old);
-    let other = new.kinds[0].clone();
+    let other = new.caches[0].clone();
     assert!(!Arc::ptr_eq(&kind, &other));
     list(&other, "5", &objects);
-    assert!(other.status().by_name > 0, "{:?}", other.status());
+    assert!(other.status().name_only > 0, "{:?}", other.status());
     drop((kind, old));
     assert!(other.has_memory_again());
     list(&other, "6", &objects);

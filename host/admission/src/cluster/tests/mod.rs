@@ -10,14 +10,15 @@ mod polled;
 mod reader;
 
 use super::*;
+use crate::evaluation::{Evaluate, Evaluation, EvaluationError, ReadConsistency, decide};
 
 /// A resource of which `spec`, found by an index, is stored.
-fn cluster(options: Options) -> ClusterState {
+fn cluster(options: ClusterOptions) -> ClusterState {
     labelled(options, "{}")
 }
 
 /// Cluster state for objects with some labels only.
-fn labelled(options: Options, selector: &str) -> ClusterState {
+fn labelled(options: ClusterOptions, selector: &str) -> ClusterState {
     let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
     let index = opgate_cluster::Index {
         name: "spec".into(),
@@ -25,7 +26,7 @@ fn labelled(options: Options, selector: &str) -> ClusterState {
         separator: String::new(),
     };
     let declaration = Declaration::new(&["/spec".to_owned()], &[], &[index]).unwrap();
-    let labels = opgate_cluster::selector(Document::parse(selector).unwrap().root()).unwrap();
+    let labels = opgate_cluster::parse_selector(Document::parse(selector).unwrap().root()).unwrap();
     let reading = ResolvedRead { resource, declaration, labels, namespace: None, optional: false };
     ClusterState::new(&[reading], options)
 }
@@ -45,7 +46,7 @@ fn key(name: &str) -> Key {
 fn list(kind: &ResourceCache, version: &str, objects: &[Arc<Document>]) {
     let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
     for object in objects {
-        kind.take(&mut listing, object.root(), "");
+        kind.add_object(&mut listing, object.root(), "");
     }
     kind.replace(listing, tokio::time::Instant::now());
 }
@@ -77,5 +78,6 @@ fn reserve_for(
     before: &str,
 ) -> bool {
     let tenant = Tenant { namespace: key.namespace.clone(), user: user.into() };
-    kind.reserve(Allowed { key, object, old: None, before, tenant: &tenant }).is_ok()
+    kind.reserve(AllowedChange { key, object, old: None, base_version: before, tenant: &tenant })
+        .is_ok()
 }

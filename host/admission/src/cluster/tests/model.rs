@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use opgate_cluster::{Match, Object, Query};
+use opgate_cluster::{IndexMatch, Object, Query};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tokio::time::Instant;
@@ -160,13 +160,13 @@ impl Model {
         let mut listing = Listing { version: server.version.to_string(), ..kind.empty() };
         let asked = |name: &&String| scope.covers(&QueryScope::Object(key(name)));
         for name in server.objects.keys().filter(asked) {
-            kind.take(&mut listing, document(name, &server.objects[name]).root(), "");
+            kind.add_object(&mut listing, document(name, &server.objects[name]).root(), "");
         }
         listing
     }
 }
 
-impl Api for Model {
+impl DirectReadSource for Model {
     fn list<'a>(
         &'a self,
         kind: &'a ResourceCache,
@@ -199,41 +199,45 @@ impl Evaluate for Rule<'_> {
     type Verdict = bool;
     type Overload = Undecided;
 
-    async fn judge(&self, lens: &EvaluationView) -> Result<Evaluation<bool>, Undecided> {
+    async fn evaluate(&self, lens: &EvaluationView) -> Result<Evaluation<bool>, Undecided> {
         let values = Arc::new(std::iter::once(self.spec.to_string()).collect());
-        let matches = vec![Match { index: 0, values, absent: false }];
+        let matches = vec![IndexMatch { index: 0, values, include_missing: false }];
         let query = Query { matches, ..Query::default() };
-        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &QueryScope::All));
-        let reviewed = Some(Arc::new(ReviewedObject { kinds: vec![0], key: key(&self.name) }));
-        let sight = EvaluationView { reviewed, world: lens.world, ..EvaluationView::default() };
-        let sight = sight.sight(0);
-        let found = self.cluster.kinds[0].select(&query, usize::MAX, fresh, sight, None).unwrap();
+        let fresh = lens
+            .direct_reads
+            .as_ref()
+            .and_then(|fresh| fresh.listing(ResourceId(0), &QueryScope::All));
+        let reviewed =
+            Some(Arc::new(ReviewedObject { caches: vec![ResourceId(0)], key: key(&self.name) }));
+        let sight = EvaluationView { reviewed, state: lens.state, ..EvaluationView::default() };
+        let sight = sight.resource_view(ResourceId(0));
+        let found = self.cluster.caches[0].select(&query, usize::MAX, fresh, sight, None).unwrap();
         let names = found.objects.iter().map(|object: &Arc<Object>| &object.key().name);
         let others: BTreeSet<_> = names.filter(|name| ***name != *self.name).collect();
         let allows = self.spec == FREE || others.len() < self.most;
         // An evaluation takes time.
         tokio::time::sleep(Duration::from_millis(1)).await;
-        let mut grounds = Grounds::default();
-        grounds.add(0, &QueryScope::All, &found.objects);
-        let grounds = if allows { Vec::new() } else { grounds.of_denial("") };
-        let touched = found.touched.into_iter().map(|key| (0, key)).collect();
-        let asked = vec![(0, QueryScope::All)];
+        let mut grounds = GroundRecorder::default();
+        grounds.add(ResourceId(0), &QueryScope::All, &found.objects);
+        let grounds = if allows { Vec::new() } else { grounds.into_denial_grounds("") };
+        let touched = found.pending_objects.into_iter().map(|key| (ResourceId(0), key)).collect();
+        let asked = vec![(ResourceId(0), QueryScope::All)];
         // Exactly the query: reservations about other specs do not matter.
-        let questions = vec![(0, Question::Query(Box::new(query)))];
+        let questions = vec![(ResourceId(0), RecordedQuery::Query(Box::new(query)))];
         Ok(Evaluation {
             verdict: allows,
             allows,
-            is_sound: true,
-            asked,
-            questions,
-            touched,
+            is_valid: true,
+            queries: asked,
+            recorded_queries: questions,
+            pending_objects: touched,
             is_unsure: found.is_unsure,
             grounds,
-            wanted: Vec::new(),
+            needed_samples: Vec::new(),
         })
     }
 
-    fn without_answer(&self, _: bool, why: &str) -> bool {
+    fn on_failed_read(&self, _: bool, why: &str) -> bool {
         panic!("{why}")
     }
 
@@ -249,10 +253,10 @@ impl Evaluate for Rule<'_> {
         Err(Undecided::NoRoom(no_room))
     }
 
-    fn change(&self, _: &mut bool) -> Result<Option<Write>, Undecided> {
+    fn change(&self, _: &mut bool) -> Result<Option<ObjectWrite>, Undecided> {
         let (object, old) = (Some(self.object.clone()), self.old.clone());
-        Ok(Some(Write {
-            kinds: vec![0],
+        Ok(Some(ObjectWrite {
+            caches: vec![ResourceId(0)],
             resource: None,
             key: key(&self.name),
             user: user(),
@@ -264,7 +268,7 @@ impl Evaluate for Rule<'_> {
 
 struct Play {
     cluster: Arc<ClusterState>,
-    direct: Arc<Direct>,
+    direct: Arc<DirectReader>,
     server: Shared,
     consistent: bool,
     uids: RefCell<u32>,
@@ -296,7 +300,7 @@ impl Play {
         let exactness = ReadConsistency {
             direct: Some(&self.direct),
             always: self.consistent,
-            contested: &[0],
+            conflicting_resources: &[ResourceId(0)],
         };
         let deadline = began + Duration::from_secs(5);
         let verdict = decide(&self.cluster, exactness, deadline, &rule).await;
@@ -312,7 +316,7 @@ impl Play {
             Err(Undecided::Unsettled(EvaluationError::Contention)) => return,
             Err(other) => panic!("{other:?}"),
         }
-        let until = now + self.cluster.options.reservation;
+        let until = now + self.cluster.options.reservation_ttl;
         self.server.lock().under_way.push((name.clone(), spec, until));
         let Fate::Stored(delay) = fate else { return };
         tokio::time::sleep(Duration::from_millis(delay.into())).await;
@@ -335,7 +339,7 @@ impl Play {
             if server.is_cut {
                 return;
             }
-            let kind = &this.cluster.kinds[0];
+            let kind = &this.cluster.caches[0];
             match server.events.pop_front() {
                 Some(Event::Put(name, stored)) => {
                     kind.apply(document(&name, &stored).root(), "");
@@ -354,18 +358,19 @@ impl Play {
         server.events.clear();
         let objects: Vec<_> =
             server.objects.iter().map(|(n, stored)| document(n, stored)).collect();
-        list(&self.cluster.kinds[0], &server.version.to_string(), &objects);
+        list(&self.cluster.caches[0], &server.version.to_string(), &objects);
     }
 }
 
 async fn play(steps: &[Step], consistent: bool, most: usize) {
     let server = Shared::new(Mutex::new(Server { version: 1, most, ..Server::default() }));
-    let cluster = Arc::new(cluster(Options::of(Source::Live)));
-    let (kind, api) = (cluster.kinds[0].clone(), Model(server.clone()));
-    let settler = tokio::task::spawn_local(async move { settling::settle(&kind, &api).await });
+    let cluster = Arc::new(cluster(ClusterOptions::of(Source::Live)));
+    let (kind, api) = (cluster.caches[0].clone(), Model(server.clone()));
+    let settler =
+        tokio::task::spawn_local(async move { settling::settle_forever(&kind, &api).await });
     let world = Rc::new(Play {
         cluster,
-        direct: Arc::new(Direct::new(Model(server.clone()))),
+        direct: Arc::new(DirectReader::new(Model(server.clone()))),
         server,
         consistent,
         uids: RefCell::default(),
@@ -404,9 +409,9 @@ async fn play(steps: &[Step], consistent: bool, most: usize) {
     for request in requests {
         request.await.unwrap();
     }
-    assert_eq!(world.direct.questions(), 0);
-    tokio::time::sleep(world.cluster.options.reservation + Duration::from_millis(200)).await;
-    assert_eq!(world.cluster.kinds[0].status().reservations, 0);
+    assert_eq!(world.direct.reads_in_progress(), 0);
+    tokio::time::sleep(world.cluster.options.reservation_ttl + Duration::from_millis(200)).await;
+    assert_eq!(world.cluster.caches[0].status().reservations, 0);
     settler.abort();
 }
 

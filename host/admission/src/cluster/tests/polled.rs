@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::cache::poll_time;
-use crate::cluster::decode::{ApiError, PageText};
+use crate::cluster::cache::poll_interval;
+use crate::cluster::decode::{ApiError, PageReader};
 use crate::cluster::paging::ensure_bounded;
 use crate::review::{Review, text};
 
@@ -32,18 +32,18 @@ const VERSIONS: &str = "opgate.dev/v1alpha1/serverversions";
 /// The stored fields of the object `kubernetes`.
 fn version(cluster: &ClusterState) -> Option<Value> {
     let got =
-        cluster.kinds[0].get(&Key::new("", "kubernetes"), None, PossibleState::Stored).unwrap();
+        cluster.caches[0].get(&Key::new("", "kubernetes"), None, PossibleState::Stored).unwrap();
     let raw = got.object?.document().root().raw().into_owned();
     Some(serde_json::from_str(&raw).unwrap())
 }
 
 fn snapshot(documents: &[&str]) -> ClusterState {
-    let cluster = ClusterState::new(&reading(&[VERSIONS]), Options::of(Source::Snapshot));
+    let cluster = ClusterState::new(&reading(&[VERSIONS]), ClusterOptions::of(Source::Snapshot));
     let mut snapshot = Snapshot::default();
     for json in documents {
         assert_eq!(snapshot.add(Document::parse(json).unwrap()), Ok(1), "{json}");
     }
-    snapshot.fill(&cluster);
+    snapshot.replace_state(&cluster);
     cluster
 }
 
@@ -74,16 +74,18 @@ fn a_list_in_a_file_may_have_several_objects_of_one_name() {
         let list = json!({"apiVersion": "g/v1", "kind": "PackageList", "items": items});
         Document::parse(&list.to_string()).unwrap()
     };
-    let cluster = ClusterState::new(&reading(&["g/v1/packages"]), Options::of(Source::Snapshot));
+    let cluster =
+        ClusterState::new(&reading(&["g/v1/packages"]), ClusterOptions::of(Source::Snapshot));
     let said = |documents: &[&[&str]]| {
         let mut snapshot = Snapshot::default();
         for specs in documents {
             snapshot.add(list(specs)).unwrap();
         }
-        snapshot.fill(&cluster);
+        snapshot.replace_state(&cluster);
         let query = opgate_cluster::Query::default();
-        let found =
-            cluster.kinds[0].select(&query, usize::MAX, None, PossibleState::Stored, None).unwrap();
+        let found = cluster.caches[0]
+            .select(&query, usize::MAX, None, PossibleState::Stored, None)
+            .unwrap();
         let spec = |o: &Arc<opgate_cluster::Object>| {
             o.document().get("/spec").unwrap().text().unwrap().to_owned()
         };
@@ -112,7 +114,7 @@ fn no_request_changes_the_version_of_the_api_server() {
     let files = snapshot(&[ANSWER]);
     files.apply_allowed(&review);
     assert_eq!(version(&files).unwrap()["gitVersion"], "v1.25.4");
-    let live = ClusterState::new(&reading(&[VERSIONS]), Options::of(Source::Live));
+    let live = ClusterState::new(&reading(&[VERSIONS]), ClusterOptions::of(Source::Live));
     let inputs = review.inputs();
     assert!(live.change(&review, inputs.object.as_ref(), None).is_none(), "nothing to reserve");
 }
@@ -120,43 +122,45 @@ fn no_request_changes_the_version_of_the_api_server() {
 #[tokio::test]
 async fn unavailable_resource_does_not_block_sync_of_others() {
     let resources = ["g/v1/a", "g/v1/b", VERSIONS];
-    let cluster = ClusterState::new(&reading(&resources), Options::of(Source::Live));
-    let [a, b, own] = &cluster.kinds[..] else { panic!() };
-    assert!(!cluster.is_seen() && cluster.longest_seen().is_none());
+    let cluster = ClusterState::new(&reading(&resources), ClusterOptions::of(Source::Live));
+    let [a, b, own] = &cluster.caches[..] else { panic!() };
+    assert!(!cluster.is_synced() && cluster.time_since_first_list().is_none());
     list(own, "", &[]);
-    b.failed("503: service unavailable".to_owned());
-    b.unavailable();
-    assert!(!cluster.is_seen(), "a is still listed");
-    a.unavailable();
-    assert!(!cluster.is_seen(), "nothing is served, and everybody may read the version");
-    assert!(cluster.longest_seen().is_none());
+    b.record_error("503: service unavailable".to_owned());
+    b.mark_unavailable();
+    assert!(!cluster.is_synced(), "a is still listed");
+    a.mark_unavailable();
+    assert!(!cluster.is_synced(), "nothing is served, and everybody may read the version");
+    assert!(cluster.time_since_first_list().is_none());
     list(a, "1", &[]);
-    assert!(cluster.is_seen() && cluster.longest_seen().is_some());
+    assert!(cluster.is_synced() && cluster.time_since_first_list().is_some());
     cluster.wait_synced().await;
-    assert_eq!(b.status().standing, CacheStatus::Unseen);
+    assert_eq!(b.status().cache_status, CacheStatus::NeverListed);
     let why = b.get(&key("x"), None, PossibleState::Stored).map(|_| ());
     let expected = "g/v1/b is not synced yet: 503: service unavailable".to_owned();
-    assert_eq!(why, Err(NotCurrent::Unknown(expected)));
+    assert_eq!(why, Err(CacheUnavailable::NotReady(expected)));
 
-    let own = ClusterState::new(&reading(&[VERSIONS]), Options::of(Source::Live));
-    assert!(!own.is_seen());
-    list(&own.kinds[0], "", &[]);
-    assert!(own.is_seen() && own.longest_seen().is_some(), "nothing else is read");
+    let own = ClusterState::new(&reading(&[VERSIONS]), ClusterOptions::of(Source::Live));
+    assert!(!own.is_synced());
+    list(&own.caches[0], "", &[]);
+    assert!(own.is_synced() && own.time_since_first_list().is_some(), "nothing else is read");
 }
 
 #[tokio::test(start_paused = true)]
 async fn sync_wait_ends_when_every_resource_has_reported() {
-    let cluster =
-        Arc::new(ClusterState::new(&reading(&["g/v1/a", "g/v1/b"]), Options::of(Source::Live)));
+    let cluster = Arc::new(ClusterState::new(
+        &reading(&["g/v1/a", "g/v1/b"]),
+        ClusterOptions::of(Source::Live),
+    ));
     let waiting = tokio::spawn({
         let cluster = cluster.clone();
         async move { cluster.wait_synced().await }
     });
     tokio::task::yield_now().await;
-    list(&cluster.kinds[0], "1", &[]);
+    list(&cluster.caches[0], "1", &[]);
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
-    cluster.kinds[1].unavailable();
+    cluster.caches[1].mark_unavailable();
     waiting.await.unwrap();
 }
 
@@ -166,21 +170,21 @@ async fn age_of_a_polled_resource_counts_from_its_last_list() {
     assert!(kind.status().polled);
     tokio::time::advance(Duration::from_secs(70)).await;
     let status = kind.status();
-    assert_eq!((status.age, status.lists), (Some(Duration::from_secs(70)), 1));
+    assert_eq!((status.since_contact, status.lists), (Some(Duration::from_secs(70)), 1));
     list(&kind, "", &[object("a", "", "", "x")]);
     let status = kind.status();
-    assert_eq!((status.age, status.lists, status.objects), (Some(Duration::ZERO), 2, 1));
+    assert_eq!((status.since_contact, status.lists, status.objects), (Some(Duration::ZERO), 2, 1));
     tokio::time::advance(Duration::from_secs(301)).await;
-    kind.failed("503: service unavailable".to_owned());
+    kind.record_error("503: service unavailable".to_owned());
     let why = kind.get(&key("a"), None, PossibleState::Stored).map(|_| ());
     let expected = "g/v1/r was last heard of 301 s ago: 503: service unavailable".to_owned();
-    assert_eq!(why, Err(NotCurrent::Unknown(expected)));
-    kind.absent();
+    assert_eq!(why, Err(CacheUnavailable::NotReady(expected)));
+    kind.mark_absent();
     assert!(!kind.status().polled, "what is installed next can be watched");
 }
 
 fn live_polled() -> Arc<ResourceCache> {
-    let kind = cluster(Options::of(Source::Live)).kinds.remove(0);
+    let kind = cluster(ClusterOptions::of(Source::Live)).caches.remove(0);
     list(&kind, "", &[]);
     assert!(kind.set_polled(true) && !kind.set_polled(true));
     kind
@@ -189,10 +193,10 @@ fn live_polled() -> Arc<ResourceCache> {
 #[test]
 fn a_missing_permission_is_one_that_is_needed() {
     let told = |resource: &str, polled: bool| {
-        let cluster = ClusterState::new(&reading(&[resource]), Options::of(Source::Live));
-        let kind = &cluster.kinds[0];
+        let cluster = ClusterState::new(&reading(&[resource]), ClusterOptions::of(Source::Live));
+        let kind = &cluster.caches[0];
         kind.set_polled(polled || kind.is_polled());
-        ApiError::of(403, "because").told(kind)
+        ApiError::from_status(403, "because").message_for(kind)
     };
     for (resource, polled, grant) in [
         ("g/v1/r", false, "grant list and watch on it"),
@@ -207,12 +211,12 @@ fn a_missing_permission_is_one_that_is_needed() {
 #[test]
 fn poll_interval_keeps_the_cache_younger_than_max_age() {
     for (poll, max_age, seconds) in [(60, 300, 60), (600, 300, 100), (60, 6, 2), (60, 1, 1)] {
-        let options = Options {
-            poll: Duration::from_secs(poll),
+        let options = ClusterOptions {
+            poll_interval: Duration::from_secs(poll),
             max_age: Duration::from_secs(max_age),
-            ..Options::of(Source::Live)
+            ..ClusterOptions::of(Source::Live)
         };
-        assert_eq!(poll_time(&options), Duration::from_secs(seconds));
+        assert_eq!(poll_interval(&options), Duration::from_secs(seconds));
     }
 }
 
@@ -223,19 +227,19 @@ fn unstored_polled_objects_are_limited_in_bytes() {
     // Stored twice: it is a value of an index, too.
     let large = |name: usize| object(&name.to_string(), "", "", &"x".repeat(1 << 20));
     for name in 0..31 {
-        kind.take(&mut listing, large(name).root(), "");
+        kind.add_object(&mut listing, large(name).root(), "");
         assert!(ensure_bounded(&listing).is_ok(), "{name}");
     }
-    kind.take(&mut listing, large(31).root(), "");
+    kind.add_object(&mut listing, large(31).root(), "");
     let why = ensure_bounded(&listing).unwrap_err().to_string();
     assert_eq!(why, "objects of which more than 67108864 bytes would be kept");
 }
 
 /// All objects of a text that arrives in parts, or the reason why it is no list.
 fn read(text: &[u8]) -> Result<usize, String> {
-    let (mut page, mut rest) = (PageText::default(), text);
+    let (mut page, mut rest) = (PageReader::default(), text);
     while page.next(&mut rest).map_err(|trouble| trouble.to_string())?.is_some() {}
-    page.end().map(|page| page.count).map_err(|trouble| trouble.to_string())
+    page.finish().map(|page| page.count).map_err(|trouble| trouble.to_string())
 }
 
 #[test]

@@ -2,17 +2,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use opgate_document::{Account, Meter, Watch};
+use opgate_document::{Account, Deadline, Meter};
 
 use super::*;
-use opgate_engine::reader::{ClusterReader as _, Payer, PolicyQuery as Question};
+use opgate_engine::reader::{ClusterReader as _, PolicyQuery as Question, ResultAccounts};
 use opgate_engine::wit;
 
 /// Ends after this many checks.
 struct After(AtomicU64);
 
-impl Watch for After {
-    fn is_over(&self) -> bool {
+impl Deadline for After {
+    fn is_expired(&self) -> bool {
         let less = |left: u64| left.checked_sub(1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err()
     }
@@ -28,13 +28,13 @@ fn resource() -> wit::GroupVersionResource {
 
 #[test]
 fn impossible_names_are_not_requested() {
-    let cluster = Arc::new(cluster(Options::of(Source::Live)));
-    list(&cluster.kinds[0], "1", &[object("rbac:name,with=all", "1", "u", "x")]);
-    let reading = cluster.kinds[0].reading().clone();
+    let cluster = Arc::new(cluster(ClusterOptions::of(Source::Live)));
+    list(&cluster.caches[0], "1", &[object("rbac:name,with=all", "1", "u", "x")]);
+    let reading = cluster.caches[0].resolved_read().clone();
     let view = Arc::new(PolicyView::new(&cluster, &[reading], Vec::new()));
     let resource = resource();
     let (meter, account) = (meter(u64::MAX), Account::new(1 << 20));
-    let payer = Payer { meter: &meter, account: &account };
+    let payer = ResultAccounts { meter: &meter, account: &account };
     for (namespace, name, is_possible) in [
         ("ns", "a", true),
         ("ns", "rbac:name,with=all", true),
@@ -51,7 +51,7 @@ fn impossible_names_are_not_requested() {
         let found = reader.get(&resource, namespace, name, payer).unwrap().unwrap();
         let there = namespace == "ns" && name == "rbac:name,with=all";
         assert_eq!(!found.objects().is_empty(), there, "{namespace} {name}");
-        assert_eq!(!reader.asked().is_empty(), is_possible, "{namespace} {name}");
+        assert_eq!(!reader.queries().is_empty(), is_possible, "{namespace} {name}");
         let mut reader = view.reader(EvaluationView::default());
         let query = Question { namespace: Some(namespace.to_owned()), ..Question::default() };
         let names = reader.names(&resource, query, payer).unwrap().unwrap();
@@ -63,8 +63,8 @@ fn impossible_names_are_not_requested() {
 #[test]
 fn queries_are_charged_and_stop_at_the_limit() {
     const MANY: usize = 10_000;
-    let cluster = Arc::new(cluster(Options::of(Source::Live)));
-    let kind = &cluster.kinds[0];
+    let cluster = Arc::new(cluster(ClusterOptions::of(Source::Live)));
+    let kind = &cluster.caches[0];
     let stored: Vec<_> =
         (0..MANY).map(|n| object(&format!("o{n}"), "1", "u", &format!("v{n}"))).collect();
     list(kind, "1", &stored);
@@ -73,7 +73,7 @@ fn queries_are_charged_and_stop_at_the_limit() {
         let object = object(&format!("r{n}"), "", "", &format!("v{n}"));
         assert!(reserve_for(kind, "u", &key(&format!("r{n}")), &object, ""));
     };
-    let view = Arc::new(PolicyView::new(&cluster, &[kind.reading().clone()], Vec::new()));
+    let view = Arc::new(PolicyView::new(&cluster, &[kind.resolved_read().clone()], Vec::new()));
     let values: Vec<_> = (0..MANY).map(|n| format!("v{n}")).collect();
     let index = |values: &[String]| Question {
         matches: vec![("spec".to_owned(), values.to_vec(), false)],
@@ -108,7 +108,7 @@ fn queries_are_charged_and_stop_at_the_limit() {
             let account = Account::new(64 << 20);
             let ask = |looks: u64| {
                 let meter = meter(looks);
-                let payer = Payer { meter: &meter, account: &account };
+                let payer = ResultAccounts { meter: &meter, account: &account };
                 let found =
                     view.reader(EvaluationView::default()).names(&resource(), question(), payer);
                 let count = found.unwrap().map_or(0, |found| found.objects().len());
@@ -150,15 +150,17 @@ fn objects_of_an_answer_are_paid_for_before_they_are_made() {
         }
     };
     let own = reading("/status");
-    let cluster =
-        Arc::new(ClusterState::new(&[reading("/spec"), own.clone()], Options::of(Source::Live)));
+    let cluster = Arc::new(ClusterState::new(
+        &[reading("/spec"), own.clone()],
+        ClusterOptions::of(Source::Live),
+    ));
     let stored: Vec<_> =
         (0..100).map(|n| object(&format!("o{n}"), "1", "u", &"x".repeat(1_000))).collect();
-    list(&cluster.kinds[0], "1", &stored);
+    list(&cluster.caches[0], "1", &stored);
     for (reading, own) in [(reading("/spec"), true), (own, false)] {
         let view = Arc::new(PolicyView::new(&cluster, &[reading], Vec::new()));
         let (meter, account) = (meter(u64::MAX), Account::new(10_000));
-        let payer = Payer { meter: &meter, account: &account };
+        let payer = ResultAccounts { meter: &meter, account: &account };
         let found =
             view.reader(EvaluationView::default()).list(&resource(), Question::default(), payer);
         let found = found.unwrap().unwrap();
@@ -177,15 +179,15 @@ fn objects_of_an_answer_are_paid_for_before_they_are_made() {
 /// A page can end between objects of one name; the next one has the others.
 #[test]
 fn pages_have_each_of_several_objects_of_one_name_once() {
-    let cluster = Arc::new(cluster(Options::of(Source::Live)));
-    let kind = &cluster.kinds[0];
+    let cluster = Arc::new(cluster(ClusterOptions::of(Source::Live)));
+    let kind = &cluster.caches[0];
     let named = |name: &str, specs: std::ops::Range<usize>| {
         specs.map(|spec| object(name, "", "", &spec.to_string())).collect::<Vec<_>>()
     };
     list(kind, "", &[named("a", 0..1), named("b", 1..6), named("c", 6..8)].concat());
-    let view = Arc::new(PolicyView::new(&cluster, &[kind.reading().clone()], Vec::new()));
+    let view = Arc::new(PolicyView::new(&cluster, &[kind.resolved_read().clone()], Vec::new()));
     let (meter, account) = (meter(u64::MAX), Account::new(1 << 20));
-    let payer = Payer { meter: &meter, account: &account };
+    let payer = ResultAccounts { meter: &meter, account: &account };
     for limit in 1..10 {
         let mut reader = view.reader(EvaluationView::default());
         let (mut after, mut specs) = (None, Vec::new());
@@ -212,7 +214,8 @@ fn pages_have_each_of_several_objects_of_one_name_once() {
 #[test]
 fn reads_with_different_labels_are_separate_unless_one_is_full() {
     let reading = |labels: &str| {
-        let labels = opgate_cluster::selector(Document::parse(labels).unwrap().root()).unwrap();
+        let labels =
+            opgate_cluster::parse_selector(Document::parse(labels).unwrap().root()).unwrap();
         ResolvedRead {
             resource: Resource { group: "g".into(), version: "v1".into(), resource: "r".into() },
             declaration: Declaration::new(&[], &[], &[]).unwrap(),
@@ -229,11 +232,11 @@ fn reads_with_different_labels_are_separate_unless_one_is_full() {
         (vec![a.clone(), c.clone(), all.clone()], &["g/v1/r"]),
         (vec![all.clone(), a.clone()], &["g/v1/r"]),
     ] {
-        let cluster = ClusterState::new(&readings, Options::of(Source::Live));
-        let found: Vec<_> = cluster.kinds().iter().map(|kind| kind.name()).collect();
+        let cluster = ClusterState::new(&readings, ClusterOptions::of(Source::Live));
+        let found: Vec<_> = cluster.caches().iter().map(|kind| kind.name()).collect();
         assert_eq!(found, names);
         for reading in &readings {
-            let kind = cluster.kind_of(reading).unwrap();
+            let kind = cluster.cache_of(reading).unwrap();
             assert!(kind.labels().is_empty() || *kind.labels() == reading.labels);
         }
     }
@@ -254,15 +257,15 @@ fn reads_of_different_namespaces_are_separate() {
         reading("/c", Some("one"), false),
         reading("/d", None, false),
     ];
-    let cluster = ClusterState::new(&readings, Options::of(Source::Live));
-    let kinds = cluster.kinds().iter().map(|kind| (kind.name(), kind.is_optional()));
+    let cluster = ClusterState::new(&readings, ClusterOptions::of(Source::Live));
+    let kinds = cluster.caches().iter().map(|kind| (kind.name(), kind.is_optional()));
     let expected = [("g/v1/r in one", false), ("g/v1/r in two", true), ("g/v1/r", false)];
     assert_eq!(kinds.collect::<Vec<_>>(), expected);
     for reading in &readings {
-        let kind = cluster.kind_of(reading).unwrap();
+        let kind = cluster.cache_of(reading).unwrap();
         assert_eq!(kind.namespace(), reading.namespace.as_deref());
         assert!(reading.declaration.is_within(kind.declaration()));
     }
-    let alone = ClusterState::new(&readings[1..2], Options::of(Source::Live));
-    assert_eq!(alone.kinds()[0].name(), "g/v1/r");
+    let alone = ClusterState::new(&readings[1..2], ClusterOptions::of(Source::Live));
+    assert_eq!(alone.caches()[0].name(), "g/v1/r");
 }

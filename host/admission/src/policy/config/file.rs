@@ -7,23 +7,24 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{
-    ConfigErrors, Given, Identities, ModuleSource, PolicyConfig, Profile, Remote, SignatureKey,
+    ConfigErrors, ExplicitLimits, Identities, ModuleSource, PolicyConfig, Profile,
+    RegistryReference, SignatureKey,
 };
-use crate::cluster::Grants;
+use crate::cluster::SampleGrants;
 use crate::object::Object;
 use crate::policy::descriptor::is_name;
-use crate::policy::{Builtin, Mode, Names, OnError, RuleLevel, Scope};
+use crate::policy::{Builtin, Mode, NamePatterns, OnError, RuleLevel, Scope};
 use opgate_document::Document;
 use opgate_engine::Limits;
-use opgate_input::yaml::Located;
+use opgate_input::yaml::LocatedValue;
 use opgate_text::units::{parse_bytes, parse_duration};
 
 /// The file, to find locations in it.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct SourceFile {
     pub(super) builtins: &'static [Builtin],
     pub(super) path: PathBuf,
-    pub(super) located: Located,
+    pub(super) located: LocatedValue,
 }
 
 #[derive(Deserialize)]
@@ -147,26 +148,26 @@ pub(super) struct NamesEntry {
 /// here: a misspelled member would select everything.
 fn selector(value: &serde_json::Value) -> Result<String, String> {
     let members = value.as_object().ok_or("a label selector is an object")?;
-    if let Some(name) = members.keys().find(|name| !SELECTOR.contains(&name.as_str())) {
-        let hint = opgate_text::hint(name, SELECTOR);
+    if let Some(name) = members.keys().find(|name| !SELECTOR_KEYS.contains(&name.as_str())) {
+        let hint = opgate_text::hint(name, SELECTOR_KEYS);
         return Err(format!("unknown member {name:?} of a label selector{hint}"));
     }
     let text = value.to_string();
     let document = Document::parse(&text).map_err(|error| error.to_string())?;
-    let selector = opgate_cluster::selector(document.root())?;
+    let selector = opgate_cluster::parse_selector(document.root())?;
     Ok(if selector.is_empty() { String::new() } else { text })
 }
 
-const SELECTOR: [&str; 2] = ["matchLabels", "matchExpressions"];
+const SELECTOR_KEYS: [&str; 2] = ["matchLabels", "matchExpressions"];
 
 /// A key in a JSON pointer.
 fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-impl Origin {
-    pub(super) fn at(&self, pointer: &str, text: &str) -> String {
-        let (line, column) = self.located.place(pointer);
+impl SourceFile {
+    pub(super) fn locate(&self, pointer: &str, text: &str) -> String {
+        let (line, column) = self.located.location(pointer);
         format!("{}:{line}:{column}: {text}", self.path.display())
     }
 
@@ -199,14 +200,14 @@ impl Origin {
         (pointer, format!("{text}{hint}"))
     }
 
-    pub(super) fn policy(
+    pub(super) fn read_policy(
         &self,
         entry: PolicyEntry,
         pointer: String,
         errors: &mut ConfigErrors,
     ) -> Option<PolicyConfig> {
         let mut wrong = |member: &str, text: &str| {
-            errors.push(self.at(&format!("{pointer}{member}"), text));
+            errors.push(self.locate(&format!("{pointer}{member}"), text));
         };
         if !is_name(&entry.name) {
             let text = format!(
@@ -215,7 +216,7 @@ impl Origin {
             );
             wrong("/name", &text);
         }
-        let module = match self.module(&entry) {
+        let module = match self.read_module(&entry) {
             Ok(module) => Some(module),
             Err(text) => {
                 wrong("/module", &text);
@@ -252,12 +253,12 @@ impl Origin {
                     );
                 }
                 signed_repository = repository;
-                Some(self.key(key))
+                Some(self.read_key(key))
             }
             (None, _) => None,
         };
         let mut limits = Limits::default();
-        let given = Given {
+        let given = ExplicitLimits {
             time: entry.limits.0.time.is_some(),
             concurrency: entry.limits.0.concurrency.is_some(),
             memory: entry.limits.0.memory.is_some(),
@@ -279,7 +280,7 @@ impl Origin {
             Some(Ok(time)) if !allowed.contains(&time) => {
                 wrong("/limits/time", "must be between 1ms and 30s");
             }
-            Some(Ok(time)) => limits.time = time,
+            Some(Ok(time)) => limits.cpu_time = time,
             Some(Err(text)) => wrong("/limits/time", &text),
             None => {}
         }
@@ -299,7 +300,7 @@ impl Origin {
                 wrong(&format!("/allowedReads/{index}"), &text);
             }
         }
-        let mut allowed_samples = Grants::default();
+        let mut allowed_samples = SampleGrants::default();
         for (index, text) in entry.allowed_samples.iter().enumerate() {
             if let Err(why) = allowed_samples.add(text) {
                 wrong(&format!("/allowedSamples/{index}"), &why);
@@ -315,9 +316,9 @@ impl Origin {
                 }
             };
         let mut patterns = |member: &str, Object(NamesEntry { include, exclude })| {
-            Names::new(include, exclude).unwrap_or_else(|text| {
+            NamePatterns::new(include, exclude).unwrap_or_else(|text| {
                 wrong(&format!("/match/{member}"), &text);
-                Names::default()
+                NamePatterns::default()
             })
         };
         let (namespaces, names) = (patterns("namespaces", namespaces), patterns("names", names));
@@ -343,12 +344,12 @@ impl Origin {
                 .collect(),
             allowed_samples,
             pointer,
-            given,
+            explicit_limits: given,
             is_for_files: false,
         })
     }
 
-    fn module(&self, entry: &PolicyEntry) -> Result<ModuleSource, String> {
+    fn read_module(&self, entry: &PolicyEntry) -> Result<ModuleSource, String> {
         let written = entry.module.clone().unwrap_or_else(|| format!("builtin:{}", entry.name));
         if let Some(name) = written.strip_prefix("builtin:") {
             let names = self.builtins.iter().map(|b| b.name);
@@ -359,26 +360,26 @@ impl Origin {
             return Err(format!("there is no built-in policy {name:?}{hint}"));
         }
         if written.starts_with("oci://") {
-            return Ok(ModuleSource::Oci(Remote { reference: written, digest: None }));
+            return Ok(ModuleSource::Oci(RegistryReference { reference: written, digest: None }));
         }
         if let Some((scheme, _)) = written.split_once("://") {
             return Err(format!(
                 "a module cannot be at {scheme}://: push the component to a registry (`opgate policy push`) and write oci://HOST/REPOSITORY@sha256:…, or download it and write its path"
             ));
         }
-        Ok(ModuleSource::File(self.beside(&written)))
+        Ok(ModuleSource::File(self.resolve_path(&written)))
     }
 
-    fn key(&self, written: String) -> SignatureKey {
+    fn read_key(&self, written: String) -> SignatureKey {
         if written.contains("-----BEGIN") {
             SignatureKey::Pem(written)
         } else {
-            SignatureKey::File(self.beside(&written))
+            SignatureKey::File(self.resolve_path(&written))
         }
     }
 
     /// Relative paths are relative to the file.
-    fn beside(&self, written: &str) -> PathBuf {
+    fn resolve_path(&self, written: &str) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).join(written)
     }
 }

@@ -4,13 +4,13 @@
 use serde_json::{Map, Value, json};
 
 /// Maximum number of reported errors of one file.
-pub(super) const MOST: usize = 64;
+pub(super) const MAX_ERRORS: usize = 64;
 
 /// Cuts out the value at a pointer. Returns whether that removed anything.
 ///
 /// An element of `policies` is replaced by one that has no effect, so that the positions of the
 /// others stay. Other lists are emptied.
-pub(super) fn cut(value: &mut Value, pointer: &str) -> bool {
+pub(super) fn remove_value(value: &mut Value, pointer: &str) -> bool {
     let Some((around, name)) = pointer.rsplit_once('/') else { return false };
     let name = name.replace("~1", "/").replace("~0", "~");
     match value.pointer_mut(around) {
@@ -22,13 +22,13 @@ pub(super) fn cut(value: &mut Value, pointer: &str) -> bool {
             let nothing = json!({"name": format!("x{index:039}"), "module": "-", "mode": "off"});
             std::mem::replace(element, nothing.clone()) != nothing
         }
-        Some(Value::Array(_)) => cut(value, around),
+        Some(Value::Array(_)) => remove_value(value, around),
         _ => false,
     }
 }
 
 /// Adds a member that is required to read any of the file.
-pub(super) fn add_head(value: &mut Value) -> bool {
+pub(super) fn add_required_members(value: &mut Value) -> bool {
     let Some(members) = value.as_object_mut() else { return false };
     let add = |members: &mut Map<String, Value>, name: &str| {
         let is_new = !members.contains_key(name);
@@ -56,12 +56,12 @@ mod tests {
             ("/policies/7", None),
         ] {
             let mut value = all.clone();
-            assert_eq!(cut(&mut value, pointer).then_some(value), expected, "{pointer}");
+            assert_eq!(remove_value(&mut value, pointer).then_some(value), expected, "{pointer}");
         }
         let mut value = all.clone();
-        assert!(cut(&mut value, "/policies/0"));
+        assert!(remove_value(&mut value, "/policies/0"));
         assert_eq!(value["policies"][0]["mode"], "off");
         assert_eq!(value["policies"][1], all["policies"][1]);
-        assert!(!cut(&mut value, "/policies/0"), "it cannot be cut twice");
+        assert!(!remove_value(&mut value, "/policies/0"), "it cannot be cut twice");
     }
 }

@@ -10,14 +10,14 @@ use super::{Configuration, ModuleSource, PolicyConfig};
 
 /// A component in a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remote {
+pub struct RegistryReference {
     /// As written: `oci://…`.
     pub reference: String,
     /// The digest that the reference had when it was resolved.
     pub digest: Option<String>,
 }
 
-impl fmt::Display for Remote {
+impl fmt::Display for RegistryReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reference)?;
         match &self.digest {
@@ -38,7 +38,7 @@ pub enum SignatureKey {
 
 /// A component that was found in a registry.
 #[derive(Debug, Clone)]
-pub struct Resolved {
+pub struct ResolvedComponent {
     /// `sha256:…` of its manifest.
     pub digest: String,
     /// The component.
@@ -53,7 +53,7 @@ impl Configuration {
     }
 
     /// The policies whose components are in registries, with their references.
-    pub fn remotes(&self) -> impl Iterator<Item = (&PolicyConfig, &Remote)> {
+    pub fn registry_references(&self) -> impl Iterator<Item = (&PolicyConfig, &RegistryReference)> {
         self.policies.iter().filter_map(|policy| match &policy.module {
             ModuleSource::Oci(remote) => Some((policy, remote)),
             ModuleSource::Builtin(_) | ModuleSource::File(_) => None,
@@ -62,7 +62,7 @@ impl Configuration {
 
     /// Sets the result of a registry for a policy, or the reason why there is none. A policy
     /// without a component is broken when it is loaded.
-    pub fn resolve(&mut self, policy: &str, found: Result<Resolved, String>) {
+    pub fn resolve(&mut self, policy: &str, found: Result<ResolvedComponent, String>) {
         let named = self.policies.iter_mut().find(|config| config.name == policy);
         if let (Some(PolicyConfig { module: ModuleSource::Oci(remote), .. }), Ok(found)) =
             (named, &found)
@@ -73,7 +73,7 @@ impl Configuration {
     }
 
     /// The resolved component of a policy.
-    pub(in crate::policy) fn resolved_of(&self, policy: &str) -> Result<&Arc<[u8]>, String> {
+    pub(in crate::policy) fn resolved_component(&self, policy: &str) -> Result<&Arc<[u8]>, String> {
         match self.resolved.get(policy) {
             Some(Ok(found)) => Ok(&found.component),
             Some(Err(why)) => Err(why.clone()),

@@ -14,13 +14,13 @@ use super::Configuration;
 use crate::policy::{DefaultLevel, Descriptor, Mode, OnError, Profile, RuleLevel};
 
 /// The format of sizes and durations.
-const SIZE: &str = "^[0-9]+(Ki|Mi|Gi)?$";
-const DURATION: &str = "^([0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$";
-const NAME: &str = "^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$";
+const SIZE_PATTERN: &str = "^[0-9]+(Ki|Mi|Gi)?$";
+const DURATION_PATTERN: &str = "^([0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$";
+const NAME_PATTERN: &str = "^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$";
 /// The characters that every name of Kubernetes consists of.
-const PATTERN: &str = "^[!-$&-.0-~]{1,253}$";
-const RESOURCE: &str = "^/*[^/]+/[^/]+(/[^/]+)?$";
-const CUSTOM_RESOURCE: &str =
+const GLOB_PATTERN: &str = "^[!-$&-.0-~]{1,253}$";
+const RESOURCE_PATTERN: &str = "^/*[^/]+/[^/]+(/[^/]+)?$";
+const CUSTOM_RESOURCE_PATTERN: &str =
     "^(\\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}$";
 
 impl Configuration {
@@ -47,7 +47,7 @@ impl Configuration {
         let texts =
             |what: &str| json!({"type": "array", "items": {"type": "string"}, "description": what});
         let names_by_pattern = |what: &str| {
-            let patterns = json!({"type": "array", "maxItems": 64, "items": {"type": "string", "pattern": PATTERN}});
+            let patterns = json!({"type": "array", "maxItems": 64, "items": {"type": "string", "pattern": GLOB_PATTERN}});
             json!({
                 "type": "object",
                 "additionalProperties": false,
@@ -83,8 +83,8 @@ impl Configuration {
                 "if": {"anyOf": [is_module, is_name]},
                 "then": {"properties": {"rules": of("rules"), "settings": of("settings")}},
             }));
-            definitions.insert(format!("{name}-rules"), rules(builtin));
-            definitions.insert(format!("{name}-settings"), settings(builtin));
+            definitions.insert(format!("{name}-rules"), rules_schema(builtin));
+            definitions.insert(format!("{name}-settings"), settings_schema(builtin));
         }
         let policy = json!({
             "type": "object",
@@ -93,7 +93,7 @@ impl Configuration {
             "properties": {
                 "name": {
                     "type": "string",
-                    "pattern": NAME,
+                    "pattern": NAME_PATTERN,
                     "description": "Unique; appears in URLs, logs, metrics and audit annotations",
                 },
                 "module": {
@@ -140,7 +140,7 @@ impl Configuration {
                     "properties": {
                         "memory": {
                             "anyOf": [
-                                {"type": "string", "pattern": SIZE},
+                                {"type": "string", "pattern": SIZE_PATTERN},
                                 {"type": "integer", "minimum": 1_048_576, "maximum": 1_073_741_824},
                                 {"type": "null"},
                             ],
@@ -149,7 +149,7 @@ impl Configuration {
                         },
                         "time": {
                             "type": ["string", "null"],
-                            "pattern": DURATION,
+                            "pattern": DURATION_PATTERN,
                             "default": "100ms",
                             "description": "CPU time of one call, 1ms to 30s",
                         },
@@ -174,7 +174,7 @@ impl Configuration {
                     "type": "object",
                     "additionalProperties": false,
                     "properties": {
-                        "namespaceSelector": {"anyOf": [{"type": "null"}, selector()]},
+                        "namespaceSelector": {"anyOf": [{"type": "null"}, selector_schema()]},
                         "namespaces": names_by_pattern("The only namespaces that the policy applies to: names, in which * stands for any characters"),
                         "names": names_by_pattern("The only objects that the policy applies to: names, in which * stands for any characters"),
                     },
@@ -182,12 +182,12 @@ impl Configuration {
                 },
                 "allowedReads": {
                     "type": "array",
-                    "items": {"type": "string", "pattern": RESOURCE},
+                    "items": {"type": "string", "pattern": RESOURCE_PATTERN},
                     "description": "Resources that a policy that is not built in may read: group/version/resource, or version/resource",
                 },
                 "allowedSamples": {
                     "type": "array",
-                    "items": {"type": "string", "pattern": CUSTOM_RESOURCE},
+                    "items": {"type": "string", "pattern": CUSTOM_RESOURCE_PATTERN},
                     "description": "Custom resources of which the policy may read samples: widgets.example.com, or *.example.com",
                 },
             },
@@ -245,7 +245,7 @@ impl Configuration {
 }
 
 /// A label selector as in Kubernetes.
-fn selector() -> Value {
+fn selector_schema() -> Value {
     let operators = ["In", "NotIn", "Exists", "DoesNotExist"];
     let texts = json!({"type": ["array", "null"], "items": {"type": "string"}});
     let expression = json!({
@@ -265,7 +265,7 @@ fn selector() -> Value {
 }
 
 /// The rules of a policy, each with its title.
-fn rules(policy: &Descriptor) -> Value {
+fn rules_schema(policy: &Descriptor) -> Value {
     let rule = |rule: &crate::policy::Rule| {
         let default = match rule.default {
             DefaultLevel::Deny => "deny",
@@ -284,7 +284,7 @@ fn rules(policy: &Descriptor) -> Value {
 }
 
 /// The settings of a policy in the format of the file, where levels are set outside the settings.
-fn settings(policy: &Descriptor) -> Value {
+fn settings_schema(policy: &Descriptor) -> Value {
     if policy.settings_schema.is_empty() {
         return json!({"type": ["object", "null"], "maxProperties": 0});
     }

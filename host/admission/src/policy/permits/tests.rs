@@ -19,7 +19,7 @@ type Asked = Pin<Box<dyn Future<Output = Result<Permit, PermitError>>>>;
 
 fn ask(fair: &Arc<FairPermits>, tenant: u64, pace: CallClass) -> Asked {
     let fair = fair.clone();
-    async move { fair.permit((Tenant(tenant), 100), pace, Some(later())).await }.boxed_local()
+    async move { fair.acquire((Tenant(tenant), 100), pace, Some(later())).await }.boxed_local()
 }
 
 /// Runs until it waits; returns its result.
@@ -34,10 +34,12 @@ fn permit(fair: &Arc<FairPermits>, tenant: u64, pace: CallClass) -> Permit {
 /// Everything that was acquired is released.
 fn assert_idle(fair: &FairPermits) {
     let state = fair.state.lock();
-    let running = (state.running, state.running_long, state.running_dear);
+    let running = (state.running, state.running_long, state.running_expensive);
     assert_eq!((running, state.waiting, state.bytes), ((0, 0, 0), 0, 0));
     assert!(state.short.is_empty() && state.long.is_empty());
-    assert!(state.accounts.values().all(|account| account.is_idle() && account.running_dear == 0));
+    assert!(
+        state.accounts.values().all(|account| account.is_idle() && account.running_expensive == 0)
+    );
 }
 
 #[tokio::test]
@@ -62,7 +64,7 @@ async fn tenant_holds_at_most_half_of_the_permits() {
             let fair = fair(permits, 1_000);
             let (mut held, mut most) = (Vec::new(), 0);
             if is_dear {
-                (0..8).for_each(|tenant| permit(&fair, tenant, pace).charge(MOST_CHARGED));
+                (0..8).for_each(|tenant| permit(&fair, tenant, pace).charge(MAX_CHARGED_CPU_TIME));
             }
             for tenant in 0..8 {
                 let before = held.len();
@@ -194,7 +196,7 @@ async fn large_reviews_that_wait_leave_room_for_small_ones() {
     let mut wait = |tenant: u64, bytes: usize| {
         let fair = fair.clone();
         let mut asked: Asked = async move {
-            fair.permit((Tenant(tenant), bytes), CallClass::Short, Some(later())).await
+            fair.acquire((Tenant(tenant), bytes), CallClass::Short, Some(later())).await
         }
         .boxed_local();
         let waits = got(&mut asked).is_none();
@@ -205,7 +207,7 @@ async fn large_reviews_that_wait_leave_room_for_small_ones() {
     assert!(wait(1, 7 << 20) && !wait(1, 1 << 20));
     assert_eq!((0..10).filter(|_| wait(2, 1 << 20)).count(), 4);
     assert_eq!((3..100).filter(|tenant| wait(*tenant, 1 << 20)).count(), 5);
-    assert!((0..100).all(|tenant| wait(tenant, SMALL)));
+    assert!((0..100).all(|tenant| wait(tenant, SMALL_REVIEW_BYTES)));
     drop(waiting);
     drop(held);
     assert_idle(&fair);
@@ -253,13 +255,13 @@ async fn cancelled_requests_release_permits_and_queue_entries() {
     drop(stays);
     assert!(got(&mut second).unwrap().is_ok());
     assert_idle(&fair);
-    let late = fair.permit((Tenant(1), 100), CallClass::Short, None).await.unwrap();
+    let late = fair.acquire((Tenant(1), 100), CallClass::Short, None).await.unwrap();
     assert_eq!(
-        fair.permit((Tenant(2), 100), CallClass::Short, None).await.unwrap_err(),
+        fair.acquire((Tenant(2), 100), CallClass::Short, None).await.unwrap_err(),
         PermitError::Busy
     );
     let now = Some(Instant::now());
-    let refused = fair.permit((Tenant(2), 100), CallClass::Short, now).await.unwrap_err();
+    let refused = fair.acquire((Tenant(2), 100), CallClass::Short, now).await.unwrap_err();
     assert!(matches!(refused, PermitError::Late(_)), "{refused:?}");
     drop(late);
     assert_idle(&fair);
@@ -271,25 +273,25 @@ async fn tenants_are_forgotten_the_cheapest_first() {
     for tenant in 0..20_000 {
         let mut permit = permit(&fair, tenant, CallClass::Short);
         if tenant == 7 {
-            permit.charge(MOST_CHARGED);
-            permit.note(CallClass::Long);
+            permit.charge(MAX_CHARGED_CPU_TIME);
+            permit.record_class(CallClass::Long);
         }
         drop(permit);
-        assert!(fair.state.lock().accounts.len() <= MOST_TENANTS);
+        assert!(fair.state.lock().accounts.len() <= MAX_IDLE_TENANTS);
     }
-    assert_eq!(fair.pace(Tenant(7)), CallClass::Long, "it cost the most");
-    assert_eq!(fair.pace(Tenant(8)), CallClass::Short);
+    assert_eq!(fair.expected_class(Tenant(7)), CallClass::Long, "it cost the most");
+    assert_eq!(fair.expected_class(Tenant(8)), CallClass::Short);
 }
 
 #[test]
 fn an_account_drains_with_time_and_has_an_end() {
     let now = Instant::now();
-    let mut account = Account::new(now);
+    let mut account = TenantAccount::new(now);
     account.charge(Duration::from_millis(60), now);
-    assert_eq!(account.spent(now + Duration::from_secs(1)), Duration::from_millis(10));
-    assert_eq!(account.spent(now + Duration::from_secs(2)), Duration::ZERO);
+    assert_eq!(account.current_excess(now + Duration::from_secs(1)), Duration::from_millis(10));
+    assert_eq!(account.current_excess(now + Duration::from_secs(2)), Duration::ZERO);
     account.charge(Duration::from_secs(60), now);
-    assert_eq!(account.spent(now), MOST_CHARGED);
+    assert_eq!(account.current_excess(now), MAX_CHARGED_CPU_TIME);
 }
 
 #[test]

@@ -3,7 +3,7 @@ use opgate_document::Document;
 use super::*;
 
 fn base64_of(text: &str) -> String {
-    encoded(text.as_bytes())
+    encode_base64(text.as_bytes())
 }
 
 /// The visible parts of a Secret with this data.
@@ -23,7 +23,7 @@ fn seen(data: &serde_json::Value) -> Document {
         "data": data,
         "stringData": {"p": "hunter2"},
     });
-    shown(&Document::parse(&secret.to_string()).unwrap())
+    redact(&Document::parse(&secret.to_string()).unwrap())
 }
 
 fn text<'d>(document: &'d Document, pointer: &str) -> &'d str {
@@ -75,7 +75,9 @@ fn docker_configuration_shows_only_hosts() {
     let file = r#"{"auths":{"quay.io":{"auth":"hunter2"},"https://a.b/c":{"password":"hunter2"}},"credHelpers":{"hunter2":"x"}}"#;
     let old = r#"{"quay.io":{"auth":"hunter2"}}"#;
     let of = |file: &str, old: &str| {
-        seen(&serde_json::json!({(CONFIG_JSON): base64_of(file), (CONFIG): base64_of(old)}))
+        seen(
+            &serde_json::json!({(DOCKER_CONFIG_JSON): base64_of(file), (DOCKER_CONFIG): base64_of(old)}),
+        )
     };
     let document = of(file, old);
     let shown = decoded(&document, "/data/.dockerconfigjson");
@@ -104,7 +106,7 @@ fn strings_are_hidden_as_data_is() {
     let document = seen(&serde_json::json!({}));
     assert_ne!(text(&document, "/stringData/p"), "hunter2");
     for secret in ["[]", "7", r#"{"data":["hunter2"],"metadata":"hunter2"}"#] {
-        let document = shown(&Document::parse(secret).unwrap());
+        let document = redact(&Document::parse(secret).unwrap());
         assert!(!document.root().raw().contains("hunter2"), "{secret}");
     }
 }
@@ -173,7 +175,7 @@ fn secrets_among_files_are_hidden_and_nothing_else_changes() {
         })
     };
     let text = bundle(serde_json::json!([map, secret, "hunter2?", map])).to_string();
-    let document = in_files(&Document::parse(&text).unwrap()).unwrap();
+    let document = redact_files(&Document::parse(&text).unwrap()).unwrap();
     let json = document.root().raw().into_owned();
     assert!(!json.contains(&base64_of("hunter2")), "{json}");
     let mut seen: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -182,5 +184,5 @@ fn secrets_among_files_are_hidden_and_nothing_else_changes() {
     assert_eq!(hidden["data"].as_object().unwrap().len(), 1);
     assert_eq!(seen, bundle(serde_json::json!([map, null, "hunter2?", map])));
     let without = bundle(serde_json::json!([map])).to_string();
-    assert!(in_files(&Document::parse(&without).unwrap()).is_none());
+    assert!(redact_files(&Document::parse(&without).unwrap()).is_none());
 }

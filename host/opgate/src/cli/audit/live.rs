@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use opgate_admission::cluster::{Connection, Group, Served};
+use opgate_admission::cluster::{ApiGroup, Connection, ListableResource};
 use opgate_admission::policy::{MatchRule, PolicySet};
 use opgate_admission::review::Operation;
 use opgate_document::Document;
 use opgate_files::{GROUP, dump, parallel};
-use opgate_input::objects::{self, Typed};
+use opgate_input::objects::{self, ElementType};
 use opgate_text::one_line;
 
 use super::MAX_OBJECTS;
@@ -25,10 +25,10 @@ use crate::cli::report::UnreadableInput;
 use crate::cli::{CommandError, ExitStatus};
 
 /// Bytes of objects in one batch.
-const BATCH: usize = 1 << 20;
+const BATCH_BYTES: usize = 1 << 20;
 
 /// A running cluster and the options for its evaluation.
-pub(in crate::cli) struct Live<'l> {
+pub(in crate::cli) struct LiveCluster<'l> {
     /// Kubeconfigs with `:` between them; empty for those that `kubectl` reads.
     pub(in crate::cli) kubeconfig: &'l OsStr,
     /// One of their contexts.
@@ -41,44 +41,45 @@ pub(in crate::cli) struct Live<'l> {
 ///
 /// # Errors
 /// If there is no connection, or the engine fails.
-pub(in crate::cli) fn cluster(
-    live: &Live<'_>,
+pub(in crate::cli) fn evaluate_cluster(
+    live: &LiveCluster<'_>,
     set: &PolicySet,
     mut findings: CheckRun<'_>,
 ) -> Result<ExitStatus, CommandError> {
     findings.set_audit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let paths = paths(live.kubeconfig)?;
+        let paths = kubeconfig_paths(live.kubeconfig)?;
         let connection = Connection::kubeconfig(&paths, live.context);
         let connection = connection.await.map_err(CommandError::usage)?;
         let unreachable = |why: String| CommandError::usage(anyhow::anyhow!("the cluster: {why}"));
         let groups = connection.groups().await.map_err(unreachable)?;
-        let (served, unknown) = served(&connection, set, groups).await;
+        let (served, unknown) = discover_resources(&connection, set, groups).await;
         for why in unknown {
-            findings.unread.push(UnreadableInput { source: why.clone(), line: why });
+            findings.unreadable.push(UnreadableInput { source: why.clone(), line: why });
         }
-        let failed = connection.fill(set.cluster()).await;
+        let failed = connection.list_all(set.cluster()).await;
         for (resource, why) in &failed {
-            findings.unread.push(missed(&resource.to_string(), why));
+            findings.unreadable.push(unreadable_resource(&resource.to_string(), why));
         }
         // A resource whose first listing fails is not listed again.
-        let is_listed = |served: &Served| failed.iter().all(|(of, _)| *of != served.resource);
+        let is_listed =
+            |served: &ListableResource| failed.iter().all(|(of, _)| *of != served.resource);
         for served in served.into_iter().filter(is_listed) {
-            judge(&connection, set, &served, live.namespace, &mut findings).await?;
+            evaluate_resource(&connection, set, &served, live.namespace, &mut findings).await?;
         }
         Ok::<_, CommandError>(())
     })?;
-    findings.end()
+    findings.finish()
 }
 
-fn missed(resource: &str, why: &str) -> UnreadableInput {
+fn unreadable_resource(resource: &str, why: &str) -> UnreadableInput {
     let line = one_line(&format!("{resource}: not evaluated: {why}"), 1_024);
     UnreadableInput { source: resource.to_owned(), line }
 }
 
 /// Returns the files that `kubectl` reads, unless some are named.
-pub(in crate::cli) fn paths(kubeconfig: &OsStr) -> anyhow::Result<Vec<PathBuf>> {
+pub(in crate::cli) fn kubeconfig_paths(kubeconfig: &OsStr) -> anyhow::Result<Vec<PathBuf>> {
     let variable = std::env::var_os("KUBECONFIG").unwrap_or_default();
     for text in [kubeconfig, &variable] {
         let paths = std::env::split_paths(text).filter(|path| !path.as_os_str().is_empty());
@@ -96,20 +97,20 @@ pub(in crate::cli) fn paths(kubeconfig: &OsStr) -> anyhow::Result<Vec<PathBuf>> 
 
 /// Discovers the resources that the webhook would receive, each in one version, and reports the groups that
 /// cannot be discovered.
-async fn served(
+async fn discover_resources(
     connection: &Connection,
     set: &PolicySet,
-    groups: Vec<Group>,
-) -> (Vec<Served>, Vec<String>) {
+    groups: Vec<ApiGroup>,
+) -> (Vec<ListableResource>, Vec<String>) {
     let rules: Vec<_> = set
         .policies()
         .iter()
-        .flat_map(|policy| &policy.requests)
+        .flat_map(|policy| &policy.match_rules)
         .map(|requests| &requests.rule)
         .filter(|rule| rule.operations.contains(&Operation::Create))
         .collect();
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
-    for Group { name, versions } in groups.into_iter().filter(|group| group.name != GROUP) {
+    for ApiGroup { name, versions } in groups.into_iter().filter(|group| group.name != GROUP) {
         let rules: Vec<_> = rules.iter().filter(|rule| has(&rule.groups, &name)).collect();
         let is_asked = |version: &&String| rules.iter().any(|rule| has(&rule.versions, version));
         // The preferred version is the first one.
@@ -118,7 +119,9 @@ async fn served(
             match connection.resources(&name, version).await {
                 Err(why) => unknown.push(why),
                 Ok(all) => {
-                    let is_wanted = |served: &Served| rules.iter().any(|rule| wants(rule, served));
+                    let is_wanted = |served: &ListableResource| {
+                        rules.iter().any(|rule| matches_creation(rule, served))
+                    };
                     let new = all.into_iter().filter(is_wanted);
                     let new = new.filter(|served| known.insert(served.resource.resource.clone()));
                     found.extend(new);
@@ -134,7 +137,7 @@ fn has(all: &[String], name: &str) -> bool {
 }
 
 /// Reports whether a rule matches the creation of such objects.
-fn wants(rule: &MatchRule, served: &Served) -> bool {
+fn matches_creation(rule: &MatchRule, served: &ListableResource) -> bool {
     let resource = &served.resource;
     let is_secret = resource.group.is_empty() && resource.resource == "secrets";
     // Secrets of a whole cluster are read only if a setting requires it.
@@ -145,20 +148,21 @@ fn wants(rule: &MatchRule, served: &Served) -> bool {
 }
 
 /// Lists the objects of a resource and evaluates them in batches.
-async fn judge(
+async fn evaluate_resource(
     connection: &Connection,
     set: &PolicySet,
-    served: &Served,
+    served: &ListableResource,
     namespace: Option<&str>,
     findings: &mut CheckRun<'_>,
 ) -> Result<(), CommandError> {
     if namespace.is_some() && !served.is_namespaced {
         return Ok(());
     }
-    let mut batch = Batch { set, served, documents: Vec::new(), bytes: 0, findings, failed: None };
+    let mut batch =
+        Batch { set, served, documents: Vec::new(), bytes: 0, check_run: findings, error: None };
     let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut count = 0_usize;
-    let listed = connection.objects(&served.resource, namespace, |document| {
+    let listed = connection.for_each_object(&served.resource, namespace, |document| {
         let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
         let space = text("/metadata/namespace").unwrap_or_default().to_owned();
         let name = text("/metadata/name").unwrap_or_default().to_owned();
@@ -169,17 +173,17 @@ async fn judge(
         }
     });
     let listed = listed.await;
-    batch.judge();
-    let Batch { failed, findings, .. } = batch;
+    batch.evaluate();
+    let Batch { error: failed, check_run: findings, .. } = batch;
     if let Some(error) = failed {
         return Err(CommandError::engine(error));
     }
     if let Err(why) = listed {
-        findings.unread.push(missed(&served.resource.to_string(), &why));
+        findings.unreadable.push(unreadable_resource(&served.resource.to_string(), &why));
     }
     if count >= MAX_OBJECTS {
         let why = format!("more than {MAX_OBJECTS} objects");
-        findings.unread.push(missed(&served.resource.to_string(), &why));
+        findings.unreadable.push(unreadable_resource(&served.resource.to_string(), &why));
     }
     Ok(())
 }
@@ -187,55 +191,59 @@ async fn judge(
 /// Objects that are evaluated together.
 struct Batch<'b, 's> {
     set: &'b PolicySet,
-    served: &'b Served,
+    served: &'b ListableResource,
     documents: Vec<Document>,
     bytes: usize,
-    findings: &'b mut CheckRun<'s>,
-    failed: Option<anyhow::Error>,
+    check_run: &'b mut CheckRun<'s>,
+    error: Option<anyhow::Error>,
 }
 
 impl Batch<'_, '_> {
     fn add(&mut self, document: Document) {
         self.bytes = self.bytes.saturating_add(document.size());
         self.documents.push(document);
-        if self.bytes >= BATCH {
-            self.judge();
+        if self.bytes >= BATCH_BYTES {
+            self.evaluate();
         }
     }
 
-    fn judge(&mut self) {
+    fn evaluate(&mut self) {
         let (set, served) = (self.set, self.served);
         self.bytes = 0;
         let documents = std::mem::take(&mut self.documents);
-        for found in parallel::map(&documents, |document| one(set, served, document)) {
+        for found in parallel::map(&documents, |document| evaluate_object(set, served, document)) {
             match found {
-                Ok(One::Judged(judged)) => self.findings.take(*judged, None),
-                Ok(One::Leaving) => self.findings.leaving += 1,
-                Ok(One::Exempt) => self.findings.exempt += 1,
-                Err(error) => drop(self.failed.get_or_insert(error)),
+                Ok(ObjectResult::Evaluated(result)) => self.check_run.add_result(*result, None),
+                Ok(ObjectResult::Terminating) => self.check_run.terminating += 1,
+                Ok(ObjectResult::Exempt) => self.check_run.exempt += 1,
+                Err(error) => drop(self.error.get_or_insert(error)),
             }
         }
     }
 }
 
 /// Result of one object.
-enum One {
-    Judged(Box<SubjectResult>),
+enum ObjectResult {
+    Evaluated(Box<SubjectResult>),
     /// It is being deleted.
-    Leaving,
+    Terminating,
     /// No webhook matches it.
     Exempt,
 }
 
-fn one(set: &PolicySet, served: &Served, document: &Document) -> anyhow::Result<One> {
-    let Served { resource, kind, .. } = served;
+fn evaluate_object(
+    set: &PolicySet,
+    served: &ListableResource,
+    document: &Document,
+) -> anyhow::Result<ObjectResult> {
+    let ListableResource { resource, kind, .. } = served;
     let api_version = match resource.group.as_str() {
         "" => resource.version.clone(),
         group => format!("{group}/{}", resource.version),
     };
-    let typed = Typed { api_version, kind: kind.clone() };
+    let typed = ElementType { api_version, kind: kind.clone() };
     let mut subject = None;
-    objects::each(document.root(), Some(&typed), &mut |found| {
+    objects::for_each_object(document.root(), Some(&typed), &mut |found| {
         let Ok(found) = found else { return };
         let text = |name: &str| found.value.get(name).and_then(|value| value.text());
         let name = text("/metadata/name").unwrap_or_default();
@@ -243,11 +251,13 @@ fn one(set: &PolicySet, served: &Served, document: &Document) -> anyhow::Result<
             Some(namespace) => format!("{kind} {namespace}/{name}"),
             None => format!("{kind} {name}"),
         };
-        subject = dump::live(one_line(&name, 512), &found, &resource.resource);
+        subject = dump::live_subject(one_line(&name, 512), &found, &resource.resource);
     });
     match subject {
-        None => Ok(One::Leaving),
-        Some(subject) if is_exempt(&subject) => Ok(One::Exempt),
-        Some(subject) => Ok(One::Judged(Box::new(SubjectEvaluator::new(set)?.judge(&subject)?))),
+        None => Ok(ObjectResult::Terminating),
+        Some(subject) if is_exempt(&subject) => Ok(ObjectResult::Exempt),
+        Some(subject) => {
+            Ok(ObjectResult::Evaluated(Box::new(SubjectEvaluator::new(set)?.evaluate(&subject)?)))
+        }
     }
 }

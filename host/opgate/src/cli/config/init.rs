@@ -11,9 +11,9 @@ use crate::cli::audit::kubeconfigs;
 use crate::cli::report::stdout;
 use crate::cli::{CommandError, ExitStatus};
 use opgate_admission::cluster::Connection;
-use opgate_admission::policy::{Platform, Wanted};
+use opgate_admission::policy::{Platform, PlatformQuery};
 
-pub(super) const EXAMPLES: &str = "\
+pub(super) const AFTER_HELP: &str = "\
 Examples:
   opgate config init > opgate.yaml                   Servers read the profile from their cluster
   opgate config init --from-cluster > opgate.yaml    With the profile and the identities of a cluster
@@ -22,7 +22,7 @@ It reads the ClusterVersion and a few roles and their bindings by name. docs/con
 the file.";
 
 /// Time limit of all reads.
-const TIME: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Arguments of `opgate config init`.
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ impl Init {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let platform = if self.from_cluster { Some(self.platform()?) } else { None };
         let mut out = stdout(None);
-        out.write_all(text(platform.as_ref()).as_bytes())?;
+        out.write_all(render(platform.as_ref()).as_bytes())?;
         out.flush()?;
         Ok(ExitStatus::Ok)
     }
@@ -61,18 +61,18 @@ impl Init {
                 Connection::kubeconfig(&paths, self.kube_context.as_deref()).await
             };
             let connection = connection.map_err(CommandError::usage)?;
-            let finding = Platform::find(&connection, Wanted::ALL);
+            let finding = Platform::read(&connection, PlatformQuery::ALL);
             let failed = |why: String| CommandError::usage(anyhow::anyhow!("the cluster: {why}"));
-            match tokio::time::timeout(TIME, finding).await {
-                Ok(found) => found.map_err(|refused| failed(refused.why)),
-                Err(_) => Err(failed(format!("no answer within {} s", TIME.as_secs()))),
+            match tokio::time::timeout(READ_TIMEOUT, finding).await {
+                Ok(found) => found.map_err(|refused| failed(refused.reason)),
+                Err(_) => Err(failed(format!("no answer within {} s", READ_TIMEOUT.as_secs()))),
             }
         })
     }
 }
 
 /// Returns the text of the file. Its user names are those that opgate defines, which need no escapes.
-fn text(platform: Option<&Platform>) -> String {
+fn render(platform: Option<&Platform>) -> String {
     let mut text = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n".to_owned();
     let Some(Platform { profile, version, olm, rukpak }) = platform else {
         return format!(
@@ -117,12 +117,12 @@ mod tests {
             rukpak: Vec::new(),
         };
         let read = |platform| {
-            Configuration::parse(Path::new("opgate.yaml"), &text(platform), BUILTINS).unwrap()
+            Configuration::parse(Path::new("opgate.yaml"), &render(platform), BUILTINS).unwrap()
         };
         let fixed = read(Some(&found));
-        assert_eq!((fixed.profile, fixed.wanted()), (Profile::Ocp412, None));
+        assert_eq!((fixed.profile, fixed.platform_query()), (Profile::Ocp412, None));
         assert_eq!(fixed.identities.olm, Some(found.olm.clone()));
         assert_eq!(fixed.identities.rukpak, Some(Vec::new()));
-        assert_eq!(read(None).wanted(), Some(Wanted::ALL));
+        assert_eq!(read(None).platform_query(), Some(PlatformQuery::ALL));
     }
 }

@@ -5,22 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::facts::{Facts, Wanted};
-use super::reviews::Reviews;
+use super::facts::{Facts, PolicyMatch};
+use super::reviews::ReviewDifferences;
 
 /// Everything that differs.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Difference {
     pub(super) different: bool,
-    pub(super) general: Vec<Field>,
-    pub(super) policies: Vec<Changed>,
-    pub(super) rules: Vec<Rule>,
-    pub(super) requests: Vec<Requests>,
-    pub(super) webhooks: Vec<Changed>,
-    pub(super) permissions: Vec<Permission>,
-    pub(super) reads: Vec<Read>,
+    pub(super) general: Vec<FieldChange>,
+    pub(super) policies: Vec<ObjectChange>,
+    pub(super) rules: Vec<RuleChange>,
+    pub(super) requests: Vec<RequestChange>,
+    pub(super) webhooks: Vec<ObjectChange>,
+    pub(super) permissions: Vec<PermissionChange>,
+    pub(super) reads: Vec<ReadChange>,
     /// Only with `--reviews`.
-    pub(super) reviews: Option<Reviews>,
+    pub(super) reviews: Option<ReviewDifferences>,
 }
 
 /// Kind of a change.
@@ -34,7 +34,7 @@ pub(super) enum Change {
 
 /// A value that differs; null where there is none.
 #[derive(Debug, Serialize)]
-pub(super) struct Field {
+pub(super) struct FieldChange {
     pub(super) field: String,
     pub(super) old: Value,
     pub(super) new: Value,
@@ -42,15 +42,15 @@ pub(super) struct Field {
 
 /// A policy or a webhook, with the fields that differ: all of them where it is added or removed.
 #[derive(Debug, Serialize)]
-pub(super) struct Changed {
+pub(super) struct ObjectChange {
     pub(super) name: String,
     pub(super) change: Change,
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<FieldChange>,
 }
 
 /// A rule whose level differs: none if its policy is not called.
 #[derive(Debug, Serialize)]
-pub(super) struct Rule {
+pub(super) struct RuleChange {
     pub(super) policy: String,
     pub(super) rule: String,
     pub(super) title: String,
@@ -60,19 +60,19 @@ pub(super) struct Rule {
 
 /// Requests for a resource, with the policies that want to see them in another way than before.
 #[derive(Debug, Serialize)]
-pub(super) struct Requests {
+pub(super) struct RequestChange {
     /// Added: sent now and not before. Removed: the other way round.
     pub(super) change: Change,
     pub(super) group: String,
     pub(super) resource: String,
     pub(super) operations: Vec<&'static str>,
-    pub(super) old: Vec<Wanted>,
-    pub(super) new: Vec<Wanted>,
+    pub(super) old: Vec<PolicyMatch>,
+    pub(super) new: Vec<PolicyMatch>,
 }
 
 /// A permission of the server.
 #[derive(Debug, Serialize)]
-pub(super) struct Permission {
+pub(super) struct PermissionChange {
     pub(super) change: Change,
     /// Namespace; none for all.
     pub(super) namespace: Option<String>,
@@ -83,7 +83,7 @@ pub(super) struct Permission {
 
 /// A declared read of a policy.
 #[derive(Debug, Serialize)]
-pub(super) struct Read {
+pub(super) struct ReadChange {
     pub(super) change: Change,
     pub(super) policy: String,
     pub(super) resource: String,
@@ -95,23 +95,23 @@ pub(super) struct Read {
 
 impl Difference {
     pub(super) fn of(old: &Facts, new: &Facts) -> Self {
-        let mut general = fields(&old.general, &new.general);
-        general.extend(order(&old.order, &new.order));
+        let mut general = field_changes(&old.general, &new.general);
+        general.extend(order_change(&old.order, &new.order));
         Self {
             different: false,
             general,
-            policies: changed(&old.policies, &new.policies, fields),
-            rules: rules(old, new),
-            requests: requests(old, new),
-            webhooks: changed(&old.webhooks, &new.webhooks, fields),
-            permissions: permissions(old, new),
-            reads: reads(old, new),
+            policies: object_changes(&old.policies, &new.policies, field_changes),
+            rules: rule_changes(old, new),
+            requests: request_changes(old, new),
+            webhooks: object_changes(&old.webhooks, &new.webhooks, field_changes),
+            permissions: permission_changes(old, new),
+            reads: read_changes(old, new),
             reviews: None,
         }
     }
 
     /// Finds out whether anything differs.
-    pub(super) fn conclude(&mut self) {
+    pub(super) fn update_different(&mut self) {
         self.different = !(self.general.is_empty()
             && self.policies.is_empty()
             && self.rules.is_empty()
@@ -124,7 +124,7 @@ impl Difference {
 }
 
 /// Returns the keys of both, each once and in order, with their values.
-fn both<'f, K: Ord, V>(
+fn merge_keys<'f, K: Ord, V>(
     old: &'f BTreeMap<K, V>,
     new: &'f BTreeMap<K, V>,
 ) -> impl Iterator<Item = (&'f K, Option<&'f V>, Option<&'f V>)> {
@@ -132,7 +132,7 @@ fn both<'f, K: Ord, V>(
     keys.into_iter().map(|key| (key, old.get(key), new.get(key)))
 }
 
-fn change<V>(old: Option<&V>, new: Option<&V>) -> Change {
+fn change_of<V>(old: Option<&V>, new: Option<&V>) -> Change {
     match (old, new) {
         (None, _) => Change::Added,
         (_, None) => Change::Removed,
@@ -141,38 +141,42 @@ fn change<V>(old: Option<&V>, new: Option<&V>) -> Change {
 }
 
 /// Maps of any kind whose values are JSON.
-trait Fields {
+trait SortedFields {
     fn sorted(&self) -> BTreeMap<String, Value>;
 }
 
-impl Fields for BTreeMap<String, Value> {
+impl SortedFields for BTreeMap<String, Value> {
     fn sorted(&self) -> BTreeMap<String, Value> {
         self.clone()
     }
 }
 
-impl Fields for serde_json::Map<String, Value> {
+impl SortedFields for serde_json::Map<String, Value> {
     fn sorted(&self) -> BTreeMap<String, Value> {
         self.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 }
 
-fn fields(old: &impl Fields, new: &impl Fields) -> Vec<Field> {
+fn field_changes(old: &impl SortedFields, new: &impl SortedFields) -> Vec<FieldChange> {
     let (old, new) = (old.sorted(), new.sorted());
     let value = |value: Option<&Value>| value.cloned().unwrap_or_default();
-    both(&old, &new)
-        .map(|(field, old, new)| Field { field: field.clone(), old: value(old), new: value(new) })
+    merge_keys(&old, &new)
+        .map(|(field, old, new)| FieldChange {
+            field: field.clone(),
+            old: value(old),
+            new: value(new),
+        })
         .filter(|field| field.old != field.new)
         .collect()
 }
 
 /// Findings of several policies come in their order.
-fn order(old: &[String], new: &[String]) -> Option<Field> {
+fn order_change(old: &[String], new: &[String]) -> Option<FieldChange> {
     let common = |these: &[String], others: &[String]| -> Vec<String> {
         these.iter().filter(|name| others.contains(name)).cloned().collect()
     };
     let (old, new) = (common(old, new), common(new, old));
-    let field = || Field {
+    let field = || FieldChange {
         field: "order of policies".to_owned(),
         old: old.clone().into(),
         new: new.clone().into(),
@@ -180,45 +184,46 @@ fn order(old: &[String], new: &[String]) -> Option<Field> {
     (old != new).then(field)
 }
 
-fn changed<F: Fields + Default>(
+fn object_changes<F: SortedFields + Default>(
     old: &BTreeMap<String, F>,
     new: &BTreeMap<String, F>,
-    fields: impl Fn(&F, &F) -> Vec<Field>,
-) -> Vec<Changed> {
+    fields: impl Fn(&F, &F) -> Vec<FieldChange>,
+) -> Vec<ObjectChange> {
     let none = F::default();
     let compare = |(name, old, new): (&String, Option<&F>, Option<&F>)| {
-        let (change, name) = (change(old, new), name.clone());
+        let (change, name) = (change_of(old, new), name.clone());
         let fields = fields(old.unwrap_or(&none), new.unwrap_or(&none));
-        (change != Change::Changed || !fields.is_empty()).then_some(Changed {
+        (change != Change::Changed || !fields.is_empty()).then_some(ObjectChange {
             name,
             change,
             fields,
         })
     };
-    both(old, new).filter_map(compare).collect()
+    merge_keys(old, new).filter_map(compare).collect()
 }
 
-fn rules(old: &Facts, new: &Facts) -> Vec<Rule> {
-    let compare = both(&old.rules, &new.rules).filter_map(|((policy, rule), old, new)| {
+fn rule_changes(old: &Facts, new: &Facts) -> Vec<RuleChange> {
+    let compare = merge_keys(&old.rules, &new.rules).filter_map(|((policy, rule), old, new)| {
         let title = new.or(old).map(|(_, title)| title.clone()).unwrap_or_default();
         let (old, new) = (old.map(|(level, _)| *level), new.map(|(level, _)| *level));
         let (policy, rule) = (policy.clone(), rule.clone());
-        (old != new).then_some(Rule { policy, rule, title, old, new })
+        (old != new).then_some(RuleChange { policy, rule, title, old, new })
     });
     compare.collect()
 }
 
-fn requests(old: &Facts, new: &Facts) -> Vec<Requests> {
-    let mut all: Vec<Requests> = Vec::new();
-    for ((group, resource, operation), old, new) in both(&old.requests, &new.requests) {
+fn request_changes(old: &Facts, new: &Facts) -> Vec<RequestChange> {
+    let mut all: Vec<RequestChange> = Vec::new();
+    for ((group, resource, operation), old, new) in merge_keys(&old.requests, &new.requests) {
         if old == new {
             continue;
         }
-        let change = change(old, new);
+        let change = change_of(old, new);
         let (old, new) = (old.cloned().unwrap_or_default(), new.cloned().unwrap_or_default());
-        let only = |of: &BTreeSet<Wanted>, other| of.difference(other).cloned().collect::<Vec<_>>();
+        let only =
+            |of: &BTreeSet<PolicyMatch>, other| of.difference(other).cloned().collect::<Vec<_>>();
         let (old, new) = (only(&old, &new), only(&new, &old));
-        let is_alike = |one: &&mut Requests| {
+        let is_alike = |one: &&mut RequestChange| {
             one.change == change
                 && one.group == *group
                 && one.resource == *resource
@@ -227,7 +232,7 @@ fn requests(old: &Facts, new: &Facts) -> Vec<Requests> {
         };
         match all.iter_mut().find(is_alike) {
             Some(one) => one.operations.push(operation),
-            None => all.push(Requests {
+            None => all.push(RequestChange {
                 change,
                 group: group.clone(),
                 resource: resource.clone(),
@@ -240,13 +245,13 @@ fn requests(old: &Facts, new: &Facts) -> Vec<Requests> {
     all
 }
 
-fn permissions(old: &Facts, new: &Facts) -> Vec<Permission> {
+fn permission_changes(old: &Facts, new: &Facts) -> Vec<PermissionChange> {
     let removed = old.permissions.difference(&new.permissions).map(|one| (Change::Removed, one));
     let added = new.permissions.difference(&old.permissions).map(|one| (Change::Added, one));
-    let mut all: Vec<Permission> = Vec::new();
+    let mut all: Vec<PermissionChange> = Vec::new();
     for (change, [namespace, group, resource, verb]) in removed.chain(added) {
         let namespace = Some(namespace.clone()).filter(|namespace| !namespace.is_empty());
-        let is_alike = |one: &&mut Permission| {
+        let is_alike = |one: &&mut PermissionChange| {
             one.change == change
                 && one.namespace == namespace
                 && one.group == *group
@@ -254,7 +259,7 @@ fn permissions(old: &Facts, new: &Facts) -> Vec<Permission> {
         };
         match all.iter_mut().find(is_alike) {
             Some(one) => one.verbs.push(verb.clone()),
-            None => all.push(Permission {
+            None => all.push(PermissionChange {
                 change,
                 group: group.clone(),
                 resource: resource.clone(),
@@ -266,18 +271,19 @@ fn permissions(old: &Facts, new: &Facts) -> Vec<Permission> {
     all
 }
 
-fn reads(old: &Facts, new: &Facts) -> Vec<Read> {
-    let compare =
-        both(&old.reads, &new.reads).filter_map(|([policy, resource, namespace], old, new)| {
+fn read_changes(old: &Facts, new: &Facts) -> Vec<ReadChange> {
+    let compare = merge_keys(&old.reads, &new.reads).filter_map(
+        |([policy, resource, namespace], old, new)| {
             let differs = match (old, new) {
                 (Some(old), Some(new)) => old.differences(new),
                 _ => Vec::new(),
             };
-            let change = change(old, new);
+            let change = change_of(old, new);
             let namespace = Some(namespace.clone()).filter(|namespace| !namespace.is_empty());
             let (policy, resource) = (policy.clone(), resource.clone());
             let is_one = change != Change::Changed || !differs.is_empty();
-            is_one.then_some(Read { change, policy, resource, namespace, differs })
-        });
+            is_one.then_some(ReadChange { change, policy, resource, namespace, differs })
+        },
+    );
     compare.collect()
 }

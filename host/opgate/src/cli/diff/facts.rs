@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::manifests::SYSTEM_NAMESPACE;
 use crate::cli::manifests::permissions::Permissions;
-use crate::registration::Registration;
+use crate::registration::WebhookRegistration;
 use crate::registration::matches::{Match, PolicyFacts};
 use crate::registration::server::{Service, Target};
 use opgate_admission::policy::{
-    Configuration, ModuleSource, Origin, Policy, PolicyConfig, PolicySet, SignatureKey, Trust,
-    Users,
+    Configuration, ModuleSource, Policy, PolicyConfig, PolicySet, SignatureKey, Trust,
+    TrustedUsers, ValueOrigin,
 };
 
 /// Placeholder for facts that servers read from their cluster.
@@ -30,19 +30,19 @@ pub(super) struct Facts {
     /// Level and title of rules, by policy and rule.
     pub(super) rules: BTreeMap<(String, String), (&'static str, String)>,
     /// Policies that match requests, by group, resource and operation.
-    pub(super) requests: BTreeMap<(String, String, &'static str), BTreeSet<Wanted>>,
+    pub(super) requests: BTreeMap<(String, String, &'static str), BTreeSet<PolicyMatch>>,
     /// Webhooks by name, without what does not come from the policies.
     pub(super) webhooks: BTreeMap<String, Map<String, Value>>,
     /// Namespace (empty for all), group, resource and verb.
     pub(super) permissions: BTreeSet<[String; 4]>,
     /// Declared reads, by policy, resource and namespace (empty for all).
-    pub(super) reads: BTreeMap<[String; 3], Kept>,
+    pub(super) reads: BTreeMap<[String; 3], StoredParts>,
 }
 
 /// The match of a policy for a resource and an operation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Wanted {
+pub(super) struct PolicyMatch {
     pub(super) policy: String,
     pub(super) versions: Vec<String>,
     /// Namespaces; none for all.
@@ -57,9 +57,9 @@ pub(super) struct Wanted {
 
 /// The stored parts of objects that a policy reads.
 #[derive(Debug, Clone)]
-pub(super) struct Kept(opgate_admission::cluster::ResolvedRead);
+pub(super) struct StoredParts(opgate_admission::cluster::ResolvedRead);
 
-impl Kept {
+impl StoredParts {
     /// Returns the names of the members that differ.
     pub(super) fn differences(&self, other: &Self) -> Vec<&'static str> {
         let (a, b) = (&self.0, &other.0);
@@ -83,32 +83,33 @@ impl Facts {
         conditions: bool,
     ) -> Result<Self, String> {
         let mut facts = Self::default();
-        facts.general(configuration);
+        facts.add_general(configuration);
         let loaded = |name: &str| set.policies().iter().find(|policy| policy.name == name);
         for config in &configuration.policies {
             facts.order.push(config.name.clone());
             let module = loaded(&config.name).map(|policy| policy.module.digest());
-            facts.policies.insert(config.name.clone(), said(config, module));
+            facts.policies.insert(config.name.clone(), policy_facts(config, module));
         }
         for policy in set.policies() {
-            facts.policy(policy);
+            facts.add_policy(policy);
         }
         let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
-        facts.permissions = permissions(&Permissions::usual().of(&policies, set.wanted()));
+        facts.permissions =
+            permissions_of(&Permissions::with_defaults().of(&policies, set.platform_query()));
         let policies: Vec<_> = policies.iter().map(|policy| PolicyFacts::of(policy)).collect();
-        facts.registration(&policies, conditions)?;
+        facts.add_registration(&policies, conditions)?;
         Ok(facts)
     }
 
-    fn general(&mut self, configuration: &Configuration) {
+    fn add_general(&mut self, configuration: &Configuration) {
         let mut add = |key: &str, value: Value| self.general.insert(key.to_owned(), value);
         let Trust { profile, olm, rukpak, .. } = Trust::of(configuration);
-        let is_auto = configuration.wanted().is_some();
+        let is_auto = configuration.platform_query().is_some();
         add("profile", (if is_auto { AUTO } else { profile }).into());
-        for (key, Users { users, origin }) in [("olm", olm), ("rukpak", rukpak)] {
+        for (key, TrustedUsers { users, origin }) in [("olm", olm), ("rukpak", rukpak)] {
             // Identities from a profile are equivalent to configured ones. Those of a cluster are not known
             // here.
-            let is_known = origin == Origin::Configuration || !is_auto;
+            let is_known = origin == ValueOrigin::Configuration || !is_auto;
             let users: BTreeSet<_> = users.into_iter().collect();
             let value = if is_known { json!(users) } else { AUTO.into() };
             add(&format!("identities.{key}"), value);
@@ -117,35 +118,35 @@ impl Facts {
         add("docsUrl", configuration.docs_url().into());
     }
 
-    fn policy(&mut self, policy: &Policy) {
+    fn add_policy(&mut self, policy: &Policy) {
         for rule in &policy.descriptor.rules {
             let key = (policy.name.clone(), rule.id.clone());
             self.rules.insert(key, (policy.effective_level(rule), rule.title.clone()));
         }
-        for reading in &policy.readings {
+        for reading in &policy.reads {
             let namespace = reading.namespace.clone().unwrap_or_default();
             let key = [policy.name.clone(), reading.resource.to_string(), namespace];
-            self.reads.insert(key, Kept(reading.clone()));
+            self.reads.insert(key, StoredParts(reading.clone()));
         }
     }
 
-    fn registration(
+    fn add_registration(
         &mut self,
         policies: &[PolicyFacts<'_>],
         conditions: bool,
     ) -> Result<(), String> {
         let service = Service::of("opgate-system", "opgate");
-        let registration = Registration {
+        let registration = WebhookRegistration {
             name: "opgate".to_owned(),
             exempt: vec![SYSTEM_NAMESPACE.to_owned(), service.namespace.clone()],
-            server: Target::Service(service),
-            conditions,
+            target: Target::Service(service),
+            supports_conditions: conditions,
             ca: Vec::new(),
         };
         for wanted in registration.matches(policies) {
             let Match { group, resource, operation, .. } = wanted;
             let key = (group.to_owned(), resource.to_owned(), operation.as_str());
-            self.requests.entry(key).or_default().insert(Wanted::of(&wanted));
+            self.requests.entry(key).or_default().insert(PolicyMatch::of(&wanted));
         }
         for webhook in registration.of(policies).webhooks.into_iter().flatten() {
             let Value::Object(mut webhook) =
@@ -167,7 +168,7 @@ impl Facts {
     }
 }
 
-impl Wanted {
+impl PolicyMatch {
     fn of(wanted: &Match<'_>) -> Self {
         let owned = |texts: &BTreeSet<&str>| texts.iter().map(|&text| text.to_owned()).collect();
         let always = wanted.conditions.iter().any(|list| list.is_empty());
@@ -181,14 +182,14 @@ impl Wanted {
             namespaces: wanted.namespaces.as_ref().map(owned),
             namespace_labels: wanted.namespace_labels.to_owned(),
             conditions: lists.map(list).collect(),
-            failure_policy: if wanted.blocks { "Fail" } else { "Ignore" },
+            failure_policy: if wanted.fails_closed { "Fail" } else { "Ignore" },
         }
     }
 }
 
 /// Returns the configured facts of a policy, with defaults. `digest` is the digest of its component, if it is
 /// loaded: a policy that is off needs none.
-fn said(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> {
+fn policy_facts(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> {
     let mut said = BTreeMap::new();
     let mut add = |field: &str, value: Value| said.insert(field.to_owned(), value);
     // A component that only moved to another path is unchanged.
@@ -205,7 +206,7 @@ fn said(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> 
     add("signature.repository", config.signed_repository.clone().into());
     add("mode", config.mode.as_str().into());
     add("onError", config.on_error.as_str().into());
-    add("limits.time", format!("{:?}", config.limits.time).into());
+    add("limits.time", format!("{:?}", config.limits.cpu_time).into());
     add("limits.memory", config.limits.memory.into());
     add("limits.concurrency", config.limits.concurrency.into());
     let sorted = |texts: &[String]| {
@@ -226,16 +227,16 @@ fn said(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> 
     let grants: BTreeSet<_> =
         grants.map(|(group, resource)| format!("{resource}.{group}")).collect();
     add("allowedSamples", json!(grants));
-    leaves("settings", &config.settings, &mut said);
+    collect_leaves("settings", &config.settings, &mut said);
     said
 }
 
 /// Collects the members of an object by their paths, down to values that are no objects.
-fn leaves(path: &str, value: &Value, into: &mut BTreeMap<String, Value>) {
+fn collect_leaves(path: &str, value: &Value, into: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {
-                leaves(&format!("{path}.{name}"), value, into);
+                collect_leaves(&format!("{path}.{name}"), value, into);
             }
         }
         other => {
@@ -255,7 +256,7 @@ fn sort_values(selector: &mut Value) {
 }
 
 /// Returns the rules of all roles in a list of objects.
-fn permissions(list: &Value) -> BTreeSet<[String; 4]> {
+fn permissions_of(list: &Value) -> BTreeSet<[String; 4]> {
     let list_of = |value: &Value, name: &str| -> Vec<Value> {
         value.get(name).and_then(Value::as_array).cloned().unwrap_or_default()
     };

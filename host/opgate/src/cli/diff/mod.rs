@@ -23,7 +23,7 @@ use clap::Args;
 
 use self::change::Difference;
 use self::facts::Facts;
-use self::reviews::Reviews;
+use self::reviews::ReviewDifferences;
 use super::registry::RegistryArgs;
 use super::report::{stdout, text_or_json};
 use super::{CommandError, ConfigArgs, ExitStatus, ReadArgs};
@@ -46,7 +46,7 @@ engine failed. docs/diff.md has the details.";
 const STDIN: &str = "-";
 
 /// Bytes of a configuration.
-const MOST: usize = 4 << 20;
+const MAX_CONFIGURATION_BYTES: usize = 4 << 20;
 
 /// Arguments of `opgate diff`.
 #[derive(Debug, Args)]
@@ -100,17 +100,19 @@ enum FailOn {
 }
 
 /// One of the two configurations.
-struct Side {
+struct DiffSide {
     /// Name on the command line.
     name: String,
     configuration: Configuration,
 }
 
-impl Side {
+impl DiffSide {
     fn read(path: &Path, config: &ConfigArgs) -> Result<Self, CommandError> {
         let name = path.display().to_string();
         let configuration = if is_stdin(path) {
-            let text = Reader::new(MOST).stdin().map_err(|e| anyhow::anyhow!("-: {e}"))?;
+            let text = Reader::new(MAX_CONFIGURATION_BYTES)
+                .read_stdin()
+                .map_err(|e| anyhow::anyhow!("-: {e}"))?;
             let text = String::from_utf8(text);
             let text = text.map_err(|e| anyhow::anyhow!("-: not UTF-8: {}", e.utf8_error()))?;
             // Relative paths are resolved in the current directory.
@@ -161,10 +163,10 @@ impl Diff {
             return Err(CommandError::usage(anyhow::anyhow!(error)));
         }
         let config = ConfigArgs { config: None, cache_dir, registry };
-        let (old, new) = (Side::read(&old, &config)?, Side::read(&new, &config)?);
-        let load = |side: &Side, source| side.load(source, &config);
+        let (old, new) = (DiffSide::read(&old, &config)?, DiffSide::read(&new, &config)?);
+        let load = |side: &DiffSide, source| side.load(source, &config);
         let mut sets = (load(&old, Source::Absent)?, load(&new, Source::Absent)?);
-        let facts = |side: &Side, set: &PolicySet| {
+        let facts = |side: &DiffSide, set: &PolicySet| {
             let facts = Facts::of(&side.configuration, set, !no_match_conditions);
             facts.map_err(|why| CommandError::engine(anyhow::anyhow!("{}: {why}", side.name)))
         };
@@ -178,14 +180,14 @@ impl Diff {
                 drop(sets);
                 sets = (load(&old, Source::Snapshot)?, load(&new, Source::Snapshot)?);
                 let snapshot = super::input::snapshot(&cluster_state, &reader)?;
-                snapshot.fill(sets.0.cluster());
-                snapshot.fill(sets.1.cluster());
+                snapshot.replace_state(sets.0.cluster());
+                snapshot.replace_state(sets.1.cluster());
             }
-            let decided = Reviews::decide((&sets.0, &sets.1), &reviews, &reader)?;
+            let decided = ReviewDifferences::decide((&sets.0, &sets.1), &reviews, &reader)?;
             outcome = decided.outcome;
             difference.reviews = Some(decided);
         }
-        difference.conclude();
+        difference.update_different();
         if difference.different && fail_on == FailOn::Any {
             outcome = outcome.max(ExitStatus::Denied);
         }

@@ -13,14 +13,14 @@ use opgate_admission::review::Review;
 use opgate_input::read::Reader;
 
 /// No client waits for these decisions; the limits of the policies still apply.
-const PATIENCE: Duration = Duration::from_secs(3_600);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// The reviews that are decided otherwise.
 #[derive(Debug, Serialize)]
-pub(super) struct Reviews {
+pub(super) struct ReviewDifferences {
     /// Number of compared reviews.
     pub(super) compared: usize,
-    pub(super) different: Vec<Decided>,
+    pub(super) different: Vec<ReviewDifference>,
     /// Other outcomes: an unreadable review, or a policy error.
     #[serde(skip)]
     pub(super) outcome: ExitStatus,
@@ -28,7 +28,7 @@ pub(super) struct Reviews {
 
 /// A review with two decisions.
 #[derive(Debug, Serialize)]
-pub(super) struct Decided {
+pub(super) struct ReviewDifference {
     pub(super) source: String,
     uid: String,
     operation: &'static str,
@@ -36,8 +36,8 @@ pub(super) struct Decided {
     subresource: String,
     namespace: String,
     name: String,
-    pub(super) old: Decision,
-    pub(super) new: Decision,
+    pub(super) old: DecisionSummary,
+    pub(super) new: DecisionSummary,
     /// Display name: `CREATE v1/pods ns/name`.
     #[serde(skip)]
     pub(super) object: String,
@@ -45,25 +45,25 @@ pub(super) struct Decided {
 
 /// The compared parts of a decision, without the messages of violations.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Decision {
+pub(super) struct DecisionSummary {
     /// `allow`, `deny`, or `fail` if the webhook returns no decision.
     pub(super) decision: &'static str,
-    pub(super) violations: Vec<Finding>,
+    pub(super) violations: Vec<ViolationCount>,
     /// The policy that failed, and why.
     pub(super) error: Option<String>,
 }
 
 /// Number of violations of a rule.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
+pub(super) struct ViolationCount {
     pub(super) policy: String,
     pub(super) rule: String,
     #[serde(rename = "effect")]
-    pub(super) level: &'static str,
+    pub(super) effect: &'static str,
     pub(super) count: usize,
 }
 
-impl Reviews {
+impl ReviewDifferences {
     /// # Errors
     /// If a path does not exist, or there is no review in any.
     pub(super) fn decide(
@@ -71,7 +71,7 @@ impl Reviews {
         paths: &[PathBuf],
         reader: &Reader,
     ) -> Result<Self, CommandError> {
-        let (files, skipped) = input::files(paths)?;
+        let (files, skipped) = input::list_files(paths)?;
         if skipped > 0 {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
@@ -79,8 +79,8 @@ impl Reviews {
         let mut reviews = Self { compared: 0, different: Vec::new(), outcome: ExitStatus::Ok };
         for file in files {
             for item in input::read(&file, reader) {
-                let read = item.checked().and_then(|text| {
-                    let review = Review::read(&text).map_err(|e| item.error(&e))?;
+                let read = item.checked_text().and_then(|text| {
+                    let review = Review::read(&text).map_err(|e| item.error_line(&e))?;
                     let decide = |set| runtime.block_on(decide(set, &review, &item.source));
                     Ok((decide(sets.0), decide(sets.1)))
                 });
@@ -107,14 +107,14 @@ impl Reviews {
                 self.outcome = ExitStatus::Engine;
             }
         }
-        let decisions = (Decision::of(old), Decision::of(&new));
+        let decisions = (DecisionSummary::of(old), DecisionSummary::of(&new));
         if decisions.0 == decisions.1 {
             return;
         }
         let object = new.object();
         let Record { source, uid, operation, resource, subresource, namespace, name, .. } = new;
         let (old, new) = decisions;
-        self.different.push(Decided {
+        self.different.push(ReviewDifference {
             source,
             uid,
             operation,
@@ -131,25 +131,27 @@ impl Reviews {
 
 async fn decide(set: &PolicySet, review: &Review<'_>, source: &str) -> Record {
     let started = Instant::now();
-    let decided = set.decide(review, None, started + PATIENCE, &()).await;
+    let decided = set.decide(review, None, started + REVIEW_TIMEOUT, &()).await;
     Record::new(review, source, decided, started.elapsed())
 }
 
-impl Decision {
+impl DecisionSummary {
     fn of(record: &Record) -> Self {
         let mut counts: BTreeMap<_, usize> = BTreeMap::new();
         for violation in &record.violations {
-            let key = (violation.policy.as_str(), violation.rule.as_str(), violation.level);
+            let key = (violation.policy.as_str(), violation.rule.as_str(), violation.effect);
             *counts.entry(key).or_default() += 1;
         }
-        let finding = |((policy, rule, level), count): ((&str, &str, _), _)| Finding {
+        let finding = |((policy, rule, level), count): ((&str, &str, _), _)| ViolationCount {
             policy: policy.to_owned(),
             rule: rule.to_owned(),
-            level,
+            effect: level,
             count,
         };
-        let error =
-            record.error.as_ref().map(|fault| format!("policy {}: {}", fault.policy, fault.cause));
+        let error = record
+            .error
+            .as_ref()
+            .map(|policy_error| format!("policy {}: {}", policy_error.policy, policy_error.cause));
         Self {
             decision: match (record.allowed, record.failed) {
                 (true, _) => "allow",

@@ -27,11 +27,11 @@ use clap::{Args, Subcommand};
 use http::Uri;
 
 use self::catalog::Level;
-use self::checks::{Days, examine};
-use self::facts::expected::expected;
-use self::facts::from_files::Dumped;
-use self::facts::live::Live;
-use self::facts::tls_probe::{Served, look};
+use self::checks::{ExpiryDays, run_all};
+use self::facts::expected::load_expected;
+use self::facts::from_files::DumpedCluster;
+use self::facts::live::ClusterReader;
+use self::facts::tls_probe::{TlsProbe, probe};
 use self::facts::{Facts, Installation};
 use super::audit::kubeconfigs;
 use super::report::{stream, text_or_json};
@@ -43,8 +43,8 @@ use opgate_text::one_line;
 use opgate_text::units::parse_duration;
 
 /// Default namespace and Service of an installation.
-const NAMESPACE: &str = "opgate-system";
-const SERVICE: &str = "opgate";
+const DEFAULT_NAMESPACE: &str = "opgate-system";
+const DEFAULT_SERVICE: &str = "opgate";
 
 /// Hints after the help text.
 const AFTER_HELP: &str = "\
@@ -177,8 +177,8 @@ fn url(text: &str) -> Result<String, String> {
 }
 
 fn known_id(text: &str) -> Result<String, String> {
-    let known = catalog::doc(text).map(|doc| doc.id.to_owned());
-    known.ok_or_else(|| unknown(text))
+    let known = catalog::find_doc(text).map(|doc| doc.id.to_owned());
+    known.ok_or_else(|| unknown_id_error(text))
 }
 
 /// Iterates over the ids of all findings.
@@ -186,7 +186,7 @@ pub(super) fn ids() -> impl Iterator<Item = &'static str> {
     catalog::docs().map(|(_, doc)| doc.id)
 }
 
-fn unknown(id: &str) -> String {
+fn unknown_id_error(id: &str) -> String {
     let hint = opgate_text::hint(id, catalog::docs().map(|(_, doc)| doc.id));
     format!("there is no finding {:?}: docs/doctor lists them{hint}", one_line(id, 64))
 }
@@ -195,7 +195,7 @@ impl Doctor {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         match self.command {
             Some(Command::Explain { ids }) => explain(&ids),
-            Some(Command::Docs { folder }) => pages(&folder),
+            Some(Command::Docs { folder }) => write_pages(&folder),
             None => self.examine.run(),
         }
     }
@@ -204,20 +204,22 @@ impl Doctor {
 fn explain(ids: &[String]) -> Result<ExitStatus, CommandError> {
     let mut out = anstream::stdout();
     for (index, id) in ids.iter().enumerate() {
-        let doc =
-            catalog::doc(id).ok_or_else(|| CommandError::usage(anyhow::anyhow!(unknown(id))))?;
+        let doc = catalog::find_doc(id)
+            .ok_or_else(|| CommandError::usage(anyhow::anyhow!(unknown_id_error(id))))?;
         if index > 0 {
             writeln!(out)?;
         }
-        write!(out, "{}", catalog::section(doc))?;
+        write!(out, "{}", catalog::render_section(doc))?;
     }
     Ok(ExitStatus::Ok)
 }
 
-fn pages(folder: &Path) -> Result<ExitStatus, CommandError> {
+fn write_pages(folder: &Path) -> Result<ExitStatus, CommandError> {
     let written = || -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
-        catalog::pages().iter().try_for_each(|(name, text)| std::fs::write(folder.join(name), text))
+        catalog::render_pages()
+            .iter()
+            .try_for_each(|(name, text)| std::fs::write(folder.join(name), text))
     };
     written().with_context(|| folder.display().to_string())?;
     Ok(ExitStatus::Ok)
@@ -225,25 +227,29 @@ fn pages(folder: &Path) -> Result<ExitStatus, CommandError> {
 
 impl Examine {
     fn run(self) -> Result<ExitStatus, CommandError> {
-        let mut facts = if self.paths.is_empty() { self.cluster()? } else { self.files()? };
-        facts.expected = expected(&facts, &self.config)?;
-        let days = Days { leaf: self.days_left, ca: self.ca_days_left };
-        let mut found = examine(&facts, days);
+        let mut facts = if self.paths.is_empty() {
+            self.facts_from_cluster()?
+        } else {
+            self.facts_from_files()?
+        };
+        facts.expected = load_expected(&facts, &self.config)?;
+        let days = ExpiryDays { certificate: self.days_left, ca: self.ca_days_left };
+        let mut found = run_all(&facts, days);
         found.skip(&self.skip);
         let mut out = stream(Some(text_or_json(matches!(self.output, Format::Json))));
         match self.output {
-            Format::Text => report::text(&mut out, &facts, &found)?,
-            Format::Json => report::json(&mut out, &facts, &found)?,
+            Format::Text => report::write_text(&mut out, &facts, &found)?,
+            Format::Json => report::write_json(&mut out, &facts, &found)?,
         }
         let fails = found.worst().is_some_and(|worst| Some(worst) <= self.fail_on.level());
         Ok(if fails { ExitStatus::Denied } else { ExitStatus::Ok })
     }
 
     /// Returns the installation that is named, or the only one that is found.
-    fn of(&self, found: &[Installation]) -> anyhow::Result<Installation> {
+    fn select_installation(&self, found: &[Installation]) -> anyhow::Result<Installation> {
         let usual = || Installation {
-            namespace: NAMESPACE.to_owned(),
-            service: SERVICE.to_owned(),
+            namespace: DEFAULT_NAMESPACE.to_owned(),
+            service: DEFAULT_SERVICE.to_owned(),
             url: None,
         };
         if let Some(url) = &self.url {
@@ -266,7 +272,7 @@ impl Examine {
         }
     }
 
-    fn files(&self) -> Result<Facts, CommandError> {
+    fn facts_from_files(&self) -> Result<Facts, CommandError> {
         let reader = self.read.reader();
         let mut paths = self.paths.clone();
         let mut copy = None;
@@ -279,30 +285,30 @@ impl Examine {
             copy = Some(input);
         }
         let read = || {
-            let dumped = Dumped::open(&paths, &reader)?;
-            let installation = self.of(&dumped.installations())?;
-            dumped.facts(installation, &reader)
+            let dumped_cluster = DumpedCluster::open(&paths, &reader)?;
+            let installation = self.select_installation(&dumped_cluster.installations())?;
+            dumped_cluster.facts(installation, &reader)
         };
         let named = |error: anyhow::Error| match &copy {
-            Some(copy) => anyhow::anyhow!(copy.named(&format!("{error:#}"))),
+            Some(copy) => anyhow::anyhow!(copy.with_stdin_name(&format!("{error:#}"))),
             None => error,
         };
         let mut facts = read().map_err(named)?;
         if self.connect.is_some() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            facts.served = runtime.block_on(self.served(&facts));
+            facts.tls_probe = runtime.block_on(self.probe_server(&facts));
         }
         Ok(facts)
     }
 
-    fn cluster(&self) -> Result<Facts, CommandError> {
+    fn facts_from_cluster(&self) -> Result<Facts, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let connection = self.connection().await?;
-            let live = Live::open(connection, self.timeout).await?;
-            let installation = self.of(&live.installations())?;
+            let live = ClusterReader::open(connection, self.timeout).await?;
+            let installation = self.select_installation(&live.installations())?;
             let mut facts = live.facts(installation).await;
-            facts.served = self.served(&facts).await;
+            facts.tls_probe = self.probe_server(&facts).await;
             Ok(facts)
         })
     }
@@ -319,23 +325,24 @@ impl Examine {
     }
 
     /// Returns the chain of a server, if one is reachable.
-    async fn served(&self, facts: &Facts) -> Served {
+    async fn probe_server(&self, facts: &Facts) -> TlsProbe {
         let Installation { namespace, service, url } = &facts.installation;
         let url = url.as_ref().and_then(|url| url.parse::<Uri>().ok());
         let host = url.as_ref().and_then(|url| Some(url.host()?.to_owned()));
         let service = format!("{service}.{namespace}.svc");
-        let port = facts.ours().iter().find_map(|hook| Some(hook.service()?.port)).unwrap_or(443);
+        let port =
+            facts.own_hooks().iter().find_map(|hook| Some(hook.service()?.port)).unwrap_or(443);
         let address = match (&self.connect, &url, &host) {
             (Some(address), _, _) => address.clone(),
             (None, Some(url), Some(host)) => format!("{host}:{}", url.port_u16().unwrap_or(443)),
             _ if is_in_pod() => format!("{service}:{port}"),
             _ => {
                 let why = "name an address with --connect, such as that of kubectl port-forward";
-                return Served::NotTried(why.to_owned());
+                return TlsProbe::NotAttempted(why.to_owned());
             }
         };
         let name = host.unwrap_or(service);
-        look(&address, name.trim_matches(['[', ']'])).await
+        probe(&address, name.trim_matches(['[', ']'])).await
     }
 }
 

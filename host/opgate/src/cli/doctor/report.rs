@@ -12,7 +12,7 @@ use opgate_admission::policy::Trust;
 use opgate_text::one_line;
 
 /// Maximum bytes of the line about the profile.
-const LONGEST: usize = 4 << 10;
+const MAX_TRUST_LINE_BYTES: usize = 4 << 10;
 
 /// Structure of the JSON; a part of the stable interface.
 #[derive(Serialize)]
@@ -61,7 +61,7 @@ struct Summary {
     note: usize,
 }
 
-fn summary(found: &Findings) -> Summary {
+fn summarize(found: &Findings) -> Summary {
     let count = |level: Level| found.all().iter().filter(|one| one.level == level).count();
     Summary {
         critical: count(Level::Critical),
@@ -70,7 +70,7 @@ fn summary(found: &Findings) -> Summary {
     }
 }
 
-fn name_of(installation: &Installation) -> String {
+fn installation_name(installation: &Installation) -> String {
     installation.url.clone().unwrap_or_else(|| installation.owner())
 }
 
@@ -78,7 +78,7 @@ fn name_of(installation: &Installation) -> String {
 ///
 /// # Errors
 /// Fails if the output is not writable.
-pub(super) fn json(
+pub(super) fn write_json(
     out: &mut impl Write,
     Facts { installation, expected, .. }: &Facts,
     found: &Findings,
@@ -86,16 +86,16 @@ pub(super) fn json(
     let report = Report {
         api_version: "opgate.dev/v1alpha1",
         kind: "DoctorReport",
-        installation: name_of(installation),
+        installation: installation_name(installation),
         trust: expected.trust.as_ref(),
         findings: found.all().iter().map(record).collect(),
-        omitted: found.more(),
+        omitted: found.omitted(),
         unchecked: found
             .not_checked()
             .iter()
             .map(|(what, why)| NotChecked { check: what, reason: why })
             .collect(),
-        summary: summary(found),
+        summary: summarize(found),
     };
     serde_json::to_writer_pretty(&mut *out, &report)?;
     writeln!(out)
@@ -105,14 +105,14 @@ fn record(finding: &Finding) -> Record<'_> {
     Record {
         id: finding.doc,
         level: finding.level.as_str(),
-        message: &finding.what,
+        message: &finding.message,
         object: Object {
-            kind: &finding.at.kind,
-            namespace: &finding.at.namespace,
-            name: &finding.at.name,
+            kind: &finding.object.kind,
+            namespace: &finding.object.namespace,
+            name: &finding.object.name,
         },
         field: &finding.field,
-        remediation: &finding.repair,
+        remediation: &finding.remediation,
         page: page_of(finding.doc),
     }
 }
@@ -121,13 +121,13 @@ fn record(finding: &Finding) -> Record<'_> {
 ///
 /// # Errors
 /// If they cannot be written.
-pub(super) fn text(
+pub(super) fn write_text(
     out: &mut impl Write,
     Facts { installation, expected, .. }: &Facts,
     found: &Findings,
 ) -> io::Result<()> {
     for finding in found.all() {
-        let Finding { doc, level, at, field, what, repair } = finding;
+        let Finding { doc, level, object: at, field, message: what, remediation: repair } = finding;
         let style = match level {
             Level::Critical => ERROR,
             Level::Warning => WARNING,
@@ -141,17 +141,17 @@ pub(super) fn text(
         writeln!(out, "{on}{level:8}{off} {doc} {}: {what}", place.trim())?;
         writeln!(out, "         fix: {repair}")?;
     }
-    for (id, count) in found.more() {
+    for (id, count) in found.omitted() {
         writeln!(out, "{id}: {count} more")?;
     }
     for (what, why) in found.not_checked() {
         writeln!(out, "unchecked: {what}: {why}")?;
     }
     if let Some(trust) = &expected.trust {
-        writeln!(out, "{}", one_line(&trust.to_string(), LONGEST))?;
+        writeln!(out, "{}", one_line(&trust.to_string(), MAX_TRUST_LINE_BYTES))?;
     }
-    let Summary { critical, warning, note } = summary(found);
-    let name = name_of(installation);
+    let Summary { critical, warning, note } = summarize(found);
+    let name = installation_name(installation);
     match found.all().len() {
         0 if found.not_checked().is_empty() => writeln!(out, "{name}: no findings"),
         0 => writeln!(out, "{name}: no findings in the completed checks"),

@@ -7,32 +7,32 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use opgate_admission::policy::{Platform, Profile, Trust};
-use opgate_certs::{Authority, CertificateChain, service_names};
+use opgate_certs::{CertificateAuthority, CertificateChain, service_names};
 use opgate_server::ClusterStatus;
 use serde_json::{Value, json};
 
 use super::catalog::docs;
-use super::checks::{Days, examine};
-use super::facts::expected::{Expected, expected};
+use super::checks::{ExpiryDays, run_all};
+use super::facts::expected::{ExpectedObjects, load_expected};
 use super::facts::object::{Kind, Object};
-use super::facts::tls_probe::Served;
+use super::facts::tls_probe::TlsProbe;
 use super::facts::{Clock, Facts, Installation};
 use super::finding::Findings;
 use crate::cli::ConfigArgs;
 use crate::cli::manifests::permissions::Permissions;
 
 const NAMESPACE: &str = "opgate-system";
-const DAYS: Days = Days { leaf: 7, ca: 30 };
+const DAYS: ExpiryDays = ExpiryDays { certificate: 7, ca: 30 };
 const DAY: Duration = Duration::from_secs(86_400);
 
 const CONFIGURATION: &str =
     "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n  - name: operator-group\n";
 
 /// Data that is created once: certificates, and the objects that follow from the configuration.
-struct Made {
-    ca: Authority,
+struct Fixture {
+    ca: CertificateAuthority,
     certificate: String,
-    expected: Expected,
+    expected: ExpectedObjects,
 }
 
 fn base64(text: &str) -> String {
@@ -58,20 +58,20 @@ fn config() -> ConfigArgs {
     ConfigArgs::default()
 }
 
-fn made() -> &'static Made {
-    static MADE: OnceLock<Made> = OnceLock::new();
-    MADE.get_or_init(|| {
-        let ca = Authority::create(3_650).unwrap();
+fn fixture() -> &'static Fixture {
+    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
+    FIXTURE.get_or_init(|| {
+        let ca = CertificateAuthority::create(3_650).unwrap();
         let issued = ca.issue(&service_names(NAMESPACE, "opgate"), 90).unwrap();
         let mut facts = empty();
         for object in [deployment(), service(), config_map(CONFIGURATION)] {
             insert(&mut facts, object);
         }
-        let expected = expected(&facts, &config()).map_err(|failure| failure.error).unwrap();
-        assert_eq!(expected.unknown, None);
-        assert_eq!(expected.broken, None);
-        assert!(!expected.webhooks.is_empty() && !expected.needs.is_empty());
-        Made { ca, certificate: issued.certificate, expected }
+        let expected = load_expected(&facts, &config()).map_err(|failure| failure.error).unwrap();
+        assert_eq!(expected.unknown_reason, None);
+        assert_eq!(expected.error, None);
+        assert!(!expected.webhooks.is_empty() && !expected.permissions.is_empty());
+        Fixture { ca, certificate: issued.certificate, expected }
     })
 }
 
@@ -181,14 +181,14 @@ fn registered(webhook: &Value) -> Value {
     let url = webhook["clientConfig"]["url"].as_str().unwrap();
     let path = url.trim_start_matches("https://opgate").to_owned();
     webhook["clientConfig"] = json!({
-        "caBundle": base64(made().ca.certificate()),
+        "caBundle": base64(fixture().ca.certificate()),
         "service": {"namespace": NAMESPACE, "name": "opgate", "path": path, "port": 443},
     });
     webhook
 }
 
 fn registration() -> Value {
-    let webhooks: Vec<_> = made().expected.webhooks.iter().map(registered).collect();
+    let webhooks: Vec<_> = fixture().expected.webhooks.iter().map(registered).collect();
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {
@@ -202,13 +202,13 @@ fn registration() -> Value {
 
 fn secret(certificate: &str) -> Value {
     let data = json!({
-        "tls.crt": base64(certificate), "tls.key": "HIDDEN", "ca.crt": base64(made().ca.certificate()),
+        "tls.crt": base64(certificate), "tls.key": "HIDDEN", "ca.crt": base64(fixture().ca.certificate()),
     });
     named("v1", "Secret", "opgate-tls", json!({"type": "kubernetes.io/tls", "data": data}))
 }
 
 /// Another configuration with one webhook.
-fn other(kind: &str, more: Value) -> Value {
+fn third_party_configuration(kind: &str, more: Value) -> Value {
     let mut webhook = json!({
         "name": "other.example.com",
         "clientConfig": {"service": {"namespace": "other", "name": "other", "path": "/x"}},
@@ -232,7 +232,7 @@ fn rules(groups: &[&str], resources: &[&str]) -> Value {
 }
 
 /// Everything that is right.
-fn healthy() -> Vec<Value> {
+fn healthy_installation() -> Vec<Value> {
     let mut objects = vec![
         service(),
         config_map(CONFIGURATION),
@@ -243,7 +243,7 @@ fn healthy() -> Vec<Value> {
         lease("a"),
         lease("b"),
         registration(),
-        secret(&made().certificate),
+        secret(&fixture().certificate),
         named("v1", "ServiceAccount", "opgate", json!({})),
         named(
             "policy/v1",
@@ -277,28 +277,28 @@ fn healthy() -> Vec<Value> {
     );
     let source = opgate_admission::cluster::Source::Absent;
     let mut configuration = configuration.unwrap();
-    configuration.for_any_cluster();
+    configuration.assume_any_cluster();
     let set = args.load_all_or_fail(&configuration, source);
     let set = set.map_err(|failure| failure.error).unwrap();
     let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
-    let roles = Permissions::usual().of(&policies, set.wanted());
+    let roles = Permissions::with_defaults().of(&policies, set.platform_query());
     objects.extend(roles["items"].as_array().unwrap().clone());
     objects
 }
 
 /// A change of the healthy installation.
-enum Break {
+enum Mutation {
     /// At a pointer of the object of that kind and name.
     Set(&'static str, &'static str, Value),
     Remove(&'static str, &'static str),
     Delete(&'static str),
     Add(Value),
-    Know(fn(&mut Facts)),
+    UpdateFacts(fn(&mut Facts)),
 }
 
-use Break::{Add, Delete, Know, Remove, Set};
+use Mutation::{Add, Delete, Remove, Set, UpdateFacts};
 
-fn facts_of(healthy: &[Value], breaks: Vec<Break>) -> Facts {
+fn facts_of(healthy: &[Value], breaks: Vec<Mutation>) -> Facts {
     let mut objects = healthy.to_vec();
     let find = |objects: &[Value], name: &str| {
         let is_it = |object: &Value| {
@@ -334,29 +334,29 @@ fn facts_of(healthy: &[Value], breaks: Vec<Break>) -> Facts {
             }
             Delete(name) => drop(objects.remove(find(&objects, name))),
             Add(value) => objects.push(value),
-            Know(change) => known.push(change),
+            UpdateFacts(change) => known.push(change),
         }
     }
     let mut facts = empty();
     facts.version = Some("v1.33.1".to_owned());
     facts.clock = Some(Clock {
-        apart: Duration::from_millis(300),
+        skew: Duration::from_millis(300),
         is_ahead: true,
-        within: Duration::from_secs(1),
+        uncertainty: Duration::from_secs(1),
     });
     for object in objects {
         insert(&mut facts, object);
     }
-    facts.expected = made().expected.clone();
+    facts.expected = fixture().expected.clone();
     for change in known {
         change(&mut facts);
     }
     facts
 }
 
-fn shown(found: &Findings) -> String {
+fn format_findings(found: &Findings) -> String {
     let mut out = Vec::new();
-    super::report::text(&mut out, &empty(), found).unwrap();
+    super::report::write_text(&mut out, &empty(), found).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -368,7 +368,7 @@ fn args(more: &[&str]) -> Value {
 }
 
 /// A role of the servers with such a rule, in the cluster or in a namespace.
-fn granted(namespace: Option<&str>, rule: Value) -> Vec<Break> {
+fn bound_role(namespace: Option<&str>, rule: Value) -> Vec<Mutation> {
     let of = if namespace.is_some() { "" } else { "Cluster" };
     let kind = format!("{of}Role");
     let api = "rbac.authorization.k8s.io/v1";
@@ -399,21 +399,21 @@ fn renewed(facts: &mut Facts, name: &str, seconds: u64) {
 }
 
 /// Sets the state of the cluster cache that a server reports.
-fn said(state: &str) -> Vec<Break> {
+fn reported_cache_state(state: &str) -> Vec<Mutation> {
     let at = "/metadata/annotations/opgate.dev~1state";
     vec![Set("Lease/opgate-replica-b", at, json!(state))]
 }
 
-fn cases() -> Vec<(&'static str, Vec<Break>)> {
+fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
     const VWC: &str = "ValidatingWebhookConfiguration/opgate";
     const MUTATING: &str = "MutatingWebhookConfiguration";
     let deployment = "Deployment/opgate";
     let first_rules = "/webhooks/0/rules";
     let unknown_expectation =
-        || Know(|facts| facts.expected.unknown = Some("not asked here".to_owned()));
+        || UpdateFacts(|facts| facts.expected.unknown_reason = Some("not asked here".to_owned()));
     let exempting = |rules: Value| vec![Set(VWC, first_rules, rules), unknown_expectation()];
     let verbs = ["list", "watch"];
-    let certificate = |names: &[String], days| made().ca.issue(names, days).unwrap().certificate;
+    let certificate = |names: &[String], days| fixture().ca.issue(names, days).unwrap().certificate;
     let pods_of_all = json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "openshift-etcd", "olm"]}]});
     let container = |rest: &str| -> &'static str {
         Box::leak(format!("/spec/template/spec/containers/0/{rest}").into_boxed_str())
@@ -442,7 +442,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             "DOC-04",
             vec![
                 Set(VWC, "/webhooks/0/clientConfig/service/path", json!("/validate/gone")),
-                Know(|facts| {
+                UpdateFacts(|facts| {
                     facts.expected.webhooks[0]["clientConfig"]["url"] =
                         json!("https://opgate/validate/gone");
                 }),
@@ -463,7 +463,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             "DOC-06",
             vec![
                 Set(VWC, "/webhooks/0/timeoutSeconds", json!(11)),
-                Know(|facts| facts.expected.webhooks[0]["timeoutSeconds"] = json!(11)),
+                UpdateFacts(|facts| facts.expected.webhooks[0]["timeoutSeconds"] = json!(11)),
             ],
         ),
         (
@@ -474,7 +474,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
                     "/webhooks/0/matchConditions",
                     json!([{"name": "a", "expression": "true"}]),
                 ),
-                Know(|facts| {
+                UpdateFacts(|facts| {
                     facts.expected.webhooks[0]["matchConditions"] =
                         json!([{"name": "a", "expression": "true"}]);
                     facts.version = Some("v1.27.3".to_owned());
@@ -485,7 +485,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
         ("DOC-08", vec![Set("ConfigMap/opgate", "/data", json!({"other.yaml": "x"}))]),
         (
             "DOC-09",
-            vec![Know(|facts| facts.expected.broken = Some("opgate.yaml:1:1: x".to_owned()))],
+            vec![UpdateFacts(|facts| facts.expected.error = Some("opgate.yaml:1:1: x".to_owned()))],
         ),
         ("DOC-10", vec![Delete("Service/opgate")]),
         (
@@ -521,21 +521,21 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             vec![Set(
                 VWC,
                 "/webhooks/0/clientConfig/caBundle",
-                json!(base64(Authority::create(3_650).unwrap().certificate())),
+                json!(base64(CertificateAuthority::create(3_650).unwrap().certificate())),
             )],
         ),
         ("DOC-21", vec![Set(VWC, "/webhooks/0/clientConfig/caBundle", json!(""))]),
         ("DOC-21", vec![Set(VWC, "/webhooks/0/clientConfig/caBundle", json!("AAAA"))]),
-        ("DOC-22", vec![Know(|facts| facts.now += 91 * DAY)]),
+        ("DOC-22", vec![UpdateFacts(|facts| facts.now += 91 * DAY)]),
         (
             "DOC-22",
             vec![
                 // Only for the CA: the certificate of the server is a different one.
-                Know(|facts| facts.now += 3_651 * DAY),
+                UpdateFacts(|facts| facts.now += 3_651 * DAY),
             ],
         ),
-        ("DOC-23", vec![Know(|facts| facts.now += 85 * DAY)]),
-        ("DOC-24", vec![Know(|facts| facts.now -= 2 * DAY)]),
+        ("DOC-23", vec![UpdateFacts(|facts| facts.now += 85 * DAY)]),
+        ("DOC-24", vec![UpdateFacts(|facts| facts.now -= 2 * DAY)]),
         ("DOC-25", vec![Delete("Secret/opgate-tls")]),
         ("DOC-25", vec![Set("Secret/opgate-tls", "/data", json!({}))]),
         ("DOC-25", vec![Set("Secret/opgate-tls", "/data/tls.crt", json!("AAAA"))]),
@@ -547,17 +547,17 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
         ("DOC-26", vec![Set("Secret/opgate-tls", "/type", json!("Opaque"))]),
         (
             "DOC-27",
-            vec![Know(|facts| {
-                facts.served =
-                    Served::Failed("10.0.0.1:443".to_owned(), "what comes is not TLS".to_owned());
+            vec![UpdateFacts(|facts| {
+                facts.tls_probe =
+                    TlsProbe::Failed("10.0.0.1:443".to_owned(), "what comes is not TLS".to_owned());
             })],
         ),
         (
             "DOC-28",
-            vec![Know(|facts| {
-                let issued = made().ca.issue(&service_names(NAMESPACE, "opgate"), 90).unwrap();
-                let shown = CertificateChain::pem(issued.certificate.as_bytes()).unwrap();
-                facts.served = Served::Chain("10.0.0.1:443".to_owned(), shown);
+            vec![UpdateFacts(|facts| {
+                let issued = fixture().ca.issue(&service_names(NAMESPACE, "opgate"), 90).unwrap();
+                let shown = CertificateChain::from_pem(issued.certificate.as_bytes()).unwrap();
+                facts.tls_probe = TlsProbe::Chain("10.0.0.1:443".to_owned(), shown);
             })],
         ),
         (
@@ -648,33 +648,42 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
         ("DOC-60", vec![Set("ClusterRole/opgate", "/rules/0/verbs", json!(["list"]))]),
         (
             "DOC-61",
-            granted(None, json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]})),
+            bound_role(
+                None,
+                json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}),
+            ),
         ),
-        ("DOC-61", granted(None, json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}))),
         (
             "DOC-61",
-            granted(
+            bound_role(None, json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]})),
+        ),
+        (
+            "DOC-61",
+            bound_role(
                 Some("other"),
                 json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["update"]}),
             ),
         ),
         (
             "DOC-62",
-            granted(None, json!({"apiGroups": [""], "resources": ["secrets"], "verbs": verbs})),
+            bound_role(None, json!({"apiGroups": [""], "resources": ["secrets"], "verbs": verbs})),
         ),
         (
             "DOC-63",
-            granted(None, json!({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": verbs})),
+            bound_role(
+                None,
+                json!({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": verbs}),
+            ),
         ),
-        ("DOC-66", vec![Know(|facts| runs_on(facts, Profile::Upstream, None, "my-olm"))]),
-        ("DOC-66 DOC-67", vec![Know(|facts| runs_on(facts, Profile::Ocp412, None, "olm"))]),
+        ("DOC-66", vec![UpdateFacts(|facts| runs_on(facts, Profile::Upstream, None, "my-olm"))]),
+        ("DOC-66 DOC-67", vec![UpdateFacts(|facts| runs_on(facts, Profile::Ocp412, None, "olm"))]),
         (
             "DOC-67",
-            vec![Know(|facts| {
+            vec![UpdateFacts(|facts| {
                 runs_on(facts, Profile::Upstream, Some("4.16.3"), "operator-lifecycle-manager");
             })],
         ),
-        ("", vec![Know(|facts| runs_on(facts, Profile::Upstream, None, "olm"))]),
+        ("", vec![UpdateFacts(|facts| runs_on(facts, Profile::Upstream, None, "olm"))]),
         (
             "DOC-70",
             vec![Set(
@@ -705,7 +714,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             "DOC-73",
             vec![
                 Set("Lease/opgate-replica-b", "/spec", json!({"leaseDurationSeconds": 30})),
-                Know(|facts| renewed(facts, "opgate-replica-b", 75)),
+                UpdateFacts(|facts| renewed(facts, "opgate-replica-b", 75)),
             ],
         ),
         (
@@ -714,8 +723,8 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
                 Delete("Lease/opgate-replica-b"),
                 Set(deployment, ARGS, args(&["--client-ca=/c", "--installation", "a/b"])),
                 Set("Pod/b", "/status/conditions/0/lastTransitionTime", json!(OLD)),
-                Know(|facts| {
-                    drop(facts.states.insert("b".to_owned(), Ok(ClusterStatus::default())));
+                UpdateFacts(|facts| {
+                    drop(facts.cache_states.insert("b".to_owned(), Ok(ClusterStatus::default())));
                 }),
             ],
         ),
@@ -732,45 +741,55 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             "DOC-73 DOC-74",
             vec![
                 Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": OLD})),
-                Know(|facts| {
+                UpdateFacts(|facts| {
                     let said = r#"{"resources": [{"resource": "v1/namespaces", "state": "stale", "unauthorized": true}]}"#;
-                    facts.states.insert("b".to_owned(), Ok(serde_json::from_str(said).unwrap()));
+                    facts
+                        .cache_states
+                        .insert("b".to_owned(), Ok(serde_json::from_str(said).unwrap()));
                 }),
             ],
         ),
         (
             "DOC-74",
-            said(
+            reported_cache_state(
                 r#"{"resources": [{"resource": "v1/pods", "state": "interrupted", "unauthorized": true, "error": "401"}]}"#,
             ),
         ),
         (
             "DOC-75",
-            said(
+            reported_cache_state(
                 r#"{"resources": [{"resource": "v1/pods", "state": "unseen", "error": "forbidden: x"}]}"#,
             ),
         ),
         (
             "DOC-75",
-            said(
+            reported_cache_state(
                 r#"{"resources": [{"resource": "v1/pods", "state": "stale"}, {"resource": "v1/nodes", "state": "current"}]}"#,
             ),
         ),
-        ("DOC-75", said(r#"{"resources": [{"resource": "v1/pods", "state": "listing"}]}"#)),
-        ("DOC-76", said(r#"{"resources": [{"resource": "v1/pods", "state": "interrupted"}]}"#)),
+        (
+            "DOC-75",
+            reported_cache_state(r#"{"resources": [{"resource": "v1/pods", "state": "listing"}]}"#),
+        ),
+        (
+            "DOC-76",
+            reported_cache_state(
+                r#"{"resources": [{"resource": "v1/pods", "state": "interrupted"}]}"#,
+            ),
+        ),
         (
             "DOC-77",
-            said(
+            reported_cache_state(
                 r#"{"reservations": [{"resource": "v1/pods", "tenant": "team-a, x", "percent": 80}]}"#,
             ),
         ),
         // The Lease of a server that was just renewed, of one that starts, and of resources that need not be there.
-        ("", vec![Know(|facts| renewed(facts, "opgate-replica-b", 20))]),
+        ("", vec![UpdateFacts(|facts| renewed(facts, "opgate-replica-b", 20))]),
         (
             "",
             vec![
-                Know(|facts| facts.dumped = Some(facts.now)),
-                Know(|facts| renewed(facts, "opgate-replica-b", 50)),
+                UpdateFacts(|facts| facts.dump_time = Some(facts.now)),
+                UpdateFacts(|facts| renewed(facts, "opgate-replica-b", 50)),
             ],
         ),
         (
@@ -778,9 +797,9 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             vec![
                 Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": OLD})),
                 // A dump of that time.
-                Know(|facts| {
+                UpdateFacts(|facts| {
                     facts.clock = None;
-                    facts.dumped = super::facts::lease::time(&json!(OLD));
+                    facts.dump_time = super::facts::lease::parse_time(&json!(OLD));
                 }),
             ],
         ),
@@ -797,43 +816,55 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
         ),
         (
             "",
-            said(
+            reported_cache_state(
                 r#"{"resources": [{"resource": "v1/pods", "state": "leftOut"}, {"resource": "v1/nodes", "state": "notInstalled"}], "reservations": [{"percent": 79}]}"#,
             ),
         ),
-        ("DOC-80", vec![Add(other(MUTATING, json!({"failurePolicy": "Fail"})))]),
+        (
+            "DOC-80",
+            vec![Add(third_party_configuration(MUTATING, json!({"failurePolicy": "Fail"})))],
+        ),
         (
             "DOC-80",
             vec![
-                Add(other("ValidatingWebhookConfiguration", json!({"failurePolicy": "Fail"}))),
+                Add(third_party_configuration(
+                    "ValidatingWebhookConfiguration",
+                    json!({"failurePolicy": "Fail"}),
+                )),
                 Add(
                     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "other", "namespace": "other"}}),
                 ),
             ],
         ),
-        ("DOC-81", vec![Add(other(MUTATING, json!({"timeoutSeconds": 30})))]),
+        ("DOC-81", vec![Add(third_party_configuration(MUTATING, json!({"timeoutSeconds": 30})))]),
         (
             "DOC-82",
-            vec![Add(other(
+            vec![Add(third_party_configuration(
                 MUTATING,
                 json!({"failurePolicy": "Fail", "rules": rules(&[""], &["pods"])}),
             ))],
         ),
-        ("DOC-83", vec![Add(other(MUTATING, json!({"rules": rules(&[""], &["pods"])})))]),
+        (
+            "DOC-83",
+            vec![Add(third_party_configuration(
+                MUTATING,
+                json!({"rules": rules(&[""], &["pods"])}),
+            ))],
+        ),
         (
             "DOC-90",
-            vec![Know(|facts| {
+            vec![UpdateFacts(|facts| {
                 facts.clock = Some(Clock {
-                    apart: Duration::from_secs(90),
+                    skew: Duration::from_secs(90),
                     is_ahead: false,
-                    within: Duration::from_secs(2),
+                    uncertainty: Duration::from_secs(2),
                 });
             })],
         ),
         (
             "DOC-91",
-            vec![Know(|facts| {
-                facts.failed.push(("secrets".to_owned(), "forbidden: x".to_owned()));
+            vec![UpdateFacts(|facts| {
+                facts.failed_reads.push(("secrets".to_owned(), "forbidden: x".to_owned()));
                 facts.set_unread(Kind::Secret, "forbidden: x".to_owned());
             })],
         ),
@@ -841,14 +872,14 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
         ("", vec![]),
         (
             "",
-            granted(
+            bound_role(
                 Some(NAMESPACE),
                 json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "patch"]}),
             ),
         ),
         (
             "",
-            granted(
+            bound_role(
                 None,
                 json!({"apiGroups": ["admissionregistration.k8s.io"], "resources": ["validatingwebhookconfigurations"], "verbs": ["get", "list", "watch", "patch"]}),
             ),
@@ -857,7 +888,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
         (
             "",
             vec![
-                Add(other(MUTATING, json!({"failurePolicy": "Fail"}))),
+                Add(third_party_configuration(MUTATING, json!({"failurePolicy": "Fail"}))),
                 Add(
                     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "other", "namespace": "other"}}),
                 ),
@@ -866,7 +897,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
         ),
         (
             "",
-            vec![Add(other(
+            vec![Add(third_party_configuration(
                 MUTATING,
                 json!({
                     "failurePolicy": "Fail", "rules": rules(&[""], &["pods"]),
@@ -919,24 +950,24 @@ fn runs_on(facts: &mut Facts, profile: Profile, version: Option<&str>, olm: &str
         olm: Vec::new(),
         rukpak: Vec::new(),
     }));
-    facts.olm.insert(format!("system:serviceaccount:{olm}:olm-operator-serviceaccount"));
+    facts.olm_accounts.insert(format!("system:serviceaccount:{olm}:olm-operator-serviceaccount"));
 }
 
 #[test]
 fn each_breakage_yields_exactly_its_findings() {
-    let healthy = healthy();
+    let healthy = healthy_installation();
     let (mut tried, mut wrong) = (BTreeSet::new(), Vec::new());
     for (index, (ids, breaks)) in cases().into_iter().enumerate() {
         let wanted: BTreeSet<_> = ids.split_whitespace().collect();
-        let found = examine(&facts_of(&healthy, breaks), DAYS);
+        let found = run_all(&facts_of(&healthy, breaks), DAYS);
         let is: BTreeSet<_> = found.all().iter().map(|finding| finding.doc).collect();
-        let text = shown(&found);
+        let text = format_findings(&found);
         if is != wanted {
             wrong.push(format!("case {index}, {ids:?}: {text}"));
         }
         tried.extend(wanted);
         for finding in found.all() {
-            assert!(!finding.what.is_empty() && !finding.repair.is_empty(), "{finding:?}");
+            assert!(!finding.message.is_empty() && !finding.remediation.is_empty(), "{finding:?}");
         }
         assert!(!text.contains("HIDDEN"), "{text}");
     }
@@ -952,15 +983,15 @@ fn findings_are_ordered_most_severe_first() {
         Delete("PodDisruptionBudget/opgate"),
         Delete("Secret/opgate-tls"),
     ];
-    let found = examine(&facts_of(&healthy(), breaks), DAYS);
+    let found = run_all(&facts_of(&healthy_installation(), breaks), DAYS);
     let ids: Vec<_> = found.all().iter().map(|finding| finding.doc).collect();
     assert_eq!(ids, ["DOC-25", "DOC-41", "DOC-51"]);
 }
 
 #[test]
 fn unknown_facts_are_reported_as_not_checked() {
-    let healthy = healthy();
-    let whole = examine(&facts_of(&healthy, vec![]), DAYS);
+    let healthy = healthy_installation();
+    let whole = run_all(&facts_of(&healthy, vec![]), DAYS);
     let told: Vec<_> = whole.not_checked().iter().collect();
     assert!(told.is_empty(), "{told:?}");
     for kind in Kind::ALL {
@@ -971,12 +1002,12 @@ fn unknown_facts_are_reported_as_not_checked() {
             facts.remove(kind, &namespace, &name);
         }
         facts.set_unread(kind, "forbidden".to_owned());
-        facts.failed.push((kind.resource(), "forbidden".to_owned()));
-        let found = examine(&facts, DAYS);
+        facts.failed_reads.push((kind.resource(), "forbidden".to_owned()));
+        let found = run_all(&facts, DAYS);
         assert!(!found.not_checked().is_empty(), "{kind}");
         // Unreadable objects are not reported as missing.
         let is: BTreeSet<_> = found.all().iter().map(|finding| finding.doc).collect();
-        assert_eq!(is, BTreeSet::from(["DOC-91"]), "{kind}: {}", shown(&found));
+        assert_eq!(is, BTreeSet::from(["DOC-91"]), "{kind}: {}", format_findings(&found));
     }
 }
 
@@ -985,7 +1016,7 @@ fn output_for_a_hostile_cluster_is_bounded() {
     let long = "é\n\u{202e}".repeat(100_000);
     let mut many = Vec::new();
     for index in 0..2_000 {
-        let mut one = other(
+        let mut one = third_party_configuration(
             "MutatingWebhookConfiguration",
             json!({
                 "name": long.get(..20_000).unwrap(), "failurePolicy": "Fail", "timeoutSeconds": 30,
@@ -995,9 +1026,9 @@ fn output_for_a_hostile_cluster_is_bounded() {
         many.push(Add(one));
     }
     many.push(Set("Service/opgate", "/spec/ports/0/targetPort", json!(long)));
-    let facts = facts_of(&healthy(), many);
-    let found = examine(&facts, DAYS);
-    let text = shown(&found);
+    let facts = facts_of(&healthy_installation(), many);
+    let found = run_all(&facts, DAYS);
+    let text = format_findings(&found);
     assert!(text.len() < 200_000, "{}", text.len());
     assert!(!text.contains('\u{202e}'));
     assert!(text.lines().all(|line| line.len() < 4_096));
@@ -1013,8 +1044,8 @@ fn a_configuration_of_a_cluster_opens_no_files() {
         for object in [deployment(), service(), config_map(&text)] {
             insert(&mut facts, object);
         }
-        let expected = expected(&facts, &config()).map_err(|failure| failure.error).unwrap();
-        let why = expected.unknown.unwrap();
+        let expected = load_expected(&facts, &config()).map_err(|failure| failure.error).unwrap();
+        let why = expected.unknown_reason.unwrap();
         assert!(why.starts_with("foreign of it are from files or registries"), "{why}");
         assert!(expected.webhooks.is_empty());
     }

@@ -26,7 +26,7 @@ fn check_certificates(pem: &[u8]) -> anyhow::Result<()> {
         !String::from_utf8_lossy(pem).contains("PRIVATE KEY-----"),
         "holds a private key: name a file with nothing but certificates"
     );
-    let found = opgate_certs::authorities(pem).map_err(anyhow::Error::msg)?;
+    let found = opgate_certs::count_cas(pem).map_err(anyhow::Error::msg)?;
     anyhow::ensure!(
         found > 0,
         "no certificate: put a block `BEGIN CERTIFICATE` in it (`opgate certs issue` makes a CA)"
@@ -36,13 +36,13 @@ fn check_certificates(pem: &[u8]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use opgate_certs::Authority;
+    use opgate_certs::CertificateAuthority;
 
     use super::*;
 
     #[test]
     fn a_bundle_holds_certificates_and_no_keys() {
-        let authority = Authority::create(1).unwrap();
+        let authority = CertificateAuthority::create(1).unwrap();
         let certificate = authority.certificate();
         let serving = authority.issue(&["opgate.test".to_owned()], 1).unwrap();
         assert!(check_certificates(certificate.as_bytes()).is_ok());

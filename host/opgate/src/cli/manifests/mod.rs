@@ -29,7 +29,7 @@ use self::all::InstallationArgs;
 use self::network::Network;
 use self::permissions::Permissions;
 use super::{CommandError, ConfigArgs, ExitStatus};
-use crate::registration::Registration;
+use crate::registration::WebhookRegistration;
 use crate::registration::matches::PolicyFacts;
 use crate::registration::names::{namespace, object_name};
 use crate::registration::server::{ServerArgs, Target};
@@ -187,9 +187,9 @@ impl Manifests {
             Command::All(all) => {
                 let All { config, installation, output } = *all;
                 let installation = installation.installation(&config)?;
-                let set = config.servers_set()?;
+                let set = config.load_server_set()?;
                 let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
-                for namespace in installation.foreign(&policies) {
+                for namespace in installation.foreign_namespaces(&policies) {
                     tracing::warn!(
                         namespace,
                         "roles in another namespace come last; if the cluster does not have it, add --skip-roles-in {namespace}"
@@ -200,7 +200,7 @@ impl Manifests {
             Command::Package(package) => {
                 let Package { folder, config, installation, bundle_image } = *package;
                 let installation = installation.installation(&config)?;
-                let set = config.servers_set()?;
+                let set = config.load_server_set()?;
                 let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
                 for path in package::write(&folder, &policies, &installation, &bundle_image)? {
                     writeln!(anstream::stdout(), "{}", path.display())?;
@@ -209,9 +209,9 @@ impl Manifests {
             }
             Command::Webhook(webhook) => webhook.run(),
             Command::Rbac(Rbac { config, permissions, output }) => {
-                let set = config.servers_set()?;
+                let set = config.load_server_set()?;
                 let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
-                output.print(&permissions.of(&policies, set.wanted()))
+                output.print(&permissions.of(&policies, set.platform_query()))
             }
             Command::NetworkPolicy(NetworkPolicy { network, output }) => {
                 output.print(&network.policy().map_err(CommandError::usage)?)
@@ -230,8 +230,14 @@ impl Webhook {
         };
         let exempt = [SYSTEM_NAMESPACE.to_owned()].into_iter().chain(own).collect();
         let conditions = !no_match_conditions;
-        let registration = Registration { name, server, exempt, conditions, ca: ca::bundle(&ca)? };
-        let set = config.servers_set()?;
+        let registration = WebhookRegistration {
+            name,
+            target: server,
+            exempt,
+            supports_conditions: conditions,
+            ca: ca::bundle(&ca)?,
+        };
+        let set = config.load_server_set()?;
         let policies: Vec<_> =
             set.policies().iter().map(|policy| PolicyFacts::of(policy)).collect();
         let printed = registration.of(&policies);

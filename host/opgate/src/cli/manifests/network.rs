@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::registration::names::{is_domain, namespace, object_name};
-use crate::registration::webhook::NAMESPACE_NAME;
+use crate::registration::webhook::NAMESPACE_NAME_LABEL;
 use opgate_controller::NAME_LABEL;
 
 /// Arguments of `opgate manifests network-policy`.
@@ -48,9 +48,9 @@ pub(super) struct Network {
 
 /// Clients that can reach a port.
 #[derive(Debug)]
-pub(super) enum From {
+pub(super) enum AllowedClients {
     /// All clients, from any address.
-    Anybody,
+    Any,
     /// The pods of the cluster.
     Pods,
     /// Addresses, and pods of namespaces; no client if empty.
@@ -69,8 +69,8 @@ impl Network {
             labels.len() == self.pod_label.len(),
             "--pod-label names a key twice: no pod has two values of one"
         );
-        let webhook = From::Named { addresses: self.api_server, namespaces: Vec::new() };
-        let ops = From::Named { addresses: Vec::new(), namespaces: self.metrics_from };
+        let webhook = AllowedClients::Named { addresses: self.api_server, namespaces: Vec::new() };
+        let ops = AllowedClients::Named { addresses: Vec::new(), namespaces: self.metrics_from };
         let metadata = ObjectMeta {
             name: Some(self.name),
             namespace: Some(self.namespace),
@@ -86,21 +86,23 @@ impl Network {
 pub(super) fn policy<const N: usize>(
     metadata: ObjectMeta,
     labels: BTreeMap<String, String>,
-    ports: [(u16, From); N],
+    ports: [(u16, AllowedClients); N],
 ) -> NetworkPolicy {
     NetworkPolicy {
         metadata,
         spec: Some(NetworkPolicySpec {
-            pod_selector: Some(selector(labels)),
+            pod_selector: Some(label_selector(labels)),
             policy_types: Some(vec!["Ingress".to_owned()]),
-            ingress: Some(ports.into_iter().filter_map(|(port, from)| rule(port, from)).collect()),
+            ingress: Some(
+                ports.into_iter().filter_map(|(port, from)| ingress_rule(port, from)).collect(),
+            ),
             egress: None,
         }),
     }
 }
 
 /// Returns no rule without a named client: a rule without `from` admits every client.
-fn rule(port: u16, from: From) -> Option<NetworkPolicyIngressRule> {
+fn ingress_rule(port: u16, from: AllowedClients) -> Option<NetworkPolicyIngressRule> {
     let port = NetworkPolicyPort {
         port: Some(IntOrString::Int(i32::from(port))),
         protocol: Some("TCP".to_owned()),
@@ -108,18 +110,18 @@ fn rule(port: u16, from: From) -> Option<NetworkPolicyIngressRule> {
     };
     let ports = Some(vec![port]);
     let pods_of = |labels: BTreeMap<_, _>| NetworkPolicyPeer {
-        namespace_selector: Some(selector(labels)),
+        namespace_selector: Some(label_selector(labels)),
         ..NetworkPolicyPeer::default()
     };
     let peers = match from {
-        From::Anybody => return Some(NetworkPolicyIngressRule { from: None, ports }),
-        From::Pods => vec![pods_of(BTreeMap::new())],
-        From::Named { addresses, namespaces } => {
+        AllowedClients::Any => return Some(NetworkPolicyIngressRule { from: None, ports }),
+        AllowedClients::Pods => vec![pods_of(BTreeMap::new())],
+        AllowedClients::Named { addresses, namespaces } => {
             let block = |cidr| NetworkPolicyPeer {
                 ip_block: Some(IPBlock { cidr, except: None }),
                 ..NetworkPolicyPeer::default()
             };
-            let named = |name| pods_of([(NAMESPACE_NAME.to_owned(), name)].into());
+            let named = |name| pods_of([(NAMESPACE_NAME_LABEL.to_owned(), name)].into());
             addresses.into_iter().map(block).chain(namespaces.into_iter().map(named)).collect()
         }
     };
@@ -127,7 +129,7 @@ fn rule(port: u16, from: From) -> Option<NetworkPolicyIngressRule> {
 }
 
 /// Creates a selector for labels; without labels it selects everything.
-fn selector(labels: BTreeMap<String, String>) -> LabelSelector {
+fn label_selector(labels: BTreeMap<String, String>) -> LabelSelector {
     LabelSelector {
         match_labels: Some(labels).filter(|labels| !labels.is_empty()),
         match_expressions: None,
@@ -145,7 +147,7 @@ pub(super) fn cidr(text: &str) -> Result<String, String> {
     // As API servers require it: digits, no sign, no leading zero.
     let plain = bits.bytes().all(|b| b.is_ascii_digit()) && (bits == "0" || !bits.starts_with('0'));
     let bits: Option<u32> = bits.parse().ok().filter(|_| plain);
-    let network = bits.and_then(|bits| network(address, bits));
+    let network = bits.and_then(|bits| network_address(address, bits));
     let network = network.ok_or_else(|| wrong("the number of bits is wrong".to_owned()))?;
     if network == address {
         return Ok(text.to_owned());
@@ -154,7 +156,7 @@ pub(super) fn cidr(text: &str) -> Result<String, String> {
 }
 
 /// Returns the first address of a network.
-fn network(address: IpAddr, bits: u32) -> Option<IpAddr> {
+fn network_address(address: IpAddr, bits: u32) -> Option<IpAddr> {
     match address {
         IpAddr::V4(ip) => {
             let rest = Ipv4Addr::BITS.checked_sub(bits)?;

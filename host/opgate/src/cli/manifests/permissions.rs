@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use crate::registration::names::{namespace, object_name};
 use opgate_admission::cluster::{ResolvedRead, SampleAccess};
-use opgate_admission::policy::{Policy, Wanted};
+use opgate_admission::policy::{PlatformQuery, Policy};
 use opgate_controller::NAME_LABEL;
 
-const API: &str = "rbac.authorization.k8s.io";
+const API_VERSION: &str = "rbac.authorization.k8s.io";
 
 /// Arguments of `opgate manifests rbac`.
 #[derive(Debug, Args)]
@@ -43,21 +43,21 @@ fn account(text: &str) -> Result<(String, String), String> {
 /// Verbs and API group, and the resources.
 type Rules<'p> = BTreeMap<(&'static [&'static str], &'p str), BTreeSet<&'p str>>;
 
-const WATCHED: &[&str] = &["list", "watch"];
-const LISTED: &[&str] = &["list"];
+const WATCH_VERBS: &[&str] = &["list", "watch"];
+const LIST_VERBS: &[&str] = &["list"];
 
 /// Roles and their bindings.
 #[derive(Debug)]
 pub(super) struct Roles {
     /// The ClusterRole, if anything is read in all namespaces.
-    pub(super) everywhere: Vec<Value>,
+    pub(super) cluster_roles: Vec<Value>,
     /// By namespace, which need not exist.
-    pub(super) places: Vec<(String, [Value; 2])>,
+    pub(super) namespaced_roles: Vec<(String, [Value; 2])>,
 }
 
 impl Permissions {
     /// Uses the default ServiceAccount, if only the rules matter.
-    pub(in crate::cli) fn usual() -> Self {
+    pub(in crate::cli) fn with_defaults() -> Self {
         Self::new("opgate-system", "opgate", "opgate")
     }
 
@@ -69,18 +69,19 @@ impl Permissions {
 
     /// Returns a list of roles and bindings, for policies and for the reads with which a server detects its
     /// platform.
-    pub(in crate::cli) fn of(&self, policies: &[&Policy], wanted: Option<Wanted>) -> Value {
-        let Roles { everywhere, places } = self.roles(policies, wanted);
+    pub(in crate::cli) fn of(&self, policies: &[&Policy], wanted: Option<PlatformQuery>) -> Value {
+        let Roles { cluster_roles: everywhere, namespaced_roles: places } =
+            self.roles(policies, wanted);
         let places = places.into_iter().flat_map(|(_, roles)| roles);
         let items: Vec<_> = everywhere.into_iter().chain(places).collect();
         json!({"apiVersion": "v1", "kind": "List", "items": items})
     }
 
     /// Roles and bindings.
-    pub(super) fn roles(&self, policies: &[&Policy], wanted: Option<Wanted>) -> Roles {
+    pub(super) fn roles(&self, policies: &[&Policy], wanted: Option<PlatformQuery>) -> Roles {
         let mut everywhere = Rules::new();
         let mut places: BTreeMap<&str, Rules<'_>> = BTreeMap::new();
-        let readings = policies.iter().flat_map(|policy| &policy.readings);
+        let readings = policies.iter().flat_map(|policy| &policy.reads);
         // Everybody may read the version of the API server.
         for ResolvedRead { resource, namespace, .. } in
             readings.filter(|reading| !reading.resource.is_server_version())
@@ -89,12 +90,12 @@ impl Permissions {
                 Some(namespace) => places.entry(namespace).or_default(),
                 None => &mut everywhere,
             };
-            rules.entry((WATCHED, &resource.group)).or_default().insert(&resource.resource);
+            rules.entry((WATCH_VERBS, &resource.group)).or_default().insert(&resource.resource);
         }
         for policy in policies {
-            if let SampleAccess::On(grants) = &policy.sampling {
+            if let SampleAccess::On(grants) = &policy.sample_access {
                 for (group, resource) in grants.rules() {
-                    everywhere.entry((LISTED, group)).or_default().insert(resource);
+                    everywhere.entry((LIST_VERBS, group)).or_default().insert(resource);
                 }
             }
         }
@@ -109,14 +110,14 @@ impl Permissions {
             let roles = || self.role("Role", Some(namespace), &rules, &[]);
             (!rules.is_empty()).then(|| (namespace.to_owned(), roles()))
         };
-        let named = wanted.map(Wanted::objects).unwrap_or_default();
+        let named = wanted.map(PlatformQuery::objects).unwrap_or_default();
         Roles {
-            everywhere: if everywhere.is_empty() && named.is_empty() {
+            cluster_roles: if everywhere.is_empty() && named.is_empty() {
                 Vec::new()
             } else {
                 self.role("ClusterRole", None, &everywhere, &named).into()
             },
-            places: places.into_iter().filter_map(of_place).collect(),
+            namespaced_roles: places.into_iter().filter_map(of_place).collect(),
         }
     }
 
@@ -146,14 +147,14 @@ impl Permissions {
             None => json!({"name": self.name, "labels": labels}),
         };
         let (of, name) = &self.service_account;
-        let version = format!("{API}/v1");
+        let version = format!("{API_VERSION}/v1");
         [
             json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": rules}),
             json!({
                 "apiVersion": version,
                 "kind": format!("{kind}Binding"),
                 "metadata": metadata,
-                "roleRef": {"apiGroup": API, "kind": kind, "name": self.name},
+                "roleRef": {"apiGroup": API_VERSION, "kind": kind, "name": self.name},
                 "subjects": [{"kind": "ServiceAccount", "namespace": of, "name": name}],
             }),
         ]

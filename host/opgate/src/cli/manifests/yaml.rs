@@ -12,7 +12,7 @@ use serde_saphyr::{FlowSeq, LitStr, SerializeError, ser_options};
 /// Never for JSON.
 pub(super) fn text(value: &Value) -> Result<String, SerializeError> {
     let options = ser_options! { compact_list_indent: false, prefer_block_scalars: false };
-    serde_saphyr::to_string_with_options(&Readable(value), options)
+    serde_saphyr::to_string_with_options(&OrderedValue(value), options)
 }
 
 /// Objects, a document each.
@@ -39,26 +39,26 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// A value that is written in this order and style.
-struct Readable<'v>(&'v Value);
+struct OrderedValue<'v>(&'v Value);
 
 /// The first keys, in this order.
-const FIRST: [&str; 3] = ["apiVersion", "kind", "name"];
+const FIRST_KEYS: [&str; 3] = ["apiVersion", "kind", "name"];
 
-impl Serialize for Readable<'_> {
+impl Serialize for OrderedValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Object(members) => {
                 let mut members: Vec<_> = members.iter().collect();
-                let first = |name: &str| FIRST.iter().position(|first| *first == name);
-                members.sort_by_key(|(name, _)| first(name).unwrap_or(FIRST.len()));
+                let first = |name: &str| FIRST_KEYS.iter().position(|first| *first == name);
+                members.sort_by_key(|(name, _)| first(name).unwrap_or(FIRST_KEYS.len()));
                 let mut map = serializer.serialize_map(Some(members.len()))?;
                 for (name, value) in members {
-                    map.serialize_entry(name, &Readable(value))?;
+                    map.serialize_entry(name, &OrderedValue(value))?;
                 }
                 map.end()
             }
             Value::Array(items) if items.iter().any(Value::is_object) => {
-                serializer.collect_seq(items.iter().map(Readable))
+                serializer.collect_seq(items.iter().map(OrderedValue))
             }
             Value::Array(items) => FlowSeq(items).serialize(serializer),
             Value::String(text) if is_plain(text) => LitStr(text).serialize(serializer),
@@ -79,7 +79,7 @@ mod tests {
     fn printed_yaml_reads_back_equal() {
         let wanted = [
             requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITES),
-            within("on", requests("", &["v1"], &["configmaps"], WRITES)),
+            in_namespace("on", requests("", &["v1"], &["configmaps"], WRITES)),
             requests("*", &["*"], &["*/*"], &[Operation::Delete]),
         ];
         let odd = json!({
@@ -94,10 +94,12 @@ mod tests {
             ],
             "text": "one\n  two\nthree\n",
         });
-        for value in [printed(&[policy("a", &wanted)]), printed(&[]), odd, json!({})] {
+        for value in
+            [configuration_json(&[policy("a", &wanted)]), configuration_json(&[]), odd, json!({})]
+        {
             let text = text(&value).unwrap();
-            let read =
-                opgate_input::yaml::Located::read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let read = opgate_input::yaml::LocatedValue::read(&text)
+                .unwrap_or_else(|e| panic!("{e}\n{text}"));
             assert_eq!(read.value, value, "{text}");
         }
     }

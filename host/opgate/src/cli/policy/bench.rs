@@ -14,16 +14,16 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Format;
-use super::load::Loaded;
-use super::source::{SourceArgs, Subject};
-use super::test::cases;
+use super::load::LoadedComponent;
+use super::source::{PolicySubject, SourceArgs};
+use super::test::read_cases;
 use super::test::run::Runner;
 use crate::cli::report::{stream, text_or_json};
 use crate::cli::{CommandError, ExitStatus, ReadArgs, input};
-use opgate_admission::policy::{Measured, ModuleSource};
+use opgate_admission::policy::{Measurement, ModuleSource};
 use opgate_admission::review::Review;
 
-const EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
   opgate policy bench .                                  With the reviews of the policy's cases
   opgate policy bench house.component.wasm reviews       With recorded reviews
@@ -33,14 +33,14 @@ Exit status: 0 measured, 2 wrong usage, 3 the policy fails or exceeds its limits
 describes the figures.";
 
 /// Calls about each review before those that count.
-const WARM_UP: usize = 20;
+const WARM_UP_CALLS: usize = 20;
 
 /// Reviews that are used, the first ones.
-const MOST_REVIEWS: usize = 200;
+const MAX_REVIEWS: usize = 200;
 
 /// Arguments of `opgate policy bench`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct Bench {
     #[command(flatten)]
     source: SourceArgs,
@@ -61,10 +61,10 @@ pub(super) struct Bench {
 }
 
 /// All calls.
-struct Figures {
+struct Measurements {
     reviews: usize,
     /// In the order of their times.
-    calls: Vec<Measured>,
+    calls: Vec<Measurement>,
     /// Imports that a call calls, at most.
     host_calls: u64,
     /// The review of the longest call.
@@ -73,7 +73,7 @@ struct Figures {
 }
 
 /// Load times.
-struct Loads {
+struct LoadTimes {
     /// With compilation, or for a built-in policy from the embedded image.
     cold: Duration,
     /// From the cache, if there is one.
@@ -86,25 +86,25 @@ impl Bench {
         if !self.source.no_build {
             subject.build()?;
         }
-        let (loads, size) = self.loads(&subject)?;
+        let (loads, size) = self.measure_loads(&subject)?;
         let mut runner = Runner::load(&subject.policy, &self.source.config)?;
-        let figures = if self.reviews.is_empty() {
-            self.of_cases(&subject, &mut runner)?
+        let measurements = if self.reviews.is_empty() {
+            self.measure_cases(&subject, &mut runner)?
         } else {
-            self.of_reviews(&runner)?
+            self.measure_reviews(&runner)?
         };
-        let failed = figures.calls.iter().find_map(|call| call.fault.clone());
+        let failed = measurements.calls.iter().find_map(|call| call.error.clone());
         let mut out = stream(Some(text_or_json(self.output == Format::Json)));
         let (limits, descriptor) = (subject.policy.limits, &runner.descriptor);
         let name = format!("{} {}", descriptor.name, descriptor.version);
         match self.output {
             Format::Table => {
                 writeln!(out, "{name} ({})\n", subject.policy.module)?;
-                table(&mut out, &loads, size, &figures, limits)?;
+                write_table(&mut out, &loads, size, &measurements, limits)?;
             }
             Format::Json => {
                 let source = subject.policy.module.to_string();
-                let mut all = json(&loads, size, &figures, limits);
+                let mut all = to_json(&loads, size, &measurements, limits);
                 if let Some(members) = all.as_object_mut() {
                     members.insert("policy".to_owned(), json!(descriptor.name));
                     members.insert("version".to_owned(), json!(descriptor.version));
@@ -122,23 +122,23 @@ impl Bench {
     }
 
     /// Loads the component without the cache, and from the cache.
-    fn loads(&self, subject: &Subject) -> Result<(Loads, usize), CommandError> {
+    fn measure_loads(&self, subject: &PolicySubject) -> Result<(LoadTimes, usize), CommandError> {
         let policy = &subject.policy;
         let cache = self.source.config.cache_of(policy);
         let of = |bytes: Vec<u8>, cache: Option<&std::path::Path>| {
-            Loaded::of_bytes(&policy.module.to_string(), bytes, policy.limits, cache)
+            LoadedComponent::of_bytes(&policy.module.to_string(), bytes, policy.limits, cache)
         };
-        let first = Loaded::of(policy, &self.source.config)?;
+        let first = LoadedComponent::of(policy, &self.source.config)?;
         let bytes = first.bytes;
         drop(first.module);
-        let cold = of(bytes.clone(), None)?.took;
+        let cold = of(bytes.clone(), None)?.load_time;
         let is_file = matches!(policy.module, ModuleSource::File(_));
         let cached = match cache.filter(|_| is_file) {
             // The first load above has written it.
-            Some(cache) => Some(of(bytes.clone(), Some(&cache))?.took),
+            Some(cache) => Some(of(bytes.clone(), Some(&cache))?.load_time),
             None => None,
         };
-        Ok((Loads { cold, cached }, bytes.len()))
+        Ok((LoadTimes { cold, cached }, bytes.len()))
     }
 
     fn calls(&self) -> usize {
@@ -146,32 +146,36 @@ impl Bench {
     }
 
     /// Measures the cases of the policy, each with its settings and its cluster state.
-    fn of_cases(&self, subject: &Subject, runner: &mut Runner) -> Result<Figures, CommandError> {
-        let mut cases = cases(subject, &runner.descriptor)?;
-        cases.truncate(MOST_REVIEWS);
+    fn measure_cases(
+        &self,
+        subject: &PolicySubject,
+        runner: &mut Runner,
+    ) -> Result<Measurements, CommandError> {
+        let mut cases = read_cases(subject, &runner.descriptor)?;
+        cases.truncate(MAX_REVIEWS);
         let each = self.calls().div_ceil(cases.len().max(1));
         let mut all = Vec::new();
         for case in cases {
             let name = format!("{} / {}", case.rule, case.name);
-            let _ = runner.measure(&case, WARM_UP);
+            let _ = runner.measure(&case, WARM_UP_CALLS);
             match runner.measure(&case, each) {
                 Ok(Some((calls, host_calls))) => all.push((name, calls, host_calls)),
                 Ok(None) => {}
                 Err(why) => return Err(CommandError::usage(anyhow!("{name}: {why}"))),
             }
         }
-        Figures::of(all)
+        Measurements::of(all)
     }
 
     /// Measures reviews from files, with default settings and without cluster state.
-    fn of_reviews(&self, runner: &Runner) -> Result<Figures, CommandError> {
+    fn measure_reviews(&self, runner: &Runner) -> Result<Measurements, CommandError> {
         let policy = runner.policy()?;
         let reader = self.read.reader();
-        let (files, _) = input::files(&self.reviews)?;
+        let (files, _) = input::list_files(&self.reviews)?;
         let mut texts = Vec::new();
         for item in files.iter().flat_map(|file| input::read(file, &reader)) {
-            let text = item.checked().map_err(|why| anyhow!(why))?;
-            if texts.len() < MOST_REVIEWS {
+            let text = item.checked_text().map_err(|why| anyhow!(why))?;
+            if texts.len() < MAX_REVIEWS {
                 texts.push((item.source, text));
             }
         }
@@ -185,19 +189,19 @@ impl Bench {
         let each = self.calls().div_ceil(reviews.len().max(1));
         let mut all = Vec::new();
         for (name, review) in reviews {
-            for _ in 0..WARM_UP {
+            for _ in 0..WARM_UP_CALLS {
                 let _ = policy.measure(&review);
             }
             let calls = (0..each).map(|_| policy.measure(&review)).collect();
             all.push((name.clone(), calls, policy.count_host_calls(&review)));
         }
-        Figures::of(all)
+        Measurements::of(all)
     }
 }
 
-impl Figures {
+impl Measurements {
     /// Creates it from reviews, each with its name, its calls and the number of imports per call.
-    fn of(reviews: Vec<(String, Vec<Measured>, u64)>) -> Result<Self, CommandError> {
+    fn of(reviews: Vec<(String, Vec<Measurement>, u64)>) -> Result<Self, CommandError> {
         if reviews.is_empty() {
             let text = "the policy matches no review: name reviews after PATH";
             return Err(CommandError::usage(anyhow!(text)));
@@ -208,10 +212,10 @@ impl Figures {
             host_calls = imports.max(host_calls);
             calls.extend(of_it.into_iter().map(|call| (name.clone(), call)));
         }
-        calls.sort_by_key(|(_, call)| call.took);
+        calls.sort_by_key(|(_, call)| call.wall_time);
         let slowest = calls.last().map(|(name, _)| name.clone()).unwrap_or_default();
         let calls: Vec<_> = calls.into_iter().map(|(_, call)| call).collect();
-        let total = calls.iter().map(|call| call.took).sum();
+        let total = calls.iter().map(|call| call.wall_time).sum();
         Ok(Self { reviews: count, calls, host_calls, slowest, total })
     }
 
@@ -219,31 +223,31 @@ impl Figures {
     fn percentile(&self, percent: usize) -> Duration {
         let last = self.calls.len().saturating_sub(1);
         let at = last * percent / 100;
-        self.calls.get(at).map(|call| call.took).unwrap_or_default()
+        self.calls.get(at).map(|call| call.wall_time).unwrap_or_default()
     }
 
     fn memory(&self) -> usize {
         self.calls.iter().map(|call| call.memory).max().unwrap_or_default()
     }
 
-    fn slow(&self) -> usize {
+    fn slow_calls(&self) -> usize {
         self.calls.iter().filter(|call| !call.is_fast()).count()
     }
 
-    fn a_second(&self) -> u128 {
+    fn calls_per_second(&self) -> u128 {
         let calls = u128::try_from(self.calls.len()).unwrap_or_default();
         (calls * 1_000_000_000).checked_div(self.total.as_nanos()).unwrap_or_default()
     }
 }
 
 /// Formats a number of bytes.
-pub(super) fn kib(bytes: usize) -> String {
+pub(super) fn format_kib(bytes: usize) -> String {
     let kib = bytes.div_ceil(1 << 10);
     if kib < 10 << 10 { format!("{kib} KiB") } else { format!("{} MiB", kib.div_ceil(1 << 10)) }
 }
 
 /// Returns a time with three digits.
-fn time(time: Duration) -> String {
+fn format_time(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
     match micros {
         small if small < 1_000.0 => format!("{small:.1} µs"),
@@ -252,30 +256,31 @@ fn time(time: Duration) -> String {
     }
 }
 
-fn table(
+fn write_table(
     out: &mut impl std::io::Write,
-    loads: &Loads,
+    loads: &LoadTimes,
     size: usize,
-    figures: &Figures,
+    measurements: &Measurements,
     limits: opgate_engine::Limits,
 ) -> std::io::Result<()> {
     let mut line = |what: &str, text: String| writeln!(out, "{what:18} {text}");
-    line("component", kib(size))?;
-    line("load, cold", format!("{} (compiled)", time(loads.cold)))?;
+    line("component", format_kib(size))?;
+    line("load, cold", format!("{} (compiled)", format_time(loads.cold)))?;
     if let Some(cached) = loads.cached {
-        line("load, cached", time(cached))?;
+        line("load, cached", format_time(cached))?;
     }
-    let count = figures.calls.len();
-    line("calls", format!("{count}, about {} reviews, one after another", figures.reviews))?;
-    line("evaluation, p50", time(figures.percentile(50)))?;
-    line("evaluation, p99", time(figures.percentile(99)))?;
-    let longest = format!("{} ({})", time(figures.percentile(100)), figures.slowest);
+    let count = measurements.calls.len();
+    line("calls", format!("{count}, about {} reviews, one after another", measurements.reviews))?;
+    line("evaluation, p50", format_time(measurements.percentile(50)))?;
+    line("evaluation, p99", format_time(measurements.percentile(99)))?;
+    let longest =
+        format!("{} ({})", format_time(measurements.percentile(100)), measurements.slowest);
     line("longest", opgate_text::one_line(&longest, 256))?;
-    line("calls a second", figures.a_second().to_string())?;
-    let most = kib(limits.memory);
-    line("memory", format!("{} of {most}", kib(figures.memory())))?;
-    line("host calls", format!("{} at most", figures.host_calls))?;
-    let fast = match figures.slow() {
+    line("calls a second", measurements.calls_per_second().to_string())?;
+    let most = format_kib(limits.memory);
+    line("memory", format!("{} of {most}", format_kib(measurements.memory())))?;
+    line("host calls", format!("{} at most", measurements.host_calls))?;
+    let fast = match measurements.slow_calls() {
         0 => "yes: no call used more than 2 ms of CPU time".to_owned(),
         slow => {
             format!(
@@ -284,31 +289,37 @@ fn table(
         }
     };
     line("fast path", fast)?;
-    let within = if figures.calls.iter().any(|call| call.fault.is_some()) { "no" } else { "yes" };
-    line("within its limits", format!("{within} ({} ms, {most})", limits.time.as_millis()))
+    let within =
+        if measurements.calls.iter().any(|call| call.error.is_some()) { "no" } else { "yes" };
+    line("within its limits", format!("{within} ({} ms, {most})", limits.cpu_time.as_millis()))
 }
 
 /// Converts the figures to JSON. The members are part of the stable interface.
-fn json(loads: &Loads, size: usize, figures: &Figures, limits: opgate_engine::Limits) -> Value {
+fn to_json(
+    loads: &LoadTimes,
+    size: usize,
+    measurements: &Measurements,
+    limits: opgate_engine::Limits,
+) -> Value {
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
-    let slow = figures.slow();
+    let slow = measurements.slow_calls();
     json!({
         "size": size,
         "loadColdMicroseconds": micros(loads.cold),
         "loadCachedMicroseconds": loads.cached.map(micros),
-        "reviews": figures.reviews,
-        "calls": figures.calls.len(),
-        "p50Microseconds": micros(figures.percentile(50)),
-        "p99Microseconds": micros(figures.percentile(99)),
-        "longestMicroseconds": micros(figures.percentile(100)),
-        "longestReview": figures.slowest,
-        "callsPerSecond": u64::try_from(figures.a_second()).unwrap_or(u64::MAX),
-        "memory": figures.memory(),
+        "reviews": measurements.reviews,
+        "calls": measurements.calls.len(),
+        "p50Microseconds": micros(measurements.percentile(50)),
+        "p99Microseconds": micros(measurements.percentile(99)),
+        "longestMicroseconds": micros(measurements.percentile(100)),
+        "longestReview": measurements.slowest,
+        "callsPerSecond": u64::try_from(measurements.calls_per_second()).unwrap_or(u64::MAX),
+        "memory": measurements.memory(),
         "memoryLimit": limits.memory,
-        "hostCalls": figures.host_calls,
+        "hostCalls": measurements.host_calls,
         "beyondFastLane": slow,
         "staysInFastLane": slow == 0,
-        "timeLimitMicroseconds": micros(limits.time),
-        "faults": figures.calls.iter().filter(|call| call.fault.is_some()).count(),
+        "timeLimitMicroseconds": micros(limits.cpu_time),
+        "faults": measurements.calls.iter().filter(|call| call.error.is_some()).count(),
     })
 }

@@ -30,7 +30,7 @@ pub(super) struct Tool {
 
 impl Tool {
     /// Returns its path, as a shell would find it. The tool is not started.
-    pub(super) fn found(&self) -> Option<PathBuf> {
+    pub(super) fn find(&self) -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
         let folders: Vec<_> = std::env::split_paths(&path).collect();
         let all = self.programs.iter().flat_map(|name| folders.iter().map(move |f| f.join(name)));
@@ -109,10 +109,10 @@ impl Language {
             // The SDK is not in a registry: its release has it.
             steps.push(("prepare", format!("tar xzf opgate-policy-c-{sdk}.tar.gz")));
         }
-        steps.push(("build", self.build().join(" ")));
+        steps.push(("build", self.build_command().join(" ")));
         if self == Self::Rust {
             let module = component.replace(".component.wasm", ".wasm");
-            steps.push(("pack", format!("opgate policy pack {TARGET_FOLDER}/{module}")));
+            steps.push(("pack", format!("opgate policy pack {TARGET_DIRECTORY}/{module}")));
         }
         steps.push(("test", "opgate policy test .".to_owned()));
         steps.push(("check", "opgate check --config opgate.yaml pod.yaml".to_owned()));
@@ -120,7 +120,7 @@ impl Language {
     }
 
     /// Returns the command that builds a directory.
-    pub(super) fn build(self) -> &'static [&'static str] {
+    pub(super) fn build_command(self) -> &'static [&'static str] {
         match self {
             // In a workspace, the target directory is outside the package: `module` in opgate.yaml is below
             // this one.
@@ -140,7 +140,7 @@ impl Language {
     }
 
     /// Returns the command with which the language tests itself.
-    pub(super) fn native_test(self) -> &'static [&'static str] {
+    pub(super) fn test_command(self) -> &'static [&'static str] {
         match self {
             Self::Rust => &["cargo", "test"],
             Self::Typescript | Self::Javascript => &["npm", "test"],
@@ -151,8 +151,8 @@ impl Language {
 
     /// Returns the program of a command: for Python the one of the directory's virtual environment, if it has
     /// one.
-    pub(super) fn program(folder: &Path, name: &str) -> PathBuf {
-        let own = folder.join(".venv/bin").join(name);
+    pub(super) fn program(directory: &Path, name: &str) -> PathBuf {
+        let own = directory.join(".venv/bin").join(name);
         match name {
             "python" if own.is_file() => std::path::absolute(&own).unwrap_or(own),
             "python" => PathBuf::from("python3"),
@@ -161,8 +161,8 @@ impl Language {
     }
 
     /// Detects the language of a source directory by its build file.
-    pub(super) fn of(folder: &Path) -> Option<Self> {
-        let has = |name: &str| folder.join(name).is_file();
+    pub(super) fn detect(directory: &Path) -> Option<Self> {
+        let has = |name: &str| directory.join(name).is_file();
         if has("Cargo.toml") {
             Some(Self::Rust)
         } else if has("package.json") {
@@ -178,4 +178,4 @@ impl Language {
 }
 
 /// Directory of modules that cargo builds.
-const TARGET_FOLDER: &str = "target/wasm32-unknown-unknown/release";
+const TARGET_DIRECTORY: &str = "target/wasm32-unknown-unknown/release";

@@ -9,11 +9,11 @@ use anyhow::{Context as _, anyhow};
 use crate::builtin::BUILTINS;
 use crate::cli::{CommandError, ConfigArgs};
 use opgate_admission::policy::{Descriptor, ModuleSource, PolicyConfig, describe, read_component};
-use opgate_engine::{Compiler, Engine, Form, Limits, Module, Pool};
+use opgate_engine::{Compiler, Engine, FileType, Limits, Module, Pool};
 use opgate_server::DefaultLimits;
 
 /// A component, and what it says about itself.
-pub(super) struct Loaded {
+pub(super) struct LoadedComponent {
     pub(super) module: Module,
     pub(super) descriptor: Descriptor,
     /// The component.
@@ -21,10 +21,10 @@ pub(super) struct Loaded {
     pub(super) source: String,
     pub(super) limits: Limits,
     /// From the bytes to a descriptor.
-    pub(super) took: Duration,
+    pub(super) load_time: Duration,
 }
 
-impl Loaded {
+impl LoadedComponent {
     /// Creates the component of a policy.
     pub(super) fn of(policy: &PolicyConfig, config: &ConfigArgs) -> Result<Self, CommandError> {
         let bytes = match &policy.module {
@@ -50,13 +50,14 @@ impl Loaded {
         limits: Limits,
         cache: Option<&Path>,
     ) -> Result<Self, CommandError> {
-        let form = Form::of(&bytes);
-        if form != Form::Component {
-            return Err(CommandError::engine(anyhow!("{source}: {}", form.advice())));
+        let form = FileType::of(&bytes);
+        if form != FileType::Component {
+            return Err(CommandError::engine(anyhow!("{source}: {}", form.remediation())));
         }
         let pool = Pool { instances: 1, memory: limits.memory };
         let room = DefaultLimits::of(Path::new("/"));
-        let compiler = Compiler::in_subprocess(room.children).map_err(CommandError::engine)?;
+        let compiler =
+            Compiler::in_subprocess(room.subprocess_bytes).map_err(CommandError::engine)?;
         let engine =
             Engine::start(pool, cache.map(Path::to_owned)).map_err(CommandError::engine)?;
         let engine = Arc::new(engine.with_compiler(compiler));
@@ -65,6 +66,6 @@ impl Loaded {
         let module = engine.load(&bytes, true).map_err(|e| of_it(e.to_string()))?;
         let descriptor = describe(&module, "inspected", limits).map_err(of_it)?;
         let (source, took) = (source.to_owned(), started.elapsed());
-        Ok(Self { module, descriptor, bytes, source, limits, took })
+        Ok(Self { module, descriptor, bytes, source, limits, load_time: took })
     }
 }

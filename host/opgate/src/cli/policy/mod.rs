@@ -71,9 +71,10 @@ impl PolicyArgs {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         match self.command {
             Command::New(new) => new.run(),
-            Command::List { config, output } => {
-                list(&config.set(cluster::Options::of(cluster::Source::Absent))?, output)
-            }
+            Command::List { config, output } => list(
+                &config.load_set(cluster::ClusterOptions::of(cluster::Source::Absent))?,
+                output,
+            ),
             Command::Inspect(inspect) => inspect.run(),
             Command::Test(test) => test.run(),
             Command::Bench(bench) => bench.run(),
@@ -131,7 +132,7 @@ fn summary(policy: &Policy) -> Value {
     })
 }
 
-fn named(set: &PolicySet, name: &str) -> Result<Arc<Policy>, CommandError> {
+fn find_policy(set: &PolicySet, name: &str) -> Result<Arc<Policy>, CommandError> {
     if let Some(policy) = set.policies().iter().find(|p| p.name == name) {
         return Ok(policy.clone());
     }

@@ -17,20 +17,20 @@ use super::language::Language;
 use crate::cli::{CommandError, ExitStatus};
 
 /// The SDKs that the templates use. Their minor version is that of the contract.
-const SDK: &str = "0.6.0";
+const SDK_VERSION: &str = "0.6.0";
 
 /// Maximum bytes of the name of a policy.
-const LONGEST: usize = 40;
+const MAX_NAME_BYTES: usize = 40;
 
 /// Words that cannot name a crate, a module or a package.
-const RESERVED: [&str; 40] = [
+const RESERVED_NAMES: [&str; 40] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
     "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
     "import", "in", "let", "loop", "match", "mod", "move", "mut", "opgate", "pub", "ref", "return",
     "self", "static", "struct", "super", "test", "true",
 ];
 
-const EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
   opgate policy new house-images --lang rust
   opgate policy new house-images --lang typescript --out policies/house-images
@@ -48,7 +48,7 @@ static TEMPLATES: &[Template] = include!(concat!(env!("OUT_DIR"), "/templates.rs
 
 /// Arguments of `opgate policy new`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct New {
     /// Name of the policy: lower case letters, digits and hyphens
     #[arg(value_parser = name)]
@@ -64,16 +64,16 @@ pub(super) struct New {
 /// Returns a name that is one in all languages: of a policy, of a crate, and of other packages.
 fn name(text: &str) -> Result<String, String> {
     let is_inside = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let is_label = text.len() <= LONGEST
+    let is_label = text.len() <= MAX_NAME_BYTES
         && text.bytes().all(is_inside)
         && text.starts_with(|c: char| c.is_ascii_lowercase())
         && !text.ends_with('-');
     if !is_label {
         return Err(format!(
-            "write lower case letters, digits and hyphens, at most {LONGEST}, with a letter first and no hyphen last: house-images"
+            "write lower case letters, digits and hyphens, at most {MAX_NAME_BYTES}, with a letter first and no hyphen last: house-images"
         ));
     }
-    if RESERVED.contains(&text) {
+    if RESERVED_NAMES.contains(&text) {
         return Err("a word of a language: choose another name, such as house-images".to_owned());
     }
     Ok(text.to_owned())
@@ -85,20 +85,20 @@ impl New {
         let template = TEMPLATES.iter().find(|template| template.language == lang.as_str());
         let template = template
             .ok_or_else(|| anyhow!("this build of opgate has no template for {}", lang.as_str()))?;
-        let folder = out.unwrap_or_else(|| PathBuf::from(&name));
-        write(template, &name, &folder)?;
+        let directory = out.unwrap_or_else(|| PathBuf::from(&name));
+        write(template, &name, &directory)?;
         let mut out = anstream::stdout();
-        writeln!(out, "{}: {} files\n\nNext:", folder.display(), template.files.len())?;
+        writeln!(out, "{}: {} files\n\nNext:", directory.display(), template.files.len())?;
         let component = format!("{}.component.wasm", name.replace('-', "_"));
-        writeln!(out, "  cd {}", quoted(&folder))?;
-        let steps = lang.steps(&component, SDK);
+        writeln!(out, "  cd {}", shell_quoted(&directory))?;
+        let steps = lang.steps(&component, SDK_VERSION);
         let width = steps.iter().map(|(_, command)| command.len()).max().unwrap_or_default();
         for (what, command) in steps {
-            writeln!(out, "  {command:width$}  {}", says(what))?;
+            writeln!(out, "  {command:width$}  {}", step_title(what))?;
         }
         writeln!(out, "\nTools:")?;
         for tool in lang.tools() {
-            match tool.found() {
+            match tool.find() {
                 Some(path) => writeln!(out, "  {:14}  {}", tool.name, path.display())?,
                 None => writeln!(out, "  {:14}  not found: {}", tool.name, tool.install)?,
             }
@@ -108,7 +108,7 @@ impl New {
 }
 
 /// Returns the purpose of a step.
-fn says(step: &str) -> &str {
+fn step_title(step: &str) -> &str {
     match step {
         "prepare" => "Fetch the build dependencies, once",
         "build" => "Build it",
@@ -119,22 +119,22 @@ fn says(step: &str) -> &str {
 }
 
 /// Returns a path for a shell.
-fn quoted(path: &Path) -> String {
+fn shell_quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "-_./~".contains(c);
     if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// Writes the files to a directory that has none.
-fn write(template: &Template, name: &str, folder: &Path) -> anyhow::Result<()> {
-    let named = || folder.display().to_string();
-    fs::create_dir_all(folder).with_context(named)?;
-    if fs::read_dir(folder).with_context(named)?.next().is_some() {
+fn write(template: &Template, name: &str, directory: &Path) -> anyhow::Result<()> {
+    let named = || directory.display().to_string();
+    fs::create_dir_all(directory).with_context(named)?;
+    if fs::read_dir(directory).with_context(named)?.next().is_some() {
         return Err(anyhow!("{}: is not empty: name a new directory with --out", named()));
     }
     let snake = name.replace('-', "_");
     let filled = |text: &str| {
-        text.replace("{{name}}", name).replace("{{snake}}", &snake).replace("{{sdk}}", SDK)
+        text.replace("{{name}}", name).replace("{{snake}}", &snake).replace("{{sdk}}", SDK_VERSION)
     };
     for (path, content) in template.files {
         let inside = PathBuf::from(filled(path));
@@ -142,7 +142,7 @@ fn write(template: &Template, name: &str, folder: &Path) -> anyhow::Result<()> {
         if !inside.components().all(|part| matches!(part, Component::Normal(_))) {
             return Err(anyhow!("{path}: leads out of the directory"));
         }
-        let path = folder.join(inside);
+        let path = directory.join(inside);
         let named = || path.display().to_string();
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).with_context(named)?;
@@ -175,6 +175,6 @@ mod tests {
         let wit = include_str!("../../../../../wit/policy.wit");
         let version = wit.lines().find_map(|line| line.strip_prefix("package opgate:policy@"));
         let minor = |version: &str| version.rsplit_once('.').unwrap().0.to_owned();
-        assert_eq!(minor(version.unwrap()), minor(SDK));
+        assert_eq!(minor(version.unwrap()), minor(SDK_VERSION));
     }
 }

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use crate::cli::{CommandError, ExitStatus};
-use opgate_engine::Form;
+use opgate_engine::FileType;
 
 /// From a module to a policy that serves.
 const AFTER_HELP: &str = "\
@@ -47,14 +47,14 @@ impl Pack {
 pub(super) fn pack_to(module: &Path, output: &Path) -> anyhow::Result<()> {
     let named = |what: &str| anyhow!("{}: {what}", module.display());
     let bytes = std::fs::read(module).map_err(|e| named(&e.to_string()))?;
-    match Form::of(&bytes) {
-        Form::Module => {}
-        Form::Component => {
+    match FileType::of(&bytes) {
+        FileType::Module => {}
+        FileType::Component => {
             return Err(named(
                 "is a component already: test it with `opgate policy inspect`, and name it as `module` in opgate.yaml",
             ));
         }
-        form => return Err(named(&form.advice())),
+        form => return Err(named(&form.remediation())),
     }
     let bytes = crate::cli::world::with_world(bytes)?;
     let component = wit_component::ComponentEncoder::default()

@@ -20,7 +20,7 @@ use crate::cli::{CommandError, ConfigArgs};
 use opgate_admission::policy::{Configuration, ModuleSource, PolicyConfig, Profile};
 
 /// Folders above a component in which its `opgate.yaml` is looked for: cargo puts it four below.
-const ABOVE: usize = 6;
+const MAX_PARENT_DIRECTORIES: usize = 6;
 
 /// Arguments that select the policy.
 #[derive(Debug, Args)]
@@ -40,18 +40,18 @@ pub(super) struct SourceArgs {
 
 /// A policy and its cases.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub(super) struct PolicySubject {
     pub(super) policy: PolicyConfig,
     pub(super) cases: PathBuf,
     /// The directory to build, with its language.
-    pub(super) folder: Option<(PathBuf, Language)>,
+    pub(super) source_directory: Option<(PathBuf, Language)>,
 }
 
 impl SourceArgs {
     /// Finds the policy. Nothing is built yet.
-    pub(super) fn subject(&self, path: Option<&Path>) -> Result<Subject, CommandError> {
-        let Some(path) = path else { return self.named() };
-        if path.is_dir() { self.folder(path) } else { self.component(path) }
+    pub(super) fn subject(&self, path: Option<&Path>) -> Result<PolicySubject, CommandError> {
+        let Some(path) = path else { return self.configured_subject() };
+        if path.is_dir() { self.directory_subject(path) } else { self.component_subject(path) }
     }
 
     fn cases_or(&self, default: impl FnOnce() -> PathBuf) -> PathBuf {
@@ -59,7 +59,7 @@ impl SourceArgs {
     }
 
     /// Returns a policy of a configuration, or a built-in one.
-    fn named(&self) -> Result<Subject, CommandError> {
+    fn configured_subject(&self) -> Result<PolicySubject, CommandError> {
         let Some(name) = &self.policy else {
             return Err(CommandError::usage(anyhow!(
                 "name a component, a source directory, or a policy with --policy"
@@ -76,11 +76,11 @@ impl SourceArgs {
         }
         let cases = self.cases.clone();
         let cases = cases.ok_or_else(|| anyhow!("name the folder with its cases: --cases"))?;
-        Ok(Subject { policy, cases, folder: None })
+        Ok(PolicySubject { policy, cases, source_directory: None })
     }
 
     /// Selects a source directory, whose `opgate.yaml` names the component.
-    fn folder(&self, folder: &Path) -> Result<Subject, CommandError> {
+    fn directory_subject(&self, folder: &Path) -> Result<PolicySubject, CommandError> {
         let path = folder.join("opgate.yaml");
         if !path.is_file() {
             return Err(CommandError::usage(anyhow!(
@@ -107,28 +107,32 @@ impl SourceArgs {
             }
         };
         let cases = self.cases_or(|| folder.join("cases"));
-        let folder = Language::of(folder).map(|language| (folder.to_owned(), language));
-        Ok(Subject { policy, cases, folder })
+        let folder = Language::detect(folder).map(|language| (folder.to_owned(), language));
+        Ok(PolicySubject { policy, cases, source_directory: folder })
     }
 
     /// Returns a component in a file.
-    fn component(&self, path: &Path) -> Result<Subject, CommandError> {
+    fn component_subject(&self, path: &Path) -> Result<PolicySubject, CommandError> {
         let named = || path.display().to_string();
         let whole = path.canonicalize().with_context(named)?;
         let beside = whole.parent().unwrap_or(Path::new("/"));
-        if let Some((folder, policy)) = configured(&whole) {
+        if let Some((folder, policy)) = find_configuration(&whole) {
             let cases = [beside.join("cases"), folder.join("cases")];
             let [_, last] = &cases;
             let found = cases.iter().find(|cases| cases.is_dir()).unwrap_or(last).clone();
-            return Ok(Subject { policy, cases: self.cases_or(|| found), folder: None });
+            return Ok(PolicySubject {
+                policy,
+                cases: self.cases_or(|| found),
+                source_directory: None,
+            });
         }
         let cases = self.cases_or(|| beside.join("cases"));
-        Ok(Subject { policy: of_file(whole)?, cases, folder: None })
+        Ok(PolicySubject { policy: policy_from_file(whole)?, cases, source_directory: None })
     }
 }
 
 /// Returns a policy with a component and nothing else configured.
-pub(super) fn of_file(component: PathBuf) -> Result<PolicyConfig, CommandError> {
+pub(super) fn policy_from_file(component: PathBuf) -> Result<PolicyConfig, CommandError> {
     let mut defaults = Configuration::builtin(Profile::default(), BUILTINS).policies;
     let mut policy = defaults.pop().ok_or_else(|| anyhow!("there are no built-in policies"))?;
     "policy".clone_into(&mut policy.name);
@@ -138,8 +142,8 @@ pub(super) fn of_file(component: PathBuf) -> Result<PolicyConfig, CommandError> 
 
 /// Returns the configuration that names a component, from a directory above it, and that directory. Ignores
 /// unreadable configurations and those for other components.
-fn configured(component: &Path) -> Option<(PathBuf, PolicyConfig)> {
-    component.ancestors().skip(1).take(ABOVE).find_map(|folder| {
+fn find_configuration(component: &Path) -> Option<(PathBuf, PolicyConfig)> {
+    component.ancestors().skip(1).take(MAX_PARENT_DIRECTORIES).find_map(|folder| {
         let path = folder.join("opgate.yaml");
         let configuration = path.is_file().then(|| Configuration::read(&path, BUILTINS).ok())??;
         let is_it = |policy: &PolicyConfig| match &policy.module {
@@ -150,7 +154,7 @@ fn configured(component: &Path) -> Option<(PathBuf, PolicyConfig)> {
     })
 }
 
-impl Subject {
+impl PolicySubject {
     /// Returns the file of the component, if it is in one.
     pub(super) fn component(&self) -> Option<&Path> {
         match &self.policy.module {
@@ -161,8 +165,8 @@ impl Subject {
 
     /// Builds the directory with the command of its language.
     pub(super) fn build(&self) -> Result<(), CommandError> {
-        let Some((folder, language)) = &self.folder else { return Ok(()) };
-        run(folder, language.build())?;
+        let Some((folder, language)) = &self.source_directory else { return Ok(()) };
+        run_command(folder, language.build_command())?;
         let Some(component) = self.component().filter(|_| *language == Language::Rust) else {
             return Ok(());
         };
@@ -179,16 +183,16 @@ impl Subject {
 
     /// Runs the tests of the language itself.
     pub(super) fn native_test(&self) -> Result<bool, CommandError> {
-        let Some((folder, language)) = &self.folder else {
+        let Some((folder, language)) = &self.source_directory else {
             return Err(CommandError::usage(anyhow!("--native is for source directories")));
         };
-        Ok(start(folder, language.native_test())?.success())
+        Ok(spawn_command(folder, language.test_command())?.success())
     }
 }
 
 /// Runs a command in a directory; the command must succeed.
-fn run(folder: &Path, command: &[&str]) -> Result<(), CommandError> {
-    let status = start(folder, command)?;
+fn run_command(folder: &Path, command: &[&str]) -> Result<(), CommandError> {
+    let status = spawn_command(folder, command)?;
     if status.success() {
         return Ok(());
     }
@@ -198,7 +202,10 @@ fn run(folder: &Path, command: &[&str]) -> Result<(), CommandError> {
 
 /// Its output is redirected to stderr. The command runs in the foreground without a timeout, so that Ctrl-C
 /// ends both processes.
-fn start(folder: &Path, command: &[&str]) -> Result<std::process::ExitStatus, CommandError> {
+fn spawn_command(
+    folder: &Path,
+    command: &[&str],
+) -> Result<std::process::ExitStatus, CommandError> {
     let [program, arguments @ ..] = command else {
         return Err(CommandError::usage(anyhow!("no command")));
     };

@@ -5,27 +5,27 @@
 
 use std::io;
 
-use super::page::Pages;
-use super::{Item, ReportedViolation, UnreadableInput};
+use super::page::RulePages;
+use super::{ReportItem, ReportedViolation, UnreadableInput};
 use opgate_admission::policy::Effect;
 use opgate_text::is_control;
 use opgate_text::printed::printed;
 
 /// Annotations of each level that GitHub shows for a step.
-const MOST: usize = 10;
+const MAX_ANNOTATIONS_PER_LEVEL: usize = 10;
 
 /// Most characters of a title that are shown.
-const TITLE: usize = 200;
+const MAX_TITLE_CHARS: usize = 200;
 
 /// Levels of annotations, the most severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
+enum AnnotationLevel {
     Error,
     Warning,
     Notice,
 }
 
-impl Level {
+impl AnnotationLevel {
     fn of(effect: &str) -> Self {
         match effect {
             level if level == Effect::Deny.as_str() => Self::Error,
@@ -45,11 +45,11 @@ impl Level {
 
 /// A violation before it is written as a line.
 struct Annotation {
-    level: Level,
+    level: AnnotationLevel,
     /// Empty for standard input.
     file: String,
     /// From 1: line, column.
-    place: Option<(u64, u64)>,
+    position: Option<(u64, u64)>,
     title: String,
     text: String,
 }
@@ -57,52 +57,52 @@ struct Annotation {
 /// Writes all violations that count.
 pub(in crate::cli) fn write(
     out: &mut impl io::Write,
-    items: &[Item<'_>],
-    unread: &[UnreadableInput],
-    pages: &Pages,
+    items: &[ReportItem<'_>],
+    unreadable: &[UnreadableInput],
+    pages: &RulePages,
 ) -> io::Result<()> {
     let mut all: Vec<_> = items.iter().flat_map(|item| annotations(item, pages)).collect();
-    all.extend(unread.iter().map(|unread| {
-        let (source, place) = unread.place();
+    all.extend(unreadable.iter().map(|unreadable| {
+        let (source, place) = unreadable.position();
         Annotation {
-            level: Level::Error,
-            file: file(source),
-            place,
+            level: AnnotationLevel::Error,
+            file: annotation_path(source),
+            position: place,
             title: "unreadable input".to_owned(),
-            text: unread.line.clone(),
+            text: unreadable.line.clone(),
         }
     }));
-    emit(out, all)
+    write_annotations(out, all)
 }
 
 /// Writes errors that are not violations: file, line, title and text of each.
-pub(in crate::cli) fn failures(
+pub(in crate::cli) fn write_failures(
     out: &mut impl io::Write,
     failures: impl Iterator<Item = (String, u64, String, String)>,
 ) -> io::Result<()> {
     let annotation = |(source, line, title, text): (String, u64, String, String)| Annotation {
-        level: Level::Error,
-        file: file(&source),
-        place: Some((line, 1)),
+        level: AnnotationLevel::Error,
+        file: annotation_path(&source),
+        position: Some((line, 1)),
         title,
         text,
     };
-    emit(out, failures.map(annotation).collect())
+    write_annotations(out, failures.map(annotation).collect())
 }
 
-fn emit(out: &mut impl io::Write, mut all: Vec<Annotation>) -> io::Result<()> {
-    all.sort_by(|a, b| (a.level, &a.file, a.place).cmp(&(b.level, &b.file, b.place)));
+fn write_annotations(out: &mut impl io::Write, mut all: Vec<Annotation>) -> io::Result<()> {
+    all.sort_by(|a, b| (a.level, &a.file, a.position).cmp(&(b.level, &b.file, b.position)));
     let mut counts = [0_usize; 3];
     let mut others = Vec::new();
     for annotation in all {
         let [errors, warnings, notices] = &mut counts;
         let count = match annotation.level {
-            Level::Error => errors,
-            Level::Warning => warnings,
-            Level::Notice => notices,
+            AnnotationLevel::Error => errors,
+            AnnotationLevel::Warning => warnings,
+            AnnotationLevel::Notice => notices,
         };
         *count += 1;
-        if *count > MOST {
+        if *count > MAX_ANNOTATIONS_PER_LEVEL {
             others.push(annotation);
         } else {
             writeln!(out, "{}", annotation.command())?;
@@ -114,7 +114,10 @@ fn emit(out: &mut impl io::Write, mut all: Vec<Annotation>) -> io::Result<()> {
     others.iter().try_for_each(|other| writeln!(out, "{}", other.line()))
 }
 
-fn annotations<'i>(item: &'i Item<'i>, pages: &'i Pages) -> impl Iterator<Item = Annotation> + 'i {
+fn annotations<'i>(
+    item: &'i ReportItem<'i>,
+    pages: &'i RulePages,
+) -> impl Iterator<Item = Annotation> + 'i {
     let counted = item.lines.iter().filter(|line| line.violation.waived.is_none());
     let found = counted.map(move |line: &ReportedViolation<'_>| {
         let violation = line.violation;
@@ -122,34 +125,34 @@ fn annotations<'i>(item: &'i Item<'i>, pages: &'i Pages) -> impl Iterator<Item =
         if !item.is_located {
             text = format!("{}: {text}", item.object);
         }
-        for lead in pages.leads(std::iter::once(violation)) {
+        for lead in pages.help_lines(std::iter::once(violation)) {
             text = format!("{text}\n{lead}");
         }
-        let place = line.place.map(|at| (at.file.as_str(), Some((at.line, at.column))));
-        let (source, place) = place.unwrap_or_else(|| item.place());
+        let place = line.location.map(|at| (at.file.as_str(), Some((at.line, at.column))));
+        let (source, place) = place.unwrap_or_else(|| item.position());
         Annotation {
-            level: Level::of(violation.level),
-            file: file(source),
-            place,
-            title: format!("opgate: {} {}", violation.level, violation.rule),
+            level: AnnotationLevel::of(violation.effect),
+            file: annotation_path(source),
+            position: place,
+            title: format!("opgate: {} {}", violation.effect, violation.rule),
             text,
         }
     });
-    let fault = item.error.map(|fault| {
-        let (source, place) = item.place();
+    let policy_error = item.error.map(|policy_error| {
+        let (source, place) = item.position();
         Annotation {
-            level: Level::Error,
-            file: file(source),
-            place,
+            level: AnnotationLevel::Error,
+            file: annotation_path(source),
+            position: place,
             title: "opgate: policy error".to_owned(),
-            text: format!("{}: {}", item.object, fault.sentence()),
+            text: format!("{}: {}", item.object, policy_error.sentence()),
         }
     });
-    found.chain(fault)
+    found.chain(policy_error)
 }
 
 /// Returns the path in GitHub's format; none for standard input.
-fn file(source: &str) -> String {
+fn annotation_path(source: &str) -> String {
     let source = source.strip_prefix("./").unwrap_or(source);
     if source == "-" { String::new() } else { source.to_owned() }
 }
@@ -158,19 +161,19 @@ impl Annotation {
     fn command(&self) -> String {
         let mut properties = Vec::new();
         if !self.file.is_empty() {
-            properties.push(format!("file={}", property(&self.file)));
-            if let Some((line, column)) = self.place {
+            properties.push(format!("file={}", escape_property(&self.file)));
+            if let Some((line, column)) = self.position {
                 properties.push(format!("line={line},col={column}"));
             }
         }
-        let title: String = self.title.chars().take(TITLE).collect();
-        properties.push(format!("title={}", property(&title)));
-        format!("::{} {}::{}", self.level.command(), properties.join(","), data(&self.text))
+        let title: String = self.title.chars().take(MAX_TITLE_CHARS).collect();
+        properties.push(format!("title={}", escape_property(&title)));
+        format!("::{} {}::{}", self.level.command(), properties.join(","), escape_data(&self.text))
     }
 
     /// Formats a line of the log. It never begins like a command, whatever the name of the file.
     fn line(&self) -> String {
-        let place = self.place.map(|(line, column)| format!(":{line}:{column}"));
+        let place = self.position.map(|(line, column)| format!(":{line}:{column}"));
         let text =
             format!("{}{}: {}: {}", self.file, place.unwrap_or_default(), self.title, self.text);
         let text = opgate_text::one_line(&text.replace('\n', "; "), 8_192);
@@ -179,7 +182,7 @@ impl Annotation {
 }
 
 /// Returns a text after the last `::`, without what a terminal would act on.
-fn data(text: &str) -> String {
+fn escape_data(text: &str) -> String {
     let ends = |c: char| c == '\r' || c == '\n';
     let text: String =
         text.chars().map(|c| if is_control(c) && !ends(c) { ' ' } else { c }).collect();
@@ -187,8 +190,8 @@ fn data(text: &str) -> String {
 }
 
 /// Returns the value of a property.
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
+fn escape_property(text: &str) -> String {
+    escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
 #[cfg(test)]
@@ -197,9 +200,9 @@ mod tests {
 
     fn annotation(file: &str, text: &str) -> Annotation {
         Annotation {
-            level: Level::Error,
-            file: super::file(file),
-            place: Some((7, 3)),
+            level: AnnotationLevel::Error,
+            file: annotation_path(file),
+            position: Some((7, 3)),
             title: "opgate: deny X-01".to_owned(),
             text: text.to_owned(),
         }

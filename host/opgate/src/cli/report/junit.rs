@@ -3,19 +3,19 @@
 use std::io;
 use std::time::Duration;
 
-use super::page::Pages;
-use super::{Item, ReportedViolation, UnreadableInput, counts};
+use super::page::RulePages;
+use super::{ReportItem, ReportedViolation, UnreadableInput, count_outcomes};
 use crate::cli::ExitStatus;
 
 /// Writes a suite of this name.
 pub(in crate::cli) fn write(
     out: &mut impl io::Write,
     suite: &str,
-    items: &[Item<'_>],
+    items: &[ReportItem<'_>],
     unread: &[UnreadableInput],
-    pages: &Pages,
+    pages: &RulePages,
 ) -> io::Result<()> {
-    let [_, denied, failed] = counts(items);
+    let [_, denied, failed] = count_outcomes(items);
     let (tests, errors) = (items.len() + unread.len(), failed + unread.len());
     let all: Duration = items.iter().filter_map(|item| item.time).sum();
     let time = all.as_secs_f64();
@@ -25,15 +25,15 @@ pub(in crate::cli) fn write(
     writeln!(out, "<testsuites {counts}>")?;
     writeln!(out, "  <testsuite name=\"{suite}\" {counts}>")?;
     for item in items {
-        let (class, name) = (xml(item.source), xml(&item.object));
+        let (class, name) = (escape_xml(item.source), escape_xml(&item.object));
         let time = item.time.map(|time| format!(" time=\"{:.6}\"", time.as_secs_f64()));
         let time = time.unwrap_or_default();
         writeln!(out, "    <testcase classname=\"{class}\" name=\"{name}\"{time}>")?;
         let line = |line: &ReportedViolation<'_>| {
-            let at = item.is_located.then(|| format!("{}: ", line.at(item.source)));
+            let at = item.is_located.then(|| format!("{}: ", line.describe_position(item.source)));
             let (at, v) = (at.unwrap_or_default(), line.violation);
-            let text = format!("{} {} {}", v.level, v.rule, line.sentence());
-            xml(&match &v.waived {
+            let text = format!("{} {} {}", v.effect, v.rule, line.sentence());
+            escape_xml(&match &v.waived {
                 None => format!("{at}{text}"),
                 Some(waived) => format!("{at}waived {text} ({})", waived.sentence()),
             })
@@ -43,15 +43,19 @@ pub(in crate::cli) fn write(
         let mut lines: Vec<_> = counted.into_iter().map(line).collect();
         let mut output: Vec<_> = waived.into_iter().map(line).collect();
         let denials = item.lines.iter().map(|line| line.violation).filter(|v| v.denies());
-        lines.extend(pages.leads(denials).iter().map(|lead| xml(lead)));
+        lines.extend(pages.help_lines(denials).iter().map(|lead| escape_xml(lead)));
         if item.outcome == ExitStatus::Ok {
             output = [std::mem::take(&mut lines), output].concat();
         }
-        let (lines, message) = (lines.join("\n"), xml(&item.message));
+        let (lines, message) = (lines.join("\n"), escape_xml(&item.message));
         match item.outcome {
             ExitStatus::Ok => {
-                if let Some(why) = item.unjudged {
-                    writeln!(out, "      <skipped message=\"not evaluated: {}\"/>", xml(why))?;
+                if let Some(why) = item.not_evaluated {
+                    writeln!(
+                        out,
+                        "      <skipped message=\"not evaluated: {}\"/>",
+                        escape_xml(why)
+                    )?;
                 }
             }
             ExitStatus::Denied | ExitStatus::Usage => {
@@ -67,7 +71,7 @@ pub(in crate::cli) fn write(
         writeln!(out, "    </testcase>")?;
     }
     for UnreadableInput { source, line } in unread {
-        let (source, line) = (xml(source), xml(line));
+        let (source, line) = (escape_xml(source), escape_xml(line));
         writeln!(out, "    <testcase classname=\"{source}\" name=\"input\">")?;
         writeln!(out, "      <error message=\"{line}\"></error>")?;
         writeln!(out, "    </testcase>")?;
@@ -76,7 +80,7 @@ pub(in crate::cli) fn write(
 }
 
 /// Returns a text inside of XML.
-pub(in crate::cli) fn xml(text: &str) -> String {
+pub(in crate::cli) fn escape_xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

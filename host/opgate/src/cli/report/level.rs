@@ -5,7 +5,7 @@ use opgate_admission::policy::Effect;
 
 /// The lowest level that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub(in crate::cli) enum Level {
+pub(in crate::cli) enum MinEffect {
     /// Only what denies
     Deny,
     /// Violations that deny or warn
@@ -17,16 +17,20 @@ pub(in crate::cli) enum Level {
 
 /// Findings below the level that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::cli) struct Hidden {
+pub(in crate::cli) struct HiddenCounts {
     warnings: usize,
     audits: usize,
 }
 
-impl Level {
+impl MinEffect {
     /// Reports whether a violation is shown. Counts a hidden one.
-    pub(in crate::cli) fn shows(self, violation: &Violation, hidden: &mut Hidden) -> bool {
-        let is_warning = violation.level == Effect::Warn.as_str();
-        let is_audit = violation.level == Effect::Audit.as_str();
+    pub(in crate::cli) fn show_or_count(
+        self,
+        violation: &Violation,
+        hidden: &mut HiddenCounts,
+    ) -> bool {
+        let is_warning = violation.effect == Effect::Warn.as_str();
+        let is_audit = violation.effect == Effect::Audit.as_str();
         match self {
             Self::Deny if is_warning => hidden.warnings += 1,
             Self::Deny | Self::Warn if is_audit => hidden.audits += 1,
@@ -36,14 +40,14 @@ impl Level {
     }
 }
 
-impl Hidden {
+impl HiddenCounts {
     pub(in crate::cli) fn add(&mut self, other: Self) {
         self.warnings += other.warnings;
         self.audits += other.audits;
     }
 
     /// Returns the numbers of hidden violations, and the flag that shows them.
-    pub(in crate::cli) fn line(self) -> Option<String> {
+    pub(in crate::cli) fn summary(self) -> Option<String> {
         let some = |count: usize, what: &str| match count {
             0 => None,
             1 => Some(format!("1 {what}")),
@@ -66,26 +70,26 @@ mod tests {
         let violation = |level| Violation {
             policy: String::new(),
             rule: String::new(),
-            level,
+            effect: level,
             field: String::new(),
             message: String::new(),
             waived: None,
         };
         for (level, expected) in [
-            (Level::Audit, None),
-            (Level::Warn, Some("1 audit violation hidden; --min-effect audit shows them")),
+            (MinEffect::Audit, None),
+            (MinEffect::Warn, Some("1 audit violation hidden; --min-effect audit shows them")),
             (
-                Level::Deny,
+                MinEffect::Deny,
                 Some("2 warnings and 1 audit violation hidden; --min-effect audit shows them"),
             ),
         ] {
-            let mut hidden = Hidden::default();
+            let mut hidden = HiddenCounts::default();
             let all = ["deny", "warn", "warn", "audit"].map(violation);
-            let shown = all.iter().filter(|v| level.shows(v, &mut hidden)).count();
-            assert_eq!(hidden.line().as_deref(), expected);
+            let shown = all.iter().filter(|v| level.show_or_count(v, &mut hidden)).count();
+            assert_eq!(hidden.summary().as_deref(), expected);
             assert_eq!(shown + hidden.warnings + hidden.audits, 4);
         }
-        let hidden = Hidden { warnings: 3, audits: 0 };
-        assert_eq!(hidden.line().unwrap(), "3 warnings hidden; --min-effect warn shows them");
+        let hidden = HiddenCounts { warnings: 3, audits: 0 };
+        assert_eq!(hidden.summary().unwrap(), "3 warnings hidden; --min-effect warn shows them");
     }
 }

@@ -33,8 +33,8 @@ use opgate_text::printed::{Form, Printed};
 /// Style of errors and denials.
 pub(super) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(super) const WARNING: Style = AnsiColor::Yellow.on_default();
-pub(super) const GOOD: Style = AnsiColor::Green.on_default();
-pub(super) const FAINT: Style = Style::new().dimmed();
+pub(super) const SUCCESS: Style = AnsiColor::Green.on_default();
+pub(super) const DIMMED: Style = Style::new().dimmed();
 
 /// Form of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -85,18 +85,18 @@ pub(super) fn stdout(form: Option<Form>) -> Out {
 /// [`stdout`] for a few lines.
 pub(super) fn stream(form: Option<Form>) -> Stream {
     let (choice, out) = (AutoStream::choice(&io::stdout()), io::stdout());
-    AutoStream::new(printer(out, form), choice)
+    AutoStream::new(escaping_stream(out, form), choice)
 }
 
 /// Writes a single line to stderr.
-pub(super) fn complain(line: std::fmt::Arguments<'_>) {
+pub(super) fn print_error(line: std::fmt::Arguments<'_>) {
     let (choice, err) = (AutoStream::choice(&io::stderr()), BufWriter::new(io::stderr()));
-    let mut out = AutoStream::new(printer(err, Some(Form::Text)), choice);
+    let mut out = AutoStream::new(escaping_stream(err, Some(Form::Text)), choice);
     // Without stderr there is no place for the message.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-fn printer(
+fn escaping_stream(
     inner: impl io::Write + Send + 'static,
     form: Option<Form>,
 ) -> Box<dyn io::Write + Send> {
@@ -112,17 +112,17 @@ pub(super) struct Violation {
     pub(super) policy: String,
     pub(super) rule: String,
     #[serde(rename = "effect")]
-    pub(super) level: &'static str,
+    pub(super) effect: &'static str,
     pub(super) field: String,
     pub(super) message: String,
     /// The waiver, if the violation does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) waived: Option<Waived>,
+    pub(super) waived: Option<AppliedWaiver>,
 }
 
 /// Why a violation does not count.
 #[derive(Debug, Serialize)]
-pub(super) struct Waived {
+pub(super) struct AppliedWaiver {
     pub(super) reason: String,
     /// The last day on which that holds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ pub(super) struct Waived {
     pub(super) at: ReportLocation,
 }
 
-impl Waived {
+impl AppliedWaiver {
     fn sentence(&self) -> String {
         let Self { reason, until, .. } = self;
         until.as_ref().map_or_else(|| reason.clone(), |until| format!("{reason}, until {until}"))
@@ -145,7 +145,7 @@ impl From<opgate_admission::policy::Violation> for Violation {
         Self {
             policy: v.policy,
             rule: v.rule,
-            level,
+            effect: level,
             field: v.field,
             message: v.message,
             waived: None,
@@ -156,12 +156,12 @@ impl From<opgate_admission::policy::Violation> for Violation {
 impl Violation {
     /// Reports whether it denies, and is not waived.
     pub(super) fn denies(&self) -> bool {
-        self.counts_as(Effect::Deny)
+        self.has_effect(Effect::Deny)
     }
 
     /// Reports whether it has this effect, and is not waived.
-    pub(super) fn counts_as(&self, effect: Effect) -> bool {
-        self.waived.is_none() && self.level == effect.as_str()
+    pub(super) fn has_effect(&self, effect: Effect) -> bool {
+        self.waived.is_none() && self.effect == effect.as_str()
     }
 
     fn style(&self) -> Style {
@@ -195,7 +195,7 @@ pub(super) struct ReportLocation {
 
 impl ReportLocation {
     /// Returns `file:line:column`.
-    fn shown(&self) -> String {
+    fn describe(&self) -> String {
         one_line(&format!("{}:{}:{}", self.file, self.line, self.column), 1_024)
     }
 }
@@ -208,7 +208,7 @@ impl From<Location> for ReportLocation {
 }
 
 /// Result of one review, bundle, package or manifest.
-pub(super) struct Item<'r> {
+pub(super) struct ReportItem<'r> {
     /// The file or directory.
     pub(super) source: &'r str,
     /// Its location, if the source is more than the name of a file.
@@ -224,9 +224,9 @@ pub(super) struct Item<'r> {
     pub(super) is_located: bool,
     pub(super) error: Option<&'r PolicyErrorRecord>,
     /// Why it was not evaluated, if so.
-    pub(super) unjudged: Option<&'r str>,
+    pub(super) not_evaluated: Option<&'r str>,
     /// The outcome that the summary counts.
-    pub(super) became: ResultKind,
+    pub(super) result_kind: ResultKind,
 }
 
 /// Outcome of a review or a subject.
@@ -236,7 +236,7 @@ pub(super) enum ResultKind {
     Warned,
     Denied,
     Failed,
-    NotJudged,
+    NotEvaluated,
 }
 
 /// Number of items with each outcome.
@@ -246,7 +246,7 @@ pub(super) struct Counts {
     warned: usize,
     denied: usize,
     failed: usize,
-    unjudged: usize,
+    not_evaluated: usize,
 }
 
 impl Counts {
@@ -256,14 +256,14 @@ impl Counts {
             ResultKind::Warned => &mut self.warned,
             ResultKind::Denied => &mut self.denied,
             ResultKind::Failed => &mut self.failed,
-            ResultKind::NotJudged => &mut self.unjudged,
+            ResultKind::NotEvaluated => &mut self.not_evaluated,
         } += 1;
     }
 
     /// Formats the summary `1 passed, 2 warned, 0 denied, 0 errors, 3 not evaluated`: `warned` and `not
     /// evaluated` only if there are any.
-    pub(super) fn line(&self, passed: &str) -> String {
-        let Self { passed: count, warned, denied, failed, unjudged } = *self;
+    pub(super) fn summary(&self, passed: &str) -> String {
+        let Self { passed: count, warned, denied, failed, not_evaluated: unjudged } = *self;
         let some = |count: usize, what: &str| match count {
             0 => String::new(),
             count => format!(", {count} {what}"),
@@ -274,9 +274,9 @@ impl Counts {
     }
 }
 
-impl<'r> Item<'r> {
+impl<'r> ReportItem<'r> {
     /// Returns its location: the file or directory, and the first line if it is known.
-    fn place(&self) -> (&'r str, Option<(u64, u64)>) {
+    fn position(&self) -> (&'r str, Option<(u64, u64)>) {
         self.region
             .as_ref()
             .map_or((self.source, None), |region| (region.file, region.start.map(|line| (line, 1))))
@@ -296,14 +296,14 @@ pub(super) struct Region<'r> {
 /// One violation of it.
 pub(super) struct ReportedViolation<'r> {
     pub(super) violation: &'r Violation,
-    pub(super) place: Option<&'r ReportLocation>,
+    pub(super) location: Option<&'r ReportLocation>,
 }
 
 impl ReportedViolation<'_> {
     /// Returns the message, with the field if there is no location.
     fn sentence(&self) -> String {
         let Violation { field, message, .. } = self.violation;
-        if self.place.is_some() || field.is_empty() {
+        if self.location.is_some() || field.is_empty() {
             message.clone()
         } else {
             format!("{field}: {message}")
@@ -311,8 +311,8 @@ impl ReportedViolation<'_> {
     }
 
     /// Returns `file:line:column`, or the source of the violation.
-    fn at(&self, source: &str) -> String {
-        self.place.map_or_else(|| one_line(source, 1_024), ReportLocation::shown)
+    fn describe_position(&self, source: &str) -> String {
+        self.location.map_or_else(|| one_line(source, 1_024), ReportLocation::describe)
     }
 }
 
@@ -327,7 +327,7 @@ pub(super) struct UnreadableInput {
 
 impl UnreadableInput {
     /// Returns the file, and line and column from 1, if its line begins with them.
-    fn place(&self) -> (&str, Option<(u64, u64)>) {
+    fn position(&self) -> (&str, Option<(u64, u64)>) {
         let found = self.line.split_once(": ").and_then(|(place, _)| {
             let (rest, column) = place.rsplit_once(':')?;
             let (file, line) = rest.rsplit_once(':')?;
@@ -338,7 +338,7 @@ impl UnreadableInput {
 }
 
 /// Counts allowed and denied items, and errors.
-fn counts(items: &[Item<'_>]) -> [usize; 3] {
+fn count_outcomes(items: &[ReportItem<'_>]) -> [usize; 3] {
     let count = |outcome: ExitStatus| items.iter().filter(|item| item.outcome == outcome).count();
     [count(ExitStatus::Ok), count(ExitStatus::Denied), count(ExitStatus::Engine)]
 }

@@ -11,14 +11,14 @@ use opgate_admission::policy::{Configuration, Docs, Policy, PolicySet, Rule};
 
 /// The pages of the configured policies, and where they are published.
 #[derive(Default)]
-pub(in crate::cli) struct Pages {
+pub(in crate::cli) struct RulePages {
     /// By policy and rule.
     sections: BTreeMap<(String, String), String>,
     summaries: BTreeMap<(String, String), String>,
     urls: BTreeMap<(String, String), String>,
 }
 
-impl Pages {
+impl RulePages {
     /// Collects the addresses of all pages; their text only if it is `wanted`. A component that was removed
     /// meanwhile has none.
     pub(in crate::cli) fn of(configuration: &Configuration, set: &PolicySet, wanted: bool) -> Self {
@@ -33,8 +33,8 @@ impl Pages {
                 }
                 if wanted {
                     let text = docs.get(&rule.id).map(String::as_str).unwrap_or_default();
-                    pages.sections.insert(key.clone(), section(policy, rule, text));
-                    let summary = summary(text);
+                    pages.sections.insert(key.clone(), render_section(policy, rule, text));
+                    let summary = first_paragraph(text);
                     if !summary.is_empty() {
                         pages.summaries.insert(key, summary);
                     }
@@ -60,7 +60,7 @@ impl Pages {
     }
 
     /// Lines that lead from violations to their pages: addresses, or else the command that prints them.
-    pub(in crate::cli) fn leads<'v>(
+    pub(in crate::cli) fn help_lines<'v>(
         &self,
         violations: impl Iterator<Item = &'v Violation>,
     ) -> Vec<String> {
@@ -82,8 +82,8 @@ impl Pages {
 }
 
 /// Returns the section of a rule.
-pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> String {
-    let mut page = format!("## {}\n\n{}\n\n", rule.id, markdown(&rule.title));
+pub(in crate::cli) fn render_section(policy: &Policy, rule: &Rule, docs: &str) -> String {
+    let mut page = format!("## {}\n\n{}\n\n", rule.id, escape_markdown(&rule.title));
     let operations: Vec<_> = rule.operations.iter().map(|o| o.as_str()).collect();
     // Writing to a text does not fail.
     if !rule.name.is_empty() {
@@ -98,28 +98,29 @@ pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> Strin
         _ => drop(writeln!(page, "* Level: {default}{}", levels_note(docs))),
     }
     if !rule.enabled_by.is_empty() {
-        let settings = rule.enabled_by.iter().map(|pointer| format!("`{}`", dotted(pointer)));
+        let settings = rule.enabled_by.iter().map(|pointer| format!("`{}`", dotted_path(pointer)));
         let settings = settings.collect::<Vec<_>>().join(", ");
         let what = if default == "off" { "Turned on by" } else { "Denies with" };
         let _ = writeln!(page, "* {what} the setting: {settings}");
     }
     let (files, requests): (Vec<_>, Vec<_>) =
-        rule.kinds.iter().partition(|kind| in_files(kind).is_some());
+        rule.kinds.iter().partition(|kind| represented_files(kind).is_some());
     if !requests.is_empty() {
         let requests = requests.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         let _ = writeln!(page, "* Requests: {requests} ({})", operations.join(", "));
     }
     if !files.is_empty() {
-        let files = files.into_iter().filter_map(|kind| in_files(kind)).collect::<Vec<_>>();
+        let files =
+            files.into_iter().filter_map(|kind| represented_files(kind)).collect::<Vec<_>>();
         let _ = writeln!(page, "* Files: {}", files.join(", "));
     }
     for source in &rule.sources {
-        let _ = writeln!(page, "* Source: {}", markdown(source));
+        let _ = writeln!(page, "* Source: {}", escape_markdown(source));
     }
     if !docs.is_empty() {
         page.push('\n');
         let mut is_code = false;
-        let text = docs.split(LEVEL).next().unwrap_or_default().trim_end();
+        let text = docs.split(LEVEL_HEADING).next().unwrap_or_default().trim_end();
         for line in text.lines() {
             is_code ^= line.starts_with("```");
             // The headings of a rule are below its own.
@@ -131,7 +132,7 @@ pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> Strin
 }
 
 /// Returns the files that a kind of `opgate.dev` represents; none for a kind of requests.
-fn in_files(kind: &str) -> Option<&'static str> {
+fn represented_files(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "RegistryBundle" => "registry+v1 bundles",
         "PlainBundle" => "plain+v0 bundles",
@@ -143,14 +144,14 @@ fn in_files(kind: &str) -> Option<&'static str> {
 }
 
 /// Returns the text above the first heading, in one line.
-fn summary(docs: &str) -> String {
+fn first_paragraph(docs: &str) -> String {
     let lines = docs.lines().take_while(|line| !line.starts_with("# ")).map(str::trim);
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the part of a requirement that a rule does not evaluate, and the component that does: the section
 /// `# Gap` of its documentation, in one line.
-pub(in crate::cli) fn gap(docs: &str) -> Option<String> {
+pub(in crate::cli) fn unevaluated_part(docs: &str) -> Option<String> {
     let mut lines = docs.lines().skip_while(|line| *line != "# Gap");
     lines.next()?;
     let lines: Vec<_> = lines.take_while(|line| !line.starts_with("# ")).map(str::trim).collect();
@@ -159,11 +160,11 @@ pub(in crate::cli) fn gap(docs: &str) -> Option<String> {
 
 /// The last section of the documentation of a rule whose level depends on the input type: a list of the
 /// input types in which it denies. The SDK writes it.
-const LEVEL: &str = "\n# Level\n";
+const LEVEL_HEADING: &str = "\n# Level\n";
 
 /// Returns the input types in which a rule denies, if it does not deny in all: `bundle`.
 pub(in crate::cli) fn denies_in(docs: &str) -> Option<Vec<String>> {
-    let (_, list) = docs.split_once(LEVEL)?;
+    let (_, list) = docs.split_once(LEVEL_HEADING)?;
     let names = list.lines().filter_map(|line| line.strip_prefix("* "));
     Some(names.map(str::to_lowercase).collect())
 }
@@ -179,12 +180,12 @@ pub(in crate::cli) fn levels_note(docs: &str) -> String {
 }
 
 /// Converts `/rukpak/strictPaths` to the notation of the configuration.
-fn dotted(pointer: &str) -> String {
+fn dotted_path(pointer: &str) -> String {
     pointer.trim_start_matches('/').replace('/', ".")
 }
 
 /// Escapes a text so that no part of it is markup.
-pub(in crate::cli) fn markdown(text: &str) -> String {
+pub(in crate::cli) fn escape_markdown(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "\\<")
 }
 
@@ -195,11 +196,11 @@ mod tests {
     #[test]
     fn gap_is_the_text_of_its_section() {
         let docs = "x\n\n# Gap\n\nNobody sees it,\nor nearly.\n\n# Why\n\ny\n";
-        assert_eq!(gap(docs).as_deref(), Some("Nobody sees it, or nearly."));
-        assert_eq!(gap("x\n\n# Gap").as_deref(), Some(""));
+        assert_eq!(unevaluated_part(docs).as_deref(), Some("Nobody sees it, or nearly."));
+        assert_eq!(unevaluated_part("x\n\n# Gap").as_deref(), Some(""));
         let docs = "x\n\n# Why\n\ny\n\n# Level\n\n* Bundle\n* Catalog";
         assert_eq!(levels_note(docs), " in a bundle and a catalog, warn elsewhere");
         assert_eq!(levels_note("x"), "");
-        assert_eq!(gap("x\n\n# Why\n\n## Gap\n"), None);
+        assert_eq!(unevaluated_part("x\n\n# Why\n\n## Gap\n"), None);
     }
 }

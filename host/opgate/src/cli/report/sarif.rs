@@ -4,41 +4,41 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::page::Pages;
-use super::{Item, Region, ReportLocation, UnreadableInput, Violation, Waived};
+use super::page::RulePages;
+use super::{AppliedWaiver, Region, ReportItem, ReportLocation, UnreadableInput, Violation};
 use opgate_admission::policy::PolicySet;
 
 /// The rule of results for policy errors.
 const POLICY_ERROR: &str = "policy-error";
 
 /// Returns the whole log of a command.
-pub(in crate::cli) fn log(
+pub(in crate::cli) fn build_log(
     command: &str,
     set: &PolicySet,
-    items: &[Item<'_>],
-    unread: &[UnreadableInput],
-    pages: &Pages,
+    items: &[ReportItem<'_>],
+    unreadable: &[UnreadableInput],
+    pages: &RulePages,
 ) -> Value {
     let mut results = Vec::new();
     // Either all results of a run have the member, or none.
     let has_waivers =
         items.iter().flat_map(|item| &item.lines).any(|line| line.violation.waived.is_some());
-    let mut rules = Rules::of(set, pages);
+    let mut rules = RuleIndex::of(set, pages);
     for item in items {
         for line in &item.lines {
             let v = line.violation;
             let index = rules.indexes.get(&(v.policy.as_str(), v.rule.as_str())).copied();
             let mut result =
-                result(item, (&v.rule, index), severity(v), &line.sentence(), line.place);
+                result(item, (&v.rule, index), severity(v), &line.sentence(), line.location);
             let parts = [&*v.policy, &v.rule, &v.field, &v.message];
-            insert(&mut result, "partialFingerprints", fingerprint(item, line.place, &parts));
+            insert(&mut result, "partialFingerprints", fingerprint(item, line.location, &parts));
             if has_waivers {
                 insert(&mut result, "suppressions", suppressions(v.waived.as_ref()));
             }
             results.push(result);
         }
         if let Some(fault) = item.error {
-            let index = rules.fault();
+            let index = rules.policy_error_rule();
             let text = fault.sentence();
             let mut result = result(item, (POLICY_ERROR, Some(index)), "error", &text, None);
             let parts = [&*fault.policy, POLICY_ERROR];
@@ -54,24 +54,24 @@ pub(in crate::cli) fn log(
             "name": "opgate",
             "version": env!("CARGO_PKG_VERSION"),
             "semanticVersion": env!("CARGO_PKG_VERSION"),
-            "rules": rules.described,
+            "rules": rules.descriptors,
         }},
         // Logs of different commands are different analyses of the same commit.
         "automationDetails": {"id": format!("{}/", command.replace(' ', "-"))},
         "columnKind": "unicodeCodePoints",
         "results": results,
     });
-    if !unread.is_empty() {
-        let notification = |unread: &UnreadableInput| {
-            let (source, place) = unread.place();
+    if !unreadable.is_empty() {
+        let notification = |unreadable: &UnreadableInput| {
+            let (source, place) = unreadable.position();
             let mut physical = json!({"artifactLocation": {"uri": uri(source)}});
             if let Some((line, column)) = place {
                 insert(&mut physical, "region", json!({"startLine": line, "startColumn": column}));
             }
-            let (place, text) = (json!({"physicalLocation": physical}), &unread.line);
+            let (place, text) = (json!({"physicalLocation": physical}), &unreadable.line);
             json!({"level": "error", "message": {"text": text}, "locations": [place]})
         };
-        let notifications: Vec<_> = unread.iter().map(notification).collect();
+        let notifications: Vec<_> = unreadable.iter().map(notification).collect();
         let invocation =
             json!({"executionSuccessful": false, "toolExecutionNotifications": notifications});
         insert(&mut run, "invocations", json!([invocation]));
@@ -84,16 +84,17 @@ pub(in crate::cli) fn log(
 }
 
 /// The rules of all policies, each with its page.
-struct Rules<'s> {
-    described: Vec<Value>,
+struct RuleIndex<'s> {
+    descriptors: Vec<Value>,
     /// By policy and rule: two policies can be one module.
     indexes: HashMap<(&'s str, &'s str), usize>,
-    fault: Option<usize>,
+    policy_error_index: Option<usize>,
 }
 
-impl<'s> Rules<'s> {
-    fn of(set: &'s PolicySet, pages: &Pages) -> Self {
-        let mut rules = Self { described: Vec::new(), indexes: HashMap::new(), fault: None };
+impl<'s> RuleIndex<'s> {
+    fn of(set: &'s PolicySet, pages: &RulePages) -> Self {
+        let mut rules =
+            Self { descriptors: Vec::new(), indexes: HashMap::new(), policy_error_index: None };
         for policy in set.policies() {
             for rule in &policy.descriptor.rules {
                 let page = pages.page(&policy.name, &rule.id);
@@ -122,17 +123,17 @@ impl<'s> Rules<'s> {
                 if let Some(url) = pages.url(&policy.name, &rule.id) {
                     insert(&mut described, "helpUri", json!(url));
                 }
-                rules.indexes.insert((&policy.name, &rule.id), rules.described.len());
-                rules.described.push(described);
+                rules.indexes.insert((&policy.name, &rule.id), rules.descriptors.len());
+                rules.descriptors.push(described);
             }
         }
         rules
     }
 
     /// Returns the index of the rule for policy errors; adds it with the first one.
-    fn fault(&mut self) -> usize {
-        let described = &mut self.described;
-        *self.fault.get_or_insert_with(|| {
+    fn policy_error_rule(&mut self) -> usize {
+        let described = &mut self.descriptors;
+        *self.policy_error_index.get_or_insert_with(|| {
             let text = "a policy returned no valid verdict: it failed, or exceeded a limit";
             described.push(json!({
                 "id": POLICY_ERROR,
@@ -147,15 +148,15 @@ impl<'s> Rules<'s> {
 }
 
 fn result(
-    item: &Item<'_>,
+    item: &ReportItem<'_>,
     (rule, index): (&str, Option<usize>),
     level: &str,
     text: &str,
     place: Option<&ReportLocation>,
 ) -> Value {
     let (source, region) = match (place, &item.region) {
-        (Some(place), _) => (place.file.as_str(), Some(found(place))),
-        (None, Some(region)) => (region.file, of_review(region)),
+        (Some(place), _) => (place.file.as_str(), Some(region_at(place))),
+        (None, Some(region)) => (region.file, review_region(region)),
         (None, None) => (item.source, None),
     };
     let mut physical = json!({"artifactLocation": {"uri": uri(source)}});
@@ -178,7 +179,7 @@ fn result(
 }
 
 /// Returns the region from the location to the end of its line.
-fn found(place: &ReportLocation) -> Value {
+fn region_at(place: &ReportLocation) -> Value {
     let length = place.excerpt.trim_end().chars().count();
     let end = u64::try_from(length).unwrap_or(u64::MAX).saturating_add(1);
     let mut region = json!({"startLine": place.line, "startColumn": place.column});
@@ -191,7 +192,7 @@ fn found(place: &ReportLocation) -> Value {
 }
 
 /// Returns the lines of a review.
-fn of_review(region: &Region<'_>) -> Option<Value> {
+fn review_region(region: &Region<'_>) -> Option<Value> {
     let start = region.start?;
     let mut value = json!({"startLine": start});
     if let Some(end) = region.end {
@@ -201,7 +202,7 @@ fn of_review(region: &Region<'_>) -> Option<Value> {
 }
 
 /// Returns a fingerprint that is stable when lines are added above: a dismissed violation stays dismissed.
-fn fingerprint(item: &Item<'_>, place: Option<&ReportLocation>, parts: &[&str]) -> Value {
+fn fingerprint(item: &ReportItem<'_>, place: Option<&ReportLocation>, parts: &[&str]) -> Value {
     let file = place.map_or(item.source, |place| &place.file);
     let file = uri(file);
     let all: Vec<_> = [&*file, &item.object].iter().chain(parts).copied().collect();
@@ -210,8 +211,8 @@ fn fingerprint(item: &Item<'_>, place: Option<&ReportLocation>, parts: &[&str]) 
 }
 
 /// Returns the suppression of a waived violation, which stays a result, with the reason.
-fn suppressions(waived: Option<&Waived>) -> Value {
-    let suppression = |Waived { reason, until, .. }: &Waived| {
+fn suppressions(waived: Option<&AppliedWaiver>) -> Value {
+    let suppression = |AppliedWaiver { reason, until, .. }: &AppliedWaiver| {
         let mut suppression = json!({"kind": "external", "justification": reason});
         if let Some(until) = until {
             insert(&mut suppression, "properties", json!({"until": until}));
@@ -229,7 +230,7 @@ fn insert(object: &mut Value, name: &str, value: Value) {
 }
 
 fn severity(violation: &Violation) -> &'static str {
-    match violation.level {
+    match violation.effect {
         "deny" => "error",
         "warn" => "warning",
         _ => "note",

@@ -3,33 +3,36 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 
-use super::page::Pages;
+use super::page::RulePages;
 use super::tree::Tree;
 use super::{
-    Counts, ERROR, FAINT, GOOD, Item, PolicyErrorRecord, ReportLocation, ReportedViolation,
-    UnreadableInput, Violation, WARNING, Waived,
+    AppliedWaiver, Counts, DIMMED, ERROR, PolicyErrorRecord, ReportItem, ReportLocation,
+    ReportedViolation, SUCCESS, UnreadableInput, Violation, WARNING,
 };
 use crate::cli::ExitStatus;
 use crate::cli::verbosity::is_quiet;
 use opgate_text::one_line;
 
 /// Writes a review: the request, and its violations below it.
-pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::Result<()> {
+pub(in crate::cli) fn write_review(
+    out: &mut impl io::Write,
+    item: &ReportItem<'_>,
+) -> io::Result<()> {
     let (word, style) = match item.outcome {
-        ExitStatus::Ok if item.unjudged.is_some() => ("not evaluated", WARNING),
-        ExitStatus::Ok if item.lines.is_empty() => ("allow", GOOD),
+        ExitStatus::Ok if item.not_evaluated.is_some() => ("not evaluated", WARNING),
+        ExitStatus::Ok if item.lines.is_empty() => ("allow", SUCCESS),
         ExitStatus::Ok => ("allow", WARNING),
         ExitStatus::Denied | ExitStatus::Usage => ("deny", ERROR),
         ExitStatus::Engine => ("error", ERROR),
     };
     let (object, source) = (&item.object, one_line(item.source, 512));
-    writeln!(out, "{style}{word:6}{style:#} {object}  {FAINT}{source}{FAINT:#}")?;
+    writeln!(out, "{style}{word:6}{style:#} {object}  {DIMMED}{source}{DIMMED:#}")?;
     for line in &item.lines {
-        let Violation { level, rule, .. } = line.violation;
+        let Violation { effect: level, rule, .. } = line.violation;
         let (style, sentence) = (line.violation.style(), line.sentence());
         writeln!(out, "       {style}{level:5}{style:#} {rule} {sentence}")?;
     }
-    if let Some(why) = item.unjudged {
+    if let Some(why) = item.not_evaluated {
         writeln!(out, "       not evaluated: {why}")?;
     }
     if let Some(PolicyErrorRecord { policy, cause }) = item.error {
@@ -39,26 +42,26 @@ pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::R
 }
 
 /// Number of other locations that one line names. Repeated warnings share a line, unless all are requested.
-const OTHERS: usize = 3;
+const MAX_OTHER_LOCATIONS: usize = 3;
 
 /// A violation in a file.
-type Row<'i> = (&'i str, &'i Item<'i>, &'i ReportedViolation<'i>);
+type ViolationRow<'i> = (&'i str, &'i ReportItem<'i>, &'i ReportedViolation<'i>);
 
 /// Findings in files, in the order of a reader of the files.
-pub(in crate::cli) fn places<'i>(
+pub(in crate::cli) fn write_violations<'i>(
     out: &mut impl io::Write,
-    items: &'i [Item<'i>],
+    items: &'i [ReportItem<'i>],
     is_verbose: bool,
 ) -> io::Result<()> {
-    let mut rows: Vec<Row<'i>> = Vec::new();
+    let mut rows: Vec<ViolationRow<'i>> = Vec::new();
     for item in items {
         for line in item.lines.iter().filter(|line| line.violation.waived.is_none()) {
-            rows.push((line.place.map_or(item.source, |place| &place.file), item, line));
+            rows.push((line.location.map_or(item.source, |place| &place.file), item, line));
         }
     }
-    rows.sort_by_key(|(file, _, line)| (*file, line.place.map(|p| (p.line, p.column))));
+    rows.sort_by_key(|(file, _, line)| (*file, line.location.map(|p| (p.line, p.column))));
     // A repeated violation is listed at its first location. Denials are always listed.
-    let mut same: HashMap<(&str, &str), Vec<&Row<'i>>> = HashMap::new();
+    let mut same: HashMap<(&str, &str), Vec<&ViolationRow<'i>>> = HashMap::new();
     let key = |line: &'i ReportedViolation<'i>| {
         (line.violation.rule.as_str(), line.violation.message.as_str())
     };
@@ -77,38 +80,41 @@ pub(in crate::cli) fn places<'i>(
             writeln!(out)?;
         }
         last = Some(file);
-        let Violation { level, rule, .. } = line.violation;
-        let (at, style) = (line.at(item.source), line.violation.style());
+        let Violation { effect: level, rule, .. } = line.violation;
+        let (at, style) = (line.describe_position(item.source), line.violation.style());
         write!(out, "{at}: {style}{level}{style:#} {rule} {}", line.sentence())?;
         match others.as_slice() {
             [] | [_] => writeln!(out)?,
-            [_, others @ ..] => writeln!(out, " {FAINT}({}){FAINT:#}", times(others))?,
+            [_, others @ ..] => {
+                writeln!(out, " {DIMMED}({}){DIMMED:#}", format_occurrences(others))?;
+            }
         }
-        if let Some(place) = line.place {
-            excerpt(out, place)?;
+        if let Some(place) = line.location {
+            write_excerpt(out, place)?;
         }
     }
     Ok(())
 }
 
 /// Formats the number of occurrences, and their other locations.
-fn times(others: &[&Row<'_>]) -> String {
-    let count = thousands(others.len() + 1);
-    if others.len() > OTHERS {
+fn format_occurrences(others: &[&ViolationRow<'_>]) -> String {
+    let count = format_thousands(others.len() + 1);
+    if others.len() > MAX_OTHER_LOCATIONS {
         return format!("{count} times, first here; --verbose shows all");
     }
-    let places: Vec<_> = others.iter().map(|(_, item, line)| line.at(item.source)).collect();
+    let places: Vec<_> =
+        others.iter().map(|(_, item, line)| line.describe_position(item.source)).collect();
     format!("{count} times, also at {}", places.join(", "))
 }
 
 /// Writes the waived violations: a line for each waiver, and its violations if all are requested.
-pub(in crate::cli) fn waived(
+pub(in crate::cli) fn write_waived(
     out: &mut impl io::Write,
-    items: &[Item<'_>],
+    items: &[ReportItem<'_>],
     is_verbose: bool,
 ) -> io::Result<()> {
     // By the locations of the waivers, each with its violations.
-    let mut waivers: BTreeMap<_, (&Waived, Vec<_>)> = BTreeMap::new();
+    let mut waivers: BTreeMap<_, (&AppliedWaiver, Vec<_>)> = BTreeMap::new();
     let mut is_first = true;
     for item in items {
         for line in &item.lines {
@@ -125,20 +131,21 @@ pub(in crate::cli) fn waived(
     }
     for (waived, findings) in waivers.into_values() {
         let rule = findings.first().map_or("", |(_, line)| line.violation.rule.as_str());
-        let (at, count) = (waived.at.shown(), thousands(findings.len()));
+        let (at, count) = (waived.at.describe(), format_thousands(findings.len()));
         let s = if findings.len() == 1 { "" } else { "s" };
         let why = waived.sentence();
-        writeln!(out, "{at}: {GOOD}waived{GOOD:#} {rule} ({count} violation{s}): {why}")?;
+        writeln!(out, "{at}: {SUCCESS}waived{SUCCESS:#} {rule} ({count} violation{s}): {why}")?;
         for (item, line) in findings.into_iter().filter(|_| is_verbose) {
-            let (at, Violation { level, rule, .. }) = (line.at(item.source), line.violation);
-            writeln!(out, "  {FAINT}{at}: {level} {rule} {}{FAINT:#}", line.sentence())?;
+            let (at, Violation { effect: level, rule, .. }) =
+                (line.describe_position(item.source), line.violation);
+            writeln!(out, "  {DIMMED}{at}: {level} {rule} {}{DIMMED:#}", line.sentence())?;
         }
     }
     Ok(())
 }
 
 /// Returns `5,000`.
-fn thousands(count: usize) -> String {
+fn format_thousands(count: usize) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -152,13 +159,18 @@ fn thousands(count: usize) -> String {
 
 /// Writes the denials of a catalog in the format of `opm validate`: for each line its titles, from the
 /// outermost to the innermost.
-pub(in crate::cli) fn trees<'r>(
+pub(in crate::cli) fn write_trees<'r>(
     out: &mut impl io::Write,
     denials: impl Iterator<Item = (&'r str, Vec<&'r str>, ReportedViolation<'r>)>,
 ) -> io::Result<()> {
     let mut trees: BTreeMap<&str, Tree<'_>> = BTreeMap::new();
     for (source, titles, line) in denials {
-        let text = format!("{}: {} {}", line.at(source), line.violation.rule, line.sentence());
+        let text = format!(
+            "{}: {} {}",
+            line.describe_position(source),
+            line.violation.rule,
+            line.sentence()
+        );
         trees.entry(source).or_default().add(titles, text);
     }
     for (source, tree) in trees {
@@ -169,7 +181,10 @@ pub(in crate::cli) fn trees<'r>(
 }
 
 /// Writes the policy errors.
-pub(in crate::cli) fn faults(out: &mut impl io::Write, items: &[Item<'_>]) -> io::Result<()> {
+pub(in crate::cli) fn write_policy_errors(
+    out: &mut impl io::Write,
+    items: &[ReportItem<'_>],
+) -> io::Result<()> {
     for item in items {
         if let Some(PolicyErrorRecord { policy, cause }) = item.error {
             let (source, object) = (one_line(item.source, 512), &item.object);
@@ -180,94 +195,100 @@ pub(in crate::cli) fn faults(out: &mut impl io::Write, items: &[Item<'_>]) -> io
 }
 
 /// Maximum number of lines about objects that were not evaluated.
-const UNJUDGED: usize = 20;
+const MAX_NOT_EVALUATED_LINES: usize = 20;
 
 /// Writes the objects that were not evaluated, with reasons.
-pub(in crate::cli) fn unjudged(
+pub(in crate::cli) fn write_not_evaluated(
     out: &mut impl io::Write,
-    items: &[Item<'_>],
+    items: &[ReportItem<'_>],
     is_verbose: bool,
 ) -> io::Result<()> {
-    let most = if is_verbose { usize::MAX } else { UNJUDGED };
-    let all: Vec<_> = items.iter().filter_map(|item| Some((item, item.unjudged?))).collect();
-    for (item, why) in all.iter().take(most) {
+    let max = if is_verbose { usize::MAX } else { MAX_NOT_EVALUATED_LINES };
+    let all: Vec<_> = items.iter().filter_map(|item| Some((item, item.not_evaluated?))).collect();
+    for (item, why) in all.iter().take(max) {
         let (source, object) = (one_line(item.source, 512), &item.object);
         writeln!(out, "{source}: {WARNING}not evaluated{WARNING:#} {object}: {why}")?;
     }
-    match all.len().saturating_sub(most) {
+    match all.len().saturating_sub(max) {
         0 => Ok(()),
-        more => writeln!(out, "and {} more not evaluated; --verbose shows all", thousands(more)),
+        more => {
+            writeln!(out, "and {} more not evaluated; --verbose shows all", format_thousands(more))
+        }
     }
 }
 
 /// Writes the objects of a cluster that would be denied, each with the rules.
-pub(in crate::cli) fn refused(out: &mut impl io::Write, items: &[Item<'_>]) -> io::Result<()> {
-    let rules = |item: &Item<'_>| -> BTreeSet<String> {
+pub(in crate::cli) fn write_denied_objects(
+    out: &mut impl io::Write,
+    items: &[ReportItem<'_>],
+) -> io::Result<()> {
+    let rules = |item: &ReportItem<'_>| -> BTreeSet<String> {
         let denials = item.lines.iter().map(|line| line.violation).filter(|v| v.denies());
         denials.map(|violation| violation.rule.clone()).collect()
     };
     let refused = items.iter().map(|item| (item, rules(item))).filter(|(_, r)| !r.is_empty());
     let refused: Vec<_> = refused.collect();
-    let (count, all) = (thousands(refused.len()), thousands(items.len()));
-    let (style, end) = if refused.is_empty() { (GOOD, ".") } else { (ERROR, ":") };
+    let (count, all) = (format_thousands(refused.len()), format_thousands(items.len()));
+    let (style, end) = if refused.is_empty() { (SUCCESS, ".") } else { (ERROR, ":") };
     if items.iter().any(|item| !item.lines.is_empty()) {
         writeln!(out)?;
     }
     writeln!(out, "{style}{count} of {all} objects would be denied today{end}{style:#}")?;
     for (item, rules) in refused {
         let rules = rules.into_iter().collect::<Vec<_>>().join(" ");
-        writeln!(out, "  {}  {FAINT}{rules}{FAINT:#}", item.object)?;
+        writeln!(out, "  {}  {DIMMED}{rules}{DIMMED:#}", item.object)?;
     }
     Ok(())
 }
 
 /// Writes the command that explains the rules that deny.
-pub(in crate::cli) fn leads<'v>(
+pub(in crate::cli) fn write_help_lines<'v>(
     out: &mut impl io::Write,
-    pages: &Pages,
+    pages: &RulePages,
     violations: impl Iterator<Item = &'v Violation>,
 ) -> io::Result<()> {
     if is_quiet() {
         return Ok(());
     }
-    let lines = pages.leads(violations.filter(|violation| violation.denies()));
+    let lines = pages.help_lines(violations.filter(|violation| violation.denies()));
     if !lines.is_empty() {
         writeln!(out)?;
     }
-    lines.iter().try_for_each(|line| writeln!(out, "{FAINT}{line}{FAINT:#}"))
+    lines.iter().try_for_each(|line| writeln!(out, "{DIMMED}{line}{DIMMED:#}"))
 }
 
 /// Returns `3 passed, 1 denied, 0 errors`.
-pub(in crate::cli) fn summary(items: &[Item<'_>], unread: &[UnreadableInput]) -> String {
+pub(in crate::cli) fn summary(items: &[ReportItem<'_>], unread: &[UnreadableInput]) -> String {
     let mut counts = Counts::default();
     for item in items {
-        counts.add(item.became);
+        counts.add(item.result_kind);
     }
     let unread = match unread.len() {
         0 => String::new(),
         count => format!(", {count} unreadable"),
     };
-    format!("{}{unread}", counts.line("passed"))
+    format!("{}{unread}", counts.summary("passed"))
 }
 
 /// Characters of a line that are shown.
-const WIDTH: usize = 120;
+const MAX_EXCERPT_CHARS: usize = 120;
 
 /// Writes the line of a location, with a mark below the column.
-fn excerpt(out: &mut impl io::Write, place: &ReportLocation) -> io::Result<()> {
+fn write_excerpt(out: &mut impl io::Write, place: &ReportLocation) -> io::Result<()> {
     let column = usize::try_from(place.column.saturating_sub(1)).unwrap_or(usize::MAX);
     let length = place.excerpt.chars().count();
     if place.excerpt.trim().is_empty() || column > length {
         return Ok(());
     }
     // A long line is cut around the column.
-    let start = if length <= WIDTH { 0 } else { column.saturating_sub(WIDTH / 2) };
-    let shown: String = place.excerpt.chars().skip(start).take(WIDTH).collect();
-    let shown = one_line(shown.trim_end(), WIDTH * 4);
+    let start =
+        if length <= MAX_EXCERPT_CHARS { 0 } else { column.saturating_sub(MAX_EXCERPT_CHARS / 2) };
+    let shown: String = place.excerpt.chars().skip(start).take(MAX_EXCERPT_CHARS).collect();
+    let shown = one_line(shown.trim_end(), MAX_EXCERPT_CHARS * 4);
     let (number, space) = (place.line.to_string(), "");
     let (margin, mark) = (number.len(), column - start);
-    writeln!(out, "  {FAINT}{number} |{FAINT:#} {shown}")?;
-    writeln!(out, "  {FAINT}{space:margin$} |{FAINT:#} {space:mark$}{ERROR}^{ERROR:#}")
+    writeln!(out, "  {DIMMED}{number} |{DIMMED:#} {shown}")?;
+    writeln!(out, "  {DIMMED}{space:margin$} |{DIMMED:#} {space:mark$}{ERROR}^{ERROR:#}")
 }
 
 #[cfg(test)]
@@ -277,7 +298,7 @@ mod tests {
     fn shown(line: u64, column: u64, excerpt: &str) -> String {
         let at = ReportLocation { file: String::new(), line, column, excerpt: excerpt.to_owned() };
         let mut out = Vec::new();
-        super::excerpt(&mut out, &at).unwrap();
+        write_excerpt(&mut out, &at).unwrap();
         anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
     }
 
@@ -296,7 +317,7 @@ mod tests {
 
     #[test]
     fn counts_are_printed_with_thousands_separators() {
-        let shown = [0, 999, 5_000, 1_234_567].map(thousands);
+        let shown = [0, 999, 5_000, 1_234_567].map(format_thousands);
         assert_eq!(shown, ["0", "999", "5,000", "1,234,567"]);
     }
 }

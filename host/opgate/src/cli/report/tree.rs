@@ -11,14 +11,14 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::FAINT;
+use super::DIMMED;
 
 /// A node: what is said about it, and what is in it.
 #[derive(Debug, Default)]
 pub(super) struct Tree<'t> {
     lines: Vec<String>,
     /// By title, in the order of the titles.
-    inner: BTreeMap<&'t str, Tree<'t>>,
+    children: BTreeMap<&'t str, Tree<'t>>,
 }
 
 impl<'t> Tree<'t> {
@@ -26,25 +26,25 @@ impl<'t> Tree<'t> {
     pub(super) fn add(&mut self, titles: impl IntoIterator<Item = &'t str>, line: String) {
         let mut node = self;
         for title in titles {
-            node = node.inner.entry(title).or_default();
+            node = node.children.entry(title).or_default();
         }
         node.lines.push(line);
     }
 
     /// Draws what is below the node. Calls go as deep as titles do, which are no more than five.
     pub(super) fn draw(&self, out: &mut impl io::Write, margin: &str) -> io::Result<()> {
-        let mut left = self.lines.len() + self.inner.len();
+        let mut left = self.lines.len() + self.children.len();
         let mut branch = || {
             left -= 1;
             if left == 0 { ("└── ", "    ") } else { ("├── ", "│   ") }
         };
         for line in &self.lines {
             let (branch, _) = branch();
-            writeln!(out, "{FAINT}{margin}{branch}{FAINT:#}{line}")?;
+            writeln!(out, "{DIMMED}{margin}{branch}{DIMMED:#}{line}")?;
         }
-        for (title, node) in &self.inner {
+        for (title, node) in &self.children {
             let (branch, below) = branch();
-            writeln!(out, "{FAINT}{margin}{branch}{FAINT:#}invalid {title}:")?;
+            writeln!(out, "{DIMMED}{margin}{branch}{DIMMED:#}invalid {title}:")?;
             node.draw(out, &format!("{margin}{below}"))?;
         }
         Ok(())

@@ -10,7 +10,7 @@ use opgate_text::{hint, one_line};
 use opgate_upstream::kinds::{is_cluster_scoped, plural};
 
 /// The kinds of the groups that every API server serves. The name of a resource is the guess for each.
-const BUILTIN: [(&str, &[&str]); 12] = [
+const BUILTIN_KINDS: [(&str, &[&str]); 12] = [
     (
         "",
         &[
@@ -70,7 +70,7 @@ const BUILTIN: [(&str, &[&str]); 12] = [
 ];
 
 /// Groups whose resources follow the rule that guesses them.
-const REGULAR: [&str; 5] = [
+const REGULAR_GROUPS: [&str; 5] = [
     "core.rukpak.io",
     "operators.coreos.com",
     "olm.operatorframework.io",
@@ -80,7 +80,7 @@ const REGULAR: [&str; 5] = [
 
 /// Known facts about a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli) struct Known {
+pub(in crate::cli) struct KindInfo {
     /// `pods`
     pub(in crate::cli) resource: String,
     pub(in crate::cli) is_namespaced: bool,
@@ -94,7 +94,7 @@ pub(in crate::cli) struct Kinds(BTreeMap<(String, String), (String, bool)>);
 
 impl Kinds {
     /// Learns the kind that an object defines, if it is a `CustomResourceDefinition`.
-    pub(in crate::cli) fn learn(&mut self, group: &str, kind: &str, object: Value<'_>) {
+    pub(in crate::cli) fn add_definition(&mut self, group: &str, kind: &str, object: Value<'_>) {
         if group != "apiextensions.k8s.io" || kind != "CustomResourceDefinition" {
             return;
         }
@@ -109,28 +109,28 @@ impl Kinds {
     }
 
     /// Returns the resource of a kind.
-    pub(in crate::cli) fn of(&self, group: &str, kind: &str) -> Known {
+    pub(in crate::cli) fn of(&self, group: &str, kind: &str) -> KindInfo {
         if let Some((resource, is_namespaced)) = self.0.get(&(group.to_owned(), kind.to_owned())) {
             let (resource, is_namespaced) = (resource.clone(), *is_namespaced);
-            return Known { resource, is_namespaced, is_guess: false };
+            return KindInfo { resource, is_namespaced, is_guess: false };
         }
-        let builtin = BUILTIN.iter().find(|(name, _)| *name == group);
+        let builtin = BUILTIN_KINDS.iter().find(|(name, _)| *name == group);
         let is_builtin = match builtin {
             Some((_, kinds)) => kinds.contains(&kind),
             None => {
-                REGULAR.contains(&group)
+                REGULAR_GROUPS.contains(&group)
                     || group.ends_with(".k8s.io")
                     || group.ends_with(".openshift.io")
             }
         };
         let is_namespaced = !is_cluster_scoped(group, kind);
-        Known { resource: plural(kind), is_namespaced, is_guess: !is_builtin }
+        KindInfo { resource: plural(kind), is_namespaced, is_guess: !is_builtin }
     }
 }
 
 /// Returns a hint for a kind that a group of Kubernetes does not have.
-pub(in crate::cli) fn misspelt(group: &str, kind: &str) -> Option<String> {
-    let (_, kinds) = BUILTIN.iter().find(|(name, _)| *name == group)?;
+pub(in crate::cli) fn misspelling_hint(group: &str, kind: &str) -> Option<String> {
+    let (_, kinds) = BUILTIN_KINDS.iter().find(|(name, _)| *name == group)?;
     if kinds.contains(&kind) {
         return None;
     }
@@ -150,7 +150,7 @@ mod tests {
         let mut kinds = Kinds::default();
         let crd = r#"{"spec":{"group":"a.b","scope":"Cluster","names":{"kind":"Sheep","plural":"sheep"}}}"#;
         let crd = Document::parse(crd).unwrap();
-        kinds.learn("apiextensions.k8s.io", "CustomResourceDefinition", crd.root());
+        kinds.add_definition("apiextensions.k8s.io", "CustomResourceDefinition", crd.root());
         for (group, kind, resource, is_namespaced, is_guess) in [
             ("", "Pod", "pods", true, false),
             ("", "Endpoints", "endpoints", true, false),
@@ -161,17 +161,17 @@ mod tests {
             ("a.b", "Sheep", "sheep", false, false),
             ("c.d", "Sheep", "sheeps", true, true),
         ] {
-            let known = Known { resource: resource.to_owned(), is_namespaced, is_guess };
+            let known = KindInfo { resource: resource.to_owned(), is_namespaced, is_guess };
             assert_eq!(kinds.of(group, kind), known, "{group} {kind}");
         }
     }
 
     #[test]
     fn a_wrong_kind_has_a_hint() {
-        let said = misspelt("apps", "Deploymnet").unwrap();
+        let said = misspelling_hint("apps", "Deploymnet").unwrap();
         assert_eq!(said, "apps has no kind \"Deploymnet\"; did you mean \"Deployment\"?");
         for (group, kind) in [("apps", "Deployment"), ("x.y", "Whatever")] {
-            assert_eq!(misspelt(group, kind), None);
+            assert_eq!(misspelling_hint(group, kind), None);
         }
     }
 }

@@ -13,24 +13,24 @@ use std::fmt::Write as _;
 
 use opgate_admission::review::Operation;
 use opgate_document::{Document, Kind, Value};
-use opgate_input::objects::Found;
+use opgate_input::objects::TypedObject;
 use opgate_text::one_line;
 use serde_json::{Value as Json, json};
 
-use super::kinds::{Kinds, misspelt};
+use super::kinds::{Kinds, misspelling_hint};
 
 /// Default user of requests: the user of a cluster created with kubeadm.
-pub(in crate::cli) const USER: &str = "kubernetes-admin";
-const ADMINS: &str = "kubeadm:cluster-admins";
+pub(in crate::cli) const DEFAULT_USER: &str = "kubernetes-admin";
+const ADMIN_GROUP: &str = "kubeadm:cluster-admins";
 const AUTHENTICATED_GROUP: &str = "system:authenticated";
-const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// Characters of generated names, as Kubernetes takes them: none that make a word.
-const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-const GENERATED: usize = 5;
+const NAME_SUFFIX_CHARS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+const NAME_SUFFIX_LENGTH: usize = 5;
 
 /// Bytes of an object that is made into a review.
-const MOST: usize = 256 << 20;
+const MAX_OBJECT_BYTES: usize = 256 << 20;
 
 /// Parameters of a request.
 #[derive(Debug, Clone, Default)]
@@ -72,20 +72,20 @@ pub(in crate::cli) struct GeneratedReview {
 }
 
 impl Manifest {
-    pub(in crate::cli) fn of(source: &str, found: &Found<'_, '_>) -> Self {
+    pub(in crate::cli) fn of(source: &str, found: &TypedObject<'_, '_>) -> Self {
         let text = |pointer: &str| {
             let value = found.value.get(pointer).and_then(|value| value.text());
             value.unwrap_or_default().to_owned()
         };
         let (group, version) = found.group_version();
         let mut json = found.value.raw().into_owned();
-        if !found.is_complete() {
+        if !found.declares_type() {
             let said = format!(
                 "\"apiVersion\":{},\"kind\":{}",
-                quoted(found.api_version),
-                quoted(found.kind)
+                json_string(found.api_version),
+                json_string(found.kind)
             );
-            json = inserted(&json, 1, &said, found.value.length() != Some(0));
+            json = insert_member(&json, 1, &said, found.value.length() != Some(0));
         }
         Self {
             source: source.to_owned(),
@@ -99,7 +99,7 @@ impl Manifest {
     }
 
     /// Reports whether both are versions of one object.
-    pub(in crate::cli) fn is_of(&self, other: &Self) -> bool {
+    pub(in crate::cli) fn is_same_object(&self, other: &Self) -> bool {
         let or = |namespace: &str| match namespace {
             "" => "default".to_owned(),
             other => other.to_owned(),
@@ -111,36 +111,36 @@ impl Manifest {
     }
 
     /// Returns `Pod default/web`.
-    pub(in crate::cli) fn shown(&self) -> String {
+    pub(in crate::cli) fn display_name(&self) -> String {
         let Self { kind, namespace, name, .. } = self;
         let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         one_line(&format!("{kind} {namespace}{name}"), 512)
     }
 
     /// Adds a missing member to its metadata.
-    fn with(&mut self, member: &str, text: &str) -> Result<(), String> {
+    fn add_metadata(&mut self, member: &str, text: &str) -> Result<(), String> {
         let wrong = || format!("{}: metadata is not an object", self.source);
         let document = Document::of(self.json.clone()).map_err(|e| e.to_string())?;
         let metadata = document.get("/metadata");
         let metadata = metadata.filter(|m| m.kind() == Kind::Object).ok_or_else(wrong)?;
-        let said = format!("{}:{}", quoted(member), quoted(text));
+        let said = format!("{}:{}", json_string(member), json_string(text));
         let at = metadata.range().start.saturating_add(1);
         let is_more = metadata.length() != Some(0);
-        let json = inserted(&self.json, at, &said, is_more);
+        let json = insert_member(&self.json, at, &said, is_more);
         self.json = json;
         Ok(())
     }
 }
 
 /// Inserts a member at an offset, at which an object begins.
-fn inserted(json: &str, at: usize, member: &str, is_more: bool) -> String {
+fn insert_member(json: &str, at: usize, member: &str, is_more: bool) -> String {
     let (before, after) = json.split_at_checked(at).unwrap_or((json, ""));
     let comma = if is_more { "," } else { "" };
     format!("{before}{member}{comma}{after}")
 }
 
 /// Returns a JSON string.
-fn quoted(text: &str) -> String {
+fn json_string(text: &str) -> String {
     Json::from(text).to_string()
 }
 
@@ -178,14 +178,14 @@ fn uuid(bytes: &[u8; 32]) -> String {
 }
 
 /// Returns the groups of a user, as an API server assigns them.
-fn groups(user: &str, named: &[String]) -> Vec<String> {
+fn groups_of(user: &str, named: &[String]) -> Vec<String> {
     let mut groups: Vec<String> = named.to_vec();
-    if let Some(account) = user.strip_prefix(SERVICE_ACCOUNT) {
+    if let Some(account) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX) {
         let namespace = account.split(':').next().unwrap_or_default();
         groups.push("system:serviceaccounts".to_owned());
         groups.push(format!("system:serviceaccounts:{namespace}"));
-    } else if user == USER && named.is_empty() {
-        groups.push(ADMINS.to_owned());
+    } else if user == DEFAULT_USER && named.is_empty() {
+        groups.push(ADMIN_GROUP.to_owned());
     }
     if user != "system:anonymous" && !groups.iter().any(|group| group == AUTHENTICATED_GROUP) {
         groups.push(AUTHENTICATED_GROUP.to_owned());
@@ -213,7 +213,7 @@ fn options(operation: Operation, dry_run: bool) -> Json {
 }
 
 /// Returns the object and kind of a request for a sub-resource: those of the resource, or separate ones.
-fn of_sub_resource(
+fn sub_resource_object(
     resource: &str,
     sub: &str,
     manifest: &Manifest,
@@ -243,8 +243,8 @@ fn of_sub_resource(
 }
 
 /// Returns the default operation of a request.
-fn operation(asked: &RequestOptions, has_old: bool) -> Operation {
-    let by_sub = || match asked.sub_resource.as_str() {
+fn default_operation(request_options: &RequestOptions, has_old: bool) -> Operation {
+    let by_sub = || match request_options.sub_resource.as_str() {
         "exec" | "attach" | "portforward" | "proxy" => Operation::Connect,
         "eviction" | "binding" | "token" => Operation::Create,
         "status" | "scale" | "ephemeralcontainers" | "resize" | "approval" | "finalize" => {
@@ -253,30 +253,30 @@ fn operation(asked: &RequestOptions, has_old: bool) -> Operation {
         _ if has_old => Operation::Update,
         _ => Operation::Create,
     };
-    asked.operation.unwrap_or_else(by_sub)
+    request_options.operation.unwrap_or_else(by_sub)
 }
 
 /// Creates the review of a manifest. `old` is the stored version.
 ///
 /// # Errors
 /// Returns an error that names the missing input.
-pub(in crate::cli) fn review(
+pub(in crate::cli) fn make_review(
     manifest: &Manifest,
     old: Option<&Manifest>,
-    asked: &RequestOptions,
+    request_options: &RequestOptions,
     kinds: &Kinds,
 ) -> Result<GeneratedReview, String> {
     let fail = |why: &str| Err(format!("{}: {why}", manifest.source));
-    if manifest.json.len().saturating_add(old.map_or(0, |old| old.json.len())) > MOST {
+    if manifest.json.len().saturating_add(old.map_or(0, |old| old.json.len())) > MAX_OBJECT_BYTES {
         return fail("larger than any object of an API server");
     }
-    let operation = operation(asked, old.is_some());
+    let operation = default_operation(request_options, old.is_some());
     let mut notes = Vec::new();
     let known = kinds.of(&manifest.group, &manifest.kind);
-    let resource = asked.resource.clone().unwrap_or(known.resource);
-    if known.is_guess && asked.resource.is_none() {
+    let resource = request_options.resource.clone().unwrap_or(known.resource);
+    if known.is_guess && request_options.resource.is_none() {
         let (group, kind) = (&manifest.group, &manifest.kind);
-        let what = misspelt(group, kind).unwrap_or_else(|| {
+        let what = misspelling_hint(group, kind).unwrap_or_else(|| {
             format!("the resource of {} is not known", one_line(&format!("{kind} in {group}"), 128))
         });
         notes.push(format!("{}: {what}: taken for {}", manifest.source, one_line(&resource, 64)));
@@ -297,20 +297,22 @@ pub(in crate::cli) fn review(
     }
     for one in std::iter::once(&mut new).chain(&mut old) {
         if known.is_namespaced && one.namespace.is_empty() {
-            let namespace = asked.namespace.as_deref().unwrap_or("default");
+            let namespace = request_options.namespace.as_deref().unwrap_or("default");
             namespace.clone_into(&mut one.namespace);
-            one.with("namespace", namespace)?;
+            one.add_metadata("namespace", namespace)?;
         }
     }
     if let Some(prefix) = prefix.filter(|_| name.is_empty()) {
         let bytes = digest(&[&new.json]);
-        let letter = |byte: &u8| LETTERS.get(usize::from(*byte) % LETTERS.len()).copied();
-        let made = bytes.iter().filter_map(letter).take(GENERATED).map(char::from);
+        let letter = |byte: &u8| {
+            NAME_SUFFIX_CHARS.get(usize::from(*byte) % NAME_SUFFIX_CHARS.len()).copied()
+        };
+        let made = bytes.iter().filter_map(letter).take(NAME_SUFFIX_LENGTH).map(char::from);
         let generated = format!("{prefix}{}", made.collect::<String>());
-        new.with("name", &generated)?;
+        new.add_metadata("name", &generated)?;
         new.name = generated;
     }
-    let sub = asked.sub_resource.as_str();
+    let sub = request_options.sub_resource.as_str();
     let (mut group, mut version, mut kind) =
         (new.group.as_str(), new.version.as_str(), new.kind.as_str());
     let (mut object, mut old_object) = match operation {
@@ -320,13 +322,13 @@ pub(in crate::cli) fn review(
         }
         Operation::Connect => (new.json.clone(), None),
     };
-    if let Some(own) = of_sub_resource(&resource, sub, &new)? {
+    if let Some(own) = sub_resource_object(&resource, sub, &new)? {
         (group, version, kind) = (own.0, own.1, own.2);
         if operation == Operation::Update
             && let Some(old) = &old_object
         {
             let older = Manifest { json: old.clone(), ..new.clone() };
-            old_object = of_sub_resource(&resource, sub, &older)?.map(|own| own.3);
+            old_object = sub_resource_object(&resource, sub, &older)?.map(|own| own.3);
         }
         object = own.3;
     } else if operation == Operation::Connect {
@@ -334,42 +336,44 @@ pub(in crate::cli) fn review(
             "a CONNECT requires a sub-resource: name it with --sub-resource, such as exec of a Pod",
         );
     }
-    let user = asked.user.clone().unwrap_or_else(|| USER.to_owned());
+    let user = request_options.user.clone().unwrap_or_else(|| DEFAULT_USER.to_owned());
     // The API server names a Namespace as its own namespace.
     let is_namespace = new.group.is_empty() && new.kind == "Namespace";
     let namespace = if is_namespace { &new.name } else { &new.namespace };
     let old_object = old_object.unwrap_or_else(|| "null".to_owned());
-    let mut info = json!({"username": user, "groups": groups(&user, &asked.groups)});
-    if let (Some(account), Some(info)) = (user.strip_prefix(SERVICE_ACCOUNT), info.as_object_mut())
+    let mut info = json!({"username": user, "groups": groups_of(&user, &request_options.groups)});
+    if let (Some(account), Some(info)) =
+        (user.strip_prefix(SERVICE_ACCOUNT_PREFIX), info.as_object_mut())
     {
         info.insert("uid".to_owned(), uuid(&digest(&[account])).into());
     }
-    let (info, options) = (info.to_string(), options(operation, asked.dry_run).to_string());
+    let (info, options) =
+        (info.to_string(), options(operation, request_options.dry_run).to_string());
     let id = [operation.as_str(), &resource, sub, &object, &old_object, &info, &options];
     let uid = uuid(&digest(&id));
     let gvk = format!(
         r#"{{"group":{},"version":{},"kind":{}}}"#,
-        quoted(group),
-        quoted(version),
-        quoted(kind)
+        json_string(group),
+        json_string(version),
+        json_string(kind)
     );
     let gvr = format!(
         r#"{{"group":{},"version":{},"resource":{}}}"#,
-        quoted(&new.group),
-        quoted(&new.version),
-        quoted(&resource)
+        json_string(&new.group),
+        json_string(&new.version),
+        json_string(&resource)
     );
     let (mut sub_resource, mut request_sub) = (String::new(), String::new());
     if !sub.is_empty() {
-        sub_resource = format!(r#""subResource":{},"#, quoted(sub));
-        request_sub = format!(r#""requestSubResource":{},"#, quoted(sub));
+        sub_resource = format!(r#""subResource":{},"#, json_string(sub));
+        request_sub = format!(r#""requestSubResource":{},"#, json_string(sub));
     }
     let part = |member: &str, text: &str| match text {
         "" => String::new(),
-        text => format!("{}:{},", quoted(member), quoted(text)),
+        text => format!("{}:{},", json_string(member), json_string(text)),
     };
     let (name, namespace) = (part("name", &name), part("namespace", namespace));
-    let (operation_name, dry_run) = (operation.as_str(), asked.dry_run);
+    let (operation_name, dry_run) = (operation.as_str(), request_options.dry_run);
     let json = format!(
         r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":"{uid}","kind":{gvk},"resource":{gvr},{sub_resource}"requestKind":{gvk},"requestResource":{gvr},{request_sub}{name}{namespace}"operation":"{operation_name}","userInfo":{info},"object":{object},"oldObject":{old_object},"dryRun":{dry_run},"options":{options}}}}}"#
     );

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::Args;
 use opgate_admission::review::Operation;
 use opgate_document::Document;
-use opgate_files::mistaken;
+use opgate_files::unsupported_type;
 use opgate_input::objects;
 use opgate_input::read::Reader;
 use serde_json::Value;
@@ -42,9 +42,9 @@ pub(super) struct New {
     old: Vec<PathBuf>,
     /// Operation of the request [default: UPDATE with --old, otherwise CREATE]
     #[arg(long, value_name = "OPERATION", ignore_case = true)]
-    operation: Option<Does>,
+    operation: Option<OperationArg>,
     /// Name of the user who sends it
-    #[arg(long, value_name = "NAME", default_value = make::USER)]
+    #[arg(long, value_name = "NAME", default_value = make::DEFAULT_USER)]
     user: String,
     /// Group of the user; may be repeated [default: those that an API server gives to such a user]
     #[arg(long = "group", value_name = "GROUP")]
@@ -67,13 +67,13 @@ pub(super) struct New {
     cluster_state: Vec<PathBuf>,
     /// Output format
     #[arg(long, short, value_name = "FORMAT", default_value = "json")]
-    output: Form,
+    output: Format,
     #[command(flatten)]
     read: ReadArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Form {
+enum Format {
     /// JSON: one review indented, several one a line
     Json,
     /// One review a line
@@ -83,7 +83,7 @@ enum Form {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Does {
+enum OperationArg {
     #[value(name = "CREATE")]
     Create,
     #[value(name = "UPDATE")]
@@ -94,13 +94,13 @@ enum Does {
     Connect,
 }
 
-impl From<Does> for Operation {
-    fn from(does: Does) -> Self {
-        match does {
-            Does::Create => Self::Create,
-            Does::Update => Self::Update,
-            Does::Delete => Self::Delete,
-            Does::Connect => Self::Connect,
+impl From<OperationArg> for Operation {
+    fn from(operation_arg: OperationArg) -> Self {
+        match operation_arg {
+            OperationArg::Create => Self::Create,
+            OperationArg::Update => Self::Update,
+            OperationArg::Delete => Self::Delete,
+            OperationArg::Connect => Self::Connect,
         }
     }
 }
@@ -109,10 +109,10 @@ impl New {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let reader = self.read.reader();
         let mut kinds = Kinds::default();
-        let context = manifests_of(&self.cluster_state, &reader, &mut kinds)?;
-        let new = manifests_of(&self.files, &reader, &mut kinds)?;
-        let old = manifests_of(&self.old, &reader, &mut kinds)?;
-        let asked = RequestOptions {
+        let context = read_manifests(&self.cluster_state, &reader, &mut kinds)?;
+        let new = read_manifests(&self.files, &reader, &mut kinds)?;
+        let old = read_manifests(&self.old, &reader, &mut kinds)?;
+        let request_options = RequestOptions {
             operation: self.operation.map(Operation::from),
             user: Some(self.user),
             groups: self.groups,
@@ -121,29 +121,30 @@ impl New {
             sub_resource: self.sub_resource,
             resource: self.resource,
         };
-        let needs_old = matches!(asked.operation, Some(Operation::Update | Operation::Delete));
+        let needs_old =
+            matches!(request_options.operation, Some(Operation::Update | Operation::Delete));
         let mut reviews = Vec::new();
         let mut errors = Vec::new();
         for manifest in &new {
-            let mut before = old.iter().find(|old| old.is_of(manifest));
+            let mut before = old.iter().find(|old| old.is_same_object(manifest));
             if before.is_none() && needs_old {
-                before = context.iter().find(|old| old.is_of(manifest));
+                before = context.iter().find(|old| old.is_same_object(manifest));
             }
             if before.is_none() && !old.is_empty() {
-                let has: Vec<_> = old.iter().take(3).map(Manifest::shown).collect();
-                let (what, has) = (manifest.shown(), has.join(", "));
+                let has: Vec<_> = old.iter().take(3).map(Manifest::display_name).collect();
+                let (what, has) = (manifest.display_name(), has.join(", "));
                 if new.len() == 1 {
                     errors.push(format!("{}: --old has no {what}: it has {has}", manifest.source));
                     continue;
                 }
                 tracing::warn!("{}: --old has no {what}: it would be created", manifest.source);
             }
-            match make::review(manifest, before, &asked, &kinds) {
-                Ok(made) => {
-                    for note in &made.notes {
+            match make::make_review(manifest, before, &request_options, &kinds) {
+                Ok(generated) => {
+                    for note in &generated.notes {
                         tracing::warn!("{note}; name another one with --resource");
                     }
-                    reviews.push(made.json);
+                    reviews.push(generated.json);
                 }
                 Err(why) => errors.push(why),
             }
@@ -151,7 +152,7 @@ impl New {
         if !errors.is_empty() {
             return Err(CommandError::usage(anyhow::anyhow!(errors.join("\n"))));
         }
-        match print(&reviews, self.output) {
+        match print_reviews(&reviews, self.output) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             other => other?,
         }
@@ -160,18 +161,18 @@ impl New {
 }
 
 /// Returns the objects in files. Definitions of kinds are learned.
-fn manifests_of(
+fn read_manifests(
     paths: &[PathBuf],
     reader: &Reader,
     kinds: &mut Kinds,
 ) -> anyhow::Result<Vec<Manifest>> {
     let (mut all, mut errors) = (Vec::new(), Vec::new());
-    let (files, skipped) = input::files(paths)?;
+    let (files, skipped) = input::list_files(paths)?;
     if skipped > 0 {
         tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
     }
     for item in files.iter().flat_map(|file| input::read(file, reader)) {
-        match objects_of(&item, kinds) {
+        match parse_manifests(&item, kinds) {
             Ok(manifests) => all.extend(manifests),
             Err(why) => errors.push(why),
         }
@@ -180,20 +181,20 @@ fn manifests_of(
     Ok(all)
 }
 
-fn objects_of(item: &input::Item, kinds: &mut Kinds) -> Result<Vec<Manifest>, String> {
+fn parse_manifests(item: &input::ReviewItem, kinds: &mut Kinds) -> Result<Vec<Manifest>, String> {
     let source = &item.source;
-    let document: Document = item.object()?;
-    if let Some(what) = mistaken(document.root()) {
+    let document: Document = item.document()?;
+    if let Some(what) = unsupported_type(document.root()) {
         return Err(format!("{source}: {what}"));
     }
     let (mut all, mut wrong) = (Vec::new(), None);
-    objects::each(document.root(), None, &mut |found| match found {
+    objects::for_each_object(document.root(), None, &mut |found| match found {
         Ok(found) if found.kind == "AdmissionReview" => {
             let why = "an AdmissionReview already: give it to `opgate replay`";
             let _ = wrong.get_or_insert(why.to_owned());
         }
         Ok(found) => {
-            kinds.learn(found.group_version().0, found.kind, found.value);
+            kinds.add_definition(found.group_version().0, found.kind, found.value);
             all.push(Manifest::of(source, &found));
         }
         Err(why) => drop(wrong.get_or_insert(why.to_string())),
@@ -205,16 +206,16 @@ fn objects_of(item: &input::Item, kinds: &mut Kinds) -> Result<Vec<Manifest>, St
     }
 }
 
-fn print(reviews: &[String], form: Form) -> io::Result<()> {
+fn print_reviews(reviews: &[String], output_format: Format) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    match (form, reviews) {
-        (Form::Json, [one]) => writeln!(out, "{}", indented(one))?,
-        (Form::Json | Form::Jsonl, all) => {
+    match (output_format, reviews) {
+        (Format::Json, [one]) => writeln!(out, "{}", indent_json(one))?,
+        (Format::Json | Format::Jsonl, all) => {
             for one in all {
                 writeln!(out, "{one}")?;
             }
         }
-        (Form::Yaml, all) => {
+        (Format::Yaml, all) => {
             let all = all.iter().map(|one| serde_json::from_str(one));
             let all = all.collect::<Result<Vec<Value>, _>>()?;
             let text = manifests::yaml::documents(&all).map_err(io::Error::other)?;
@@ -225,7 +226,7 @@ fn print(reviews: &[String], form: Form) -> io::Result<()> {
 }
 
 /// Formats JSON with one member per line, in the given order.
-fn indented(json: &str) -> String {
+fn indent_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len().saturating_mul(2));
     let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
     let mut characters = json.chars().peekable();
@@ -282,11 +283,11 @@ mod tests {
             r#"{"b":[1.50,{}],"a":{"c":"x, {y}: \" \\","d":[]},"e":null}"#,
             r#"{ "b" : [ ] , "a":1e3}"#,
         ] {
-            let shown = indented(json);
+            let shown = indent_json(json);
             let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
             assert_eq!(read(&shown), read(json), "{shown}");
             assert!(shown.starts_with("{\n  \"b\": ["), "{shown}");
         }
-        assert_eq!(indented(r#"{"a":[1,2]}"#), "{\n  \"a\": [\n    1,\n    2\n  ]\n}");
+        assert_eq!(indent_json(r#"{"a":[1,2]}"#), "{\n  \"a\": [\n    1,\n    2\n  ]\n}");
     }
 }

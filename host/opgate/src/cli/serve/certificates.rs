@@ -7,16 +7,16 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use opgate_certs::{Reloader, Source, verify};
-use opgate_controller::certificates::{State, Times};
-use opgate_input::read::{self, Reader, Use};
-use opgate_server::Starting;
+use opgate_controller::certificates::{CertificateLifetimes, CertificateState};
+use opgate_input::read::{self, ReadPurpose, Reader};
+use opgate_server::StartupServer;
 use opgate_text::units::parse_duration;
 use tokio::sync::watch;
 
 use super::super::CommandError;
 use super::super::certs::SourceArgs;
 use super::controllers::Controllers;
-use super::webhook_registration::Bundle;
+use super::webhook_registration::CaBundleSource;
 
 /// The serving certificate.
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ pub(super) enum Certificates {
     /// Certificate files, and their directory.
     Files(Arc<Reloader>, Option<PathBuf>),
     /// The cluster, where it may not be yet.
-    SelfManaged(Times),
+    SelfManaged(CertificateLifetimes),
 }
 
 impl CertificateArgs {
@@ -60,27 +60,30 @@ impl CertificateArgs {
                 let reloader = Reloader::new(source).map_err(CommandError::usage)?;
                 Ok(Certificates::Files(Arc::new(reloader), folder))
             }
-            CertificateSource::SelfManaged if self.files.source().is_ok() => Err(wrong(
+            CertificateSource::SelfManaged if self.files.source().is_ok() => Err(usage_error(
                 "--certificates self-managed needs no files: leave out --tls-dir, --tls-cert and --tls-key",
             )),
-            CertificateSource::SelfManaged if !has_installation => Err(wrong(
+            CertificateSource::SelfManaged if !has_installation => Err(usage_error(
                 "--certificates self-managed needs --installation NAMESPACE/SERVICE, and a cluster",
             )),
             CertificateSource::SelfManaged => {
                 let notice = self.ca_propagation_delay;
-                Ok(Certificates::SelfManaged(Times { notice, ..Times::default() }))
+                Ok(Certificates::SelfManaged(CertificateLifetimes {
+                    ca_propagation_delay: notice,
+                    ..CertificateLifetimes::default()
+                }))
             }
         }
     }
 }
 
-fn wrong(text: &'static str) -> CommandError {
+fn usage_error(text: &'static str) -> CommandError {
     CommandError::usage(anyhow::anyhow!(text))
 }
 
 impl Certificates {
     /// Returns the lifetimes of certificates, if they are self-managed.
-    pub(super) fn times(&self) -> Option<Times> {
+    pub(super) fn lifetimes(&self) -> Option<CertificateLifetimes> {
         match self {
             Self::Files(..) => None,
             Self::SelfManaged(times) => Some(*times),
@@ -96,26 +99,27 @@ impl Certificates {
     }
 
     /// Returns the certificate to begin with; waits for the first one. None if `stop` ends before.
-    pub(super) async fn first(
+    pub(super) async fn wait_first(
         self,
         duties: Option<&mut Controllers>,
-        starting: &Starting,
+        starting: &StartupServer,
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Option<Arc<Reloader>>, CommandError> {
         if let Self::Files(files, _) = self {
             return Ok(Some(files));
         }
-        let none = || wrong("--certificates self-managed needs a cluster: it cannot be `none`");
+        let none =
+            || usage_error("--certificates self-managed needs a cluster: it cannot be `none`");
         let duties = duties.ok_or_else(none)?;
         let mut states = duties.states().ok_or_else(none)?;
         loop {
             let state = states.borrow_and_update().clone();
             if let Some(served) = state.served {
-                starting.waits_for(None);
-                return Ok(Some(duties.serve(served.pair)));
+                starting.set_wait_reason(None);
+                return Ok(Some(duties.serve_certificates(served.certificate)));
             }
-            let why = state.trouble.unwrap_or_else(|| "the Secret is being read".to_owned());
-            starting.waits_for(Some(format!("no serving certificate: {why}")));
+            let why = state.error.unwrap_or_else(|| "the Secret is being read".to_owned());
+            starting.set_wait_reason(Some(format!("no serving certificate: {why}")));
             tokio::select! {
                 changed = states.changed() => changed.map_err(anyhow::Error::from)?,
                 () = stop.as_mut() => return Ok(None),
@@ -125,20 +129,20 @@ impl Certificates {
 }
 
 /// Maximum bytes of a bundle in a file.
-const BUNDLE: usize = 1 << 20;
+const MAX_BUNDLE_BYTES: usize = 1 << 20;
 
 /// Returns the CA bundle that API servers need to trust this server: that of the Secret, or of `ca.crt` next
 /// to the certificate. None while it does not match the serving certificate.
 pub(super) fn bundle(
     folder: Option<PathBuf>,
-    states: Option<watch::Receiver<State>>,
+    states: Option<watch::Receiver<CertificateState>>,
     served: Arc<Reloader>,
-) -> Bundle {
+) -> CaBundleSource {
     Box::new(move || {
         let kept = states.as_ref().map(|states| states.borrow().bundle.clone().into_bytes());
         let in_file = || {
-            let opened = read::named(&folder.as_ref()?.join("ca.crt")).ok()?;
-            Reader::new(BUNDLE).read(opened, true, Use::Keep).ok()
+            let opened = read::open_named(&folder.as_ref()?.join("ca.crt")).ok()?;
+            Reader::new(MAX_BUNDLE_BYTES).read(opened, true, ReadPurpose::Keep).ok()
         };
         let pem = kept.or_else(in_file)?;
         verify(&served.current(), &pem, None, SystemTime::now()).ok()?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use opgate_certs::Clients;
+use opgate_certs::ClientVerifier;
 
 use super::super::CommandError;
 
@@ -20,8 +20,8 @@ pub(super) struct ClientArgs {
 }
 
 impl ClientArgs {
-    pub(super) fn clients(self) -> Result<Option<Arc<Clients>>, CommandError> {
-        let clients = self.client_ca.map(|bundle| Clients::new(bundle, self.client_name));
+    pub(super) fn clients(self) -> Result<Option<Arc<ClientVerifier>>, CommandError> {
+        let clients = self.client_ca.map(|bundle| ClientVerifier::new(bundle, self.client_name));
         Ok(clients.transpose().map_err(CommandError::usage)?.map(Arc::new))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::super::CommandError;
-use opgate_admission::cluster::{self, Bounds, Connection, OnWatchFailure, Source};
+use opgate_admission::cluster::{self, Connection, OnWatchFailure, ReservationLimits, Source};
 use opgate_server::DefaultLimits;
 use opgate_text::units::{parse_bytes, parse_duration};
 
@@ -121,26 +121,26 @@ impl ClusterArgs {
     pub(super) fn options(
         &self,
         source: Option<ClusterSource>,
-        bounds: Bounds,
+        bounds: ReservationLimits,
         room: &DefaultLimits,
-    ) -> cluster::Options {
+    ) -> cluster::ClusterOptions {
         let source = match source {
             None => Source::Snapshot,
             Some(ClusterSource::None) => Source::Absent,
             Some(_) => Source::Live,
         };
-        cluster::Options {
+        cluster::ClusterOptions {
             max_age: self.cluster_cache_max_age,
-            poll: self.poll_interval,
-            reservation: self.reservation_ttl,
-            interrupted: self.on_watch_failure,
-            bounds,
+            poll_interval: self.poll_interval,
+            reservation_ttl: self.reservation_ttl,
+            on_watch_failure: self.on_watch_failure,
+            reservation_limits: bounds,
             // Files are as many as the administrator names.
             memory: match source {
-                Source::Live => self.max_cluster_memory.unwrap_or(room.cluster),
+                Source::Live => self.max_cluster_memory.unwrap_or(room.cluster_cache_bytes),
                 _ => usize::MAX,
             },
-            ..cluster::Options::of(source)
+            ..cluster::ClusterOptions::of(source)
         }
     }
 }

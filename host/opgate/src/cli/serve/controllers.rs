@@ -5,22 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use opgate_certs::{Pair, Reloader};
+use opgate_certs::{Reloader, ServingCertificate};
 use opgate_controller::Installation;
 use opgate_controller::api::{Api, ApiServer};
-use opgate_controller::certificates::{CertificateController, State, Times};
-use opgate_controller::clock::{Clock, System};
-use opgate_controller::events::Events;
-use opgate_controller::lease::{Election, Leader, unique};
+use opgate_controller::certificates::{
+    CertificateController, CertificateLifetimes, CertificateState,
+};
+use opgate_controller::clock::{Clock, SystemClock};
+use opgate_controller::events::EventRecorder;
+use opgate_controller::lease::{Election, Leadership, unique_suffix};
 use opgate_controller::registration::{self, RegistrationController};
-use opgate_controller::replicas::{Publisher, Replicas, Report};
+use opgate_controller::replicas::{Publisher, ReplicaStatus, Replicas};
 use opgate_server::{ExternalMetrics, RegistrationNames, Server};
-use opgate_supervise::{Supervised, Supervisor};
+use opgate_supervise::{SupervisedTask, Supervisor};
 use tokio::sync::{Mutex, watch};
 
 use super::super::CommandError;
 use super::cluster::ClusterArgs;
-use super::webhook_registration::{Bundle, Follow};
+use super::webhook_registration::{CaBundleSource, RegistrationTask};
 
 /// Maximum time for which a stopping server notifies other replicas. They notice a little later by
 /// themselves.
@@ -34,20 +36,20 @@ pub(super) struct Controllers {
     clock: Arc<dyn Clock>,
     supervisor: Supervisor,
     election: Arc<Mutex<Election>>,
-    leader: Leader,
+    leader: Leadership,
     publisher: Arc<Publisher>,
     /// The status of this server.
-    report: watch::Sender<Report>,
-    states: Option<watch::Receiver<State>>,
-    registered: Arc<RegistrationNames>,
-    registration: registration::Figures,
-    figures: Vec<ExternalMetrics>,
-    tasks: Vec<Supervised>,
+    report: watch::Sender<ReplicaStatus>,
+    states: Option<watch::Receiver<CertificateState>>,
+    registration_names: Arc<RegistrationNames>,
+    registration_metrics: registration::RegistrationMetrics,
+    metrics: Vec<ExternalMetrics>,
+    tasks: Vec<SupervisedTask>,
 }
 
 impl Controllers {
     /// Begins them. None without an installation or without a cluster.
-    pub(super) async fn begin(
+    pub(super) async fn start(
         installation: Option<Installation>,
         cluster: &ClusterArgs,
         supervisor: &Supervisor,
@@ -57,14 +59,18 @@ impl Controllers {
         };
         let Some(connection) = cluster.connection(source).await? else { return Ok(None) };
         let api: Arc<dyn Api> = Arc::new(ApiServer::of(&connection));
-        let clock: Arc<dyn Clock> = Arc::new(System::default());
-        let publisher = Arc::new(Publisher::new(&installation, pod(), clock.clone()));
-        let election = Election::new(&installation, &unique(), clock.clone());
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let publisher = Arc::new(Publisher::new(&installation, pod_uid(), clock.clone()));
+        let election = Election::new(&installation, &unique_suffix(), clock.clone());
         let leader = election.leader();
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let report = Report { replica: installation.replica.clone(), version, ..Report::default() };
+        let report = ReplicaStatus {
+            replica: installation.replica.clone(),
+            version,
+            ..ReplicaStatus::default()
+        };
         let (shown, renewed) = (leader.clone(), publisher.clone());
-        let mut duties = Self {
+        let mut controllers = Self {
             installation,
             api,
             client: connection.client(),
@@ -75,20 +81,20 @@ impl Controllers {
             publisher,
             report: watch::Sender::new(report),
             states: None,
-            registered: Arc::default(),
-            registration: registration::Figures::default(),
-            figures: vec![
+            registration_names: Arc::default(),
+            registration_metrics: registration::RegistrationMetrics::default(),
+            metrics: vec![
                 ExternalMetrics::new(move |registry| shown.register(registry)),
                 ExternalMetrics::new(move |registry| renewed.register(registry)),
             ],
             tasks: Vec::new(),
         };
-        duties.elect();
-        duties.publish();
-        Ok(Some(duties))
+        controllers.start_election();
+        controllers.start_publisher();
+        Ok(Some(controllers))
     }
 
-    fn elect(&mut self) {
+    fn start_election(&mut self) {
         let (election, api) = (self.election.clone(), self.api.clone());
         self.tasks.push(self.supervisor.spawn("leader", move || {
             let (election, api) = (election.clone(), api.clone());
@@ -96,7 +102,7 @@ impl Controllers {
         }));
     }
 
-    fn publish(&mut self) {
+    fn start_publisher(&mut self) {
         let (publisher, api, leader) =
             (self.publisher.clone(), self.api.clone(), self.leader.clone());
         let replicas = Replicas::new(&self.installation, self.clock.clone());
@@ -112,11 +118,11 @@ impl Controllers {
     }
 
     /// Looks after the certificates.
-    pub(super) fn keep_certificates(&mut self, times: Times) {
+    pub(super) fn start_certificates(&mut self, times: CertificateLifetimes) {
         let (installation, clock) = (self.installation.clone(), self.clock.clone());
         let keeper = CertificateController::new(installation, times, clock, self.leader.clone());
-        let shown = keeper.figures();
-        self.figures.push(ExternalMetrics::new(move |registry| shown.register(registry)));
+        let shown = keeper.metrics();
+        self.metrics.push(ExternalMetrics::new(move |registry| shown.register(registry)));
         self.states = Some(keeper.states());
         let (keeper, api) = (Arc::new(Mutex::new(keeper)), self.api.clone());
         self.tasks.push(self.supervisor.spawn("certificates", move || {
@@ -126,12 +132,12 @@ impl Controllers {
     }
 
     /// Returns the states of the certificates, if they are self-managed.
-    pub(super) fn states(&self) -> Option<watch::Receiver<State>> {
+    pub(super) fn states(&self) -> Option<watch::Receiver<CertificateState>> {
         self.states.clone()
     }
 
     /// Serves this pair, and those that follow it.
-    pub(super) fn serve(&mut self, first: Pair) -> Arc<Reloader> {
+    pub(super) fn serve_certificates(&mut self, first: ServingCertificate) -> Arc<Reloader> {
         let reloader = Arc::new(Reloader::of(first));
         let Some(states) = self.states() else { return reloader };
         let (served, report) = (reloader.clone(), self.report.clone());
@@ -149,7 +155,7 @@ impl Controllers {
                         changed
                     });
                     if let Some(new) = state.served {
-                        served.push(new.pair);
+                        served.push(new.certificate);
                     }
                 }
             }
@@ -158,36 +164,41 @@ impl Controllers {
     }
 
     /// Returns the recorder of events.
-    pub(super) fn events(&self) -> Arc<Events> {
-        Arc::new(Events::new(self.api.clone(), self.installation.clone(), pod()))
+    pub(super) fn events(&self) -> Arc<EventRecorder> {
+        Arc::new(EventRecorder::new(self.api.clone(), self.installation.clone(), pod_uid()))
     }
 
     /// Subscribes the server to the state of the webhook registration.
-    pub(super) fn registration(&mut self) -> Arc<RegistrationNames> {
-        let shown = self.registration.clone();
-        self.figures.push(ExternalMetrics::new(move |registry| shown.register(registry)));
-        self.registered.clone()
+    pub(super) fn subscribe_registration(&mut self) -> Arc<RegistrationNames> {
+        let shown = self.registration_metrics.clone();
+        self.metrics.push(ExternalMetrics::new(move |registry| shown.register(registry)));
+        self.registration_names.clone()
     }
 
     /// Looks after the registration; with `follows`, the leader applies it.
-    pub(super) fn follow(&mut self, follows: bool, server: &Server, bundle: Bundle) {
+    pub(super) fn start_registration(
+        &mut self,
+        follows: bool,
+        server: &Server,
+        bundle: CaBundleSource,
+    ) {
         let (installation, clock) = (self.installation.clone(), self.clock.clone());
-        let follow = Follow {
+        let follow = RegistrationTask {
             api: self.api.clone(),
             client: self.client.clone(),
             leader: self.leader.clone(),
-            follower: RegistrationController::new(installation.clone(), clock.clone()),
+            controller: RegistrationController::new(installation.clone(), clock.clone()),
             replicas: Replicas::new(&installation, clock),
             installation,
-            serving: server.serving(),
+            active_set: server.active_set(),
             report: self.report.clone(),
-            registered: self.registered.clone(),
-            figures: self.registration.clone(),
-            ready: Box::new(server.ready()),
+            registration_names: self.registration_names.clone(),
+            metrics: self.registration_metrics.clone(),
+            ready: Box::new(server.readiness()),
             bundle,
             events: self.events(),
-            follows,
-            state: super::webhook_registration::State::default(),
+            is_managed: follows,
+            state: super::webhook_registration::TaskState::default(),
         };
         let follow = Arc::new(Mutex::new(follow));
         self.tasks.push(self.supervisor.spawn("registration", move || {
@@ -197,12 +208,12 @@ impl Controllers {
     }
 
     /// Returns the metrics of these tasks.
-    pub(super) fn figures(&self) -> Vec<ExternalMetrics> {
-        self.figures.clone()
+    pub(super) fn metrics(&self) -> Vec<ExternalMetrics> {
+        self.metrics.clone()
     }
 
     /// Ends them: first what writes, then the lead, so that another server has it at once.
-    pub(super) async fn end(self) {
+    pub(super) async fn shut_down(self) {
         for task in self.tasks {
             task.stop().await;
         }
@@ -219,6 +230,6 @@ impl Controllers {
 }
 
 /// Returns the UID of this server's pod, if it is known.
-fn pod() -> Option<String> {
+fn pod_uid() -> Option<String> {
     std::env::var("POD_UID").ok().filter(|uid| !uid.is_empty())
 }

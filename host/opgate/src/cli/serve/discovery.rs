@@ -14,35 +14,35 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 use opgate_admission::cluster::Connection;
-use opgate_admission::policy::{Configuration, Platform, Wanted};
-use opgate_server::Starting;
+use opgate_admission::policy::{Configuration, Platform, PlatformQuery};
+use opgate_server::StartupServer;
 use opgate_text::one_line;
 
 /// Time limit of one look, which is some ten small reads.
-const TIME: Duration = Duration::from_secs(10);
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Delay after a failed detection at startup.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Number of file checks for each detection: with the default of 5 s, opgate detects the platform every 30 s.
-const LOOKS: u32 = 6;
+const FILE_CHECKS_PER_DISCOVERY: u32 = 6;
 
 /// Maximum bytes of an error.
-const LONGEST: usize = 1 << 10;
+const MAX_ERROR_BYTES: usize = 1 << 10;
 
 /// Cached facts about the cluster.
 pub(super) struct Discovery {
     /// Interval of detections.
     interval: Duration,
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<KnownPlatform>>,
 }
 
-struct Known {
-    wanted: Wanted,
+struct KnownPlatform {
+    wanted: PlatformQuery,
     platform: Platform,
-    at: Instant,
+    checked_at: Instant,
     /// Why the last look did not confirm it.
-    trouble: Option<String>,
+    last_error: Option<String>,
     /// Whether a detection is due independently of the interval.
     is_due: bool,
 }
@@ -50,22 +50,22 @@ struct Known {
 impl Discovery {
     /// Creates it with the interval of file checks.
     pub(super) fn new(reload: Duration) -> Self {
-        Self { interval: reload.saturating_mul(LOOKS), known: Mutex::default() }
+        Self { interval: reload.saturating_mul(FILE_CHECKS_PER_DISCOVERY), known: Mutex::default() }
     }
 
     /// Detects the platform until all facts that the configuration leaves open are known.
-    pub(super) async fn first(
+    pub(super) async fn wait_complete(
         &self,
         connection: &Connection,
         configuration: &mut Configuration,
-        starting: &Starting,
+        starting: &StartupServer,
     ) {
-        let Some(wanted) = configuration.wanted() else { return };
+        let Some(wanted) = configuration.platform_query() else { return };
         let mut told = String::new();
         loop {
-            match self.look(connection, wanted).await {
+            match self.discover(connection, wanted).await {
                 Ok((platform, _)) => {
-                    starting.waits_for(None);
+                    starting.set_wait_reason(None);
                     configuration.set_platform(platform);
                     return;
                 }
@@ -73,19 +73,19 @@ impl Discovery {
                     let line = format!(
                         "profile auto: {why}; `opgate manifests rbac` prints the role, and `profile` and `identities` in the configuration make it unnecessary"
                     );
-                    starting.waits_for(Some(line));
+                    starting.set_wait_reason(Some(line));
                     if told != why {
                         tracing::error!(error = why, "platform detection failed; retrying");
                         told = why;
                     }
                 }
             }
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
     /// Resets the time of the last detection.
-    pub(super) async fn forget(&self) {
+    pub(super) async fn force_discovery(&self) {
         if let Some(known) = &mut *self.known.lock().await {
             known.is_due = true;
         }
@@ -95,26 +95,30 @@ impl Discovery {
     ///
     /// # Errors
     /// Why nothing is known.
-    pub(super) async fn look(
+    pub(super) async fn discover(
         &self,
         connection: &Connection,
-        wanted: Wanted,
+        wanted: PlatformQuery,
     ) -> Result<(Platform, Option<String>), String> {
         let mut known = self.known.lock().await;
         if let Some(known) = &*known
             && known.wanted == wanted
             && !known.is_due
-            && known.at.elapsed() < self.interval
+            && known.checked_at.elapsed() < self.interval
         {
-            return Ok((known.platform.clone(), known.trouble.clone()));
+            return Ok((known.platform.clone(), known.last_error.clone()));
         }
-        let found = tokio::time::timeout(TIME, Platform::find(connection, wanted)).await;
+        let found =
+            tokio::time::timeout(DISCOVERY_TIMEOUT, Platform::read(connection, wanted)).await;
         let found = match found {
-            Ok(found) => found.map_err(|refused| one_line(&refused.why, LONGEST)),
-            Err(_) => Err(format!("the API server does not answer within {} s", TIME.as_secs())),
+            Ok(found) => found.map_err(|refused| one_line(&refused.reason, MAX_ERROR_BYTES)),
+            Err(_) => Err(format!(
+                "the API server does not answer within {} s",
+                DISCOVERY_TIMEOUT.as_secs()
+            )),
         };
         let now = merge(known.as_ref(), found, wanted)?;
-        let answer = (now.platform.clone(), now.trouble.clone());
+        let answer = (now.platform.clone(), now.last_error.clone());
         *known = Some(now);
         Ok(answer)
     }
@@ -122,12 +126,17 @@ impl Discovery {
 
 /// Merges the cached facts with the result of a detection.
 fn merge(
-    before: Option<&Known>,
+    before: Option<&KnownPlatform>,
     found: Result<Platform, String>,
-    wanted: Wanted,
-) -> Result<Known, String> {
-    let known =
-        |platform, trouble| Known { wanted, platform, at: Instant::now(), trouble, is_due: false };
+    wanted: PlatformQuery,
+) -> Result<KnownPlatform, String> {
+    let known = |platform, trouble| KnownPlatform {
+        wanted,
+        platform,
+        checked_at: Instant::now(),
+        last_error: trouble,
+        is_due: false,
+    };
     let Some(before) = before else {
         let found = found?;
         tracing::info!(cluster = ?found, "platform detected");
@@ -148,7 +157,7 @@ fn merge(
     if before.wanted != wanted {
         return Err(why);
     }
-    if before.trouble.as_ref() != Some(&why) {
+    if before.last_error.as_ref() != Some(&why) {
         tracing::warn!(error = why, "platform detection failed; keeping last known platform");
     }
     Ok(known(before.platform.clone(), Some(why)))
@@ -170,20 +179,26 @@ mod tests {
         }
     }
 
-    fn known(platform: Platform) -> Known {
+    fn known(platform: Platform) -> KnownPlatform {
         let at = Instant::now();
-        Known { wanted: Wanted::ALL, platform, at, trouble: None, is_due: false }
+        KnownPlatform {
+            wanted: PlatformQuery::ALL,
+            platform,
+            checked_at: at,
+            last_error: None,
+            is_due: false,
+        }
     }
 
     #[test]
     fn failed_discovery_keeps_the_known_platform() {
         let before = platform(Profile::Ocp412, Some("4.14.1"), &[USER]);
         let refused = Err("forbidden".to_owned());
-        let Ok(now) = merge(Some(&known(before.clone())), refused, Wanted::ALL) else {
+        let Ok(now) = merge(Some(&known(before.clone())), refused, PlatformQuery::ALL) else {
             panic!("it was known");
         };
-        assert_eq!((now.platform, now.trouble.as_deref()), (before, Some("forbidden")));
-        assert!(merge(None, Err("forbidden".to_owned()), Wanted::ALL).is_err());
+        assert_eq!((now.platform, now.last_error.as_deref()), (before, Some("forbidden")));
+        assert!(merge(None, Err("forbidden".to_owned()), PlatformQuery::ALL).is_err());
     }
 
     #[test]
@@ -193,11 +208,12 @@ mod tests {
             platform(Profile::Ocp415, Some("4.15.0"), &[USER]),
             platform(Profile::Ocp412, Some("4.14.1"), &[]),
         ] {
-            let Ok(now) = merge(Some(&known(before.clone())), Ok(after.clone()), Wanted::ALL)
+            let Ok(now) =
+                merge(Some(&known(before.clone())), Ok(after.clone()), PlatformQuery::ALL)
             else {
                 panic!("it is known");
             };
-            assert_eq!((now.platform, now.trouble), (after, None));
+            assert_eq!((now.platform, now.last_error), (after, None));
         }
     }
 
@@ -206,12 +222,13 @@ mod tests {
         let upstream = platform(Profile::Upstream, None, &[USER]);
         let openshift = platform(Profile::Ocp415, Some("4.16.0"), &[]);
         for (before, after) in [(&upstream, &openshift), (&openshift, &upstream)] {
-            let Ok(now) = merge(Some(&known(before.clone())), Ok(after.clone()), Wanted::ALL)
+            let Ok(now) =
+                merge(Some(&known(before.clone())), Ok(after.clone()), PlatformQuery::ALL)
             else {
                 panic!("it is known");
             };
             assert_eq!(&now.platform, before);
-            assert!(now.trouble.unwrap().contains("restart"));
+            assert!(now.last_error.unwrap().contains("restart"));
         }
     }
 
@@ -219,9 +236,9 @@ mod tests {
     #[test]
     fn narrower_platform_facts_do_not_cover_wider_ones() {
         let before = platform(Profile::Upstream, None, &[]);
-        let narrow = Wanted { olm: false, rukpak: false };
-        let before = Known { wanted: narrow, ..known(before) };
-        let refused = merge(Some(&before), Err("forbidden".to_owned()), Wanted::ALL);
+        let narrow = PlatformQuery { olm: false, rukpak: false };
+        let before = KnownPlatform { wanted: narrow, ..known(before) };
+        let refused = merge(Some(&before), Err("forbidden".to_owned()), PlatformQuery::ALL);
         assert_eq!(refused.err().as_deref(), Some("forbidden"));
     }
 }

@@ -27,12 +27,12 @@ use self::controllers::Controllers;
 use self::discovery::Discovery;
 use self::installation::InstallationArgs;
 use self::reload::Reload;
-use self::webhook_registration::FollowArgs;
+use self::webhook_registration::WebhookRegistrationArgs;
 use super::{CommandError, ConfigArgs, DEFAULT_MAX_QUEUED_CALLS, ExitStatus, input};
-use opgate_admission::cluster::Bounds;
-use opgate_admission::policy::Loading;
+use opgate_admission::cluster::ReservationLimits;
+use opgate_admission::policy::LoadProgress;
 use opgate_input::read::Reader;
-use opgate_server::{DefaultLimits, Options, Server, Starting};
+use opgate_server::{DefaultLimits, Options, Server, StartupServer};
 use opgate_supervise::Supervisor;
 use opgate_text::units::{parse_bytes, parse_duration};
 
@@ -83,7 +83,7 @@ pub(super) struct Serve {
     #[command(flatten)]
     installation: InstallationArgs,
     #[command(flatten)]
-    follow: FollowArgs,
+    follow: WebhookRegistrationArgs,
     /// Interval at which to check for changes of the configuration and of policy files; SIGHUP checks
     /// immediately
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
@@ -123,53 +123,59 @@ impl Serve {
             max_connections,
             system_root,
         } = self;
-        opgate_unsafe::keep_large_memory_apart();
-        opgate_server::write_no_core_dumps();
+        opgate_unsafe::map_large_allocations_separately();
+        opgate_server::disable_core_dumps();
         let room = DefaultLimits::of(&system_root);
         let installation = installation.installation();
         let certificates = certificates.certificates(installation.is_some())?;
         let cluster_source = cluster_args.source()?;
         let clients = clients.clients()?;
-        let bounds =
-            if clients.is_some() { Bounds::AUTHENTICATED } else { Bounds::UNAUTHENTICATED };
+        let bounds = if clients.is_some() {
+            ReservationLimits::AUTHENTICATED
+        } else {
+            ReservationLimits::UNAUTHENTICATED
+        };
         let mut configuration = config.read()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let loading = Arc::new(Loading::default());
-        let starting = runtime.block_on(Starting::bind(ops_listen, loading.clone()));
+        let loading = Arc::new(LoadProgress::default());
+        let starting = runtime.block_on(StartupServer::bind(ops_listen, loading.clone()));
         let starting = starting.map_err(CommandError::usage)?;
         let supervisor = Supervisor::default();
         // While policies load, a certificate is made.
-        let begun = Controllers::begin(installation, &cluster_args, &supervisor);
-        let mut duties = runtime.block_on(begun)?;
-        if let (Some(duties), Some(times)) = (&mut duties, certificates.times()) {
+        let begun = Controllers::start(installation, &cluster_args, &supervisor);
+        let mut running_controllers = runtime.block_on(begun)?;
+        if let (Some(running_controllers), Some(times)) =
+            (&mut running_controllers, certificates.lifetimes())
+        {
             let _runtime = runtime.enter();
-            duties.keep_certificates(times);
+            running_controllers.start_certificates(times);
         }
         // Registries can be slow; meanwhile the ops port answers.
         config.resolve(&mut configuration)?;
         let discovery = Arc::new(Discovery::new(reload_interval));
-        let stop = runtime.block_on(async { stop() })?;
+        let stop = runtime.block_on(async { termination_signal() })?;
         let mut stop = std::pin::pin!(stop);
-        if let (Some(source), Some(_)) = (cluster_source, configuration.wanted()) {
+        if let (Some(source), Some(_)) = (cluster_source, configuration.platform_query()) {
             let found = runtime.block_on(async {
                 let Some(connection) = cluster_args.connection(source).await? else {
                     return Ok(true);
                 };
                 tokio::select! {
-                    () = discovery.first(&connection, &mut configuration, &starting) => Ok(true),
+                    () = discovery.wait_complete(&connection, &mut configuration, &starting) => Ok(true),
                     () = stop.as_mut() => Ok::<_, CommandError>(false),
                 }
             })?;
             if !found {
-                if let Some(duties) = duties {
-                    runtime.block_on(duties.end());
+                if let Some(running_controllers) = running_controllers {
+                    runtime.block_on(running_controllers.shut_down());
                 }
                 return Ok(ExitStatus::Ok);
             }
         }
         let options = cluster_args.options(cluster_source, bounds, &room);
         let cluster_memory = Some(options.memory).filter(|memory| *memory < usize::MAX);
-        let mut set = config.set_of(&configuration, max_queued_calls, options, room, &loading)?;
+        let mut set =
+            config.load_set_of(&configuration, max_queued_calls, options, room, &loading)?;
         if cluster_source.is_none() {
             input::load_cluster_state(
                 set.cluster(),
@@ -183,37 +189,42 @@ impl Serve {
         let options = Options {
             listen,
             ops_listen,
-            body_limit: max_body,
-            body_memory: max_request_memory.unwrap_or(room.requests),
+            max_body_bytes: max_body,
+            max_request_memory: max_request_memory.unwrap_or(room.request_bytes),
             drain_delay,
             grace_period,
             reload_interval: tls_reload_interval.max(Duration::from_millis(10)),
-            clients,
+            client_verifier: clients,
             max_connections: max_connections.map_or(room.connections, NonZeroUsize::get),
             sync_timeout: cluster_args.sync_timeout,
             supervisor,
-            registered: duties.as_mut().map(Controllers::registration),
-            figures: duties.as_ref().map(Controllers::figures).unwrap_or_default(),
+            registration_names: running_controllers
+                .as_mut()
+                .map(Controllers::subscribe_registration),
+            external_metrics: running_controllers
+                .as_ref()
+                .map(Controllers::metrics)
+                .unwrap_or_default(),
             ..Options::default()
         };
         tracing::info!(
             limit = room.limit,
-            requests = options.body_memory.max(options.body_limit),
+            requests = options.max_request_memory.max(options.max_body_bytes),
             connections = options.max_connections,
             cluster = cluster_memory,
             "memory"
         );
         runtime.block_on(async {
             // A server without reads needs no credentials.
-            let reads = !set.cluster().kinds().is_empty();
+            let reads = !set.cluster().caches().is_empty();
             let connection = match cluster_source {
                 Some(source) if reads => cluster_args.connection(source).await?,
                 _ => None,
             };
             if let Some(connection) = connection.clone() {
                 let watches = connection.watch(set.cluster(), &options.supervisor);
-                set.keep(watches);
-                if options.clients.is_none() {
+                set.keep_watches(watches);
+                if options.client_verifier.is_none() {
                     tracing::warn!(
                         "anyone who reaches the webhook port can reserve objects that do not exist and find out which namespaces and accounts exist: use --client-ca or a NetworkPolicy"
                     );
@@ -230,16 +241,16 @@ impl Serve {
                 }
             }
             let supervisor = options.supervisor.clone();
-            let hangup = tell_of_hangup()?;
+            let hangup = notify_on_hangup()?;
             let folder = certificates.folder();
-            let first = certificates.first(duties.as_mut(), &starting, stop.as_mut());
+            let first = certificates.wait_first(running_controllers.as_mut(), &starting, stop.as_mut());
             if let Some(certificate) = first.await? {
-                let server = Server::started(options, set, certificate.clone(), starting);
+                let server = Server::bind_after_startup(options, set, certificate.clone(), starting);
                 let server = server.map_err(CommandError::usage)?;
-                if let Some(duties) = &mut duties {
-                    let bundle = certificates::bundle(folder, duties.states(), certificate);
-                    duties.follow(follow.follows(), &server, bundle);
-                } else if follow.follows() {
+                if let Some(running_controllers) = &mut running_controllers {
+                    let bundle = certificates::bundle(folder, running_controllers.states(), certificate);
+                    running_controllers.start_registration(follow.is_managed(), &server, bundle);
+                } else if follow.is_managed() {
                     let error = "--manage-webhooks needs a cluster: it cannot be `none`";
                     return Err(CommandError::usage(anyhow::anyhow!(error)));
                 }
@@ -250,22 +261,22 @@ impl Serve {
                     source: cluster_source,
                     connection,
                     discovery,
-                    room,
+                    default_limits: room,
                     system_root,
                     supervisor: supervisor.clone(),
-                    serving: server.serving(),
-                    free_for_requests: Box::new(server.free_for_requests()),
-                    events: duties.as_ref().map(Controllers::events),
+                    active_set: server.active_set(),
+                    free_for_requests: Box::new(server.free_request_memory()),
+                    events: running_controllers.as_ref().map(Controllers::events),
                 });
-                let reload = reload.has_work().then(|| {
+                let reload = reload.can_change().then(|| {
                     let hangup = hangup.clone();
                     supervisor.spawn("configuration", move || reload.clone().watch(hangup.clone()))
                 });
                 server.run(stop, hangup).await.map_err(CommandError::usage)?;
                 drop(reload);
             }
-            if let Some(duties) = duties {
-                duties.end().await;
+            if let Some(running_controllers) = running_controllers {
+                running_controllers.shut_down().await;
             }
             Ok(ExitStatus::Ok)
         })
@@ -273,7 +284,7 @@ impl Serve {
 }
 
 /// Ends at SIGTERM or SIGINT.
-fn stop() -> anyhow::Result<impl Future<Output = ()>> {
+fn termination_signal() -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     Ok(async move {
@@ -285,12 +296,12 @@ fn stop() -> anyhow::Result<impl Future<Output = ()>> {
 }
 
 /// Sends a notification on SIGHUP, which checks the files immediately.
-fn tell_of_hangup() -> anyhow::Result<watch::Receiver<()>> {
+fn notify_on_hangup() -> anyhow::Result<watch::Receiver<()>> {
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
-    let (told, reload) = watch::channel(());
+    let (notifications, reload) = watch::channel(());
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
-            if told.send(()).is_err() {
+            if notifications.send(()).is_err() {
                 return;
             }
         }

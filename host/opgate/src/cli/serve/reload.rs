@@ -26,9 +26,9 @@ use super::cluster::{ClusterArgs, ClusterSource};
 use super::discovery::Discovery;
 use opgate_admission::cluster::{Connection, Source};
 use opgate_admission::policy::{Configuration, PolicySet, SetError};
-use opgate_controller::events::{Events, Severity};
+use opgate_controller::events::{EventRecorder, Severity};
 use opgate_input::read::Reader;
-use opgate_server::{ActivePolicySet, DefaultLimits, give_way, unseen};
+use opgate_server::{ActivePolicySet, DefaultLimits, lower_priority, unlisted_resources};
 use opgate_supervise::Supervisor;
 use opgate_text::units::bytes;
 
@@ -36,19 +36,19 @@ use opgate_text::units::bytes;
 const DEBOUNCE: Duration = Duration::from_millis(500);
 
 /// Delays after an error outside the files, doubled from the first to the last.
-const FIRST_RETRY: Duration = Duration::from_secs(10);
-const LAST_RETRY: Duration = Duration::from_secs(300);
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(10);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(300);
 
 /// Time for the first lists where the server itself does not wait for them (`--sync-timeout 0s`).
-const SYNC: Duration = Duration::from_secs(10);
+const DEFAULT_SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interval of memory and file checks while the candidate policy set waits.
-const STEP: Duration = Duration::from_millis(250);
+const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Sets that do not serve any more and whose calls have not ended, before another one is made, and how long such
 /// a call can take.
-const MOST_RETIRED: usize = 8;
-const LONGEST_CALL: Duration = Duration::from_secs(90);
+const MAX_RETIRED_SETS: usize = 8;
+const MAX_CALL_TIME: Duration = Duration::from_secs(90);
 
 /// Minimum free memory for a reload. The reload is cancelled below half of it.
 const MIN_FREE_BYTES: usize = 8 << 20;
@@ -64,13 +64,13 @@ pub(super) struct Reload {
     pub(super) connection: Option<Connection>,
     /// The detected platform, for `profile: auto`.
     pub(super) discovery: Arc<Discovery>,
-    pub(super) room: DefaultLimits,
+    pub(super) default_limits: DefaultLimits,
     pub(super) system_root: PathBuf,
     pub(super) supervisor: Supervisor,
-    pub(super) serving: Arc<ActivePolicySet>,
+    pub(super) active_set: Arc<ActivePolicySet>,
     /// Bytes that requests may still take.
     pub(super) free_for_requests: Box<dyn Fn() -> usize + Send + Sync>,
-    pub(super) events: Option<Arc<Events>>,
+    pub(super) events: Option<Arc<EventRecorder>>,
 }
 
 /// Contents of the files.
@@ -83,31 +83,31 @@ struct FileState {
 /// Why the last good set serves on.
 enum ReloadError {
     /// The error is in the files: the next attempt waits for a change.
-    Files(String),
+    InvalidFiles(String),
     /// The error may be temporary.
-    Later(String),
+    Temporary(String),
     /// The files have changed meanwhile.
-    Changed,
+    FilesChanged,
 }
 
 /// The last attempt that failed.
-struct Failed {
+struct FailedAttempt {
     id: String,
-    why: String,
+    reason: String,
     /// Time and delay of the next retry; none to wait for changed files.
     retry: Option<(Instant, Duration)>,
 }
 
 impl Reload {
     /// Reports whether the files or the cluster can change the configuration.
-    pub(super) fn has_work(&self) -> bool {
+    pub(super) fn can_change(&self) -> bool {
         self.config.config.is_some()
             || self.source.is_some_and(|source| source != ClusterSource::None)
     }
 
     /// Checks the files at each interval and on each notification, while it is polled.
     pub(super) async fn watch(self: Arc<Self>, mut told: watch::Receiver<()>) {
-        let (mut candidate, mut failed) = (None::<String>, None::<Failed>);
+        let (mut candidate, mut failed) = (None::<String>, None::<FailedAttempt>);
         let mut is_told = false;
         loop {
             let wait =
@@ -121,21 +121,21 @@ impl Reload {
                     }
                     is_told = true;
                     // A tag can name another component by now.
-                    self.config.registry.forget();
-                    self.discovery.forget().await;
+                    self.config.registry.expire_tags();
+                    self.discovery.force_discovery().await;
                 }
             }
-            let Some(look) = self.look().await else { continue };
-            if look.id == self.serving.current().configuration {
+            let Some(look) = self.read_files().await else { continue };
+            if look.id == self.active_set.current().configuration {
                 (candidate, is_told) = (None, false);
                 if failed.take().is_some() {
-                    self.serving.mark_up_to_date();
+                    self.active_set.mark_up_to_date();
                     tracing::info!("files match the active configuration again");
-                    self.tell(Severity::Normal, "ConfigurationUpToDate", &look.id);
+                    self.publish_event(Severity::Normal, "ConfigurationUpToDate", &look.id);
                 }
                 continue;
             }
-            let is_due = |failed: &Failed| {
+            let is_due = |failed: &FailedAttempt| {
                 is_told || failed.retry.is_some_and(|(at, _)| Instant::now() >= at)
             };
             if failed.as_ref().is_some_and(|failed| failed.id == look.id && !is_due(failed)) {
@@ -152,57 +152,62 @@ impl Reload {
     }
 
     /// Tries to serve what the files hold. Returns what failed.
-    async fn attempt(&self, look: FileState, before: Option<Failed>) -> Option<Failed> {
+    async fn attempt(
+        &self,
+        look: FileState,
+        before: Option<FailedAttempt>,
+    ) -> Option<FailedAttempt> {
         let started = Instant::now();
         let FileState { id, configuration } = look;
         let digest = if configuration.is_ok() { id.as_str() } else { "" };
         let done = match configuration {
             Ok(configuration) => self.replace(&id, configuration).await,
-            Err(why) => Err(ReloadError::Files(why)),
+            Err(why) => Err(ReloadError::InvalidFiles(why)),
         };
         let (why, is_later) = match done {
             Ok(policies) => {
                 let took = started.elapsed();
                 tracing::info!(configuration = id, policies, ?took, "configuration replaced");
-                self.tell(Severity::Normal, "ConfigurationReloaded", &id);
+                self.publish_event(Severity::Normal, "ConfigurationReloaded", &id);
                 return None;
             }
             // The next checks read the current files.
-            Err(ReloadError::Changed) => return before,
-            Err(ReloadError::Files(why)) => (why, false),
-            Err(ReloadError::Later(why)) => (why, true),
+            Err(ReloadError::FilesChanged) => return before,
+            Err(ReloadError::InvalidFiles(why)) => (why, false),
+            Err(ReloadError::Temporary(why)) => (why, true),
         };
-        self.serving.record_failure(digest, &why);
+        self.active_set.record_failure(digest, &why);
         // A repeated error is logged once.
         let before = before.filter(|failed| failed.id == id);
-        if before.as_ref().is_none_or(|failed| failed.why != why) {
+        if before.as_ref().is_none_or(|failed| failed.reason != why) {
             tracing::error!(
                 error = why,
                 "configuration reload failed; keeping last good configuration"
             );
-            self.tell(Severity::Warning, "ConfigurationReloadFailed", &why);
+            self.publish_event(Severity::Warning, "ConfigurationReloadFailed", &why);
         }
         let wait = before
             .and_then(|failed| failed.retry)
-            .map_or(FIRST_RETRY, |(_, wait)| wait.saturating_mul(2).min(LAST_RETRY));
+            .map_or(MIN_RETRY_DELAY, |(_, wait)| wait.saturating_mul(2).min(MAX_RETRY_DELAY));
         let retry = is_later.then(|| (Instant::now() + wait, wait));
-        Some(Failed { id, why, retry })
+        Some(FailedAttempt { id, reason: why, retry })
     }
 
     /// Loads a set, makes it ready and serves it; gives the number of its policies.
     async fn replace(&self, id: &str, configuration: Configuration) -> Result<usize, ReloadError> {
         let few = async {
-            while self.serving.retired() >= MOST_RETIRED {
-                tokio::time::sleep(STEP).await;
+            while self.active_set.retired() >= MAX_RETIRED_SETS {
+                tokio::time::sleep(WAIT_CHECK_INTERVAL).await;
             }
         };
-        if !self.wait(id, LONGEST_CALL, few).await? {
+        if !self.wait(id, MAX_CALL_TIME, few).await? {
             let why = "calls that began with earlier configurations have not ended";
-            return Err(ReloadError::Later(why.to_owned()));
+            return Err(ReloadError::Temporary(why.to_owned()));
         }
-        let served = self.serving.current();
-        let left = self.left(MIN_FREE_BYTES)?;
-        let children = self.room.children.min(left.saturating_sub(MIN_FREE_BYTES / 2));
+        let served = self.active_set.current();
+        let left = self.free_memory(MIN_FREE_BYTES)?;
+        let children =
+            self.default_limits.subprocess_bytes.min(left.saturating_sub(MIN_FREE_BYTES / 2));
         let (config, old) = (self.config.clone(), served.set.clone());
         let context = self.cluster.cluster_state.clone();
         let loaded = run_in_background(move || {
@@ -214,32 +219,34 @@ impl Reload {
             Ok((set, Ok(())))
         });
         let (mut set, filled) = match loaded.await {
-            None => return Err(ReloadError::Later("the thread that loads it failed".to_owned())),
+            None => {
+                return Err(ReloadError::Temporary("the thread that loads it failed".to_owned()));
+            }
             Some(Err(SetError::Config(error))) => {
-                return Err(ReloadError::Files(error.to_string()));
+                return Err(ReloadError::InvalidFiles(error.to_string()));
             }
             Some(Err(SetError::Engine(error))) => {
-                return Err(ReloadError::Later(error.to_string()));
+                return Err(ReloadError::Temporary(error.to_string()));
             }
             Some(Ok(loaded)) => loaded,
         };
-        filled.map_err(ReloadError::Later)?;
+        filled.map_err(ReloadError::Temporary)?;
         if set.digest() != id {
-            return Err(ReloadError::Changed);
+            return Err(ReloadError::FilesChanged);
         }
         let broken = set.newly_broken(&served.set);
         let broken: Vec<_> = broken.map(|b| format!("policy {}: {}", b.name, b.error)).collect();
         if !broken.is_empty() {
-            return Err(ReloadError::Later(broken.join("; ")));
+            return Err(ReloadError::Temporary(broken.join("; ")));
         }
-        self.left(MIN_FREE_BYTES / 2)?;
+        self.free_memory(MIN_FREE_BYTES / 2)?;
         self.connect(&mut set, id, &served.set).await?;
-        if !set.cluster().serves() {
+        if !set.cluster().activate() {
             let why = "more was allowed meanwhile than can be kept until it is seen: try again";
-            return Err(ReloadError::Later(why.to_owned()));
+            return Err(ReloadError::Temporary(why.to_owned()));
         }
         let policies = set.policies().len();
-        self.serving.replace(set);
+        self.active_set.replace(set);
         Ok(policies)
     }
 
@@ -250,12 +257,12 @@ impl Reload {
         id: &str,
         old: &PolicySet,
     ) -> Result<(), ReloadError> {
-        let reads = !set.cluster().kinds().is_empty();
+        let reads = !set.cluster().caches().is_empty();
         let connection = match (&self.connection, self.source) {
             (Some(connection), _) => Some(connection.clone()),
             (None, Some(source)) if reads => {
                 let connection = self.cluster.connection(source).await;
-                connection.map_err(|failure| ReloadError::Later(failure.error.to_string()))?
+                connection.map_err(|failure| ReloadError::Temporary(failure.error.to_string()))?
             }
             _ => None,
         };
@@ -263,16 +270,18 @@ impl Reload {
         if set.has_new_reads(old) {
             // From here on what is allowed is reserved for this set, too. What was allowed before is stored
             // when this time is over, or never: then a list has it.
-            let time = set.cluster().options().reservation;
+            let time = set.cluster().options().reservation_ttl;
             self.wait(id, time, std::future::pending()).await?;
         }
-        set.keep(connection.watch_beside(set.cluster(), &self.supervisor, old.watches()));
-        let most = Some(self.cluster.sync_timeout).filter(|time| !time.is_zero()).unwrap_or(SYNC);
+        set.keep_watches(connection.watch_beside(set.cluster(), &self.supervisor, old.watches()));
+        let most = Some(self.cluster.sync_timeout)
+            .filter(|time| !time.is_zero())
+            .unwrap_or(DEFAULT_SYNC_TIMEOUT);
         if !self.wait(id, most, set.cluster().wait_synced_except(old.cluster())).await? {
-            let lines = unseen(set);
+            let lines = unlisted_resources(set);
             let why = if lines.is_empty() { "no list yet".to_owned() } else { lines.join("; ") };
             let why = format!("what it reads could not be listed within {most:?}: {why}");
-            return Err(ReloadError::Later(why));
+            return Err(ReloadError::Temporary(why));
         }
         set.read_directly(connection, self.cluster.consistent_reads);
         Ok(())
@@ -288,34 +297,36 @@ impl Reload {
     ) -> Result<bool, ReloadError> {
         let end = tokio::time::Instant::now() + most;
         let mut something = std::pin::pin!(something);
-        let mut looked = Instant::now();
+        let mut last_check = Instant::now();
         loop {
-            let step = end.min(tokio::time::Instant::now() + STEP);
+            let step = end.min(tokio::time::Instant::now() + WAIT_CHECK_INTERVAL);
             if tokio::time::timeout_at(step, something.as_mut()).await.is_ok() {
                 return Ok(true);
             }
             if tokio::time::Instant::now() >= end {
                 return Ok(false);
             }
-            self.left(MIN_FREE_BYTES / 2)?;
-            if looked.elapsed() >= self.interval.max(DEBOUNCE) {
-                looked = Instant::now();
-                if self.look().await.is_some_and(|look| look.id != id) {
-                    return Err(ReloadError::Changed);
+            self.free_memory(MIN_FREE_BYTES / 2)?;
+            if last_check.elapsed() >= self.interval.max(DEBOUNCE) {
+                last_check = Instant::now();
+                if self.read_files().await.is_some_and(|look| look.id != id) {
+                    return Err(ReloadError::FilesChanged);
                 }
             }
         }
     }
 
     /// Returns bytes of memory that are left for a reload.
-    fn left(&self, least: usize) -> Result<usize, ReloadError> {
-        let Some(left) = self.room.left(&self.system_root, (self.free_for_requests)()) else {
+    fn free_memory(&self, least: usize) -> Result<usize, ReloadError> {
+        let Some(left) =
+            self.default_limits.remaining_bytes(&self.system_root, (self.free_for_requests)())
+        else {
             return Ok(usize::MAX);
         };
         if left < least {
-            let limit = bytes(self.room.limit.unwrap_or_default());
+            let limit = bytes(self.default_limits.limit.unwrap_or_default());
             // The text is constant, so that it is logged once.
-            return Err(ReloadError::Later(format!(
+            return Err(ReloadError::Temporary(format!(
                 "not enough memory to load another configuration in addition to the active one: less than {} of {limit} are left; raise the memory limit, lower --max-request-memory, or restart the server",
                 bytes(least)
             )));
@@ -324,7 +335,7 @@ impl Reload {
     }
 
     /// Reads the files, and the cluster unless the files configure a profile.
-    async fn look(&self) -> Option<FileState> {
+    async fn read_files(&self) -> Option<FileState> {
         let config = self.config.clone();
         // Registries are contacted only for new references in the file, see [`super::super::registry`].
         let read =
@@ -349,8 +360,8 @@ impl Reload {
     /// Completes a configuration that leaves it to the cluster what the cluster is.
     async fn discover(&self, configuration: &mut Configuration) -> Result<(), String> {
         let live = self.source.filter(|source| *source != ClusterSource::None);
-        let (Some(source), Some(wanted)) = (live, configuration.wanted()) else {
-            self.serving.trusts(None);
+        let (Some(source), Some(wanted)) = (live, configuration.platform_query()) else {
+            self.active_set.set_platform_error(None);
             return Ok(());
         };
         let connection = if let Some(connection) = &self.connection {
@@ -360,16 +371,16 @@ impl Reload {
             connection.map_err(|failure| failure.error.to_string())?
         };
         let Some(connection) = connection else { return Ok(()) };
-        let (platform, trouble) = self.discovery.look(&connection, wanted).await?;
-        self.serving.trusts(trouble);
+        let (platform, discovery_error) = self.discovery.discover(&connection, wanted).await?;
+        self.active_set.set_platform_error(discovery_error);
         configuration.set_platform(platform);
         Ok(())
     }
 
-    fn tell(&self, severity: Severity, reason: &'static str, note: &str) {
+    fn publish_event(&self, severity: Severity, reason: &'static str, note: &str) {
         if let Some(events) = self.events.clone() {
             let note = note.to_owned();
-            tokio::spawn(async move { events.tell(severity, reason, "Reload", &note).await });
+            tokio::spawn(async move { events.record(severity, reason, "Reload", &note).await });
         }
     }
 }
@@ -381,7 +392,7 @@ async fn run_in_background<T: Send + 'static>(
 ) -> Option<T> {
     let (tell, told) = oneshot::channel();
     let thread = std::thread::Builder::new().name("opgate-reload".to_owned()).spawn(move || {
-        give_way();
+        lower_priority();
         // The receiver is gone when the server stops.
         let _ = tell.send(work());
     });

@@ -7,7 +7,7 @@ use crate::entries::Entries;
 
 pub(super) fn check(object: &Document, problems: &mut Vec<Problem>) {
     for list in PERMISSIONS {
-        let entries = Entries::all(object, list, &["", "/serviceAccountName", "/rules"]);
+        let entries = Entries::read_all(object, list, &["", "/serviceAccountName", "/rules"]);
         for (index, row) in entries.iter().filter(|(_, row)| row.kind(0) == Kind::Object) {
             if is_full(problems) {
                 return;
@@ -51,7 +51,7 @@ pub(super) fn check(object: &Document, problems: &mut Vec<Problem>) {
 
 /// Indices of the rules without verbs.
 fn rules_without_verbs(object: &Document, pointer: &str) -> Vec<usize> {
-    let rules = Entries::all(object, pointer, &["", "/verbs"]);
+    let rules = Entries::read_all(object, pointer, &["", "/verbs"]);
     let lacks_verbs = |index: usize, kind: Kind, length: Option<u32>| match kind {
         Kind::Missing | Kind::Null => lacks(object, &format!("{pointer}/{index}"), &["verbs"]),
         Kind::List => length == Some(0),

@@ -6,7 +6,9 @@ use opgate_sdk::{Document, Kind, Row, Selector, lists, pods};
 use opgate_upstream::json;
 
 use super::mounts::Mounts;
-use super::{DEPLOYMENTS, Problem, SERVED, has_in_other_case, is_full, lacks, quoted, required};
+use super::{
+    DEPLOYMENTS, Problem, SERVED_LISTS, has_in_other_case, is_full, lacks, quoted, required,
+};
 use crate::entries::Entries;
 
 const SELECTOR: usize = 2;
@@ -41,7 +43,7 @@ impl Deployment {
 
 pub(super) fn check(object: &Document, problems: &mut Vec<Problem>) {
     let columns = ["/name", "/spec", "/spec/selector", "/spec/template/spec/containers"];
-    let entries = Entries::all(object, DEPLOYMENTS, &columns);
+    let entries = Entries::read_all(object, DEPLOYMENTS, &columns);
     let mut deployments = BTreeMap::new();
     let with_spec = entries.iter().filter(|(_, row)| row.kind(1) == Kind::Object);
     for (index, row) in with_spec.take(MAX_DEPLOYMENTS) {
@@ -92,7 +94,7 @@ fn read_selector(object: &Document, spec: &str) -> Option<Result<Selector, Strin
     }
     let mut selector = Selector::default();
     for (key, value) in read_labels(object, &format!("{pointer}/matchLabels"))? {
-        if let Err(error) = selector.label(&key, &value) {
+        if let Err(error) = selector.add_match_label(&key, &value) {
             return Some(Err(error));
         }
     }
@@ -102,7 +104,7 @@ fn read_selector(object: &Document, spec: &str) -> Option<Result<Selector, Strin
         Kind::List => {}
         _ => return None,
     }
-    let expressions = Entries::all(object, &list, &["/key", "/operator", "/values"]);
+    let expressions = Entries::read_all(object, &list, &["/key", "/operator", "/values"]);
     for (index, row) in expressions.iter() {
         let (key, operator) = (row.text(0)?, row.text(1)?);
         let values = match row.kind(2) {
@@ -114,7 +116,9 @@ fn read_selector(object: &Document, spec: &str) -> Option<Result<Selector, Strin
         if usize::try_from(length) != Ok(values.len()) {
             return None;
         }
-        if let Err(error) = selector.expression(key, operator, values.iter().map(String::as_str)) {
+        if let Err(error) =
+            selector.add_match_expression(key, operator, values.iter().map(String::as_str))
+        {
             return Some(Err(error));
         }
     }
@@ -189,7 +193,7 @@ fn check_containers(
     deployments: &BTreeMap<usize, Deployment>,
     problems: &mut Vec<Problem>,
 ) {
-    let served = SERVED.map(|list| Entries::all(object, list, &["/deploymentName"]));
+    let served = SERVED_LISTS.map(|list| Entries::read_all(object, list, &["/deploymentName"]));
     let served = served.iter().flat_map(Entries::iter);
     let served: HashSet<_> = served.filter_map(|(_, row)| row.text(0)).collect();
     let specs = pods::in_csv(object);

@@ -36,18 +36,18 @@ impl<'o> Mounts<'o> {
     }
 
     /// Whether another list may be read.
-    fn has_room(&mut self) -> bool {
+    fn count_list(&mut self) -> bool {
         self.lists = self.lists.saturating_add(1);
         self.lists <= MAX_LISTS
     }
 
     /// Checks the ports of the container at the pointer.
     pub(super) fn check_ports(&mut self, container: &str, mut add: impl FnMut(String, String)) {
-        if !self.has_room() {
+        if !self.count_list() {
             return;
         }
         let list = format!("{container}/ports");
-        let ports = Entries::all(self.object, &list, &["", "/containerPort", "/hostPort"]);
+        let ports = Entries::read_all(self.object, &list, &["", "/containerPort", "/hostPort"]);
         for (index, row) in ports.iter().filter(|(_, row)| row.kind(0) == Kind::Object) {
             self.ports = self.ports.saturating_add(1);
             if self.ports > MAX_PORTS {
@@ -85,14 +85,14 @@ impl<'o> Mounts<'o> {
         [has_certificates, has_mounts]: [bool; 2],
         mut add: impl FnMut(String, String),
     ) {
-        if !self.has_room() {
+        if !self.count_list() {
             return;
         }
         let object = self.object;
         let volumes = self.volumes.entry(deployment).or_insert_with(|| read_volumes(object, spec));
         let Some(volumes) = volumes else { return };
         let list = format!("{container}/volumeMounts");
-        let mounts = Entries::all(object, &list, &["/name", "/mountPath"]);
+        let mounts = Entries::read_all(object, &list, &["/name", "/mountPath"]);
         // The first mount with the name or the path: OLM keeps it or replaces it.
         let of_olm = CERTIFICATES.map(|(name, path)| {
             let mut rows = mounts.iter();
@@ -132,6 +132,6 @@ fn read_volumes(object: &Document, spec: &str) -> Option<HashSet<String>> {
         Kind::List => {}
         _ => return None,
     }
-    let volumes = Entries::all(object, &list, &["/name"]);
+    let volumes = Entries::read_all(object, &list, &["/name"]);
     volumes.iter().map(|(_, row)| row.text(0).map(str::to_owned)).collect()
 }

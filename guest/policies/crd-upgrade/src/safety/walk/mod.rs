@@ -17,36 +17,36 @@ use super::change::Change;
 use super::place::{Location, Mark, Step, hash_of};
 use super::{bounds, fields, values};
 use crate::schema::go;
-use crate::schema::tree::{Place, Tree};
+use crate::schema::tree::{NodeId, Tree};
 use crate::schema::{Keyword, Schema, Shape};
 
 /// The receiver of the changes of schemas.
 pub(super) trait Visitor {
     /// Whether changes must have different hashes.
-    const HASHES: bool;
+    const NEEDS_HASHES: bool;
 
     /// The new version has no such schema. Returns whether it is compared with an empty schema.
-    fn removed(&mut self, at: &Location) -> bool;
+    fn visit_removed(&mut self, at: &Location) -> bool;
 
     /// A change. `has_keyword` is true if the new schema has the keyword.
-    fn changed(&mut self, at: &Location, change: &Change<'_>, has_keyword: bool);
+    fn visit_changed(&mut self, at: &Location, change: &Change<'_>, has_keyword: bool);
 }
 
 /// The number of times that all bytes can be compared.
-const ROUNDS: usize = 8;
+const MAX_COMPARE_ROUNDS: usize = 8;
 
 /// A schema that will be visited.
 #[derive(Clone, Copy)]
 struct Task {
     keyword: Keyword,
-    old: Place,
-    new: Option<Place>,
+    old: NodeId,
+    new: Option<NodeId>,
     index: usize,
 }
 
 /// A schema that is being visited, together with the schemas in it.
 struct Frame {
-    back: Mark,
+    parent: Mark,
     /// The keyword that led here.
     keyword: Keyword,
     /// Tasks below this index belong to other schemas.
@@ -61,17 +61,17 @@ struct Frame {
 pub(super) struct Walk<'s, V> {
     old: &'s Tree,
     new: &'s Tree,
-    at: Location,
+    location: Location,
     visitor: &'s mut V,
     tasks: Vec<Task>,
     frames: Vec<Frame>,
     /// Members of the two objects that are being compared.
-    olds: Vec<Place>,
-    news: Vec<Place>,
+    olds: Vec<NodeId>,
+    news: Vec<NodeId>,
     /// The remaining number of bytes to compare.
-    bytes: usize,
+    remaining_bytes: usize,
     /// The remaining number of schemas to visit.
-    left: usize,
+    remaining: usize,
 }
 
 /// Visits all schemas of the old version. `most` limits their number. Returns the remaining number,
@@ -80,18 +80,18 @@ pub(super) fn compare<V: Visitor>(
     old: &Tree,
     new: Option<&Tree>,
     at: Location,
-    most: usize,
+    max_schemas: usize,
     visitor: &mut V,
 ) -> usize {
     let nothing = Tree::of(Vec::new());
-    let mut walk = Walk::new(old, new.unwrap_or(&nothing), at, most, visitor);
+    let mut walk = Walk::new(old, new.unwrap_or(&nothing), at, max_schemas, visitor);
     walk.start(new.map(|_| 0));
-    walk.left
+    walk.remaining
 }
 
 impl Frame {
     /// Adds a difference of a keyword that has no hash.
-    fn note(&mut self, keyword: Keyword) {
+    fn mark_unhandled(&mut self, keyword: Keyword) {
         self.difference = Some(0);
         if !keyword.is_handled() {
             self.unhandled = Some(0);
@@ -108,40 +108,46 @@ impl Frame {
 }
 
 impl<'s, V: Visitor> Walk<'s, V> {
-    fn new(old: &'s Tree, new: &'s Tree, at: Location, most: usize, visitor: &'s mut V) -> Self {
+    fn new(
+        old: &'s Tree,
+        new: &'s Tree,
+        at: Location,
+        max_schemas: usize,
+        visitor: &'s mut V,
+    ) -> Self {
         Self {
             old,
             new,
-            at: if V::HASHES { at.hashed() } else { at },
+            location: if V::NEEDS_HASHES { at.with_hash() } else { at },
             visitor,
             tasks: Vec::new(),
             frames: Vec::new(),
             olds: Vec::new(),
             news: Vec::new(),
-            bytes: old.size().min(new.size()).saturating_mul(ROUNDS),
-            left: most,
+            remaining_bytes: old.size().min(new.size()).saturating_mul(MAX_COMPARE_ROUNDS),
+            remaining: max_schemas,
         }
     }
 
     /// Visits the outermost schema, and all in it.
-    fn start(&mut self, new: Option<Place>) {
-        let back = self.at.mark();
+    fn start(&mut self, new: Option<NodeId>) {
+        let back = self.location.mark();
         self.visit(back, Keyword::Properties, 0, new);
         while let Some(frame) = self.frames.last() {
-            if self.left == 0 {
+            if self.remaining == 0 {
                 return;
             }
             if self.tasks.len() > frame.tasks
                 && let Some(Task { keyword, old, new, index }) = self.tasks.pop()
             {
-                let back = self.at.mark();
+                let back = self.location.mark();
                 let name = self.old.name(old);
                 let step = match (keyword.shape(), index) {
-                    (Shape::Named | Shape::NamedOrTexts, _) => Step::Named(&name),
-                    (_, usize::MAX) => Step::Only,
+                    (Shape::SchemaMap | Shape::SchemaOrTextsMap, _) => Step::Named(&name),
+                    (_, usize::MAX) => Step::Keyword,
                     (_, index) => Step::At(index),
                 };
-                self.at.enter(keyword, step, new.is_some());
+                self.location.enter(keyword, step, new.is_some());
                 self.visit(back, keyword, old, new);
             } else {
                 self.leave();
@@ -152,34 +158,37 @@ impl<'s, V: Visitor> Walk<'s, V> {
     fn leave(&mut self) {
         let Some(frame) = self.frames.pop() else { return };
         if let Some(unhandled) = frame.unhandled.filter(|_| frame.is_reported) {
-            self.visitor.changed(&self.at, &Change::Unhandled(unhandled), false);
+            self.visitor.visit_changed(&self.location, &Change::Unhandled(unhandled), false);
         }
         if let (Some(difference), Some(around)) = (frame.difference, self.frames.last_mut()) {
-            if V::HASHES {
-                around.add(frame.keyword, &self.at.hash_with(&difference));
+            if V::NEEDS_HASHES {
+                around.add(frame.keyword, &self.location.hash_with(&difference));
             } else {
-                around.note(frame.keyword);
+                around.mark_unhandled(frame.keyword);
             }
         }
-        self.at.go_back(frame.back);
+        self.location.go_back(frame.parent);
     }
 
-    fn visit(&mut self, back: Mark, keyword: Keyword, old: Place, new: Option<Place>) {
-        self.left = self.left.saturating_sub(1);
-        let is_reported = new.is_some() || self.visitor.removed(&self.at);
+    fn visit(&mut self, back: Mark, keyword: Keyword, old: NodeId, new: Option<NodeId>) {
+        self.remaining = self.remaining.saturating_sub(1);
+        let is_reported = new.is_some() || self.visitor.visit_removed(&self.location);
         let old = Schema::at(self.old, old);
         let new = new.map(|new| Schema::at(self.new, new));
         let tasks = self.tasks.len();
-        let frame = Frame { back, keyword, tasks, difference: None, unhandled: None, is_reported };
+        let frame =
+            Frame { parent: back, keyword, tasks, difference: None, unhandled: None, is_reported };
         self.frames.push(frame);
         for keyword in old.keywords(new.as_ref()) {
             let new = new.as_ref();
             match keyword.shape() {
                 Shape::Schema | Shape::Schemas | Shape::SchemaOrSchemas | Shape::SchemaOrFlag => {
-                    self.parts(keyword, &old, new);
+                    self.compare_parts(keyword, &old, new);
                 }
-                Shape::Named | Shape::NamedOrTexts => self.members(keyword, &old, new),
-                _ => self.value(keyword, &old, new, is_reported),
+                Shape::SchemaMap | Shape::SchemaOrTextsMap => {
+                    self.compare_members(keyword, &old, new);
+                }
+                _ => self.compare_value(keyword, &old, new, is_reported),
             }
         }
         if let Some(own) = self.tasks.get_mut(tasks..) {
@@ -188,19 +197,25 @@ impl<'s, V: Visitor> Walk<'s, V> {
     }
 
     /// Records that the values of a keyword differ.
-    fn differ(&mut self, keyword: Keyword, name: &str, old: Option<Place>, new: Option<Place>) {
+    fn compare_keyword(
+        &mut self,
+        keyword: Keyword,
+        name: &str,
+        old: Option<NodeId>,
+        new: Option<NodeId>,
+    ) {
         let Some(frame) = self.frames.last_mut() else { return };
-        if V::HASHES {
-            let old = old.map(|old| go::json(self.old.raw(old)));
-            let new = new.map(|new| go::json(self.new.raw(new)));
+        if V::NEEDS_HASHES {
+            let old = old.map(|old| go::marshal_json(self.old.raw(old)));
+            let new = new.map(|new| go::marshal_json(self.new.raw(new)));
             frame.add(keyword, &(name, old, new));
         } else {
-            frame.note(keyword);
+            frame.mark_unhandled(keyword);
         }
     }
 
     /// Reports the change of a keyword without schemas in it.
-    fn value(
+    fn compare_value(
         &mut self,
         keyword: Keyword,
         old: &Schema<'_>,
@@ -213,44 +228,44 @@ impl<'s, V: Visitor> Walk<'s, V> {
         }
         let empty = Schema::empty(self.new);
         let new = new.unwrap_or(&empty);
-        if old.is_written_as_in(new, keyword) {
+        if old.has_same_text(new, keyword) {
             return;
         }
-        let change = bounds::change(keyword, old, new)
-            .or_else(|| fields::change(keyword, old, new))
-            .or_else(|| values::change(keyword, old, new));
+        let change = bounds::bound_change(keyword, old, new)
+            .or_else(|| fields::find_change(keyword, old, new))
+            .or_else(|| values::find_change(keyword, old, new));
         // A change implies a difference, so the values are not compared again.
         if change.is_some() || old.differs(new, keyword) {
-            self.differ(keyword, "", old.place(keyword), new.place(keyword));
+            self.compare_keyword(keyword, "", old.node_id(keyword), new.node_id(keyword));
         }
         if let Some(change) = change.filter(|_| is_reported) {
-            self.visitor.changed(&self.at, &change, new.place(keyword).is_some());
+            self.visitor.visit_changed(&self.location, &change, new.node_id(keyword).is_some());
         }
     }
 
     /// Whether two values have identical text. Returns `false` after the maximum number of compared
     /// bytes.
-    fn is_copy(&mut self, old: Place, new: Place) -> bool {
+    fn compare_values(&mut self, old: NodeId, new: NodeId) -> bool {
         let (old, new) = (self.old.raw(old), self.new.raw(new));
         if old.len() != new.len() {
             return false;
         }
-        let Some(rest) = self.bytes.checked_sub(old.len()) else { return false };
-        self.bytes = rest;
+        let Some(rest) = self.remaining_bytes.checked_sub(old.len()) else { return false };
+        self.remaining_bytes = rest;
         old == new
     }
 
     /// Whether the values of a keyword are certainly the same.
-    fn are_copies(&mut self, old: Option<Place>, new: Option<Place>) -> bool {
+    fn compare_optional(&mut self, old: Option<NodeId>, new: Option<NodeId>) -> bool {
         match (old, new) {
-            (Some(old), Some(new)) => self.is_copy(old, new),
+            (Some(old), Some(new)) => self.compare_values(old, new),
             (None, None) => true,
             _ => false,
         }
     }
 
-    fn task(&mut self, keyword: Keyword, old: Place, new: Option<Place>, index: usize) {
-        if new.is_none_or(|new| !self.is_copy(old, new)) {
+    fn push_task(&mut self, keyword: Keyword, old: NodeId, new: Option<NodeId>, index: usize) {
+        if new.is_none_or(|new| !self.compare_values(old, new)) {
             self.tasks.push(Task { keyword, old, new, index });
         }
     }
@@ -268,24 +283,25 @@ mod tests {
     }
 
     impl Visitor for Counter {
-        const HASHES: bool = true;
+        const NEEDS_HASHES: bool = true;
 
-        fn removed(&mut self, _: &Location) -> bool {
+        fn visit_removed(&mut self, _: &Location) -> bool {
             self.removed += 1;
             true
         }
 
-        fn changed(&mut self, _: &Location, _: &Change<'_>, _: bool) {
+        fn visit_changed(&mut self, _: &Location, _: &Change<'_>, _: bool) {
             self.changed += 1;
         }
     }
 
     /// Visited schemas, removed ones and changes.
-    fn walked(old: &str, new: &str, most: usize) -> (usize, usize, usize) {
+    fn walked(old: &str, new: &str, max_schemas: usize) -> (usize, usize, usize) {
         let (old, new) = (Tree::of(old.into()), Tree::of(new.into()));
         let mut counter = Counter::default();
-        let left = compare(&old, Some(&new), Location::new(String::new()), most, &mut counter);
-        (most - left, counter.removed, counter.changed)
+        let left =
+            compare(&old, Some(&new), Location::new(String::new()), max_schemas, &mut counter);
+        (max_schemas - left, counter.removed, counter.changed)
     }
 
     #[test]
@@ -323,9 +339,9 @@ mod tests {
         let mut counter = Counter::default();
         let mut walk = Walk::new(&old, &new, Location::new(String::new()), 1_000, &mut counter);
         walk.start(Some(0));
-        assert!(walk.bytes < old.size(), "{}", walk.bytes);
+        assert!(walk.remaining_bytes < old.size(), "{}", walk.remaining_bytes);
         // The type of the innermost schema, and differences without a check in all schemas around
         // it.
-        assert_eq!((walk.left, counter.changed), (1_000 - 401, 401));
+        assert_eq!((walk.remaining, counter.changed), (1_000 - 401, 401));
     }
 }

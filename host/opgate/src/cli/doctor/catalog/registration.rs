@@ -1,21 +1,21 @@
 //! The webhook registration, and the configuration that it belongs to.
 
 use super::Level::{Critical, Warning};
-use super::{Doc, Theme};
+use super::{Doc, Topic};
 
-pub(in crate::cli::doctor) const THEME: Theme = Theme {
+pub(in crate::cli::doctor) const THEME: Topic = Topic {
     name: "registration",
     title: "Webhook registration and configuration",
     docs: &[
         &NOT_REGISTERED,
         &NOT_OWNED,
-        &STALE,
+        &OUTDATED_REGISTRATION,
         &UNKNOWN_POLICY,
-        &TWICE,
-        &SLOW,
-        &CONDITIONS,
+        &DUPLICATE_REGISTRATION,
+        &LONG_TIMEOUT,
+        &UNSUPPORTED_CONDITIONS,
         &CONFIG_MISSING,
-        &CONFIG_BROKEN,
+        &CONFIG_INVALID,
     ],
 };
 
@@ -23,8 +23,8 @@ pub(in crate::cli::doctor) const NOT_REGISTERED: Doc = Doc {
     id: "DOC-01",
     level: Critical,
     title: "No webhook calls this installation",
-    harm: "No ValidatingWebhookConfiguration has a webhook whose `clientConfig` names the Service of the installation (or its URL). API servers send no requests, and opgate evaluates nothing.",
-    repair: "Wait until the servers are ready, then register them:\n\n    opgate manifests webhook --config opgate.yaml --service opgate-system/opgate --ca tls/ca.crt | kubectl apply -f -\n\n\
+    impact: "No ValidatingWebhookConfiguration has a webhook whose `clientConfig` names the Service of the installation (or its URL). API servers send no requests, and opgate evaluates nothing.",
+    remediation: "Wait until the servers are ready, then register them:\n\n    opgate manifests webhook --config opgate.yaml --service opgate-system/opgate --ca tls/ca.crt | kubectl apply -f -\n\n\
 If the installation has another name, pass it to the doctor: `--installation NAMESPACE/SERVICE`.",
 };
 
@@ -32,19 +32,19 @@ pub(in crate::cli::doctor) const NOT_OWNED: Doc = Doc {
     id: "DOC-02",
     level: Warning,
     title: "The webhook registration does not belong to the installation",
-    harm: "Servers that manage their certificate or webhook registration write only to a ValidatingWebhookConfiguration with the label \
+    impact: "Servers that manage their certificate or webhook registration write only to a ValidatingWebhookConfiguration with the label \
 `opgate.dev/installation: NAMESPACE` and the annotation `opgate.dev/owner: NAMESPACE/SERVICE`. This one lacks at least one of them, and the servers run with `--certificates self-managed` or `--manage-webhooks`: they will not update its `caBundle` when the CA changes, and every call will fail \
 from then on.",
-    repair: "Apply the output of `opgate manifests webhook`, which has both, or set them:\n\n    kubectl label validatingwebhookconfiguration opgate opgate.dev/installation=opgate-system\n    \
+    remediation: "Apply the output of `opgate manifests webhook`, which has both, or set them:\n\n    kubectl label validatingwebhookconfiguration opgate opgate.dev/installation=opgate-system\n    \
 kubectl annotate validatingwebhookconfiguration opgate opgate.dev/owner=opgate-system/opgate",
 };
 
-pub(in crate::cli::doctor) const STALE: Doc = Doc {
+pub(in crate::cli::doctor) const OUTDATED_REGISTRATION: Doc = Doc {
     id: "DOC-03",
     level: Warning,
     title: "The webhook registration does not match the configuration",
-    harm: "Webhooks are missing, redundant, or differ from the output of `opgate manifests webhook` for the configuration: the configuration was changed and the webhook registration was not applied again, or a user has edited it. API servers do not send requests that rules need, or send unnecessary ones. The finding names the fields. The doctor ignores the `caBundle`, the order and defaults that API servers add.",
-    repair: "Print it again with the configuration of the servers, review the difference, and apply it:\n\n    opgate manifests webhook --config opgate.yaml --service opgate-system/opgate --ca tls/ca.crt > webhook.yaml\n    \
+    impact: "Webhooks are missing, redundant, or differ from the output of `opgate manifests webhook` for the configuration: the configuration was changed and the webhook registration was not applied again, or a user has edited it. API servers do not send requests that rules need, or send unnecessary ones. The finding names the fields. The doctor ignores the `caBundle`, the order and defaults that API servers add.",
+    remediation: "Print it again with the configuration of the servers, review the difference, and apply it:\n\n    opgate manifests webhook --config opgate.yaml --service opgate-system/opgate --ca tls/ca.crt > webhook.yaml\n    \
 kubectl diff -f webhook.yaml\n    kubectl apply -f webhook.yaml\n\nTo exempt more namespaces, use `exclude.namespaces` of the policies, not the selector of the webhook.",
 };
 
@@ -52,46 +52,46 @@ pub(in crate::cli::doctor) const UNKNOWN_POLICY: Doc = Doc {
     id: "DOC-04",
     level: Critical,
     title: "A webhook calls a policy that the configuration does not have",
-    harm: "The path of the webhook names a policy that no server has. Servers respond to each call with 404. With `failurePolicy: Fail` API servers reject every request that the webhook matches; with `Ignore` no policy evaluates it.",
-    repair: "Apply the webhook registration that belongs to the configuration (see [DOC-03](#doc-03)). To remove a policy, first apply the new webhook registration, then change the configuration of the servers.",
+    impact: "The path of the webhook names a policy that no server has. Servers respond to each call with 404. With `failurePolicy: Fail` API servers reject every request that the webhook matches; with `Ignore` no policy evaluates it.",
+    remediation: "Apply the webhook registration that belongs to the configuration (see [DOC-03](#doc-03)). To remove a policy, first apply the new webhook registration, then change the configuration of the servers.",
 };
 
-pub(in crate::cli::doctor) const TWICE: Doc = Doc {
+pub(in crate::cli::doctor) const DUPLICATE_REGISTRATION: Doc = Doc {
     id: "DOC-05",
     level: Warning,
     title: "Two webhook configurations call the same installation",
-    harm: "More than one ValidatingWebhookConfiguration calls the Service. API servers send each request once for each of them. Usually one remains from an earlier installation, and its `caBundle` and rules are no longer updated.",
-    repair: "Delete the one that you no longer apply:\n\n    kubectl delete validatingwebhookconfiguration NAME",
+    impact: "More than one ValidatingWebhookConfiguration calls the Service. API servers send each request once for each of them. Usually one remains from an earlier installation, and its `caBundle` and rules are no longer updated.",
+    remediation: "Delete the one that you no longer apply:\n\n    kubectl delete validatingwebhookconfiguration NAME",
 };
 
-pub(in crate::cli::doctor) const SLOW: Doc = Doc {
+pub(in crate::cli::doctor) const LONG_TIMEOUT: Doc = Doc {
     id: "DOC-06",
     level: Warning,
     title: "A webhook may take longer than 10 s",
-    harm: "`timeoutSeconds` is above 10. While no server is available, every matching request waits for this time, and uses one of the API server's requests in flight. Many controllers time out earlier.",
-    repair: "Lower `limits.time` of the policies, then print and apply the webhook registration again. `timeoutSeconds` is the longest `limits.time` plus one second.",
+    impact: "`timeoutSeconds` is above 10. While no server is available, every matching request waits for this time, and uses one of the API server's requests in flight. Many controllers time out earlier.",
+    remediation: "Lower `limits.time` of the policies, then print and apply the webhook registration again. `timeoutSeconds` is the longest `limits.time` plus one second.",
 };
 
-pub(in crate::cli::doctor) const CONDITIONS: Doc = Doc {
+pub(in crate::cli::doctor) const UNSUPPORTED_CONDITIONS: Doc = Doc {
     id: "DOC-07",
     level: Warning,
     title: "The API server does not support matchConditions",
-    harm: "API servers support `matchConditions` since Kubernetes 1.28. An older one drops them, or rejects the whole configuration. Without them it sends every write of the matched kinds, such as all ConfigMaps and all Pods.",
-    repair: "Print the webhook registration for such API servers, and apply it:\n\n    opgate manifests webhook --no-match-conditions --config opgate.yaml --service opgate-system/opgate --ca tls/ca.crt | kubectl apply -f -",
+    impact: "API servers support `matchConditions` since Kubernetes 1.28. An older one drops them, or rejects the whole configuration. Without them it sends every write of the matched kinds, such as all ConfigMaps and all Pods.",
+    remediation: "Print the webhook registration for such API servers, and apply it:\n\n    opgate manifests webhook --no-match-conditions --config opgate.yaml --service opgate-system/opgate --ca tls/ca.crt | kubectl apply -f -",
 };
 
 pub(in crate::cli::doctor) const CONFIG_MISSING: Doc = Doc {
     id: "DOC-08",
     level: Critical,
     title: "The configuration is missing",
-    harm: "The pods mount a ConfigMap that does not exist, or that does not have the file that `--config` names. New pods do not start.",
-    repair: "Create it from the configuration:\n\n    kubectl -n opgate-system create configmap opgate --from-file=opgate.yaml",
+    impact: "The pods mount a ConfigMap that does not exist, or that does not have the file that `--config` names. New pods do not start.",
+    remediation: "Create it from the configuration:\n\n    kubectl -n opgate-system create configmap opgate --from-file=opgate.yaml",
 };
 
-pub(in crate::cli::doctor) const CONFIG_BROKEN: Doc = Doc {
+pub(in crate::cli::doctor) const CONFIG_INVALID: Doc = Doc {
     id: "DOC-09",
     level: Critical,
     title: "The configuration is invalid",
-    harm: "The configuration in the cluster does not parse, or its policies reject it. Running servers keep the last good one, if they have one. A new pod exits immediately, so the next node failure or update makes the webhook unavailable.",
-    repair: "Check the file before you apply it, and fix the errors in the message:\n\n    opgate rules --config opgate.yaml",
+    impact: "The configuration in the cluster does not parse, or its policies reject it. Running servers keep the last good one, if they have one. A new pod exits immediately, so the next node failure or update makes the webhook unavailable.",
+    remediation: "Check the file before you apply it, and fix the errors in the message:\n\n    opgate rules --config opgate.yaml",
 };

@@ -10,52 +10,53 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use http::Uri;
-use opgate_certs::{Bundle, CertificateChain, Validity};
+use opgate_certs::{CaBundle, CertificateChain, Validity};
 use opgate_upstream::go::base64;
 use serde_json::{Map, Value};
 
-use super::Days;
+use super::ExpiryDays;
 use crate::cli::doctor::catalog::Doc;
 use crate::cli::doctor::catalog::certificates::{
-    EXPIRED, EXPIRES, NAME, NO_SECRET, NO_TLS, NOT_RELOADED, NOT_YET, SECRET_TYPE, UNTRUSTED,
+    EXPIRED, EXPIRES_SOON, NO_SECRET, NO_TLS, NOT_RELOADED, NOT_YET_VALID, UNTRUSTED, WRONG_NAME,
+    WRONG_SECRET_TYPE,
 };
 use crate::cli::doctor::facts::hooks::Hook;
 use crate::cli::doctor::facts::object::{Kind, Object, text};
-use crate::cli::doctor::facts::tls_probe::Served;
+use crate::cli::doctor::facts::tls_probe::TlsProbe;
 use crate::cli::doctor::facts::workload::Workload;
-use crate::cli::doctor::facts::{Facts, SECRET};
-use crate::cli::doctor::finding::{At, Findings, names, word};
+use crate::cli::doctor::facts::{DEFAULT_SECRET, Facts};
+use crate::cli::doctor::finding::{Findings, ObjectReference, join_names, shell_word};
 
 /// Maximum number of different bundles to check.
-const MOST_BUNDLES: usize = 16;
+const MAX_BUNDLES: usize = 16;
 
 /// Fraction of the lifetime, as a divisor, in which the certificate should already have been renewed.
-const LAST_PART: u32 = 4;
+const RENEWAL_DIVISOR: u32 = 4;
 
-const RENEW: &str = "opgate certs issue --out tls --service NAMESPACE/SERVICE, and store it in the Secret; if something renews it, see why it does not";
+const RENEW_REMEDIATION: &str = "opgate certs issue --out tls --service NAMESPACE/SERVICE, and store it in the Secret; if something renews it, see why it does not";
 
-pub(super) fn check(facts: &Facts, days: Days, found: &mut Findings) {
-    let stored = secret(facts, found);
-    let served = match &facts.served {
-        Served::NotTried(why) => {
+pub(super) fn check(facts: &Facts, days: ExpiryDays, found: &mut Findings) {
+    let stored = secret_chain(facts, found);
+    let served = match &facts.tls_probe {
+        TlsProbe::NotAttempted(why) => {
             if !why.is_empty() {
-                found.unchecked("the certificate that the servers show", why);
+                found.add_unchecked("the certificate that the servers show", why);
             }
             None
         }
-        Served::Failed(address, why) => {
+        TlsProbe::Failed(address, why) => {
             let repair = "let the Service lead to the port of --listen, without a proxy in between";
-            found.add(&NO_TLS, At::other(address), "", why, repair);
+            found.add(&NO_TLS, ObjectReference::other(address), "", why, repair);
             None
         }
-        Served::Chain(address, chain) => Some((At::other(address), chain.clone())),
+        TlsProbe::Chain(address, chain) => Some((ObjectReference::other(address), chain.clone())),
     };
-    let bundles = bundles(facts, found);
+    let bundles = usable_bundles(facts, found);
     let mut chains = Vec::new();
     chains.extend(stored.map(|(at, chain)| (at, "data[tls.crt]", chain)));
     if let Some((at, chain)) = served {
         match chains.first() {
-            Some((_, _, stored)) if stored.is_like(&chain) => {}
+            Some((_, _, stored)) if stored.has_same_certificate(&chain) => {}
             Some((secret, _, _)) => {
                 let what = format!("{at} shows another certificate");
                 let repair = "wait two minutes; then look for `the old certificate is kept` in the log of the servers";
@@ -66,67 +67,67 @@ pub(super) fn check(facts: &Facts, days: Days, found: &mut Findings) {
         }
     }
     for (at, field, chain) in &chains {
-        judge(facts, days, at, field, chain, found);
+        check_chain(facts, days, at, field, chain, found);
         for (bundle, hooks) in &bundles {
-            vouch(facts, days, chain, bundle, hooks, found);
+            check_trust(facts, days, chain, bundle, hooks, found);
         }
     }
     if chains.is_empty() {
         for (bundle, hooks) in &bundles {
             let all: Vec<_> = bundle.validities().collect();
-            ends(facts, days, &all, hooks, found);
+            check_ca_validity(facts, days, &all, hooks, found);
         }
         if !bundles.is_empty() {
             let why = "no certificate of the servers is known: neither the Secret nor a handshake; see --connect";
-            found.unchecked("whether the caBundle vouches for the certificate", why);
+            found.add_unchecked("whether the caBundle vouches for the certificate", why);
         }
     }
 }
 
 /// Returns the names by which API servers call.
-fn called(facts: &Facts) -> Vec<String> {
+fn expected_names(facts: &Facts) -> Vec<String> {
     if facts.installation.url.is_none() {
         let (namespace, service) = (&facts.installation.namespace, &facts.installation.service);
         return vec![format!("{service}.{namespace}.svc")];
     }
     let host =
         |url: &str| Some(url.parse::<Uri>().ok()?.host()?.trim_matches(['[', ']']).to_owned());
-    let mut all: Vec<_> = facts.ours().iter().filter_map(|hook| host(hook.url()?)).collect();
+    let mut all: Vec<_> = facts.own_hooks().iter().filter_map(|hook| host(hook.url()?)).collect();
     all.sort_unstable();
     all.dedup();
-    all.truncate(MOST_BUNDLES);
+    all.truncate(MAX_BUNDLES);
     all
 }
 
-fn judge(
+fn check_chain(
     facts: &Facts,
-    days: Days,
-    at: &At,
+    days: ExpiryDays,
+    at: &ObjectReference,
     field: &str,
     chain: &CertificateChain,
     found: &mut Findings,
 ) {
-    for name in called(facts).iter().filter(|name| !chain.is_for(name)) {
+    for name in expected_names(facts).iter().filter(|name| !chain.is_for(name)) {
         let what = match chain.names() {
             [] => format!("it has no subject alternative name; API servers call {name}"),
             others => {
-                let others = names(others.iter().map(String::as_str));
+                let others = join_names(others.iter().map(String::as_str));
                 format!("it is for {others}; API servers call {name}")
             }
         };
-        let service = word(&facts.installation.owner());
+        let service = shell_word(&facts.installation.owner());
         let repair =
             format!("opgate certs issue --out tls --service {service}, and store it in the Secret");
-        found.add(&NAME, at.clone(), field, &what, &repair);
+        found.add(&WRONG_NAME, at.clone(), field, &what, &repair);
     }
     let what = "the serving certificate";
-    time(facts, days.leaf, &[chain.validity()], what, &mut |doc, what| {
-        found.add(doc, at.clone(), field, what, RENEW);
+    check_validity(facts, days.certificate, &[chain.validity()], what, &mut |doc, what| {
+        found.add(doc, at.clone(), field, what, RENEW_REMEDIATION);
     });
 }
 
 /// Tells what is wrong with the times of certificates, of which one has to be valid.
-fn time(
+fn check_validity(
     facts: &Facts,
     days: u32,
     all: &[Validity],
@@ -137,23 +138,23 @@ fn time(
     let Some(last) = all.iter().filter(|one| one.from <= now).max_by_key(|one| one.until) else {
         if let Some(first) = all.iter().min_by_key(|one| one.from) {
             let in_seconds = first.from.duration_since(now).unwrap_or_default();
-            tell(&NOT_YET, &format!("{name} is valid in {} only", about(in_seconds)));
+            tell(&NOT_YET_VALID, &format!("{name} is valid in {} only", approximate(in_seconds)));
         }
         return;
     };
     let Ok(left) = last.until.duration_since(now) else {
         let since = now.duration_since(last.until).unwrap_or_default();
-        return tell(&EXPIRED, &format!("{name} ended {} ago", about(since)));
+        return tell(&EXPIRED, &format!("{name} ended {} ago", approximate(since)));
     };
     let whole = last.until.duration_since(last.from).unwrap_or_default();
     let soon = Duration::from_secs(u64::from(days).saturating_mul(86_400));
-    if left < soon.min(whole.checked_div(LAST_PART).unwrap_or_default()) {
-        tell(&EXPIRES, &format!("{name} ends in {}", about(left)));
+    if left < soon.min(whole.checked_div(RENEWAL_DIVISOR).unwrap_or_default()) {
+        tell(&EXPIRES_SOON, &format!("{name} ends in {}", approximate(left)));
     }
 }
 
 /// Formats a time approximately: the doctor runs at some moment of a day.
-fn about(time: Duration) -> String {
+fn approximate(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds >= 2 * 86_400 => format!("{} days", seconds / 86_400),
         seconds if seconds >= 2 * 3_600 => format!("{} hours", seconds / 3_600),
@@ -164,103 +165,116 @@ fn about(time: Duration) -> String {
 type Hooks<'f> = Vec<Hook<'f>>;
 
 /// Returns the bundles of our webhooks that can be used, each once.
-fn bundles<'f>(facts: &'f Facts, found: &mut Findings) -> Vec<(Bundle, Hooks<'f>)> {
+fn usable_bundles<'f>(facts: &'f Facts, found: &mut Findings) -> Vec<(CaBundle, Hooks<'f>)> {
     let mut texts: BTreeMap<&str, Hooks<'f>> = BTreeMap::new();
-    for hook in facts.ours() {
+    for hook in facts.own_hooks() {
         texts.entry(text(hook.value, "/clientConfig/caBundle")).or_default().push(hook);
     }
-    if texts.len() > MOST_BUNDLES {
-        let why = format!("there are more than {MOST_BUNDLES} different ones");
-        found.unchecked("some of the caBundles", &why);
+    if texts.len() > MAX_BUNDLES {
+        let why = format!("there are more than {MAX_BUNDLES} different ones");
+        found.add_unchecked("some of the caBundles", &why);
     }
     let mut bundles = Vec::new();
-    for (encoded, hooks) in texts.into_iter().take(MOST_BUNDLES) {
+    for (encoded, hooks) in texts.into_iter().take(MAX_BUNDLES) {
         let Some(first) = hooks.first() else { continue };
         let is_injected = first.object.annotation("cert-manager.io/inject-ca-from").is_some()
-            || Workload::of(facts).is_some_and(|workload| workload.keeps_certificates());
+            || Workload::of(facts).is_some_and(|workload| workload.manages_certificates());
         if encoded.is_empty() && first.url().is_some() {
-            found.unchecked(
+            found.add_unchecked(
                 "the issuer of the certificate",
                 "without a caBundle API servers trust those of their system",
             );
             continue;
         }
         if encoded.is_empty() && is_injected && !facts.is_cluster {
-            found.unchecked("the caBundle", "the cluster puts it in");
+            found.add_unchecked("the caBundle", "the cluster puts it in");
             continue;
         }
         let mut pem = Vec::new();
         let bundle = match (encoded, base64::decode(encoded, &mut pem)) {
             ("", _) => Err("it is empty".to_owned()),
             (_, Err(at)) => Err(format!("it is not base64 at {at}")),
-            _ => Bundle::pem(&pem),
+            _ => CaBundle::from_pem(&pem),
         };
         match bundle {
             Ok(bundle) => bundles.push((bundle, hooks)),
-            Err(why) => untrusted(&hooks, &format!("the caBundle cannot be used: {why}"), found),
+            Err(why) => {
+                report_untrusted(&hooks, &format!("the caBundle cannot be used: {why}"), found);
+            }
         }
     }
     bundles
 }
 
-fn untrusted(hooks: &[Hook<'_>], what: &str, found: &mut Findings) {
+fn report_untrusted(hooks: &[Hook<'_>], what: &str, found: &mut Findings) {
     let Some(first) = hooks.first() else { return };
-    let all = names(hooks.iter().map(Hook::name));
+    let all = join_names(hooks.iter().map(Hook::name));
     let what = format!("{what}; in {all}");
     let repair =
         "apply opgate manifests webhook with --ca FILE of the CA that issued the certificate";
     found.add(&UNTRUSTED, first.object, &first.field("clientConfig.caBundle"), &what, repair);
 }
 
-fn vouch(
+fn check_trust(
     facts: &Facts,
-    days: Days,
+    days: ExpiryDays,
     chain: &CertificateChain,
-    bundle: &Bundle,
+    bundle: &CaBundle,
     hooks: &[Hook<'_>],
     found: &mut Findings,
 ) {
     // Trust is checked at a time of validity: an expired certificate is reported already.
     let at: SystemTime =
         facts.now.clamp(chain.validity().from, chain.validity().until.max(chain.validity().from));
-    match chain.vouching(bundle, at) {
-        Ok(all) => ends(facts, days, &all, hooks, found),
-        Err(why) => untrusted(hooks, &format!("the certificate is not accepted: {why}"), found),
+    match chain.issuer_validities(bundle, at) {
+        Ok(all) => check_ca_validity(facts, days, &all, hooks, found),
+        Err(why) => {
+            report_untrusted(hooks, &format!("the certificate is not accepted: {why}"), found);
+        }
     }
 }
 
 /// Checks the validity of the CAs that the chain needs.
-fn ends(facts: &Facts, days: Days, all: &[Validity], hooks: &[Hook<'_>], found: &mut Findings) {
+fn check_ca_validity(
+    facts: &Facts,
+    days: ExpiryDays,
+    all: &[Validity],
+    hooks: &[Hook<'_>],
+    found: &mut Findings,
+) {
     let Some(first) = hooks.first() else { return };
     let field = first.field("clientConfig.caBundle");
-    time(facts, days.ca, all, "the CA", &mut |doc, what| {
+    check_validity(facts, days.ca, all, "the CA", &mut |doc, what| {
         let repair = "opgate certs issue --new-ca --out tls --service NAMESPACE/SERVICE; register both CAs first, then store the certificate";
         found.add(doc, first.object, &field, what, repair);
     });
 }
 
 /// Returns the chain in the Secret, if it is readable.
-fn secret(facts: &Facts, found: &mut Findings) -> Option<(At, CertificateChain)> {
+fn secret_chain(
+    facts: &Facts,
+    found: &mut Findings,
+) -> Option<(ObjectReference, CertificateChain)> {
     if facts.installation.url.is_some() {
         return None;
     }
     let workload = Workload::of(facts);
     let name = match &workload {
-        None => SECRET,
+        None => DEFAULT_SECRET,
         Some(workload) => match workload.secret() {
             Some(name) => name,
-            None => return no_volume(workload, found),
+            None => return report_missing_secret_volume(workload, found),
         },
     };
-    if !found.needs(facts, Kind::Secret, "the certificate in the Secret") {
+    if !found.require_kind(facts, Kind::Secret, "the certificate in the Secret") {
         return None;
     }
     let namespace = &facts.installation.namespace;
-    let at = At::named(Kind::Secret, namespace, name);
+    let at = ObjectReference::named(Kind::Secret, namespace, name);
     let repair = format!(
         "kubectl -n {} create secret tls {} --cert=tls/tls.crt --key=tls/tls.key",
-        word(namespace),
-        word(name)
+        shell_word(namespace),
+        shell_word(name)
     );
     let Some(secret) = facts.get(Kind::Secret, namespace, name) else {
         found.add(
@@ -272,21 +286,21 @@ fn secret(facts: &Facts, found: &mut Findings) -> Option<(At, CertificateChain)>
         );
         return None;
     };
-    if workload.is_some_and(|workload| workload.keeps_certificates()) {
-        return kept(facts, secret, found).map(|chain| (at, chain));
+    if workload.is_some_and(|workload| workload.manages_certificates()) {
+        return managed_chain(facts, secret, found).map(|chain| (at, chain));
     }
-    content(secret, &repair, found).map(|chain| (at, chain))
+    unmanaged_chain(secret, &repair, found).map(|chain| (at, chain))
 }
 
 /// Returns the chain in a Secret that the servers fill: the installation creates it empty and without a type,
 /// because they may update that one Secret and create none.
-fn kept(facts: &Facts, secret: &Object, found: &mut Findings) -> Option<CertificateChain> {
+fn managed_chain(facts: &Facts, secret: &Object, found: &mut Findings) -> Option<CertificateChain> {
     let is_empty = secret.at("/data").and_then(Value::as_object).is_none_or(Map::is_empty);
     if is_empty && !facts.is_cluster {
-        found.unchecked("the certificate in the Secret", "the servers put it in");
+        found.add_unchecked("the certificate in the Secret", "the servers put it in");
         return None;
     }
-    let namespace = word(&facts.installation.namespace);
+    let namespace = shell_word(&facts.installation.namespace);
     let repair = format!(
         "kubectl -n {namespace} logs -l app.kubernetes.io/name=opgate, and look for why no server stores a certificate"
     );
@@ -294,20 +308,24 @@ fn kept(facts: &Facts, secret: &Object, found: &mut Findings) -> Option<Certific
         found.add(&NO_SECRET, secret, "data", "the servers have not put a certificate in", &repair);
         return None;
     }
-    chain(secret, &repair, found)
+    read_chain(secret, &repair, found)
 }
 
-fn content(secret: &Object, repair: &str, found: &mut Findings) -> Option<CertificateChain> {
+fn unmanaged_chain(
+    secret: &Object,
+    repair: &str,
+    found: &mut Findings,
+) -> Option<CertificateChain> {
     let is_tls = secret.text("/type") == "kubernetes.io/tls";
     if !is_tls {
         let what = format!("its type is {:?}", secret.text("/type"));
         let repair = "delete it, and create it again with kubectl create secret tls";
-        found.add(&SECRET_TYPE, secret, "type", &what, repair);
+        found.add(&WRONG_SECRET_TYPE, secret, "type", &what, repair);
     }
-    chain(secret, repair, found)
+    read_chain(secret, repair, found)
 }
 
-fn chain(secret: &Object, repair: &str, found: &mut Findings) -> Option<CertificateChain> {
+fn read_chain(secret: &Object, repair: &str, found: &mut Findings) -> Option<CertificateChain> {
     let data = |key: &str| secret.at("/data").and_then(|data| data.get(key));
     if data("tls.key").is_none() {
         found.add(&NO_SECRET, secret, "data", "it has no tls.key", repair);
@@ -317,20 +335,22 @@ fn chain(secret: &Object, repair: &str, found: &mut Findings) -> Option<Certific
         match data("tls.crt").and_then(Value::as_str).map(|text| base64::decode(text, &mut pem)) {
             None => Err("it has no tls.crt".to_owned()),
             Some(Err(_)) => Err("tls.crt is not base64".to_owned()),
-            Some(Ok(())) => {
-                CertificateChain::pem(&pem).map_err(|why| format!("tls.crt cannot be used: {why}"))
-            }
+            Some(Ok(())) => CertificateChain::from_pem(&pem)
+                .map_err(|why| format!("tls.crt cannot be used: {why}")),
         };
     chain.map_err(|why| found.add(&NO_SECRET, secret, "data[tls.crt]", &why, repair)).ok()
 }
 
 /// Returns the servers read their certificate from something else than a Secret.
-fn no_volume(workload: &Workload<'_>, found: &mut Findings) -> Option<(At, CertificateChain)> {
-    let folder = workload.flag("--tls-dir", Some("OPGATE_TLS_DIR"));
-    let path = folder.or(workload.flag("--tls-cert", Some("OPGATE_TLS_CERT")));
+fn report_missing_secret_volume(
+    workload: &Workload<'_>,
+    found: &mut Findings,
+) -> Option<(ObjectReference, CertificateChain)> {
+    let directory = workload.flag("--tls-dir", Some("OPGATE_TLS_DIR"));
+    let path = directory.or(workload.flag("--tls-cert", Some("OPGATE_TLS_CERT")));
     let what = match path {
         Some(path) if workload.volume(path).is_some() => {
-            found.unchecked(
+            found.add_unchecked(
                 "the certificate in the Secret",
                 "the servers read it from another volume",
             );

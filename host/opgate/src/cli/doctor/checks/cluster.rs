@@ -2,25 +2,31 @@
 
 use std::time::Duration;
 
-use crate::cli::doctor::catalog::cluster::{CLOCK, UNREAD};
+use crate::cli::doctor::catalog::cluster::{CLOCK_SKEW, UNREADABLE_OBJECTS};
 use crate::cli::doctor::facts::Facts;
-use crate::cli::doctor::finding::{At, Findings};
+use crate::cli::doctor::finding::{Findings, ObjectReference};
 
 /// Clocks of machines that are synchronised differ by far less.
-const APART: Duration = Duration::from_secs(30);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
-    for (what, why) in &facts.failed {
+    for (what, why) in &facts.failed_reads {
         let repair = "run the doctor as a user who may read it, or accept it with --skip DOC-91";
-        found.add(&UNREAD, At::other(what), "", why, repair);
+        found.add(&UNREADABLE_OBJECTS, ObjectReference::other(what), "", why, repair);
     }
     if let Some(clock) = facts.clock
-        && clock.apart > APART.saturating_add(clock.within)
+        && clock.skew > MAX_CLOCK_SKEW.saturating_add(clock.uncertainty)
     {
         let direction = if clock.is_ahead { "ahead of" } else { "behind" };
-        let seconds = clock.apart.as_secs();
+        let seconds = clock.skew.as_secs();
         let what = format!("it is {seconds} s {direction} the clock of this machine");
         let repair = "synchronise the clocks: chronyc tracking, timedatectl";
-        found.add(&CLOCK, At::other("the clock of the API server"), "", &what, repair);
+        found.add(
+            &CLOCK_SKEW,
+            ObjectReference::other("the clock of the API server"),
+            "",
+            &what,
+            repair,
+        );
     }
 }

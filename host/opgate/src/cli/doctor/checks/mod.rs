@@ -20,13 +20,13 @@ use super::finding::Findings;
 
 /// Number of days before the expiration from which a certificate is reported.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Days {
-    pub(super) leaf: u32,
+pub(super) struct ExpiryDays {
+    pub(super) certificate: u32,
     pub(super) ca: u32,
 }
 
 /// Returns all findings.
-pub(super) fn examine(facts: &Facts, days: Days) -> Findings {
+pub(super) fn run_all(facts: &Facts, days: ExpiryDays) -> Findings {
     let mut found = Findings::default();
     registration::check(facts, &mut found);
     certificates::check(facts, days, &mut found);
@@ -43,9 +43,9 @@ pub(super) fn examine(facts: &Facts, days: Days) -> Findings {
         cache::check(facts, &mut found);
     } else {
         let why = "the webhooks call a URL: the servers are not examined as pods";
-        found.unchecked("servers, Service, permissions", why);
+        found.add_unchecked("servers, Service, permissions", why);
     }
     others::check(facts, &mut found);
     cluster::check(facts, &mut found);
-    found.sorted()
+    found.into_sorted()
 }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::cli::doctor::catalog::reach::SHUT;
-use crate::cli::doctor::catalog::servers::{ANYBODY, NO_CLIENT_CA, NO_NETWORK_POLICY};
+use crate::cli::doctor::catalog::reach::PORT_BLOCKED;
+use crate::cli::doctor::catalog::servers::{NO_CLIENT_CA, NO_NETWORK_POLICY, OPEN_TO_ALL_PODS};
 use crate::cli::doctor::facts::Facts;
 use crate::cli::doctor::facts::hooks::is_selected;
 use crate::cli::doctor::facts::object::{Kind, Object, list, text};
@@ -12,20 +12,20 @@ use crate::cli::doctor::finding::Findings;
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
     let Some(workload) = Workload::of(facts) else { return };
-    if !found.needs(facts, Kind::NetworkPolicy, "who can call the servers") {
+    if !found.require_kind(facts, Kind::NetworkPolicy, "who can call the servers") {
         return;
     }
     let selects = |policy: &&Object| {
-        is_selected(policy.at("/spec/podSelector"), &workload.labels) && is_about_ingress(policy)
+        is_selected(policy.at("/spec/podSelector"), &workload.labels) && applies_to_ingress(policy)
     };
-    let policies: Vec<_> = facts.own(Kind::NetworkPolicy).filter(selects).collect();
+    let policies: Vec<_> = facts.own_objects(Kind::NetworkPolicy).filter(selects).collect();
     let has_ca = workload.flag("--client-ca", Some("OPGATE_CLIENT_CA")).is_some();
     let (object, field) = (workload.object, workload.field("args"));
     let print = "opgate manifests network-policy --api-server CIDR | kubectl apply -f -";
     match (has_ca, policies.is_empty()) {
         (false, true) => {
             let what = "there is no --client-ca, and no NetworkPolicy selects the pods";
-            found.add(&ANYBODY, object, &field, what, print);
+            found.add(&OPEN_TO_ALL_PODS, object, &field, what, print);
         }
         (false, false) => {
             let is_open = |rule: &Value| {
@@ -54,11 +54,11 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
         && !policies.iter().any(admits)
     {
         let what = format!("no rule admits anybody to port {port}");
-        found.add(&SHUT, *first, "spec.ingress", &what, print);
+        found.add(&PORT_BLOCKED, *first, "spec.ingress", &what, print);
     }
 }
 
-fn is_about_ingress(policy: &Object) -> bool {
+fn applies_to_ingress(policy: &Object) -> bool {
     let types = policy.list("/spec/policyTypes");
     types.is_empty() || types.iter().any(|one| one == "Ingress")
 }

@@ -4,20 +4,22 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::cli::doctor::catalog::permissions::{MISSING, MORE, SECRETS, WRITES};
+use crate::cli::doctor::catalog::permissions::{
+    EXCESSIVE_READS, EXCESSIVE_WRITES, MISSING_PERMISSION, SECRET_READS,
+};
 use crate::cli::doctor::facts::Facts;
-use crate::cli::doctor::facts::expected::Need;
+use crate::cli::doctor::facts::expected::RequiredPermission;
 use crate::cli::doctor::facts::object::{Kind, Object, list, text};
 use crate::cli::doctor::facts::workload::Workload;
-use crate::cli::doctor::finding::{At, Findings, names, word};
+use crate::cli::doctor::finding::{Findings, ObjectReference, join_names, shell_word};
 
-const READS: [&str; 3] = ["get", "list", "watch"];
+const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 
 /// Maximum number of pairs of group and resource of a rule to check.
-const MOST_PAIRS: usize = 1_000;
+const MAX_RULE_PAIRS: usize = 1_000;
 
 /// Resources that servers write in their namespace.
-const OWN: [(&str, &str); 5] = [
+const OWNED_RESOURCES: [(&str, &str); 5] = [
     ("coordination.k8s.io", "leases"),
     ("", "secrets"),
     ("", "events"),
@@ -26,11 +28,11 @@ const OWN: [(&str, &str); 5] = [
 ];
 
 /// Cluster-scoped resources that servers write: the webhook registration.
-const EVERYWHERE: [(&str, &str); 1] =
+const OWNED_CLUSTER_RESOURCES: [(&str, &str); 1] =
     [("admissionregistration.k8s.io", "validatingwebhookconfigurations")];
 
 /// Verbs of what servers write.
-const KEEPS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+const OWNER_VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
 /// A rule of a role that is bound to the account.
 struct Grant<'f> {
@@ -47,29 +49,34 @@ struct Grant<'f> {
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
     let Some(workload) = Workload::of(facts) else {
-        found.unchecked(
+        found.add_unchecked(
             "permissions",
             "no Deployment of the servers is known, and so no ServiceAccount",
         );
         return;
     };
     for kind in [Kind::ClusterRoleBinding, Kind::RoleBinding, Kind::ClusterRole, Kind::Role] {
-        if !found.needs(facts, kind, "permissions") {
+        if !found.require_kind(facts, kind, "permissions") {
             return;
         }
     }
-    let (namespace, account) = (&workload.object.namespace, workload.account());
+    let (namespace, account) = (&workload.object.namespace, workload.service_account());
     let grants = grants(facts, namespace, account);
     let expected = &facts.expected;
-    match expected.unknown.as_ref().or(expected.broken.as_ref()) {
-        Some(why) => found.unchecked("missing permissions", why),
+    match expected.unknown_reason.as_ref().or(expected.error.as_ref()) {
+        Some(why) => found.add_unchecked("missing permissions", why),
         // A server without reads needs no permissions.
         None if workload.flag("--cluster-source", None) == Some("none") => {}
         None => {
-            missing(facts, &grants, &At::named(Kind::ServiceAccount, namespace, account), found);
+            check_missing(
+                facts,
+                &grants,
+                &ObjectReference::named(Kind::ServiceAccount, namespace, account),
+                found,
+            );
         }
     }
-    wide(facts, &grants, found);
+    check_excessive(facts, &grants, found);
 }
 
 /// Reports whether a subject is an account, or a group to which all accounts belong.
@@ -119,33 +126,36 @@ fn grants<'f>(facts: &'f Facts, namespace: &str, account: &str) -> Vec<Grant<'f>
     grants
 }
 
-fn has(all: &BTreeSet<&str>, one: &str) -> bool {
+fn has_or_wildcard(all: &BTreeSet<&str>, one: &str) -> bool {
     all.contains("*") || all.contains(one)
 }
 
 impl Grant<'_> {
-    fn permits(&self, need: &Need, verb: &str) -> bool {
+    fn permits(&self, permission: &RequiredPermission, verb: &str) -> bool {
         let is_named = |name: &String| self.names.contains(name.as_str());
-        self.namespace.is_none_or(|namespace| need.namespace.as_deref() == Some(namespace))
-            && has(&self.groups, &need.group)
-            && has(&self.resources, &need.resource)
-            && has(&self.verbs, verb)
-            && (self.names.is_empty() || !need.names.is_empty() && need.names.iter().all(is_named))
+        self.namespace.is_none_or(|namespace| permission.namespace.as_deref() == Some(namespace))
+            && has_or_wildcard(&self.groups, &permission.group)
+            && has_or_wildcard(&self.resources, &permission.resource)
+            && has_or_wildcard(&self.verbs, verb)
+            && (self.names.is_empty()
+                || !permission.names.is_empty() && permission.names.iter().all(is_named))
     }
 }
 
-fn missing(facts: &Facts, grants: &[Grant<'_>], at: &At, found: &mut Findings) {
-    for need in &facts.expected.needs {
-        let is_missing = |verb: &&String| !grants.iter().any(|grant| grant.permits(need, verb));
-        let verbs: Vec<_> = need.verbs.iter().filter(is_missing).map(String::as_str).collect();
+fn check_missing(facts: &Facts, grants: &[Grant<'_>], at: &ObjectReference, found: &mut Findings) {
+    for permission in &facts.expected.permissions {
+        let is_missing =
+            |verb: &&String| !grants.iter().any(|grant| grant.permits(permission, verb));
+        let verbs: Vec<_> =
+            permission.verbs.iter().filter(is_missing).map(String::as_str).collect();
         if verbs.is_empty() {
             continue;
         }
-        let resource = match need.group.as_str() {
-            "" => need.resource.clone(),
-            group => format!("{}.{group}", need.resource),
+        let resource = match permission.group.as_str() {
+            "" => permission.resource.clone(),
+            group => format!("{}.{group}", permission.resource),
         };
-        let place = match &need.namespace {
+        let place = match &permission.namespace {
             Some(namespace) => format!("the namespace {namespace}"),
             None => "all namespaces".to_owned(),
         };
@@ -153,25 +163,25 @@ fn missing(facts: &Facts, grants: &[Grant<'_>], at: &At, found: &mut Findings) {
         let account = format!("{}/{}", at.namespace, at.name);
         let repair = format!(
             "opgate manifests rbac --config opgate.yaml --service-account {} | kubectl apply -f -",
-            word(&account)
+            shell_word(&account)
         );
-        found.add(&MISSING, at.clone(), &resource, &what, &repair);
+        found.add(&MISSING_PERMISSION, at.clone(), &resource, &what, &repair);
     }
 }
 
-fn wide(facts: &Facts, grants: &[Grant<'_>], found: &mut Findings) {
+fn check_excessive(facts: &Facts, grants: &[Grant<'_>], found: &mut Findings) {
     for grant in grants.iter().filter(|grant| grant.is_direct && !grant.resources.is_empty()) {
         let (mut writes, mut secrets, mut more) = (Vec::new(), Vec::new(), Vec::new());
         let pairs = grant
             .groups
             .iter()
             .flat_map(|group| grant.resources.iter().map(move |one| (*group, *one)));
-        for (group, resource) in pairs.take(MOST_PAIRS) {
-            if is_kept(facts, grant, group, resource) || is_needed(facts, grant, group, resource) {
+        for (group, resource) in pairs.take(MAX_RULE_PAIRS) {
+            if is_owned(facts, grant, group, resource) || is_needed(facts, grant, group, resource) {
                 continue;
             }
             let verbs: Vec<_> =
-                grant.verbs.iter().copied().filter(|verb| !READS.contains(verb)).collect();
+                grant.verbs.iter().copied().filter(|verb| !READ_VERBS.contains(verb)).collect();
             let is_all = group == "*" || resource == "*";
             let shown = match group {
                 "" => resource.to_owned(),
@@ -179,13 +189,13 @@ fn wide(facts: &Facts, grants: &[Grant<'_>], found: &mut Findings) {
             };
             if is_all || !verbs.is_empty() {
                 let verbs = match verbs.as_slice() {
-                    [] => names(grant.verbs.iter().copied()),
-                    verbs => names(verbs.iter().copied()),
+                    [] => join_names(grant.verbs.iter().copied()),
+                    verbs => join_names(verbs.iter().copied()),
                 };
                 writes.push(format!("{verbs} {shown}"));
             } else if group.is_empty() && resource == "secrets" && grant.namespace.is_none() {
                 secrets.push(shown);
-            } else if facts.expected.unknown.is_none() && facts.expected.broken.is_none() {
+            } else if facts.expected.unknown_reason.is_none() && facts.expected.error.is_none() {
                 more.push(shown);
             }
         }
@@ -194,10 +204,12 @@ fn wide(facts: &Facts, grants: &[Grant<'_>], found: &mut Findings) {
             None => "all namespaces".to_owned(),
         };
         let repair = "grant what opgate manifests rbac prints, and no more";
-        for (doc, all) in [(&WRITES, writes), (&SECRETS, secrets), (&MORE, more)] {
+        for (doc, all) in
+            [(&EXCESSIVE_WRITES, writes), (&SECRET_READS, secrets), (&EXCESSIVE_READS, more)]
+        {
             if !all.is_empty() {
                 let what =
-                    format!("in {place} it grants {}", names(all.iter().map(String::as_str)));
+                    format!("in {place} it grants {}", join_names(all.iter().map(String::as_str)));
                 found.add(doc, grant.role, "rules", &what, repair);
             }
         }
@@ -205,9 +217,9 @@ fn wide(facts: &Facts, grants: &[Grant<'_>], found: &mut Findings) {
 }
 
 /// Reports whether it is what servers keep themselves.
-fn is_kept(facts: &Facts, grant: &Grant<'_>, group: &str, resource: &str) -> bool {
+fn is_owned(facts: &Facts, grant: &Grant<'_>, group: &str, resource: &str) -> bool {
     let is_own = grant.namespace == Some(facts.installation.namespace.as_str());
-    let is_kept = grant.verbs.iter().all(|verb| KEEPS.contains(verb));
+    let is_kept = grant.verbs.iter().all(|verb| OWNER_VERBS.contains(verb));
     let is_asked = matches!(group, "authorization.k8s.io" | "authentication.k8s.io")
         && grant.verbs.iter().all(|verb| *verb == "create");
     // A permission of OpenShift for pods.
@@ -216,20 +228,22 @@ fn is_kept(facts: &Facts, grant: &Grant<'_>, group: &str, resource: &str) -> boo
     is_asked
         || is_used
         || is_kept
-            && (is_own && OWN.contains(&(group, resource))
-                || EVERYWHERE.contains(&(group, resource)))
+            && (is_own && OWNED_RESOURCES.contains(&(group, resource))
+                || OWNED_CLUSTER_RESOURCES.contains(&(group, resource)))
 }
 
 /// Reports whether the configuration needs it, in that place.
 fn is_needed(facts: &Facts, grant: &Grant<'_>, group: &str, resource: &str) -> bool {
-    facts.expected.needs.iter().any(|need| {
-        let is_place = need.namespace.is_none() || need.namespace.as_deref() == grant.namespace;
+    facts.expected.permissions.iter().any(|permission| {
+        let is_place =
+            permission.namespace.is_none() || permission.namespace.as_deref() == grant.namespace;
         let is_it = |needed: &str, granted: &str| needed == granted || needed == "*";
         // The permission to list includes the data of get.
-        let is_verb = |verb: &&str| *verb == "get" || need.verbs.iter().any(|one| one == verb);
+        let is_verb =
+            |verb: &&str| *verb == "get" || permission.verbs.iter().any(|one| one == verb);
         is_place
-            && is_it(&need.group, group)
-            && is_it(&need.resource, resource)
+            && is_it(&permission.group, group)
+            && is_it(&permission.resource, resource)
             && grant.verbs.iter().all(is_verb)
     })
 }

@@ -5,35 +5,35 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::cli::doctor::catalog::servers::{
-    CPU_LIMIT, GRACE, NO_MEMORY_LIMIT, NO_READINESS, NO_TOKEN, PRIVILEGES,
+    CPU_LIMIT, EXCESSIVE_PRIVILEGES, NO_MEMORY_LIMIT, NO_READINESS, NO_TOKEN, SHORT_GRACE_PERIOD,
 };
 use crate::cli::doctor::facts::Facts;
 use crate::cli::doctor::facts::object::{Kind, list, text};
 use crate::cli::doctor::facts::workload::Workload;
-use crate::cli::doctor::finding::{Findings, names};
+use crate::cli::doctor::finding::{Findings, join_names};
 
 /// `--drain-delay` and `--grace-period` of a server, and the time in which it closes idle connections.
 const DRAIN_DELAY: Duration = Duration::from_secs(15);
-const GRACE_TIME: Duration = Duration::from_secs(10);
-const CLOSING: Duration = Duration::from_secs(1);
+const GRACE_PERIOD: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Upstream's default of `terminationGracePeriodSeconds`.
-const USUAL_SECONDS: u64 = 30;
+const DEFAULT_TERMINATION_SECONDS: u64 = 30;
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
     let Some(workload) = Workload::of(facts) else { return };
     let at = workload.object;
-    let drain = workload.time("--drain-delay", DRAIN_DELAY);
-    let grace = workload.time("--grace-period", GRACE_TIME);
-    let needed = drain.saturating_add(grace).saturating_add(CLOSING);
+    let drain = workload.duration_flag("--drain-delay", DRAIN_DELAY);
+    let grace = workload.duration_flag("--grace-period", GRACE_PERIOD);
+    let needed = drain.saturating_add(grace).saturating_add(CLOSE_TIMEOUT);
     let given = workload.spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64);
-    let given = given.unwrap_or(USUAL_SECONDS);
+    let given = given.unwrap_or(DEFAULT_TERMINATION_SECONDS);
     if Duration::from_secs(given) < needed {
         let needed = needed.as_secs_f64().ceil();
         let what = format!("{given} s, and a server takes up to {needed} s to drain");
         let repair = format!("set it to {} or more", needed + 4.0);
         let field = workload.pod_field("terminationGracePeriodSeconds");
-        found.add(&GRACE, at, &field, &what, &repair);
+        found.add(&SHORT_GRACE_PERIOD, at, &field, &what, &repair);
     }
     let probe = workload.container.get("readinessProbe");
     if probe.is_none_or(|probe| !text(probe, "/httpGet/path").starts_with("/readyz")) {
@@ -55,11 +55,11 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
         let repair = "remove resources.limits.cpu, and keep the request";
         found.add(&CPU_LIMIT, at, &workload.field("resources.limits.cpu"), what, repair);
     }
-    privileges(&workload, found);
-    token(facts, &workload, found);
+    check_privileges(&workload, found);
+    check_token(facts, &workload, found);
 }
 
-fn privileges(workload: &Workload<'_>, found: &mut Findings) {
+fn check_privileges(workload: &Workload<'_>, found: &mut Findings) {
     let context = |name: &str| {
         let of_container = workload.container.pointer(&format!("/securityContext/{name}"));
         of_container.or(workload.spec.pointer(&format!("/securityContext/{name}")))
@@ -84,19 +84,25 @@ fn privileges(workload: &Workload<'_>, found: &mut Findings) {
         missing.push("privileged: false");
     }
     if !missing.is_empty() {
-        let what = format!("the container lacks {}", names(missing));
+        let what = format!("the container lacks {}", join_names(missing));
         let repair = "set the security context that `opgate manifests all` prints";
-        found.add(&PRIVILEGES, workload.object, &workload.field("securityContext"), &what, repair);
+        found.add(
+            &EXCESSIVE_PRIVILEGES,
+            workload.object,
+            &workload.field("securityContext"),
+            &what,
+            repair,
+        );
     }
 }
 
-fn token(facts: &Facts, workload: &Workload<'_>, found: &mut Findings) {
+fn check_token(facts: &Facts, workload: &Workload<'_>, found: &mut Findings) {
     let reads = workload.flag("--cluster-source", None) != Some("none")
         && workload.flag("--kubeconfig", Some("KUBECONFIG")).is_none()
         && workload.flag("--cluster-state", None).is_none();
     let is_off = |value: Option<&Value>| value == Some(&Value::Bool(false));
     let of_pod = workload.spec.get("automountServiceAccountToken");
-    let name = workload.account();
+    let name = workload.service_account();
     let account = facts.get(Kind::ServiceAccount, &workload.object.namespace, name);
     let of_account = account.and_then(|account| account.at("/automountServiceAccountToken"));
     let is_projected = list(workload.spec, "/volumes").iter().any(|volume| {
@@ -125,7 +131,7 @@ mod tests {
     fn times_are_those_of_the_servers() {
         let command = Cli::command();
         let serve = command.find_subcommand("serve").unwrap();
-        for (name, time) in [("drain_delay", DRAIN_DELAY), ("grace_period", GRACE_TIME)] {
+        for (name, time) in [("drain_delay", DRAIN_DELAY), ("grace_period", GRACE_PERIOD)] {
             let argument = serve.get_arguments().find(|one| one.get_id() == name).unwrap();
             let default = argument.get_default_values()[0].to_str().unwrap();
             assert_eq!(parse_duration(default).unwrap(), time, "{name}");

@@ -6,19 +6,20 @@ use crate::cli::doctor::catalog::reach::{
     NO_ENDPOINTS, NO_PODS, NO_SERVICE, NOT_ALL_READY, WRONG_PORT,
 };
 use crate::cli::doctor::facts::Facts;
-use crate::cli::doctor::facts::object::{Kind, Object, list, text, texts};
+use crate::cli::doctor::facts::object::{Kind, Object, list, string_map, text};
 use crate::cli::doctor::facts::related_objects::is_slice_of;
-use crate::cli::doctor::facts::workload::{Workload, has_all, selected};
-use crate::cli::doctor::finding::{At, Findings, word};
+use crate::cli::doctor::facts::workload::{Workload, contains_labels, selected_pods};
+use crate::cli::doctor::finding::{Findings, ObjectReference, shell_word};
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
     let installation = &facts.installation;
-    if !found.needs(facts, Kind::Service, "the Service and its endpoints") {
+    if !found.require_kind(facts, Kind::Service, "the Service and its endpoints") {
         return;
     }
     let Some(service) = facts.service() else {
-        let at = At::named(Kind::Service, &installation.namespace, &installation.service);
-        let what = match facts.ours().len() {
+        let at =
+            ObjectReference::named(Kind::Service, &installation.namespace, &installation.service);
+        let what = match facts.own_hooks().len() {
             1 => "it does not exist, and a webhook calls it".to_owned(),
             count => format!("it does not exist, and {count} webhooks call it"),
         };
@@ -26,10 +27,10 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
         found.add(&NO_SERVICE, at, "", &what, repair);
         return;
     };
-    let pods: Vec<_> = selected(facts, service).collect();
-    selector(facts, service, &pods, found);
-    ready(facts, service, &pods, found);
-    ports(facts, service, found);
+    let pods: Vec<_> = selected_pods(facts, service).collect();
+    check_selector(facts, service, &pods, found);
+    check_ready(facts, service, &pods, found);
+    check_ports(facts, service, found);
 }
 
 /// Reports whether a pod serves.
@@ -38,10 +39,10 @@ pub(super) fn is_ready(pod: &Object) -> bool {
     conditions.any(|one| text(one, "/type") == "Ready" && text(one, "/status") == "True")
 }
 
-fn selector(facts: &Facts, service: &Object, pods: &[&Object], found: &mut Findings) {
-    let labels = texts(service.at("/spec/selector"));
-    let templates = facts.own(Kind::Deployment).filter(|deployment| {
-        has_all(&texts(deployment.at("/spec/template/metadata/labels")), &labels)
+fn check_selector(facts: &Facts, service: &Object, pods: &[&Object], found: &mut Findings) {
+    let labels = string_map(service.at("/spec/selector"));
+    let templates = facts.own_objects(Kind::Deployment).filter(|deployment| {
+        contains_labels(&string_map(deployment.at("/spec/template/metadata/labels")), &labels)
     });
     let is_external = service.text("/spec/type") == "ExternalName";
     if is_external || !pods.is_empty() || !labels.is_empty() && templates.count() > 0 {
@@ -49,12 +50,13 @@ fn selector(facts: &Facts, service: &Object, pods: &[&Object], found: &mut Findi
     }
     // Endpoints that another controller manages.
     let by_hand = labels.is_empty()
-        && (facts.knows(Kind::EndpointSlice).is_err() || slices(facts, service).next().is_some());
+        && (facts.ensure_known(Kind::EndpointSlice).is_err()
+            || slices(facts, service).next().is_some());
     if by_hand || labels.is_empty() && !facts.is_cluster {
         return;
     }
-    if facts.knows(Kind::Pod).is_err() && facts.knows(Kind::Deployment).is_err() {
-        found.needs(facts, Kind::Pod, "the selector of the Service");
+    if facts.ensure_known(Kind::Pod).is_err() && facts.ensure_known(Kind::Deployment).is_err() {
+        found.require_kind(facts, Kind::Pod, "the selector of the Service");
         return;
     }
     let shown: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -62,7 +64,7 @@ fn selector(facts: &Facts, service: &Object, pods: &[&Object], found: &mut Findi
         [] => "there is no selector, and nobody has given it endpoints".to_owned(),
         shown => format!("no pod and no Deployment has the labels {}", shown.join(",")),
     };
-    let namespace = word(&service.namespace);
+    let namespace = shell_word(&service.namespace);
     let repair = format!("compare with kubectl -n {namespace} get pods --show-labels");
     found.add(&NO_PODS, service, "spec.selector", &what, &repair);
 }
@@ -73,7 +75,7 @@ fn slices<'f>(facts: &'f Facts, service: &'f Object) -> impl Iterator<Item = &'f
 }
 
 /// Returns the number of endpoints that are ready.
-pub(super) fn endpoints(facts: &Facts, service: &Object) -> usize {
+pub(super) fn count_ready_endpoints(facts: &Facts, service: &Object) -> usize {
     let all = slices(facts, service).flat_map(|slice| slice.list("/endpoints"));
     // Without a word an endpoint is ready.
     let is_ready =
@@ -81,20 +83,24 @@ pub(super) fn endpoints(facts: &Facts, service: &Object) -> usize {
     all.filter(is_ready).map(|endpoint| list(endpoint, "/addresses").len()).sum()
 }
 
-fn ready(facts: &Facts, service: &Object, pods: &[&Object], found: &mut Findings) {
+fn check_ready(facts: &Facts, service: &Object, pods: &[&Object], found: &mut Findings) {
     if service.text("/spec/type") == "ExternalName" {
-        found.unchecked("endpoints", "the Service is of the type ExternalName");
+        found.add_unchecked("endpoints", "the Service is of the type ExternalName");
         return;
     }
-    let namespace = word(&service.namespace);
+    let namespace = shell_word(&service.namespace);
     let repair = format!(
         "kubectl -n {namespace} get pods, then describe and logs of those that are not ready"
     );
     let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-    let pods_known = facts.knows(Kind::Pod).is_ok();
-    let are_known = found.needs(facts, Kind::EndpointSlice, "endpoints of the Service");
+    let pods_known = facts.ensure_known(Kind::Pod).is_ok();
+    let are_known = found.require_kind(facts, Kind::EndpointSlice, "endpoints of the Service");
     // Without them the pods tell.
-    let none = if are_known { endpoints(facts, service) == 0 } else { pods_known && ready == 0 };
+    let none = if are_known {
+        count_ready_endpoints(facts, service) == 0
+    } else {
+        pods_known && ready == 0
+    };
     if none {
         let what = match (pods_known, pods.len()) {
             (true, 0) => "no endpoint is ready: there is no pod".to_owned(),
@@ -107,7 +113,7 @@ fn ready(facts: &Facts, service: &Object, pods: &[&Object], found: &mut Findings
     let workload = Workload::of(facts);
     let wanted = workload.as_ref().and_then(|workload| Some((workload, workload.replicas()?)));
     if let Some((workload, wanted)) = wanted
-        && found.needs(facts, Kind::Pod, "how many servers are ready")
+        && found.require_kind(facts, Kind::Pod, "how many servers are ready")
         && i64::try_from(ready).is_ok_and(|ready| ready < wanted)
     {
         let what = format!("{ready} of {wanted} pods are ready");
@@ -115,9 +121,10 @@ fn ready(facts: &Facts, service: &Object, pods: &[&Object], found: &mut Findings
     }
 }
 
-fn ports(facts: &Facts, service: &Object, found: &mut Findings) {
+fn check_ports(facts: &Facts, service: &Object, found: &mut Findings) {
     let workload = Workload::of(facts);
-    let mut called: Vec<_> = facts.ours().iter().filter_map(|h| Some(h.service()?.port)).collect();
+    let mut called: Vec<_> =
+        facts.own_hooks().iter().filter_map(|h| Some(h.service()?.port)).collect();
     called.sort_unstable();
     called.dedup();
     if called.is_empty() {
@@ -136,14 +143,16 @@ fn ports(facts: &Facts, service: &Object, found: &mut Findings) {
             continue;
         };
         let Some(workload) = &workload else {
-            found.unchecked(
+            found.add_unchecked(
                 "the target port of the Service",
                 "no Deployment of the servers is known",
             );
             continue;
         };
         let target = match entry.get("targetPort") {
-            Some(Value::String(name)) => named(workload.spec, name).ok_or_else(|| name.clone()),
+            Some(Value::String(name)) => {
+                named_port(workload.spec, name).ok_or_else(|| name.clone())
+            }
             Some(number) => Ok(number.as_i64().unwrap_or_default()),
             None => Ok(port),
         };
@@ -159,7 +168,7 @@ fn ports(facts: &Facts, service: &Object, found: &mut Findings) {
 }
 
 /// Returns the port with a name, of any container.
-fn named(spec: &Value, name: &str) -> Option<i64> {
+fn named_port(spec: &Value, name: &str) -> Option<i64> {
     let ports = list(spec, "/containers").iter().flat_map(|container| list(container, "/ports"));
     let mut ports = ports.filter(|port| text(port, "/name") == name);
     ports.next()?.get("containerPort")?.as_i64()

@@ -2,33 +2,33 @@
 
 use std::collections::BTreeSet;
 
-use opgate_controller::{INSTALLATION_LABEL, OWNER};
+use opgate_controller::{INSTALLATION_LABEL, OWNER_ANNOTATION};
 use serde_json::{Map, Value, json};
 
 use crate::cli::doctor::catalog::registration::{
-    CONDITIONS, CONFIG_BROKEN, CONFIG_MISSING, NOT_OWNED, NOT_REGISTERED, SLOW, STALE, TWICE,
-    UNKNOWN_POLICY,
+    CONFIG_INVALID, CONFIG_MISSING, DUPLICATE_REGISTRATION, LONG_TIMEOUT, NOT_OWNED,
+    NOT_REGISTERED, OUTDATED_REGISTRATION, UNKNOWN_POLICY, UNSUPPORTED_CONDITIONS,
 };
 use crate::cli::doctor::facts::Facts;
 use crate::cli::doctor::facts::hooks::Hook;
 use crate::cli::doctor::facts::object::{Kind, list, text};
 use crate::cli::doctor::facts::workload::Workload;
-use crate::cli::doctor::finding::{At, Findings, names, word};
+use crate::cli::doctor::finding::{Findings, ObjectReference, join_names, shell_word};
 
 /// Maximum timeout, in seconds, before it is reported.
-const LONG_SECONDS: i64 = 10;
+const MAX_TIMEOUT_SECONDS: i64 = 10;
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
-    configuration(facts, found);
-    if !found.needs(facts, Kind::Validating, "the registration") {
+    check_configuration(facts, found);
+    if !found.require_kind(facts, Kind::ValidatingWebhookConfiguration, "the registration") {
         return;
     }
-    let ours = facts.ours();
-    let follows = Workload::of(facts).is_some_and(|workload| workload.follows_registration());
+    let ours = facts.own_hooks();
+    let follows = Workload::of(facts).is_some_and(|workload| workload.manages_registration());
     if ours.is_empty() && follows && !facts.is_cluster && !facts.registrations().is_empty() {
-        owners(facts, found);
+        check_owners(facts, found);
         let why = "the servers write its webhooks once they are ready";
-        found.unchecked("the webhooks of the registration", why);
+        found.add_unchecked("the webhooks of the registration", why);
         return;
     }
     if ours.is_empty() {
@@ -38,8 +38,11 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
             None => format!("the Service {}", installation.owner()),
         };
         let at = match facts.registrations().first() {
-            Some(object) => At::from(*object),
-            None => At { kind: Kind::Validating.to_string(), ..At::default() },
+            Some(object) => ObjectReference::from(*object),
+            None => ObjectReference {
+                kind: Kind::ValidatingWebhookConfiguration.to_string(),
+                ..ObjectReference::default()
+            },
         };
         let what = format!("no webhook calls {called}: API servers send nothing");
         let repair = if follows {
@@ -50,31 +53,31 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
         found.add(&NOT_REGISTERED, at, "", &what, repair);
         return;
     }
-    owners(facts, found);
+    check_owners(facts, found);
     for hook in &ours {
-        if hook.seconds() > LONG_SECONDS {
-            let what = format!("{} waits up to {} s", hook.name(), hook.seconds());
+        if hook.timeout_seconds() > MAX_TIMEOUT_SECONDS {
+            let what = format!("{} waits up to {} s", hook.name(), hook.timeout_seconds());
             let repair =
                 "lower limits.time of its policies, then print and apply the registration again";
-            found.add(&SLOW, hook.object, &hook.field("timeoutSeconds"), &what, repair);
+            found.add(&LONG_TIMEOUT, hook.object, &hook.field("timeoutSeconds"), &what, repair);
         }
     }
-    conditions(facts, &ours, found);
+    check_conditions(facts, &ours, found);
     let expected = &facts.expected;
-    if let Some(why) = expected.unknown.as_ref().or(expected.broken.as_ref()) {
-        found.unchecked("whether the registration belongs to the configuration", why);
+    if let Some(why) = expected.unknown_reason.as_ref().or(expected.error.as_ref()) {
+        found.add_unchecked("whether the registration belongs to the configuration", why);
         return;
     }
-    policies(facts, &ours, found);
-    compare(facts, &ours, found);
+    check_policies(facts, &ours, found);
+    check_up_to_date(facts, &ours, found);
 }
 
-fn configuration(facts: &Facts, found: &mut Findings) {
+fn check_configuration(facts: &Facts, found: &mut Findings) {
     let expected = &facts.expected;
-    if let Some(why) = &expected.broken {
-        let at = At::other(&expected.source);
+    if let Some(why) = &expected.error {
+        let at = ObjectReference::other(&expected.source);
         found.add(
-            &CONFIG_BROKEN,
+            &CONFIG_INVALID,
             at,
             "",
             why,
@@ -86,17 +89,17 @@ fn configuration(facts: &Facts, found: &mut Findings) {
     }
     let Some(workload) = Workload::of(facts) else { return };
     let Some((name, key)) = workload.config_map() else { return };
-    if !found.needs(facts, Kind::ConfigMap, "the configuration") {
+    if !found.require_kind(facts, Kind::ConfigMap, "the configuration") {
         return;
     }
     let namespace = &facts.installation.namespace;
     let map = facts.get(Kind::ConfigMap, namespace, name);
-    let at = At::named(Kind::ConfigMap, namespace, name);
+    let at = ObjectReference::named(Kind::ConfigMap, namespace, name);
     let repair = format!(
         "kubectl -n {} create configmap {} --from-file={}=opgate.yaml",
-        word(namespace),
-        word(name),
-        word(&key)
+        shell_word(namespace),
+        shell_word(name),
+        shell_word(&key)
     );
     match map {
         None => {
@@ -111,54 +114,54 @@ fn configuration(facts: &Facts, found: &mut Findings) {
     }
 }
 
-fn owners(facts: &Facts, found: &mut Findings) {
+fn check_owners(facts: &Facts, found: &mut Findings) {
     let registrations = facts.registrations();
     let Some(first) = registrations.first() else { return };
     if registrations.len() > 1 {
-        let all = names(registrations.iter().map(|object| object.name.as_str()));
+        let all = join_names(registrations.iter().map(|object| object.name.as_str()));
         let what = format!("{} configurations call the same servers: {all}", registrations.len());
         let repair =
             "delete those that are left over: kubectl delete validatingwebhookconfiguration NAME";
-        found.add(&TWICE, *first, "", &what, repair);
+        found.add(&DUPLICATE_REGISTRATION, *first, "", &what, repair);
     }
     let keeps = Workload::of(facts)
-        .is_some_and(|workload| workload.keeps_certificates() || workload.follows_registration());
+        .is_some_and(|workload| workload.manages_certificates() || workload.manages_registration());
     if !keeps {
         return;
     }
     let (namespace, owner) = (&facts.installation.namespace, facts.installation.owner());
     for object in registrations {
         let is_labelled = object.label(INSTALLATION_LABEL) == Some(namespace);
-        if is_labelled && object.annotation(OWNER) == Some(&owner) {
+        if is_labelled && object.annotation(OWNER_ANNOTATION) == Some(&owner) {
             continue;
         }
         let what = format!(
-            "the servers keep it only with the label {INSTALLATION_LABEL}={namespace} and the annotation {OWNER}={owner}"
+            "the servers keep it only with the label {INSTALLATION_LABEL}={namespace} and the annotation {OWNER_ANNOTATION}={owner}"
         );
-        let name = word(&object.name);
+        let name = shell_word(&object.name);
         let repair = format!(
-            "kubectl label validatingwebhookconfiguration {name} {INSTALLATION_LABEL}={}; kubectl annotate validatingwebhookconfiguration {name} {OWNER}={}",
-            word(namespace),
-            word(&owner)
+            "kubectl label validatingwebhookconfiguration {name} {INSTALLATION_LABEL}={}; kubectl annotate validatingwebhookconfiguration {name} {OWNER_ANNOTATION}={}",
+            shell_word(namespace),
+            shell_word(&owner)
         );
         found.add(&NOT_OWNED, object, "metadata", &what, &repair);
     }
 }
 
 /// Returns major and minor version.
-fn release(version: &str) -> Option<(u32, u32)> {
+fn parse_release(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.trim_start_matches('v').split('.');
     let major = parts.next()?.parse().ok()?;
     Some((major, parts.next()?.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()?))
 }
 
-fn conditions(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
+fn check_conditions(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
     let Some(version) = &facts.version else {
-        found.unchecked("the version of the API server", "it is not known");
+        found.add_unchecked("the version of the API server", "it is not known");
         return;
     };
     let has = ours.iter().any(Hook::has_conditions);
-    let is_old = release(version).is_some_and(|release| release < (1, 28));
+    let is_old = parse_release(version).is_some_and(|release| release < (1, 28));
     let wanted =
         facts.expected.webhooks.iter().any(|one| !list(one, "/matchConditions").is_empty());
     let is_printed_without = is_equal(ours, &facts.expected.without_conditions);
@@ -168,12 +171,12 @@ fn conditions(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
     {
         let what = format!("the API server is {version}, which has no matchConditions");
         let repair = "print the registration with --no-match-conditions, and apply it";
-        found.add(&CONDITIONS, first.object, "webhooks", &what, repair);
+        found.add(&UNSUPPORTED_CONDITIONS, first.object, "webhooks", &what, repair);
     }
 }
 
 /// Paths with policies that no server has are answered with 404.
-fn policies(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
+fn check_policies(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
     let known: BTreeSet<_> = facts.expected.policies.iter().map(String::as_str).collect();
     for hook in ours {
         let named = hook.path().strip_prefix("/validate").unwrap_or_default();
@@ -192,7 +195,7 @@ fn policies(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
 }
 
 /// Returns the fields that define a webhook, normalized for comparison.
-fn normal(webhook: &Value, path: &str) -> Map<String, Value> {
+fn normalize(webhook: &Value, path: &str) -> Map<String, Value> {
     let or = |name: &str, usual: &str| match text(webhook, name) {
         "" => usual.to_owned(),
         value => value.to_owned(),
@@ -234,7 +237,7 @@ fn normal(webhook: &Value, path: &str) -> Map<String, Value> {
 }
 
 /// Returns the path of a webhook that was made for a comparison.
-fn made_path(webhook: &Value) -> &str {
+fn generated_path(webhook: &Value) -> &str {
     let url = text(webhook, "/clientConfig/url");
     url.find("/validate").and_then(|at| url.get(at..)).unwrap_or_default()
 }
@@ -243,15 +246,17 @@ fn is_equal(ours: &[Hook<'_>], expected: &[Value]) -> bool {
     ours.len() == expected.len()
         && expected.iter().all(|one| {
             let hook = ours.iter().find(|hook| hook.name() == text(one, "/name"));
-            hook.is_some_and(|hook| normal(hook.value, hook.path()) == normal(one, made_path(one)))
+            hook.is_some_and(|hook| {
+                normalize(hook.value, hook.path()) == normalize(one, generated_path(one))
+            })
         })
 }
 
-fn compare(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
+fn check_up_to_date(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
     let expected = &facts.expected;
     // More webhooks than any configuration creates are not compared one by one.
     if ours.len() > 1_000 {
-        found.unchecked(
+        found.add_unchecked(
             "whether the registration belongs to the configuration",
             "too many webhooks",
         );
@@ -263,27 +268,44 @@ fn compare(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
     }
     let repair = "print it with opgate manifests webhook and the configuration of the servers, compare with kubectl diff, and apply it";
     let source = &expected.source;
-    for made in &expected.webhooks {
-        let name = text(made, "/name");
+    for expected_webhook in &expected.webhooks {
+        let name = text(expected_webhook, "/name");
         let Some(hook) = ours.iter().find(|hook| hook.name() == name) else {
             if let Some(first) = ours.first() {
                 let what = format!("{name} is missing, which belongs to {source}");
-                found.add(&STALE, first.object, "webhooks", &what, repair);
+                found.add(&OUTDATED_REGISTRATION, first.object, "webhooks", &what, repair);
             }
             continue;
         };
-        let (is, wanted) = (normal(hook.value, hook.path()), normal(made, made_path(made)));
+        let (is, wanted) = (
+            normalize(hook.value, hook.path()),
+            normalize(expected_webhook, generated_path(expected_webhook)),
+        );
         let differ = wanted.iter().filter(|(field, value)| is.get(*field) != Some(value));
         let differ: Vec<_> = differ.map(|(field, _)| field.as_str()).collect();
         if !differ.is_empty() {
-            let what = format!("{name} differs from what belongs to {source}: {}", names(differ));
-            found.add(&STALE, hook.object, &format!("webhooks[{}]", hook.index), &what, repair);
+            let what =
+                format!("{name} differs from what belongs to {source}: {}", join_names(differ));
+            found.add(
+                &OUTDATED_REGISTRATION,
+                hook.object,
+                &format!("webhooks[{}]", hook.index),
+                &what,
+                repair,
+            );
         }
     }
-    let made: BTreeSet<_> = expected.webhooks.iter().map(|one| text(one, "/name")).collect();
-    for hook in ours.iter().filter(|hook| !made.contains(hook.name())) {
+    let expected_webhook: BTreeSet<_> =
+        expected.webhooks.iter().map(|one| text(one, "/name")).collect();
+    for hook in ours.iter().filter(|hook| !expected_webhook.contains(hook.name())) {
         let what = format!("{} does not belong to {source}", hook.name());
-        found.add(&STALE, hook.object, &format!("webhooks[{}]", hook.index), &what, repair);
+        found.add(
+            &OUTDATED_REGISTRATION,
+            hook.object,
+            &format!("webhooks[{}]", hook.index),
+            &what,
+            repair,
+        );
     }
 }
 
@@ -299,7 +321,7 @@ mod tests {
             ("v1.27+", Some((1, 27))),
             ("", None),
         ] {
-            assert_eq!(release(text), expected, "{text}");
+            assert_eq!(parse_release(text), expected, "{text}");
         }
     }
 }

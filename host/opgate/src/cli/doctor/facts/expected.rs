@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use opgate_admission::cluster::Source;
-use opgate_admission::policy::{Configuration, ModuleSource, Origin, PolicySet, Trust};
-use opgate_certs::error_text::causes;
+use opgate_admission::policy::{Configuration, ModuleSource, PolicySet, Trust, ValueOrigin};
+use opgate_certs::error_text::with_causes;
 use opgate_text::one_line;
 use serde_json::Value;
 
@@ -16,35 +16,35 @@ use crate::builtin::BUILTINS;
 use crate::cli::manifests::SYSTEM_NAMESPACE;
 use crate::cli::manifests::permissions::Permissions;
 use crate::cli::{CommandError, ConfigArgs};
-use crate::registration::Registration;
+use crate::registration::WebhookRegistration;
 use crate::registration::matches::PolicyFacts;
 use crate::registration::server::Target;
 
 /// Instead of a Service: only the paths are compared.
-const BASE: &str = "https://opgate";
+const PLACEHOLDER_URL: &str = "https://opgate";
 
 /// Objects that follow from the configuration.
 #[derive(Debug, Default, Clone)]
-pub(in crate::cli::doctor) struct Expected {
+pub(in crate::cli::doctor) struct ExpectedObjects {
     /// Source of the configuration, for messages.
     pub(in crate::cli::doctor) source: String,
     /// Why there is none: what is wrong in it.
-    pub(in crate::cli::doctor) broken: Option<String>,
+    pub(in crate::cli::doctor) error: Option<String>,
     /// Why nothing is known about it, although it may be right.
-    pub(in crate::cli::doctor) unknown: Option<String>,
+    pub(in crate::cli::doctor) unknown_reason: Option<String>,
     /// The webhooks with and without `matchConditions`; their URLs begin with [`BASE`].
     pub(in crate::cli::doctor) webhooks: Vec<Value>,
     pub(in crate::cli::doctor) without_conditions: Vec<Value>,
     /// Names of the policies.
     pub(in crate::cli::doctor) policies: Vec<String>,
-    pub(in crate::cli::doctor) needs: Vec<Need>,
+    pub(in crate::cli::doctor) permissions: Vec<RequiredPermission>,
     /// The profile and the identities, if they are known.
     pub(in crate::cli::doctor) trust: Option<Trust>,
 }
 
 /// The verbs that a server needs for a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli::doctor) struct Need {
+pub(in crate::cli::doctor) struct RequiredPermission {
     /// In all namespaces without one.
     pub(in crate::cli::doctor) namespace: Option<String>,
     pub(in crate::cli::doctor) group: String,
@@ -58,25 +58,25 @@ pub(in crate::cli::doctor) struct Need {
 ///
 /// # Errors
 /// If the file that is named cannot be used, or the engine fails.
-pub(in crate::cli::doctor) fn expected(
+pub(in crate::cli::doctor) fn load_expected(
     facts: &Facts,
     config: &ConfigArgs,
-) -> Result<Expected, CommandError> {
+) -> Result<ExpectedObjects, CommandError> {
     if let Some(path) = &config.config {
         let mut configuration = config.configuration()?;
-        complete(facts, &mut configuration);
+        add_platform(facts, &mut configuration);
         let set = config.load_all_or_fail(&configuration, Source::Absent)?;
-        return Ok(of_set(facts, &set, path.display().to_string()));
+        return Ok(expected_of_set(facts, &set, path.display().to_string()));
     }
-    Ok(of_servers(facts, config))
+    Ok(expected_of_servers(facts, config))
 }
 
 /// Uses the configuration of the servers. Files that it names are not opened: it comes from a cluster.
-fn of_servers(facts: &Facts, config: &ConfigArgs) -> Expected {
-    let unknown = |source: &str, why: &str| Expected {
+fn expected_of_servers(facts: &Facts, config: &ConfigArgs) -> ExpectedObjects {
+    let unknown = |source: &str, why: &str| ExpectedObjects {
         source: source.to_owned(),
-        unknown: Some(why.to_owned()),
-        ..Expected::default()
+        unknown_reason: Some(why.to_owned()),
+        ..ExpectedObjects::default()
     };
     let Some(workload) = Workload::of(facts) else {
         return unknown("", "no Deployment of the servers is known; name a file with --config");
@@ -85,7 +85,7 @@ fn of_servers(facts: &Facts, config: &ConfigArgs) -> Expected {
         let source = "the default configuration".to_owned();
         let configuration =
             Configuration::builtin(opgate_admission::policy::Profile::default(), BUILTINS);
-        return loaded(facts, config, configuration, source);
+        return expected_of_configuration(facts, config, configuration, source);
     }
     let Some((name, key)) = workload.config_map() else {
         let why = "the servers do not read it from a ConfigMap; name the file with --config";
@@ -103,7 +103,7 @@ fn of_servers(facts: &Facts, config: &ConfigArgs) -> Expected {
         Ok(configuration) => configuration,
         Err(errors) => {
             let broken = Some(one_line(&errors.to_string(), 1_024));
-            return Expected { source, broken, ..Expected::default() };
+            return ExpectedObjects { source, error: broken, ..ExpectedObjects::default() };
         }
     };
     let foreign = configuration.policies.iter();
@@ -116,48 +116,49 @@ fn of_servers(facts: &Facts, config: &ConfigArgs) -> Expected {
         );
         return unknown(&source, &why);
     }
-    loaded(facts, config, configuration, source)
+    expected_of_configuration(facts, config, configuration, source)
 }
 
 /// Adds the platform that the servers detected, if it is known.
-fn complete(facts: &Facts, configuration: &mut Configuration) {
+fn add_platform(facts: &Facts, configuration: &mut Configuration) {
     if let Some(Ok(platform)) = &facts.platform {
         configuration.set_platform(platform.clone());
     }
-    configuration.for_any_cluster();
+    configuration.assume_any_cluster();
 }
 
-fn loaded(
+fn expected_of_configuration(
     facts: &Facts,
     config: &ConfigArgs,
     mut configuration: Configuration,
     source: String,
-) -> Expected {
-    complete(facts, &mut configuration);
+) -> ExpectedObjects {
+    add_platform(facts, &mut configuration);
     match config.load_all_or_fail(&configuration, Source::Absent) {
-        Ok(set) => of_set(facts, &set, source),
+        Ok(set) => expected_of_set(facts, &set, source),
         Err(failure) => {
-            let broken = Some(one_line(&causes(failure.error.as_ref()), 1_024));
-            Expected { source, broken, ..Expected::default() }
+            let broken = Some(one_line(&with_causes(failure.error.as_ref()), 1_024));
+            ExpectedObjects { source, error: broken, ..ExpectedObjects::default() }
         }
     }
 }
 
-fn of_set(facts: &Facts, set: &PolicySet, source: String) -> Expected {
+fn expected_of_set(facts: &Facts, set: &PolicySet, source: String) -> ExpectedObjects {
     let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
     let of: Vec<_> = policies.iter().map(|policy| PolicyFacts::of(policy)).collect();
     let exempt = vec![SYSTEM_NAMESPACE.to_owned(), facts.installation.namespace.clone()];
     let webhooks = |conditions: bool| {
-        let registration = Registration {
+        let registration = WebhookRegistration {
             name: "opgate".to_owned(),
-            server: Target::Url(BASE.to_owned()),
+            target: Target::Url(PLACEHOLDER_URL.to_owned()),
             exempt: exempt.clone(),
-            conditions,
+            supports_conditions: conditions,
             ca: Vec::new(),
         };
-        let made = registration.of(&of);
-        let made = serde_json::to_value(made).map_err(|error| error.to_string())?;
-        Ok::<_, String>(list(&made, "/webhooks").to_vec())
+        let webhook_configuration = registration.of(&of);
+        let webhook_configuration =
+            serde_json::to_value(webhook_configuration).map_err(|error| error.to_string())?;
+        Ok::<_, String>(list(&webhook_configuration, "/webhooks").to_vec())
     };
     // Log messages of the registration are for the user who applies it.
     let silence = tracing::subscriber::NoSubscriber::default();
@@ -166,32 +167,36 @@ fn of_set(facts: &Facts, set: &PolicySet, source: String) -> Expected {
         (Ok(with), Ok(without)) => (with, without),
         (Err(why), _) | (_, Err(why)) => {
             let broken = Some(one_line(&why, 1_024));
-            return Expected { source, broken, ..Expected::default() };
+            return ExpectedObjects { source, error: broken, ..ExpectedObjects::default() };
         }
     };
-    Expected {
+    ExpectedObjects {
         source,
         webhooks: with,
         without_conditions: without,
         policies: policies.iter().map(|policy| policy.name.clone()).collect(),
-        needs: [needs(&Permissions::usual().of(&policies, set.wanted())), kept(facts)].concat(),
-        trust: Some(set.trust()).filter(|trust| trust.origin != Origin::Default).cloned(),
-        ..Expected::default()
+        permissions: [
+            permissions_of_roles(&Permissions::with_defaults().of(&policies, set.platform_query())),
+            managed_object_permissions(facts),
+        ]
+        .concat(),
+        trust: Some(set.trust()).filter(|trust| trust.origin != ValueOrigin::Default).cloned(),
+        ..ExpectedObjects::default()
     }
 }
 
 /// Returns the permissions for the objects that servers manage: Leases, the Secret, the registration.
-fn kept(facts: &Facts) -> Vec<Need> {
+fn managed_object_permissions(facts: &Facts) -> Vec<RequiredPermission> {
     let Some(workload) = Workload::of(facts) else { return Vec::new() };
     let (certificates, registration) =
-        (workload.keeps_certificates(), workload.follows_registration());
+        (workload.manages_certificates(), workload.manages_registration());
     if !certificates && !registration {
         return Vec::new();
     }
     let need = |kind: Kind, verbs: &[&str], name: Option<&str>| {
         let (group, resource, _) = kind.names();
         let own = facts.installation.namespace.clone();
-        Need {
+        RequiredPermission {
             namespace: kind.is_namespaced().then_some(own),
             group: group.to_owned(),
             resource: resource.to_owned(),
@@ -203,18 +208,18 @@ fn kept(facts: &Facts) -> Vec<Need> {
     let name = registrations.first().map_or("opgate", |object| object.name.as_str());
     let mut needs = vec![
         need(Kind::Lease, &["create", "get", "list", "update"], None),
-        need(Kind::Validating, &["list"], None),
-        need(Kind::Validating, &["get", "update"], Some(name)),
+        need(Kind::ValidatingWebhookConfiguration, &["list"], None),
+        need(Kind::ValidatingWebhookConfiguration, &["get", "update"], Some(name)),
     ];
     if certificates {
-        needs.push(need(Kind::Secret, &["get", "update"], Some(super::SECRET)));
+        needs.push(need(Kind::Secret, &["get", "update"], Some(super::DEFAULT_SECRET)));
     }
     needs
 }
 
 /// Returns the rules of the roles in a list.
-fn needs(roles: &Value) -> Vec<Need> {
-    let mut needs: Vec<Need> = Vec::new();
+fn permissions_of_roles(roles: &Value) -> Vec<RequiredPermission> {
+    let mut needs: Vec<RequiredPermission> = Vec::new();
     let texts = |value: &Value, pointer: &str| {
         let all = list(value, pointer).iter().filter_map(Value::as_str);
         all.map(str::to_owned).collect::<Vec<_>>()
@@ -230,7 +235,7 @@ fn needs(roles: &Value) -> Vec<Need> {
                     let index = *seen.entry(key).or_insert(needs.len());
                     match needs.get_mut(index) {
                         Some(need) => need.verbs.extend(verbs.iter().cloned()),
-                        None => needs.push(Need {
+                        None => needs.push(RequiredPermission {
                             namespace: namespace.map(str::to_owned),
                             group: group.clone(),
                             resource,

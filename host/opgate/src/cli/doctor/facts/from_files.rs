@@ -12,11 +12,11 @@ use serde_json::Value;
 
 use super::lease;
 use super::object::{Kind, Object};
-use super::related_objects::{self, MOST_OBJECTS, is_slice_of};
+use super::related_objects::{self, MAX_OBJECTS, is_slice_of};
 use super::{Facts, Installation, installations};
 
 /// Contents of files.
-pub(in crate::cli::doctor) struct Dumped {
+pub(in crate::cli::doctor) struct DumpedCluster {
     dumps: Vec<Dump>,
     /// Kinds that are in them.
     kinds: Vec<Kind>,
@@ -25,7 +25,7 @@ pub(in crate::cli::doctor) struct Dumped {
     webhooks: Vec<Object>,
 }
 
-impl Dumped {
+impl DumpedCluster {
     /// Opens files and directories.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Dumped {
         }
         anyhow::ensure!(errors.is_empty(), errors.join("\n"));
         for dump in &mut dumps {
-            let parts = dump.slots().iter().map(|slot| dump.read(slot, reader).broken_list());
+            let parts = dump.slots().iter().map(|slot| dump.read(slot, reader).unreadable_list());
             let mut lists: Vec<_> = parts.flatten().collect();
             lists.dedup();
             dump.keep_whole(&lists);
@@ -48,13 +48,13 @@ impl Dumped {
         let mut dumped = Self { dumps, kinds: Vec::new(), is_cluster: false, webhooks: Vec::new() };
         let (mut kinds, mut is_cluster, mut webhooks) = (Vec::new(), false, Vec::new());
         let mut count = 0_usize;
-        dumped.each(reader, true, &mut |kind, object| {
+        dumped.for_each_object(reader, true, &mut |kind, object| {
             count = count.saturating_add(1);
             is_cluster |= object.at("/metadata/uid").is_some();
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
-            if kind == Kind::Validating && webhooks.len() < MOST_OBJECTS {
+            if kind == Kind::ValidatingWebhookConfiguration && webhooks.len() < MAX_OBJECTS {
                 webhooks.push(object);
             }
         })?;
@@ -87,34 +87,35 @@ impl Dumped {
         let namespace = facts.installation.namespace.clone();
         let mut too_many = Vec::new();
         let mut keep = |facts: &mut Facts, object: Object| {
-            if facts.count(object.kind) < MOST_OBJECTS {
+            if facts.count(object.kind) < MAX_OBJECTS {
                 facts.insert(object);
             } else if !too_many.contains(&object.kind) {
                 too_many.push(object.kind);
             }
         };
         let mut newest = None;
-        self.each(reader, false, &mut |kind, object| {
+        self.for_each_object(reader, false, &mut |kind, object| {
             if kind == Kind::Lease {
                 // Leases of nodes are renewed every ten seconds.
-                newest = newest.max(lease::renewed(&object));
+                newest = newest.max(lease::renew_time(&object));
             }
-            facts.olm.extend(related_objects::olm(&object));
+            facts.olm_accounts.extend(related_objects::olm_accounts(&object));
             let counts = match kind {
                 Kind::ClusterRoleBinding | Kind::RoleBinding => {
-                    related_objects::binds(&object, &namespace)
+                    related_objects::binds_account(&object, &namespace)
                 }
-                Kind::Namespace | Kind::Node | Kind::Mutating => true,
-                Kind::Validating | Kind::ClusterRole | Kind::Role => false,
+                Kind::Namespace | Kind::Node | Kind::MutatingWebhookConfiguration => true,
+                Kind::ValidatingWebhookConfiguration | Kind::ClusterRole | Kind::Role => false,
                 _ => object.namespace == namespace,
             };
             if counts {
                 keep(&mut facts, object);
             }
         })?;
-        facts.dumped = newest;
-        let (roles, services) = (related_objects::roles(&facts), related_objects::services(&facts));
-        self.each(reader, false, &mut |kind, object| {
+        facts.dump_time = newest;
+        let (roles, services) =
+            (related_objects::bound_roles(&facts), related_objects::third_party_services(&facts));
+        self.for_each_object(reader, false, &mut |kind, object| {
             let of = |object: &Object| (object.namespace.clone(), object.name.clone());
             let counts = match kind {
                 Kind::ClusterRole | Kind::Role => {
@@ -134,12 +135,12 @@ impl Dumped {
         for kind in too_many {
             facts.set_unread(
                 kind,
-                format!("more than {MOST_OBJECTS} of them: the others are left out"),
+                format!("more than {MAX_OBJECTS} of them: the others are left out"),
             );
         }
-        for kind in Kind::ALL.into_iter().filter(|kind| kind.is_made_by_clusters()) {
+        for kind in Kind::ALL.into_iter().filter(|kind| kind.is_created_by_cluster()) {
             // A dump of webhooks has those that there are; other kinds have to be requested.
-            let is_known = kind == Kind::Mutating && self.is_cluster;
+            let is_known = kind == Kind::MutatingWebhookConfiguration && self.is_cluster;
             if !self.kinds.contains(&kind) && !is_known {
                 facts.set_unread(kind, format!("no {kind} is in the files"));
             }
@@ -148,7 +149,7 @@ impl Dumped {
     }
 
     /// Visits all objects of known kinds. With `strict`, unreadable input is an error.
-    fn each(
+    fn for_each_object(
         &self,
         reader: &Reader,
         strict: bool,
@@ -158,10 +159,10 @@ impl Dumped {
         for dump in &self.dumps {
             for slot in dump.slots() {
                 let part = dump.read(slot, reader);
-                if strict && let Some(why) = part.complaint() {
+                if strict && let Some(why) = part.error_line() {
                     errors.push(why);
                 }
-                part.each(&mut |found| {
+                part.for_each_object(&mut |found| {
                     let (group, _) = found.group_version();
                     let Some(kind) = Kind::of(group, found.kind) else { return };
                     let value: Result<Value, _> = serde_json::from_str(&found.value.raw());

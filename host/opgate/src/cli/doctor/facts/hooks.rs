@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use opgate_upstream::labels::Selector;
 use serde_json::Value;
 
-use super::object::{Kind, Object, list, text, texts};
+use super::object::{Kind, Object, list, string_map, text};
 
 /// Time that an API server waits for a webhook that does not say.
-const USUAL_SECONDS: i64 = 10;
+const DEFAULT_TIMEOUT_SECONDS: i64 = 10;
 
 /// A webhook.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ pub(in crate::cli::doctor) struct Hook<'f> {
 
 /// A Service as a webhook names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::cli::doctor) struct Called<'f> {
+pub(in crate::cli::doctor) struct ServiceReference<'f> {
     pub(in crate::cli::doctor) namespace: &'f str,
     pub(in crate::cli::doctor) name: &'f str,
     pub(in crate::cli::doctor) port: i64,
@@ -30,7 +30,7 @@ pub(in crate::cli::doctor) struct Called<'f> {
 
 /// A rule of a webhook, for quick questions whatever its size.
 #[derive(Debug)]
-pub(in crate::cli::doctor) struct Rule<'f> {
+pub(in crate::cli::doctor) struct WebhookRule<'f> {
     pub(in crate::cli::doctor) groups: BTreeSet<&'f str>,
     pub(in crate::cli::doctor) resources: BTreeSet<&'f str>,
     pub(in crate::cli::doctor) operations: BTreeSet<&'f str>,
@@ -53,10 +53,14 @@ impl<'f> Hook<'f> {
         format!("webhooks[{}].{of}", self.index)
     }
 
-    pub(in crate::cli::doctor) fn service(&self) -> Option<Called<'f>> {
+    pub(in crate::cli::doctor) fn service(&self) -> Option<ServiceReference<'f>> {
         let service = self.value.pointer("/clientConfig/service")?;
         let port = service.get("port").and_then(Value::as_i64).unwrap_or(443);
-        Some(Called { namespace: text(service, "/namespace"), name: text(service, "/name"), port })
+        Some(ServiceReference {
+            namespace: text(service, "/namespace"),
+            name: text(service, "/name"),
+            port,
+        })
     }
 
     pub(in crate::cli::doctor) fn url(&self) -> Option<&'f str> {
@@ -72,12 +76,12 @@ impl<'f> Hook<'f> {
     }
 
     /// Reports whether a call that fails refuses the request.
-    pub(in crate::cli::doctor) fn fails(&self) -> bool {
+    pub(in crate::cli::doctor) fn fails_closed(&self) -> bool {
         text(self.value, "/failurePolicy") != "Ignore"
     }
 
-    pub(in crate::cli::doctor) fn seconds(&self) -> i64 {
-        self.value.get("timeoutSeconds").and_then(Value::as_i64).unwrap_or(USUAL_SECONDS)
+    pub(in crate::cli::doctor) fn timeout_seconds(&self) -> i64 {
+        self.value.get("timeoutSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_TIMEOUT_SECONDS)
     }
 
     /// Reports whether it is narrowed by conditions, which are not evaluated here.
@@ -86,14 +90,14 @@ impl<'f> Hook<'f> {
     }
 
     pub(in crate::cli::doctor) fn is_mutating(&self) -> bool {
-        self.object.kind == Kind::Mutating
+        self.object.kind == Kind::MutatingWebhookConfiguration
     }
 
-    pub(in crate::cli::doctor) fn rules(&self) -> impl Iterator<Item = Rule<'f>> + use<'f> {
+    pub(in crate::cli::doctor) fn rules(&self) -> impl Iterator<Item = WebhookRule<'f>> + use<'f> {
         list(self.value, "/rules").iter().map(|rule| {
             let all =
                 |pointer: &str| list(rule, pointer).iter().filter_map(Value::as_str).collect();
-            Rule {
+            WebhookRule {
                 groups: all("/apiGroups"),
                 resources: all("/resources"),
                 operations: all("/operations"),
@@ -115,24 +119,24 @@ impl<'f> Hook<'f> {
         let is_narrow = self.has_conditions();
         self.rules().any(|rule| {
             rule.covers(group, resource)
-                && rule.is_about(is_in)
-                && (rule.is_for("CREATE") || rule.is_for("UPDATE"))
+                && rule.matches_scope(is_in)
+                && (rule.matches_operation("CREATE") || rule.matches_operation("UPDATE"))
                 && (!is_narrow || rule.resources.contains(resource))
-        }) && namespace.is_none_or(|labels| self.selects(labels))
+        }) && namespace.is_none_or(|labels| self.selects_namespace(labels))
     }
 
     /// Reports whether it matches a namespace with these labels.
-    pub(in crate::cli::doctor) fn selects(&self, labels: &BTreeMap<&str, &str>) -> bool {
+    pub(in crate::cli::doctor) fn selects_namespace(&self, labels: &BTreeMap<&str, &str>) -> bool {
         is_selected(self.value.get("namespaceSelector"), labels)
     }
 
     /// Reports whether it matches an object with these labels.
-    pub(in crate::cli::doctor) fn takes(&self, labels: &BTreeMap<&str, &str>) -> bool {
+    pub(in crate::cli::doctor) fn selects_object(&self, labels: &BTreeMap<&str, &str>) -> bool {
         is_selected(self.value.get("objectSelector"), labels)
     }
 }
 
-impl Rule<'_> {
+impl WebhookRule<'_> {
     /// Reports whether requests for a resource, `pods` or `pods/binding`, are among it.
     pub(in crate::cli::doctor) fn covers(&self, group: &str, resource: &str) -> bool {
         let has = |resource: &str| self.resources.contains(resource);
@@ -149,7 +153,7 @@ impl Rule<'_> {
             }
     }
 
-    fn is_about(&self, is_namespaced: bool) -> bool {
+    fn matches_scope(&self, is_namespaced: bool) -> bool {
         match self.scope {
             "Cluster" => !is_namespaced,
             "Namespaced" => is_namespaced,
@@ -157,7 +161,7 @@ impl Rule<'_> {
         }
     }
 
-    pub(in crate::cli::doctor) fn is_for(&self, operation: &str) -> bool {
+    pub(in crate::cli::doctor) fn matches_operation(&self, operation: &str) -> bool {
         self.operations.contains("*") || self.operations.contains(operation)
     }
 }
@@ -170,15 +174,15 @@ pub(in crate::cli::doctor) fn is_selected(
 ) -> bool {
     let Some(selector) = selector else { return true };
     let mut parsed = Selector::default();
-    for (key, value) in texts(selector.get("matchLabels")) {
-        if parsed.label(key, value).is_err() {
+    for (key, value) in string_map(selector.get("matchLabels")) {
+        if parsed.add_match_label(key, value).is_err() {
             return true;
         }
     }
     for expression in list(selector, "/matchExpressions") {
         let values = list(expression, "/values").iter().filter_map(Value::as_str);
         let (key, operator) = (text(expression, "/key"), text(expression, "/operator"));
-        if parsed.expression(key, operator, values).is_err() {
+        if parsed.add_match_expression(key, operator, values).is_err() {
             return true;
         }
     }

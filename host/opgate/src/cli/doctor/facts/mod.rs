@@ -23,16 +23,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use opgate_admission::policy::Platform;
-use opgate_controller::{NAME_LABEL, OWNER};
+use opgate_controller::{NAME_LABEL, OWNER_ANNOTATION};
 use opgate_server::ClusterStatus;
 
-use self::expected::Expected;
+use self::expected::ExpectedObjects;
 use self::hooks::{Hook, hooks};
 use self::object::{Kind, Object};
-use self::tls_probe::Served;
+use self::tls_probe::TlsProbe;
 
 /// The Secret with the certificate, where no volume names another one.
-pub(super) const SECRET: &str = "opgate-tls";
+pub(super) const DEFAULT_SECRET: &str = "opgate-tls";
 
 /// The installation that is examined.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,10 +54,10 @@ impl Installation {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     /// Difference from the local time.
-    pub(super) apart: Duration,
+    pub(super) skew: Duration,
     pub(super) is_ahead: bool,
     /// Uncertainty of the time.
-    pub(super) within: Duration,
+    pub(super) uncertainty: Duration,
 }
 
 /// Collected facts.
@@ -71,22 +71,22 @@ pub(super) struct Facts {
     pub(super) version: Option<String>,
     pub(super) clock: Option<Clock>,
     /// Earliest time at which the files were written: their contents are not older.
-    pub(super) dumped: Option<SystemTime>,
-    pub(super) served: Served,
+    pub(super) dump_time: Option<SystemTime>,
+    pub(super) tls_probe: TlsProbe,
     /// State of the cluster caches as servers reported it, by pod, or the error.
-    pub(super) states: BTreeMap<String, Result<ClusterStatus, String>>,
-    pub(super) expected: Expected,
+    pub(super) cache_states: BTreeMap<String, Result<ClusterStatus, String>>,
+    pub(super) expected: ExpectedObjects,
     objects: BTreeMap<Kind, BTreeMap<(String, String), Object>>,
     /// Why a kind, or a part of it, is not known.
-    unread: BTreeMap<Kind, String>,
+    unread_kinds: BTreeMap<Kind, String>,
     /// Reads that failed.
-    pub(super) failed: Vec<(String, String)>,
+    pub(super) failed_reads: Vec<(String, String)>,
     /// Services of others that could not be read, namespace and name.
     pub(super) unreachable: BTreeSet<(String, String)>,
     /// The platform of the cluster, or the error of its detection; none if it was not requested.
     pub(super) platform: Option<Result<Platform, String>>,
     /// Service accounts with the role of OLM, as users.
-    pub(super) olm: BTreeSet<String>,
+    pub(super) olm_accounts: BTreeSet<String>,
 }
 
 impl Facts {
@@ -97,24 +97,24 @@ impl Facts {
             now: SystemTime::now(),
             version: None,
             clock: None,
-            dumped: None,
-            states: BTreeMap::new(),
-            served: Served::NotTried(String::new()),
-            expected: Expected::default(),
+            dump_time: None,
+            cache_states: BTreeMap::new(),
+            tls_probe: TlsProbe::NotAttempted(String::new()),
+            expected: ExpectedObjects::default(),
             objects: BTreeMap::new(),
-            unread: BTreeMap::new(),
-            failed: Vec::new(),
+            unread_kinds: BTreeMap::new(),
+            failed_reads: Vec::new(),
             unreachable: BTreeSet::new(),
             platform: None,
-            olm: BTreeSet::new(),
+            olm_accounts: BTreeSet::new(),
         }
     }
 
     /// Returns the time in the cluster when it was read.
     pub(super) fn cluster_time(&self) -> SystemTime {
-        match (self.clock, self.dumped) {
-            (Some(Clock { apart, is_ahead: true, .. }), _) => self.now + apart,
-            (Some(Clock { apart, is_ahead: false, .. }), _) => self.now - apart,
+        match (self.clock, self.dump_time) {
+            (Some(Clock { skew: apart, is_ahead: true, .. }), _) => self.now + apart,
+            (Some(Clock { skew: apart, is_ahead: false, .. }), _) => self.now - apart,
             (None, Some(dumped)) => dumped,
             (None, None) => self.now,
         }
@@ -137,15 +137,15 @@ impl Facts {
 
     /// Says why a kind is not known. The first reason counts.
     pub(super) fn set_unread(&mut self, kind: Kind, why: String) {
-        self.unread.entry(kind).or_insert(why);
+        self.unread_kinds.entry(kind).or_insert(why);
     }
 
     /// Returns an error if the relevant objects of a kind are unknown.
     ///
     /// # Errors
     /// Why not.
-    pub(super) fn knows(&self, kind: Kind) -> Result<(), &str> {
-        self.unread.get(&kind).map_or(Ok(()), |why| Err(why))
+    pub(super) fn ensure_known(&self, kind: Kind) -> Result<(), &str> {
+        self.unread_kinds.get(&kind).map_or(Ok(()), |why| Err(why))
     }
 
     pub(super) fn all(&self, kind: Kind) -> impl Iterator<Item = &Object> {
@@ -153,7 +153,7 @@ impl Facts {
     }
 
     /// Iterates over the objects in the namespace of the installation.
-    pub(super) fn own(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+    pub(super) fn own_objects(&self, kind: Kind) -> impl Iterator<Item = &Object> {
         self.all(kind).filter(|object| object.namespace == self.installation.namespace)
     }
 
@@ -168,12 +168,12 @@ impl Facts {
     }
 
     /// Returns the webhooks that call this installation.
-    pub(super) fn ours(&self) -> Vec<Hook<'_>> {
-        let all = self.all(Kind::Validating).flat_map(hooks);
-        all.filter(|hook| self.is_ours(hook)).collect()
+    pub(super) fn own_hooks(&self) -> Vec<Hook<'_>> {
+        let all = self.all(Kind::ValidatingWebhookConfiguration).flat_map(hooks);
+        all.filter(|hook| self.is_own_hook(hook)).collect()
     }
 
-    fn is_ours(&self, hook: &Hook<'_>) -> bool {
+    fn is_own_hook(&self, hook: &Hook<'_>) -> bool {
         let Installation { namespace, service, url } = &self.installation;
         match (url, hook.service()) {
             (Some(url), _) => hook.url().is_some_and(|called| called.starts_with(url.as_str())),
@@ -185,10 +185,10 @@ impl Facts {
     /// Returns the configurations with such webhooks, or with our annotation.
     pub(super) fn registrations(&self) -> Vec<&Object> {
         let owner = self.installation.owner();
-        let all = self.all(Kind::Validating);
+        let all = self.all(Kind::ValidatingWebhookConfiguration);
         all.filter(|object| {
-            object.annotation(OWNER) == Some(&owner)
-                || hooks(object).any(|hook| self.is_ours(&hook))
+            object.annotation(OWNER_ANNOTATION) == Some(&owner)
+                || hooks(object).any(|hook| self.is_own_hook(&hook))
         })
         .collect()
     }
@@ -210,7 +210,8 @@ pub(super) fn installations<'o>(
     let mut found = BTreeSet::new();
     for object in configurations {
         let is_named = object.label(NAME_LABEL.0) == Some(NAME_LABEL.1) || object.name == "opgate";
-        if let Some((namespace, service)) = object.annotation(OWNER).and_then(|o| o.split_once('/'))
+        if let Some((namespace, service)) =
+            object.annotation(OWNER_ANNOTATION).and_then(|o| o.split_once('/'))
         {
             found.insert((namespace.to_owned(), service.to_owned()));
             continue;

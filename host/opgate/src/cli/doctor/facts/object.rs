@@ -10,13 +10,13 @@ use serde_json::Value;
 pub(in crate::cli::doctor) enum Kind {
     Namespace,
     Node,
-    Validating,
-    Mutating,
+    ValidatingWebhookConfiguration,
+    MutatingWebhookConfiguration,
     Service,
     EndpointSlice,
     Pod,
     Deployment,
-    Budget,
+    PodDisruptionBudget,
     NetworkPolicy,
     ConfigMap,
     Secret,
@@ -32,13 +32,13 @@ impl Kind {
     pub(in crate::cli::doctor) const ALL: [Self; 18] = [
         Self::Namespace,
         Self::Node,
-        Self::Validating,
-        Self::Mutating,
+        Self::ValidatingWebhookConfiguration,
+        Self::MutatingWebhookConfiguration,
         Self::Service,
         Self::EndpointSlice,
         Self::Pod,
         Self::Deployment,
-        Self::Budget,
+        Self::PodDisruptionBudget,
         Self::NetworkPolicy,
         Self::ConfigMap,
         Self::Secret,
@@ -57,17 +57,17 @@ impl Kind {
         match self {
             Self::Namespace => ("", "namespaces", "Namespace"),
             Self::Node => ("", "nodes", "Node"),
-            Self::Validating => {
+            Self::ValidatingWebhookConfiguration => {
                 (WEBHOOKS, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration")
             }
-            Self::Mutating => {
+            Self::MutatingWebhookConfiguration => {
                 (WEBHOOKS, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
             }
             Self::Service => ("", "services", "Service"),
             Self::EndpointSlice => ("discovery.k8s.io", "endpointslices", "EndpointSlice"),
             Self::Pod => ("", "pods", "Pod"),
             Self::Deployment => ("apps", "deployments", "Deployment"),
-            Self::Budget => ("policy", "poddisruptionbudgets", "PodDisruptionBudget"),
+            Self::PodDisruptionBudget => ("policy", "poddisruptionbudgets", "PodDisruptionBudget"),
             Self::NetworkPolicy => ("networking.k8s.io", "networkpolicies", "NetworkPolicy"),
             Self::ConfigMap => ("", "configmaps", "ConfigMap"),
             Self::Secret => ("", "secrets", "Secret"),
@@ -93,20 +93,20 @@ impl Kind {
             self,
             Self::Namespace
                 | Self::Node
-                | Self::Validating
-                | Self::Mutating
+                | Self::ValidatingWebhookConfiguration
+                | Self::MutatingWebhookConfiguration
                 | Self::ClusterRole
                 | Self::ClusterRoleBinding
         )
     }
 
     /// Reports whether a running cluster makes such objects itself, so that manifests have none.
-    pub(in crate::cli::doctor) fn is_made_by_clusters(self) -> bool {
+    pub(in crate::cli::doctor) fn is_created_by_cluster(self) -> bool {
         matches!(
             self,
             Self::Namespace
                 | Self::Node
-                | Self::Mutating
+                | Self::MutatingWebhookConfiguration
                 | Self::EndpointSlice
                 | Self::Pod
                 | Self::Secret
@@ -150,7 +150,7 @@ impl Object {
             namespace => namespace,
         };
         let namespace = namespace.to_owned();
-        reduce(kind, &mut value);
+        remove_unread_fields(kind, &mut value);
         (!name.is_empty()).then_some(Self { kind, namespace, name, value })
     }
 
@@ -176,7 +176,7 @@ impl Object {
 
     /// Its labels.
     pub(in crate::cli::doctor) fn labels(&self) -> BTreeMap<&str, &str> {
-        texts(self.value.pointer("/metadata/labels"))
+        string_map(self.value.pointer("/metadata/labels"))
     }
 }
 
@@ -191,13 +191,13 @@ pub(in crate::cli::doctor) fn list<'v>(value: &'v Value, pointer: &str) -> &'v [
 }
 
 /// Returns the texts of a map.
-pub(in crate::cli::doctor) fn texts(value: Option<&Value>) -> BTreeMap<&str, &str> {
+pub(in crate::cli::doctor) fn string_map(value: Option<&Value>) -> BTreeMap<&str, &str> {
     let members = value.and_then(Value::as_object).into_iter().flatten();
     members.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
 }
 
 /// Removes the fields that the doctor does not read, in particular secret data.
-fn reduce(kind: Kind, value: &mut Value) {
+fn remove_unread_fields(kind: Kind, value: &mut Value) {
     let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
     if let Some(metadata) = metadata {
         metadata.retain(|name, _| {

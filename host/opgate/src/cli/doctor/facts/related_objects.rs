@@ -7,24 +7,24 @@ use opgate_upstream::controllers::OLM_ROLE;
 use serde_json::Value;
 
 use super::Facts;
-use super::hooks::{Hook, Rule, hooks};
+use super::hooks::{Hook, WebhookRule, hooks};
 use super::object::{Kind, Object, list, text};
 
 /// Maximum number of objects of a kind.
-pub(in crate::cli::doctor) const MOST_OBJECTS: usize = 20_000;
+pub(in crate::cli::doctor) const MAX_OBJECTS: usize = 20_000;
 
 /// Maximum bytes of the objects of a kind, as JSON.
-pub(in crate::cli::doctor) const MOST_BYTES: usize = 64 << 20;
+pub(in crate::cli::doctor) const MAX_OBJECT_BYTES: usize = 64 << 20;
 
 /// Maximum number of roles, and of Services of others.
-const MOST_NAMED: usize = 100;
+const MAX_NAMED_READS: usize = 100;
 
 /// Reports whether a binding names an account of a namespace, or all accounts.
-pub(in crate::cli::doctor) fn binds(binding: &Object, namespace: &str) -> bool {
-    list(&binding.value, "/subjects").iter().any(|subject| is_of(subject, namespace))
+pub(in crate::cli::doctor) fn binds_account(binding: &Object, namespace: &str) -> bool {
+    list(&binding.value, "/subjects").iter().any(|subject| names_account(subject, namespace))
 }
 
-fn is_of(subject: &Value, namespace: &str) -> bool {
+fn names_account(subject: &Value, namespace: &str) -> bool {
     let name = text(subject, "/name");
     match text(subject, "/kind") {
         "ServiceAccount" => text(subject, "/namespace") == namespace,
@@ -41,7 +41,7 @@ fn is_of(subject: &Value, namespace: &str) -> bool {
 }
 
 /// Returns the service accounts to which a binding grants the role of OLM in the whole cluster, as users.
-pub(in crate::cli::doctor) fn olm(binding: &Object) -> Vec<String> {
+pub(in crate::cli::doctor) fn olm_accounts(binding: &Object) -> Vec<String> {
     if binding.kind != Kind::ClusterRoleBinding || binding.text("/roleRef/name") != OLM_ROLE {
         return Vec::new();
     }
@@ -51,11 +51,11 @@ pub(in crate::cli::doctor) fn olm(binding: &Object) -> Vec<String> {
         let (namespace, name) = (text(subject, "/namespace"), text(subject, "/name"));
         format!("system:serviceaccount:{namespace}:{name}")
     };
-    accounts.map(user).take(MOST_NAMED).collect()
+    accounts.map(user).take(MAX_NAMED_READS).collect()
 }
 
 /// Returns the roles that bindings name: kind, namespace and name.
-pub(in crate::cli::doctor) fn roles(facts: &Facts) -> BTreeSet<(Kind, String, String)> {
+pub(in crate::cli::doctor) fn bound_roles(facts: &Facts) -> BTreeSet<(Kind, String, String)> {
     let bindings = facts.all(Kind::ClusterRoleBinding).chain(facts.all(Kind::RoleBinding));
     let role = |binding: &Object| {
         let name = binding.text("/roleRef/name").to_owned();
@@ -64,15 +64,15 @@ pub(in crate::cli::doctor) fn roles(facts: &Facts) -> BTreeSet<(Kind, String, St
             _ => (Kind::ClusterRole, String::new(), name),
         }
     };
-    bindings.map(role).take(MOST_NAMED).collect()
+    bindings.map(role).take(MAX_NAMED_READS).collect()
 }
 
 /// Returns group and resource of all requests that our webhooks match, without wildcards.
-pub(in crate::cli::doctor) fn asked_for(facts: &Facts) -> BTreeSet<(String, String)> {
+pub(in crate::cli::doctor) fn matched_resources(facts: &Facts) -> BTreeSet<(String, String)> {
     let mut asked = BTreeSet::new();
-    for rule in facts.ours().iter().flat_map(Hook::rules) {
-        for group in rule.groups.iter().take(MOST_NAMED) {
-            for resource in rule.resources.iter().take(MOST_NAMED) {
+    for rule in facts.own_hooks().iter().flat_map(Hook::rules) {
+        for group in rule.groups.iter().take(MAX_NAMED_READS) {
+            for resource in rule.resources.iter().take(MAX_NAMED_READS) {
                 if !group.contains('*') && !resource.contains('*') {
                     asked.insert(((*group).to_owned(), (*resource).to_owned()));
                 }
@@ -83,35 +83,38 @@ pub(in crate::cli::doctor) fn asked_for(facts: &Facts) -> BTreeSet<(String, Stri
 }
 
 /// Reports whether a rule of another webhook matches requests that ours match.
-pub(in crate::cli::doctor) fn contends(
-    rule: &Rule<'_>,
+pub(in crate::cli::doctor) fn overlaps(
+    rule: &WebhookRule<'_>,
     asked: &BTreeSet<(String, String)>,
 ) -> bool {
     asked.iter().any(|(group, resource)| rule.covers(group, resource))
 }
 
 /// Returns the webhooks of other products for requests that ours match, or for objects in our namespace.
-pub(in crate::cli::doctor) fn others(facts: &Facts) -> Vec<Hook<'_>> {
-    let asked = asked_for(facts);
+pub(in crate::cli::doctor) fn third_party_hooks(facts: &Facts) -> Vec<Hook<'_>> {
+    let asked = matched_resources(facts);
     let ours: BTreeSet<_> =
-        facts.ours().iter().map(|hook| (&hook.object.name, hook.index)).collect();
-    let all = facts.all(Kind::Mutating).chain(facts.all(Kind::Validating)).flat_map(hooks);
+        facts.own_hooks().iter().map(|hook| (&hook.object.name, hook.index)).collect();
+    let all = facts
+        .all(Kind::MutatingWebhookConfiguration)
+        .chain(facts.all(Kind::ValidatingWebhookConfiguration))
+        .flat_map(hooks);
     let labels = facts.namespace_labels(&facts.installation.namespace);
     all.filter(|hook| hook.is_mutating() || !ours.contains(&(&hook.object.name, hook.index)))
         .filter(|hook| {
-            hook.rules().any(|rule| contends(&rule, &asked))
+            hook.rules().any(|rule| overlaps(&rule, &asked))
                 || hook.matches("", "pods", Some(&labels))
                 || hook.matches("apps", "deployments", Some(&labels))
         })
-        .take(MOST_OBJECTS)
+        .take(MAX_OBJECTS)
         .collect()
 }
 
 /// Returns the Services behind them, namespace and name.
-pub(in crate::cli::doctor) fn services(facts: &Facts) -> BTreeSet<(String, String)> {
-    let called = others(facts).into_iter().filter_map(|hook| hook.service());
+pub(in crate::cli::doctor) fn third_party_services(facts: &Facts) -> BTreeSet<(String, String)> {
+    let called = third_party_hooks(facts).into_iter().filter_map(|hook| hook.service());
     let called = called.map(|called| (called.namespace.to_owned(), called.name.to_owned()));
-    called.take(MOST_NAMED).collect()
+    called.take(MAX_NAMED_READS).collect()
 }
 
 /// Reports whether an `EndpointSlice` is that of a Service.

@@ -13,13 +13,13 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// To connect, and for the handshake.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Result of a handshake.
 #[derive(Debug)]
-pub(in crate::cli::doctor) enum Served {
+pub(in crate::cli::doctor) enum TlsProbe {
     /// No connection was attempted, or there was no response; with the reason.
-    NotTried(String),
+    NotAttempted(String),
     /// Something answers, but not with a certificate: the address, and why.
     Failed(String, String),
     /// The address and the chain.
@@ -28,9 +28,9 @@ pub(in crate::cli::doctor) enum Served {
 
 /// Accepts every chain: the checks verify it. Nothing is sent over such a connection.
 #[derive(Debug)]
-struct Any(WebPkiSupportedAlgorithms);
+struct AcceptAnyChain(WebPkiSupportedAlgorithms);
 
-impl ServerCertVerifier for Any {
+impl ServerCertVerifier for AcceptAnyChain {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -66,33 +66,35 @@ impl ServerCertVerifier for Any {
 }
 
 /// Connects to `HOST:PORT` and requests the certificate of a name.
-pub(in crate::cli::doctor) async fn look(address: &str, name: &str) -> Served {
+pub(in crate::cli::doctor) async fn probe(address: &str, name: &str) -> TlsProbe {
     let shown = one_line(address, 256);
-    let connected = tokio::time::timeout(PATIENCE, TcpStream::connect(address)).await;
+    let connected = tokio::time::timeout(PROBE_TIMEOUT, TcpStream::connect(address)).await;
     let stream = match connected {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Served::NotTried(format!("{shown} cannot be reached: {error}")),
+        Ok(Err(error)) => {
+            return TlsProbe::NotAttempted(format!("{shown} cannot be reached: {error}"));
+        }
         Err(_) => {
-            let seconds = PATIENCE.as_secs();
-            return Served::NotTried(format!("{shown} does not answer within {seconds} s"));
+            let seconds = PROBE_TIMEOUT.as_secs();
+            return TlsProbe::NotAttempted(format!("{shown} does not answer within {seconds} s"));
         }
     };
-    match tokio::time::timeout(PATIENCE, handshake(stream, name)).await {
-        Ok(Ok(chain)) => match CertificateChain::chain(chain) {
-            Ok(chain) => Served::Chain(shown, chain),
-            Err(why) => Served::Failed(shown, why),
+    match tokio::time::timeout(PROBE_TIMEOUT, handshake(stream, name)).await {
+        Ok(Ok(chain)) => match CertificateChain::from_der(chain) {
+            Ok(chain) => TlsProbe::Chain(shown, chain),
+            Err(why) => TlsProbe::Failed(shown, why),
         },
-        Ok(Err(why)) => Served::Failed(shown, one_line(&why, 512)),
+        Ok(Err(why)) => TlsProbe::Failed(shown, one_line(&why, 512)),
         Err(_) => {
-            let why = format!("the handshake takes longer than {} s", PATIENCE.as_secs());
-            Served::Failed(shown, why)
+            let why = format!("the handshake takes longer than {} s", PROBE_TIMEOUT.as_secs());
+            TlsProbe::Failed(shown, why)
         }
     }
 }
 
 async fn handshake(stream: TcpStream, name: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let any = Arc::new(Any(provider.signature_verification_algorithms));
+    let any = Arc::new(AcceptAnyChain(provider.signature_verification_algorithms));
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error_text::of_tls(&error))?
@@ -102,7 +104,7 @@ async fn handshake(stream: TcpStream, name: &str) -> Result<Vec<CertificateDer<'
     let name = ServerName::try_from(name.to_owned())
         .map_err(|_| "the name of the server is no DNS name".to_owned())?;
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-    let stream = connected.map_err(|error| error_text::causes(&error))?;
+    let stream = connected.map_err(|error| error_text::with_causes(&error))?;
     let (_, session) = stream.get_ref();
     let chain = session.peer_certificates().unwrap_or_default();
     Ok(chain.iter().map(|certificate| certificate.clone().into_owned()).collect())

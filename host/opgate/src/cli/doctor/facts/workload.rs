@@ -8,7 +8,7 @@ use opgate_text::units::parse_duration;
 use serde_json::Value;
 
 use super::Facts;
-use super::object::{Kind, Object, list, text, texts};
+use super::object::{Kind, Object, list, string_map, text};
 
 /// The container of a server, and what surrounds it.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(in crate::cli::doctor) struct Workload<'f> {
     /// The Deployment, or one of the pods if there is none.
     pub(in crate::cli::doctor) object: &'f Object,
     /// `/spec/template/spec`, or `/spec`.
-    pub(in crate::cli::doctor) at: &'static str,
+    pub(in crate::cli::doctor) spec_pointer: &'static str,
     /// The specification of the pod.
     pub(in crate::cli::doctor) spec: &'f Value,
     pub(in crate::cli::doctor) container: &'f Value,
@@ -30,18 +30,19 @@ pub(in crate::cli::doctor) struct Workload<'f> {
 impl<'f> Workload<'f> {
     /// Selects the Deployment whose pods the Service selects, or a pod that it selects.
     pub(in crate::cli::doctor) fn of(facts: &'f Facts) -> Option<Self> {
-        let selector = facts.service().map(|service| texts(service.at("/spec/selector")));
+        let selector = facts.service().map(|service| string_map(service.at("/spec/selector")));
         let selector = selector.filter(|selector| !selector.is_empty());
         let is_selected = |object: &Object, labels: &str| match &selector {
-            Some(selector) => has_all(&texts(object.at(labels)), selector),
+            Some(selector) => contains_labels(&string_map(object.at(labels)), selector),
             None => false,
         };
-        let deployments = || facts.own(Kind::Deployment);
+        let deployments = || facts.own_objects(Kind::Deployment);
         let template = "/spec/template/metadata/labels";
         let is_ours = |one: &&Object| one.label("app.kubernetes.io/name") == Some("opgate");
         let is_named = |one: &&Object| one.name == facts.installation.service;
-        let serves =
-            |one: &&Object| Workload::from(one, "/spec/template/spec").is_some_and(|w| w.serves());
+        let serves = |one: &&Object| {
+            Workload::from(one, "/spec/template/spec").is_some_and(|w| w.is_server())
+        };
         let found = deployments()
             .find(|one| is_selected(one, template))
             .or_else(|| deployments().find(|one| is_named(one) && serves(one)))
@@ -49,39 +50,39 @@ impl<'f> Workload<'f> {
         if let Some(deployment) = found {
             return Self::from(deployment, "/spec/template/spec");
         }
-        let pod = facts.own(Kind::Pod).find(|pod| is_selected(pod, "/metadata/labels"))?;
+        let pod = facts.own_objects(Kind::Pod).find(|pod| is_selected(pod, "/metadata/labels"))?;
         Self::from(pod, "/spec")
     }
 
     fn from(object: &'f Object, at: &'static str) -> Option<Self> {
         let spec = object.at(at)?;
         let containers = list(spec, "/containers");
-        let is_server = |container: &&Value| words(container).any(|word| word == "serve");
+        let is_server = |container: &&Value| command_words(container).any(|word| word == "serve");
         let position = containers.iter().position(|container| is_server(&container));
         let named = || containers.iter().position(|one| text(one, "/name") == "opgate");
         let index = position.or_else(named).unwrap_or_default();
         let container = containers.get(index)?;
         let labels = match at {
             "/spec" => object.labels(),
-            _ => texts(object.at("/spec/template/metadata/labels")),
+            _ => string_map(object.at("/spec/template/metadata/labels")),
         };
-        let arguments = words(container).collect();
-        Some(Self { object, at, spec, container, index, labels, arguments })
+        let arguments = command_words(container).collect();
+        Some(Self { object, spec_pointer: at, spec, container, index, labels, arguments })
     }
 
-    fn serves(&self) -> bool {
+    fn is_server(&self) -> bool {
         self.arguments.contains(&"serve")
     }
 
     /// Returns `spec.template.spec.containers[0].resources`.
     pub(in crate::cli::doctor) fn field(&self, of: &str) -> String {
-        let at = self.at.trim_start_matches('/').replace('/', ".");
+        let at = self.spec_pointer.trim_start_matches('/').replace('/', ".");
         format!("{at}.containers[{}].{of}", self.index)
     }
 
     /// Returns `spec.template.spec.volumes`.
     pub(in crate::cli::doctor) fn pod_field(&self, of: &str) -> String {
-        format!("{}.{of}", self.at.trim_start_matches('/').replace('/', "."))
+        format!("{}.{of}", self.spec_pointer.trim_start_matches('/').replace('/', "."))
     }
 
     /// Returns the desired number of pods.
@@ -112,17 +113,17 @@ impl<'f> Workload<'f> {
     }
 
     /// Returns the value of a flag that is a time, or its default.
-    pub(in crate::cli::doctor) fn time(&self, name: &str, default: Duration) -> Duration {
+    pub(in crate::cli::doctor) fn duration_flag(&self, name: &str, default: Duration) -> Duration {
         self.flag(name, None).and_then(|text| parse_duration(text).ok()).unwrap_or(default)
     }
 
     /// Reports whether the servers keep their certificate themselves.
-    pub(in crate::cli::doctor) fn keeps_certificates(&self) -> bool {
+    pub(in crate::cli::doctor) fn manages_certificates(&self) -> bool {
         self.flag("--certificates", Some("OPGATE_CERTIFICATES")) == Some("self-managed")
     }
 
     /// Reports whether they keep the registration.
-    pub(in crate::cli::doctor) fn follows_registration(&self) -> bool {
+    pub(in crate::cli::doctor) fn manages_registration(&self) -> bool {
         let flag = self.flag("--manage-webhooks", Some("OPGATE_MANAGE_WEBHOOKS"));
         flag.is_some_and(|value| value != "false")
     }
@@ -157,12 +158,12 @@ impl<'f> Workload<'f> {
 
     /// Returns the Secret of the certificate, if it comes from one, and the directory.
     pub(in crate::cli::doctor) fn secret(&self) -> Option<&'f str> {
-        if self.keeps_certificates() {
-            return Some(super::SECRET);
+        if self.manages_certificates() {
+            return Some(super::DEFAULT_SECRET);
         }
-        let folder = self.flag("--tls-dir", Some("OPGATE_TLS_DIR"));
+        let directory = self.flag("--tls-dir", Some("OPGATE_TLS_DIR"));
         let file = self.flag("--tls-cert", Some("OPGATE_TLS_CERT"));
-        let (volume, _) = self.volume(folder.or(file)?)?;
+        let (volume, _) = self.volume(directory.or(file)?)?;
         let plain = volume.pointer("/secret/secretName").and_then(Value::as_str);
         let projected = list(volume, "/projected/sources").iter();
         let projected = projected.filter_map(|one| one.pointer("/secret/name")?.as_str());
@@ -180,7 +181,7 @@ impl<'f> Workload<'f> {
     }
 
     /// Returns the ServiceAccount of the pods.
-    pub(in crate::cli::doctor) fn account(&self) -> &'f str {
+    pub(in crate::cli::doctor) fn service_account(&self) -> &'f str {
         match text(self.spec, "/serviceAccountName") {
             "" => "default",
             name => name,
@@ -189,27 +190,28 @@ impl<'f> Workload<'f> {
 }
 
 /// Iterates over command and arguments of a container.
-fn words(container: &Value) -> impl Iterator<Item = &str> {
+fn command_words(container: &Value) -> impl Iterator<Item = &str> {
     let all = list(container, "/command").iter().chain(list(container, "/args"));
     all.filter_map(Value::as_str)
 }
 
 /// Returns the pods that a Service selects, except ended and terminating ones.
-pub(in crate::cli::doctor) fn selected<'f>(
+pub(in crate::cli::doctor) fn selected_pods<'f>(
     facts: &'f Facts,
     service: &'f Object,
 ) -> impl Iterator<Item = &'f Object> {
-    let selector = texts(service.at("/spec/selector"));
+    let selector = string_map(service.at("/spec/selector"));
     let pods = facts.all(Kind::Pod).filter(move |pod| pod.namespace == service.namespace);
     let stays = |pod: &&Object| {
         let has_ended = matches!(pod.text("/status/phase"), "Failed" | "Succeeded");
         !has_ended && pod.at("/metadata/deletionTimestamp").is_none()
     };
-    pods.filter(stays).filter(move |pod| !selector.is_empty() && has_all(&pod.labels(), &selector))
+    pods.filter(stays)
+        .filter(move |pod| !selector.is_empty() && contains_labels(&pod.labels(), &selector))
 }
 
 /// Reports whether labels have all of others.
-pub(in crate::cli::doctor) fn has_all(
+pub(in crate::cli::doctor) fn contains_labels(
     labels: &BTreeMap<&str, &str>,
     wanted: &BTreeMap<&str, &str>,
 ) -> bool {

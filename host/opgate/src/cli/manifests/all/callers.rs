@@ -6,11 +6,11 @@
 
 use std::path::PathBuf;
 
-use opgate_certs::Clients;
+use opgate_certs::ClientVerifier;
 use serde_json::{Value, json};
 
 use super::super::network::cidr;
-use super::{Installation, text};
+use super::{Installation, read_configuration};
 use crate::cli::CommandError;
 
 /// An argument that names API servers.
@@ -71,8 +71,8 @@ pub(in crate::cli::manifests) struct ClientCa {
 impl ClientCa {
     /// Reads a bundle, and checks it as a server does.
     pub(super) fn read(path: PathBuf, names: Vec<String>) -> Result<Self, CommandError> {
-        let bundle = text(&path).map_err(CommandError::usage)?;
-        Clients::new(path, names.clone()).map_err(CommandError::usage)?;
+        let bundle = read_configuration(&path).map_err(CommandError::usage)?;
+        ClientVerifier::new(path, names.clone()).map_err(CommandError::usage)?;
         Ok(Self { bundle, names })
     }
 
@@ -85,18 +85,18 @@ impl ClientCa {
 
 impl Installation {
     /// Returns the CAs of clients.
-    pub(super) fn client_bundle(&self) -> Option<Value> {
+    pub(super) fn client_ca_config_map(&self) -> Option<Value> {
         let client_ca = self.client_ca.as_ref()?;
         Some(json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": self.named(&self.clients()),
+            "metadata": self.namespaced_metadata(&self.client_ca_name()),
             "data": {"ca.crt": client_ca.bundle},
         }))
     }
 
     /// Returns the name of the ConfigMap with the CAs of clients.
-    pub(super) fn clients(&self) -> String {
+    pub(super) fn client_ca_name(&self) -> String {
         format!("{}-clients", self.name)
     }
 }

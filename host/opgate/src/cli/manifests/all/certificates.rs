@@ -6,20 +6,20 @@
 
 use serde_json::{Value, json};
 
-use super::rbac::SECRET;
+use super::rbac::SECRET_NAME;
 use super::{Certificates, Installation};
 
-const API: &str = "cert-manager.io/v1";
+const API_VERSION: &str = "cert-manager.io/v1";
 
 /// Annotation that names the source of a webhook configuration's CA bundle for cert-manager.
-pub(super) const INJECT: &str = "cert-manager.io/inject-ca-from";
+pub(super) const INJECT_CA_ANNOTATION: &str = "cert-manager.io/inject-ca-from";
 
 /// Ten years.
-const CA_TIME: &str = "87600h";
+const CA_DURATION: &str = "87600h";
 
 /// 90 days, renewed a month before they end.
-const TIME: &str = "2160h";
-const BEFORE: &str = "720h";
+const CERTIFICATE_DURATION: &str = "2160h";
+const RENEW_BEFORE: &str = "720h";
 
 impl Installation {
     /// Returns the issuers and certificates, in this order.
@@ -29,7 +29,7 @@ impl Installation {
         }
         let Self { name, namespace, .. } = self;
         let (root, ca) = (format!("{name}-self-signed"), format!("{name}-ca"));
-        let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": API, "kind": kind, "metadata": self.named(name), "spec": spec});
+        let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": API_VERSION, "kind": kind, "metadata": self.namespaced_metadata(name), "spec": spec});
         let key = json!({"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"});
         vec![
             object("Issuer", &root, json!({"selfSigned": {}})),
@@ -40,7 +40,7 @@ impl Installation {
                     "isCA": true,
                     "commonName": ca,
                     "secretName": ca,
-                    "duration": CA_TIME,
+                    "duration": CA_DURATION,
                     "privateKey": {"algorithm": "ECDSA", "size": 256},
                     "issuerRef": {"group": "cert-manager.io", "kind": "Issuer", "name": root},
                 }),
@@ -50,9 +50,9 @@ impl Installation {
                 "Certificate",
                 name,
                 json!({
-                    "secretName": SECRET,
-                    "duration": TIME,
-                    "renewBefore": BEFORE,
+                    "secretName": SECRET_NAME,
+                    "duration": CERTIFICATE_DURATION,
+                    "renewBefore": RENEW_BEFORE,
                     "dnsNames": [
                         format!("{name}.{namespace}.svc"),
                         format!("{name}.{namespace}.svc.cluster.local"),

@@ -37,17 +37,17 @@ use super::network::label;
 use super::permissions::{Permissions, Roles};
 use crate::cli::{CommandError, ConfigArgs};
 use crate::registration::names::{is_label, namespace, object_name};
-use opgate_admission::policy::{ModuleSource, Policy, Wanted};
+use opgate_admission::policy::{ModuleSource, PlatformQuery, Policy};
 use opgate_controller::NAME_LABEL;
 
 /// The configuration that an installation starts with if no other is given.
 const DEFAULT_CONFIGURATION: &str = include_str!("default.yaml");
 
 /// A placeholder image: the domain is reserved for examples, so no image can be pushed to it.
-const NO_IMAGE: &str = concat!("registry.example.com/opgate:", env!("CARGO_PKG_VERSION"));
+const PLACEHOLDER_IMAGE: &str = concat!("registry.example.com/opgate:", env!("CARGO_PKG_VERSION"));
 
 /// Most bytes of a ConfigMap, in which the configuration is.
-const MOST_OF_CONFIGURATION: usize = 1_000_000;
+const MAX_CONFIGURATION_BYTES: usize = 1_000_000;
 
 /// Arguments that describe an installation.
 #[derive(Debug, Args)]
@@ -117,7 +117,7 @@ pub(super) enum Registrar {
 }
 
 /// The namespace of RukPak.
-const RUKPAK: &str = "rukpak-system";
+const RUKPAK_NAMESPACE: &str = "rukpak-system";
 
 /// Objects that are printed on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -150,22 +150,22 @@ pub(super) struct Installation {
     /// Labels of every object, including [`NAME_LABEL`].
     pub(super) labels: BTreeMap<String, String>,
     /// Namespaces that the cluster does not have.
-    pub(super) absent: BTreeSet<String>,
+    pub(super) absent_namespaces: BTreeSet<String>,
     /// The text of the configuration.
     pub(super) configuration: String,
     /// Resources that servers read to detect their platform.
-    pub(super) wanted: Option<Wanted>,
+    pub(super) platform_reads: Option<PlatformQuery>,
 }
 
 impl InstallationArgs {
     /// Returns the installation with its configuration.
     pub(super) fn installation(self, config: &ConfigArgs) -> Result<Installation, CommandError> {
         let configuration = match &config.config {
-            Some(path) => text(path)?,
+            Some(path) => read_configuration(path)?,
             None => DEFAULT_CONFIGURATION.to_owned(),
         };
         let read = config.configuration()?;
-        let wanted = read.wanted();
+        let wanted = read.platform_query();
         for policy in read.policies {
             match &policy.module {
                 ModuleSource::Builtin(_) => {}
@@ -182,7 +182,10 @@ impl InstallationArgs {
             }
         }
         if self.image.is_none() {
-            tracing::warn!(image = NO_IMAGE, "no --image: name the image that your nodes can pull");
+            tracing::warn!(
+                image = PLACEHOLDER_IMAGE,
+                "no --image: name the image that your nodes can pull"
+            );
         }
         if self.replicas == 1 {
             tracing::warn!(
@@ -199,13 +202,13 @@ impl InstallationArgs {
         let mut absent: BTreeSet<_> = self.skip_roles_in.into_iter().collect();
         if !self.with.contains(&Extra::Rukpak) {
             // Few clusters have RukPak, and a Role cannot be applied where its namespace is missing.
-            absent.insert(RUKPAK.to_owned());
+            absent.insert(RUKPAK_NAMESPACE.to_owned());
         }
         let client_ca = self.client_ca.map(|path| ClientCa::read(path, self.client_name));
         Ok(Installation {
             namespace,
             name,
-            image: self.image.unwrap_or_else(|| NO_IMAGE.to_owned()),
+            image: self.image.unwrap_or_else(|| PLACEHOLDER_IMAGE.to_owned()),
             certificates: self.certificates,
             registration: self.registration,
             replicas: self.replicas,
@@ -216,9 +219,9 @@ impl InstallationArgs {
             priority_class: self.priority_class,
             pull_secrets: self.pull_secret,
             labels: labels.into_iter().chain([own_label()]).collect(),
-            absent,
+            absent_namespaces: absent,
             configuration,
-            wanted,
+            platform_reads: wanted,
         })
     }
 }
@@ -228,53 +231,53 @@ impl Installation {
     pub(super) fn objects(&self, policies: &[&Policy]) -> Vec<Value> {
         let roles = self.roles(policies);
         let (own, others): (Vec<_>, Vec<_>) =
-            roles.places.into_iter().partition(|(place, _)| *place == self.namespace);
+            roles.namespaced_roles.into_iter().partition(|(place, _)| *place == self.namespace);
         let labelled = |(_, roles): (String, [Value; 2])| roles;
         let mut objects = Vec::new();
         objects.extend(self.webhook_configuration());
         objects.extend(self.namespace_and_service_account());
-        objects.extend(roles.everywhere.into_iter().map(|role| self.with_labels(role)));
+        objects.extend(roles.cluster_roles.into_iter().map(|role| self.with_labels(role)));
         objects.extend(own.into_iter().flat_map(labelled).map(|role| self.with_labels(role)));
         objects.extend(self.controller_roles());
         objects.extend(self.secret());
         objects.extend(self.issuers());
         objects.push(self.config_map());
-        objects.extend(self.client_bundle());
+        objects.extend(self.client_ca_config_map());
         objects.extend(self.services());
         objects.extend(self.network_policy());
         objects.extend(self.disruption_budget());
         objects.push(self.deployment());
-        objects.extend(self.monitors());
+        objects.extend(self.monitoring_objects());
         objects.extend(others.into_iter().flat_map(labelled).map(|role| self.with_labels(role)));
         objects
     }
 
     /// Namespaces of others in which there are roles.
-    pub(super) fn foreign(&self, policies: &[&Policy]) -> Vec<String> {
-        let places = self.roles(policies).places.into_iter().map(|(place, _)| place);
+    pub(super) fn foreign_namespaces(&self, policies: &[&Policy]) -> Vec<String> {
+        let places = self.roles(policies).namespaced_roles.into_iter().map(|(place, _)| place);
         places.filter(|place| *place != self.namespace).collect()
     }
 
     /// Returns the roles for the declared reads of the policies.
     fn roles(&self, policies: &[&Policy]) -> Roles {
-        let mut roles =
-            Permissions::new(&self.namespace, &self.name, &self.name).roles(policies, self.wanted);
-        roles.places.retain(|(place, _)| !self.absent.contains(place));
+        let mut roles = Permissions::new(&self.namespace, &self.name, &self.name)
+            .roles(policies, self.platform_reads);
+        roles.namespaced_roles.retain(|(place, _)| !self.absent_namespaces.contains(place));
         roles
     }
 
     /// Returns `metadata` of an object of the namespace.
-    fn named(&self, name: &str) -> Value {
+    fn namespaced_metadata(&self, name: &str) -> Value {
         json!({"name": name, "namespace": self.namespace, "labels": self.labels})
     }
 
     /// Returns `metadata` of an object of the cluster.
-    fn cluster_wide(&self, name: &str) -> Value {
+    fn cluster_metadata(&self, name: &str) -> Value {
         json!({"name": name, "labels": self.labels})
     }
 
     /// Returns labels that select the pods, and no other object in the namespace.
-    pub(super) fn selector() -> Value {
+    pub(super) fn pod_labels() -> Value {
         let (key, value) = own_label();
         json!({ key: value })
     }
@@ -302,12 +305,12 @@ fn own_label() -> (String, String) {
 }
 
 /// Reads a configuration for a ConfigMap.
-fn text(path: &PathBuf) -> anyhow::Result<String> {
+fn read_configuration(path: &PathBuf) -> anyhow::Result<String> {
     let named = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(named)?;
     anyhow::ensure!(
-        text.len() <= MOST_OF_CONFIGURATION,
-        "{}: {} bytes, and a ConfigMap holds {MOST_OF_CONFIGURATION}",
+        text.len() <= MAX_CONFIGURATION_BYTES,
+        "{}: {} bytes, and a ConfigMap holds {MAX_CONFIGURATION_BYTES}",
         path.display(),
         text.len()
     );

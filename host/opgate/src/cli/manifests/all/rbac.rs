@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 
 use super::{Certificates, Installation, Registrar};
 
-const API: &str = "rbac.authorization.k8s.io";
+const API_VERSION: &str = "rbac.authorization.k8s.io";
 
 /// The Secret with the serving certificate.
-pub(super) const SECRET: &str = "opgate-tls";
+pub(super) const SECRET_NAME: &str = "opgate-tls";
 
 /// Pods of the critical classes that the namespace may have, where the cluster limits them.
-const MOST_CRITICAL_PODS: &str = "100";
+const MAX_CRITICAL_PODS: &str = "100";
 
 impl Installation {
     /// Returns the namespace, in which pods have no privileges, and the account of the servers, whose token
     /// only pods get that request it.
     pub(super) fn namespace_and_service_account(&self) -> Vec<Value> {
-        let mut namespace = self.cluster_wide(&self.namespace);
+        let mut namespace = self.cluster_metadata(&self.namespace);
         for mode in ["enforce", "audit", "warn"] {
             if let Some(labels) = namespace.get_mut("labels").and_then(Value::as_object_mut) {
                 labels.insert(format!("pod-security.kubernetes.io/{mode}"), json!("restricted"));
@@ -32,9 +32,9 @@ impl Installation {
             objects.push(json!({
                 "apiVersion": "v1",
                 "kind": "ResourceQuota",
-                "metadata": self.named(&format!("{}-critical-pods", self.name)),
+                "metadata": self.namespaced_metadata(&format!("{}-critical-pods", self.name)),
                 "spec": {
-                    "hard": {"pods": MOST_CRITICAL_PODS},
+                    "hard": {"pods": MAX_CRITICAL_PODS},
                     "scopeSelector": {"matchExpressions": [{
                         "scopeName": "PriorityClass",
                         "operator": "In",
@@ -46,7 +46,7 @@ impl Installation {
         objects.push(json!({
             "apiVersion": "v1",
             "kind": "ServiceAccount",
-            "metadata": self.named(&self.name),
+            "metadata": self.namespaced_metadata(&self.name),
             "automountServiceAccountToken": false,
         }));
         objects
@@ -60,7 +60,7 @@ impl Installation {
             "namespace": self.namespace,
             "name": self.name,
         }]);
-        let version = format!("{API}/v1");
+        let version = format!("{API_VERSION}/v1");
         let pair = |kind: &str, metadata: Value, rules: Vec<Value>| {
             [
                 json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": rules}),
@@ -68,7 +68,7 @@ impl Installation {
                     "apiVersion": version,
                     "kind": format!("{kind}Binding"),
                     "metadata": metadata,
-                    "roleRef": {"apiGroup": API, "kind": kind, "name": name},
+                    "roleRef": {"apiGroup": API_VERSION, "kind": kind, "name": name},
                     "subjects": subjects,
                 }),
             ]
@@ -76,9 +76,9 @@ impl Installation {
         let cluster = self.cluster_rules();
         let mut objects = Vec::new();
         if !cluster.is_empty() {
-            objects.extend(pair("ClusterRole", self.cluster_wide(&name), cluster));
+            objects.extend(pair("ClusterRole", self.cluster_metadata(&name), cluster));
         }
-        objects.extend(pair("Role", self.named(&name), self.namespace_rules()));
+        objects.extend(pair("Role", self.namespaced_metadata(&name), self.namespace_rules()));
         objects
     }
 
@@ -87,7 +87,7 @@ impl Installation {
     /// it has neither data nor a type, which is immutable.
     pub(super) fn secret(&self) -> Option<Value> {
         (self.certificates == Certificates::SelfManaged)
-            .then(|| json!({"apiVersion": "v1", "kind": "Secret", "metadata": self.named(SECRET)}))
+            .then(|| json!({"apiVersion": "v1", "kind": "Secret", "metadata": self.namespaced_metadata(SECRET_NAME)}))
     }
 
     /// Returns the permissions of the servers in their namespace: leases, their Secret, and events.
@@ -102,7 +102,7 @@ impl Installation {
             rules.push(json!({
                 "apiGroups": [""],
                 "resources": ["secrets"],
-                "resourceNames": [SECRET],
+                "resourceNames": [SECRET_NAME],
                 "verbs": ["get", "update"],
             }));
         }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rbac::SECRET;
+use super::rbac::SECRET_NAME;
 use super::{Certificates, ClientCa, Installation, Registrar};
 
 /// Ports of a server, as `opgate serve` has them by default.
@@ -12,27 +12,27 @@ pub(super) const OPS_PORT: u16 = 8081;
 /// Memory of a pod: 51 MiB after start and 27 MiB for a cluster of 10,000 namespaces were measured, and a
 /// quarter each is for requests and for connections. The request is the same as the limit: what a
 /// node has promised to others cannot be had when it is needed.
-const MEMORY: &str = "512Mi";
+const POD_MEMORY: &str = "512Mi";
 
 /// A thousand decisions a second take less. There is no limit: it would slow down calls that need a CPU
 /// for a moment only.
-const CPU: &str = "250m";
+const POD_CPU_REQUEST: &str = "250m";
 
 /// Seconds from SIGTERM to SIGKILL: more than `--drain-delay` (15) and `--grace-period` (10) together.
-const END: u32 = 30;
+const TERMINATION_GRACE_SECONDS: u32 = 30;
 
 /// Architectures of the image.
 const ARCHITECTURES: &[&str] = &["amd64", "arm64"];
 
 /// For compiled policies from files; a component takes less than 10 MiB.
-const CACHE: &str = "256Mi";
+const CACHE_VOLUME_SIZE: &str = "256Mi";
 
 impl Installation {
     pub(super) fn config_map(&self) -> Value {
         json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": self.named(&self.name),
+            "metadata": self.namespaced_metadata(&self.name),
             "data": {"opgate.yaml": self.configuration},
         })
     }
@@ -44,10 +44,10 @@ impl Installation {
             json!({
                 "apiVersion": "policy/v1",
                 "kind": "PodDisruptionBudget",
-                "metadata": self.named(&self.name),
+                "metadata": self.namespaced_metadata(&self.name),
                 "spec": {
                     "minAvailable": 1,
-                    "selector": {"matchLabels": Self::selector()},
+                    "selector": {"matchLabels": Self::pod_labels()},
                     // A pod that is not ready does not block the draining of a node.
                     "unhealthyPodEvictionPolicy": "AlwaysAllow",
                 },
@@ -59,7 +59,7 @@ impl Installation {
         json!({
             "apiVersion": "apps/v1",
             "kind": "Deployment",
-            "metadata": self.named(&self.name),
+            "metadata": self.namespaced_metadata(&self.name),
             "spec": self.deployment_spec(),
         })
     }
@@ -70,7 +70,7 @@ impl Installation {
         let mut pod = json!({
             "serviceAccountName": self.name,
             "automountServiceAccountToken": true,
-            "terminationGracePeriodSeconds": END,
+            "terminationGracePeriodSeconds": TERMINATION_GRACE_SECONDS,
             "affinity": {
                 "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
                     "nodeSelectorTerms": [{"matchExpressions": [
@@ -82,13 +82,13 @@ impl Installation {
                     "weight": 100,
                     "podAffinityTerm": {
                         "topologyKey": "kubernetes.io/hostname",
-                        "labelSelector": {"matchLabels": Self::selector()},
+                        "labelSelector": {"matchLabels": Self::pod_labels()},
                     },
                 }]},
             },
             "topologySpreadConstraints": [
-                Self::spread("kubernetes.io/hostname"),
-                Self::spread("topology.kubernetes.io/zone"),
+                Self::topology_spread_constraint("kubernetes.io/hostname"),
+                Self::topology_spread_constraint("topology.kubernetes.io/zone"),
             ],
             "securityContext": {
                 "runAsNonRoot": true,
@@ -109,7 +109,7 @@ impl Installation {
         }
         json!({
             "replicas": self.replicas,
-            "selector": {"matchLabels": Self::selector()},
+            "selector": {"matchLabels": Self::pod_labels()},
             "strategy": {
                 "type": "RollingUpdate",
                 "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1},
@@ -125,12 +125,12 @@ impl Installation {
     }
 
     /// Pods of one version are on different nodes, and in different zones, where there are any.
-    fn spread(topology: &str) -> Value {
+    fn topology_spread_constraint(topology: &str) -> Value {
         json!({
             "topologyKey": topology,
             "maxSkew": 1,
             "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": Self::selector()},
+            "labelSelector": {"matchLabels": Self::pod_labels()},
             "matchLabelKeys": ["pod-template-hash"],
         })
     }
@@ -170,8 +170,8 @@ impl Installation {
                 "failureThreshold": 3,
             },
             "resources": {
-                "requests": {"cpu": CPU, "memory": MEMORY},
-                "limits": {"memory": MEMORY},
+                "requests": {"cpu": POD_CPU_REQUEST, "memory": POD_MEMORY},
+                "limits": {"memory": POD_MEMORY},
             },
             // The image says as which user. On OpenShift the namespace does.
             "securityContext": {
@@ -220,13 +220,13 @@ impl Installation {
     fn volumes(&self) -> Vec<Value> {
         let mut volumes = vec![
             json!({"name": "config", "configMap": {"name": self.name}}),
-            json!({"name": "cache", "emptyDir": {"sizeLimit": CACHE}}),
+            json!({"name": "cache", "emptyDir": {"sizeLimit": CACHE_VOLUME_SIZE}}),
         ];
         if self.mounts_certificate() {
-            volumes.push(json!({"name": "tls", "secret": {"secretName": SECRET}}));
+            volumes.push(json!({"name": "tls", "secret": {"secretName": SECRET_NAME}}));
         }
         if self.client_ca.is_some() {
-            volumes.push(json!({"name": "clients", "configMap": {"name": self.clients()}}));
+            volumes.push(json!({"name": "clients", "configMap": {"name": self.client_ca_name()}}));
         }
         volumes
     }

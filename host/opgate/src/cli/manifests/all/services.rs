@@ -3,11 +3,11 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::super::network::{From, policy};
-use super::certificates::INJECT;
+use super::super::network::{AllowedClients, policy};
+use super::certificates::INJECT_CA_ANNOTATION;
 use super::servers::{OPS_PORT, WEBHOOK_PORT};
 use super::{ApiServers, Certificates, Installation, Registrar, own_label};
-use opgate_controller::{INSTALLATION_LABEL, OWNER};
+use opgate_controller::{INSTALLATION_LABEL, OWNER_ANNOTATION};
 
 impl Installation {
     /// Returns the webhook configuration without a webhook, which the servers fill in: its label and
@@ -16,12 +16,12 @@ impl Installation {
         if self.registration == Registrar::Manual {
             return None;
         }
-        let mut metadata = self.cluster_wide(&self.name);
-        let mut annotations = json!({ OWNER: self.owner() });
+        let mut metadata = self.cluster_metadata(&self.name);
+        let mut annotations = json!({ OWNER_ANNOTATION: self.owner() });
         if let Some(annotations) = annotations.as_object_mut()
             && self.certificates == Certificates::CertManager
         {
-            annotations.insert(INJECT.to_owned(), json!(self.owner()));
+            annotations.insert(INJECT_CA_ANNOTATION.to_owned(), json!(self.owner()));
         }
         if let Some(members) = metadata.as_object_mut() {
             members.insert("annotations".to_owned(), annotations);
@@ -38,8 +38,8 @@ impl Installation {
 
     /// Returns a Service for API servers, and one for metrics, which includes servers that are not ready.
     pub(in crate::cli::manifests) fn services(&self) -> [Value; 2] {
-        let service = |name: &str, spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": self.named(name), "spec": spec});
-        let selector = Self::selector();
+        let service = |name: &str, spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": self.namespaced_metadata(name), "spec": spec});
+        let selector = Self::pod_labels();
         [
             service(
                 &self.name,
@@ -49,7 +49,7 @@ impl Installation {
                 }),
             ),
             service(
-                &self.metrics(),
+                &self.metrics_service(),
                 json!({
                     "selector": selector,
                     "publishNotReadyAddresses": true,
@@ -60,7 +60,7 @@ impl Installation {
     }
 
     /// Returns the name of the Service for metrics.
-    pub(super) fn metrics(&self) -> String {
+    pub(super) fn metrics_service(&self) -> String {
         format!("{}-metrics", self.name)
     }
 
@@ -70,15 +70,15 @@ impl Installation {
         let Self { api_servers, metrics_from, .. } = self;
         let webhook = match api_servers {
             ApiServers::Unknown => return None,
-            ApiServers::Any => From::Anybody,
+            ApiServers::Any => AllowedClients::Any,
             ApiServers::Named(addresses) => {
-                From::Named { addresses: addresses.clone(), namespaces: Vec::new() }
+                AllowedClients::Named { addresses: addresses.clone(), namespaces: Vec::new() }
             }
         };
         let ops = if metrics_from.is_empty() && self.monitoring {
-            From::Pods
+            AllowedClients::Pods
         } else {
-            From::Named { addresses: Vec::new(), namespaces: metrics_from.clone() }
+            AllowedClients::Named { addresses: Vec::new(), namespaces: metrics_from.clone() }
         };
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),

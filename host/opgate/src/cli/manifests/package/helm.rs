@@ -12,16 +12,16 @@
 use serde_json::{Map, Value, json};
 
 use super::super::all::{ApiServers, Certificates, Installation, Registrar};
-use super::values::{schema, table, text};
+use super::values::{chart_values, values_schema, values_yaml};
 use super::{Files, kind, name, yaml};
 use crate::cli::CommandError;
 use opgate_admission::policy::Policy;
 
 /// Stands for the namespace until it is one of the release. No object has such a text.
-const NAMESPACE: &str = "HOLE-NAMESPACE-HOLE";
+const NAMESPACE_PLACEHOLDER: &str = "HOLE-NAMESPACE-HOLE";
 
 /// Stands for the peers of the webhook port in the network policy.
-const PEERS: &str = "HOLE-PEERS-HOLE";
+const PEERS_PLACEHOLDER: &str = "HOLE-PEERS-HOLE";
 
 const NOTES: &str = "\
 opgate is starting. Its webhooks are registered when its servers are ready:
@@ -32,25 +32,25 @@ opgate is starting. Its webhooks are registered when its servers are ready:
 
 /// Expressions for places in objects.
 #[derive(Default)]
-struct Holes(Vec<String>);
+struct Placeholders(Vec<String>);
 
-impl Holes {
+impl Placeholders {
     /// Returns a value that becomes an expression when it is written.
-    fn hole(&mut self, expression: String) -> Value {
+    fn add(&mut self, expression: String) -> Value {
         self.0.push(expression);
         Value::String(format!("HOLE-{}-HOLE", self.0.len()))
     }
 
     /// Sets a member of an object at a pointer.
     fn set(&mut self, object: &mut Value, pointer: &str, member: &str, expression: &str) {
-        let value = self.hole(expression.to_owned());
+        let value = self.add(expression.to_owned());
         if let Some(members) = object.pointer_mut(pointer).and_then(Value::as_object_mut) {
             members.insert(member.to_owned(), value);
         }
     }
 
     /// Replaces the holes in YAML by expressions.
-    fn fill(&self, yaml: &str) -> String {
+    fn replace_in(&self, yaml: &str) -> String {
         // Fields that other programs expand as templates stay unchanged.
         let escaped = |part: &str| match part {
             "{{" | "}}" => format!("{{{{ \"{part}\" }}}}"),
@@ -62,8 +62,10 @@ impl Holes {
             text = text.replace(&format!("HOLE-{}-HOLE", number.saturating_add(1)), expression);
         }
         let peers = "{{ toJson .Values.networkPolicy.from }}";
-        let text = text.replace(&format!("\"{PEERS}\""), peers).replace(PEERS, peers);
-        text.replace(NAMESPACE, "{{ .Release.Namespace }}")
+        let text = text
+            .replace(&format!("\"{PEERS_PLACEHOLDER}\""), peers)
+            .replace(PEERS_PLACEHOLDER, peers);
+        text.replace(NAMESPACE_PLACEHOLDER, "{{ .Release.Namespace }}")
     }
 }
 
@@ -82,13 +84,13 @@ fn split_braces(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A choice: the condition of each variant but the last.
-struct Choice {
+struct VariantConditions {
     conditions: Vec<&'static str>,
 }
 
-impl Choice {
+impl VariantConditions {
     /// Builds `{{ if … }}…{{ else }}…{{ end }}`. At most one of the conditions holds.
-    fn of(&self, texts: &[String]) -> String {
+    fn render(&self, texts: &[String]) -> String {
         let Some((otherwise, texts)) = texts.split_last() else { return String::new() };
         let named = self.conditions.iter().zip(texts).filter(|(_, text)| *text != otherwise);
         let branch = |(number, (condition, text)): (usize, (&&str, &String))| {
@@ -100,7 +102,7 @@ impl Choice {
     }
 
     /// Returns one value for all variants; `None` if one of them lacks it.
-    fn merge(&self, holes: &mut Holes, variants: &[Option<&Value>]) -> Option<Value> {
+    fn merge(&self, placeholders: &mut Placeholders, variants: &[Option<&Value>]) -> Option<Value> {
         let values: Vec<&Value> = variants.iter().copied().collect::<Option<_>>()?;
         let first = values.first()?;
         if values.iter().all(|value| value == first) {
@@ -114,7 +116,7 @@ impl Choice {
         {
             let item = |at| {
                 let of_each: Vec<_> = lists.iter().map(|list| list.get(at)).collect();
-                self.merge(holes, &of_each)
+                self.merge(placeholders, &of_each)
             };
             return (0..length).map(item).collect::<Option<_>>().map(Value::Array);
         }
@@ -124,20 +126,20 @@ impl Choice {
             for name in objects.iter().flat_map(|object| object.keys()) {
                 let of_each: Vec<_> = objects.iter().map(|object| object.get(name)).collect();
                 if !merged.contains_key(name) {
-                    merged.insert(name.clone(), self.merge(holes, &of_each)?);
+                    merged.insert(name.clone(), self.merge(placeholders, &of_each)?);
                 }
             }
             Some(Value::Object(merged))
         });
         merged.or_else(|| {
             let texts: Vec<_> = values.iter().map(ToString::to_string).collect();
-            Some(holes.hole(self.of(&texts)))
+            Some(placeholders.add(self.render(&texts)))
         })
     }
 }
 
 /// Returns the condition under which an object is rendered, if any.
-fn condition(object: &Value) -> Option<&'static str> {
+fn render_condition(object: &Value) -> Option<&'static str> {
     match (kind(object), name(object)) {
         ("Issuer" | "Certificate", _) => Some(r#"eq .Values.certificates "cert-manager""#),
         ("Secret", _) => Some(r#"eq .Values.certificates "self-managed""#),
@@ -155,21 +157,21 @@ fn condition(object: &Value) -> Option<&'static str> {
 }
 
 /// Puts the values of the chart into an object.
-fn with_values(holes: &mut Holes, object: &mut Value) {
-    set_labels(holes, object, "/metadata");
+fn insert_values(placeholders: &mut Placeholders, object: &mut Value) {
+    set_labels(placeholders, object, "/metadata");
     match kind(object) {
         "ConfigMap" if object.pointer("/data/opgate.yaml").is_some() => {
-            holes.set(object, "/data", "opgate.yaml", "{{ toJson .Values.config }}");
+            placeholders.set(object, "/data", "opgate.yaml", "{{ toJson .Values.config }}");
         }
         "ResourceQuota" => {
-            let class = holes.hole("{{ toJson .Values.priorityClassName }}".to_owned());
+            let class = placeholders.add("{{ toJson .Values.priorityClassName }}".to_owned());
             if let Some(of) = object.pointer_mut("/spec/scopeSelector/matchExpressions/0/values/0")
             {
                 *of = class;
             }
         }
         "Deployment" => {
-            set_labels(holes, object, "/spec/template/metadata");
+            set_labels(placeholders, object, "/spec/template/metadata");
             let (pod, container) = ("/spec/template/spec", "/spec/template/spec/containers/0");
             for (at, member, expression) in [
                 ("/spec", "replicas", "{{ int .Values.replicas }}"),
@@ -180,33 +182,33 @@ fn with_values(holes: &mut Holes, object: &mut Value) {
                 (pod, "imagePullSecrets", "{{ toJson .Values.imagePullSecrets }}"),
                 (pod, "priorityClassName", "{{ toJson .Values.priorityClassName }}"),
             ] {
-                holes.set(object, at, member, expression);
+                placeholders.set(object, at, member, expression);
             }
         }
         _ => {}
     }
-    set_namespaces(holes, object);
+    set_namespaces(placeholders, object);
 }
 
 /// Adds the labels of the values; those of the object take precedence.
-fn set_labels(holes: &mut Holes, object: &mut Value, at: &str) {
+fn set_labels(placeholders: &mut Placeholders, object: &mut Value, at: &str) {
     let Some(Value::Object(labels)) = object.pointer(&format!("{at}/labels")) else { return };
     let own: Vec<_> = labels.iter().map(|(key, value)| format!("{} {value}", json!(key))).collect();
     // In an expression, not in text.
-    let own = own.join(" ").replace(&format!("\"{NAMESPACE}\""), ".Release.Namespace");
+    let own = own.join(" ").replace(&format!("\"{NAMESPACE_PLACEHOLDER}\""), ".Release.Namespace");
     let expression = format!("{{{{ toJson (merge (dict {own}) .Values.labels) }}}}");
-    holes.set(object, at, "labels", &expression);
+    placeholders.set(object, at, "labels", &expression);
 }
 
 /// Quotes the value of a namespace, which stays a string even if it resembles a number.
-fn set_namespaces(holes: &mut Holes, value: &mut Value) {
+fn set_namespaces(placeholders: &mut Placeholders, value: &mut Value) {
     match value {
-        Value::String(text) if text == NAMESPACE => {
-            *value = holes.hole("{{ toJson .Release.Namespace }}".to_owned());
+        Value::String(text) if text == NAMESPACE_PLACEHOLDER => {
+            *value = placeholders.add("{{ toJson .Release.Namespace }}".to_owned());
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| set_namespaces(holes, item)),
+        Value::Array(items) => items.iter_mut().for_each(|item| set_namespaces(placeholders, item)),
         Value::Object(members) => {
-            members.values_mut().for_each(|member| set_namespaces(holes, member));
+            members.values_mut().for_each(|member| set_namespaces(placeholders, member));
         }
         _ => {}
     }
@@ -217,7 +219,7 @@ fn objects(installation: &Installation, policies: &[&Policy]) -> Vec<Value> {
     let mut objects = installation.objects(policies);
     for object in objects.iter_mut().filter(|object| kind(object) == "NetworkPolicy") {
         if let Some(Value::Object(rule)) = object.pointer_mut("/spec/ingress/0") {
-            rule.insert("from".to_owned(), PEERS.into());
+            rule.insert("from".to_owned(), PEERS_PLACEHOLDER.into());
         }
     }
     objects
@@ -228,7 +230,7 @@ pub(super) fn files(
     installation: &Installation,
 ) -> Result<Files, CommandError> {
     let with = |certificates, monitoring| Installation {
-        namespace: NAMESPACE.to_owned(),
+        namespace: NAMESPACE_PLACEHOLDER.to_owned(),
         api_servers: ApiServers::Any,
         registration: Registrar::Managed,
         replicas: installation.replicas.max(2),
@@ -242,13 +244,13 @@ pub(super) fn files(
         variants.push(objects(&with(certificates, true), policies));
     }
     let unwatched = objects(&with(Certificates::SelfManaged, false), policies);
-    let of_certificates = Choice {
+    let of_certificates = VariantConditions {
         conditions: vec![
             r#"eq .Values.certificates "self-managed""#,
             r#"eq .Values.certificates "cert-manager""#,
         ],
     };
-    let of_monitoring = Choice { conditions: vec![".Values.monitoring.enabled"] };
+    let of_monitoring = VariantConditions { conditions: vec![".Values.monitoring.enabled"] };
 
     // cert-manager has its objects, and servers that keep their certificates have a Secret.
     let [kept_by_itself, all, _] = variants.as_slice() else { return Ok(Vec::new()) };
@@ -260,19 +262,19 @@ pub(super) fn files(
         let is_same = |other: &&Value| is_one(object, other);
         let of_each: Vec<_> =
             variants.iter().filter_map(|objects| objects.iter().find(is_same)).map(Some).collect();
-        let mut holes = Holes::default();
+        let mut placeholders = Placeholders::default();
         let watched = kept_by_itself.iter().find(is_same);
         let mut merged = match (watched, unwatched.iter().find(is_same)) {
             (Some(on), Some(off)) if on != off => {
-                of_monitoring.merge(&mut holes, &[Some(on), Some(off)])
+                of_monitoring.merge(&mut placeholders, &[Some(on), Some(off)])
             }
             _ if of_each.len() < kept.len() => Some(object.clone()),
-            _ => of_certificates.merge(&mut holes, &of_each),
+            _ => of_certificates.merge(&mut placeholders, &of_each),
         };
         let Some(merged) = merged.as_mut() else { continue };
-        with_values(&mut holes, merged);
-        let template = holes.fill(&yaml(merged)?);
-        let template = match condition(object) {
+        insert_values(&mut placeholders, merged);
+        let template = placeholders.replace_in(&yaml(merged)?);
+        let template = match render_condition(object) {
             Some(condition) => format!("{{{{- if {condition} }}}}\n{template}{{{{- end }}}}\n"),
             None => template,
         };
@@ -291,7 +293,7 @@ pub(super) fn files(
             .and_then(|object| object.pointer(&format!("/spec/template/spec{pointer}")).cloned());
         value.unwrap_or_default()
     };
-    let table = table(
+    let table = chart_values(
         &installation.image,
         installation.replicas,
         &of_pod("/containers/0/resources"),
@@ -311,8 +313,8 @@ pub(super) fn files(
     let at = |path: &str| format!("helm/opgate/{path}").into();
     let mut files: Files = vec![
         (at("Chart.yaml"), yaml(&chart)?),
-        (at("values.yaml"), text(&table)?),
-        (at("values.schema.json"), schema(&table)?),
+        (at("values.yaml"), values_yaml(&table)?),
+        (at("values.schema.json"), values_schema(&table)?),
         (at("templates/NOTES.txt"), NOTES.to_owned()),
     ];
     for (kind, text) in templates {
@@ -327,10 +329,10 @@ mod tests {
 
     #[test]
     fn foreign_template_braces_are_escaped() {
-        let mut holes = Holes::default();
-        let hole = holes.hole("{{ toJson .Values.a }}".to_owned());
+        let mut placeholders = Placeholders::default();
+        let hole = placeholders.add("{{ toJson .Values.a }}".to_owned());
         let text = format!("a: {}\nb: x {{{{ $l.p }}}} y }}}} z {{{{\n", hole.as_str().unwrap());
-        let filled = holes.fill(&text);
+        let filled = placeholders.replace_in(&text);
         assert_eq!(
             filled,
             "a: {{ toJson .Values.a }}\nb: x {{ \"{{\" }} $l.p {{ \"}}\" }} y {{ \"}}\" }} z {{ \"{{\" }}\n"
@@ -339,22 +341,22 @@ mod tests {
 
     #[test]
     fn objects_of_lists_differ_one_by_one() {
-        let choice = Choice { conditions: vec!["a"] };
+        let choice = VariantConditions { conditions: vec!["a"] };
         let list = |n: i32| json!([{"x": n}, {"y": ["l", n]}]);
-        let mut holes = Holes::default();
-        let merged = choice.merge(&mut holes, &[Some(&list(1)), Some(&list(2))]).unwrap();
+        let mut placeholders = Placeholders::default();
+        let merged = choice.merge(&mut placeholders, &[Some(&list(1)), Some(&list(2))]).unwrap();
         let expected = r#"[{"x":"{{ if a }}1{{ else }}2{{ end }}"},{"y":"{{ if a }}["l",1]{{ else }}["l",2]{{ end }}"}]"#;
-        assert_eq!(holes.fill(&merged.to_string()), expected);
+        assert_eq!(placeholders.replace_in(&merged.to_string()), expected);
     }
 
     #[test]
     fn differing_values_become_template_conditions() {
-        let choice = Choice { conditions: vec!["a", "b"] };
+        let choice = VariantConditions { conditions: vec!["a", "b"] };
         let merge = |values: [Value; 3]| {
-            let mut holes = Holes::default();
+            let mut placeholders = Placeholders::default();
             let [a, b, c] = &values;
-            let merged = choice.merge(&mut holes, &[Some(a), Some(b), Some(c)]).unwrap();
-            holes.fill(&merged.to_string())
+            let merged = choice.merge(&mut placeholders, &[Some(a), Some(b), Some(c)]).unwrap();
+            placeholders.replace_in(&merged.to_string())
         };
         let same = json!({"x": 1});
         assert_eq!(merge([same.clone(), same.clone(), same.clone()]), r#"{"x":1}"#);

@@ -30,7 +30,7 @@ type Files = Vec<(PathBuf, String)>;
 /// Writes all files below a directory, and returns their paths. Files of earlier runs that are no longer
 /// written stay.
 pub(super) fn write(
-    folder: &Path,
+    directory: &Path,
     policies: &[&Policy],
     installation: &Installation,
     bundle_image: &str,
@@ -40,7 +40,7 @@ pub(super) fn write(
     files.extend(olm::files(policies, installation, bundle_image)?);
     let mut written = Vec::new();
     for (path, text) in files {
-        let path = folder.join(path);
+        let path = directory.join(path);
         let named = || path.display().to_string();
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).with_context(named)?;

@@ -17,7 +17,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const CHANNEL: &str = "alpha";
 
 /// Stands for the digest that an image has when it is published.
-const NO_DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+const PLACEHOLDER_DIGEST: &str =
+    "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
 /// A gate of two posts and a bar.
 const ICON: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" width="80" height="40" viewBox="0 0 80 40"><g fill="#1a5fb4"><rect x="16" y="4" width="6" height="32"/><rect x="58" y="4" width="6" height="32"/><rect x="16" y="17" width="48" height="6"/></g></svg>"##;
@@ -47,18 +48,18 @@ Delete the webhook configuration. API servers then ask nobody while the servers 
 ";
 
 /// Returns an image by digest.
-fn pinned(image: &str) -> String {
+fn pin_image(image: &str) -> String {
     if image.contains('@') {
         return image.to_owned();
     }
     let (path, last) = image.rsplit_once('/').unwrap_or(("", image));
     let last = last.split_once(':').map_or(last, |(name, _)| name);
     let image = if path.is_empty() { last.to_owned() } else { format!("{path}/{last}") };
-    format!("{image}@{NO_DIGEST}")
+    format!("{image}@{PLACEHOLDER_DIGEST}")
 }
 
 /// Returns `metadata` without the namespace, which OLM chooses.
-fn placed_by_olm(object: &Value) -> Value {
+fn metadata_without_namespace(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("namespace");
@@ -91,7 +92,7 @@ pub(super) fn files(
     bundle_image: &str,
 ) -> Result<Files, CommandError> {
     let installation = Installation {
-        image: pinned(&installation.image),
+        image: pin_image(&installation.image),
         certificates: Certificates::SelfManaged,
         registration: Registrar::Managed,
         monitoring: false,
@@ -139,8 +140,8 @@ pub(super) fn files(
             "maturity": CHANNEL,
             "minKubeVersion": "1.28.0",
             "description": DESCRIPTION,
-            "labels": Installation::selector(),
-            "selector": {"matchLabels": Installation::selector()},
+            "labels": Installation::pod_labels(),
+            "selector": {"matchLabels": Installation::pod_labels()},
             "keywords": ["admission", "olm", "operators", "policy", "security"],
             "provider": {"name": "opgate"},
             "maintainers": [{"name": "opgate", "email": "opgate@example.com"}],
@@ -174,7 +175,7 @@ pub(super) fn files(
         package("channels.v1"): CHANNEL,
         package("channel.default.v1"): CHANNEL,
     }});
-    let image = pinned(bundle_image);
+    let image = pin_image(bundle_image);
     let catalog = [
         json!({
             "schema": "olm.package",
@@ -196,7 +197,7 @@ pub(super) fn files(
             "image": image,
             "properties": [
                 {"type": "olm.package", "value": {"packageName": "opgate", "version": VERSION}},
-                {"type": "olm.csv.metadata", "value": metadata(&csv)},
+                {"type": "olm.csv.metadata", "value": csv_metadata(&csv)},
             ],
             "relatedImages": [
                 {"name": "opgate-bundle", "image": image},
@@ -214,14 +215,14 @@ pub(super) fn files(
         if matches!(kind(object), "Service" | "PodDisruptionBudget") {
             let path = format!("{}.{}.yaml", name(object), kind(object).to_lowercase());
             let path = at(&format!("bundle/manifests/{path}"));
-            files.push((path, yaml(&placed_by_olm(object))?));
+            files.push((path, yaml(&metadata_without_namespace(object))?));
         }
     }
     Ok(files)
 }
 
 /// Returns the fields of a ClusterServiceVersion that a catalog keeps.
-fn metadata(csv: &Value) -> Value {
+fn csv_metadata(csv: &Value) -> Value {
     let mut value = json!({
         "annotations": csv.pointer("/metadata/annotations"),
         "labels": csv.pointer("/metadata/labels"),
@@ -264,9 +265,9 @@ mod tests {
             ("r.example.com:5000/a/opgate:1", "r.example.com:5000/a/opgate@"),
             ("r.example.com:5000/opgate", "r.example.com:5000/opgate@"),
         ] {
-            assert_eq!(pinned(image), format!("{expected}{NO_DIGEST}"));
+            assert_eq!(pin_image(image), format!("{expected}{PLACEHOLDER_DIGEST}"));
         }
         let digest = "r/opgate@sha256:1234";
-        assert_eq!(pinned(digest), digest);
+        assert_eq!(pin_image(digest), digest);
     }
 }

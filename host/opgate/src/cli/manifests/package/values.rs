@@ -6,23 +6,23 @@ use super::yaml;
 use crate::cli::CommandError;
 
 /// A value that the templates take.
-pub(super) struct Entry {
+pub(super) struct ChartValue {
     name: &'static str,
     /// Comment lines.
-    about: &'static str,
+    comment: &'static str,
     default: Value,
     schema: Value,
 }
 
 /// Returns the values with the defaults of the objects.
-pub(super) fn table(
+pub(super) fn chart_values(
     image: &str,
     replicas: u16,
     resources: &Value,
     configuration: &str,
     priority_class: &str,
-) -> Vec<Entry> {
-    let entry = |name, about, default, schema| Entry { name, about, default, schema };
+) -> Vec<ChartValue> {
+    let entry = |name, about, default, schema| ChartValue { name, comment: about, default, schema };
     let texts = json!({"type": "object", "additionalProperties": {"type": "string"}});
     let switch = |name: &str, of: &str| {
         json!({
@@ -127,9 +127,9 @@ pub(super) fn table(
 }
 
 /// Returns `values.yaml`.
-pub(super) fn text(table: &[Entry]) -> Result<String, CommandError> {
+pub(super) fn values_yaml(table: &[ChartValue]) -> Result<String, CommandError> {
     let mut text = "# Values of the chart; values.schema.json checks them.\n".to_owned();
-    for Entry { name, about, default, .. } in table {
+    for ChartValue { name, comment: about, default, .. } in table {
         let about = about.replace('\n', "\n# ");
         let value = yaml(&json!({ *name: default }))?;
         text.extend(["\n# ", &about, "\n", &value]);
@@ -138,11 +138,11 @@ pub(super) fn text(table: &[Entry]) -> Result<String, CommandError> {
 }
 
 /// Returns `values.schema.json`.
-pub(super) fn schema(table: &[Entry]) -> Result<String, CommandError> {
-    let property = |entry: &Entry| {
+pub(super) fn values_schema(table: &[ChartValue]) -> Result<String, CommandError> {
+    let property = |entry: &ChartValue| {
         let mut schema = entry.schema.clone();
         if let Some(schema) = schema.as_object_mut() {
-            let about = entry.about.split_whitespace().collect::<Vec<_>>().join(" ");
+            let about = entry.comment.split_whitespace().collect::<Vec<_>>().join(" ");
             schema.insert("description".to_owned(), json!(about));
             schema.insert("default".to_owned(), entry.default.clone());
         }

@@ -2,7 +2,7 @@
 //! are unknown without a cluster.
 
 /// Groups of Kubernetes (1.33), each with its resources, also of versions that are no longer served.
-const GROUPS: [(&str, &[&str]); 20] = [
+const KNOWN_GROUPS: [(&str, &[&str]); 20] = [
     (
         "",
         &[
@@ -84,27 +84,27 @@ const GROUPS: [(&str, &[&str]); 20] = [
 ];
 
 /// Groups with resources that change from version to version.
-const LOOSE: [&str; 4] =
+const UNCHECKED_GROUPS: [&str; 4] =
     ["internal.apiserver.k8s.io", "resource.k8s.io", "storage.k8s.io", "storagemigration.k8s.io"];
 
 /// Returns the mistake in the name of a resource or of its group.
-pub(super) fn unknown(group: &str, resource: &str) -> Option<String> {
+pub(super) fn find_mistake(group: &str, resource: &str) -> Option<String> {
     let name = resource.split('/').next().unwrap_or_default();
-    if group == "*" || LOOSE.contains(&group) {
+    if group == "*" || UNCHECKED_GROUPS.contains(&group) {
         return None;
     }
-    let Some((_, resources)) = GROUPS.iter().find(|(known, _)| *known == group) else {
+    let Some((_, resources)) = KNOWN_GROUPS.iter().find(|(known, _)| *known == group) else {
         if group.contains('.') {
             return None;
         }
         // Groups of custom resources are domains.
-        let hint = opgate_text::hint(group, GROUPS.iter().map(|(known, _)| *known));
+        let hint = opgate_text::hint(group, KNOWN_GROUPS.iter().map(|(known, _)| *known));
         return Some(format!("there is no API group {group:?}{hint}"));
     };
     if name == "*" || resources.contains(&name) {
         return None;
     }
-    let other = GROUPS.iter().find(|(_, resources)| resources.contains(&name));
+    let other = KNOWN_GROUPS.iter().find(|(_, resources)| resources.contains(&name));
     let hint = match other {
         Some(("", _)) => format!("; {name:?} is in the core group, \"\""),
         Some((other, _)) => format!("; {name:?} is in the group {other:?}"),
@@ -116,7 +116,7 @@ pub(super) fn unknown(group: &str, resource: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::unknown;
+    use super::find_mistake;
 
     #[test]
     fn only_impossible_resources_are_unknown() {
@@ -130,7 +130,7 @@ mod tests {
             ("gateway.networking.k8s.io", "httproutes"),
             ("storage.k8s.io", "storageclasses"),
         ] {
-            assert_eq!(unknown(group, resource), None, "{group}/{resource}");
+            assert_eq!(find_mistake(group, resource), None, "{group}/{resource}");
         }
         for (group, resource, expected) in [
             ("", "pod", "there is no resource \"pod\" in the core group; did you mean \"pods\"?"),
@@ -138,7 +138,7 @@ mod tests {
             ("apps", "pods", "in \"apps\"; \"pods\" is in the core group, \"\""),
             ("app", "deployments", "there is no API group \"app\"; did you mean \"apps\"?"),
         ] {
-            let found = unknown(group, resource).unwrap();
+            let found = find_mistake(group, resource).unwrap();
             assert!(found.contains(expected), "{found}");
         }
     }

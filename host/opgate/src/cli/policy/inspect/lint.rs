@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::known::unknown;
+use super::known::find_mistake;
 use opgate_admission::policy::{Descriptor, Docs, MatchRule};
 use opgate_files::GROUP;
 use opgate_upstream::kinds::plural;
@@ -27,17 +27,17 @@ impl Finding {
 }
 
 /// Returns the findings for a descriptor, for its documentation, and for the imports of the component.
-pub(super) fn findings(descriptor: &Descriptor, docs: &Docs, imports: &[String]) -> Vec<Finding> {
+pub(super) fn lint(descriptor: &Descriptor, docs: &Docs, imports: &[String]) -> Vec<Finding> {
     let mut found = Vec::new();
-    schema(descriptor, &mut found);
-    matches(descriptor, &mut found);
-    reads(descriptor, imports, &mut found);
-    rules(descriptor, docs, &mut found);
+    lint_schema(descriptor, &mut found);
+    lint_matches(descriptor, &mut found);
+    lint_reads(descriptor, imports, &mut found);
+    lint_rules(descriptor, docs, &mut found);
     found
 }
 
 /// Checks parts of a schema that the validator of JSON Schema accepts when the policy is loaded.
-fn schema(descriptor: &Descriptor, found: &mut Vec<Finding>) {
+fn lint_schema(descriptor: &Descriptor, found: &mut Vec<Finding>) {
     if descriptor.settings_schema.is_empty() {
         return;
     }
@@ -52,7 +52,7 @@ fn schema(descriptor: &Descriptor, found: &mut Vec<Finding>) {
     }
 }
 
-fn matches(descriptor: &Descriptor, found: &mut Vec<Finding>) {
+fn lint_matches(descriptor: &Descriptor, found: &mut Vec<Finding>) {
     if descriptor.matches.is_empty() {
         let text =
             "it matches no requests, so it is never called: describe the requests in `matches`";
@@ -70,13 +70,13 @@ fn matches(descriptor: &Descriptor, found: &mut Vec<Finding>) {
                 found.push(Finding::new("no-matches", text));
             }
         }
-        plurals(descriptor, number, rule, found);
+        lint_plurals(descriptor, number, rule, found);
         if rule.groups.iter().any(|group| group == GROUP) {
             continue;
         }
         for resource in &rule.resources {
             // With several groups, one of them has to have it.
-            let mut all = rule.groups.iter().map(|group| unknown(group, resource));
+            let mut all = rule.groups.iter().map(|group| find_mistake(group, resource));
             if let Some(Some(first)) = all.next()
                 && all.all(|one| one.is_some())
             {
@@ -87,7 +87,12 @@ fn matches(descriptor: &Descriptor, found: &mut Vec<Finding>) {
 }
 
 /// Checks for resources that are a kind in lower case.
-fn plurals(descriptor: &Descriptor, number: usize, rule: &MatchRule, found: &mut Vec<Finding>) {
+fn lint_plurals(
+    descriptor: &Descriptor,
+    number: usize,
+    rule: &MatchRule,
+    found: &mut Vec<Finding>,
+) {
     let serves = |id: &String| rule.rules.is_empty() || rule.rules.contains(id);
     let rules = descriptor.rules.iter().filter(|known| serves(&known.id));
     let kinds: BTreeSet<&String> = rules.flat_map(|rule| &rule.kinds).collect();
@@ -108,7 +113,7 @@ fn plurals(descriptor: &Descriptor, number: usize, rule: &MatchRule, found: &mut
     }
 }
 
-fn reads(descriptor: &Descriptor, imports: &[String], found: &mut Vec<Finding>) {
+fn lint_reads(descriptor: &Descriptor, imports: &[String], found: &mut Vec<Finding>) {
     for read in &descriptor.reads {
         let resource = &read.resource;
         if read.rules.is_empty() {
@@ -118,7 +123,7 @@ fn reads(descriptor: &Descriptor, imports: &[String], found: &mut Vec<Finding>) 
             found.push(Finding::new("needless-read", text));
         }
         if resource.group != GROUP
-            && let Some(why) = unknown(&resource.group, &resource.resource)
+            && let Some(why) = find_mistake(&resource.group, &resource.resource)
         {
             found.push(Finding::new("unknown-resource", format!("reads {resource}: {why}")));
         }
@@ -135,7 +140,7 @@ fn reads(descriptor: &Descriptor, imports: &[String], found: &mut Vec<Finding>) 
     }
 }
 
-fn rules(descriptor: &Descriptor, docs: &Docs, found: &mut Vec<Finding>) {
+fn lint_rules(descriptor: &Descriptor, docs: &Docs, found: &mut Vec<Finding>) {
     if descriptor.rules.is_empty() {
         let text = "it has no rules, so it cannot report anything: describe them in `rules`";
         found.push(Finding::new("no-rules", text));
@@ -161,7 +166,7 @@ fn rules(descriptor: &Descriptor, docs: &Docs, found: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opgate_admission::policy::{DefaultLevel, Names, Rule};
+    use opgate_admission::policy::{DefaultLevel, NamePatterns, Rule};
     use opgate_admission::review::Operation;
 
     fn rule(id: &str, kind: &str) -> Rule {
@@ -179,7 +184,7 @@ mod tests {
 
     fn matching(group: &str, resources: &[&str], rules: &[&str]) -> MatchRule {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        let all = || Names::new(Vec::new(), Vec::new()).unwrap();
+        let all = || NamePatterns::new(Vec::new(), Vec::new()).unwrap();
         MatchRule {
             groups: owned(&[group]),
             versions: owned(&["v1"]),
@@ -268,13 +273,13 @@ mod tests {
         let page = |id: &str| (id.to_owned(), "Text.".to_owned());
         let docs: Docs = [page("A-1"), page("A-2")].into();
         for (what, descriptor, expected) in cases {
-            let found = findings(&descriptor, &docs, &[]);
+            let found = lint(&descriptor, &docs, &[]);
             let kinds: Vec<_> = found.iter().map(|finding| finding.kind).collect();
             assert_eq!(kinds, expected, "{what}: {found:?}");
         }
         let one = descriptor(bundle(), vec![matching("g.io", &["bundles"], &[])], "");
         let imports = ["opgate:policy/cluster@0.6.0".to_owned()];
-        let found = findings(&one, &Docs::new(), &imports);
+        let found = lint(&one, &Docs::new(), &imports);
         let kinds: Vec<_> = found.iter().map(|finding| finding.kind).collect();
         assert_eq!(kinds, ["no-reads", "no-documentation"]);
     }

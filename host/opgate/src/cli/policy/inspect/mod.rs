@@ -18,27 +18,27 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::lint::Finding;
-use self::show::{json, table};
-use super::load::Loaded;
-use super::source::{SourceArgs, of_file};
-use super::{Format, named};
+use self::show::{to_json, write_table};
+use super::load::LoadedComponent;
+use super::source::{SourceArgs, policy_from_file};
+use super::{Format, find_policy};
 use crate::builtin::BUILTINS;
 use crate::cli::manifests::permissions::Permissions;
 use crate::cli::registry::is_reference;
 use crate::cli::report::{stream, text_or_json};
 use crate::cli::{CommandError, ConfigArgs, ExitStatus};
-use crate::registration::Registration;
+use crate::registration::WebhookRegistration;
 use crate::registration::matches::PolicyFacts;
 use crate::registration::server::Target;
 use opgate_admission::cluster;
 use opgate_admission::policy::{
-    Configuration, Descriptor, Loading, ModuleSource, Policy, PolicyConfig, Profile, SetError,
+    Configuration, Descriptor, LoadProgress, ModuleSource, Policy, PolicyConfig, Profile, SetError,
 };
 use opgate_engine::{docs, interfaces};
-use opgate_input::read::{Reader, Use};
+use opgate_input::read::{ReadPurpose, Reader};
 use opgate_server::DefaultLimits;
 
-const EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
   opgate policy inspect house.component.wasm                        A component
   opgate policy inspect house.component.wasm --settings house.yaml  With settings (YAML or JSON)
@@ -49,11 +49,11 @@ Exit status: 0 nothing is wrong, 1 there are findings, 2 wrong usage, 3 the poli
 fails. docs/policies/inspect.md describes the findings.";
 
 /// Bytes of a file with settings.
-const MOST_SETTINGS: usize = 4 << 20;
+const MAX_SETTINGS_BYTES: usize = 4 << 20;
 
 /// Arguments of `opgate policy inspect`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct Inspect {
     #[command(flatten)]
     config: ConfigArgs,
@@ -70,9 +70,9 @@ pub(super) struct Inspect {
 
 /// Facts that follow from the settings.
 #[derive(Default)]
-struct Follows {
+struct SettingsEffect {
     /// Errors in the settings.
-    wrong: Vec<String>,
+    errors: Vec<String>,
     /// Rules of roles, each with its namespace if it has one.
     permissions: Vec<Value>,
     webhooks: Vec<Value>,
@@ -82,30 +82,30 @@ impl Inspect {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let (loaded, mut policy) = self.load()?;
         if let Some(path) = &self.settings {
-            policy.settings = settings_in(path)?;
+            policy.settings = read_settings(path)?;
         }
         let descriptor = &loaded.descriptor;
         let (imports, _) = interfaces(&loaded.bytes).map_err(CommandError::engine)?;
-        let mut findings = lint::findings(descriptor, &docs(&loaded.bytes), &imports);
-        let spooled = Spooled::of(&loaded, &mut policy)?;
-        let followed = follows(&self.config, &policy, descriptor);
+        let mut findings = lint::lint(descriptor, &docs(&loaded.bytes), &imports);
+        let spooled = SpooledComponent::of(&loaded, &mut policy)?;
+        let followed = evaluate_settings(&self.config, &policy, descriptor);
         drop(spooled);
         let (follows, failed) = match followed {
             Ok(follows) => (follows, None),
             Err(why) if why.starts_with("its settings schema") => {
                 findings.insert(0, Finding::new("schema", why));
-                (Follows::default(), None)
+                (SettingsEffect::default(), None)
             }
-            Err(why) => (Follows::default(), Some(why)),
+            Err(why) => (SettingsEffect::default(), Some(why)),
         };
-        for wrong in &follows.wrong {
+        for wrong in &follows.errors {
             findings.push(Finding::new("settings", format!("the settings are wrong: {wrong}")));
         }
         let mut out = stream(Some(text_or_json(self.output == Format::Json)));
         if self.output == Format::Json {
-            writeln!(out, "{:#}", json(&loaded, &imports, &follows, &findings))?;
+            writeln!(out, "{:#}", to_json(&loaded, &imports, &follows, &findings))?;
         } else {
-            table(&mut out, &loaded, &imports, &follows, &findings)?;
+            write_table(&mut out, &loaded, &imports, &follows, &findings)?;
         }
         match failed {
             Some(why) => Err(CommandError::engine(anyhow!("{}: {why}", loaded.source))),
@@ -115,14 +115,15 @@ impl Inspect {
     }
 
     /// Loads the component with its configuration.
-    fn load(&self) -> Result<(Loaded, PolicyConfig), CommandError> {
+    fn load(&self) -> Result<(LoadedComponent, PolicyConfig), CommandError> {
         let (config, name) = (&self.config, self.policy.as_str());
         let path = Path::new(name);
         if is_reference(name) {
             let (reference, pulled) = config.registry.pull(name, None)?;
-            let source = reference.pinned(&pulled.digest).to_string();
-            let policy = of_file(PathBuf::new())?;
-            let loaded = Loaded::of_bytes(&source, pulled.component.clone(), policy.limits, None)?;
+            let source = reference.with_digest(&pulled.digest).to_string();
+            let policy = policy_from_file(PathBuf::new())?;
+            let loaded =
+                LoadedComponent::of_bytes(&source, pulled.component.clone(), policy.limits, None)?;
             return Ok((loaded, policy));
         }
         if path.is_dir() || path.is_file() {
@@ -132,36 +133,37 @@ impl Inspect {
             if path.is_file() {
                 // Under the configured limits.
                 let limits = policy.limits;
-                policy = of_file(path.to_owned())?;
+                policy = policy_from_file(path.to_owned())?;
                 policy.limits = limits;
             }
             policy.settings = json!({});
-            return Ok((Loaded::of(&policy, config)?, policy));
+            return Ok((LoadedComponent::of(&policy, config)?, policy));
         }
-        let set = config.set(cluster::Options::of(cluster::Source::Absent))?;
-        named(&set, name)?;
+        let set = config.load_set(cluster::ClusterOptions::of(cluster::Source::Absent))?;
+        find_policy(&set, name)?;
         let configuration = config.configuration()?;
         let mut policies = configuration.policies.into_iter();
         let policy = policies.find(|policy| policy.name == name);
         let mut policy = policy.ok_or_else(|| anyhow!("there is no policy {name:?}"))?;
         if let ModuleSource::Oci(remote) = &policy.module {
             // Pulled above already, so that it is in the cache.
-            let source = named(&set, name)?.source.to_string();
+            let source = find_policy(&set, name)?.source.to_string();
             let (_, pulled) = config.registry.pull(&remote.to_string(), None)?;
-            let loaded = Loaded::of_bytes(&source, pulled.component.clone(), policy.limits, None)?;
+            let loaded =
+                LoadedComponent::of_bytes(&source, pulled.component.clone(), policy.limits, None)?;
             policy.module = ModuleSource::File(PathBuf::new());
             return Ok((loaded, policy));
         }
-        Ok((Loaded::of(&policy, config)?, policy))
+        Ok((LoadedComponent::of(&policy, config)?, policy))
     }
 }
 
 /// A component from a registry as a file, as long as this exists.
-struct Spooled(PathBuf);
+struct SpooledComponent(PathBuf);
 
-impl Spooled {
+impl SpooledComponent {
     /// Gives a policy without a file one; none if it has one.
-    fn of(loaded: &Loaded, policy: &mut PolicyConfig) -> anyhow::Result<Option<Self>> {
+    fn of(loaded: &LoadedComponent, policy: &mut PolicyConfig) -> anyhow::Result<Option<Self>> {
         let is_without =
             matches!(&policy.module, ModuleSource::File(path) if path.as_os_str().is_empty());
         if !is_without {
@@ -180,20 +182,23 @@ impl Spooled {
     }
 }
 
-impl Drop for Spooled {
+impl Drop for SpooledComponent {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 /// Returns the settings in a file.
-fn settings_in(path: &Path) -> Result<Value, CommandError> {
+fn read_settings(path: &Path) -> Result<Value, CommandError> {
     let whose = || path.display().to_string();
-    let opened = opgate_input::read::named(path).with_context(whose)?;
-    let bytes = Reader::new(MOST_SETTINGS).read(opened, true, Use::Keep).with_context(whose)?;
+    let opened = opgate_input::read::open_named(path).with_context(whose)?;
+    let bytes = Reader::new(MAX_SETTINGS_BYTES)
+        .read(opened, true, ReadPurpose::Keep)
+        .with_context(whose)?;
     let text = String::from_utf8(bytes).with_context(whose)?;
-    let located = opgate_input::yaml::Located::read(&text);
-    let located = located.map_err(|e| anyhow!("{}:{}:{}: {}", whose(), e.line, e.column, e.why))?;
+    let located = opgate_input::yaml::LocatedValue::read(&text);
+    let located =
+        located.map_err(|e| anyhow!("{}:{}:{}: {}", whose(), e.line, e.column, e.message))?;
     match located.value {
         Value::Null => Ok(json!({})),
         value @ Value::Object(_) => Ok(value),
@@ -205,11 +210,11 @@ fn settings_in(path: &Path) -> Result<Value, CommandError> {
 ///
 /// # Errors
 /// Why the policy cannot be used. Wrong settings are no such error.
-fn follows(
+fn evaluate_settings(
     config: &ConfigArgs,
     policy: &PolicyConfig,
     descriptor: &Descriptor,
-) -> Result<Follows, String> {
+) -> Result<SettingsEffect, String> {
     let mut policy = policy.clone();
     policy.name.clone_from(&descriptor.name);
     policy.allowed_reads = descriptor.reads.iter().map(|read| read.resource.to_string()).collect();
@@ -218,10 +223,11 @@ fn follows(
     }
     let mut configuration = Configuration::builtin(Profile::default(), BUILTINS);
     configuration.policies = vec![policy];
-    let (options, loading) = (cluster::Options::of(cluster::Source::Absent), Loading::default());
+    let (options, loading) =
+        (cluster::ClusterOptions::of(cluster::Source::Absent), LoadProgress::default());
     let room = DefaultLimits::of(Path::new("/"));
     let compiler =
-        opgate_engine::Compiler::in_subprocess(room.children).map_err(|e| e.to_string())?;
+        opgate_engine::Compiler::in_subprocess(room.subprocess_bytes).map_err(|e| e.to_string())?;
     let cache = config.cache(&configuration);
     let set = opgate_admission::policy::PolicySet::load_with(
         &configuration,
@@ -235,7 +241,7 @@ fn follows(
         Ok(set) => set,
         Err(SetError::Config(wrong)) => {
             let wrong = wrong.to_string().lines().map(str::to_owned).collect();
-            return Ok(Follows { wrong, ..Follows::default() });
+            return Ok(SettingsEffect { errors: wrong, ..SettingsEffect::default() });
         }
         Err(SetError::Engine(error)) => return Err(error.to_string()),
     };
@@ -243,7 +249,7 @@ fn follows(
         return Err(broken.error.clone());
     }
     let policies: Vec<&Policy> = set.policies().iter().map(AsRef::as_ref).collect();
-    let granted = Permissions::usual().of(&policies, None);
+    let granted = Permissions::with_defaults().of(&policies, None);
     let items = granted.get("items").and_then(Value::as_array).into_iter().flatten();
     let permissions = items.flat_map(|role| {
         let namespace = role.pointer("/metadata/namespace").cloned();
@@ -257,15 +263,20 @@ fn follows(
     });
     let permissions = permissions.collect();
     let facts: Vec<_> = policies.iter().map(|policy| PolicyFacts::of(policy)).collect();
-    let registration = Registration {
+    let registration = WebhookRegistration {
         name: "opgate".to_owned(),
-        server: Target::Url("https://opgate.example".to_owned()),
+        target: Target::Url("https://opgate.example".to_owned()),
         exempt: Vec::new(),
-        conditions: true,
+        supports_conditions: true,
         ca: Vec::new(),
     };
-    let made = serde_json::to_value(registration.of(&facts)).map_err(|e| e.to_string())?;
-    let webhooks = made.get("webhooks").and_then(Value::as_array).cloned().unwrap_or_default();
+    let webhook_configuration =
+        serde_json::to_value(registration.of(&facts)).map_err(|e| e.to_string())?;
+    let webhooks = webhook_configuration
+        .get("webhooks")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
     let webhook = |mut webhook: Value| {
         if let Some(members) = webhook.as_object_mut() {
             // Fields for the server are the same for all webhooks.
@@ -276,5 +287,5 @@ fn follows(
         webhook
     };
     let webhooks = webhooks.into_iter().map(webhook).collect();
-    Ok(Follows { wrong: Vec::new(), permissions, webhooks })
+    Ok(SettingsEffect { errors: Vec::new(), permissions, webhooks })
 }

@@ -4,36 +4,36 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use super::Follows;
+use super::SettingsEffect;
 use super::lint::Finding;
-use crate::cli::policy::bench::kib;
-use crate::cli::policy::load::Loaded;
+use crate::cli::policy::bench::format_kib;
+use crate::cli::policy::load::LoadedComponent;
 use crate::cli::report::{ERROR, WARNING};
-use opgate_admission::policy::Names;
+use opgate_admission::policy::NamePatterns;
 
-fn texts<'v>(value: &'v Value, name: &str) -> Vec<&'v str> {
+fn string_items<'v>(value: &'v Value, name: &str) -> Vec<&'v str> {
     let list = value.get(name).and_then(Value::as_array).into_iter().flatten();
     list.filter_map(Value::as_str).collect()
 }
 
 /// Returns the display name of a group.
-fn groups(value: &Value) -> String {
+fn group_name(value: &Value) -> String {
     let name = |group: &str| if group.is_empty() { "core".to_owned() } else { group.to_owned() };
-    texts(value, "apiGroups").into_iter().map(name).collect::<Vec<_>>().join(", ")
+    string_items(value, "apiGroups").into_iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn table(
+pub(super) fn write_table(
     out: &mut impl io::Write,
-    loaded: &Loaded,
+    loaded: &LoadedComponent,
     imports: &[String],
-    follows: &Follows,
+    effect: &SettingsEffect,
     findings: &[Finding],
 ) -> io::Result<()> {
     let (d, limits) = (&loaded.descriptor, loaded.limits);
     writeln!(out, "{} {}: {}", d.name, d.version, d.title)?;
     writeln!(out, "source   {}\ndigest   {}", loaded.source, loaded.module.digest())?;
-    writeln!(out, "size     {}", kib(loaded.bytes.len()))?;
-    let imports: Vec<_> = imports.iter().map(|import| short(import)).collect();
+    writeln!(out, "size     {}", format_kib(loaded.bytes.len()))?;
+    let imports: Vec<_> = imports.iter().map(|import| short_import_name(import)).collect();
     writeln!(
         out,
         "imports  {}",
@@ -43,7 +43,7 @@ pub(super) fn table(
         out,
         "limits   {} of memory, {}ms, {} at a time",
         opgate_text::units::bytes(limits.memory),
-        limits.time.as_millis(),
+        limits.cpu_time.as_millis(),
         limits.concurrency
     )?;
     for rule in &d.matches {
@@ -63,23 +63,23 @@ pub(super) fn table(
     if !d.samples.is_empty() {
         writeln!(out, "samples  custom resources of any kind")?;
     }
-    for rule in &follows.permissions {
-        let (verbs, resources) = (texts(rule, "verbs"), texts(rule, "resources"));
+    for rule in &effect.permissions {
+        let (verbs, resources) = (string_items(rule, "verbs"), string_items(rule, "resources"));
         let inside = rule.get("namespace").and_then(Value::as_str);
         let inside = inside.map(|name| format!(" in namespace {name}")).unwrap_or_default();
         let (verbs, resources) = (verbs.join(", "), resources.join(", "));
-        writeln!(out, "rbac     {verbs} {resources} of {}{inside}", groups(rule))?;
+        writeln!(out, "rbac     {verbs} {resources} of {}{inside}", group_name(rule))?;
     }
-    for webhook in &follows.webhooks {
+    for webhook in &effect.webhooks {
         let text = |name: &str| webhook.get(name).and_then(Value::as_str).unwrap_or_default();
         for rule in webhook.get("rules").and_then(Value::as_array).into_iter().flatten() {
-            let list = |name: &str| texts(rule, name).join(", ");
+            let list = |name: &str| string_items(rule, name).join(", ");
             writeln!(
                 out,
                 "webhook  {}: {} of {}/{}: {} (failurePolicy {})",
                 text("name"),
                 list("resources"),
-                groups(rule),
+                group_name(rule),
                 list("apiVersions"),
                 list("operations"),
                 text("failurePolicy")
@@ -106,20 +106,20 @@ pub(super) fn table(
 }
 
 /// Returns `document` for `opgate:policy/document@0.6.0`.
-fn short(import: &str) -> String {
+fn short_import_name(import: &str) -> String {
     let name = import.strip_prefix("opgate:policy/").and_then(|rest| rest.split('@').next());
     name.unwrap_or(import).to_owned()
 }
 
-fn names(names: &Names) -> Value {
+fn names_to_json(names: &NamePatterns) -> Value {
     json!({"include": names.include(), "exclude": names.exclude()})
 }
 
 /// Converts the result to JSON. The members are part of the stable interface.
-pub(super) fn json(
-    loaded: &Loaded,
+pub(super) fn to_json(
+    loaded: &LoadedComponent,
     imports: &[String],
-    follows: &Follows,
+    effect: &SettingsEffect,
     findings: &[Finding],
 ) -> Value {
     let d = &loaded.descriptor;
@@ -153,8 +153,8 @@ pub(super) fn json(
             "advisory": rule.advisory,
             "enabledBy": rule.enabled_by,
             "namespace": namespace.map(|n| json!({"pointer": n.pointer, "default": n.default})),
-            "namespaces": names(&rule.namespaces),
-            "names": names(&rule.names),
+            "namespaces": names_to_json(&rule.namespaces),
+            "names": names_to_json(&rule.names),
             "namespaceLabels": selector,
             "conditions": conditions.collect::<Vec<_>>(),
         })
@@ -172,9 +172,9 @@ pub(super) fn json(
         "samples": !d.samples.is_empty(),
         "rules": rules.collect::<Vec<_>>(),
         "settingsSchema": serde_json::from_str::<Value>(&d.settings_schema).unwrap_or_default(),
-        "settingsErrors": follows.wrong,
-        "rbac": follows.permissions,
-        "webhooks": follows.webhooks,
+        "settingsErrors": effect.errors,
+        "rbac": effect.permissions,
+        "webhooks": effect.webhooks,
         "findings": findings,
     })
 }

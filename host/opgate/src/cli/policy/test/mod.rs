@@ -17,16 +17,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use opgate_casefile::{Case, Expects, File};
+use opgate_casefile::{Case, Expectation, File};
 
-use self::report::{Format, Lacking, Report};
-use self::run::{Ran, Result as Judged, Runner};
-use super::source::{SourceArgs, Subject};
+use self::report::{CoverageGap, Format, Report};
+use self::run::{CaseResult as Judged, CaseRun, Runner};
+use super::source::{PolicySubject, SourceArgs};
 use crate::cli::{CommandError, ExitStatus};
 use opgate_admission::policy::Descriptor;
-use opgate_input::read::{Reader, Use, named};
+use opgate_input::read::{ReadPurpose, Reader, open_named};
 
-const EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
   opgate policy test .                              Build the folder and run its cases
   opgate policy test . --watch                      Again whenever a file changes
@@ -39,13 +39,13 @@ Exit status: 0 all cases hold and cover all rules, 1 a case fails or a rule lack
 unreadable cases or a failed build, 3 the policy failed. docs/policies/cases.md describes the cases.";
 
 /// Bytes of all files with cases together.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_CASE_BYTES: usize = 64 << 20;
 /// Files with cases: a policy has at most 512 rules.
-const MOST_FILES: usize = 1_024;
+const MAX_CASE_FILES: usize = 1_024;
 
 /// Arguments of `opgate policy test`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct Test {
     #[command(flatten)]
     source: SourceArgs,
@@ -73,13 +73,13 @@ impl Test {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let subject = self.source.subject(self.path.as_deref())?;
         if self.watch {
-            return watch::watch(&subject, || self.once(&subject));
+            return watch::watch(&subject, || self.run_once(&subject));
         }
-        self.once(&subject)
+        self.run_once(&subject)
     }
 
     /// Builds, runs and reports.
-    fn once(&self, subject: &Subject) -> Result<ExitStatus, CommandError> {
+    fn run_once(&self, subject: &PolicySubject) -> Result<ExitStatus, CommandError> {
         if self.native && !subject.native_test()? {
             return Ok(ExitStatus::Denied);
         }
@@ -87,44 +87,44 @@ impl Test {
             subject.build()?;
         }
         let started = Instant::now();
-        let files = files(&subject.cases)?;
+        let files = case_files(&subject.cases)?;
         let mut runner = Runner::load(&subject.policy, &self.source.config)?;
-        let kinds = kinds(&runner.descriptor);
-        let cases = read(&subject.cases, &files, &kinds)?;
-        known(&runner.descriptor, &cases, &subject.cases)?;
+        let kinds = document_kinds(&runner.descriptor);
+        let cases = parse_cases(&subject.cases, &files, &kinds)?;
+        ensure_known_rules(&runner.descriptor, &cases, &subject.cases)?;
         let all = cases.len();
-        let cases: Vec<_> = cases.into_iter().filter(|case| self.is_meant(case)).collect();
+        let cases: Vec<_> = cases.into_iter().filter(|case| self.is_selected(case)).collect();
         if cases.is_empty() {
             let what = if all == 0 { "has no cases" } else { "has no such case" };
             return Err(CommandError::usage(anyhow!("{}: {what}", subject.cases.display())));
         }
         let lacking = match self.filter {
             Some(_) => Vec::new(),
-            None => lacking(&runner.descriptor, &cases),
+            None => find_gaps(&runner.descriptor, &cases),
         };
         let mut report = Report::start(self.output, subject, &runner.descriptor, cases.len())?;
         let filtered = all - cases.len();
-        let cases: Vec<_> = cases.into_iter().map(run::lined).collect();
-        let mut ran = runner.run(cases, &mut |ran| report.ran(ran))?;
+        let cases: Vec<_> = cases.into_iter().map(run::to_single_lines).collect();
+        let mut ran = runner.run(cases, &mut |ran| report.add_run(ran))?;
         let mut updated = Vec::new();
         if self.update {
-            updated = Self::write(subject, &files, &kinds, &mut ran, &runner)?;
+            updated = Self::update_cases(subject, &files, &kinds, &mut ran, &runner)?;
         }
         let took: Duration = started.elapsed();
-        Ok(report.end(&ran, &lacking, &updated, filtered, took)?)
+        Ok(report.finish(&ran, &lacking, &updated, filtered, took)?)
     }
 
-    fn is_meant(&self, case: &Case) -> bool {
+    fn is_selected(&self, case: &Case) -> bool {
         let text = format!("{} / {}", case.rule, case.name);
         self.filter.as_ref().is_none_or(|filter| text.contains(filter.as_str()))
     }
 
     /// Writes answers into cases that fail. Gives a line for each: what was written, or why not.
-    fn write(
-        subject: &Subject,
+    fn update_cases(
+        subject: &PolicySubject,
         files: &[File],
         kinds: &[&str],
-        ran: &mut [Ran],
+        ran: &mut [CaseRun],
         runner: &Runner,
     ) -> Result<Vec<String>, CommandError> {
         let mut files = files.to_vec();
@@ -136,12 +136,12 @@ impl Test {
             let level = |rule: &str| runner.level(rule);
             match opgate_casefile::update(&files, kinds, case, answer, level) {
                 Ok(text) => {
-                    if let Some(file) = files.iter_mut().find(|f| f.name == case.place.file) {
+                    if let Some(file) = files.iter_mut().find(|f| f.name == case.location.file) {
                         let path = subject.cases.join(&file.name);
                         std::fs::write(&path, &text).with_context(|| path.display().to_string())?;
                         file.text = text;
                     }
-                    lines.push(format!("updated {whose} in {}", case.place.file));
+                    lines.push(format!("updated {whose} in {}", case.location.file));
                     ran.result = Judged::Updated;
                 }
                 Err(why) => lines.push(format!("not updated {whose}: {why}")),
@@ -152,22 +152,29 @@ impl Test {
 }
 
 /// Returns the cases of a policy.
-pub(super) fn cases(subject: &Subject, descriptor: &Descriptor) -> Result<Vec<Case>, CommandError> {
-    read(&subject.cases, &files(&subject.cases)?, &kinds(descriptor))
+pub(super) fn read_cases(
+    subject: &PolicySubject,
+    descriptor: &Descriptor,
+) -> Result<Vec<Case>, CommandError> {
+    parse_cases(&subject.cases, &case_files(&subject.cases)?, &document_kinds(descriptor))
 }
 
-fn read(folder: &Path, files: &[File], kinds: &[&str]) -> Result<Vec<Case>, CommandError> {
+fn parse_cases(
+    directory: &Path,
+    files: &[File],
+    kinds: &[&str],
+) -> Result<Vec<Case>, CommandError> {
     opgate_casefile::read(files, kinds).map_err(|wrong| {
-        let line = |wrong: &_| format!("{}/{wrong}", folder.display());
+        let line = |wrong: &_| format!("{}/{wrong}", directory.display());
         let lines: Vec<_> = wrong.iter().map(line).collect();
         CommandError::usage(anyhow!(lines.join("\n")))
     })
 }
 
 /// Reads the case files of a directory.
-fn files(folder: &Path) -> Result<Vec<File>, CommandError> {
-    let named_folder = || folder.display().to_string();
-    let entries = std::fs::read_dir(folder).with_context(|| {
+fn case_files(directory: &Path) -> Result<Vec<File>, CommandError> {
+    let named_folder = || directory.display().to_string();
+    let entries = std::fs::read_dir(directory).with_context(|| {
         format!("{}: the folder with the cases of the policy (--cases)", named_folder())
     })?;
     let mut paths = Vec::new();
@@ -176,18 +183,18 @@ fn files(folder: &Path) -> Result<Vec<File>, CommandError> {
         if path.extension().is_some_and(|extension| extension == "yaml") {
             paths.push(path);
         }
-        if paths.len() > MOST_FILES {
-            let text = format!("{}: more than {MOST_FILES} files", named_folder());
+        if paths.len() > MAX_CASE_FILES {
+            let text = format!("{}: more than {MAX_CASE_FILES} files", named_folder());
             return Err(CommandError::usage(anyhow!(text)));
         }
     }
     paths.sort();
-    let reader = Reader::new(MOST_BYTES);
+    let reader = Reader::new(MAX_CASE_BYTES);
     let mut files = Vec::new();
     for path in paths {
         let whose = || path.display().to_string();
-        let opened = named(&path).with_context(whose)?;
-        let bytes = reader.read(opened, true, Use::Keep).with_context(whose)?;
+        let opened = open_named(&path).with_context(whose)?;
+        let bytes = reader.read(opened, true, ReadPurpose::Keep).with_context(whose)?;
         let text = String::from_utf8(bytes).with_context(whose)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         files.push(File { name, text });
@@ -196,7 +203,7 @@ fn files(folder: &Path) -> Result<Vec<File>, CommandError> {
 }
 
 /// Returns the document kinds that the policy matches, which determine the type of a bundle in a case.
-fn kinds(descriptor: &Descriptor) -> Vec<&'static str> {
+fn document_kinds(descriptor: &Descriptor) -> Vec<&'static str> {
     let kind = |resource: &String| match resource.as_str() {
         "registrybundles" => Some("RegistryBundle"),
         "plainbundles" => Some("PlainBundle"),
@@ -207,28 +214,32 @@ fn kinds(descriptor: &Descriptor) -> Vec<&'static str> {
 }
 
 /// Checks that every file belongs to an existing rule.
-fn known(descriptor: &Descriptor, cases: &[Case], folder: &Path) -> Result<(), CommandError> {
+fn ensure_known_rules(
+    descriptor: &Descriptor,
+    cases: &[Case],
+    directory: &Path,
+) -> Result<(), CommandError> {
     let Some(case) = cases.iter().find(|case| descriptor.rule(&case.rule).is_none()) else {
         return Ok(());
     };
     let ids = descriptor.rules.iter().map(|rule| rule.id.as_str());
     let hint = opgate_text::hint(&case.rule, ids);
-    let (file, rule) = (folder.join(&case.place.file), &case.rule);
+    let (file, rule) = (directory.join(&case.location.file), &case.rule);
     let text = format!("{}: {} has no rule {rule:?}{hint}", file.display(), descriptor.name);
     Err(CommandError::usage(anyhow!(text)))
 }
 
 /// Rules without a case that they accept, reject or, where they need the cluster, skip.
-fn lacking(descriptor: &Descriptor, cases: &[Case]) -> Vec<Lacking> {
+fn find_gaps(descriptor: &Descriptor, cases: &[Case]) -> Vec<CoverageGap> {
     let one = |rule: &opgate_admission::policy::Rule| {
         let has = |expects| cases.iter().any(|c| c.rule == rule.id && c.expects == expects);
         let reads = descriptor.reads.iter().any(|read| read.rules.contains(&rule.id));
         let needs_cluster = reads || descriptor.samples.contains(&rule.id);
-        let mut wanted = vec![Expects::Accept, Expects::Reject];
-        wanted.extend(needs_cluster.then_some(Expects::Skip));
+        let mut wanted = vec![Expectation::Accept, Expectation::Reject];
+        wanted.extend(needs_cluster.then_some(Expectation::Skip));
         wanted.retain(|expects| !has(*expects));
         let file = format!("{}.yaml", rule.id);
-        (!wanted.is_empty()).then(|| Lacking { rule: rule.id.clone(), lacks: wanted, file })
+        (!wanted.is_empty()).then(|| CoverageGap { rule: rule.id.clone(), missing: wanted, file })
     };
     descriptor.rules.iter().filter_map(one).collect()
 }

@@ -3,15 +3,15 @@
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use opgate_casefile::{Case, Expects, Finding};
+use opgate_casefile::{Case, Expectation, Violation};
 use serde_json::{Value, json};
 
-use super::run::{Ran, Result};
+use super::run::{CaseResult, CaseRun};
 use crate::cli::ExitStatus;
-use crate::cli::policy::source::Subject;
+use crate::cli::policy::source::PolicySubject;
 use crate::cli::report::github;
-use crate::cli::report::junit::xml;
-use crate::cli::report::{ERROR, GOOD, Out, WARNING, stdout};
+use crate::cli::report::junit::escape_xml;
+use crate::cli::report::{ERROR, Out, SUCCESS, WARNING, stdout};
 use crate::cli::verbosity::{is_quiet, note};
 use opgate_admission::policy::Descriptor;
 use opgate_text::one_line;
@@ -44,9 +44,9 @@ impl Format {
 
 /// A rule that its cases do not cover.
 #[derive(Debug)]
-pub(super) struct Lacking {
+pub(super) struct CoverageGap {
     pub(super) rule: String,
-    pub(super) lacks: Vec<Expects>,
+    pub(super) missing: Vec<Expectation>,
     pub(super) file: String,
 }
 
@@ -60,27 +60,27 @@ pub(super) struct Report {
     cases: String,
 }
 
-fn status(result: &Result) -> &'static str {
+fn status(result: &CaseResult) -> &'static str {
     match result {
-        Result::Ok => "ok",
-        Result::Updated => "updated",
-        Result::Differs(..) | Result::HoldsWithout => "failed",
-        Result::Error(_) => "error",
+        CaseResult::Ok => "ok",
+        CaseResult::Updated => "updated",
+        CaseResult::Differs(..) | CaseResult::PassesWithoutRule => "failed",
+        CaseResult::Error(_) => "error",
     }
 }
 
 /// Returns the place of a case.
-fn place(folder: &str, case: &Case) -> String {
-    one_line(&format!("{folder}/{}:{}", case.place.file, case.place.line), 1_024)
+fn case_location(folder: &str, case: &Case) -> String {
+    one_line(&format!("{folder}/{}:{}", case.location.file, case.location.line), 1_024)
 }
 
-fn whose(case: &Case) -> String {
+fn case_title(case: &Case) -> String {
     one_line(&format!("{} / {}", case.rule, case.name), 512)
 }
 
 /// Returns a violation as a line.
-fn line(finding: &Finding) -> String {
-    let Finding { rule, level, at, message, starts } = finding;
+fn violation_line(finding: &Violation) -> String {
+    let Violation { rule, level, field: at, message, is_prefix: starts } = finding;
     let level = level.as_deref().map(|level| format!("{level} ")).unwrap_or_default();
     let at = at.as_deref().filter(|at| !at.is_empty()).map(|at| format!("{at}: "));
     let rest = if *starts { "…" } else { "" };
@@ -88,26 +88,29 @@ fn line(finding: &Finding) -> String {
 }
 
 /// Returns why a case failed: lines that begin with `-` for the expected result, `+` for the actual one.
-fn why(result: &Result) -> Vec<String> {
+fn failure_lines(result: &CaseResult) -> Vec<String> {
     match result {
-        Result::Ok | Result::Updated => Vec::new(),
-        Result::Error(why) => vec![format!("no verdict: {}", one_line(why, 4_096))],
-        Result::HoldsWithout => {
+        CaseResult::Ok | CaseResult::Updated => Vec::new(),
+        CaseResult::Error(why) => vec![format!("no verdict: {}", one_line(why, 4_096))],
+        CaseResult::PassesWithoutRule => {
             vec!["it holds with the rule off as well, so it says nothing about the rule".to_owned()]
         }
-        Result::Differs(diff, _) => {
-            let missing = diff.missing.iter().map(|finding| format!("- {}", line(finding)));
-            let found = diff.unexpected.iter().map(|finding| format!("+ {}", line(finding)));
-            let others = diff.others.iter().map(|other| format!("! {}", one_line(other, 4_096)));
+        CaseResult::Differs(diff, _) => {
+            let missing =
+                diff.missing.iter().map(|finding| format!("- {}", violation_line(finding)));
+            let found =
+                diff.unexpected.iter().map(|finding| format!("+ {}", violation_line(finding)));
+            let others =
+                diff.other_differences.iter().map(|other| format!("! {}", one_line(other, 4_096)));
             missing.chain(found).chain(others).collect()
         }
     }
 }
 
-impl Lacking {
+impl CoverageGap {
     /// Formats a gap: `IMG-3: no case that it rejects (IMG-3.yaml, below `reject`)`
-    fn line(&self) -> String {
-        let lacks: Vec<_> = self.lacks.iter().map(|expects| expects.as_str()).collect();
+    fn message(&self) -> String {
+        let lacks: Vec<_> = self.missing.iter().map(|expects| expects.as_str()).collect();
         let Self { rule, file, .. } = self;
         format!("{rule}: no case below {} in {file}", lacks.join(", "))
     }
@@ -116,7 +119,7 @@ impl Lacking {
 impl Report {
     pub(super) fn start(
         format: Format,
-        subject: &Subject,
+        subject: &PolicySubject,
         descriptor: &Descriptor,
         count: usize,
     ) -> io::Result<Self> {
@@ -137,16 +140,16 @@ impl Report {
     }
 
     /// Reports a finished case.
-    pub(super) fn ran(&mut self, ran: &Ran) -> io::Result<()> {
+    pub(super) fn add_run(&mut self, ran: &CaseRun) -> io::Result<()> {
         if self.format != Format::Table {
             return Ok(());
         }
         let (style, word) = match status(&ran.result) {
-            "ok" => (GOOD, "ok"),
+            "ok" => (SUCCESS, "ok"),
             "failed" => (ERROR, "FAILED"),
             _ => (ERROR, "ERROR"),
         };
-        let whose = whose(&ran.case);
+        let whose = case_title(&ran.case);
         if is_quiet() && word == "ok" {
             return Ok(());
         }
@@ -154,10 +157,10 @@ impl Report {
     }
 
     /// Reports the end of all cases.
-    pub(super) fn end(
+    pub(super) fn finish(
         mut self,
-        ran: &[Ran],
-        lacking: &[Lacking],
+        ran: &[CaseRun],
+        lacking: &[CoverageGap],
         updated: &[String],
         filtered: usize,
         took: Duration,
@@ -186,25 +189,27 @@ impl Report {
 
     fn table(
         &mut self,
-        ran: &[Ran],
-        lacking: &[Lacking],
+        ran: &[CaseRun],
+        lacking: &[CoverageGap],
         updated: &[String],
         filtered: usize,
         [ok, failed, errors]: [usize; 3],
         took: Duration,
     ) -> io::Result<()> {
         let Self { out, cases, .. } = self;
-        let wrong: Vec<_> =
-            ran.iter().filter(|ran| !matches!(ran.result, Result::Ok | Result::Updated)).collect();
+        let wrong: Vec<_> = ran
+            .iter()
+            .filter(|ran| !matches!(ran.result, CaseResult::Ok | CaseResult::Updated))
+            .collect();
         if !wrong.is_empty() {
             writeln!(out, "\nFailures (- expected, + found):")?;
         }
         for ran in wrong {
-            writeln!(out, "\n{}: {}", place(cases, &ran.case), whose(&ran.case))?;
-            for line in why(&ran.result) {
+            writeln!(out, "\n{}: {}", case_location(cases, &ran.case), case_title(&ran.case))?;
+            for line in failure_lines(&ran.result) {
                 let style = match line.get(..1) {
                     Some("-") => ERROR,
-                    Some("+") => GOOD,
+                    Some("+") => SUCCESS,
                     _ => WARNING,
                 };
                 writeln!(out, "  {}{line}{}", style.render(), style.render_reset())?;
@@ -214,7 +219,7 @@ impl Report {
             writeln!(out, "\nNot covered:")?;
         }
         for lacking in lacking {
-            writeln!(out, "  {}", lacking.line())?;
+            writeln!(out, "  {}", lacking.message())?;
         }
         if !updated.is_empty() {
             writeln!(out)?;
@@ -222,10 +227,10 @@ impl Report {
         for line in updated {
             writeln!(out, "{line}")?;
         }
-        let updated = ran.iter().filter(|ran| matches!(ran.result, Result::Updated)).count();
+        let updated = ran.iter().filter(|ran| matches!(ran.result, CaseResult::Updated)).count();
         let updated = if updated == 0 { String::new() } else { format!(", {updated} updated") };
         let word = if failed + errors == 0 && lacking.is_empty() { "ok" } else { "FAILED" };
-        let style = if word == "ok" { GOOD } else { ERROR };
+        let style = if word == "ok" { SUCCESS } else { ERROR };
         let errors =
             if errors == 0 { String::new() } else { format!(", {errors} without a verdict") };
         let filtered =
@@ -245,21 +250,21 @@ impl Report {
     /// Converts the results to JSON. The members are part of the stable interface.
     fn json(
         &mut self,
-        ran: &[Ran],
-        lacking: &[Lacking],
+        ran: &[CaseRun],
+        lacking: &[CoverageGap],
         updated: &[String],
         filtered: usize,
         [ok, failed, errors]: [usize; 3],
         took: Duration,
     ) -> io::Result<()> {
-        let finding = |finding: &Finding| {
-            let Finding { rule, level, at, message, starts } = finding;
+        let finding = |finding: &Violation| {
+            let Violation { rule, level, field: at, message, is_prefix: starts } = finding;
             let name = if *starts { "messagePrefix" } else { "message" };
             json!({"rule": rule, "level": level, "field": at, name: message})
         };
-        let list = |findings: &[Finding]| findings.iter().map(finding).collect::<Vec<Value>>();
-        let case = |ran: &Ran| {
-            let Case { rule, name, place, expects, .. } = &ran.case;
+        let list = |findings: &[Violation]| findings.iter().map(finding).collect::<Vec<Value>>();
+        let case = |ran: &CaseRun| {
+            let Case { rule, name, location: place, expects, .. } = &ran.case;
             let mut one = json!({
                 "rule": rule,
                 "name": name,
@@ -267,13 +272,13 @@ impl Report {
                 "file": format!("{}/{}", self.cases, place.file),
                 "line": place.line,
                 "status": status(&ran.result),
-                "seconds": ran.took.as_secs_f64(),
+                "seconds": ran.duration.as_secs_f64(),
             });
             if let Some(members) = one.as_object_mut()
-                && !matches!(ran.result, Result::Ok | Result::Updated)
+                && !matches!(ran.result, CaseResult::Ok | CaseResult::Updated)
             {
-                members.insert("why".to_owned(), json!(why(&ran.result)));
-                if let Result::Differs(diff, _) = &ran.result {
+                members.insert("why".to_owned(), json!(failure_lines(&ran.result)));
+                if let CaseResult::Differs(diff, _) = &ran.result {
                     members.insert("missing".to_owned(), json!(list(&diff.missing)));
                     members.insert("unexpected".to_owned(), json!(list(&diff.unexpected)));
                 }
@@ -281,7 +286,7 @@ impl Report {
             one
         };
         let lacking = lacking.iter().map(|lacking| {
-            let lacks: Vec<_> = lacking.lacks.iter().map(|expects| expects.as_str()).collect();
+            let lacks: Vec<_> = lacking.missing.iter().map(|expects| expects.as_str()).collect();
             json!({"rule": lacking.rule, "lacks": lacks})
         });
         let all = json!({
@@ -302,8 +307,8 @@ impl Report {
 
     fn junit(
         &mut self,
-        ran: &[Ran],
-        lacking: &[Lacking],
+        ran: &[CaseRun],
+        lacking: &[CoverageGap],
         [_, failed, errors]: [usize; 3],
         took: Duration,
     ) -> io::Result<()> {
@@ -316,51 +321,60 @@ impl Report {
         );
         writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
         writeln!(out, "<testsuites {counts}>")?;
-        writeln!(out, "  <testsuite name=\"{}\" {counts}>", xml(name))?;
+        writeln!(out, "  <testsuite name=\"{}\" {counts}>", escape_xml(name))?;
         for ran in ran {
-            let Case { rule, name: case, place: at, .. } = &ran.case;
-            let file = xml(&format!("{cases}/{}", at.file));
-            let (class, case, line) = (xml(&format!("{name}.{rule}")), xml(case), at.line);
-            let time = ran.took.as_secs_f64();
+            let Case { rule, name: case, location: at, .. } = &ran.case;
+            let file = escape_xml(&format!("{cases}/{}", at.file));
+            let (class, case, line) =
+                (escape_xml(&format!("{name}.{rule}")), escape_xml(case), at.line);
+            let time = ran.duration.as_secs_f64();
             write!(
                 out,
                 "    <testcase classname=\"{class}\" name=\"{case}\" file=\"{file}\" line=\"{line}\" time=\"{time:.6}\""
             )?;
-            let lines = why(&ran.result);
-            let message = xml(lines.first().map_or("", String::as_str));
-            let text = xml(&format!("{}\n{}", place(cases, &ran.case), lines.join("\n")));
+            let lines = failure_lines(&ran.result);
+            let message = escape_xml(lines.first().map_or("", String::as_str));
+            let text =
+                escape_xml(&format!("{}\n{}", case_location(cases, &ran.case), lines.join("\n")));
             match ran.result {
-                Result::Ok | Result::Updated => writeln!(out, "/>")?,
-                Result::Error(_) => writeln!(
+                CaseResult::Ok | CaseResult::Updated => writeln!(out, "/>")?,
+                CaseResult::Error(_) => writeln!(
                     out,
                     ">\n      <error message=\"{message}\">{text}</error>\n    </testcase>"
                 )?,
-                Result::Differs(..) | Result::HoldsWithout => writeln!(
+                CaseResult::Differs(..) | CaseResult::PassesWithoutRule => writeln!(
                     out,
                     ">\n      <failure message=\"{message}\">{text}</failure>\n    </testcase>"
                 )?,
             }
         }
         for lacking in lacking {
-            let (class, line) = (xml(&format!("{name}.{}", lacking.rule)), xml(&lacking.line()));
+            let (class, line) =
+                (escape_xml(&format!("{name}.{}", lacking.rule)), escape_xml(&lacking.message()));
             writeln!(out, "    <testcase classname=\"{class}\" name=\"is covered\" time=\"0\">")?;
             writeln!(out, "      <failure message=\"{line}\"></failure>\n    </testcase>")?;
         }
         writeln!(out, "  </testsuite>\n</testsuites>")
     }
 
-    fn github(&mut self, ran: &[Ran], lacking: &[Lacking]) -> io::Result<()> {
+    fn github(&mut self, ran: &[CaseRun], lacking: &[CoverageGap]) -> io::Result<()> {
         let Self { out, cases, .. } = self;
-        let wrong = ran.iter().filter(|ran| !matches!(ran.result, Result::Ok | Result::Updated));
+        let wrong =
+            ran.iter().filter(|ran| !matches!(ran.result, CaseResult::Ok | CaseResult::Updated));
         let failed = wrong.map(|ran| {
-            let file = format!("{cases}/{}", ran.case.place.file);
-            let line = u64::try_from(ran.case.place.line).unwrap_or(1);
-            (file, line, format!("opgate: {}", whose(&ran.case)), why(&ran.result).join("\n"))
+            let file = format!("{cases}/{}", ran.case.location.file);
+            let line = u64::try_from(ran.case.location.line).unwrap_or(1);
+            (
+                file,
+                line,
+                format!("opgate: {}", case_title(&ran.case)),
+                failure_lines(&ran.result).join("\n"),
+            )
         });
         let lacking = lacking.iter().map(|lacking| {
             let file = format!("{cases}/{}", lacking.file);
-            (file, 1, format!("opgate: {} is not covered", lacking.rule), lacking.line())
+            (file, 1, format!("opgate: {} is not covered", lacking.rule), lacking.message())
         });
-        github::failures(out, failed.chain(lacking))
+        github::write_failures(out, failed.chain(lacking))
     }
 }

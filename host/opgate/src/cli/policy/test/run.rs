@@ -11,15 +11,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use opgate_casefile::{Answer, Case, Diff, Expects, Finding, plural, server_version};
+use opgate_casefile::{Case, Diff, Expectation, PolicyResult, Violation, plural, server_version};
 use serde_json::{Value, json};
 
 use crate::builtin::BUILTINS;
 use crate::cli::{CommandError, ConfigArgs};
-use opgate_admission::cluster::{Options, Snapshot, Source};
+use opgate_admission::cluster::{ClusterOptions, Snapshot, Source};
 use opgate_admission::policy::{
-    Configuration, DefaultLevel, Descriptor, Effect, Loading, Measured, Policy, PolicyConfig,
-    PolicySet, Profile,
+    Configuration, DefaultLevel, Descriptor, Effect, LoadProgress, Measurement, Policy,
+    PolicyConfig, PolicySet, Profile,
 };
 use opgate_admission::review::{self, Review};
 use opgate_document::Document;
@@ -27,33 +27,33 @@ use opgate_engine::Compiler;
 use opgate_server::DefaultLimits;
 
 /// No client waits for a case; the limits of the policy still apply.
-const PATIENCE: Duration = Duration::from_secs(3_600);
+const CASE_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Bytes of a message and of a field that a verdict keeps.
-const MESSAGE: usize = 4_096;
-const FIELD: usize = 1_024;
+const MAX_MESSAGE_BYTES: usize = 4_096;
+const MAX_FIELD_BYTES: usize = 1_024;
 
 /// Result of a case.
 #[derive(Debug)]
-pub(super) enum Result {
+pub(super) enum CaseResult {
     /// As expected.
     Ok,
     /// Otherwise.
-    Differs(Diff, Answer),
+    Differs(Diff, PolicyResult),
     /// Otherwise, and the case was changed.
     Updated,
     /// It also holds with its rule off, so that it does not test the rule.
-    HoldsWithout,
+    PassesWithoutRule,
     /// There is a policy error, or the case cannot be evaluated.
     Error(String),
 }
 
 /// A case that was run.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct CaseRun {
     pub(super) case: Case,
-    pub(super) result: Result,
-    pub(super) took: Duration,
+    pub(super) result: CaseResult,
+    pub(super) duration: Duration,
 }
 
 /// A policy that runs cases.
@@ -62,10 +62,10 @@ pub(in crate::cli::policy) struct Runner {
     config: ConfigArgs,
     pub(in crate::cli::policy) descriptor: Descriptor,
     /// Without a cluster, and with one in files. Further sets share their engine and code.
-    absent: PolicySet,
+    without_cluster: PolicySet,
     snapshot: Option<PolicySet>,
     /// Sets by settings, for further cases.
-    loaded: BTreeMap<String, std::result::Result<Arc<PolicySet>, String>>,
+    loaded_sets: BTreeMap<String, Result<Arc<PolicySet>, String>>,
 }
 
 impl Runner {
@@ -73,7 +73,7 @@ impl Runner {
     pub(in crate::cli::policy) fn load(
         policy: &PolicyConfig,
         config: &ConfigArgs,
-    ) -> std::result::Result<Self, CommandError> {
+    ) -> Result<Self, CommandError> {
         let mut policy = policy.clone();
         (policy.mode, policy.on_error) = Default::default();
         (policy.settings, policy.rules) = (json!({}), BTreeMap::new());
@@ -83,7 +83,7 @@ impl Runner {
         policy.limits.concurrency = 1;
         // Its reads are unknown until it is loaded, and without a grant it would not load.
         policy.allowed_reads = vec!["*".to_owned()];
-        let engine = super::super::load::Loaded::of(&policy, config)?;
+        let engine = super::super::load::LoadedComponent::of(&policy, config)?;
         let descriptor = engine.descriptor;
         policy.allowed_reads =
             descriptor.reads.iter().map(|read| read.resource.to_string()).collect();
@@ -92,20 +92,20 @@ impl Runner {
             policy.allowed_reads = vec!["v1/namespaces".to_owned()];
         }
         policy.module = module;
-        let absent = base(&policy, config, Source::Absent)?;
+        let absent = load_policy_set(&policy, config, Source::Absent)?;
         Ok(Self {
             policy,
             config: config.clone(),
             descriptor,
-            absent,
+            without_cluster: absent,
             snapshot: None,
-            loaded: BTreeMap::new(),
+            loaded_sets: BTreeMap::new(),
         })
     }
 
     /// Returns the policy with its default settings, and without a cluster.
-    pub(in crate::cli::policy) fn policy(&self) -> std::result::Result<&Policy, CommandError> {
-        let policy = self.absent.policies().first();
+    pub(in crate::cli::policy) fn policy(&self) -> Result<&Policy, CommandError> {
+        let policy = self.without_cluster.policies().first();
         policy
             .map(AsRef::as_ref)
             .ok_or_else(|| CommandError::engine(anyhow::anyhow!("it was not loaded")))
@@ -115,25 +115,25 @@ impl Runner {
     pub(super) fn run(
         &mut self,
         cases: Vec<Case>,
-        ran: &mut dyn FnMut(&Ran) -> std::io::Result<()>,
-    ) -> std::result::Result<Vec<Ran>, CommandError> {
+        ran: &mut dyn FnMut(&CaseRun) -> std::io::Result<()>,
+    ) -> Result<Vec<CaseRun>, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let mut all = Vec::with_capacity(cases.len());
         for case in cases {
             let started = Instant::now();
-            let result = self.judge(&case, None, &runtime);
+            let result = self.evaluate(&case, None, &runtime);
             let took = started.elapsed();
             let result = match result {
-                Err(why) => Result::Error(why),
-                Ok((diff, answer)) if !diff.is_empty() => Result::Differs(diff, answer),
-                Ok(_) if case.expects != Expects::Reject => Result::Ok,
-                Ok(_) => match self.judge(&case, Some("off"), &runtime) {
-                    Ok((diff, _)) if diff.is_empty() => Result::HoldsWithout,
+                Err(why) => CaseResult::Error(why),
+                Ok((diff, answer)) if !diff.is_empty() => CaseResult::Differs(diff, answer),
+                Ok(_) if case.expects != Expectation::Reject => CaseResult::Ok,
+                Ok(_) => match self.evaluate(&case, Some("off"), &runtime) {
+                    Ok((diff, _)) if diff.is_empty() => CaseResult::PassesWithoutRule,
                     // Settings that are invalid with the rule off are no error of the case.
-                    _ => Result::Ok,
+                    _ => CaseResult::Ok,
                 },
             };
-            let one = Ran { case, result, took };
+            let one = CaseRun { case, result, duration: took };
             ran(&one)?;
             all.push(one);
         }
@@ -146,7 +146,7 @@ impl Runner {
         &mut self,
         case: &Case,
         calls: usize,
-    ) -> std::result::Result<Option<(Vec<Measured>, u64)>, String> {
+    ) -> Result<Option<(Vec<Measurement>, u64)>, String> {
         let set = self.set_of(case, None)?;
         let text =
             review::text(case.review().to_string().into_bytes()).map_err(|e| e.to_string())?;
@@ -161,11 +161,7 @@ impl Runner {
 
     /// Loads the policy with the settings of a case, with another level of its rule if `level` is set, and
     /// with the cluster state of the case.
-    fn set_of(
-        &mut self,
-        case: &Case,
-        level: Option<&str>,
-    ) -> std::result::Result<Arc<PolicySet>, String> {
+    fn set_of(&mut self, case: &Case, level: Option<&str>) -> Result<Arc<PolicySet>, String> {
         let mut settings = case.settings.clone();
         if let (Some(level), Some(members)) = (level, settings.as_object_mut()) {
             let rules = members.entry("rules").or_insert_with(|| json!({}));
@@ -173,32 +169,32 @@ impl Runner {
                 rules.insert(case.rule.clone(), json!(level));
             }
         }
-        let groups = self.groups(case);
+        let groups = self.sampled_groups(case);
         let key = format!("{} {settings} {groups:?}", case.cluster.is_some());
-        let known = self.loaded.get(&key).cloned();
+        let known = self.loaded_sets.get(&key).cloned();
         let set = known.unwrap_or_else(|| {
-            if self.loaded.len() >= MOST_LOADED {
-                self.loaded.clear();
+            if self.loaded_sets.len() >= MAX_LOADED_SETS {
+                self.loaded_sets.clear();
             }
-            let set = self.set(case.cluster.is_some(), &settings, &groups).map(Arc::new);
-            self.loaded.insert(key, set.clone());
+            let set = self.load_set(case.cluster.is_some(), &settings, &groups).map(Arc::new);
+            self.loaded_sets.insert(key, set.clone());
             set
         })?;
         if let Some(objects) = &case.cluster {
-            self.snapshot_of(objects)?.fill(set.cluster());
+            self.snapshot_of(objects)?.replace_state(set.cluster());
         }
         Ok(set)
     }
 
     /// Evaluates a case, with another level of its rule if `level` is set, and compares the result.
-    fn judge(
+    fn evaluate(
         &mut self,
         case: &Case,
         level: Option<&str>,
         runtime: &tokio::runtime::Runtime,
-    ) -> std::result::Result<(Diff, Answer), String> {
+    ) -> Result<(Diff, PolicyResult), String> {
         let set = self.set_of(case, level)?;
-        let answer = runtime.block_on(self.answer(&set, case))?;
+        let answer = runtime.block_on(self.call_policy(&set, case))?;
         let mut diff = case.compare(&answer, |rule| self.level(rule));
         for finding in &mut diff.missing {
             let own = self.level(&finding.rule).map(str::to_owned);
@@ -217,7 +213,7 @@ impl Runner {
     }
 
     /// Returns the groups of custom resources in the cluster state of a case that the policy may sample.
-    fn groups(&self, case: &Case) -> Vec<String> {
+    fn sampled_groups(&self, case: &Case) -> Vec<String> {
         if self.descriptor.samples.is_empty() {
             return Vec::new();
         }
@@ -234,14 +230,14 @@ impl Runner {
     }
 
     /// Returns the policy with the settings of a case.
-    fn set(
+    fn load_set(
         &mut self,
         with_cluster: bool,
         settings: &Value,
         groups: &[String],
-    ) -> std::result::Result<PolicySet, String> {
+    ) -> Result<PolicySet, String> {
         if with_cluster && self.snapshot.is_none() {
-            let set = base(&self.policy, &self.config, Source::Snapshot);
+            let set = load_policy_set(&self.policy, &self.config, Source::Snapshot);
             self.snapshot = Some(set.map_err(|failure| failure.error.to_string())?);
         }
         let mut policy = self.policy.clone();
@@ -264,13 +260,13 @@ impl Runner {
         }
         policy.settings = settings;
         let mut configuration = Configuration::builtin(profile.unwrap_or_default(), BUILTINS);
-        configuration.names_profile = profile.is_some();
+        configuration.is_profile_set = profile.is_some();
         configuration.policies = vec![policy];
-        let base = self.snapshot.as_ref().filter(|_| with_cluster).unwrap_or(&self.absent);
+        let base = self.snapshot.as_ref().filter(|_| with_cluster).unwrap_or(&self.without_cluster);
         let room = DefaultLimits::of(Path::new("/"));
-        let compiler = Compiler::in_subprocess(room.children).map_err(|e| e.to_string())?;
+        let compiler = Compiler::in_subprocess(room.subprocess_bytes).map_err(|e| e.to_string())?;
         let cache = self.config.cache(&configuration);
-        let set = base.load_replacing(&configuration, cache, compiler, &Loading::default());
+        let set = base.load_replacing(&configuration, cache, compiler, &LoadProgress::default());
         let set = set.map_err(|e| format!("settings: {e}"))?;
         match set.broken() {
             [] => Ok(set),
@@ -279,11 +275,11 @@ impl Runner {
     }
 
     /// Builds the cluster state of a case. Objects that the policy reads may omit their version.
-    fn snapshot_of(&self, objects: &[Value]) -> std::result::Result<Snapshot, String> {
+    fn snapshot_of(&self, objects: &[Value]) -> Result<Snapshot, String> {
         let mut snapshot = Snapshot::default();
         for object in objects {
             let mut object = server_version(object).unwrap_or_else(|| object.clone());
-            self.complete(&mut object);
+            self.complete_object(&mut object);
             let text = object.to_string();
             let document = Document::parse(&text).map_err(|e| format!("cluster: {e}"))?;
             snapshot.add(document).map_err(|e| format!("cluster: {e}"))?;
@@ -291,7 +287,7 @@ impl Runner {
         Ok(snapshot)
     }
 
-    fn complete(&self, object: &mut Value) {
+    fn complete_object(&self, object: &mut Value) {
         let Some(resource) = object.get("kind").and_then(Value::as_str).map(plural) else { return };
         let written = object.get("apiVersion").and_then(Value::as_str);
         let group = written.map(|api| api.split_once('/').map_or("", |(group, _)| group));
@@ -310,7 +306,7 @@ impl Runner {
         }
     }
 
-    async fn answer(&self, set: &PolicySet, case: &Case) -> std::result::Result<Answer, String> {
+    async fn call_policy(&self, set: &PolicySet, case: &Case) -> Result<PolicyResult, String> {
         let mut asked = case.review();
         // One case is not in the way of the next.
         if let Some(request) = asked.get_mut("request").and_then(Value::as_object_mut) {
@@ -318,29 +314,31 @@ impl Runner {
         }
         let text = review::text(asked.to_string().into_bytes()).map_err(|e| e.to_string())?;
         let review = Review::read_check(&text).map_err(|e| e.to_string())?;
-        let decided = set.decide(&review, None, Instant::now() + PATIENCE, &()).await;
+        let decided = set.decide(&review, None, Instant::now() + CASE_TIMEOUT, &()).await;
         let decision = decided.map_err(|e| e.to_string())?;
-        if let Some(fault) = decision.faults.into_iter().next() {
-            return Err(fault.cause);
+        if let Some(policy_error) = decision.policy_errors.into_iter().next() {
+            return Err(policy_error.cause);
         }
-        let finding = |found: opgate_admission::policy::Violation| Finding {
+        let finding = |found: opgate_admission::policy::Violation| Violation {
             level: Some(if found.effect == Effect::Deny { "deny" } else { "warn" }.to_owned()),
             rule: found.rule,
-            at: Some(found.field),
+            field: Some(found.field),
             message: found.message,
-            starts: false,
+            is_prefix: false,
         };
         let own = format!("{}.", self.policy.name);
         let notes = decision.audit_annotations.iter();
         let notes = notes.filter_map(|(key, value)| Some((key.strip_prefix(&own)?, value)));
-        let expected = |key: &str| case.notes.as_ref().is_some_and(|notes| notes.contains_key(key));
+        let expected = |key: &str| {
+            case.audit_annotations.as_ref().is_some_and(|notes| notes.contains_key(key))
+        };
         // The host adds one itself.
         let notes = notes.filter(|(key, _)| *key != "skipped-rules" || expected(key));
         let denied = decision.denial.map(|denial| denial.reason);
-        Ok(Answer {
-            findings: decision.violations.into_iter().map(finding).collect(),
+        Ok(PolicyResult {
+            violations: decision.violations.into_iter().map(finding).collect(),
             skipped: decision.skipped.into_iter().map(|skipped| skipped.rule).collect(),
-            notes: notes.map(|(key, value)| (key.to_owned(), value.clone())).collect(),
+            audit_annotations: notes.map(|(key, value)| (key.to_owned(), value.clone())).collect(),
             // Without a denial, clients do not see the reason of a verdict.
             reason: denied.map_or_else(
                 || case.reason.clone(),
@@ -351,18 +349,24 @@ impl Runner {
 }
 
 /// Sets that are kept for further cases.
-const MOST_LOADED: usize = 16;
+const MAX_LOADED_SETS: usize = 16;
 
 /// Returns a set with the policy alone.
-fn base(
+fn load_policy_set(
     policy: &PolicyConfig,
     config: &ConfigArgs,
     source: Source,
-) -> std::result::Result<PolicySet, CommandError> {
+) -> Result<PolicySet, CommandError> {
     let mut configuration = Configuration::builtin(Profile::default(), BUILTINS);
     configuration.policies = vec![policy.clone()];
-    let (room, loading) = (DefaultLimits::of(Path::new("/")), Loading::default());
-    let set = config.set_of(&configuration, usize::MAX, Options::of(source), room, &loading)?;
+    let (room, loading) = (DefaultLimits::of(Path::new("/")), LoadProgress::default());
+    let set = config.load_set_of(
+        &configuration,
+        usize::MAX,
+        ClusterOptions::of(source),
+        room,
+        &loading,
+    )?;
     match set.broken() {
         [] => Ok(set),
         [broken, ..] => Err(CommandError::engine(anyhow::anyhow!(broken.error.clone()))),
@@ -370,13 +374,14 @@ fn base(
 }
 
 /// Texts of a case go out as one line, within the limits of a verdict.
-pub(super) fn lined(mut case: Case) -> Case {
-    for finding in &mut case.findings {
-        finding.message = opgate_text::one_line(&finding.message, MESSAGE);
-        finding.at = finding.at.as_deref().map(|at| opgate_text::one_line(at, FIELD));
+pub(super) fn to_single_lines(mut case: Case) -> Case {
+    for finding in &mut case.violations {
+        finding.message = opgate_text::one_line(&finding.message, MAX_MESSAGE_BYTES);
+        finding.field =
+            finding.field.as_deref().map(|at| opgate_text::one_line(at, MAX_FIELD_BYTES));
     }
-    for note in case.notes.iter_mut().flat_map(|notes| notes.values_mut()) {
-        *note = opgate_text::one_line(note, MESSAGE);
+    for note in case.audit_annotations.iter_mut().flat_map(|notes| notes.values_mut()) {
+        *note = opgate_text::one_line(note, MAX_MESSAGE_BYTES);
     }
     case
 }

@@ -8,80 +8,80 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
-use opgate_certs::error_text::causes;
+use opgate_certs::error_text::with_causes;
 
-use crate::cli::policy::source::Subject;
+use crate::cli::policy::source::PolicySubject;
 use crate::cli::{CommandError, ExitStatus};
 
 /// Between two looks.
-const INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Maximum number of files to watch. A source directory has fewer files.
-const MOST: usize = 20_000;
+const MAX_FILES: usize = 20_000;
 
 /// Directories with build output or files of tools.
-const BUILT: [&str; 8] =
+const IGNORED_DIRECTORIES: [&str; 8] =
     ["target", "node_modules", "dist", "build", "out", "__pycache__", "venv", "cache"];
 
 /// Size and time of change by path.
-type Seen = BTreeMap<PathBuf, (u64, SystemTime)>;
+type FileStates = BTreeMap<PathBuf, (u64, SystemTime)>;
 
 /// Runs now, and again after each change. Ends only with an error.
 pub(super) fn watch(
-    subject: &Subject,
+    subject: &PolicySubject,
     once: impl Fn() -> Result<ExitStatus, CommandError>,
 ) -> Result<ExitStatus, CommandError> {
     loop {
         // You can fix an error while the watch continues.
         if let Err(failure) = once() {
-            for line in causes(failure.error.as_ref()).lines() {
+            for line in with_causes(failure.error.as_ref()).lines() {
                 crate::cli::verbosity::error(line);
             }
         }
         // The build may have written files itself, so that what counts is how they are behind it.
-        let before = look(subject)?;
-        crate::cli::report::complain(format_args!(
+        let before = scan_files(subject)?;
+        crate::cli::report::print_error(format_args!(
             "\nwatching {} files; Ctrl-C ends",
             before.len()
         ));
-        while look(subject)? == before {
-            std::thread::sleep(INTERVAL);
+        while scan_files(subject)? == before {
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
 /// Returns all files that can change the result.
-fn look(subject: &Subject) -> Result<Seen, CommandError> {
-    let mut seen = Seen::new();
-    let mut folders = vec![subject.cases.clone()];
-    match (&subject.folder, subject.component()) {
-        (Some((folder, _)), _) => folders.push(folder.clone()),
-        (None, Some(component)) => see(component, &mut seen),
+fn scan_files(subject: &PolicySubject) -> Result<FileStates, CommandError> {
+    let mut states = FileStates::new();
+    let mut directories = vec![subject.cases.clone()];
+    match (&subject.source_directory, subject.component()) {
+        (Some((folder, _)), _) => directories.push(folder.clone()),
+        (None, Some(component)) => record_file(component, &mut states),
         (None, None) => {}
     }
-    while let Some(folder) = folders.pop() {
+    while let Some(folder) = directories.pop() {
         // A deleted directory has no files; the next run reports it.
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() && !name.starts_with('.') && !BUILT.contains(&&*name) {
-                folders.push(entry.path());
+            if kind.is_dir() && !name.starts_with('.') && !IGNORED_DIRECTORIES.contains(&&*name) {
+                directories.push(entry.path());
             } else if kind.is_file() && subject.component() != Some(&entry.path()) {
-                see(&entry.path(), &mut seen);
+                record_file(&entry.path(), &mut states);
             }
-            if seen.len() > MOST {
-                let text = format!("{}: more than {MOST} files to watch", folder.display());
+            if states.len() > MAX_FILES {
+                let text = format!("{}: more than {MAX_FILES} files to watch", folder.display());
                 return Err(CommandError::usage(anyhow!(text)));
             }
         }
     }
-    Ok(seen)
+    Ok(states)
 }
 
-fn see(path: &Path, seen: &mut Seen) {
+fn record_file(path: &Path, states: &mut FileStates) {
     if let Ok(found) = std::fs::metadata(path) {
         let changed = found.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        seen.insert(path.to_owned(), (found.len(), changed));
+        states.insert(path.to_owned(), (found.len(), changed));
     }
 }

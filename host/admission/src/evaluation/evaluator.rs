@@ -1,0 +1,318 @@
+//! Evaluates one review: all matching policies are called with the same cluster state, and their
+//! verdicts are combined into a decision.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use opgate_document::Account;
+use opgate_engine::{CallError, Inputs, SharedCpuTime};
+
+use super::{Evaluate, Evaluation, Observer};
+use crate::cluster::{
+    self, ClusterState, EvaluationView, GroundRecorder, ObjectWrite, ReservationLimitReached,
+    ResourceId,
+};
+use crate::policy::{
+    AcceptedVerdict, CallOutcome, Decision, DecisionBuilder, OnError, Overload, Policy,
+    PolicyError, ReviewTime, Tenant, call, response, write_log_lines,
+};
+use crate::review::Review;
+
+/// The policies that evaluate one review.
+pub(super) struct ReviewEvaluator<'b, O> {
+    pub(super) cluster: &'b ClusterState,
+    /// Resources that reviews change and policies read.
+    pub(super) conflicting_resources: &'b [ResourceId],
+    pub(super) review: &'b Review<'b>,
+    /// The part of the decision that does not depend on the verdicts.
+    pub(super) builder: DecisionBuilder,
+    pub(super) matching: Vec<&'b Arc<Policy>>,
+    pub(super) inputs: Arc<Inputs>,
+    /// The tenant whose permits and time the calls use.
+    pub(super) tenant: Tenant,
+    pub(super) deadline: Instant,
+    /// CPU time of the review.
+    pub(super) time: ReviewTime,
+    pub(super) observer: &'b O,
+}
+
+impl<O: Observer> Evaluate for ReviewEvaluator<'_, O> {
+    type Verdict = CombinedVerdict;
+    type Overload = Overload;
+
+    fn account(&self) -> Option<&Arc<Account>> {
+        self.review.account()
+    }
+
+    async fn evaluate(
+        &self,
+        evaluation_view: &EvaluationView,
+    ) -> Result<Evaluation<CombinedVerdict>, Overload> {
+        let own = self.cluster.hidden_object(self.review);
+        let reviewed = self.cluster.reviewed_object(self.review);
+        let evaluation_view = &EvaluationView { hidden: own, reviewed, ..evaluation_view.clone() };
+        let time = self.time.begin()?;
+        let calls = self
+            .matching
+            .iter()
+            .map(|policy| call_policy(policy, self, evaluation_view, time.as_ref()));
+        let mut policy_results: Vec<_> = futures_util::future::join_all(calls).await;
+        let asked =
+            policy_results.iter().flat_map(|policy_result| policy_result.queries.clone()).collect();
+        let recorded_queries = policy_results
+            .iter_mut()
+            .flat_map(|policy_result| std::mem::take(&mut policy_result.recorded_queries))
+            .collect();
+        let pending_objects = policy_results
+            .iter()
+            .flat_map(|policy_result| policy_result.pending_objects.clone())
+            .collect();
+        let needed_samples = policy_results
+            .iter()
+            .flat_map(|policy_result| policy_result.needed_samples.clone())
+            .collect();
+        let (overload, decision) = self.time.charge_work(time.as_ref(), || {
+            let mut builder = self.builder.clone();
+            let overload = combine(&mut builder, &self.matching, &policy_results);
+            (overload, builder.build())
+        });
+        let ended = self.time.end(time.as_ref());
+        let overload = overload.or(ended);
+        if let Some(overload) = overload
+            && decision.denial.is_none()
+        {
+            // A denial by one policy is final, whatever the verdicts of the others.
+            return Err(overload);
+        }
+        let is_sound = decision.failure.is_none();
+        let allows = is_sound && decision.denial.is_none();
+        let is_unsure = policy_results.iter().any(|policy_result| policy_result.is_unsure);
+        let grounds = decision.denial.as_ref().map_or_else(Vec::new, |denial| {
+            let denying = policy_results.iter_mut().filter(|policy_result| policy_result.denies());
+            let grounds = denying.map(|policy_result| std::mem::take(&mut policy_result.grounds));
+            grounds.flat_map(|grounds| grounds.into_denial_grounds(&denial.message)).collect()
+        });
+        let verdict = CombinedVerdict { decision, policy_results };
+        Ok(Evaluation {
+            verdict,
+            allows,
+            is_valid: is_sound,
+            queries: asked,
+            recorded_queries,
+            pending_objects,
+            is_unsure,
+            grounds,
+            needed_samples,
+        })
+    }
+
+    fn on_failed_read(&self, mut combined: CombinedVerdict, why: &str) -> CombinedVerdict {
+        for (policy, policy_result) in self.matching.iter().zip(&mut combined.policy_results) {
+            if policy_result
+                .queries
+                .iter()
+                .any(|(kind, _)| self.conflicting_resources.contains(kind))
+            {
+                let fault = CallError::CacheNotReady(why.to_owned());
+                policy.record_error(fault.to_string());
+                policy_result.verdict = Ok(Err(fault));
+            }
+        }
+        let mut builder = self.builder.clone();
+        // An overload would have been reported earlier.
+        let _ = combine(&mut builder, &self.matching, &combined.policy_results);
+        CombinedVerdict { decision: builder.build(), ..combined }
+    }
+
+    fn with_pending_note(
+        &self,
+        mut combined: CombinedVerdict,
+        objects: &[String],
+    ) -> CombinedVerdict {
+        if let Some(denial) = &mut combined.decision.denial {
+            let objects = objects.join(", ");
+            let why = format!(
+                "\nconflicts with {objects}, allowed moments ago and not yet stored; try again"
+            );
+            denial.message.push_str(&why);
+        }
+        combined
+    }
+
+    fn change(&self, combined: &mut CombinedVerdict) -> Result<Option<ObjectWrite>, Overload> {
+        let Inputs { object, old_object, .. } = self.inputs.as_ref();
+        let change = || self.cluster.change(self.review, object.as_ref(), old_object.as_ref());
+        let write = self.time.charge_work(None, change);
+        if write.is_some() {
+            // A request without a response is not stored, and so must not be reserved.
+            reserve_response_memory(self.review, &mut combined.decision)?;
+        }
+        Ok(write)
+    }
+
+    fn on_reservation_limit(
+        &self,
+        combined: CombinedVerdict,
+        no_room: ReservationLimitReached,
+    ) -> Result<CombinedVerdict, Overload> {
+        // Policies that cannot block must not block because of the reservations of others.
+        if self.matching.iter().any(|policy| policy.is_enforced()) {
+            return Err(Overload::ReservationLimit { why: no_room.reason });
+        }
+        Ok(combined)
+    }
+}
+
+/// The results of all policies with one cluster state.
+pub(super) struct CombinedVerdict {
+    pub(super) decision: Decision,
+    policy_results: Vec<PolicyResult>,
+}
+
+/// The result of one policy.
+struct PolicyResult {
+    verdict: Result<Result<AcceptedVerdict, CallError>, Overload>,
+    queries: Vec<(ResourceId, cluster::QueryScope)>,
+    recorded_queries: Vec<(ResourceId, cluster::RecordedQuery)>,
+    pending_objects: Vec<(ResourceId, opgate_cluster::Key)>,
+    is_unsure: bool,
+    grounds: GroundRecorder,
+    needed_samples: Vec<(opgate_cluster::Resource, usize)>,
+}
+
+impl PolicyResult {
+    /// Whether its policy denies the request.
+    fn denies(&self) -> bool {
+        matches!(&self.verdict, Ok(Ok(accepted_verdict)) if accepted_verdict.denies())
+    }
+
+    fn from_overload(overload: Overload) -> Self {
+        let (asked, recorded_queries, pending_objects, needed_samples) = Default::default();
+        let (is_unsure, grounds) = Default::default();
+        Self {
+            verdict: Err(overload),
+            queries: asked,
+            recorded_queries,
+            pending_objects,
+            is_unsure,
+            grounds,
+            needed_samples,
+        }
+    }
+}
+
+/// Calls one policy, writes its log lines, and accepts its verdict.
+async fn call_policy<O: Observer>(
+    policy: &Arc<Policy>,
+    evaluator: &ReviewEvaluator<'_, O>,
+    evaluation_view: &EvaluationView,
+    time: Option<&Arc<SharedCpuTime>>,
+) -> PolicyResult {
+    let ReviewEvaluator { inputs, tenant, deadline, observer, .. } = evaluator;
+    let started = Instant::now();
+    let by = (evaluator.review, *tenant);
+    let asked = call(policy, inputs, evaluation_view, by, (time, *deadline)).await;
+    let CallOutcome { call, dropped_error: dropped } = match asked {
+        Ok(asked) => asked,
+        Err(overload) => return PolicyResult::from_overload(overload),
+    };
+    write_log_lines(&policy.name, &call.log);
+    let mut accepted_verdict = evaluator.time.charge_work(time, || {
+        call.result
+            .and_then(|verdict| AcceptedVerdict::of(policy, verdict, evaluator.review.account()))
+    });
+    if let (Ok(accepted_verdict), Some(fault)) = (&mut accepted_verdict, dropped) {
+        let rules = policy.advisory_rules_for(evaluator.review);
+        tracing::warn!(
+            policy = policy.name, rules = ?rules, cause = %fault,
+            "advisory rules dropped after a policy error"
+        );
+        accepted_verdict.set_dropped(policy, rules, &fault);
+    }
+    observer.on_call(policy, started.elapsed());
+    // A call that wants a sample is repeated with it.
+    if let Err(fault) = &accepted_verdict
+        && !matches!(fault, CallError::SampleNeeded(_))
+    {
+        policy.record_error(fault.to_string());
+        let uid = opgate_text::one_line(inputs.request.uid(), 128);
+        tracing::error!(policy = policy.name, uid, cause = %fault, "policy evaluation failed");
+    }
+    let mut reader = call.reader.and_then(cluster::Reader::of);
+    if let Some(reader) = &mut reader {
+        observer.on_queries(policy, reader.take_query_stats());
+    }
+    let asked = reader.as_ref().map(|reader| reader.queries().to_vec()).unwrap_or_default();
+    let pending_objects =
+        reader.as_ref().map(|reader| reader.pending_objects().to_vec()).unwrap_or_default();
+    let needed_samples =
+        reader.as_ref().map(|reader| reader.needed_samples().to_vec()).unwrap_or_default();
+    let is_unsure = reader.as_ref().is_some_and(cluster::Reader::is_unsure);
+    let grounds = reader.as_mut().map(cluster::Reader::take_grounds).unwrap_or_default();
+    let recorded_queries = reader.map(cluster::Reader::into_recorded_queries).unwrap_or_default();
+    PolicyResult {
+        verdict: Ok(accepted_verdict),
+        queries: asked,
+        recorded_queries,
+        pending_objects,
+        is_unsure,
+        grounds,
+        needed_samples,
+    }
+}
+
+/// Combines the results into a decision. Returns the overload that keeps a policy from blocking.
+fn combine(
+    builder: &mut DecisionBuilder,
+    matching: &[&Arc<Policy>],
+    policy_results: &[PolicyResult],
+) -> Option<Overload> {
+    let mut overload = None;
+    for (policy, policy_result) in matching.iter().zip(policy_results) {
+        match &policy_result.verdict {
+            Ok(Ok(accepted_verdict)) => builder.add_verdict(policy, accepted_verdict.clone()),
+            Ok(Err(CallError::Listing(resource))) if policy.is_enforced() => {
+                let (policy, resource) = (policy.name.clone(), resource.clone());
+                overload = overload.or(Some(Overload::Listing { policy, resource }));
+            }
+            Ok(Err(fault)) if fault.is_overload() && policy.is_enforced() => {
+                let (policy, why) = (policy.name.clone(), fault.to_string());
+                overload = overload.or(Some(Overload::Starved { policy, why }));
+            }
+            Err(error) if policy.is_enforced() => overload = overload.or(Some(error.clone())),
+            Err(error) => {
+                let fault = policy_error(policy, error.to_string(), "overload");
+                builder.add_policy_error(fault, policy.mode, policy.on_error);
+            }
+            Ok(Err(fault)) => {
+                // The users whose requests a policy evaluates can determine its load.
+                let on_error = match policy.on_error {
+                    OnError::Allow if !fault.can_be_allowed() => OnError::FailurePolicy,
+                    on_error => on_error,
+                };
+                let fault = policy_error(policy, fault.to_string(), fault.cause());
+                builder.add_policy_error(fault, policy.mode, on_error);
+            }
+        }
+    }
+    overload
+}
+
+fn policy_error(policy: &Policy, cause: String, class: &'static str) -> PolicyError {
+    PolicyError { policy: policy.name.clone(), cause, class }
+}
+
+/// Reserves memory for the response, so that a decision can be sent.
+pub(super) fn reserve_response_memory(
+    review: &Review<'_>,
+    decision: &mut Decision,
+) -> Result<(), Overload> {
+    let Some(account) = review.account() else { return Ok(()) };
+    // After memory was denied, look-ups may have seemed empty. A response is measured once.
+    let is_whole = !account.is_exhausted();
+    let has_room = |decision: &mut Decision| {
+        decision.has_response_memory()
+            || decision.reserve_response_memory(account, response::body_size(review, decision))
+    };
+    if is_whole && has_room(decision) { Ok(()) } else { Err(Overload::Memory) }
+}

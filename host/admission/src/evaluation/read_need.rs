@@ -1,0 +1,62 @@
+//! Whether the watch shows the results of queries exactly enough.
+//!
+//! ```text
+//! queries of an evaluation ─▶ about conflicting resources only ─┬▶ the watch works: not needed
+//!                                                               ├▶ always exact: read
+//!                                                               └▶ the watch fails: read instead, or fail
+//! ```
+
+use super::decide::ReadConsistency;
+use crate::cluster::{
+    ClusterState, DirectReadPlan, DirectReader, OnWatchFailure, QueryScope, ResourceCache,
+    ResourceId,
+};
+
+/// Whether the queries need a direct read.
+pub(super) enum DirectReadNeed<'d> {
+    NotNeeded,
+    Read(&'d DirectReader),
+    /// The handling of a watch that fails.
+    ReadInstead(&'d DirectReader, String),
+    Fail(String),
+}
+
+/// Determines whether queries need a direct read, and adds those to the plan.
+pub(super) fn direct_read_need<'d, 'q>(
+    cluster: &ClusterState,
+    consistency: ReadConsistency<'d>,
+    read_plan: &mut DirectReadPlan,
+    queries: impl Iterator<Item = &'q (ResourceId, QueryScope)>,
+) -> DirectReadNeed<'d> {
+    let mut read_need = DirectReadNeed::NotNeeded;
+    for (id, scope) in queries {
+        if !consistency.conflicting_resources.contains(id) {
+            continue;
+        }
+        let failing = cluster.cache(*id).filter(|cache| cache.is_interrupted());
+        match (failing, consistency.direct) {
+            (None, _) if !consistency.always => {}
+            (Some(cache), None) => return DirectReadNeed::Fail(watch_failure_text(cache)),
+            (Some(cache), _) if cluster.options().on_watch_failure == OnWatchFailure::Fail => {
+                return DirectReadNeed::Fail(watch_failure_text(cache));
+            }
+            (Some(failing), Some(direct)) if read_plan.add(*id, scope) => {
+                read_need = DirectReadNeed::ReadInstead(direct, watch_failure_text(failing));
+            }
+            (None, Some(direct)) if read_plan.add(*id, scope) => {
+                if let DirectReadNeed::NotNeeded = read_need {
+                    read_need = DirectReadNeed::Read(direct);
+                }
+            }
+            _ => {}
+        }
+    }
+    read_need
+}
+
+fn watch_failure_text(cache: &ResourceCache) -> String {
+    let status = cache.status();
+    let error = status.error.map(|error| format!(": {error}")).unwrap_or_default();
+    let seconds = cache.time_since_contact().as_secs();
+    format!("the watch of {} fails, it was last heard of {seconds} s ago{error}", cache.resource())
+}
