@@ -119,18 +119,18 @@ fn check(
         .stderr(Stdio::null())
         .spawn()?;
     let out = child.stdout.take().context("no output")?;
-    let process = PathBuf::from(format!("/proc/{}", child.id()));
+    let proc_directory = PathBuf::from(format!("/proc/{}", child.id()));
     let mut usage = Usage::default();
     for (number, line) in BufReader::new(out).lines().enumerate() {
         if number.is_multiple_of(LINES_PER_MEMORY_SAMPLE) {
-            usage.peak_kib = usage.peak_kib.max(peak_kib(&process).unwrap_or_default());
+            usage.peak_kib = usage.peak_kib.max(peak_kib(&proc_directory).unwrap_or_default());
         }
         stats.add(&serde_json::from_str(&line?)?);
     }
     // The process has ended, or is ending; its times are available until it is waited for.
-    usage.cpu_seconds = cpu_seconds(&process).unwrap_or_default();
-    let status = child.wait()?;
-    match status.code() {
+    usage.cpu_seconds = cpu_seconds_of(&proc_directory).unwrap_or_default();
+    let exit = child.wait()?;
+    match exit.code() {
         Some(0..=2) => Ok(usage),
         _ => bail!("ended with {status}"),
     }
@@ -144,7 +144,7 @@ fn peak_kib(process: &Path) -> Option<u64> {
 }
 
 /// Returns user and system time of a process.
-fn cpu_seconds(process: &Path) -> Option<f64> {
+fn cpu_seconds_of(process: &Path) -> Option<f64> {
     let stat = fs::read_to_string(process.join("stat")).ok()?;
     // The name of the program, in brackets, may have spaces.
     let (_, fields) = stat.rsplit_once(')')?;

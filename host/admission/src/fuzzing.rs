@@ -6,7 +6,7 @@
 
 use opgate_cluster::{Declaration, Key, Resource, Selector};
 
-use crate::cluster::decode::{self, Event, Page, PageReader};
+use crate::cluster::watch::decode::{self, Event, Page, PageReader};
 use crate::cluster::{
     ClusterOptions, ClusterState, Listing, PossibleState, ResolvedRead, ResourceCache, Source,
 };

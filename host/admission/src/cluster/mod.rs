@@ -20,33 +20,12 @@
 //! allowed change is *reserved* ([`ClusterState::reserve`]). Until it is known whether the API server
 //! stored it, a verdict must hold both with it and without it (`evaluation`).
 
-mod aside;
-mod audit;
-mod cache;
-mod claims;
-mod confirm;
-mod connection;
-pub(crate) mod decode;
-mod direct;
-mod inspect;
-mod list_splitter;
-mod list_watch;
-mod memory;
-mod paging;
-mod query_stats;
-pub(crate) mod reader;
-mod requests;
-mod reservation_registry;
+pub(crate) mod read;
 mod reservations;
-mod samples;
-mod settling;
-mod snapshot;
+mod store;
 #[cfg(test)]
 mod tests;
-mod token;
-mod unreadable;
-mod usage;
-mod view;
+pub(crate) mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,35 +33,35 @@ use std::time::Duration;
 use opgate_cluster::{Declaration, Key, Resource, Selector};
 use opgate_document::Document;
 
-pub use audit::{ApiGroup, ListableResource};
-use cache::AllowedChange;
-pub use cache::{CacheStatus, ReservationCounters, ResourceCache, ResourceStatus};
-pub(crate) use claims::CLAIM_RECHECK_INTERVAL;
-pub use claims::{Claim, Claims};
-pub use confirm::{DenialGround, GroundRecorder};
-pub(crate) use confirm::{MAX_ROUNDS as MAX_CONFIRMATIONS, confirm};
-pub use connection::{Connection, ConnectionError, Watches};
-pub use direct::{DirectReadSource, DirectReader};
-pub use inspect::{ListFilter, ReadFailure, ServerInfo};
 pub use opgate_engine::reader::CacheUnavailable;
-pub use query_stats::QueryStats;
-pub use reader::{PolicyView, Reader, SampleAccess, UnavailableRead, UnavailableReason};
-pub use reservations::{RecordedQuery, ReservationLimits};
-use reservations::{Tenant, Usage};
-pub use samples::{SampleError, SampleGrants, SampleRequest, Samples};
-pub use snapshot::{ListingBuilder, Snapshot};
-pub use unreadable::{MissingContent, UnreadableObjects};
-pub use usage::ReservationUsage;
-pub use view::{
+pub use read::confirm::{DenialGround, GroundRecorder};
+pub(crate) use read::confirm::{MAX_ROUNDS as MAX_CONFIRMATIONS, confirm};
+pub use read::direct::{DirectReadSource, DirectReader};
+pub use read::query_stats::QueryStats;
+pub use read::reader::{PolicyView, Reader, SampleAccess, UnavailableRead, UnavailableReason};
+pub use read::samples::{SampleError, SampleGrants, SampleRequest, Samples};
+pub use read::view::{
     DirectReadPlan, DirectReads, EvaluationView, Listing, PossibleState, QueryScope, ResourceView,
     ReviewedObject,
 };
+pub(crate) use reservations::claims::CLAIM_RECHECK_INTERVAL;
+pub use reservations::claims::{Claim, Claims};
+pub use reservations::usage::ReservationUsage;
+pub use reservations::{RecordedQuery, ReservationLimits};
+use reservations::{Tenant, Usage};
+use store::cache::AllowedChange;
+pub use store::cache::{CacheStatus, ReservationCounters, ResourceCache, ResourceStatus};
+pub use store::snapshot::{ListingBuilder, Snapshot};
+pub use store::unreadable::{MissingContent, UnreadableObjects};
+pub use watch::connection::{Connection, ConnectionError, Watches};
+pub use watch::inspect::{ListFilter, ReadFailure, ServerInfo};
+pub use watch::list_once::{ApiGroup, ListableResource};
 
 pub(crate) use reservations::MAX_POSSIBLE_STATES;
-pub(crate) use settling::settle_all;
+pub(crate) use reservations::settle::settle_all;
 
 use crate::review::{Operation, Review};
-use memory::CacheMemory;
+use store::memory::CacheMemory;
 
 /// The handling of queries that need an exact result while the watch of their resource fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -188,10 +167,10 @@ pub struct ClusterState {
     options: ClusterOptions,
     /// The registry in which reservations are compared and made, one at a time with other cluster
     /// states of the same server.
-    registry_handle: reservation_registry::RegistryHandle,
+    registry_handle: reservations::registry::RegistryHandle,
     claims: Claims,
     /// Objects of files for samples.
-    files: samples::FileSamples,
+    files: read::samples::FileSamples,
     /// The memory of the objects, shared with cluster state that this one replaces or that
     /// replaces it.
     memory: Arc<CacheMemory>,
@@ -285,7 +264,7 @@ impl ClusterState {
             let name = name(reading);
             let is_it = |cache: &&Arc<ResourceCache>| {
                 cache.name() == name
-                    && reservation_registry::can_share_cache(cache.resolved_read(), reading)
+                    && reservations::registry::can_share_cache(cache.resolved_read(), reading)
             };
             let known = beside.and_then(|other| other.caches.iter().find(is_it));
             let new = || {
@@ -296,11 +275,11 @@ impl ClusterState {
             known.cloned().unwrap_or_else(new)
         };
         let caches: Vec<_> = merged.iter().map(cache).collect();
-        let registry_handle = reservation_registry::RegistryHandle::register(
+        let registry_handle = reservations::registry::RegistryHandle::register(
             beside.map(|other| other.registry_handle.registry()).unwrap_or_default(),
         );
         registry_handle.acquire().add(&caches);
-        let (claims, files) = (Claims::default(), samples::FileSamples::default());
+        let (claims, files) = (Claims::default(), read::samples::FileSamples::default());
         Self { caches, options, registry_handle, claims, files, memory }
     }
 
@@ -343,7 +322,7 @@ impl ClusterState {
     /// Keeps custom resources of files for samples.
     #[must_use]
     pub fn with_file_samples(self) -> Self {
-        Self { files: samples::FileSamples::enabled(), ..self }
+        Self { files: read::samples::FileSamples::enabled(), ..self }
     }
 
     /// Begins to serve, unless this cluster state has missed a change that was allowed since it

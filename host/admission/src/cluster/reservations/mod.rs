@@ -11,9 +11,13 @@
 //!                     └─ no read succeeds, but the watch had contact long after its time ─▶ gone from here
 //! ```
 
+pub(super) mod claims;
+mod limits;
 mod log;
 mod pending;
-mod room;
+pub(super) mod registry;
+pub(super) mod settle;
+pub(super) mod usage;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -23,14 +27,14 @@ use std::time::Duration;
 use opgate_cluster::{Key, Object};
 use tokio::time::Instant;
 
+pub use limits::ReservationLimits;
+use limits::TenantUsage;
+pub(super) use limits::{Tenant, Usage};
 pub use log::RecordedQuery;
 use log::ReservationLog;
 pub(super) use log::ReservedChange;
 pub(super) use pending::ChangeContent;
 use pending::Pending;
-pub use room::ReservationLimits;
-use room::TenantUsage;
-pub(super) use room::{Tenant, Usage};
 
 /// From this number of requests in progress about one object on, the last of them share a possible
 /// state.

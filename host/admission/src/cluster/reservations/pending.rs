@@ -6,7 +6,7 @@ use opgate_cluster::{Object, Outline};
 use tokio::time::Instant;
 
 use super::is_newer;
-use super::room::{Tenant, Usage};
+use super::limits::{Tenant, Usage};
 
 /// Maximum number of uids of equal requests that are recorded. If there are more, no uid settles
 /// the reservation.

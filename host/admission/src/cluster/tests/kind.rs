@@ -591,7 +591,7 @@ fn incompletely_read_object_is_not_reserved() {
 
 #[tokio::test(start_paused = true)]
 async fn refused_and_silent_resource_is_locked_out() {
-    use super::super::cache::ListFailure;
+    use crate::cluster::store::cache::ListFailure;
     let kind = live();
     let pass = async || tokio::time::advance(Duration::from_secs(301)).await;
     kind.record_list_failure(ListFailure::Unauthorized);
@@ -615,7 +615,7 @@ async fn refused_and_silent_resource_is_locked_out() {
 #[test]
 fn refused_token_is_no_missing_permission() {
     let kind = live();
-    let told = |code| decode::ApiError::from_status(code, "Unauthorized").message_for(&kind);
+    let told = |code| watch::decode::ApiError::from_status(code, "Unauthorized").message_for(&kind);
     assert!(told(401).starts_with("the API server does not accept the token of opgate (401: "));
     assert!(!told(401).contains("grant") && told(403).contains("grant list and watch"));
 }

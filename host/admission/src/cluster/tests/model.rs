@@ -367,7 +367,9 @@ async fn play(steps: &[Step], consistent: bool, most: usize) {
     let cluster = Arc::new(cluster(ClusterOptions::of(Source::Live)));
     let (kind, api) = (cluster.caches[0].clone(), Model(server.clone()));
     let settler =
-        tokio::task::spawn_local(async move { settling::settle_forever(&kind, &api).await });
+        tokio::task::spawn_local(
+            async move { reservations::settle::settle_forever(&kind, &api).await },
+        );
     let world = Rc::new(Play {
         cluster,
         direct: Arc::new(DirectReader::new(Model(server.clone()))),

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::cache::poll_interval;
-use crate::cluster::decode::{ApiError, PageReader};
-use crate::cluster::paging::ensure_bounded;
+use crate::cluster::store::cache::poll_interval;
+use crate::cluster::watch::decode::{ApiError, PageReader};
+use crate::cluster::watch::paging::ensure_bounded;
 use crate::review::{Review, text};
 
 /// Resources without any field.

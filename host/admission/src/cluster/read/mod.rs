@@ -1,0 +1,14 @@
+//! The queries of a call: what a policy sees of the store, in one possible state.
+//!
+//! ```text
+//! call of a policy ─▶ reader ─▶ view: store, reservations, direct reads ─▶ result
+//!                        └────▶ samples: some objects of a kind that is not declared
+//! denial ─▶ confirm ─▶ direct: reads from the API server
+//! ```
+
+pub(in crate::cluster) mod confirm;
+pub(in crate::cluster) mod direct;
+pub(in crate::cluster) mod query_stats;
+pub(crate) mod reader;
+pub(in crate::cluster) mod samples;
+pub(in crate::cluster) mod view;

@@ -1,0 +1,140 @@
+//! A cluster in files: the output of `kubectl get -A -o yaml`, treated as complete, and that of
+//! `kubectl get --raw /version`.
+
+use opgate_cluster::server_version;
+use opgate_document::{Document, Value};
+use opgate_input::objects;
+use opgate_upstream::kinds::plural;
+use tokio::time::Instant;
+
+use crate::cluster::ClusterState;
+use crate::cluster::read::view::Listing;
+
+/// Objects from files.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    documents: Vec<Document>,
+}
+
+impl Snapshot {
+    /// Adds an object, a list of objects, or the version of the API server; returns the number of
+    /// objects.
+    ///
+    /// # Errors
+    /// If it is neither: the missing member, with its JSON pointer.
+    pub fn add(&mut self, document: Document) -> Result<usize, String> {
+        if server_version(document.root()).is_some() {
+            self.documents.push(document);
+            return Ok(1);
+        }
+        let (mut count, mut wrong) = (0, None);
+        objects::for_each_object(document.root(), None, &mut |found| {
+            let named = found.map_err(|wrong| wrong.to_string()).and_then(|found| {
+                let name = found.value.get("/metadata/name").and_then(|name| name.text());
+                let pointer = found.pointer;
+                let missing =
+                    || format!("{pointer}/metadata/name is missing: not a Kubernetes object");
+                name.filter(|name| !name.is_empty()).map(drop).ok_or_else(missing)
+            });
+            match named {
+                Ok(()) => count += 1,
+                Err(why) => drop(wrong.get_or_insert(why)),
+            }
+        });
+        self.documents.push(document);
+        wrong.map_or(Ok(count), Err)
+    }
+
+    /// Makes these the only objects of cluster state. Objects that no policy reads are left out,
+    /// except for some custom resources of each kind, for samples.
+    pub fn replace_state(&self, cluster: &ClusterState) {
+        cluster.clear();
+        for document in &self.documents {
+            if let Some(version) = server_version(document.root()) {
+                let versions = cluster.caches().iter();
+                let versions = versions.filter(|kind| kind.resource().is_server_version());
+                versions.for_each(|kind| kind.apply(version.root(), ""));
+                continue;
+            }
+            let mut listings = ListingBuilder::of(cluster);
+            // They were checked when they were added.
+            objects::for_each_object(document.root(), None, &mut |found| {
+                let Ok(found) = found else { return };
+                listings.add(found.value, found.group_version().0, &plural(found.kind));
+            });
+            listings.merge();
+        }
+    }
+}
+
+impl ClusterState {
+    /// Resets all knowledge: the cluster has no objects.
+    pub fn clear(&self) {
+        for kind in self.caches() {
+            kind.replace(kind.empty(), Instant::now());
+        }
+        self.files.clear();
+    }
+}
+
+/// Objects that arrive one after another, as in the lists of an API server.
+#[derive(Debug)]
+pub struct ListingBuilder<'c> {
+    cluster: &'c ClusterState,
+    listings: Vec<Listing>,
+}
+
+impl<'c> ListingBuilder<'c> {
+    /// Without objects.
+    #[must_use]
+    pub fn of(cluster: &'c ClusterState) -> Self {
+        let listings = cluster.caches().iter().map(|kind| kind.empty()).collect();
+        Self { cluster, listings }
+    }
+
+    /// Adds the parts that policies read of an object of this API group and resource.
+    pub fn add(&mut self, object: Value<'_>, group: &str, resource: &str) {
+        self.cluster.files.put(group, resource, object, "");
+        for (kind, listing) in self.cluster.caches().iter().zip(&mut self.listings) {
+            let known = kind.resource();
+            // Only the response of the API server determines its version.
+            if known.group == group && known.resource == resource && !known.is_server_version() {
+                kind.add_object(listing, object, "");
+            }
+        }
+    }
+
+    /// Adds the parts that policies read of an object that will be applied. It is not a
+    /// sample of existing objects.
+    pub fn add_unstored(
+        &mut self,
+        object: Value<'_>,
+        namespace: &str,
+        group: &str,
+        resource: &str,
+    ) {
+        for (kind, listing) in self.cluster.caches().iter().zip(&mut self.listings) {
+            if kind.holds_resource(group, resource) {
+                kind.add_object(listing, object, namespace);
+            }
+        }
+    }
+
+    /// Makes them visible to policies, instead of those with the same names.
+    pub fn merge(self) {
+        for (kind, listing) in self.cluster.caches().iter().zip(self.listings) {
+            kind.merge(listing);
+        }
+    }
+
+    /// Makes them visible to policies in addition to the known objects. If nothing else is known
+    /// of a resource, they are not complete: a policy finds them by name, and a query for several
+    /// objects has no result.
+    pub fn merge_partial(self) {
+        for (kind, listing) in self.cluster.caches().iter().zip(self.listings) {
+            if !(listing.objects.is_empty() && listing.unreadable.is_empty()) {
+                kind.merge_partial(listing);
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The connection to an API server: list, watch, poll and single reads.
+//!
+//! ```text
+//! connection ─▶ list_watch: a task for each resource ─▶ requests ─▶ paging ─▶ decode ─▶ store
+//!     ├───────▶ list_once: an audit
+//!     └───────▶ inspect: the doctor
+//! ```
+
+pub(in crate::cluster) mod connection;
+pub(crate) mod decode;
+pub(in crate::cluster) mod inspect;
+pub(in crate::cluster) mod list_once;
+pub(in crate::cluster) mod list_splitter;
+pub(in crate::cluster) mod list_watch;
+pub(in crate::cluster) mod paging;
+pub(in crate::cluster) mod parse_limiter;
+pub(in crate::cluster) mod requests;
+pub(in crate::cluster) mod token;
