@@ -12,8 +12,8 @@ use opgate::builtin::BUILTINS;
 use serde_json::json;
 use testkit::fleet::load;
 use testkit::large::{cluster, create, csv, new_group};
-use testkit::webhook_client::{Caller, Endpoints, Protocol};
-use testkit::{SERVICE, Server, recorded};
+use testkit::webhook_client::{Endpoints, Protocol, WebhookClient};
+use testkit::{SERVICE, Server, recorded_review};
 use tokio::runtime::{Builder, Runtime};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
@@ -28,22 +28,22 @@ const SIZES: [(usize, usize, usize); 5] = [
 ];
 
 /// Calls a second.
-const RATES: [u32; 5] = [100, 500, 1_000, 2_000, 4_000];
+const CALL_RATES: [u32; 5] = [100, 500, 1_000, 2_000, 4_000];
 
 /// The size of the cluster while calls are measured.
-const MEASURED: (usize, usize, usize) = (1_000, 200, 500);
+const MEASURED_SIZE: (usize, usize, usize) = (1_000, 200, 500);
 
 const MIB: f64 = 1_048_576.0;
 
 /// Seconds of CPU time of a process so far. `/proc` counts in hundredths of a second.
-fn cpu(server: &Server) -> f64 {
+fn cpu_seconds(server: &Server) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.id())).unwrap();
     let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     let ticks = |index: usize| fields[index].parse::<f64>().unwrap();
     (ticks(11) + ticks(12)) / 100.0
 }
 
-fn resident(server: &Server, name: &str) -> f64 {
+fn resident_mib(server: &Server, name: &str) -> f64 {
     server.memory(name) as f64 / MIB
 }
 
@@ -72,7 +72,7 @@ async fn start(kubeconfig: &str) -> (Server, Duration) {
 }
 
 /// What a cluster takes.
-fn sizes(runtime: &Runtime, sizes: &[(usize, usize, usize)]) {
+fn measure_sizes(runtime: &Runtime, sizes: &[(usize, usize, usize)]) {
     println!(
         "| namespaces, OperatorGroups, CSVs of 30 KB | ready after | CPU time until then | memory | maximum |"
     );
@@ -85,9 +85,9 @@ fn sizes(runtime: &Runtime, sizes: &[(usize, usize, usize)]) {
         println!(
             "| {n}, {g}, {c} | {:.1} s | {:.1} s | {:.0} MiB | {:.0} MiB |",
             ready.as_secs_f64(),
-            cpu(&server),
-            resident(&server, "VmRSS"),
-            resident(&server, "VmHWM"),
+            cpu_seconds(&server),
+            resident_mib(&server, "VmRSS"),
+            resident_mib(&server, "VmHWM"),
         );
     }
 }
@@ -98,19 +98,19 @@ fn calls() -> [(&'static str, String); 3] {
     member["metadata"]["name"] = json!("another.v1.0.0");
     let csv = create("ClusterServiceVersion", "clusterserviceversions", "v1alpha1", &member);
     [
-        ("UPDATE of a Bundle, 4 KB", recorded("008")),
+        ("UPDATE of a Bundle, 4 KB", recorded_review("008")),
         ("CREATE of an OperatorGroup", new_group(&json!({"targetNamespaces": ["new"]}), "")),
         ("CREATE of a CSV, 30 KB", csv),
     ]
 }
 
 /// What calls take.
-fn rates(runtime: &Runtime, rates: &[u32], time: Duration) {
+fn measure_rates(runtime: &Runtime, rates: &[u32], time: Duration) {
     println!(
         "| calls | a second | CPUs | CPU time of a call | p50 | p99 | not answered | memory |"
     );
     println!("|---|---|---|---|---|---|---|---|");
-    let cluster = cluster(MEASURED);
+    let cluster = cluster(MEASURED_SIZE);
     let kubeconfig = cluster.kubeconfig();
     for (name, review) in calls() {
         // Dry runs reserve nothing: each call finds the same cluster.
@@ -121,21 +121,21 @@ fn rates(runtime: &Runtime, rates: &[u32], time: Duration) {
             endpoints.add(server.address);
             let authority = (&server.certificates.authority, SERVICE);
             let timeout = Duration::from_secs(10);
-            let caller = Caller::new(Protocol::Http1, &endpoints, authority, timeout);
-            let before = cpu(&server);
+            let caller = WebhookClient::new(Protocol::Http1, &endpoints, authority, timeout);
+            let before = cpu_seconds(&server);
             let started = Instant::now();
             let during = async { tokio::time::sleep(time).await };
             let seen = runtime.block_on(load(caller, "/validate", review.clone(), *rate, during));
-            let (spent, took) = (cpu(&server) - before, started.elapsed().as_secs_f64());
-            let calls = seen.times.len() + seen.lost();
+            let (spent, took) = (cpu_seconds(&server) - before, started.elapsed().as_secs_f64());
+            let calls = seen.times.len() + seen.count_failed();
             println!(
                 "| {name} | {rate} | {:.2} | {:.0} µs | {:.1} ms | {:.1} ms | {} of {calls} | {:.0} MiB |",
                 spent / took,
                 spent / calls as f64 * 1e6,
                 seen.milliseconds(500),
                 seen.milliseconds(990),
-                seen.lost(),
-                resident(&server, "VmRSS"),
+                seen.count_failed(),
+                resident_mib(&server, "VmRSS"),
             );
         }
     }
@@ -148,8 +148,8 @@ fn main() {
     }
     let is_quick = std::env::args().any(|a| a == "--quick");
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    sizes(&runtime, if is_quick { &SIZES[..2] } else { &SIZES });
+    measure_sizes(&runtime, if is_quick { &SIZES[..2] } else { &SIZES });
     println!();
     let time = Duration::from_secs(if is_quick { 3 } else { 10 });
-    rates(&runtime, if is_quick { &RATES[..2] } else { &RATES }, time);
+    measure_rates(&runtime, if is_quick { &CALL_RATES[..2] } else { &CALL_RATES }, time);
 }

@@ -14,20 +14,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::catalog::{Form, Shape, write};
+use testkit::catalog::{CatalogFormat, Shape, write};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
 const ROUNDS: usize = 5;
 
 /// Seconds: of the clock, and of the processors.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
-struct Took {
-    clock: f64,
-    processors: f64,
+struct ElapsedTime {
+    wall: f64,
+    cpu: f64,
 }
 
 /// What this process and those that it waited for had of the processors so far, in seconds.
-fn processors() -> f64 {
+fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
     let ticks =
@@ -35,15 +35,15 @@ fn processors() -> f64 {
     ticks.sum::<f64>() / 100.0
 }
 
-fn measure<T>(work: impl FnOnce() -> T) -> (Took, T) {
-    let (started, before) = (Instant::now(), processors());
+fn measure<T>(work: impl FnOnce() -> T) -> (ElapsedTime, T) {
+    let (started, before) = (Instant::now(), cpu_seconds());
     let result = work();
     let clock = started.elapsed().as_secs_f64();
-    (Took { clock, processors: processors() - before }, result)
+    (ElapsedTime { wall: clock, cpu: cpu_seconds() - before }, result)
 }
 
 /// Reads and deserialises all files on all processors.
-fn deserialise(files: &[PathBuf], form: Form, blobs: usize) {
+fn deserialise(files: &[PathBuf], form: CatalogFormat, blobs: usize) {
     let (next, all) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
@@ -52,12 +52,13 @@ fn deserialise(files: &[PathBuf], form: Form, blobs: usize) {
                 while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let text = std::fs::read_to_string(path).unwrap();
                     let count = match form {
-                        Form::Yaml => {
-                            serde_saphyr::from_multiple_with_options::<Value>(&text, roomy())
-                                .unwrap()
-                                .len()
-                        }
-                        Form::Json => {
+                        CatalogFormat::Yaml => serde_saphyr::from_multiple_with_options::<Value>(
+                            &text,
+                            unlimited_options(),
+                        )
+                        .unwrap()
+                        .len(),
+                        CatalogFormat::Json => {
                             let values = serde_json::Deserializer::from_str(&text);
                             values.into_iter::<Value>().map(Result::unwrap).count()
                         }
@@ -71,7 +72,7 @@ fn deserialise(files: &[PathBuf], form: Form, blobs: usize) {
 }
 
 /// The parser's own bounds are for small files.
-fn roomy() -> serde_saphyr::Options {
+fn unlimited_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: usize::MAX,
@@ -110,14 +111,14 @@ fn catalogs() {
         "| catalog | form | on disk | opgate check | of the processors | deserialisation | of the processors | ratio | of the processors | memory at the most |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
-    for (name, shape) in Shape::NAMED.into_iter().filter(|(name, _)| is_wanted(name)) {
-        for form in [Form::Json, Form::Yaml] {
+    for (name, shape) in Shape::NAMED_SHAPES.into_iter().filter(|(name, _)| is_selected(name)) {
+        for form in [CatalogFormat::Json, CatalogFormat::Yaml] {
             catalog(name, &shape, form);
         }
     }
 }
 
-fn catalog(name: &str, shape: &Shape, form: Form) {
+fn catalog(name: &str, shape: &Shape, form: CatalogFormat) {
     let folder = tempfile::tempdir().unwrap();
     let files = write(folder.path(), shape, form);
     let size: u64 = files.iter().map(|f| f.metadata().unwrap().len()).sum();
@@ -129,12 +130,12 @@ fn catalog(name: &str, shape: &Shape, form: Form) {
         most = most.max(memory);
         plain.push(measure(|| deserialise(&files, form, blobs)).0);
     }
-    let median = |all: &[Took], of: fn(&Took) -> f64| {
+    let median = |all: &[ElapsedTime], of: fn(&ElapsedTime) -> f64| {
         let mut all: Vec<_> = all.iter().map(of).collect();
         all.sort_by(f64::total_cmp);
         all[ROUNDS / 2]
     };
-    let of = |all: &[Took]| (median(all, |t| t.clock), median(all, |t| t.processors));
+    let of = |all: &[ElapsedTime]| (median(all, |t| t.wall), median(all, |t| t.cpu));
     let ((took, cpu), (plain, plain_cpu)) = (of(&checks), of(&plain));
     let (mb, ratio, cpu_ratio) = (size as f64 / 1e6, took / plain, cpu / plain_cpu);
     println!(
@@ -143,7 +144,7 @@ fn catalog(name: &str, shape: &Shape, form: Form) {
 }
 
 /// Whether the command line names it, or nothing at all. (`cargo bench` adds `--bench`.)
-fn is_wanted(part: &str) -> bool {
+fn is_selected(part: &str) -> bool {
     let mut words = std::env::args().skip(1).filter(|a| !a.starts_with('-')).peekable();
     words.peek().is_none() || words.any(|word| word == part)
 }

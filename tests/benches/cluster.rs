@@ -87,7 +87,7 @@ fn memory(pid: u32, name: &str) -> f64 {
 
 /// Resident memory of a server that has listed a cluster of this size: now, and at the most; and
 /// how long it took until it was ready.
-fn served(runtime: &Runtime, size: (usize, usize, usize)) -> (f64, f64, Duration) {
+fn measure_server(runtime: &Runtime, size: (usize, usize, usize)) -> (f64, f64, Duration) {
     runtime.block_on(async {
         let cluster = cluster(size);
         let started = Instant::now();
@@ -129,7 +129,7 @@ fn main() {
     println!("| namespaces, groups, CSVs | resident MiB | at the most | ready after |");
     println!("|---|---|---|---|");
     for size in std::iter::once((0, 0, 0)).chain(SIZES) {
-        let (now, most, ready) = served(&runtime, size);
+        let (now, most, ready) = measure_server(&runtime, size);
         let (n, g, c) = size;
         println!("| {n}, {g}, {c} | {now:.0} | {most:.0} | {} ms |", ready.as_millis());
     }

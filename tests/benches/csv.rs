@@ -15,14 +15,16 @@ use opgate::policy::{Configuration, PolicySet, Profile};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::{Value, json};
-use testkit::csv::{LARGE, Shape, USUAL, csv, described, labelled, reported};
+use testkit::csv::{
+    LARGE_SHAPE, Shape, USUAL_SHAPE, csv, with_description, with_label, with_status,
+};
 use tokio::runtime::Runtime;
 
 const NAMESPACES: usize = 10_000;
 const CSVS: usize = 300;
-const HOME: &str = "namespace-7";
+const HOME_NAMESPACE: &str = "namespace-7";
 /// Marks the process that is counted, before policy, review and number of decisions.
-const COUNTED: &str = "counted";
+const COUNTED_PROCESS_ARG: &str = "counted";
 
 fn namespace(number: usize) -> Value {
     let name = format!("namespace-{number}");
@@ -37,7 +39,7 @@ fn namespace(number: usize) -> Value {
 /// Those of CSVs target their own namespace; that of the CSV under review targets all.
 fn group(number: usize) -> Value {
     let namespace = format!("namespace-{number}");
-    let is_home = namespace == HOME;
+    let is_home = namespace == HOME_NAMESPACE;
     let spec = if is_home { json!({}) } else { json!({"targetNamespaces": [namespace]}) };
     let targets = if is_home { json!([""]) } else { json!([namespace]) };
     json!({
@@ -91,7 +93,7 @@ fn request(object: &Value, old: Option<&Value>) -> String {
             "uid": "1",
             "kind": {"group": group, "version": "v1alpha1", "kind": "ClusterServiceVersion"},
             "resource": {"group": group, "version": "v1alpha1", "resource": "clusterserviceversions"},
-            "name": object["metadata"]["name"], "namespace": HOME,
+            "name": object["metadata"]["name"], "namespace": HOME_NAMESPACE,
             "operation": if old.is_some() { "UPDATE" } else { "CREATE" },
             "userInfo": {"username": "admin"},
             "object": object, "oldObject": old, "dryRun": false,
@@ -102,12 +104,12 @@ fn request(object: &Value, old: Option<&Value>) -> String {
 
 /// What is decided, by name.
 fn reviews(shape: Shape) -> Vec<(&'static str, String)> {
-    let csv = csv(shape, HOME);
+    let csv = csv(shape, HOME_NAMESPACE);
     vec![
         ("CREATE", request(&csv, None)),
-        ("UPDATE of the status", request(&reported(&csv), Some(&csv))),
-        ("UPDATE of a label", request(&labelled(&csv), Some(&csv))),
-        ("UPDATE of the description", request(&described(&csv), Some(&csv))),
+        ("UPDATE of the status", request(&with_status(&csv), Some(&csv))),
+        ("UPDATE of a label", request(&with_label(&csv), Some(&csv))),
+        ("UPDATE of the description", request(&with_description(&csv), Some(&csv))),
     ]
 }
 
@@ -143,7 +145,7 @@ fn instructions(policy: &str, size: &str, review: usize, runs: usize) -> Option<
         let perf = Command::new("perf")
             .args(["stat", "-x", ",", "-e", "instructions:u", "--"])
             .arg(program)
-            .args([COUNTED, policy, size, &review.to_string(), &runs.to_string()])
+            .args([COUNTED_PROCESS_ARG, policy, size, &review.to_string(), &runs.to_string()])
             .output()
             .ok()?;
         let text = String::from_utf8_lossy(&perf.stderr).into_owned();
@@ -154,7 +156,7 @@ fn instructions(policy: &str, size: &str, review: usize, runs: usize) -> Option<
 }
 
 fn shape(size: &str) -> (Shape, usize) {
-    if size == "30KB" { (USUAL, 2_000) } else { (LARGE, 60) }
+    if size == "30KB" { (USUAL_SHAPE, 2_000) } else { (LARGE_SHAPE, 60) }
 }
 
 fn main() {
@@ -163,7 +165,7 @@ fn main() {
     let set = set(&runtime);
     let only = |policy: &str| (policy != "all").then(|| policy.to_owned());
     if let [_, mark, policy, size, review, runs] = &arguments[..]
-        && mark == COUNTED
+        && mark == COUNTED_PROCESS_ARG
     {
         let (_, json) = reviews(shape(size).0).swap_remove(review.parse().unwrap());
         decide(&runtime, &set, only(policy).as_deref(), &json, runs.parse().unwrap());
@@ -172,7 +174,7 @@ fn main() {
     let policies = std::iter::once("all").chain(BUILTINS.iter().map(|policy| policy.name));
     for size in ["30KB", "1MB"] {
         let (shape, runs) = shape(size);
-        println!("\nCSV of {} KB", csv(shape, HOME).to_string().len() / 1_000);
+        println!("\nCSV of {} KB", csv(shape, HOME_NAMESPACE).to_string().len() / 1_000);
         for (number, (name, json)) in reviews(shape).iter().enumerate() {
             println!("\n| {name} | p50 µs | p99 µs | findings | 1,000 instructions |");
             println!("|---|---|---|---|---|");

@@ -16,7 +16,7 @@ use opgate::engine::{Budget, Engine, Limits, Pool, TimeLimit};
 use opgate::policy::{Configuration, PolicySet, Profile, response};
 use opgate::review::{self, Review};
 use opgate_document::Document;
-use testkit::recorded;
+use testkit::recorded_review;
 use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 
@@ -193,7 +193,7 @@ impl bare::opgate::policy::cluster::Host for State {
 }
 
 /// Of Bundles, in the policy that is measured.
-const ROUTE: u64 = 0;
+const BUNDLE_ROUTE: u64 = 0;
 
 fn bare_policy() -> (wasmtime::Engine, bare::ClusterPolicyPre<State>) {
     let mut pool = PoolingAllocationConfig::new();
@@ -225,7 +225,7 @@ fn benchmarks(c: &mut Criterion) {
     let (bare_engine, bare) = bare_policy();
     let settings = Arc::new(Document::parse("{}").unwrap());
     for (what, file) in [("label", "008"), ("tag", "007")] {
-        let body = recorded(file).into_bytes();
+        let body = recorded_review(file).into_bytes();
         let text = review::text(body.clone()).unwrap();
         let review = Review::read(&text).unwrap();
         let mut group = c.benchmark_group(format!("bundle update, {what}"));
@@ -246,7 +246,7 @@ fn benchmarks(c: &mut Criterion) {
                     let verdict = policy.call_validate(
                         &mut store,
                         bare_types::Operation::Update,
-                        1 << ROUTE,
+                        1 << BUNDLE_ROUTE,
                         request,
                         Some(object),
                         Some(old),
@@ -267,7 +267,7 @@ fn benchmarks(c: &mut Criterion) {
                 |inputs| {
                     let call = module.validate(
                         &inputs,
-                        1 << ROUTE,
+                        1 << BUNDLE_ROUTE,
                         &settings,
                         view.reader(cluster::EvaluationView::default()),
                         budget,

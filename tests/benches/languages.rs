@@ -23,15 +23,15 @@ use testkit::{Certificates, Client, configuration};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
-const WARM: usize = 200;
+const WARMUP_RUNS: usize = 200;
 const RUNS: usize = 3_000;
 
 /// Set for the process of one component.
-const ONE: &str = "OPGATE_BENCH_ONE";
+const COMPONENT_ENV: &str = "OPGATE_BENCH_ONE";
 
 fn main() {
-    if let Ok(component) = std::env::var(ONE) {
-        one(Path::new(&component));
+    if let Ok(component) = std::env::var(COMPONENT_ENV) {
+        measure_component(Path::new(&component));
         return;
     }
     // Cargo itself adds `--bench`.
@@ -52,7 +52,7 @@ fn main() {
     for (name, path) in named {
         let path = fs::canonicalize(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
         let this = std::env::current_exe().unwrap();
-        let done = Command::new(this).env(ONE, path).output().unwrap();
+        let done = Command::new(this).env(COMPONENT_ENV, path).output().unwrap();
         let row = String::from_utf8_lossy(&done.stdout);
         let error = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{name}: {error}");
@@ -120,7 +120,7 @@ fn load(component: &Path, cache: Option<PathBuf>) -> PolicySet {
 }
 
 /// A row of the table.
-fn one(component: &Path) {
+fn measure_component(component: &Path) {
     let size = fs::metadata(component).unwrap().len();
     let cache = tempfile::tempdir().unwrap();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -137,7 +137,7 @@ fn one(component: &Path) {
 
     let body = review();
     let evaluate = |runs| evaluate(&runtime, &set, &body, runs);
-    evaluate(WARM);
+    evaluate(WARMUP_RUNS);
     let faults = page_faults();
     let times = evaluate(RUNS);
     let faults = (page_faults() - faults) / u64::try_from(RUNS).unwrap();
@@ -146,7 +146,7 @@ fn one(component: &Path) {
     let policy = set.policies().first().unwrap();
     let call = policy.module.describe(Budget::of(policy.limits)).work.memory;
     drop(set);
-    let (served, repeated) = served(component, cache.path(), &body);
+    let (served, repeated) = measure_server(component, cache.path(), &body);
     println!(
         "| {} | {} | {} | {} | {} | {faults} | {repeated} | {} KiB | {loaded} KiB | {after} KiB |",
         bytes(size),
@@ -173,7 +173,7 @@ fn evaluate(runtime: &Runtime, set: &PolicySet, body: &str, runs: usize) -> Vec<
 }
 
 /// Times of requests over TLS, and how many of their calls ran twice.
-fn served(component: &Path, cache: &Path, body: &str) -> (Vec<Duration>, u64) {
+fn measure_server(component: &Path, cache: &Path, body: &str) -> (Vec<Duration>, u64) {
     let certificates = Certificates::new();
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     let set = {
@@ -199,11 +199,11 @@ fn served(component: &Path, cache: &Path, body: &str) -> (Vec<Duration>, u64) {
     let times = clients.block_on(async {
         let mut client = Client::connect(address, &certificates.authority).await.unwrap();
         let mut times = Vec::with_capacity(RUNS);
-        for run in 0..WARM + RUNS {
+        for run in 0..WARMUP_RUNS + RUNS {
             let started = Instant::now();
             let answer = client.review(body.to_owned()).await.unwrap();
             assert_eq!(answer.response()["allowed"], true, "{}", answer.body);
-            if run >= WARM {
+            if run >= WARMUP_RUNS {
                 times.push(started.elapsed());
             }
         }

@@ -17,17 +17,17 @@ use opgate::server::{Options, ReviewMode, Server};
 use opgate_certs::{Reloader, Source};
 use serde_json::json;
 use testkit::{
-    Certificates, Client, configuration, create_bundle, good_spec, misbehaves, recorded,
+    Certificates, Client, configuration, create_bundle, good_spec, misbehaves, recorded_review,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 const ROUNDS: usize = 7;
-const ROUND: Duration = Duration::from_secs(2);
+const ROUND_DURATION: Duration = Duration::from_secs(2);
 const CONNECTIONS: usize = 16;
 
 /// A server on threads of its own.
-struct Running {
+struct RunningServer {
     address: SocketAddr,
     _runtime: Runtime,
     _reload: watch::Sender<()>,
@@ -37,7 +37,7 @@ fn start(
     answer: ReviewMode,
     certificates: &Certificates,
     policies: &[serde_json::Value],
-) -> Running {
+) -> RunningServer {
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("bench.yaml"), &text, BUILTINS).unwrap();
@@ -61,30 +61,30 @@ fn start(
     let address = server.local_addr();
     let (reload, told) = watch::channel(());
     runtime.spawn(server.run(std::future::pending(), told));
-    Running { address, _runtime: runtime, _reload: reload }
+    RunningServer { address, _runtime: runtime, _reload: reload }
 }
 
 /// Requests a second, and microseconds of each request, sorted.
-struct Measured {
+struct LoadResult {
     rate: f64,
     times: Vec<u64>,
 }
 
-impl Measured {
-    fn at(&self, permille: usize) -> u64 {
+impl LoadResult {
+    fn percentile(&self, permille: usize) -> u64 {
         self.times[(self.times.len() - 1) * permille / 1_000]
     }
 }
 
 /// Every connection sends one request after the other for the whole round.
-fn drive(
+fn drive_load(
     clients: &Runtime,
     certificates: &Arc<Certificates>,
     address: SocketAddr,
     connections: usize,
     path: &'static str,
     body: &str,
-) -> Measured {
+) -> LoadResult {
     let started = Instant::now();
     let tasks: Vec<_> = (0..connections)
         .map(|_| {
@@ -92,7 +92,7 @@ fn drive(
             clients.spawn(async move {
                 let mut client = Client::connect(address, &certificates.authority).await.unwrap();
                 let mut times = Vec::with_capacity(100_000);
-                while started.elapsed() < ROUND {
+                while started.elapsed() < ROUND_DURATION {
                     let sent = Instant::now();
                     let answer = client.post(path, "application/json", body.clone()).await.unwrap();
                     assert!(matches!(answer.status, 200 | 500 | 503), "{}", answer.body);
@@ -108,7 +108,7 @@ fn drive(
     }
     times.sort_unstable();
     let count = u32::try_from(times.len()).unwrap();
-    Measured { rate: f64::from(count) / started.elapsed().as_secs_f64(), times }
+    LoadResult { rate: f64::from(count) / started.elapsed().as_secs_f64(), times }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -116,12 +116,12 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn throughput(clients: &Runtime, certificates: &Arc<Certificates>) {
+fn measure_throughput(clients: &Runtime, certificates: &Arc<Certificates>) {
     let policies = [json!({"name": "bundle-immutability"})];
     let large = large_update();
     for (what, body, baseline) in [
-        ("2 KB Bundle UPDATE, label", recorded("008"), ReviewMode::Native),
-        ("2 KB Bundle UPDATE, tag (denied)", recorded("007"), ReviewMode::Native),
+        ("2 KB Bundle UPDATE, label", recorded_review("008"), ReviewMode::Native),
+        ("2 KB Bundle UPDATE, tag (denied)", recorded_review("007"), ReviewMode::Native),
         ("1.6 MB CRD UPDATE", large, ReviewMode::NativeParsed),
     ] {
         let server = start(ReviewMode::Policies, certificates, &policies);
@@ -130,12 +130,12 @@ fn throughput(clients: &Runtime, certificates: &Arc<Certificates>) {
             (vec![], vec![], vec![], vec![], vec![]);
         for _ in 0..ROUNDS {
             let ours =
-                drive(clients, certificates, server.address, CONNECTIONS, "/validate", &body);
+                drive_load(clients, certificates, server.address, CONNECTIONS, "/validate", &body);
             let theirs =
-                drive(clients, certificates, native.address, CONNECTIONS, "/validate", &body);
+                drive_load(clients, certificates, native.address, CONNECTIONS, "/validate", &body);
             ratios.push(ours.rate / theirs.rate);
-            p50.push(ours.at(500) as f64);
-            p99.push(ours.at(990) as f64);
+            p50.push(ours.percentile(500) as f64);
+            p99.push(ours.percentile(990) as f64);
             rates.push(ours.rate);
             natives.push(theirs.rate);
         }
@@ -169,7 +169,7 @@ fn large_update() -> String {
 
 /// p99 of a healthy policy alone, and while another one is asked without a pause and burns its
 /// whole deadline on every request.
-fn neighbour(clients: &Runtime, certificates: &Arc<Certificates>) {
+fn measure_neighbour(clients: &Runtime, certificates: &Arc<Certificates>) {
     let policies =
         [misbehaves("evil", &json!({"do": "spin"})), json!({"name": "bundle-immutability"})];
     let server = start(ReviewMode::Policies, certificates, &policies);
@@ -177,17 +177,19 @@ fn neighbour(clients: &Runtime, certificates: &Arc<Certificates>) {
     let spin = create_bundle("u", "b", &good_spec()).to_string();
     let (mut alone, mut beside, mut rate_alone, mut rate_beside) = (vec![], vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
-        let measured = drive(clients, certificates, server.address, 4, path, &recorded("008"));
-        alone.push(measured.at(990) as f64);
+        let measured =
+            drive_load(clients, certificates, server.address, 4, path, &recorded_review("008"));
+        alone.push(measured.percentile(990) as f64);
         rate_alone.push(measured.rate);
         // A process-wide load of its own: the clients of the slow policy mostly wait.
         std::thread::scope(|scope| {
             let burning = scope.spawn(|| {
                 let others = Builder::new_current_thread().enable_all().build().unwrap();
-                drive(&others, certificates, server.address, 8, "/validate/evil", &spin)
+                drive_load(&others, certificates, server.address, 8, "/validate/evil", &spin)
             });
-            let measured = drive(clients, certificates, server.address, 4, path, &recorded("008"));
-            beside.push(measured.at(990) as f64);
+            let measured =
+                drive_load(clients, certificates, server.address, 4, path, &recorded_review("008"));
+            beside.push(measured.percentile(990) as f64);
             rate_beside.push(measured.rate);
             burning.join().unwrap();
         });
@@ -202,7 +204,7 @@ fn neighbour(clients: &Runtime, certificates: &Arc<Certificates>) {
 }
 
 /// The real binary: from start to ready, and its memory under load.
-fn process(clients: &Runtime, certificates: &Arc<Certificates>) {
+fn measure_process(clients: &Runtime, certificates: &Arc<Certificates>) {
     let mut ready = Vec::new();
     for round in 0..ROUNDS * 3 {
         let started = Instant::now();
@@ -245,7 +247,14 @@ fn process(clients: &Runtime, certificates: &Arc<Certificates>) {
             let idle = memory("VmRSS");
             let address = line["address"].as_str().unwrap().parse().unwrap();
             for _ in 0..3 {
-                drive(clients, certificates, address, CONNECTIONS, "/validate", &recorded("007"));
+                drive_load(
+                    clients,
+                    certificates,
+                    address,
+                    CONNECTIONS,
+                    "/validate",
+                    &recorded_review("007"),
+                );
             }
             println!(
                 "resident memory: {idle:.1} MiB after start, {:.1} MiB after load ({:.1} MiB at most)",
@@ -270,7 +279,7 @@ fn main() {
     }
     let clients = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let certificates = Arc::new(Certificates::new());
-    process(&clients, &certificates);
-    throughput(&clients, &certificates);
-    neighbour(&clients, &certificates);
+    measure_process(&clients, &certificates);
+    measure_throughput(&clients, &certificates);
+    measure_neighbour(&clients, &certificates);
 }

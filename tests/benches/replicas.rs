@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use testkit::fleet::{Fleet, Seen, load};
-use testkit::recorded;
+use testkit::fleet::{Fleet, LoadResult, load};
+use testkit::recorded_review;
 use testkit::webhook_client::Protocol;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
@@ -20,11 +20,11 @@ const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A call that takes longer counts as late.
-const LATE: Duration = Duration::from_millis(20);
+const LATE_THRESHOLD: Duration = Duration::from_millis(20);
 
 /// How long it takes in a cluster until nobody names an old pod any more, and what lies between two pods.
-const LAG: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_millis(500);
+const ENDPOINT_LAG: Duration = Duration::from_secs(1);
+const STEP_PAUSE: Duration = Duration::from_millis(500);
 
 fn setting(name: &str, default: u32) -> u32 {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
@@ -32,7 +32,7 @@ fn setting(name: &str, default: u32) -> u32 {
 
 /// What happens to the replicas.
 #[derive(Clone, Copy)]
-enum Happens {
+enum Disruption {
     Nothing,
     /// All replicas are replaced, `times` times; an old one is named for so long.
     Rollouts {
@@ -50,32 +50,32 @@ enum Happens {
     },
 }
 
-impl Happens {
-    async fn to(self, fleet: &mut Fleet) {
-        tokio::time::sleep(PAUSE).await;
+impl Disruption {
+    async fn apply_to(self, fleet: &mut Fleet) {
+        tokio::time::sleep(STEP_PAUSE).await;
         match self {
-            Self::Nothing => tokio::time::sleep(10 * LAG).await,
+            Self::Nothing => tokio::time::sleep(10 * ENDPOINT_LAG).await,
             Self::Rollouts { times, lag } => {
                 for _ in 0..times {
                     for _ in 0..fleet.replicas.len() {
-                        fleet.surge().await;
-                        tokio::time::sleep(PAUSE).await;
+                        fleet.add_replica().await;
+                        tokio::time::sleep(STEP_PAUSE).await;
                         fleet.retire(0, lag).await;
-                        tokio::time::sleep(PAUSE).await;
+                        tokio::time::sleep(STEP_PAUSE).await;
                     }
                 }
-                let failed = fleet.ended().await;
+                let failed = fleet.wait_ended().await;
                 assert_eq!(failed, 0, "servers that ended with an error");
             }
             Self::Kill { times, lag } => {
                 for _ in 0..times {
-                    let busiest = fleet.busiest().await;
+                    let busiest = fleet.busiest_replica().await;
                     fleet.kill(busiest, lag).await;
-                    tokio::time::sleep(LAG).await;
+                    tokio::time::sleep(ENDPOINT_LAG).await;
                 }
             }
             Self::Vanish { lag } => {
-                let busiest = fleet.busiest().await;
+                let busiest = fleet.busiest_replica().await;
                 fleet.vanish(busiest, lag).await;
                 tokio::time::sleep(lag).await;
             }
@@ -83,24 +83,24 @@ impl Happens {
     }
 }
 
-fn row(
+fn print_row(
     clients: &Runtime,
-    (happens, arguments): (Happens, &[&str]),
+    (disruption, arguments): (Disruption, &[&str]),
     protocol: Protocol,
     rate: u32,
-) -> Seen {
+) -> LoadResult {
     let (over, is_over) = oneshot::channel::<()>();
     let (ready, is_ready) = oneshot::channel();
     // The clients have threads of their own.
     let seen = clients.spawn(async move {
         let caller = is_ready.await.unwrap();
-        load(caller, "/validate", recorded("008"), rate, async { drop(is_over.await) }).await
+        load(caller, "/validate", recorded_review("008"), rate, async { drop(is_over.await) }).await
     });
     let cluster = Builder::new_current_thread().enable_all().build().unwrap();
     cluster.block_on(async {
         let mut fleet = Fleet::start(BINARY, None, arguments, 2).await;
         assert!(ready.send(fleet.caller(protocol, TIMEOUT)).is_ok());
-        happens.to(&mut fleet).await;
+        disruption.apply_to(&mut fleet).await;
         drop(over);
         // Not before the last call has been answered.
         seen.await.unwrap()
@@ -116,50 +116,50 @@ fn main() {
     let (rate, times) = (setting("OPGATE_RATE", 2_000), setting("OPGATE_ROLLOUTS", 20));
     let seconds = Duration::from_secs;
     let rows = [
-        ("nothing".to_owned(), Happens::Nothing),
+        ("nothing".to_owned(), Disruption::Nothing),
         (
             format!("{times} rolling restarts; an old pod is named for 1 s"),
-            Happens::Rollouts { times, lag: LAG },
+            Disruption::Rollouts { times, lag: ENDPOINT_LAG },
         ),
         (
             "a rolling restart; an old pod is named for 10 s".to_owned(),
-            Happens::Rollouts { times: 1, lag: seconds(10) },
+            Disruption::Rollouts { times: 1, lag: seconds(10) },
         ),
         (
             "a rolling restart; an old pod is named for 30 s".to_owned(),
-            Happens::Rollouts { times: 1, lag: seconds(30) },
+            Disruption::Rollouts { times: 1, lag: seconds(30) },
         ),
         (
             "the same with `--drain-delay 40s`".to_owned(),
-            Happens::Rollouts { times: 1, lag: seconds(30) },
+            Disruption::Rollouts { times: 1, lag: seconds(30) },
         ),
         (
             "5 times kill -9; the pod is named for 1 s".to_owned(),
-            Happens::Kill { times: 5, lag: LAG },
+            Disruption::Kill { times: 5, lag: ENDPOINT_LAG },
         ),
         (
             "a node vanishes; its pod is named for 10 s".to_owned(),
-            Happens::Vanish { lag: seconds(10) },
+            Disruption::Vanish { lag: seconds(10) },
         ),
     ];
     let clients = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     println!("{rate} calls a second, two replicas");
     println!("| what happens | protocol | calls | failed | later than 20 ms | p50 | p99 | max |");
     println!("|---|---|---|---|---|---|---|---|");
-    for (name, happens) in rows {
+    for (name, disruption) in rows {
         if !arguments.is_empty() && !arguments.iter().any(|part| name.contains(part)) {
             continue;
         }
         let flags = name.split('`').nth(1).unwrap_or_default();
         let flags: Vec<_> = flags.split_whitespace().collect();
         for protocol in [Protocol::Http1, Protocol::Http2] {
-            let seen = row(&clients, (happens, &flags), protocol, rate);
+            let seen = print_row(&clients, (disruption, &flags), protocol, rate);
             let name_of = if protocol == Protocol::Http1 { "HTTP/1.1" } else { "HTTP/2" };
             println!(
                 "| {name} | {name_of} | {} | {} | {} | {:.1} ms | {:.1} ms | {:.0} ms |",
-                seen.times.len() + seen.lost(),
-                seen.lost(),
-                seen.late(LATE),
+                seen.times.len() + seen.count_failed(),
+                seen.count_failed(),
+                seen.count_late(LATE_THRESHOLD),
                 seen.milliseconds(500),
                 seen.milliseconds(990),
                 seen.milliseconds(1_000),

@@ -18,12 +18,12 @@ use tokio::runtime::{Builder, Runtime};
 
 const RUNS: usize = 3_000;
 /// The goal for the median, in microseconds.
-const GOAL: f64 = 60.0;
+const GOAL_MICROSECONDS: f64 = 60.0;
 
 /// What each policy takes.
-struct Calls(parking_lot::Mutex<Vec<(String, Duration)>>);
+struct CallTimes(parking_lot::Mutex<Vec<(String, Duration)>>);
 
-impl opgate::evaluation::Observer for Calls {
+impl opgate::evaluation::Observer for CallTimes {
     fn on_call(&self, policy: &Policy, took: Duration) {
         self.0.lock().push((policy.name.clone(), took));
     }
@@ -61,7 +61,7 @@ fn set(reviews: &[(String, String)]) -> PolicySet {
     set
 }
 
-fn decide(runtime: &Runtime, set: &PolicySet, body: Vec<u8>, calls: &Calls) -> usize {
+fn decide(runtime: &Runtime, set: &PolicySet, body: Vec<u8>, calls: &CallTimes) -> usize {
     let text = review::text(body).unwrap();
     let review = Review::read(&text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -91,7 +91,7 @@ fn main() {
         let mut times = Vec::with_capacity(RUNS);
         let mut by_policy: Vec<(String, Vec<Duration>)> = Vec::new();
         for _ in 0..RUNS {
-            let calls = Calls(parking_lot::Mutex::default());
+            let calls = CallTimes(parking_lot::Mutex::default());
             let body = text.clone().into_bytes();
             let started = Instant::now();
             decide(&runtime, &set, body, &calls);
@@ -108,9 +108,13 @@ fn main() {
         let policies = policies.map(|(name, times)| format!("{name} {:.0}", median(times, 50)));
         let policies = policies.collect::<Vec<_>>().join(", ");
         println!("| {name} | {} | {p50:.0} | {:.0} | {policies} |", text.len(), median(times, 99));
-        if p50 > GOAL {
+        if p50 > GOAL_MICROSECONDS {
             slow.push(name.as_str());
         }
     }
-    println!("\n{} of {} reviews take more than {GOAL} µs: {slow:?}", slow.len(), reviews.len());
+    println!(
+        "\n{} of {} reviews take more than {GOAL_MICROSECONDS} µs: {slow:?}",
+        slow.len(),
+        reviews.len()
+    );
 }

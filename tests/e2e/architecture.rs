@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may use whom, by folder. A folder that ends in `/` stands for all crates in it.
-const ARROWS: &[(&str, &[&str])] = &[
+const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("common/", &["common/"]),
     ("certs", &["common/"]),
     ("guest/sdk", &["common/"]),
@@ -39,10 +39,10 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// What tests of any crate may use besides.
-const IN_TESTS: &[&str] = &["tests/cases"];
+const TEST_DEPENDENCIES: &[&str] = &["tests/cases"];
 
 /// Where crates that run or read WebAssembly may be used, by kind of the dependency.
-const WASM: &[(&str, &str, &[&str])] = &[
+const WASM_USERS: &[(&str, &str, &[&str])] = &[
     ("wasmtime", "normal", &["common/unsafe", "host/engine"]),
     ("wasmtime", "build", &["host/opgate"]),
     ("wasmtime", "dev", &["tests"]),
@@ -50,7 +50,7 @@ const WASM: &[(&str, &str, &[&str])] = &[
 ];
 
 /// What both sides stand on does no I/O.
-const NO_IO: &[&str] = &["std::fs", "std::net", "std::process", "std::thread"];
+const IO_MODULES: &[&str] = &["std::fs", "std::net", "std::process", "std::thread"];
 
 struct Package {
     name: String,
@@ -103,8 +103,8 @@ fn is_named(folder: &str, name: &str) -> bool {
 }
 
 /// The longest name fits best.
-fn allowed(folder: &str) -> &'static [&'static str] {
-    let named = ARROWS.iter().filter(|(name, _)| is_named(folder, name));
+fn allowed_dependencies(folder: &str) -> &'static [&'static str] {
+    let named = ALLOWED_DEPENDENCIES.iter().filter(|(name, _)| is_named(folder, name));
     let best = named.max_by_key(|(name, _)| name.len());
     best.unwrap_or_else(|| panic!("{folder} is new: say in ARROWS what it may use")).1
 }
@@ -118,12 +118,12 @@ fn crates_use_those_below_them() {
         for Dependency { name, kind } in dependencies {
             if let Some(used) = folders.get(name.as_str())
                 && used != folder
-                && !allowed(folder).iter().any(|name| is_named(used, name))
-                && !(kind == "dev" && IN_TESTS.contains(used))
+                && !allowed_dependencies(folder).iter().any(|name| is_named(used, name))
+                && !(kind == "dev" && TEST_DEPENDENCIES.contains(used))
             {
                 wrong.push(format!("{folder} ─▶ {used} ({kind})"));
             }
-            let named: Vec<_> = WASM.iter().filter(|(wasm, ..)| wasm == name).collect();
+            let named: Vec<_> = WASM_USERS.iter().filter(|(wasm, ..)| wasm == name).collect();
             let is_at = |of: &str, at: &[&str]| of == kind && at.contains(&folder.as_str());
             if !named.is_empty() && !named.iter().any(|(_, of, at)| is_at(of, at)) {
                 wrong.push(format!("{folder} ─▶ {name} ({kind})"));
@@ -142,7 +142,7 @@ fn common_crates_perform_no_io() {
             continue;
         }
         for (path, text) in sources(&package.root) {
-            for name in NO_IO.iter().filter(|name| text.contains(**name)) {
+            for name in IO_MODULES.iter().filter(|name| text.contains(**name)) {
                 wrong.push(format!("{}: {}: {name}", package.folder, path.join("::")));
             }
         }
@@ -154,7 +154,7 @@ fn common_crates_perform_no_io() {
 fn modules_have_no_cyclic_imports() {
     let mut wrong = Vec::new();
     for package in workspace() {
-        let circles = Modules::of(&package.root).circle();
+        let circles = Modules::of(&package.root).find_cycle();
         wrong.extend(circles.map(|circle| format!("{}: {circle}", package.folder)));
     }
     assert!(wrong.is_empty(), "these modules use each other:\n{}", wrong.join("\n"));
@@ -187,15 +187,15 @@ impl Modules {
     }
 
     /// A shortest circle, with what each of its modules uses of the next one.
-    fn circle(&self) -> Option<String> {
-        let circles = self.0.keys().filter_map(|start| self.way_back(start));
+    fn find_cycle(&self) -> Option<String> {
+        let circles = self.0.keys().filter_map(|start| self.path_back_to(start));
         let shortest = circles.min_by_key(Vec::len)?;
         let step =
             |pair: &[&str]| format!("{} ─▶ {} ({})", pair[0], pair[1], self.0[pair[0]][pair[1]]);
         Some(shortest.windows(2).map(step).collect::<Vec<_>>().join(", "))
     }
 
-    fn way_back<'m>(&'m self, start: &'m str) -> Option<Vec<&'m str>> {
+    fn path_back_to<'m>(&'m self, start: &'m str) -> Option<Vec<&'m str>> {
         let mut ways = std::collections::VecDeque::from([vec![start]]);
         let mut seen = BTreeSet::new();
         while let Some(way) = ways.pop_front() {
@@ -231,7 +231,10 @@ fn sources(crate_root: &Path) -> Vec<(Vec<String>, String)> {
                 }
                 // The binary of a library uses it like any other crate.
                 if names != ["main"] {
-                    found.push((names, bare(&fs::read_to_string(&path).unwrap())));
+                    found.push((
+                        names,
+                        without_comments_and_strings(&fs::read_to_string(&path).unwrap()),
+                    ));
                 }
             }
         }
@@ -288,12 +291,12 @@ fn without_tests(text: &str) -> String {
 }
 
 /// Without comments, and without what stands in texts.
-fn bare(text: &str) -> String {
+fn without_comments_and_strings(text: &str) -> String {
     let mut bare = String::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         let raw = rest.strip_prefix('r').map(|after| after.trim_start_matches('#'));
-        let raw = raw.filter(|after| after.starts_with('"') && !bare.ends_with(is_of_a_name));
+        let raw = raw.filter(|after| after.starts_with('"') && !bare.ends_with(is_name_character));
         let end = if rest.starts_with("//") {
             rest.find('\n').unwrap_or(rest.len())
         } else if rest.starts_with("/*") {
@@ -330,7 +333,7 @@ fn end_of_text(text: &str) -> usize {
     text.len()
 }
 
-fn is_of_a_name(c: char) -> bool {
+fn is_name_character(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
@@ -344,7 +347,7 @@ fn references(text: &str, module: &[String]) -> Vec<Vec<String>> {
         match word {
             "crate" if is_start => {
                 let rest = text[at + word.len()..].strip_prefix("::");
-                found.extend(rest.into_iter().flat_map(|rest| tree(rest).1));
+                found.extend(rest.into_iter().flat_map(|rest| use_paths(rest).1));
             }
             // `pub(super)` uses nothing.
             "super" if is_start && text[at + word.len()..].starts_with("::") => {
@@ -354,7 +357,7 @@ fn references(text: &str, module: &[String]) -> Vec<Vec<String>> {
                     let Some(after) = after.trim_start().strip_prefix("::") else { break };
                     rest = after;
                 }
-                for path in tree(rest).1 {
+                for path in use_paths(rest).1 {
                     found.push([around, &path].concat());
                 }
             }
@@ -369,7 +372,7 @@ fn re_exports(root: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (at, word) in words(root).filter(|(_, word)| *word == "use") {
         let rest = root[at + word.len()..].trim_start();
-        for path in tree(rest).1 {
+        for path in use_paths(rest).1 {
             if let [module, .., name] = path.as_slice() {
                 found.insert(name.clone(), module.clone());
             }
@@ -382,9 +385,9 @@ fn re_exports(root: &str) -> BTreeMap<String, String> {
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     std::iter::from_fn(move || {
-        let start = at + text[at..].find(is_of_a_name)?;
+        let start = at + text[at..].find(is_name_character)?;
         let rest = &text[start..];
-        let word = &rest[..rest.find(|c| !is_of_a_name(c)).unwrap_or(rest.len())];
+        let word = &rest[..rest.find(|c| !is_name_character(c)).unwrap_or(rest.len())];
         at = start + word.len();
         Some((start, word))
     })
@@ -392,7 +395,7 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// The paths of `a::{b, c::d as e}`, and what is behind them. Where there is another name at the end, that
 /// is the last one.
-fn tree(text: &str) -> (&str, Vec<Vec<String>>) {
+fn use_paths(text: &str) -> (&str, Vec<Vec<String>>) {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
         let mut all = Vec::new();
@@ -401,15 +404,15 @@ fn tree(text: &str) -> (&str, Vec<Vec<String>>) {
             if rest.is_empty() || rest.starts_with('}') {
                 return (rest.strip_prefix('}').unwrap_or(rest), all);
             }
-            let (after, paths) = tree(rest);
+            let (after, paths) = use_paths(rest);
             all.extend(paths);
             rest = &after[after.find([',', '}']).unwrap_or(after.len())..];
         }
     }
-    let name = &text[..text.find(|c| !is_of_a_name(c)).unwrap_or(text.len())];
+    let name = &text[..text.find(|c| !is_name_character(c)).unwrap_or(text.len())];
     let rest = &text[name.len()..];
     if let Some(inner) = rest.strip_prefix("::") {
-        let (rest, paths) = tree(inner);
+        let (rest, paths) = use_paths(inner);
         let behind = |path: Vec<String>| [vec![name.to_owned()], path].concat();
         return (rest, paths.into_iter().map(behind).collect());
     }
@@ -435,8 +438,8 @@ fn module_cycle_is_reported_with_its_imports() {
     );
     write("b/inner.rs", "use crate::{Other, c};\n#[cfg(test)]\nmod tests { use crate::a; }\n");
     write("c.rs", "use std::fmt;\n");
-    assert_eq!(Modules::of(crate_root.path()).circle(), None);
+    assert_eq!(Modules::of(crate_root.path()).find_cycle(), None);
     write("c.rs", "fn f() { h(crate::a::g) }\n");
     let told = "a ─▶ b (a: b::self), b ─▶ c (b::inner: Other), c ─▶ a (c: a::g)";
-    assert_eq!(Modules::of(crate_root.path()).circle().as_deref(), Some(told));
+    assert_eq!(Modules::of(crate_root.path()).find_cycle().as_deref(), Some(told));
 }

@@ -98,14 +98,14 @@ fn objects() -> Vec<(&'static str, &'static str, &'static str, Value)> {
 }
 
 /// What would be refused of them, with the rules.
-const REFUSED: [&str; 4] = [
+const DENIED_OBJECTS: [&str; 4] = [
     "OperatorGroup one/first OPG-01",
     "OperatorGroup one/second OPG-01",
     "ClusterServiceVersion two/bad.v1 CSV-32 OPG-22",
     "Bundle bad RPK-12",
 ];
 
-fn refused(records: &[Value]) -> Vec<String> {
+fn denied_objects(records: &[Value]) -> Vec<String> {
     let mut all = Vec::new();
     for record in records.iter().filter(|record| record["ok"] == false) {
         let text = |name: &str| record[name].as_str().unwrap();
@@ -139,7 +139,7 @@ fn yaml(value: &Value, indent: usize, out: &mut String) {
             for (index, (name, value)) in map.iter().enumerate() {
                 let pad = if index == 0 { "" } else { &*pad };
                 write!(out, "{pad}{name}:").unwrap();
-                inner(value, indent, out);
+                yaml_value(value, indent, out);
             }
         }
         Value::Array(list) if !list.is_empty() => {
@@ -155,7 +155,7 @@ fn yaml(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-fn inner(value: &Value, indent: usize, out: &mut String) {
+fn yaml_value(value: &Value, indent: usize, out: &mut String) {
     match value {
         Value::Object(map) if !map.is_empty() => {
             write!(out, "\n{}", " ".repeat(indent + 2)).unwrap();
@@ -169,7 +169,7 @@ fn inner(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-fn printed(value: &Value) -> String {
+fn print_as_kubectl(value: &Value) -> String {
     let mut text = String::new();
     yaml(value, 0, &mut text);
     text
@@ -180,10 +180,10 @@ fn all_kubectl_output_formats_are_evaluated_together() {
     let folder = tempfile::tempdir().unwrap();
     let all: Vec<Value> = objects().into_iter().map(|(.., object)| object).collect();
     let whole = list(all.clone());
-    write(&folder, "list.yaml", printed(&whole));
+    write(&folder, "list.yaml", print_as_kubectl(&whole));
     write(&folder, "list.json", serde_json::to_string_pretty(&whole).unwrap());
     write(&folder, "line.json", whole.to_string());
-    let documents: Vec<_> = all.iter().map(printed).collect();
+    let documents: Vec<_> = all.iter().map(print_as_kubectl).collect();
     write(&folder, "documents.yaml", documents.join("---\n"));
     let lines: Vec<_> = all.iter().map(Value::to_string).collect();
     write(&folder, "lines.json", lines.join("\n"));
@@ -208,8 +208,8 @@ fn all_kubectl_output_formats_are_evaluated_together() {
         typed(&format!("{OLM}/v1alpha1"), "ClusterServiceVersion"),
         typed("core.rukpak.io/v1alpha1", "Bundle"),
     ];
-    write(&folder, "nested.yaml", printed(&list(lists.clone())));
-    let documents: Vec<_> = lists.iter().map(printed).collect();
+    write(&folder, "nested.yaml", print_as_kubectl(&list(lists.clone())));
+    let documents: Vec<_> = lists.iter().map(print_as_kubectl).collect();
     write(&folder, "typed.yaml", documents.join("---\n"));
     for (index, list) in lists.iter().enumerate() {
         write(&folder, &format!("dump/{index}.json"), list.to_string());
@@ -225,7 +225,11 @@ fn all_kubectl_output_formats_are_evaluated_together() {
         "dump",
     ] {
         let (status, records) = records(&folder, &[path]);
-        assert_eq!((status, refused(&records)), (1, REFUSED.map(str::to_owned).to_vec()), "{path}");
+        assert_eq!(
+            (status, denied_objects(&records)),
+            (1, DENIED_OBJECTS.map(str::to_owned).to_vec()),
+            "{path}"
+        );
         // Neither those on their way out nor those in kube-system.
         assert_eq!(records.len(), 9, "{path}");
     }
@@ -296,7 +300,7 @@ fn cluster() -> FakeCluster {
     cluster
 }
 
-fn live(folder: &TempDir, cluster: &FakeCluster, more: &[&str]) -> (i32, Vec<Value>) {
+fn check_cluster(folder: &TempDir, cluster: &FakeCluster, more: &[&str]) -> (i32, Vec<Value>) {
     let kubeconfig = cluster.kubeconfig();
     let arguments = [&["--cluster", "--kubeconfig", kubeconfig.to_str().unwrap()], more].concat();
     records(folder, &arguments)
@@ -311,9 +315,9 @@ fn running_cluster_is_evaluated_like_its_dump() {
         let object = json!({"metadata": {"name": name}});
         cluster.apply("", "v1", "namespaces", object);
     }
-    let (status, records) = live(&folder, &cluster, &[]);
-    let mut expected = REFUSED.map(str::to_owned).to_vec();
-    let mut found = refused(&records);
+    let (status, records) = check_cluster(&folder, &cluster, &[]);
+    let mut expected = DENIED_OBJECTS.map(str::to_owned).to_vec();
+    let mut found = denied_objects(&records);
     expected.sort();
     found.sort();
     assert_eq!((status, found), (1, expected));
@@ -337,8 +341,8 @@ fn running_cluster_is_evaluated_like_its_dump() {
     assert_eq!(crate::check::status(&output), 2);
     assert!(err(&output).contains("nowhere"), "{}", err(&output));
     // One namespace, in the context of all.
-    let (_, records) = live(&folder, &cluster, &["--namespace", "one"]);
-    assert_eq!(refused(&records), REFUSED[..2]);
+    let (_, records) = check_cluster(&folder, &cluster, &["--namespace", "one"]);
+    assert_eq!(denied_objects(&records), DENIED_OBJECTS[..2]);
 }
 
 #[test]
@@ -390,7 +394,7 @@ fn unlistable_resources_are_reported() {
 
 /// `kubectl -n`: the namespace of manifests that name none.
 #[test]
-fn manifests_get_the_namespace_that_they_do_not_name() {
+fn namespace_flag_applies_to_manifests_without_one() {
     let folder = tempfile::tempdir().unwrap();
     let all = objects();
     let context = all.iter().filter(|(_, _, plural, _)| *plural == "operatorgroups");
@@ -409,7 +413,7 @@ fn manifests_get_the_namespace_that_they_do_not_name() {
 
 /// The API server may forget the version of a list while it is read.
 #[tokio::test]
-async fn a_list_that_is_forgotten_is_read_again() {
+async fn expired_list_is_read_again() {
     let cluster = cluster();
     for number in 0..100 {
         cluster.apply(
@@ -431,7 +435,7 @@ async fn a_list_that_is_forgotten_is_read_again() {
             if count % 10 == 0 && count <= forgets * 10 {
                 let name = format!("late-{forgets}-{count}");
                 cluster.apply("", "v1", "namespaces", json!({"metadata": {"name": name}}));
-                cluster.expire();
+                cluster.expire_history();
             }
         });
         (listed.await, names.len(), count)

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::BINARY;
 
 /// A Bundle in which nothing is wrong.
-pub(super) const GOOD: &str = "apiVersion: core.rukpak.io/v1alpha1
+pub(super) const VALID_BUNDLE: &str = "apiVersion: core.rukpak.io/v1alpha1
 kind: Bundle
 metadata:
   name: good
@@ -27,7 +27,7 @@ spec:
 ";
 
 /// A Bundle that RPK-12 denies.
-pub(super) const CLASSLESS: &str = "apiVersion: core.rukpak.io/v1alpha1
+pub(super) const BUNDLE_WITHOUT_CLASS: &str = "apiVersion: core.rukpak.io/v1alpha1
 kind: Bundle
 metadata:
   name: classless
@@ -39,7 +39,7 @@ spec:
 ";
 
 /// The rules that deny `bundle-broken`.
-pub(super) const BUNDLE_BROKEN: [&str; 9] =
+pub(super) const BROKEN_BUNDLE_RULES: [&str; 9] =
     ["CON-20", "CSV-06", "CSV-30", "CSV-57", "CSV-85", "RBF-03", "RBF-07", "RBF-10", "RBF-12"];
 
 pub(super) fn command(folder: &Path, arguments: &[&str]) -> Command {
@@ -89,7 +89,7 @@ pub(super) fn records(folder: &TempDir, arguments: &[&str]) -> (i32, Vec<Value>)
     let mut records: Vec<Value> =
         out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     records.retain(|record| record.get("error").is_none());
-    records.iter().for_each(in_form);
+    records.iter().for_each(assert_record_members);
     (status(&output), records)
 }
 
@@ -98,7 +98,7 @@ fn members(value: &Value) -> Vec<&str> {
 }
 
 /// The members of a record are part of the contract.
-fn in_form(record: &Value) {
+fn assert_record_members(record: &Value) {
     let expected = ["source", "kind", "name", "ok", "violations", "inputType"];
     // Objects of a cluster have a namespace; what nobody judged has a reason.
     let is_optional = |member: &&str| matches!(*member, "namespace" | "notEvaluated");
@@ -134,7 +134,7 @@ pub(super) fn rules(record: &Value) -> Vec<&str> {
 }
 
 /// `file:line` of the first violation of a rule.
-fn at(record: &Value, rule: &str) -> String {
+fn location_of(record: &Value, rule: &str) -> String {
     let found = violations(record).iter().find(|v| v["rule"] == rule);
     let place = &found.unwrap_or_else(|| panic!("no {rule}: {record}"))["location"];
     format!("{}:{}", place["file"].as_str().unwrap(), place["line"])
@@ -144,8 +144,8 @@ fn at(record: &Value, rule: &str) -> String {
 pub(super) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures"), folder.path());
-    write(&folder, "good.yaml", GOOD);
-    write(&folder, "classless.yaml", CLASSLESS);
+    write(&folder, "good.yaml", VALID_BUNDLE);
+    write(&folder, "classless.yaml", BUNDLE_WITHOUT_CLASS);
     folder
 }
 
@@ -187,7 +187,7 @@ fn valid_input_passes_and_broken_input_is_denied() {
     let folder = folder();
     let cases: [Case<'_>; 9] = [
         ("bundle-valid", 0, &[("RegistryBundle", "bundle-valid")], &[]),
-        ("bundle-broken", 1, &[("RegistryBundle", "bundle-broken")], &BUNDLE_BROKEN),
+        ("bundle-broken", 1, &[("RegistryBundle", "bundle-broken")], &BROKEN_BUNDLE_RULES),
         ("plain-valid", 0, &[("PlainBundle", "plain-valid")], &[]),
         ("plain-broken", 1, &[("PlainBundle", "plain-broken")], &["PBF-03", "PBF-04", "PBF-05"]),
         ("catalog-valid", 0, &[("FileBasedCatalog", "etcd")], &[]),
@@ -231,15 +231,18 @@ fn violations_have_locations() {
         ("RBF-10", "bundle-broken/manifests/lease.yaml:2"),
         ("RBF-12", "bundle-broken/manifests/service.yaml:4"),
     ] {
-        assert_eq!(at(&bundle[0], rule), place);
+        assert_eq!(location_of(&bundle[0], rule), place);
     }
     let (_, catalog) = records(&folder, &["catalog-broken"]);
     for (rule, line) in [("FBC-11", 4), ("FBC-18", 18), ("FBC-35", 46)] {
-        assert_eq!(at(&catalog[0], rule), format!("catalog-broken/etcd/catalog.yaml:{line}"));
+        assert_eq!(
+            location_of(&catalog[0], rule),
+            format!("catalog-broken/etcd/catalog.yaml:{line}")
+        );
     }
-    assert_eq!(at(&catalog[1], "FBC-43"), "catalog-broken/prometheus/catalog.json:5");
+    assert_eq!(location_of(&catalog[1], "FBC-43"), "catalog-broken/prometheus/catalog.json:5");
     let (_, plain) = records(&folder, &["plain-broken"]);
-    assert_eq!(at(&plain[0], "PBF-05"), "plain-broken/manifests/objects.yaml:3");
+    assert_eq!(location_of(&plain[0], "PBF-05"), "plain-broken/manifests/objects.yaml:3");
     let manifest = records(&folder, &["classless.yaml"]).1.remove(0);
     let expected = json!({
         "source": "classless.yaml",
@@ -344,7 +347,7 @@ fn wrong_usage_ends_with_2() {
 }
 
 /// Bytes without any order in them, which nothing makes smaller.
-fn noise(count: usize) -> Vec<u8> {
+fn random_bytes(count: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let next = |_| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -355,33 +358,33 @@ fn noise(count: usize) -> Vec<u8> {
 
 /// A bundle has to fit into one ConfigMap, compressed and in base64, however large its files are.
 #[test]
-fn the_size_of_a_bundle_is_the_compressed_one() {
+fn bundle_size_is_the_compressed_size() {
     let folder = folder();
     let cases = [
         ("metadata/large.txt", vec![b'a'; 5_000_000], 0, None),
-        ("metadata/noise", noise(600_000), 0, None),
-        ("metadata/noise", noise(700_000), 0, Some(("RBF-15", "nearing maximum bundle"))),
+        ("metadata/noise", random_bytes(600_000), 0, None),
+        ("metadata/noise", random_bytes(700_000), 0, Some(("RBF-15", "nearing maximum bundle"))),
         (
             "metadata/noise",
-            noise(800_000),
+            random_bytes(800_000),
             1,
             Some(("RBF-14", "exceeded: size=~1.1 MB , max=1.0 MB")),
         ),
         (
             "metadata/noise",
-            noise(3_000_000),
+            random_bytes(3_000_000),
             1,
             Some(("RBF-14", "exceeded: size=~4.0 MB , max=1.0 MB")),
         ),
         // By how much it is too large does not matter any more.
         (
             "metadata/noise",
-            noise(9_000_000),
+            random_bytes(9_000_000),
             1,
             Some(("RBF-14", "exceeded: size=~more than 8.4 MB , max=1.0 MB")),
         ),
         // OLM does not unpack what is elsewhere.
-        ("docs/noise", noise(3_000_000), 0, None),
+        ("docs/noise", random_bytes(3_000_000), 0, None),
     ];
     for (name, content, code, expected) in cases {
         let path = format!("bundle-valid/{name}");
@@ -547,7 +550,7 @@ fn every_output_format_reports_unreadable_input() {
             assert!(cause.unwrap().starts_with(line), "{arguments:?}: {record}");
             assert!(line.starts_with(source.unwrap()), "{arguments:?}: {record}");
         }
-        listed.iter().for_each(in_form);
+        listed.iter().for_each(assert_record_members);
 
         let junit = run("junit");
         let names = elements(&junit);
@@ -585,7 +588,7 @@ fn unreadable_directories_are_reported() {
     for (fixture, at, code, rule) in cases {
         let folder = folder();
         let (_, before) = records(&folder, &[fixture]);
-        deep(&folder.path().join(fixture).join(at));
+        nest_beyond_path_limit(&folder.path().join(fixture).join(at));
         let output = check(&folder, &["--output", "jsonl", fixture]);
         assert_eq!(status(&output), code, "{fixture}/{at}: {}", err(&output));
         let (_, found) = records(&folder, &[fixture]);
@@ -601,15 +604,15 @@ fn unreadable_directories_are_reported() {
         assert!(rule.is_empty() || found.iter().flat_map(violations).any(told), "{all}");
     }
     let folder = folder();
-    write(&folder, "manifests/good.yaml", GOOD);
-    deep(&folder.path().join("manifests/deep"));
+    write(&folder, "manifests/good.yaml", VALID_BUNDLE);
+    nest_beyond_path_limit(&folder.path().join("manifests/deep"));
     let output = check(&folder, &["manifests"]);
     assert_eq!(status(&output), 2);
     assert!(err(&output).contains("error: manifests/deep/d"), "{}", err(&output));
 }
 
 /// Makes folders in each other until the path of the innermost ones is longer than any path may be.
-fn deep(at: &Path) {
+fn nest_beyond_path_limit(at: &Path) {
     let names = vec!["d".repeat(200); 12].join("/");
     let (outer, inner) = (at.join(&names), at.with_extension("inner"));
     std::fs::create_dir_all(&outer).unwrap();
@@ -692,7 +695,7 @@ fn bundle_violations_are_reported_once_with_location() {
     assert!(err(&check(&folder, &info)).contains("RBF-06"));
 }
 
-pub(super) fn piped(folder: &TempDir, arguments: &[&str], input: &[u8]) -> Output {
+pub(super) fn check_stdin(folder: &TempDir, arguments: &[&str], input: &[u8]) -> Output {
     let mut child = command(folder.path(), &[&["check"], arguments].concat())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -711,19 +714,24 @@ fn standard_input_is_a_file() {
     let catalog = std::fs::read(folder.path().join("catalog-broken/etcd/catalog.yaml")).unwrap();
     let json = br#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}"#;
     let cases: [(&[&str], &[u8], i32, &str); 9] = [
-        (&["-"], CLASSLESS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
-        (&["-"], GOOD.as_bytes(), 0, ""),
+        (&["-"], BUNDLE_WITHOUT_CLASS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
+        (&["-"], VALID_BUNDLE.as_bytes(), 0, ""),
         (&["-"], json, 0, ""),
-        (&["--input-type", "manifest", "-"], CLASSLESS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
+        (
+            &["--input-type", "manifest", "-"],
+            BUNDLE_WITHOUT_CLASS.as_bytes(),
+            1,
+            "-:5:1: deny RPK-12 ",
+        ),
         (&["--input-type", "catalog", "-"], &catalog, 1, "└── -:4:1: FBC-11 "),
         (&["-", "good.yaml"], &catalog, 1, "-:4:1: deny FBC-11 "),
         (&["-"], b"a: [\n", 2, " -:1:4: not YAML"),
         (&["--input-type", "bundle", "-"], b"a: 1\n", 2, " -: not a directory"),
-        (&["-", "-"], GOOD.as_bytes(), 2, "name it once"),
+        (&["-", "-"], VALID_BUNDLE.as_bytes(), 2, "name it once"),
     ];
     let before = std::fs::read_dir(folder.path()).unwrap().count();
     for (arguments, input, code, expected) in cases {
-        let output = piped(&folder, arguments, input);
+        let output = check_stdin(&folder, arguments, input);
         let all = out(&output) + &err(&output);
         assert_eq!(status(&output), code, "{arguments:?}: {all}");
         assert!(all.contains(expected), "{arguments:?}: {all}");
@@ -732,9 +740,12 @@ fn standard_input_is_a_file() {
     }
     let cache = usize::from(folder.path().join(".cache").exists());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before + cache);
-    let output = piped(&folder, &["--output", "jsonl", "-"], CLASSLESS.as_bytes());
+    let output = check_stdin(&folder, &["--output", "jsonl", "-"], BUNDLE_WITHOUT_CLASS.as_bytes());
     let record: Value = serde_json::from_str(out(&output).trim()).unwrap();
-    assert_eq!((&record["source"], at(&record, "RPK-12")), (&json!("-"), "-:5".to_owned()));
+    assert_eq!(
+        (&record["source"], location_of(&record, "RPK-12")),
+        (&json!("-"), "-:5".to_owned())
+    );
 }
 
 /// A repository holds bundles and catalogs beside other things.
@@ -749,7 +760,7 @@ fn bundles_and_catalogs_below_a_directory_are_found() {
     ] {
         copy(&folder.path().join(fixture), &folder.path().join(path));
     }
-    write(&folder, "repo/config/classless.yaml", CLASSLESS);
+    write(&folder, "repo/config/classless.yaml", BUNDLE_WITHOUT_CLASS);
     write(&folder, "repo/Makefile", "all:\n");
     write(&folder, "repo/chart/templates/a.yaml", "name: {{ .Values.name }}\n");
     let expected = [
@@ -796,7 +807,7 @@ fn projects_are_evaluated_by_their_watches() {
     let watches = "# all\n- version: v1alpha1\n  group: app.example.com\n  kind: AppService\n  role: r\n  playbook: p.yml\n  manageStatus: 'yes'\n";
     write(&folder, "project/watches.yaml", watches);
     write(&folder, "project/PROJECT", "layout: [ansible.sdk.operatorframework.io/v1]\n");
-    write(&folder, "project/config/manager/patch.yaml", CLASSLESS);
+    write(&folder, "project/config/manager/patch.yaml", BUNDLE_WITHOUT_CLASS);
     let found = [
         "watches.yaml:6:3: deny MSC-12 role and playbook are mutually exclusive for app.example.com/v1alpha1 AppService",
         "watches.yaml:7:3: warn MSC-13 watches.yaml entry 0: manageStatus must be a boolean",
@@ -915,9 +926,9 @@ fn policy_errors_name_the_object() {
 
 /// Neither into a pipe nor where nobody wants it; what files say never reaches a terminal as it is.
 #[test]
-fn there_are_no_escape_codes_unless_they_are_wanted() {
+fn escape_codes_are_printed_only_if_enabled() {
     let folder = folder();
-    write(&folder, "codes/\u{1b}[31m\nname.yaml", CLASSLESS);
+    write(&folder, "codes/\u{1b}[31m\nname.yaml", BUNDLE_WITHOUT_CLASS);
     let spec = "provisionerClassName: \"\\e[31mx\", source: {type: \"\\e[1m\"}";
     let text = format!(
         "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata: {{name: \"\\e[31m\\n\"}}\nspec: {{{spec}}}\n"
@@ -975,7 +986,11 @@ pub(super) fn elements(xml: &str) -> Vec<String> {
 #[test]
 fn every_output_format_is_valid_and_names_file_and_line() {
     let folder = folder();
-    write(&folder, "odd/a & <b> \"ä\".yaml", CLASSLESS.replace("classless", "\"<&>\\\"\""));
+    write(
+        &folder,
+        "odd/a & <b> \"ä\".yaml",
+        BUNDLE_WITHOUT_CLASS.replace("classless", "\"<&>\\\"\""),
+    );
     let paths = ["bundle-broken", "catalog-broken", "odd", "good.yaml"];
     let run = |form: &str| {
         let output = check(&folder, &[&["--output", form], &paths[..]].concat());
@@ -986,7 +1001,7 @@ fn every_output_format_is_valid_and_names_file_and_line() {
     let lines: Vec<Value> =
         run("jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(listed, lines);
-    listed.iter().for_each(in_form);
+    listed.iter().for_each(assert_record_members);
 
     let junit = run("junit");
     let names = elements(&junit);
@@ -1021,7 +1036,7 @@ fn every_output_format_is_valid_and_names_file_and_line() {
 }
 
 /// Aliases that stand for more than there is memory.
-fn bomb() -> String {
+fn yaml_bomb() -> String {
     let mut text =
         "apiVersion: v1\nkind: ConfigMap\ndata:\n  a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
@@ -1043,11 +1058,11 @@ fn unreadable_files_report_location() {
         ("tabs.yaml", format!("{head}metadata:\n\tname: x\n").into(), "4:", "not YAML"),
         ("bytes.yaml", [head.as_bytes(), b"a: \xff\xfe\n"].concat(), "3:4", "not UTF-8"),
         ("bytes.json", b"{\"kind\":\n\"\xc3\"}".to_vec(), "2:2", "not UTF-8"),
-        ("wide.yaml", GOOD.encode_utf16().flat_map(u16::to_le_bytes).collect(), "1:", ""),
+        ("wide.yaml", VALID_BUNDLE.encode_utf16().flat_map(u16::to_le_bytes).collect(), "1:", ""),
         ("binary.yaml", (0..=255).collect(), "2:118", "not UTF-8"),
         ("binary.json", b"\x7fELF\x02\x01\x01\0\0".to_vec(), "1:", ""),
         ("zero.yaml", format!("{head}data: \0\n").into(), "3:7", ""),
-        ("bomb.yaml", bomb().into(), "", "aliases"),
+        ("bomb.yaml", yaml_bomb().into(), "", "aliases"),
         ("self.yaml", format!("{head}data: &a [*a]\n").into(), "3:", "not YAML"),
         ("alias.yaml", format!("{head}data: *nobody\n").into(), "3:", "anchor"),
         ("brackets.yaml", format!("{head}data: {}\n", "[".repeat(90_000)).into(), "3:", "256"),
@@ -1123,16 +1138,16 @@ fn unreadable_files_report_location() {
             let of_rule = violations(last).iter().find(|v| v["rule"] == rule).unwrap();
             let message = of_rule["message"].as_str().unwrap();
             assert!(message.contains(why), "{path}: {message}");
-            assert!(at(last, rule).starts_with(&path), "{path}: {last}");
+            assert!(location_of(last, rule).starts_with(&path), "{path}: {last}");
             let line = place.split(':').next().unwrap();
             assert!(
-                line.is_empty() || at(last, rule) == format!("{path}:{line}"),
+                line.is_empty() || location_of(last, rule) == format!("{path}:{line}"),
                 "{path}: {last}"
             );
         }
     }
     // A name that stands twice in JSON is refused as it is in YAML.
-    let twice = GOOD.trim_end().replace('\n', "\\n");
+    let twice = VALID_BUNDLE.trim_end().replace('\n', "\\n");
     let twice = format!(
         "{{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\", \"metadata\": {{\"name\": \"x\"}},\n \"data\": {{\"a\": \"{twice}\", \"b\": 1,\n  \"a\": 2}}}}"
     );
@@ -1161,12 +1176,12 @@ fn unreadable_files_report_location() {
         }
     }
     // What only has braces in it is no template.
-    write(&folder, "rule.yaml", format!("{GOOD}a: \"{{{{ $labels.x }}}}\"\nb: c\nd: [\n"));
+    write(&folder, "rule.yaml", format!("{VALID_BUNDLE}a: \"{{{{ $labels.x }}}}\"\nb: c\nd: [\n"));
     let errors = err(&check(&folder, &["rule.yaml"]));
     assert!(errors.contains("not YAML") && !errors.contains("template"), "{errors}");
     // What stands beside it is judged all the same.
     write(&folder, "plain-valid/manifests/a.yaml", "a: [\n");
-    write(&folder, "plain-valid/manifests/b.yaml", CLASSLESS);
+    write(&folder, "plain-valid/manifests/b.yaml", BUNDLE_WITHOUT_CLASS);
     let (_, found) = records(&folder, &["plain-valid"]);
     assert_eq!(rules(&found[0]), ["PBF-04", "RPK-12"]);
 }
@@ -1178,29 +1193,29 @@ fn unusual_valid_yaml_is_read() {
     let json = "{\"apiVersion\": \"core.rukpak.io/v1alpha1\", \"kind\": \"Bundle\", \"metadata\": {\"name\": \"b\"}, \"spec\": {}}";
     let nested = format!("{}1{}", "[".repeat(200), "]".repeat(200));
     let cases = [
-        ("crlf.yaml", CLASSLESS.replace('\n', "\r\n")),
-        ("bom.yaml", format!("\u{feff}{CLASSLESS}")),
+        ("crlf.yaml", BUNDLE_WITHOUT_CLASS.replace('\n', "\r\n")),
+        ("bom.yaml", format!("\u{feff}{BUNDLE_WITHOUT_CLASS}")),
         ("bom.json", format!("\u{feff}{json}")),
-        ("both.yaml", format!("\u{feff}{}", CLASSLESS.replace('\n', "\r\n"))),
+        ("both.yaml", format!("\u{feff}{}", BUNDLE_WITHOUT_CLASS.replace('\n', "\r\n"))),
         ("json.yaml", json.to_owned()),
         ("tabs.yaml", json.replace(' ', "\t")),
-        ("no-newline.yaml", CLASSLESS.trim_end().to_owned()),
-        ("start.yaml", format!("# comment\n\n---\n{CLASSLESS}...\n---\n# nothing\n")),
-        ("anchor.yaml", CLASSLESS.replace("  name: classless", "  name: &n classless\n  labels: {app: *n}")),
+        ("no-newline.yaml", BUNDLE_WITHOUT_CLASS.trim_end().to_owned()),
+        ("start.yaml", format!("# comment\n\n---\n{BUNDLE_WITHOUT_CLASS}...\n---\n# nothing\n")),
+        ("anchor.yaml", BUNDLE_WITHOUT_CLASS.replace("  name: classless", "  name: &n classless\n  labels: {app: *n}")),
         (
             "merge.yaml",
-            format!("{CLASSLESS}a: &a {{x: 1}}\nb: &b {{y: 2}}\nc:\n  <<: [*a, *b]\n  x: own\n"),
+            format!("{BUNDLE_WITHOUT_CLASS}a: &a {{x: 1}}\nb: &b {{y: 2}}\nc:\n  <<: [*a, *b]\n  x: own\n"),
         ),
         (
             "merged-head.yaml",
             "head: &head\n  apiVersion: core.rukpak.io/v1alpha1\n  kind: Bundle\n<<: *head\nmetadata: {name: b}\nspec: {}\n".to_owned(),
         ),
-        ("deep.yaml", format!("{CLASSLESS}deep: {nested}\n")),
+        ("deep.yaml", format!("{BUNDLE_WITHOUT_CLASS}deep: {nested}\n")),
         ("deep.json", json.replace("{}", &format!("{{\"deep\": {nested}}}"))),
-        ("long.yaml", format!("{CLASSLESS}long: {}\n", "x".repeat(1_000_000))),
+        ("long.yaml", format!("{BUNDLE_WITHOUT_CLASS}long: {}\n", "x".repeat(1_000_000))),
         (
             "list.yaml",
-            format!("apiVersion: v1\nkind: List\nitems:\n- {}", CLASSLESS.trim_end().replace('\n', "\n  ")),
+            format!("apiVersion: v1\nkind: List\nitems:\n- {}", BUNDLE_WITHOUT_CLASS.trim_end().replace('\n', "\n  ")),
         ),
     ];
     for (name, content) in cases {
@@ -1208,23 +1223,23 @@ fn unusual_valid_yaml_is_read() {
         let (status, found) = records(&folder, &[name]);
         assert_eq!((status, found.len()), (1, 1), "{name}: {found:?}");
         assert!(rules(&found[0]).contains(&"RPK-12"), "{name}: {found:?}");
-        let place = at(&found[0], "RPK-12");
+        let place = location_of(&found[0], "RPK-12");
         let line = place.rsplit(':').next().unwrap().parse::<usize>().unwrap();
         assert!(content.lines().nth(line - 1).unwrap().contains("spec"), "{name}: {place}");
     }
-    let both = format!("{GOOD}---\n{CLASSLESS}");
+    let both = format!("{VALID_BUNDLE}---\n{BUNDLE_WITHOUT_CLASS}");
     write(&folder, "two.yaml", &both);
     let (status, found) = records(&folder, &["two.yaml"]);
     assert_eq!((status, &found[0]["ok"], &found[1]["ok"]), (1, &json!(true), &json!(false)));
     assert_eq!(found[1]["source"], "two.yaml#2");
     let line = both.lines().enumerate().filter(|(_, l)| *l == "spec:").nth(1).unwrap().0 + 1;
-    assert_eq!(at(&found[1], "RPK-12"), format!("two.yaml:{line}"));
+    assert_eq!(location_of(&found[1], "RPK-12"), format!("two.yaml:{line}"));
 }
 
 /// A link to a file inside of the folder is that file. Any other one is told, what it leads to is not shown,
 /// and nothing is in order.
 #[test]
-fn links_lead_to_files_inside_or_nowhere() {
+fn links_are_followed_only_inside_the_directory() {
     // What is moved away first, the link and where it leads to, what is checked, exit status, and what is said.
     type Case<'c> = (Option<(&'c str, &'c str)>, (&'c str, &'c str), &'c [&'c str], i32, &'c str);
     let crds = "dependencies:\n- type: olm.crd\n  value: {}\n";
@@ -1366,7 +1381,7 @@ fn links_lead_to_files_inside_or_nowhere() {
         let folder = folder();
         write(&folder, "secret.yaml", "password: hunter2\n");
         write(&folder, "crds.yaml", crds);
-        write(&folder, "manifests/good.yaml", GOOD);
+        write(&folder, "manifests/good.yaml", VALID_BUNDLE);
         for name in ["bundle", "plain", "catalog"] {
             let valid = folder.path().join(format!("{name}-valid"));
             std::fs::rename(valid, folder.path().join(name)).unwrap();
@@ -1392,7 +1407,7 @@ fn links_lead_to_files_inside_or_nowhere() {
     assert_eq!(status(&circle), 2);
     assert!(err(&circle).contains("circle.yaml: "), "{}", err(&circle));
     // What is no file is not read, and not passed over: nobody would ever write into this pipe.
-    write(&folder, "pipe/manifests/good.yaml", GOOD);
+    write(&folder, "pipe/manifests/good.yaml", VALID_BUNDLE);
     let pipe = folder.path().join("pipe/manifests/pipe.yaml");
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -1479,7 +1494,7 @@ fn indexignore_has_the_syntax_of_gitignore() {
 
 /// Blobs of a package may be anywhere: in folders of folders, as JSON and YAML, several in a file.
 #[test]
-fn blobs_are_found_wherever_they_are() {
+fn blobs_are_found_at_any_depth() {
     let folder = folder();
     let bundle = |package: &str, version: &str| {
         json!({
@@ -1519,8 +1534,8 @@ fn blobs_are_found_wherever_they_are() {
     write(&folder, "catalog/a/v1/1/bundle.yaml", format!("---\n{one}\n---\n{}", bundle("a", "x")));
     let (status, found) = records(&folder, &["catalog"]);
     assert_eq!(status, 1);
-    assert_eq!(at(&found[1], "FBC-35"), "catalog/all/of/b:4");
-    assert_eq!(at(&found[0], "FBC-35"), "catalog/a/v1/1/bundle.yaml:4");
+    assert_eq!(location_of(&found[1], "FBC-35"), "catalog/all/of/b:4");
+    assert_eq!(location_of(&found[0], "FBC-35"), "catalog/a/v1/1/bundle.yaml:4");
     assert!(rules(&found[0]).contains(&"FBC-30"), "a bundle is there twice: {found:?}");
 }
 
@@ -1581,7 +1596,7 @@ fn baseline_is_compared_with_the_new_version() {
     edit(&folder, new, "sha256:094", "sha256:194");
     let (_, found) = since(&folder);
     assert_eq!(rules(&found[0]), ["FBC-46"], "{found:?}");
-    assert_eq!(at(&found[0], "FBC-46"), "new/etcd/catalog.yaml:40");
+    assert_eq!(location_of(&found[0], "FBC-46"), "new/etcd/catalog.yaml:40");
     for (level, code) in [("deny", 1), ("warn", 0), ("off", 0)] {
         configuration(
             &folder,
@@ -1616,11 +1631,11 @@ fn baseline_is_compared_with_the_new_version() {
     assert_eq!((status, rules(&found[0])), (1, vec!["FBC-45"]), "{found:?}");
 
     // Manifests and bundles have a past, too.
-    let changed = GOOD.replace("0123", "4567");
+    let changed = VALID_BUNDLE.replace("0123", "4567");
     write(&folder, "changed.yaml", &changed);
     let (status, found) = records(&folder, &["--baseline", "good.yaml", "changed.yaml"]);
     assert_eq!((status, rules(&found[0])), (1, vec!["RPK-01"]));
-    write(&folder, "old/manifests/b.yaml", GOOD);
+    write(&folder, "old/manifests/b.yaml", VALID_BUNDLE);
     write(&folder, "now/manifests/renamed.yaml", &changed);
     let (status, found) = records(&folder, &["--baseline", "old", "now"]);
     assert_eq!((status, rules(&found[0])), (1, vec!["RPK-01"]));
@@ -1716,12 +1731,12 @@ fn configuration_sets_levels_and_policies() {
 
 /// A manifest in a bundle is an object of a cluster one day, and judged as such.
 #[test]
-fn manifests_of_bundles_meet_the_policies_of_their_kinds() {
+fn bundle_manifests_are_evaluated_by_policies_of_their_kind() {
     let folder = folder();
     let group = "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata:\n  name: g\n  namespace: n\nspec:\n  targetNamespaces: [\"\"]\n";
     for (fixture, document) in [("bundle-valid", "RegistryBundle"), ("plain-valid", "PlainBundle")]
     {
-        write(&folder, &format!("{fixture}/manifests/a.yaml"), CLASSLESS);
+        write(&folder, &format!("{fixture}/manifests/a.yaml"), BUNDLE_WITHOUT_CLASS);
         write(&folder, &format!("{fixture}/manifests/b.yaml"), group);
         let (status, found) = records(&folder, &[fixture]);
         assert_eq!((status, found.len(), &found[0]["kind"]), (1, 1, &json!(document)));
@@ -1729,7 +1744,7 @@ fn manifests_of_bundles_meet_the_policies_of_their_kinds() {
             ("RPK-12", "manifests/a.yaml:5", ".documents[0].spec.provisionerClassName"),
             ("OPG-04", "manifests/b.yaml:7", ".documents[0].spec.targetNamespaces"),
         ] {
-            assert_eq!(at(&found[0], rule), format!("{fixture}/{path}"));
+            assert_eq!(location_of(&found[0], rule), format!("{fixture}/{path}"));
             let violation = violations(&found[0]).iter().find(|v| v["rule"] == rule).unwrap();
             let shown = violation["field"].as_str().unwrap();
             assert!(shown.starts_with("spec.files[") && shown.ends_with(field), "{shown}");
@@ -1751,7 +1766,7 @@ fn manifests_of_bundles_meet_the_policies_of_their_kinds() {
 
 /// A manifest is denied here for what an API server would be told about it.
 #[test]
-fn a_manifest_and_a_review_of_it_get_the_same_answer() {
+fn manifest_and_its_review_get_the_same_verdict() {
     let folder = folder();
     let bundle = |spec: Value| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b"}, "spec": spec});
     let group = |spec: Value| json!({"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": {"name": "g", "namespace": "n", "annotations": {"olm.providedAPIs": "x"}}, "spec": spec});

@@ -7,7 +7,9 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{configuration, create_bundle, good_spec, hostile, misbehaves, recorded};
+use testkit::{
+    configuration, create_bundle, good_spec, hostile_component, misbehaves, recorded_review,
+};
 
 use crate::BINARY;
 
@@ -143,9 +145,11 @@ fn replay_reads_every_input_format() {
         "reviews/006-create-bundles-combo-tag-ref.json combo-tag-ref true",
     ];
     assert_eq!(found, expected, "{}", err(&output));
-    for input in
-        [recorded("007"), bundle("x") + "\n" + &recorded("007").replace('\n', " "), yaml.to_owned()]
-    {
+    for input in [
+        recorded_review("007"),
+        bundle("x") + "\n" + &recorded_review("007").replace('\n', " "),
+        yaml.to_owned(),
+    ] {
         let output =
             opgate_with_input(folder.path(), &["replay", "--output", "jsonl", "-"], &input);
         assert_eq!(output.status.code(), Some(1), "{}", err(&output));
@@ -196,7 +200,7 @@ fn unreadable_input_reports_location_and_replay_continues() {
 }
 
 #[test]
-fn a_failing_policy_ends_a_replay_with_3() {
+fn policy_error_exits_replay_with_3() {
     let folder = folder();
     write(&folder, "opgate.yaml", configuration(&[misbehaves("evil", &json!({"do": "panic"}))]));
     let arguments = ["replay", "--config", "opgate.yaml", "--output", "jsonl", "reviews"];
@@ -211,7 +215,7 @@ fn a_failing_policy_ends_a_replay_with_3() {
     write(
         &folder,
         "opgate.yaml",
-        configuration(&[json!({"name": "x", "module": hostile("imports-wasi")})]),
+        configuration(&[json!({"name": "x", "module": hostile_component("imports-wasi")})]),
     );
     let output = opgate(folder.path(), &arguments);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(3), ""));
@@ -249,7 +253,7 @@ fn every_output_format_contains_the_denial() {
 
 /// A Bundle that breaks a rule more often than a verdict can say is denied, and no fault.
 #[test]
-fn too_much_to_report_is_still_denied() {
+fn oversized_report_is_still_denied() {
     let folder = folder();
     let long = "../".to_owned() + &"\u{200b}".repeat(20_000);
     for (what, path, count, code) in
@@ -259,7 +263,7 @@ fn too_much_to_report_is_still_denied() {
         let source = json!({"type": "configMaps", "configMaps": vec![entry; count]});
         let spec = json!({"provisionerClassName": "core-rukpak-io-plain", "source": source});
         write(&folder, "many.json", create_bundle("u", "b", &spec).to_string());
-        write(&folder, "opgate.yaml", configuration(&[testkit::builtin()]));
+        write(&folder, "opgate.yaml", configuration(&[testkit::builtin_policy()]));
         let output = opgate(
             folder.path(),
             &["replay", "--config", "opgate.yaml", "--output", "jsonl", "many.json"],
@@ -285,10 +289,10 @@ fn policies_are_listed_and_inspected() {
     ));
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["settingsSchema"]["properties"]["rukpak"]["type"], "object");
-    let file = hostile("misbehaves");
+    let file = hostile_component("misbehaves");
     let shown = opgate(folder.path(), &["policy", "inspect", file.to_str().unwrap()]);
     assert!(out(&shown).starts_with("hostile 0.0.1: misbehaves"), "{}", err(&shown));
-    let file = hostile("reads-cluster");
+    let file = hostile_component("reads-cluster");
     let shown = opgate(folder.path(), &["policy", "inspect", file.to_str().unwrap()]);
     assert_eq!(shown.status.code(), Some(1), "{}", err(&shown));
     assert!(out(&shown).contains("no-reads: imports `cluster`"), "{}", out(&shown));
@@ -299,7 +303,7 @@ fn policies_are_listed_and_inspected() {
 
 /// Line, column and a hint for everything that is wrong, all at once where that is possible.
 #[test]
-fn a_wrong_configuration_is_refused_with_line_column_and_hint() {
+fn invalid_configuration_reports_line_column_and_hint() {
     let folder = folder();
     let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
     let policy = "policies:\n  - name: bundle-immutability\n";
@@ -534,7 +538,7 @@ fn configuration_changes_the_decision() {
 
 /// Compiled once; what is in the cache is used only if this installation wrote it.
 #[test]
-fn the_cache_trusts_nothing_that_it_did_not_write() {
+fn cache_rejects_foreign_entries() {
     let folder = folder();
     let cache = folder.path().join("cache");
     write(&folder, "opgate.yaml", configuration(&[misbehaves("evil", &json!({}))]));
@@ -572,12 +576,14 @@ fn the_cache_trusts_nothing_that_it_did_not_write() {
         &folder,
         "opgate.yaml",
         configuration(&[
-            json!({"name": "x", "module": hostile("loops-in-settings"), "mode": "off"}),
+            json!({"name": "x", "module": hostile_component("loops-in-settings"), "mode": "off"}),
             misbehaves("evil", &json!({})),
         ]),
     );
-    let _ =
-        opgate(folder.path(), &["policy", "inspect", hostile("reads-cluster").to_str().unwrap()]);
+    let _ = opgate(
+        folder.path(),
+        &["policy", "inspect", hostile_component("reads-cluster").to_str().unwrap()],
+    );
     let other = path.with_file_name("sha256-0000.image");
     std::fs::rename(&path, &other).unwrap();
     std::fs::rename(&other, &path).unwrap();
@@ -595,7 +601,7 @@ fn the_cache_trusts_nothing_that_it_did_not_write() {
 
 /// Without room for a pool of instances the answers are the same.
 #[test]
-fn a_short_address_space_is_enough() {
+fn small_address_space_is_sufficient() {
     let folder = folder();
     let script = format!("ulimit -v 4000000 && exec {BINARY} replay --output jsonl reviews");
     let output =
@@ -702,7 +708,7 @@ fn client_certificates_are_issued_by_a_separate_ca() {
 
 /// Names of policies are of different lengths, and nobody reads a table that is none.
 #[test]
-fn titles_of_rules_are_in_one_column() {
+fn rule_titles_are_aligned() {
     let folder = tempfile::tempdir().unwrap();
     let table = out(&opgate(folder.path(), &["rules"]));
     let list: Vec<Value> =
@@ -719,7 +725,7 @@ fn titles_of_rules_are_in_one_column() {
 }
 
 #[test]
-fn the_demo_shows_the_main_job() {
+fn demo_prints_a_denial() {
     let folder = tempfile::tempdir().unwrap();
     let output = opgate(folder.path(), &["demo"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
@@ -765,7 +771,7 @@ fn replay_reads_cluster_state_from_files() {
         ("list.yaml", format!("apiVersion: v1\nkind: List\nitems:\n{item}")),
         ("typed.json", typed.to_string()),
     ];
-    let review = recorded("014");
+    let review = recorded_review("014");
     write(&folder, "review.json", &review);
     let replay = |context: &[&str]| {
         let mut arguments = vec!["replay", "--output", "jsonl", "review.json"];
@@ -818,9 +824,9 @@ fn replay_reads_cluster_state_from_files() {
 
 /// With `--apply-allowed` the cluster follows what was allowed.
 #[test]
-fn a_replayed_directory_evolves_its_cluster() {
+fn replay_applies_allowed_reviews_to_cluster_state() {
     let folder = folder();
-    let mut create: Value = serde_json::from_str(&recorded("014")).unwrap();
+    let mut create: Value = serde_json::from_str(&recorded_review("014")).unwrap();
     let mut review = |number: usize, operation: &str, name: &str, dry_run: bool| {
         let request = &mut create["request"];
         let mut object = request["object"].take();
@@ -971,7 +977,7 @@ fn deep_expressions_get_a_verdict() {
 }
 
 /// Both ends of a terminal.
-fn terminal() -> (std::fs::File, std::fs::File) {
+fn open_terminal() -> (std::fs::File, std::fs::File) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
@@ -982,8 +988,8 @@ fn terminal() -> (std::fs::File, std::fs::File) {
 }
 
 /// What a command shows on a terminal, and how it ends.
-fn shown(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
-    let (mut ours, theirs) = terminal();
+fn run_in_terminal(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let (mut ours, theirs) = open_terminal();
     let mut child = Command::new(BINARY)
         .args(arguments)
         .current_dir(folder)
@@ -1015,7 +1021,7 @@ fn commands_print_to_a_terminal() {
         (&["--log", "debug", "demo"], 0, "allowed"),
         (&["--help"], 0, "opgate"),
     ] {
-        let (code, text) = shown(folder.path(), arguments);
+        let (code, text) = run_in_terminal(folder.path(), arguments);
         assert!(
             !text.contains("panicked") && !text.contains("crate feature"),
             "{arguments:?}: {text}"

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{err, folder, opgate, out, write};
 
-const HEAD: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
+const CONFIGURATION_HEADER: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
 
 fn schema() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
@@ -20,7 +20,7 @@ fn schema() -> &'static Value {
 }
 
 /// What is wrong with a text by the schema.
-fn wrong(text: &str) -> Vec<String> {
+fn schema_errors(text: &str) -> Vec<String> {
     static VALIDATOR: OnceLock<jsonschema::Validator> = OnceLock::new();
     let validator = VALIDATOR.get_or_init(|| jsonschema::draft202012::new(schema()).unwrap());
     // As editors read it: `off` is a text.
@@ -45,7 +45,7 @@ fn examples(page: &str) -> Vec<String> {
     blocks
         .into_iter()
         .map(|block| block.trim_start().to_owned())
-        .filter(|block| block.starts_with(HEAD))
+        .filter(|block| block.starts_with(CONFIGURATION_HEADER))
         .collect()
 }
 
@@ -53,10 +53,10 @@ fn examples(page: &str) -> Vec<String> {
 fn all_configuration_errors_are_reported_in_one_run() {
     let folder = folder();
     let text = format!(
-        "{HEAD}polices: []\ncheck: {{warningsAsError: true}}\npolicies:\n- name: bundle-immutability\n  mode: enforced\n  rules: {{RPK-1: off, RPK-02: maybe}}\n  settings: {{rukpak: {{strictPath: true}}}}\n- nam: x\n- name: operator-grup\n- name: y\n  module: https://example.com/x.wasm\n  limits: {{time: 1d}}\n"
+        "{CONFIGURATION_HEADER}polices: []\ncheck: {{warningsAsError: true}}\npolicies:\n- name: bundle-immutability\n  mode: enforced\n  rules: {{RPK-1: off, RPK-02: maybe}}\n  settings: {{rukpak: {{strictPath: true}}}}\n- nam: x\n- name: operator-grup\n- name: y\n  module: https://example.com/x.wasm\n  limits: {{time: 1d}}\n"
     );
     write(&folder, "bad.yaml", &text);
-    write(&folder, "good.yaml", format!("{HEAD}policies:\n- name: olm-v1\n"));
+    write(&folder, "good.yaml", format!("{CONFIGURATION_HEADER}policies:\n- name: olm-v1\n"));
     let output = opgate(folder.path(), &["config", "validate", "good.yaml", "bad.yaml"]);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""));
     let said = err(&output);
@@ -88,11 +88,11 @@ fn all_configuration_errors_are_reported_in_one_run() {
 }
 
 #[test]
-fn policies_from_files_are_loaded_if_that_is_asked_for() {
+fn policy_files_are_loaded_on_request() {
     let folder = folder();
-    let file = testkit::hostile("misbehaves");
+    let file = testkit::hostile_component("misbehaves");
     let text = format!(
-        "{HEAD}policies:\n- name: x\n  module: nowhere.wasm\n- name: y\n  module: {}\n  rules: {{NO-1: off}}\n",
+        "{CONFIGURATION_HEADER}policies:\n- name: x\n  module: nowhere.wasm\n- name: y\n  module: {}\n  rules: {{NO-1: off}}\n",
         file.display()
     );
     write(&folder, "opgate.yaml", text);
@@ -110,13 +110,18 @@ fn policies_from_files_are_loaded_if_that_is_asked_for() {
 }
 
 /// A place of the file, the schema for it, and a file with an unknown key there.
-fn objects() -> Vec<(&'static str, &'static str, String)> {
-    let policy =
-        |rest: &str| format!("{HEAD}policies:\n- name: x\n  module: oci://h.example/x:1\n{rest}");
+fn schema_objects() -> Vec<(&'static str, &'static str, String)> {
+    let policy = |rest: &str| {
+        format!("{CONFIGURATION_HEADER}policies:\n- name: x\n  module: oci://h.example/x:1\n{rest}")
+    };
     vec![
-        ("", "", format!("{HEAD}unknown: 1\n")),
-        ("/identities", "/properties/identities", format!("{HEAD}identities: {{unknown: 1}}\n")),
-        ("/check", "/properties/check", format!("{HEAD}check: {{unknown: 1}}\n")),
+        ("", "", format!("{CONFIGURATION_HEADER}unknown: 1\n")),
+        (
+            "/identities",
+            "/properties/identities",
+            format!("{CONFIGURATION_HEADER}identities: {{unknown: 1}}\n"),
+        ),
+        ("/check", "/properties/check", format!("{CONFIGURATION_HEADER}check: {{unknown: 1}}\n")),
         ("/policies/0", "/$defs/policy", policy("  unknown: 1\n")),
         (
             "/policies/0/signature",
@@ -149,10 +154,10 @@ fn objects() -> Vec<(&'static str, &'static str, String)> {
 
 /// The loader names the keys that it knows. The schema has the same ones, and no object is forgotten.
 #[test]
-fn the_schema_has_the_keys_of_the_loader() {
+fn schema_keys_equal_loader_keys() {
     let folder = folder();
     let mut known = BTreeSet::new();
-    for (at, pointer, text) in objects() {
+    for (at, pointer, text) in schema_objects() {
         write(&folder, "opgate.yaml", &text);
         let output = opgate(folder.path(), &["config", "validate", "opgate.yaml"]);
         let said = err(&output);
@@ -166,7 +171,7 @@ fn the_schema_has_the_keys_of_the_loader() {
             part["properties"].as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, properties, "{at}");
         assert_eq!(part["additionalProperties"], false, "{at}");
-        assert!(!wrong(&text).is_empty(), "{at}: the schema takes an unknown key");
+        assert!(!schema_errors(&text).is_empty(), "{at}: the schema takes an unknown key");
         known.insert(pointer);
     }
     // Each object with keys of its own is among them.
@@ -200,14 +205,14 @@ fn schema_accepts_configurations_the_loader_accepts() {
         }
     }
     assert!(texts.len() >= 3, "{texts:?}");
-    texts.push(("builtin".into(), testkit::configuration(&[testkit::builtin()])));
+    texts.push(("builtin".into(), testkit::configuration(&[testkit::builtin_policy()])));
     let nulls = format!(
-        "{HEAD}profile: ~\ndocsUrl: ~\npolicies:\n- name: olm-v1\n  module: ~\n  settings: ~\n  limits: {{time: ~, memory: 1048576}}\n  match: {{namespaceSelector: {{matchExpressions: [{{key: a, operator: Exists}}]}}, names: {{include: [team-*]}}}}\n"
+        "{CONFIGURATION_HEADER}profile: ~\ndocsUrl: ~\npolicies:\n- name: olm-v1\n  module: ~\n  settings: ~\n  limits: {{time: ~, memory: 1048576}}\n  match: {{namespaceSelector: {{matchExpressions: [{{key: a, operator: Exists}}]}}, names: {{include: [team-*]}}}}\n"
     );
     texts.push(("nulls".into(), nulls));
     let folder = folder();
     for (path, text) in texts {
-        assert_eq!(wrong(&text), [""; 0], "{}", path.display());
+        assert_eq!(schema_errors(&text), [""; 0], "{}", path.display());
         write(&folder, "opgate.yaml", &text);
         let output = opgate(folder.path(), &["config", "validate", "opgate.yaml"]);
         assert_eq!(output.status.code(), Some(0), "{}: {}", path.display(), err(&output));
@@ -221,53 +226,61 @@ fn schema_rejects_configurations_the_loader_rejects() {
     for text in [
         "kind: Configuration\n".to_owned(),
         "apiVersion: v1\nkind: Config\n".to_owned(),
-        format!("{HEAD}polices: []\n"),
-        format!("{HEAD}policies:\n"),
-        format!("{HEAD}profile: ocp-4.16\n"),
-        format!("{HEAD}identities: {{olm: a}}\n"),
-        format!("{HEAD}identities: {{olm: [a, \"\"]}}\n"),
-        format!("{HEAD}identities: {{olm: [\" b\"]}}\n"),
-        format!("{HEAD}docsUrl: docs.example.com\n"),
-        format!("{HEAD}check: {{warningsAsErrors: 1}}\n"),
-        format!("{HEAD}policies: [x]\n"),
-        format!("{HEAD}policies:\n- module: x\n"),
-        format!("{HEAD}policies:\n- name: X Y\n  module: builtin:olm-v1\n"),
-        format!("{HEAD}policies:\n- name: bundle-imutability\n"),
-        format!("{HEAD}policies:\n- name: x\n  module: builtin:nothing\n"),
-        format!("{HEAD}policies:\n- name: x\n  module: https://example.com/x.wasm\n"),
-        format!("{HEAD}policies:\n- name: x\n  module: x.wasm\n  signature: {{key: a}}\n"),
-        format!("{HEAD}policies:\n- name: x\n  module: oci://h.example/x:1\n  signature:\n"),
+        format!("{CONFIGURATION_HEADER}polices: []\n"),
+        format!("{CONFIGURATION_HEADER}policies:\n"),
+        format!("{CONFIGURATION_HEADER}profile: ocp-4.16\n"),
+        format!("{CONFIGURATION_HEADER}identities: {{olm: a}}\n"),
+        format!("{CONFIGURATION_HEADER}identities: {{olm: [a, \"\"]}}\n"),
+        format!("{CONFIGURATION_HEADER}identities: {{olm: [\" b\"]}}\n"),
+        format!("{CONFIGURATION_HEADER}docsUrl: docs.example.com\n"),
+        format!("{CONFIGURATION_HEADER}check: {{warningsAsErrors: 1}}\n"),
+        format!("{CONFIGURATION_HEADER}policies: [x]\n"),
+        format!("{CONFIGURATION_HEADER}policies:\n- module: x\n"),
+        format!("{CONFIGURATION_HEADER}policies:\n- name: X Y\n  module: builtin:olm-v1\n"),
+        format!("{CONFIGURATION_HEADER}policies:\n- name: bundle-imutability\n"),
+        format!("{CONFIGURATION_HEADER}policies:\n- name: x\n  module: builtin:nothing\n"),
         format!(
-            "{HEAD}policies:\n- name: x\n  module: oci://h.example/x:1\n  signature: {{key: ' '}}\n"
+            "{CONFIGURATION_HEADER}policies:\n- name: x\n  module: https://example.com/x.wasm\n"
         ),
-        format!("{HEAD}{policy}  mode: enforced\n"),
-        format!("{HEAD}{policy}  onError: ignore\n"),
-        format!("{HEAD}{policy}  rules: {{RPK-1: off}}\n"),
-        format!("{HEAD}{policy}  rules: {{RPK-02: maybe}}\n"),
-        format!("{HEAD}{policy}  settings: {{rukpak: {{strictPath: true}}}}\n"),
-        format!("{HEAD}{policy}  settings: {{rukpak: {{strictPaths: 1}}}}\n"),
-        format!("{HEAD}{policy}  settings: {{rules: {{}}}}\n"),
-        format!("{HEAD}{policy}  limits: {{memory: 32MB}}\n"),
-        format!("{HEAD}{policy}  limits: {{memory: 1}}\n"),
-        format!("{HEAD}{policy}  limits: {{time: 100}}\n"),
-        format!("{HEAD}{policy}  limits: {{time: 1d}}\n"),
-        format!("{HEAD}{policy}  limits: {{concurrency: 257}}\n"),
-        format!("{HEAD}{policy}  exclude: {{users: a}}\n"),
-        format!("{HEAD}{policy}  match: {{names: [a]}}\n"),
-        format!("{HEAD}{policy}  match: {{names: {{include: [a/b]}}}}\n"),
-        format!("{HEAD}{policy}  match: {{namespaces: {{exclude: [\"\"]}}}}\n"),
-        format!("{HEAD}{policy}  match: {{namespaceSelector: {{matchLabel: {{a: b}}}}}}\n"),
         format!(
-            "{HEAD}{policy}  match: {{namespaceSelector: {{matchExpressions: [{{key: a}}]}}}}\n"
+            "{CONFIGURATION_HEADER}policies:\n- name: x\n  module: x.wasm\n  signature: {{key: a}}\n"
         ),
-        format!("{HEAD}{policy}  allowedReads: [configmaps]\n"),
-        format!("{HEAD}{policy}  allowedReads: [a/b/c/d]\n"),
-        format!("{HEAD}{policy}  allowedSamples: [\"*\"]\n"),
-        format!("{HEAD}{policy}  allowedSamples: [widgets]\n"),
+        format!(
+            "{CONFIGURATION_HEADER}policies:\n- name: x\n  module: oci://h.example/x:1\n  signature:\n"
+        ),
+        format!(
+            "{CONFIGURATION_HEADER}policies:\n- name: x\n  module: oci://h.example/x:1\n  signature: {{key: ' '}}\n"
+        ),
+        format!("{CONFIGURATION_HEADER}{policy}  mode: enforced\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  onError: ignore\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  rules: {{RPK-1: off}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  rules: {{RPK-02: maybe}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  settings: {{rukpak: {{strictPath: true}}}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  settings: {{rukpak: {{strictPaths: 1}}}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  settings: {{rules: {{}}}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  limits: {{memory: 32MB}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  limits: {{memory: 1}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  limits: {{time: 100}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  limits: {{time: 1d}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  limits: {{concurrency: 257}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  exclude: {{users: a}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  match: {{names: [a]}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  match: {{names: {{include: [a/b]}}}}\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  match: {{namespaces: {{exclude: [\"\"]}}}}\n"),
+        format!(
+            "{CONFIGURATION_HEADER}{policy}  match: {{namespaceSelector: {{matchLabel: {{a: b}}}}}}\n"
+        ),
+        format!(
+            "{CONFIGURATION_HEADER}{policy}  match: {{namespaceSelector: {{matchExpressions: [{{key: a}}]}}}}\n"
+        ),
+        format!("{CONFIGURATION_HEADER}{policy}  allowedReads: [configmaps]\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  allowedReads: [a/b/c/d]\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  allowedSamples: [\"*\"]\n"),
+        format!("{CONFIGURATION_HEADER}{policy}  allowedSamples: [widgets]\n"),
     ] {
         write(&folder, "opgate.yaml", &text);
         let output = opgate(folder.path(), &["config", "validate", "opgate.yaml"]);
         assert_eq!(output.status.code(), Some(1), "{text}{}", err(&output));
-        assert_ne!(wrong(&text), [""; 0], "the schema takes\n{text}");
+        assert_ne!(schema_errors(&text), [""; 0], "the schema takes\n{text}");
     }
 }

@@ -9,7 +9,7 @@ use crate::BINARY;
 use crate::cli::{err, folder, opgate, out};
 
 /// Every command with its help, by its path.
-fn helps() -> Vec<(Vec<String>, String)> {
+fn all_help_texts() -> Vec<(Vec<String>, String)> {
     let mut all = Vec::new();
     let mut todo = vec![Vec::new()];
     while let Some(path) = todo.pop() {
@@ -40,7 +40,7 @@ fn page(name: &str) -> String {
 #[test]
 fn every_help_has_examples_and_a_page() {
     let mut wrong = Vec::new();
-    for (path, help) in helps() {
+    for (path, help) in all_help_texts() {
         let name = path.join(" ");
         let has_example = help.lines().any(|line| {
             let line = line.strip_prefix("  ").unwrap_or_default();
@@ -60,10 +60,10 @@ fn every_help_has_examples_and_a_page() {
 }
 
 #[test]
-fn the_index_has_every_command_and_every_variable() {
+fn index_lists_every_command_and_variable() {
     let index = page("command-line.md");
     let mut missing = BTreeSet::new();
-    for (path, help) in helps() {
+    for (path, help) in all_help_texts() {
         let name = path.join(" ");
         if !name.is_empty() && !index.contains(&format!("`opgate {name}`")) {
             missing.insert(format!("`opgate {name}`"));
@@ -81,7 +81,7 @@ fn the_index_has_every_command_and_every_variable() {
 /// `-o` is a form wherever there is one, and the flags of all commands mean one thing.
 #[test]
 fn flags_have_one_meaning() {
-    for (path, help) in helps() {
+    for (path, help) in all_help_texts() {
         let short = |flag: &str| help.lines().find(|line| line.trim_start().starts_with(flag));
         for (flag, long) in [("-o", "--output"), ("-q", "--quiet"), ("-v", "--verbose")] {
             let line = short(flag);

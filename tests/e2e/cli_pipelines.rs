@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::BINARY;
 use crate::cli::{err, folder, out, write};
 
-const DENIED: &str = "007-update-bundles-combo-tag-ref.json";
+const DENIED_REVIEW: &str = "007-update-bundles-combo-tag-ref.json";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -48,7 +48,7 @@ fn repository(bundle: &str) -> TempDir {
         std::fs::read_dir(&reviews).unwrap().map(|entry| entry.unwrap().path()).collect();
     for (name, denied) in [("allowed", false), ("denied", true)] {
         std::fs::create_dir(reviews.join(name)).unwrap();
-        for path in all.iter().filter(|path| path.ends_with(DENIED) == denied) {
+        for path in all.iter().filter(|path| path.ends_with(DENIED_REVIEW) == denied) {
             std::fs::rename(path, reviews.join(name).join(path.file_name().unwrap())).unwrap();
         }
     }
@@ -83,7 +83,7 @@ fn scripts(kind: &str) -> Vec<String> {
 }
 
 #[test]
-fn snippets_run_and_fail_where_something_is_denied() {
+fn snippets_fail_on_denied_input() {
     for (kind, steps) in [("github", 5), ("gitlab", 1), ("shell", 1)] {
         let scripts = scripts(kind);
         assert_eq!(scripts.len(), steps, "{kind}");
@@ -116,7 +116,7 @@ fn snippets_run_and_fail_where_something_is_denied() {
 
 /// The hooks get the files that are about to be committed, or none.
 #[test]
-fn hooks_of_pre_commit_run() {
+fn pre_commit_hooks_run() {
     let text = std::fs::read_to_string(root().join(".pre-commit-hooks.yaml")).unwrap();
     let hooks: Value = serde_saphyr::from_str(&text).unwrap();
     let page = std::fs::read_to_string(root().join("docs/pipelines.md")).unwrap();

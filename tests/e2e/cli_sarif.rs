@@ -11,7 +11,7 @@ fn text(value: &Value) -> &str {
 }
 
 /// Members that an object may have, by the specification.
-fn only(value: &Value, members: &[&str]) {
+fn assert_members(value: &Value, members: &[&str]) {
     for key in value.as_object().unwrap().keys() {
         assert!(members.contains(&key.as_str()), "{key} is no member: {value}");
     }
@@ -28,19 +28,19 @@ fn is_reference(uri: &str) -> bool {
 }
 
 /// The rules of the specification that a schema cannot be asked for here.
-fn check(sarif: &Value) {
+fn check_sarif(sarif: &Value) {
     assert_eq!(sarif["version"], "2.1.0");
-    only(sarif, &["$schema", "version", "runs"]);
+    assert_members(sarif, &["$schema", "version", "runs"]);
     let run = &sarif["runs"][0];
-    only(run, &["tool", "results", "invocations", "columnKind", "automationDetails"]);
+    assert_members(run, &["tool", "results", "invocations", "columnKind", "automationDetails"]);
     assert_eq!(run["columnKind"], "unicodeCodePoints");
     assert!(text(&run["automationDetails"]["id"]).ends_with('/'));
     let driver = &run["tool"]["driver"];
-    only(driver, &["name", "version", "semanticVersion", "rules"]);
+    assert_members(driver, &["name", "version", "semanticVersion", "rules"]);
     let rules = driver["rules"].as_array().unwrap();
     let mut ids = BTreeSet::new();
     for rule in rules {
-        only(
+        assert_members(
             rule,
             &[
                 "id",
@@ -58,7 +58,7 @@ fn check(sarif: &Value) {
             assert!(!text(&rule[part]["text"]).is_empty(), "{rule}");
         }
         let configuration = &rule["defaultConfiguration"];
-        only(configuration, &["level", "enabled"]);
+        assert_members(configuration, &["level", "enabled"]);
         let level = configuration.get("level").map(text);
         assert!(level.is_none_or(|level| ["none", "note", "warning", "error"].contains(&level)));
         assert!(level.is_some() || configuration["enabled"] == false);
@@ -67,7 +67,7 @@ fn check(sarif: &Value) {
     assert!(!results.is_empty());
     let mut prints = BTreeSet::new();
     for result in results {
-        only(
+        assert_members(
             result,
             &[
                 "ruleId",
@@ -89,7 +89,7 @@ fn check(sarif: &Value) {
         let physical = &result["locations"][0]["physicalLocation"];
         assert!(is_reference(text(&physical["artifactLocation"]["uri"])), "{physical}");
         if let Some(region) = physical.get("region") {
-            only(region, &["startLine", "startColumn", "endLine", "endColumn"]);
+            assert_members(region, &["startLine", "startColumn", "endLine", "endColumn"]);
             let number = |name: &str| region.get(name).and_then(Value::as_u64);
             let (start, end) = (number("startLine").unwrap(), number("endLine"));
             assert!(start >= 1 && end.is_none_or(|end| end >= start), "{region}");
@@ -101,17 +101,17 @@ fn check(sarif: &Value) {
     assert!(prints.len() * 10 > results.len() * 9, "fingerprints differ");
 }
 
-const BUNDLE: &str = "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata:\n  name: x\nspec:\n  provisionerClassName: core-rukpak-io-plain\n  source:\n    type: image\n";
+const INVALID_BUNDLE: &str = "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata:\n  name: x\nspec:\n  provisionerClassName: core-rukpak-io-plain\n  source:\n    type: image\n";
 
 #[test]
 fn sarif_of_files_conforms_to_the_specification() {
     let folder = folder();
-    write(&folder, "a b/ä#1.yaml", BUNDLE);
+    write(&folder, "a b/ä#1.yaml", INVALID_BUNDLE);
     let run = |arguments: &[&str]| {
         let output = opgate(folder.path(), arguments);
         let sarif: Value =
             serde_json::from_str(&out(&output)).unwrap_or_else(|e| panic!("{e}: {}", err(&output)));
-        check(&sarif);
+        check_sarif(&sarif);
         sarif
     };
     let sarif = run(&["check", "-o", "sarif", "./a b"]);
@@ -123,7 +123,7 @@ fn sarif_of_files_conforms_to_the_specification() {
         json!({"startLine": 7, "startColumn": 3, "endLine": 7, "endColumn": 10})
     );
     // Lines above do not make it another finding.
-    write(&folder, "a b/ä#1.yaml", format!("# more\n\n{BUNDLE}"));
+    write(&folder, "a b/ä#1.yaml", format!("# more\n\n{INVALID_BUNDLE}"));
     let moved = run(&["check", "-o", "sarif", "a b"]);
     let moved = &moved["runs"][0]["results"][0];
     assert_eq!(moved["locations"][0]["physicalLocation"]["region"]["startLine"], 9);
@@ -159,7 +159,7 @@ fn sarif_of_reviews_conforms_to_the_specification() {
     let output = opgate(folder.path(), &["replay", "-o", "sarif", "a b"]);
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     let sarif: Value = serde_json::from_str(&out(&output)).unwrap();
-    check(&sarif);
+    check_sarif(&sarif);
     let results = sarif["runs"][0]["results"].as_array().unwrap();
     let lines = format!("{:#}", serde_json::from_str::<Value>(&review).unwrap()).lines().count();
     let places: Vec<_> = results
@@ -182,8 +182,8 @@ fn sarif_of_reviews_conforms_to_the_specification() {
 #[test]
 fn test_results_have_times_that_add_up() {
     let folder = folder();
-    write(&folder, "x/a.yaml", BUNDLE);
-    write(&folder, "x/b.yaml", BUNDLE);
+    write(&folder, "x/a.yaml", INVALID_BUNDLE);
+    write(&folder, "x/b.yaml", INVALID_BUNDLE);
     for arguments in [&["check", "-o", "junit", "x"][..], &["replay", "-o", "junit", "reviews"]] {
         let xml = out(&opgate(folder.path(), arguments));
         let time = |line: &str| -> Option<f64> {

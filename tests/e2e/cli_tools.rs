@@ -55,7 +55,7 @@ fn bash_completes() {
 }
 
 #[test]
-fn man_pages_are_one_for_each_command() {
+fn each_command_has_a_man_page() {
     let folder = folder();
     let output = opgate(folder.path(), &["man", "man1"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));

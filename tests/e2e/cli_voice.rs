@@ -32,7 +32,7 @@ fn quiet_prints_only_violations_and_errors() {
 }
 
 #[test]
-fn verbose_logs_more_unless_a_level_is_typed() {
+fn verbose_logs_more_unless_a_level_is_given() {
     let folder = folder();
     write(
         &folder,
@@ -65,7 +65,7 @@ fn verbose_logs_more_unless_a_level_is_typed() {
 }
 
 #[test]
-fn colors_are_for_terminals_unless_they_are_asked_for() {
+fn colors_are_used_only_on_terminals_by_default() {
     let folder = folder();
     let colored = |arguments: &[&str], no_color: &str| {
         let mut command = Command::new(BINARY);
@@ -88,7 +88,7 @@ fn colors_are_for_terminals_unless_they_are_asked_for() {
 
 /// What denies, what only warns, and what cannot be read, by what is to make the status 1.
 #[test]
-fn the_status_is_that_of_the_lowest_level() {
+fn exit_status_follows_the_lowest_failing_level() {
     let folder = folder();
     let bundle = |name: &str, spec: &str| {
         format!(
@@ -123,7 +123,7 @@ fn the_status_is_that_of_the_lowest_level() {
             }
         }
     }
-    write(&folder, "a.yaml", testkit::configuration(&[testkit::builtin()]));
+    write(&folder, "a.yaml", testkit::configuration(&[testkit::builtin_policy()]));
     for (what, expected) in [("any", 1), ("never", 0)] {
         let output = opgate(folder.path(), &["diff", "--fail-on", what, "a.yaml", "-"]);
         assert_eq!(output.status.code(), Some(2), "standard input is empty");
@@ -151,7 +151,7 @@ fn the_status_is_that_of_the_lowest_level() {
 
 /// What GitHub shows, and nothing that it would drop without a word.
 #[test]
-fn annotations_are_those_that_are_shown() {
+fn annotations_equal_the_shown_violations() {
     let folder = folder();
     let output = opgate(folder.path(), &["replay", "-o", "github", "reviews"]);
     assert_eq!(output.status.code(), Some(1));

@@ -12,23 +12,23 @@ use std::time::{Duration, Instant};
 use crate::BINARY;
 
 /// A user that is not root, which may read everything.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED_UID: u32 = 65_534;
 
 fn is_root() -> bool {
     rustix::process::getuid().is_root()
 }
 
 /// A child as the server starts it, which waits for its input.
-fn child() -> std::io::Result<Child> {
+fn spawn_subprocess() -> std::io::Result<Child> {
     let mut command = Command::new(BINARY);
     command.args(["apart", "confinement", "134217728"]).env_clear();
     if is_root() {
-        command.uid(NOBODY).gid(NOBODY);
+        command.uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID);
     }
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
 }
 
-fn say(child: &mut Child, parts: [&str; 2]) {
+fn send_input(child: &mut Child, parts: [&str; 2]) {
     let mut stdin = child.stdin.take().unwrap();
     for part in parts {
         stdin.write_all(&u64::try_from(part.len()).unwrap().to_le_bytes()).unwrap();
@@ -37,7 +37,7 @@ fn say(child: &mut Child, parts: [&str; 2]) {
 }
 
 /// The first byte of the answer, and its text.
-fn answer(mut child: Child) -> (u8, String) {
+fn read_response(mut child: Child) -> (u8, String) {
     let mut all = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut all).unwrap();
     child.wait().unwrap();
@@ -68,9 +68,9 @@ fn compiler_process_cannot_open_files_or_connect() {
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let mut child = child().unwrap();
-    say(&mut child, [token.to_str().unwrap(), &address]);
-    let (first, text) = answer(child);
+    let mut child = spawn_subprocess().unwrap();
+    send_input(&mut child, [token.to_str().unwrap(), &address]);
+    let (first, text) = read_response(child);
     let has = |what: &str| text.contains(&format!("{what}: yes"));
     assert_eq!(first & 15, 0, "{text}");
     assert!(has("memory hidden"), "{text}");
@@ -96,18 +96,18 @@ fn compiler_process_has_no_descriptor_of_its_parent() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     // As one that whoever has started the server has left open.
     rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
-    let mut child = child().unwrap();
+    let mut child = spawn_subprocess().unwrap();
     drop(writer);
     // At the end only if the child, which still waits for its input, does not have it.
     reader.read_to_end(&mut Vec::new()).unwrap();
     assert!(child.try_wait().unwrap().is_none());
-    say(&mut child, ["", ""]);
-    assert_eq!(answer(child).0 & 15, 0);
+    send_input(&mut child, ["", ""]);
+    assert_eq!(read_response(child).0 & 15, 0);
 }
 
 #[test]
 fn memory_of_compiler_process_is_hidden_from_its_user() {
-    let mut child = child().unwrap();
+    let mut child = spawn_subprocess().unwrap();
     if !wait_until_confined(&child) {
         eprintln!("skipped: this kernel has no seccomp, by which the child is known to be ready");
     }
@@ -115,14 +115,14 @@ fn memory_of_compiler_process_is_hidden_from_its_user() {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &format!("exec 3</proc/{id}/mem")]).stderr(Stdio::null());
         if is_root() {
-            command.uid(NOBODY).gid(NOBODY);
+            command.uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID);
         }
         command.status().unwrap().success()
     };
     let mut plain = Command::new("/bin/sleep");
     plain.arg("600");
     if is_root() {
-        plain.uid(NOBODY).gid(NOBODY);
+        plain.uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID);
     }
     let mut plain = plain.spawn().unwrap();
     let (of_plain, of_child) = (opens(plain.id()), opens(child.id()));

@@ -16,13 +16,13 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use crate::check::command;
-use crate::documented::rows;
+use crate::documented::documented_rules;
 
 /// Bundles of a hundred that may be denied for a reason that upstream does not share.
-const PERCENT: usize = 2;
+const MAX_DENIED_PERCENT: usize = 2;
 
 /// The denials that upstream shares: rule, words of the message, and where upstream refuses.
-fn shared() -> Vec<[&'static str; 3]> {
+fn shared_denials() -> Vec<[&'static str; 3]> {
     let lines = include_str!("corpus/shared.tsv").lines().filter(|line| !line.starts_with('#'));
     let row = |line: &'static str| {
         let cells: Vec<_> = line.split('\t').collect();
@@ -33,9 +33,9 @@ fn shared() -> Vec<[&'static str; 3]> {
 
 /// What a rule finds in all bundles.
 #[derive(Default)]
-struct Found {
+struct RuleViolations {
     bundles: BTreeSet<String>,
-    findings: usize,
+    count: usize,
     example: String,
 }
 
@@ -53,12 +53,12 @@ fn published_bundles_are_denied_for_upstream_reasons() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let shared = shared();
+    let shared = shared_denials();
     let is_shared = |rule: &str, message: &str| {
         let fits = |[known, words, _]: &&[&str; 3]| *known == rule && message.contains(words);
         shared.iter().find(fits).is_some_and(|[_, _, place]| *place != "-")
     };
-    let mut rules: BTreeMap<(String, String), Found> = BTreeMap::new();
+    let mut rules: BTreeMap<(String, String), RuleViolations> = BTreeMap::new();
     let (mut bundles, mut denied) = (0, 0);
     let mut own: BTreeMap<String, String> = BTreeMap::new();
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
@@ -77,7 +77,7 @@ fn published_bundles_are_denied_for_upstream_reasons() {
                 own.entry(name.clone()).or_insert_with(|| format!("{rule} {message}"));
             }
             let found = rules.entry((level, rule)).or_default();
-            found.findings += 1;
+            found.count += 1;
             found.bundles.insert(name.clone());
             if found.example.is_empty() {
                 let start: String = message.chars().take(90).collect();
@@ -91,7 +91,7 @@ fn published_bundles_are_denied_for_upstream_reasons() {
 
     println!("| level | rule | bundles | findings | for example |\n|---|---|---|---|---|");
     for ((level, rule), found) in &rules {
-        let Found { bundles, findings, example } = found;
+        let RuleViolations { bundles, count: findings, example } = found;
         println!("| {level} | {rule} | {} | {findings} | {example} |", bundles.len());
     }
     println!(
@@ -101,7 +101,7 @@ fn published_bundles_are_denied_for_upstream_reasons() {
     for (name, why) in &own {
         println!("    {name}: {why}");
     }
-    assert!(own.len() * 100 < bundles * PERCENT, "{} of {bundles}", own.len());
+    assert!(own.len() * 100 < bundles * MAX_DENIED_PERCENT, "{} of {bundles}", own.len());
 }
 
 fn relative(source: &str, folder: &Path) -> String {
@@ -112,9 +112,9 @@ fn relative(source: &str, folder: &Path) -> String {
 /// A rule that is gone, or a line that no rule reaches, would hide what it stands for.
 #[test]
 fn the_table_of_shared_denials_names_rules_once() {
-    let known: BTreeSet<&str> = rows().iter().map(|row| row.id).collect();
+    let known: BTreeSet<&str> = documented_rules().iter().map(|row| row.id).collect();
     let mut seen = BTreeSet::new();
-    for [rule, words, place] in shared() {
+    for [rule, words, place] in shared_denials() {
         assert!(known.contains(rule), "{rule}");
         assert!(!place.is_empty(), "{rule}");
         assert!(seen.insert((rule, words)), "{rule} {words}");

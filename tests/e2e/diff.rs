@@ -4,21 +4,21 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{configuration, hostile, misbehaves};
+use testkit::{configuration, hostile_component, misbehaves};
 
 use crate::cli::{err, folder, opgate, opgate_with_input, out, write};
 
-const HEAD: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
+const CONFIGURATION_HEADER: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
 
 /// The two configurations, and the recorded reviews.
-fn sides(old: &str, new: &str) -> TempDir {
+fn folder_with_configurations(old: &str, new: &str) -> TempDir {
     let folder = folder();
-    write(&folder, "old.yaml", format!("{HEAD}{old}"));
-    write(&folder, "new.yaml", format!("{HEAD}{new}"));
+    write(&folder, "old.yaml", format!("{CONFIGURATION_HEADER}{old}"));
+    write(&folder, "new.yaml", format!("{CONFIGURATION_HEADER}{new}"));
     folder
 }
 
-fn compared(folder: &Path, more: &[&str]) -> (Option<i32>, Value) {
+fn compare(folder: &Path, more: &[&str]) -> (Option<i32>, Value) {
     let arguments = [&["diff", "old.yaml", "new.yaml", "--output", "json"], more].concat();
     let output = opgate(folder, &arguments);
     let value = serde_json::from_str(&out(&output));
@@ -26,7 +26,7 @@ fn compared(folder: &Path, more: &[&str]) -> (Option<i32>, Value) {
 }
 
 /// The sections of a difference that are not empty.
-fn sections(difference: &Value) -> Vec<&str> {
+fn changed_sections(difference: &Value) -> Vec<&str> {
     let all = difference.as_object().unwrap().iter();
     all.filter(|(_, value)| value.as_array().is_some_and(|list| !list.is_empty()))
         .map(|(name, _)| name.as_str())
@@ -51,12 +51,12 @@ fn equivalent_configurations_show_no_difference() {
             "policies:\n- name: misc\n  module: builtin:platform-configuration\n  exclude: {namespaces: [b, a]}\n",
         ),
     ] {
-        let folder = sides(old, new);
-        let (code, difference) = compared(folder.path(), &["--reviews", "reviews"]);
+        let folder = folder_with_configurations(old, new);
+        let (code, difference) = compare(folder.path(), &["--reviews", "reviews"]);
         assert_eq!(code, Some(0), "{old}{difference:#}");
         assert_eq!(difference["different"], json!(false));
         assert_eq!(difference["reviews"]["different"], json!([]));
-        assert!(sections(&difference).is_empty(), "{difference:#}");
+        assert!(changed_sections(&difference).is_empty(), "{difference:#}");
         let output = opgate(folder.path(), &["diff", "old.yaml", "new.yaml"]);
         assert_eq!((output.status.code(), out(&output)), (Some(0), "no difference\n".to_owned()));
     }
@@ -66,7 +66,7 @@ fn equivalent_configurations_show_no_difference() {
 type Case = (&'static str, &'static str, &'static [&'static str], &'static str, Value);
 
 #[test]
-fn each_part_of_the_configuration_shows_where_it_counts() {
+fn each_configuration_change_is_shown_in_its_section() {
     let cases: [Case; 10] = [
         (
             "policies: [{name: subscription}]",
@@ -156,17 +156,17 @@ fn each_part_of_the_configuration_shows_where_it_counts() {
         ),
     ];
     for (old, new, expected, pointer, there) in cases {
-        let folder = sides(old, new);
-        let (code, difference) = compared(folder.path(), &[]);
+        let folder = folder_with_configurations(old, new);
+        let (code, difference) = compare(folder.path(), &[]);
         assert_eq!(code, Some(1), "{new}");
-        assert_eq!(sections(&difference), expected, "{new}: {difference:#}");
+        assert_eq!(changed_sections(&difference), expected, "{new}: {difference:#}");
         assert_eq!(difference.pointer(pointer), Some(&there), "{new}: {difference:#}");
         assert_eq!(
             (&difference["different"], &difference["reviews"]),
             (&json!(true), &Value::Null)
         );
         // And back: what came goes.
-        write(&folder, "third.yaml", format!("{HEAD}{old}"));
+        write(&folder, "third.yaml", format!("{CONFIGURATION_HEADER}{old}"));
         let back = opgate(folder.path(), &["diff", "new.yaml", "third.yaml"]);
         assert_eq!(back.status.code(), Some(1));
     }
@@ -174,9 +174,11 @@ fn each_part_of_the_configuration_shows_where_it_counts() {
 
 #[test]
 fn requests_sent_or_no_longer_sent_are_printed() {
-    let folder =
-        sides("policies: [{name: operator-condition}]", "policies: [{name: operator-group}]");
-    let (_, difference) = compared(folder.path(), &[]);
+    let folder = folder_with_configurations(
+        "policies: [{name: operator-condition}]",
+        "policies: [{name: operator-group}]",
+    );
+    let (_, difference) = compare(folder.path(), &[]);
     let told = |change: &str| -> Vec<String> {
         let requests = difference["requests"].as_array().unwrap().iter();
         let these = requests.filter(|one| one["change"] == change);
@@ -198,11 +200,11 @@ fn requests_sent_or_no_longer_sent_are_printed() {
 
 #[test]
 fn reviews_with_different_decisions_are_printed() {
-    let folder = sides(
+    let folder = folder_with_configurations(
         "policies: [{name: bundle-immutability, limits: {time: 20s}, rules: {RPK-01: warn, RPK-17: off}}]",
         "policies: [{name: bundle-immutability, limits: {time: 20s}, rules: {RPK-17: off}}]",
     );
-    let (code, difference) = compared(folder.path(), &["--reviews", "reviews"]);
+    let (code, difference) = compare(folder.path(), &["--reviews", "reviews"]);
     assert_eq!(code, Some(1));
     let reviews = &difference["reviews"];
     assert_eq!(
@@ -220,22 +222,25 @@ fn reviews_with_different_decisions_are_printed() {
     assert!(text.contains("007-update-bundles-combo-tag-ref.json: UPDATE core.rukpak.io/v1alpha1/bundles combo-tag-ref: allow → deny\n"), "{text}");
     // The same decisions, whatever else is different.
     let (_, difference) =
-        compared(folder.path(), &["--reviews", "reviews/006-create-bundles-combo-tag-ref.json"]);
+        compare(folder.path(), &["--reviews", "reviews/006-create-bundles-combo-tag-ref.json"]);
     assert_eq!(difference["reviews"], json!({"compared": 1, "different": []}));
-    assert_eq!(sections(&difference), ["rules"]);
+    assert_eq!(changed_sections(&difference), ["rules"]);
 }
 
 #[test]
 fn one_configuration_may_be_standard_input() {
-    let folder = sides("policies: [{name: operator-group}]", "policies: [{name: operator-group}]");
+    let folder = folder_with_configurations(
+        "policies: [{name: operator-group}]",
+        "policies: [{name: operator-group}]",
+    );
     let piped = |arguments: &[&str], input: &str| {
         let output = opgate_with_input(folder.path(), arguments, input);
         (output.status.code(), out(&output), err(&output))
     };
-    let same = format!("{HEAD}policies: [{{name: operator-group}}]");
+    let same = format!("{CONFIGURATION_HEADER}policies: [{{name: operator-group}}]");
     assert_eq!(piped(&["diff", "-", "new.yaml"], &same).0, Some(0));
     assert_eq!(piped(&["diff", "old.yaml", "-"], &same).0, Some(0));
-    assert_eq!(piped(&["diff", "-", "new.yaml"], HEAD).0, Some(1));
+    assert_eq!(piped(&["diff", "-", "new.yaml"], CONFIGURATION_HEADER).0, Some(1));
     for twice in [&["diff", "-", "-"][..], &["diff", "-", "new.yaml", "--reviews", "-"]] {
         let (code, _, said) = piped(twice, &same);
         assert!(code == Some(2) && said.contains("name it once"), "{said}");
@@ -248,7 +253,10 @@ fn one_configuration_may_be_standard_input() {
 
 #[test]
 fn failed_comparison_exits_with_a_distinct_status() {
-    let folder = sides("policies: [{name: operator-group}]", "policies: [{name: operator-grup}]");
+    let folder = folder_with_configurations(
+        "policies: [{name: operator-group}]",
+        "policies: [{name: operator-grup}]",
+    );
     let status = |arguments: &[&str]| {
         let output = opgate(folder.path(), arguments);
         (output.status.code(), err(&output))
@@ -273,7 +281,7 @@ fn failed_comparison_exits_with_a_distinct_status() {
     write(
         &folder,
         "broken.yaml",
-        format!("{HEAD}policies: [{{name: broken, module: broken.wasm}}]"),
+        format!("{CONFIGURATION_HEADER}policies: [{{name: broken, module: broken.wasm}}]"),
     );
     let (code, said) = status(&["diff", "old.yaml", "broken.yaml"]);
     assert!(
@@ -288,11 +296,13 @@ fn failed_comparison_exits_with_a_distinct_status() {
 #[test]
 fn a_component_is_compared_by_its_content() {
     let folder = folder();
-    let policy = |module: &str| format!("{HEAD}policies: [{{name: mine, module: {module}}}]");
+    let policy = |module: &str| {
+        format!("{CONFIGURATION_HEADER}policies: [{{name: mine, module: {module}}}]")
+    };
     for (file, component) in
         [("a/x.wasm", "misbehaves"), ("b/y.wasm", "misbehaves"), ("c/x.wasm", "advises")]
     {
-        write(&folder, file, std::fs::read(hostile(component)).unwrap());
+        write(&folder, file, std::fs::read(hostile_component(component)).unwrap());
     }
     write(&folder, "a/opgate.yaml", policy("x.wasm"));
     write(&folder, "b/opgate.yaml", policy("y.wasm"));
@@ -308,13 +318,13 @@ fn a_component_is_compared_by_its_content() {
 }
 
 #[test]
-fn texts_of_policies_stay_on_their_line() {
-    let folder = sides(
+fn policy_texts_stay_on_one_line() {
+    let folder = folder_with_configurations(
         "policies: []",
         "policies: [{name: subscription, exclude: {users: [\"a\\nb\\e[31m\"]}}]",
     );
     let output = opgate(folder.path(), &["diff", "new.yaml", "old.yaml"]);
-    write(&folder, "old.yaml", format!("{HEAD}policies: [{{name: subscription}}]"));
+    write(&folder, "old.yaml", format!("{CONFIGURATION_HEADER}policies: [{{name: subscription}}]"));
     let changed = opgate(folder.path(), &["diff", "new.yaml", "old.yaml"]);
     for text in [out(&output), out(&changed)] {
         assert!(!text.contains('\u{1b}') && !text.contains("\nb"), "{text}");

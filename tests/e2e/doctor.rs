@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::fake_api_server::{FakeCluster, Scope};
-use testkit::{Server, until};
+use testkit::{Server, wait_until};
 
 use crate::BINARY;
 
@@ -74,13 +74,13 @@ fn list(objects: &[Value]) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
 }
 
-fn of<'o>(objects: &'o mut [Value], kind: &str, name: &str) -> &'o mut Value {
+fn object_mut<'o>(objects: &'o mut [Value], kind: &str, name: &str) -> &'o mut Value {
     let mut all = objects.iter_mut();
     all.find(|object| object["kind"] == kind && object["metadata"]["name"] == name).unwrap()
 }
 
 /// The exit status, the ids that are found, and the report.
-fn examined(folder: &TempDir, arguments: &[&str], input: &str) -> (i32, BTreeSet<String>, Value) {
+fn examine(folder: &TempDir, arguments: &[&str], input: &str) -> (i32, BTreeSet<String>, Value) {
     let arguments = [&["doctor", "--output", "json"], arguments].concat();
     let output = opgate(folder.path(), &arguments, input);
     let report: Value = serde_json::from_slice(&output.stdout)
@@ -90,16 +90,16 @@ fn examined(folder: &TempDir, arguments: &[&str], input: &str) -> (i32, BTreeSet
     (output.status.code().unwrap(), ids, report)
 }
 
-fn ids(all: &[&str]) -> BTreeSet<String> {
+fn expected_ids(all: &[&str]) -> BTreeSet<String> {
     all.iter().map(|id| (*id).to_owned()).collect()
 }
 
 #[test]
-fn its_own_manifests_are_healthy() {
+fn generated_manifests_are_healthy() {
     let folder = folder();
     let text = list(&manifests(&folder));
-    let (status, found, report) = examined(&folder, &["-"], &text);
-    assert_eq!((status, found), (0, ids(&["DOC-51"])), "{report:#}");
+    let (status, found, report) = examine(&folder, &["-"], &text);
+    assert_eq!((status, found), (0, expected_ids(&["DOC-51"])), "{report:#}");
     assert_eq!(report["installation"], "opgate-system/opgate");
     assert_eq!(report["summary"], json!({"critical": 0, "warning": 0, "note": 1}));
     // What files do not have is said.
@@ -111,7 +111,7 @@ fn its_own_manifests_are_healthy() {
         (&["-", "--fail-on", "note", "--skip", "doc-51"], 0),
         (&["-", "--fail-on", "critical"], 0),
     ] {
-        assert_eq!(examined(&folder, arguments, &text).0, expected, "{arguments:?}");
+        assert_eq!(examine(&folder, arguments, &text).0, expected, "{arguments:?}");
     }
 }
 
@@ -119,11 +119,11 @@ fn its_own_manifests_are_healthy() {
 fn broken_manifests_yield_findings_by_severity() {
     let folder = folder();
     let mut objects = manifests(&folder);
-    of(&mut objects, "Deployment", "opgate")["spec"]["replicas"] = json!(0);
-    of(&mut objects, "Deployment", "opgate")["spec"]["template"]["spec"]["containers"][0]["resources"]
-        ["limits"] = json!({"cpu": "1"});
-    of(&mut objects, "Service", "opgate")["spec"]["ports"][0]["targetPort"] = json!(8081);
-    of(&mut objects, "ConfigMap", "opgate")["data"]["opgate.yaml"] = json!("policies: 1");
+    object_mut(&mut objects, "Deployment", "opgate")["spec"]["replicas"] = json!(0);
+    object_mut(&mut objects, "Deployment", "opgate")["spec"]["template"]["spec"]["containers"][0]
+        ["resources"]["limits"] = json!({"cpu": "1"});
+    object_mut(&mut objects, "Service", "opgate")["spec"]["ports"][0]["targetPort"] = json!(8081);
+    object_mut(&mut objects, "ConfigMap", "opgate")["data"]["opgate.yaml"] = json!("policies: 1");
     std::fs::write(folder.path().join("all.json"), list(&objects)).unwrap();
     let output = opgate(folder.path(), &["doctor", "all.json"], "");
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
@@ -214,7 +214,7 @@ fn published_pages_equal_the_output_of_doctor() {
 }
 
 /// Group, resource, kind and scope of everything that the doctor reads.
-const RESOURCES: [(&str, &str, &str, Scope); 18] = [
+const READ_RESOURCES: [(&str, &str, &str, Scope); 18] = [
     ("", "namespaces", "Namespace", Scope::Cluster),
     ("", "nodes", "Node", Scope::Cluster),
     (
@@ -247,11 +247,11 @@ const RESOURCES: [(&str, &str, &str, Scope); 18] = [
 
 fn cluster(objects: &[Value]) -> FakeCluster {
     let cluster = FakeCluster::start();
-    for (group, resource, kind, scope) in RESOURCES {
+    for (group, resource, kind, scope) in READ_RESOURCES {
         cluster.install(group, "v1", resource, kind, scope);
     }
     for object in objects {
-        let known = RESOURCES.iter().find(|(_, _, kind, _)| object["kind"] == *kind);
+        let known = READ_RESOURCES.iter().find(|(_, _, kind, _)| object["kind"] == *kind);
         if let Some((group, resource, ..)) = known {
             cluster.apply(group, "v1", resource, object.clone());
         }
@@ -261,17 +261,17 @@ fn cluster(objects: &[Value]) -> FakeCluster {
 
 /// The installation has the Secret, empty, and the servers fill it.
 #[test]
-fn secret_that_the_servers_left_empty_is_found() {
+fn empty_secret_is_reported() {
     let folder = folder();
     let cluster = cluster(&manifests(&folder));
     let kubeconfig = cluster.kubeconfig();
-    let (_, found, report) = examined(&folder, &["--kubeconfig", kubeconfig.to_str().unwrap()], "");
+    let (_, found, report) = examine(&folder, &["--kubeconfig", kubeconfig.to_str().unwrap()], "");
     assert!(found.contains("DOC-25"), "{report:#}");
     assert!(report.to_string().contains("the servers have not put a certificate in"), "{report:#}");
 }
 
 #[test]
-fn a_cluster_is_read_and_nothing_else() {
+fn doctor_only_reads_the_cluster() {
     let folder = folder();
     let mut objects = manifests(&folder);
     let secret = |name: &str| {
@@ -282,7 +282,7 @@ fn a_cluster_is_read_and_nothing_else() {
         })
     };
     // The installation has the Secret, empty; the servers put a certificate in.
-    *of(&mut objects, "Secret", "opgate-tls") = secret("opgate-tls");
+    *object_mut(&mut objects, "Secret", "opgate-tls") = secret("opgate-tls");
     objects.push(secret("another"));
     objects.push(json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
@@ -296,10 +296,14 @@ fn a_cluster_is_read_and_nothing_else() {
     let cluster = cluster(&objects);
     let kubeconfig = cluster.kubeconfig();
     let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
-    let (status, found, report) = examined(&folder, &arguments, "");
+    let (status, found, report) = examine(&folder, &arguments, "");
     assert_eq!(status, 1);
     // Nothing runs yet: no webhooks, no endpoints, no certificate that can be used; the mesh is in the way.
-    assert_eq!(found, ids(&["DOC-01", "DOC-12", "DOC-25", "DOC-51", "DOC-82"]), "{report:#}");
+    assert_eq!(
+        found,
+        expected_ids(&["DOC-01", "DOC-12", "DOC-25", "DOC-51", "DOC-82"]),
+        "{report:#}"
+    );
     assert!(!report.to_string().contains("HIDDEN") && !report.to_string().contains("SElEREVO"));
     let requests = cluster.requests();
     assert!(requests.iter().all(|request| request.starts_with("GET ")), "{requests:?}");
@@ -311,10 +315,10 @@ fn a_cluster_is_read_and_nothing_else() {
     cluster.forbid("", "secrets");
     cluster.forbid("rbac.authorization.k8s.io", "clusterroles");
     cluster.forbid("discovery.k8s.io", "endpointslices");
-    let (status, found, report) = examined(&folder, &arguments, "");
+    let (status, found, report) = examine(&folder, &arguments, "");
     assert_eq!(
         (status, found),
-        (1, ids(&["DOC-01", "DOC-12", "DOC-51", "DOC-82", "DOC-91"])),
+        (1, expected_ids(&["DOC-01", "DOC-12", "DOC-51", "DOC-82", "DOC-91"])),
         "{report:#}"
     );
     let unread: BTreeSet<_> = report["findings"]
@@ -339,7 +343,7 @@ fn a_cluster_is_read_and_nothing_else() {
 }
 
 /// A pod of the servers that runs, and its Lease.
-fn replica(manifests: &[Value], renewed: &str) -> [Value; 2] {
+fn running_replica(manifests: &[Value], renewed: &str) -> [Value; 2] {
     let deployment = manifests.iter().find(|one| one["kind"] == "Deployment").unwrap();
     let template = &deployment["spec"]["template"];
     let mut metadata = template["metadata"].clone();
@@ -359,14 +363,14 @@ fn replica(manifests: &[Value], renewed: &str) -> [Value; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_whose_token_is_refused_is_found() {
-    const ALL: &str = "DOC-73 DOC-74 DOC-75 DOC-76 DOC-77 DOC-91";
+async fn rejected_server_token_is_reported() {
+    const EXPECTED_IDS: &str = "DOC-73 DOC-74 DOC-75 DOC-76 DOC-77 DOC-91";
     let readable = testkit::reviews::cluster();
     let server = testkit::reviews::serve(BINARY, &readable, &[]);
-    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+    wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
     readable.refuse_token("not-checked");
-    readable.disconnect();
-    until("the refusal", async || {
+    readable.cut_watches();
+    wait_until("the refusal", async || {
         server.get("/policies").await.1.contains("\"unauthorized\":true")
     })
     .await;
@@ -377,7 +381,7 @@ async fn server_whose_token_is_refused_is_found() {
     let kubeconfig = cluster.kubeconfig();
     let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
     let renewed = |at: &str| {
-        let [pod, lease] = replica(&manifests, at);
+        let [pod, lease] = running_replica(&manifests, at);
         cluster.apply("", "v1", "pods", pod);
         cluster.apply("coordination.k8s.io", "v1", "leases", lease);
     };
@@ -390,13 +394,13 @@ async fn server_whose_token_is_refused_is_found() {
 
     // A Lease that was renewed says how the server is, and nobody is asked.
     renewed("2999-01-01T00:00:00.000000Z");
-    let (_, _, report) = examined(&folder, &arguments, "");
-    assert_eq!((new(&report, ALL).len(), asked()), (0, 0), "{report:#}");
+    let (_, _, report) = examine(&folder, &arguments, "");
+    assert_eq!((new(&report, EXPECTED_IDS).len(), asked()), (0, 0), "{report:#}");
 
     // The Lease is old: the server says why.
     renewed("2020-01-01T00:00:00.000000Z");
-    cluster.proxy("opgate-1:8081", Some(server.ops));
-    let (status, _, report) = examined(&folder, &arguments, "");
+    cluster.set_pod_proxy("opgate-1:8081", Some(server.ops));
+    let (status, _, report) = examine(&folder, &arguments, "");
     assert_eq!((status, asked()), (1, 1), "{report:#}");
     assert_eq!(new(&report, "DOC-73").len(), 1, "{report:#}");
     let refused = new(&report, "DOC-74");
@@ -405,17 +409,25 @@ async fn server_whose_token_is_refused_is_found() {
     assert_eq!(new(&report, "DOC-75 DOC-76 DOC-77 DOC-91").len(), 0, "{report:#}");
 
     // What cannot be asked is said, and the Lease is still old.
-    cluster.proxy("opgate-1:8081", None);
-    let (_, _, report) = examined(&folder, &arguments, "");
-    assert_eq!((new(&report, ALL).len(), new(&report, "DOC-73").len()), (1, 1), "{report:#}");
+    cluster.set_pod_proxy("opgate-1:8081", None);
+    let (_, _, report) = examine(&folder, &arguments, "");
+    assert_eq!(
+        (new(&report, EXPECTED_IDS).len(), new(&report, "DOC-73").len()),
+        (1, 1),
+        "{report:#}"
+    );
     assert!(report["unchecked"].to_string().contains("error trying to reach"), "{report:#}");
     cluster.forbid("", "pods/proxy");
-    let (_, _, report) = examined(&folder, &arguments, "");
-    assert_eq!((new(&report, ALL).len(), new(&report, "DOC-91").len()), (2, 1), "{report:#}");
+    let (_, _, report) = examine(&folder, &arguments, "");
+    assert_eq!(
+        (new(&report, EXPECTED_IDS).len(), new(&report, "DOC-91").len()),
+        (2, 1),
+        "{report:#}"
+    );
 }
 
 #[test]
-fn an_api_server_that_does_not_answer_is_an_error() {
+fn unresponsive_api_server_is_an_error() {
     let folder = folder();
     let cluster = cluster(&[]);
     let kubeconfig = cluster.kubeconfig();
@@ -428,7 +440,7 @@ fn an_api_server_that_does_not_answer_is_an_error() {
 }
 
 /// Runs the doctor on a webhook with a CA, and connects to a server.
-fn connected(
+fn examine_webhook(
     folder: &TempDir,
     ca: &str,
     namespace: &str,
@@ -444,7 +456,7 @@ fn connected(
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "opgate"}, "webhooks": webhooks,
     });
-    examined(folder, &["-", "--connect", connect], &object.to_string())
+    examine(folder, &["-", "--connect", connect], &object.to_string())
 }
 
 fn base64(text: &str) -> String {
@@ -468,16 +480,16 @@ fn handshake_reports_errors_of_api_server_clients() {
     let ca = server.certificates.authority.certificate().to_owned();
     let (webhook, ops) = (server.address.to_string(), server.ops.to_string());
     // The certificate is for another name; the CA is right.
-    let (status, found, report) = connected(&folder, &ca, "elsewhere", &webhook);
+    let (status, found, report) = examine_webhook(&folder, &ca, "elsewhere", &webhook);
     assert!(status == 1 && found.contains("DOC-20") && !found.contains("DOC-21"), "{report:#}");
     let other = opgate_certs::CertificateAuthority::create(1).unwrap();
-    let (_, found, report) = connected(&folder, other.certificate(), NAMESPACE, &webhook);
+    let (_, found, report) = examine_webhook(&folder, other.certificate(), NAMESPACE, &webhook);
     assert!(found.contains("DOC-21"), "{report:#}");
     // The ops port speaks no TLS, and nobody is at a port that is free.
-    let (_, found, report) = connected(&folder, &ca, NAMESPACE, &ops);
+    let (_, found, report) = examine_webhook(&folder, &ca, NAMESPACE, &ops);
     assert!(found.contains("DOC-27"), "{report:#}");
     drop(server);
-    let (_, found, report) = connected(&folder, &ca, NAMESPACE, &webhook);
+    let (_, found, report) = examine_webhook(&folder, &ca, NAMESPACE, &webhook);
     assert!(!found.contains("DOC-27"), "{report:#}");
     assert!(report["unchecked"].to_string().contains("cannot be reached"), "{report:#}");
 }

@@ -24,7 +24,7 @@ use opgate_sdk::{Level, Operation, Policy, Rule, Target};
 use crate::policy_cases::{POLICIES, cases_of};
 
 /// A documented rule.
-pub(crate) struct Row {
+pub(crate) struct DocumentedRule {
     /// `RPK-01`
     pub(crate) id: &'static str,
     policy: &'static str,
@@ -46,21 +46,14 @@ fn cells<const N: usize>(table: &'static str) -> Vec<[&'static str; N]> {
 }
 
 /// All documented rules.
-pub(crate) fn rows() -> Vec<Row> {
-    let row = |[id, policy, kinds, operations, needs, default, message, source]: [_; 8]| Row {
-        id,
-        policy,
-        kinds,
-        operations,
-        needs,
-        default,
-        message,
-        source,
+pub(crate) fn documented_rules() -> Vec<DocumentedRule> {
+    let row = |[id, policy, kinds, operations, needs, default, message, source]: [_; 8]| {
+        DocumentedRule { id, policy, kinds, operations, needs, default, message, source }
     };
     cells(include_str!("rules.tsv")).into_iter().map(row).collect()
 }
 
-impl Row {
+impl DocumentedRule {
     /// Whether no request is about it.
     pub(crate) fn is_only_in_files(&self) -> bool {
         self.operations == "FILE"
@@ -73,49 +66,49 @@ impl Row {
 }
 
 /// Kinds of files, and what carries manifests.
-const FILES: [&str; 5] =
+const FILE_KINDS: [&str; 5] =
     ["RegistryBundle", "PlainBundle", "FileBasedCatalog", "OperatorProject", "any manifest"];
 
 /// Kinds in which constraints, properties and version ranges stand.
-const CONSTRAINTS: &[&str] = &[
+const CONSTRAINT_KINDS: &[&str] = &[
     "ClusterServiceVersion",
     "InstallPlan/status",
     "ConfigMap",
     "RegistryBundle",
     "FileBasedCatalog",
 ];
-const BUNDLE: &[&str] = &["RegistryBundle"];
-const CATALOG: &[&str] = &["FileBasedCatalog"];
+const BUNDLE_KINDS: &[&str] = &["RegistryBundle"];
+const CATALOG_KINDS: &[&str] = &["FileBasedCatalog"];
 
 /// The kinds that policies call what documents name otherwise.
-const NAMES: [(&str, &[&str]); 33] = [
-    ("*.package.yaml", BUNDLE),
-    ("annotations.yaml", BUNDLE),
-    ("bundle.Dockerfile", BUNDLE),
-    ("dependencies.yaml", BUNDLE),
-    ("package manifest directory", BUNDLE),
-    ("properties.yaml", BUNDLE),
-    ("registry+v1 bundle", BUNDLE),
-    ("registry+v1 bundle directory", BUNDLE),
-    ("registry+v1 bundle manifests/", BUNDLE),
-    ("ClusterRole in manifests/", BUNDLE),
-    ("PodDisruptionBudget in manifests/", BUNDLE),
-    ("PriorityClass in manifests/", BUNDLE),
-    ("tests/scorecard/config.yaml", BUNDLE),
+const KIND_NAMES: [(&str, &[&str]); 33] = [
+    ("*.package.yaml", BUNDLE_KINDS),
+    ("annotations.yaml", BUNDLE_KINDS),
+    ("bundle.Dockerfile", BUNDLE_KINDS),
+    ("dependencies.yaml", BUNDLE_KINDS),
+    ("package manifest directory", BUNDLE_KINDS),
+    ("properties.yaml", BUNDLE_KINDS),
+    ("registry+v1 bundle", BUNDLE_KINDS),
+    ("registry+v1 bundle directory", BUNDLE_KINDS),
+    ("registry+v1 bundle manifests/", BUNDLE_KINDS),
+    ("ClusterRole in manifests/", BUNDLE_KINDS),
+    ("PodDisruptionBudget in manifests/", BUNDLE_KINDS),
+    ("PriorityClass in manifests/", BUNDLE_KINDS),
+    ("tests/scorecard/config.yaml", BUNDLE_KINDS),
     ("plain+v0 bundle directory", &["PlainBundle"]),
-    ("any catalog blob", CATALOG),
-    ("catalog", CATALOG),
-    ("catalog directory", CATALOG),
-    ("olm.bundle", CATALOG),
-    ("olm.channel", CATALOG),
-    ("olm.deprecations", CATALOG),
-    ("olm.package", CATALOG),
-    ("olm.channel skipRange", CATALOG),
-    ("olm.constraint", CONSTRAINTS),
-    ("olm.constraint gvk", CONSTRAINTS),
-    ("olm.constraint package", CONSTRAINTS),
-    ("olm.package.required", CONSTRAINTS),
-    ("olm.skipRange", CONSTRAINTS),
+    ("any catalog blob", CATALOG_KINDS),
+    ("catalog", CATALOG_KINDS),
+    ("catalog directory", CATALOG_KINDS),
+    ("olm.bundle", CATALOG_KINDS),
+    ("olm.channel", CATALOG_KINDS),
+    ("olm.deprecations", CATALOG_KINDS),
+    ("olm.package", CATALOG_KINDS),
+    ("olm.channel skipRange", CATALOG_KINDS),
+    ("olm.constraint", CONSTRAINT_KINDS),
+    ("olm.constraint gvk", CONSTRAINT_KINDS),
+    ("olm.constraint package", CONSTRAINT_KINDS),
+    ("olm.package.required", CONSTRAINT_KINDS),
+    ("olm.skipRange", CONSTRAINT_KINDS),
     ("Template in namespace openshift", &["Template"]),
     ("watches.yaml", &["OperatorProject"]),
     ("Node config", &["Node"]),
@@ -125,7 +118,9 @@ const NAMES: [(&str, &[&str]); 33] = [
 ];
 
 /// The kinds that a row names, and the groups and versions in brackets after them.
-fn documented(row: &Row) -> (BTreeSet<&'static str>, BTreeMap<&'static str, Vec<&'static str>>) {
+fn documented_kinds(
+    row: &DocumentedRule,
+) -> (BTreeSet<&'static str>, BTreeMap<&'static str, Vec<&'static str>>) {
     let (mut kinds, mut apis) = (BTreeSet::new(), BTreeMap::new());
     let mut rest = row.kinds;
     while !rest.is_empty() {
@@ -133,7 +128,7 @@ fn documented(row: &Row) -> (BTreeSet<&'static str>, BTreeMap<&'static str, Vec<
         let (kind, after) = rest.split_at(end);
         let kind = kind.trim();
         rest = after;
-        let names = NAMES.iter().find(|(name, _)| *name == kind);
+        let names = KIND_NAMES.iter().find(|(name, _)| *name == kind);
         let names: Vec<_> = names.map_or(vec![kind], |(_, kinds)| kinds.to_vec());
         if let Some(inner) = rest.strip_prefix('(') {
             let (inner, after) = inner.split_once(')').expect("a bracket that is closed");
@@ -145,7 +140,7 @@ fn documented(row: &Row) -> (BTreeSet<&'static str>, BTreeMap<&'static str, Vec<
         }
         // What is written about in files only is not judged in objects that hold it, too.
         let holds = names.len() > 1 && row.operations == "FILE";
-        kinds.extend(names.iter().filter(|kind| !holds || FILES.contains(kind)));
+        kinds.extend(names.iter().filter(|kind| !holds || FILE_KINDS.contains(kind)));
         rest = rest.trim_start_matches([',', ' ']);
     }
     (kinds, apis)
@@ -174,10 +169,10 @@ fn operation(operation: Operation) -> &'static str {
     }
 }
 
-type Served = BTreeMap<String, BTreeSet<&'static str>>;
+type ServedKinds = BTreeMap<String, BTreeSet<&'static str>>;
 
-fn served(rule: &Rule) -> Served {
-    let mut all = Served::new();
+fn served_kinds(rule: &Rule) -> ServedKinds {
+    let mut all = ServedKinds::new();
     for (target, operations) in rule.on {
         let known = all.entry(kind_of(target)).or_default();
         known.extend(operations.iter().copied().map(operation));
@@ -186,7 +181,7 @@ fn served(rule: &Rule) -> Served {
 }
 
 /// `A: CREATE, UPDATE; B: DELETE`
-fn written(served: &Served) -> String {
+fn format_kinds(served: &ServedKinds) -> String {
     let kind = |(kind, operations): (&String, &BTreeSet<&str>)| {
         format!("{kind}: {}", operations.iter().copied().collect::<Vec<_>>().join(", "))
     };
@@ -195,10 +190,10 @@ fn written(served: &Served) -> String {
 
 /// Kinds that are served and not documented, or the other way round. Bundles and catalogs carry
 /// manifests, and rules about these are served for them, too.
-fn kinds_differ(row: &Row, served: &Served) -> bool {
-    let (documented, _) = documented(row);
+fn kinds_differ(row: &DocumentedRule, served: &ServedKinds) -> bool {
+    let (documented, _) = documented_kinds(row);
     let in_files = row.operations.contains("FILE");
-    let is_carried = |kind: &str| in_files && FILES.contains(&kind);
+    let is_carried = |kind: &str| in_files && FILE_KINDS.contains(&kind);
     let is_known = |kind: &str| documented.contains(kind) || is_carried(kind);
     let only_files = row.operations == "FILE" && served.keys().any(|kind| is_carried(kind));
     !served.keys().all(|kind| is_known(kind))
@@ -206,10 +201,10 @@ fn kinds_differ(row: &Row, served: &Served) -> bool {
 }
 
 /// A file is judged as an object that is created, or that replaces one that was published.
-fn operations_differ(row: &Row, served: &Served) -> bool {
+fn operations_differ(row: &DocumentedRule, served: &ServedKinds) -> bool {
     let documented: BTreeSet<_> = row.operations.split(',').collect();
     let fits = |(kind, operations): (&String, &BTreeSet<&str>)| {
-        let is_file = FILES.contains(&kind.as_str());
+        let is_file = FILE_KINDS.contains(&kind.as_str());
         let from_files: &[_] = &["CREATE", "UPDATE"];
         let in_files = is_file || documented.contains("FILE");
         let all = operations.iter().all(|operation| {
@@ -223,7 +218,7 @@ fn operations_differ(row: &Row, served: &Served) -> bool {
 
 /// `cluster:A,B` needs that both are read. What else is read is about copies and originals. Objects of
 /// any kind come as samples.
-fn needs_differ(row: &Row, rule: &Rule) -> bool {
+fn needs_differ(row: &DocumentedRule, rule: &Rule) -> bool {
     let reads: BTreeSet<_> = rule.reads.iter().map(|read| read.resource).collect();
     let needed = row.needs.strip_prefix("cluster:").map(|kinds| kinds.split(','));
     !needed.into_iter().flatten().all(|kind| match kind {
@@ -233,8 +228,8 @@ fn needs_differ(row: &Row, rule: &Rule) -> bool {
 }
 
 /// Group and versions that the row names must be among those of the target.
-fn apis_differ(row: &Row, rule: &Rule) -> bool {
-    let (_, apis) = documented(row);
+fn apis_differ(row: &DocumentedRule, rule: &Rule) -> bool {
+    let (_, apis) = documented_kinds(row);
     let fits = |target: &Target, api: &str| {
         let (group, version) = api.rsplit_once('/').unwrap_or(("", api));
         let is_version = version.starts_with('v') && !version.contains('.');
@@ -273,7 +268,7 @@ fn fixed_parts(message: &str) -> Vec<&str> {
     parts
 }
 
-fn shows(found: &str, message: &str) -> bool {
+fn matches_message(found: &str, message: &str) -> bool {
     let message = message.replace("\\n", "\n");
     let mut rest = found;
     fixed_parts(&message).into_iter().all(|part| match rest.find(part) {
@@ -286,15 +281,15 @@ fn shows(found: &str, message: &str) -> bool {
 }
 
 /// The messages of a row that no case of the rule shows.
-fn unshown(row: &Row, cases: &[Case]) -> Vec<&'static str> {
+fn untested_messages(row: &DocumentedRule, cases: &[Case]) -> Vec<&'static str> {
     let of_rule = cases.iter().flat_map(|case| &case.violations).filter(|f| f.rule == row.id);
     let found: Vec<_> = of_rule.map(|finding| finding.message.as_str()).collect();
     let messages = row.message.split(" | ");
-    messages.filter(|message| !found.iter().any(|found| shows(found, message))).collect()
+    messages.filter(|message| !found.iter().any(|found| matches_message(found, message))).collect()
 }
 
 /// The citations of documents, without those of upstream's code.
-fn documents(source: &str) -> Vec<&str> {
+fn document_citations(source: &str) -> Vec<&str> {
     let editions =
         source.split("; ").filter(|part| part.starts_with("OCP ") || part.starts_with("OKD"));
     editions.collect()
@@ -308,7 +303,7 @@ fn every_documented_rule_is_served_as_documented() {
     let cases: BTreeMap<_, _> = POLICIES.iter().map(|p| (p.name, cases_of(p))).collect();
     let mut wrong = Vec::new();
     let mut ids = BTreeSet::new();
-    for row in rows() {
+    for row in documented_rules() {
         let id = row.id;
         assert!(ids.insert(id), "{id} is there twice");
         let has = |policy: &&Policy| policy.all_rules().into_iter().find(|rule| rule.id == id);
@@ -333,12 +328,12 @@ fn every_documented_rule_is_served_as_documented() {
         if level != row.level() {
             differs("default", level);
         }
-        let served = served(rule);
+        let served = served_kinds(rule);
         if kinds_differ(&row, &served) {
             differs("kinds", &served.keys().cloned().collect::<Vec<_>>().join(", "));
         }
         if operations_differ(&row, &served) {
-            differs("operations", &written(&served));
+            differs("operations", &format_kinds(&served));
         }
         if apis_differ(&row, rule) {
             differs("versions", row.kinds);
@@ -348,10 +343,10 @@ fn every_documented_rule_is_served_as_documented() {
             differs("needs", &reads.into_iter().collect::<Vec<_>>().join(", "));
         }
         let cases = &cases[policy.name];
-        for message in unshown(&row, cases) {
+        for message in untested_messages(&row, cases) {
             differs("message", message);
         }
-        if documents(row.source) != documents(&rule.sources.join("; ")) {
+        if document_citations(row.source) != document_citations(&rule.sources.join("; ")) {
             differs("source", &rule.sources.join("; "));
         }
         for expects in [Expectation::Accept, Expectation::Reject] {

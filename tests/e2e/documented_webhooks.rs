@@ -39,7 +39,7 @@ fn texts(list: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_documents_list_the_webhooks_of_the_default_configuration() {
+fn docs_list_the_default_webhooks() {
     let service = ["--service", "opgate-system/opgate", "--ca", "tls/ca.crt", "--output", "json"];
     let printed = printed(&[&["manifests", "webhook"][..], &service].concat());
     let webhooks = printed["webhooks"].as_array().unwrap().iter().map(|webhook| {
@@ -79,7 +79,7 @@ type Roles = BTreeMap<(String, String), Value>;
 /// What `opgate manifests rbac` prints without a configuration is what the page shows, and a role
 /// for Secrets is one of a namespace.
 #[test]
-fn the_documented_roles_are_those_that_are_printed() {
+fn documented_roles_equal_the_printed_ones() {
     let items = |list: Value| list["items"].as_array().unwrap().clone();
     let printed = roles(&items(printed(&["manifests", "rbac", "--output", "json"])));
     let page = page("permissions.md");
@@ -104,7 +104,7 @@ fn the_documented_roles_are_those_that_are_printed() {
 
 /// The table says of each resource which rules read it: all that policies read are in it.
 #[test]
-fn the_documented_resources_are_those_that_rules_read() {
+fn documented_resources_equal_those_rules_read() {
     let listed = printed(&["policy", "list", "--output", "json"]);
     let mut read = BTreeSet::new();
     for policy in listed.as_array().unwrap() {

@@ -54,12 +54,12 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 /// An open watch.
-struct Watch {
+struct OpenWatch {
     body: Incoming,
     rest: String,
 }
 
-impl Watch {
+impl OpenWatch {
     /// Opens one of bundles, from a version or an earlier list.
     async fn open(cluster: &FakeCluster, since: &Value, query: &str) -> Self {
         let since = since["metadata"]["resourceVersion"].as_str().unwrap_or("");
@@ -70,7 +70,7 @@ impl Watch {
     }
 
     /// The next line; none at the end, an error where the connection was cut.
-    async fn line(&mut self) -> hyper::Result<Option<String>> {
+    async fn next_line(&mut self) -> hyper::Result<Option<String>> {
         loop {
             if let Some((line, rest)) = self.rest.split_once('\n') {
                 let (line, rest) = (line.to_owned(), rest.to_owned());
@@ -84,8 +84,8 @@ impl Watch {
     }
 
     /// Type and name of the next event, and the event.
-    async fn event(&mut self) -> (String, String, Value) {
-        let line = self.line().await.unwrap().expect("an event");
+    async fn next_event(&mut self) -> (String, String, Value) {
+        let line = self.next_line().await.unwrap().expect("an event");
         let event: Value = serde_json::from_str(&line).unwrap();
         let kind = event["type"].as_str().unwrap().to_owned();
         assert!(line.starts_with(&format!(r#"{{"type":"{kind}","object":{{"#)), "{line}");
@@ -93,10 +93,10 @@ impl Watch {
         (kind, object["metadata"]["name"].as_str().unwrap_or_default().to_owned(), object)
     }
 
-    async fn events(&mut self, count: usize) -> Vec<String> {
+    async fn next_events(&mut self, count: usize) -> Vec<String> {
         let mut events = Vec::new();
         for _ in 0..count {
-            let (kind, name, _) = self.event().await;
+            let (kind, name, _) = self.next_event().await;
             events.push(format!("{kind} {name}"));
         }
         events
@@ -171,26 +171,26 @@ async fn a_watch_replays_and_then_follows() {
     cluster.delete(GROUP, "bundles", "", "b");
 
     let bookmarks = "allowWatchBookmarks=true";
-    let mut all = Watch::open(&cluster, &list, bookmarks).await;
-    let mut team = Watch::open(&cluster, &list, "labelSelector=team%3Da").await;
-    let mut new = Watch::open(&cluster, &Value::Null, "").await;
+    let mut all = OpenWatch::open(&cluster, &list, bookmarks).await;
+    let mut team = OpenWatch::open(&cluster, &list, "labelSelector=team%3Da").await;
+    let mut new = OpenWatch::open(&cluster, &Value::Null, "").await;
     let initial = format!("{bookmarks}&sendInitialEvents=true");
-    let mut streamed = Watch::open(&cluster, &Value::Null, &initial).await;
-    assert_eq!(all.events(3).await, ["ADDED c", "MODIFIED a", "DELETED b"]);
-    assert_eq!(team.events(2).await, ["DELETED a", "DELETED b"]);
-    assert_eq!(new.events(2).await, ["ADDED a", "ADDED c"]);
-    assert_eq!(streamed.events(2).await, ["ADDED a", "ADDED c"]);
-    let (kind, _, end) = streamed.event().await;
+    let mut streamed = OpenWatch::open(&cluster, &Value::Null, &initial).await;
+    assert_eq!(all.next_events(3).await, ["ADDED c", "MODIFIED a", "DELETED b"]);
+    assert_eq!(team.next_events(2).await, ["DELETED a", "DELETED b"]);
+    assert_eq!(new.next_events(2).await, ["ADDED a", "ADDED c"]);
+    assert_eq!(streamed.next_events(2).await, ["ADDED a", "ADDED c"]);
+    let (kind, _, end) = streamed.next_event().await;
     assert_eq!(kind, "BOOKMARK");
     assert_eq!(end["metadata"]["annotations"], json!({"k8s.io/initial-events-end": "true"}));
 
-    cluster.watching("bundles", 4).await;
+    cluster.wait_watching("bundles", 4).await;
     cluster.apply(GROUP, "v1alpha1", "bundles", bundle("c", "a"));
-    cluster.bookmark();
+    cluster.send_bookmarks();
     cluster.delete(GROUP, "bundles", "", "c");
-    assert_eq!(team.events(2).await, ["ADDED c", "DELETED c"]);
-    assert_eq!(new.events(2).await, ["MODIFIED c", "DELETED c"]);
-    let versions = [all.event().await.2, all.event().await.2, all.event().await.2]
+    assert_eq!(team.next_events(2).await, ["ADDED c", "DELETED c"]);
+    assert_eq!(new.next_events(2).await, ["MODIFIED c", "DELETED c"]);
+    let versions = [all.next_event().await.2, all.next_event().await.2, all.next_event().await.2]
         .map(|object| object["metadata"]["resourceVersion"].as_str().unwrap().to_owned());
     assert_eq!(versions, ["7", "7", "8"], "of the change, the bookmark and the deletion");
 }
@@ -199,43 +199,43 @@ async fn a_watch_replays_and_then_follows() {
 async fn expired_lists_and_watches_return_gone() {
     let cluster = cluster(&["a", "b"]);
     let (_, page) = get(&cluster, &format!("{BUNDLES}?limit=1")).await;
-    cluster.expire();
+    cluster.expire_history();
 
     let token = page["metadata"]["continue"].as_str().unwrap();
     let (code, status) = get(&cluster, &format!("{BUNDLES}?limit=1&continue={token}")).await;
     assert_eq!((code, &status["reason"]), (410, &json!("Expired")));
-    let mut watch = Watch::open(&cluster, &page, "").await;
-    let (kind, _, status) = watch.event().await;
+    let mut watch = OpenWatch::open(&cluster, &page, "").await;
+    let (kind, _, status) = watch.next_event().await;
     assert_eq!(
         (&*kind, &status["code"], &status["reason"]),
         ("ERROR", &json!(410), &json!("Expired"))
     );
-    assert_eq!(watch.line().await.unwrap(), None);
+    assert_eq!(watch.next_line().await.unwrap(), None);
 
     let (_, list) = get(&cluster, BUNDLES).await;
     assert_eq!(names(&list), ["a", "b"]);
-    let mut watch = Watch::open(&cluster, &list, "").await;
+    let mut watch = OpenWatch::open(&cluster, &list, "").await;
     cluster.delete(GROUP, "bundles", "", "a");
-    assert_eq!(watch.events(1).await, ["DELETED a"]);
+    assert_eq!(watch.next_events(1).await, ["DELETED a"]);
 }
 
 #[tokio::test]
 async fn watches_end_like_those_of_an_api_server() {
     let cluster = cluster(&["a"]);
-    let mut watch = Watch::open(&cluster, &Value::Null, "").await;
-    cluster.watching("bundles", 1).await;
-    assert_eq!(watch.events(1).await, ["ADDED a"]);
-    cluster.disconnect();
-    watch.line().await.unwrap_err();
+    let mut watch = OpenWatch::open(&cluster, &Value::Null, "").await;
+    cluster.wait_watching("bundles", 1).await;
+    assert_eq!(watch.next_events(1).await, ["ADDED a"]);
+    cluster.cut_watches();
+    watch.next_line().await.unwrap_err();
 
-    let mut watch = Watch::open(&cluster, &Value::Null, "timeoutSeconds=1").await;
-    assert_eq!(watch.events(1).await, ["ADDED a"]);
-    assert_eq!(watch.line().await.unwrap(), None);
+    let mut watch = OpenWatch::open(&cluster, &Value::Null, "timeoutSeconds=1").await;
+    assert_eq!(watch.next_events(1).await, ["ADDED a"]);
+    assert_eq!(watch.next_line().await.unwrap(), None);
 
-    let mut watch = Watch::open(&cluster, &Value::Null, "").await;
+    let mut watch = OpenWatch::open(&cluster, &Value::Null, "").await;
     cluster.uninstall(GROUP, "bundles");
-    assert_eq!(watch.events(2).await, ["ADDED a", "DELETED a"]);
-    assert_eq!(watch.line().await.unwrap(), None);
+    assert_eq!(watch.next_events(2).await, ["ADDED a", "DELETED a"]);
+    assert_eq!(watch.next_line().await.unwrap(), None);
 
     let address = cluster.address();
     drop(cluster);
@@ -243,7 +243,7 @@ async fn watches_end_like_those_of_an_api_server() {
 }
 
 #[tokio::test]
-async fn refusals_are_those_of_an_api_server() {
+async fn error_responses_match_an_api_server() {
     let cluster = cluster(&["a"]);
     cluster.install(GROUP, "v1alpha1", "bundledeployments", "BundleDeployment", Scope::Cluster);
     cluster.install("", "v1", "secrets", "Secret", Scope::Namespaced);
@@ -297,8 +297,8 @@ async fn refusals_are_those_of_an_api_server() {
 
     cluster.allow("", "secrets");
     assert_eq!(get(&cluster, "/api/v1/secrets").await.0, 200);
-    cluster.fail(429, 1);
-    cluster.fail(503, 2);
+    cluster.fail_next_requests(429, 1);
+    cluster.fail_next_requests(503, 2);
     let throttled = send(&cluster, Request::get(BUNDLES).body(Full::default()).unwrap()).await;
     assert_eq!(
         (throttled.status().as_u16(), &throttled.headers()["retry-after"]),
@@ -312,22 +312,22 @@ async fn refusals_are_those_of_an_api_server() {
 #[tokio::test]
 async fn paused_server_sends_nothing_until_it_resumes() {
     let cluster = cluster(&["a"]);
-    let mut watch = Watch::open(&cluster, &Value::Null, "").await;
-    assert_eq!(watch.events(1).await, ["ADDED a"]);
+    let mut watch = OpenWatch::open(&cluster, &Value::Null, "").await;
+    assert_eq!(watch.next_events(1).await, ["ADDED a"]);
     cluster.pause();
     cluster.apply(GROUP, "v1alpha1", "bundles", bundle("b", "a"));
     let mut pending = Box::pin(get(&cluster, BUNDLES));
-    let asked = cluster.requested(2, |request| request.starts_with("GET "));
+    let asked = cluster.wait_requested(2, |request| request.starts_with("GET "));
     tokio::select! {
         biased;
         _ = &mut pending => panic!("an answer"),
         () = asked => {}
     }
     assert!(pending.as_mut().now_or_never().is_none());
-    assert!(watch.line().now_or_never().is_none());
+    assert!(watch.next_line().now_or_never().is_none());
     cluster.resume();
     assert_eq!(names(&pending.await.1), ["a", "b"]);
-    assert_eq!(watch.events(1).await, ["ADDED b"]);
+    assert_eq!(watch.next_events(1).await, ["ADDED b"]);
 }
 
 #[tokio::test]

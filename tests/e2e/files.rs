@@ -14,11 +14,11 @@ use tempfile::TempDir;
 use crate::BINARY;
 
 /// KiB of data that a command may have: it needs some 150 MiB itself, of which 64 are stacks.
-const MOST: usize = 300 << 10;
+const MAX_DATA_KIB: usize = 300 << 10;
 
 /// Runs the command within the bound.
-fn bounded(folder: &TempDir, arguments: &[&str]) -> Output {
-    let script = format!("ulimit -d {MOST}; exec \"$0\" \"$@\"");
+fn run_limited(folder: &TempDir, arguments: &[&str]) -> Output {
+    let script = format!("ulimit -d {MAX_DATA_KIB}; exec \"$0\" \"$@\"");
     Command::new("sh")
         .args(["-c", &script, BINARY])
         .args(arguments)
@@ -31,7 +31,7 @@ fn bounded(folder: &TempDir, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-fn all(output: &Output) -> String {
+fn all_output(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr].concat();
     String::from_utf8(text).unwrap()
 }
@@ -43,32 +43,32 @@ fn write(folder: &TempDir, name: &str, content: &str) {
 }
 
 /// A file with a hole that takes no room on disk.
-fn hole(folder: &TempDir, name: &str, start: &str, size: u64) {
+fn write_sparse(folder: &TempDir, name: &str, start: &str, size: u64) {
     write(folder, name, start);
     let path = folder.path().join(name);
     File::options().write(true).open(path).unwrap().set_len(size).unwrap();
 }
 
-fn pipe(path: &Path) {
+fn create_pipe(path: &Path) {
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
 }
 
-const BLOB: &str = "schema: olm.package\nname: a\ndefaultChannel: b\n";
-const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
+const PACKAGE_BLOB: &str = "schema: olm.package\nname: a\ndefaultChannel: b\n";
+const CONFIG_MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
 
 /// Six files of 1 GB, of which each has some bytes on disk.
 #[test]
-fn holes_are_not_read() {
+fn sparse_files_are_not_read() {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..6 {
-        hole(&folder, &format!("catalog/{number}.yaml"), BLOB, 1_000_000_000);
-        hole(&folder, &format!("manifests/{number}.yaml"), OBJECT, 1_000_000_000);
+        write_sparse(&folder, &format!("catalog/{number}.yaml"), PACKAGE_BLOB, 1_000_000_000);
+        write_sparse(&folder, &format!("manifests/{number}.yaml"), CONFIG_MAP, 1_000_000_000);
     }
-    hole(&folder, "one.yaml", OBJECT, 1_000_000_000);
-    hole(&folder, "reviews/a.json", "{}", 1_000_000_000);
-    hole(&folder, "opgate.yaml", "a: b\n", 1_000_000_000);
+    write_sparse(&folder, "one.yaml", CONFIG_MAP, 1_000_000_000);
+    write_sparse(&folder, "reviews/a.json", "{}", 1_000_000_000);
+    write_sparse(&folder, "opgate.yaml", "a: b\n", 1_000_000_000);
     for arguments in [
         &["check", "--input-type", "catalog", "catalog"][..],
         &["check", "catalog"],
@@ -77,9 +77,13 @@ fn holes_are_not_read() {
         &["check", "one.yaml"],
         &["check", "--baseline", "one.yaml", "one.yaml"],
     ] {
-        let output = bounded(&folder, arguments);
-        assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {}", all(&output));
-        let said = all(&output);
+        let output = run_limited(&folder, arguments);
+        assert!(
+            matches!(output.status.code(), Some(1 | 2)),
+            "{arguments:?}: {}",
+            all_output(&output)
+        );
+        let said = all_output(&output);
         let is_refused =
             said.contains("there is a byte 0 in it") || said.contains("more to read than 256Mi");
         assert!(is_refused, "{arguments:?}: {said}");
@@ -90,21 +94,25 @@ fn holes_are_not_read() {
         (&["replay", "--cluster-state", "one.yaml", "reviews"], "one.yaml"),
         (&["rules", "--config", "opgate.yaml"], "opgate.yaml: "),
     ] {
-        let output = bounded(&folder, arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", all(&output));
-        assert!(all(&output).contains(said), "{arguments:?}: {}", all(&output));
-        assert!(!all(&output).contains("out of memory"), "{arguments:?}: {}", all(&output));
+        let output = run_limited(&folder, arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", all_output(&output));
+        assert!(all_output(&output).contains(said), "{arguments:?}: {}", all_output(&output));
+        assert!(
+            !all_output(&output).contains("out of memory"),
+            "{arguments:?}: {}",
+            all_output(&output)
+        );
     }
 }
 
 #[test]
-fn patterns_are_bounded_and_quick() {
+fn ignore_patterns_are_limited_and_fast() {
     let folder = tempfile::tempdir().unwrap();
-    write(&folder, "large/a.yaml", BLOB);
-    hole(&folder, "large/.indexignore", "*.md\n", 1_000_000_000);
-    let output = bounded(&folder, &["check", "--input-type", "catalog", "large"]);
+    write(&folder, "large/a.yaml", PACKAGE_BLOB);
+    write_sparse(&folder, "large/.indexignore", "*.md\n", 1_000_000_000);
+    let output = run_limited(&folder, &["check", "--input-type", "catalog", "large"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = all(&output);
+    let said = all_output(&output);
     assert!(said.contains("large/.indexignore: more than 64Ki of patterns"), "{said}");
     // Of many patterns none fits any of many files: the work is what a test can wait for.
     let patterns: String = (0..1_800).fold(String::new(), |mut text, number| {
@@ -119,18 +127,18 @@ fn patterns_are_bounded_and_quick() {
     let script = "ulimit -t 5; exec \"$0\" check --input-type catalog many";
     let mut command = Command::new("sh");
     let output = command.args(["-c", script, BINARY]).current_dir(folder.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", all(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", all_output(&output));
 }
 
 /// A budget counts what all files of a command have together, and what YAML becomes.
 #[test]
-fn a_command_reads_no_more_than_it_may() {
+fn command_input_is_limited() {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..4 {
         write(
             &folder,
             &format!("catalog/{number}.yaml"),
-            &format!("{BLOB}#{}\n", "x".repeat(50_000)),
+            &format!("{PACKAGE_BLOB}#{}\n", "x".repeat(50_000)),
         );
         write(&folder, &format!("reviews/{number}.json"), &" ".repeat(50_000));
     }
@@ -141,9 +149,9 @@ fn a_command_reads_no_more_than_it_may() {
         (&["replay", "--max-input-size", "100Ki", "reviews"], true),
         (&["replay", "--max-input-size", "1Mi", "reviews"], false),
     ] {
-        let output = bounded(&folder, arguments);
-        let said = all(&output).contains("allow more with --max-input-size");
-        assert_eq!(said, too_much, "{arguments:?}: {}", all(&output));
+        let output = run_limited(&folder, arguments);
+        let said = all_output(&output).contains("allow more with --max-input-size");
+        assert_eq!(said, too_much, "{arguments:?}: {}", all_output(&output));
     }
     let piped = |input: &str| {
         let script = format!("{input} | \"$0\" replay --max-input-size 64Ki -");
@@ -152,9 +160,9 @@ fn a_command_reads_no_more_than_it_may() {
     let output = piped("yes");
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        all(&output).contains("-: with it there is more to read than 64Ki"),
+        all_output(&output).contains("-: with it there is more to read than 64Ki"),
         "{}",
-        all(&output)
+        all_output(&output)
     );
 }
 
@@ -168,12 +176,12 @@ fn irregular_files_are_reported_by_name() {
     for ending in ["json", "yaml"] {
         let at = |name: &str| folder.path().join(format!("reviews/{name}.{ending}"));
         std::fs::create_dir_all(folder.path().join("reviews")).unwrap();
-        pipe(&at("pipe"));
+        create_pipe(&at("pipe"));
         symlink("/dev/zero", at("zero")).unwrap();
         symlink(outside.path().join(format!("secret.{ending}")), at("secret")).unwrap();
     }
     symlink(outside.path(), folder.path().join("reviews/out")).unwrap();
-    pipe(&folder.path().join("named.json"));
+    create_pipe(&folder.path().join("named.json"));
     write(&folder, "review.json", "{}");
     for arguments in [
         &["replay", "reviews"][..],
@@ -181,8 +189,8 @@ fn irregular_files_are_reported_by_name() {
         &["check", "--input-type", "manifest", "reviews"],
         &["check", "--input-type", "catalog", "reviews"],
     ] {
-        let output = bounded(&folder, arguments);
-        let said = all(&output);
+        let output = run_limited(&folder, arguments);
+        let said = all_output(&output);
         assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {said}");
         for part in [
             "reviews/pipe.json",
@@ -203,8 +211,8 @@ fn irregular_files_are_reported_by_name() {
         &["check", "--input-type", "manifest", "named.json"],
         &["rules", "--config", "named.json"],
     ] {
-        let output = bounded(&folder, arguments);
-        let said = all(&output);
+        let output = run_limited(&folder, arguments);
+        let said = all_output(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(
             said.contains("named.json: not a regular file, but a pipe")
@@ -214,8 +222,8 @@ fn irregular_files_are_reported_by_name() {
     }
     // A link that is named is meant.
     symlink(outside.path().join("secret.json"), folder.path().join("link.json")).unwrap();
-    let output = bounded(&folder, &["replay", "link.json"]);
-    assert!(all(&output).contains("not an AdmissionReview"), "{}", all(&output));
+    let output = run_limited(&folder, &["replay", "link.json"]);
+    assert!(all_output(&output).contains("not an AdmissionReview"), "{}", all_output(&output));
 }
 
 /// Places of findings take neither memory nor time with the square of a file.
@@ -229,7 +237,11 @@ fn locating_violations_takes_linear_time() {
     }
     text.push_str(&format!("{:200}- a\n", "").repeat(5_000));
     write(&folder, "deep/a.yaml", &text);
-    let output = bounded(&folder, &["check", "--input-type", "catalog", "deep"]);
-    assert_eq!(output.status.code(), Some(1), "{}", all(&output));
-    assert!(all(&output).contains("deep/a.yaml:1:1: deny FBC-10"), "{}", all(&output));
+    let output = run_limited(&folder, &["check", "--input-type", "catalog", "deep"]);
+    assert_eq!(output.status.code(), Some(1), "{}", all_output(&output));
+    assert!(
+        all_output(&output).contains("deep/a.yaml:1:1: deny FBC-10"),
+        "{}",
+        all_output(&output)
+    );
 }

@@ -19,9 +19,9 @@ use opgate_document::Document;
 use opgate_sdk::Policy;
 use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
-use testkit::{configuration, example};
+use testkit::{configuration, example_component};
 
-use crate::policy_cases::{complaint, up_to_date};
+use crate::policy_cases::{case_mismatch, wait_up_to_date};
 
 /// Those in Rust. A test compares them with the folders.
 static POLICIES: [&Policy; 4] = [
@@ -31,12 +31,14 @@ static POLICIES: [&Policy; 4] = [
     &service_accounts::POLICY,
 ];
 
-fn top() -> PathBuf {
+fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 fn folders() -> BTreeSet<String> {
-    let entries = fs::read_dir(top().join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(repository_root().join("examples"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let folders = entries.filter(|path| path.is_dir());
     folders.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
 }
@@ -51,7 +53,7 @@ fn entry(policy: &Policy, settings: &Value) -> Value {
     let rules = settings.as_object_mut().unwrap().remove("rules").unwrap_or_else(|| json!({}));
     json!({
         "name": policy.name,
-        "module": example(policy.name),
+        "module": example_component(policy.name),
         "allowedReads": granted.collect::<Vec<_>>(),
         "rules": rules,
         "settings": settings,
@@ -71,7 +73,7 @@ fn load(policy: &Policy, settings: &Value, source: Source) -> PolicySet {
 async fn every_case_holds_through_the_component() {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for policy in POLICIES {
-        let folder = top().join("examples").join(policy.name);
+        let folder = repository_root().join("examples").join(policy.name);
         let mut by_settings: BTreeMap<(String, bool), Vec<Case>> = BTreeMap::new();
         for case in native::cases(policy, folder.to_str().unwrap()) {
             let key = (case.settings.to_string(), case.cluster.is_some());
@@ -88,7 +90,7 @@ async fn every_case_holds_through_the_component() {
                     }
                     snapshot.replace_state(set.cluster());
                 }
-                wrong.extend(complaint(&set, policy, &case).await);
+                wrong.extend(case_mismatch(&set, policy, &case).await);
                 count += 1;
             }
         }
@@ -99,13 +101,13 @@ async fn every_case_holds_through_the_component() {
 
 /// Of two requests for one host, at the same time, one is allowed: before any watch shows its Ingress.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_requests_at_a_time_do_not_get_the_same_host() {
+async fn concurrent_requests_do_not_get_the_same_host() {
     let cluster = FakeCluster::start();
     cluster.install("networking.k8s.io", "v1", "ingresses", "Ingress", Scope::Namespaced);
     let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
     let set = load(&ingress_hosts::POLICY, &json!({}), Source::Live);
     let _watches = connection.watch(set.cluster(), &Supervisor::default());
-    up_to_date(&set, &cluster).await;
+    wait_up_to_date(&set, &cluster).await;
     let ingress = |namespace: &str, host: &str| {
         json!({
             "apiVersion": "networking.k8s.io/v1",
@@ -155,9 +157,9 @@ async fn two_requests_at_a_time_do_not_get_the_same_host() {
 #[test]
 fn every_example_has_the_same_shape() {
     let rust: BTreeSet<String> = POLICIES.iter().map(|policy| policy.name.to_owned()).collect();
-    let index = fs::read_to_string(top().join("docs/gallery.md")).unwrap();
+    let index = fs::read_to_string(repository_root().join("docs/gallery.md")).unwrap();
     for name in folders() {
-        let folder = top().join("examples").join(&name);
+        let folder = repository_root().join("examples").join(&name);
         let manifests = ["Cargo.toml", "package.json", "pyproject.toml", "Makefile"];
         let languages: Vec<_> = manifests.iter().filter(|it| folder.join(it).is_file()).collect();
         assert_eq!(languages.len(), 1, "{name}: {languages:?} say its language");
@@ -190,7 +192,7 @@ fn every_example_has_the_same_shape() {
 #[test]
 fn every_configuration_fits_its_policy() {
     for policy in POLICIES {
-        let path = top().join("examples").join(policy.name).join("opgate.yaml");
+        let path = repository_root().join("examples").join(policy.name).join("opgate.yaml");
         let text = fs::read_to_string(&path).unwrap();
         let configured = opgate_cases::yaml(&text, &path);
         let mut written = configured["policies"][0].clone();
@@ -200,7 +202,7 @@ fn every_configuration_fits_its_policy() {
         };
         let declared = entry(policy, &json!({}));
         assert_eq!(names(&written), names(&declared), "{}", policy.name);
-        written["module"] = json!(example(policy.name));
+        written["module"] = json!(example_component(policy.name));
         let configuration =
             Configuration::parse(&path, &configuration(&[written]), BUILTINS).unwrap();
         let loaded =

@@ -13,7 +13,7 @@ use opgate::policy::{Configuration, Decision, LoadProgress, PolicySet, response}
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::{Value, json};
-use testkit::{bombs, configuration, create_bundle, good_spec, hostile};
+use testkit::{bombs, configuration, create_bundle, good_spec, hostile_component};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::BINARY;
@@ -41,7 +41,7 @@ async fn decide(set: &PolicySet, name: &str) -> Decision {
 }
 
 /// One line, of bounded length, without the names of anybody's functions.
-fn assert_is_for_people(cause: &str) {
+fn assert_readable_cause(cause: &str) {
     assert!(!cause.contains('\n') && cause.len() <= 2_200, "{cause}");
     for word in ["backtrace", "_ZN", "<unknown>", "wasm function", "opgate::"] {
         assert!(!cause.contains(word), "{cause}");
@@ -82,11 +82,11 @@ async fn every_misbehavior_is_a_policy_error_with_its_cause() {
         let failure = decision.failure.unwrap_or_else(|| panic!("{settings}: no fault"));
         assert_eq!(failure.policy, "evil");
         assert!(failure.cause.contains(cause), "{settings}: {}", failure.cause);
-        assert_is_for_people(&failure.cause);
+        assert_readable_cause(&failure.cause);
         let noted = set.policies()[0].last_error().unwrap();
         assert_eq!(noted, failure.cause, "{settings}");
         // The engine is as good as new: a healthy policy beside it still answers.
-        let set = load(&[misbehaves("evil", &settings), testkit::builtin()]);
+        let set = load(&[misbehaves("evil", &settings), testkit::builtin_policy()]);
         let decision = decide(&set, &"n".repeat(53)).await;
         let denial = decision.denial.unwrap_or_else(|| panic!("{settings}: not denied"));
         assert_eq!(denial.message, "metadata.name: Too long: may not be longer than 52");
@@ -104,17 +104,17 @@ async fn verdict_over_the_limits_is_a_policy_error() {
     ];
     for (number, length, cause) in cases {
         let mut policy = misbehaves("evil", &json!({"number": number, "length": length}));
-        policy["module"] = json!(hostile("floods"));
+        policy["module"] = json!(hostile_component("floods"));
         let decision = decide(&load(&[policy]), "b").await;
         let failure = decision.failure.unwrap_or_else(|| panic!("{number}: no fault"));
         assert!(failure.cause.contains(cause), "{number}: {}", failure.cause);
-        assert_is_for_people(&failure.cause);
+        assert_readable_cause(&failure.cause);
     }
     for (skipped, cause) in
         [(513, "513 skipped rules are more than 512"), (100_000, "more than 4Mi")]
     {
         let mut policy = misbehaves("evil", &json!({"skipped": skipped, "length": 1}));
-        policy["module"] = json!(hostile("floods"));
+        policy["module"] = json!(hostile_component("floods"));
         let failure = decide(&load(&[policy]), "b").await.failure.unwrap();
         assert!(failure.cause.contains(cause), "{skipped}: {}", failure.cause);
     }
@@ -140,10 +140,10 @@ async fn excessive_verdict_is_truncated_for_the_api_server() {
 
 /// Twenty policies that each answer as much as they may, about a review with the longest names.
 #[tokio::test]
-async fn answer_of_many_floods_keeps_its_budget() {
+async fn response_to_many_violations_is_limited() {
     let flood = |n: usize| {
         let mut policy = misbehaves(&format!("evil-{n}"), &json!({"number": 200, "length": 4_096}));
-        policy["module"] = json!(hostile("floods"));
+        policy["module"] = json!(hostile_component("floods"));
         match n % 4 {
             0 => policy["mode"] = json!("audit"),
             1 => policy["mode"] = json!("warn"),
@@ -186,7 +186,7 @@ async fn control_characters_reach_neither_terminals_nor_headers() {
 }
 
 #[tokio::test]
-async fn json_that_nests_too_deep_is_an_error_in_the_guest() {
+async fn too_deep_json_is_an_error_in_the_guest() {
     let set = load(&[misbehaves("evil", &json!({"do": "deep-json", "number": 100_000}))]);
     let decision = decide(&set, "b").await;
     assert_eq!(decision.denial.unwrap().message, "nests deeper than 512 levels");
@@ -221,7 +221,7 @@ async fn policy_error_has_the_configured_effect() {
 async fn policy_error_in_advisory_rules_drops_them() {
     let policy = |settings: &Value, rules: &Value| {
         let mut policy = misbehaves("evil", settings);
-        policy["module"] = json!(hostile("advises"));
+        policy["module"] = json!(hostile_component("advises"));
         policy["rules"] = rules.clone();
         policy
     };
@@ -340,7 +340,7 @@ async fn busy_policy_in_warn_or_audit_is_skipped() {
         watcher["mode"] = mode.into();
         watcher["onError"] = on_error.into();
         watcher["limits"] = json!({"time": "30s", "concurrency": 1});
-        let set = Arc::new(load(&[watcher, testkit::builtin()]));
+        let set = Arc::new(load(&[watcher, testkit::builtin_policy()]));
         let busy = set.clone();
         let slow = tokio::spawn(async move { decide(&busy, "slow").await });
         while set.policies()[0].dispatcher.worker_calls() == 0 {
@@ -359,7 +359,7 @@ async fn busy_policy_in_warn_or_audit_is_skipped() {
 #[test]
 fn policy_that_fails_to_load_reports_cause_and_blocks_no_others() {
     let folder = tempfile::tempdir().unwrap();
-    let good = std::fs::read(hostile("misbehaves")).unwrap();
+    let good = std::fs::read(hostile_component("misbehaves")).unwrap();
     let file = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
@@ -374,16 +374,28 @@ fn policy_that_fails_to_load_reports_cause_and_blocks_no_others() {
     let magic_noise = [b"\0asm\x0d\0\x01\0".as_slice(), &noise].concat();
     let mut cases = vec![
         (
-            hostile("loops-in-describe"),
+            hostile_component("loops-in-describe"),
             "describe: exceeded the CPU time limit of 100ms: raise `limits.time` of the policy",
         ),
-        (hostile("loops-in-settings"), "validate-settings: exceeded the CPU time limit of 100ms"),
-        (hostile("refers-in-schema"), "its settings schema has references"),
-        (hostile("imports-wasi"), "imports \"wasi:cli/environment@0.2.0\": a policy has no WASI"),
-        (hostile("imports-foreign"), "imports \"example:clock/now@1.0.0\": a policy may import"),
-        (hostile("imports-other-version"), "was built for version 0.9.0 of opgate:policy"),
         (
-            hostile("reads-cluster"),
+            hostile_component("loops-in-settings"),
+            "validate-settings: exceeded the CPU time limit of 100ms",
+        ),
+        (hostile_component("refers-in-schema"), "its settings schema has references"),
+        (
+            hostile_component("imports-wasi"),
+            "imports \"wasi:cli/environment@0.2.0\": a policy has no WASI",
+        ),
+        (
+            hostile_component("imports-foreign"),
+            "imports \"example:clock/now@1.0.0\": a policy may import",
+        ),
+        (
+            hostile_component("imports-other-version"),
+            "was built for version 0.9.0 of opgate:policy",
+        ),
+        (
+            hostile_component("reads-cluster"),
             "imports opgate:policy/cluster, but reads nothing that was granted",
         ),
         (file("core.wasm", b"\0asm\x01\0\0\0"), "a core module, not a component"),
@@ -401,7 +413,7 @@ fn policy_that_fails_to_load_reports_cause_and_blocks_no_others() {
         cases.push((path, ""));
     }
     for (module, cause) in cases {
-        let set = load(&[json!({"name": "broken", "module": module}), testkit::builtin()]);
+        let set = load(&[json!({"name": "broken", "module": module}), testkit::builtin_policy()]);
         assert_eq!(set.policies().len(), 1, "{}", module.display());
         let broken = &set.broken()[0];
         assert_eq!(broken.name, "broken");
@@ -413,7 +425,7 @@ fn policy_that_fails_to_load_reports_cause_and_blocks_no_others() {
 /// A secret in 3 MiB of memory (initial and grown) and in a static; a thousand evaluations later,
 /// many of them in the same place, nobody has seen a word of it.
 #[tokio::test]
-async fn nothing_of_one_evaluation_reaches_the_next() {
+async fn evaluations_share_no_state() {
     let mut policies = vec![misbehaves("writer", &json!({"do": "write-secret"}))];
     policies.push(misbehaves("reader", &json!({"do": "read-secret"})));
     for policy in &mut policies {
@@ -431,7 +443,7 @@ async fn nothing_of_one_evaluation_reaches_the_next() {
 /// What a policy does depends on nothing but its input.
 #[tokio::test]
 async fn the_same_input_gives_the_same_verdict() {
-    let set = load(&[testkit::builtin()]);
+    let set = load(&[testkit::builtin_policy()]);
     let body = create_bundle("u", "b", &json!({"source": {"type": "git"}})).to_string();
     let text = review::text(body.into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();
@@ -447,12 +459,12 @@ async fn the_same_input_gives_the_same_verdict() {
 }
 
 /// As the command line loads: components from files are compiled by child processes.
-fn load_apart(policies: &[Value]) -> PolicySet {
-    load_within(usize::MAX, policies)
+fn load_in_subprocess(policies: &[Value]) -> PolicySet {
+    load_in_subprocess_with(usize::MAX, policies)
 }
 
 /// The same, where the children have so much memory together.
-fn load_within(memory: usize, policies: &[Value]) -> PolicySet {
+fn load_in_subprocess_with(memory: usize, policies: &[Value]) -> PolicySet {
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
     let compiler = Compiler::in_subprocess_of(BINARY.into(), memory);
@@ -491,7 +503,10 @@ async fn harmful_component_does_not_affect_other_policies() {
     for (name, component, cause) in cases {
         let path = folder.path().join(format!("{name}.wasm"));
         std::fs::write(&path, &component).unwrap();
-        let set = load_apart(&[json!({"name": "broken", "module": path}), testkit::builtin()]);
+        let set = load_in_subprocess(&[
+            json!({"name": "broken", "module": path}),
+            testkit::builtin_policy(),
+        ]);
         let broken = &set.broken()[0];
         assert!(
             broken.error.contains(cause),
@@ -511,13 +526,13 @@ async fn harmful_component_does_not_affect_other_policies() {
 /// In a container of 128 MiB the children have 48 MiB, so that the system need not end anybody. A policy
 /// needs less; what needs more ends in an error that says so.
 #[test]
-fn in_a_small_container_compilers_have_little_memory() {
+fn compiler_memory_is_small_in_a_small_container() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.wasm");
     std::fs::write(&path, bombs::tables(1_000, 60)).unwrap();
     let large = json!({"name": "large", "module": path});
     let good = misbehaves("good", &json!({"do": "controls"}));
-    let set = load_within(48 << 20, &[large, good]);
+    let set = load_in_subprocess_with(48 << 20, &[large, good]);
     let names = |name: &str| name == "good";
     assert!(set.policies().iter().map(|policy| &*policy.name).all(names), "{:?}", set.broken());
     let error = &set.broken()[0].error;
@@ -530,7 +545,7 @@ fn in_a_small_container_compilers_have_little_memory() {
 #[tokio::test]
 async fn subprocess_compilation_gives_same_module() {
     let policy = misbehaves("evil", &json!({"do": "controls"}));
-    let (here, apart) = (load(std::slice::from_ref(&policy)), load_apart(&[policy]));
+    let (here, apart) = (load(std::slice::from_ref(&policy)), load_in_subprocess(&[policy]));
     assert_eq!(here.policies()[0].module.digest(), apart.policies()[0].module.digest());
     let (one, other) = (decide(&here, "b").await, decide(&apart, "b").await);
     assert_eq!(one.denial.unwrap().message, other.denial.unwrap().message);
@@ -541,7 +556,7 @@ async fn subprocess_compilation_gives_same_module() {
 #[test]
 fn calls_share_the_time_of_a_review() {
     let engine = Arc::new(Engine::start(Pool { instances: 2, memory: 32 << 20 }, None).unwrap());
-    let evil = engine.load(&std::fs::read(hostile("misbehaves")).unwrap(), true).unwrap();
+    let evil = engine.load(&std::fs::read(hostile_component("misbehaves")).unwrap(), true).unwrap();
     let settings = Arc::new(Document::parse(r#"{"do": "spin"}"#).unwrap());
     let body = create_bundle("u", "b", &good_spec()).to_string().into_bytes();
     let text = review::text(body).unwrap();
@@ -570,7 +585,7 @@ fn calls_share_the_time_of_a_review() {
 #[tokio::test]
 async fn both_calls_of_a_policy_keep_its_limit() {
     let mut policy = misbehaves("evil", &json!({"do": "spin"}));
-    policy["module"] = json!(hostile("advises"));
+    policy["module"] = json!(hostile_component("advises"));
     let decision = decide(&load(&[policy]), "good").await;
     assert_eq!(decision.dropped[0].cause, "exceeded the CPU time limit of 50ms");
 }
@@ -612,13 +627,13 @@ async fn oversized_settings_schema_does_not_affect_other_policies() {
         ("explodes-in-patterns", "its settings schema has more than 128 patterns"),
         ("explodes-in-schema", "its settings schema "),
     ] {
-        let set = load_apart(&[
-            json!({"name": "broken", "module": hostile(module), "settings": {"a": "b"}}),
-            testkit::builtin(),
+        let set = load_in_subprocess(&[
+            json!({"name": "broken", "module": hostile_component(module), "settings": {"a": "b"}}),
+            testkit::builtin_policy(),
         ]);
         let broken = &set.broken()[0];
         assert!(broken.error.contains(says), "{module}: {}", broken.error);
-        assert_is_for_people(&broken.error);
+        assert_readable_cause(&broken.error);
         assert_eq!(set.policies().len(), 1);
     }
 }
@@ -629,9 +644,9 @@ async fn oversized_settings_schema_does_not_affect_other_policies() {
 async fn policies_load_in_parallel_and_readiness_names_pending_ones() {
     let certificates = testkit::Certificates::new();
     let folder = tempfile::tempdir().unwrap();
-    let slow = |name: &str| json!({"name": name, "module": hostile("loops-in-describe"), "limits": {"time": "30s"}});
+    let slow = |name: &str| json!({"name": name, "module": hostile_component("loops-in-describe"), "limits": {"time": "30s"}});
     let path = folder.path().join("opgate.yaml");
-    let policies = [slow("slow-a"), slow("slow-b"), testkit::builtin()];
+    let policies = [slow("slow-a"), slow("slow-b"), testkit::builtin_policy()];
     std::fs::write(&path, configuration(&policies)).unwrap();
     let mut command = std::process::Command::new(BINARY);
     command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG");
@@ -655,7 +670,7 @@ async fn policies_load_in_parallel_and_readiness_names_pending_ones() {
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    testkit::until("both are being loaded", async || {
+    testkit::wait_until("both are being loaded", async || {
         let answer = get("/readyz").await;
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         ["slow-a", "slow-b"]

@@ -5,8 +5,8 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use testkit::{
-    Client, HOST, Server, builtin, configuration, create_bundle, good_spec, misbehaves, recorded,
-    tls,
+    Client, HOST, Server, builtin_policy, configuration, create_bundle, good_spec, misbehaves,
+    recorded_review, tls,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -15,10 +15,10 @@ use crate::BINARY;
 const JSON: &str = "application/json";
 
 #[tokio::test]
-async fn a_changed_tag_is_denied_as_the_documentation_shows() {
+async fn changed_tag_is_denied_as_documented() {
     let server = Server::start(BINARY, None, &[]);
     let mut client = server.connect().await;
-    let answer = client.review(recorded("007")).await.unwrap();
+    let answer = client.review(recorded_review("007")).await.unwrap();
     assert_eq!((answer.status, answer.headers["content-type"].to_str().unwrap()), (200, JSON));
     let expected = json!({
         "apiVersion": "admission.k8s.io/v1",
@@ -45,7 +45,7 @@ async fn a_changed_tag_is_denied_as_the_documentation_shows() {
     });
     assert_eq!(serde_json::from_str::<Value>(&answer.body).unwrap(), expected);
     for allowed in ["006", "008", "009", "010", "011", "012", "013", "014", "041"] {
-        let answer = client.review(recorded(allowed)).await.unwrap();
+        let answer = client.review(recorded_review(allowed)).await.unwrap();
         assert_eq!(
             (answer.status, answer.response()["allowed"].clone()),
             (200, true.into()),
@@ -55,7 +55,7 @@ async fn a_changed_tag_is_denied_as_the_documentation_shows() {
 }
 
 /// A review with one part replaced or removed.
-fn with(pointer: &str, value: Option<Value>) -> String {
+fn review_with(pointer: &str, value: Option<Value>) -> String {
     let mut review = create_bundle("u-1", "b", &good_spec());
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     let object = review.pointer_mut(parent).unwrap().as_object_mut().unwrap();
@@ -70,15 +70,15 @@ fn with(pointer: &str, value: Option<Value>) -> String {
 async fn invalid_review_returns_status_and_one_line_message() {
     let server = Server::start(BINARY, None, &[]);
     let deep = "[".repeat(100_000);
-    let nested = with("/request/object", None)
+    let nested = review_with("/request/object", None)
         .replace("\"dryRun\"", &format!("\"x\":{}{},\"dryRun\"", "[".repeat(600), "]".repeat(600)));
-    let cut = &recorded("007")[..1_000];
+    let cut = &recorded_review("007")[..1_000];
     let cases: Vec<(&str, Vec<u8>, u16, &str)> = vec![
         ("empty", vec![], 400, "the body is empty"),
         ("white space", b" \n".to_vec(), 400, "not JSON"),
         ("text", b"hello".to_vec(), 400, "not JSON: expected value at line 1 column 1"),
         ("cut", cut.into(), 400, "not JSON: EOF while parsing"),
-        ("twice", recorded("007").repeat(2).into(), 400, "trailing characters"),
+        ("twice", recorded_review("007").repeat(2).into(), 400, "trailing characters"),
         ("not UTF-8", b"{\"a\": \"\xff\"}".to_vec(), 400, "not UTF-8: invalid byte at offset 7"),
         ("deep", deep.into(), 400, "deeper than 512 levels at offset 512"),
         ("deep inside", nested.into(), 400, "deeper than 512 levels"),
@@ -89,7 +89,12 @@ async fn invalid_review_returns_status_and_one_line_message() {
             422,
             "expected an object",
         ),
-        ("request as list", with("/request", Some(json!([]))).into(), 422, "expected an object"),
+        (
+            "request as list",
+            review_with("/request", Some(json!([]))).into(),
+            422,
+            "expected an object",
+        ),
         ("null", b"null".to_vec(), 422, "not an AdmissionReview"),
         (
             "other object",
@@ -97,36 +102,56 @@ async fn invalid_review_returns_status_and_one_line_message() {
             422,
             "apiVersion is \"v1\"",
         ),
-        ("kind", with("/kind", Some("Review".into())).into(), 422, "kind is \"Review\""),
+        ("kind", review_with("/kind", Some("Review".into())).into(), 422, "kind is \"Review\""),
         (
             "version",
-            with("/apiVersion", Some("admission.k8s.io/v2".into())).into(),
+            review_with("/apiVersion", Some("admission.k8s.io/v2".into())).into(),
             422,
             "admission.k8s.io/v2",
         ),
-        ("no version", with("/apiVersion", None).into(), 422, "apiVersion is \"\""),
-        ("no request", with("/request", None).into(), 422, "request is missing"),
-        ("null request", with("/request", Some(Value::Null)).into(), 422, "request is missing"),
-        ("no uid", with("/request/uid", None).into(), 422, "request.uid is missing"),
-        ("empty uid", with("/request/uid", Some("".into())).into(), 422, "request.uid is missing"),
+        ("no version", review_with("/apiVersion", None).into(), 422, "apiVersion is \"\""),
+        ("no request", review_with("/request", None).into(), 422, "request is missing"),
+        (
+            "null request",
+            review_with("/request", Some(Value::Null)).into(),
+            422,
+            "request is missing",
+        ),
+        ("no uid", review_with("/request/uid", None).into(), 422, "request.uid is missing"),
+        (
+            "empty uid",
+            review_with("/request/uid", Some("".into())).into(),
+            422,
+            "request.uid is missing",
+        ),
         (
             "uid of another type",
-            with("/request/uid", Some(1.into())).into(),
+            review_with("/request/uid", Some(1.into())).into(),
             422,
             "not an AdmissionReview",
         ),
         (
             "no operation",
-            with("/request/operation", None).into(),
+            review_with("/request/operation", None).into(),
             422,
             "request.operation is missing",
         ),
-        ("operation", with("/request/operation", Some("PATCH".into())).into(), 422, "\"PATCH\""),
-        ("no resource", with("/request/resource", None).into(), 422, "request.resource is missing"),
-        ("no kind", with("/request/kind", None).into(), 422, "request.kind is missing"),
+        (
+            "operation",
+            review_with("/request/operation", Some("PATCH".into())).into(),
+            422,
+            "\"PATCH\"",
+        ),
+        (
+            "no resource",
+            review_with("/request/resource", None).into(),
+            422,
+            "request.resource is missing",
+        ),
+        ("no kind", review_with("/request/kind", None).into(), 422, "request.kind is missing"),
         (
             "controls",
-            with("/kind", Some("a\nb\u{1b}[2J".into())).into(),
+            review_with("/kind", Some("a\nb\u{1b}[2J".into())).into(),
             422,
             "kind is \"a b [2J\"",
         ),
@@ -139,11 +164,11 @@ async fn invalid_review_returns_status_and_one_line_message() {
         assert!(!answer.body.contains(['\n', '\u{1b}']), "{what}: {}", answer.body);
     }
     // All of them on one connection, which still serves.
-    assert_eq!(client.review(recorded("006")).await.unwrap().status, 200);
+    assert_eq!(client.review(recorded_review("006")).await.unwrap().status, 200);
 }
 
 #[tokio::test]
-async fn odd_but_good_reviews_are_answered() {
+async fn unusual_valid_reviews_are_evaluated() {
     let server = Server::start(BINARY, None, &[]);
     let mut client = server.connect().await;
     let null = || Some(Value::Null);
@@ -163,15 +188,18 @@ async fn odd_but_good_reviews_are_answered() {
     let mut converted = create_bundle("u-1", "b", &good_spec());
     converted["request"]["requestKind"]["version"] = "v1alpha9".into();
     let cases = [
-        ("null object", with("/request/object", null())),
-        ("no object", with("/request/object", None)),
-        ("no oldObject", with("/request/oldObject", None)),
-        ("null options", with("/request/options", null())),
-        ("no user", with("/request/userInfo", None)),
-        ("null user", with("/request/userInfo", null())),
-        ("no dryRun", with("/request/dryRun", None)),
-        ("null dryRun", with("/request/dryRun", null())),
-        ("unknown members", with("/request/futureField", Some(json!({"a": [1, {"b": null}]})))),
+        ("null object", review_with("/request/object", null())),
+        ("no object", review_with("/request/object", None)),
+        ("no oldObject", review_with("/request/oldObject", None)),
+        ("null options", review_with("/request/options", null())),
+        ("no user", review_with("/request/userInfo", None)),
+        ("null user", review_with("/request/userInfo", null())),
+        ("no dryRun", review_with("/request/dryRun", None)),
+        ("null dryRun", review_with("/request/dryRun", null())),
+        (
+            "unknown members",
+            review_with("/request/futureField", Some(json!({"a": [1, {"b": null}]}))),
+        ),
         ("connect", connect.to_string()),
         ("delete without a name", delete.to_string()),
         ("converted", converted.to_string()),
@@ -189,7 +217,7 @@ async fn odd_but_good_reviews_are_answered() {
 }
 
 #[tokio::test]
-async fn media_types_methods_and_paths() {
+async fn wrong_media_type_method_or_path_is_rejected() {
     let server = Server::start(BINARY, None, &[]);
     let mut client = server.connect().await;
     for (media, status) in [
@@ -200,7 +228,7 @@ async fn media_types_methods_and_paths() {
         ("application/yaml", 415),
         ("", 415),
     ] {
-        let answer = client.post("/validate", media, recorded("006")).await.unwrap();
+        let answer = client.post("/validate", media, recorded_review("006")).await.unwrap();
         assert_eq!(answer.status, status, "{media}: {}", answer.body);
     }
     let packed = hyper::Request::post("/validate")
@@ -218,7 +246,7 @@ async fn media_types_methods_and_paths() {
         ("/validate/a/b", 404, "there is no policy \"a\""),
         ("/validate/bundle-immutability/", 404, "there is no policy \"\""),
     ] {
-        let answer = client.post(path, JSON, recorded("007")).await.unwrap();
+        let answer = client.post(path, JSON, recorded_review("007")).await.unwrap();
         assert_eq!(answer.status, status, "{path}: {}", answer.body);
         assert!(answer.body.contains(says), "{path}: {}", answer.body);
     }
@@ -263,9 +291,9 @@ async fn bodies_up_to_the_limit_are_read_and_larger_ones_get_413() {
 /// Written by hand: a body in chunks, a head that announces more than comes, two requests at once,
 /// and what is not HTTP at all.
 #[tokio::test]
-async fn requests_that_a_client_library_would_not_send() {
+async fn unusual_http_requests_are_handled() {
     let server = Server::start(BINARY, None, &[]);
-    let review = recorded("006");
+    let review = recorded_review("006");
     let head = format!("POST /validate HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {JSON}\r\n");
     let (left, right) = review.split_at(700);
     let chunked = format!(
@@ -302,7 +330,7 @@ async fn requests_that_a_client_library_would_not_send() {
 }
 
 #[tokio::test]
-async fn h2_is_served_too() {
+async fn http2_is_served() {
     let server = Server::start(BINARY, None, &[]);
     let stream =
         tls(server.address, &server.certificates.authority, &[b"h2", b"http/1.1"]).await.unwrap();
@@ -315,7 +343,7 @@ async fn h2_is_served_too() {
     for _ in 0..3 {
         let request = hyper::Request::post(format!("https://{HOST}/validate"))
             .header("content-type", JSON)
-            .body(Full::new(Bytes::from(recorded("007"))))
+            .body(Full::new(Bytes::from(recorded_review("007"))))
             .unwrap();
         let response = sender.send_request(request).await.unwrap();
         assert_eq!(response.status(), 200);
@@ -329,7 +357,7 @@ async fn ops_port_serves_probes_policies_and_metrics() {
     let server = Server::start(BINARY, None, &[]);
     let mut client = server.connect().await;
     for review in ["006", "007"] {
-        client.review(recorded(review)).await.unwrap();
+        client.review(recorded_review(review)).await.unwrap();
     }
     assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
     assert_eq!(server.get("/readyz").await, (200, "ok".to_owned()));
@@ -359,7 +387,7 @@ async fn ops_port_serves_probes_policies_and_metrics() {
 
 #[tokio::test]
 async fn policy_error_fails_the_call_and_names_policy_and_cause() {
-    let text = configuration(&[misbehaves("evil", &json!({"do": "panic"})), builtin()]);
+    let text = configuration(&[misbehaves("evil", &json!({"do": "panic"})), builtin_policy()]);
     let server = Server::start(BINARY, Some(&text), &[]);
     let mut client = server.connect().await;
     let answer = client.review(create_bundle("u", "b", &good_spec()).to_string()).await.unwrap();
@@ -367,7 +395,7 @@ async fn policy_error_fails_the_call_and_names_policy_and_cause() {
     assert!(answer.body.starts_with("policy evil: panicked at "), "{}", answer.body);
     assert!(answer.body.ends_with("out of cheese  [31mredo from start"), "{}", answer.body);
     // What another policy denies stays denied, whatever the failurePolicy is.
-    let answer = client.review(recorded("007")).await.unwrap();
+    let answer = client.review(recorded_review("007")).await.unwrap();
     assert_eq!((answer.status, answer.response()["allowed"].clone()), (200, false.into()));
     let faults = server.metric("opgate_policy_errors_total{policy=\"evil\",cause=\"panic\"}").await;
     assert_eq!(faults, Some(2.0));
@@ -383,19 +411,20 @@ async fn policy_error_fails_the_call_and_names_policy_and_cause() {
 
 #[tokio::test]
 async fn policy_that_fails_to_load_does_not_block_other_policies() {
-    let broken = json!({"name": "broken", "module": testkit::hostile("loops-in-describe")});
-    let text = configuration(&[broken.clone(), builtin()]);
+    let broken =
+        json!({"name": "broken", "module": testkit::hostile_component("loops-in-describe")});
+    let text = configuration(&[broken.clone(), builtin_policy()]);
     let server = Server::start(BINARY, Some(&text), &[]);
     let mut client = server.connect().await;
     // What another policy denies is denied; what it allows, nobody has checked.
-    assert_eq!(client.review(recorded("007")).await.unwrap().response()["allowed"], false);
+    assert_eq!(client.review(recorded_review("007")).await.unwrap().response()["allowed"], false);
     let cause = "policy broken: describe: exceeded the CPU time limit of 100ms: raise `limits.time` of the policy";
-    let answer = client.review(recorded("006")).await.unwrap();
+    let answer = client.review(recorded_review("006")).await.unwrap();
     assert_eq!((answer.status, &*answer.body), (500, cause));
     let path = "/validate/bundle-immutability";
-    assert_eq!(client.post(path, JSON, recorded("006")).await.unwrap().status, 200);
+    assert_eq!(client.post(path, JSON, recorded_review("006")).await.unwrap().status, 200);
     assert_eq!(server.get("/readyz").await, (503, cause.to_owned()));
-    let answer = client.post("/validate/broken", JSON, recorded("007")).await.unwrap();
+    let answer = client.post("/validate/broken", JSON, recorded_review("007")).await.unwrap();
     assert_eq!((answer.status, &*answer.body), (500, cause));
     // Several policies, each once.
     for (path, status, says) in [
@@ -403,7 +432,7 @@ async fn policy_that_fails_to_load_does_not_block_other_policies() {
         ("/validate/bundle-immutability/broken", 500, cause),
         ("/validate/broken/bundle-imutability", 404, "did you mean \"bundle-immutability\"?"),
     ] {
-        let answer = client.post(path, JSON, recorded("006")).await.unwrap();
+        let answer = client.post(path, JSON, recorded_review("006")).await.unwrap();
         assert_eq!(answer.status, status, "{path}: {}", answer.body);
         assert!(answer.body.contains(says), "{path}: {}", answer.body);
     }
@@ -416,7 +445,7 @@ async fn policy_that_fails_to_load_does_not_block_other_policies() {
     assert_eq!(server.get("/readyz").await.0, 200);
     let mut client = server.connect().await;
     for path in ["/validate/broken", "/validate/off", "/validate"] {
-        let answer = client.post(path, JSON, recorded("007")).await.unwrap();
+        let answer = client.post(path, JSON, recorded_review("007")).await.unwrap();
         assert_eq!(
             (answer.status, answer.response()["allowed"].clone()),
             (200, true.into()),
@@ -427,7 +456,7 @@ async fn policy_that_fails_to_load_does_not_block_other_policies() {
 
 /// Policies are more lenient with the manifests of a bundle in files, which `opgate check` marks by a group.
 #[tokio::test]
-async fn a_client_cannot_pass_for_a_check_of_files() {
+async fn client_cannot_impersonate_a_file_check() {
     let policy =
         json!({"name": "cluster-service-version", "module": "builtin:cluster-service-version"});
     let server =
@@ -462,7 +491,7 @@ async fn a_client_cannot_pass_for_a_check_of_files() {
 
 /// Nor by its name: files have no user, and a rule about users passes them over (CRD-09).
 #[tokio::test]
-async fn a_user_cannot_have_the_name_of_a_check() {
+async fn user_cannot_use_the_name_of_a_file_check() {
     let policy = json!({
         "name": "crd-upgrade", "module": "builtin:crd-upgrade",
         "settings": {"crd": {"adminGroups": ["admins"]}},
@@ -510,21 +539,22 @@ async fn a_user_cannot_have_the_name_of_a_check() {
 
 /// What a client writes into a review does not become lines of the log, or megabytes of an answer.
 #[tokio::test]
-async fn texts_of_a_client_stay_small_and_on_one_line() {
+async fn client_texts_are_truncated_to_one_line() {
     let server = Server::start(BINARY, None, &[]);
     let mut client = server.connect().await;
-    let mut review: Value = serde_json::from_str(&recorded("007")).unwrap();
+    let mut review: Value = serde_json::from_str(&recorded_review("007")).unwrap();
     review["request"]["uid"] = format!("x\n2026-01-01 ERROR forged {}", "y".repeat(900)).into();
     assert_eq!(client.review(review.to_string()).await.unwrap().response()["allowed"], false);
     let logged = |log: Vec<Value>| log.into_iter().find(|e| e["message"] == "review decided");
     let mut entry = logged(server.log());
     while entry.is_none() {
-        client.review(recorded("006")).await.unwrap();
+        client.review(recorded_review("006")).await.unwrap();
         entry = logged(server.log());
     }
     let uid = entry.unwrap()["uid"].as_str().unwrap().to_owned();
     assert!(uid.starts_with("x 2026") && uid.len() <= 128, "{uid}");
-    let answer = client.review(with("/request", Some("A".repeat(1 << 20).into()))).await.unwrap();
+    let answer =
+        client.review(review_with("/request", Some("A".repeat(1 << 20).into()))).await.unwrap();
     assert_eq!(answer.status, 422);
     assert!(answer.body.len() < 1_000, "{}", answer.body.len());
 }
@@ -545,7 +575,7 @@ async fn announced_bodies_do_not_block_other_requests() {
     }
     while server.metric("opgate_requests_in_flight ").await != Some(10.0) {}
     let mut client = server.connect().await;
-    assert_eq!(client.review(recorded("006")).await.unwrap().status, 200);
+    assert_eq!(client.review(recorded_review("006")).await.unwrap().status, 200);
     // Two that really send come to more than there is.
     for stream in announced.iter_mut().take(2) {
         stream.write_all(&vec![b' '; 5_000_000]).await.unwrap();
@@ -562,5 +592,5 @@ async fn a_client_without_alpn_and_with_another_name_is_served() {
     assert_eq!(stream.get_ref().1.alpn_protocol(), None);
     drop(stream);
     let mut client: Client = server.connect().await;
-    assert_eq!(client.review(recorded("006")).await.unwrap().status, 200);
+    assert_eq!(client.review(recorded_review("006")).await.unwrap().status, 200);
 }

@@ -11,11 +11,11 @@ use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::{Value, json};
 
-const OPENSHIFT: &str =
+const OPENSHIFT_OLM_USER: &str =
     "system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount";
-const UPSTREAM: &str = "system:serviceaccount:olm:olm-operator-serviceaccount";
-const RUKPAK: &str = "system:serviceaccount:rukpak-system:core-admin";
-const OPENSHIFT_RUKPAK: &str = "system:serviceaccount:openshift-rukpak:core-admin";
+const UPSTREAM_OLM_USER: &str = "system:serviceaccount:olm:olm-operator-serviceaccount";
+const RUKPAK_USER: &str = "system:serviceaccount:rukpak-system:core-admin";
+const OPENSHIFT_RUKPAK_USER: &str = "system:serviceaccount:openshift-rukpak:core-admin";
 
 fn load(text: &str) -> PolicySet {
     let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
@@ -54,7 +54,7 @@ async fn decide(set: &PolicySet, user: &str, request: Value) -> Decision {
 }
 
 /// What OLM writes, as this user.
-async fn writes_apis(set: &PolicySet, user: &str) -> Decision {
+async fn write_apis(set: &PolicySet, user: &str) -> Decision {
     let of = |name: &str| json!({"group": "operators.coreos.com", "version": "v1", "resource": name, "kind": name});
     let request = json!({
         "kind": of("OperatorGroup"), "resource": of("operatorgroups"), "operation": "UPDATE",
@@ -65,7 +65,7 @@ async fn writes_apis(set: &PolicySet, user: &str) -> Decision {
 }
 
 /// A copy whose properties OLM could not read.
-async fn writes_copy(set: &PolicySet, user: &str) -> Decision {
+async fn write_copy(set: &PolicySet, user: &str) -> Decision {
     let of = |name: &str| json!({"group": "operators.coreos.com", "version": "v1alpha1", "resource": name, "kind": name});
     let metadata = json!({"name": "c", "namespace": "ns", "labels": {"olm.copiedFrom": "x"},
         "annotations": {"olm.properties": "{"}});
@@ -76,7 +76,7 @@ async fn writes_copy(set: &PolicySet, user: &str) -> Decision {
     decide(set, user, request).await
 }
 
-async fn deletes_deployment(set: &PolicySet, user: &str) -> Decision {
+async fn delete_deployment(set: &PolicySet, user: &str) -> Decision {
     let of = |name: &str| json!({"group": "core.rukpak.io", "version": "v1alpha1", "resource": name, "kind": name});
     let request = json!({
         "kind": of("BundleDeployment"), "resource": of("bundledeployments"),
@@ -94,32 +94,62 @@ async fn configuration_sets_the_identities_of_controllers() {
     let all = format!("policies:\n{groups}{constraints}{bundles}");
     let first = format!("policies:\n{groups}    {own}\n{constraints}    {own}\n{bundles}");
     for (head, policies, olm, others, rukpak) in [
-        ("", &all, OPENSHIFT, [UPSTREAM, "me", "own"], Some(OPENSHIFT_RUKPAK)),
-        ("profile: auto\n", &all, OPENSHIFT, [UPSTREAM, "me", "own"], Some(OPENSHIFT_RUKPAK)),
-        ("profile: upstream\n", &all, UPSTREAM, [OPENSHIFT, "me", "own"], Some(RUKPAK)),
+        (
+            "",
+            &all,
+            OPENSHIFT_OLM_USER,
+            [UPSTREAM_OLM_USER, "me", "own"],
+            Some(OPENSHIFT_RUKPAK_USER),
+        ),
+        (
+            "profile: auto\n",
+            &all,
+            OPENSHIFT_OLM_USER,
+            [UPSTREAM_OLM_USER, "me", "own"],
+            Some(OPENSHIFT_RUKPAK_USER),
+        ),
+        (
+            "profile: upstream\n",
+            &all,
+            UPSTREAM_OLM_USER,
+            [OPENSHIFT_OLM_USER, "me", "own"],
+            Some(RUKPAK_USER),
+        ),
         (
             "identities: {olm: [me]}\n",
             &all,
             "me",
-            [OPENSHIFT, UPSTREAM, "own"],
-            Some(OPENSHIFT_RUKPAK),
+            [OPENSHIFT_OLM_USER, UPSTREAM_OLM_USER, "own"],
+            Some(OPENSHIFT_RUKPAK_USER),
         ),
         (
             "identities: {olm: [me]}\n",
             &first,
             "own",
-            [OPENSHIFT, UPSTREAM, "me"],
-            Some(OPENSHIFT_RUKPAK),
+            [OPENSHIFT_OLM_USER, UPSTREAM_OLM_USER, "me"],
+            Some(OPENSHIFT_RUKPAK_USER),
         ),
-        ("identities: {rukpak: [me]}\n", &all, OPENSHIFT, [UPSTREAM, "me", "own"], Some("me")),
-        ("identities: {rukpak: []}\n", &all, OPENSHIFT, [UPSTREAM, "me", "own"], None),
+        (
+            "identities: {rukpak: [me]}\n",
+            &all,
+            OPENSHIFT_OLM_USER,
+            [UPSTREAM_OLM_USER, "me", "own"],
+            Some("me"),
+        ),
+        (
+            "identities: {rukpak: []}\n",
+            &all,
+            OPENSHIFT_OLM_USER,
+            [UPSTREAM_OLM_USER, "me", "own"],
+            None,
+        ),
     ] {
         let set = load(&format!("{head}{policies}"));
         for user in others.into_iter().chain([olm]) {
             let is_olm = user == olm;
             for (decision, policy) in [
-                (writes_apis(&set, user).await, "operator-group"),
-                (writes_copy(&set, user).await, "constraint-limits"),
+                (write_apis(&set, user).await, "operator-group"),
+                (write_copy(&set, user).await, "constraint-limits"),
             ] {
                 assert_eq!(decision.denial.is_none(), is_olm, "{head}{policy}: {user}");
                 let note = format!("{policy}.unlisted-identity");
@@ -128,8 +158,8 @@ async fn configuration_sets_the_identities_of_controllers() {
                 assert!(noted.is_none_or(|note| note.starts_with(user)), "{noted:?}");
             }
         }
-        for user in [RUKPAK, OPENSHIFT_RUKPAK, "me", UPSTREAM] {
-            let allowed = deletes_deployment(&set, user).await.denial.is_none();
+        for user in [RUKPAK_USER, OPENSHIFT_RUKPAK_USER, "me", UPSTREAM_OLM_USER] {
+            let allowed = delete_deployment(&set, user).await.denial.is_none();
             assert_eq!(allowed, Some(user) == rukpak, "{head}: {user}");
         }
     }

@@ -9,25 +9,27 @@ use opgate::engine::{Budget, CallError, CallResult, Engine, Limits, Module, Pool
 use opgate::review::{self, Review};
 use opgate_document::{Account, Document};
 use serde_json::{Value, json};
-use testkit::{create_bundle, hostile};
+use testkit::{create_bundle, hostile_component};
 
-const MEMORY: usize = 32 << 20;
+const MEMORY_BYTES: usize = 32 << 20;
 
 /// A body: by default as large as they may be, or as a build that is not optimised can take.
-const FULL: usize = 7 << 20;
-const LARGE: usize = 1 << 20;
+const FULL_BODY_BYTES: usize = 7 << 20;
+const LARGE_BODY_BYTES: usize = 1 << 20;
 
-static ENGINE: LazyLock<Arc<Engine>> =
-    LazyLock::new(|| Arc::new(Engine::start(Pool { instances: 4, memory: MEMORY }, None).unwrap()));
+static ENGINE: LazyLock<Arc<Engine>> = LazyLock::new(|| {
+    Arc::new(Engine::start(Pool { instances: 4, memory: MEMORY_BYTES }, None).unwrap())
+});
 
-static ASKS: LazyLock<Module> =
-    LazyLock::new(|| ENGINE.load(&std::fs::read(hostile("asks")).unwrap(), true).unwrap());
+static ASKS_MODULE: LazyLock<Module> = LazyLock::new(|| {
+    ENGINE.load(&std::fs::read(hostile_component("asks")).unwrap(), true).unwrap()
+});
 
 /// With all the time that a slow machine may need.
-fn patient() -> Budget<'static> {
+fn generous_budget() -> Budget<'static> {
     let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
     Budget {
-        memory: MEMORY,
+        memory: MEMORY_BYTES,
         time: TimeLimit::Full { cpu_time: processor, wall_time: wall },
         worker: None,
         shared_time: None,
@@ -35,14 +37,14 @@ fn patient() -> Budget<'static> {
 }
 
 /// Asks about an object whose `spec.value` is what `value` says.
-fn ask(settings: &Value, value: &str, budget: Budget<'_>) -> CallResult<wit::Verdict> {
+fn evaluate(settings: &Value, value: &str, budget: Budget<'_>) -> CallResult<wit::Verdict> {
     let body = create_bundle("u", "b", &json!({"value": "HERE", "other": "HERE"})).to_string();
     let body = body.replace("\"HERE\"", value);
     let text = review::text(body.into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();
     let settings = Arc::new(Document::parse(&settings.to_string()).unwrap());
     let reader = Arc::new(PolicyView::default()).reader(EvaluationView::default());
-    ASKS.validate(&Arc::new(review.inputs()), 1, &settings, reader, budget)
+    ASKS_MODULE.validate(&Arc::new(review.inputs()), 1, &settings, reader, budget)
 }
 
 /// As many items as fill half of a body: there are two of each value.
@@ -58,7 +60,7 @@ fn names(count: usize) -> String {
 
 /// Looks at the worst values there are: the largest, those that split into most parts, those whose
 /// parts have to be sorted or read without escapes.
-fn worst(size: usize) -> Vec<(&'static str, String)> {
+fn worst_values(size: usize) -> Vec<(&'static str, String)> {
     vec![
         ("numbers", fill(size, "[", "1", "]")),
         ("lists", fill(size, "[", "[]", "]")),
@@ -79,22 +81,22 @@ fn worst_call_of_each_function_costs_the_bytes_it_reads() {
         "table", "row", "equal",
     ];
     let mut seen = Vec::new();
-    for (what, value) in worst(LARGE) {
+    for (what, value) in worst_values(LARGE_BODY_BYTES) {
         for function in functions {
             for pointer in ["/spec/value", "/spec/value/0"] {
                 let settings = json!({
                     "do": function, "pointer": pointer, "column": "", "tokens": 500, "columns": 64,
                 });
-                let call = ask(&settings, &value, patient());
+                let call = evaluate(&settings, &value, generous_budget());
                 let units = usize::try_from(call.work.units).unwrap();
                 // A table looks at each of 64 columns of each element.
                 let each = if ["table", "row"].contains(&function) { 64 * 8 * 10 } else { 40 };
-                let most = LARGE * each;
+                let most = LARGE_BODY_BYTES * each;
                 assert!(units < most, "{function} of {what}: {units} units");
                 // What the host has allocated for the guest, and its own memory.
-                assert!(call.work.memory <= MEMORY, "{function} of {what}: {:?}", call.work);
+                assert!(call.work.memory <= MEMORY_BYTES, "{function} of {what}: {:?}", call.work);
                 match &call.result {
-                    Ok(_) | Err(CallError::Memory(MEMORY, _)) => {}
+                    Ok(_) | Err(CallError::Memory(MEMORY_BYTES, _)) => {}
                     Err(fault) => panic!("{function} of {what}: {fault}"),
                 }
                 seen.push((units, function, what, pointer));
@@ -164,7 +166,7 @@ fn exceeded_limit_error_names_import_and_limit() {
         ),
     ]);
     for (settings, says) in cases {
-        let call = ask(&settings, "1", patient());
+        let call = evaluate(&settings, "1", generous_budget());
         let fault = call.result.expect_err(&settings.to_string());
         assert_eq!(fault.to_string(), says, "{settings}");
         assert_eq!(fault.cause(), "limit");
@@ -184,27 +186,27 @@ fn host_values_count_as_guest_memory() {
         (parse("parse and compare", "\"\\n\",", 300_000), "document.equal"),
     ];
     for (settings, import) in cases {
-        let call = ask(&settings, "1", patient());
+        let call = evaluate(&settings, "1", generous_budget());
         let fault = call.result.expect_err(&settings.to_string());
         assert_eq!(fault.to_string(), format!("wanted more than 32Mi of memory, in {import}"));
-        assert!(call.work.memory <= MEMORY, "{:?}", call.work);
+        assert!(call.work.memory <= MEMORY_BYTES, "{:?}", call.work);
     }
     let small = parse("parse and compare", "[],", 10_000);
-    assert!(ask(&small, "1", patient()).result.is_ok());
+    assert!(evaluate(&small, "1", generous_budget()).result.is_ok());
 }
 
 /// A loop of the host ends with the time of the call, and soon.
 #[test]
 fn no_import_outlives_the_time_of_its_call() {
-    let over = Budget { time: TimeLimit::Attempt(Duration::ZERO), ..patient() };
+    let over = Budget { time: TimeLimit::Attempt(Duration::ZERO), ..generous_budget() };
     let whole = TimeLimit::Full { cpu_time: Duration::ZERO, wall_time: Duration::from_secs(600) };
     for time in [over.time, whole] {
-        for (what, value) in worst(LARGE) {
+        for (what, value) in worst_values(LARGE_BODY_BYTES) {
             for function in ["keys", "table", "row", "equal", "length"] {
                 let settings = json!({
                     "do": function, "pointer": "/spec/value", "tokens": 500, "columns": 64,
                 });
-                let call = ask(&settings, &value, Budget { time, ..patient() });
+                let call = evaluate(&settings, &value, Budget { time, ..generous_budget() });
                 if call.work.units > 200_000 {
                     // One step of the meter, and the largest thing that is done in one go.
                     assert!(call.work.units < 2_000_000, "{function} of {what}: {:?}", call.work);
@@ -223,7 +225,7 @@ fn objects_over_the_memory_budget_are_an_overload() {
     let budget = Account::new(1 << 20);
     let account = Account::child(&budget, usize::MAX);
     let body = create_bundle("u", "b", &json!({"value": "HERE"})).to_string();
-    let body = body.replace("\"HERE\"", &fill(FULL, "[", "1", "]"));
+    let body = body.replace("\"HERE\"", &fill(FULL_BODY_BYTES, "[", "1", "]"));
     let charge = opgate_document::Charge::on(&account);
     let text = Arc::new(opgate_document::Text::with_charge(body, charge).unwrap());
     let review = Review::read(&text).unwrap();
@@ -234,7 +236,7 @@ fn objects_over_the_memory_budget_are_an_overload() {
         let settings = json!({"do": function, "pointer": "/spec/value/0", "columns": 1});
         let settings = Arc::new(Document::parse(&settings.to_string()).unwrap());
         let reader = Arc::new(PolicyView::default()).reader(EvaluationView::default());
-        let call = ASKS.validate(&inputs, 1, &settings, reader, patient());
+        let call = ASKS_MODULE.validate(&inputs, 1, &settings, reader, generous_budget());
         let fault = call.result.unwrap_err();
         assert_eq!(fault, CallError::ServerMemory, "{function}");
         assert!(fault.is_overload());
@@ -252,10 +254,10 @@ fn figures() {
     let limits = Limits { cpu_time: Duration::from_secs(10), ..Limits::default() };
     let mut rows = Vec::new();
     // What an API server sends at the most of two objects, and what the server takes.
-    let sizes = [3 << 20, FULL];
+    let sizes = [3 << 20, FULL_BODY_BYTES];
     for (size, (what, value)) in sizes
         .into_iter()
-        .flat_map(|size| worst(size).into_iter().map(move |worst| (size >> 20, worst)))
+        .flat_map(|size| worst_values(size).into_iter().map(move |worst| (size >> 20, worst)))
     {
         for function in [
             "kind", "text", "integer", "number", "length", "keys", "raw", "size", "at", "table",
@@ -267,17 +269,19 @@ fn figures() {
             let took = |budget| {
                 let runs = (0..5).map(|_| {
                     let started = Instant::now();
-                    let call = ask(&settings, &value, budget);
+                    let call = evaluate(&settings, &value, budget);
                     drop(call);
                     started.elapsed()
                 });
                 // The review is read each time, too.
-                let idle = ask_nothing(&value);
+                let idle = idle_time(&value);
                 runs.min().unwrap().saturating_sub(idle)
             };
             let whole = took(Budget::of(limits));
-            let given_up =
-                took(Budget { time: TimeLimit::Attempt(Duration::from_millis(2)), ..patient() });
+            let given_up = took(Budget {
+                time: TimeLimit::Attempt(Duration::from_millis(2)),
+                ..generous_budget()
+            });
             rows.push((given_up, whole, function, what, size));
         }
     }
@@ -290,11 +294,11 @@ fn figures() {
 }
 
 /// What an evaluation takes that asks about something else.
-fn ask_nothing(value: &str) -> Duration {
+fn idle_time(value: &str) -> Duration {
     let settings = json!({"do": "kind", "pointer": "/metadata/name"});
     let runs = (0..5).map(|_| {
         let started = Instant::now();
-        drop(ask(&settings, value, patient()));
+        drop(evaluate(&settings, value, generous_budget()));
         started.elapsed()
     });
     runs.min().unwrap()

@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 use testkit::csv::{Shape, csv};
 use testkit::worst::csvs;
 
-const MEMORY: usize = 32 << 20;
+const MEMORY_BYTES: usize = 32 << 20;
 
 /// A cluster without objects.
 #[derive(Debug)]
-struct Empty;
+struct EmptyCluster;
 
-impl ClusterReader for Empty {
+impl ClusterReader for EmptyCluster {
     fn get(
         &mut self,
         _: &wit::GroupVersionResource,
@@ -56,14 +56,14 @@ impl ClusterReader for Empty {
     }
 }
 
-struct Loaded {
+struct LoadedPolicy {
     policy: &'static Policy,
     module: Module,
     settings: Arc<Document>,
 }
 
-static POLICIES: LazyLock<Vec<Loaded>> = LazyLock::new(|| {
-    let engine = Engine::start(Pool { instances: 4, memory: MEMORY }, None).unwrap();
+static POLICIES: LazyLock<Vec<LoadedPolicy>> = LazyLock::new(|| {
+    let engine = Engine::start(Pool { instances: 4, memory: MEMORY_BYTES }, None).unwrap();
     let engine = Arc::new(engine);
     let policies: [&'static Policy; 5] = [
         &opgate_operator_group::POLICY,
@@ -76,13 +76,13 @@ static POLICIES: LazyLock<Vec<Loaded>> = LazyLock::new(|| {
         let builtin = BUILTINS.iter().find(|builtin| builtin.name == policy.name).unwrap();
         let module =
             engine.load_builtin(|| builtin.component(), builtin.digest, &builtin.image).unwrap();
-        Loaded { policy, module, settings: Arc::new(Document::parse("{}").unwrap()) }
+        LoadedPolicy { policy, module, settings: Arc::new(Document::parse("{}").unwrap()) }
     };
     policies.into_iter().map(load).collect()
 });
 
 /// All rules at their strictest: what is off by default is looked at, too.
-fn strict(policy: &Policy) -> Arc<Document> {
+fn strictest_settings(policy: &Policy) -> Arc<Document> {
     let rules: BTreeMap<_, _> =
         policy.all_rules().into_iter().map(|rule| (rule.id, "deny")).collect();
     Arc::new(Document::parse(&json!({"rules": rules}).to_string()).unwrap())
@@ -111,7 +111,7 @@ fn review(object: &str, old: Option<&str>) -> String {
     review.replace("\"OLD\"", old.unwrap_or("null"))
 }
 
-impl Loaded {
+impl LoadedPolicy {
     fn evaluate(&self, body: &str, settings: &Arc<Document>) -> CallResult<wit::Verdict> {
         let text = review::text(body.as_bytes().to_vec()).unwrap();
         let review = Review::read(&text).unwrap();
@@ -129,14 +129,14 @@ impl Loaded {
         let routes = self.policy.routes_of(&request, &known);
         let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
         let time = TimeLimit::Full { cpu_time: processor, wall_time: wall };
-        let budget = Budget { memory: MEMORY, time, worker: None, shared_time: None };
-        self.module.validate(&inputs, routes, settings, Empty, budget)
+        let budget = Budget { memory: MEMORY_BYTES, time, worker: None, shared_time: None };
+        self.module.validate(&inputs, routes, settings, EmptyCluster, budget)
     }
 }
 
 /// More names than a policy may ask the cluster for at once, in 1.5 MiB.
 #[test]
-fn very_many_owned_apis_are_no_policy_error() {
+fn many_owned_apis_cause_no_policy_error() {
     let names = (0..100_000).map(|n| json!({"name": format!("{n:x}")}));
     let services =
         (0..70_000).map(|n| json!({"group": "g", "version": format!("v{n}"), "kind": "K"}));
@@ -159,7 +159,7 @@ fn very_many_owned_apis_are_no_policy_error() {
 /// Thousands of violations of many rules in one object, by all policies that evaluate it, are one answer of
 /// bounded size.
 #[tokio::test]
-async fn answer_about_the_worst_objects_keeps_its_budget() {
+async fn review_of_worst_objects_stays_in_memory_budget() {
     let policies = POLICIES.iter().map(|loaded| {
         let rules: BTreeMap<_, _> =
             loaded.policy.all_rules().into_iter().map(|rule| (rule.id, "deny")).collect();
@@ -214,7 +214,7 @@ fn figures() {
 }
 
 /// A small object that has every member which the policies look at.
-const FULL: Shape = Shape {
+const FULL_SHAPE: Shape = Shape {
     apis: 1,
     descriptors: 1,
     deployments: 1,
@@ -270,11 +270,11 @@ fn any_json() -> impl Strategy<Value = Value> {
 /// Whatever stands in a member of a ClusterServiceVersion, every policy has an answer about it.
 #[test]
 fn any_value_in_any_field_causes_no_policy_error() {
-    let whole = csv(FULL, "n");
+    let whole = csv(FULL_SHAPE, "n");
     let mut all = Vec::new();
     pointers(&whole, "", &mut all);
     let config = Config { cases: 600, failure_persistence: None, ..Config::default() };
-    let strict: Vec<_> = POLICIES.iter().map(|loaded| strict(loaded.policy)).collect();
+    let strict: Vec<_> = POLICIES.iter().map(|loaded| strictest_settings(loaded.policy)).collect();
     let case = (0..all.len(), any_json(), 0..3_usize);
     let judged = TestRunner::new(config).run(&case, |(field, value, operation)| {
         let mut object = whole.clone();
@@ -299,7 +299,7 @@ fn any_value_in_any_field_causes_no_policy_error() {
 
 /// Anyone who can write ClusterServiceVersions can claim a CRD, here 72 times with 1 MiB each.
 #[tokio::test]
-async fn crd_that_many_claim_can_be_updated() {
+async fn crd_owned_by_many_csvs_can_be_updated() {
     let configuration = json!({
         "apiVersion": "opgate.dev/v1alpha1",
         "kind": "Configuration",

@@ -9,7 +9,9 @@ use opgate_certs::{CertificateAuthority, write_private};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
-use testkit::{Certificates, Client, ConfigMap, Server, configuration, recorded, until};
+use testkit::{
+    Certificates, Client, ConfigMap, Server, configuration, recorded_review, wait_until,
+};
 
 use crate::BINARY;
 
@@ -35,7 +37,7 @@ fn empty() -> Value {
 }
 
 /// The built-in policy under these names; none of them minds a slow machine.
-fn named(names: &[&str]) -> String {
+fn configuration_named(names: &[&str]) -> String {
     let policy = |name: &&str| json!({"name": name, "module": "builtin:bundle-immutability", "limits": {"time": "20s"}});
     configuration(&names.iter().map(policy).collect::<Vec<_>>())
 }
@@ -67,25 +69,25 @@ fn paths(cluster: &FakeCluster) -> BTreeSet<String> {
     webhooks.iter().filter_map(path).collect()
 }
 
-async fn registered(cluster: &FakeCluster, name: &str) {
+async fn wait_registered(cluster: &FakeCluster, name: &str) {
     let only = |paths: &BTreeSet<String>| {
         !paths.is_empty() && paths.iter().all(|path| path.split('/').any(|part| part == name))
     };
-    until(&format!("a registration of {name}"), async || only(&paths(cluster))).await;
+    wait_until(&format!("a registration of {name}"), async || only(&paths(cluster))).await;
 }
 
-async fn ready(server: &Server) {
-    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+async fn wait_ready(server: &Server) {
+    wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
 }
 
-type Known = Arc<Mutex<Vec<(std::net::SocketAddr, Arc<CertificateAuthority>)>>>;
+type KnownServers = Arc<Mutex<Vec<(std::net::SocketAddr, Arc<CertificateAuthority>)>>>;
 
 /// Calls servers all the while, by each path that is registered and that was a moment ago.
 struct ApiServer {
-    ends: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     calls: Arc<AtomicUsize>,
-    wrong: Arc<Mutex<Vec<String>>>,
-    servers: Known,
+    errors: Arc<Mutex<Vec<String>>>,
+    servers: KnownServers,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -93,12 +95,12 @@ impl ApiServer {
     fn start(cluster: &Arc<FakeCluster>) -> Self {
         let (ends, calls) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let wrong = Arc::<Mutex<Vec<String>>>::default();
-        let servers = Known::default();
+        let servers = KnownServers::default();
         let cluster = cluster.clone();
         let (end, count, errors, list) =
             (ends.clone(), calls.clone(), wrong.clone(), servers.clone());
         let task = tokio::spawn(async move {
-            let (mut before, review) = (BTreeSet::new(), recorded("007"));
+            let (mut before, review) = (BTreeSet::new(), recorded_review("007"));
             while !end.load(Ordering::Relaxed) {
                 let now = paths(&cluster);
                 let all = list.lock().clone();
@@ -125,26 +127,26 @@ impl ApiServer {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         });
-        Self { ends, calls, wrong, servers, task }
+        Self { stop: ends, calls, errors: wrong, servers, task }
     }
 
     /// It knows the server from now on.
-    fn knows(&self, server: &Server) {
+    fn add_server(&self, server: &Server) {
         let folder = server.certificates.folder.path();
         let authority =
             CertificateAuthority::load(&folder.join("ca.crt"), &folder.join("ca.key")).unwrap();
         self.servers.lock().push((server.address, Arc::new(authority)));
     }
 
-    fn forgets(&self, server: &Server) {
+    fn remove_server(&self, server: &Server) {
         self.servers.lock().retain(|(address, _)| *address != server.address);
     }
 
     async fn end(self) {
-        self.ends.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         self.task.await.unwrap();
         assert!(self.calls.load(Ordering::Relaxed) > 0);
-        let wrong = self.wrong.lock();
+        let wrong = self.errors.lock();
         assert!(
             wrong.is_empty(),
             "{} of {:?}: {:?}",
@@ -155,26 +157,27 @@ impl ApiServer {
     }
 }
 
-const FOLLOW: &[&str] = &["--manage-webhooks"];
+const MANAGE_WEBHOOKS: &[&str] = &["--manage-webhooks"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn registration_update_fails_no_client_request() {
     let cluster = Arc::new(cluster());
-    let mut files = [(); 2].map(|()| ConfigMap::new(&[("opgate.yaml", &named(&["old"]))]));
-    let a = serve(&cluster, &files[0], "a", FOLLOW);
-    let b = serve(&cluster, &files[1], "b", FOLLOW);
-    ready(&a).await;
-    ready(&b).await;
-    registered(&cluster, "old").await;
+    let mut files =
+        [(); 2].map(|()| ConfigMap::new(&[("opgate.yaml", &configuration_named(&["old"]))]));
+    let a = serve(&cluster, &files[0], "a", MANAGE_WEBHOOKS);
+    let b = serve(&cluster, &files[1], "b", MANAGE_WEBHOOKS);
+    wait_ready(&a).await;
+    wait_ready(&b).await;
+    wait_registered(&cluster, "old").await;
     let api = ApiServer::start(&cluster);
-    api.knows(&a);
-    api.knows(&b);
+    api.add_server(&a);
+    api.add_server(&b);
     // A policy gets another name, on one server after the other.
     let served =
         async |server: &Server| server.get("/policies").await.1.contains("\"name\":\"new\"");
-    files[0].swap(&[("opgate.yaml", &named(&["new"]))]);
-    until("the new name", async || served(&a).await).await;
-    until("the one that waits", async || {
+    files[0].swap(&[("opgate.yaml", &configuration_named(&["new"]))]);
+    wait_until("the new name", async || served(&a).await).await;
+    wait_until("the one that waits", async || {
         let (one, other) = (a.get("/readyz?verbose").await.1, b.get("/readyz?verbose").await.1);
         one.contains("has another policy set")
             || other.contains("has another policy set")
@@ -182,29 +185,30 @@ async fn registration_update_fails_no_client_request() {
     })
     .await;
     assert!(paths(&cluster).iter().all(|path| path.contains("old")));
-    files[1].swap(&[("opgate.yaml", &named(&["new"]))]);
-    registered(&cluster, "new").await;
+    files[1].swap(&[("opgate.yaml", &configuration_named(&["new"]))]);
+    wait_registered(&cluster, "new").await;
     // New servers, with yet another name; the old ones go one after the other.
-    let third = ConfigMap::new(&[("opgate.yaml", &named(&["third"]))]);
-    let c = serve(&cluster, &third, "c", FOLLOW);
-    ready(&c).await;
-    api.knows(&c);
-    let d = serve(&cluster, &third, "d", FOLLOW);
-    ready(&d).await;
-    api.knows(&d);
+    let third = ConfigMap::new(&[("opgate.yaml", &configuration_named(&["third"]))]);
+    let c = serve(&cluster, &third, "c", MANAGE_WEBHOOKS);
+    wait_ready(&c).await;
+    api.add_server(&c);
+    let d = serve(&cluster, &third, "d", MANAGE_WEBHOOKS);
+    wait_ready(&d).await;
+    api.add_server(&d);
     assert!(paths(&cluster).iter().all(|path| path.contains("new")));
     for old in [a, b] {
-        api.forgets(&old);
+        api.remove_server(&old);
         // An API server that has just taken the address ends its call.
         let calls = api.calls.load(Ordering::Relaxed);
-        until("the end of calls", async || api.calls.load(Ordering::Relaxed) > calls + 8).await;
+        wait_until("the end of calls", async || api.calls.load(Ordering::Relaxed) > calls + 8)
+            .await;
         old.signal(rustix::process::Signal::TERM);
         let mut old = old;
         assert!(old.wait().success());
     }
-    registered(&cluster, "third").await;
+    wait_registered(&cluster, "third").await;
     api.end().await;
-    until("one that is current", async || {
+    wait_until("one that is current", async || {
         c.metric("opgate_registration_stale").await == Some(0.0)
             && d.metric("opgate_registration_stale").await == Some(0.0)
     })
@@ -226,11 +230,11 @@ async fn unmanaged_registration_is_reported_and_not_changed() {
     }]);
     cluster.apply(GROUP, "v1", PLURAL, theirs);
     let before = object(&cluster);
-    let files = ConfigMap::new(&[("opgate.yaml", &named(&["mine"]))]);
+    let files = ConfigMap::new(&[("opgate.yaml", &configuration_named(&["mine"]))]);
     let server = serve(&cluster, &files, "a", &[]);
-    ready(&server).await;
+    wait_ready(&server).await;
     let stale = async || server.metric("opgate_registration_stale").await;
-    until("one that is stale", async || stale().await == Some(1.0)).await;
+    wait_until("one that is stale", async || stale().await == Some(1.0)).await;
     let (_, text) = server.get("/readyz?verbose").await;
     assert!(text.contains("[!]registration stale: vbundles.core.rukpak.io changes in "), "{text}");
     // Its names get an answer all the same, by the policy that it does not have; others get none.
@@ -242,7 +246,7 @@ async fn unmanaged_registration_is_reported_and_not_changed() {
         ("/validate/never", 404, "there is no policy"),
         ("/validate/gone/never", 404, "there is no policy"),
     ] {
-        let answer = client.post(path, "application/json", recorded("007")).await.unwrap();
+        let answer = client.post(path, "application/json", recorded_review("007")).await.unwrap();
         assert_eq!(
             (answer.status, answer.body.contains(says)),
             (status, true),
@@ -253,29 +257,30 @@ async fn unmanaged_registration_is_reported_and_not_changed() {
     assert_eq!(object(&cluster), before);
     // Nobody's, and none: not a word of it is believed.
     cluster.apply(GROUP, "v1", PLURAL, json!({"metadata": {"name": "opgate"}}));
-    until("a word about it", async || {
+    wait_until("a word about it", async || {
         server.get("/readyz?verbose").await.1.contains("is not ours")
     })
     .await;
     cluster.forbid(GROUP, PLURAL);
-    until("nothing known", async || stale().await.is_none()).await;
+    wait_until("nothing known", async || stale().await.is_none()).await;
     assert_eq!(server.get("/readyz").await.0, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_registration_is_restored_and_deleted_one_is_not() {
     let cluster = cluster();
-    let files = ConfigMap::new(&[("opgate.yaml", &named(&["mine"]))]);
-    let server = serve(&cluster, &files, "a", FOLLOW);
-    registered(&cluster, "mine").await;
+    let files = ConfigMap::new(&[("opgate.yaml", &configuration_named(&["mine"]))]);
+    let server = serve(&cluster, &files, "a", MANAGE_WEBHOOKS);
+    wait_registered(&cluster, "mine").await;
     let written = object(&cluster);
     let bundle = written["webhooks"][0]["clientConfig"]["caBundle"].as_str().unwrap();
     assert!(!bundle.is_empty());
     let mut changed = written.clone();
     changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
     cluster.apply(GROUP, "v1", PLURAL, changed);
-    until("what was there", async || object(&cluster)["webhooks"] == written["webhooks"]).await;
-    until("the figure", async || {
+    wait_until("what was there", async || object(&cluster)["webhooks"] == written["webhooks"])
+        .await;
+    wait_until("the figure", async || {
         server.metric("opgate_registration_restored_total").await == Some(1.0)
     })
     .await;
@@ -287,7 +292,7 @@ async fn changed_registration_is_restored_and_deleted_one_is_not() {
     });
     assert!(line.unwrap()["changes"].as_str().unwrap().contains("failurePolicy"));
     cluster.delete(GROUP, PLURAL, "", "opgate");
-    until("a word about it", async || {
+    wait_until("a word about it", async || {
         server
             .get("/readyz?verbose")
             .await
@@ -299,7 +304,7 @@ async fn changed_registration_is_restored_and_deleted_one_is_not() {
     assert_eq!(object(&cluster), Value::Null);
     // Whoever makes it again has it filled in.
     cluster.apply(GROUP, "v1", PLURAL, empty());
-    registered(&cluster, "mine").await;
+    wait_registered(&cluster, "mine").await;
 }
 
 #[test]

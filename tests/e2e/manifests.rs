@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{builtin, configuration, hostile, misbehaves, samples};
+use testkit::{builtin_policy, configuration, hostile_component, misbehaves, samples};
 
 use crate::BINARY;
 
@@ -13,8 +13,8 @@ const RUKPAK: &str = "core.rukpak.io";
 const OLM: &str = "operators.coreos.com";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-const SERVICE: [&str; 4] = ["--service", "opgate-system/opgate", "--ca", "tls/ca.crt"];
-const URL: [&str; 4] = ["--url", "https://10.0.0.1:9443", "--ca", "tls/ca.crt"];
+const SERVICE_ARGS: [&str; 4] = ["--service", "opgate-system/opgate", "--ca", "tls/ca.crt"];
+const URL_ARGS: [&str; 4] = ["--url", "https://10.0.0.1:9443", "--ca", "tls/ca.crt"];
 
 fn opgate(folder: &TempDir, arguments: &[&str]) -> Output {
     Command::new(BINARY)
@@ -53,7 +53,7 @@ fn operator_group() -> Value {
 }
 
 /// A policy entry with more members.
-fn with(mut policy: Value, members: &Value) -> Value {
+fn with_members(mut policy: Value, members: &Value) -> Value {
     policy.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
     policy
 }
@@ -75,7 +75,7 @@ fn webhooks(folder: &TempDir, arguments: &[&str]) -> Vec<Value> {
 }
 
 /// The only webhook for a group.
-fn of<'w>(webhooks: &'w [Value], group: &str) -> &'w Value {
+fn webhook_of_group<'w>(webhooks: &'w [Value], group: &str) -> &'w Value {
     let is_for = |webhook: &&Value| webhook["rules"][0]["apiGroups"] == json!([group]);
     let found: Vec<_> = webhooks.iter().filter(is_for).collect();
     let [webhook] = found[..] else { panic!("{} webhooks for {group:?}", found.len()) };
@@ -83,7 +83,7 @@ fn of<'w>(webhooks: &'w [Value], group: &str) -> &'w Value {
 }
 
 /// `name path failurePolicy` of each.
-fn shown(webhooks: &[Value]) -> Vec<String> {
+fn webhook_summaries(webhooks: &[Value]) -> Vec<String> {
     let show = |webhook: &Value| {
         let path = &webhook["clientConfig"]["service"]["path"];
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -92,7 +92,7 @@ fn shown(webhooks: &[Value]) -> Vec<String> {
     webhooks.iter().map(show).collect()
 }
 
-fn selected(webhook: &Value) -> Value {
+fn selector_of(webhook: &Value) -> Value {
     let conditions = webhook["namespaceSelector"]["matchExpressions"].as_array().unwrap();
     let shown = conditions.iter().map(|condition| {
         assert_eq!(condition["key"], "kubernetes.io/metadata.name");
@@ -114,8 +114,8 @@ fn rule(group: &str, versions: &[&str], resources: &[&str], operations: &[&str])
 /// Every rule of every built-in policy, and nothing else.
 #[test]
 fn builtin_policies_are_registered_for_their_requests() {
-    let folder = folder(&[builtin(), operator_group()]);
-    let printed = printed(&folder, &SERVICE);
+    let folder = folder(&[builtin_policy(), operator_group()]);
+    let printed = printed(&folder, &SERVICE_ARGS);
     assert_eq!(
         (&printed["apiVersion"], &printed["kind"], &printed["metadata"]),
         (
@@ -152,13 +152,14 @@ fn builtin_policies_are_registered_for_their_requests() {
         assert_eq!(webhook["admissionReviewVersions"], json!(["v1", "v1beta1"]));
         assert_eq!(webhook["timeoutSeconds"], 21, "limits.time of 20s");
     }
-    let path = |group: &str| of(webhooks, group)["clientConfig"]["service"]["path"].clone();
-    let name = |group: &str| of(webhooks, group)["name"].clone();
-    let rules = |group: &str| of(webhooks, group)["rules"].clone();
+    let path =
+        |group: &str| webhook_of_group(webhooks, group)["clientConfig"]["service"]["path"].clone();
+    let name = |group: &str| webhook_of_group(webhooks, group)["name"].clone();
+    let rules = |group: &str| webhook_of_group(webhooks, group)["rules"].clone();
     let everywhere = json!([["NotIn", ["kube-system", "opgate-system"]]]);
     let writes = ["CREATE", "UPDATE"];
 
-    let failure = |group: &str| of(webhooks, group)["failurePolicy"].clone();
+    let failure = |group: &str| webhook_of_group(webhooks, group)["failurePolicy"].clone();
     for group in [RUKPAK, OLM, ""] {
         assert_eq!(failure(group), "Fail", "{group}");
     }
@@ -174,12 +175,12 @@ fn builtin_policies_are_registered_for_their_requests() {
             rule(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundledeployments"], &writes),
         ])
     );
-    assert_eq!(selected(of(webhooks, RUKPAK)), everywhere);
+    assert_eq!(selector_of(webhook_of_group(webhooks, RUKPAK)), everywhere);
 
     assert_eq!(name(""), "vconfigmaps.core.opgate.dev");
     assert_eq!(path(""), "/validate/bundle-immutability");
     assert_eq!(rules(""), json!([rule("", &["v1"], &["configmaps"], &["CREATE", "DELETE"])]));
-    assert_eq!(selected(of(webhooks, "")), json!([["In", ["rukpak-system"]]]));
+    assert_eq!(selector_of(webhook_of_group(webhooks, "")), json!([["In", ["rukpak-system"]]]));
 
     assert_eq!(name(OLM), "voperatorgroups.operators.coreos.com");
     assert_eq!(path(OLM), "/validate/operator-group");
@@ -190,7 +191,7 @@ fn builtin_policies_are_registered_for_their_requests() {
             rule(OLM, &["v1alpha1"], &["clusterserviceversions"], &writes),
         ])
     );
-    assert_eq!(selected(of(webhooks, OLM)), everywhere);
+    assert_eq!(selector_of(webhook_of_group(webhooks, OLM)), everywhere);
 
     assert_eq!(name(RBAC), "vclusterrolebindings.rbac.authorization.k8s.io");
     assert_eq!(path(RBAC), "/validate/operator-group");
@@ -200,47 +201,47 @@ fn builtin_policies_are_registered_for_their_requests() {
 
 /// Without a configuration all built-in policies serve, and with one only those in it.
 #[test]
-fn the_rules_follow_the_configuration() {
+fn webhook_rules_follow_the_configuration() {
     let folder = folder(&[]);
-    let command = [&["manifests", "webhook", "--output", "json"][..], &SERVICE].concat();
+    let command = [&["manifests", "webhook", "--output", "json"][..], &SERVICE_ARGS].concat();
     let output = opgate(&folder, &command);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let all: Value = serde_json::from_str(&out(&output)).unwrap();
     let all = all["webhooks"].as_array().unwrap();
-    assert!(all.len() >= 4 && of(all, RUKPAK)["timeoutSeconds"] == 5, "{all:?}");
+    assert!(all.len() >= 4 && webhook_of_group(all, RUKPAK)["timeoutSeconds"] == 5, "{all:?}");
 
     // Nobody looks at ConfigMaps for rules that are off.
     let off = json!({"rules": {"RPK-19": "off", "RPK-20": "off"}});
-    configure(&folder, &[with(builtin(), &off)]);
+    configure(&folder, &[with_members(builtin_policy(), &off)]);
     assert_eq!(
-        shown(&webhooks(&folder, &SERVICE)),
+        webhook_summaries(&webhooks(&folder, &SERVICE_ARGS)),
         ["vbundles.core.rukpak.io /validate/bundle-immutability Fail"]
     );
     // The settings say where, and which rules look.
     let elsewhere = json!({"settings": {"rukpak": {"systemNamespace": "rukpak"}}});
-    configure(&folder, &[with(builtin(), &elsewhere)]);
-    let found = webhooks(&folder, &SERVICE);
-    assert_eq!(selected(of(&found, "")), json!([["In", ["rukpak"]]]));
+    configure(&folder, &[with_members(builtin_policy(), &elsewhere)]);
+    let found = webhooks(&folder, &SERVICE_ARGS);
+    assert_eq!(selector_of(webhook_of_group(&found, "")), json!([["In", ["rukpak"]]]));
     let writes = ["CREATE", "UPDATE", "DELETE"];
     let restricted = json!({"settings": {"rukpak": {"allowedUsers": ["a"]}}});
-    configure(&folder, &[with(builtin(), &restricted)]);
-    let found = webhooks(&folder, &SERVICE);
+    configure(&folder, &[with_members(builtin_policy(), &restricted)]);
+    let found = webhooks(&folder, &SERVICE_ARGS);
     let expected = rule(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundledeployments"], &writes);
-    assert_eq!(of(&found, RUKPAK)["rules"][1], expected);
-    configure(&folder, &[with(operator_group(), &json!({"rules": {"OPG-35": "deny"}}))]);
-    let found = webhooks(&folder, &SERVICE);
+    assert_eq!(webhook_of_group(&found, RUKPAK)["rules"][1], expected);
+    configure(&folder, &[with_members(operator_group(), &json!({"rules": {"OPG-35": "deny"}}))]);
+    let found = webhooks(&folder, &SERVICE_ARGS);
     let expected = rule(OLM, &["v1", "v1alpha2"], &["operatorgroups"], &writes);
-    assert_eq!(of(&found, OLM)["rules"][0], expected);
+    assert_eq!(webhook_of_group(&found, OLM)["rules"][0], expected);
     let pods = |settings: Value| {
         configure(&folder, &[json!({"name": "pod-security", "settings": settings})]);
-        webhooks(&folder, &SERVICE)
+        webhooks(&folder, &SERVICE_ARGS)
     };
     let default = pods(json!({}));
     assert_eq!(pods(json!({"multiarch": {"enforce": false}})), default, "false turns nothing on");
     assert_ne!(pods(json!({"multiarch": {"enforce": true}})), default);
 
     configure(&folder, &[]);
-    let output = print(&folder, &SERVICE);
+    let output = print(&folder, &SERVICE_ARGS);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).ends_with("\nwebhooks: []\n"), "{}", out(&output));
     assert!(err(&output).contains("no policy needs any request"), "{}", err(&output));
@@ -248,22 +249,23 @@ fn the_rules_follow_the_configuration() {
 
 #[test]
 fn a_server_is_called_by_its_service_or_its_url() {
-    let folder = folder(&[builtin()]);
-    let first = |arguments: &[&str]| of(&webhooks(&folder, arguments), RUKPAK).clone();
+    let folder = folder(&[builtin_policy()]);
+    let first =
+        |arguments: &[&str]| webhook_of_group(&webhooks(&folder, arguments), RUKPAK).clone();
     let webhook = first(&["--service", "a/b:9443", "--ca", "tls/ca.crt"]);
     let service = json!({
         "namespace": "a", "name": "b", "port": 9443, "path": "/validate/bundle-immutability",
     });
     assert_eq!(webhook["clientConfig"]["service"], service);
-    assert_eq!(selected(&webhook), json!([["NotIn", ["kube-system", "a"]]]));
+    assert_eq!(selector_of(&webhook), json!([["NotIn", ["kube-system", "a"]]]));
 
-    let webhook = first(&URL);
+    let webhook = first(&URL_ARGS);
     let url = "https://10.0.0.1:9443/validate/bundle-immutability";
     assert_eq!(webhook["clientConfig"]["url"], url);
     assert_eq!(webhook["clientConfig"]["service"], Value::Null);
-    assert_eq!(selected(&webhook), json!([["NotIn", ["kube-system"]]]), "nobody knows its own");
-    let webhook = first(&[&URL[..], &["--namespace", "opgate-system"]].concat());
-    assert_eq!(selected(&webhook), json!([["NotIn", ["kube-system", "opgate-system"]]]));
+    assert_eq!(selector_of(&webhook), json!([["NotIn", ["kube-system"]]]), "nobody knows its own");
+    let webhook = first(&[&URL_ARGS[..], &["--namespace", "opgate-system"]].concat());
+    assert_eq!(selector_of(&webhook), json!([["NotIn", ["kube-system", "opgate-system"]]]));
     let webhook = first(&["--url", "https://proxy.example.com/a/b/", "--ca", "tls/ca.crt"]);
     let url = "https://proxy.example.com/a/b/validate/bundle-immutability";
     assert_eq!(webhook["clientConfig"]["url"], url);
@@ -274,8 +276,8 @@ fn a_server_is_called_by_its_service_or_its_url() {
     let bundle = |arguments: &[&str]| {
         first(arguments)["clientConfig"]["caBundle"].as_str().unwrap().to_owned()
     };
-    let two = [&URL[..], &["--ca", "new/ca.crt"]].concat();
-    assert!(bundle(&two).len() > bundle(&URL).len() * 3 / 2);
+    let two = [&URL_ARGS[..], &["--ca", "new/ca.crt"]].concat();
+    assert!(bundle(&two).len() > bundle(&URL_ARGS).len() * 3 / 2);
 }
 
 /// What opgate never blocks, its absence must not block either.
@@ -291,8 +293,8 @@ fn unreachable_server_blocks_only_blocking_policies() {
         (json!({"mode": "audit"}), Some("Ignore")),
         (json!({"mode": "off"}), None),
     ] {
-        configure(&folder, &[with(builtin(), &entry)]);
-        let found = webhooks(&folder, &SERVICE);
+        configure(&folder, &[with_members(builtin_policy(), &entry)]);
+        let found = webhooks(&folder, &SERVICE_ARGS);
         assert_eq!(found.is_empty(), expected.is_none(), "{entry}");
         for webhook in found {
             assert_eq!(webhook["failurePolicy"].as_str(), expected, "{entry}");
@@ -303,9 +305,9 @@ fn unreachable_server_blocks_only_blocking_policies() {
 /// Each request reaches each policy once.
 #[test]
 fn each_request_reaches_each_policy_once() {
-    let evil = |name: &str, members: Value| with(misbehaves(name, &json!({})), &members);
+    let evil = |name: &str, members: Value| with_members(misbehaves(name, &json!({})), &members);
     let off = json!({"rules": {"RPK-19": "off", "RPK-20": "off"}});
-    let rukpak = || with(builtin(), &off);
+    let rukpak = || with_members(builtin_policy(), &off);
     let folder = folder(&[]);
     let cases = [
         (
@@ -338,27 +340,27 @@ fn each_request_reaches_each_policy_once() {
     ];
     for (policies, expected) in cases {
         configure(&folder, &policies);
-        let found = webhooks(&folder, &SERVICE);
-        assert_eq!(shown(&found), expected);
+        let found = webhooks(&folder, &SERVICE_ARGS);
+        assert_eq!(webhook_summaries(&found), expected);
         assert!(found.iter().all(|w| w["timeoutSeconds"] == 5 || w["timeoutSeconds"] == 21));
     }
     // Namespaces that every policy of a webhook excludes need not be sent.
     let excluded = |namespaces: &[&str]| json!({"exclude": {"namespaces": namespaces}});
     configure(&folder, &[evil("a", excluded(&["x", "y"])), evil("b", excluded(&["z", "y"]))]);
-    let found = webhooks(&folder, &SERVICE);
+    let found = webhooks(&folder, &SERVICE_ARGS);
     let expected = json!([["NotIn", ["kube-system", "opgate-system", "y"]]]);
-    assert_eq!((found.len(), selected(&found[0])), (1, expected));
+    assert_eq!((found.len(), selector_of(&found[0])), (1, expected));
     configure(&folder, &[evil("a", excluded(&["x", "y"]))]);
     let expected = json!([["NotIn", ["kube-system", "opgate-system", "x", "y"]]]);
-    assert_eq!(selected(&webhooks(&folder, &SERVICE)[0]), expected);
+    assert_eq!(selector_of(&webhooks(&folder, &SERVICE_ARGS)[0]), expected);
 }
 
 #[test]
-fn timeouts_leave_the_policies_their_time() {
+fn timeouts_exceed_the_policy_limits() {
     let folder = folder(&[]);
     for (time, seconds) in [("4s", 5), ("4001ms", 6), ("20s", 21), ("29s", 30), ("30s", 30)] {
-        configure(&folder, &[with(builtin(), &json!({"limits": {"time": time}}))]);
-        let output = print(&folder, &[&SERVICE[..], &["--output", "json"]].concat());
+        configure(&folder, &[with_members(builtin_policy(), &json!({"limits": {"time": time}}))]);
+        let output = print(&folder, &[&SERVICE_ARGS[..], &["--output", "json"]].concat());
         let printed: Value = serde_json::from_str(&out(&output)).unwrap();
         assert_eq!(printed["webhooks"][0]["timeoutSeconds"], seconds, "{time}");
         let is_told = err(&output).contains("limits.time is too long for a webhook");
@@ -369,8 +371,8 @@ fn timeouts_leave_the_policies_their_time() {
 /// As `kubectl` takes it and people read it; the same text every time.
 #[test]
 fn yaml_output_equals_json_output() {
-    let folder = folder(&[builtin(), operator_group()]);
-    for server in [SERVICE, URL] {
+    let folder = folder(&[builtin_policy(), operator_group()]);
+    for server in [SERVICE_ARGS, URL_ARGS] {
         let output = print(&folder, &server);
         assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
         let read: Value = serde_saphyr::from_str(&out(&output)).unwrap();
@@ -378,8 +380,8 @@ fn yaml_output_equals_json_output() {
         assert_eq!(out(&print(&folder, &server)), out(&output));
     }
     let off = json!({"mode": "warn", "rules": {"RPK-19": "off", "RPK-20": "off"}});
-    configure(&folder, &[with(builtin(), &off)]);
-    let text = out(&print(&folder, &[&SERVICE[..], &["--name", "house.opgate"]].concat()));
+    configure(&folder, &[with_members(builtin_policy(), &off)]);
+    let text = out(&print(&folder, &[&SERVICE_ARGS[..], &["--name", "house.opgate"]].concat()));
     let (head, rest) = text.split_once("      caBundle: ").unwrap();
     let (ca, tail) = rest.split_once('\n').unwrap();
     assert!(ca.starts_with("LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"), "{ca}");
@@ -429,7 +431,7 @@ webhooks:
 
 #[test]
 fn wrong_usage_is_rejected_with_a_hint() {
-    let folder = folder(&[builtin()]);
+    let folder = folder(&[builtin_policy()]);
     let write = |name: &str, text: &[u8]| std::fs::write(folder.path().join(name), text).unwrap();
     let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
     write("empty.crt", b"");
@@ -439,11 +441,11 @@ fn wrong_usage_is_rejected_with_a_hint() {
     let url = |url: &'static str| vec!["--url", url, "--ca", "tls/ca.crt"];
     let service = |service: &'static str| vec!["--service", service, "--ca", "tls/ca.crt"];
     let bundle = |ca: &'static str| vec!["--service", "a/b", "--ca", ca];
-    let more = |more: &[&'static str]| [&SERVICE[..], more].concat();
+    let more = |more: &[&'static str]| [&SERVICE_ARGS[..], more].concat();
     let cases = [
         (ca.to_vec(), "--service <NAMESPACE/NAME[:PORT]>|--url <URL>"),
         (more(&["--url", "https://a"]), "cannot be used with"),
-        (SERVICE[..2].to_vec(), "--ca <FILE>"),
+        (SERVICE_ARGS[..2].to_vec(), "--ca <FILE>"),
         (service("opgate"), "\"opgate\" is not in the format NAMESPACE/NAME"),
         (service("a/b:0"), "\"a/b:0\" is not in the format NAMESPACE/NAME"),
         (service("a/B"), "\"a/B\" is not in the format NAMESPACE/NAME"),
@@ -459,7 +461,7 @@ fn wrong_usage_is_rejected_with_a_hint() {
         (bundle("tls/ca.key"), "tls/ca.key: holds a private key"),
         (bundle("both.pem"), "both.pem: holds a private key"),
         (more(&["--namespace", "x"]), "cannot be used with"),
-        ([&URL[..], &["--namespace", "X"]].concat(), "\"X\" is not the name of a namespace"),
+        ([&URL_ARGS[..], &["--namespace", "X"]].concat(), "\"X\" is not the name of a namespace"),
         (more(&["--name", "Opgate"]), "\"Opgate\" is not a name"),
         (more(&["--output", "xml"]), "xml"),
     ];
@@ -474,10 +476,10 @@ fn wrong_usage_is_rejected_with_a_hint() {
 
 /// Nobody knows which requests it would want: what is printed would be too little.
 #[test]
-fn a_broken_policy_is_not_left_out() {
-    let broken = json!({"name": "x", "module": hostile("imports-wasi")});
-    let folder = folder(&[builtin(), broken]);
-    let output = print(&folder, &SERVICE);
+fn unloadable_policy_fails_the_command() {
+    let broken = json!({"name": "x", "module": hostile_component("imports-wasi")});
+    let folder = folder(&[builtin_policy(), broken]);
+    let output = print(&folder, &SERVICE_ARGS);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(3), ""));
     assert!(err(&output).contains("policy x: "), "{}", err(&output));
 }
@@ -518,7 +520,7 @@ fn roles(folder: &TempDir) -> Vec<(String, String, Vec<String>)> {
 }
 
 #[test]
-fn permissions_are_those_that_the_configuration_needs() {
+fn permissions_match_the_configuration() {
     let folder = folder(&[samples(&[], &json!({}))]);
     assert_eq!(roles(&folder), []);
     configure(
@@ -529,7 +531,7 @@ fn permissions_are_those_that_the_configuration_needs() {
     assert_eq!(roles(&folder), [("ClusterRole".to_owned(), String::new(), listed)]);
     // Secrets are never among what is granted in all namespaces.
     let settings = json!({"secrets": {"read": true, "namespace": "olm"}});
-    configure(&folder, &[samples(&[], &settings), builtin()]);
+    configure(&folder, &[samples(&[], &settings), builtin_policy()]);
     let secrets = " secrets list,watch".to_owned();
     let found = roles(&folder);
     assert!(found.contains(&("Role".to_owned(), "olm".to_owned(), vec![secrets])), "{found:?}");
@@ -541,7 +543,7 @@ fn permissions_are_those_that_the_configuration_needs() {
     assert_eq!(all, [format!("{RUKPAK} bundles list,watch")]);
     // What the ClusterRole permits is in no Role: it could fail to apply, and adds nothing.
     let settings = json!({"subscription": {"readConfigMaps": true}});
-    configure(&folder, &[builtin(), json!({"name": "subscription", "settings": settings})]);
+    configure(&folder, &[builtin_policy(), json!({"name": "subscription", "settings": settings})]);
     let found = roles(&folder);
     let [(kind, _, rules)] = &found[..] else { panic!("{found:?}") };
     assert!(kind == "ClusterRole" && rules[0].contains("configmaps"), "{found:?}");

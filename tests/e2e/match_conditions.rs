@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::policy_cases::{POLICIES, cases_of};
 
-fn is_narrowed(target: &Target) -> bool {
+fn has_conditions_or_selector(target: &Target) -> bool {
     !(target.conditions.is_empty() && target.namespace_selector.is_empty())
 }
 
@@ -28,7 +28,7 @@ fn operation(case: &Case) -> Operation {
 }
 
 /// Whether an API server compares the request with what the target says besides.
-fn is_about(target: &Target, case: &Case) -> bool {
+fn has_matching_resource(target: &Target, case: &Case) -> bool {
     let [group, version, mut resource, _] = case.resource();
     if let Some(sub) = &case.request.sub_resource {
         resource = format!("{resource}/{sub}");
@@ -39,7 +39,7 @@ fn is_about(target: &Target, case: &Case) -> bool {
 
 /// The expression over a list of `properties`, which is what the evaluator knows: the variables are
 /// members of the value of the first one.
-fn over_properties(expression: &str) -> String {
+fn as_property_expression(expression: &str) -> String {
     let mut text = String::new();
     let mut word = String::new();
     let mut is_quoted = false;
@@ -79,8 +79,9 @@ fn variables(case: &Case) -> Properties {
     Properties::new([("case", text.as_bytes())].into_iter())
 }
 
-fn holds(expression: &str, case: &Case) -> Result<bool, String> {
-    let program = Program::compile(&over_properties(expression)).map_err(|e| e.to_string())?;
+fn evaluate_condition(expression: &str, case: &Case) -> Result<bool, String> {
+    let program =
+        Program::compile(&as_property_expression(expression)).map_err(|e| e.to_string())?;
     program.run(&variables(case), &mut Budget::default()).map_err(|e| e.to_string())
 }
 
@@ -122,21 +123,23 @@ fn selects(selector: &str, labels: &BTreeMap<String, String>) -> bool {
 }
 
 fn is_sent(target: &Target, case: &Case) -> bool {
-    let hold = |(_, expression): &(&str, &str)| holds(expression, case).unwrap();
+    let hold = |(_, expression): &(&str, &str)| evaluate_condition(expression, case).unwrap();
     selects(target.namespace_selector, &labels(case)) && target.conditions.iter().all(hold)
 }
 
 /// The targets of a request that are narrowed.
-fn narrowed(policy: &Policy, case: &Case) -> Vec<&'static Target> {
+fn restricted_targets(policy: &Policy, case: &Case) -> Vec<&'static Target> {
     let targets = policy.routes.iter().map(|route| route.on);
-    targets.filter(|target| is_about(target, case) && is_narrowed(target)).collect()
+    targets
+        .filter(|target| has_matching_resource(target, case) && has_conditions_or_selector(target))
+        .collect()
 }
 
 /// The rules that find something in a case, and of which no target is sent.
-fn hidden(policy: &Policy, case: &Case) -> (usize, Vec<String>) {
+fn unsent_violations(policy: &Policy, case: &Case) -> (usize, Vec<String>) {
     let operation = operation(case);
     let targets = policy.routes.iter().map(|route| route.on);
-    let targets: Vec<_> = targets.filter(|target| is_about(target, case)).collect();
+    let targets: Vec<_> = targets.filter(|target| has_matching_resource(target, case)).collect();
     let found = native::verdict(policy, case).violations;
     let is_hidden = |id: &str| {
         let rule = *policy.all_rules().iter().find(|rule| rule.id == id).unwrap();
@@ -151,7 +154,7 @@ fn hidden(policy: &Policy, case: &Case) -> (usize, Vec<String>) {
 }
 
 /// The case without each of the values in the object.
-fn reduced(case: &Case) -> Vec<Case> {
+fn reduced_cases(case: &Case) -> Vec<Case> {
     let mut all = Vec::new();
     let mut pointers = vec![String::new()];
     let Some(object) = &case.object else { return all };
@@ -190,14 +193,14 @@ fn excluded_requests_violate_no_rule() {
     for policy in POLICIES {
         let targets = policy.routes.iter().map(|route| route.on);
         let mut unproven: BTreeSet<_> =
-            targets.filter(|target| is_narrowed(target)).map(narrowing).collect();
+            targets.filter(|target| has_conditions_or_selector(target)).map(restriction).collect();
         let cases = cases_of(policy).into_iter();
-        for case in cases.filter(|case| !narrowed(policy, case).is_empty()) {
-            for case in reduced(&case).iter().chain([&case]) {
-                let (found, hidden) = hidden(policy, case);
-                let mut sent = narrowed(policy, case);
+        for case in cases.filter(|case| !restricted_targets(policy, case).is_empty()) {
+            for case in reduced_cases(&case).iter().chain([&case]) {
+                let (found, hidden) = unsent_violations(policy, case);
+                let mut sent = restricted_targets(policy, case);
                 sent.retain(|target| found > 0 && is_sent(target, case));
-                unproven.retain(|one| !sent.iter().any(|target| narrowing(target) == *one));
+                unproven.retain(|one| !sent.iter().any(|target| restriction(target) == *one));
                 wrong.extend(hidden);
             }
         }
@@ -208,7 +211,7 @@ fn excluded_requests_violate_no_rule() {
 }
 
 /// Conditions and labels, which targets of several kinds may share.
-fn narrowing(target: &Target) -> (&'static [(&'static str, &'static str)], &'static str) {
+fn restriction(target: &Target) -> (&'static [(&'static str, &'static str)], &'static str) {
     (target.conditions, target.namespace_selector)
 }
 
@@ -234,13 +237,13 @@ fn with_every_operation(case: Case) -> Vec<Case> {
 /// Conditions have a value for every request, or an API server would take it for a failure: it
 /// refuses the request where the webhook has the failure policy `Fail`.
 #[test]
-fn conditions_fail_on_no_case() {
+fn conditions_evaluate_without_error_in_every_case() {
     let mut wrong = Vec::new();
     for policy in POLICIES {
         for case in cases_of(policy).into_iter().flat_map(with_every_operation) {
-            for target in narrowed(policy, &case) {
+            for target in restricted_targets(policy, &case) {
                 for (_, expression) in target.conditions {
-                    if let Err(error) = holds(expression, &case) {
+                    if let Err(error) = evaluate_condition(expression, &case) {
                         let (rule, name, operation) = (&case.rule, &case.name, case.operation);
                         wrong.push(format!("{rule}: {name}: {operation}: {error}"));
                     }
@@ -254,7 +257,7 @@ fn conditions_fail_on_no_case() {
 /// The time that an API server takes to go through a map grows with the square of its size, and
 /// whoever writes the object decides that.
 #[test]
-fn conditions_go_through_small_maps_only() {
+fn conditions_iterate_only_small_maps() {
     for target in POLICIES.iter().flat_map(|policy| policy.routes).map(|route| route.on) {
         for (name, expression) in target.conditions {
             for (at, _) in expression.match_indices(".exists(") {
@@ -270,7 +273,7 @@ fn conditions_go_through_small_maps_only() {
 
 /// What the conditions are there for.
 #[test]
-fn most_writes_of_busy_kinds_are_kept_away() {
+fn most_writes_of_busy_kinds_are_not_sent() {
     let kept = [
         json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}}),
         json!({"apiVersion": "v1", "kind": "Pod", "spec": {"affinity": {"podAffinity": {}}}}),
@@ -298,7 +301,7 @@ fn most_writes_of_busy_kinds_are_kept_away() {
             cluster: None,
             ..template.clone()
         };
-        let asking = POLICIES.iter().flat_map(|policy| narrowed(policy, &case));
+        let asking = POLICIES.iter().flat_map(|policy| restricted_targets(policy, &case));
         let asking: Vec<_> = asking.collect();
         assert!(!asking.is_empty(), "{:?}", case.object);
         for target in asking {
@@ -309,8 +312,8 @@ fn most_writes_of_busy_kinds_are_kept_away() {
 
 /// Neither Secrets nor other resources than these are sent of the whole cluster.
 #[test]
-fn busy_kinds_are_narrowed_unless_a_setting_asks_for_them() {
-    const BUSY: [&str; 9] = [
+fn busy_kinds_are_restricted_unless_a_setting_needs_them() {
+    const BUSY_KINDS: [&str; 9] = [
         "pods",
         "deployments",
         "daemonsets",
@@ -324,23 +327,24 @@ fn busy_kinds_are_narrowed_unless_a_setting_asks_for_them() {
     for policy in POLICIES {
         let rules = policy.all_rules();
         for target in policy.routes.iter().map(|route| route.on) {
-            let is_busy = target.resources.iter().any(|resource| BUSY.contains(resource));
+            let is_busy = target.resources.iter().any(|resource| BUSY_KINDS.contains(resource));
             let is_asked_for = !target.enabled_by.is_empty()
                 || rules.iter().all(|rule| {
                     let looks = rule.on.iter().any(|(on, _)| std::ptr::eq(*on, target));
                     !looks || rule.enabled_by.is_some()
                 });
-            let is_bounded = is_narrowed(target) || target.namespace.is_some() || is_asked_for;
+            let is_bounded =
+                has_conditions_or_selector(target) || target.namespace.is_some() || is_asked_for;
             assert!(!is_busy || is_bounded, "{} asks for all {:?}", policy.name, target.resources);
         }
     }
 }
 
 #[test]
-fn expressions_are_evaluated_as_they_are_meant() {
+fn expressions_are_rewritten_for_the_evaluator() {
     let text = "has(object.metadata.object) && 'object' in oldObject.spec && request.name == 'x'";
     assert_eq!(
-        over_properties(text).trim_end(),
+        as_property_expression(text).trim_end(),
         "has(properties[0].value.object.metadata.object) && 'object' in properties[0].value.oldObject.spec && properties[0].value.request.name == 'x'"
     );
 }

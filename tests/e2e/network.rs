@@ -51,7 +51,7 @@ fn only_named_sources_are_admitted() {
 }
 
 #[test]
-fn the_servers_pods_are_named_by_arguments() {
+fn server_pods_are_selected_by_arguments() {
     let arguments = "--api-server 0.0.0.0/0 --namespace guard --name g --pod-label a=b --pod-label x/c=d \
          --webhook-port 443 --ops-port 80 --metrics-from m";
     let arguments: Vec<_> = arguments.split_whitespace().collect();

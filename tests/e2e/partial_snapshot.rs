@@ -7,8 +7,8 @@ use crate::check::{
     check, configuration, err, folder, out, records, rules, status, violations, write,
 };
 
-const VERSION: &str = r#"{"major": "1", "minor": "19", "gitVersion": "v1.19.3"}"#;
-const CSV: &str = "bundle-valid/manifests/etcdoperator.clusterserviceversion.yaml";
+const VERSION_RESPONSE: &str = r#"{"major": "1", "minor": "19", "gitVersion": "v1.19.3"}"#;
+const CSV_FILE: &str = "bundle-valid/manifests/etcdoperator.clusterserviceversion.yaml";
 
 fn cluster_version(version: &str) -> String {
     format!(
@@ -19,17 +19,17 @@ fn cluster_version(version: &str) -> String {
 /// The fixtures, with a cluster, and a bundle that supports OpenShift up to 4.12.
 fn cluster() -> TempDir {
     let folder = folder();
-    write(&folder, "version.json", VERSION);
-    write(&folder, "cluster/version.json", VERSION);
+    write(&folder, "version.json", VERSION_RESPONSE);
+    write(&folder, "cluster/version.json", VERSION_RESPONSE);
     write(&folder, "cluster/clusterversion.yaml", cluster_version("4.13.2"));
-    let csv = std::fs::read_to_string(folder.path().join(CSV)).unwrap();
+    let csv = std::fs::read_to_string(folder.path().join(CSV_FILE)).unwrap();
     let last = r#"    olm.properties: '[{"type": "olm.maxOpenShiftVersion", "value": "4.12"}]'"#;
-    write(&folder, CSV, csv.replacen("  annotations:", &format!("  annotations:\n{last}"), 1));
+    write(&folder, CSV_FILE, csv.replacen("  annotations:", &format!("  annotations:\n{last}"), 1));
     folder
 }
 
 /// Rules and places of what is found, with the status.
-fn found(folder: &TempDir, arguments: &[&str]) -> (i32, Vec<String>) {
+fn check_rules(folder: &TempDir, arguments: &[&str]) -> (i32, Vec<String>) {
     let (code, records) = records(folder, arguments);
     let shown = |v: &Value| {
         let place = &v["location"];
@@ -47,18 +47,18 @@ fn not_evaluated(folder: &TempDir, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn bundles_meet_the_version_of_the_cluster() {
+fn bundles_are_checked_against_the_cluster_version() {
     let folder = cluster();
     let minimum = "CSV-23 etcdoperator.clusterserviceversion.yaml:26".to_owned();
     let maximum = "CSV-81 etcdoperator.clusterserviceversion.yaml:6".to_owned();
     let both = vec![maximum, minimum.clone()];
-    assert_eq!(found(&folder, &["bundle-valid"]), (0, vec![]));
+    assert_eq!(check_rules(&folder, &["bundle-valid"]), (0, vec![]));
     let skipped = not_evaluated(&folder, &["bundle-valid"]);
     assert!(skipped.contains("CSV-23") && skipped.contains("CSV-81"), "{skipped}");
     let with = |context: &[&str]| {
         let flags = context.iter().flat_map(|path| ["--cluster-state", path]);
         let arguments: Vec<_> = flags.chain(["bundle-valid"]).collect();
-        (found(&folder, &arguments), not_evaluated(&folder, &arguments))
+        (check_rules(&folder, &arguments), not_evaluated(&folder, &arguments))
     };
     // Rules that need what the files do not show are skipped as without them.
     let (all, skipped) = with(&["version.json"]);
@@ -73,7 +73,7 @@ fn bundles_meet_the_version_of_the_cluster() {
     // Without a file the configuration says it.
     let settings = json!({"csv": {"kubernetesVersion": "1.19.3", "openShiftVersion": "4.13"}});
     configuration(&folder, &json!([{"name": "cluster-service-version", "settings": settings}]));
-    assert_eq!(found(&folder, &["--config", "opgate.yaml", "bundle-valid"]), (0, both));
+    assert_eq!(check_rules(&folder, &["--config", "opgate.yaml", "bundle-valid"]), (0, both));
 }
 
 /// What the files show of a resource is all there is of it. Of others nothing is known.
@@ -81,14 +81,14 @@ fn bundles_meet_the_version_of_the_cluster() {
 fn partial_snapshot_denies_only_by_its_objects() {
     let folder = folder();
     let csv = |namespace: &str| {
-        let text = std::fs::read_to_string(folder.path().join(CSV)).unwrap();
+        let text = std::fs::read_to_string(folder.path().join(CSV_FILE)).unwrap();
         let text = text.replacen("metadata:\n", &format!("metadata:\n{namespace}"), 1);
         let required = "  customresourcedefinitions:\n    required:\n      - {name: prometheuses.monitoring.coreos.com, kind: Prometheus, version: v1, displayName: Prometheus, description: Metrics}";
         text.replacen("  customresourcedefinitions:", required, 1)
     };
     write(&folder, "named.yaml", csv("  namespace: operators\n"));
     write(&folder, "unnamed.yaml", csv(""));
-    write(&folder, "version.json", VERSION.replace("19", "29"));
+    write(&folder, "version.json", VERSION_RESPONSE.replace("19", "29"));
     let group = |namespace: &str| {
         format!(
             "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {{name: g, namespace: {namespace}}}\nspec: {{}}\nstatus: {{namespaces: [\"\"]}}\n"

@@ -9,8 +9,8 @@ use opgate::cluster::Connection;
 use opgate::policy::{Platform, PlatformQuery, Profile};
 use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
-use testkit::reviews::{self, GOOSE, OLM, group};
-use testkit::{Server, configuration, until};
+use testkit::reviews::{self, GOOSE_API, OLM, group};
+use testkit::{Server, configuration, wait_until};
 
 use crate::BINARY;
 
@@ -27,7 +27,7 @@ fn role(name: &str, rules: &Value) -> Value {
     json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
 }
 
-fn everything() -> Value {
+fn all_permissions() -> Value {
     let verbs = [
         "watch",
         "list",
@@ -55,7 +55,7 @@ fn binding(name: &str, role: &str, namespace: &str, account: &str) -> Value {
     })
 }
 
-fn bind(cluster: &FakeCluster, object: Value) {
+fn apply_binding(cluster: &FakeCluster, object: Value) {
     let plural =
         if object["kind"] == "ClusterRole" { "clusterroles" } else { "clusterrolebindings" };
     cluster.apply(RBAC, "v1", plural, object);
@@ -63,13 +63,13 @@ fn bind(cluster: &FakeCluster, object: Value) {
 
 /// OLM as its chart installs it into a namespace.
 fn install_olm(cluster: &FakeCluster, namespace: &str) {
-    bind(cluster, role(OLM_ROLE, &everything()));
+    apply_binding(cluster, role(OLM_ROLE, &all_permissions()));
     let name = format!("olm-operator-binding-{namespace}");
-    bind(cluster, binding(&name, OLM_ROLE, namespace, OLM_ACCOUNT));
+    apply_binding(cluster, binding(&name, OLM_ROLE, namespace, OLM_ACCOUNT));
 }
 
 /// OpenShift with a version that is installed.
-fn be_openshift(cluster: &FakeCluster, version: &str) {
+fn install_openshift(cluster: &FakeCluster, version: &str) {
     cluster.install(CONFIG, "v1", "clusterversions", "ClusterVersion", Scope::Cluster);
     cluster.apply(
         CONFIG,
@@ -86,7 +86,7 @@ fn be_openshift(cluster: &FakeCluster, version: &str) {
     );
 }
 
-async fn find(cluster: &FakeCluster) -> Result<Platform, opgate::cluster::ReadFailure> {
+async fn discover(cluster: &FakeCluster) -> Result<Platform, opgate::cluster::ReadFailure> {
     let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
     Platform::read(&connection, PlatformQuery::ALL).await
 }
@@ -96,19 +96,20 @@ async fn controllers_are_found_where_administrators_installed_them() {
     for namespace in ["olm", "operator-lifecycle-manager", "openshift-operator-lifecycle-manager"] {
         let cluster = reviews::cluster();
         install_olm(&cluster, namespace);
-        let found = find(&cluster).await.unwrap();
+        let found = discover(&cluster).await.unwrap();
         assert_eq!((found.profile, found.olm), (Profile::Upstream, vec![olm_of(namespace)]));
         assert!(found.rukpak.is_empty());
     }
     for namespace in ["rukpak-system", "openshift-rukpak", "olmv1-system"] {
         let cluster = reviews::cluster();
         let token = json!([{"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]}]);
-        for (name, rules) in [("core-admin", everything()), ("helm-provisioner-admin", token)] {
-            bind(&cluster, role(name, &rules));
-            bind(&cluster, binding(name, name, namespace, name));
+        for (name, rules) in [("core-admin", all_permissions()), ("helm-provisioner-admin", token)]
+        {
+            apply_binding(&cluster, role(name, &rules));
+            apply_binding(&cluster, binding(name, name, namespace, name));
         }
         let user = |name: &str| format!("system:serviceaccount:{namespace}:{name}");
-        let found = find(&cluster).await.unwrap();
+        let found = discover(&cluster).await.unwrap();
         assert_eq!(found.rukpak, [user("core-admin"), user("helm-provisioner-admin")]);
         assert!(found.olm.is_empty());
     }
@@ -137,23 +138,23 @@ async fn tenants_cannot_gain_trust() {
         cluster.apply("apps", "v1", "deployments", object);
     }
     let trusted = async |what: &str| {
-        let found = find(&cluster).await.unwrap();
+        let found = discover(&cluster).await.unwrap();
         assert_eq!(found.olm, [olm_of("operator-lifecycle-manager")], "{what}");
         assert!(found.rukpak.is_empty(), "{what}: {:?}", found.rukpak);
     };
     trusted("namespaces, accounts and Deployments").await;
 
     let own = json!([{"apiGroups": ["core.rukpak.io"], "resources": ["*"], "verbs": ["*"]}]);
-    bind(&cluster, role("core-admin", &own));
-    bind(&cluster, binding("core-admin", "core-admin", "rukpak-system", "core-admin"));
+    apply_binding(&cluster, role("core-admin", &own));
+    apply_binding(&cluster, binding("core-admin", "core-admin", "rukpak-system", "core-admin"));
     trusted("a role of the right name").await;
 
-    bind(&cluster, binding("core-admin", "view", "rukpak-system", "core-admin"));
-    bind(&cluster, binding("olm-operator-binding-olm", "view", "olm", OLM_ACCOUNT));
+    apply_binding(&cluster, binding("core-admin", "view", "rukpak-system", "core-admin"));
+    apply_binding(&cluster, binding("olm-operator-binding-olm", "view", "olm", OLM_ACCOUNT));
     trusted("another role").await;
 
     // The account of OLM that is there is not another account of its namespace.
-    bind(&cluster, binding("olm-operator-binding-olm", OLM_ROLE, "olm", "default"));
+    apply_binding(&cluster, binding("olm-operator-binding-olm", OLM_ROLE, "olm", "default"));
     trusted("another account").await;
 }
 
@@ -163,28 +164,28 @@ async fn unreadable_platform_resources_are_an_error() {
         [(CONFIG, "clusterversions"), (RBAC, "clusterrolebindings"), (RBAC, "clusterroles")]
     {
         let cluster = reviews::cluster();
-        be_openshift(&cluster, "4.14.2");
+        install_openshift(&cluster, "4.14.2");
         install_olm(&cluster, "openshift-operator-lifecycle-manager");
         cluster.forbid(group, plural);
-        let refused = find(&cluster).await.unwrap_err();
+        let refused = discover(&cluster).await.unwrap_err();
         assert!(refused.is_forbidden && refused.reason.starts_with(plural), "{refused:?}");
     }
     let cluster = reviews::cluster();
-    be_openshift(&cluster, "");
-    assert!(!find(&cluster).await.unwrap_err().is_forbidden);
+    install_openshift(&cluster, "");
+    assert!(!discover(&cluster).await.unwrap_err().is_forbidden);
 }
 
-async fn verbose(server: &Server) -> String {
+async fn verbose_readyz(server: &Server) -> String {
     server.get("/readyz?verbose").await.1
 }
 
-async fn trust(server: &Server) -> Value {
+async fn trusted_platform(server: &Server) -> Value {
     let policies: Value = serde_json::from_str(&server.get("/policies").await.1).unwrap();
     policies["trust"].clone()
 }
 
 /// What OLM writes when two groups provide the same API.
-fn provides(user: &str) -> String {
+fn provided_apis_update(user: &str) -> String {
     let group = |apis: &str| group("b", "g", &["shared"], apis);
     let of = json!({"group": OLM, "version": "v1", "resource": "operatorgroups", "kind": "OperatorGroup"});
     json!({
@@ -192,7 +193,7 @@ fn provides(user: &str) -> String {
         "request": {
             "uid": "u", "kind": of, "resource": of, "operation": "UPDATE", "name": "g",
             "namespace": "b", "dryRun": true, "userInfo": {"username": user},
-            "object": group(GOOSE), "oldObject": group(""),
+            "object": group(GOOSE_API), "oldObject": group(""),
         },
     })
     .to_string()
@@ -202,22 +203,26 @@ fn provides(user: &str) -> String {
 async fn server_trusts_the_olm_of_its_cluster_and_no_other() {
     let cluster = reviews::cluster();
     install_olm(&cluster, "operator-lifecycle-manager");
-    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE_API));
     let server = reviews::serve(BINARY, &cluster, &["--reload-interval", "20ms"]);
-    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+    wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
     let mut client = server.connect().await;
-    let mut says = async |user: &str| client.review(provides(user)).await.unwrap().message();
+    let mut says =
+        async |user: &str| client.review(provided_apis_update(user)).await.unwrap().message();
     assert_eq!(says(&olm_of("operator-lifecycle-manager")).await, "allowed");
     for namespace in ["olm", "openshift-operator-lifecycle-manager"] {
-        assert!(says(&olm_of(namespace)).await.contains(GOOSE), "{namespace}");
+        assert!(says(&olm_of(namespace)).await.contains(GOOSE_API), "{namespace}");
     }
     let user = olm_of("operator-lifecycle-manager");
     let line = format!(
         "[+]profile upstream (of the cluster); OLM: {user} (of the cluster); RukPak: none (of the cluster)\n"
     );
-    let shown = verbose(&server).await;
+    let shown = verbose_readyz(&server).await;
     assert!(shown.contains(&line), "{shown}");
-    assert_eq!(trust(&server).await["olm"], json!({"users": [user], "origin": "cluster"}));
+    assert_eq!(
+        trusted_platform(&server).await["olm"],
+        json!({"users": [user], "origin": "cluster"})
+    );
 
     // It moves.
     cluster.delete(
@@ -227,34 +232,42 @@ async fn server_trusts_the_olm_of_its_cluster_and_no_other() {
         "olm-operator-binding-operator-lifecycle-manager",
     );
     install_olm(&cluster, "olm");
-    until("the other OLM", async || trust(&server).await["olm"]["users"][0] == olm_of("olm")).await;
+    wait_until("the other OLM", async || {
+        trusted_platform(&server).await["olm"]["users"][0] == olm_of("olm")
+    })
+    .await;
     assert_eq!(says(&olm_of("olm")).await, "allowed");
-    assert!(says(&olm_of("operator-lifecycle-manager")).await.contains(GOOSE));
+    assert!(says(&olm_of("operator-lifecycle-manager")).await.contains(GOOSE_API));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn openshift_update_is_applied_and_refused_read_keeps_trust() {
     let cluster = reviews::cluster();
-    be_openshift(&cluster, "4.14.2");
+    install_openshift(&cluster, "4.14.2");
     install_olm(&cluster, "openshift-operator-lifecycle-manager");
     let server = reviews::serve(BINARY, &cluster, &["--reload-interval", "20ms"]);
-    let first = trust(&server).await;
+    let first = trusted_platform(&server).await;
     assert_eq!((&first["profile"], &first["version"]), (&json!("ocp-4.12"), &json!("4.14.2")));
     assert_eq!(first["origin"], "cluster");
 
-    be_openshift(&cluster, "4.16.1");
-    until("the edition", async || trust(&server).await["profile"] == "ocp-4.15").await;
+    install_openshift(&cluster, "4.16.1");
+    wait_until("the edition", async || trusted_platform(&server).await["profile"] == "ocp-4.15")
+        .await;
 
     for (group, plural) in [(CONFIG, "clusterversions"), (RBAC, "clusterrolebindings")] {
         cluster.forbid(group, plural);
         let says = format!("as it was found before: {plural}");
-        until("the warning", async || verbose(&server).await.contains(&says)).await;
+        wait_until("the warning", async || verbose_readyz(&server).await.contains(&says)).await;
         cluster.allow(group, plural);
-        until("no warning", async || !verbose(&server).await.contains("found before")).await;
+        wait_until("no warning", async || !verbose_readyz(&server).await.contains("found before"))
+            .await;
     }
     cluster.uninstall(CONFIG, "clusterversions");
-    until("the warning", async || verbose(&server).await.contains("was created or deleted")).await;
-    let last = trust(&server).await;
+    wait_until("the warning", async || {
+        verbose_readyz(&server).await.contains("was created or deleted")
+    })
+    .await;
+    let last = trusted_platform(&server).await;
     assert_eq!((&last["profile"], &last["version"]), (&json!("ocp-4.15"), &json!("4.16.1")));
     assert_eq!(server.get("/readyz").await.0, 200);
 }
@@ -285,7 +298,7 @@ async fn fixed_profile_needs_no_permission() {
         "20ms",
     ];
     let server = Server::start(BINARY, None, &arguments);
-    let fixed = trust(&server).await;
+    let fixed = trusted_platform(&server).await;
     assert_eq!(
         (&fixed["profile"], &fixed["origin"]),
         (&json!("upstream"), &json!("configuration"))
@@ -294,28 +307,29 @@ async fn fixed_profile_needs_no_permission() {
 
     files.swap(&[("opgate.yaml", &text("auto"))]);
     let kept = "the last good one: profile auto: clusterversions";
-    until("the refusal", async || verbose(&server).await.contains(kept)).await;
-    assert_eq!(trust(&server).await, fixed);
+    wait_until("the refusal", async || verbose_readyz(&server).await.contains(kept)).await;
+    assert_eq!(trusted_platform(&server).await, fixed);
     cluster.allow(CONFIG, "clusterversions");
-    until("the cluster", async || trust(&server).await["origin"] == "cluster").await;
-    assert_eq!(trust(&server).await["olm"]["users"], json!([olm_of("olm")]));
+    wait_until("the cluster", async || trusted_platform(&server).await["origin"] == "cluster")
+        .await;
+    assert_eq!(trusted_platform(&server).await["olm"]["users"], json!([olm_of("olm")]));
 }
 
 /// A server that has not said yet where it serves.
-struct Starting {
+struct StartingServer {
     child: Child,
     ops: SocketAddr,
     _files: tempfile::TempDir,
 }
 
-impl Drop for Starting {
+impl Drop for StartingServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Starting {
+impl StartingServer {
     fn new(cluster: &FakeCluster) -> Self {
         let files = tempfile::tempdir().unwrap();
         let tls = files.path().to_str().unwrap();
@@ -348,8 +362,8 @@ impl Starting {
 async fn server_is_not_ready_until_its_cluster_is_known() {
     let cluster = reviews::cluster();
     cluster.forbid(CONFIG, "clusterversions");
-    let mut server = Starting::new(&cluster);
-    until("the reason", async || {
+    let mut server = StartingServer::new(&cluster);
+    wait_until("the reason", async || {
         let answer = server.readiness();
         answer.starts_with("HTTP/1.1 503")
             && answer
@@ -374,7 +388,7 @@ fn run(arguments: &[&str]) -> (bool, String, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn config_init_pins_the_discovered_platform() {
     let cluster = reviews::cluster();
-    be_openshift(&cluster, "4.17.0");
+    install_openshift(&cluster, "4.17.0");
     install_olm(&cluster, "openshift-operator-lifecycle-manager");
     let kubeconfig = cluster.kubeconfig();
     let arguments =

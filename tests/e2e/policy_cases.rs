@@ -55,16 +55,17 @@ const SCHEDULING: &str = "scheduling.k8s.io";
 const PERFORMANCE: &str = "performance.openshift.io";
 
 /// What opgate makes itself, of files and of the answer of `/version`.
-const OWN: &str = "opgate.dev";
+const OPGATE_GROUP: &str = "opgate.dev";
 
 /// Of these another server than the API server knows no more than to list and to get.
-const AGGREGATED: &str = "packagemanifests";
+const AGGREGATED_RESOURCE: &str = "packagemanifests";
 
 /// Groups of custom resources that policies may list, those of the cases.
-const GROUPS: [&str; 3] = ["stable.example.com", "cache.example.com", "example.com"];
+const CUSTOM_RESOURCE_GROUPS: [&str; 3] =
+    ["stable.example.com", "cache.example.com", "example.com"];
 
 /// Resources that policies declare to read.
-const RESOURCES: [(&str, &str, &str, &str, Scope); 25] = [
+const DECLARED_RESOURCES: [(&str, &str, &str, &str, Scope); 25] = [
     (OLM, "v1", "operatorgroups", "OperatorGroup", Scope::Namespaced),
     (OLM, "v1alpha1", "clusterserviceversions", "ClusterServiceVersion", Scope::Namespaced),
     (OLM, "v1alpha1", "catalogsources", "CatalogSource", Scope::Namespaced),
@@ -82,7 +83,7 @@ const RESOURCES: [(&str, &str, &str, &str, Scope); 25] = [
     (PLATFORM, "v1alpha1", "platformoperators", "PlatformOperator", Scope::Cluster),
     (EXTENSIONS, "v1", "customresourcedefinitions", "CustomResourceDefinition", Scope::Cluster),
     (REGISTRATION, "v1", "apiservices", "APIService", Scope::Cluster),
-    (PACKAGES, "v1", AGGREGATED, "PackageManifest", Scope::Namespaced),
+    (PACKAGES, "v1", AGGREGATED_RESOURCE, "PackageManifest", Scope::Namespaced),
     (CONFIG, "v1", "clusterversions", "ClusterVersion", Scope::Cluster),
     (CONFIG, "v1", "featuregates", "FeatureGate", Scope::Cluster),
     (CONFIG, "v1", "operatorhubs", "OperatorHub", Scope::Cluster),
@@ -93,7 +94,7 @@ const RESOURCES: [(&str, &str, &str, &str, Scope); 25] = [
 ];
 
 /// An object of a case's cluster, as an API server has it.
-struct Stored {
+struct StoredObject {
     group: String,
     version: String,
     resource: String,
@@ -101,7 +102,7 @@ struct Stored {
     object: Value,
 }
 
-impl Stored {
+impl StoredObject {
     /// `None` for what nobody reads: kinds of Kubernetes that no policy declares, and the version of
     /// the API server. Objects of kinds that are declared need not say their API.
     fn of(object: &Value) -> Option<Self> {
@@ -115,7 +116,7 @@ impl Stored {
             *name == resource && written.is_none_or(|(of, _)| of == *group)
         };
         let mut object = object.clone();
-        let Some((group, version, _, _, scope)) = RESOURCES.iter().find(is_known) else {
+        let Some((group, version, _, _, scope)) = DECLARED_RESOURCES.iter().find(is_known) else {
             // Of any kind, for samples.
             let (group, version) = written.filter(|(group, _)| group.contains('.'))?;
             let is_inside = object["metadata"]["namespace"].is_string();
@@ -138,7 +139,7 @@ impl Stored {
 
     /// Whether a policy declares to read it, so that it is watched.
     fn is_declared(&self) -> bool {
-        RESOURCES
+        DECLARED_RESOURCES
             .iter()
             .any(|(group, _, name, _, _)| *group == self.group && *name == self.resource)
     }
@@ -157,16 +158,16 @@ impl Stored {
     }
 
     /// What names it.
-    fn place(&self) -> [&str; 4] {
+    fn coordinates(&self) -> [&str; 4] {
         let (namespace, name) = (self.text("/metadata/namespace"), self.text("/metadata/name"));
         [&self.group, &self.resource, namespace, name]
     }
 }
 
 /// Takes the objects of a case away, and kinds of which another case can have objects in another scope.
-fn remove(objects: &[Stored], cluster: &FakeCluster) {
+fn remove(objects: &[StoredObject], cluster: &FakeCluster) {
     // Some cases have an object twice.
-    let places: BTreeSet<_> = objects.iter().map(Stored::place).collect();
+    let places: BTreeSet<_> = objects.iter().map(StoredObject::coordinates).collect();
     for [group, resource, namespace, name] in places {
         cluster.delete(group, resource, namespace, name);
     }
@@ -178,16 +179,16 @@ fn remove(objects: &[Stored], cluster: &FakeCluster) {
 }
 
 /// The objects of a case's cluster.
-fn objects(case: &Case) -> Vec<Stored> {
-    case.cluster.iter().flatten().filter_map(Stored::of).collect()
+fn objects(case: &Case) -> Vec<StoredObject> {
+    case.cluster.iter().flatten().filter_map(StoredObject::of).collect()
 }
 
 /// The same as the fake API server stores it: of what the other server lists, several objects can have
 /// one name.
-fn stored(case: &Case) -> Vec<Stored> {
+fn stored(case: &Case) -> Vec<StoredObject> {
     let mut all = objects(case);
     for (number, stored) in all.iter_mut().enumerate() {
-        if stored.resource == AGGREGATED {
+        if stored.resource == AGGREGATED_RESOURCE {
             let name = stored.text("/metadata/name");
             stored.object["metadata"]["name"] = json!(format!("{name}@{number}"));
         }
@@ -197,7 +198,8 @@ fn stored(case: &Case) -> Vec<Stored> {
 
 /// Whether an API server can have the cluster of a case, which is not about a check of files.
 fn can_be_served(case: &Case) -> bool {
-    case.settings["files"] != json!(true) && objects(case).iter().all(|stored| stored.group != OWN)
+    case.settings["files"] != json!(true)
+        && objects(case).iter().all(|stored| stored.group != OPGATE_GROUP)
 }
 
 /// The version of the API server, if the case has one.
@@ -222,7 +224,7 @@ fn configuration(policy: &Policy, case: &Case) -> String {
             "name": policy.name,
             "rules": rules,
             "settings": settings,
-            "allowedSamples": GROUPS.map(|group| format!("*.{group}")),
+            "allowedSamples": CUSTOM_RESOURCE_GROUPS.map(|group| format!("*.{group}")),
             "limits": {"time": "20s"},
         }],
     });
@@ -250,7 +252,7 @@ fn grant(policy: &Policy, [_, _, resource, _]: &[String; 4], settings: &mut Valu
 }
 
 /// What is wrong with what a set of policies decides.
-pub(crate) async fn complaint(set: &PolicySet, policy: &Policy, case: &Case) -> Option<String> {
+pub(crate) async fn case_mismatch(set: &PolicySet, policy: &Policy, case: &Case) -> Option<String> {
     let mut asked = case.review();
     // One case is not in the way of the next.
     asked["request"]["dryRun"] = json!(true);
@@ -306,7 +308,10 @@ pub(crate) async fn complaint(set: &PolicySet, policy: &Policy, case: &Case) -> 
 }
 
 /// Cases by configuration, with a cluster or without one.
-pub(crate) fn by_configuration(policy: &Policy, with_cluster: bool) -> BTreeMap<String, Vec<Case>> {
+pub(crate) fn group_by_configuration(
+    policy: &Policy,
+    with_cluster: bool,
+) -> BTreeMap<String, Vec<Case>> {
     let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
     let cases = cases_of(policy).into_iter();
     for case in cases.filter(|case| case.cluster.is_some() == with_cluster) {
@@ -324,10 +329,10 @@ fn load(configuration: &str, source: Source) -> PolicySet {
 }
 
 #[tokio::test]
-async fn files_give_the_verdicts_that_the_policies_expect() {
+async fn files_give_the_expected_verdicts() {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for policy in POLICIES {
-        for (configuration, cases) in by_configuration(policy, true) {
+        for (configuration, cases) in group_by_configuration(policy, true) {
             let set = load(&configuration, Source::Snapshot);
             for case in cases {
                 let mut snapshot = Snapshot::default();
@@ -336,14 +341,14 @@ async fn files_give_the_verdicts_that_the_policies_expect() {
                     snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
                 }
                 snapshot.replace_state(set.cluster());
-                wrong.extend(complaint(&set, policy, &case).await);
+                wrong.extend(case_mismatch(&set, policy, &case).await);
                 count += 1;
             }
         }
-        for (configuration, cases) in by_configuration(policy, false) {
+        for (configuration, cases) in group_by_configuration(policy, false) {
             let set = load(&configuration, Source::Absent);
             for case in cases {
-                wrong.extend(complaint(&set, policy, &case).await);
+                wrong.extend(case_mismatch(&set, policy, &case).await);
                 count += 1;
             }
         }
@@ -353,23 +358,23 @@ async fn files_give_the_verdicts_that_the_policies_expect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_gives_the_same_verdicts() {
+async fn api_server_gives_the_expected_verdicts() {
     let mut wrong = Vec::new();
     for policy in POLICIES {
-        let mut all = by_configuration(policy, true);
+        let mut all = group_by_configuration(policy, true);
         for cases in all.values_mut() {
             cases.retain(can_be_served);
         }
         let all = all.into_iter().flat_map(|(configuration, cases)| {
-            by_version(cases).into_iter().map(move |cases| (configuration.clone(), cases))
+            group_by_version(cases).into_iter().map(move |cases| (configuration.clone(), cases))
         });
         for (configuration, (version, cases)) in all {
             let cluster = FakeCluster::start();
-            cluster.release(version);
-            for (group, version, plural, kind, scope) in RESOURCES {
+            cluster.set_version_response(version);
+            for (group, version, plural, kind, scope) in DECLARED_RESOURCES {
                 cluster.install(group, version, plural, kind, scope);
             }
-            cluster.aggregate(PACKAGES, AGGREGATED);
+            cluster.aggregate(PACKAGES, AGGREGATED_RESOURCE);
             let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
             let mut set = load(&configuration, Source::Live);
             let _watches = connection.watch(set.cluster(), &Supervisor::default());
@@ -377,10 +382,10 @@ async fn an_api_server_gives_the_same_verdicts() {
             for kind in set.cluster().caches() {
                 let plural = &kind.resource().resource;
                 let is_known = |(_, _, known, _, _): &(_, _, &str, _, _)| known == plural;
-                let is_known = is_own(kind) || RESOURCES.iter().any(is_known);
+                let is_known = is_host_kind(kind) || DECLARED_RESOURCES.iter().any(is_known);
                 assert!(is_known, "add {plural} to the resources");
-                if !is_own(kind) && plural != AGGREGATED {
-                    cluster.watching(plural, 1).await;
+                if !is_host_kind(kind) && plural != AGGREGATED_RESOURCE {
+                    cluster.wait_watching(plural, 1).await;
                 }
             }
             for case in cases {
@@ -388,8 +393,8 @@ async fn an_api_server_gives_the_same_verdicts() {
                 for stored in &objects {
                     stored.apply(&cluster, &case);
                 }
-                up_to_date(&set, &cluster).await;
-                wrong.extend(complaint(&set, policy, &case).await);
+                wait_up_to_date(&set, &cluster).await;
+                wrong.extend(case_mismatch(&set, policy, &case).await);
                 remove(&objects, &cluster);
             }
         }
@@ -398,7 +403,7 @@ async fn an_api_server_gives_the_same_verdicts() {
 }
 
 /// Cases by the version of the API server, which no other request changes.
-fn by_version(cases: Vec<Case>) -> Vec<(Value, Vec<Case>)> {
+fn group_by_version(cases: Vec<Case>) -> Vec<(Value, Vec<Case>)> {
     let mut all: Vec<(Value, Vec<Case>)> = Vec::new();
     for case in cases {
         // Where it is not known, the API server says that there is no such path.
@@ -412,19 +417,19 @@ fn by_version(cases: Vec<Case>) -> Vec<(Value, Vec<Case>)> {
 }
 
 /// Whether the host itself has the only object of it.
-fn is_own(kind: &ResourceCache) -> bool {
-    kind.resource().group == OWN
+fn is_host_kind(kind: &ResourceCache) -> bool {
+    kind.resource().group == OPGATE_GROUP
 }
 
 /// Waits until the watches have heard everything, and what is polled was listed since.
-pub(crate) async fn up_to_date(set: &PolicySet, cluster: &FakeCluster) {
-    let version = cluster.version();
+pub(crate) async fn wait_up_to_date(set: &PolicySet, cluster: &FakeCluster) {
+    let version = cluster.last_version();
     // For those of which nothing has changed.
-    cluster.bookmark();
+    cluster.send_bookmarks();
     let kinds = set.cluster().caches();
     let before: Vec<_> = kinds.iter().map(|kind| kind.status().lists).collect();
     let has_heard = |(kind, before): (&Arc<ResourceCache>, &u64)| match kind.status() {
-        status if is_own(kind) => status.cache_status.is_ready(),
+        status if is_host_kind(kind) => status.cache_status.is_ready(),
         status if status.polled => status.lists >= before + 2,
         status => status.version.parse::<u64>().is_ok_and(|seen| seen >= version),
     };

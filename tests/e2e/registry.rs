@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::registry::DockerRegistry;
-use testkit::{ConfigMap, Server, configuration, hostile, until};
+use testkit::{ConfigMap, Server, configuration, hostile_component, wait_until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -56,7 +56,7 @@ fn out(folder: &Path, arguments: &[&str]) -> String {
 }
 
 /// The exit status and the errors of a command that fails.
-fn fails(folder: &Path, arguments: &[&str]) -> (i32, String) {
+fn run_failing(folder: &Path, arguments: &[&str]) -> (i32, String) {
     let output = opgate(folder, arguments);
     (output.status.code().unwrap(), err(&output))
 }
@@ -77,11 +77,11 @@ fn write_configuration(folder: &Path, module: &str, signature: Option<Value>) {
 }
 
 /// How to reach a registry, behind a command.
-fn reached<'a>(command: &[&'a str], registry: &'a [String; 4]) -> Vec<&'a str> {
+fn with_registry<'a>(command: &[&'a str], registry: &'a [String; 4]) -> Vec<&'a str> {
     command.iter().copied().chain(registry.iter().map(String::as_str)).collect()
 }
 
-fn arguments(registry: &DockerRegistry) -> [String; 4] {
+fn registry_arguments(registry: &DockerRegistry) -> [String; 4] {
     let path = |path: PathBuf| path.to_str().unwrap().to_owned();
     [
         "--registry-ca".to_owned(),
@@ -96,11 +96,11 @@ async fn policy_is_pushed_to_and_pulled_from_a_registry() {
     let Some(mut registry) = DockerRegistry::start().await else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let how = arguments(&registry);
-    let component = hostile("misbehaves");
+    let how = registry_arguments(&registry);
+    let component = hostile_component("misbehaves");
     let path = component.to_str().unwrap();
     let tag = registry.reference("team/misbehaves:v1");
-    let out_of = |command: &[&str]| out(folder, &reached(command, &how));
+    let out_of = |command: &[&str]| out(folder, &with_registry(command, &how));
 
     // The same component has the same digest, as often as it is pushed.
     let pinned = out_of(&["policy", "push", path, &tag]).trim().to_owned();
@@ -112,7 +112,7 @@ async fn policy_is_pushed_to_and_pulled_from_a_registry() {
     assert_eq!(out_of(&["policy", "pull", &pinned, "--out", "other.wasm"]).trim(), pinned);
     // Rules without documentation are findings.
     let inspected = |command: &[&str]| {
-        let output = opgate(folder, &reached(command, &how));
+        let output = opgate(folder, &with_registry(command, &how));
         assert_eq!(output.status.code(), Some(1), "{}", err(&output));
         String::from_utf8(output.stdout).unwrap()
     };
@@ -138,15 +138,17 @@ async fn policy_is_pushed_to_and_pulled_from_a_registry() {
 
     // What is no policy is not pushed.
     std::fs::write(folder.join("module.wasm"), b"\0asm\x01\0\0\0").unwrap();
-    let (code, said) = fails(folder, &reached(&["policy", "push", "module.wasm", &tag], &how));
+    let (code, said) =
+        run_failing(folder, &with_registry(&["policy", "push", "module.wasm", &tag], &how));
     assert!(code == 2 && said.contains("opgate policy pack"), "{said}");
 
     // A tag that moves is told, and a digest is not asked for again.
-    let samples = hostile("samples");
+    let samples = hostile_component("samples");
     let moved = out_of(&["policy", "push", samples.to_str().unwrap(), &tag]).trim().to_owned();
     assert_ne!(moved, pinned);
     let (_, said) = {
-        let output = opgate(folder, &reached(&["policy", "list", "--config", "opgate.yaml"], &how));
+        let output =
+            opgate(folder, &with_registry(&["policy", "list", "--config", "opgate.yaml"], &how));
         (output.status.code(), err(&output))
     };
     assert!(said.contains("the tag has another digest than before"), "{said}");
@@ -154,7 +156,8 @@ async fn policy_is_pushed_to_and_pulled_from_a_registry() {
     write_configuration(folder, &pinned, None);
     out_of(&["rules", "--config", "opgate.yaml"]);
     write_configuration(folder, &tag, None);
-    let (code, said) = fails(folder, &reached(&["rules", "--config", "opgate.yaml"], &how));
+    let (code, said) =
+        run_failing(folder, &with_registry(&["rules", "--config", "opgate.yaml"], &how));
     assert!(
         code == 3 && said.contains("policy from-afar") && said.contains("4 attempts"),
         "{code}: {said}"
@@ -162,7 +165,10 @@ async fn policy_is_pushed_to_and_pulled_from_a_registry() {
     // Without the cache, the digest needs the registry, too.
     std::fs::remove_dir_all(folder.join("cache")).unwrap();
     write_configuration(folder, &pinned, None);
-    assert_eq!(fails(folder, &reached(&["rules", "--config", "opgate.yaml"], &how)).0, 3);
+    assert_eq!(
+        run_failing(folder, &with_registry(&["rules", "--config", "opgate.yaml"], &how)).0,
+        3
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,11 +176,11 @@ async fn unauthorized_pull_reports_missing_credentials() {
     let Some(registry) = DockerRegistry::start().await else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let how = arguments(&registry);
+    let how = registry_arguments(&registry);
     let [ca_flag, ca, config_flag, config] = how.each_ref().map(String::as_str);
     let tag = registry.reference("team/misbehaves:v1");
-    let component = hostile("misbehaves");
-    out(folder, &reached(&["policy", "push", component.to_str().unwrap(), &tag], &how));
+    let component = hostile_component("misbehaves");
+    out(folder, &with_registry(&["policy", "push", component.to_str().unwrap(), &tag], &how));
     let wrong = json!({"auths": {&registry.host: {"username": "alice", "password": "guess"}}});
     std::fs::write(folder.join("wrong.json"), wrong.to_string()).unwrap();
     let helper = json!({"credHelpers": {&registry.host: "ecr-login"}});
@@ -195,7 +201,7 @@ async fn unauthorized_pull_reports_missing_credentials() {
         (vec!["policy", "pull", "localhost/a:v1", ca_flag, ca], 2, "write oci://"),
         (vec!["policy", "pull", "oci://localhost/a", ca_flag, ca], 2, "add the digest"),
     ] {
-        let (status, said) = fails(folder, &command);
+        let (status, said) = run_failing(folder, &command);
         assert!(status == code && said.contains(why), "{command:?}: {status}: {said}");
         assert!(!said.contains("guess") && said.lines().count() == 1, "{said}");
     }
@@ -248,24 +254,25 @@ fn pem(key: &EcdsaKeyPair) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_is_served_if_the_key_has_signed_it() {
+async fn policy_is_served_only_if_signed_by_the_key() {
     let Some(mut registry) = DockerRegistry::start().await else { return };
     let files: TempDir = tempfile::tempdir().unwrap();
     let folder = files.path();
-    let how = arguments(&registry);
+    let how = registry_arguments(&registry);
     let tag = registry.reference("team/misbehaves:v1");
-    let component = hostile("misbehaves");
+    let component = hostile_component("misbehaves");
     let pinned =
-        out(folder, &reached(&["policy", "push", component.to_str().unwrap(), &tag], &how));
+        out(folder, &with_registry(&["policy", "push", component.to_str().unwrap(), &tag], &how));
     let pinned = pinned.trim();
     let (_, manifest) = pinned.split_once('@').unwrap();
     let generate = || EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
     let (ours, theirs) = (generate(), generate());
     std::fs::write(folder.join("cosign.pub"), pem(&ours)).unwrap();
     std::fs::write(folder.join("theirs.pub"), pem(&theirs)).unwrap();
-    let verify =
-        |key: &str| fails(folder, &reached(&["policy", "verify", &tag, "--key", key], &how));
-    let rules = || fails(folder, &reached(&["rules", "--config", "opgate.yaml"], &how));
+    let verify = |key: &str| {
+        run_failing(folder, &with_registry(&["policy", "verify", &tag, "--key", key], &how))
+    };
+    let rules = || run_failing(folder, &with_registry(&["rules", "--config", "opgate.yaml"], &how));
 
     write_configuration(folder, &tag, Some(json!({"key": "cosign.pub"})));
     let (code, said) = rules();
@@ -277,7 +284,8 @@ async fn a_policy_is_served_if_the_key_has_signed_it() {
     assert_eq!(verify("cosign.pub").0, 3);
     sign(&registry, "team/misbehaves", manifest, &ours).await;
     assert_eq!(
-        out(folder, &reached(&["policy", "verify", &tag, "--key", "cosign.pub"], &how)).trim(),
+        out(folder, &with_registry(&["policy", "verify", &tag, "--key", "cosign.pub"], &how))
+            .trim(),
         pinned
     );
     assert_eq!(rules().0, 0);
@@ -312,7 +320,7 @@ async fn a_policy_is_served_if_the_key_has_signed_it() {
 
 /// The component with something in it that nobody reads, as a file: another component.
 fn other_component(folder: &Path) -> PathBuf {
-    let mut bytes = std::fs::read(hostile("misbehaves")).unwrap();
+    let mut bytes = std::fs::read(hostile_component("misbehaves")).unwrap();
     // A custom section: its id, its size, the length of its name.
     bytes.extend(b"\0\x05\x04note");
     let path = folder.join("other.component.wasm");
@@ -325,13 +333,13 @@ async fn server_follows_the_configured_reference() {
     let Some(mut registry) = DockerRegistry::start().await else { return };
     let files = tempfile::tempdir().unwrap();
     let folder = files.path();
-    let how = arguments(&registry);
+    let how = registry_arguments(&registry);
     let tag = registry.reference("team/misbehaves:v1");
     let push = |component: &Path| {
         let command = ["policy", "push", component.to_str().unwrap(), &tag];
-        out(folder, &reached(&command, &how)).trim().to_owned()
+        out(folder, &with_registry(&command, &how)).trim().to_owned()
     };
-    let (component, other) = (hostile("misbehaves"), other_component(folder));
+    let (component, other) = (hostile_component("misbehaves"), other_component(folder));
     let first = push(&component);
     let text = |module: &str| {
         configuration(&[json!({"name": "from-afar", "module": module, "limits": {"time": "20s"}})])
@@ -351,7 +359,7 @@ async fn server_follows_the_configured_reference() {
     let before = told().await;
     assert_eq!(source_now().await, first);
     server.signal(Signal::HUP);
-    until("what the tag names now", async || source_now().await == second).await;
+    wait_until("what the tag names now", async || source_now().await == second).await;
     assert_ne!(told().await["configuration"]["digest"], before["configuration"]["digest"]);
     let is_moved = |line: &Value| {
         line["message"].as_str().is_some_and(|m| m.starts_with("the tag has another digest"))
@@ -363,10 +371,10 @@ async fn server_follows_the_configured_reference() {
     let unknown = registry.reference(&format!("team/misbehaves@sha256:{}", "0".repeat(64)));
     map.swap(&[("opgate.yaml", &text(&unknown))]);
     let trouble = async || told().await["configuration"]["lastAttempt"]["error"].to_string();
-    until("the trouble", async || trouble().await.contains("4 attempts")).await;
+    wait_until("the trouble", async || trouble().await.contains("4 attempts")).await;
     assert_eq!(source_now().await, second);
     map.swap(&[("opgate.yaml", &text(&first))]);
-    until("the first one", async || source_now().await == first).await;
+    wait_until("the first one", async || source_now().await == first).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -374,14 +382,14 @@ async fn configurations_are_compared_by_registry_content() {
     let Some(registry) = DockerRegistry::start().await else { return };
     let files = tempfile::tempdir().unwrap();
     let folder = files.path();
-    let how = arguments(&registry);
+    let how = registry_arguments(&registry);
     let push = |component: &Path, tag: &str| {
         let tag = registry.reference(&format!("team/misbehaves:{tag}"));
         let command = ["policy", "push", component.to_str().unwrap(), &tag];
-        out(folder, &reached(&command, &how)).trim().to_owned()
+        out(folder, &with_registry(&command, &how)).trim().to_owned()
     };
     let (first, second) =
-        (push(&hostile("misbehaves"), "v1"), push(&other_component(folder), "v2"));
+        (push(&hostile_component("misbehaves"), "v1"), push(&other_component(folder), "v2"));
     let write = |name: &str, module: &str| {
         let policy = json!({"name": "from-afar", "module": module, "limits": {"time": "20s"}});
         std::fs::write(folder.join(name), configuration(&[policy])).unwrap();
@@ -389,14 +397,14 @@ async fn configurations_are_compared_by_registry_content() {
     write("old.yaml", &first);
     write("same.yaml", &registry.reference("team/misbehaves:v1"));
     write("new.yaml", &second);
-    let diff = |new: &str| opgate(folder, &reached(&["diff", "old.yaml", new], &how));
+    let diff = |new: &str| opgate(folder, &with_registry(&["diff", "old.yaml", new], &how));
     let same = diff("same.yaml");
     assert_eq!(same.status.code(), Some(0), "{}", err(&same));
     assert_eq!(diff("new.yaml").status.code(), Some(1));
 }
 
 /// A proxy that passes TLS through. Says which hosts it was asked for.
-async fn proxy() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+async fn start_proxy() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let asked = Arc::<Mutex<Vec<String>>>::default();
@@ -426,13 +434,13 @@ async fn registry_connection_uses_the_https_proxy() {
     let Some(registry) = DockerRegistry::start().await else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let how = arguments(&registry);
+    let how = registry_arguments(&registry);
     let tag = registry.reference("team/misbehaves:v1");
-    let component = hostile("misbehaves");
-    out(folder, &reached(&["policy", "push", component.to_str().unwrap(), &tag], &how));
-    let (address, asked) = proxy().await;
+    let component = hostile_component("misbehaves");
+    out(folder, &with_registry(&["policy", "push", component.to_str().unwrap(), &tag], &how));
+    let (address, asked) = start_proxy().await;
     let pull = |no_proxy: &str| {
-        let output = command(folder, &reached(&["policy", "pull", &tag], &how))
+        let output = command(folder, &with_registry(&["policy", "pull", &tag], &how))
             .env("HTTPS_PROXY", format!("http://{address}"))
             .env("NO_PROXY", no_proxy)
             .output()
@@ -475,7 +483,7 @@ fn invalid_module_configuration_reports_location() {
             "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n  - name: a\n    module: {module}\n    signature: {signature}\n"
         );
         std::fs::write(folder.join("opgate.yaml"), text).unwrap();
-        let (code, said) = fails(folder, &["rules", "--config", "opgate.yaml"]);
+        let (code, said) = run_failing(folder, &["rules", "--config", "opgate.yaml"]);
         assert!(
             code == 2 && said.contains(why) && !said.contains("hush"),
             "{module} {signature}: {code}: {said}"

@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
-use testkit::reviews::{GOOSE, GROUPS, Given, OLM, cluster, create, group, policies};
+use testkit::reviews::{
+    GOOSE_API, OLM, OPERATOR_GROUPS, WriteMode, cluster, create, group, policies,
+};
 use testkit::{
-    ConfigMap, Server, builtin, configuration, create_bundle, good_spec, hostile, misbehaves, until,
+    ConfigMap, Server, builtin_policy, configuration, create_bundle, good_spec, hostile_component,
+    misbehaves, wait_until,
 };
 
 use crate::BINARY;
@@ -18,8 +21,8 @@ use crate::BINARY;
 const JSON: &str = "application/json";
 
 /// The built-in policy in this mode.
-fn in_mode(mode: &str) -> Value {
-    let mut policy = builtin();
+fn builtin_in_mode(mode: &str) -> Value {
+    let mut policy = builtin_policy();
     policy["mode"] = mode.into();
     policy
 }
@@ -35,7 +38,7 @@ fn serve(files: &ConfigMap, arguments: &[&str]) -> Server {
     Server::start(BINARY, None, &all)
 }
 
-fn reading(files: &ConfigMap, cluster: &FakeCluster, arguments: &[&str]) -> Server {
+fn serve_with_cluster(files: &ConfigMap, cluster: &FakeCluster, arguments: &[&str]) -> Server {
     let kubeconfig = cluster.kubeconfig();
     let mut all = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
     all.extend(arguments);
@@ -43,45 +46,46 @@ fn reading(files: &ConfigMap, cluster: &FakeCluster, arguments: &[&str]) -> Serv
 }
 
 /// What `/policies` says.
-async fn told(server: &Server) -> Value {
+async fn policies_status(server: &Server) -> Value {
     serde_json::from_str(&server.get("/policies").await.1).unwrap()
 }
 
-async fn served(server: &Server) -> String {
-    told(server).await["configuration"]["digest"].as_str().unwrap().to_owned()
+async fn active_digest(server: &Server) -> String {
+    policies_status(server).await["configuration"]["digest"].as_str().unwrap().to_owned()
 }
 
 /// The error of the last attempt.
-async fn trouble(server: &Server) -> Option<String> {
-    let told = told(server).await;
+async fn reload_error(server: &Server) -> Option<String> {
+    let told = policies_status(server).await;
     told["configuration"]["lastAttempt"]["error"].as_str().map(str::to_owned)
 }
 
-async fn changed(server: &Server, before: &str) {
-    until("another configuration", async || served(server).await != before).await;
+async fn wait_changed(server: &Server, before: &str) {
+    wait_until("another configuration", async || active_digest(server).await != before).await;
 }
 
-async fn ready(server: &Server) {
-    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+async fn wait_ready(server: &Server) {
+    wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_config_map_that_is_swapped_serves() {
-    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[in_mode("enforce")]))]);
+async fn swapped_config_map_is_loaded() {
+    let mut files =
+        ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin_in_mode("enforce")]))]);
     let server = serve(&files, &[]);
     let mut client = server.connect().await;
-    let before = served(&server).await;
-    let answer = client.review(testkit::recorded("007")).await.unwrap();
+    let before = active_digest(&server).await;
+    let answer = client.review(testkit::recorded_review("007")).await.unwrap();
     assert_eq!(answer.message(), "bundle.spec is immutable");
-    assert_eq!(told(&server).await["configuration"]["lastAttempt"], Value::Null);
+    assert_eq!(policies_status(&server).await["configuration"]["lastAttempt"], Value::Null);
 
-    files.swap(&[("opgate.yaml", &configuration(&[in_mode("warn")]))]);
-    changed(&server, &before).await;
-    let answer = client.review(testkit::recorded("007")).await.unwrap();
+    files.swap(&[("opgate.yaml", &configuration(&[builtin_in_mode("warn")]))]);
+    wait_changed(&server, &before).await;
+    let answer = client.review(testkit::recorded_review("007")).await.unwrap();
     assert_eq!(answer.message(), "allowed");
     assert!(answer.body.contains("bundle.spec is immutable"), "{}", answer.body);
-    let after = served(&server).await;
-    let told = told(&server).await;
+    let after = active_digest(&server).await;
+    let told = policies_status(&server).await;
     assert_eq!(told["policies"][0]["mode"], "warn");
     assert_eq!(told["configuration"]["lastAttempt"]["error"], Value::Null);
     let (code, text) = server.get("/readyz?verbose").await;
@@ -89,26 +93,26 @@ async fn a_config_map_that_is_swapped_serves() {
     assert!(text.contains(&format!("[+]configuration {after} since 20")), "{text}");
     // Counters go on, and there is one configuration.
     let calls = "opgate_evaluation_duration_seconds_count{policy=\"bundle-immutability\"}";
-    until("the metric", async || server.metric(calls).await == Some(2.0)).await;
+    wait_until("the metric", async || server.metric(calls).await == Some(2.0)).await;
     let info = |digest: &str| format!("opgate_configuration_info{{digest=\"{digest}\"}}");
-    until("the metric", async || server.metric(&info(&after)).await == Some(1.0)).await;
+    wait_until("the metric", async || server.metric(&info(&after)).await == Some(1.0)).await;
     assert_eq!(server.metric(&info(&before)).await, None);
     let replaced = "opgate_configuration_reloads_total{result=\"replaced\"}";
     assert_eq!(server.metric(replaced).await, Some(1.0));
     // The old contents are the old configuration.
-    files.swap(&[("opgate.yaml", &configuration(&[in_mode("enforce")]))]);
-    changed(&server, &after).await;
-    assert_eq!(served(&server).await, before);
+    files.swap(&[("opgate.yaml", &configuration(&[builtin_in_mode("enforce")]))]);
+    wait_changed(&server, &after).await;
+    assert_eq!(active_digest(&server).await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_configuration_keeps_last_good() {
-    let good = configuration(&[in_mode("enforce")]);
-    let mut rule = builtin();
+    let good = configuration(&[builtin_in_mode("enforce")]);
+    let mut rule = builtin_policy();
     rule["rules"] = json!({"RPK-99": "warn"});
-    let mut setting = builtin();
+    let mut setting = builtin_policy();
     setting["settings"] = json!({"nonsense": 1});
-    let with = |policy: Value| configuration(&[in_mode("enforce"), policy]);
+    let with = |policy: Value| configuration(&[builtin_in_mode("enforce"), policy]);
     let mut files = ConfigMap::new(&[("opgate.yaml", &good), ("bad.wasm", "none")]);
     let module = |path: &Path| with(json!({"name": "other", "module": path}));
     let cases = [
@@ -120,30 +124,30 @@ async fn invalid_configuration_keeps_last_good() {
         (&*module(&files.path("bad.wasm")), "policy other: "),
         (&*module(&files.path("missing.wasm")), "policy other: "),
         (
-            &*module(&hostile("loops-in-describe")),
+            &*module(&hostile_component("loops-in-describe")),
             "policy other: describe: exceeded the CPU time limit of 100ms",
         ),
-        (&*module(&hostile("imports-wasi")), "policy other: "),
+        (&*module(&hostile_component("imports-wasi")), "policy other: "),
     ];
     let server = serve(&files, &[]);
-    let digest = served(&server).await;
+    let digest = active_digest(&server).await;
     let mut client = server.connect().await;
     let failed = "opgate_configuration_reloads_total{result=\"failed\"}";
     for (text, says) in cases {
         let before = server.metric(failed).await.unwrap();
         files.swap(&[("opgate.yaml", text), ("bad.wasm", "none")]);
-        until(says, async || server.metric(failed).await.unwrap() > before).await;
-        let error = trouble(&server).await.unwrap();
+        wait_until(says, async || server.metric(failed).await.unwrap() > before).await;
+        let error = reload_error(&server).await.unwrap();
         assert!(error.contains(says), "{error}");
-        assert_eq!(served(&server).await, digest);
-        let answer = client.review(testkit::recorded("007")).await.unwrap();
+        assert_eq!(active_digest(&server).await, digest);
+        let answer = client.review(testkit::recorded_review("007")).await.unwrap();
         assert_eq!(answer.message(), "bundle.spec is immutable");
         let (code, text) = server.get("/readyz?verbose").await;
         assert_eq!(code, 200, "{text}");
         let line = text.lines().find(|line| line.starts_with("[!]configuration")).unwrap();
         assert!(line.contains(&digest) && line.contains(says), "{line}");
         let stale = "opgate_configuration_stale";
-        until("the metric", async || server.metric(stale).await == Some(1.0)).await;
+        wait_until("the metric", async || server.metric(stale).await == Some(1.0)).await;
     }
     let kept = |line: &&Value| {
         line["message"] == "configuration reload failed; keeping last good configuration"
@@ -155,34 +159,34 @@ async fn invalid_configuration_keeps_last_good() {
     assert_eq!(kept, once, "told once");
     // What it was before needs no reload.
     files.swap(&[("opgate.yaml", &good), ("bad.wasm", "none")]);
-    until("the end of it", async || trouble(&server).await.is_none()).await;
+    wait_until("the end of it", async || reload_error(&server).await.is_none()).await;
     let stale = "opgate_configuration_stale";
-    until("the metric", async || server.metric(stale).await == Some(0.0)).await;
+    wait_until("the metric", async || server.metric(stale).await == Some(0.0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signal_reloads_an_edited_file_immediately() {
-    let files = ConfigMap::new(&[("opgate.yaml", &configuration(&[in_mode("enforce")]))]);
+    let files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin_in_mode("enforce")]))]);
     let server = serve(&files, &["--reload-interval", "1h"]);
-    let before = served(&server).await;
+    let before = active_digest(&server).await;
     let path = std::fs::canonicalize(files.path("opgate.yaml")).unwrap();
     let time = std::fs::metadata(&path).unwrap().modified().unwrap();
     // In place, of the same length, and with the time that it had.
-    let text = configuration(&[in_mode("enforce")]).replace("enforce", "audit  ");
+    let text = configuration(&[builtin_in_mode("enforce")]).replace("enforce", "audit  ");
     std::fs::write(&path, text.replace("audit  \"", "audit\"  ")).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
-    assert_eq!(served(&server).await, before);
+    assert_eq!(active_digest(&server).await, before);
     server.signal(Signal::HUP);
-    changed(&server, &before).await;
+    wait_changed(&server, &before).await;
     let mut client = server.connect().await;
-    assert_eq!(client.review(testkit::recorded("007")).await.unwrap().message(), "allowed");
+    assert_eq!(client.review(testkit::recorded_review("007")).await.unwrap().message(), "allowed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_module_is_a_part_of_the_configuration() {
+async fn changed_module_causes_a_reload() {
     let folder = tempfile::tempdir().unwrap();
     let module = folder.path().join("policy.wasm");
-    std::fs::copy(hostile("misbehaves"), &module).unwrap();
+    std::fs::copy(hostile_component("misbehaves"), &module).unwrap();
     let settings = json!({"do": "many-violations", "number": 1});
     let policy = json!({
         "name": "evil", "module": module, "settings": settings, "limits": {"time": "20s"},
@@ -192,21 +196,21 @@ async fn a_module_is_a_part_of_the_configuration() {
     let mut client = server.connect().await;
     let bundle = create_bundle("u", "b", &good_spec()).to_string();
     assert_eq!(client.review(bundle.clone()).await.unwrap().message(), "no");
-    let before = served(&server).await;
+    let before = active_digest(&server).await;
     let new = folder.path().join("new.wasm");
-    std::fs::copy(hostile("advises"), &new).unwrap();
+    std::fs::copy(hostile_component("advises"), &new).unwrap();
     std::fs::rename(new, &module).unwrap();
     // It has another schema or other rules: whichever it is, it is noticed, and the server answers.
-    until("a look at it", async || {
-        served(&server).await != before || trouble(&server).await.is_some()
+    wait_until("a look at it", async || {
+        active_digest(&server).await != before || reload_error(&server).await.is_some()
     })
     .await;
     assert_eq!(client.review(bundle).await.unwrap().status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_is_gone_still_answers_by_its_name() {
-    let both = configuration(&[builtin(), misbehaves("evil", &json!({"do": "panic"}))]);
+async fn removed_policy_still_responds_by_its_name() {
+    let both = configuration(&[builtin_policy(), misbehaves("evil", &json!({"do": "panic"}))]);
     let mut files = ConfigMap::new(&[("opgate.yaml", &both)]);
     let server = serve(&files, &[]);
     let mut client = server.connect().await;
@@ -214,17 +218,17 @@ async fn a_policy_that_is_gone_still_answers_by_its_name() {
     let answer = client.post("/validate/evil", JSON, bundle.clone()).await.unwrap();
     assert_eq!(answer.status, 500);
     let faults = "opgate_policy_errors_total{policy=\"evil\",cause=\"panic\"}";
-    until("the metric", async || server.metric(faults).await == Some(1.0)).await;
-    let before = served(&server).await;
-    files.swap(&[("opgate.yaml", &configuration(&[builtin()]))]);
-    changed(&server, &before).await;
+    wait_until("the metric", async || server.metric(faults).await == Some(1.0)).await;
+    let before = active_digest(&server).await;
+    files.swap(&[("opgate.yaml", &configuration(&[builtin_policy()]))]);
+    wait_changed(&server, &before).await;
     for path in ["/validate/evil", "/validate/evil/bundle-immutability", "/validate"] {
         let answer = client.post(path, JSON, bundle.clone()).await.unwrap();
         assert_eq!(answer.message(), "allowed", "{path}");
     }
     assert_eq!(client.post("/validate/never", JSON, bundle).await.unwrap().status, 404);
     // Its series end with its last call.
-    until("the end of its series", async || {
+    wait_until("the end of its series", async || {
         !server.get("/metrics").await.1.contains("policy=\"evil\"")
     })
     .await;
@@ -233,36 +237,36 @@ async fn a_policy_that_is_gone_still_answers_by_its_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn new_reads_are_synced_before_activation() {
     let cluster = cluster();
-    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
-    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin()]))]);
-    let server = reading(&files, &cluster, &["--reservation-ttl", "50ms"]);
-    ready(&server).await;
-    let before = served(&server).await;
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE_API));
+    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin_policy()]))]);
+    let server = serve_with_cluster(&files, &cluster, &["--reservation-ttl", "50ms"]);
+    wait_ready(&server).await;
+    let before = active_digest(&server).await;
     let mut client = server.connect().await;
-    let new = create(&group("b", "new", &["shared"], GOOSE), Given::DryRun);
+    let new = create(&group("b", "new", &["shared"], GOOSE_API), WriteMode::DryRun);
     cluster.hold_lists(OLM, "operatorgroups");
     files.swap(&[("opgate.yaml", &policies())]);
     let is_list = |request: &str| request.contains("/operatorgroups?");
-    cluster.requested(1, is_list).await;
-    assert_eq!(served(&server).await, before);
+    cluster.wait_requested(1, is_list).await;
+    assert_eq!(active_digest(&server).await, before);
     let answer = client.review(new.clone()).await.unwrap();
     assert_eq!(answer.message(), "allowed", "the old set does not ask");
     cluster.release_lists(OLM, "operatorgroups");
     // From the first call on, there is an answer, and it is the right one.
-    until("the new rule", async || {
+    wait_until("the new rule", async || {
         let answer = client.review(new.clone()).await.unwrap();
         assert_eq!(answer.status, 200, "{}", answer.body);
         answer.message() != "allowed"
     })
     .await;
     // And back: what nobody needs is watched no more.
-    let objects = format!("opgate_cluster_cache_objects{{resource=\"{GROUPS}\"}}");
-    until("its series", async || server.metric(&objects).await == Some(1.0)).await;
-    let before = served(&server).await;
-    files.swap(&[("opgate.yaml", &configuration(&[builtin()]))]);
-    changed(&server, &before).await;
-    cluster.unwatched("operatorgroups").await;
-    until("the end of its series", async || server.metric(&objects).await.is_none()).await;
+    let objects = format!("opgate_cluster_cache_objects{{resource=\"{OPERATOR_GROUPS}\"}}");
+    wait_until("its series", async || server.metric(&objects).await == Some(1.0)).await;
+    let before = active_digest(&server).await;
+    files.swap(&[("opgate.yaml", &configuration(&[builtin_policy()]))]);
+    wait_changed(&server, &before).await;
+    cluster.wait_unwatched("operatorgroups").await;
+    wait_until("the end of its series", async || server.metric(&objects).await.is_none()).await;
     assert_eq!(client.review(new).await.unwrap().message(), "allowed");
 }
 
@@ -270,19 +274,20 @@ async fn new_reads_are_synced_before_activation() {
 async fn shared_reads_are_not_listed_or_watched_again() {
     let cluster = cluster();
     let mut files = ConfigMap::new(&[("opgate.yaml", &policies())]);
-    let server = reading(&files, &cluster, &["--reservation-ttl", "1h"]);
-    ready(&server).await;
-    cluster.watching("operatorgroups", 1).await;
+    let server = serve_with_cluster(&files, &cluster, &["--reservation-ttl", "1h"]);
+    wait_ready(&server).await;
+    cluster.wait_watching("operatorgroups", 1).await;
     let mut client = server.connect().await;
-    let mut review =
-        async |object: &Value| client.review(create(object, Given::Once)).await.unwrap().message();
-    assert_eq!(review(&group("a", "first", &["shared"], GOOSE)).await, "allowed");
+    let mut review = async |object: &Value| {
+        client.review(create(object, WriteMode::Persist)).await.unwrap().message()
+    };
+    assert_eq!(review(&group("a", "first", &["shared"], GOOSE_API)).await, "allowed");
     let requests = cluster.requests().len();
-    let before = served(&server).await;
+    let before = active_digest(&server).await;
     files.swap(&[("opgate.yaml", &policies().replace("20s", "21s"))]);
-    changed(&server, &before).await;
+    wait_changed(&server, &before).await;
     // What the old set allowed is in the way of what the new one is asked.
-    let refused = review(&group("b", "second", &["shared"], GOOSE)).await;
+    let refused = review(&group("b", "second", &["shared"], GOOSE_API)).await;
     assert!(refused.starts_with("intersecting"), "{refused}");
     let mut again = cluster.requests().split_off(requests);
     // What the cluster is, is read again all the time: single objects, by name.
@@ -298,72 +303,74 @@ async fn shared_reads_are_not_listed_or_watched_again() {
 
 /// Files of a cluster are read again with each configuration, so that the new set has them, too.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_files_of_a_cluster_come_with_the_configuration() {
+async fn cluster_state_files_are_reloaded() {
     let context = tempfile::tempdir().unwrap();
     let objects = context.path().join("objects.json");
     let list = |objects: &[Value]| json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    let first = group("a", "first", &["shared"], GOOSE);
+    let first = group("a", "first", &["shared"], GOOSE_API);
     std::fs::write(&objects, list(std::slice::from_ref(&first)).to_string()).unwrap();
     let mut files = ConfigMap::new(&[("opgate.yaml", &policies())]);
     let server = serve(&files, &["--cluster-state", context.path().to_str().unwrap()]);
     let mut client = server.connect().await;
-    let new = create(&group("b", "new", &["shared"], GOOSE), Given::DryRun);
+    let new = create(&group("b", "new", &["shared"], GOOSE_API), WriteMode::DryRun);
     let refused = client.review(new.clone()).await.unwrap().message();
     assert!(refused.starts_with("intersecting"), "{refused}");
     // A change of these files alone is not noticed.
     std::fs::write(&objects, list(&[testkit::reviews::namespace("a")]).to_string()).unwrap();
-    let before = served(&server).await;
+    let before = active_digest(&server).await;
     files.swap(&[("opgate.yaml", &policies().replace("20s", "21s"))]);
-    changed(&server, &before).await;
+    wait_changed(&server, &before).await;
     assert_eq!(client.review(new.clone()).await.unwrap().message(), "allowed");
     // Without them there is no new set.
     std::fs::write(&objects, "{").unwrap();
     files.swap(&[("opgate.yaml", &policies())]);
-    until("the trouble", async || {
-        trouble(&server).await.is_some_and(|error| error.starts_with("--cluster-state: "))
+    wait_until("the trouble", async || {
+        reload_error(&server).await.is_some_and(|error| error.starts_with("--cluster-state: "))
     })
     .await;
     assert_eq!(client.review(new).await.unwrap().message(), "allowed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_that_is_forbidden_keeps_the_last_good_one() {
+async fn forbidden_read_keeps_last_good() {
     let cluster = cluster();
     cluster.forbid(OLM, "operatorgroups");
-    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin()]))]);
+    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin_policy()]))]);
     let arguments = ["--reservation-ttl", "50ms", "--sync-timeout", "1s"];
-    let server = reading(&files, &cluster, &arguments);
-    ready(&server).await;
-    let before = served(&server).await;
+    let server = serve_with_cluster(&files, &cluster, &arguments);
+    wait_ready(&server).await;
+    let before = active_digest(&server).await;
     files.swap(&[("opgate.yaml", &policies())]);
     let forbidden = "operatorgroups.operators.coreos.com is forbidden";
-    until("the refusal", async || {
-        trouble(&server).await.is_some_and(|error| error.contains(forbidden))
+    wait_until("the refusal", async || {
+        reload_error(&server).await.is_some_and(|error| error.contains(forbidden))
     })
     .await;
-    assert_eq!(served(&server).await, before);
+    assert_eq!(active_digest(&server).await, before);
     assert_eq!(server.get("/readyz").await.0, 200);
     cluster.allow(OLM, "operatorgroups");
     server.signal(Signal::HUP);
-    changed(&server, &before).await;
+    wait_changed(&server, &before).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_ends_with_the_set_with_which_it_began() {
+async fn call_keeps_its_policy_set_during_a_reload() {
     let settings = json!({"do": "work", "number": 4_000_000_000_u64});
     let mut slow = misbehaves("slow", &settings);
     slow["limits"] = json!({"time": "30s"});
-    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin(), slow]))]);
+    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin_policy(), slow]))]);
     let server = serve(&files, &[]);
-    let before = served(&server).await;
+    let before = active_digest(&server).await;
     let mut client = server.connect().await;
     let bundle = create_bundle("u", "b", &good_spec()).to_string();
     let of_old = bundle.clone();
     let old = tokio::spawn(async move { client.review(of_old).await.unwrap() });
-    until("the call", async || server.metric("opgate_requests_in_flight").await == Some(1.0)).await;
-    files.swap(&[("opgate.yaml", &configuration(&[builtin()]))]);
-    changed(&server, &before).await;
-    let retired = async || told(&server).await["configuration"]["retired"].as_u64().unwrap();
+    wait_until("the call", async || server.metric("opgate_requests_in_flight").await == Some(1.0))
+        .await;
+    files.swap(&[("opgate.yaml", &configuration(&[builtin_policy()]))]);
+    wait_changed(&server, &before).await;
+    let retired =
+        async || policies_status(&server).await["configuration"]["retired"].as_u64().unwrap();
     let was_running = server.metric("opgate_requests_in_flight").await == Some(1.0);
     if was_running {
         assert_eq!(retired().await, 1);
@@ -371,16 +378,16 @@ async fn a_call_ends_with_the_set_with_which_it_began() {
     let mut client = server.connect().await;
     assert_eq!(client.review(bundle).await.unwrap().message(), "allowed");
     assert_eq!(old.await.unwrap().status, 200);
-    until("the end of the old set", async || retired().await == 0).await;
+    wait_until("the end of the old set", async || retired().await == 0).await;
 }
 
 /// Limits, modes, policies and queues change under load: nobody notices.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_fails_while_the_configuration_changes() {
-    const CLIENTS: usize = 6;
-    const RELOADS: usize = 20;
+async fn configuration_changes_fail_no_calls() {
+    const CLIENT_COUNT: usize = 6;
+    const RELOAD_COUNT: usize = 20;
     let with = |mode: &str, concurrency: usize, others: &[Value]| {
-        let mut policy = in_mode(mode);
+        let mut policy = builtin_in_mode(mode);
         policy["limits"]["concurrency"] = concurrency.into();
         let mut all = vec![policy];
         all.extend_from_slice(others);
@@ -399,12 +406,12 @@ async fn no_call_fails_while_the_configuration_changes() {
     let mut files = ConfigMap::new(&[("opgate.yaml", &configurations[0])]);
     let server = Arc::new(serve(&files, &["--cluster-source", "none"]));
     let (stop, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let clients: Vec<_> = (0..CLIENTS)
+    let clients: Vec<_> = (0..CLIENT_COUNT)
         .map(|_| {
             let (server, stop, calls) = (server.clone(), stop.clone(), calls.clone());
             tokio::spawn(async move {
                 let mut client = server.connect().await;
-                let review = testkit::recorded("006");
+                let review = testkit::recorded_review("006");
                 while !stop.load(Ordering::Relaxed) {
                     let path = "/validate/bundle-immutability?timeout=60s";
                     for path in [path, "/validate?timeout=60s"] {
@@ -416,18 +423,18 @@ async fn no_call_fails_while_the_configuration_changes() {
             })
         })
         .collect();
-    for number in 1..=RELOADS {
-        let before = served(&server).await;
+    for number in 1..=RELOAD_COUNT {
+        let before = active_digest(&server).await;
         let enough = calls.load(Ordering::Relaxed) + 20;
         files.swap(&[("opgate.yaml", &configurations[number % configurations.len()])]);
-        changed(&server, &before).await;
-        until("some calls", async || calls.load(Ordering::Relaxed) > enough).await;
+        wait_changed(&server, &before).await;
+        wait_until("some calls", async || calls.load(Ordering::Relaxed) > enough).await;
     }
     stop.store(true, Ordering::Relaxed);
     for client in clients {
         client.await.unwrap();
     }
-    println!("{} calls during {RELOADS} reloads", calls.load(Ordering::Relaxed));
+    println!("{} calls during {RELOAD_COUNT} reloads", calls.load(Ordering::Relaxed));
     let answers = server.get("/metrics").await.1;
     let failed: Vec<_> = answers
         .lines()
@@ -440,29 +447,29 @@ async fn no_call_fails_while_the_configuration_changes() {
 async fn event_reports_the_result_of_a_reload() {
     let cluster = cluster();
     cluster.install("events.k8s.io", "v1", "events", "Event", Scope::Namespaced);
-    let good = configuration(&[in_mode("enforce")]);
+    let good = configuration(&[builtin_in_mode("enforce")]);
     let mut files = ConfigMap::new(&[("opgate.yaml", &good)]);
     let arguments = ["--installation", "opgate-system/opgate", "--pod-name", "opgate-1"];
-    let server = reading(&files, &cluster, &arguments);
+    let server = serve_with_cluster(&files, &cluster, &arguments);
     let event = async |count: usize| {
         let is_event = |request: &str| request.starts_with("POST /apis/events.k8s.io/v1");
-        cluster.requested(count, is_event).await;
+        cluster.wait_requested(count, is_event).await;
     };
     let failed = "opgate_configuration_reloads_total{result=\"failed\"}";
     files.swap(&[("opgate.yaml", "policies: [")]);
     event(1).await;
     // The same once more, and then something else.
     server.signal(Signal::HUP);
-    until("another attempt", async || server.metric(failed).await == Some(2.0)).await;
-    let before = served(&server).await;
-    files.swap(&[("opgate.yaml", &configuration(&[in_mode("warn")]))]);
-    changed(&server, &before).await;
+    wait_until("another attempt", async || server.metric(failed).await == Some(2.0)).await;
+    let before = active_digest(&server).await;
+    files.swap(&[("opgate.yaml", &configuration(&[builtin_in_mode("warn")]))]);
+    wait_changed(&server, &before).await;
     event(2).await;
     // A failure to write one matters to nobody.
     cluster.forbid("events.k8s.io", "events");
-    let before = served(&server).await;
+    let before = active_digest(&server).await;
     files.swap(&[("opgate.yaml", &good)]);
-    changed(&server, &before).await;
+    wait_changed(&server, &before).await;
     assert_eq!(server.get("/readyz").await.0, 200);
     let requests = cluster.requests();
     let is_event = |request: &&String| request.starts_with("POST /apis/events.k8s.io/v1");

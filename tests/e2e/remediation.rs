@@ -17,16 +17,16 @@ enum Edit {
     /// The file.
     Delete,
     /// A text of the line above.
-    Above(&'static str, &'static str),
+    ReplaceAbove(&'static str, &'static str),
 }
 
-use Edit::{Above, Delete, Remove, Replace};
+use Edit::{Delete, Remove, Replace, ReplaceAbove};
 
 /// Rule, words of what its page says under "Repair", and the edit.
-type Repair = (&'static str, &'static str, Edit);
+type Fix = (&'static str, &'static str, Edit);
 
-const DENIALS: [Repair; 9] = [
-    ("CSV-57", "Correct `apiVersion` or `kind` of the example", Above("v1beta1", "v1beta2")),
+const DENIAL_FIXES: [Fix; 9] = [
+    ("CSV-57", "Correct `apiVersion` or `kind` of the example", ReplaceAbove("v1beta1", "v1beta2")),
     ("CSV-06", "Write `MAJOR.MINOR.PATCH`", Replace("0.9", "0.9.5")),
     ("CSV-30", "Keep one entry of each type", Replace("OwnNamespace", "SingleNamespace")),
     ("RBF-07", "or remove the entry", Remove(3)),
@@ -48,25 +48,25 @@ const DENIALS: [Repair; 9] = [
     ("CON-20", "a range such as `>0.5.1`", Replace("newer than 0.27", ">0.27.0")),
 ];
 
-const WARNINGS: [Repair; 1] =
+const WARNING_FIXES: [Fix; 1] =
     [("CSV-17", "Choose the level that fits this version", Replace("preview", "alpha"))];
 
 /// Findings of one level, in the order in which they are printed.
-fn findings(folder: &TempDir, level: &str) -> Vec<Value> {
+fn violations_of_effect(folder: &TempDir, level: &str) -> Vec<Value> {
     let (_, found) = records(folder, &["bundle-broken"]);
     let all = found.iter().flat_map(violations);
     all.filter(|violation| violation["effect"] == level).cloned().collect()
 }
 
 /// The section "Repair" of a rule's page, its lines joined.
-fn page(folder: &TempDir, rule: &str) -> String {
+fn remediation_section(folder: &TempDir, rule: &str) -> String {
     let page = out(&command(folder.path(), &["rules", "explain", rule]).output().unwrap());
     let (_, repair) = page.split_once("### Remediation").expect(rule);
     let repair = repair.split("###").next().unwrap_or_default();
     repair.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn apply(folder: &TempDir, finding: &Value, edit: &Edit) {
+fn apply_edit(folder: &TempDir, finding: &Value, edit: &Edit) {
     let place = &finding["location"];
     let path = folder.path().join(place["file"].as_str().expect("a file"));
     if matches!(edit, Delete) {
@@ -82,25 +82,25 @@ fn apply(folder: &TempDir, finding: &Value, edit: &Edit) {
     match edit {
         Replace(from, to) => replace(&mut lines[at], from, to),
         Remove(count) => drop(lines.drain(at..at + count)),
-        Above(from, to) => replace(&mut lines[at - 1], from, to),
+        ReplaceAbove(from, to) => replace(&mut lines[at - 1], from, to),
         Delete => {}
     }
     std::fs::write(path, lines.join("\n") + "\n").unwrap();
 }
 
 /// Repairs the first finding of a level until there is none, with each repair once.
-fn repair(folder: &TempDir, level: &str, repairs: &[Repair]) {
-    let mut left: Vec<&Repair> = repairs.iter().collect();
+fn apply_fixes(folder: &TempDir, level: &str, fixes: &[Fix]) {
+    let mut left: Vec<&Fix> = fixes.iter().collect();
     loop {
-        let before = findings(folder, level);
+        let before = violations_of_effect(folder, level);
         let Some(first) = before.first() else { break };
         let rule = first["rule"].as_str().unwrap();
         let known = left.iter().position(|(id, ..)| *id == rule);
         let (_, says, edit) = left.remove(known.unwrap_or_else(|| panic!("no repair: {first}")));
-        let page = page(folder, rule);
+        let page = remediation_section(folder, rule);
         assert!(!page.is_empty() && page.contains(says), "{rule}: {page}");
-        apply(folder, first, edit);
-        let after = findings(folder, level);
+        apply_edit(folder, first, edit);
+        let after = violations_of_effect(folder, level);
         assert!(after.len() < before.len(), "{rule}: {before:?}\n{after:?}");
     }
     assert!(
@@ -111,13 +111,13 @@ fn repair(folder: &TempDir, level: &str, repairs: &[Repair]) {
 }
 
 #[test]
-fn the_messages_lead_to_a_clean_bundle() {
+fn following_the_messages_fixes_the_bundle() {
     let folder = folder();
     assert_eq!(status(&check(&folder, &["bundle-broken"])), 1);
-    repair(&folder, "deny", &DENIALS);
+    apply_fixes(&folder, "deny", &DENIAL_FIXES);
     assert_eq!(status(&check(&folder, &["bundle-broken"])), 0);
     assert_eq!(status(&check(&folder, &["--fail-on", "warn", "bundle-broken"])), 1);
-    repair(&folder, "warn", &WARNINGS);
+    apply_fixes(&folder, "warn", &WARNING_FIXES);
     for path in ["bundle-broken", "bundle-valid"] {
         let output = check(&folder, &["--fail-on", "warn", path]);
         let table = out(&output);

@@ -3,7 +3,9 @@
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::check::{CLASSLESS, GOOD, check, err, folder, out, records, rules, status, write};
+use crate::check::{
+    BUNDLE_WITHOUT_CLASS, VALID_BUNDLE, check, err, folder, out, records, rules, status, write,
+};
 
 const CRD: &str = "apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -20,7 +22,7 @@ spec:
 ";
 
 /// A part of a CRD, which kustomize puts into a whole one.
-const PATCH: &str = "apiVersion: apiextensions.k8s.io/v1
+const CRD_PATCH: &str = "apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: things}
 spec: {scope: Global}
@@ -44,11 +46,11 @@ fn repository() -> TempDir {
         ("chart/templates/a.yaml", "kind: {{ .Values.kind }}\n"),
         ("config/crd/kustomization.yaml", "resources: [crd.yaml]\npatches: [{path: patch.yaml}]\n"),
         ("config/crd/crd.yaml", CRD),
-        ("config/crd/patch.yaml", PATCH),
+        ("config/crd/patch.yaml", CRD_PATCH),
         ("config/crd/patch.json", "[{\"op\": \"remove\", \"path\": \"/spec/x\"}]"),
         ("catalog/x-template.yaml", "schema: olm.template.basic\nentries: []\n"),
         ("manifests/OWNERS", "reviewers: [a]\n"),
-        ("manifests/good.yaml", GOOD),
+        ("manifests/good.yaml", VALID_BUNDLE),
     ] {
         write(&folder, name, content);
     }
@@ -100,7 +102,7 @@ fn repository_without_violations_passes_and_the_rest_is_counted() {
 fn broken_manifest_fails_and_the_others_are_checked() {
     let folder = repository();
     write(&folder, "apps/broken.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: [\n");
-    write(&folder, "apps/classless.yaml", CLASSLESS);
+    write(&folder, "apps/classless.yaml", BUNDLE_WITHOUT_CLASS);
     let output = check(&folder, &["."]);
     assert_eq!(status(&output), 2, "{}", err(&output));
     let error = "error: ./apps/broken.yaml:3:11: not YAML";
@@ -115,7 +117,7 @@ spec: {name: etcd, source: community-operators, sourceNamespace: openshift-marke
 ";
 
 #[test]
-fn exported_object_makes_no_cluster_of_the_others() {
+fn exported_object_is_not_taken_as_cluster_state() {
     let folder = tempfile::tempdir().unwrap();
     for (name, exported) in [("a", ", uid: u, resourceVersion: '1'"), ("b", "")] {
         let text = SUBSCRIPTION.replace("NAME", name).replace(" EXPORTED", exported);
@@ -131,7 +133,7 @@ fn exported_object_makes_no_cluster_of_the_others() {
 }
 
 #[test]
-fn limit_holds_for_each_bundle_and_is_one_error() {
+fn size_limit_applies_to_each_bundle_as_one_error() {
     let folder = folder();
     for number in 0..4 {
         let status = std::process::Command::new("cp")

@@ -24,11 +24,11 @@ fn run(folder: &TempDir, line: &str) -> Output {
     command(folder.path(), &arguments).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn all_output(output: &Output) -> String {
     out(output) + &err(output)
 }
 
-fn values(output: &Output) -> Vec<Value> {
+fn json_lines(output: &Output) -> Vec<Value> {
     let text = out(output);
     match serde_json::from_str(&text) {
         Ok(Value::Array(all)) => all,
@@ -91,7 +91,7 @@ fn detected_input_type_is_printed() {
         ("review new -f pod.yaml --old namespace.yaml", 2, "--old has no Pod dev/web: it has Name"),
     ] {
         let output = run(&folder, line);
-        let text = said(&output);
+        let text = all_output(&output);
         assert_eq!(output.status.code(), Some(status), "{line}: {text}");
         assert!(text.contains(expected), "{line}: {text}");
     }
@@ -99,7 +99,7 @@ fn detected_input_type_is_printed() {
 
 /// A review is what an API server sends, and the same whenever it is made.
 #[test]
-fn a_review_is_made_of_a_manifest() {
+fn review_is_created_from_a_manifest() {
     let folder = folder();
     // Arguments, and what the request has at these pointers.
     let cases: [(&str, &[(&str, Value)]); 8] = [
@@ -175,7 +175,7 @@ fn a_review_is_made_of_a_manifest() {
         let line = format!("review new -f {arguments}");
         let output = run(&folder, &line);
         assert_eq!(output.status.code(), Some(0), "{line}: {}", err(&output));
-        let review = values(&output).remove(0);
+        let review = json_lines(&output).remove(0);
         for (pointer, value) in expected {
             let found = review["request"].pointer(pointer).unwrap_or(&Value::Null);
             assert_eq!(found, value, "{line}: {pointer}");
@@ -183,7 +183,7 @@ fn a_review_is_made_of_a_manifest() {
         assert_eq!(out(&run(&folder, &line)), out(&output), "{line}");
     }
     let output = run(&folder, "review new -f several.yaml -n team");
-    let all = values(&output);
+    let all = json_lines(&output);
     let found: Vec<_> = all
         .iter()
         .map(|review| {
@@ -215,7 +215,7 @@ fn a_review_is_made_of_a_manifest() {
 
 /// A manifest, its review in each form, and the review in `check` get the same answer.
 #[test]
-fn a_manifest_and_its_review_are_the_same() {
+fn manifest_and_its_review_give_the_same_result() {
     let folder = folder();
     let context = "--config opgate.yaml --cluster-state namespace.yaml";
     for form in ["json", "jsonl", "yaml"] {
@@ -226,13 +226,13 @@ fn a_manifest_and_its_review_are_the_same() {
     for file in ["pod.yaml", "made.json", "made.jsonl", "made.yaml"] {
         let output = run(&folder, &format!("replay {context} --output jsonl {file}"));
         assert_eq!(output.status.code(), Some(1), "{file}: {}", err(&output));
-        let mut record = values(&output).remove(0);
+        let mut record = json_lines(&output).remove(0);
         let taken = if file == "pod.yaml" { "manifest" } else { "review" };
         assert_eq!(record["inputType"].take(), taken, "{file}");
         (record["source"], record["microseconds"]) = (Value::Null, Value::Null);
         assert_eq!(*first.get_or_insert(record.clone()), record, "{file}");
         let output = run(&folder, &format!("check {context} --output jsonl {file}"));
-        let record = values(&output).remove(0);
+        let record = json_lines(&output).remove(0);
         assert_eq!(
             (output.status.code(), &record["inputType"]),
             (Some(1), &json!(taken)),
@@ -242,7 +242,7 @@ fn a_manifest_and_its_review_are_the_same() {
         assert_eq!((&found["rule"], &record["name"]), (&json!("PSA-09"), &json!("web")), "{file}");
         assert!(found["location"]["line"].as_u64().unwrap() >= 1, "{file}: {found}");
     }
-    let text = said(&run(&folder, &format!("check {context} made.json")));
+    let text = all_output(&run(&folder, &format!("check {context} made.json")));
     assert!(
         text.contains("made.json: an AdmissionReview, CREATE of Pod dev/web by kubernetes-admin"),
         "{text}"
@@ -310,7 +310,7 @@ fn not_evaluated_objects_are_reported() {
         ),
     ] {
         let output = run(&folder, line);
-        let text = said(&output);
+        let text = all_output(&output);
         assert_eq!(output.status.code(), Some(status), "{line}: {text}");
         for expected in expected {
             assert!(text.contains(expected), "{line}: {expected}: {text}");
@@ -320,11 +320,11 @@ fn not_evaluated_objects_are_reported() {
 
 /// Why each policy was asked or not, what it evaluated, and what it read.
 #[test]
-fn a_verdict_is_explained() {
+fn explain_shows_the_evaluation() {
     let folder = folder();
     let explained = |line: &str| {
         let output = run(&folder, line);
-        let record = values(&output).remove(0);
+        let record = json_lines(&output).remove(0);
         let list = match &record["explain"] {
             Value::Array(all) => all[0]["policies"].clone(),
             one => one["policies"].clone(),

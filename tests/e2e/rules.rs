@@ -83,7 +83,7 @@ fn declared_rules_are_listed_with_documented_levels() {
     };
     assert_eq!(listed.iter().map(known).collect::<Vec<_>>(), declared.collect::<Vec<_>>());
     let levels: BTreeMap<_, _> =
-        documented::rows().iter().map(|row| (row.id, row.level())).collect();
+        documented::documented_rules().iter().map(|row| (row.id, row.level())).collect();
     for rule in &listed {
         let id = rule["id"].as_str().unwrap();
         // The row of CRD-07 has the level outside of bundles.
@@ -149,7 +149,7 @@ fn the_published_pages_are_up_to_date() {
 }
 
 /// Whatever looks like the ID of a rule.
-fn ids(text: &str) -> impl Iterator<Item = &str> {
+fn rule_ids(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     words.filter(|word| {
         let (prefix, number) = word.split_once('-').unwrap_or_default();
@@ -187,14 +187,14 @@ fn documented_gaps_of_rules_are_listed() {
         rows == lines.lines().collect::<Vec<_>>(),
         "docs/gaps.md has not these lines, but others:\n{lines}"
     );
-    let known: Vec<_> = documented::rows().iter().map(|row| row.id).collect();
-    let unknown: Vec<_> = ids(&page).filter(|id| !known.contains(id)).collect();
+    let known: Vec<_> = documented::documented_rules().iter().map(|row| row.id).collect();
+    let unknown: Vec<_> = rule_ids(&page).filter(|id| !known.contains(id)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 }
 
 /// `docs/configuration.md` has the settings of each policy, and no others.
 #[test]
-fn the_settings_of_each_policy_are_documented() {
+fn settings_of_each_policy_are_documented() {
     let folder = folder();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
     let page = fs::read_to_string(page).unwrap();
@@ -226,7 +226,7 @@ fn the_settings_of_each_policy_are_documented() {
 }
 
 #[test]
-fn denials_lead_to_the_pages_of_their_rules() {
+fn denials_link_to_their_rule_pages() {
     let folder = folder();
     let check = |config: Option<&str>, form: &str| {
         let config: Vec<_> = config.into_iter().flat_map(|file| ["--config", file]).collect();
@@ -265,7 +265,7 @@ fn denials_lead_to_the_pages_of_their_rules() {
 }
 
 #[test]
-fn the_same_warning_at_many_places_is_one_line() {
+fn repeated_warning_is_printed_on_one_line() {
     let folder = folder();
     let rows = |arguments: &[&str]| {
         let output = opgate(&folder, &[&["check", "catalog"], arguments].concat());

@@ -42,7 +42,7 @@ fn create(namespace: &str, name: &str) -> String {
     review.to_string()
 }
 
-async fn is_asked(set: &PolicySet, body: String) -> bool {
+async fn is_denied(set: &PolicySet, body: String) -> bool {
     let text = review::text(body.into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -50,7 +50,7 @@ async fn is_asked(set: &PolicySet, body: String) -> bool {
 }
 
 /// Files: the labels of two namespaces are known.
-fn snapshot(set: &PolicySet) {
+fn fill_snapshot(set: &PolicySet) {
     let mut snapshot = Snapshot::default();
     let namespace = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
     for object in [
@@ -64,8 +64,8 @@ fn snapshot(set: &PolicySet) {
 }
 
 #[tokio::test]
-async fn a_policy_is_asked_only_within_its_scope() {
-    const LABELS: &str = "{namespaceSelector: {matchLabels: {team: a}}}";
+async fn policy_is_evaluated_only_within_its_scope() {
+    const TEAM_SELECTOR: &str = "{namespaceSelector: {matchLabels: {team: a}}}";
     for (scope, namespace, name, expected) in [
         ("{}", "team-a", "g", true),
         ("{namespaces: {include: [team-*]}}", "team-a", "g", true),
@@ -75,10 +75,10 @@ async fn a_policy_is_asked_only_within_its_scope() {
         ("{namespaces: {include: [team-*], exclude: [\"*-a\"]}}", "team-b", "g", true),
         ("{names: {include: [g, h]}}", "team-a", "g", true),
         ("{names: {exclude: [\"*g*\"]}}", "team-a", "g", false),
-        (LABELS, "team-a", "g", true),
-        (LABELS, "team-b", "g", false),
+        (TEAM_SELECTOR, "team-a", "g", true),
+        (TEAM_SELECTOR, "team-b", "g", false),
         // Nobody knows its labels: rather ask than let it pass.
-        (LABELS, "unknown", "g", true),
+        (TEAM_SELECTOR, "unknown", "g", true),
         // API servers set this label themselves.
         (
             "{namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [team-b]}]}}",
@@ -90,8 +90,8 @@ async fn a_policy_is_asked_only_within_its_scope() {
         let set =
             PolicySet::load(&configuration(scope), None, 64, ClusterOptions::of(Source::Snapshot))
                 .unwrap();
-        snapshot(&set);
-        let asked = is_asked(&set, create(namespace, name)).await;
+        fill_snapshot(&set);
+        let asked = is_denied(&set, create(namespace, name)).await;
         assert_eq!(asked, expected, "{scope}: {namespace}/{name}");
     }
 }
@@ -113,7 +113,7 @@ async fn namespace_selector_is_not_evaluated_for_live_requests() {
 }
 
 #[test]
-fn mistakes_in_a_scope_have_a_place_and_a_hint() {
+fn invalid_scope_reports_location_and_hint() {
     for (scope, expected) in [
         ("{namespaces: [a]}", "invalid type: sequence, expected an object"),
         (

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
-use testkit::{SERVICE, Server, handshake, until};
+use testkit::{SERVICE, Server, handshake, wait_until};
 
 use crate::BINARY;
 
@@ -86,7 +86,7 @@ async fn two_servers_share_certificates_and_restore_a_lost_secret() {
     assert_eq!(servers[0].metric("opgate_leader").await, Some(1.0));
     assert_eq!(servers[1].metric("opgate_leader").await, Some(0.0));
     for replica in ["opgate-replica-a", "opgate-replica-b"] {
-        until("what each replica serves", async || {
+        wait_until("what each replica serves", async || {
             let lease = cluster.stored("coordination.k8s.io", "leases", NAMESPACE, replica);
             lease.is_some_and(|lease| {
                 let said = &lease["metadata"]["annotations"];
@@ -107,14 +107,14 @@ async fn two_servers_share_certificates_and_restore_a_lost_secret() {
         let leaf = leaf(&cluster);
         !leaf.is_empty() && leaf != before && now != trusted
     };
-    until("another leaf", trusts_two).await;
+    wait_until("another leaf", trusts_two).await;
     let both = bundle(&cluster, "opgate");
     let new = String::from_utf8(both.clone()).unwrap();
     assert_eq!(new.matches("BEGIN CERTIFICATE").count(), 2);
     // Both serve it: of the newest CA alone.
     let newest = new.get(new.rfind("-----BEGIN").unwrap()..).unwrap();
     for server in &servers {
-        until("the new leaf is served", async || {
+        wait_until("the new leaf is served", async || {
             handshake(server.address, &both, SERVICE).await.unwrap();
             handshake(server.address, newest.as_bytes(), SERVICE).await.is_ok()
         })
@@ -124,8 +124,10 @@ async fn two_servers_share_certificates_and_restore_a_lost_secret() {
     // The leader ends in order: the other one leads at once.
     servers[0].signal(rustix::process::Signal::TERM);
     assert!(servers[0].wait().success());
-    until("the other one leads", async || servers[1].metric("opgate_leader").await == Some(1.0))
-        .await;
+    wait_until("the other one leads", async || {
+        servers[1].metric("opgate_leader").await == Some(1.0)
+    })
+    .await;
     let gone = cluster.stored("coordination.k8s.io", "leases", NAMESPACE, "opgate-replica-a");
     assert!(gone.is_none());
     // No key is in a log.

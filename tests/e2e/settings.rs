@@ -12,8 +12,8 @@ use opgate::review::{self, Review};
 use opgate_cases::Case;
 use serde_json::json;
 
-use crate::documented::rows;
-use crate::policy_cases::{POLICIES, by_configuration};
+use crate::documented::documented_rules;
+use crate::policy_cases::{POLICIES, group_by_configuration};
 
 /// Rules that look at files even without the setting that asks an API server for the requests, because files
 /// cost nothing: MSC-10, MSC-11, CAT-21 and MSC-03 would need each write of a custom resource or of a Secret.
@@ -29,7 +29,7 @@ fn load(configuration: &str, is_for_files: bool) -> PolicySet {
 }
 
 /// Whether the rule of a case finds something in a request of a user.
-async fn finds(set: &PolicySet, case: &Case, user: &str) -> bool {
+async fn is_violated(set: &PolicySet, case: &Case, user: &str) -> bool {
     let mut asked = case.review();
     asked["request"]["userInfo"] = json!({"username": user});
     asked["request"]["dryRun"] = json!(true);
@@ -50,10 +50,10 @@ async fn finds(set: &PolicySet, case: &Case, user: &str) -> bool {
 #[tokio::test]
 async fn settings_have_the_same_effect_on_requests_and_files() {
     let only_in_files: BTreeSet<&str> =
-        rows().iter().filter(|row| row.is_only_in_files()).map(|row| row.id).collect();
+        documented_rules().iter().filter(|row| row.is_only_in_files()).map(|row| row.id).collect();
     let (mut wrong, mut count) = (Vec::new(), 0);
     for policy in POLICIES {
-        for (configuration, cases) in by_configuration(policy, false) {
+        for (configuration, cases) in group_by_configuration(policy, false) {
             let is_plain = |case: &&Case| {
                 let request = &case.request;
                 let is_object = case.operation == "CREATE" && case.resource()[0] != "opgate.dev";
@@ -73,8 +73,8 @@ async fn settings_have_the_same_effect_on_requests_and_files() {
             let (server, files) = (load(&configuration, false), load(&configuration, true));
             for case in cases {
                 count += 1;
-                let in_request = finds(&server, case, "alice").await;
-                let in_file = finds(&files, case, "opgate:check").await;
+                let in_request = is_violated(&server, case, "alice").await;
+                let in_file = is_violated(&files, case, "opgate:check").await;
                 if in_request != in_file {
                     wrong.push(format!(
                         "{} {}: request {in_request}, file {in_file}: {configuration}",

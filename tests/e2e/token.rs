@@ -2,53 +2,53 @@
 
 use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
-use testkit::reviews::{self, GOOSE, GROUPS, Given, OLM, cluster, group};
-use testkit::{Server, configuration, until};
+use testkit::reviews::{self, GOOSE_API, OLM, OPERATOR_GROUPS, WriteMode, cluster, group};
+use testkit::{Server, configuration, wait_until};
 
 use crate::BINARY;
 
 /// What the kubeconfig of the fake API server has.
 const TOKEN: &str = "not-checked";
 
-const ADVICE: &str = "the API server does not accept the token of opgate (401: Unauthorized)";
+const TOKEN_ADVICE: &str = "the API server does not accept the token of opgate (401: Unauthorized)";
 
-async fn answer(server: &Server) -> (u16, String) {
-    let review = reviews::create(&group("b", "new", &["shared"], GOOSE), Given::DryRun);
+async fn evaluate(server: &Server) -> (u16, String) {
+    let review = reviews::create(&group("b", "new", &["shared"], GOOSE_API), WriteMode::DryRun);
     let answer = server.connect().await.review(review).await.unwrap();
     (answer.status, answer.body)
 }
 
-async fn ready(server: &Server) {
-    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+async fn wait_ready(server: &Server) {
+    wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_token_is_named_everywhere() {
     let cluster = cluster();
     let server = reviews::serve(BINARY, &cluster, &[]);
-    ready(&server).await;
+    wait_ready(&server).await;
     cluster.refuse_token(TOKEN);
-    cluster.disconnect();
-    let resource = format!("[!]{GROUPS} interrupted for");
-    until("the refusal", async || {
+    cluster.cut_watches();
+    let resource = format!("[!]{OPERATOR_GROUPS} interrupted for");
+    wait_until("the refusal", async || {
         let (_, text) = server.get("/readyz?verbose").await;
         let mut lines = text.lines();
-        lines.any(|line| line.starts_with(&resource) && line.contains(ADVICE))
+        lines.any(|line| line.starts_with(&resource) && line.contains(TOKEN_ADVICE))
     })
     .await;
     let (code, text) = server.get("/readyz?verbose").await;
     assert_eq!(code, 200, "what is known is not too old yet: {text}");
     assert!(!text.contains("grant"), "{text}");
-    let refused = format!("opgate_cluster_cache_unauthorized{{resource=\"{GROUPS}\"}}");
+    let refused = format!("opgate_cluster_cache_unauthorized{{resource=\"{OPERATOR_GROUPS}\"}}");
     assert_eq!(server.metric(&refused).await, Some(1.0));
     let policies: Value = serde_json::from_str(&server.get("/policies").await.1).unwrap();
     let mut known = policies["cluster"]["resources"].as_array().unwrap().iter();
-    let groups = known.find(|one| one["resource"] == GROUPS).unwrap();
+    let groups = known.find(|one| one["resource"] == OPERATOR_GROUPS).unwrap();
     assert_eq!((&groups["state"], &groups["unauthorized"]), (&json!("interrupted"), &json!(true)));
     assert_eq!(groups["neededBy"], json!(["operator-group"]));
 
     cluster.accept_token(TOKEN);
-    until("the end of it", async || server.metric(&refused).await == Some(0.0)).await;
+    wait_until("the end of it", async || server.metric(&refused).await == Some(0.0)).await;
 }
 
 /// One policy that reads the cluster, and, if wanted, one that needs to know nothing.
@@ -61,44 +61,47 @@ fn policies(with_another: bool) -> String {
 }
 
 /// Waits until calls end because the view is too old.
-async fn too_old(server: &Server) {
-    until("the end of patience", async || {
-        let (status, body) = answer(server).await;
+async fn wait_stale(server: &Server) {
+    wait_until("the end of patience", async || {
+        let (status, body) = evaluate(server).await;
         status == 500 && body.contains("was last heard of")
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_that_can_decide_nothing_is_not_ready() {
+async fn server_without_usable_policies_is_not_ready() {
     let cluster = cluster();
     let start = |with_another| {
         let arguments = ["--cluster-cache-max-age", "1500ms"];
         reviews::serve_with(BINARY, &cluster, &policies(with_another), &arguments)
     };
     let (blind, useful) = (start(false), start(true));
-    ready(&blind).await;
-    ready(&useful).await;
+    wait_ready(&blind).await;
+    wait_ready(&useful).await;
     // An API server that is silent calls nobody, and finds servers when it is back.
     cluster.pause();
-    too_old(&blind).await;
+    wait_stale(&blind).await;
     assert_eq!(blind.get("/readyz").await, (200, "ok".to_owned()));
     // One that answers, and refuses, calls a server that knows nothing.
     cluster.refuse_token(TOKEN);
     cluster.resume();
-    cluster.disconnect();
-    until("no readiness", async || {
+    cluster.cut_watches();
+    wait_until("no readiness", async || {
         let (code, text) = blind.get("/readyz").await;
-        code == 503 && text.starts_with("no policy can decide: ") && text.contains(ADVICE)
+        code == 503 && text.starts_with("no policy can decide: ") && text.contains(TOKEN_ADVICE)
     })
     .await;
     assert_eq!(blind.get("/livez").await.0, 200, "a restart of the process does not help");
-    too_old(&useful).await;
-    until("the refusal", async || useful.get("/readyz?verbose").await.1.contains(ADVICE)).await;
+    wait_stale(&useful).await;
+    wait_until("the refusal", async || {
+        useful.get("/readyz?verbose").await.1.contains(TOKEN_ADVICE)
+    })
+    .await;
     assert_eq!(useful.get("/readyz").await.0, 200, "another policy decides");
     cluster.accept_token(TOKEN);
-    ready(&blind).await;
-    assert_eq!(answer(&blind).await.0, 200);
+    wait_ready(&blind).await;
+    assert_eq!(evaluate(&blind).await.0, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,14 +113,14 @@ async fn new_token_in_the_file_is_used_at_once() {
     let kubeconfig = cluster.kubeconfig_of(&json!({"tokenFile": file}));
     let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
     let server = Server::start(BINARY, Some(&policies(false)), &arguments);
-    ready(&server).await;
+    wait_ready(&server).await;
     std::fs::write(&file, "second").unwrap();
     cluster.refuse_token("first");
-    cluster.watching("operatorgroups", 1).await;
-    cluster.disconnect();
-    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
-    let objects = format!("opgate_cluster_cache_objects{{resource=\"{GROUPS}\"}}");
-    until("the new group", async || server.metric(&objects).await == Some(1.0)).await;
+    cluster.wait_watching("operatorgroups", 1).await;
+    cluster.cut_watches();
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE_API));
+    let objects = format!("opgate_cluster_cache_objects{{resource=\"{OPERATOR_GROUPS}\"}}");
+    wait_until("the new group", async || server.metric(&objects).await == Some(1.0)).await;
     let refused = server.log().iter().any(|line| line.to_string().contains("does not accept"));
     assert!(!refused, "nobody has noticed: {:?}", server.log());
 }
@@ -136,10 +139,10 @@ async fn server_reports_its_errors_in_its_lease() {
         let state = lease["metadata"]["annotations"]["opgate.dev/state"].as_str()?.to_owned();
         serde_json::from_str::<Value>(&state).ok()
     };
-    until("the trouble", async || {
+    wait_until("the trouble", async || {
         state().is_some_and(|state| {
             let first = &state["resources"][0];
-            first["resource"] == GROUPS
+            first["resource"] == OPERATOR_GROUPS
                 && first["state"] == "unseen"
                 && first["error"].as_str().is_some_and(|error| error.contains("is forbidden"))
         })
@@ -147,11 +150,11 @@ async fn server_reports_its_errors_in_its_lease() {
     .await;
     assert!(server.metric("opgate_lease_last_renewed_seconds ").await > Some(0.0));
     cluster.allow(OLM, "operatorgroups");
-    until("the end of it", async || state().is_none()).await;
+    wait_until("the end of it", async || state().is_none()).await;
 }
 
 #[test]
-fn credentials_of_the_doctor_that_are_refused_are_an_error() {
+fn rejected_doctor_credentials_are_an_error() {
     let cluster = FakeCluster::start();
     cluster.refuse_token(TOKEN);
     let kubeconfig = cluster.kubeconfig();

@@ -13,21 +13,23 @@ use opgate::review::{self, Review};
 use opgate_cluster::{Declaration, Resource};
 use opgate_document::Document;
 use serde_json::{Value, json};
-use testkit::{create_bundle, hostile};
+use testkit::{create_bundle, hostile_component};
 
-const MEMORY: usize = 32 << 20;
+const MEMORY_BYTES: usize = 32 << 20;
 
-static ENGINE: LazyLock<Arc<Engine>> =
-    LazyLock::new(|| Arc::new(Engine::start(Pool { instances: 4, memory: MEMORY }, None).unwrap()));
+static ENGINE: LazyLock<Arc<Engine>> = LazyLock::new(|| {
+    Arc::new(Engine::start(Pool { instances: 4, memory: MEMORY_BYTES }, None).unwrap())
+});
 
-static ASKS: LazyLock<Module> =
-    LazyLock::new(|| ENGINE.load(&std::fs::read(hostile("asks")).unwrap(), true).unwrap());
+static ASKS_MODULE: LazyLock<Module> = LazyLock::new(|| {
+    ENGINE.load(&std::fs::read(hostile_component("asks")).unwrap(), true).unwrap()
+});
 
 /// A cluster with one OperatorGroup.
 #[derive(Debug)]
-struct One(Arc<DeclaredRead>);
+struct SingleGroup(Arc<DeclaredRead>);
 
-impl One {
+impl SingleGroup {
     fn new(fields: &[&str], keys: &[&str]) -> Self {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let (group, version) = ("operators.coreos.com".to_owned(), "v1".to_owned());
@@ -38,7 +40,7 @@ impl One {
     }
 }
 
-impl ClusterReader for One {
+impl ClusterReader for SingleGroup {
     fn get(
         &mut self,
         _: &wit::GroupVersionResource,
@@ -75,22 +77,22 @@ impl ClusterReader for One {
     }
 }
 
-fn ask(settings: &Value, reader: impl ClusterReader) -> CallResult<wit::Verdict> {
+fn evaluate(settings: &Value, reader: impl ClusterReader) -> CallResult<wit::Verdict> {
     let body = create_bundle("u", "b", &json!({"value": 1})).to_string();
     let text = review::text(body.into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();
     let settings = Arc::new(Document::parse(&settings.to_string()).unwrap());
     let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
     let budget = Budget {
-        memory: MEMORY,
+        memory: MEMORY_BYTES,
         time: TimeLimit::Full { cpu_time: processor, wall_time: wall },
         worker: None,
         shared_time: None,
     };
-    ASKS.validate(&Arc::new(review.inputs()), 1, &settings, reader, budget)
+    ASKS_MODULE.validate(&Arc::new(review.inputs()), 1, &settings, reader, budget)
 }
 
-const FUNCTIONS: [&str; 13] = [
+const READ_FUNCTIONS: [&str; 13] = [
     "kind", "text", "boolean", "integer", "number", "length", "keys", "raw", "size", "at", "table",
     "row", "equal",
 ];
@@ -99,8 +101,8 @@ const FUNCTIONS: [&str; 13] = [
 #[test]
 fn text_that_is_not_a_pointer_is_a_policy_error() {
     let nobody = || Arc::new(PolicyView::default()).reader(EvaluationView::default());
-    for function in FUNCTIONS {
-        let call = ask(&json!({"do": function, "pointer": "spec/replicas"}), nobody());
+    for function in READ_FUNCTIONS {
+        let call = evaluate(&json!({"do": function, "pointer": "spec/replicas"}), nobody());
         let fault = call.result.expect_err(function);
         let expected = format!(
             "document.{function}: 'spec/replicas' is not a JSON pointer: write '/spec/replicas'"
@@ -109,21 +111,22 @@ fn text_that_is_not_a_pointer_is_a_policy_error() {
         assert!(fault.can_be_allowed());
     }
     let column = json!({"do": "row", "pointer": "", "column": "spec", "columns": 3});
-    let fault = ask(&column, nobody()).result.expect_err("a column");
+    let fault = evaluate(&column, nobody()).result.expect_err("a column");
     assert_eq!(fault.to_string(), "document.row: 'spec' is not a JSON pointer: write '/spec'");
     for pointer in ["", "/spec", "/"] {
-        ask(&json!({"do": "at", "pointer": pointer}), nobody()).result.unwrap();
+        evaluate(&json!({"do": "at", "pointer": pointer}), nobody()).result.unwrap();
     }
 }
 
 /// Every function of a document, by a pointer that nobody declared, from the object and from a part.
 #[test]
 fn read_of_an_undeclared_field_is_a_policy_error() {
-    for function in FUNCTIONS {
+    for function in READ_FUNCTIONS {
         let (table, column) = if function == "table" { ("/*/other", "/other") } else { ("", "") };
         for (at, pointer) in [("", "/spec/selector"), ("/spec", "/selector")] {
             let settings = json!({"do": function, "stored": true, "at": at, "pointer": pointer, "column": column, "columns": 1});
-            let fault = ask(&settings, One::new(&["/spec/targetNamespaces"], &[])).result;
+            let fault =
+                evaluate(&settings, SingleGroup::new(&["/spec/targetNamespaces"], &[])).result;
             let expected = format!(
                 "document.{function}: the policy read '/spec/selector{table}' of operators.coreos.com/v1/operatorgroups, which its read does not declare: add \"/spec/selector{table}\" to `fields`"
             );
@@ -131,21 +134,21 @@ fn read_of_an_undeclared_field_is_a_policy_error() {
         }
     }
     let equal = json!({"do": "equal", "stored": true, "at": "", "pointer": "/metadata/name"});
-    let fault = ask(&equal, One::new(&[], &[])).result.expect_err("the other side");
+    let fault = evaluate(&equal, SingleGroup::new(&[], &[])).result.expect_err("the other side");
     assert!(fault.to_string().contains("read '/spec/other'"), "{fault}");
 }
 
 #[test]
 fn declared_fields_and_all_below_are_read() {
     let declared = ["/spec/targetNamespaces/*", "/spec/selector", "/spec/other"];
-    for function in FUNCTIONS.iter().filter(|function| **function != "table") {
+    for function in READ_FUNCTIONS.iter().filter(|function| **function != "table") {
         for pointer in ["/spec/selector", "/spec/selector/matchLabels/a", "/metadata/labels/team"] {
             let settings = json!({"do": function, "stored": true, "at": "", "pointer": pointer});
-            ask(&settings, One::new(&declared, &[])).result.expect(pointer);
+            evaluate(&settings, SingleGroup::new(&declared, &[])).result.expect(pointer);
         }
         let settings =
             json!({"do": function, "stored": true, "at": "/spec/selector", "pointer": "/x"});
-        let answer = ask(&settings, One::new(&["/spec"], &[])).result;
+        let answer = evaluate(&settings, SingleGroup::new(&["/spec"], &[])).result;
         assert!(answer.is_ok() || *function == "equal", "{function}: {answer:?}");
     }
     for (function, pointer) in [
@@ -156,13 +159,13 @@ fn declared_fields_and_all_below_are_read() {
         ("boolean", "/data/key"),
     ] {
         let settings = json!({"do": function, "stored": true, "at": "", "pointer": pointer});
-        ask(&settings, One::new(&declared, &["/data"])).result.expect(pointer);
+        evaluate(&settings, SingleGroup::new(&declared, &["/data"])).result.expect(pointer);
     }
 }
 
 /// What is there in part is not taken for the whole.
 #[test]
-fn whole_of_which_only_parts_are_declared_is_a_policy_error() {
+fn reading_a_partly_declared_whole_is_a_policy_error() {
     for (function, pointer, expected) in [
         (
             "raw",
@@ -182,7 +185,7 @@ fn whole_of_which_only_parts_are_declared_is_a_policy_error() {
         ),
     ] {
         let settings = json!({"do": function, "stored": true, "at": "", "pointer": pointer});
-        let fault = ask(&settings, One::new(&["/spec/selector"], &["/data"])).result;
+        let fault = evaluate(&settings, SingleGroup::new(&["/spec/selector"], &["/data"])).result;
         let fault = fault.expect_err(pointer).to_string();
         assert!(fault.contains(expected), "{fault}");
     }

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::check::{
-    BUNDLE_BROKEN, CLASSLESS, GOOD, check, command, configuration, elements, err, folder, out,
-    piped, records, rules, status, violations, write,
+    BROKEN_BUNDLE_RULES, BUNDLE_WITHOUT_CLASS, VALID_BUNDLE, check, check_stdin, command,
+    configuration, elements, err, folder, out, records, rules, status, violations, write,
 };
 
 /// RPK-17 warns about this Bundle, in line 11.
-fn tagged(name: &str) -> String {
+fn bundle_with_tag(name: &str) -> String {
     format!(
         "apiVersion: core.rukpak.io/v1alpha1
 kind: Bundle
@@ -30,21 +30,21 @@ spec:
     )
 }
 
-const TAG: &str = "use a digest-based image or a Git commit reference when creating the bundle: Git tag \"v1\" can move to other content";
+const TAG_MESSAGE: &str = "use a digest-based image or a Git commit reference when creating the bundle: Git tag \"v1\" can move to other content";
 
-fn waivers(folder: &TempDir, at: &str, rules: &[&str]) {
+fn write_waivers(folder: &TempDir, at: &str, rules: &[&str]) {
     let entry = |rule: &&str| json!({"rule": rule, "reason": format!("reason of {rule}")});
     let list: Vec<_> = rules.iter().map(entry).collect();
     write(folder, &format!("{at}/.opgate.yaml"), json!({"waivers": list}).to_string());
 }
 
 /// Everything that is printed.
-fn all(output: &Output) -> String {
+fn all_output(output: &Output) -> String {
     out(output) + &err(output)
 }
 
 /// The last lines on stderr are not of the log.
-fn last_lines(output: &Output) -> Vec<String> {
+fn last_stderr_lines(output: &Output) -> Vec<String> {
     let lines = err(output);
     let is_of_log = |line: &&str| line.starts_with("warning: ") || line.starts_with("error: ");
     lines.lines().filter(|line| !is_of_log(line)).map(str::to_owned).collect()
@@ -53,9 +53,9 @@ fn last_lines(output: &Output) -> Vec<String> {
 #[test]
 fn min_effect_hides_and_counts_lower_effects() {
     let folder = folder();
-    write(&folder, "x/a.yaml", tagged("a"));
-    write(&folder, "x/b.yaml", tagged("b"));
-    write(&folder, "x/c.yaml", CLASSLESS);
+    write(&folder, "x/a.yaml", bundle_with_tag("a"));
+    write(&folder, "x/b.yaml", bundle_with_tag("b"));
+    write(&folder, "x/c.yaml", BUNDLE_WITHOUT_CLASS);
     let hidden = "2 warnings hidden; --min-effect warn shows them";
     for (level, expected, last) in [
         ("deny", &["RPK-12"][..], &[hidden, "0 passed, 2 warned, 1 denied, 0 errors"][..]),
@@ -64,7 +64,7 @@ fn min_effect_hides_and_counts_lower_effects() {
     ] {
         let output = check(&folder, &["--min-effect", level, "x"]);
         assert_eq!(
-            (status(&output), last_lines(&output)),
+            (status(&output), last_stderr_lines(&output)),
             (1, last.iter().map(|l| (*l).to_owned()).collect()),
             "{level}"
         );
@@ -78,7 +78,7 @@ fn min_effect_hides_and_counts_lower_effects() {
         for (form, text) in [("sarif", "\"ruleId\": \"RPK-17\""), ("junit", "RPK-17")] {
             let output = check(&folder, &["--min-effect", level, "--output", form, "x"]);
             assert_eq!(out(&output).contains(text), expected.len() > 1, "{level} {form}");
-            assert_eq!(last_lines(&output), last[..last.len() - 1], "{level} {form}");
+            assert_eq!(last_stderr_lines(&output), last[..last.len() - 1], "{level} {form}");
         }
     }
     configuration(&folder, &json!([{"name": "bundle-immutability", "mode": "audit"}]));
@@ -86,7 +86,7 @@ fn min_effect_hides_and_counts_lower_effects() {
     let last =
         ["1 audit violation hidden; --min-effect audit shows them", "1 passed, 0 denied, 0 errors"];
     assert_eq!(
-        (out(&output), last_lines(&output)),
+        (out(&output), last_stderr_lines(&output)),
         (String::new(), last.map(str::to_owned).to_vec())
     );
     assert_eq!(status(&check(&folder, &["--min-effect", "error", "x"])), 2);
@@ -105,7 +105,7 @@ fn min_effect_hides_and_counts_lower_effects() {
 #[test]
 fn fail_on_determines_the_exit_status() {
     let folder = folder();
-    write(&folder, "tagged.yaml", tagged("a"));
+    write(&folder, "tagged.yaml", bundle_with_tag("a"));
     let config = testkit::configuration(&[json!({"name": "bundle-immutability"})]);
     let mut config: Value = serde_json::from_str(&config).unwrap();
     config["check"] = json!({"warningsAsErrors": true});
@@ -122,7 +122,7 @@ fn fail_on_determines_the_exit_status() {
         (&["--fail-on", "audit", "tagged.yaml"], 2),
     ] {
         let output = check(&folder, arguments);
-        assert_eq!(status(&output), code, "{arguments:?}: {}", all(&output));
+        assert_eq!(status(&output), code, "{arguments:?}: {}", all_output(&output));
         let (other, found) = records(&folder, arguments);
         assert_eq!(other, code);
         assert!(found.iter().all(|record| record["ok"] == (code == 0)), "{found:?}");
@@ -153,13 +153,16 @@ fn equal_warnings_are_one_line_and_denials_are_not() {
         (4, " (4 times, also at x.yaml:23:13, x.yaml:35:13, x.yaml:47:13)"),
         (5, " (5 times, first here; --verbose shows all)"),
     ] {
-        write(&folder, "x.yaml", count(&tagged, number));
-        assert_eq!(lines(&["x.yaml"]), [format!("x.yaml:11:13: warn RPK-17 {TAG}{expected}")]);
+        write(&folder, "x.yaml", count(&bundle_with_tag, number));
+        assert_eq!(
+            lines(&["x.yaml"]),
+            [format!("x.yaml:11:13: warn RPK-17 {TAG_MESSAGE}{expected}")]
+        );
         assert_eq!(lines(&["--verbose", "x.yaml"]).len(), number);
         let found = records(&folder, &["x.yaml"]).1;
         assert_eq!(found.iter().flat_map(rules).count(), number);
     }
-    write(&folder, "x.yaml", count(&|name| CLASSLESS.replace("classless", name), 5));
+    write(&folder, "x.yaml", count(&|name| BUNDLE_WITHOUT_CLASS.replace("classless", name), 5));
     assert_eq!(lines(&["x.yaml"]).len(), 5);
 }
 
@@ -167,9 +170,9 @@ fn equal_warnings_are_one_line_and_denials_are_not() {
 #[test]
 fn waived_violations_are_shown_and_do_not_deny() {
     let folder = folder();
-    write(&folder, "objects/a.yaml", CLASSLESS);
-    write(&folder, "objects/inner/b.yaml", CLASSLESS.replace("classless", "b"));
-    let bundle = &BUNDLE_BROKEN[..];
+    write(&folder, "objects/a.yaml", BUNDLE_WITHOUT_CLASS);
+    write(&folder, "objects/inner/b.yaml", BUNDLE_WITHOUT_CLASS.replace("classless", "b"));
+    let bundle = &BROKEN_BUNDLE_RULES[..];
     let catalog = &["FBC-11", "FBC-18", "FBC-21", "FBC-35", "FBC-43"][..];
     let plain = &["PBF-03", "PBF-04", "PBF-05"][..];
     for (at, path, denied) in [
@@ -182,7 +185,7 @@ fn waived_violations_are_shown_and_do_not_deny() {
         ("objects", "./objects/../objects/a.yaml", &["RPK-12"]),
     ] {
         let before = records(&folder, &[path]);
-        waivers(&folder, at, denied);
+        write_waivers(&folder, at, denied);
         let output = check(&folder, &[path]);
         let (table, said) = (out(&output), err(&output));
         assert_eq!(status(&output), 0, "{path}: {table}{said}");
@@ -273,21 +276,21 @@ fn every_output_format_shows_waived_violations() {
 #[test]
 fn waived_warnings_do_not_count() {
     let folder = folder();
-    write(&folder, "x/a.yaml", tagged("a"));
-    waivers(&folder, "x", &["RPK-17"]);
+    write(&folder, "x/a.yaml", bundle_with_tag("a"));
+    write_waivers(&folder, "x", &["RPK-17"]);
     for (arguments, shown) in [
         (&["--fail-on", "warn", "x"][..], true),
         (&["--fail-on", "warn", "--min-effect", "warn", "x"], true),
         (&["--fail-on", "warn", "--min-effect", "deny", "x"], false),
     ] {
         let output = check(&folder, arguments);
-        assert_eq!(status(&output), 0, "{}", all(&output));
+        assert_eq!(status(&output), 0, "{}", all_output(&output));
         assert_eq!(out(&output).contains("waived RPK-17 (1 violation)"), shown, "{arguments:?}");
         assert_eq!(err(&output).contains("1 warning hidden"), !shown, "{arguments:?}");
     }
-    write(&folder, "x/b.yaml", CLASSLESS);
+    write(&folder, "x/b.yaml", BUNDLE_WITHOUT_CLASS);
     assert_eq!(status(&check(&folder, &["x"])), 1);
-    waivers(&folder, "x", &["RPK-12"]);
+    write_waivers(&folder, "x", &["RPK-12"]);
     assert_eq!(status(&check(&folder, &["x"])), 0);
     assert_eq!(status(&check(&folder, &["--fail-on", "warn", "x"])), 1);
     let output = check(&folder, &["--min-effect", "deny", "x"]);
@@ -297,7 +300,7 @@ fn waived_warnings_do_not_count() {
 #[test]
 fn expired_and_unused_waivers_are_reported() {
     let folder = folder();
-    write(&folder, "x/a.yaml", CLASSLESS);
+    write(&folder, "x/a.yaml", BUNDLE_WITHOUT_CLASS);
     let list = json!([
         {"rule": "RPK-12", "reason": "until then", "until": "2020-02-29"},
         {"rule": "RPK-17", "reason": "nothing to waive"},
@@ -319,14 +322,14 @@ fn expired_and_unused_waivers_are_reported() {
     // Rules of built-in policies exist whatever is configured.
     configuration(&folder, &json!([{"name": "operator-group"}]));
     let output = check(&folder, &["--config", "opgate.yaml", "x"]);
-    assert_eq!(status(&output), 0, "{}", all(&output));
+    assert_eq!(status(&output), 0, "{}", all_output(&output));
 }
 
 /// A file waives what is in its folder, and in no other.
 #[test]
 fn waivers_apply_only_to_their_directory() {
     let folder = folder();
-    let rules = BUNDLE_BROKEN;
+    let rules = BROKEN_BUNDLE_RULES;
     let denied = |arguments: &[&str]| {
         let (code, found) = records(&folder, arguments);
         let blocks = |v: &Value| v["effect"] == "deny" && v.get("waived").is_none();
@@ -342,15 +345,15 @@ fn waivers_apply_only_to_their_directory() {
         assert!(copied.unwrap().success());
     }
     // Of a repository, those beside each bundle.
-    waivers(&folder, "repo/one", &rules);
+    write_waivers(&folder, "repo/one", &rules);
     assert_eq!(denied(&["repo"]), (1, vec!["repo/two".to_owned()]));
     assert_eq!(denied(&["repo/one"]), (0, vec![]));
     assert_eq!(denied(&["repo/one", "repo/two"]), (1, vec!["repo/two".to_owned()]));
     // Not those at its top, above a bundle or inside of one.
     std::fs::remove_file(folder.path().join("repo/one/.opgate.yaml")).unwrap();
-    waivers(&folder, "repo", &rules);
-    waivers(&folder, "repo/two/tests", &rules);
-    waivers(&folder, "repo/two/metadata", &rules);
+    write_waivers(&folder, "repo", &rules);
+    write_waivers(&folder, "repo/two/tests", &rules);
+    write_waivers(&folder, "repo/two/metadata", &rules);
     let both = vec!["repo/one".to_owned(), "repo/two".to_owned()];
     assert_eq!(denied(&["repo"]), (1, both.clone()));
     assert_eq!(denied(&["repo/one", "repo/two"]), (1, both));
@@ -359,18 +362,18 @@ fn waivers_apply_only_to_their_directory() {
     // A catalog that is a file beside a bundle has no folder of its own.
     let blobs = "schema: olm.package\nname: a\ndefaultChannel: x\n";
     write(&folder, "repo/catalog.yaml", blobs);
-    waivers(&folder, "repo", &[&rules[..], &["FBC-05", "FBC-06"]].concat());
+    write_waivers(&folder, "repo", &[&rules[..], &["FBC-05", "FBC-06"]].concat());
     assert!(denied(&["repo"]).1.contains(&"repo/catalog.yaml".to_owned()));
     assert_eq!(denied(&["repo/catalog.yaml"]), (0, vec![]));
     // The copy of standard input is in the folder of temporary files, as is anybody's file.
-    waivers(&folder, ".", &["RPK-12"]);
-    let output = piped(&folder, &["-"], CLASSLESS.as_bytes());
-    assert_eq!(status(&output), 1, "{}", all(&output));
+    write_waivers(&folder, ".", &["RPK-12"]);
+    let output = check_stdin(&folder, &["-"], BUNDLE_WITHOUT_CLASS.as_bytes());
+    assert_eq!(status(&output), 1, "{}", all_output(&output));
     assert_eq!(status(&check(&folder, &["classless.yaml"])), 0);
     // What was published has a say in itself only.
-    write(&folder, "old/a.yaml", GOOD);
-    write(&folder, "new/a.yaml", CLASSLESS.replace("classless", "good"));
-    waivers(&folder, "old", &["RPK-01", "RPK-12"]);
+    write(&folder, "old/a.yaml", VALID_BUNDLE);
+    write(&folder, "new/a.yaml", BUNDLE_WITHOUT_CLASS.replace("classless", "good"));
+    write_waivers(&folder, "old", &["RPK-01", "RPK-12"]);
     assert_eq!(denied(&["--baseline", "old", "new"]).0, 1);
 }
 
@@ -378,12 +381,12 @@ fn waivers_apply_only_to_their_directory() {
 #[test]
 fn waiver_file_has_no_other_effect() {
     let folder = folder();
-    write(&folder, "objects/a.yaml", GOOD);
+    write(&folder, "objects/a.yaml", VALID_BUNDLE);
     let paths = ["bundle-valid", "plain-valid", "catalog-valid", "objects"];
     let before = records(&folder, &paths);
     assert_eq!(before.0, 0);
     for path in paths {
-        waivers(&folder, path, &["RBF-03"]);
+        write_waivers(&folder, path, &["RBF-03"]);
     }
     let mut after = records(&folder, &paths);
     assert_eq!(after, before);
@@ -410,14 +413,14 @@ fn waiver_file_has_no_other_effect() {
 #[test]
 fn invalid_waiver_files_are_errors() {
     let folder = folder();
-    write(&folder, "x/a.yaml", CLASSLESS);
+    write(&folder, "x/a.yaml", BUNDLE_WITHOUT_CLASS);
     let secret = tempfile::tempdir().unwrap();
     write(&secret, "secret", "waivers: [{rule: RPK-12, reason: hunter2}]\n");
     let at = folder.path().join("x/.opgate.yaml");
     let refused = |expected: &str| {
         for arguments in [&["x"][..], &["--no-waivers", "x"], &["x/a.yaml"]] {
             let output = check(&folder, arguments);
-            assert_eq!(status(&output), 2, "{expected}: {}", all(&output));
+            assert_eq!(status(&output), 2, "{expected}: {}", all_output(&output));
             assert!(out(&output).contains("deny RPK-12"), "{expected}: {}", out(&output));
             let said = err(&output);
             assert!(said.contains(expected) && !said.contains("hunter2"), "{expected}: {said}");
@@ -459,8 +462,8 @@ fn invalid_waiver_files_are_errors() {
         ),
         ("waivers: [{rule: RPK-12}]\n".to_owned(), "x/.opgate.yaml:1:11: reason is missing"),
         ("waivers: [{rule: \"*\", reason: x}]\n".to_owned(), "there is no rule \"*\""),
-        (format!("waivers: []\n---\n{GOOD}"), "a second document"),
-        (CLASSLESS.to_owned(), "unknown key \"apiVersion\""),
+        (format!("waivers: []\n---\n{VALID_BUNDLE}"), "a second document"),
+        (BUNDLE_WITHOUT_CLASS.to_owned(), "unknown key \"apiVersion\""),
         ("#".repeat((64 << 10) + 1), "x/.opgate.yaml: larger than 64Ki"),
     ] {
         write(&folder, "x/.opgate.yaml", text);

@@ -17,7 +17,10 @@ use rustls::{AlertDescription, ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::fake_api_server::FakeCluster;
-use testkit::{Certificates, Client, HOST, Server, builtin, configuration, recorded, tls, until};
+use testkit::{
+    Certificates, Client, HOST, Server, builtin_policy, configuration, recorded_review, tls,
+    wait_until,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{oneshot, watch};
@@ -26,14 +29,14 @@ use tokio_rustls::TlsConnector;
 use crate::BINARY;
 
 /// How the server answers who is served at all.
-const SERVED: &str = "HTTP/1.1 404";
+const SERVED_STATUS_LINE: &str = "HTTP/1.1 404";
 
 /// A CA bundle for clients, in a file.
-struct Bundle {
+struct CaBundleFile {
     folder: TempDir,
 }
 
-impl Bundle {
+impl CaBundleFile {
     fn new(authority: &CertificateAuthority) -> Self {
         let bundle = Self { folder: tempfile::tempdir().unwrap() };
         bundle.replace(authority.certificate());
@@ -59,11 +62,14 @@ impl Bundle {
 }
 
 /// What a client with a certificate gets of the server.
-async fn ask(server: &Server, client: Option<&IssuedCertificate>) -> std::io::Result<String> {
-    ask_at(server.address, &server.certificates, client).await
+async fn request_served(
+    server: &Server,
+    client: Option<&IssuedCertificate>,
+) -> std::io::Result<String> {
+    request_served_at(server.address, &server.certificates, client).await
 }
 
-async fn ask_at(
+async fn request_served_at(
     address: SocketAddr,
     certificates: &Certificates,
     client: Option<&IssuedCertificate>,
@@ -90,23 +96,23 @@ async fn ask_at(
     let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
     // Who is refused may see it before or after this is sent.
     let _ = stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
-    let mut answer = [0; SERVED.len()];
+    let mut answer = [0; SERVED_STATUS_LINE.len()];
     stream.read_exact(&mut answer).await?;
     Ok(String::from_utf8(answer.to_vec()).unwrap())
 }
 
 async fn is_served(server: &Server, client: Option<&IssuedCertificate>) -> bool {
-    ask(server, client).await.is_ok_and(|answer| answer == SERVED)
+    request_served(server, client).await.is_ok_and(|answer| answer == SERVED_STATUS_LINE)
 }
 
-async fn rejected(server: &Server, reason: &str) -> Option<f64> {
+async fn rejected_count(server: &Server, reason: &str) -> Option<f64> {
     server.metric(&format!("opgate_client_rejections_total{{reason=\"{reason}\"}}")).await
 }
 
 #[tokio::test]
 async fn client_without_certificate_is_rejected_and_counted() {
     let [authority, other] = [(); 2].map(|()| CertificateAuthority::create(1).unwrap());
-    let bundle = Bundle::new(&authority);
+    let bundle = CaBundleFile::new(&authority);
     let arguments = ["--client-name", "api-server", "--client-name", "api.example.com"];
     let server = bundle.server(&arguments);
     let client = |name: &str| authority.issue_client(name, 1).unwrap();
@@ -121,26 +127,26 @@ async fn client_without_certificate_is_rejected_and_counted() {
         ("purpose", Some(serving)),
         ("name", Some(client("tenant"))),
     ] {
-        assert_eq!(rejected(&server, reason).await, Some(0.0), "{reason}");
-        assert!(ask(&server, pair.as_ref()).await.is_err(), "{reason}");
-        until(reason, async || rejected(&server, reason).await == Some(1.0)).await;
+        assert_eq!(rejected_count(&server, reason).await, Some(0.0), "{reason}");
+        assert!(request_served(&server, pair.as_ref()).await.is_err(), "{reason}");
+        wait_until(reason, async || rejected_count(&server, reason).await == Some(1.0)).await;
     }
     assert_eq!(server.metric("opgate_tls_handshake_failures_total").await, Some(4.0));
     // The server itself is no exception and no client: it is refused, too, and not counted.
-    until("life", async || server.get("/livez").await == (200, "ok".to_owned())).await;
-    assert_eq!(rejected(&server, "none").await, Some(1.0));
+    wait_until("life", async || server.get("/livez").await == (200, "ok".to_owned())).await;
+    assert_eq!(rejected_count(&server, "none").await, Some(1.0));
     assert_eq!(server.metric("opgate_tls_handshake_failures_total").await, Some(4.0));
     // The client is told what is wanted, whoever it is.
-    let refused = ask(&server, None).await.unwrap_err();
+    let refused = request_served(&server, None).await.unwrap_err();
     let alert = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
     assert_eq!(refused.get_ref().unwrap().downcast_ref(), Some(&alert));
 }
 
 #[tokio::test]
-async fn another_ca_counts_from_the_next_connection_on() {
+async fn changed_ca_applies_to_the_next_connection() {
     let [old, new] = [(); 2].map(|()| CertificateAuthority::create(1).unwrap());
     let [of_old, of_new] = [&old, &new].map(|ca| ca.issue_client("api-server", 1).unwrap());
-    let bundle = Bundle::new(&old);
+    let bundle = CaBundleFile::new(&old);
     let server = bundle.server(&[]);
     let reloads = async |result: &str| {
         server.metric(&format!("opgate_client_ca_reloads_total{{result=\"{result}\"}}")).await
@@ -148,16 +154,16 @@ async fn another_ca_counts_from_the_next_connection_on() {
     assert!(is_served(&server, Some(&of_old)).await);
     assert!(!is_served(&server, Some(&of_new)).await);
     bundle.replace(new.certificate());
-    until("replaced", async || reloads("replaced").await == Some(1.0)).await;
+    wait_until("replaced", async || reloads("replaced").await == Some(1.0)).await;
     assert!(!is_served(&server, Some(&of_old)).await);
     assert!(is_served(&server, Some(&of_new)).await);
     bundle.replace("nothing");
-    until("failed", async || reloads("failed").await == Some(1.0)).await;
+    wait_until("failed", async || reloads("failed").await == Some(1.0)).await;
     assert!(!is_served(&server, Some(&of_old)).await);
     assert!(is_served(&server, Some(&of_new)).await);
     // The next thing that is seen shows that the same trouble was told once.
     bundle.replace(&format!("{}{}", old.certificate(), new.certificate()));
-    until("replaced again", async || reloads("replaced").await == Some(2.0)).await;
+    wait_until("replaced again", async || reloads("replaced").await == Some(2.0)).await;
     assert!(is_served(&server, Some(&of_old)).await && is_served(&server, Some(&of_new)).await);
     assert_eq!(reloads("failed").await, Some(1.0));
     let kept = "the old CA bundle for clients is kept";
@@ -170,10 +176,10 @@ async fn another_ca_counts_from_the_next_connection_on() {
 
 /// On SIGHUP the server looks at once. Here it would look by itself a day later.
 #[tokio::test]
-async fn changed_ca_counts_immediately_after_a_signal() {
+async fn changed_ca_applies_immediately_after_a_signal() {
     let [old, new] = [(); 2].map(|()| CertificateAuthority::create(1).unwrap());
     let [of_old, of_new] = [&old, &new].map(|ca| ca.issue_client("api-server", 1).unwrap());
-    let (bundle, certificates) = (Bundle::new(&old), Certificates::new());
+    let (bundle, certificates) = (CaBundleFile::new(&old), Certificates::new());
     let source = Source::Directory(certificates.folder.path().to_path_buf());
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = Options {
@@ -184,7 +190,7 @@ async fn changed_ca_counts_immediately_after_a_signal() {
         drain_delay: Duration::ZERO,
         ..Options::default()
     };
-    let policies = configuration(&[builtin()]);
+    let policies = configuration(&[builtin_policy()]);
     let policies = Configuration::parse(Path::new("opgate.yaml"), &policies, BUILTINS).unwrap();
     let absent = cluster::ClusterOptions::of(cluster::Source::Absent);
     let set = PolicySet::load(&policies, None, 64, absent).unwrap();
@@ -194,13 +200,19 @@ async fn changed_ca_counts_immediately_after_a_signal() {
     let (tell, told) = watch::channel(());
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = tokio::spawn(server.run(async { stopped.await.unwrap() }, told));
-    assert_eq!(ask_at(address, &certificates, Some(&of_old)).await.unwrap(), SERVED);
+    assert_eq!(
+        request_served_at(address, &certificates, Some(&of_old)).await.unwrap(),
+        SERVED_STATUS_LINE
+    );
     bundle.replace(new.certificate());
-    assert_eq!(ask_at(address, &certificates, Some(&of_old)).await.unwrap(), SERVED);
+    assert_eq!(
+        request_served_at(address, &certificates, Some(&of_old)).await.unwrap(),
+        SERVED_STATUS_LINE
+    );
     tell.send(()).unwrap();
-    let is_new = async || ask_at(address, &certificates, Some(&of_new)).await.is_ok();
-    until("the new CA", is_new).await;
-    assert!(ask_at(address, &certificates, Some(&of_old)).await.is_err());
+    let is_new = async || request_served_at(address, &certificates, Some(&of_new)).await.is_ok();
+    wait_until("the new CA", is_new).await;
+    assert!(request_served_at(address, &certificates, Some(&of_old)).await.is_err());
     stop.send(()).unwrap();
     serving.await.unwrap().unwrap();
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
@@ -208,7 +220,7 @@ async fn changed_ca_counts_immediately_after_a_signal() {
 
 /// The address is taken before the port opens, which another process may do first.
 #[tokio::test]
-async fn a_server_whose_port_is_taken_at_last_ends_with_an_error() {
+async fn port_taken_before_serving_is_an_error() {
     let certificates = Certificates::new();
     let bind = async |listen| {
         let options = Options {
@@ -230,7 +242,7 @@ async fn a_server_whose_port_is_taken_at_last_ends_with_an_error() {
     let second = bind(address).await;
     let told = || watch::channel(()).1;
     let _serving = tokio::spawn(first.run(std::future::pending(), told()));
-    until("the first one", async || TcpStream::connect(address).await.is_ok()).await;
+    wait_until("the first one", async || TcpStream::connect(address).await.is_ok()).await;
     let error = second.run(std::future::pending(), told()).await.unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
 }
@@ -241,7 +253,7 @@ fn server_without_client_ca_logs_a_warning() {
     let kubeconfig = cluster.kubeconfig();
     let live = ["--kubeconfig", kubeconfig.to_str().unwrap()];
     let policies = configuration(&[json!({"name": "operator-group", "limits": {"time": "20s"}})]);
-    let bundle = Bundle::new(&CertificateAuthority::create(1).unwrap());
+    let bundle = CaBundleFile::new(&CertificateAuthority::create(1).unwrap());
     let path = bundle.path();
     let client_ca = ["--client-ca", path.to_str().unwrap()];
     for (arguments, warned) in
@@ -267,7 +279,7 @@ async fn full_port_passes_liveness_and_accepts_new_connections() {
     assert_eq!(server.metric("opgate_connections_evicted_total").await, Some(0.0));
     assert_eq!(server.metric("opgate_connections ").await, Some(2.0));
     assert!(is_served(&server, None).await);
-    until("eviction", async || {
+    wait_until("eviction", async || {
         server.metric("opgate_connections_evicted_total").await == Some(1.0)
     })
     .await;
@@ -276,7 +288,7 @@ async fn full_port_passes_liveness_and_accepts_new_connections() {
 
 /// Bodies that stop before their end, from another address, hold all that there is for bodies.
 #[tokio::test]
-async fn unfinished_bodies_of_others_refuse_no_review() {
+async fn unfinished_bodies_do_not_block_other_reviews() {
     let server = Server::start(BINARY, None, &["--max-request-memory", "32Mi"]);
     let connector =
         TlsConnector::from(Arc::new(testkit::client(&server.certificates.authority, &[])));
@@ -304,8 +316,8 @@ async fn unfinished_bodies_of_others_refuse_no_review() {
     let ended = async |reason: &str| {
         server.metric(&format!("opgate_bodies_ended_total{{reason=\"{reason}\"}}")).await.unwrap()
     };
-    until("a full house", async || ended("evicted").await > 0.0).await;
-    let mut review: Value = serde_json::from_str(&recorded("006")).unwrap();
+    wait_until("a full house", async || ended("evicted").await > 0.0).await;
+    let mut review: Value = serde_json::from_str(&recorded_review("006")).unwrap();
     review["request"]["object"]["metadata"]["annotations"]["large"] = "x".repeat(5 << 20).into();
     let mut client = server.connect().await;
     for _ in 0..3 {
@@ -322,16 +334,16 @@ async fn unfinished_bodies_of_others_refuse_no_review() {
 
 /// A server on its way out has to answer nobody.
 #[tokio::test]
-async fn a_server_that_drains_is_alive_and_not_ready() {
+async fn draining_server_is_alive_and_not_ready() {
     let server = Server::start(BINARY, None, &["--drain-delay", "100s"]);
     server.signal(Signal::TERM);
-    until("draining", async || server.get("/readyz").await.0 == 503).await;
+    wait_until("draining", async || server.get("/readyz").await.0 == 503).await;
     assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
 }
 
 /// What was told when it went wrong is told when it is right again, also where that is what it was.
 #[tokio::test]
-async fn a_pair_that_is_good_again_is_logged() {
+async fn restored_certificate_is_logged() {
     let mut server = Server::start(BINARY, None, &[]);
     let read =
         |name: &str| std::fs::read_to_string(server.certificates.folder.path().join(name)).unwrap();
@@ -339,11 +351,11 @@ async fn a_pair_that_is_good_again_is_logged() {
     let says =
         |server: &Server, text: &str| server.log().iter().any(|entry| entry["message"] == text);
     server.certificates.swap("garbage", "garbage");
-    until("bad", async || says(&server, "the old certificate is kept")).await;
+    wait_until("bad", async || says(&server, "the old certificate is kept")).await;
     let good = "the files of the certificate are good again";
     assert!(!says(&server, good));
     server.certificates.swap(&certificate, &key);
-    until("good again", async || says(&server, good)).await;
+    wait_until("good again", async || says(&server, good)).await;
 }
 
 /// One cause, once.
@@ -368,7 +380,7 @@ fn startup_error_names_its_cause_once() {
 
 /// Names with spaces, equals signs and quotes are values of their key and no keys.
 #[tokio::test]
-async fn a_name_forges_no_key_in_the_text_log() {
+async fn name_cannot_forge_a_key_in_the_text_log() {
     let certificates = Certificates::new();
     let mut child = std::process::Command::new(BINARY)
         .args(["--log-format", "text", "serve", "--cluster-source", "none", "--tls-dir"])
@@ -384,7 +396,7 @@ async fn a_name_forges_no_key_in_the_text_log() {
     let address = serving.split("address=").nth(1).unwrap().split(' ').next().unwrap();
     let address = address.parse().unwrap();
     let mut client = Client::connect(address, &certificates.authority).await.unwrap();
-    let mut review: Value = serde_json::from_str(&recorded("007")).unwrap();
+    let mut review: Value = serde_json::from_str(&recorded_review("007")).unwrap();
     review["request"]["userInfo"]["username"] = "eve allowed=true user=\"admin".into();
     review["request"]["name"] = "x namespace=kube-system".into();
     client.review(review.to_string()).await.unwrap();
@@ -397,15 +409,15 @@ async fn a_name_forges_no_key_in_the_text_log() {
 
 /// The certificate may change under the check, which knows the new one as well.
 #[tokio::test]
-async fn a_new_certificate_is_known_to_the_check() {
+async fn self_check_accepts_a_new_certificate() {
     let mut server = Server::start(BINARY, None, &[]);
     for count in 1..=2 {
         server.certificates.rotate();
-        until("replaced", async || {
+        wait_until("replaced", async || {
             let metric = "opgate_certificate_reloads_total{result=\"replaced\"}";
             server.metric(metric).await == Some(f64::from(count))
         })
         .await;
-        until("life", async || server.get("/livez").await == (200, "ok".to_owned())).await;
+        wait_until("life", async || server.get("/livez").await == (200, "ok".to_owned())).await;
     }
 }

@@ -10,45 +10,46 @@ use std::path::{Path, PathBuf};
 
 use regex_lite::Regex;
 
-const TABLE: &str = include_str!("words.tsv");
+const WORD_TABLE: &str = include_str!("words.tsv");
 
 /// Generated pages, and pages that quote other projects.
-const UNREAD_PAGES: [&str; 2] = ["docs/rules", "docs/coverage.md"];
+const EXCLUDED_PAGES: [&str; 2] = ["docs/rules", "docs/coverage.md"];
 
 /// Code whose comments quote other projects.
-const UNREAD_CODE: [&str; 3] = ["common/upstream", "common/cel", "common/yaml/src/error.rs"];
+const EXCLUDED_CODE: [&str; 3] = ["common/upstream", "common/cel", "common/yaml/src/error.rs"];
 
 /// Folders of Rust code.
-const CODE: [&str; 6] = ["certs", "common", "examples", "guest", "host", "xtask"];
+const CODE_DIRECTORIES: [&str; 6] = ["certs", "common", "examples", "guest", "host", "xtask"];
 
 /// One line of the table.
-struct Word {
+struct RetiredWord {
     pattern: Regex,
     /// Matches in documentation, and in comments.
     counts: [usize; 2],
-    instead: &'static str,
+    replacement: &'static str,
 }
 
-fn words() -> Vec<Word> {
-    let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
+fn retired_words() -> Vec<RetiredWord> {
+    let lines = WORD_TABLE.lines().filter(|line| !line.starts_with('#'));
     let word = |line: &'static str| {
         let [pattern, documentation, comments, instead] =
             line.split('\t').collect::<Vec<_>>().try_into().unwrap();
         let counts = [documentation, comments].map(|count| count.parse().unwrap());
-        Word { pattern: Regex::new(pattern).unwrap(), counts, instead }
+        RetiredWord { pattern: Regex::new(pattern).unwrap(), counts, replacement: instead }
     };
     lines.map(word).collect()
 }
 
-fn top() -> &'static Path {
+fn repository_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 /// All files below a path with this extension, in order.
 fn files(path: &Path, extension: &str, found: &mut Vec<PathBuf>) {
-    let is_unread = |unread: &str| path.strip_prefix(top()).unwrap().starts_with(unread);
+    let is_unread =
+        |unread: &str| path.strip_prefix(repository_root()).unwrap().starts_with(unread);
     let name = path.file_name().unwrap().to_str().unwrap();
-    if UNREAD_PAGES.iter().chain(&UNREAD_CODE).any(|unread| is_unread(unread))
+    if EXCLUDED_PAGES.iter().chain(&EXCLUDED_CODE).any(|unread| is_unread(unread))
         || ["node_modules", "target"].contains(&name)
     {
         return;
@@ -68,12 +69,12 @@ fn files(path: &Path, extension: &str, found: &mut Vec<PathBuf>) {
 fn lines(paths: &[&str], extension: &str, is_read: fn(&str) -> bool) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for path in paths {
-        files(&top().join(path), extension, &mut found);
+        files(&repository_root().join(path), extension, &mut found);
     }
     let mut lines = Vec::new();
     for path in found {
         let text = std::fs::read_to_string(&path).unwrap();
-        let name = path.strip_prefix(top()).unwrap().display().to_string();
+        let name = path.strip_prefix(repository_root()).unwrap().display().to_string();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| is_read(line)) {
             lines.push((format!("{name}:{}", number + 1), line.to_owned()));
         }
@@ -89,9 +90,9 @@ fn is_comment(line: &str) -> bool {
 #[test]
 fn replaced_words_stay_out_of_texts() {
     let documentation = lines(&["docs", "README.md", "CHANGELOG.md"], "md", |_| true);
-    let comments = lines(&CODE, "rs", is_comment);
+    let comments = lines(&CODE_DIRECTORIES, "rs", is_comment);
     let mut wrong = Vec::new();
-    for word in words() {
+    for word in retired_words() {
         for ((lines, expected), what) in [&documentation, &comments]
             .into_iter()
             .zip(word.counts)
@@ -107,7 +108,7 @@ fn replaced_words_stay_out_of_texts() {
                     "{}\n  is {} times in {what}, and words.tsv says {expected}. Write: {}\n{}",
                     word.pattern,
                     places.len(),
-                    word.instead,
+                    word.replacement,
                     shown.collect::<String>()
                 ));
             }

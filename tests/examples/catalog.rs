@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use testkit::catalog::{Form, Shape, write};
+use testkit::catalog::{CatalogFormat, Shape, write};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let shape = |name: &str| Shape::NAMED.into_iter().find(|(known, _)| *known == name);
+    let shape = |name: &str| Shape::NAMED_SHAPES.into_iter().find(|(known, _)| *known == name);
     let form = |name: &str| match name {
-        "json" => Some(Form::Json),
-        "yaml" => Some(Form::Yaml),
+        "json" => Some(CatalogFormat::Json),
+        "yaml" => Some(CatalogFormat::Yaml),
         _ => None,
     };
     let asked = match arguments.as_slice() {
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         _ => None,
     };
     let Some((folder, form, shape)) = asked else {
-        let names: Vec<_> = Shape::NAMED.iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = Shape::NAMED_SHAPES.iter().map(|(name, _)| *name).collect();
         eprintln!("usage: catalog FOLDER json|yaml [{}]", names.join("|"));
         return ExitCode::from(2);
     };

@@ -15,29 +15,29 @@ use serde_json::{Value, json};
 use testkit::Server;
 use testkit::control_plane::{ControlPlane, eventually};
 use testkit::forwarder::Forwarder;
-use testkit::objects::{csv, csvs, group, groups, object, refused, resource};
+use testkit::objects::{csv, csvs, denial_message, group, groups, object, resource};
 
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 /// Time of one evaluation in an unoptimised build on a busy machine.
-const PATIENT: &str = "20s";
+const EVALUATION_TIME: &str = "20s";
 /// How long a client waits where nobody answers.
-const GIVE_UP: Duration = Duration::from_secs(2);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long opgate stands still, at the most.
-const PAUSE: Duration = Duration::from_secs(7);
+const MAX_DOWNTIME: Duration = Duration::from_secs(7);
 
-const GOOSE: &str = "Goose.v1alpha1.birds.com";
-const GEESE: &str = "geese.birds.com";
+const GOOSE_API: &str = "Goose.v1alpha1.birds.com";
+const GEESE_CRD: &str = "geese.birds.com";
 
 /// A cluster that opgate guards.
-struct Guarded {
+struct GuardedCluster {
     _plane: ControlPlane,
     admin: Client,
     server: Server,
     forwarder: Forwarder,
 }
 
-impl Guarded {
+impl GuardedCluster {
     /// With these namespaces and these groups stored before opgate comes; `None` without binaries.
     async fn start(namespaces: &[&str], stored: Vec<DynamicObject>, time: &str) -> Option<Self> {
         let plane = ControlPlane::start().await?;
@@ -51,7 +51,7 @@ impl Guarded {
         let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
         let server = Server::start(BINARY, Some(&configuration), &arguments);
         let forwarder = Forwarder::start().await;
-        forwarder.set([server.address]);
+        forwarder.set_targets([server.address]);
         let servers = [server];
         plane.enforce(BINARY, &configuration, forwarder.address, &servers).await;
         let [server] = servers;
@@ -68,7 +68,7 @@ impl Guarded {
     }
 
     /// Creates another group where a create did not come about: all are admitted.
-    async fn take_the_place_of(&self, lost: &str, namespaces: &[String]) {
+    async fn replace_lost_group(&self, lost: &str, namespaces: &[String]) {
         let (mut free, mut broken) = (0, Vec::new());
         for own in namespaces {
             // The API server may have gone on although its client gave up.
@@ -76,7 +76,7 @@ impl Guarded {
                 continue;
             }
             free += 1;
-            let again = group(own, "again", &targets(own), "");
+            let again = group(own, "again", &target_spec(own), "");
             if let Err(error) = self.create(&groups(), &again).await {
                 broken.push(format!("{own}: {error}"));
             }
@@ -88,7 +88,7 @@ impl Guarded {
     /// Kills opgate, starts it anew and waits until it is ready.
     async fn restart(&mut self) {
         self.server.restart();
-        self.forwarder.set([self.server.address]);
+        self.forwarder.set_targets([self.server.address]);
         eventually("readiness", || async {
             (self.server.get("/readyz").await.0 == 200).then_some(())
         })
@@ -96,7 +96,7 @@ impl Guarded {
     }
 
     /// Registers one more webhook, which nobody serves: what has the label `refused` is refused.
-    async fn refuse_what_is_labelled(&self) {
+    async fn reject_labelled(&self) {
         let rule = json!({
             "apiGroups": ["operators.coreos.com"],
             "apiVersions": ["*"],
@@ -123,7 +123,7 @@ impl Guarded {
         );
         configurations.create(&PostParams::default(), &object(webhook)).await.unwrap();
         // Into a namespace without groups, where opgate has nothing against it.
-        let mut labelled = group("elsewhere", "g", &targets("elsewhere"), "");
+        let mut labelled = group("elsewhere", "g", &target_spec("elsewhere"), "");
         labelled.metadata.labels = Some([("refused".to_owned(), "yes".to_owned())].into());
         let dry = PostParams { dry_run: true, ..PostParams::default() };
         let elsewhere = self.api("elsewhere", &groups());
@@ -134,7 +134,7 @@ impl Guarded {
     }
 }
 
-fn targets(namespace: &str) -> Value {
+fn target_spec(namespace: &str) -> Value {
     json!({"targetNamespaces": [namespace]})
 }
 
@@ -153,9 +153,11 @@ fn scoped(name: &str) -> DynamicObject {
 /// A tenant stores an object that no reader with a limit of depth can read. What comes after it is
 /// seen all the same, by a server that watches and by one that lists.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_that_is_nested_deeply_hides_nothing() {
-    let _turn = turn().await;
-    let Some(mut cluster) = Guarded::start(&["a", "tenant"], Vec::new(), PATIENT).await else {
+async fn deeply_nested_object_hides_no_others() {
+    let _turn = wait_for_idle_machine().await;
+    let Some(mut cluster) =
+        GuardedCluster::start(&["a", "tenant"], Vec::new(), EVALUATION_TIME).await
+    else {
         return;
     };
     let accounts = resource("", "v1", "ServiceAccount");
@@ -187,7 +189,7 @@ async fn an_object_that_is_nested_deeply_hides_nothing() {
     assert!(stored.matches("f:a").count() >= 500, "not stored as it was sent: {stored}");
 
     for (name, restarted) in [("watched", false), ("listed", true)] {
-        let missing = refused(cluster.create(&groups(), &scoped(name)).await);
+        let missing = denial_message(cluster.create(&groups(), &scoped(name)).await);
         assert!(missing.contains(&format!("ServiceAccount {name} not found")), "{missing}");
         cluster.create(&accounts, &account("a", name)).await.unwrap();
         if restarted {
@@ -201,17 +203,17 @@ async fn an_object_that_is_nested_deeply_hides_nothing() {
 
 /// How a tenant makes opgate allow a change of a group that is never stored.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum UnstoredWrite {
     /// A CREATE of the same name: the API server answers 409.
-    Create,
+    ConflictingCreate,
     /// An UPDATE that another webhook refuses.
-    Update,
+    RejectedUpdate,
 }
 
 /// What is allowed and never stored makes no wrong CSV right, and no right one wrong.
 #[tokio::test(flavor = "multi_thread")]
 async fn unstored_write_does_not_change_decisions() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let mode = "OwnNamespace InstallModeType not supported";
     let conflict = "intersecting operatorgroups provide the same apis";
     // Targets of the group that is stored (`own` stands for its namespace), and of the one that
@@ -224,25 +226,31 @@ async fn unstored_write_does_not_change_decisions() {
     ];
     let cases: Vec<_> = table
         .into_iter()
-        .flat_map(|case| [(case, Way::Create), (case, Way::Update)])
+        .flat_map(|case| {
+            [(case, UnstoredWrite::ConflictingCreate), (case, UnstoredWrite::RejectedUpdate)]
+        })
         .enumerate()
         .map(|(number, (case, way))| (format!("case-{number}"), case, way))
         .collect();
-    let spec = |own: &str, target: &str| targets(if target == "own" { own } else { target });
+    let spec = |own: &str, target: &str| target_spec(if target == "own" { own } else { target });
     let mut namespaces = vec!["shared", "rival", "elsewhere"];
-    let mut stored = vec![group("rival", "g", &targets("shared"), GOOSE)];
+    let mut stored = vec![group("rival", "g", &target_spec("shared"), GOOSE_API)];
     for (own, (_, before, ..), _) in &cases {
         namespaces.push(own);
         stored.push(group(own, "g", &spec(own, before), ""));
     }
-    let Some(cluster) = Guarded::start(&namespaces, stored, PATIENT).await else { return };
-    cluster.refuse_what_is_labelled().await;
+    let Some(cluster) = GuardedCluster::start(&namespaces, stored, EVALUATION_TIME).await else {
+        return;
+    };
+    cluster.reject_labelled().await;
     let mut broken = Vec::new();
     for (own, (what, _, never, denial), way) in &cases {
         let never = spec(own, never);
         let lost = match way {
-            Way::Create => cluster.create(&groups(), &group(own, "g", &never, "")).await,
-            Way::Update => {
+            UnstoredWrite::ConflictingCreate => {
+                cluster.create(&groups(), &group(own, "g", &never, "")).await
+            }
+            UnstoredWrite::RejectedUpdate => {
                 let change = json!({"metadata": {"labels": {"refused": "yes"}}, "spec": never});
                 let change = Patch::Merge(&change);
                 let api = cluster.api(own, &groups());
@@ -251,11 +259,12 @@ async fn unstored_write_does_not_change_decisions() {
         };
         let Err(kube::Error::Api(lost)) = lost else { panic!("{what}: not refused: {lost:?}") };
         let expected = match way {
-            Way::Create => "already exists",
-            Way::Update => "another.example.com",
+            UnstoredWrite::ConflictingCreate => "already exists",
+            UnstoredWrite::RejectedUpdate => "another.example.com",
         };
         assert!(lost.message.contains(expected), "{what}: {}", lost.message);
-        let verdict = cluster.create(&csvs(), &csv(own, "v1", &["SingleNamespace"], GEESE)).await;
+        let verdict =
+            cluster.create(&csvs(), &csv(own, "v1", &["SingleNamespace"], GEESE_CRD)).await;
         let is_right = match (&verdict, denial) {
             (Ok(()), None) => true,
             (Err(kube::Error::Api(status)), Some(denial)) => {
@@ -273,18 +282,21 @@ async fn unstored_write_does_not_change_decisions() {
 /// A group that opgate allows and another webhook refuses takes nobody's place.
 #[tokio::test(flavor = "multi_thread")]
 async fn group_rejected_by_another_webhook_blocks_no_requests() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let namespaces = ["a", "b", "shared", "elsewhere"];
-    let Some(cluster) = Guarded::start(&namespaces, Vec::new(), PATIENT).await else { return };
-    cluster.refuse_what_is_labelled().await;
-    let mut lost = group("a", "lost", &targets("shared"), GOOSE);
+    let Some(cluster) = GuardedCluster::start(&namespaces, Vec::new(), EVALUATION_TIME).await
+    else {
+        return;
+    };
+    cluster.reject_labelled().await;
+    let mut lost = group("a", "lost", &target_spec("shared"), GOOSE_API);
     lost.metadata.labels = Some([("refused".to_owned(), "yes".to_owned())].into());
     let Err(refusal) = cluster.create(&groups(), &lost).await else { panic!("not refused") };
     assert!(refusal.to_string().contains("another.example.com"), "{refusal}");
 
     let mut broken = Vec::new();
-    let same_api = group("b", "g", &targets("shared"), GOOSE);
-    let same_namespace = group("a", "g", &targets("a"), "");
+    let same_api = group("b", "g", &target_spec("shared"), GOOSE_API);
+    let same_namespace = group("a", "g", &target_spec("a"), "");
     for group in [same_api, same_namespace] {
         if let Err(error) = cluster.create(&groups(), &group).await {
             broken.push(error.to_string());
@@ -296,13 +308,16 @@ async fn group_rejected_by_another_webhook_blocks_no_requests() {
 /// What needs a group that was created a moment before is admitted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_csv_right_after_its_group_is_admitted() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let names: Vec<_> = (0..50).map(|number| format!("own-{number}")).collect();
     let namespaces: Vec<_> = names.iter().map(String::as_str).collect();
-    let Some(cluster) = Guarded::start(&namespaces, Vec::new(), PATIENT).await else { return };
+    let Some(cluster) = GuardedCluster::start(&namespaces, Vec::new(), EVALUATION_TIME).await
+    else {
+        return;
+    };
     for own in &names {
-        cluster.create(&groups(), &group(own, "g", &targets(own), "")).await.unwrap();
-        let right_after = csv(own, "v1", &["OwnNamespace"], GEESE);
+        cluster.create(&groups(), &group(own, "g", &target_spec(own), "")).await.unwrap();
+        let right_after = csv(own, "v1", &["OwnNamespace"], GEESE_CRD);
         cluster.create(&csvs(), &right_after).await.unwrap_or_else(|e| panic!("{own}: {e}"));
     }
 }
@@ -310,20 +325,20 @@ async fn a_csv_right_after_its_group_is_admitted() {
 /// Requests whose clients gave up while opgate stood still leave nothing behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn timed_out_requests_block_no_other_requests() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     // Enough that some are inside of opgate when it is stopped.
     let names: Vec<_> = (0..100).map(|number| format!("own-{number}")).collect();
     let namespaces: Vec<_> = names.iter().map(String::as_str).collect();
     // Less than the clients wait, so that the API server gives up, too.
-    let Some(cluster) = Guarded::start(&namespaces, Vec::new(), "5s").await else { return };
+    let Some(cluster) = GuardedCluster::start(&namespaces, Vec::new(), "5s").await else { return };
     let mut running: FuturesUnordered<_> = names
         .iter()
         .map(|own| {
-            let first = group(own, "first", &targets(own), "");
+            let first = group(own, "first", &target_spec(own), "");
             let cluster = &cluster;
             async move {
                 let create = async { cluster.create(&groups(), &first).await.is_ok() };
-                let created = tokio::time::timeout(PAUSE, create).await.unwrap_or(false);
+                let created = tokio::time::timeout(MAX_DOWNTIME, create).await.unwrap_or(false);
                 (own, created)
             }
         })
@@ -334,22 +349,25 @@ async fn timed_out_requests_block_no_other_requests() {
     let lost = running.filter_map(async |(own, created)| (!created).then(|| own.clone()));
     let lost: Vec<_> = lost.collect().await;
     cluster.server.signal(Signal::CONT);
-    cluster.take_the_place_of("first", &lost).await;
+    cluster.replace_lost_group("first", &lost).await;
 }
 
 /// Requests that reach opgate when the API server has given up, over a network that stood still,
 /// leave nothing behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_requests_block_no_other_requests() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let names: Vec<_> = (0..20).map(|number| format!("own-{number}")).collect();
     let mut namespaces: Vec<_> = names.iter().map(String::as_str).collect();
     namespaces.push("elsewhere");
-    let Some(cluster) = Guarded::start(&namespaces, Vec::new(), PATIENT).await else { return };
+    let Some(cluster) = GuardedCluster::start(&namespaces, Vec::new(), EVALUATION_TIME).await
+    else {
+        return;
+    };
     // What is sent over a connection that is open already needs no answer before it.
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     let elsewhere = cluster.api("elsewhere", &groups());
-    let other = group("elsewhere", "g", &targets("elsewhere"), "");
+    let other = group("elsewhere", "g", &target_spec("elsewhere"), "");
     eventually("open connections", || async {
         join_all((0..100).map(|_| elsewhere.create(&dry, &other))).await;
         let open = cluster.server.metric("opgate_connections ").await;
@@ -361,16 +379,16 @@ async fn late_requests_block_no_other_requests() {
 
     cluster.forwarder.hold(true);
     join_all(names.iter().map(|own| {
-        let late = group(own, "late", &targets(own), "");
+        let late = group(own, "late", &target_spec(own), "");
         let cluster = &cluster;
         async move {
             let create = cluster.api(own, &groups());
-            tokio::time::timeout(GIVE_UP, create.create(&PostParams::default(), &late)).await
+            tokio::time::timeout(CLIENT_TIMEOUT, create.create(&PostParams::default(), &late)).await
         }
     }))
     .await;
     cluster.forwarder.hold(false);
     eventually("late requests", || async { (answered().await > before).then_some(()) }).await;
 
-    cluster.take_the_place_of("late", &names).await;
+    cluster.replace_lost_group("late", &names).await;
 }

@@ -16,16 +16,16 @@ use testkit::Server;
 use testkit::control_plane::{ControlPlane, eventually};
 use testkit::objects::{group, groups, resource};
 
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 /// Namespaces, which pairs use in turn: long after the last pair of one has been deleted.
 const NAMESPACES: usize = 200;
 
 /// Between the first and the second request of a pair, in milliseconds. Beside the first of them there are a
 /// fifth as many pairs.
-const APART: [u64; 8] = [0, 1, 2, 5, 10, 20, 50, 100];
+const INTERVALS_MS: [u64; 8] = [0, 1, 2, 5, 10, 20, 50, 100];
 
-fn pairs(apart: u64) -> usize {
+fn pair_count(apart: u64) -> usize {
     let default = if cfg!(debug_assertions) { 50 } else { 1_000 };
     let pairs = std::env::var("OPGATE_RACE_PAIRS");
     let pairs = pairs.map_or(default, |text| text.parse().expect("a number"));
@@ -33,7 +33,7 @@ fn pairs(apart: u64) -> usize {
 }
 
 /// Which group of a pair it is, and so the replica that is asked about it.
-const SIDES: [&str; 2] = ["first", "second"];
+const PAIR_SIDES: [&str; 2] = ["first", "second"];
 
 fn group_of(namespace: &str, side: &str, number: usize) -> DynamicObject {
     let spec = json!({"targetNamespaces": [namespace]});
@@ -43,13 +43,13 @@ fn group_of(namespace: &str, side: &str, number: usize) -> DynamicObject {
     group
 }
 
-struct Course {
+struct PairTest {
     plane: ControlPlane,
     admin: Client,
-    pair: usize,
+    pair_number: usize,
 }
 
-impl Course {
+impl PairTest {
     fn groups(&self, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.admin.clone(), namespace, &groups())
     }
@@ -60,25 +60,25 @@ impl Course {
     }
 
     /// How many of so many pairs are both stored.
-    async fn both(&mut self, pairs: usize, apart: Duration) -> usize {
+    async fn count_both_stored(&mut self, pairs: usize, apart: Duration) -> usize {
         let mut both = 0;
         for _ in 0..pairs {
-            self.pair += 1;
-            let namespace = format!("pair-{}", self.pair % NAMESPACES);
+            self.pair_number += 1;
+            let namespace = format!("pair-{}", self.pair_number % NAMESPACES);
             let groups = self.groups(&namespace);
             let create = async |side: &str| {
-                let group = group_of(&namespace, side, self.pair);
+                let group = group_of(&namespace, side, self.pair_number);
                 match groups.create(&PostParams::default(), &group).await {
                     Ok(_) => {}
                     Err(kube::Error::Api(status)) if status.code == 403 => {}
                     Err(error) => panic!("{error}"),
                 }
             };
-            tokio::join!(create(SIDES[0]), async {
+            tokio::join!(create(PAIR_SIDES[0]), async {
                 if !apart.is_zero() {
                     tokio::time::sleep(apart).await;
                 }
-                create(SIDES[1]).await;
+                create(PAIR_SIDES[1]).await;
             });
             let stored = groups.list(&ListParams::default()).await.unwrap().items;
             assert!(matches!(stored.len(), 1 | 2), "{}", stored.len());
@@ -100,7 +100,7 @@ impl Course {
         }
         let configuration = ControlPlane::operator_group("20s");
         let start = |_| Server::start(BINARY, Some(&configuration), &arguments);
-        let servers: Vec<_> = SIDES.iter().map(start).collect();
+        let servers: Vec<_> = PAIR_SIDES.iter().map(start).collect();
         for server in &servers {
             eventually("readiness", || async {
                 (server.get("/readyz").await.0 == 200).then_some(())
@@ -108,16 +108,16 @@ impl Course {
             .await;
         }
         self.plane.register(BINARY, &configuration, servers[0].address, &servers).await;
-        self.divide(&servers).await;
+        self.route_by_side(&servers).await;
         servers
     }
 
-    async fn divide(&self, servers: &[Server]) {
+    async fn route_by_side(&self, servers: &[Server]) {
         let api = self.webhooks();
         let mut printed = api.get("opgate").await.unwrap();
         let webhooks = printed.data["webhooks"].as_array().unwrap().clone();
         let mut divided = Vec::new();
-        for (side, server) in SIDES.iter().zip(servers) {
+        for (side, server) in PAIR_SIDES.iter().zip(servers) {
             for webhook in &webhooks {
                 let mut webhook = webhook.clone();
                 webhook["name"] = format!("{side}.{}", webhook["name"].as_str().unwrap()).into();
@@ -129,7 +129,7 @@ impl Course {
         printed.data["webhooks"] = divided.into();
         api.replace("opgate", &PostParams::default(), &printed).await.unwrap();
         let dry = PostParams { dry_run: true, ..PostParams::default() };
-        for side in SIDES {
+        for side in PAIR_SIDES {
             eventually("the webhook", || async {
                 let second = group_of("probe", side, 0);
                 match self.groups("probe").create(&dry, &second).await {
@@ -144,7 +144,7 @@ impl Course {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pairs_through_two_replicas() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     plane.install().await;
     plane.grant().await;
@@ -152,12 +152,12 @@ async fn pairs_through_two_replicas() {
     plane.namespaces(namespaces.chain(["probe".to_owned()])).await;
     plane.groups([group_of("probe", "stored", 0)]).await;
     let admin = plane.client("admin").await;
-    let mut course = Course { plane, admin, pair: 0 };
+    let mut pair_test = PairTest { plane, admin, pair_number: 0 };
     for consistent in [false, true] {
-        let servers = course.start(consistent).await;
-        for apart in APART {
-            let pairs = pairs(apart);
-            let both = course.both(pairs, Duration::from_millis(apart)).await;
+        let servers = pair_test.start(consistent).await;
+        for apart in INTERVALS_MS {
+            let pairs = pair_count(apart);
+            let both = pair_test.count_both_stored(pairs, Duration::from_millis(apart)).await;
             println!(
                 "two replicas, consistent reads {consistent}, {apart} ms apart: both of {both} of {pairs} pairs"
             );
@@ -166,6 +166,6 @@ async fn pairs_through_two_replicas() {
             assert!(server.metric("opgate_requests_total").await > Some(0.0));
         }
         // What is applied beside webhooks of others would leave them.
-        course.webhooks().delete("opgate", &DeleteParams::default()).await.unwrap();
+        pair_test.webhooks().delete("opgate", &DeleteParams::default()).await.unwrap();
     }
 }

@@ -9,67 +9,67 @@ use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use testkit::{
-    HOST, PATIENCE, Server, configuration, create_bundle, good_spec, misbehaves, recorded, tls,
-    tls_over, until,
+    HOST, Server, WAIT_TIMEOUT, configuration, create_bundle, good_spec, misbehaves,
+    recorded_review, tls, tls_over, wait_until,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 /// A connection from an address of the loopback network.
-async fn from(source: u8, to: SocketAddr) -> std::io::Result<TcpStream> {
+async fn connect_from(source: u8, to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((IpAddr::V4(Ipv4Addr::new(127, 0, 1, source)), 0).into())?;
     socket.connect(to).await
 }
 
 /// Whether the server closes a connection.
-async fn is_closed(stream: &mut (impl AsyncRead + Unpin)) -> bool {
+async fn closes(stream: &mut (impl AsyncRead + Unpin)) -> bool {
     let mut rest = Vec::new();
-    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.is_ok()
+    tokio::time::timeout(WAIT_TIMEOUT, stream.read_to_end(&mut rest)).await.is_ok()
 }
 
-async fn is_alive(server: &Server) {
+async fn assert_alive(server: &Server) {
     assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
 }
 
 /// Somebody who connects now is served.
-async fn is_open(server: &Server) {
-    let mut client = tokio::time::timeout(PATIENCE, server.connect()).await.unwrap();
-    assert_eq!(client.review(recorded("006")).await.unwrap().status, 200);
+async fn assert_accepts_connections(server: &Server) {
+    let mut client = tokio::time::timeout(WAIT_TIMEOUT, server.connect()).await.unwrap();
+    assert_eq!(client.review(recorded_review("006")).await.unwrap().status, 200);
 }
 
 /// As many connections as there are places, and more, that say nothing: before their handshake, and
 /// after it. One source has its share only, several have all places; who comes is let in all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_port_accepts_new_connections() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let server = Server::start(BINARY, None, &["--max-connections", "400"]);
     let mut api_server = server.connect().await;
-    api_server.review(recorded("006")).await.unwrap();
+    api_server.review(recorded_review("006")).await.unwrap();
     let mut silent = Vec::new();
     for index in 0..1_200_u32 {
         // The first half comes from one source, the second from a hundred of them.
         let source = if index < 600 { 1 } else { u8::try_from(index % 100).unwrap() };
-        silent.push(from(source, server.address).await.unwrap());
+        silent.push(connect_from(source, server.address).await.unwrap());
         if index == 599 {
-            is_alive(&server).await;
-            is_open(&server).await;
+            assert_alive(&server).await;
+            assert_accepts_connections(&server).await;
         }
     }
     let mut greeted = Vec::new();
     for source in 0..10_u8 {
         for _ in 0..20 {
-            let stream = from(source, server.address).await.unwrap();
+            let stream = connect_from(source, server.address).await.unwrap();
             greeted.push(tls_over(stream, &server.certificates.authority, &[]).await);
         }
     }
-    is_alive(&server).await;
-    is_open(&server).await;
+    assert_alive(&server).await;
+    assert_accepts_connections(&server).await;
     // Whoever was here before and is known by a request has not lost its connection for that.
-    assert_eq!(api_server.review(recorded("006")).await.unwrap().status, 200);
+    assert_eq!(api_server.review(recorded_review("006")).await.unwrap().status, 200);
     assert!(server.metric("opgate_connections ").await <= Some(400.0));
     assert!(server.metric("opgate_connections_evicted_total").await >= Some(600.0));
 }
@@ -77,33 +77,33 @@ async fn full_port_accepts_new_connections() {
 /// Four thousand and more, with what is the default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_connections_of_one_client_block_no_others() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let server = Server::start(BINARY, None, &[]);
     let mut silent = Vec::new();
     for _ in 0..4_200 {
-        silent.push(from(1, server.address).await.unwrap());
+        silent.push(connect_from(1, server.address).await.unwrap());
     }
-    is_alive(&server).await;
-    is_open(&server).await;
+    assert_alive(&server).await;
+    assert_accepts_connections(&server).await;
 }
 
 /// More of them than places on the ops port, which ask and do not read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_responses_on_the_ops_port_do_not_stop_the_server() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let server = Server::start(BINARY, None, &[]);
     let requests = "GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2_000);
     let mut deaf = Vec::new();
     for index in 0..300_u16 {
         let source = u8::try_from(index % 50).unwrap();
-        let mut stream = from(source, server.ops).await.unwrap();
+        let mut stream = connect_from(source, server.ops).await.unwrap();
         // As much as the server takes at once.
         let _ = stream.try_write(requests.as_bytes());
         let _ = stream.flush().await;
         deaf.push(stream);
     }
     for _ in 0..20 {
-        is_alive(&server).await;
+        assert_alive(&server).await;
     }
     assert_eq!(server.get("/readyz").await.0, 200);
 }
@@ -111,27 +111,28 @@ async fn unread_responses_on_the_ops_port_do_not_stop_the_server() {
 /// Descriptors for some dozens of connections, and some hundreds of clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_without_descriptors_stays_alive_with_a_short_log() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let server = Server::start_after("ulimit -n 64", BINARY, None, &[]);
     let mut clients = Vec::new();
     for index in 0..300_u16 {
         let source = u8::try_from(index % 50).unwrap();
-        clients.push(from(source, server.address).await.unwrap());
-        clients.push(from(source, server.ops).await.unwrap());
+        clients.push(connect_from(source, server.address).await.unwrap());
+        clients.push(connect_from(source, server.ops).await.unwrap());
     }
     for _ in 0..5 {
-        is_alive(&server).await;
-        is_open(&server).await;
+        assert_alive(&server).await;
+        assert_accepts_connections(&server).await;
     }
     // Taken away while it runs: fewer than are open.
     let pid = rustix::process::Pid::from_raw(i32::try_from(server.id()).unwrap());
     let few = rustix::process::Rlimit { current: Some(24), maximum: Some(24) };
     rustix::process::prlimit(pid, rustix::process::Resource::Nofile, few).unwrap();
     for index in 0..100_u16 {
-        clients.push(from(u8::try_from(index % 50).unwrap(), server.address).await.unwrap());
+        clients
+            .push(connect_from(u8::try_from(index % 50).unwrap(), server.address).await.unwrap());
     }
     for _ in 0..5 {
-        is_alive(&server).await;
+        assert_alive(&server).await;
     }
     let lines = server.log().len();
     assert!(lines < 20, "{lines} lines: {:?}", server.log().last());
@@ -140,7 +141,7 @@ async fn server_without_descriptors_stays_alive_with_a_short_log() {
 /// An API server opens connections that it uses later, or never; a kubelet does not.
 #[tokio::test]
 async fn unused_connection_is_kept_on_the_webhook_port_only() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let server = Server::start(BINARY, None, &[]);
     let authority = &server.certificates.authority;
     let mut unused = tls(server.address, authority, &[b"http/1.1"]).await.unwrap();
@@ -148,7 +149,7 @@ async fn unused_connection_is_kept_on_the_webhook_port_only() {
     for _ in 0..2 {
         let mut ops = TcpStream::connect(server.ops).await.unwrap();
         let started = Instant::now();
-        assert!(is_closed(&mut ops).await);
+        assert!(closes(&mut ops).await);
         println!("the ops port closes it after {:.1} s", started.elapsed().as_secs_f64());
     }
     unused.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
@@ -160,7 +161,7 @@ async fn unused_connection_is_kept_on_the_webhook_port_only() {
 /// Denials on an h2 connection with a window of 0: they are there, and nobody takes them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_responses_end_their_connection() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let evil = misbehaves("evil", &json!({"do": "many-violations", "number": 250}));
     let server = Server::start(BINARY, Some(&configuration(&[evil])), &[]);
     let stream = tls(server.address, &server.certificates.authority, &[b"h2"]).await.unwrap();
@@ -188,8 +189,8 @@ async fn unread_responses_end_their_connection() {
         kept.push(answer.unwrap().unwrap());
     }
     assert!(kept.iter().all(|answer| answer.status() == 200));
-    until("held", async || server.metric("opgate_connections ").await == Some(1.0)).await;
+    wait_until("held", async || server.metric("opgate_connections ").await == Some(1.0)).await;
     // The connection ends, whatever its client thinks of that.
-    let _ = tokio::time::timeout(PATIENCE, connection).await.expect("the connection ends");
-    until("gone", async || server.metric("opgate_connections ").await == Some(0.0)).await;
+    let _ = tokio::time::timeout(WAIT_TIMEOUT, connection).await.expect("the connection ends");
+    wait_until("gone", async || server.metric("opgate_connections ").await == Some(0.0)).await;
 }

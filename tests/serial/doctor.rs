@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use testkit::control_plane::ControlPlane;
 use testkit::objects::resource;
 
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 const CONFIGURATION: &str =
     "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n  - name: operator-group\n";
@@ -23,7 +23,7 @@ fn printed(folder: &tempfile::TempDir, arguments: &[&str]) -> Value {
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-fn of(object: &Value) -> ApiResource {
+fn resource_of(object: &Value) -> ApiResource {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap();
     let (group, version) = text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
     resource(group, version, text("/kind"))
@@ -31,7 +31,7 @@ fn of(object: &Value) -> ApiResource {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_cluster_is_examined() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     let admin = plane.client("admin").await;
     let folder = tempfile::tempdir().unwrap();
@@ -42,9 +42,9 @@ async fn a_real_cluster_is_examined() {
     let apply = PatchParams::apply("tests").force();
     let api = |object: &Value| match object["metadata"]["namespace"].as_str() {
         Some(namespace) => {
-            Api::<DynamicObject>::namespaced_with(admin.clone(), namespace, &of(object))
+            Api::<DynamicObject>::namespaced_with(admin.clone(), namespace, &resource_of(object))
         }
-        None => Api::<DynamicObject>::all_with(admin.clone(), &of(object)),
+        None => Api::<DynamicObject>::all_with(admin.clone(), &resource_of(object)),
     };
     let mut objects = manifests["items"].as_array().unwrap().clone();
     objects.sort_by_key(|object| object["kind"] != "Namespace");

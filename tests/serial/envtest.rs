@@ -7,14 +7,14 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use serde_json::json;
 use testkit::control_plane::{ControlPlane, eventually};
-use testkit::objects::{csv, csvs, group, groups, namespace, refused, resource};
+use testkit::objects::{csv, csvs, denial_message, group, groups, namespace, resource};
 use testkit::{Server, configuration, create_bundle, good_spec, polls};
 
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_api_server_gets_the_same_verdicts() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     plane.install().await;
     let admin = plane.client("admin").await;
@@ -69,17 +69,17 @@ async fn a_real_api_server_gets_the_same_verdicts() {
     // Intersection: the same API for an intersecting namespace is refused, elsewhere it is not.
     let of_b = in_namespace("b", &groups);
     let same = group("b", "g", &json!({"targetNamespaces": ["shared", "b"]}), goose);
-    let message = refused(of_b.create(&post, &same).await);
+    let message = denial_message(of_b.create(&post, &same).await);
     assert!(message.contains("intersecting operatorgroups provide the same apis"), "{message}");
     assert!(message.contains("a/first") && message.contains(goose), "{message}");
     let selected = json!({"selector": {"matchLabels": {"team": "shared"}}});
-    refused(of_b.create(&post, &group("b", "g", &selected, goose)).await);
+    denial_message(of_b.create(&post, &group("b", "g", &selected, goose)).await);
     let apart = group("b", "g", &json!({"targetNamespaces": ["b"]}), goose);
     of_b.create(&post, &apart).await.unwrap();
     // The hijack by an update of the targets.
     let hijack = json!({"spec": {"targetNamespaces": ["shared"]}});
     let patch = PatchParams::default();
-    let message = refused(of_b.patch("g", &patch, &Patch::Merge(&hijack)).await);
+    let message = denial_message(of_b.patch("g", &patch, &Patch::Merge(&hijack)).await);
     assert!(message.contains("intersecting operatorgroups"), "{message}");
     let label = json!({"metadata": {"labels": {"touched": "yes"}}});
     of_b.patch("g", &patch, &Patch::Merge(&label)).await.unwrap();
@@ -88,13 +88,14 @@ async fn a_real_api_server_gets_the_same_verdicts() {
     let goose_crd = "geese.birds.com";
     let own = ["OwnNamespace"];
     let of_c = in_namespace("c", &csvs);
-    let message = refused(of_c.create(&post, &csv("c", "lonely.v1", &own, goose_crd)).await);
+    let message = denial_message(of_c.create(&post, &csv("c", "lonely.v1", &own, goose_crd)).await);
     assert!(message.contains("csv in namespace with no operatorgroups"), "{message}");
     let groups_of_c = in_namespace("c", &groups);
     let spec = json!({"targetNamespaces": ["c"]});
     groups_of_c.create(&post, &group("c", "g", &spec, "")).await.unwrap();
-    let message =
-        refused(of_c.create(&post, &csv("c", "all.v1", &["AllNamespaces"], goose_crd)).await);
+    let message = denial_message(
+        of_c.create(&post, &csv("c", "all.v1", &["AllNamespaces"], goose_crd)).await,
+    );
     assert!(message.contains("OwnNamespace InstallModeType not supported"), "{message}");
     of_c.create(&post, &csv("c", "fine.v1", &own, goose_crd)).await.unwrap();
     let of_d = in_namespace("d", &csvs);
@@ -104,7 +105,8 @@ async fn a_real_api_server_gets_the_same_verdicts() {
         .await
         .unwrap();
     let single = ["SingleNamespace"];
-    let message = refused(of_d.create(&post, &csv("d", "goose.v1", &single, goose_crd)).await);
+    let message =
+        denial_message(of_d.create(&post, &csv("d", "goose.v1", &single, goose_crd)).await);
     assert!(message.contains("intersecting operatorgroups provide the same apis"), "{message}");
 
     // A group that is gone is in nobody's way.
@@ -132,8 +134,8 @@ async fn a_real_api_server_gets_the_same_verdicts() {
 /// there, and of its version, to a user with no more permissions than that takes.
 /// Names go to API servers as CEL, labels as a selector. Both must mean there what they mean to opgate.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_api_server_keeps_to_the_scope_of_a_policy() {
-    let _turn = turn().await;
+async fn real_api_server_applies_the_scope_of_a_policy() {
+    let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     plane.install().await;
     plane.grant().await;
@@ -189,7 +191,7 @@ async fn a_real_api_server_keeps_to_the_scope_of_a_policy() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn real_api_server_unwatchable_resources_are_polled() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     plane
         .grant_only(&json!([

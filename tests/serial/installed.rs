@@ -10,14 +10,14 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use testkit::control_plane::{ControlPlane, eventually};
 use testkit::objects::{object, resource};
-use testkit::{Server, builtin, configuration};
+use testkit::{Server, builtin_policy, configuration};
 
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 const NAMESPACE: &str = "opgate-system";
 
 /// What Kubernetes itself does not have.
-const OTHERS: [&str; 4] = ["Certificate", "Issuer", "PrometheusRule", "ServiceMonitor"];
+const THIRD_PARTY_KINDS: [&str; 4] = ["Certificate", "Issuer", "PrometheusRule", "ServiceMonitor"];
 
 /// The objects that `opgate manifests all` prints, without those of others.
 pub(crate) fn printed(arguments: &[&str]) -> Vec<Value> {
@@ -27,7 +27,7 @@ pub(crate) fn printed(arguments: &[&str]) -> Vec<Value> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut list: Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut objects: Vec<Value> = serde_json::from_value(list["items"].take()).unwrap();
-    objects.retain(|object| !OTHERS.contains(&object["kind"].as_str().unwrap()));
+    objects.retain(|object| !THIRD_PARTY_KINDS.contains(&object["kind"].as_str().unwrap()));
     objects
 }
 
@@ -56,8 +56,8 @@ pub(crate) async fn apply(client: &Client, objects: &[Value]) -> Vec<Option<Stri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_api_server_takes_every_object() {
-    let _turn = turn().await;
+async fn real_api_server_accepts_every_object() {
+    let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     let admin = plane.client("admin").await;
     // Strictly: a member that the API server does not know is an error.
@@ -174,7 +174,7 @@ async fn client(kubeconfig: &std::path::Path) -> Client {
 }
 
 /// What the account may do, by what the API server says to it.
-async fn may(client: &Client, verb: &str, what: &str, namespace: &str, name: &str) -> bool {
+async fn is_allowed(client: &Client, verb: &str, what: &str, namespace: &str, name: &str) -> bool {
     let (group, resource) = what.split_once('/').unwrap();
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1",
@@ -197,7 +197,7 @@ async fn may(client: &Client, verb: &str, what: &str, namespace: &str, name: &st
 
 #[tokio::test(flavor = "multi_thread")]
 async fn service_account_has_exactly_the_needed_permissions() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     plane.install().await;
     let admin = plane.client("admin").await;
@@ -255,7 +255,7 @@ async fn service_account_has_exactly_the_needed_permissions() {
         ("list watch", "/configmaps", "", "", false),
     ] {
         for verb in verbs.split(' ') {
-            let found = may(&account, verb, what, namespace, name).await;
+            let found = is_allowed(&account, verb, what, namespace, name).await;
             assert_eq!(found, expected, "{verb} {what} {namespace}/{name}");
         }
     }
@@ -264,13 +264,13 @@ async fn service_account_has_exactly_the_needed_permissions() {
 /// As in a cluster without RukPak: the roles for its namespace come last, and cannot be applied.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_namespace_does_not_block_readiness() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     plane.install().await;
     let admin = plane.client("admin").await;
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("opgate.yaml");
-    let text = configuration(&[builtin(), json!({"name": "operator-group"})]);
+    let text = configuration(&[builtin_policy(), json!({"name": "operator-group"})]);
     std::fs::write(&config, &text).unwrap();
     let config = ["--config", config.to_str().unwrap()];
     let mut objects = printed(&config);

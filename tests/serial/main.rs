@@ -40,9 +40,9 @@ const MAX_LOAD: f64 = 0.4;
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// What each test here waits for first, and keeps until it ends: its turn, on an idle machine.
-async fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    let turn = TURN.lock().await;
+async fn wait_for_idle_machine() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::const_new(());
+    let turn = MACHINE.lock().await;
     let start = Instant::now();
     loop {
         let load = load_over(Duration::from_millis(300)).await;

@@ -9,7 +9,7 @@ use testkit::objects::resource;
 use testkit::{Certificates, Server};
 
 use crate::installed::{api, apply, kubeconfig_of_servers, printed};
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 fn serve(kubeconfig: &str, configuration: &str, name: &str) -> Server {
     let certificates = Certificates::new();
@@ -21,8 +21,8 @@ fn serve(kubeconfig: &str, configuration: &str, name: &str) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_api_server_takes_the_registration_as_it_is_written() {
-    let _turn = turn().await;
+async fn real_api_server_stores_the_registration_unchanged() {
+    let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     plane.install().await;
     let admin = plane.client("admin").await;

@@ -7,24 +7,24 @@ use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use testkit::{
-    Client, HOST, Server, builtin, configuration, create_bundle, good_spec, misbehaves, recorded,
-    tls, until,
+    Client, HOST, Server, builtin_policy, configuration, create_bundle, good_spec, misbehaves,
+    recorded_review, tls, wait_until,
 };
 use tokio::task::JoinSet;
 
 use crate::cgroup::Cgroup;
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 const MIB: usize = 1 << 20;
 
 /// A review of so many bytes whose spec is nothing but brackets: the text of which the most is made.
-fn brackets(bytes: usize) -> String {
+fn bracket_review(bytes: usize) -> String {
     let review = create_bundle("u", "b", &json!(["here"])).to_string();
     let count = (bytes - review.len()) / 3;
     review.replace("\"here\"", &(String::from("[]") + &",[]".repeat(count)))
 }
 
-fn copy(server: &Server) -> opgate_certs::CertificateAuthority {
+fn copy_authority(server: &Server) -> opgate_certs::CertificateAuthority {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("ca.crt"), folder.path().join("ca.key"));
     std::fs::write(&certificate, server.certificates.authority.certificate()).unwrap();
@@ -33,11 +33,11 @@ fn copy(server: &Server) -> opgate_certs::CertificateAuthority {
 }
 
 /// Sends a body over many connections at once; gives the HTTP codes.
-fn storm(server: &Server, path: &'static str, bodies: &[Bytes]) -> JoinSet<u16> {
+fn send_bodies(server: &Server, path: &'static str, bodies: &[Bytes]) -> JoinSet<u16> {
     let mut answers = JoinSet::new();
     for body in bodies {
         let (address, authority, body): (SocketAddr, _, _) =
-            (server.address, copy(server), body.clone());
+            (server.address, copy_authority(server), body.clone());
         answers.spawn(async move {
             let Ok(mut client) = Client::connect(address, &authority).await else { return 0 };
             let answer = client.post(path, "application/json", body).await;
@@ -52,7 +52,7 @@ fn storm(server: &Server, path: &'static str, bodies: &[Bytes]) -> JoinSet<u16> 
     answers
 }
 
-async fn codes(mut answers: JoinSet<u16>) -> Vec<u16> {
+async fn status_codes(mut answers: JoinSet<u16>) -> Vec<u16> {
     let mut codes = Vec::new();
     while let Some(code) = answers.join_next().await {
         codes.push(code.unwrap());
@@ -62,12 +62,12 @@ async fn codes(mut answers: JoinSet<u16>) -> Vec<u16> {
 }
 
 /// Whether nobody holds anything, but for what accounts keep at hand.
-async fn is_given_back(server: &Server) -> bool {
+async fn is_memory_released(server: &Server) -> bool {
     server.metric("opgate_request_memory_bytes").await <= Some(64_000.0)
 }
 
 /// A policy that keeps all requests waiting for its one call.
-fn slow() -> Value {
+fn slow_policy() -> Value {
     let mut slow = misbehaves("slow", &json!({"do": "spin"}));
     slow["limits"] = json!({"time": "1s", "concurrency": 1});
     slow
@@ -77,37 +77,38 @@ fn slow() -> Value {
 /// where 256 MiB were allowed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_bodies_stay_within_the_memory_budget() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let budget = 96 * MIB;
-    let text = configuration(&[slow(), builtin()]);
+    let text = configuration(&[slow_policy(), builtin_policy()]);
     let server = Server::start(BINARY, Some(&text), &["--max-request-memory", "96Mi"]);
     let before = server.memory("VmHWM");
-    let body = Bytes::from(brackets(7 << 20));
-    let answers = storm(&server, "/validate/slow?timeout=60s", &vec![body; 36]);
-    until("shed", async || server.metric("opgate_requests_shed_total").await >= Some(20.0)).await;
+    let body = Bytes::from(bracket_review(7 << 20));
+    let answers = send_bodies(&server, "/validate/slow?timeout=60s", &vec![body; 36]);
+    wait_until("shed", async || server.metric("opgate_requests_shed_total").await >= Some(20.0))
+        .await;
     let used = server.metric("opgate_request_memory_bytes").await.unwrap();
     assert!(used > 0.0 && used <= 96.0 * 1_048_576.0, "{used}");
     // Small requests of others have room all the time.
     let mut other = server.connect().await;
     for _ in 0..20 {
         let path = "/validate/bundle-immutability";
-        let answer = other.post(path, "application/json", recorded("006")).await.unwrap();
+        let answer = other.post(path, "application/json", recorded_review("006")).await.unwrap();
         assert_eq!(answer.status, 200, "{}", answer.body);
     }
-    let codes = codes(answers).await;
+    let codes = status_codes(answers).await;
     assert!(codes.iter().all(|code| [500, 503].contains(code)), "{codes:?}");
     let most = server.memory("VmHWM") - before;
     println!("36 bodies of 7 MiB: {} MiB more at the most", most / MIB);
     // What the system gives in pages, and what is on its way between sockets and bodies.
     assert!(most < budget + budget / 2, "{} MiB", most / MIB);
-    until("given back", async || is_given_back(&server).await).await;
-    until("returned", async || server.memory("RssAnon") < 48 * MIB).await;
+    wait_until("given back", async || is_memory_released(&server).await).await;
+    wait_until("returned", async || server.memory("RssAnon") < 48 * MIB).await;
 }
 
 /// Answers that an h2 client with a window of 0 does not take count, and end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_count_until_they_are_taken() {
-    let _turn = turn().await;
+async fn responses_are_charged_until_they_are_read() {
+    let _turn = wait_for_idle_machine().await;
     let evil = misbehaves("evil", &json!({"do": "many-warnings", "number": 200}));
     let server = Server::start(BINARY, Some(&configuration(&[evil])), &[]);
     let stream = tls(server.address, &server.certificates.authority, &[b"h2"]).await.unwrap();
@@ -130,13 +131,13 @@ async fn answers_count_until_they_are_taken() {
     assert!(kept.iter().all(|answer| answer.status() == 200));
     // Ten answers of 8 KiB and more: their heads, a few warnings, and a note of what was found.
     assert!(server.metric("opgate_request_memory_bytes").await >= Some(80_000.0));
-    until("given back", async || is_given_back(&server).await).await;
+    wait_until("given back", async || is_memory_released(&server).await).await;
 }
 
 /// What a review says beside its objects is bounded, too.
 #[tokio::test]
-async fn an_envelope_of_megabytes_is_no_review() {
-    let _turn = turn().await;
+async fn oversized_envelope_is_rejected() {
+    let _turn = wait_for_idle_machine().await;
     let server = Server::start(BINARY, None, &[]);
     let mut client = server.connect().await;
     let with = |pointer: &str, value: Value| {
@@ -161,7 +162,7 @@ async fn an_envelope_of_megabytes_is_no_review() {
 /// One denial for 250 violations.
 #[tokio::test]
 async fn denial_with_many_violations_is_limited_in_size() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let evil = misbehaves("evil", &json!({"do": "many-violations", "number": 250}));
     let server = Server::start(BINARY, Some(&configuration(&[evil])), &[]);
     let mut client = server.connect().await;
@@ -175,7 +176,7 @@ async fn denial_with_many_violations_is_limited_in_size() {
 }
 
 /// A folder as the system of a container shows it, with this limit.
-fn container(limit: usize) -> tempfile::TempDir {
+fn container_files(limit: usize) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, content) in [
         ("proc/self/cgroup", "0::/kubepods/pod1\n".to_owned()),
@@ -190,7 +191,7 @@ fn container(limit: usize) -> tempfile::TempDir {
 
 /// All at once: bodies of brackets, of one namespace and of all policies, idle and silent connections,
 /// and answers that nobody takes. `/livez`, `/readyz` and another tenant are answered throughout.
-async fn siege(server: &Server) {
+async fn run_all_attacks(server: &Server) {
     let mut other = server.connect().await;
     let mut strangers = Vec::new();
     for _ in 0..400 {
@@ -198,15 +199,18 @@ async fn siege(server: &Server) {
         strangers.push(tokio::net::TcpStream::connect(server.ops).await.unwrap());
     }
     let sizes = [7 << 20, 3 << 20, 1 << 20, 100 << 10];
-    let bodies = sizes.map(|size| vec![Bytes::from(brackets(size)); 6]).concat();
+    let bodies = sizes.map(|size| vec![Bytes::from(bracket_review(size)); 6]).concat();
     for _ in 0..2 {
-        let mut answers = storm(server, "/validate?timeout=20s", &bodies);
+        let mut answers = send_bodies(server, "/validate?timeout=20s", &bodies);
         let mut done = Vec::new();
         loop {
             assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
             assert_eq!(server.get("/readyz").await.0, 200);
-            let answer =
-                other.post("/validate/bundle-immutability", "application/json", recorded("006"));
+            let answer = other.post(
+                "/validate/bundle-immutability",
+                "application/json",
+                recorded_review("006"),
+            );
             let answer = answer.await.unwrap();
             assert_eq!(answer.status, 200, "{}", answer.body);
             match answers.try_join_next() {
@@ -222,14 +226,14 @@ async fn siege(server: &Server) {
 /// The container is a folder that says so: the system itself does not help.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_in_128_mib_withstands_all_attacks() {
-    let _turn = turn().await;
-    let root = container(128 * MIB);
-    let text = configuration(&[builtin(), slow()]);
+    let _turn = wait_for_idle_machine().await;
+    let root = container_files(128 * MIB);
+    let text = configuration(&[builtin_policy(), slow_policy()]);
     let arguments = ["--system-root", root.path().to_str().unwrap(), "--cluster-source", "none"];
     let server = Server::start(BINARY, Some(&text), &arguments);
     let limit = server.metric("opgate_request_memory_limit_bytes").await;
     assert_eq!(limit, Some(32.0 * 1_048_576.0));
-    siege(&server).await;
+    run_all_attacks(&server).await;
     let (most, file) = (server.memory("VmHWM"), server.memory("RssFile"));
     println!("{} MiB at the most, {} of them pages of files", most / MIB, file / MIB);
     assert!(most < 128 * MIB, "{} MiB", most / MIB);
@@ -237,17 +241,17 @@ async fn server_in_128_mib_withstands_all_attacks() {
 
 /// The container is one: the system ends a server that passes its limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_in_a_group_of_128_mib_is_not_ended() {
-    let _turn = turn().await;
-    let Some(group) = Cgroup::make(128 << 20) else { return };
-    let text = configuration(&[builtin(), slow()]);
+async fn server_in_a_128_mib_cgroup_survives() {
+    let _turn = wait_for_idle_machine().await;
+    let Some(group) = Cgroup::create(128 << 20) else { return };
+    let text = configuration(&[builtin_policy(), slow_policy()]);
     let arguments = ["--cluster-source", "none"];
-    let server = Server::start_after(&group.enter(), BINARY, Some(&text), &arguments);
-    if !group.has(server.id()) {
+    let server = Server::start_after(&group.enter_command(), BINARY, Some(&text), &arguments);
+    if !group.contains(server.id()) {
         return println!("skipped: the control group takes no process");
     }
     let limit = server.metric("opgate_request_memory_limit_bytes").await;
     assert_eq!(limit, Some(32.0 * 1_048_576.0));
-    siege(&server).await;
+    run_all_attacks(&server).await;
     println!("{} MiB without pages of files", server.memory("RssAnon") / MIB);
 }

@@ -21,19 +21,19 @@ use testkit::forwarder::Forwarder;
 use testkit::objects::{group, groups, object, subscriptions};
 use testkit::{Server, configuration, reviews};
 
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 const GROUPS: &str = "operators.coreos.com/v1/operatorgroups";
 const SUBSCRIPTIONS: &str = "operators.coreos.com/v1alpha1/subscriptions";
 
 /// Groups that are stored beforehand in the large tables.
-const MANY: usize = 2_000;
+const STORED_GROUPS: usize = 2_000;
 /// Creates without any conflict.
-const PEACEFUL: usize = 100;
+const CONFLICT_FREE_CREATES: usize = 100;
 /// What an evaluation may take in an unoptimised build.
-const TIME: &str = "20s";
+const EVALUATION_TIME: &str = "20s";
 /// A create that failed because a server was away is sent again for so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn setting(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
@@ -41,7 +41,7 @@ fn setting(name: &str, default: usize) -> usize {
 
 /// Which objects exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
+enum RaceRule {
     /// All groups in one namespace.
     Opg01,
     /// Groups, each in its own namespace, with the same API for the same namespace.
@@ -49,10 +49,10 @@ enum Rule {
     /// All Subscriptions in one namespace, for the same package.
     Sub07,
     /// None: groups, each in its own namespace, with its own API for itself.
-    Peace,
+    NoConflict,
 }
 
-impl Rule {
+impl RaceRule {
     fn resource(self) -> ApiResource {
         if self == Self::Sub07 { subscriptions() } else { groups() }
     }
@@ -64,7 +64,7 @@ impl Rule {
             Self::Opg01 => group("race-0", &own, &json!({"targetNamespaces": ["race-0"]}), ""),
             Self::Opg18 => group(&own, "g", &json!({"targetNamespaces": ["shared"]}), goose),
             Self::Sub07 => object(reviews::subscription("race-0", &own, "goose")),
-            Self::Peace => {
+            Self::NoConflict => {
                 let api = format!("Bird{number}.v1.birds.com");
                 group(&own, "g", &json!({"targetNamespaces": [own]}), &api)
             }
@@ -75,12 +75,12 @@ impl Rule {
         object
     }
 
-    fn denial(self) -> Option<&'static str> {
+    fn denial_text(self) -> Option<&'static str> {
         match self {
             Self::Opg01 => Some("Multiple OperatorGroup found in the same namespace"),
             Self::Opg18 => Some("intersecting operatorgroups provide the same apis"),
             Self::Sub07 => Some("no two Operators may come from the same package"),
-            Self::Peace => None,
+            Self::NoConflict => None,
         }
     }
 
@@ -88,14 +88,14 @@ impl Rule {
     /// Subscriptions would be in the way of the other tables.
     fn configuration(self) -> String {
         if self != Self::Sub07 {
-            return ControlPlane::operator_group(TIME);
+            return ControlPlane::operator_group(EVALUATION_TIME);
         }
         let mut subscription =
             json!({"name": "subscription", "rules": {"SUB-01": "off", "SUB-04": "off"}});
         let mut group = json!({"name": "operator-group"});
         if cfg!(debug_assertions) {
             for policy in [&mut subscription, &mut group] {
-                policy["limits"] = json!({"time": TIME});
+                policy["limits"] = json!({"time": EVALUATION_TIME});
             }
         }
         configuration(&[group, subscription])
@@ -103,7 +103,7 @@ impl Rule {
 
     /// How many objects opgate sees of what, where none of the race is stored, besides the groups that
     /// are stored beforehand.
-    fn seen(self, groups: usize) -> Vec<(&'static str, usize)> {
+    fn expected_counts(self, groups: usize) -> Vec<(&'static str, usize)> {
         // One more is the probe's.
         let mut seen = vec![(GROUPS, groups + 1)];
         if self == Self::Sub07 {
@@ -115,23 +115,23 @@ impl Rule {
 
 /// What happens in the middle of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
+enum Disruption {
     Nothing,
     /// opgate gets SIGKILL and is started anew.
-    Killed,
+    OpgateKilled,
     /// The API server gets SIGKILL and is started anew.
     ApiServerKilled,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Table {
-    rule: Rule,
+struct RaceTable {
+    rule: RaceRule,
     replicas: usize,
     consistent: bool,
-    trouble: Trouble,
+    disruption: Disruption,
 }
 
-impl Table {
+impl RaceTable {
     fn name(&self, stored: usize) -> String {
         let mut name = format!("{:?}, {} replicas", self.rule, self.replicas).to_uppercase();
         name = name.replace("REPLICAS", if self.replicas == 1 { "replica" } else { "replicas" });
@@ -141,10 +141,10 @@ impl Table {
         if stored > 0 {
             let _ = write!(name, ", {stored} groups");
         }
-        match self.trouble {
-            Trouble::Nothing => {}
-            Trouble::Killed => name += ", opgate killed",
-            Trouble::ApiServerKilled => name += ", API server killed",
+        match self.disruption {
+            Disruption::Nothing => {}
+            Disruption::OpgateKilled => name += ", opgate killed",
+            Disruption::ApiServerKilled => name += ", API server killed",
         }
         name
     }
@@ -152,18 +152,18 @@ impl Table {
 
 /// What came of the creates of one table.
 #[derive(Debug, Default)]
-struct Figures {
+struct RaceResult {
     /// Of each round.
     admitted: Vec<usize>,
     denied: usize,
     /// Reasons that are no denials, with how often there were.
     failed: BTreeMap<String, usize>,
-    repeated: usize,
+    retried: usize,
     times: Vec<Duration>,
 }
 
-impl Figures {
-    fn line(&mut self, name: &str, creates: usize) -> String {
+impl RaceResult {
+    fn format_row(&mut self, name: &str, creates: usize) -> String {
         self.times.sort_unstable();
         let at = |percent: usize| {
             let index = self.times.len().saturating_sub(1) * percent / 100;
@@ -176,7 +176,7 @@ impl Figures {
             admitted.join(" "),
             self.denied,
             self.failed.values().sum::<usize>(),
-            self.repeated,
+            self.retried,
             at(50),
             at(99),
         );
@@ -188,34 +188,35 @@ impl Figures {
 }
 
 /// How a create ended.
-enum End {
+enum CreateResult {
     /// Stored, as far as the client knows.
     Created,
     Denied,
     Failed(String),
 }
 
-async fn create(client: &Client, rule: Rule, number: usize) -> End {
+async fn create(client: &Client, rule: RaceRule, number: usize) -> CreateResult {
     let object = rule.object(number);
     let namespace = object.metadata.namespace.clone().unwrap();
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &rule.resource());
-    let is_denial = |message: &str| rule.denial().is_some_and(|denial| message.contains(denial));
+    let is_denial =
+        |message: &str| rule.denial_text().is_some_and(|denial| message.contains(denial));
     match api.create(&PostParams::default(), &object).await {
-        Ok(_) => End::Created,
+        Ok(_) => CreateResult::Created,
         // Stored by an earlier try, whose answer was lost.
-        Err(kube::Error::Api(status)) if status.code == 409 => End::Created,
+        Err(kube::Error::Api(status)) if status.code == 409 => CreateResult::Created,
         Err(kube::Error::Api(status)) if status.code == 403 && is_denial(&status.message) => {
-            End::Denied
+            CreateResult::Denied
         }
         Err(kube::Error::Api(status)) => {
-            End::Failed(format!("{} {}", status.code, reason(&status.message)))
+            CreateResult::Failed(format!("{} {}", status.code, normalized_reason(&status.message)))
         }
-        Err(error) => End::Failed(reason(&error.to_string())),
+        Err(error) => CreateResult::Failed(normalized_reason(&error.to_string())),
     }
 }
 
 /// The same reason, whatever the object and the port.
-fn reason(text: &str) -> String {
+fn normalized_reason(text: &str) -> String {
     let digits = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c });
     let mut reason: String = digits.take(300).collect();
     while reason.contains("00") {
@@ -225,24 +226,24 @@ fn reason(text: &str) -> String {
 }
 
 /// A control plane with namespaces and, beforehand, some groups.
-struct Course {
+struct RaceTest {
     plane: ControlPlane,
     admin: Client,
     forwarder: Forwarder,
     creates: usize,
     rounds: usize,
     stored: usize,
-    broken: Vec<String>,
+    failures: Vec<String>,
 }
 
-impl Course {
-    async fn lay(stored: usize) -> Option<Self> {
+impl RaceTest {
+    async fn prepare(stored: usize) -> Option<Self> {
         let plane = ControlPlane::start().await?;
         plane.install().await;
         plane.grant().await;
         let admin = plane.client("admin").await;
         let creates = setting("OPGATE_RACE_CREATES", 200);
-        let race = (0..creates.max(PEACEFUL)).map(|number| format!("race-{number}"));
+        let race = (0..creates.max(CONFLICT_FREE_CREATES)).map(|number| format!("race-{number}"));
         let beforehand = (0..stored).map(|number| format!("stored-{number}"));
         plane.namespaces(race.chain(beforehand).chain(["shared".to_owned()])).await;
         let beforehand = (0..stored).map(|number| {
@@ -258,11 +259,11 @@ impl Course {
             creates,
             rounds: setting("OPGATE_RACE_ROUNDS", 5),
             stored,
-            broken: Vec::new(),
+            failures: Vec::new(),
         })
     }
 
-    async fn start(&self, table: &Table) -> Vec<Server> {
+    async fn start(&self, table: &RaceTable) -> Vec<Server> {
         let kubeconfig = self.plane.kubeconfig("opgate");
         let mut arguments = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
         if table.consistent {
@@ -272,21 +273,21 @@ impl Course {
         let servers: Vec<_> = (0..table.replicas)
             .map(|_| Server::start(BINARY, Some(&configuration), &arguments))
             .collect();
-        self.forwarder.set(servers.iter().map(|server| server.address));
+        self.forwarder.set_targets(servers.iter().map(|server| server.address));
         let address = self.forwarder.address;
         self.plane.enforce(BINARY, &configuration, address, &servers).await;
-        self.current(table.rule, &servers).await;
+        self.wait_current(table.rule, &servers).await;
         servers
     }
 
     /// Waits until all servers are ready and have seen what is stored, and nothing else.
-    async fn current(&self, rule: Rule, servers: &[Server]) {
+    async fn wait_current(&self, rule: RaceRule, servers: &[Server]) {
         for server in servers {
             eventually("readiness", || async {
                 (server.get("/readyz").await.0 == 200).then_some(())
             })
             .await;
-            for (resource, count) in rule.seen(self.stored) {
+            for (resource, count) in rule.expected_counts(self.stored) {
                 let count = u32::try_from(count).unwrap().into();
                 let metric = format!("opgate_cluster_cache_objects{{resource=\"{resource}\"}}");
                 eventually("a current view", || async {
@@ -298,15 +299,15 @@ impl Course {
     }
 
     /// What is stored of the race.
-    async fn admitted(&self, rule: Rule) -> Vec<DynamicObject> {
+    async fn list_admitted(&self, rule: RaceRule) -> Vec<DynamicObject> {
         let all = Api::<DynamicObject>::all_with(self.admin.clone(), &rule.resource());
         let of_the_race = ListParams::default().labels("race=yes");
         eventually("a list", || async { Some(all.list(&of_the_race).await.ok()?.items) }).await
     }
 
     /// Takes away what is stored of the race.
-    async fn clean(&self, rule: Rule, servers: &[Server]) {
-        for object in self.admitted(rule).await {
+    async fn delete_admitted(&self, rule: RaceRule, servers: &[Server]) {
+        for object in self.list_admitted(rule).await {
             let namespace = object.metadata.namespace.unwrap();
             let of = rule.resource();
             let api = Api::<DynamicObject>::namespaced_with(self.admin.clone(), &namespace, &of);
@@ -316,52 +317,55 @@ impl Course {
             })
             .await;
         }
-        self.current(rule, servers).await;
+        self.wait_current(rule, servers).await;
     }
 
-    async fn run(&mut self, table: Table) {
+    async fn run(&mut self, table: RaceTable) {
         let mut servers = self.start(&table).await;
-        let creates = if table.rule == Rule::Peace { PEACEFUL } else { self.creates };
-        let mut figures = Figures::default();
+        let creates =
+            if table.rule == RaceRule::NoConflict { CONFLICT_FREE_CREATES } else { self.creates };
+        let mut figures = RaceResult::default();
         for round in 0..self.rounds {
             // Earlier and later, from before the first answer to half of them.
             let before_trouble = creates * round / (2 * self.rounds);
-            self.round(&table, creates, before_trouble, &mut servers, &mut figures).await;
-            figures.admitted.push(self.admitted(table.rule).await.len());
-            self.clean(table.rule, &servers).await;
+            self.run_round(&table, creates, before_trouble, &mut servers, &mut figures).await;
+            figures.admitted.push(self.list_admitted(table.rule).await.len());
+            self.delete_admitted(table.rule, &servers).await;
         }
-        if table.trouble == Trouble::Nothing {
+        if table.disruption == Disruption::Nothing {
             for server in &servers {
                 let answered = server.metric("opgate_requests_total").await;
                 assert!(answered > Some(0.0), "a replica was not asked");
             }
         }
         let name = table.name(self.stored);
-        println!("{}", figures.line(&name, creates));
+        println!("{}", figures.format_row(&name, creates));
         let expected = match (table.rule, table.replicas) {
-            (Rule::Peace, _) => creates..=creates,
+            (RaceRule::NoConflict, _) => creates..=creates,
             (_, 1) => 1..=1,
             _ => 1..=creates,
         };
         if figures.admitted.iter().any(|admitted| !expected.contains(admitted)) {
-            self.broken.push(format!("{name}: admitted {:?}", figures.admitted));
+            self.failures.push(format!("{name}: admitted {:?}", figures.admitted));
         }
         if !figures.failed.is_empty() {
-            self.broken.push(format!("{name}: {} failed", figures.failed.values().sum::<usize>()));
+            self.failures
+                .push(format!("{name}: {} failed", figures.failed.values().sum::<usize>()));
         }
     }
 
     /// Sends all at once. Where there is trouble, what failed is sent again, as clients do.
-    async fn round(
+    async fn run_round(
         &mut self,
-        table: &Table,
+        table: &RaceTable,
         creates: usize,
         before_trouble: usize,
         servers: &mut [Server],
-        figures: &mut Figures,
+        figures: &mut RaceResult,
     ) {
         let rule = table.rule;
-        let patience = if table.trouble == Trouble::Nothing { Duration::ZERO } else { PATIENCE };
+        let patience =
+            if table.disruption == Disruption::Nothing { Duration::ZERO } else { RETRY_TIMEOUT };
         let mut running: FuturesUnordered<_> = (0..creates)
             .map(|number| {
                 let client = self.admin.clone();
@@ -370,7 +374,8 @@ impl Course {
                     let mut tries = 1;
                     loop {
                         let end = create(&client, rule, number).await;
-                        if !matches!(end, End::Failed(_)) || started.elapsed() >= patience {
+                        if !matches!(end, CreateResult::Failed(_)) || started.elapsed() >= patience
+                        {
                             return (end, started.elapsed(), tries);
                         }
                         tries += 1;
@@ -381,82 +386,84 @@ impl Course {
             .collect();
         for ended in 0..=creates {
             if ended == before_trouble {
-                self.trouble(table.trouble, servers);
+                self.disrupt(table.disruption, servers);
             }
             let Some(ended) = running.next().await else { break };
             let (end, time, tries) = ended.unwrap();
             figures.times.push(time);
-            figures.repeated += usize::from(tries > 1);
+            figures.retried += usize::from(tries > 1);
             match end {
-                End::Created => {}
-                End::Denied => figures.denied += 1,
-                End::Failed(text) => *figures.failed.entry(text).or_default() += 1,
+                CreateResult::Created => {}
+                CreateResult::Denied => figures.denied += 1,
+                CreateResult::Failed(text) => *figures.failed.entry(text).or_default() += 1,
             }
         }
     }
 
-    fn trouble(&mut self, trouble: Trouble, servers: &mut [Server]) {
+    fn disrupt(&mut self, trouble: Disruption, servers: &mut [Server]) {
         match trouble {
-            Trouble::Nothing => {}
-            Trouble::Killed => {
+            Disruption::Nothing => {}
+            Disruption::OpgateKilled => {
                 servers.iter_mut().for_each(Server::restart);
-                self.forwarder.set(servers.iter().map(|server| server.address));
+                self.forwarder.set_targets(servers.iter().map(|server| server.address));
             }
-            Trouble::ApiServerKilled => self.plane.restart_apiserver(),
+            Disruption::ApiServerKilled => self.plane.restart_apiserver(),
         }
     }
 
-    fn end(self) {
-        assert!(self.broken.is_empty(), "{}", self.broken.join("\n"));
+    fn assert_no_failures(self) {
+        assert!(self.failures.is_empty(), "{}", self.failures.join("\n"));
     }
 }
 
 /// Runs a table for each rule, with and without `--consistent-reads`.
-async fn tables(rules: &[Rule], replicas: usize, stored: usize, trouble: Trouble) {
-    let Some(mut course) = Course::lay(stored).await else { return };
+async fn run_tables(rules: &[RaceRule], replicas: usize, stored: usize, trouble: Disruption) {
+    let Some(mut race_test) = RaceTest::prepare(stored).await else { return };
     for rule in rules {
         for consistent in [false, true] {
-            course.run(Table { rule: *rule, replicas, consistent, trouble }).await;
+            race_test
+                .run(RaceTable { rule: *rule, replicas, consistent, disruption: trouble })
+                .await;
         }
     }
-    course.end();
+    race_test.assert_no_failures();
 }
 
-const EXCLUDING: [Rule; 3] = [Rule::Opg01, Rule::Opg18, Rule::Sub07];
+const CONFLICTING_RULES: [RaceRule; 3] = [RaceRule::Opg01, RaceRule::Opg18, RaceRule::Sub07];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_replica_admits_one() {
-    let _turn = turn().await;
-    tables(&EXCLUDING, 1, 0, Trouble::Nothing).await;
+    let _turn = wait_for_idle_machine().await;
+    run_tables(&CONFLICTING_RULES, 1, 0, Disruption::Nothing).await;
 }
 
 /// Replicas do not know what the other one has just allowed: how many get through is measured.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_replicas_admit_at_least_one() {
-    let _turn = turn().await;
-    tables(&EXCLUDING, 2, 0, Trouble::Nothing).await;
+    let _turn = wait_for_idle_machine().await;
+    run_tables(&CONFLICTING_RULES, 2, 0, Disruption::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_replica_admits_one_with_many_other_groups() {
-    let _turn = turn().await;
-    tables(&EXCLUDING, 1, MANY, Trouble::Nothing).await;
+    let _turn = wait_for_idle_machine().await;
+    run_tables(&CONFLICTING_RULES, 1, STORED_GROUPS, Disruption::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_replica_admits_one_although_it_is_killed() {
-    let _turn = turn().await;
-    tables(&EXCLUDING, 1, 0, Trouble::Killed).await;
+    let _turn = wait_for_idle_machine().await;
+    run_tables(&CONFLICTING_RULES, 1, 0, Disruption::OpgateKilled).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_replica_admits_one_although_the_api_server_is_killed() {
-    let _turn = turn().await;
-    tables(&EXCLUDING, 1, 0, Trouble::ApiServerKilled).await;
+    let _turn = wait_for_idle_machine().await;
+    run_tables(&CONFLICTING_RULES, 1, 0, Disruption::ApiServerKilled).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn creates_without_a_conflict_all_pass_with_many_groups() {
-    let _turn = turn().await;
-    tables(&[Rule::Peace], 1, MANY, Trouble::Nothing).await;
+async fn conflict_free_creates_all_pass_with_many_groups() {
+    let _turn = wait_for_idle_machine().await;
+    run_tables(&[RaceRule::NoConflict], 1, STORED_GROUPS, Disruption::Nothing).await;
 }

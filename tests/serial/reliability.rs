@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::json;
 use testkit::{
-    Certificates, Client, HOST, PATIENCE, Server, builtin, configuration, create_bundle, good_spec,
-    misbehaves, recorded, tls, until,
+    Certificates, Client, HOST, Server, WAIT_TIMEOUT, builtin_policy, configuration, create_bundle,
+    good_spec, misbehaves, recorded_review, tls, wait_until,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 /// Reviews one after the other; gives how long each took, in microseconds, sorted.
-async fn healthy(client: &mut Client, path: &str, count: usize) -> Vec<u128> {
-    let body = recorded("007");
+async fn measure_reviews(client: &mut Client, path: &str, count: usize) -> Vec<u128> {
+    let body = recorded_review("007");
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
         let started = Instant::now();
@@ -31,7 +31,7 @@ async fn healthy(client: &mut Client, path: &str, count: usize) -> Vec<u128> {
     times
 }
 
-fn figures(what: &str, times: &[u128]) {
+fn print_times(what: &str, times: &[u128]) {
     let at = |percent: usize| times[(times.len() - 1) * percent / 100];
     println!(
         "{what}: {} reviews, p50 {} us, p99 {} us, max {} us",
@@ -45,11 +45,11 @@ fn figures(what: &str, times: &[u128]) {
 /// 200 connections that never finish: in the handshake, in the head of a request, in its body. A
 /// healthy client is served all the time, and in the end the server has let go of all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_slow_loris_connections() {
-    let _turn = turn().await;
+async fn slow_loris_connections_block_no_reviews() {
+    let _turn = wait_for_idle_machine().await;
     let server = Server::start(BINARY, None, &[]);
     let mut client = server.connect().await;
-    figures("alone", &healthy(&mut client, "/validate", 300).await);
+    print_times("alone", &measure_reviews(&mut client, "/validate", 300).await);
     let stop = Arc::new(AtomicBool::new(false));
     let mut slow = JoinSet::new();
     for _ in 0..80 {
@@ -91,26 +91,30 @@ async fn two_hundred_slow_loris_connections() {
             }
         });
     }
-    until("open connections", async || server.metric("opgate_connections ").await >= Some(201.0))
-        .await;
-    figures("beside 200 slow ones", &healthy(&mut client, "/validate", 300).await);
+    wait_until("open connections", async || {
+        server.metric("opgate_connections ").await >= Some(201.0)
+    })
+    .await;
+    print_times("beside 200 slow ones", &measure_reviews(&mut client, "/validate", 300).await);
     let started = Instant::now();
-    tokio::time::timeout(PATIENCE, async { while slow.join_next().await.is_some() {} })
+    tokio::time::timeout(WAIT_TIMEOUT, async { while slow.join_next().await.is_some() {} })
         .await
         .unwrap();
     println!("all 200 let go after {:.1} s", started.elapsed().as_secs_f64());
     stop.store(true, Ordering::Relaxed);
-    until("closed connections", async || server.metric("opgate_connections ").await == Some(1.0))
-        .await;
-    figures("afterwards", &healthy(&mut client, "/validate", 300).await);
+    wait_until("closed connections", async || {
+        server.metric("opgate_connections ").await == Some(1.0)
+    })
+    .await;
+    print_times("afterwards", &measure_reviews(&mut client, "/validate", 300).await);
 }
 
 /// 1,000 requests whose client goes away: before the body, within it, and right after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_aborted_requests() {
-    let _turn = turn().await;
+async fn aborted_requests_block_no_reviews() {
+    let _turn = wait_for_idle_machine().await;
     let server = Server::start(BINARY, None, &[]);
-    let review = recorded("007");
+    let review = recorded_review("007");
     let head = format!(
         "POST /validate HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         review.len()
@@ -138,18 +142,19 @@ async fn a_thousand_aborted_requests() {
         }
     }
     println!("1000 aborted requests in {:.1} s", started.elapsed().as_secs_f64());
-    until("no request in flight", async || {
+    wait_until("no request in flight", async || {
         server.metric("opgate_requests_in_flight ").await == Some(0.0)
     })
     .await;
-    until("no connection", async || server.metric("opgate_connections ").await == Some(0.0)).await;
+    wait_until("no connection", async || server.metric("opgate_connections ").await == Some(0.0))
+        .await;
     assert_eq!(server.metric("opgate_panics_total").await, Some(0.0));
     let mut client = server.connect().await;
-    figures("afterwards", &healthy(&mut client, "/validate", 100).await);
+    print_times("afterwards", &measure_reviews(&mut client, "/validate", 100).await);
 }
 
 /// Which certificate a new connection gets.
-async fn presented(server: &Server) -> Vec<u8> {
+async fn presented_certificate(server: &Server) -> Vec<u8> {
     let stream = tls(server.address, &server.certificates.authority, &[]).await.unwrap();
     stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
 }
@@ -162,18 +167,18 @@ fn der(pem: &str) -> Vec<u8> {
 /// Ten swaps as a kubelet makes them while connections come in without a pause; then two broken
 /// pairs, which change nothing; then a good one again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_certificate_swaps_under_load() {
-    let _turn = turn().await;
+async fn certificate_swaps_under_load_fail_no_requests() {
+    let _turn = wait_for_idle_machine().await;
     let mut server = Server::start(BINARY, None, &[]);
     let (stop, requests) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut load = JoinSet::new();
     for _ in 0..4 {
         let (stop, requests) = (stop.clone(), requests.clone());
-        let (address, authority) = (server.address, copy(&server.certificates));
+        let (address, authority) = (server.address, copy_authority(&server.certificates));
         load.spawn(async move {
             while !stop.load(Ordering::Relaxed) {
                 let mut client = Client::connect(address, &authority).await.unwrap();
-                let answer = client.review(recorded("007")).await.unwrap();
+                let answer = client.review(recorded_review("007")).await.unwrap();
                 assert_eq!(answer.status, 200);
                 requests.fetch_add(1, Ordering::Relaxed);
             }
@@ -184,7 +189,10 @@ async fn ten_certificate_swaps_under_load() {
     for _ in 0..10 {
         newest = server.certificates.rotate();
         let expected = der(&newest);
-        until("the new certificate", async || presented(&server).await == expected).await;
+        wait_until("the new certificate", async || {
+            presented_certificate(&server).await == expected
+        })
+        .await;
     }
     println!(
         "10 swaps in {:.2} s, each seen by new connections; {} connections and requests meanwhile, 0 failed",
@@ -195,14 +203,14 @@ async fn ten_certificate_swaps_under_load() {
     for (certificate, key) in [(newest.as_str(), other.key.as_str()), ("garbage", "garbage")] {
         let failed = server.metric("opgate_certificate_reloads_total{result=\"failed\"}").await;
         server.certificates.swap(certificate, key);
-        until("the failure is counted", async || {
+        wait_until("the failure is counted", async || {
             server.metric("opgate_certificate_reloads_total{result=\"failed\"}").await > failed
         })
         .await;
-        assert_eq!(presented(&server).await, der(&newest));
+        assert_eq!(presented_certificate(&server).await, der(&newest));
     }
     let expected = der(&server.certificates.rotate());
-    until("a good one again", async || presented(&server).await == expected).await;
+    wait_until("a good one again", async || presented_certificate(&server).await == expected).await;
     stop.store(true, Ordering::Relaxed);
     while let Some(done) = load.join_next().await {
         done.unwrap();
@@ -210,7 +218,7 @@ async fn ten_certificate_swaps_under_load() {
 }
 
 /// The same CA once more, for a task of its own.
-fn copy(certificates: &Certificates) -> opgate_certs::CertificateAuthority {
+fn copy_authority(certificates: &Certificates) -> opgate_certs::CertificateAuthority {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("ca.crt"), folder.path().join("ca.key"));
     std::fs::write(&certificate, certificates.authority.certificate()).unwrap();
@@ -222,13 +230,13 @@ fn copy(certificates: &Certificates) -> opgate_certs::CertificateAuthority {
 /// that was sent is answered, exit status 0.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_signal_under_load_fails_no_request() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     for signal in [Signal::TERM, Signal::INT] {
         let mut server = Server::start(BINARY, None, &["--drain-delay", "500ms"]);
         let answered = Arc::new(AtomicUsize::new(0));
         let mut load = JoinSet::new();
         for _ in 0..8 {
-            let (address, authority) = (server.address, copy(&server.certificates));
+            let (address, authority) = (server.address, copy_authority(&server.certificates));
             let answered = answered.clone();
             load.spawn(async move {
                 let (mut failed, mut closes) = (0, 0);
@@ -236,7 +244,7 @@ async fn a_signal_under_load_fails_no_request() {
                 // nobody listens any more.
                 while let Ok(mut client) = Client::connect(address, &authority).await {
                     loop {
-                        match client.review(recorded("007")).await {
+                        match client.review(recorded_review("007")).await {
                             Ok(answer) => {
                                 assert_eq!(answer.status, 200, "{}", answer.body);
                                 answered.fetch_add(1, Ordering::Relaxed);
@@ -257,10 +265,10 @@ async fn a_signal_under_load_fails_no_request() {
                 (failed, closes)
             });
         }
-        until("some load", async || answered.load(Ordering::Relaxed) > 200).await;
+        wait_until("some load", async || answered.load(Ordering::Relaxed) > 200).await;
         let before = answered.load(Ordering::Relaxed);
         server.signal(signal);
-        until("not ready", async || server.get("/readyz").await.0 == 503).await;
+        wait_until("not ready", async || server.get("/readyz").await.0 == 503).await;
         let (mut failed, mut closes) = (0, 0);
         while let Some(done) = load.join_next().await {
             let (f, c) = done.unwrap();
@@ -282,13 +290,13 @@ async fn a_signal_under_load_fails_no_request() {
 /// nothing were.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_policy_does_not_slow_other_policies() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let mut evil = misbehaves("evil", &json!({"do": "spin"}));
     evil["limits"] = json!({"time": "100ms", "concurrency": 4});
-    let text = configuration(&[evil, builtin()]);
+    let text = configuration(&[evil, builtin_policy()]);
     let server = Server::start(BINARY, Some(&text), &["--max-queued-calls", "16"]);
     let mut client = server.connect().await;
-    figures("alone", &healthy(&mut client, "/validate/bundle-immutability", 300).await);
+    print_times("alone", &measure_reviews(&mut client, "/validate/bundle-immutability", 300).await);
     let mut slow = JoinSet::new();
     for _ in 0..100 {
         let mut client = server.connect().await;
@@ -297,8 +305,12 @@ async fn slow_policy_does_not_slow_other_policies() {
             client.post("/validate/evil?timeout=60s", "application/json", body).await.unwrap()
         });
     }
-    until("shedding", async || server.metric("opgate_requests_shed_total").await > Some(0.0)).await;
-    figures("beside it", &healthy(&mut client, "/validate/bundle-immutability", 300).await);
+    wait_until("shedding", async || server.metric("opgate_requests_shed_total").await > Some(0.0))
+        .await;
+    print_times(
+        "beside it",
+        &measure_reviews(&mut client, "/validate/bundle-immutability", 300).await,
+    );
     let (mut deadline, mut late, mut shed) = (0, 0, 0);
     while let Some(answer) = slow.join_next().await {
         let answer = answer.unwrap();
@@ -331,7 +343,7 @@ async fn slow_policy_does_not_slow_other_policies() {
 /// a turn is told in time for it to be told at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn abandoned_calls_stop_and_queued_calls_time_out() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let mut evil = misbehaves("evil", &json!({"do": "spin-for-name", "name": "slow"}));
     evil["limits"] = json!({"time": "20s", "concurrency": 1});
     let server = Server::start(BINARY, Some(&configuration(&[evil])), &[]);
@@ -341,7 +353,7 @@ async fn abandoned_calls_stop_and_queued_calls_time_out() {
         let body = review("slow");
         tokio::spawn(async move { client.review(body).await })
     };
-    until("the slow call runs", async || {
+    wait_until("the slow call runs", async || {
         server.metric("opgate_requests_in_flight ").await == Some(1.0)
     })
     .await;
@@ -356,11 +368,11 @@ async fn abandoned_calls_stop_and_queued_calls_time_out() {
             }
         }
     };
-    let answer = tokio::time::timeout(PATIENCE, waited).await.unwrap();
+    let answer = tokio::time::timeout(WAIT_TIMEOUT, waited).await.unwrap();
     assert_eq!((answer.status, &answer.headers["retry-after"]), (503, &"1".parse().unwrap()));
     assert!(answer.body.starts_with("policy evil: no call ended in the "), "{}", answer.body);
     slow.abort();
-    until("the call is free again", async || {
+    wait_until("the call is free again", async || {
         client.post("/validate", "application/json", review("b")).await.unwrap().status == 200
     })
     .await;

@@ -19,15 +19,15 @@ use opgate::server;
 use serde_json::{Value, json};
 use testkit::control_plane::ControlPlane;
 use testkit::objects::{group, groups, resource};
-use testkit::{ConfigMap, Server, configuration, hostile, recorded, until};
+use testkit::{ConfigMap, Server, configuration, hostile_component, recorded_review, wait_until};
 
 use crate::cgroup::Cgroup;
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 const MIB: usize = 1 << 20;
 
 /// Every built-in policy, with all the time that an unoptimised build on a busy machine may need.
-async fn builtins() -> Vec<Value> {
+async fn builtin_policies() -> Vec<Value> {
     let files = ConfigMap::new(&[(
         "opgate.yaml",
         "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n",
@@ -35,18 +35,18 @@ async fn builtins() -> Vec<Value> {
     let config = files.path("opgate.yaml");
     let arguments = ["--config", config.to_str().unwrap(), "--cluster-source", "none"];
     let server = Server::start(BINARY, None, &arguments);
-    let told = told(&server).await;
+    let told = policies_status(&server).await;
     let policies = told["policies"].as_array().unwrap().iter();
     policies.map(|policy| json!({"name": policy["name"], "limits": {"time": "20s"}})).collect()
 }
 
-async fn told(server: &Server) -> Value {
+async fn policies_status(server: &Server) -> Value {
     serde_json::from_str(&server.get("/policies").await.1).unwrap()
 }
 
 /// The times at which the last attempt ended and what serves was loaded, and the error.
-async fn state(server: &Server) -> (String, Option<String>) {
-    let told = told(server).await;
+async fn reload_state(server: &Server) -> (String, Option<String>) {
+    let told = policies_status(server).await;
     let digest = told["configuration"]["digest"].to_string();
     let error = told["configuration"]["lastAttempt"]["error"].as_str().map(str::to_owned);
     (digest, error)
@@ -54,10 +54,10 @@ async fn state(server: &Server) -> (String, Option<String>) {
 
 /// The system ends a server that passes its limit. New components are compiled meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_in_a_group_of_128_mib_reloads() {
-    let _turn = turn().await;
-    let builtins = builtins().await;
-    let Some(group) = Cgroup::make(128 << 20) else { return };
+async fn server_in_a_128_mib_cgroup_reloads() {
+    let _turn = wait_for_idle_machine().await;
+    let builtins = builtin_policies().await;
+    let Some(group) = Cgroup::create(128 << 20) else { return };
     let with = |others: &[Value], mode: &str| {
         let mut all = builtins.clone();
         for policy in &mut all {
@@ -66,7 +66,8 @@ async fn a_server_in_a_group_of_128_mib_reloads() {
         all.extend_from_slice(others);
         configuration(&all)
     };
-    let file = |name: &str| json!({"name": name, "module": hostile(name), "mode": "audit"});
+    let file =
+        |name: &str| json!({"name": name, "module": hostile_component(name), "mode": "audit"});
     let configurations = [
         with(&[], "enforce"),
         with(&[file("misbehaves")], "warn"),
@@ -84,24 +85,24 @@ async fn a_server_in_a_group_of_128_mib_reloads() {
         "--cluster-source",
         "none",
     ];
-    let server = Server::start_after(&group.enter(), BINARY, None, &arguments);
-    if !group.has(server.id()) {
+    let server = Server::start_after(&group.enter_command(), BINARY, None, &arguments);
+    if !group.contains(server.id()) {
         return println!("skipped: the control group takes no process");
     }
     let first = server.memory("RssAnon") / MIB;
     let (mut replaced, mut kept, mut times) = (0, Vec::new(), Vec::<Duration>::new());
     let mut client = server.connect().await;
     for number in 1..=20 {
-        let before = state(&server).await;
+        let before = reload_state(&server).await;
         let began = Instant::now();
         files.swap(&[("opgate.yaml", &configurations[number % configurations.len()])]);
-        until("an end of the attempt", async || {
-            let answer = client.review(recorded("006")).await.unwrap();
+        wait_until("an end of the attempt", async || {
+            let answer = client.review(recorded_review("006")).await.unwrap();
             assert_eq!(answer.status, 200, "{}", answer.body);
-            state(&server).await != before
+            reload_state(&server).await != before
         })
         .await;
-        match state(&server).await {
+        match reload_state(&server).await {
             (_, None) => {
                 replaced += 1;
                 times.push(began.elapsed());
@@ -109,14 +110,16 @@ async fn a_server_in_a_group_of_128_mib_reloads() {
             (_, Some(error)) => kept.push(error),
         }
     }
-    until("the end of old sets", async || told(&server).await["configuration"]["retired"] == 0)
-        .await;
+    wait_until("the end of old sets", async || {
+        policies_status(&server).await["configuration"]["retired"] == 0
+    })
+    .await;
     times.sort_unstable();
     println!(
         "{replaced} reloads, {} kept; {first} MiB at first, {} MiB after, {} MiB at the most in the group; median {:?}, most {:?}",
         kept.len(),
         server.memory("RssAnon") / MIB,
-        group.peak() >> 20,
+        group.peak_bytes() >> 20,
         times.get(times.len() / 2),
         times.last(),
     );
@@ -128,9 +131,9 @@ async fn a_server_in_a_group_of_128_mib_reloads() {
 
 /// Where there is no room, the last good configuration stays, and the reason is the memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_memory_for_it_the_last_good_configuration_stays() {
-    let _turn = turn().await;
-    let builtins = builtins().await;
+async fn reload_without_memory_keeps_last_good() {
+    let _turn = wait_for_idle_machine().await;
+    let builtins = builtin_policies().await;
     let root = tempfile::tempdir().unwrap();
     let status = "RssAnon:\t   100000 kB\nRssShmem:\t 0 kB\n";
     for (name, content) in [
@@ -147,10 +150,10 @@ async fn without_memory_for_it_the_last_good_configuration_stays() {
     let config = config.to_str().unwrap();
     let arguments = ["--config", config, "--reload-interval", "20ms", "--system-root", root_path];
     let server = Server::start(BINARY, None, &arguments);
-    let before = state(&server).await;
+    let before = reload_state(&server).await;
     files.swap(&[("opgate.yaml", &configuration(&builtins))]);
-    until("the refusal", async || state(&server).await != before).await;
-    let (digest, error) = state(&server).await;
+    wait_until("the refusal", async || reload_state(&server).await != before).await;
+    let (digest, error) = reload_state(&server).await;
     assert_eq!(digest, before.0);
     let error = error.unwrap();
     assert!(error.starts_with("not enough memory to load another configuration"), "{error}");
@@ -159,13 +162,13 @@ async fn without_memory_for_it_the_last_good_configuration_stays() {
     let status = status.replace("100000", "10000");
     std::fs::write(root.path().join("proc/self/status"), status).unwrap();
     server.signal(rustix::process::Signal::HUP);
-    until("the change", async || state(&server).await.0 != before.0).await;
+    wait_until("the change", async || reload_state(&server).await.0 != before.0).await;
 }
 
 /// How long it takes, in this process: to load a set beside the one that serves, and to replace it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_of_built_in_policies_takes_so_long() {
-    let _turn = turn().await;
+async fn reload_duration_of_builtin_policies_is_printed() {
+    let _turn = wait_for_idle_machine().await;
     let text = |mode: &str| {
         let mut text =
             String::from("apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n");
@@ -215,10 +218,10 @@ async fn a_reload_of_built_in_policies_takes_so_long() {
 /// Two configurations that read groups in different ways replace each other while many want to be the one group of
 /// a namespace, at a real API server: there is one winner each time, and no call fails. Events are what it accepts.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_api_server_has_one_winner_through_all_changes() {
-    const RACERS: usize = 12;
-    const RELOADS: usize = 12;
-    let _turn = turn().await;
+async fn conflicting_creates_during_reloads_admit_one() {
+    const RACING_CREATES: usize = 12;
+    const RELOAD_COUNT: usize = 12;
+    let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     plane.install().await;
     let one = ControlPlane::operator_group("20s");
@@ -243,7 +246,7 @@ async fn a_real_api_server_has_one_winner_through_all_changes() {
         "opgate-1",
     ];
     let servers = [Server::start(BINARY, None, &arguments)];
-    until("readiness", async || servers[0].get("/readyz").await.0 == 200).await;
+    wait_until("readiness", async || servers[0].get("/readyz").await.0 == 200).await;
     plane.enforce(BINARY, &one, servers[0].address, &servers).await;
     let admin = plane.client("admin").await;
     let (stop, server) = (Arc::new(AtomicBool::new(false)), &servers[0]);
@@ -253,7 +256,7 @@ async fn a_real_api_server_has_one_winner_through_all_changes() {
             let namespace = format!("r{rounds}");
             plane.namespaces([namespace.clone()]).await;
             let of = Api::<DynamicObject>::namespaced_with(admin.clone(), &namespace, &groups());
-            let racing = (0..RACERS).map(|number| {
+            let racing = (0..RACING_CREATES).map(|number| {
                 let spec = json!({"targetNamespaces": [namespace]});
                 let racer = group(&namespace, &format!("g{number}"), &spec, "");
                 let of = of.clone();
@@ -276,21 +279,21 @@ async fn a_real_api_server_has_one_winner_through_all_changes() {
         rounds
     };
     let changes = async {
-        for number in 1..=RELOADS {
-            let before = state(server).await;
+        for number in 1..=RELOAD_COUNT {
+            let before = reload_state(server).await;
             files.swap(&[("opgate.yaml", &configurations[number % 2])]);
-            until("the change", async || state(server).await.0 != before.0).await;
-            assert_eq!(state(server).await.1, None);
+            wait_until("the change", async || reload_state(server).await.0 != before.0).await;
+            assert_eq!(reload_state(server).await.1, None);
         }
         files.swap(&[("opgate.yaml", "policies: [")]);
-        until("the trouble", async || state(server).await.1.is_some()).await;
+        wait_until("the trouble", async || reload_state(server).await.1.is_some()).await;
         stop.store(true, Ordering::Relaxed);
     };
     let (rounds, ()) = tokio::join!(races, changes);
-    println!("{rounds} races of {RACERS} during {RELOADS} changes");
+    println!("{rounds} races of {RACING_CREATES} during {RELOAD_COUNT} changes");
     let events = resource("events.k8s.io", "v1", "Event");
     let events = Api::<DynamicObject>::namespaced_with(admin, "default", &events);
-    until("the events", async || {
+    wait_until("the events", async || {
         let all = events.list(&ListParams::default()).await.unwrap();
         let reasons: Vec<_> = all.iter().map(|event| event.data["reason"].clone()).collect();
         let has = |reason: &str| reasons.iter().any(|known| known == reason);

@@ -17,18 +17,18 @@ use testkit::Server;
 use testkit::control_plane::{ControlPlane, eventually};
 use testkit::objects::{group, groups, object, resource};
 
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 /// What an evaluation may take in an unoptimised build.
-const TIME: &str = "20s";
+const EVALUATION_TIME: &str = "20s";
 
 /// Clients of the loop of create, 409 and update.
-const CLIENTS: usize = 10;
+const CLIENT_COUNT: usize = 10;
 
 /// The default of `--reservation-ttl`, and what an ended one may take beyond it.
-const RESERVATION: Duration = Duration::from_secs(2);
+const RESERVATION_TTL: Duration = Duration::from_secs(2);
 
-fn writes() -> usize {
+fn write_count() -> usize {
     std::env::var("OPGATE_RESERVATION_WRITES").map_or(300, |text| text.parse().unwrap())
 }
 
@@ -59,7 +59,7 @@ fn is_refused<T>(result: &Result<T, kube::Error>) -> bool {
     !matches!(code(result), 200..=299 | 403 | 409)
 }
 
-fn line(name: &str, times: &mut [Duration]) -> String {
+fn format_row(name: &str, times: &mut [Duration]) -> String {
     times.sort_unstable();
     let at = |percent: usize| {
         let index = times.len().saturating_sub(1) * percent / 100;
@@ -74,15 +74,15 @@ fn line(name: &str, times: &mut [Duration]) -> String {
     )
 }
 
-struct Field {
+struct ReservationTest {
     plane: ControlPlane,
     servers: [Server; 1],
 }
 
-impl Field {
+impl ReservationTest {
     /// Prints why calls of the API server got 503, and how many: the API server repeats them after a second, so that
     /// clients see only the time.
-    async fn unanswered(&self) -> String {
+    async fn print_unavailable(&self) -> String {
         let [server] = &self.servers;
         let count = server.metric("opgate_requests_total{code=\"503\"}").await.unwrap_or_default();
         let count = count.to_string();
@@ -93,14 +93,14 @@ impl Field {
         count
     }
 
-    async fn lay(namespaces: &[String]) -> Option<Self> {
+    async fn prepare(namespaces: &[String]) -> Option<Self> {
         let plane = ControlPlane::start().await?;
         plane.install().await;
         plane.grant().await;
         plane.namespaces(namespaces.iter().cloned()).await;
         let kubeconfig = plane.kubeconfig("opgate");
         let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
-        let configuration = ControlPlane::operator_group(TIME);
+        let configuration = ControlPlane::operator_group(EVALUATION_TIME);
         let servers = [Server::start(BINARY, Some(&configuration), &arguments)];
         plane.enforce(BINARY, &configuration, servers[0].address, &servers).await;
         eventually("readiness", || async {
@@ -111,7 +111,7 @@ impl Field {
     }
 
     /// Refuses every new group in a namespace after its webhooks were called.
-    async fn refuse_in(&self, namespace: &str) {
+    async fn reject_in(&self, namespace: &str) {
         let none = json!({"count/operatorgroups.operators.coreos.com": "0"});
         let quota = json!({
             "apiVersion": "v1",
@@ -138,7 +138,7 @@ impl Field {
 }
 
 /// Creates and deletes groups, one after the other. Returns how long each write took.
-async fn work(api: &Api<DynamicObject>, namespace: &str, writes: usize) -> Vec<Duration> {
+async fn write_groups(api: &Api<DynamicObject>, namespace: &str, writes: usize) -> Vec<Duration> {
     let mut times = Vec::new();
     for number in 0..writes {
         let group = own_group(namespace, "own", &number.to_string());
@@ -152,19 +152,18 @@ async fn work(api: &Api<DynamicObject>, namespace: &str, writes: usize) -> Vec<D
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn burst_that_is_never_stored_costs_other_tenants_nothing() {
-    let _turn = turn().await;
+async fn unstored_burst_does_not_affect_other_tenants() {
+    let _turn = wait_for_idle_machine().await;
     let names = ["victim", "a", "b", "c", "d"].map(str::to_owned);
-    let Some(field) = Field::lay(&names).await else { return };
+    let Some(reservation_test) = ReservationTest::prepare(&names).await else { return };
     for namespace in ["a", "b", "c", "d"] {
-        field.refuse_in(namespace).await;
+        reservation_test.reject_in(namespace).await;
     }
-    let victim = groups_as(&field.plane, "victim", "victim").await;
-    let mut alone = work(&victim, "victim", writes()).await;
-    let tenants =
-        join_all(["a", "b", "c", "d"].map(async |namespace| {
-            (namespace, groups_as(&field.plane, "tenant", namespace).await)
-        }));
+    let victim = groups_as(&reservation_test.plane, "victim", "victim").await;
+    let mut alone = write_groups(&victim, "victim", write_count()).await;
+    let tenants = join_all(["a", "b", "c", "d"].map(async |namespace| {
+        (namespace, groups_as(&reservation_test.plane, "tenant", namespace).await)
+    }));
     let tenants = tenants.await;
     let burst = async || {
         let began = Instant::now();
@@ -179,15 +178,15 @@ async fn burst_that_is_never_stored_costs_other_tenants_nothing() {
         assert!(codes.iter().all(|code| *code != 200 && *code != 201), "{codes:?}");
     };
     let beside = async |name: &str| {
-        let ((), mut times) = tokio::join!(burst(), work(&victim, "victim", writes()));
-        println!("{}", line(name, &mut times));
+        let ((), mut times) = tokio::join!(burst(), write_groups(&victim, "victim", write_count()));
+        println!("{}", format_row(name, &mut times));
         let later = times.iter().filter(|time| **time > Duration::from_millis(100)).count();
         println!("    later than 100 ms: {later}");
     };
-    println!("{}", line("alone", &mut alone));
+    println!("{}", format_row("alone", &mut alone));
     beside("beside 800 creates of a tenant that are never stored").await;
-    field.unanswered().await;
-    let [server] = &field.servers;
+    reservation_test.print_unavailable().await;
+    let [server] = &reservation_test.servers;
     assert_eq!(server.metric("opgate_connections_evicted_total").await, Some(0.0));
 
     // One object, again and again: it can be written when the time is over.
@@ -198,7 +197,7 @@ async fn burst_that_is_never_stored_costs_other_tenants_nothing() {
         assert_eq!(code(&refused), 403, "{refused:?}");
     }
     let quotas = resource("", "v1", "ResourceQuota");
-    let admin = field.plane.client("admin").await;
+    let admin = reservation_test.plane.client("admin").await;
     let quotas = Api::<DynamicObject>::namespaced_with(admin, namespace, &quotas);
     quotas.delete("none", &DeleteParams::default()).await.unwrap();
     let began = Instant::now();
@@ -210,12 +209,13 @@ async fn burst_that_is_never_stored_costs_other_tenants_nothing() {
     })
     .await;
     println!("the object itself: {:?} after its last create", began.elapsed());
-    assert!(began.elapsed() < RESERVATION + Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() < RESERVATION_TTL + Duration::from_secs(3), "{:?}", began.elapsed());
 
     // What the burst costs without opgate, for comparison: clients and API server share two CPUs.
-    field.refuse_in(namespace).await;
+    reservation_test.reject_in(namespace).await;
     let webhooks = resource("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration");
-    let webhooks = Api::<DynamicObject>::all_with(field.plane.client("admin").await, &webhooks);
+    let webhooks =
+        Api::<DynamicObject>::all_with(reservation_test.plane.client("admin").await, &webhooks);
     webhooks.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     let before = server.metric("opgate_requests_total{code=\"200\"}").await;
     beside("the same without opgate").await;
@@ -227,17 +227,18 @@ async fn burst_that_is_never_stored_costs_other_tenants_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn create_conflict_update_loops_are_never_refused() {
-    let _turn = turn().await;
-    let names: Vec<_> = (0..CLIENTS).map(|number| format!("n{number}")).collect();
-    let Some(field) = Field::lay(&names).await else { return };
+async fn create_conflict_update_loops_are_never_rejected() {
+    let _turn = wait_for_idle_machine().await;
+    let names: Vec<_> = (0..CLIENT_COUNT).map(|number| format!("n{number}")).collect();
+    let Some(reservation_test) = ReservationTest::prepare(&names).await else { return };
     let began = Instant::now();
-    let clients = (0..CLIENTS).map(async |number| {
+    let clients = (0..CLIENT_COUNT).map(async |number| {
         // Two clients share an object, as two controllers do.
         let namespace = format!("n{}", number / 2);
-        let api = groups_as(&field.plane, &format!("controller-{number}"), &namespace).await;
+        let api =
+            groups_as(&reservation_test.plane, &format!("controller-{number}"), &namespace).await;
         let mut times = Vec::new();
-        for round in 0..writes() / 3 {
+        for round in 0..write_count() / 3 {
             let wanted = own_group(&namespace, "g", &format!("{number}-{round}"));
             let began = Instant::now();
             let created = api.create(&PostParams::default(), &wanted).await;
@@ -257,26 +258,26 @@ async fn create_conflict_update_loops_are_never_refused() {
         times
     });
     let mut times: Vec<_> = join_all(clients).await.into_iter().flatten().collect();
-    println!("{}", line("create, 409, update by ten clients", &mut times));
+    println!("{}", format_row("create, 409, update by ten clients", &mut times));
     println!("{:.0} rounds a second", times.len() as f64 / began.elapsed().as_secs_f64());
-    assert_eq!(field.unanswered().await, "0");
+    assert_eq!(reservation_test.print_unavailable().await, "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_object_denies_nothing() {
-    let _turn = turn().await;
-    let names: Vec<_> = (0..2 * CLIENTS).map(|number| format!("n{number}")).collect();
-    let Some(field) = Field::lay(&names).await else { return };
-    let clients = (0..CLIENTS).map(async |number| {
+    let _turn = wait_for_idle_machine().await;
+    let names: Vec<_> = (0..2 * CLIENT_COUNT).map(|number| format!("n{number}")).collect();
+    let Some(reservation_test) = ReservationTest::prepare(&names).await else { return };
+    let clients = (0..CLIENT_COUNT).map(async |number| {
         // Two groups that exclude each other, one after the other.
         let places = [format!("n{}", 2 * number), format!("n{}", 2 * number + 1)];
         let user = format!("user-{number}");
         let apis = [
-            groups_as(&field.plane, &user, &places[0]).await,
-            groups_as(&field.plane, &user, &places[1]).await,
+            groups_as(&reservation_test.plane, &user, &places[0]).await,
+            groups_as(&reservation_test.plane, &user, &places[1]).await,
         ];
         let (mut denied, mut writes_done) = (0, 0);
-        for round in 0..writes() / 3 {
+        for round in 0..write_count() / 3 {
             let place = round % 2;
             let spec = json!({"targetNamespaces": [places[0]]});
             let wanted =
@@ -295,5 +296,5 @@ async fn deleted_object_denies_nothing() {
     let all = join_all(clients).await;
     let (denied, writes) = all.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     println!("create right after a delete was answered: {writes} writes, {denied} denied");
-    assert_eq!((denied, field.unanswered().await.as_str()), (0, "0"));
+    assert_eq!((denied, reservation_test.print_unavailable().await.as_str()), (0, "0"));
 }

@@ -11,7 +11,7 @@ use testkit::control_plane::{ControlPlane, eventually};
 use testkit::objects::{namespace, object, resource};
 use testkit::{Server, configuration};
 
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 /// What docs/certificates.md lists.
 fn permissions() -> Value {
@@ -72,7 +72,7 @@ fn webhooks(port: u16) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn real_api_server_trusts_self_managed_certificates() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     let admin = plane.client("admin").await;
     let post = PostParams::default();

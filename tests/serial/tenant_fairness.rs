@@ -11,18 +11,20 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use testkit::reviews::{self, Given};
-use testkit::until;
-use testkit::{Client, Server, builtin, configuration, create_bundle, good_spec, misbehaves};
+use testkit::reviews::{self, WriteMode};
+use testkit::wait_until;
+use testkit::{
+    Client, Server, builtin_policy, configuration, create_bundle, good_spec, misbehaves,
+};
 use tokio::task::JoinSet;
 
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 /// The most time that the server takes: what is asserted is that nothing is refused or lost.
-const PATIENT: &str = "/validate?timeout=60s";
+const VALIDATE_PATH: &str = "/validate?timeout=60s";
 
 /// Calls that were given up.
-const BURNT: &str = "opgate_policy_errors_total{";
+const POLICY_ERRORS_METRIC: &str = "opgate_policy_errors_total{";
 
 fn binary() -> String {
     std::env::var("OPGATE_BINARY").unwrap_or_else(|_| BINARY.to_owned())
@@ -39,19 +41,19 @@ fn review(namespace: &str, name: &str, padding: usize) -> Bytes {
 }
 
 /// Burns its whole time for objects of the name `slow`.
-fn burner(name: &str, on_error: &str) -> Value {
+fn slow_policy(name: &str, on_error: &str) -> Value {
     let mut policy = misbehaves(name, &json!({"do": "spin-for-name", "name": "slow"}));
     policy["onError"] = on_error.into();
     policy
 }
 
 /// Connections that send objects of 1 to 3 MiB, for which a policy needs all of its time, one after the other.
-struct Attack {
+struct LongCallAttack {
     running: JoinSet<BTreeMap<u16, usize>>,
     stop: Arc<AtomicBool>,
 }
 
-impl Attack {
+impl LongCallAttack {
     async fn start(server: &Server, path: &'static str, namespaces: &[&str], count: usize) -> Self {
         let (mut running, stop) = (JoinSet::new(), Arc::new(AtomicBool::new(false)));
         for number in 0..count {
@@ -87,7 +89,7 @@ impl Attack {
 }
 
 /// Reviews of a small object, one after the other with pauses, so that they meet any moment of the load.
-async fn victim(client: &mut Client, path: &str, what: &str, count: usize) {
+async fn send_small_reviews(client: &mut Client, path: &str, what: &str, count: usize) {
     let (mut times, mut answers) = (Vec::new(), BTreeMap::<u16, usize>::new());
     let body = review("victim", "small", 100);
     for number in 0..count {
@@ -107,8 +109,8 @@ async fn victim(client: &mut Client, path: &str, what: &str, count: usize) {
 /// nothing of another tenant is refused or lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_calls_do_not_starve_other_tenants() {
-    let _turn = turn().await;
-    let policies = [burner("evil", "failurePolicy"), builtin()];
+    let _turn = wait_for_idle_machine().await;
+    let policies = [slow_policy("evil", "failurePolicy"), builtin_policy()];
     for (connections, namespaces) in [
         (8, &["attacker"][..]),
         (80, &["attacker"]),
@@ -116,11 +118,11 @@ async fn long_calls_do_not_starve_other_tenants() {
     ] {
         let server = Server::start(&binary(), Some(&configuration(&policies)), &[]);
         let mut client = server.connect().await;
-        victim(&mut client, PATIENT, "alone", 100).await;
-        let attack = Attack::start(&server, "/validate", namespaces, connections).await;
+        send_small_reviews(&mut client, VALIDATE_PATH, "alone", 100).await;
+        let attack = LongCallAttack::start(&server, "/validate", namespaces, connections).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         let what = format!("beside {connections} of {} tenants", namespaces.len());
-        victim(&mut client, PATIENT, &what, 50).await;
+        send_small_reviews(&mut client, VALIDATE_PATH, &what, 50).await;
         println!("  they got {:?}", attack.end().await);
     }
 }
@@ -129,9 +131,9 @@ async fn long_calls_do_not_starve_other_tenants() {
 /// all the processors: it waits for one most of the time, and waiting uses nothing up. As long as it
 /// counted, 20 of 20 such calls failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_of_another_policy_use_up_no_time_of_this_one() {
-    let _turn = turn().await;
-    let mut evil = burner("evil", "failurePolicy");
+async fn calls_of_one_policy_use_no_time_of_another() {
+    let _turn = wait_for_idle_machine().await;
+    let mut evil = slow_policy("evil", "failurePolicy");
     evil["limits"] = json!({"concurrency": 8});
     let good = |time: &str| {
         let mut good = misbehaves("good", &json!({"do": "work", "number": 40_000_000}));
@@ -144,7 +146,7 @@ async fn calls_of_another_policy_use_up_no_time_of_this_one() {
     let mut took = Duration::MAX;
     for _ in 0..5 {
         let started = Instant::now();
-        victim(&mut client, "/validate/good?timeout=60s", "alone", 1).await;
+        send_small_reviews(&mut client, "/validate/good?timeout=60s", "alone", 1).await;
         took = took.min(started.elapsed());
     }
     drop((client, server));
@@ -152,9 +154,13 @@ async fn calls_of_another_policy_use_up_no_time_of_this_one() {
     let most = format!("{}ms", (took.as_millis() * 3).min(30_000));
     let server = Server::start(&binary(), Some(&good(&most)), &[]);
     let mut client = server.connect().await;
-    let attack = Attack::start(&server, "/validate/evil", &["attacker"], 8).await;
-    until("burning", async || server.metric(BURNT).await.is_some_and(|count| count > 0.0)).await;
-    victim(&mut client, "/validate/good?timeout=60s", "beside 8 of another policy", 20).await;
+    let attack = LongCallAttack::start(&server, "/validate/evil", &["attacker"], 8).await;
+    wait_until("burning", async || {
+        server.metric(POLICY_ERRORS_METRIC).await.is_some_and(|count| count > 0.0)
+    })
+    .await;
+    send_small_reviews(&mut client, "/validate/good?timeout=60s", "beside 8 of another policy", 20)
+        .await;
     println!("  they got {:?}", attack.end().await);
 }
 
@@ -162,7 +168,7 @@ async fn calls_of_another_policy_use_up_no_time_of_this_one() {
 /// tenant: others ask about the same API group, and about the same API.
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_objects_of_a_tenant_fail_no_requests_of_others() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let cluster = reviews::cluster();
     let service = |number: usize| json!({"group": "shared.example.com", "version": format!("v{number}"), "kind": "K"});
     let owns = |csv: &mut Value, services: Vec<Value>| {
@@ -176,7 +182,7 @@ async fn stored_objects_of_a_tenant_fail_no_requests_of_others() {
         let mut csv = reviews::csv(&name, "large", &["AllNamespaces"], &[]);
         owns(&mut csv, (10..18_000).map(service).collect());
         cluster.apply(reviews::OLM, "v1alpha1", "clusterserviceversions", csv);
-        let group = reviews::group(&name, "large", &targets, reviews::GOOSE);
+        let group = reviews::group(&name, "large", &targets, reviews::GOOSE_API);
         cluster.apply(reviews::OLM, "v1", "operatorgroups", group);
     }
     cluster.apply(reviews::OLM, "v1", "operatorgroups", reviews::group("a", "own", &["a"], ""));
@@ -193,13 +199,13 @@ async fn stored_objects_of_a_tenant_fail_no_requests_of_others() {
         (json!({"OPG-29": "deny"}), "unable to adopt APIService: csv evil-0/large owns it"),
     ] {
         let server = Server::start(&binary(), Some(&policy(rules)), &arguments);
-        until("readiness", async || server.get("/readyz").await.0 == 200).await;
+        wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
         for (version, crds, expected) in
             [(1, &["geese.birds.com"][..], "allowed"), (20_000, &[], "allowed"), (11, &[], taken)]
         {
             let mut csv = reviews::csv("a", "victim", &["OwnNamespace", "SingleNamespace"], crds);
             owns(&mut csv, vec![service(version)]);
-            let review = reviews::create(&csv, Given::DryRun);
+            let review = reviews::create(&csv, WriteMode::DryRun);
             let started = Instant::now();
             let answer = server.connect().await.review(review).await.unwrap();
             println!("{version}: {:?}: {} {}", started.elapsed(), answer.status, answer.body);

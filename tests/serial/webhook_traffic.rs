@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use testkit::control_plane::{ControlPlane, eventually};
 use testkit::{Server, configuration};
 
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 /// All policies as they are by default, in builds of any speed.
 fn all_policies(settings: &Value) -> String {
@@ -26,13 +26,13 @@ fn all_policies(settings: &Value) -> String {
 }
 
 /// What an API server says: code, warnings and body.
-struct Said {
+struct ApiResponse {
     code: u16,
     warnings: String,
     body: String,
 }
 
-async fn ask(client: &Client, method: &str, path: &str, body: &Value) -> Said {
+async fn ask(client: &Client, method: &str, path: &str, body: &Value) -> ApiResponse {
     let content =
         if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let body = if method == "DELETE" { Vec::new() } else { body.to_string().into_bytes() };
@@ -43,7 +43,11 @@ async fn ask(client: &Client, method: &str, path: &str, body: &Value) -> Said {
     let warnings = response.headers().get_all("Warning").iter();
     let warnings: Vec<_> = warnings.map(|text| text.to_str().unwrap().to_owned()).collect();
     let body = response.into_body().collect().await.unwrap().to_bytes();
-    Said { code, warnings: warnings.join("\n"), body: String::from_utf8(body.to_vec()).unwrap() }
+    ApiResponse {
+        code,
+        warnings: warnings.join("\n"),
+        body: String::from_utf8(body.to_vec()).unwrap(),
+    }
 }
 
 /// The API server's metrics of webhooks.
@@ -57,7 +61,7 @@ async fn metrics(client: &Client) -> Vec<String> {
 }
 
 /// Requests that the API server has sent.
-async fn sent(client: &Client) -> u32 {
+async fn sent_requests(client: &Client) -> u32 {
     let metrics = metrics(client).await;
     let of = |line: &String| {
         let (name, value) = line.rsplit_once(' ')?;
@@ -109,7 +113,7 @@ fn workload(kind: &str, name: &str, weight: Option<i64>) -> Value {
     workload
 }
 
-fn map(name: &str, metadata: &Value, data: &Value) -> Value {
+fn config_map(name: &str, metadata: &Value, data: &Value) -> Value {
     let mut map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
     map["metadata"]["name"] = json!(name);
     map["data"] = data.clone();
@@ -120,12 +124,12 @@ fn namespace(name: &str, labels: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 }
 
-const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
-const SYNC: &str = "security.openshift.io/scc.podSecurityLabelSync";
+const ENFORCE_LABEL: &str = "pod-security.kubernetes.io/enforce";
+const SYNC_LABEL: &str = "security.openshift.io/scc.podSecurityLabelSync";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn real_api_server_sends_requests_that_can_violate_rules() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     // None of the CRDs is installed.
     plane.grant().await;
@@ -142,11 +146,11 @@ async fn real_api_server_sends_requests_that_can_violate_rules() {
     // The API server compiles every expression, or refuses the configuration.
     plane.register(BINARY, &configuration, server.address, &servers).await;
     let maps = "/api/v1/namespaces/n/configmaps";
-    let marked = map("probe", &json!({"labels": {"olm.managed": "true"}}), &json!({}));
+    let marked = config_map("probe", &json!({"labels": {"olm.managed": "true"}}), &json!({}));
     eventually("the webhooks", || async {
         let said = ask(&admin, "POST", &format!("{maps}?dryRun=All"), &marked).await;
         assert_eq!(said.code, 201, "{}", said.body);
-        (sent(&admin).await > 0).then_some(())
+        (sent_requests(&admin).await > 0).then_some(())
     })
     .await;
 
@@ -195,13 +199,13 @@ async fn real_api_server_sends_requests_that_can_violate_rules() {
         // Namespaces.
         ("POST", namespaces.into(), namespace("plain", &none), 201, 0, ""),
         ("PATCH", at(namespaces, "plain"), label("a", json!("b")), 200, 0, ""),
-        ("PATCH", at(namespaces, "plain"), label(ENFORCE, json!("baseline")), 200, 1, ""),
-        ("PATCH", at(namespaces, "plain"), label(ENFORCE, none.clone()), 200, 0, ""),
+        ("PATCH", at(namespaces, "plain"), label(ENFORCE_LABEL, json!("baseline")), 200, 1, ""),
+        ("PATCH", at(namespaces, "plain"), label(ENFORCE_LABEL, none.clone()), 200, 0, ""),
         // The API server has a check of its own.
         (
             "POST",
             namespaces.into(),
-            namespace("strict", &json!({ENFORCE: "strict"})),
+            namespace("strict", &json!({ENFORCE_LABEL: "strict"})),
             422,
             0,
             "must be one of privileged, baseline, restricted",
@@ -209,7 +213,7 @@ async fn real_api_server_sends_requests_that_can_violate_rules() {
         (
             "PATCH",
             at(namespaces, "default"),
-            label(SYNC, json!("true")),
+            label(SYNC_LABEL, json!("true")),
             403,
             1,
             "is permanently disabled in namespace",
@@ -217,7 +221,7 @@ async fn real_api_server_sends_requests_that_can_violate_rules() {
         (
             "PATCH",
             at(namespaces, "default"),
-            label(ENFORCE, json!("baseline")),
+            label(ENFORCE_LABEL, json!("baseline")),
             403,
             1,
             "cannot be changed from privileged",
@@ -232,13 +236,13 @@ async fn real_api_server_sends_requests_that_can_violate_rules() {
         ),
         ("DELETE", at(namespaces, "plain"), none.clone(), 200, 0, ""),
         // ConfigMaps. API servers go through none with many keys.
-        ("POST", maps.into(), map("ca", &none, &json!({"ca.crt": "x"})), 201, 0, ""),
-        ("POST", maps.into(), map("file", &none, &json!({"a.yaml": "x"})), 201, 1, ""),
-        ("POST", maps.into(), map("many", &none, &many), 201, 1, ""),
+        ("POST", maps.into(), config_map("ca", &none, &json!({"ca.crt": "x"})), 201, 0, ""),
+        ("POST", maps.into(), config_map("file", &none, &json!({"a.yaml": "x"})), 201, 1, ""),
+        ("POST", maps.into(), config_map("many", &none, &many), 201, 1, ""),
         (
             "POST",
             maps.into(),
-            map("bad", &none, &json!({"csv.json": bad_csv})),
+            config_map("bad", &none, &json!({"csv.json": bad_csv})),
             403,
             1,
             "failed to unmarshal properties annotation",
@@ -249,10 +253,11 @@ async fn real_api_server_sends_requests_that_can_violate_rules() {
         ("DELETE", at(maps, "file"), none, 200, 0, ""),
     ];
     let mut wrong = Vec::new();
-    let mut before = sent(&admin).await;
+    let mut before = sent_requests(&admin).await;
     for (method, path, body, code, count, text) in steps {
-        let Said { code: found, warnings, body: said } = ask(&admin, method, &path, &body).await;
-        let now = sent(&admin).await;
+        let ApiResponse { code: found, warnings, body: said } =
+            ask(&admin, method, &path, &body).await;
+        let now = sent_requests(&admin).await;
         let more = now - before;
         before = now;
         let is_told = if code < 300 { &warnings } else { &said };

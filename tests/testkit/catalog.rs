@@ -34,7 +34,7 @@ impl Shape {
         Self { packages: 250, bundles: 20, channels: 2, has_metadata: true, is_one_file: false };
 
     /// The shapes that have names.
-    pub const NAMED: [(&str, Self); 5] = [
+    pub const NAMED_SHAPES: [(&str, Self); 5] = [
         ("large", Self::LARGE),
         ("one-file", Self { is_one_file: true, ..Self::LARGE }),
         ("one-package", Self { packages: 1, bundles: 5_000, ..Self::LARGE }),
@@ -51,7 +51,7 @@ impl Shape {
 
 /// In what form it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum CatalogFormat {
     /// Indented by four, one value after another, as `opm render` prints it.
     Json,
     /// Documents with block scalars.
@@ -59,19 +59,19 @@ pub enum Form {
 }
 
 /// Writes a catalog; gives its files.
-pub fn write(folder: &Path, shape: &Shape, form: Form) -> Vec<PathBuf> {
+pub fn write(folder: &Path, shape: &Shape, form: CatalogFormat) -> Vec<PathBuf> {
     let name = match form {
-        Form::Json => "catalog.json",
-        Form::Yaml => "catalog.yaml",
+        CatalogFormat::Json => "catalog.json",
+        CatalogFormat::Yaml => "catalog.yaml",
     };
     let (mut files, mut text) = (Vec::new(), String::new());
     for package in 0..shape.packages {
-        for blob in blobs(package, shape) {
+        for blob in package_blobs(package, shape) {
             match form {
-                Form::Json => indented(&blob, &mut text),
-                Form::Yaml => {
+                CatalogFormat::Json => write_json(&blob, &mut text),
+                CatalogFormat::Yaml => {
                     text.push_str("---\n");
-                    yaml(&blob, 0, &mut text);
+                    write_yaml(&blob, 0, &mut text);
                 }
             }
         }
@@ -93,8 +93,8 @@ fn operator(package: usize) -> String {
     format!("operator-{package}")
 }
 
-fn blobs(package: usize, shape: &Shape) -> Vec<Value> {
-    let mut words = Words(0x9e37_79b9_7f4a_7c15 ^ (u64::try_from(package).unwrap() + 1));
+fn package_blobs(package: usize, shape: &Shape) -> Vec<Value> {
+    let mut words = TextGenerator(0x9e37_79b9_7f4a_7c15 ^ (u64::try_from(package).unwrap() + 1));
     let name = operator(package);
     let mut blobs = vec![json!({
         "schema": "olm.package",
@@ -141,8 +141,14 @@ fn bundle_name(name: &str, number: usize) -> String {
     format!("{name}.v1.{number}.0")
 }
 
-fn bundle(name: &str, package: usize, number: usize, shape: &Shape, words: &mut Words) -> Value {
-    let image = |what: &str, words: &mut Words| {
+fn bundle(
+    name: &str,
+    package: usize,
+    number: usize,
+    shape: &Shape,
+    words: &mut TextGenerator,
+) -> Value {
+    let image = |what: &str, words: &mut TextGenerator| {
         let [a, b, c, d] = [(); 4].map(|()| words.next());
         let digest = format!("{a:016x}{b:016x}{c:016x}{d:016x}");
         format!("registry.example.com/{name}/{what}@sha256:{digest}")
@@ -275,7 +281,7 @@ fn bundle(name: &str, package: usize, number: usize, shape: &Shape, words: &mut 
 }
 
 /// Texts from a fixed source.
-struct Words(u64);
+struct TextGenerator(u64);
 
 const WORDS: [&str; 24] = [
     "operator",
@@ -304,7 +310,7 @@ const WORDS: [&str; 24] = [
     "gateway",
 ];
 
-impl Words {
+impl TextGenerator {
     /// The generator `splitmix64`.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -387,7 +393,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// Indented by four.
-fn indented(value: &Value, out: &mut String) {
+fn write_json(value: &Value, out: &mut String) {
     for line in format!("{value:#}").lines() {
         let text = line.trim_start_matches(' ');
         let _ = writeln!(out, "{:indent$}{text}", "", indent = 2 * (line.len() - text.len()));
@@ -396,13 +402,13 @@ fn indented(value: &Value, out: &mut String) {
 
 /// YAML as a tool would write it: members and items on lines of their own, texts of several lines as
 /// blocks.
-fn yaml(value: &Value, indent: usize, out: &mut String) {
+fn write_yaml(value: &Value, indent: usize, out: &mut String) {
     let pad = " ".repeat(indent);
     match value {
         Value::Object(members) => {
             for (key, member) in members {
-                let _ = write!(out, "{pad}{}:", plain(key));
-                below(member, indent, out);
+                let _ = write!(out, "{pad}{}:", quote_if_needed(key));
+                write_yaml_value(member, indent, out);
             }
         }
         Value::Array(items) => {
@@ -410,12 +416,12 @@ fn yaml(value: &Value, indent: usize, out: &mut String) {
                 let mut inner = String::new();
                 match item {
                     Value::Object(members) if !members.is_empty() => {
-                        yaml(item, indent + 2, &mut inner);
+                        write_yaml(item, indent + 2, &mut inner);
                         let _ = write!(out, "{pad}- {}", inner.trim_start());
                     }
                     _ => {
                         let _ = write!(out, "{pad}-");
-                        below(item, indent, out);
+                        write_yaml_value(item, indent, out);
                     }
                 }
             }
@@ -425,18 +431,18 @@ fn yaml(value: &Value, indent: usize, out: &mut String) {
 }
 
 /// What stands behind `key:` or `-`.
-fn below(value: &Value, indent: usize, out: &mut String) {
+fn write_yaml_value(value: &Value, indent: usize, out: &mut String) {
     let pad = " ".repeat(indent + 2);
     match value {
         Value::Object(members) if members.is_empty() => out.push_str(" {}\n"),
         Value::Array(items) if items.is_empty() => out.push_str(" []\n"),
         Value::Object(_) => {
             out.push('\n');
-            yaml(value, indent + 2, out);
+            write_yaml(value, indent + 2, out);
         }
         Value::Array(_) => {
             out.push('\n');
-            yaml(value, indent, out);
+            write_yaml(value, indent, out);
         }
         Value::String(text) if text.contains('\n') && !text.starts_with([' ', '\n']) => {
             let body = text.trim_end_matches('\n');
@@ -459,7 +465,7 @@ fn below(value: &Value, indent: usize, out: &mut String) {
             }
         }
         Value::String(text) => {
-            let _ = writeln!(out, " {}", plain(text));
+            let _ = writeln!(out, " {}", quote_if_needed(text));
         }
         scalar => {
             let _ = writeln!(out, " {scalar}");
@@ -468,7 +474,7 @@ fn below(value: &Value, indent: usize, out: &mut String) {
 }
 
 /// A text without quotes where it can be read back so.
-fn plain(text: &str) -> String {
+fn quote_if_needed(text: &str) -> String {
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_alphanumeric() || " ._/@-+=:,()".contains(c))
         && !text.contains(": ")

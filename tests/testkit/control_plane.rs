@@ -20,11 +20,11 @@ use crate::objects::{crds, csvs, group, groups, namespace, object, resource, sub
 use crate::{Server, configuration};
 
 /// How often something is looked at until it is there, and what lies between two looks.
-const LOOKS: usize = 300;
-const BETWEEN: Duration = Duration::from_millis(100);
+const MAX_POLLS: usize = 300;
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Requests at a time, where many objects are created.
-const AT_A_TIME: usize = 32;
+const MAX_CONCURRENT_CREATES: usize = 32;
 
 /// A control plane; killed when dropped.
 pub struct ControlPlane {
@@ -83,7 +83,7 @@ impl ControlPlane {
             return None;
         };
         let mut plane = Self::spawn(&assets, arguments);
-        plane.answers().await;
+        plane.wait_for_answer().await;
         plane.has_answered = true;
         Some(plane)
     }
@@ -159,7 +159,7 @@ impl ControlPlane {
         }
     }
 
-    async fn answers(&self) {
+    async fn wait_for_answer(&self) {
         let admin = self.client("admin").await;
         eventually("the API server", || async {
             Api::<DynamicObject>::all_with(admin.clone(), &resource("", "v1", "Namespace"))
@@ -265,7 +265,7 @@ impl ControlPlane {
             &resource("", "v1", "Namespace"),
         );
         iter(names)
-            .for_each_concurrent(AT_A_TIME, async |name| {
+            .for_each_concurrent(MAX_CONCURRENT_CREATES, async |name| {
                 namespaces.create(&PostParams::default(), &namespace(&name)).await.unwrap();
             })
             .await;
@@ -275,7 +275,7 @@ impl ControlPlane {
     pub async fn groups(&self, objects: impl IntoIterator<Item = DynamicObject>) {
         let admin = self.client("admin").await;
         iter(objects)
-            .for_each_concurrent(AT_A_TIME, async |group| {
+            .for_each_concurrent(MAX_CONCURRENT_CREATES, async |group| {
                 let namespace = group.metadata.namespace.clone().unwrap();
                 let api =
                     Api::<DynamicObject>::namespaced_with(admin.clone(), &namespace, &groups());
@@ -375,11 +375,11 @@ impl ControlPlane {
 
 /// Looks until there is something.
 pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_POLLS {
         if let Some(found) = look().await {
             return found;
         }
-        tokio::time::sleep(BETWEEN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     panic!("{what} does not come");
 }

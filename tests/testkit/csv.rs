@@ -25,7 +25,7 @@ pub struct Shape {
 }
 
 /// An Operator as there are many: 30 KB.
-pub const USUAL: Shape = Shape {
+pub const USUAL_SHAPE: Shape = Shape {
     apis: 5,
     descriptors: 6,
     deployments: 2,
@@ -37,7 +37,7 @@ pub const USUAL: Shape = Shape {
 };
 
 /// One of the largest: 1 MB.
-pub const LARGE: Shape = Shape {
+pub const LARGE_SHAPE: Shape = Shape {
     apis: 130,
     descriptors: 16,
     deployments: 12,
@@ -268,26 +268,28 @@ fn webhook(number: usize) -> Value {
 
 /// The object after a controller set a label.
 #[must_use]
-pub fn labelled(csv: &Value) -> Value {
-    changed(csv, "/metadata/labels", |labels| {
+pub fn with_label(csv: &Value) -> Value {
+    with_change(csv, "/metadata/labels", |labels| {
         drop(labels.insert("olm.managed".into(), json!("true")));
     })
 }
 
 /// The object after an author changed the description.
 #[must_use]
-pub fn described(csv: &Value) -> Value {
-    changed(csv, "/spec", |spec| drop(spec.insert("description".into(), json!("Another text."))))
+pub fn with_description(csv: &Value) -> Value {
+    with_change(csv, "/spec", |spec| {
+        drop(spec.insert("description".into(), json!("Another text.")))
+    })
 }
 
 /// The object after OLM wrote its status.
 #[must_use]
-pub fn reported(csv: &Value) -> Value {
+pub fn with_status(csv: &Value) -> Value {
     let status = json!({"phase": "Succeeded", "reason": "InstallSucceeded", "conditions": []});
-    changed(csv, "", |csv| drop(csv.insert("status".into(), status)))
+    with_change(csv, "", |csv| drop(csv.insert("status".into(), status)))
 }
 
-fn changed(csv: &Value, pointer: &str, change: impl FnOnce(&mut Map<String, Value>)) -> Value {
+fn with_change(csv: &Value, pointer: &str, change: impl FnOnce(&mut Map<String, Value>)) -> Value {
     let mut csv = csv.clone();
     if let Some(object) = csv.pointer_mut(pointer).and_then(Value::as_object_mut) {
         change(object);

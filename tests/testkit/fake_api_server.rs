@@ -40,7 +40,7 @@ const USER: &str = "system:serviceaccount:opgate:opgate";
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Group and plural, which name a resource type in all its versions.
-type Type = (String, String);
+type ResourceType = (String, String);
 
 /// Namespace (empty for objects of the cluster) and name, in the order of lists.
 type Key = (String, String);
@@ -58,13 +58,13 @@ pub enum Scope {
 
 /// What becomes of watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watching {
+pub enum WatchBehavior {
     /// They are served.
     Served,
     /// They are answered with 200 and end at once.
-    HungUp,
+    ClosedImmediately,
     /// They are answered with 500.
-    Failed,
+    InternalError,
 }
 
 /// A fake API server on a thread of its own, so that it answers while the test blocks. It stops,
@@ -85,7 +85,7 @@ impl Writer {
     /// [`FakeCluster::apply`].
     pub fn apply(&self, group: &str, version: &str, plural: &str, object: Value) {
         self.0.change(|cluster| {
-            let of = of(group, plural);
+            let of = resource_type(group, plural);
             let resource = cluster.resources.get(&of).expect("an installed resource type");
             let namespaced = resource.scope == Scope::Namespaced;
             assert_eq!(object["metadata"]["namespace"].is_string(), namespaced, "{object}");
@@ -119,7 +119,7 @@ impl FakeCluster {
         });
         std::fs::write(files.path().join("kubeconfig"), kubeconfig.to_string()).unwrap();
         // Zero is no version: in a request it means "any".
-        let cluster = Mutex::new(Cluster { version: 1, ..Cluster::default() });
+        let cluster = Mutex::new(ClusterState { version: 1, ..ClusterState::default() });
         let shared = Arc::new(Shared { cluster, changed: watch::Sender::default() });
         let (stop, stopped) = oneshot::channel::<()>();
         let server = accept(listener, shared.clone());
@@ -149,7 +149,7 @@ impl FakeCluster {
         self.shared.change(|cluster| {
             let (kind, objects) = (kind.to_owned(), Objects::new());
             let new = Resource { versions: BTreeSet::new(), kind, scope, objects };
-            let resource = cluster.resources.entry(of(group, plural)).or_insert(new);
+            let resource = cluster.resources.entry(resource_type(group, plural)).or_insert(new);
             resource.versions.insert(version.to_owned());
         });
     }
@@ -158,7 +158,7 @@ impl FakeCluster {
     /// deleted and end, requests are answered with 404.
     pub fn uninstall(&self, group: &str, plural: &str) {
         self.shared.change(|cluster| {
-            let of = of(group, plural);
+            let of = resource_type(group, plural);
             for key in cluster.resources[&of].objects.clone().into_keys() {
                 cluster.record(&of, key, None);
             }
@@ -182,7 +182,11 @@ impl FakeCluster {
     /// Deletes an object (`namespace` is empty for one of the cluster): DELETED for watches.
     pub fn delete(&self, group: &str, plural: &str, namespace: &str, name: &str) {
         self.shared.change(|cluster| {
-            cluster.record(&of(group, plural), (namespace.to_owned(), name.to_owned()), None);
+            cluster.record(
+                &resource_type(group, plural),
+                (namespace.to_owned(), name.to_owned()),
+                None,
+            );
         });
     }
 
@@ -190,18 +194,23 @@ impl FakeCluster {
     pub fn stored(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let cluster = self.shared.cluster.lock().unwrap();
         let key = (namespace.to_owned(), name.to_owned());
-        cluster.resources.get(&of(group, plural))?.objects.get(&key).map(|o| Value::clone(o))
+        cluster
+            .resources
+            .get(&resource_type(group, plural))?
+            .objects
+            .get(&key)
+            .map(|o| Value::clone(o))
     }
 
     /// The last version that an object got.
-    pub fn version(&self) -> u64 {
+    pub fn last_version(&self) -> u64 {
         self.shared.cluster.lock().unwrap().version
     }
 
     /// BOOKMARK, with the present version, for every watch that allows it.
-    pub fn bookmark(&self) {
+    pub fn send_bookmarks(&self) {
         self.shared.change(|cluster| {
-            let allowed = |watch: &&Watch| watch.view.call.asks("allowWatchBookmarks");
+            let allowed = |watch: &&Watch| watch.view.call.has_flag("allowWatchBookmarks");
             for watch in cluster.watches.iter().filter(allowed) {
                 let _ = watch.lines.send(cluster.bookmark(&watch.view, &json!({})));
             }
@@ -211,46 +220,47 @@ impl FakeCluster {
     /// Answers every request for a resource type with 403, as without a role for it. As with a real
     /// server, watches that are open stay open.
     pub fn forbid(&self, group: &str, plural: &str) {
-        self.shared.change(|cluster| cluster.forbidden.insert(of(group, plural)));
+        self.shared.change(|cluster| cluster.forbidden.insert(resource_type(group, plural)));
     }
 
     /// Answers lists of a resource type only when [`release_lists`](Self::release_lists) is called; other
     /// requests are answered as ever.
     pub fn hold_lists(&self, group: &str, plural: &str) {
-        self.shared.change(|cluster| cluster.held.insert(of(group, plural)));
+        self.shared.change(|cluster| cluster.held_lists.insert(resource_type(group, plural)));
     }
 
     /// Answers the lists that are held.
     pub fn release_lists(&self, group: &str, plural: &str) {
-        self.shared.change(|cluster| cluster.held.remove(&of(group, plural)));
+        self.shared.change(|cluster| cluster.held_lists.remove(&resource_type(group, plural)));
     }
 
     /// Forgets the history once so many more lists of a resource type were answered: the tokens of their
     /// pages are too old from then on.
-    pub fn expire_after(&self, group: &str, plural: &str, lists: usize) {
-        self.shared.change(|cluster| cluster.expiring = Some((of(group, plural), lists)));
+    pub fn expire_history_after(&self, group: &str, plural: &str, lists: usize) {
+        self.shared
+            .change(|cluster| cluster.expiring_lists = Some((resource_type(group, plural), lists)));
     }
 
     /// Takes [`forbid`](Self::forbid) back.
     pub fn allow(&self, group: &str, plural: &str) {
-        self.shared.change(|cluster| cluster.forbidden.remove(&of(group, plural)));
+        self.shared.change(|cluster| cluster.forbidden.remove(&resource_type(group, plural)));
     }
 
     /// Forgets the history, as a compaction does. The counter of versions moves on as well, so that
     /// every version that a client has seen is too old: 410.
-    pub fn expire(&self) {
+    pub fn expire_history(&self) {
         self.shared.change(|cluster| {
             cluster.version += 1;
-            cluster.oldest = cluster.version;
+            cluster.oldest_version = cluster.version;
             cluster.history.clear();
         });
     }
 
     /// Cuts the connections of all open watches in the middle of the answer; what they have not
     /// sent yet is lost.
-    pub fn disconnect(&self) {
+    pub fn cut_watches(&self) {
         self.shared.change(|cluster| {
-            cluster.cuts += 1;
+            cluster.watch_cuts += 1;
             cluster.watches.clear();
         });
     }
@@ -270,52 +280,53 @@ impl FakeCluster {
     /// is not shown, so that several objects can have one name.
     pub fn aggregate(&self, group: &str, plural: &str) {
         self.shared.change(|cluster| {
-            let of = of(group, plural);
+            let of = resource_type(group, plural);
             cluster.watches.retain(|watch| watch.view.of != of);
             cluster.aggregated.insert(of);
         });
     }
 
     /// Takes [`aggregate`](Self::aggregate) back.
-    pub fn integrate(&self, group: &str, plural: &str) {
-        self.shared.change(|cluster| cluster.aggregated.remove(&of(group, plural)));
+    pub fn unaggregate(&self, group: &str, plural: &str) {
+        self.shared.change(|cluster| cluster.aggregated.remove(&resource_type(group, plural)));
     }
 
     /// Whether the server behind this one that serves a group can be reached: without it everything
     /// below the group is answered with 503, and a text that is no `Status`.
-    pub fn reach(&self, group: &str, can: bool) {
+    pub fn set_reachable(&self, group: &str, can: bool) {
         self.shared.change(|cluster| {
             if can {
-                cluster.unreached.remove(group);
+                cluster.unreachable_groups.remove(group);
             } else {
-                cluster.unreached.insert(group.to_owned());
+                cluster.unreachable_groups.insert(group.to_owned());
             }
         });
     }
 
     /// Answers watches of a resource type with 403, as without that verb in a role.
     pub fn forbid_watch(&self, group: &str, plural: &str) {
-        self.shared.change(|cluster| cluster.unwatched.insert(of(group, plural)));
+        self.shared.change(|cluster| cluster.watch_forbidden.insert(resource_type(group, plural)));
     }
 
     /// The answer of `/version` from now on; 403 forbids it, 404 takes it away.
-    pub fn release(&self, version: Value) {
-        self.shared.change(|cluster| cluster.release = Some(version));
+    pub fn set_version_response(&self, version: Value) {
+        self.shared.change(|cluster| cluster.version_response = Some(version));
     }
 
     /// Answers the next requests, of any kind, with an HTTP error: 429 with `Retry-After: 1`.
-    pub fn fail(&self, code: u16, times: usize) {
-        self.shared.change(|cluster| cluster.failures.extend(std::iter::repeat_n(code, times)));
+    pub fn fail_next_requests(&self, code: u16, times: usize) {
+        self.shared
+            .change(|cluster| cluster.next_failures.extend(std::iter::repeat_n(code, times)));
     }
 
     /// Answers requests with this token with 401 from now on.
     pub fn refuse_token(&self, token: &str) {
-        self.shared.change(|cluster| cluster.refused.insert(token.to_owned()));
+        self.shared.change(|cluster| cluster.refused_tokens.insert(token.to_owned()));
     }
 
     /// Takes [`refuse_token`](Self::refuse_token) back.
     pub fn accept_token(&self, token: &str) {
-        self.shared.change(|cluster| cluster.refused.remove(token));
+        self.shared.change(|cluster| cluster.refused_tokens.remove(token));
     }
 
     /// Writes a kubeconfig of another user, by its token in it or by the file that has it.
@@ -330,8 +341,8 @@ impl FakeCluster {
     }
 
     /// From now on `pods/NAME:PORT/proxy` of any namespace leads to this address; without one it is not reached.
-    pub fn proxy(&self, pod: &str, to: Option<SocketAddr>) {
-        self.shared.change(|cluster| cluster.proxies.insert(pod.to_owned(), Pod(to)));
+    pub fn set_pod_proxy(&self, pod: &str, to: Option<SocketAddr>) {
+        self.shared.change(|cluster| cluster.proxies.insert(pod.to_owned(), PodEndpoint(to)));
     }
 
     /// Method and path with the query of every request so far, refused ones included.
@@ -340,17 +351,19 @@ impl FakeCluster {
     }
 
     /// From now on watches of a resource type are answered like this; lists and single objects as ever.
-    pub fn watches_of(&self, group: &str, plural: &str, fate: Watching) {
+    pub fn set_watch_behavior(&self, group: &str, plural: &str, behavior: WatchBehavior) {
         self.shared.change(|cluster| {
-            let of = of(group, plural);
-            cluster.watches.retain(|watch| fate == Watching::Served || watch.view.of != of);
-            cluster.fates.insert(of, fate);
+            let of = resource_type(group, plural);
+            cluster
+                .watches
+                .retain(|watch| behavior == WatchBehavior::Served || watch.view.of != of);
+            cluster.watch_behaviors.insert(of, behavior);
         });
     }
 
     /// Sets everything back to what it was when the counter of versions was lower, as an etcd that is
     /// restored from a backup does. Watches are cut; versions that come are given anew.
-    pub fn restore(&self, version: u64) {
+    pub fn restore_version(&self, version: u64) {
         self.shared.change(|cluster| {
             let types: Vec<_> = cluster.resources.keys().cloned().collect();
             for of in types {
@@ -359,50 +372,50 @@ impl FakeCluster {
             }
             cluster.history.retain(|change| change.version <= version);
             cluster.version = version;
-            cluster.cuts += 1;
+            cluster.watch_cuts += 1;
             cluster.watches.clear();
         });
     }
 
     /// Waits until at least so many requests have come in that fulfil a condition.
-    pub async fn requested(&self, count: usize, is_it: impl Fn(&str) -> bool) {
-        let enough = |cluster: &Cluster| {
+    pub async fn wait_requested(&self, count: usize, is_it: impl Fn(&str) -> bool) {
+        let enough = |cluster: &ClusterState| {
             cluster.requests.iter().filter(|request| is_it(request)).count() >= count
         };
-        self.shared.until(enough).await;
+        self.shared.wait_until(enough).await;
     }
 
     /// Waits until no watch of a resource is open.
-    pub async fn unwatched(&self, plural: &str) {
+    pub async fn wait_unwatched(&self, plural: &str) {
         let is_it = |watch: &Watch| watch.view.of.1 == plural && !watch.lines.is_closed();
-        crate::until("the end of the watches", async || {
+        crate::wait_until("the end of the watches", async || {
             self.shared.change(|cluster| !cluster.watches.iter().any(is_it))
         })
         .await;
     }
 
     /// Waits until at least so many watches of a resource are open.
-    pub async fn watching(&self, plural: &str, count: usize) {
+    pub async fn wait_watching(&self, plural: &str, count: usize) {
         let is_it = |watch: &&Watch| watch.view.of.1 == plural && !watch.lines.is_closed();
-        let enough = |cluster: &Cluster| cluster.watches.iter().filter(is_it).count() >= count;
-        self.shared.until(enough).await;
+        let enough = |cluster: &ClusterState| cluster.watches.iter().filter(is_it).count() >= count;
+        self.shared.wait_until(enough).await;
     }
 }
 
 /// What the test and the server's thread share.
 struct Shared {
-    cluster: Mutex<Cluster>,
+    cluster: Mutex<ClusterState>,
     changed: watch::Sender<()>,
 }
 
 impl Shared {
-    fn change<T>(&self, change: impl FnOnce(&mut Cluster) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut ClusterState) -> T) -> T {
         let result = change(&mut self.cluster.lock().unwrap());
         self.changed.send_replace(());
         result
     }
 
-    async fn until(&self, is_so: impl Fn(&Cluster) -> bool) {
+    async fn wait_until(&self, is_so: impl Fn(&ClusterState) -> bool) {
         let mut changed = self.changed.subscribe();
         while !is_so(&self.cluster.lock().unwrap()) {
             changed.changed().await.unwrap();
@@ -411,34 +424,34 @@ impl Shared {
 }
 
 #[derive(Default)]
-struct Cluster {
+struct ClusterState {
     /// The last version given, to objects of all types.
     version: u64,
     /// The first version from which the history is known.
-    oldest: u64,
+    oldest_version: u64,
     history: Vec<Change>,
-    resources: BTreeMap<Type, Resource>,
+    resources: BTreeMap<ResourceType, Resource>,
     watches: Vec<Watch>,
-    forbidden: BTreeSet<Type>,
-    unwatched: BTreeSet<Type>,
-    aggregated: BTreeSet<Type>,
+    forbidden: BTreeSet<ResourceType>,
+    watch_forbidden: BTreeSet<ResourceType>,
+    aggregated: BTreeSet<ResourceType>,
     /// Groups.
-    unreached: BTreeSet<String>,
-    release: Option<Value>,
-    fates: BTreeMap<Type, Watching>,
-    failures: VecDeque<u16>,
+    unreachable_groups: BTreeSet<String>,
+    version_response: Option<Value>,
+    watch_behaviors: BTreeMap<ResourceType, WatchBehavior>,
+    next_failures: VecDeque<u16>,
     requests: Vec<String>,
     /// Tokens.
-    refused: BTreeSet<String>,
+    refused_tokens: BTreeSet<String>,
     /// By `NAME:PORT`.
-    proxies: BTreeMap<String, Pod>,
+    proxies: BTreeMap<String, PodEndpoint>,
     paused: bool,
     /// Types whose lists are held.
-    held: BTreeSet<Type>,
+    held_lists: BTreeSet<ResourceType>,
     /// After so many lists of a type, the history is forgotten.
-    expiring: Option<(Type, usize)>,
+    expiring_lists: Option<(ResourceType, usize)>,
     /// How often the watches were cut.
-    cuts: u64,
+    watch_cuts: u64,
 }
 
 struct Resource {
@@ -450,29 +463,29 @@ struct Resource {
 
 struct Change {
     version: u64,
-    of: Type,
+    of: ResourceType,
     key: Key,
     old: Option<Arc<Value>>,
     new: Option<Arc<Value>>,
 }
 
 struct Watch {
-    view: View,
+    view: ReadRequest,
     lines: UnboundedSender<Bytes>,
 }
 
 /// What a request wants to see of a type's objects, and how.
 #[derive(Clone)]
-struct View {
-    of: Type,
+struct ReadRequest {
+    of: ResourceType,
     version: String,
     namespace: Option<String>,
-    call: Call,
+    call: ApiRequest,
 }
 
 /// A request, with path and query decoded.
 #[derive(Clone)]
-struct Call {
+struct ApiRequest {
     method: String,
     path: Vec<String>,
     query: BTreeMap<String, String>,
@@ -483,18 +496,23 @@ struct Call {
 
 /// Where a pod listens, if it can be reached.
 #[derive(Clone, Copy)]
-struct Pod(Option<SocketAddr>);
+struct PodEndpoint(Option<SocketAddr>);
 
 enum Reply {
     Json(u16, Value),
     Text(u16, &'static str),
-    Watch { lines: UnboundedReceiver<Bytes>, seconds: u64, cuts: u64, last: Option<Box<View>> },
+    Watch {
+        lines: UnboundedReceiver<Bytes>,
+        seconds: u64,
+        cuts: u64,
+        last: Option<Box<ReadRequest>>,
+    },
 }
 
 /// A request's result; the error is a `Status`.
-type Answer<T = Reply> = Result<T, Value>;
+type ApiResult<T = Reply> = Result<T, Value>;
 
-fn of(group: &str, plural: &str) -> Type {
+fn resource_type(group: &str, plural: &str) -> ResourceType {
     (group.to_owned(), plural.to_owned())
 }
 
@@ -516,19 +534,19 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
 async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> hyper::Result<Response<Body>> {
     let (head, body) = request.into_parts();
     shared.change(|cluster| cluster.requests.push(format!("{} {}", head.method, head.uri)));
-    let call = Call::new(&head, body.collect().await?.to_bytes());
-    shared.until(|cluster| !cluster.paused && !cluster.holds(&call)).await;
+    let call = ApiRequest::new(&head, body.collect().await?.to_bytes());
+    shared.wait_until(|cluster| !cluster.paused && !cluster.is_held(&call)).await;
     if let Some(pod) = shared.change(|cluster| cluster.proxied(&call)) {
-        let (code, body) = proxied(pod, head.uri.path()).await;
-        return Ok(Response::builder().status(code).body(whole(&body)).unwrap());
+        let (code, body) = forward_to_pod(pod, head.uri.path()).await;
+        return Ok(Response::builder().status(code).body(full_body(&body)).unwrap());
     }
     let (code, body) = match shared.change(|cluster| cluster.serve(call)) {
         Ok(Reply::Watch { lines, seconds, cuts, last }) => {
             (200, stream(shared, lines, seconds, cuts, last.map(|view| *view)))
         }
-        Ok(Reply::Json(code, body)) => (code, whole(&body)),
-        Ok(Reply::Text(code, body)) => (code, whole(&body)),
-        Err(body) => (body["code"].as_u64().unwrap().try_into().unwrap(), whole(&body)),
+        Ok(Reply::Json(code, body)) => (code, full_body(&body)),
+        Ok(Reply::Text(code, body)) => (code, full_body(&body)),
+        Err(body) => (body["code"].as_u64().unwrap().try_into().unwrap(), full_body(&body)),
     };
     let mut response = Response::builder().status(code).header("content-type", "application/json");
     if code == 429 {
@@ -538,7 +556,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> hyper::Resul
 }
 
 /// The answer of a pod, or that of an API server that does not reach it.
-async fn proxied(Pod(to): Pod, path: &str) -> (u16, String) {
+async fn forward_to_pod(PodEndpoint(to): PodEndpoint, path: &str) -> (u16, String) {
     let unreached = || (503, status(503, "error trying to reach service: no route").to_string());
     let Some(to) = to else { return unreached() };
     let Ok(mut stream) = tokio::net::TcpStream::connect(to).await else { return unreached() };
@@ -551,7 +569,7 @@ async fn proxied(Pod(to): Pod, path: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-fn whole(body: &impl ToString) -> Body {
+fn full_body(body: &impl ToString) -> Body {
     Full::from(body.to_string()).map_err(|never| match never {}).boxed_unsync()
 }
 
@@ -562,18 +580,18 @@ fn stream(
     lines: UnboundedReceiver<Bytes>,
     seconds: u64,
     cuts: u64,
-    last: Option<View>,
+    last: Option<ReadRequest>,
 ) -> Body {
     // Without a timeout: longer than any test.
     let seconds = if seconds == 0 { 86_400 } else { seconds };
     let end = Instant::now() + Duration::from_secs(seconds);
-    let step = move |(mut lines, mut last): (UnboundedReceiver<Bytes>, Option<View>)| {
+    let step = move |(mut lines, mut last): (UnboundedReceiver<Bytes>, Option<ReadRequest>)| {
         let shared = shared.clone();
         async move {
-            let cut = |cluster: &Cluster| cluster.cuts != cuts;
+            let cut = |cluster: &ClusterState| cluster.watch_cuts != cuts;
             let line = async {
                 let line = lines.recv().await;
-                shared.until(|cluster| !cluster.paused || cut(cluster)).await;
+                shared.wait_until(|cluster| !cluster.paused || cut(cluster)).await;
                 if cut(&shared.cluster.lock().unwrap()) {
                     return Some(Err(io::Error::other("the test cut the connection")));
                 }
@@ -594,7 +612,7 @@ fn stream(
     StreamBody::new(stream::unfold((lines, last), step)).boxed_unsync()
 }
 
-impl Call {
+impl ApiRequest {
     fn new(head: &Parts, body: Bytes) -> Self {
         let query = head.uri.query().unwrap_or_default().replace('+', " ");
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -615,23 +633,23 @@ impl Call {
         self.query.get(name).map_or("", String::as_str)
     }
 
-    fn asks(&self, name: &str) -> bool {
+    fn has_flag(&self, name: &str) -> bool {
         matches!(self.query(name), "true" | "1")
     }
 
     /// A number in the query; 0 when it is missing.
-    fn number(&self, name: &str) -> Answer<u64> {
+    fn number(&self, name: &str) -> ApiResult<u64> {
         number(if self.query(name).is_empty() { "0" } else { self.query(name) })
     }
 
-    fn object(&self) -> Answer<Value> {
+    fn object(&self) -> ApiResult<Value> {
         let object: Option<Value> = serde_json::from_slice(&self.body).ok();
         let bad = || status(400, "the object provided is unrecognized");
         object.filter(Value::is_object).ok_or_else(bad)
     }
 }
 
-fn number(text: &str) -> Answer<u64> {
+fn number(text: &str) -> ApiResult<u64> {
     text.parse().map_err(|_| status(400, &format!("invalid number: {text}")))
 }
 
@@ -703,8 +721,8 @@ fn selects<'a>(selector: &str, value: impl Fn(&str) -> Option<&'a str>) -> bool 
     })
 }
 
-impl View {
-    fn takes(&self, object: &Value) -> bool {
+impl ReadRequest {
+    fn is_selected(&self, object: &Value) -> bool {
         let metadata = &object["metadata"];
         let label = |key: &str| metadata["labels"][key].as_str();
         let field = |key: &str| metadata[key.trim_start_matches("metadata.")].as_str();
@@ -713,7 +731,7 @@ impl View {
             && selects(self.call.query("fieldSelector"), field)
     }
 
-    fn show(&self, object: &Value) -> Value {
+    fn render(&self, object: &Value) -> Value {
         if self.call.partial {
             let (kind, metadata) = ("PartialObjectMetadata", &object["metadata"]);
             return json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
@@ -725,15 +743,15 @@ impl View {
 
     /// What a watch says of a change. An object that begins or ceases to be selected by it is as
     /// good as new or deleted.
-    fn event(&self, change: &Change) -> Option<Bytes> {
-        let seen = |object: &&Value| self.takes(object);
+    fn event_line(&self, change: &Change) -> Option<Bytes> {
+        let seen = |object: &&Value| self.is_selected(object);
         let old = change.old.as_deref().filter(seen);
         match (old, change.new.as_deref().filter(seen)) {
             (None, None) => None,
-            (None, Some(new)) => Some(line("ADDED", &self.show(new))),
-            (Some(_), Some(new)) => Some(line("MODIFIED", &self.show(new))),
+            (None, Some(new)) => Some(line("ADDED", &self.render(new))),
+            (Some(_), Some(new)) => Some(line("MODIFIED", &self.render(new))),
             (Some(old), None) => {
-                let mut last = self.show(old);
+                let mut last = self.render(old);
                 last["metadata"]["resourceVersion"] = json!(change.version.to_string());
                 Some(line("DELETED", &last))
             }
@@ -741,9 +759,9 @@ impl View {
     }
 }
 
-impl Cluster {
+impl ClusterState {
     /// Completes and keeps an object under the name in its metadata.
-    fn put(&mut self, of: &Type, version: &str, mut object: Value) -> Arc<Value> {
+    fn put(&mut self, of: &ResourceType, version: &str, mut object: Value) -> Arc<Value> {
         let resource = &self.resources[of];
         let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
         let key = (text("namespace").unwrap_or_default(), text("name").expect("a name"));
@@ -760,7 +778,7 @@ impl Cluster {
     }
 
     /// Makes a change, without an object a deletion, and tells the watches.
-    fn record(&mut self, of: &Type, key: Key, new: Option<Arc<Value>>) {
+    fn record(&mut self, of: &ResourceType, key: Key, new: Option<Arc<Value>>) {
         self.version += 1;
         let objects = &mut self.resources.get_mut(of).expect("an installed resource type").objects;
         let old = match &new {
@@ -770,13 +788,13 @@ impl Cluster {
         let change = Change { version: self.version, of: of.clone(), key, old, new };
         self.watches.retain(|watch| !watch.lines.is_closed());
         for watch in self.watches.iter().filter(|watch| watch.view.of == *of) {
-            let _ = watch.view.event(&change).map(|line| watch.lines.send(line));
+            let _ = watch.view.event_line(&change).map(|line| watch.lines.send(line));
         }
         self.history.push(change);
     }
 
     /// The objects of a type as they were at a version.
-    fn snapshot(&self, of: &Type, version: u64) -> Objects {
+    fn snapshot(&self, of: &ResourceType, version: u64) -> Objects {
         let mut objects = self.resources[of].objects.clone();
         let later = self.history.iter().rev().take_while(|change| change.version > version);
         for change in later.filter(|change| change.of == *of) {
@@ -789,55 +807,55 @@ impl Cluster {
     }
 
     /// Whether a call is a list that is held.
-    fn holds(&self, call: &Call) -> bool {
+    fn is_held(&self, call: &ApiRequest) -> bool {
         let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
         let (group, plural) = match *path {
             ["api", _, .., plural] => ("", plural),
             ["apis", group, _, .., plural] => (group, plural),
             _ => return false,
         };
-        self.held.contains(&of(group, plural)) && !call.asks("watch")
+        self.held_lists.contains(&resource_type(group, plural)) && !call.has_flag("watch")
     }
 
-    fn bookmark(&self, view: &View, annotations: &Value) -> Bytes {
+    fn bookmark(&self, view: &ReadRequest, annotations: &Value) -> Bytes {
         let version = self.version.to_string();
         let metadata = json!({"resourceVersion": version, "annotations": annotations});
         let kind = &self.resources[&view.of].kind;
-        line("BOOKMARK", &view.show(&json!({"kind": kind, "metadata": metadata})))
+        line("BOOKMARK", &view.render(&json!({"kind": kind, "metadata": metadata})))
     }
 
     /// Where a call for a pod leads that may be made.
-    fn proxied(&self, call: &Call) -> Option<Pod> {
+    fn proxied(&self, call: &ApiRequest) -> Option<PodEndpoint> {
         let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
         let ["api", "v1", "namespaces", _, "pods", pod, "proxy", ..] = *path else { return None };
-        let is_permitted =
-            !self.refused.contains(&call.token) && !self.forbidden.contains(&of("", "pods/proxy"));
+        let is_permitted = !self.refused_tokens.contains(&call.token)
+            && !self.forbidden.contains(&resource_type("", "pods/proxy"));
         self.proxies.get(pod).copied().filter(|_| is_permitted)
     }
 
-    fn serve(&mut self, mut call: Call) -> Answer {
-        if self.refused.contains(&call.token) {
+    fn serve(&mut self, mut call: ApiRequest) -> ApiResult {
+        if self.refused_tokens.contains(&call.token) {
             return Err(status(401, "Unauthorized"));
         }
         if call.path.get(6).is_some_and(|part| part == "proxy") {
-            return Err(if self.forbidden.contains(&of("", "pods/proxy")) {
+            return Err(if self.forbidden.contains(&resource_type("", "pods/proxy")) {
                 status(403, "pods/proxy is forbidden")
             } else {
                 not_found()
             });
         }
-        if let Some(code) = self.failures.pop_front() {
+        if let Some(code) = self.next_failures.pop_front() {
             return Err(status(code, "the test asked for this answer"));
         }
         let path = std::mem::take(&mut call.path);
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         if let ["apis", group, ..] = *path
-            && self.unreached.contains(group)
+            && self.unreachable_groups.contains(group)
         {
             return Ok(Reply::Text(503, "service unavailable\n"));
         }
         match *path {
-            ["version"] => match self.release.clone().unwrap_or_else(release) {
+            ["version"] => match self.version_response.clone().unwrap_or_else(release) {
                 Value::Number(code) if code == 403.into() => {
                     let text = format!("forbidden: User \"{USER}\" cannot get path \"/version\"");
                     Err(status(403, &text))
@@ -856,7 +874,13 @@ impl Cluster {
     }
 
     /// Requests below a group and version.
-    fn resource(&mut self, group: &str, version: &str, rest: &[&str], call: Call) -> Answer {
+    fn resource(
+        &mut self,
+        group: &str,
+        version: &str,
+        rest: &[&str],
+        call: ApiRequest,
+    ) -> ApiResult {
         let (namespace, plural, name) = match *rest {
             [] => return self.types(group, version),
             ["namespaces", namespace, plural] => (Some(namespace), plural, None),
@@ -866,7 +890,7 @@ impl Cluster {
             _ => return Err(not_found()),
         };
         let verb = match (call.method.as_str(), name) {
-            ("GET", None) if call.asks("watch") => "watch",
+            ("GET", None) if call.has_flag("watch") => "watch",
             ("GET", None) => "list",
             ("GET", Some(_)) => "get",
             ("POST", None) => "create",
@@ -875,15 +899,15 @@ impl Cluster {
             ("DELETE", Some(_)) => "delete",
             _ => return Err(status(405, "the server does not allow this method")),
         };
-        let of = of(group, plural);
-        if self.forbidden.contains(&of) || (verb == "watch" && self.unwatched.contains(&of)) {
+        let of = resource_type(group, plural);
+        if self.forbidden.contains(&of) || (verb == "watch" && self.watch_forbidden.contains(&of)) {
             let inside = |namespace| format!("in the namespace \"{namespace}\"");
             let place = namespace.map_or("at the cluster scope".to_owned(), inside);
             let message = format!(
                 "{{}} is forbidden: User \"{USER}\" cannot {verb} resource \"{plural}\" in API \
                  group \"{group}\" {place}"
             );
-            return Err(about(&of, name, 403, &message));
+            return Err(status_about(&of, name, 403, &message));
         }
         let collection = matches!(verb, "list" | "watch");
         let fits = |resource: &&Resource| match resource.scope {
@@ -899,18 +923,18 @@ impl Cluster {
             return Err(status(400, &format!("field label not supported: {term}")));
         }
         let namespace = namespace.map(str::to_owned);
-        let view = View { of, version: version.to_owned(), namespace, call };
+        let view = ReadRequest { of, version: version.to_owned(), namespace, call };
         match verb {
             "list" => {
                 let answer = self.list(&view);
-                if let Some((of, left)) = &mut self.expiring
+                if let Some((of, left)) = &mut self.expiring_lists
                     && *of == view.of
                 {
                     *left -= 1;
                     if *left == 0 {
-                        self.expiring = None;
+                        self.expiring_lists = None;
                         self.version += 1;
-                        self.oldest = self.version;
+                        self.oldest_version = self.version;
                         self.history.clear();
                     }
                 }
@@ -921,11 +945,11 @@ impl Cluster {
                 Err(status(405, &format!("watch is not supported on resources of kind \"{kind}\"")))
             }
             "watch" => self.watch(view),
-            _ => self.one(verb, name, &view),
+            _ => self.serve_object(verb, name, &view),
         }
     }
 
-    fn list(&self, view: &View) -> Answer {
+    fn list(&self, view: &ReadRequest) -> ApiResult {
         let call = &view.call;
         let token: Vec<&str> = call.query("continue").split('/').collect();
         let (version, after) = match *token.as_slice() {
@@ -935,7 +959,7 @@ impl Cluster {
             }
             _ => return Err(status(400, "continue key is not valid")),
         };
-        if version < self.oldest {
+        if version < self.oldest_version {
             let message = "The provided continue parameter is too old to display a consistent list \
                            result. You can start a new list without the continue parameter.";
             return Err(status(410, message));
@@ -946,7 +970,8 @@ impl Cluster {
         let is_aggregated = self.aggregated.contains(&view.of);
         let limit = if any || limit == 0 || is_aggregated { usize::MAX } else { limit };
         let objects = self.snapshot(&view.of, version);
-        let mut rest = objects.range((after, Bound::Unbounded)).filter(|(_, o)| view.takes(o));
+        let mut rest =
+            objects.range((after, Bound::Unbounded)).filter(|(_, o)| view.is_selected(o));
         let page: Vec<_> = rest.by_ref().take(limit).collect();
         let remaining = rest.count();
         let mut metadata = json!({"resourceVersion": version.to_string()});
@@ -960,7 +985,7 @@ impl Cluster {
             metadata = json!({});
         }
         let show = |object: &Value| {
-            let mut object = view.show(object);
+            let mut object = view.render(object);
             if is_aggregated {
                 let metadata = object["metadata"].as_object_mut().unwrap();
                 metadata.retain(|name, _| !matches!(name.as_str(), "uid" | "resourceVersion"));
@@ -970,69 +995,73 @@ impl Cluster {
             object
         };
         let items: Vec<_> = page.iter().map(|(_, object)| show(object)).collect();
-        let mut list = view.show(&json!({"kind": self.resources[&view.of].kind}));
+        let mut list = view.render(&json!({"kind": self.resources[&view.of].kind}));
         list["kind"] = json!(format!("{}List", list["kind"].as_str().unwrap()));
         list["metadata"] = metadata;
         list["items"] = json!(items);
         Ok(Reply::Json(200, list))
     }
 
-    fn watch(&mut self, view: View) -> Answer {
+    fn watch(&mut self, view: ReadRequest) -> ApiResult {
         let since = view.call.number("resourceVersion")?;
         let seconds = view.call.number("timeoutSeconds")?;
-        let initial = view.call.asks("sendInitialEvents");
-        match self.fates.get(&view.of) {
-            None | Some(Watching::Served) => {}
-            Some(Watching::HungUp) => {
+        let initial = view.call.has_flag("sendInitialEvents");
+        match self.watch_behaviors.get(&view.of) {
+            None | Some(WatchBehavior::Served) => {}
+            Some(WatchBehavior::ClosedImmediately) => {
                 let (_, lines) = unbounded_channel();
-                return Ok(Reply::Watch { lines, seconds, cuts: self.cuts, last: None });
+                return Ok(Reply::Watch { lines, seconds, cuts: self.watch_cuts, last: None });
             }
-            Some(Watching::Failed) => return Err(status(500, "the test asked for this answer")),
+            Some(WatchBehavior::InternalError) => {
+                return Err(status(500, "the test asked for this answer"));
+            }
         }
         // A real server says it shortly before the end, too.
-        let allowed = view.call.asks("allowWatchBookmarks");
+        let allowed = view.call.has_flag("allowWatchBookmarks");
         let last = allowed.then(|| Box::new(view.clone()));
         let (sender, lines) = unbounded_channel();
         let send = |line| drop(sender.send(line));
-        let reply = Reply::Watch { lines, seconds, cuts: self.cuts, last };
+        let reply = Reply::Watch { lines, seconds, cuts: self.watch_cuts, last };
         if since > self.version {
             let message = format!("Too large resource version: {since}, current: {}", self.version);
             return Err(status(504, &message));
         }
         if since == 0 || initial {
             let objects = self.resources[&view.of].objects.values();
-            objects.filter(|o| view.takes(o)).for_each(|o| send(line("ADDED", &view.show(o))));
+            objects
+                .filter(|o| view.is_selected(o))
+                .for_each(|o| send(line("ADDED", &view.render(o))));
             if initial {
                 send(self.bookmark(&view, &json!({"k8s.io/initial-events-end": "true"})));
             }
-        } else if since < self.oldest {
-            let message = format!("too old resource version: {since} ({})", self.oldest);
+        } else if since < self.oldest_version {
+            let message = format!("too old resource version: {since} ({})", self.oldest_version);
             send(line("ERROR", &status(410, &message)));
             return Ok(reply);
         } else {
             let missed = self.history.iter().filter(|change| change.version > since);
             let missed = missed.filter(|change| change.of == view.of);
-            missed.filter_map(|change| view.event(change)).for_each(send);
+            missed.filter_map(|change| view.event_line(change)).for_each(send);
         }
         self.watches.push(Watch { view, lines: sender });
         Ok(reply)
     }
 
     /// Requests that concern one object.
-    fn one(&mut self, verb: &str, name: Option<&str>, view: &View) -> Answer {
+    fn serve_object(&mut self, verb: &str, name: Option<&str>, view: &ReadRequest) -> ApiResult {
         let reads = matches!(verb, "get" | "delete");
         let mut sent = if reads { Value::Null } else { view.call.object()? };
         let given = sent["metadata"]["name"].as_str().map(str::to_owned);
         let name = name.map(str::to_owned).or(given);
         let name = name.ok_or_else(|| status(400, "name must be provided"))?;
-        let refused = |code, message| Err(about(&view.of, Some(&name), code, message));
+        let refused = |code, message| Err(status_about(&view.of, Some(&name), code, message));
         let key = (view.namespace.clone().unwrap_or_default(), name.clone());
         let old = self.resources[&view.of].objects.get(&key).cloned();
         match (verb, old.as_deref()) {
             ("create", Some(_)) => return refused(409, "{} already exists"),
             ("create", None) => {}
             (_, None) => return refused(404, "{} not found"),
-            ("get", Some(old)) => return Ok(Reply::Json(200, view.show(old))),
+            ("get", Some(old)) => return Ok(Reply::Json(200, view.render(old))),
             ("delete", Some(_)) => {
                 self.record(&view.of, key, None);
                 let done = json!({"kind": "Status", "apiVersion": "v1", "status": "Success"});
@@ -1057,7 +1086,7 @@ impl Cluster {
             sent["metadata"]["namespace"] = json!(namespace);
         }
         let new = self.put(&view.of, &view.version, sent);
-        Ok(Reply::Json(if verb == "create" { 201 } else { 200 }, view.show(&new)))
+        Ok(Reply::Json(if verb == "create" { 201 } else { 200 }, view.render(&new)))
     }
 
     fn groups(&self) -> Value {
@@ -1078,11 +1107,11 @@ impl Cluster {
         Some(group)
     }
 
-    fn types(&self, group: &str, version: &str) -> Answer {
+    fn types(&self, group: &str, version: &str) -> ApiResult {
         let types = self.resources.iter().filter(|(of, _)| of.0 == group);
         let types = types.filter(|(_, resource)| resource.versions.contains(version));
         let all = ["create", "delete", "get", "list", "patch", "update", "watch"];
-        let describe = |(of, resource): (&Type, &Resource)| {
+        let describe = |(of, resource): (&ResourceType, &Resource)| {
             let verbs = if self.aggregated.contains(of) { &["get", "list"][..] } else { &all };
             let plural = &of.1;
             json!({
@@ -1104,7 +1133,12 @@ impl Cluster {
 }
 
 /// A `Status` about a type or an object of it, which stands for `{}` in the message.
-fn about((group, plural): &Type, name: Option<&str>, code: u16, message: &str) -> Value {
+fn status_about(
+    (group, plural): &ResourceType,
+    name: Option<&str>,
+    code: u16,
+    message: &str,
+) -> Value {
     let dot = if group.is_empty() { "" } else { "." };
     let quoted = name.map_or(String::new(), |name| format!(" \"{name}\""));
     let called = format!("{plural}{dot}{group}{quoted}");

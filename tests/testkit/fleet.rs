@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::control_plane::eventually;
-use crate::webhook_client::{Caller, Endpoints, Protocol};
+use crate::webhook_client::{Endpoints, Protocol, WebhookClient};
 use crate::{Certificates, SERVICE, Server};
 
 /// What a replica is started with.
-struct Template {
+struct ReplicaTemplate {
     binary: String,
     configuration: Option<String>,
     arguments: Vec<String>,
@@ -25,7 +25,7 @@ struct Template {
 
 /// Replicas, and the Service in front of them.
 pub struct Fleet {
-    template: Template,
+    template: ReplicaTemplate,
     /// The CA of all of them.
     pub authority: CertificateAuthority,
     /// Those that the Service names.
@@ -37,7 +37,7 @@ pub struct Fleet {
 }
 
 /// The same CA once more.
-fn copy(authority: &CertificateAuthority) -> CertificateAuthority {
+fn copy_authority(authority: &CertificateAuthority) -> CertificateAuthority {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("ca.crt"), folder.path().join("ca.key"));
     std::fs::write(&certificate, authority.certificate()).unwrap();
@@ -53,7 +53,7 @@ impl Fleet {
         arguments: &[&str],
         replicas: usize,
     ) -> Self {
-        let template = Template {
+        let template = ReplicaTemplate {
             binary: binary.to_owned(),
             configuration: configuration.map(str::to_owned),
             arguments: arguments.iter().map(ToString::to_string).collect(),
@@ -66,19 +66,19 @@ impl Fleet {
             ending: JoinSet::new(),
         };
         for _ in 0..replicas {
-            fleet.surge().await;
+            fleet.add_replica().await;
         }
         fleet
     }
 
     /// An API server that calls them.
-    pub fn caller(&self, protocol: Protocol, timeout: Duration) -> Caller {
-        Caller::new(protocol, &self.endpoints, (&self.authority, SERVICE), timeout)
+    pub fn caller(&self, protocol: Protocol, timeout: Duration) -> WebhookClient {
+        WebhookClient::new(protocol, &self.endpoints, (&self.authority, SERVICE), timeout)
     }
 
     /// One more replica; named as soon as it is ready.
-    pub async fn surge(&mut self) {
-        let certificates = Certificates::of(copy(&self.authority));
+    pub async fn add_replica(&mut self) {
+        let certificates = Certificates::of(copy_authority(&self.authority));
         let template = &self.template;
         let (binary, configuration) = (template.binary.clone(), template.configuration.clone());
         let arguments = template.arguments.clone();
@@ -115,13 +115,13 @@ impl Fleet {
     /// Replaces every replica, one after the other.
     pub async fn roll(&mut self, lag: Duration) {
         for _ in 0..self.replicas.len() {
-            self.surge().await;
+            self.add_replica().await;
             self.retire(0, lag).await;
         }
     }
 
     /// The replica that has answered most.
-    pub async fn busiest(&self) -> usize {
+    pub async fn busiest_replica(&self) -> usize {
         let mut most = (0, None);
         for (index, server) in self.replicas.iter().enumerate() {
             let answered = server.metric("opgate_requests_total").await;
@@ -139,7 +139,7 @@ impl Fleet {
         tokio::time::sleep(lag).await;
         self.endpoints.remove(server.address);
         drop(server);
-        self.surge().await;
+        self.add_replica().await;
     }
 
     /// A node vanishes with its replica: nothing is answered any more, and nothing is refused. It is named
@@ -149,13 +149,13 @@ impl Fleet {
         server.signal(Signal::STOP);
         tokio::time::sleep(lag).await;
         self.endpoints.remove(server.address);
-        self.surge().await;
+        self.add_replica().await;
         // Until its connections are of no interest to anybody: an end of the process would close them.
         std::mem::forget(server);
     }
 
     /// Waits until the Service names only those that are to serve.
-    pub async fn unnamed(&self) {
+    pub async fn wait_unnamed(&self) {
         let wanted = self.replicas.len();
         eventually("that nobody is named who is to end", || async {
             (self.endpoints.all().len() == wanted).then_some(())
@@ -164,7 +164,7 @@ impl Fleet {
     }
 
     /// Waits until all that were retired have ended; gives how many ended otherwise than with 0.
-    pub async fn ended(&mut self) -> usize {
+    pub async fn wait_ended(&mut self) -> usize {
         let mut failed = 0;
         while let Some(ended) = self.ending.join_next().await {
             failed += usize::from(!ended.unwrap());
@@ -175,16 +175,16 @@ impl Fleet {
 
 /// What came of calls.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct LoadResult {
     /// From the moment at which a call was due to its answer, sorted.
     pub times: Vec<Duration>,
     /// Why others failed.
     pub failed: std::collections::BTreeMap<String, usize>,
 }
 
-impl Seen {
+impl LoadResult {
     /// How many failed.
-    pub fn lost(&self) -> usize {
+    pub fn count_failed(&self) -> usize {
         self.failed.values().sum()
     }
 
@@ -195,26 +195,27 @@ impl Seen {
     }
 
     /// Answers that took longer.
-    pub fn late(&self, than: Duration) -> usize {
+    pub fn count_late(&self, than: Duration) -> usize {
         self.times.len() - self.times.partition_point(|time| *time <= than)
     }
 }
 
 /// Calls `rate` times a second, whether or not earlier calls have been answered, until `during` ends.
 pub async fn load(
-    caller: Caller,
+    caller: WebhookClient,
     path: &'static str,
     review: impl Into<Bytes>,
     rate: u32,
     during: impl Future<Output = ()>,
-) -> Seen {
+) -> LoadResult {
     let (caller, review) = (std::sync::Arc::new(caller), review.into());
     let mut ticks = interval(Duration::from_secs(1) / rate);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut calls = JoinSet::new();
-    let mut seen = Seen::default();
+    let mut seen = LoadResult::default();
     let mut during = std::pin::pin!(during);
-    let note = |(ended, time): (Result<Bytes, String>, Duration), seen: &mut Seen| match ended {
+    let note = |(ended, time): (Result<Bytes, String>, Duration), seen: &mut LoadResult| match ended
+    {
         Ok(_) => seen.times.push(time),
         Err(why) => *seen.failed.entry(why).or_default() += 1,
     };

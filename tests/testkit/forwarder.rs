@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// The record with which a client of TLS 1.3 closes: header, alert, type, tag.
-const CLOSE_NOTIFY: usize = 5 + 2 + 1 + 16;
+const CLOSE_NOTIFY_BYTES: usize = 5 + 2 + 1 + 16;
 
 /// How long a held connection is waited for at the most.
-const HELD: Duration = Duration::from_secs(10);
+const MAX_HOLD_TIME: Duration = Duration::from_secs(10);
 
 /// Hands connections to its targets in turn; one whose target is not there is closed. All end when
 /// it is dropped.
@@ -58,7 +58,7 @@ impl Forwarder {
     }
 
     /// Where connections go from now on; those that are open stay.
-    pub fn set(&self, targets: impl IntoIterator<Item = SocketAddr>) {
+    pub fn set_targets(&self, targets: impl IntoIterator<Item = SocketAddr>) {
         *self.targets.lock().unwrap() = targets.into_iter().collect();
     }
 
@@ -89,11 +89,11 @@ async fn forward(
                 let rest = from_client.read_to_end(&mut buffer);
                 // What comes until the client closes, without what says that it does.
                 let (released, closed) = tokio::join!(released, async {
-                    tokio::time::timeout(HELD, rest).await.is_ok()
+                    tokio::time::timeout(MAX_HOLD_TIME, rest).await.is_ok()
                 });
                 released.map_err(io::Error::other)?;
                 if closed {
-                    buffer.truncate(buffer.len().saturating_sub(CLOSE_NOTIFY));
+                    buffer.truncate(buffer.len().saturating_sub(CLOSE_NOTIFY_BYTES));
                     to_server.write_all(&buffer).await?;
                     std::future::pending::<()>().await;
                 }

@@ -42,22 +42,22 @@ pub const HOST: &str = "opgate.test";
 pub const SERVICE: &str = "opgate.opgate-system.svc";
 
 /// Nothing that tests wait for takes this long; what does has failed.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Looks until it is so, with pauses that leave the processors to what is waited for.
 ///
 /// # Panics
 /// Where it does not come.
-pub async fn until(what: &str, mut look: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+pub async fn wait_until(what: &str, mut look: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + WAIT_TIMEOUT;
     while !look().await {
-        assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
+        assert!(Instant::now() < end, "{what}: not within {WAIT_TIMEOUT:?}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
 /// A recorded review, by the start of its file's name.
-pub fn recorded(start: &str) -> String {
+pub fn recorded_review(start: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("reviews");
     let entries = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path());
     let is_it = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(start);
@@ -66,12 +66,12 @@ pub fn recorded(start: &str) -> String {
 }
 
 /// Path of a hostile policy's component.
-pub fn hostile(name: &str) -> PathBuf {
+pub fn hostile_component(name: &str) -> PathBuf {
     Path::new(env!("HOSTILE")).join(name).with_extension("wasm")
 }
 
 /// Path of the component of an example.
-pub fn example(name: &str) -> PathBuf {
+pub fn example_component(name: &str) -> PathBuf {
     Path::new(env!("EXAMPLES")).join(name).with_extension("wasm")
 }
 
@@ -86,7 +86,7 @@ pub fn configuration(policies: &[Value]) -> String {
 }
 
 /// The built-in policy, with all the time that an unoptimised build on a busy machine may need.
-pub fn builtin() -> Value {
+pub fn builtin_policy() -> Value {
     json!({"name": "bundle-immutability", "limits": {"time": "20s"}})
 }
 
@@ -95,14 +95,14 @@ pub fn samples(granted: &[&str], settings: &Value) -> Value {
     let limits = json!({"time": "10s"});
     let secrets = ["v1/secrets"];
     json!({
-        "name": "samples", "module": hostile("samples"), "limits": limits, "allowedReads": secrets,
+        "name": "samples", "module": hostile_component("samples"), "limits": limits, "allowedReads": secrets,
         "allowedSamples": granted, "settings": settings,
     })
 }
 
 /// A policy entry for the hostile policy `misbehaves` with these settings.
 pub fn misbehaves(name: &str, settings: &Value) -> Value {
-    json!({"name": name, "module": hostile("misbehaves"), "settings": settings})
+    json!({"name": name, "module": hostile_component("misbehaves"), "settings": settings})
 }
 
 /// The policy that says what it sees of the resource that a Bundle is named after, in an unoptimised
@@ -116,7 +116,7 @@ pub fn polls() -> Value {
         "v1/componentstatuses",
     ];
     let limits = json!({"time": "20s"});
-    json!({"name": "polls", "module": hostile("polls"), "allowedReads": granted, "limits": limits})
+    json!({"name": "polls", "module": hostile_component("polls"), "allowedReads": granted, "limits": limits})
 }
 
 /// A CREATE of a Bundle, as an API server sends it.
@@ -335,7 +335,7 @@ impl Server {
             command.arg("--tls-dir").arg(certificates.folder.path());
         }
         command.arg("--cache-dir").arg(files.path().join("cache"));
-        let patient = || self::configuration(&[builtin()]);
+        let patient = || self::configuration(&[builtin_policy()]);
         if !arguments.contains(&"--config") {
             let path = files.path().join("opgate.yaml");
             std::fs::write(&path, configuration.map_or_else(patient, str::to_owned)).unwrap();
@@ -519,7 +519,7 @@ pub struct Client {
 
 /// What the server answered.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     /// HTTP status.
     pub status: u16,
     /// Headers.
@@ -528,7 +528,7 @@ pub struct Answer {
     pub body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     /// The `response` of the AdmissionReview.
     pub fn response(&self) -> Value {
         let review: Value = serde_json::from_str(&self.body)
@@ -558,7 +558,7 @@ impl Client {
     ///
     /// # Errors
     /// Where the connection ends before the answer.
-    pub async fn review(&mut self, body: impl Into<Bytes>) -> hyper::Result<Answer> {
+    pub async fn review(&mut self, body: impl Into<Bytes>) -> hyper::Result<HttpResponse> {
         self.post("/validate?timeout=60s", "application/json", body).await
     }
 
@@ -571,7 +571,7 @@ impl Client {
         path: &str,
         media: &str,
         body: impl Into<Bytes>,
-    ) -> hyper::Result<Answer> {
+    ) -> hyper::Result<HttpResponse> {
         let request = hyper::Request::post(path)
             .header("host", HOST)
             .header("content-type", media)
@@ -584,12 +584,15 @@ impl Client {
     ///
     /// # Errors
     /// Where the connection ends before the answer.
-    pub async fn send(&mut self, request: hyper::Request<Full<Bytes>>) -> hyper::Result<Answer> {
+    pub async fn send(
+        &mut self,
+        request: hyper::Request<Full<Bytes>>,
+    ) -> hyper::Result<HttpResponse> {
         self.sender.ready().await?;
         let response = self.sender.send_request(request).await?;
         let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
-        Ok(Answer {
+        Ok(HttpResponse {
             status: head.status.as_u16(),
             headers: head.headers,
             body: String::from_utf8_lossy(&body).into_owned(),

@@ -141,7 +141,7 @@ pub fn csv(namespace: &str, name: &str, modes: &[&str], crd: &str) -> DynamicObj
 }
 
 /// The message with which a webhook has refused a request.
-pub fn refused<T: std::fmt::Debug>(result: kube::Result<T>) -> String {
+pub fn denial_message<T: std::fmt::Debug>(result: kube::Result<T>) -> String {
     match result {
         Err(kube::Error::Api(status)) => {
             assert_eq!(status.code, 403, "{}", status.message);

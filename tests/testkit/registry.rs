@@ -13,10 +13,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::{client, until};
+use crate::{client, wait_until};
 
 /// `alice` with the password `correct horse`, in base64 and as `htpasswd -B` writes it.
-const ALICE: &str = "YWxpY2U6Y29ycmVjdCBob3JzZQ==";
+const ALICE_BASIC_AUTH: &str = "YWxpY2U6Y29ycmVjdCBob3JzZQ==";
 const HTPASSWD: &str = "alice:$2b$04$52aoORKEpnEYY81iNkMoZeHxli5eBBemUQSThRv/tmE04wNPZfRhi\n";
 
 /// A registry; killed when dropped.
@@ -50,7 +50,7 @@ impl DockerRegistry {
         // Free now: whoever else asks the system for one meanwhile may get it.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let host = format!("localhost:{port}");
-        let auths = json!({"auths": {&host: {"auth": ALICE}}});
+        let auths = json!({"auths": {&host: {"auth": ALICE_BASIC_AUTH}}});
         write_private(&at("config.json"), &auths.to_string()).unwrap();
         let config = json!({
             "version": 0.1,
@@ -76,7 +76,8 @@ impl DockerRegistry {
             return None;
         };
         let registry = Self { child, host, port, authority, files };
-        until("the registry", async || TcpStream::connect(("127.0.0.1", port)).await.is_ok()).await;
+        wait_until("the registry", async || TcpStream::connect(("127.0.0.1", port)).await.is_ok())
+            .await;
         Some(registry)
     }
 
@@ -127,7 +128,7 @@ impl DockerRegistry {
         let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
         let (host, length) = (&self.host, body.len());
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Basic {ALICE}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Basic {ALICE_BASIC_AUTH}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
         );
         stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
         let mut answer = Vec::new();

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use crate::fake_api_server::{FakeCluster, Scope};
-use crate::{Answer, Server, configuration};
+use crate::{HttpResponse, Server, configuration};
 
 /// OLM's API group.
 pub const OLM: &str = "operators.coreos.com";
 /// `OperatorGroups`, as they stand in metrics and errors.
-pub const GROUPS: &str = "operators.coreos.com/v1/operatorgroups";
+pub const OPERATOR_GROUPS: &str = "operators.coreos.com/v1/operatorgroups";
 /// An API that groups provide.
-pub const GOOSE: &str = "Goose.v1alpha1.birds.com";
+pub const GOOSE_API: &str = "Goose.v1alpha1.birds.com";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Everything that the built-in policies read, with the rules as they are by default.
-pub const RESOURCES: [(&str, &str, &str, &str, Scope); 8] = [
+pub const READ_RESOURCES: [(&str, &str, &str, &str, Scope); 8] = [
     ("", "v1", "namespaces", "Namespace", Scope::Cluster),
     ("", "v1", "serviceaccounts", "ServiceAccount", Scope::Namespaced),
     ("", "v1", "configmaps", "ConfigMap", Scope::Namespaced),
@@ -31,7 +31,7 @@ pub const RESOURCES: [(&str, &str, &str, &str, Scope); 8] = [
 /// A cluster with these resources and a few namespaces.
 pub fn cluster() -> FakeCluster {
     let cluster = FakeCluster::start();
-    for (group, version, plural, kind, scope) in RESOURCES {
+    for (group, version, plural, kind, scope) in READ_RESOURCES {
         cluster.install(group, version, plural, kind, scope);
     }
     for name in ["a", "b", "c", "shared"] {
@@ -67,8 +67,8 @@ pub fn serve_with(
 
 /// A uid that no other object has, as an API server gives it before it asks anybody.
 fn uid() -> String {
-    static GIVEN: AtomicUsize = AtomicUsize::new(0);
-    format!("00000000-0000-4000-9000-{:012}", GIVEN.fetch_add(1, Ordering::Relaxed))
+    static NEXT_UID: AtomicUsize = AtomicUsize::new(0);
+    format!("00000000-0000-4000-9000-{:012}", NEXT_UID.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A namespace with its name as a label.
@@ -126,14 +126,14 @@ pub fn subscription(namespace: &str, name: &str, package: &str) -> Value {
 
 /// Whether a request is to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Given {
+pub enum WriteMode {
     /// It is.
-    Once,
+    Persist,
     /// It is only tried.
     DryRun,
 }
 
-fn review(object: &Value, old: Option<&Value>, given: Given) -> String {
+fn review(object: &Value, old: Option<&Value>, write_mode: WriteMode) -> String {
     let kind = object["kind"].as_str().unwrap();
     let (group, version) = object["apiVersion"].as_str().unwrap().split_once('/').unwrap();
     let resource = format!("{}s", kind.to_lowercase());
@@ -150,15 +150,15 @@ fn review(object: &Value, old: Option<&Value>, given: Given) -> String {
             "userInfo": {"username": "admin"},
             "object": object,
             "oldObject": old,
-            "dryRun": given == Given::DryRun,
+            "dryRun": write_mode == WriteMode::DryRun,
         },
     })
     .to_string()
 }
 
 /// The review of a CREATE.
-pub fn create(object: &Value, given: Given) -> String {
-    review(object, None, given)
+pub fn create(object: &Value, write_mode: WriteMode) -> String {
+    review(object, None, write_mode)
 }
 
 /// The review of an UPDATE of what is stored under the object's name.
@@ -175,10 +175,10 @@ pub fn update(cluster: &FakeCluster, object: &Value) -> String {
     for field in ["uid", "resourceVersion"] {
         new["metadata"][field] = old["metadata"][field].clone();
     }
-    review(&new, Some(&old), Given::Once)
+    review(&new, Some(&old), WriteMode::Persist)
 }
 
-impl Answer {
+impl HttpResponse {
     /// `allowed`, or what the denial says.
     ///
     /// # Panics

@@ -34,15 +34,15 @@ use tokio_rustls::client::TlsStream;
 use crate::client;
 
 /// Idle connections that are kept, as Kubernetes sets it.
-const IDLE: usize = 25;
+const MAX_IDLE_CONNECTIONS: usize = 25;
 /// How often a request goes to another connection, and how often an answer is asked for again.
-const TRIES: usize = 6;
-const ASKED_AGAIN: usize = 10;
+const MAX_CONNECTION_TRIES: usize = 6;
+const MAX_RETRIES: usize = 10;
 /// A handshake may take this long.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Over HTTP/2: a ping after such a silence, and the time for its answer.
-const SILENCE: Duration = Duration::from_secs(30);
-const PING: Duration = Duration::from_secs(15);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The endpoints of a Service, as the network knows them at the moment.
 #[derive(Clone, Debug, Default)]
@@ -81,29 +81,29 @@ pub enum Protocol {
     Http2,
 }
 
-type Sender1 = http1::SendRequest<Full<Bytes>>;
-type Sender2 = http2::SendRequest<Full<Bytes>>;
+type Http1Sender = http1::SendRequest<Full<Bytes>>;
+type Http2Sender = http2::SendRequest<Full<Bytes>>;
 
 /// What came of a try.
-enum Tried {
-    Answered(Response<Incoming>, Option<Sender1>),
+enum AttemptResult {
+    Response(Response<Incoming>, Option<Http1Sender>),
     /// Nothing was written, or nobody has looked at it.
-    Again(String),
-    Lost(String),
+    Retry(String),
+    Failed(String),
 }
 
 /// One API server, as far as it calls one webhook.
-pub struct Caller {
+pub struct WebhookClient {
     protocol: Protocol,
     endpoints: Endpoints,
     tls: TlsConnector,
     name: ServerName<'static>,
     timeout: Duration,
-    idle: Mutex<Vec<Sender1>>,
-    shared: Mutex<Option<Sender2>>,
+    idle_http1: Mutex<Vec<Http1Sender>>,
+    shared_http2: Mutex<Option<Http2Sender>>,
 }
 
-impl Caller {
+impl WebhookClient {
     /// Calls what these endpoints stand for, by this name, each call within `timeout`.
     pub fn new(
         protocol: Protocol,
@@ -118,11 +118,11 @@ impl Caller {
         let mut config = client(authority, alpn);
         // An API server keeps no sessions.
         config.resumption = rustls::client::Resumption::disabled();
-        Self::over(protocol, endpoints, (config, name), timeout)
+        Self::with_tls(protocol, endpoints, (config, name), timeout)
     }
 
     /// The same with TLS as it is given.
-    pub fn over(
+    pub fn with_tls(
         protocol: Protocol,
         endpoints: &Endpoints,
         (config, name): (rustls::ClientConfig, &str),
@@ -134,8 +134,8 @@ impl Caller {
             tls: TlsConnector::from(Arc::new(config)),
             name: ServerName::try_from(name.to_owned()).unwrap(),
             timeout,
-            idle: Mutex::default(),
-            shared: Mutex::default(),
+            idle_http1: Mutex::default(),
+            shared_http2: Mutex::default(),
         }
     }
 
@@ -146,14 +146,14 @@ impl Caller {
     pub async fn call(&self, path: &str, review: &Bytes) -> Result<Bytes, String> {
         let seconds = self.timeout.as_secs();
         let path = format!("{path}?timeout={seconds}s");
-        tokio::time::timeout(self.timeout, self.asked(&path, review))
+        tokio::time::timeout(self.timeout, self.call_with_retries(&path, review))
             .await
             .unwrap_or_else(|_| Err("context deadline exceeded".to_owned()))
     }
 
-    async fn asked(&self, path: &str, review: &Bytes) -> Result<Bytes, String> {
-        for _ in 0..ASKED_AGAIN {
-            let (status, retry, body) = self.answered(path, review).await?;
+    async fn call_with_retries(&self, path: &str, review: &Bytes) -> Result<Bytes, String> {
+        for _ in 0..MAX_RETRIES {
+            let (status, retry, body) = self.send_until_answered(path, review).await?;
             match retry {
                 _ if status == 200 => return Ok(body),
                 Some(seconds) if status == 429 || status >= 500 => {
@@ -166,28 +166,28 @@ impl Caller {
     }
 
     /// Status, `Retry-After` and body.
-    async fn answered(
+    async fn send_until_answered(
         &self,
         path: &str,
         review: &Bytes,
     ) -> Result<(u16, Option<u64>, Bytes), String> {
         let mut last = String::new();
-        for _ in 0..IDLE + TRIES {
-            let (response, sender) = match self.tried(path, review).await {
-                Tried::Answered(response, sender) => (response, sender),
-                Tried::Again(why) => {
+        for _ in 0..MAX_IDLE_CONNECTIONS + MAX_CONNECTION_TRIES {
+            let (response, sender) = match self.attempt(path, review).await {
+                AttemptResult::Response(response, sender) => (response, sender),
+                AttemptResult::Retry(why) => {
                     last = why;
                     continue;
                 }
-                Tried::Lost(why) => return Err(why),
+                AttemptResult::Failed(why) => return Err(why),
             };
             let (head, body) = response.into_parts();
             let header = |name: &str| head.headers.get(name).and_then(|v| v.to_str().ok());
-            let body = body.collect().await.map_err(|e| text(&e))?.to_bytes();
+            let body = body.collect().await.map_err(|e| error_chain(&e))?.to_bytes();
             if let Some(sender) = sender
                 && header("connection") != Some("close")
             {
-                self.keep(sender).await;
+                self.keep_idle(sender).await;
             }
             let retry = header("retry-after").and_then(|seconds| seconds.parse().ok());
             return Ok((head.status.as_u16(), retry, body));
@@ -195,19 +195,19 @@ impl Caller {
         Err(last)
     }
 
-    async fn keep(&self, mut sender: Sender1) {
+    async fn keep_idle(&self, mut sender: Http1Sender) {
         if sender.ready().await.is_ok() {
-            let mut idle = self.idle.lock().unwrap();
-            if idle.len() < IDLE {
+            let mut idle = self.idle_http1.lock().unwrap();
+            if idle.len() < MAX_IDLE_CONNECTIONS {
                 idle.push(sender);
             }
         }
     }
 
-    async fn tried(&self, path: &str, review: &Bytes) -> Tried {
+    async fn attempt(&self, path: &str, review: &Bytes) -> AttemptResult {
         match self.protocol {
-            Protocol::Http1 => self.tried_1(path, review).await,
-            Protocol::Http2 => self.tried_2(path, review).await,
+            Protocol::Http1 => self.attempt_http1(path, review).await,
+            Protocol::Http2 => self.attempt_http2(path, review).await,
         }
     }
 
@@ -224,68 +224,72 @@ impl Caller {
         request.body(Full::new(review.clone())).unwrap()
     }
 
-    async fn tried_1(&self, path: &str, review: &Bytes) -> Tried {
+    async fn attempt_http1(&self, path: &str, review: &Bytes) -> AttemptResult {
         let kept = || {
-            let mut idle = self.idle.lock().unwrap();
+            let mut idle = self.idle_http1.lock().unwrap();
             idle.retain(|sender| !sender.is_closed());
             idle.pop()
         };
         let (mut sender, is_new) = match kept() {
             Some(sender) => (sender, false),
-            None => match self.connect_1().await {
+            None => match self.connect_http1().await {
                 Ok(sender) => (sender, true),
-                Err(why) => return Tried::Lost(why),
+                Err(why) => return AttemptResult::Failed(why),
             },
         };
         match sender.try_send_request(self.request(path, review)).await {
-            Ok(response) => Tried::Answered(response, Some(sender)),
-            Err(error) if !is_new && error.message().is_some() => Tried::Again(text(error.error())),
-            Err(error) => Tried::Lost(text(error.error())),
+            Ok(response) => AttemptResult::Response(response, Some(sender)),
+            Err(error) if !is_new && error.message().is_some() => {
+                AttemptResult::Retry(error_chain(error.error()))
+            }
+            Err(error) => AttemptResult::Failed(error_chain(error.error())),
         }
     }
 
-    async fn tried_2(&self, path: &str, review: &Bytes) -> Tried {
+    async fn attempt_http2(&self, path: &str, review: &Bytes) -> AttemptResult {
         let kept = || {
-            let mut shared = self.shared.lock().unwrap();
+            let mut shared = self.shared_http2.lock().unwrap();
             shared.take_if(|sender| sender.is_closed());
             shared.clone()
         };
         let mut sender = match kept() {
             Some(sender) => sender,
-            None => match self.connect_2().await {
-                Ok(sender) => self.shared.lock().unwrap().get_or_insert(sender).clone(),
-                Err(why) => return Tried::Lost(why),
+            None => match self.connect_http2().await {
+                Ok(sender) => self.shared_http2.lock().unwrap().get_or_insert(sender).clone(),
+                Err(why) => return AttemptResult::Failed(why),
             },
         };
         match sender.try_send_request(self.request(path, review)).await {
-            Ok(response) => Tried::Answered(response, None),
+            Ok(response) => AttemptResult::Response(response, None),
             Err(error) => {
-                let why = text(error.error());
+                let why = error_chain(error.error());
                 // Sent before the GOAWAY came that leaves it out; these are the words of the crate `h2`.
                 let unseen = why.contains("connection error received: not a result of an error")
                     || why.contains("refused stream");
                 if error.message().is_some() || unseen {
-                    self.shared.lock().unwrap().take_if(|sender| sender.is_closed());
-                    Tried::Again(why)
+                    self.shared_http2.lock().unwrap().take_if(|sender| sender.is_closed());
+                    AttemptResult::Retry(why)
                 } else {
-                    Tried::Lost(why)
+                    AttemptResult::Failed(why)
                 }
             }
         }
     }
 
-    async fn connect_1(&self) -> Result<Sender1, String> {
+    async fn connect_http1(&self) -> Result<Http1Sender, String> {
         let stream = TokioIo::new(self.connect().await?);
-        let (sender, connection) = http1::handshake(stream).await.map_err(|e| text(&e))?;
+        let (sender, connection) = http1::handshake(stream).await.map_err(|e| error_chain(&e))?;
         tokio::spawn(connection);
         Ok(sender)
     }
 
-    async fn connect_2(&self) -> Result<Sender2, String> {
+    async fn connect_http2(&self) -> Result<Http2Sender, String> {
         let stream = TokioIo::new(self.connect().await?);
         let mut http = http2::Builder::new(TokioExecutor::new());
-        http.timer(TokioTimer::new()).keep_alive_interval(SILENCE).keep_alive_timeout(PING);
-        let (sender, connection) = http.handshake(stream).await.map_err(|e| text(&e))?;
+        http.timer(TokioTimer::new())
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT);
+        let (sender, connection) = http.handshake(stream).await.map_err(|e| error_chain(&e))?;
         tokio::spawn(connection);
         Ok(sender)
     }
@@ -296,7 +300,7 @@ impl Caller {
         let stream = TcpStream::connect(address).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         let greeting = self.tls.connect(self.name.clone(), stream);
-        let greeted = tokio::time::timeout(HANDSHAKE, greeting).await;
+        let greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, greeting).await;
         greeted
             .map_err(|_| "TLS handshake timeout".to_owned())?
             .map_err(|error| format!("handshake: {error}"))
@@ -304,7 +308,7 @@ impl Caller {
 }
 
 /// An error with its causes.
-fn text(error: &dyn std::error::Error) -> String {
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

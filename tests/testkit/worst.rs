@@ -2,20 +2,20 @@
 //! long as there is room for.
 
 /// Bytes of an object.
-pub const MOST: usize = 3 << 19;
+pub const MAX_OBJECT_BYTES: usize = 3 << 19;
 
 /// One element of a list: its number, and a letter that differs between an object and the one before it.
-type Item = fn(usize, char) -> String;
+type MakeElement = fn(usize, char) -> String;
 
 /// Text of an object up to the element, the element, and the rest.
-type Shape = (&'static str, &'static str, Item, &'static str);
+type WorstShape = (&'static str, &'static str, MakeElement, &'static str);
 
 const CONTAINERS: &str = r#"{"metadata":{"name":"a.v1.0.0"},"spec":{"install":{"strategy":"deployment","spec":{"deployments":[{"name":"d","spec":{"template":{"spec":{"containers":["#;
 const DISCONNECTED: &str = r#"{"metadata":{"name":"a.v1.0.0","annotations":{"features.operators.openshift.io/disconnected":"true"}},"spec":{"install":{"strategy":"deployment","spec":{"deployments":[{"name":"d","spec":{"template":{"spec":{"containers":["#;
-const OF_CONTAINERS: &str = "]}}}}]}}}}";
+const CONTAINERS_END: &str = "]}}}}]}}}}";
 
 /// Quotes in a text are written as `'` here.
-const SHAPES: [Shape; 44] = [
+const WORST_SHAPES: [WorstShape; 44] = [
     (
         "owned CRDs",
         OWNED,
@@ -66,42 +66,42 @@ const SHAPES: [Shape; 44] = [
         },
         "]}}}}",
     ),
-    ("containers", CONTAINERS, |n, c| format!(r#"{{"name":"{c}{n}"}}"#), OF_CONTAINERS),
+    ("containers", CONTAINERS, |n, c| format!(r#"{{"name":"{c}{n}"}}"#), CONTAINERS_END),
     (
         "containers with an environment",
         CONTAINERS,
         |n, c| format!(r#"{{"name":"c{n}","env":[{{"name":"{c}"}}]}}"#),
-        OF_CONTAINERS,
+        CONTAINERS_END,
     ),
     (
         "disconnected containers",
         DISCONNECTED,
         |n, c| format!(r#"{{"image":"{c}{n}"}}"#),
-        OF_CONTAINERS,
+        CONTAINERS_END,
     ),
     (
         "disconnected containers with an environment",
         DISCONNECTED,
         |_, c| format!(r#"{{"env":[{{"name":"{c}"}}]}}"#),
-        OF_CONTAINERS,
+        CONTAINERS_END,
     ),
     (
         "containers with a security context",
         CONTAINERS,
         |n, c| format!(r#"{{"name":"{c}{n}","securityContext":{{}}}}"#),
-        OF_CONTAINERS,
+        CONTAINERS_END,
     ),
     (
         "containers with a probe",
         CONTAINERS,
         |_, c| format!(r#"{{"livenessProbe":{{"timeoutSeconds":9,"path":"{c}"}}}}"#),
-        OF_CONTAINERS,
+        CONTAINERS_END,
     ),
     (
         "containers with a mount",
         CONTAINERS,
         |_, c| format!(r#"{{"volumeMounts":[{{"name":"{c}"}}]}}"#),
-        OF_CONTAINERS,
+        CONTAINERS_END,
     ),
     (
         "environment",
@@ -258,11 +258,11 @@ const IMAGES: &str = r#"{"metadata":{"name":"a.v1.0.0","annotations":{"features.
 
 /// What the objects have much of, and two of each as JSON, of which every element differs.
 pub fn csvs() -> impl Iterator<Item = (&'static str, [String; 2])> {
-    SHAPES.into_iter().map(|shape| (shape.0, ['a', 'b'].map(|letter| fill(shape, letter))))
+    WORST_SHAPES.into_iter().map(|shape| (shape.0, ['a', 'b'].map(|letter| fill(shape, letter))))
 }
 
-fn fill((_, before, item, after): Shape, letter: char) -> String {
-    let mut text = String::with_capacity(MOST);
+fn fill((_, before, item, after): WorstShape, letter: char) -> String {
+    let mut text = String::with_capacity(MAX_OBJECT_BYTES);
     text.push_str(before);
     // In a text, quotes are escaped and elements of an icon are not separated.
     let is_text = before.ends_with("\"[") || before.ends_with('"');
@@ -270,7 +270,7 @@ fn fill((_, before, item, after): Shape, letter: char) -> String {
     for number in 0.. {
         let item = item(number, letter);
         let item = if is_text { item.replace('\'', "\\\"") } else { item };
-        if text.len() + item.len() + after.len() + 1 > MOST {
+        if text.len() + item.len() + after.len() + 1 > MAX_OBJECT_BYTES {
             break;
         }
         if number > 0 {

@@ -132,7 +132,7 @@ fn check(
     let exit = child.wait()?;
     match exit.code() {
         Some(0..=2) => Ok(usage),
-        _ => bail!("ended with {status}"),
+        _ => bail!("ended with {exit}"),
     }
 }
 

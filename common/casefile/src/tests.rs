@@ -12,7 +12,7 @@ fn deny(_: &str) -> Option<&'static str> {
     Some("deny")
 }
 
-fn found(rule: &str, field: &str, message: &str) -> Violation {
+fn violation(rule: &str, field: &str, message: &str) -> Violation {
     let (level, at) = (Some("deny".to_owned()), Some(field.to_owned()));
     Violation { rule: rule.into(), level, field: at, message: message.into(), is_prefix: false }
 }
@@ -72,7 +72,7 @@ fn invalid_case_files_report_line() {
 }
 
 #[test]
-fn answers_are_compared_as_sets() {
+fn verdicts_are_compared_as_sets() {
     let text = "rule: A-1\nreject:\n- name: x\n  create: pod\n  violations:\n  - {messagePrefix: a}\n  - {message: ab, field: f}\n";
     let case = read(&files(&[SHARED, ("A-1.yaml", text)]), &[]).unwrap().remove(0);
     assert_eq!((case.location.line, case.location.index), (3, 0));
@@ -81,11 +81,12 @@ fn answers_are_compared_as_sets() {
         violations: findings.to_vec(),
         ..PolicyResult::default()
     };
-    let right = [found("A-1", "f", "ab"), found("A-1", "g", "ac")];
+    let right = [violation("A-1", "f", "ab"), violation("A-1", "g", "ac")];
     assert!(case.compare(&answer(&right), deny).is_empty());
-    let diff = case.compare(&answer(&[found("A-1", "f", "ac"), found("A-2", "", "x")]), deny);
+    let diff =
+        case.compare(&answer(&[violation("A-1", "f", "ac"), violation("A-2", "", "x")]), deny);
     assert_eq!(diff.missing[0].message, "ab");
-    assert_eq!(diff.unexpected, [found("A-2", "", "x")]);
+    assert_eq!(diff.unexpected, [violation("A-2", "", "x")]);
     assert_eq!(case.compare(&answer(&right), |_| Some("warn")).missing.len(), 2);
     let skipped = PolicyResult { skipped: ["A-1".to_owned()].into(), ..answer(&right) };
     assert_eq!(
@@ -119,7 +120,7 @@ skip: []
 ";
 
 #[test]
-fn an_answer_is_written_into_its_case_only() {
+fn verdict_update_changes_only_its_case() {
     let all = files(&[SHARED, ("A-1.yaml", BEFORE)]);
     let cases = read(&all, &[]).unwrap();
     let [fine, x, list] = cases.as_slice() else { panic!("{cases:?}") };
@@ -128,7 +129,7 @@ fn an_answer_is_written_into_its_case_only() {
         ..PolicyResult::default()
     };
     let written = |case: &Case, answer: &PolicyResult| update(&all, &[], case, answer, deny);
-    let one = answer(&[found("A-1", "spec.new", "new: text"), found("B-1", "", "other")]);
+    let one = answer(&[violation("A-1", "spec.new", "new: text"), violation("B-1", "", "other")]);
     assert_eq!(
         written(x, &one).unwrap(),
         BEFORE.replace("message: old", "message: \"new: text\"").replace(
@@ -136,21 +137,21 @@ fn an_answer_is_written_into_its_case_only() {
             "field: spec.new\n    otherViolations:\n    - rule: B-1\n      message: other\n"
         )
     );
-    let two = answer(&[found("A-1", "f", "one"), found("A-1", "f[0]", "three")]);
+    let two = answer(&[violation("A-1", "f", "one"), violation("A-1", "f[0]", "three")]);
     let changed = written(list, &two).unwrap();
     let expected = "    violations:\n    - message: one\n    - field: f[0]\n      message: three\n    settings: {a: 1}\nskip: []\n";
     assert!(changed.ends_with(expected), "{changed}");
     // Values that are already correct change nothing.
-    let same = answer(&[found("A-1", "spec.old", "old")]);
+    let same = answer(&[violation("A-1", "spec.old", "old")]);
     assert_eq!(written(x, &same).unwrap(), BEFORE);
     // Results that a case cannot express.
-    let finds = written(fine, &answer(&[found("A-1", "", "x")])).unwrap_err();
+    let finds = written(fine, &answer(&[violation("A-1", "", "x")])).unwrap_err();
     assert!(finds.contains("move it below `reject`"), "{finds}");
     assert!(written(x, &answer(&[])).unwrap_err().contains("finds nothing"));
     let braces = "rule: A-1\nreject:\n- {name: x, create: pod, message: old}\n";
     let all = files(&[SHARED, ("A-1.yaml", braces)]);
     let case = read(&all, &[]).unwrap().remove(0);
-    let why = update(&all, &[], &case, &answer(&[found("A-1", "", "x")]), deny).unwrap_err();
+    let why = update(&all, &[], &case, &answer(&[violation("A-1", "", "x")]), deny).unwrap_err();
     assert!(why.contains("in braces"), "{why}");
 }
 

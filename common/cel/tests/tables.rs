@@ -29,7 +29,7 @@ fn with_small_stack(test: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn errors_are_those_of_cel_go() {
+fn errors_match_cel_go() {
     for case in table(include_str!("tables/errors.json")) {
         let (rule, error) = (text(&case, "rule"), text(&case, "error"));
         assert_eq!(check(rule), Err(CompileError::Invalid(error.to_owned())), "{rule}");
@@ -54,7 +54,7 @@ fn expressions_evaluate_properties_as_in_olm() {
 }
 
 #[test]
-fn values_are_those_of_the_specification() {
+fn values_match_the_specification() {
     for case in table(include_str!("tables/conformance.json")) {
         let (name, expr) = (text(&case, "name"), text(&case, "expr"));
         let Some(value) = case["value"].as_str() else {
@@ -106,7 +106,7 @@ fn expressions_other_than_bool_are_rejected() {
 }
 
 #[test]
-fn a_property_that_is_no_json_is_empty() {
+fn non_json_property_is_empty() {
     let properties = |value: &str| vec![("a".to_owned(), value.to_owned())];
     for value in ["", "red", "{", "1e999", "[1] 2"] {
         assert_eq!(run("properties == [{}]", &properties(value)), Ok(true), "{value}");
@@ -241,7 +241,7 @@ fn evaluations_end_at_a_limit() {
 }
 
 #[test]
-fn patterns_are_those_of_re2() {
+fn patterns_behave_like_re2() {
     for (text, pattern, matches) in [
         ("stable-v1", "v[0-9]+$", true),
         ("stable-v1", "^v", false),
@@ -268,7 +268,7 @@ fn patterns_are_those_of_re2() {
 }
 
 #[test]
-fn properties_may_be_deep_only_up_to_a_limit() {
+fn property_depth_is_limited() {
     let deep = |levels: usize| {
         let value = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         run("properties[0].type == 'a'", &[("a".to_owned(), value)])
@@ -279,12 +279,12 @@ fn properties_may_be_deep_only_up_to_a_limit() {
 }
 
 /// Tokens that make a good many expressions that are sound, and more that are not.
-const TOKENS: &str = "(properties|p|x|exists|all|map|filter|has|size|dyn|semver_compare|matches\
+const EXPRESSION_TOKENS: &str = "(properties|p|x|exists|all|map|filter|has|size|dyn|semver_compare|matches\
     |\\(|\\)|\\(|\\)|\\[|\\]|\\{|\\}|[.,:?!+*/%<>=&|'\"\\\\#-]|==|&&|\\|\\||true|1|2u|0x|1e|1\\.5|r|b|'a'| |é|\n){0,24}";
 
 proptest! {
     #[test]
-    fn any_expression_runs_without_panic(rule in TOKENS) {
+    fn any_expression_runs_without_panic(rule in EXPRESSION_TOKENS) {
         if let Ok(program) = Program::compile(&rule) {
             let properties = Properties::new([("a", b"[1, {\"b\": null}]".as_slice())].into_iter());
             let _ = program.run(&properties, &mut Budget::default());

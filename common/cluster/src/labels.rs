@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_found_however_they_are_written() {
+    fn labels_are_found_in_any_notation() {
         for (json, is_within, expected) in [
             ("{}", false, [None, None]),
             ("null", false, [None, None]),

@@ -123,20 +123,20 @@ fn indexes_match_texts_lists_and_separated_texts() {
 
 /// A small domain of values, so that keys, labels and values collide.
 #[derive(Debug, Clone)]
-struct Small {
+struct SmallObject {
     namespace: u8,
     name: u8,
     label: Option<u8>,
     values: Vec<u8>,
 }
 
-fn small() -> impl Strategy<Value = Small> {
+fn small_object() -> impl Strategy<Value = SmallObject> {
     let values = proptest::collection::vec(0..3u8, 0..3);
     (0..3u8, 0..4u8, proptest::option::of(0..2u8), values)
-        .prop_map(|(namespace, name, label, values)| Small { namespace, name, label, values })
+        .prop_map(|(namespace, name, label, values)| SmallObject { namespace, name, label, values })
 }
 
-fn json(small: &Small) -> String {
+fn json(small: &SmallObject) -> String {
     let label = small.label.map_or(String::new(), |label| format!(r#""l":"{label}""#));
     let values: Vec<_> = small.values.iter().map(|v| format!("\"{v}\"")).collect();
     format!(
@@ -154,7 +154,7 @@ proptest! {
     /// gives, in order, page by page.
     #[test]
     fn query_equals_a_scan_of_all_objects(
-        inserted in proptest::collection::vec((small(), any::<bool>()), 0..24),
+        inserted in proptest::collection::vec((small_object(), any::<bool>()), 0..24),
         namespace in proptest::option::of(0..3u8),
         label in proptest::option::of(0..2u8),
         condition in proptest::option::of((proptest::collection::hash_set("[0-2]", 0..3), any::<bool>())),
@@ -233,7 +233,7 @@ fn undeclared_fields_may_nest_without_limit() {
 
 /// One value of several texts of the same element.
 #[test]
-fn an_index_may_be_of_the_names_of_members() {
+fn index_can_use_member_names() {
     let labels = index("label", "/metadata/labels/#", "");
     let words = index("word", "/metadata/labels/#", ".");
     let declaration = Declaration::new(&[], &[], &[labels, words]).unwrap();
@@ -261,7 +261,7 @@ fn an_index_may_be_of_the_names_of_members() {
 }
 
 #[test]
-fn an_index_may_be_made_of_several_texts() {
+fn index_can_combine_several_texts() {
     let index = index("service", "/owned/*/{group}~1{version}", "");
     let declaration = Declaration::new(&[], &[], &[index]).unwrap();
     let mut store = Store::new(1);
@@ -285,7 +285,7 @@ fn an_index_may_be_made_of_several_texts() {
 }
 
 #[test]
-fn objects_differing_only_in_version_are_alike() {
+fn objects_differing_only_in_version_are_equal() {
     let declaration = Declaration::new(&owned(&["/spec"]), &[], &[]).unwrap();
     let object = |version: &str, uid: &str, spec: &str| {
         project(

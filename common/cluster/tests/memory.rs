@@ -9,7 +9,7 @@ use opgate_document::Document;
 const ACCOUNTS: usize = 40;
 
 /// Bytes of this process that are no pages of files.
-fn resident() -> usize {
+fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
@@ -33,20 +33,20 @@ fn account(number: usize) -> String {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn labels_of_stored_objects_are_kept_once() {
+fn equal_labels_of_objects_are_stored_once() {
     // As a server does.
     opgate_unsafe::map_large_allocations_separately();
     let indexes =
         [Index { name: "name".into(), field: "/metadata/name".into(), separator: String::new() }];
     let declaration = Declaration::new(&[], &[], &indexes).unwrap();
     let mut store = Store::new(1);
-    let (mut sent, before) = (0, resident());
+    let (mut sent, before) = (0, resident_bytes());
     for number in 0..ACCOUNTS {
         let json = account(number);
         sent += json.len();
         store.add(declaration.project(Document::of(json).unwrap().root()).unwrap());
     }
-    let taken = resident() - before;
+    let taken = resident_bytes() - before;
     println!(
         "{ACCOUNTS} accounts with 17,500 labels each, {} MiB: {} MiB resident, {} MiB counted",
         sent >> 20,

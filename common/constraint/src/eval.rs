@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_does_not_matter() {
+    fn deep_constraint_is_evaluated() {
         let json = r#"{"not":{"constraints":["#.repeat(2_000)
             + r#"{"gvk":{"group":"a.b","version":"v1","kind":"K"}}"#
             + &"]}}".repeat(2_000);

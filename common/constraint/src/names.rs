@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_kubernetes() {
+    fn names_match_kubernetes() {
         let gvk = |group: &str, version: &str, kind: &str| Gvk {
             group: group.to_owned(),
             version: version.to_owned(),

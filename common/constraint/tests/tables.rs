@@ -5,9 +5,9 @@ use opgate_constraint::constraint::{Body, Options, check};
 use opgate_constraint::properties::{self, ListFormat};
 use proptest::prelude::*;
 
-const LAST: &str = "Last element in range is '||'";
+const LAST_ELEMENT_ERROR: &str = "Last element in range is '||'";
 
-fn found(raw: &[u8], options: &Options) -> Vec<(&'static str, String, String)> {
+fn violations(raw: &[u8], options: &Options) -> Vec<(&'static str, String, String)> {
     check(raw, options)
         .violations
         .into_iter()
@@ -16,13 +16,13 @@ fn found(raw: &[u8], options: &Options) -> Vec<(&'static str, String, String)> {
 }
 
 fn rules(json: &str) -> Vec<&'static str> {
-    found(json.as_bytes(), &Options::default()).into_iter().map(|f| f.0).collect()
+    violations(json.as_bytes(), &Options::default()).into_iter().map(|f| f.0).collect()
 }
 
 const GVK: &str = r#"{"gvk":{"group":"a.b","version":"v1","kind":"K"}}"#;
 
 #[test]
-fn sound_constraints_are_accepted() {
+fn valid_constraints_are_accepted() {
     for json in [
         r#"{"failureMessage":"x","gvk":{"group":"example.com","version":"v1","kind":"Foo"}}"#,
         r#"{"package":{"packageName":"foo","versionRange":">=1.0.0"}}"#,
@@ -38,7 +38,7 @@ fn sound_constraints_are_accepted() {
 }
 
 #[test]
-fn unsound_constraints_are_refused_with_upstreams_texts() {
+fn invalid_constraints_report_upstream_errors() {
     let parse = |text: &str| format!("parse olm.constraint: {text}");
     let convert = |text: &str| format!("convert olm.constraint to resolver predicate: {text}");
     let one = |text: &str| {
@@ -142,9 +142,9 @@ fn unsound_constraints_are_refused_with_upstreams_texts() {
             r#"{"package":{"packageName":"a","versionRange":""}}"#,
             "CON-09",
             "/package/versionRange",
-            convert(LAST),
+            convert(LAST_ELEMENT_ERROR),
         ),
-        (r#"{"package":{"packageName":"a"}}"#, "CON-09", "/package", convert(LAST)),
+        (r#"{"package":{"packageName":"a"}}"#, "CON-09", "/package", convert(LAST_ELEMENT_ERROR)),
         (
             r#"{"package":{"packageName":"a","versionRange":"^1.2.x"}}"#,
             "CON-10",
@@ -183,7 +183,7 @@ fn unsound_constraints_are_refused_with_upstreams_texts() {
         ),
     ] {
         let expected = [(rule, pointer.to_owned(), message)];
-        assert_eq!(found(json.as_bytes(), &Options::default()), expected, "{json}");
+        assert_eq!(violations(json.as_bytes(), &Options::default()), expected, "{json}");
     }
     assert_eq!(rules(r#"{"gvk":{}}"#), ["CON-07"; 3]);
     assert_eq!(rules(r#"{"gvk":{"group":"Foo_Bar","version":"1","kind":"K"}}"#), ["CON-22"; 2]);
@@ -202,13 +202,16 @@ fn upstream_options_accept_more_constraints() {
         r#"{"gvk":{"group":"a.b"},"gvk":{"version":"v1"}}"#,
         r#"{"gvk":{}} garbage"#,
     ] {
-        assert_eq!(found(json.as_bytes(), &options), [], "{json}");
+        assert_eq!(violations(json.as_bytes(), &options), [], "{json}");
     }
-    let null = found(b"null", &options);
+    let null = violations(b"null", &options);
     assert_eq!(null[0].0, "CON-04", "{null:?}");
     let code = Options { documented_keys: false, ..Options::default() };
     let named = br#"{"package":{"name":"a","versionRange":">=1.0.0"}}"#;
-    assert_eq!(found(named, &code)[0].2, r#"parse olm.constraint: json: unknown field "name""#);
+    assert_eq!(
+        violations(named, &code)[0].2,
+        r#"parse olm.constraint: json: unknown field "name""#
+    );
 }
 
 fn nested(levels: usize) -> String {
@@ -219,7 +222,7 @@ fn nested(levels: usize) -> String {
 #[test]
 fn depth_has_two_limits() {
     assert_eq!(rules(&nested(10)), Vec::<&str>::new());
-    let eleven = found(nested(11).as_bytes(), &Options::default());
+    let eleven = violations(nested(11).as_bytes(), &Options::default());
     let message = "olm.constraint is nested 11 compound levels deep, more than 10";
     assert_eq!((eleven[0].0, eleven[0].2.as_str(), eleven.len()), ("CON-15", message, 1));
     // As deep as 64 KiB can be.
@@ -227,7 +230,7 @@ fn depth_has_two_limits() {
     assert!(deepest.len() > 65_000 && deepest.len() <= 65_536, "{}", deepest.len());
     assert_eq!(rules(&deepest), ["CON-15"]);
     let twice = Options { max_bytes: 131_072, ..Options::default() };
-    let deep = found(nested(3_340).as_bytes(), &twice);
+    let deep = violations(nested(3_340).as_bytes(), &twice);
     assert_eq!(
         (deep[0].0, deep[0].2.as_str()),
         ("CON-16", "parse olm.constraint: exceeded max depth")
@@ -235,15 +238,15 @@ fn depth_has_two_limits() {
 }
 
 #[test]
-fn sizes_are_decided_first() {
+fn size_limits_are_checked_first() {
     let message = "parse olm.constraint: olm.constraint value is greater than max constraint size 65536 bytes";
     let mut value = format!("{GVK}{}", " ".repeat(65_536 - GVK.len())).into_bytes();
-    assert_eq!(found(&value, &Options::default()), []);
+    assert_eq!(violations(&value, &Options::default()), []);
     value.push(b' ');
-    assert_eq!(found(&value, &Options::default())[0].2, message);
+    assert_eq!(violations(&value, &Options::default())[0].2, message);
     let huge = vec![b'['; 10 << 20];
     let start = std::time::Instant::now();
-    assert_eq!(found(&huge, &Options::default())[0].0, "CON-01");
+    assert_eq!(violations(&huge, &Options::default())[0].0, "CON-01");
     assert!(start.elapsed().as_millis() < 5, "{:?}", start.elapsed());
 }
 
@@ -301,7 +304,7 @@ fn complex_constraint_is_split_into_nodes() {
 }
 
 #[test]
-fn annotations_are_read_as_upstream_reads_them() {
+fn annotations_are_parsed_like_upstream() {
     let read = |json: &str, form| {
         let mut found = Vec::new();
         let result = properties::each(json.as_bytes(), form, |property| {
@@ -352,7 +355,7 @@ proptest! {
     #[test]
     fn size_limit_counts_only_the_bytes(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
         let options = Options { max_bytes: 32, ..Options::default() };
-        let large = found(&bytes, &options).iter().any(|(rule, ..)| *rule == "CON-01");
+        let large = violations(&bytes, &options).iter().any(|(rule, ..)| *rule == "CON-01");
         prop_assert_eq!(large, bytes.len() > 32);
     }
 }

@@ -92,7 +92,7 @@ mod tests {
 
     /// Checks that valid texts equal those of the parser.
     #[test]
-    fn texts_are_those_of_the_parser() {
+    fn decoded_texts_match_the_parser() {
         for first in 0..=u16::MAX {
             let json = format!("\"a\\u{first:04x}\\ud83d\\ude00\"");
             if let Ok(text) = serde_json::from_str::<String>(&json) {

@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_once_in_an_object() {
+    fn duplicate_member_is_located() {
         let many = |last: &str| {
             let members: Vec<_> = (0..100).rev().map(|n| format!("\"n{n}\": 1")).collect();
             format!("[{{{}, \"{last}\": {{}}}}]", members.join(", "))

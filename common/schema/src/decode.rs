@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_those_of_kubernetes() {
+    fn quantities_match_kubernetes() {
         for text in [
             "0", "1", "+1", "-1.5", "64Mi", "1.G", ".5", "100m", "1e3", "1E+3", "1e-3", " 1Gi ",
             "5E", "1Ki", "0.1n",
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_those_of_rfc_3339() {
+    fn times_match_rfc_3339() {
         for text in
             ["2024-01-02T03:04:05Z", "2024-01-02T03:04:05.123Z", "2024-01-02T03:04:05+01:00"]
         {

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_the_table_lead_to_types() {
+    fn table_indices_resolve_to_types() {
         let count = table::TYPES.len();
         let check = |number: u16| assert!(usize::from(number) < count, "{number}");
         assert!(table::KINDS.is_sorted_by_key(|(version, kind, _)| (version, kind)));

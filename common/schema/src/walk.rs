@@ -250,9 +250,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct All(Vec<String>);
+    struct Collector(Vec<String>);
 
-    impl SchemaErrorSink for All {
+    impl SchemaErrorSink for Collector {
         fn unknown_field(&mut self, field_path: &FieldPath<'_>, of: TypeId, name: &str) {
             let meant = of.nearest(name).map(|name| format!(", {name}?")).unwrap_or_default();
             self.0.push(format!("{}: unknown{meant}", field_path.field()));
@@ -262,8 +262,8 @@ mod tests {
         }
     }
 
-    fn found(api_version: &str, kind: &str, json: &str) -> Vec<String> {
-        let mut all = All::default();
+    fn walk_all(api_version: &str, kind: &str, json: &str) -> Vec<String> {
+        let mut all = Collector::default();
         walk(json.as_bytes(), TypeId::of_kind(api_version, kind).unwrap(), &mut all);
         all.0
     }
@@ -288,7 +288,7 @@ mod tests {
             ),
             (r#"{"a.b":{"c":[{}]},"spec":null}"#, &["[a.b]: unknown"]),
         ] {
-            assert_eq!(found("apps/v1", "Deployment", json), expected, "{json}");
+            assert_eq!(walk_all("apps/v1", "Deployment", json), expected, "{json}");
         }
     }
 
@@ -299,7 +299,7 @@ mod tests {
             "additionalProperties":{"formt":"x"},"allOf":[{"additionalProperties":false}]
         }}}]}}"#;
         assert_eq!(
-            found("apiextensions.k8s.io/v1", "CustomResourceDefinition", json),
+            walk_all("apiextensions.k8s.io/v1", "CustomResourceDefinition", json),
             [
                 "spec.versions[0].schema.openAPIV3Schema.properties.a.typ: unknown, type?",
                 "spec.versions[0].schema.openAPIV3Schema.properties.b.items[0].typo: unknown, type?",
@@ -357,12 +357,12 @@ mod tests {
         ] {
             let expected = format!("spec.install.spec.deployments[0].spec.{field}: {message}");
             let found =
-                found("operators.coreos.com/v1alpha1", "ClusterServiceVersion", &spec(rest));
+                walk_all("operators.coreos.com/v1alpha1", "ClusterServiceVersion", &spec(rest));
             assert_eq!(found, [expected], "{rest}");
         }
         let fits = r#"{"paused":null,"replicas":1.0,"template":{"metadata":{"creationTimestamp":null},"spec":{"containers":[null,{"resources":{"limits":{"cpu":1,"memory":"64Mi"}},"readinessProbe":{"httpGet":{"port":"http"}}}]}}}"#;
         assert_eq!(
-            found("operators.coreos.com/v1alpha1", "ClusterServiceVersion", &spec(fits)),
+            walk_all("operators.coreos.com/v1alpha1", "ClusterServiceVersion", &spec(fits)),
             [""; 0]
         );
     }
@@ -371,7 +371,7 @@ mod tests {
     fn deep_and_invalid_json_causes_no_panic() {
         let deep = "[".repeat(100_000);
         for json in [&*deep, "", "{", "1", r#"{"spec":"#, r#"{"spec":{"x":{"#] {
-            found("v1", "ConfigMap", json);
+            walk_all("v1", "ConfigMap", json);
         }
     }
 }

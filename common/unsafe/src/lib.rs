@@ -284,13 +284,13 @@ mod tests {
     }
 
     /// An allocated piece: its position, its layout, and the bytes written there.
-    struct Piece {
+    struct Allocation {
         at: *mut u8,
         layout: Layout,
         mark: u8,
     }
 
-    impl Piece {
+    impl Allocation {
         fn is_intact(&self) -> bool {
             // SAFETY: the allocator has given out these bytes, and they were written.
             let bytes = unsafe { std::slice::from_raw_parts(self.at, self.layout.size()) };
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn allocations_are_zeroed_aligned_and_disjoint() {
         let bump = Bump::new(Arena::new(40));
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<Allocation> = Vec::new();
         let mut state = 7_u32;
         // An interpreter is slow for each byte.
         let (rounds, large) = if cfg!(miri) { (24, 1) } else { (600, 100) };
@@ -332,14 +332,14 @@ mod tests {
                 // SAFETY: the size is not 0.
                 let at = unsafe { bump.alloc_zeroed(layout) };
                 assert!(!at.is_null() && at.addr() % layout.align() == 0);
-                let fresh = Piece { at, layout, mark: 0 };
+                let fresh = Allocation { at, layout, mark: 0 };
                 assert!(fresh.is_intact(), "round {round}: what is fresh is zero");
-                let piece = Piece { mark: low | 1, ..fresh };
+                let piece = Allocation { mark: low | 1, ..fresh };
                 piece.fill();
                 pieces.push(piece);
             }
         }
-        assert!(pieces.iter().all(Piece::is_intact));
+        assert!(pieces.iter().all(Allocation::is_intact));
     }
 
     /// At the end there is nothing, and less is still there.

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_like_go() {
+    fn texts_are_quoted_like_go() {
         let cases = [
             ("../x", r#""../x""#),
             ("a\"b\\c", r#""a\"b\\c""#),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn cleans_like_go() {
+    fn paths_are_cleaned_like_go() {
         let cases = [
             ("", "."),
             ("./a/", "a"),

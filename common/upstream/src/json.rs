@@ -796,7 +796,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_a_number_not_a_stack() {
+    fn deep_json_does_not_overflow_the_stack() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         let options = ReadOptions { max_depth: 10_000, allow_trailing: false };
         assert!(Tree::parse(nested(10_000).as_bytes(), options).is_ok());
@@ -826,7 +826,7 @@ mod tests {
     }
 
     #[test]
-    fn children_come_with_their_text() {
+    fn children_include_their_source_text() {
         let json = br#" {"a" : [1, {"x":2}], "b\"" : {} , "c":3} "#;
         let mut found = Vec::new();
         each_child(json, |c| {

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_upstream() {
+    fn errors_match_upstream() {
         let name = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
         let bad_key = format!("key: Invalid value: \"a b\": {name}");
         let cases: [(&str, &str, &[&str], &str); 6] = [

@@ -173,7 +173,7 @@ mod tests {
 
     /// Compares with the pattern, for all texts of up to four of these characters.
     #[test]
-    fn labels_and_subdomains_are_those_of_the_patterns() {
+    fn labels_and_subdomains_match_the_patterns() {
         const CHARACTERS: [char; 10] = ['a', 'z', '0', '9', '-', '.', '_', 'A', ' ', 'é'];
         let fits = |text: &str| {
             let inner = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-');
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_apis() {
+    fn api_name_parts_are_validated() {
         for group in ["olm.coreos.io", "a"] {
             assert_eq!(group_error(group), None, "{group}");
         }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_values_of_labels() {
+    fn label_keys_and_values_are_validated() {
         for key in ["a", "example.com/A_b.c-d", "123"] {
             assert_eq!(label_key_error(key), None, "{key}");
         }

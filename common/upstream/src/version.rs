@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_that_of_the_specification() {
+    fn order_matches_the_specification() {
         let ascending = [
             "0.0.1",
             "1.0.0-1",
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn build_metadata_is_noticed() {
+    fn build_metadata_is_detected() {
         for (text, expected) in [("1.0.0", false), ("1.0.0-a", false), ("1.0.0+-", true)] {
             assert_eq!(Version::parse(text).unwrap().has_build, expected, "{text}");
         }

@@ -5,7 +5,7 @@ use opgate_upstream::version::Version;
 
 /// The tables of operator-controller v0.8.0, and more of the same kind.
 #[test]
-fn texts_are_those_of_the_schema_and_of_the_library() {
+fn errors_match_the_schema_and_the_library() {
     for text in [
         "1.2.3",
         "1.2.3-alpha.1+metadata",

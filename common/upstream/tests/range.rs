@@ -4,16 +4,16 @@ use opgate_upstream::range::Range;
 use opgate_upstream::version::Version;
 use proptest::prelude::*;
 
-const LAST: &str = "Last element in range is '||'";
+const LAST_ELEMENT_ERROR: &str = "Last element in range is '||'";
 
 #[test]
-fn ranges_fail_with_upstreams_texts() {
+fn invalid_ranges_report_upstream_errors() {
     for (range, error) in [
-        ("", LAST),
-        ("1", LAST),
-        ("x", LAST),
-        (" ", LAST),
-        ("1.0.0 ||", LAST),
+        ("", LAST_ELEMENT_ERROR),
+        ("1", LAST_ELEMENT_ERROR),
+        ("x", LAST_ELEMENT_ERROR),
+        (" ", LAST_ELEMENT_ERROR),
+        ("1.0.0 ||", LAST_ELEMENT_ERROR),
         ("|| 1.0.0", "First element in range is '||'"),
         ("||", "First element in range is '||'"),
         ("foo", r#"Could not get version from string: "foo""#),
@@ -61,14 +61,18 @@ fn range_contains_the_same_versions_as_upstream() {
             for version in versions {
                 let parsed_version = Version::parse(version).unwrap();
                 assert_eq!(parsed.contains(&parsed_version), expected, "{version} in {range}");
-                assert_eq!(spanned(&parsed, &parsed_version), expected, "{version} in {range}");
+                assert_eq!(
+                    has_interval_with(&parsed, &parsed_version),
+                    expected,
+                    "{version} in {range}"
+                );
             }
         }
     }
 }
 
 /// Whether one of the intervals of a range has a version.
-fn spanned(range: &Range, version: &Version) -> bool {
+fn has_interval_with(range: &Range, version: &Version) -> bool {
     range.intervals().into_iter().any(|(low, high)| {
         low.is_none_or(|(low, included)| version > low || included && version == low)
             && high.is_none_or(|(high, included)| version < high || included && version == high)
@@ -153,7 +157,7 @@ proptest! {
         let [major, minor, patch] = version;
         let parsed = Version { major, minor, patch, pre: Vec::new(), has_build: false };
         prop_assert_eq!(range.contains(&parsed), model.contains(version), "{:?}", range);
-        prop_assert_eq!(spanned(&range, &parsed), model.contains(version), "{:?}", range);
+        prop_assert_eq!(has_interval_with(&range, &parsed), model.contains(version), "{:?}", range);
         prop_assert!(range.warnings.is_empty());
     }
 

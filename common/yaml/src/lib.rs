@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_cut() {
+    fn streams_are_split_into_documents() {
         let stream = "---\na: 1\n--- # two\nb: 1\n---\n---\nc: |\n  x\n  ---\n---d\n";
         let found = ["---\na: 1\n", "--- # two\nb: 1\n", "---\n", "---\nc: |\n  x\n  ---\n---d\n"];
         assert_eq!(split_documents(stream), found);

@@ -6,7 +6,7 @@ use opgate_yaml::{BooleanWords, Document};
 const TABLE: &str = include_str!("documents.tsv");
 
 #[test]
-fn documents_are_read_as_upstream_reads_them() {
+fn documents_are_converted_like_upstream() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for line in TABLE.lines().filter(|line| !line.starts_with('#')) {

@@ -176,7 +176,7 @@ mod tests {
         EventRecorder::new(Arc::new(server.client("a")), installation, Some("u1".into()))
     }
 
-    fn written(server: &FakeApiServer) -> usize {
+    fn event_writes(server: &FakeApiServer) -> usize {
         server.writes().len()
     }
 
@@ -194,12 +194,12 @@ mod tests {
         };
         kept("line 3 is wrong");
         kept("line 3 is wrong");
-        assert_eq!(written(&server), 1);
+        assert_eq!(event_writes(&server), 1);
         kept("line 4 is wrong");
-        assert_eq!(written(&server), 2);
+        assert_eq!(event_writes(&server), 2);
         run_ready(events.record(Severity::Normal, "ConfigurationReloaded", "Reload", "sha256:1"));
         kept("line 4 is wrong");
-        assert_eq!(written(&server), 4);
+        assert_eq!(event_writes(&server), 4);
         let (_, kind, name) = server.writes().remove(0);
         let event = server.stored(kind, "opgate-system", &name).unwrap();
         assert_eq!(text(&event, "/regarding/name"), "opgate-7d9f");
@@ -226,7 +226,7 @@ mod tests {
                 &note,
             ));
         }
-        assert_eq!(written(&server), MAX_EVENTS_PER_MINUTE);
+        assert_eq!(event_writes(&server), MAX_EVENTS_PER_MINUTE);
         let mut state = State::default();
         let start = Instant::now();
         let admitted = (0..600).filter(|second| {
@@ -243,6 +243,6 @@ mod tests {
         let events = events(&server);
         run_ready(events.record(Severity::Warning, "ConfigurationReloadFailed", "Reload", "x"));
         run_ready(events.record(Severity::Warning, "ConfigurationReloadFailed", "Reload", "y"));
-        assert_eq!(written(&server), 0);
+        assert_eq!(event_writes(&server), 0);
     }
 }

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_two_leads_until_it_gives_up_or_stops_to_renew() {
+    fn leader_leads_until_it_resigns_or_stops_renewing() {
         let fake = FakeApiServer::default();
         let (a_line, b_line) = (fake.client("a"), fake.client("b"));
         // The calendars differ by years.

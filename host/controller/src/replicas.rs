@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_seen_while_it_renews_and_forgotten_later() {
+    fn replica_is_live_while_it_renews_its_lease() {
         let fake = FakeApiServer::default();
         let line = fake.client("any");
         let clock = FakeClock::at(Duration::from_secs(1_700_000_000));

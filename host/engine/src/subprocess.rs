@@ -511,7 +511,7 @@ mod tests {
 
     /// If a child fails in any way, the error is one line, and no child remains.
     #[test]
-    fn a_child_that_fails_is_an_error_in_one_line() {
+    fn failed_subprocess_is_a_one_line_error() {
         let _alone = ONE_AT_A_TIME.lock();
         let folder = tempfile::tempdir().unwrap();
         let script = |name: &str, text: &str| {
@@ -585,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_hangs_is_killed() {
+    fn hanging_subprocess_is_killed() {
         let _alone = ONE_AT_A_TIME.lock();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hangs");

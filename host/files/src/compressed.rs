@@ -195,7 +195,7 @@ mod tests {
     use crate::testing::TempDirectory;
 
     /// Returns random bytes.
-    fn noise(count: usize) -> Vec<u8> {
+    fn random_bytes(count: usize) -> Vec<u8> {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let next = |_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -212,7 +212,7 @@ mod tests {
         compressed_size(&folder::walk(folder.path()).unwrap())
     }
 
-    fn exactly(files: &[(&str, &[u8])]) -> u64 {
+    fn exact_bytes(files: &[(&str, &[u8])]) -> u64 {
         match size(files) {
             Some(CompressedSize::Exact(size)) => size,
             other => panic!("{other:?}"),
@@ -220,25 +220,25 @@ mod tests {
     }
 
     #[test]
-    fn every_file_that_olm_unpacks_is_compressed_by_itself() {
+    fn every_file_olm_unpacks_is_compressed_separately() {
         let blocks = vec![b'a'; 16 * BLOCK_BYTES + 1];
-        let one = exactly(&[("manifests/a", &blocks)]);
+        let one = exact_bytes(&[("manifests/a", &blocks)]);
         assert!(one < 10_000, "{one}");
-        assert_eq!(exactly(&[("manifests/a", &blocks), ("metadata/b", &blocks)]), 2 * one);
+        assert_eq!(exact_bytes(&[("manifests/a", &blocks), ("metadata/b", &blocks)]), 2 * one);
         // An empty file has 18 bytes around it, and 24 in base64.
-        assert_eq!(exactly(&[("manifests/a", &blocks), ("metadata/b", b"")]), one + 24);
+        assert_eq!(exact_bytes(&[("manifests/a", &blocks), ("metadata/b", b"")]), one + 24);
         let others: [(&str, &[u8]); 2] = [("Dockerfile", &blocks), ("manifests/x/y", &blocks)];
-        assert_eq!(exactly(&[("manifests/a", &blocks), others[0], others[1]]), one);
+        assert_eq!(exact_bytes(&[("manifests/a", &blocks), others[0], others[1]]), one);
         // Random content grows by a third.
-        let noise = noise(14 * BLOCK_BYTES);
-        let compressed = exactly(&[("metadata/n", &noise)]);
+        let noise = random_bytes(14 * BLOCK_BYTES);
+        let compressed = exact_bytes(&[("metadata/n", &noise)]);
         let plain = u64::try_from(noise.len()).unwrap();
         assert!((plain * 4 / 3..plain * 4 / 3 + 1_000).contains(&compressed), "{compressed}");
     }
 
     #[test]
-    fn bundle_that_fits_as_it_is_is_not_compressed() {
-        let fits = noise(668_400);
+    fn small_bundle_is_not_compressed() {
+        let fits = random_bytes(668_400);
         assert_eq!(size(&[("manifests/a", &fits)]), None);
         assert_eq!(size(&[("manifests/a", &fits), ("manifests/x/y", &fits), ("b", &fits)]), None);
         assert!(
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn oversized_bundle_stops_compression_early() {
         // Seven million bytes are nine in base64, in one file or in several.
-        let noise = noise(7_000_000);
+        let noise = random_bytes(7_000_000);
         assert_eq!(
             size(&[("manifests/a", &noise)]),
             Some(CompressedSize::MoreThan(MAX_MEASURED_BYTES))
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn unreadable_bundle_has_no_size() {
         let folder = TempDirectory::empty();
-        folder.write("manifests/a", noise(1 << 20));
+        folder.write("manifests/a", random_bytes(1 << 20));
         folder.write("manifests/gone", "");
         let walked = folder::walk(folder.path()).unwrap();
         std::fs::remove_file(folder.path().join("manifests/gone")).unwrap();

@@ -567,7 +567,7 @@ mod tests {
         documents.iter_json().map(str::to_owned).collect()
     }
 
-    fn broken(name: &str, content: impl AsRef<[u8]>) -> (u64, u64, String) {
+    fn parse_error(name: &str, content: impl AsRef<[u8]>) -> (u64, u64, String) {
         let file = read(name, content);
         let broken = file.read_error().unwrap_or_else(|| panic!("{file:?}"));
         (broken.line, broken.column, broken.message.clone())
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_end_documents_wherever_they_stand() {
+    fn document_markers_end_documents_anywhere() {
         let text = "a: |\n  ---\n  x\n--- # two\nb: \"y\n  --- z\"\n---\tc: 1\n----: d\n";
         let ranges = split_chunks(text);
         assert_eq!(ranges.len(), 3);
@@ -602,28 +602,28 @@ mod tests {
         );
         let many: String = (0..30_000).map(|_| "---\na: 1\n").collect();
         assert_eq!(documents("a.yaml", &many).len(), 30_000);
-        assert_eq!(broken("a.yaml", many + "---\n\n\nb: [").0, 60_004);
+        assert_eq!(parse_error("a.yaml", many + "---\n\n\nb: [").0, 60_004);
     }
 
     #[test]
     fn invalid_content_reports_line_and_column() {
-        assert_eq!(broken("a.json", "{\"a\": 1,\n \"b\" 2}").0, 2);
-        assert_eq!(broken("a.json", "{}x").0, 1);
-        let (line, _, why) = broken("a.yaml", "a:\n\tb: 1\n");
+        assert_eq!(parse_error("a.json", "{\"a\": 1,\n \"b\" 2}").0, 2);
+        assert_eq!(parse_error("a.json", "{}x").0, 1);
+        let (line, _, why) = parse_error("a.yaml", "a:\n\tb: 1\n");
         assert!(line == 2 && why.starts_with("not YAML: "), "{line} {why}");
-        assert_eq!(broken("a.yaml", "a: 1\nb: {{ .Values.x }}\n").0, 2);
+        assert_eq!(parse_error("a.yaml", "a: 1\nb: {{ .Values.x }}\n").0, 2);
         assert_eq!(
-            broken("a.yaml", b"a: 1\nb: \xff\n"),
+            parse_error("a.yaml", b"a: 1\nb: \xff\n"),
             (2, 4, "not UTF-8: save the file as UTF-8".to_owned())
         );
-        assert_eq!(broken("a.yaml", b"a: 1\n\0").0, 2);
-        assert_eq!(broken("a.json", "[".repeat(300) + &"]".repeat(300)).1, 257);
-        broken("a.yaml", "[".repeat(100_000));
-        broken("a.yaml", "- ".repeat(100_000));
+        assert_eq!(parse_error("a.yaml", b"a: 1\n\0").0, 2);
+        assert_eq!(parse_error("a.json", "[".repeat(300) + &"]".repeat(300)).1, 257);
+        parse_error("a.yaml", "[".repeat(100_000));
+        parse_error("a.yaml", "- ".repeat(100_000));
         let bomb: String = (1..20).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
             format!("{text}a{i}: &a{i} [*a{p}, *a{p}, *a{p}, *a{p}]\n", p = i - 1)
         });
-        broken("a.yaml", bomb);
+        parse_error("a.yaml", bomb);
     }
 
     #[test]

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use crate::testing::{TempDirectory, fixture};
 
-    fn found(path: &Path) -> Vec<DetectedInput> {
+    fn detect_all(path: &Path) -> Vec<DetectedInput> {
         detect(path, &Reader::default()).unwrap().inputs
     }
 
@@ -152,17 +152,17 @@ mod tests {
             ("catalog-broken", CheckInputType::Catalog),
         ] {
             let path = fixture(name);
-            assert_eq!(found(&path), [DetectedInput::new(path, expected)], "{name}");
+            assert_eq!(detect_all(&path), [DetectedInput::new(path, expected)], "{name}");
         }
         let manifests = fixture("plain-valid/manifests");
-        let files = found(&manifests);
+        let files = detect_all(&manifests);
         assert!(
             files.len() > 1 && files.iter().all(|file| file.input_type == CheckInputType::Manifest),
             "{files:?}"
         );
         assert!(files.iter().all(|file| file.directory.as_deref() == Some(manifests.as_path())));
         let legacy = TempDirectory::new(&[("etcd.package.yaml", "packageName: etcd\n")]);
-        assert_eq!(found(legacy.path())[0].input_type, CheckInputType::Bundle);
+        assert_eq!(detect_all(legacy.path())[0].input_type, CheckInputType::Bundle);
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn blobs_that_are_ignored_make_no_catalog() {
+    fn ignored_blobs_make_no_catalog() {
         let folder = TempDirectory::new(&[
             ("a/catalog.yaml", "schema: olm.package\nname: x\n"),
             (".indexignore", "*\n"),
@@ -187,7 +187,7 @@ mod tests {
         let error = detect(folder.path(), &Reader::default()).unwrap_err().to_string();
         assert!(error.contains("no catalog"), "{error}");
         folder.write("b.yaml", "apiVersion: v1\nkind: Namespace\n");
-        assert_eq!(found(folder.path())[0].input_type, CheckInputType::Manifest);
+        assert_eq!(detect_all(folder.path())[0].input_type, CheckInputType::Manifest);
     }
 
     #[test]

@@ -64,7 +64,7 @@ mod tests {
     use opgate_input::read::FilePath;
 
     #[test]
-    fn a_file_with_a_name_twice_is_broken() {
+    fn duplicate_key_makes_a_file_invalid() {
         let cases = [
             ("{\"a\": 1}{\"a\": 2}", None),
             ("{\"a\": 1}\n{\"b\": {\"a\": 1, \"\\u0061\": 2}}", Some((2, 16, "a"))),

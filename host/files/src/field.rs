@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_split_as_kubernetes_writes_them() {
+    fn field_paths_are_split_like_kubernetes() {
         for (field, expected) in [
             (
                 "spec.files[3].documents[0].spec",

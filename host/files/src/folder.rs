@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn links_inside_are_files_and_others_are_refused() {
+    fn links_are_followed_only_inside_the_directory() {
         let outside = TempDirectory::new(&[("secret", "hunter2")]);
         let directory = TempDirectory::new(&[("a/file.yaml", "a: 1\n")]);
         let (out, secret) = (outside.path(), outside.path().join("secret"));

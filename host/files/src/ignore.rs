@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_hold_as_in_git() {
+    fn patterns_match_like_git() {
         let cases: &[(&str, &[&str], &[&str])] = &[
             ("README.md", &["README.md", "a/README.md"], &["README.mdx"]),
             ("/README.md", &["README.md"], &["a/README.md"]),

@@ -122,7 +122,7 @@ mod tests {
     const KUSTOMIZATION: &str = "resources: [bases/crd.yaml]\npatches:\n- path: patches/a.yaml\n- patch: |\n    - op: remove\npatchesStrategicMerge:\n- ../shared/b.yaml\n- |\n  kind: X\npatchesJson6902: [{path: c.yaml, target: {kind: X}}]\n";
 
     #[test]
-    fn patches_are_those_that_a_kustomization_names() {
+    fn patches_of_a_kustomization_are_detected() {
         let folder = TempDirectory::new(&[
             ("crd/kustomization.yaml", KUSTOMIZATION),
             ("crd/patches/a.yaml", ""),

@@ -256,7 +256,7 @@ mod tests {
     use crate::testing::TempDirectory;
     use opgate_input::read::{FilePath, Reader};
 
-    fn places(name: &str, text: &str, index: usize, fields: &[(&str, (u64, u64))]) {
+    fn assert_locations(name: &str, text: &str, index: usize, fields: &[(&str, (u64, u64))]) {
         let directory = TempDirectory::empty();
         directory.write(name, text);
         let path = directory.path().join(name);
@@ -271,9 +271,9 @@ mod tests {
     }
 
     #[test]
-    fn fields_have_places_in_yaml() {
+    fn fields_have_locations_in_yaml() {
         let text = "# one\na: 1\n---\n# two\nmetadata:\n  annotations:\n    olm.x/y: z\nlist:\n- a: 1\n- b: ä\n---\nc: d\n";
-        places(
+        assert_locations(
             "a.yaml",
             text,
             1,
@@ -286,14 +286,14 @@ mod tests {
                 ("", (5, 1)),
             ],
         );
-        places("a.yaml", text, 0, &[("a", (2, 1))]);
-        places("a.yaml", text, 2, &[("c", (12, 1))]);
+        assert_locations("a.yaml", text, 0, &[("a", (2, 1))]);
+        assert_locations("a.yaml", text, 2, &[("c", (12, 1))]);
     }
 
     #[test]
-    fn fields_lead_into_the_json_of_a_text() {
+    fn fields_in_embedded_json_have_locations() {
         let text = "annotations:\n  a.b/examples: |-  # all\n\n    [\n      {\"ä\": 1},\n      {\"kind\": \"X\"}\n    ]\n  broken: |\n    [\n      1,,\n    ]\n  folded: >\n    [{\"a\":\n    1}]\n  quoted: '[{\"a\": 1}]'\n";
-        places(
+        assert_locations(
             "a.yaml",
             text,
             0,
@@ -309,13 +309,13 @@ mod tests {
             ],
         );
         let text = "{\"a\": \"[{\\\"k\\\": \\u00e4\\n1, 2]\", \"b\": \"[{\\\"k\\\": 12}]\"}";
-        places("a.json", text, 0, &[("b[0].k", (1, 48)), ("b", (1, 33))]);
+        assert_locations("a.json", text, 0, &[("b[0].k", (1, 48)), ("b", (1, 33))]);
     }
 
     #[test]
-    fn fields_have_places_in_json() {
+    fn fields_have_locations_in_json() {
         let text = "{\"a\": 1}\n{\n\t\"b\": [\n\t\t{\"c/d\":  true}, 2\n\t]\n}";
-        places(
+        assert_locations(
             "a.json",
             text,
             1,
@@ -327,6 +327,6 @@ mod tests {
                 ("nothing", (2, 1)),
             ],
         );
-        places("a.json", text, 0, &[("a", (1, 2))]);
+        assert_locations("a.json", text, 0, &[("a", (1, 2))]);
     }
 }

@@ -504,11 +504,11 @@ mod tests {
     use opgate_input::read::Reader;
 
     const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
-    const A: &str = "schema: olm.package\nname: a\n";
-    const B: &str = "schema: olm.channel\npackage: b\n";
+    const PACKAGE_BLOB: &str = "schema: olm.package\nname: a\n";
+    const CHANNEL_BLOB: &str = "schema: olm.channel\npackage: b\n";
     const ANNOTATIONS: &str = "annotations: {}\n";
 
-    fn found(files: &[(&str, &str)]) -> Vec<String> {
+    fn detect_inputs(files: &[(&str, &str)]) -> Vec<String> {
         let folder = TempDirectory::new(files);
         let relative = |found: &super::DetectedInput| {
             let path = found.path.strip_prefix(folder.path()).unwrap();
@@ -547,7 +547,7 @@ mod tests {
             "legacy bundle",
             "plain/v1 plain bundle",
         ];
-        assert_eq!(found(&files), expected);
+        assert_eq!(detect_inputs(&files), expected);
     }
 
     /// Files next to a bundle, and the catalogs among them.
@@ -557,22 +557,48 @@ mod tests {
     fn catalogs_are_found_next_to_bundles() {
         let bundle = [("bundle/manifests/a.yaml", OBJECT)];
         let cases: [Case<'_>; 9] = [
-            (&[("catalog/catalog.yaml", A), ("catalog/more/b.yaml", B)], &["catalog"]),
-            (&[("catalog/a/catalog.yaml", A), ("catalog/b/catalog.yaml", B)], &["catalog"]),
-            (&[("catalog/a/c.yaml", A), ("catalog/b/c.json", "{")], &["catalog"]),
-            // A repeated package gives two catalogs, and other files belong to none.
-            (&[("x/v1/c.yaml", A), ("x/v2/c.yaml", A)], &["x/v1", "x/v2"]),
-            (&[("x/v1/a/c.yaml", A), ("x/v2/a/c.yaml", A)], &["x/v1", "x/v2"]),
-            (&[("x/a/c.yaml", A), ("x/Dockerfile", "FROM x")], &["x/a"]),
-            (&[("x/a/c.yaml", A), ("x/README.md", "#"), ("x/.indexignore", "*.md")], &["x"]),
             (
-                &[("a.yaml", A), ("x/a.yaml", A), ("x/b/manifests/o.yaml", OBJECT)],
+                &[("catalog/catalog.yaml", PACKAGE_BLOB), ("catalog/more/b.yaml", CHANNEL_BLOB)],
+                &["catalog"],
+            ),
+            (
+                &[
+                    ("catalog/a/catalog.yaml", PACKAGE_BLOB),
+                    ("catalog/b/catalog.yaml", CHANNEL_BLOB),
+                ],
+                &["catalog"],
+            ),
+            (&[("catalog/a/c.yaml", PACKAGE_BLOB), ("catalog/b/c.json", "{")], &["catalog"]),
+            // A repeated package gives two catalogs, and other files belong to none.
+            (&[("x/v1/c.yaml", PACKAGE_BLOB), ("x/v2/c.yaml", PACKAGE_BLOB)], &["x/v1", "x/v2"]),
+            (
+                &[("x/v1/a/c.yaml", PACKAGE_BLOB), ("x/v2/a/c.yaml", PACKAGE_BLOB)],
+                &["x/v1", "x/v2"],
+            ),
+            (&[("x/a/c.yaml", PACKAGE_BLOB), ("x/Dockerfile", "FROM x")], &["x/a"]),
+            (
+                &[("x/a/c.yaml", PACKAGE_BLOB), ("x/README.md", "#"), ("x/.indexignore", "*.md")],
+                &["x"],
+            ),
+            (
+                &[
+                    ("a.yaml", PACKAGE_BLOB),
+                    ("x/a.yaml", PACKAGE_BLOB),
+                    ("x/b/manifests/o.yaml", OBJECT),
+                ],
                 &["a.yaml", "x/a.yaml"],
             ),
-            (&[("x/a.yaml", A), (".indexignore", "a.yaml"), ("y/.b/a.yaml", A)], &[]),
+            (
+                &[
+                    ("x/a.yaml", PACKAGE_BLOB),
+                    (".indexignore", "a.yaml"),
+                    ("y/.b/a.yaml", PACKAGE_BLOB),
+                ],
+                &[],
+            ),
         ];
         for (files, expected) in cases {
-            let found = found(&[&bundle, files].concat());
+            let found = detect_inputs(&[&bundle, files].concat());
             let catalogs = found.iter().filter_map(|line| line.strip_suffix(" catalog"));
             assert_eq!(catalogs.collect::<Vec<_>>(), expected, "{files:?}");
         }

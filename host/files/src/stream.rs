@@ -115,7 +115,7 @@ mod tests {
     use crate::content::{File, ParseMode};
     use crate::testing::TempDirectory;
 
-    fn found(text: &str) -> Result<Option<usize>, StreamError> {
+    fn find_in_text(text: &str) -> Result<Option<usize>, StreamError> {
         let directory = TempDirectory::new(&[("a", text)]);
         let path = directory.path().join("a");
         let reader = Reader::default();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_documents_are_found_as_upstream_finds_them() {
+    fn empty_documents_are_found_like_upstream() {
         for text in [
             "",
             "a: 1\n",
@@ -146,7 +146,7 @@ mod tests {
             "\n{\"a\": 1}\n\n{\"b\": 1}\n\n",
             "{a: 1}\n---\nb: 1\n",
         ] {
-            assert_eq!(found(text), Ok(None), "{text}");
+            assert_eq!(find_in_text(text), Ok(None), "{text}");
         }
         for (text, offset) in [
             ("\n", 0),
@@ -166,7 +166,7 @@ mod tests {
             ("{\"a\": 1} null {\"b\": 1}\n", 9),
             ("{\"a\": 1}\nnull\n", 9),
         ] {
-            assert_eq!(found(text), Ok(Some(offset)), "{text}");
+            assert_eq!(find_in_text(text), Ok(Some(offset)), "{text}");
         }
     }
 
@@ -176,7 +176,7 @@ mod tests {
             [("a: 1\n--- {b: 1}\n", 5, "{b: 1}"), ("--- {a: 1}\n", 0, "{a: 1}")]
         {
             let why = format!("invalid Yaml document separator: {after}");
-            assert_eq!(found(text), Err((offset, why)), "{text}");
+            assert_eq!(find_in_text(text), Err((offset, why)), "{text}");
         }
     }
 }

@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    fn found(json: &str) -> Vec<String> {
+    fn expand_lists(json: &str) -> Vec<String> {
         let document = Document::parse(json).unwrap();
         let mut all = Vec::new();
         for_each_object(document.root(), None, &mut |found| {
@@ -176,7 +176,7 @@ mod tests {
             ),
             (r#"{"a":1}"#, &["/apiVersion is missing: not a Kubernetes object"]),
         ] {
-            assert_eq!(found(json), expected, "{json}");
+            assert_eq!(expand_lists(json), expected, "{json}");
         }
     }
 }

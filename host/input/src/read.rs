@@ -349,7 +349,7 @@ mod tests {
         path
     }
 
-    fn hole(folder: &Path, name: &str, start: &str, size: u64) -> PathBuf {
+    fn write_sparse(folder: &Path, name: &str, start: &str, size: u64) -> PathBuf {
         let path = write(folder, name, start);
         File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
         path
@@ -391,7 +391,7 @@ mod tests {
     fn input_budget_counts_file_sizes_and_kept_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let reader = Reader::new(3_000_000);
-        let hole = hole(folder.path(), "hole", "a: 1\n", 2_000_000);
+        let hole = write_sparse(folder.path(), "hole", "a: 1\n", 2_000_000);
         for _ in 0..10 {
             let read = reader.read(open_named(&hole).unwrap(), true, ReadPurpose::Keep).unwrap();
             assert_eq!(read.len(), BLOCK_BYTES);

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_texts() {
+    fn yaml_1_1_booleans_are_strings() {
         let located =
             LocatedValue::read("a: off\nb: no\nc: true\nd: null\ne: ~\nf: 1.5\ng: \"1\"\n")
                 .unwrap();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_has_bounds() {
+    fn cache_size_is_limited() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::open(folder.path()).unwrap();
         for number in 0..6 {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn another_digest_of_a_tag_is_noticed() {
+    fn changed_digest_of_a_tag_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::open(folder.path()).unwrap();
         let reference = Reference::parse("oci://localhost:5000/a:v1").unwrap();

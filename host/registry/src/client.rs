@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_to_wait_is_read() {
+    fn retry_after_is_parsed() {
         let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
         for (text, seconds) in [
             ("3", Some(3)),

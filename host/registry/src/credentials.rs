@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entry_of_the_registry_is_found() {
+    fn registry_entry_is_found() {
         // alice:secret, and bob:a:b
         let (alice, bob) = ("YWxpY2U6c2VjcmV0", "Ym9iOmE6Yg==");
         for (config, reference, expected) in [

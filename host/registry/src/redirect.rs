@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redirects_lead_to_tls_or_to_named_hosts() {
+    fn redirects_require_tls_or_a_named_host() {
         let insecure = BTreeSet::from(["localhost:5000".to_owned()]);
         for (from, location, expected) in [
             ("https://a.io/v2/x", "https://cdn.io/b?sig=s", Some("https://cdn.io/b?sig=s")),

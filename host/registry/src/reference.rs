@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_read_as_docker_reads_them() {
+    fn references_are_parsed_like_docker() {
         let hex = "0123abcd".repeat(8);
         let pinned = format!("oci://ghcr.io/team/policies/a@sha256:{hex}");
         let both = format!("oci://localhost:5000/a:1.0@sha256:{hex}");

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_by_the_key_and_for_the_digest() {
+    fn signature_requires_the_key_and_the_digest() {
         let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
         let other = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
         let sign =
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn other_keys_verify_too() {
+    fn other_key_types_verify() {
         let digest = Digest::of(b"a");
         let good = text(&digest, SIGNATURE_TYPE);
         let key = Ed25519KeyPair::generate().unwrap();

@@ -278,13 +278,13 @@ mod tests {
     use super::*;
 
     const MIB: usize = 1 << 20;
-    const LIMIT: usize = 7 * MIB;
+    const LIMIT_BYTES: usize = 7 * MIB;
 
     fn limiter() -> Arc<BodyLimiter> {
-        BodyLimiter::new(Arc::new(RequestMemory::new(128 * MIB, LIMIT)))
+        BodyLimiter::new(Arc::new(RequestMemory::new(128 * MIB, LIMIT_BYTES)))
     }
 
-    fn pod(number: u8) -> Origin {
+    fn pod_origin(number: u8) -> Origin {
         Origin::of([10, 0, 0, number].into())
     }
 
@@ -295,10 +295,10 @@ mod tests {
     }
 
     /// A body that stops just before its end.
-    fn unfinished(limiter: &Arc<BodyLimiter>, origin: Origin) -> Arrival {
-        let mut arrival = limiter.begin(origin, LIMIT).unwrap();
+    fn unfinished_body(limiter: &Arc<BodyLimiter>, origin: Origin) -> Arrival {
+        let mut arrival = limiter.begin(origin, LIMIT_BYTES).unwrap();
         // Another body of the same client may end it already.
-        let _ = send(&mut arrival, LIMIT - MIB);
+        let _ = send(&mut arrival, LIMIT_BYTES - MIB);
         arrival
     }
 
@@ -306,33 +306,33 @@ mod tests {
         arrival.body.content.lock().is_none()
     }
 
-    async fn pass(milliseconds: u64) {
+    async fn advance_time(milliseconds: u64) {
         tokio::time::advance(Duration::from_millis(milliseconds)).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn unfinished_bodies_give_way_to_others() {
-        let api_server = pod(1);
+        let api_server = pod_origin(1);
         for pods in [1, 40] {
             let limiter = limiter();
             let mut held = Vec::new();
             for number in 0..40_u8 {
-                held.push(unfinished(&limiter, pod(100 + number % pods)));
-                pass(10).await;
+                held.push(unfinished_body(&limiter, pod_origin(100 + number % pods)));
+                advance_time(10).await;
             }
-            pass(300).await;
+            advance_time(300).await;
             // Four at once, for a while.
             for _ in 0..20 {
                 let mut few: Vec<_> =
-                    (0..4).map(|_| limiter.begin(api_server, LIMIT).unwrap()).collect();
+                    (0..4).map(|_| limiter.begin(api_server, LIMIT_BYTES).unwrap()).collect();
                 for _ in 0..7 {
                     for arrival in &mut few {
                         send(arrival, MIB).unwrap();
                     }
-                    pass(1).await;
+                    advance_time(1).await;
                 }
                 for arrival in few {
-                    assert_eq!(arrival.finish().unwrap().0.len(), LIMIT, "{pods}");
+                    assert_eq!(arrival.finish().unwrap().0.len(), LIMIT_BYTES, "{pods}");
                 }
             }
             let left = held.iter().filter(|arrival| !is_evicted(arrival)).count();
@@ -348,16 +348,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_slowest_of_one_address_ends_first() {
         let limiter = limiter();
-        let shared = pod(1);
-        let mut slow = limiter.begin(shared, LIMIT).unwrap();
+        let shared = pod_origin(1);
+        let mut slow = limiter.begin(shared, LIMIT_BYTES).unwrap();
         for _ in 0..60 {
             send(&mut slow, 64 << 10).unwrap();
-            pass(100).await;
+            advance_time(100).await;
         }
-        let mut fast: Vec<_> = (0..8).map(|_| limiter.begin(shared, LIMIT).unwrap()).collect();
+        let mut fast: Vec<_> =
+            (0..8).map(|_| limiter.begin(shared, LIMIT_BYTES).unwrap()).collect();
         for arrival in &mut fast {
             send(arrival, 6 * MIB).unwrap();
-            pass(2).await;
+            advance_time(2).await;
         }
         assert!(is_evicted(&slow));
         assert_eq!(slow.push(b" "), Err(BodyError::Evicted));
@@ -369,16 +370,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn slow_body_alone_completes_and_a_stalled_one_ends() {
         let limiter = limiter();
-        let mut slow = limiter.begin(pod(1), LIMIT).unwrap();
-        for _ in 0..LIMIT / (64 << 10) {
+        let mut slow = limiter.begin(pod_origin(1), LIMIT_BYTES).unwrap();
+        for _ in 0..LIMIT_BYTES / (64 << 10) {
             // 1 MiB a second.
             let waited =
                 tokio::time::timeout(Duration::from_micros(62_500), slow.wait_for_error()).await;
             assert_eq!(waited.ok(), None);
             send(&mut slow, 64 << 10).unwrap();
         }
-        assert_eq!(slow.finish().unwrap().0.len(), LIMIT);
-        let mut stalled = unfinished(&limiter, pod(1));
+        assert_eq!(slow.finish().unwrap().0.len(), LIMIT_BYTES);
+        let mut stalled = unfinished_body(&limiter, pod_origin(1));
         let began = Instant::now();
         let error = loop {
             tokio::select! {
@@ -393,8 +394,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn number_of_unfinished_bodies_is_bounded() {
-        let limiter = BodyLimiter::new(Arc::new(RequestMemory::new(128 * MIB, LIMIT)));
-        let begin = |number: u8| limiter.begin(pod(number), 0).unwrap();
+        let limiter = BodyLimiter::new(Arc::new(RequestMemory::new(128 * MIB, LIMIT_BYTES)));
+        let begin = |number: u8| limiter.begin(pod_origin(number), 0).unwrap();
         let api_server = begin(1);
         let many: Vec<_> = (0..MAX_BODIES + 10).map(|_| begin(2)).collect();
         assert!(limiter.table.lock().bodies.len() <= MAX_BODIES);

@@ -479,54 +479,60 @@ mod tests {
         max_age: Duration::from_secs(600),
     };
 
-    fn places(bounds: ConnectionBounds) -> Arc<ConnectionLimiter> {
+    fn limiter(bounds: ConnectionBounds) -> Arc<ConnectionLimiter> {
         ConnectionLimiter::new(bounds, Counter::default())
     }
 
     /// An address of the source with a number.
-    fn from(source: u8) -> IpAddr {
+    fn address_of(source: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, source])
     }
 
-    fn is_gone(slot: &ConnectionSlot) -> bool {
+    fn is_evicted(slot: &ConnectionSlot) -> bool {
         slot.wait_for_eviction().now_or_never().is_some()
     }
 
     /// The slot of a client after its handshake.
-    fn greeted(limiter: &Arc<ConnectionLimiter>, source: u8, verified: bool) -> ConnectionSlot {
-        let slot = limiter.acquire(from(source));
+    fn acquire_and_handshake(
+        limiter: &Arc<ConnectionLimiter>,
+        source: u8,
+        verified: bool,
+    ) -> ConnectionSlot {
+        let slot = limiter.acquire(address_of(source));
         slot.handshake_done(verified);
         slot
     }
 
     #[test]
     fn new_connection_evicts_the_least_important_one() {
-        let limiter = places(ConnectionBounds { max_per_source: 8, ..BOUNDS });
+        let limiter = limiter(ConnectionBounds { max_per_source: 8, ..BOUNDS });
         let quiet = |verified, source| {
-            let slot = greeted(&limiter, source, verified);
+            let slot = acquire_and_handshake(&limiter, source, verified);
             drop(slot.requests().begin());
             slot
         };
-        let verified_busy = greeted(&limiter, 1, true);
+        let verified_busy = acquire_and_handshake(&limiter, 1, true);
         let _request = verified_busy.requests().begin();
-        let busy = greeted(&limiter, 2, false);
+        let busy = acquire_and_handshake(&limiter, 2, false);
         let _other = busy.requests().begin();
-        let verified_idle = greeted(&limiter, 3, true);
+        let verified_idle = acquire_and_handshake(&limiter, 3, true);
         let (idle, idle_later) = (quiet(false, 4), quiet(false, 5));
-        let silent = greeted(&limiter, 6, false);
-        let handshakes = [limiter.acquire(from(7)), limiter.acquire(from(8))];
+        let silent = acquire_and_handshake(&limiter, 6, false);
+        let handshakes = [limiter.acquire(address_of(7)), limiter.acquire(address_of(8))];
         let order =
             [&silent, &handshakes[0], &handshakes[1], &idle, &idle_later, &verified_idle, &busy];
         let mut newcomers = Vec::new();
         for (index, goes) in order.iter().enumerate() {
-            assert!(!is_gone(goes), "{index}");
+            assert!(!is_evicted(goes), "{index}");
             // A slot of a verified and busy client, so that it does not end before the others.
-            let newcomer = greeted(&limiter, 9, true);
+            let newcomer = acquire_and_handshake(&limiter, 9, true);
             std::mem::forget(newcomer.requests().begin());
             newcomers.push(newcomer);
-            assert!(is_gone(goes), "{index}");
+            assert!(is_evicted(goes), "{index}");
         }
-        assert!(!is_gone(&verified_busy) && newcomers.iter().all(|newcomer| !is_gone(newcomer)));
+        assert!(
+            !is_evicted(&verified_busy) && newcomers.iter().all(|newcomer| !is_evicted(newcomer))
+        );
         assert_eq!(limiter.table.lock().connections.len(), BOUNDS.max_connections);
         assert_eq!(limiter.evicted.get(), 7);
     }
@@ -534,42 +540,42 @@ mod tests {
     /// An API server with its defaults, after a restart of the server.
     #[test]
     fn burst_of_handshakes_of_an_api_server_fits() {
-        let limiter = places(ConnectionBounds::of(4_096, Duration::MAX));
-        let unused = greeted(&limiter, 1, false);
-        let burst: Vec<_> = (0..600).map(|_| limiter.acquire(from(1))).collect();
-        assert!(!burst.iter().any(is_gone));
-        let flood: Vec<_> = (0..4_096).map(|_| limiter.acquire(from(1))).collect();
-        assert!(!is_gone(&unused) && is_gone(&flood[0]), "handshakes end handshakes");
+        let limiter = limiter(ConnectionBounds::of(4_096, Duration::MAX));
+        let unused = acquire_and_handshake(&limiter, 1, false);
+        let burst: Vec<_> = (0..600).map(|_| limiter.acquire(address_of(1))).collect();
+        assert!(!burst.iter().any(is_evicted));
+        let flood: Vec<_> = (0..4_096).map(|_| limiter.acquire(address_of(1))).collect();
+        assert!(!is_evicted(&unused) && is_evicted(&flood[0]), "handshakes end handshakes");
     }
 
     #[test]
-    fn a_source_has_no_more_than_its_share() {
-        let limiter = places(BOUNDS);
-        let other = greeted(&limiter, 1, false);
-        let own: Vec<_> = (0..6).map(|_| greeted(&limiter, 2, false)).collect();
-        assert!(!is_gone(&other), "there is room for the others");
+    fn connections_of_a_source_are_limited_to_its_share() {
+        let limiter = limiter(BOUNDS);
+        let other = acquire_and_handshake(&limiter, 1, false);
+        let own: Vec<_> = (0..6).map(|_| acquire_and_handshake(&limiter, 2, false)).collect();
+        assert!(!is_evicted(&other), "there is room for the others");
         assert_eq!(
-            own.iter().map(is_gone).collect::<Vec<_>>(),
+            own.iter().map(is_evicted).collect::<Vec<_>>(),
             [true, true, false, false, false, false]
         );
         // An IPv6 network is one source, and a mapped IPv4 address is that IPv4 address.
         let source = |text: &str| Source::of(text.parse().unwrap());
         assert_eq!(source("fd00::1:2:3:4"), source("fd00::5:6:7:8"));
         assert_ne!(source("fd00:0:0:1::1"), source("fd00::1"));
-        assert_eq!(source("::ffff:10.0.0.2"), Source(from(2)));
+        assert_eq!(source("::ffff:10.0.0.2"), Source(address_of(2)));
     }
 
     #[test]
     fn source_with_most_handshakes_is_evicted_first() {
-        let limiter = places(BOUNDS);
-        let flood = [limiter.acquire(from(1)), limiter.acquire(from(1))];
-        let mut others = vec![limiter.acquire(from(2))];
-        others.push(limiter.acquire(from(3)));
-        assert_eq!(flood.iter().map(is_gone).collect::<Vec<_>>(), [true, false]);
-        assert!(others.iter().all(|other| !is_gone(other)));
+        let limiter = limiter(BOUNDS);
+        let flood = [limiter.acquire(address_of(1)), limiter.acquire(address_of(1))];
+        let mut others = vec![limiter.acquire(address_of(2))];
+        others.push(limiter.acquire(address_of(3)));
+        assert_eq!(flood.iter().map(is_evicted).collect::<Vec<_>>(), [true, false]);
+        assert!(others.iter().all(|other| !is_evicted(other)));
         others[0].handshake_done(false);
-        others.push(limiter.acquire(from(4)));
-        assert!(!is_gone(&flood[1]), "one handshake has ended");
+        others.push(limiter.acquire(address_of(4)));
+        assert!(!is_evicted(&flood[1]), "one handshake has ended");
         drop((flood, others));
         let table = limiter.table.lock();
         assert!(table.connections.is_empty() && table.sources.is_empty() && table.handshakes == 0);
@@ -577,32 +583,32 @@ mod tests {
 
     #[test]
     fn overdue_connections_are_evicted() {
-        let limiter = places(BOUNDS);
+        let limiter = limiter(BOUNDS);
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        let handshake = limiter.acquire_at(from(1), at(0));
-        let silent = greeted(&limiter, 1, true);
-        let idle = greeted(&limiter, 2, false);
+        let handshake = limiter.acquire_at(address_of(1), at(0));
+        let silent = acquire_and_handshake(&limiter, 1, true);
+        let idle = acquire_and_handshake(&limiter, 2, false);
         drop(idle.requests().begin_at(at(1)));
-        let slow = greeted(&limiter, 2, false);
+        let slow = acquire_and_handshake(&limiter, 2, false);
         let mut taken = slow.requests().begin_at(at(1));
         taken.mark_responded_at(at(2));
         let mut left = slow.requests().begin_at(at(3));
         left.mark_responded_at(at(5));
         drop(taken);
         limiter.sweep_at(at(14));
-        assert!(!is_gone(&slow) && !is_gone(&idle));
+        assert!(!is_evicted(&slow) && !is_evicted(&idle));
         limiter.sweep_at(at(16));
-        assert!(is_gone(&slow) && !is_gone(&idle));
+        assert!(is_evicted(&slow) && !is_evicted(&idle));
         limiter.sweep_at(at(95));
-        assert!(!is_gone(&silent), "a client may keep a connection for later");
+        assert!(!is_evicted(&silent), "a client may keep a connection for later");
         limiter.sweep_at(at(152));
-        assert!(is_gone(&silent) && !is_gone(&handshake), "a handshake has its own time-out");
+        assert!(is_evicted(&silent) && !is_evicted(&handshake), "a handshake has its own time-out");
         limiter.sweep_at(at(599));
         assert!(idle.wait_for_retirement().now_or_never().is_none());
         limiter.sweep_at(at(601));
-        assert!(idle.wait_for_retirement().now_or_never().is_some() && !is_gone(&idle));
+        assert!(idle.wait_for_retirement().now_or_never().is_some() && !is_evicted(&idle));
         limiter.sweep_at(at(676));
-        assert!(is_gone(&idle));
+        assert!(is_evicted(&idle));
     }
 }

@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    const COST: Duration = Duration::from_millis(1);
+    const HANDSHAKE_CPU_TIME: Duration = Duration::from_millis(1);
 
     fn source(number: u8) -> Source {
         Source::of(IpAddr::from([10, 0, 0, number]))
@@ -274,8 +274,8 @@ mod tests {
 
     impl HandshakePermit {
         /// A handshake that uses this much CPU time.
-        fn spend(self) {
-            self.queue.charge(self.source, COST);
+        fn spend_cpu(self) {
+            self.queue.charge(self.source, HANDSHAKE_CPU_TIME);
         }
     }
 
@@ -287,7 +287,7 @@ mod tests {
                 let limiter = limiter.clone();
                 flood.spawn(async move {
                     loop {
-                        limiter.acquire(source(number)).await.spend();
+                        limiter.acquire(source(number)).await.spend_cpu();
                     }
                 });
             }
@@ -304,11 +304,14 @@ mod tests {
         let all: Duration = spent.values().sum();
         // Half of one of two CPUs for ten seconds, the amount that is available at once, and the
         // last one.
-        let most = Duration::from_secs(5) + BURST_CPU_TIME + COST;
+        let most = Duration::from_secs(5) + BURST_CPU_TIME + HANDSHAKE_CPU_TIME;
         assert!(all <= most && all >= most / 2, "{all:?}");
         // No source has more than another.
         let (least, most) = (spent.values().min(), spent.values().max());
-        assert!(*most.unwrap() <= *least.unwrap() + FREE_CPU_TIME + COST, "{least:?} {most:?}");
+        assert!(
+            *most.unwrap() <= *least.unwrap() + FREE_CPU_TIME + HANDSHAKE_CPU_TIME,
+            "{least:?} {most:?}"
+        );
         assert_eq!(spent.len(), 10);
         drop(flood);
     }
@@ -320,8 +323,8 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(1)).await;
         // One handshake of 1 ms is the debt, which a quarter of a CPU pays in 4 ms.
         let came = Instant::now();
-        limiter.acquire(source(1)).await.spend();
-        assert!(came.elapsed() <= 8 * COST, "{:?}", came.elapsed());
+        limiter.acquire(source(1)).await.spend_cpu();
+        assert!(came.elapsed() <= 8 * HANDSHAKE_CPU_TIME, "{:?}", came.elapsed());
         drop(flood);
     }
 
@@ -333,7 +336,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(1)).await;
         for _ in 0..100 {
             let turn = limiter.acquire(source(9)).now_or_never();
-            turn.expect("it need not wait").spend();
+            turn.expect("it need not wait").spend_cpu();
         }
         drop(flood);
         for number in 0..=255 {
@@ -362,7 +365,7 @@ mod tests {
         drop(line);
         for number in 0..u32::try_from(2 * MAX_SOURCES).unwrap() {
             let source = Source::of(IpAddr::from(number.to_be_bytes()));
-            limiter.unverified.state.lock().charge(source, COST, Instant::now());
+            limiter.unverified.state.lock().charge(source, HANDSHAKE_CPU_TIME, Instant::now());
         }
         assert_eq!(limiter.unverified.state.lock().cpu_times.len(), MAX_SOURCES);
     }

@@ -201,7 +201,7 @@ impl ResponseCharge {
 mod tests {
     use super::*;
 
-    const BODY: usize = 1 << 20;
+    const BODY_BYTES: usize = 1 << 20;
 
     /// Reads a body in pieces. At first only its announced length is known.
     fn read(
@@ -218,9 +218,10 @@ mod tests {
 
     #[test]
     fn large_bodies_leave_room_for_small_ones() {
-        let memory = RequestMemory::new(8 << 20, BODY);
-        for announced in [BODY, 0] {
-            let read_all = || read(&memory, announced, BODY).ok().map(RequestCharge::into_parts);
+        let memory = RequestMemory::new(8 << 20, BODY_BYTES);
+        for announced in [BODY_BYTES, 0] {
+            let read_all =
+                || read(&memory, announced, BODY_BYTES).ok().map(RequestCharge::into_parts);
             let mut large: Vec<_> = std::iter::from_fn(read_all).take(100).collect();
             assert_eq!(large.len(), 5, "6 of 8 MiB, and a head for each");
             let mut small: Vec<_> = std::iter::from_fn(|| {
@@ -230,10 +231,10 @@ mod tests {
             .collect();
             assert!(small.len() > 6, "{}", small.len());
             assert!(memory.used() <= memory.limit());
-            assert_eq!(read(&memory, BODY, BODY).err(), Some(BudgetExceeded));
+            assert_eq!(read(&memory, BODY_BYTES, BODY_BYTES).err(), Some(BudgetExceeded));
             // Memory that one request returns is available to another.
             drop((large.pop(), small.pop()));
-            assert!(read(&memory, announced, BODY).is_ok());
+            assert!(read(&memory, announced, BODY_BYTES).is_ok());
             drop((large, small));
             assert!(memory.used() < 64 << 10, "but for what accounts keep at hand");
         }
@@ -241,12 +242,12 @@ mod tests {
 
     #[test]
     fn unfinished_large_bodies_leave_half_of_their_part() {
-        let memory = RequestMemory::new(8 << 20, BODY);
+        let memory = RequestMemory::new(8 << 20, BODY_BYTES);
         let mut arriving: Vec<_> =
-            std::iter::from_fn(|| read(&memory, BODY, BODY).ok()).take(100).collect();
+            std::iter::from_fn(|| read(&memory, BODY_BYTES, BODY_BYTES).ok()).take(100).collect();
         assert_eq!(arriving.len(), 3, "of the 6 MiB for large bodies");
         // A complete body frees memory for the next one, and a rejection marks nothing.
-        let mut refused = memory.reserve(BODY).unwrap();
+        let mut refused = memory.reserve(BODY_BYTES).unwrap();
         assert_eq!(memory.grow(&mut refused, 64 << 10), Err(BudgetExceeded));
         let complete = arriving.pop().unwrap().into_parts();
         assert_eq!(memory.grow(&mut refused, 64 << 10), Ok(()));
@@ -264,8 +265,8 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_until_it_was_taken() {
-        let memory = RequestMemory::new(8 << 20, BODY);
+    fn response_is_charged_until_it_is_sent() {
+        let memory = RequestMemory::new(8 << 20, BODY_BYTES);
         let (charge, account) = memory.reserve(0).unwrap().into_parts();
         let room = Charge::on(&account);
         assert!(room.grow(100 << 10));

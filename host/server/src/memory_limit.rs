@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     /// The limit in these files.
-    fn limit_of(files: &[(&str, &str)]) -> Option<usize> {
+    fn limit_from_files(files: &[(&str, &str)]) -> Option<usize> {
         let folder = tempfile::tempdir().unwrap();
         for (name, content) in files {
             let path = folder.path().join(name);
@@ -211,10 +211,10 @@ mod tests {
             ),
         ];
         for (files, expected) in cases {
-            assert_eq!(limit_of(files), expected, "{files:?}");
+            assert_eq!(limit_from_files(files), expected, "{files:?}");
         }
         let odd = [("proc/self/cgroup", "0::/../../x\nodd\n"), ("proc/meminfo", "MemTotal: x\n")];
-        assert_eq!(limit_of(&odd), None);
+        assert_eq!(limit_from_files(&odd), None);
     }
 
     #[test]

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checks_are_known_by_their_address_once() {
+    fn self_check_is_recognized_once_by_its_address() {
         let checks = SelfCheckConnections::default();
         let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         for port in 1..=100 {

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_fails_again_and_again_is_given_up() {
+    async fn repeatedly_failing_task_is_given_up() {
         let supervisor = Supervisor::with(Duration::MAX, 3);
         let _other = supervisor.spawn("other", std::future::pending);
         let mut task = supervisor.spawn("reload", || async { panic!("no\ncheese {}", 7) });
@@ -241,9 +241,9 @@ mod tests {
         assert_eq!((count(&supervisor, "reload"), count(&supervisor, "other")), (2, 0));
     }
 
-    struct Last;
+    struct PanicsOnDrop;
 
-    impl Drop for Last {
+    impl Drop for PanicsOnDrop {
         fn drop(&mut self) {
             panic!("not yet");
         }
@@ -256,7 +256,7 @@ mod tests {
         let make = || -> std::future::Ready<()> { std::panic::panic_any(7) };
         supervisor.spawn("ops", make).wait_for_failure().await;
         let make = || {
-            let last = Last;
+            let last = PanicsOnDrop;
             async move {
                 std::future::ready(()).await;
                 let _ = &last;

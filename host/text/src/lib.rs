@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_no_controls_and_keeps_its_bound() {
+    fn line_is_bounded_without_control_characters() {
         let cases = [
             ("plain", 16, "plain"),
             ("a\nb\r\u{1b}[31mc\u{202e}", 64, "a b  [31mc "),

@@ -116,7 +116,7 @@ mod tests {
     }
 
     /// Character by character.
-    fn counted(text: &str, offset: usize) -> (u64, u64) {
+    fn count_position(text: &str, offset: usize) -> (u64, u64) {
         let before = between(text, 0, offset);
         let line = before.matches('\n').count();
         let column = before.rsplit('\n').next().unwrap().chars().count();
@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn places_are_those_that_one_counts(
+        fn positions_match_a_simple_count(
             parts in proptest::collection::vec(("[aé€\\n]{0,20}", 0usize..3_000), 1..8),
             at in 0.0f64..1.0,
         ) {
@@ -137,7 +137,7 @@ mod tests {
             }
             let lines = Lines::of(&text);
             let (line, column) = lines.place(&text, offset);
-            prop_assert_eq!((line, column), counted(&text, offset));
+            prop_assert_eq!((line, column), count_position(&text, offset));
             let start = lines.start(&text, usize::try_from(line).unwrap() - 1);
             prop_assert_eq!(start, between(&text, 0, offset).rfind('\n').map_or(0, |newline| newline + 1));
             let whole = between(&text, start, text.len()).split('\n').next().unwrap();

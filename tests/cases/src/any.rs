@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::native::{cases, verdict};
 
 /// Changed cases that are judged.
-const JUDGED: u32 = 2_000;
+const MAX_EVALUATIONS: u32 = 2_000;
 
 fn any_text(words: &'static [&'static str]) -> impl Strategy<Value = String> + Clone {
     prop_oneof![select(words).prop_map(str::to_owned), ".{0,6}"]
@@ -71,7 +71,7 @@ pub fn value_in_any_place_has_a_verdict(
     let cases = cases(policy, folder);
     let known: BTreeSet<_> = policy.all_rules().iter().map(|rule| rule.id).collect();
     let change = (any::<Index>(), any::<Index>(), any_text(words), any_value(words));
-    let config = Config { cases: JUDGED, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: MAX_EVALUATIONS, failure_persistence: None, ..Config::default() };
     let judged =
         TestRunner::new(config).run(&(any::<Index>(), vec(change, 1..5)), |(case, changes)| {
             let mut case = case.get(&cases).clone();

@@ -122,7 +122,7 @@ const TODO: &str = "TODO";
 
 /// What is wrong with the answer.
 #[must_use]
-pub fn complaint(policy: &Policy, case: &Case) -> Option<String> {
+pub fn case_mismatch(policy: &Policy, case: &Case) -> Option<String> {
     if case.name.starts_with(TODO) {
         return Some(format!("{}: write the case \"{}\"", case.rule, case.name));
     }
@@ -170,7 +170,7 @@ fn answer(verdict: Verdict) -> PolicyResult {
 /// Every case finds what it says.
 pub fn cases_hold(policy: &Policy, folder: &str) {
     let cases = cases(policy, folder);
-    let wrong: Vec<_> = cases.iter().filter_map(|case| complaint(policy, case)).collect();
+    let wrong: Vec<_> = cases.iter().filter_map(|case| case_mismatch(policy, case)).collect();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
@@ -201,7 +201,7 @@ fn with_level(case: &Case, level: &str) -> Case {
 pub fn rules_can_be_off(policy: &Policy, folder: &str) {
     for case in cases(policy, folder).iter().filter(|case| case.expects == Expectation::Reject) {
         let case = with_level(case, "off");
-        assert!(complaint(policy, &case).is_some(), "{}: {}", case.rule, case.name);
+        assert!(case_mismatch(policy, &case).is_some(), "{}: {}", case.rule, case.name);
         let found = verdict(policy, &case);
         let own = found.violations.iter().filter(|violation| violation.rule == case.rule);
         assert_eq!(own.count(), 0, "{}: {}: it is off", case.rule, case.name);
@@ -214,7 +214,7 @@ fn is_written(text: &str) -> bool {
 }
 
 /// Where a rule is decided in part only, before the other headings.
-const GAP: &str = "# Gap";
+const GAP_HEADING: &str = "# Gap";
 const HEADINGS: [&str; 4] = ["# Why", "# Remediation", "# Accepted", "# Rejected"];
 
 /// Every `rule!` in the sources is among the rules, and says what the page of a rule says.
@@ -227,7 +227,7 @@ pub fn rules_are_documented(policy: &Policy, folder: &str) {
             if path.is_dir() {
                 sources.push(path);
             } else {
-                declared(&path, &rules);
+                check_declared(&path, &rules);
             }
         }
     }
@@ -248,15 +248,19 @@ pub fn rules_are_documented(policy: &Policy, folder: &str) {
             (rest, what) = (after, heading);
         }
         assert!(is_written(rest), "{}: nothing under {what}", rule.id);
-        if let Some((_, gap)) = rule.docs.split_once(&format!(" {GAP}\n")) {
+        if let Some((_, gap)) = rule.docs.split_once(&format!(" {GAP_HEADING}\n")) {
             let text = gap.split_once(" # Why\n").map(|(text, _)| text);
-            assert!(text.is_some_and(is_written), "{}: {GAP} says nothing before # Why", rule.id);
+            assert!(
+                text.is_some_and(is_written),
+                "{}: {GAP_HEADING} says nothing before # Why",
+                rule.id
+            );
         }
     }
 }
 
 /// The rules that a file declares.
-fn declared(path: &PathBuf, rules: &[&Rule]) {
+fn check_declared(path: &PathBuf, rules: &[&Rule]) {
     let text = fs::read_to_string(path).expect("a source");
     let mut inside = false;
     for line in text.lines() {
@@ -274,18 +278,18 @@ fn declared(path: &PathBuf, rules: &[&Rule]) {
 }
 
 /// Every value inside `value`, as JSON pointers.
-fn places(value: &Value, pointer: &str, found: &mut Vec<String>) {
+fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
     found.push(pointer.to_owned());
     match value {
         Value::Object(members) => {
             for (name, inner) in members {
                 let name = name.replace('~', "~0").replace('/', "~1");
-                places(inner, &format!("{pointer}/{name}"), found);
+                pointers(inner, &format!("{pointer}/{name}"), found);
             }
         }
         Value::Array(items) => {
             for (index, inner) in items.iter().enumerate() {
-                places(inner, &format!("{pointer}/{index}"), found);
+                pointers(inner, &format!("{pointer}/{index}"), found);
             }
         }
         _ => {}
@@ -293,7 +297,7 @@ fn places(value: &Value, pointer: &str, found: &mut Vec<String>) {
 }
 
 /// So many mutated requests are judged for a policy: more take longer and find no more.
-const JUDGED: usize = 8_000;
+const MAX_EVALUATIONS: usize = 8_000;
 
 /// Whatever stands in a place, the policy answers, with rules that it has.
 pub fn nothing_brings_it_down(policy: &Policy, folder: &str) {
@@ -306,13 +310,13 @@ pub fn nothing_brings_it_down(policy: &Policy, folder: &str) {
         for (is_old, value) in [(false, &case.object), (true, &case.old)] {
             let mut found = Vec::new();
             if let Some(value) = value {
-                places(value, "", &mut found);
+                pointers(value, "", &mut found);
             }
             mutations.extend(found.into_iter().map(|pointer| (case, is_old, pointer)));
         }
     }
     // Evenly over all cases, and with every replacement in its turn.
-    let step = (mutations.len() * replacements.len()).div_ceil(JUDGED).max(1);
+    let step = (mutations.len() * replacements.len()).div_ceil(MAX_EVALUATIONS).max(1);
     for number in (0..mutations.len() * replacements.len()).step_by(step) {
         let (case, is_old, pointer) = &mutations[number / replacements.len()];
         let replacement = &replacements[number / step % replacements.len()];

@@ -25,16 +25,16 @@ use serde_json::{Value, json};
 
 use crate::documented;
 use subject::{Subject, subjects};
-use ways::{COLUMNS, Step, ways};
+use ways::{BYPASS_COLUMNS, Step, bypasses};
 
 /// Who attacks, unless the rule is about somebody else.
 const TENANT: &str = "mallory";
 /// Kinds that come from files and never from an API server.
-const FILES: [&str; 3] = ["RegistryBundle", "FileBasedCatalog", "OperatorProject"];
-const POLICIES: [&str; 3] = ["bundle-immutability", "operator-group", "constraint-limits"];
+const FILE_KINDS: [&str; 3] = ["RegistryBundle", "FileBasedCatalog", "OperatorProject"];
+const TESTED_POLICIES: [&str; 3] = ["bundle-immutability", "operator-group", "constraint-limits"];
 /// Of these the rules that deny unless the configuration says otherwise. What only warns keeps nobody
 /// out.
-const DENYING: [&str; 9] = [
+const DENYING_RULES: [&str; 9] = [
     "cluster-service-version",
     "pod-security",
     "operator-condition",
@@ -51,16 +51,16 @@ const DENYING: [&str; 9] = [
 /// nothing but creation can break: that is denied, and updates are allowed.
 ///
 /// `cases` names the cases to send, where the first one that the rule refuses is not enough.
-type Table = BTreeMap<String, BTreeMap<String, Vec<String>>>;
+type ExpectedOutcomes = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
-fn table() -> Table {
+fn expected_outcomes() -> ExpectedOutcomes {
     serde_json::from_str(include_str!("table.json")).expect("the table")
 }
 
 /// The rules of the table, with their policies: requests of an API server can break them.
 fn rules() -> Vec<(String, String)> {
     // An API server refuses what these are about, but for what a request can still have of CRD-08.
-    let documented = documented::rows();
+    let documented = documented::documented_rules();
     let only_in_files: BTreeSet<_> = documented
         .iter()
         .filter(|row| row.is_only_in_files() && row.id != "CRD-08")
@@ -69,9 +69,10 @@ fn rules() -> Vec<(String, String)> {
     let set = load(&Configuration::builtin(Profile::default(), BUILTINS));
     let rules = set.policies().iter().flat_map(|policy| {
         let is_among = |names: &[&str]| names.contains(&policy.name.as_str());
-        let (all, denying) = (is_among(&POLICIES), is_among(&DENYING));
+        let (all, denying) = (is_among(&TESTED_POLICIES), is_among(&DENYING_RULES));
         let rules = policy.descriptor.rules.iter();
-        let rules = rules.filter(|r| r.kinds.iter().any(|kind| !FILES.contains(&kind.as_str())));
+        let rules =
+            rules.filter(|r| r.kinds.iter().any(|kind| !FILE_KINDS.contains(&kind.as_str())));
         let rules = rules.filter(|rule| all || denying && rule.default == DefaultLevel::Deny);
         let rules = rules.filter(|rule| !only_in_files.contains(&rule.id.as_str()));
         rules.map(|rule| (policy.name.clone(), rule.id.clone())).collect::<Vec<_>>()
@@ -86,7 +87,7 @@ fn load(configuration: &Configuration) -> PolicySet {
     set
 }
 
-fn copy(rule: &str) -> String {
+fn copy_name(rule: &str) -> String {
     rule.to_lowercase()
 }
 
@@ -98,7 +99,7 @@ fn configuration(subjects: &[Subject], rules: &[(String, String)]) -> Configurat
             .filter(|(policy, _)| *policy == subject.policy)
             .map(|(_, id)| (id.clone(), json!(if *id == subject.rule { "deny" } else { "off" })));
         json!({
-            "name": copy(&subject.rule),
+            "name": copy_name(&subject.rule),
             "module": format!("builtin:{}", subject.policy),
             "rules": levels.collect::<serde_json::Map<_, _>>(),
             "settings": subject.settings,
@@ -123,7 +124,7 @@ async fn denies(set: &PolicySet, subject: &Subject, step: &Step) -> bool {
     let text = review::text(step.review(subject).into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let only = copy(&subject.rule);
+    let only = copy_name(&subject.rule);
     let decision = set.decide(&review, Some(&only), deadline, &()).await.unwrap();
     assert!(decision.policy_errors.is_empty(), "{}: {:?}", subject.rule, decision.policy_errors);
     decision.denial.is_some()
@@ -152,7 +153,7 @@ async fn cases<'s>(
 
 #[tokio::test]
 async fn every_rule_withstands_every_bypass() {
-    let (rules, table) = (rules(), table());
+    let (rules, table) = (rules(), expected_outcomes());
     let known: BTreeSet<&String> = rules.iter().map(|(_, id)| id).collect();
     let rows: BTreeSet<&String> = table.keys().collect();
     assert_eq!(rows, known, "each rule has a row, and each row a rule");
@@ -164,8 +165,8 @@ async fn every_rule_withstands_every_bypass() {
         unused.remove("cases");
         let named = row.get("cases").map(Vec::as_slice).unwrap_or_default();
         for (set, subject) in &cases(rule, named, &candidates, &rules).await {
-            for column in COLUMNS {
-                for (name, steps) in ways(column, subject) {
+            for column in BYPASS_COLUMNS {
+                for (name, steps) in bypasses(column, subject) {
                     let keys = [format!("{column}: {name}"), column.to_owned(), "*".to_owned()];
                     let found = keys.iter().find_map(|key| row.get_key_value(key));
                     let mut expected = "denied";
@@ -207,11 +208,11 @@ async fn outcome(
     for step in &steps[from..] {
         let denied = denies(set, subject, step).await;
         // What counts is the same whichever way it is written.
-        let same = match step.same_as.as_deref() {
+        let same = match step.equivalent.as_deref() {
             Some(plain) => denied == denies(set, subject, plain).await,
             None => denied,
         };
-        match (same, &step.same_as) {
+        match (same, &step.equivalent) {
             (true, _) => return "denied",
             (false, Some(_)) => return "otherwise",
             (false, None) => {}

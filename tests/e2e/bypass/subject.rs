@@ -83,7 +83,7 @@ pub(crate) fn plural(kind: &str) -> &'static str {
 }
 
 /// An object as an API server has it.
-fn whole(object: &Value) -> Value {
+fn with_server_fields(object: &Value) -> Value {
     let mut object = object.clone();
     let is_global = CLUSTER_SCOPED.contains(&object["kind"].as_str().unwrap_or_default());
     if let Some(metadata) = object["metadata"].as_object_mut().filter(|_| is_global) {
@@ -107,14 +107,14 @@ impl Subject {
     }
 
     /// An object of the same name that nobody objects to.
-    pub(crate) fn innocent(&self) -> Value {
+    pub(crate) fn valid_object(&self) -> Value {
         if let Some(old) = &self.old {
             return old.clone();
         }
         let class = "core-rukpak-io-plain";
         let source = json!({"type": "image", "image": {"ref": "a@sha256:0"}});
         let bundle = json!({"provisionerClassName": class, "source": source});
-        let mut object = self.bare();
+        let mut object = self.empty_object();
         match self.kind.as_str() {
             "BundleDeployment" if self.version == "v1alpha1" => {
                 object["spec"] = json!({"provisionerClassName": class, "template": {
@@ -131,7 +131,7 @@ impl Subject {
             "PlatformOperator" => {
                 object["spec"] = json!({"package": {"name": "another-operator"}});
             }
-            "CustomResourceDefinition" => object["spec"] = self.innocent_definition(),
+            "CustomResourceDefinition" => object["spec"] = self.valid_definition(),
             "CatalogSource" => {
                 object["spec"] = json!({"sourceType": "grpc", "image": "a@sha256:0"});
             }
@@ -162,7 +162,7 @@ impl Subject {
     }
 
     /// The spec of a CRD with this name and one version.
-    fn innocent_definition(&self) -> Value {
+    fn valid_definition(&self) -> Value {
         let name = self.object_name();
         let (plural, group) = name.split_once('.').unwrap_or((&name, "a.io"));
         let schema = json!({"openAPIV3Schema": {"type": "object"}});
@@ -175,7 +175,7 @@ impl Subject {
     }
 
     /// An object of the same name with nothing in it.
-    pub(crate) fn bare(&self) -> Value {
+    pub(crate) fn empty_object(&self) -> Value {
         let mut object = json!({"apiVersion": self.api_version(), "kind": self.kind,
             "metadata": {"name": self.object_name()}});
         if !self.namespace.is_empty() {
@@ -197,7 +197,7 @@ pub(crate) fn subjects(rules: &[(String, String)]) -> Vec<Subject> {
                     && case.resource()[0] != "opgate.dev"
                     && (policy.reads().is_empty()
                         || case.cluster.is_some()
-                        || is_apart(policy.name))
+                        || is_request_only(policy.name))
             };
             let found = cases.iter().filter(breaks).map(|case| subject(policy.name, rule, case));
             let mut found: Vec<_> = found.collect();
@@ -213,7 +213,7 @@ pub(crate) fn subjects(rules: &[(String, String)]) -> Vec<Subject> {
 }
 
 /// Whether most rules of a policy look at the request alone.
-fn is_apart(policy: &str) -> bool {
+fn is_request_only(policy: &str) -> bool {
     policy != "operator-group"
 }
 
@@ -231,7 +231,7 @@ fn subject(policy: &str, rule: &str, case: &Case) -> Subject {
     let [group, version, _, kind] = case.resource();
     let (name, namespace) = case.key();
     let typed = |object: &Value| {
-        let mut object = whole(object);
+        let mut object = with_server_fields(object);
         let api = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
         object["apiVersion"] = json!(api);
         if object["metadata"]["name"].is_null() {
@@ -255,7 +255,7 @@ fn subject(policy: &str, rule: &str, case: &Case) -> Subject {
         bad: case.object.as_ref().map(typed).or_else(|| old.clone()).expect("an object"),
         old: old.filter(|_| case.operation == "UPDATE"),
         settings: settings(Some(&case.settings)),
-        cluster: case.cluster.iter().flatten().map(whole).collect(),
+        cluster: case.cluster.iter().flatten().map(with_server_fields).collect(),
         group,
         version,
         kind,

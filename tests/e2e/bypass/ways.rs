@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::subject::{Subject, plural};
 
 /// Names of the columns.
-pub(crate) const COLUMNS: [&str; 10] = [
+pub(crate) const BYPASS_COLUMNS: [&str; 10] = [
     "two requests",
     "incomparable between",
     "terminating",
@@ -33,13 +33,13 @@ pub(crate) struct Step {
     /// What is in the cluster besides.
     pub(crate) stored: Vec<Value>,
     /// A request that means the same.
-    pub(crate) same_as: Option<Box<Self>>,
+    pub(crate) equivalent: Option<Box<Self>>,
 }
 
 impl Step {
     /// The request as the case has it.
     pub(crate) fn base(subject: &Subject) -> Self {
-        let step = Self::update(subject, &subject.innocent(), &subject.bad);
+        let step = Self::update(subject, &subject.valid_object(), &subject.bad);
         match subject.operation {
             "UPDATE" => step,
             "DELETE" => Self { operation: "DELETE", old: Some(subject.bad.clone()), ..step },
@@ -57,7 +57,7 @@ impl Step {
             name: subject.object_name(),
             dry_run: true,
             stored: Vec::new(),
-            same_as: None,
+            equivalent: None,
         }
     }
 
@@ -101,63 +101,66 @@ impl Step {
     }
 }
 
-type Way = (String, Vec<Step>);
+type Bypass = (String, Vec<Step>);
 
-fn way(name: &str, steps: Vec<Step>) -> Way {
+fn new_bypass(name: &str, steps: Vec<Step>) -> Bypass {
     (name.to_owned(), steps)
 }
 
 /// The ways of a column for a subject.
-pub(crate) fn ways(column: &str, subject: &Subject) -> Vec<Way> {
+pub(crate) fn bypasses(column: &str, subject: &Subject) -> Vec<Bypass> {
     if subject.operation == "DELETE" && !matches!(column, "dry run") {
         // What is deleted is what is stored; there is one way to do it.
-        return vec![way("deleted", vec![Step::base(subject)])];
+        return vec![new_bypass("deleted", vec![Step::base(subject)])];
     }
     match column {
         "two requests" => two_requests(subject),
-        "incomparable between" => between(subject),
+        "incomparable between" => intermediate_states(subject),
         "terminating" => terminating(subject),
-        "copied" => copied(subject),
-        "bulk" => bulk(subject),
+        "copied" => copied_objects(subject),
+        "bulk" => bulk_objects(subject),
         "update" => {
-            vec![way("on nothing", vec![Step::update(subject, &start(subject), &subject.bad)])]
+            vec![new_bypass(
+                "on nothing",
+                vec![Step::update(subject, &minimal_start(subject), &subject.bad)],
+            )]
         }
         "status" => status(subject),
         "generateName" => generate_name(subject),
         "keys" => keys(subject),
         "dry run" => {
             let wet = Step { dry_run: false, ..Step::base(subject) };
-            vec![way("then stored", vec![wet]), way("dry", vec![Step::base(subject)])]
+            vec![new_bypass("then stored", vec![wet]), new_bypass("dry", vec![Step::base(subject)])]
         }
         other => panic!("what is {other}?"),
     }
 }
 
 /// What an UPDATE of the subject starts from at the least.
-fn start(subject: &Subject) -> Value {
-    subject.old.clone().unwrap_or_else(|| subject.bare())
+fn minimal_start(subject: &Subject) -> Value {
+    subject.old.clone().unwrap_or_else(|| subject.empty_object())
 }
 
-fn two_requests(subject: &Subject) -> Vec<Way> {
+fn two_requests(subject: &Subject) -> Vec<Bypass> {
     let then_bad = |first: &Value| {
         vec![Step::create(subject, first), Step::update(subject, first, &subject.bad)]
     };
-    let mut ways = vec![way("innocent first", then_bad(&subject.innocent()))];
+    let mut ways = vec![new_bypass("innocent first", then_bad(&subject.valid_object()))];
     let annotations = &subject.bad["metadata"]["annotations"];
     if annotations.is_object() {
         let mut first = subject.bad.clone();
         first["metadata"].as_object_mut().expect("metadata").remove("annotations");
-        ways.push(way("annotations second", then_bad(&first)));
-        let first = with(&subject.innocent(), &["metadata", "annotations"], annotations);
-        ways.push(way("annotations first", then_bad(&first)));
+        ways.push(new_bypass("annotations second", then_bad(&first)));
+        let first = set_at(&subject.valid_object(), &["metadata", "annotations"], annotations);
+        ways.push(new_bypass("annotations first", then_bad(&first)));
     }
     ways
 }
 
 /// Two changes in place of one: what is between has nothing, or something that cannot be compared, in
 /// all places that differ.
-fn between(subject: &Subject) -> Vec<Way> {
-    let innocent = subject.innocent();
+fn intermediate_states(subject: &Subject) -> Vec<Bypass> {
+    let innocent = subject.valid_object();
     let mut places = Vec::new();
     differences(&innocent, &subject.bad, &mut Vec::new(), &mut places);
     let (mut without, mut other) = (innocent.clone(), innocent.clone());
@@ -184,7 +187,7 @@ fn between(subject: &Subject) -> Vec<Way> {
             Step::update(subject, between, &subject.bad),
         ]
     };
-    vec![way("nothing", over(&without)), way("another value", over(&other))]
+    vec![new_bypass("nothing", over(&without)), new_bypass("another value", over(&other))]
 }
 
 /// The places that a user can write and in which two objects differ, as parts of JSON pointers.
@@ -214,7 +217,7 @@ fn differences(left: &Value, right: &Value, path: &mut Vec<String>, found: &mut 
 }
 
 /// Sets what a pointer names, and all that it leads through.
-fn with(object: &Value, path: &[&str], value: &Value) -> Value {
+fn set_at(object: &Value, path: &[&str], value: &Value) -> Value {
     let mut object = object.clone();
     let mut at = &mut object;
     for name in path {
@@ -224,54 +227,54 @@ fn with(object: &Value, path: &[&str], value: &Value) -> Value {
     object
 }
 
-fn terminating(subject: &Subject) -> Vec<Way> {
+fn terminating(subject: &Subject) -> Vec<Bypass> {
     let pinned = |object: &Value| {
         let when = json!("2026-01-01T00:00:00Z");
-        let object = with(object, &["metadata", "deletionTimestamp"], &when);
-        with(&object, &["metadata", "finalizers"], &json!(["mine/keep"]))
+        let object = set_at(object, &["metadata", "deletionTimestamp"], &when);
+        set_at(&object, &["metadata", "finalizers"], &json!(["mine/keep"]))
     };
-    let (old, new) = (pinned(&subject.innocent()), pinned(&subject.bad));
-    vec![way("pinned by a finalizer", vec![Step::update(subject, &old, &new)])]
+    let (old, new) = (pinned(&subject.valid_object()), pinned(&subject.bad));
+    vec![new_bypass("pinned by a finalizer", vec![Step::update(subject, &old, &new)])]
 }
 
-fn copied(subject: &Subject) -> Vec<Way> {
+fn copied_objects(subject: &Subject) -> Vec<Bypass> {
     let elsewhere = json!("elsewhere");
     let marks: [(&str, &[&str], Value); 3] = [
         ("label", &["metadata", "labels", "olm.copiedFrom"], elsewhere.clone()),
         ("annotation", &["metadata", "annotations", "olm.operatorNamespace"], elsewhere),
         ("reason", &["status", "reason"], json!("Copied")),
     ];
-    let innocent = subject.innocent();
+    let innocent = subject.valid_object();
     let mut ways = Vec::new();
     for (mark, path, value) in &marks {
-        let (old, new) = (with(&innocent, path, value), with(&subject.bad, path, value));
+        let (old, new) = (set_at(&innocent, path, value), set_at(&subject.bad, path, value));
         if subject.operation == "CREATE" {
-            ways.push(way(mark, vec![Step::create(subject, &new)]));
+            ways.push(new_bypass(mark, vec![Step::create(subject, &new)]));
         }
         let marked = Step::update(subject, &old, &new);
-        ways.push(way(&format!("{mark} before and after"), vec![marked]));
+        ways.push(new_bypass(&format!("{mark} before and after"), vec![marked]));
         // The status cannot be dropped by who changes the rest.
         if *mark != "reason" {
             let added = Step::update(subject, &innocent, &new);
-            ways.push(way(&format!("{mark} added"), vec![added]));
+            ways.push(new_bypass(&format!("{mark} added"), vec![added]));
             let dropped = Step::update(subject, &old, &subject.bad);
-            ways.push(way(&format!("{mark} dropped"), vec![dropped]));
+            ways.push(new_bypass(&format!("{mark} dropped"), vec![dropped]));
         }
     }
     ways
 }
 
 /// Makes one innocent element of a list.
-type Element = fn(usize) -> Value;
+type MakeElement = fn(usize) -> Value;
 
 /// Elements in front of lists.
-const MANY: usize = 500;
+const FILLER_ELEMENTS: usize = 500;
 
-fn bulk(subject: &Subject) -> Vec<Way> {
+fn bulk_objects(subject: &Subject) -> Vec<Bypass> {
     let padding = json!("x".repeat(1 << 20));
-    let padded = with(&subject.bad, &["padding"], &padding);
+    let padded = set_at(&subject.bad, &["padding"], &padding);
     let mut long = subject.bad.clone();
-    let lists: [(&[&str], Element); 16] = [
+    let lists: [(&[&str], MakeElement); 16] = [
         (&["spec", "targetNamespaces"], |n| json!(format!("pad-{n}"))),
         (&["spec", "source", "configMaps"], |n| json!({"configMap": {"name": format!("pad-{n}")}})),
         (&["rules"], |_| json!({"verbs": ["get"], "resources": ["pods"], "apiGroups": [""]})),
@@ -318,7 +321,7 @@ fn bulk(subject: &Subject) -> Vec<Way> {
         let list = long.pointer_mut(&pointer).and_then(Value::as_array_mut);
         // A list of one is what some rules are about.
         if let Some(list) = list.filter(|list| !list.is_empty()) {
-            let mut all: Vec<Value> = (0..MANY).map(element).collect();
+            let mut all: Vec<Value> = (0..FILLER_ELEMENTS).map(element).collect();
             all.append(list);
             *list = all;
         }
@@ -330,7 +333,7 @@ fn bulk(subject: &Subject) -> Vec<Way> {
     ] {
         let annotation = &mut long["metadata"]["annotations"];
         let Some(text) = annotation.get(name).and_then(Value::as_str) else { continue };
-        let more = vec![item; MANY].join(",");
+        let more = vec![item; FILLER_ELEMENTS].join(",");
         let text = if name == "olm.providedAPIs" {
             format!("{more},{text}")
         } else {
@@ -340,20 +343,20 @@ fn bulk(subject: &Subject) -> Vec<Way> {
         annotation[name] = json!(text);
     }
     let steps = |object: &Value| match subject.operation {
-        "UPDATE" => vec![Step::update(subject, &subject.innocent(), object)],
+        "UPDATE" => vec![Step::update(subject, &subject.valid_object(), object)],
         _ => vec![Step::create(subject, object)],
     };
-    vec![way("1 MiB", steps(&padded)), way("long lists", steps(&long))]
+    vec![new_bypass("1 MiB", steps(&padded)), new_bypass("long lists", steps(&long))]
 }
 
 /// Somebody writes the status, and then the rest: an API server keeps the status in that.
-fn status(subject: &Subject) -> Vec<Way> {
+fn status(subject: &Subject) -> Vec<Bypass> {
     let poisoned = |object: &Value| {
         let status = json!({"namespaces": ["nowhere"], "phase": "Replacing", "reason": "Copied"});
-        with(object, &["status"], &status)
+        set_at(object, &["status"], &status)
     };
-    let (old, new) = (poisoned(&subject.innocent()), poisoned(&subject.bad));
-    let mut ways = vec![way("poisoned before", vec![Step::update(subject, &old, &new)])];
+    let (old, new) = (poisoned(&subject.valid_object()), poisoned(&subject.bad));
+    let mut ways = vec![new_bypass("poisoned before", vec![Step::update(subject, &old, &new)])];
     // Where the status itself is read, it is judged.
     let properties = &subject.bad["metadata"]["annotations"]["operatorframework.io/properties"];
     if let Some(properties) = properties.as_str()
@@ -361,31 +364,31 @@ fn status(subject: &Subject) -> Vec<Way> {
     {
         let old = json!({"metadata": {"name": "p", "namespace": "ns"}, "status": {}});
         let lookup = json!([{"properties": properties}]);
-        let plan = with(&old, &["status", "bundleLookups"], &lookup);
+        let plan = set_at(&old, &["status", "bundleLookups"], &lookup);
         let write = Step {
             resource: Some("installplans"),
             sub_resource: "status",
             stored: Vec::new(),
             ..Step::update(subject, &old, &plan)
         };
-        ways.push(way("of an InstallPlan", vec![write]));
+        ways.push(new_bypass("of an InstallPlan", vec![write]));
     }
     ways
 }
 
-fn generate_name(subject: &Subject) -> Vec<Way> {
-    let generated = with(&subject.bad, &["metadata", "generateName"], &json!("x-"));
+fn generate_name(subject: &Subject) -> Vec<Bypass> {
+    let generated = set_at(&subject.bad, &["metadata", "generateName"], &json!("x-"));
     let step = match subject.operation {
-        "UPDATE" => Step::update(subject, &subject.innocent(), &generated),
+        "UPDATE" => Step::update(subject, &subject.valid_object(), &generated),
         _ => Step::create(subject, &generated),
     };
     let unnamed = Step { name: String::new(), ..step.clone() };
-    vec![way("chosen", vec![step]), way("no name in the request", vec![unnamed])]
+    vec![new_bypass("chosen", vec![step]), new_bypass("no name in the request", vec![unnamed])]
 }
 
 /// Members twice, and in another case: the last one of exactly the name counts.
-fn keys(subject: &Subject) -> Vec<Way> {
-    let innocent = subject.innocent();
+fn keys(subject: &Subject) -> Vec<Bypass> {
+    let innocent = subject.valid_object();
     let members = |object: &Value, rename: fn(&str) -> String| {
         let members = object.as_object().expect("an object").iter();
         let member = |(name, value): (&String, &Value)| format!("{}:{value}", json!(rename(name)));
@@ -411,15 +414,15 @@ fn keys(subject: &Subject) -> Vec<Way> {
     let written = |object: String| Step { object, ..base.clone() };
     let innocently = Step { object: innocent.to_string(), ..base.clone() };
     let as_innocent =
-        |object: String| Step { same_as: Some(Box::new(innocently.clone())), ..written(object) };
+        |object: String| Step { equivalent: Some(Box::new(innocently.clone())), ..written(object) };
     vec![
-        way("the bad one last", vec![written(format!("{{{good_all},{bad_all}}}"))]),
-        way("the bad one first", vec![as_innocent(format!("{{{bad_all},{good_all}}}"))]),
-        way(
+        new_bypass("the bad one last", vec![written(format!("{{{good_all},{bad_all}}}"))]),
+        new_bypass("the bad one first", vec![as_innocent(format!("{{{bad_all},{good_all}}}"))]),
+        new_bypass(
             "a good one in another case",
             vec![written(format!("{{{bad},{}}}", members(&innocent, capital)))],
         ),
-        way(
+        new_bypass(
             "a bad one in another case",
             vec![as_innocent(format!("{{{good},{}}}", members(&subject.bad, capital)))],
         ),

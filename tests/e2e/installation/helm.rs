@@ -19,7 +19,7 @@ pub(super) struct Chart {
 }
 
 /// A piece of a template.
-enum Piece<'t> {
+enum TemplateToken<'t> {
     Text(&'t str),
     Action(&'t str),
 }
@@ -46,27 +46,27 @@ impl Chart {
             all[name] = value.clone();
         }
         let context = json!({"Values": all, "Release": {"Namespace": namespace}});
-        let rendered = self.templates.values().map(|template| rendered(template, &context));
+        let rendered = self.templates.values().map(|template| render_template(template, &context));
         rendered.flat_map(|text| super::documents(&format!("\n{text}"))).collect()
     }
 }
 
-fn rendered(template: &str, context: &Value) -> String {
+fn render_template(template: &str, context: &Value) -> String {
     let mut text = String::new();
     // For each open `if`: whether this branch is taken, and whether one was.
     let mut open: Vec<(bool, bool)> = Vec::new();
-    for piece in pieces(template) {
+    for piece in tokenize(template) {
         let is_on = open.iter().all(|(taken, _)| *taken);
         match piece {
-            Piece::Text(plain) if is_on => text.push_str(plain),
-            Piece::Text(_) => {}
-            Piece::Action(action) => {
+            TemplateToken::Text(plain) if is_on => text.push_str(plain),
+            TemplateToken::Text(_) => {}
+            TemplateToken::Action(action) => {
                 let words = action.trim();
                 if let Some(condition) = words.strip_prefix("if ") {
-                    let holds = is_true(&value(condition, context));
+                    let holds = is_true(&evaluate(condition, context));
                     open.push((holds, holds));
                 } else if let Some(condition) = words.strip_prefix("else if ") {
-                    let holds = is_true(&value(condition, context));
+                    let holds = is_true(&evaluate(condition, context));
                     let (taken, was) = open.last_mut().unwrap();
                     (*taken, *was) = (holds && !*was, holds || *was);
                 } else if words == "else" {
@@ -75,7 +75,7 @@ fn rendered(template: &str, context: &Value) -> String {
                 } else if words == "end" {
                     open.pop().unwrap();
                 } else if is_on {
-                    text.push_str(&match value(words, context) {
+                    text.push_str(&match evaluate(words, context) {
                         Value::String(text) => text,
                         other => other.to_string(),
                     });
@@ -88,7 +88,7 @@ fn rendered(template: &str, context: &Value) -> String {
 }
 
 /// Texts and actions, in turn. `{{-` takes the space before it away.
-fn pieces(template: &str) -> Vec<Piece<'_>> {
+fn tokenize(template: &str) -> Vec<TemplateToken<'_>> {
     let (mut pieces, mut rest) = (Vec::new(), template);
     while let Some((before, after)) = rest.split_once("{{") {
         // An action may have braces within quotes.
@@ -99,11 +99,15 @@ fn pieces(template: &str) -> Vec<Piece<'_>> {
         });
         let (action, after) = after.split_at(end.unwrap().0);
         let trimmed = action.strip_prefix('-');
-        pieces.push(Piece::Text(if trimmed.is_some() { before.trim_end() } else { before }));
-        pieces.push(Piece::Action(trimmed.unwrap_or(action)));
+        pieces.push(TemplateToken::Text(if trimmed.is_some() {
+            before.trim_end()
+        } else {
+            before
+        }));
+        pieces.push(TemplateToken::Action(trimmed.unwrap_or(action)));
         rest = &after[2..];
     }
-    pieces.push(Piece::Text(rest));
+    pieces.push(TemplateToken::Text(rest));
     pieces
 }
 
@@ -119,7 +123,7 @@ fn is_true(value: &Value) -> bool {
 }
 
 /// The words of an expression: texts with their quotes, parentheses, names.
-fn words(expression: &str) -> Vec<String> {
+fn expression_words(expression: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;
     for c in expression.chars() {
@@ -134,15 +138,15 @@ fn words(expression: &str) -> Vec<String> {
     words
 }
 
-fn value(expression: &str, context: &Value) -> Value {
-    let words = words(expression);
-    let (value, rest) = call(&words, context);
+fn evaluate(expression: &str, context: &Value) -> Value {
+    let words = expression_words(expression);
+    let (value, rest) = evaluate_call(&words, context);
     assert!(rest.is_empty(), "{expression}");
     value
 }
 
 /// A function with its arguments up to a closing parenthesis, or a single operand.
-fn call<'w>(words: &'w [String], context: &Value) -> (Value, &'w [String]) {
+fn evaluate_call<'w>(words: &'w [String], context: &Value) -> (Value, &'w [String]) {
     let (mut arguments, mut rest) = (Vec::new(), words);
     let name = words[0].as_str();
     let is_function = !name.starts_with(['.', '"', '(']) && name.parse::<f64>().is_err();
@@ -153,7 +157,7 @@ fn call<'w>(words: &'w [String], context: &Value) -> (Value, &'w [String]) {
         rest = &rest[1..];
         arguments.push(match word.as_str() {
             "(" => {
-                let (inner, after) = call(rest, context);
+                let (inner, after) = evaluate_call(rest, context);
                 rest = &after[1..];
                 inner
             }

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::BINARY;
 
 /// Each kind of installation.
-const VARIANTS: &[&[&str]] = &[
+const INSTALLATION_VARIANTS: &[&[&str]] = &[
     &[],
     &["--certificates", "cert-manager", "--with", "monitoring"],
     &["--certificates", "files", "--replicas", "1", "--priority-class", ""],
@@ -44,7 +44,7 @@ fn out(output: &Output) -> String {
 }
 
 /// The objects that are printed.
-fn all(arguments: &[&str]) -> Vec<Value> {
+fn generate_manifests(arguments: &[&str]) -> Vec<Value> {
     let command = ["manifests", "all", "--output", "json"];
     let list: Value = serde_json::from_str(&out(&opgate(&[&command, arguments].concat()))).unwrap();
     assert_eq!((&list["apiVersion"], &list["kind"]), (&json!("v1"), &json!("List")));
@@ -70,21 +70,21 @@ fn id(object: &Value) -> String {
     format!("{kind} {namespace}/{name}")
 }
 
-fn of<'o>(objects: &'o [Value], wanted: &str) -> &'o Value {
+fn find_object<'o>(objects: &'o [Value], wanted: &str) -> &'o Value {
     let found: Vec<_> = objects.iter().filter(|object| id(object) == wanted).collect();
     let [object] = found[..] else { panic!("{} of {wanted}", found.len()) };
     object
 }
 
 /// The only object of a kind.
-fn only<'o>(objects: &'o [Value], kind: &str) -> &'o Value {
+fn find_only<'o>(objects: &'o [Value], kind: &str) -> &'o Value {
     let found: Vec<_> = objects.iter().filter(|object| object["kind"] == kind).collect();
     let [object] = found[..] else { panic!("{} of {kind}", found.len()) };
     object
 }
 
 fn deployment(objects: &[Value]) -> &Value {
-    only(objects, "Deployment")
+    find_only(objects, "Deployment")
 }
 
 fn container(objects: &[Value]) -> &Value {
@@ -108,7 +108,7 @@ fn texts_at<'v>(value: &'v Value, name: &str, found: &mut Vec<&'v str>) {
 }
 
 /// What Kubernetes knows of an object: members that it does not know are gone.
-fn known(object: &Value) -> Option<Value> {
+fn parse_as_kubernetes(object: &Value) -> Option<Value> {
     macro_rules! of_kind {
         ($($kind:ident),*) => {
             match text(object, "/kind") {
@@ -139,10 +139,10 @@ fn known(object: &Value) -> Option<Value> {
 }
 
 #[test]
-fn kubernetes_knows_every_member_of_every_object() {
-    for arguments in VARIANTS {
-        for object in all(arguments) {
-            let Some(known) = known(&object) else {
+fn every_member_is_known_to_kubernetes() {
+    for arguments in INSTALLATION_VARIANTS {
+        for object in generate_manifests(arguments) {
+            let Some(known) = parse_as_kubernetes(&object) else {
                 let others = ["Certificate", "Issuer", "PrometheusRule", "ServiceMonitor"];
                 assert!(others.contains(&text(&object, "/kind")), "{object}");
                 continue;
@@ -153,22 +153,22 @@ fn kubernetes_knows_every_member_of_every_object() {
 }
 
 #[test]
-fn yaml_and_json_are_the_same() {
-    for arguments in VARIANTS {
+fn yaml_output_equals_json_output() {
+    for arguments in INSTALLATION_VARIANTS {
         let yaml = out(&opgate(&[&["manifests", "all"], *arguments].concat()));
-        assert_eq!(documents(&yaml), all(arguments));
+        assert_eq!(documents(&yaml), generate_manifests(arguments));
         assert_eq!(yaml, out(&opgate(&[&["manifests", "all"], *arguments].concat())), "always");
     }
 }
 
 /// Every object is of the installation, and says so.
 #[test]
-fn everything_can_be_found_and_is_in_one_namespace() {
-    for arguments in VARIANTS {
-        let objects = all(arguments);
+fn every_object_is_labelled_and_in_one_namespace() {
+    for arguments in INSTALLATION_VARIANTS {
+        let objects = generate_manifests(arguments);
         let ids: BTreeSet<_> = objects.iter().map(id).collect();
         assert_eq!(ids.len(), objects.len());
-        let namespace = text(only(&objects, "Namespace"), "/metadata/name");
+        let namespace = text(find_only(&objects, "Namespace"), "/metadata/name");
         for object in &objects {
             assert_eq!(
                 object["metadata"]["labels"]["app.kubernetes.io/name"], "opgate",
@@ -187,16 +187,16 @@ fn everything_can_be_found_and_is_in_one_namespace() {
         // A namespace comes before what is in it.
         let at = |wanted: &Value| objects.iter().position(|object| object == wanted);
         let first_inside = objects.iter().find(|o| !text(o, "/metadata/namespace").is_empty());
-        assert!(at(only(&objects, "Namespace")) < first_inside.and_then(at));
+        assert!(at(find_only(&objects, "Namespace")) < first_inside.and_then(at));
     }
 }
 
 /// Whatever an object names is there, or is what the documentation says that others make.
 #[test]
-fn every_reference_is_to_an_object_of_the_installation() {
-    for arguments in VARIANTS {
-        let objects = all(arguments);
-        let namespace = text(only(&objects, "Namespace"), "/metadata/name");
+fn every_reference_resolves_within_the_installation() {
+    for arguments in INSTALLATION_VARIANTS {
+        let objects = generate_manifests(arguments);
+        let namespace = text(find_only(&objects, "Namespace"), "/metadata/name");
         let ids: BTreeSet<_> = objects.iter().map(id).collect();
         let pod = &deployment(&objects)["spec"]["template"];
         let spec = &pod["spec"];
@@ -244,10 +244,10 @@ fn every_reference_is_to_an_object_of_the_installation() {
             assert!(made_by_cert_manager.contains(&text(issuer, "/spec/ca/secretName")));
         }
         if arguments.contains(&"cert-manager") {
-            let registration = only(&objects, "ValidatingWebhookConfiguration");
+            let registration = find_only(&objects, "ValidatingWebhookConfiguration");
             let from = &registration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"];
             is_there(format!("Certificate {}", from.as_str().unwrap()));
-            let serving = of(&objects, "Certificate opgate-system/opgate");
+            let serving = find_object(&objects, "Certificate opgate-system/opgate");
             let names = serving["spec"]["dnsNames"].as_array().unwrap();
             assert!(names.contains(&json!("opgate.opgate-system.svc")), "{names:?}");
         }
@@ -282,7 +282,7 @@ fn every_reference_is_to_an_object_of_the_installation() {
                 }
                 "ServiceMonitor" => {
                     let selector = object["spec"]["selector"]["matchLabels"].as_object().unwrap();
-                    let metrics = of(&objects, "Service opgate-system/opgate-metrics");
+                    let metrics = find_object(&objects, "Service opgate-system/opgate-metrics");
                     let labels = metrics["metadata"]["labels"].as_object().unwrap();
                     assert!(selector.iter().all(|(key, value)| labels.get(key) == Some(value)));
                     let port = &object["spec"]["endpoints"][0]["port"];
@@ -299,9 +299,9 @@ fn every_reference_is_to_an_object_of_the_installation() {
 
 /// What is applied must not stop writes: there is no webhook before there are servers that are ready.
 #[test]
-fn nothing_that_is_applied_refuses_a_request() {
-    for arguments in VARIANTS {
-        let objects = all(arguments);
+fn applied_manifests_block_no_requests() {
+    for arguments in INSTALLATION_VARIANTS {
+        let objects = generate_manifests(arguments);
         let mut registrations =
             objects.iter().filter(|object| object["kind"] == "ValidatingWebhookConfiguration");
         if arguments.contains(&"manual") {
@@ -312,7 +312,7 @@ fn nothing_that_is_applied_refuses_a_request() {
         assert_eq!(registration.get("webhooks"), None);
         // `kubectl delete -f` goes from top to bottom: no webhook is left without servers.
         assert_eq!(registration, &objects[0]);
-        let namespace = text(only(&objects, "Namespace"), "/metadata/name");
+        let namespace = text(find_only(&objects, "Namespace"), "/metadata/name");
         let account = text(deployment(&objects), "/spec/template/spec/serviceAccountName");
         let metadata = &registration["metadata"];
         assert_eq!(metadata["labels"]["opgate.dev/installation"], namespace);
@@ -333,7 +333,10 @@ fn manually_applied_webhooks_have_the_same_owner() {
         serde_json::from_str(&out(&opgate(&[&command[..], &server].concat()))).unwrap()
     };
     let printed = print(["--service", "opgate-system/opgate"]);
-    assert_eq!(printed["metadata"], only(&all(&[]), "ValidatingWebhookConfiguration")["metadata"]);
+    assert_eq!(
+        printed["metadata"],
+        find_only(&generate_manifests(&[]), "ValidatingWebhookConfiguration")["metadata"]
+    );
     // Nobody keeps the registration of a server outside of the cluster.
     let printed = print(["--url", "https://opgate.example.com"]);
     let labels = json!({"app.kubernetes.io/name": "opgate"});
@@ -342,9 +345,9 @@ fn manually_applied_webhooks_have_the_same_owner() {
 
 /// The servers can be started as the pods start them.
 #[test]
-fn the_flags_of_the_pods_are_those_of_the_server() {
-    for arguments in VARIANTS {
-        let objects = all(arguments);
+fn pod_flags_are_accepted_by_the_server() {
+    for arguments in INSTALLATION_VARIANTS {
+        let objects = generate_manifests(arguments);
         let mut flags = Vec::new();
         for argument in container(&objects)["args"].as_array().unwrap() {
             flags.push(argument.as_str().unwrap());
@@ -355,7 +358,7 @@ fn the_flags_of_the_pods_are_those_of_the_server() {
         let (folder, name) = file.rsplit_once('/').unwrap();
         let mounts = container(&objects)["volumeMounts"].as_array().unwrap();
         assert!(mounts.iter().any(|mount| mount["mountPath"] == folder), "{folder}");
-        assert!(only(&objects, "ConfigMap")["data"][name].is_string(), "{name}");
+        assert!(find_only(&objects, "ConfigMap")["data"][name].is_string(), "{name}");
     }
 }
 
@@ -369,8 +372,8 @@ fn pods_have_required_grace_period_and_memory() {
         let default = of_flag.split("[default: ").nth(1).unwrap().split(']').next().unwrap();
         default.strip_suffix('s').unwrap().parse::<u64>().unwrap()
     };
-    for arguments in VARIANTS {
-        let objects = all(arguments);
+    for arguments in INSTALLATION_VARIANTS {
+        let objects = generate_manifests(arguments);
         let spec = &deployment(&objects)["spec"]["template"]["spec"];
         let end = spec["terminationGracePeriodSeconds"].as_u64().unwrap();
         assert!(end > default("drain-delay") + default("grace-period"), "{end}");
@@ -379,7 +382,10 @@ fn pods_have_required_grace_period_and_memory() {
         assert_eq!(resources["limits"].get("cpu"), None);
     }
     let budgets = |arguments: &[&str]| {
-        all(arguments).iter().filter(|object| object["kind"] == "PodDisruptionBudget").count()
+        generate_manifests(arguments)
+            .iter()
+            .filter(|object| object["kind"] == "PodDisruptionBudget")
+            .count()
     };
     assert_eq!(budgets(&[]), 1);
     // It would keep the only pod on its node for ever.
@@ -391,8 +397,8 @@ fn pods_have_required_grace_period_and_memory() {
 /// written, or would be refused.
 #[test]
 fn servers_fill_an_empty_secret_and_create_none() {
-    for arguments in VARIANTS {
-        let objects = all(arguments);
+    for arguments in INSTALLATION_VARIANTS {
+        let objects = generate_manifests(arguments);
         let is_self_managed = !arguments.contains(&"--certificates");
         let secrets: Vec<_> = objects.iter().filter(|object| object["kind"] == "Secret").collect();
         assert_eq!(secrets.len(), usize::from(is_self_managed), "{arguments:?}");
@@ -413,8 +419,8 @@ fn servers_fill_an_empty_secret_and_create_none() {
 }
 
 #[test]
-fn opgate_accepts_itself() {
-    for arguments in VARIANTS {
+fn installation_is_accepted_by_opgate() {
+    for arguments in INSTALLATION_VARIANTS {
         let yaml = out(&opgate(&[&["manifests", "all"], *arguments].concat()));
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("all.yaml");
@@ -426,9 +432,9 @@ fn opgate_accepts_itself() {
 
 /// Policies read in a namespace that a cluster may not have.
 #[test]
-fn roles_in_namespaces_of_others_come_last_or_not_at_all() {
+fn roles_in_other_namespaces_are_last_or_omitted() {
     let foreign = |arguments: &[&str]| -> Vec<String> {
-        let objects = all(arguments);
+        let objects = generate_manifests(arguments);
         let foreign =
             |object: &&Value| !["", "opgate-system"].contains(&text(object, "/metadata/namespace"));
         let found: Vec<_> = objects.iter().filter(foreign).map(id).collect();
@@ -440,7 +446,7 @@ fn roles_in_namespaces_of_others_come_last_or_not_at_all() {
     assert_eq!(foreign(&[]), Vec::<String>::new());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("opgate.yaml");
-    std::fs::write(&file, testkit::configuration(&[testkit::builtin()])).unwrap();
+    std::fs::write(&file, testkit::configuration(&[testkit::builtin_policy()])).unwrap();
     let config = ["--config", file.to_str().unwrap()];
     let roles = ["Role rukpak-system/opgate", "RoleBinding rukpak-system/opgate"];
     let with = [&config[..], &["--with", "rukpak"]].concat();
@@ -454,14 +460,14 @@ fn roles_in_namespaces_of_others_come_last_or_not_at_all() {
 
 /// The configuration that is given is the one that is mounted, byte by byte, and its roles are printed.
 #[test]
-fn the_configuration_is_the_one_that_is_given() {
+fn config_map_has_the_given_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("opgate.yaml");
     let config = "# é: \"\t\"  \napiVersion: opgate.dev/v1alpha1\nkind: Configuration\nprofile: upstream\npolicies: []\n\n";
     std::fs::write(&file, config).unwrap();
     let arguments = ["--config", file.to_str().unwrap()];
-    let objects = all(&arguments);
-    assert_eq!(only(&objects, "ConfigMap")["data"], json!({"opgate.yaml": config}));
+    let objects = generate_manifests(&arguments);
+    assert_eq!(find_only(&objects, "ConfigMap")["data"], json!({"opgate.yaml": config}));
     let yaml = out(&opgate(&[&["manifests", "all"], &arguments[..]].concat()));
     assert_eq!(documents(&yaml), objects);
     // Nothing is read, not even what the cluster is.
@@ -470,15 +476,15 @@ fn the_configuration_is_the_one_that_is_given() {
 
 /// Everybody who alerts on something alerts on a metric that there is.
 #[test]
-fn alerts_are_about_documented_metrics() {
-    let objects = all(&["--with", "monitoring"]);
+fn alerts_use_documented_metrics() {
+    let objects = generate_manifests(&["--with", "monitoring"]);
     let pages = [
         include_str!("../../../docs/operate/troubleshooting.md"),
         include_str!("../../../docs/operate/metrics.md"),
         include_str!("../../../docs/certificates.md"),
     ];
     let mut expressions = Vec::new();
-    texts_at(only(&objects, "PrometheusRule"), "expr", &mut expressions);
+    texts_at(find_only(&objects, "PrometheusRule"), "expr", &mut expressions);
     assert!(expressions.len() > 10);
     for expression in &expressions {
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -490,14 +496,14 @@ fn alerts_are_about_documented_metrics() {
     }
     // The run-book has every one of them.
     let mut alerts = Vec::new();
-    texts_at(only(&objects, "PrometheusRule"), "alert", &mut alerts);
+    texts_at(find_only(&objects, "PrometheusRule"), "alert", &mut alerts);
     for alert in alerts {
         assert!(pages[0].contains(&format!("`{alert}`")), "{alert} is not in the run-book");
     }
     // What monitoring needs to get through is let through.
     let ops = |arguments: &[&str]| {
-        let objects = all(arguments);
-        let rules = only(&objects, "NetworkPolicy")["spec"]["ingress"].clone();
+        let objects = generate_manifests(arguments);
+        let rules = find_only(&objects, "NetworkPolicy")["spec"]["ingress"].clone();
         rules.as_array().unwrap().iter().any(|rule| rule["ports"][0]["port"] == 8081)
     };
     let api_server = ["--api-server", "10.0.0.1/32"];
@@ -511,7 +517,7 @@ fn alerts_are_about_documented_metrics() {
 #[test]
 fn network_policy_admits_only_the_named_clients() {
     let policy = |arguments: &[&str]| {
-        let objects = all(arguments);
+        let objects = generate_manifests(arguments);
         let policies = objects.iter().filter(|object| object["kind"] == "NetworkPolicy");
         policies.map(|policy| policy["spec"]["ingress"][0].clone()).collect::<Vec<_>>()
     };
@@ -536,8 +542,8 @@ fn client_ca_is_mounted_and_used() {
     out(&opgate(&["certs", "issue", "--out", clients, "--client", "api-server"]));
     let ca = format!("{clients}/ca.crt");
     let arguments = ["--client-ca", &ca, "--client-name", "api-server"];
-    let objects = all(&arguments);
-    let bundle = of(&objects, "ConfigMap opgate-system/opgate-clients");
+    let objects = generate_manifests(&arguments);
+    let bundle = find_object(&objects, "ConfigMap opgate-system/opgate-clients");
     assert_eq!(bundle["data"]["ca.crt"], std::fs::read_to_string(&ca).unwrap());
     let mut flags = Vec::new();
     for argument in container(&objects)["args"].as_array().unwrap() {
@@ -551,7 +557,7 @@ fn client_ca_is_mounted_and_used() {
     let volumes = &deployment(&objects)["spec"]["template"]["spec"]["volumes"];
     let volume = volumes.as_array().unwrap().iter().find(|v| v["name"] == mount["name"]).unwrap();
     assert_eq!(volume["configMap"]["name"], "opgate-clients");
-    assert!(!all(&[]).iter().any(|object| id(object).ends_with("opgate-clients")));
+    assert!(!generate_manifests(&[]).iter().any(|object| id(object).ends_with("opgate-clients")));
 }
 
 #[test]
@@ -614,7 +620,7 @@ fn checked_in_manifests_equal_the_generated_ones() {
 }
 
 /// Objects by their ids, without what is empty: for API servers that is the same.
-fn comparable(objects: impl IntoIterator<Item = Value>) -> BTreeMap<String, Value> {
+fn by_id_without_empty(objects: impl IntoIterator<Item = Value>) -> BTreeMap<String, Value> {
     fn without_empty(value: Value) -> Value {
         let is_empty = |value: &Value| match value {
             Value::Array(items) => items.is_empty(),
@@ -640,7 +646,7 @@ fn comparable(objects: impl IntoIterator<Item = Value>) -> BTreeMap<String, Valu
 }
 
 #[test]
-fn the_chart_makes_the_same_objects() {
+fn chart_renders_the_same_objects() {
     let chart = helm::Chart::read(&deploy().join("helm/opgate"));
     for (values, arguments) in [
         (json!({}), &[][..]),
@@ -675,8 +681,10 @@ fn the_chart_makes_the_same_objects() {
         let namespace = namespace.as_ref().and_then(Value::as_str).unwrap_or("opgate-system");
         let rendered = chart.render(namespace, &values);
         // Helm makes the namespace of a release, or takes one that is there.
-        let expected = all(arguments).into_iter().filter(|object| object["kind"] != "Namespace");
-        assert_eq!(comparable(rendered), comparable(expected), "{values}");
+        let expected = generate_manifests(arguments)
+            .into_iter()
+            .filter(|object| object["kind"] != "Namespace");
+        assert_eq!(by_id_without_empty(rendered), by_id_without_empty(expected), "{values}");
     }
 }
 
@@ -694,7 +702,7 @@ fn values_of_the_chart_take_effect_and_cannot_break_out() {
     });
     let objects = chart.render("opgate-system", &values);
     let usual = chart.render("opgate-system", &json!({}));
-    assert_eq!(only(&objects, "ConfigMap")["data"]["opgate.yaml"], evil);
+    assert_eq!(find_only(&objects, "ConfigMap")["data"]["opgate.yaml"], evil);
     let pod = &deployment(&objects)["spec"]["template"];
     assert_eq!(pod["spec"]["nodeSelector"], values["nodeSelector"]);
     assert_eq!(pod["spec"]["tolerations"], values["tolerations"]);
@@ -737,10 +745,10 @@ fn values_of_the_chart_have_a_schema() {
 }
 
 #[test]
-fn the_base_of_kustomize_is_the_same() {
+fn kustomize_base_has_the_same_objects() {
     let base = deploy().join("kustomize");
     let read = |path: &str| documents(&std::fs::read_to_string(base.join(path)).unwrap());
-    assert_eq!(read("base/installation.yaml"), all(&[]));
+    assert_eq!(read("base/installation.yaml"), generate_manifests(&[]));
     let named = |path: &str| read(path)[0]["resources"].clone();
     assert_eq!(named("base/kustomization.yaml"), json!(["installation.yaml"]));
     assert_eq!(named("monitoring/kustomization.yaml"), json!(["../base", "monitoring.yaml"]));
@@ -753,13 +761,17 @@ fn the_base_of_kustomize_is_the_same() {
             return;
         };
         let built = documents(&out(&output));
-        assert_eq!(comparable(built), comparable(all(arguments)), "{folder}");
+        assert_eq!(
+            by_id_without_empty(built),
+            by_id_without_empty(generate_manifests(arguments)),
+            "{folder}"
+        );
     }
 }
 
 /// The bundle and the catalog pass their own checks, and deploy the same pods with the same permissions.
 #[test]
-fn the_bundle_deploys_the_same() {
+fn bundle_deploys_the_same_objects() {
     for folder in ["olm/bundle", "olm/catalog"] {
         let path = deploy().join(folder);
         let output = opgate(&["check", "--fail-on", "warn", path.to_str().unwrap()]);
@@ -768,9 +780,9 @@ fn the_bundle_deploys_the_same() {
     let bundle = deploy().join("olm/bundle/manifests");
     let read = |name: &str| documents(&std::fs::read_to_string(bundle.join(name)).unwrap());
     let csv = read("opgate.clusterserviceversion.yaml").remove(0);
-    let objects = all(&[]);
+    let objects = generate_manifests(&[]);
     let install = &csv["spec"]["install"]["spec"];
-    let rules = |id: &str| of(&objects, id)["rules"].as_array().unwrap().clone();
+    let rules = |id: &str| find_object(&objects, id)["rules"].as_array().unwrap().clone();
     let everywhere = [rules("ClusterRole /opgate"), rules("ClusterRole /opgate-controller")];
     assert_eq!(install["clusterPermissions"][0]["rules"], json!(everywhere.concat()));
     // OLM would replace a Secret of the bundle with each update: the servers create theirs.

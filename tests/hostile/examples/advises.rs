@@ -3,7 +3,7 @@
 
 #![allow(clippy::panic, clippy::indexing_slicing, reason = "the point of it")]
 
-use opgate_hostile::{Hostile, deny, descriptor, rule, spin, verdict, warn};
+use opgate_hostile::{Hostile, deny, descriptor, rule, spin_forever, verdict, warn};
 use opgate_sdk::bindings::opgate::policy::types::{Descriptor, Rule};
 use opgate_sdk::{DefaultLevel, Document, Verdict};
 
@@ -31,7 +31,7 @@ impl Hostile for Advises {
         let name = object.map(|object| object.text_or_empty("/metadata/name")).unwrap_or_default();
         if settings.text_or_empty("/rules/ADVICE-1") != "off" {
             match settings.text_or_empty("/do").as_str() {
-                "spin" => drop(spin()),
+                "spin" => drop(spin_forever()),
                 "grow" => {
                     let mut hoard: Vec<Vec<u8>> = Vec::new();
                     loop {

@@ -11,7 +11,7 @@ opgate_hostile::export!(Loops);
 
 impl Hostile for Loops {
     fn describe() -> Descriptor {
-        opgate_hostile::spin();
+        opgate_hostile::spin_forever();
         descriptor()
     }
 }

@@ -11,7 +11,7 @@ opgate_hostile::export!(Loops);
 
 impl Hostile for Loops {
     fn validate_settings(_: &Document) -> Result<(), Vec<SettingsError>> {
-        opgate_hostile::spin();
+        opgate_hostile::spin_forever();
         Ok(())
     }
 }

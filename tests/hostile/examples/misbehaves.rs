@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use opgate_hostile::{Hostile, deny, spin, verdict, warn};
+use opgate_hostile::{Hostile, deny, spin_forever, verdict, warn};
 use opgate_sdk::bindings::opgate::policy::types::AuditAnnotation;
 use opgate_sdk::{Document, Verdict};
 
@@ -35,13 +35,13 @@ impl Hostile for Misbehaves {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
         match settings.text_or_empty("/do").as_str() {
             "spin" => {
-                spin();
+                spin_forever();
             }
             // Slow for one kind of object only.
             "spin-for-name" => {
                 let name = object.map(|o| o.text_or_empty("/metadata/name")).unwrap_or_default();
                 if name == settings.text_or_empty("/name") {
-                    spin();
+                    spin_forever();
                 }
             }
             // So much, and no more.

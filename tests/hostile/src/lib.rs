@@ -91,8 +91,8 @@ pub fn descriptor() -> Descriptor {
             resources: vec!["bundles".into()],
             operations: vec![Operation::Create, Operation::Update],
             namespace: None,
-            namespaces: everything(),
-            names: everything(),
+            namespaces: all_names(),
+            names: all_names(),
             rules: Vec::new(),
             advisory: false,
             match_conditions: Vec::new(),
@@ -108,7 +108,7 @@ pub fn descriptor() -> Descriptor {
 
 /// Names of any kind.
 #[must_use]
-pub fn everything() -> NamePatterns {
+pub fn all_names() -> NamePatterns {
     NamePatterns { include: Vec::new(), exclude: Vec::new() }
 }
 
@@ -167,7 +167,7 @@ pub fn warn(verdict: &mut Verdict, rule: &str, field: &str, message: impl Into<S
 }
 
 /// Goes on for ever, without the compiler noticing.
-pub fn spin() -> u64 {
+pub fn spin_forever() -> u64 {
     let mut x = 0u64;
     loop {
         x = std::hint::black_box(x.wrapping_mul(31).wrapping_add(1));

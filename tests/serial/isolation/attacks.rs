@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use testkit::fake_api_server::FakeCluster;
-use testkit::reviews::{self, Given, OLM, group};
+use testkit::reviews::{self, OLM, WriteMode, group};
 use testkit::{HOST, Server, create_bundle, good_spec};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -22,56 +22,71 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// From where API servers come.
-const API_SERVER: [u8; 4] = [127, 0, 0, 1];
+const API_SERVER_ADDRESS: [u8; 4] = [127, 0, 0, 1];
 
 /// From where somebody else comes who reaches the ports.
-const POD: [u8; 4] = [127, 0, 0, 66];
+const POD_ADDRESS: [u8; 4] = [127, 0, 0, 66];
 
 /// One way to attack.
 pub(crate) struct Attack {
     /// As it stands in the table.
     pub(crate) name: &'static str,
     /// Begins it. It has to say when it is under way, and goes on until it is aborted.
-    pub(crate) start: fn(&mut JoinSet<()>, &Arc<Field>, &FakeCluster),
+    pub(crate) start: fn(&mut JoinSet<()>, &Arc<AttackTarget>, &FakeCluster),
 }
 
 pub(crate) const ATTACKS: [Attack; 15] = [
-    Attack { name: "36 bodies of 6 MiB that are nothing but brackets", start: brackets },
-    Attack { name: "8 connections with CSVs of 2 MiB", start: |set, field, _| burn(set, field, 8) },
+    Attack { name: "36 bodies of 6 MiB that are nothing but brackets", start: send_brackets },
+    Attack {
+        name: "8 connections with CSVs of 2 MiB",
+        start: |set, target, _| send_large_csvs(set, target, 8),
+    },
     Attack {
         name: "80 connections with CSVs of 2 MiB",
-        start: |set, field, _| burn(set, field, 80),
+        start: |set, target, _| send_large_csvs(set, target, 80),
     },
-    Attack { name: "60 objects of 2.9 MB that are allowed and never stored", start: reserve },
-    Attack { name: "small groups, allowed and never stored, without a pause", start: scribble },
-    Attack { name: "a foreign policy that spins, 8 connections", start: spin },
+    Attack {
+        name: "60 objects of 2.9 MB that are allowed and never stored",
+        start: reserve_large_objects,
+    },
+    Attack {
+        name: "small groups, allowed and never stored, without a pause",
+        start: reserve_small_groups,
+    },
+    Attack { name: "a foreign policy that spins, 8 connections", start: spin_policy },
     Attack {
         name: "8 h2 connections with 256 requests each that take no answer",
-        start: closed_window,
+        start: withhold_h2_window,
     },
-    Attack { name: "4,500 idle connections from one address", start: idle },
-    Attack { name: "200 connections that stop in the handshake or in a body", start: dawdle },
-    Attack { name: "40 bodies of 7 MiB that stop before their end", start: withhold },
-    Attack { name: "64 connections that begin handshakes without a pause", start: greet },
-    Attack { name: "200 connections to the ops port that do not read", start: deaf },
+    Attack { name: "4,500 idle connections from one address", start: open_idle_connections },
+    Attack {
+        name: "200 connections that stop in the handshake or in a body",
+        start: stall_connections,
+    },
+    Attack { name: "40 bodies of 7 MiB that stop before their end", start: withhold_body_ends },
+    Attack {
+        name: "64 connections that begin handshakes without a pause",
+        start: start_handshakes,
+    },
+    Attack { name: "200 connections to the ops port that do not read", start: ignore_responses },
     Attack {
         name: "29 MiB of stored accounts; large stored CSVs and groups of its API group",
-        start: neighbours,
+        start: fill_cluster_cache,
     },
-    Attack { name: "130 stored accounts with 17,500 labels each", start: labels },
-    Attack { name: "20 writes a second of one stored object of 1.4 MB", start: rewrite },
+    Attack { name: "130 stored accounts with 17,500 labels each", start: store_labels },
+    Attack { name: "20 writes a second of one stored object of 1.4 MB", start: rewrite_large_csv },
 ];
 
 /// Where the attackers are.
-pub(crate) struct Field {
+pub(crate) struct AttackTarget {
     address: SocketAddr,
     ops: SocketAddr,
     tls: TlsConnector,
     stop: Arc<AtomicBool>,
-    begun: watch::Sender<usize>,
+    started: watch::Sender<usize>,
 }
 
-impl Field {
+impl AttackTarget {
     pub(crate) fn of(server: &Server, stop: Arc<AtomicBool>) -> Self {
         let config = testkit::client(&server.certificates.authority, &[b"h2"]);
         Self {
@@ -79,22 +94,22 @@ impl Field {
             ops: server.ops,
             tls: TlsConnector::from(Arc::new(config)),
             stop,
-            begun: watch::Sender::default(),
+            started: watch::Sender::default(),
         }
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
 
     /// An attack has had a first effect.
-    fn begin(&self) {
-        self.begun.send_modify(|begun| *begun += 1);
+    fn mark_started(&self) {
+        self.started.send_modify(|begun| *begun += 1);
     }
 
     /// Waits until so many are under way.
-    pub(crate) async fn under_way(&self, attacks: usize) {
-        let mut begun = self.begun.subscribe();
+    pub(crate) async fn wait_started(&self, attacks: usize) {
+        let mut begun = self.started.subscribe();
         let waiting = begun.wait_for(|begun| *begun >= attacks);
         tokio::time::timeout(Duration::from_secs(120), waiting).await.unwrap().unwrap();
     }
@@ -116,19 +131,19 @@ impl Field {
 /// Sends requests over one connection after the other, without a pause, and looks at no answer. `begun` says that
 /// the first one is.
 async fn keep_sending(
-    field: Arc<Field>,
+    target: Arc<AttackTarget>,
     path: &'static str,
     body: impl Fn(usize) -> Bytes + Send + 'static,
     begun: impl Fn() + Send + 'static,
 ) {
     let mut number = 0;
-    while field.goes_on() {
-        let Ok(stream) = field.connect(API_SERVER).await else { continue };
+    while target.is_running() {
+        let Ok(stream) = target.connect(API_SERVER_ADDRESS).await else { continue };
         let handshake =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
         let Ok((mut sender, connection)) = handshake.await else { continue };
         let connection = tokio::spawn(connection);
-        while field.goes_on() && sender.ready().await.is_ok() {
+        while target.is_running() && sender.ready().await.is_ok() {
             let answer = sender.send_request(request(path, body(number))).await;
             begun();
             number += 1;
@@ -147,11 +162,14 @@ fn request(path: &str, body: Bytes) -> hyper::Request<Full<Bytes>> {
 }
 
 /// Says once that an attack is under way, when so many of its parts are.
-fn after(field: &Arc<Field>, parts: usize) -> impl Fn() + Clone + Send + 'static {
-    let (field, count) = (field.clone(), Arc::new(AtomicUsize::new(0)));
+fn mark_started_after(
+    target: &Arc<AttackTarget>,
+    parts: usize,
+) -> impl Fn() + Clone + Send + 'static {
+    let (target, count) = (target.clone(), Arc::new(AtomicUsize::new(0)));
     move || {
         if count.fetch_add(1, Ordering::Relaxed) + 1 == parts {
-            field.begin();
+            target.mark_started();
         }
     }
 }
@@ -163,14 +181,14 @@ fn csv(name: &str, what: &str, value: &Value) -> Value {
     csv
 }
 
-fn brackets(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
-    let mut text = reviews::create(&csv("b", "displayName", &json!("@")), Given::DryRun);
+fn send_brackets(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, _: &FakeCluster) {
+    let mut text = reviews::create(&csv("b", "displayName", &json!("@")), WriteMode::DryRun);
     text = text.replace("\"@\"", &format!("[{}[]]", "[],".repeat(2 << 20)));
     let body = Bytes::from(text);
-    let begun = after(field, 36);
+    let begun = mark_started_after(target, 36);
     for _ in 0..36 {
         let body = body.clone();
-        set.spawn(keep_sending(field.clone(), "/validate", move |_| body.clone(), begun.clone()));
+        set.spawn(keep_sending(target.clone(), "/validate", move |_| body.clone(), begun.clone()));
     }
 }
 
@@ -186,44 +204,44 @@ fn large_csv() -> Value {
     csv
 }
 
-fn burn(set: &mut JoinSet<()>, field: &Arc<Field>, connections: usize) {
-    let body = Bytes::from(reviews::create(&large_csv(), Given::DryRun));
-    let begun = after(field, connections.min(8));
+fn send_large_csvs(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, connections: usize) {
+    let body = Bytes::from(reviews::create(&large_csv(), WriteMode::DryRun));
+    let begun = mark_started_after(target, connections.min(8));
     for _ in 0..connections {
         let body = body.clone();
-        set.spawn(keep_sending(field.clone(), "/validate", move |_| body.clone(), begun.clone()));
+        set.spawn(keep_sending(target.clone(), "/validate", move |_| body.clone(), begun.clone()));
     }
 }
 
-fn reserve(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
+fn reserve_large_objects(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, _: &FakeCluster) {
     let description = "x".repeat(2_900_000);
-    let begun = after(field, 60);
+    let begun = mark_started_after(target, 60);
     for part in 0..4 {
         let description = description.clone();
         let body = move |number: usize| {
             let name = format!("reserved{part}.v{number}");
             let csv = csv(&name, "description", &json!(description));
-            Bytes::from(reviews::create(&csv, Given::Once))
+            Bytes::from(reviews::create(&csv, WriteMode::Persist))
         };
-        set.spawn(keep_sending(field.clone(), "/validate", body, begun.clone()));
+        set.spawn(keep_sending(target.clone(), "/validate", body, begun.clone()));
     }
 }
 
-fn scribble(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
-    let begun = after(field, 200);
+fn reserve_small_groups(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, _: &FakeCluster) {
+    let begun = mark_started_after(target, 200);
     for part in 0..2 {
         let body = move |number: usize| {
             let name = format!("scribble{part}x{number}");
             let group = group("attacker", &name, &["attacker"], "");
-            Bytes::from(reviews::create(&group, Given::Once))
+            Bytes::from(reviews::create(&group, WriteMode::Persist))
         };
-        set.spawn(keep_sending(field.clone(), "/validate", body, begun.clone()));
+        set.spawn(keep_sending(target.clone(), "/validate", body, begun.clone()));
     }
 }
 
 /// What the attacker has stored: large CSVs in the API group that everybody uses, large groups without a
 /// status, and accounts with nothing in long lists.
-pub(crate) fn store(cluster: &FakeCluster) {
+pub(crate) fn store_objects(cluster: &FakeCluster) {
     let owned =
         |n: usize| json!({"group": "birds.com", "version": format!("v{n}"), "kind": "Goose"});
     for number in 0..4 {
@@ -248,12 +266,12 @@ pub(crate) fn store(cluster: &FakeCluster) {
     }
 }
 
-fn neighbours(set: &mut JoinSet<()>, field: &Arc<Field>, cluster: &FakeCluster) {
-    store(cluster);
-    let (begun, ops) = (after(field, 1), field.ops);
+fn fill_cluster_cache(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, cluster: &FakeCluster) {
+    store_objects(cluster);
+    let (begun, ops) = (mark_started_after(target, 1), target.ops);
     set.spawn(async move {
         // Until the server has seen them.
-        while known(ops, "clusterserviceversions").await != Some(4) {
+        while known_objects(ops, "clusterserviceversions").await != Some(4) {
             tokio::task::yield_now().await;
         }
         begun();
@@ -262,7 +280,7 @@ fn neighbours(set: &mut JoinSet<()>, field: &Arc<Field>, cluster: &FakeCluster) 
 }
 
 /// How many objects of a resource the server knows, in full or by name.
-async fn known(ops: SocketAddr, resource: &str) -> Option<u32> {
+async fn known_objects(ops: SocketAddr, resource: &str) -> Option<u32> {
     let mut stream = TcpStream::connect(ops).await.ok()?;
     let ask = format!("GET /metrics HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n\r\n");
     stream.write_all(ask.as_bytes()).await.ok()?;
@@ -278,7 +296,7 @@ async fn known(ops: SocketAddr, resource: &str) -> Option<u32> {
 }
 
 /// Accounts with as many labels as an API server takes: 17,500 each.
-fn labels(set: &mut JoinSet<()>, field: &Arc<Field>, cluster: &FakeCluster) {
+fn store_labels(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, cluster: &FakeCluster) {
     let labels: serde_json::Map<_, _> = (0..17_500)
         .map(|n| (format!("example.com/label-{n:05}"), json!(format!("value-{n:05}"))))
         .collect();
@@ -291,9 +309,9 @@ fn labels(set: &mut JoinSet<()>, field: &Arc<Field>, cluster: &FakeCluster) {
         });
         cluster.apply("", "v1", "serviceaccounts", account);
     }
-    let (begun, ops) = (after(field, 1), field.ops);
+    let (begun, ops) = (mark_started_after(target, 1), target.ops);
     set.spawn(async move {
-        while known(ops, "serviceaccounts").await.is_none_or(|known| known < 130) {
+        while known_objects(ops, "serviceaccounts").await.is_none_or(|known| known < 130) {
             tokio::task::yield_now().await;
         }
         begun();
@@ -302,13 +320,13 @@ fn labels(set: &mut JoinSet<()>, field: &Arc<Field>, cluster: &FakeCluster) {
 }
 
 /// A CSV that is stored again and again, with as many owned APIs as fit.
-fn rewrite(set: &mut JoinSet<()>, field: &Arc<Field>, cluster: &FakeCluster) {
+fn rewrite_large_csv(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, cluster: &FakeCluster) {
     let owned =
         |n: usize| json!({"group": "birds.com", "version": format!("v{n}"), "kind": "Goose"});
     let mut csv = csv("rewritten.v1", "displayName", &json!("x"));
     csv["spec"]["apiservicedefinitions"] =
         json!({"owned": (0..25_000).map(owned).collect::<Vec<_>>()});
-    let (begun, cluster) = (after(field, 5), cluster.writer());
+    let (begun, cluster) = (mark_started_after(target, 5), cluster.writer());
     set.spawn(async move {
         let mut often = tokio::time::interval(Duration::from_millis(50));
         for number in 0_usize.. {
@@ -322,13 +340,13 @@ fn rewrite(set: &mut JoinSet<()>, field: &Arc<Field>, cluster: &FakeCluster) {
     });
 }
 
-fn spin(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
+fn spin_policy(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, _: &FakeCluster) {
     let body = Bytes::from(create_bundle("u", "b", &good_spec()).to_string());
-    let begun = after(field, 8);
+    let begun = mark_started_after(target, 8);
     for _ in 0..8 {
         let body = body.clone();
         set.spawn(keep_sending(
-            field.clone(),
+            target.clone(),
             "/validate/foreign",
             move |_| body.clone(),
             begun.clone(),
@@ -337,25 +355,25 @@ fn spin(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
 }
 
 /// A CSV with hundreds of violations, each of which repeats a long text of its author.
-fn wordy() -> Bytes {
+fn csv_with_violations() -> Bytes {
     let unknown = |n: usize| json!({"type": "olm.constraint", "value": {format!("{n}{}", "x".repeat(4_000)): {}}});
     let properties: Vec<_> = (0..256).map(unknown).collect();
     let mut csv = csv("wordy", "displayName", &json!("x"));
     csv["metadata"]["annotations"] =
         json!({"operatorframework.io/properties": json!({"properties": properties}).to_string()});
-    Bytes::from(reviews::create(&csv, Given::DryRun))
+    Bytes::from(reviews::create(&csv, WriteMode::DryRun))
 }
 
 /// Requests whose answers are long, over connections whose client makes no room for them.
-fn closed_window(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
-    let body = wordy();
-    let begun = after(field, 8);
+fn withhold_h2_window(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, _: &FakeCluster) {
+    let body = csv_with_violations();
+    let begun = mark_started_after(target, 8);
     for _ in 0..8 {
-        let (field, body, begun) = (field.clone(), body.clone(), begun.clone());
+        let (target, body, begun) = (target.clone(), body.clone(), begun.clone());
         set.spawn(async move {
             let mut has_begun = false;
-            while field.goes_on() {
-                let Ok(stream) = field.connect(POD).await else { continue };
+            while target.is_running() {
+                let Ok(stream) = target.connect(POD_ADDRESS).await else { continue };
                 let mut http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
                 http.initial_stream_window_size(0).initial_connection_window_size(0);
                 let Ok((sender, connection)) = http.handshake(TokioIo::new(stream)).await else {
@@ -384,14 +402,15 @@ fn closed_window(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
     }
 }
 
-fn idle(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
-    let begun = after(field, 45);
+fn open_idle_connections(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, _: &FakeCluster) {
+    let begun = mark_started_after(target, 45);
     for _ in 0..45 {
-        let (field, begun) = (field.clone(), begun.clone());
+        let (target, begun) = (target.clone(), begun.clone());
         set.spawn(async move {
             let mut streams = Vec::new();
-            while field.goes_on() && streams.len() < 100 {
-                let connecting = tokio::time::timeout(Duration::from_secs(2), field.connect(POD));
+            while target.is_running() && streams.len() < 100 {
+                let connecting =
+                    tokio::time::timeout(Duration::from_secs(2), target.connect(POD_ADDRESS));
                 if let Ok(Ok(stream)) = connecting.await {
                     streams.push(stream);
                 } else {
@@ -404,22 +423,24 @@ fn idle(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
     }
 }
 
-fn dawdle(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
-    let begun = after(field, 200);
+fn stall_connections(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, _: &FakeCluster) {
+    let begun = mark_started_after(target, 200);
     for number in 0..200 {
-        let (field, begun) = (field.clone(), begun.clone());
+        let (target, begun) = (target.clone(), begun.clone());
         set.spawn(async move {
             let mut has_begun = false;
-            while field.goes_on() {
+            while target.is_running() {
                 if number % 2 == 0 {
-                    let Ok(mut stream) = field.tcp(POD, field.address).await else { continue };
+                    let Ok(mut stream) = target.tcp(POD_ADDRESS, target.address).await else {
+                        continue;
+                    };
                     let _ = stream.write_all(b"\x16\x03\x01\x02\x00\x01").await;
                     if !has_begun {
                         begun();
                     }
                     let _ = stream.read(&mut [0; 64]).await;
                 } else {
-                    let Ok(mut stream) = field.connect(POD).await else { continue };
+                    let Ok(mut stream) = target.connect(POD_ADDRESS).await else { continue };
                     if !has_begun {
                         begun();
                     }
@@ -433,23 +454,23 @@ fn dawdle(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
 }
 
 /// All of a body but its last byte, again whenever the server ends it.
-fn withhold(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
-    const LENGTH: usize = 7 << 20;
-    let begun = after(field, 40);
-    let body = Bytes::from(vec![b' '; LENGTH - 1]);
-    let mut config = field.tls.config().as_ref().clone();
+fn withhold_body_ends(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, _: &FakeCluster) {
+    const BODY_BYTES: usize = 7 << 20;
+    let begun = mark_started_after(target, 40);
+    let body = Bytes::from(vec![b' '; BODY_BYTES - 1]);
+    let mut config = target.tls.config().as_ref().clone();
     config.alpn_protocols.clear();
     let plain = TlsConnector::from(Arc::new(config));
     for _ in 0..40 {
-        let (field, begun, body, plain) =
-            (field.clone(), begun.clone(), body.clone(), plain.clone());
+        let (target, begun, body, plain) =
+            (target.clone(), begun.clone(), body.clone(), plain.clone());
         set.spawn(async move {
             let head = format!(
-                "POST /validate HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\ncontent-length: {LENGTH}\r\n\r\n"
+                "POST /validate HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\ncontent-length: {BODY_BYTES}\r\n\r\n"
             );
             let mut has_begun = false;
-            while field.goes_on() {
-                let Ok(stream) = field.tcp(POD, field.address).await else { continue };
+            while target.is_running() {
+                let Ok(stream) = target.tcp(POD_ADDRESS, target.address).await else { continue };
                 let name = ServerName::try_from(HOST).unwrap();
                 let Ok(mut stream) = plain.connect(name, stream).await else { continue };
                 let _ = stream.write_all(head.as_bytes()).await;
@@ -465,18 +486,20 @@ fn withhold(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
 }
 
 /// The same greeting again and again: next to nothing for the client, and all the cryptography for the server.
-fn greet(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
+fn start_handshakes(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, _: &FakeCluster) {
     let name = ServerName::try_from(HOST).unwrap();
-    let mut client = rustls::ClientConnection::new(field.tls.config().clone(), name).unwrap();
+    let mut client = rustls::ClientConnection::new(target.tls.config().clone(), name).unwrap();
     let mut hello = Vec::new();
     client.write_tls(&mut hello).unwrap();
-    let begun = after(field, 64);
+    let begun = mark_started_after(target, 64);
     for _ in 0..64 {
-        let (field, begun, hello) = (field.clone(), begun.clone(), hello.clone());
+        let (target, begun, hello) = (target.clone(), begun.clone(), hello.clone());
         set.spawn(async move {
             let mut has_begun = false;
-            while field.goes_on() {
-                let Ok(mut stream) = field.tcp(POD, field.address).await else { continue };
+            while target.is_running() {
+                let Ok(mut stream) = target.tcp(POD_ADDRESS, target.address).await else {
+                    continue;
+                };
                 let _ = stream.write_all(&hello).await;
                 let _ = stream.read(&mut [0; 64]).await;
                 if !has_begun {
@@ -488,20 +511,20 @@ fn greet(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
     }
 }
 
-fn deaf(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
-    let begun = after(field, 200);
+fn ignore_responses(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, _: &FakeCluster) {
+    let begun = mark_started_after(target, 200);
     for _ in 0..200 {
-        let (field, begun) = (field.clone(), begun.clone());
+        let (target, begun) = (target.clone(), begun.clone());
         set.spawn(async move {
             let mut has_begun = false;
-            while field.goes_on() {
-                let Ok(mut stream) = field.tcp(POD, field.ops).await else { continue };
+            while target.is_running() {
+                let Ok(mut stream) = target.tcp(POD_ADDRESS, target.ops).await else { continue };
                 if !has_begun {
                     begun();
                     has_begun = true;
                 }
                 let ask = format!("GET /metrics HTTP/1.1\r\nhost: {HOST}\r\n\r\n").repeat(50);
-                while field.goes_on() && stream.write_all(ask.as_bytes()).await.is_ok() {}
+                while target.is_running() && stream.write_all(ask.as_bytes()).await.is_ok() {}
             }
         });
     }

@@ -21,31 +21,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use attacks::{ATTACKS, Attack, Field};
-use bystander::Seen;
+use attacks::{ATTACKS, Attack, AttackTarget};
+use bystander::BystanderResult;
 use serde_json::{Value, json};
 use testkit::fake_api_server::FakeCluster;
 use testkit::reviews::{self, group};
-use testkit::until;
+use testkit::wait_until;
 use testkit::{HOST, Server, configuration, misbehaves};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 
 use crate::cgroup::Cgroup;
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 /// Bytes of a small container; `OPGATE_SIEGE_MIB` makes it another one.
-fn memory() -> u64 {
+fn memory_limit_bytes() -> u64 {
     let given = std::env::var("OPGATE_SIEGE_MIB").ok().and_then(|mib| mib.parse::<u64>().ok());
     given.unwrap_or(128) << 20
 }
 
 /// Requests of the victim in each row.
-const REQUESTS: usize = if cfg!(debug_assertions) { 40 } else { 300 };
+const BYSTANDER_REQUESTS: usize = if cfg!(debug_assertions) { 40 } else { 300 };
 
 /// A built-in policy with its own limits, but with all the time that an unoptimised build may need.
-fn patient(name: &str) -> Value {
+fn policy_with_generous_time(name: &str) -> Value {
     let time = if cfg!(debug_assertions) { "5s" } else { "100ms" };
     json!({"name": name, "limits": {"time": time}})
 }
@@ -54,9 +54,9 @@ fn policies() -> String {
     let mut foreign = misbehaves("foreign", &json!({"do": "spin"}));
     foreign["limits"] = json!({"time": "100ms"});
     configuration(&[
-        patient("bundle-immutability"),
-        patient("operator-group"),
-        patient("constraint-limits"),
+        policy_with_generous_time("bundle-immutability"),
+        policy_with_generous_time("operator-group"),
+        policy_with_generous_time("constraint-limits"),
         foreign,
     ])
 }
@@ -72,20 +72,20 @@ fn cluster() -> FakeCluster {
 }
 
 /// The server under attack.
-struct Siege {
+struct AttackTest {
     server: Arc<Server>,
     cluster: FakeCluster,
     cgroup: Option<Cgroup>,
 }
 
-impl Siege {
+impl AttackTest {
     /// `is_heavy` says whether the attacker has stored his largest objects before the server starts.
-    async fn begin(is_heavy: bool) -> Self {
+    async fn start(is_heavy: bool) -> Self {
         let cluster = cluster();
         if is_heavy {
-            attacks::store(&cluster);
+            attacks::store_objects(&cluster);
         }
-        let cgroup = Cgroup::make(memory());
+        let cgroup = Cgroup::create(memory_limit_bytes());
         let kubeconfig = cluster.kubeconfig();
         let mut arguments = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
         if cgroup.is_none() {
@@ -93,46 +93,46 @@ impl Siege {
             arguments.extend(["--max-request-memory", "32Mi", "--max-connections", "512"]);
         }
         // A colon does nothing.
-        let enter = cgroup.as_ref().map_or_else(|| ":".to_owned(), Cgroup::enter);
+        let enter = cgroup.as_ref().map_or_else(|| ":".to_owned(), Cgroup::enter_command);
         let server = Server::start_after(&enter, BINARY, Some(&policies()), &arguments);
         let server = Arc::new(server);
-        until("readiness", async || server.get("/readyz").await.0 == 200).await;
+        wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
         Self { server, cluster, cgroup }
     }
 
     /// What the victim sees while these attacks go on.
-    async fn row(&self, name: &str, attacks: &[&Attack]) -> Seen {
+    async fn measure(&self, name: &str, attacks: &[&Attack]) -> BystanderResult {
         match &self.cgroup {
             Some(cgroup) => cgroup.reset_peak(),
             None => reset_peak(self.server.id()),
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let field = Arc::new(Field::of(&self.server, stop.clone()));
-        let mut fighting = tokio::task::JoinSet::new();
+        let target = Arc::new(AttackTarget::of(&self.server, stop.clone()));
+        let mut running_attacks = tokio::task::JoinSet::new();
         for attack in attacks {
-            (attack.start)(&mut fighting, &field, &self.cluster);
+            (attack.start)(&mut running_attacks, &target, &self.cluster);
         }
         if !attacks.is_empty() {
-            field.under_way(attacks.len()).await;
+            target.wait_started(attacks.len()).await;
         }
         let (server, told) = (self.server.clone(), stop.clone());
         // On a thread of their own: what is measured is the server, and not the attackers' clients.
-        let apart = move || {
+        let run_clients = move || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let health = health(&server, &told);
+                let health = watch_health(&server, &told);
                 let victim = async {
-                    let seen = bystander::asks(&server, REQUESTS).await;
+                    let seen = bystander::send_requests(&server, BYSTANDER_REQUESTS).await;
                     told.store(true, Ordering::Relaxed);
                     seen
                 };
                 tokio::join!(victim, health)
             })
         };
-        let (mut seen, unhealthy) = tokio::task::spawn_blocking(apart).await.unwrap();
-        fighting.shutdown().await;
-        let lost = seen.lost.values().sum::<usize>();
-        let peak = self.peak();
+        let (mut seen, unhealthy) = tokio::task::spawn_blocking(run_clients).await.unwrap();
+        running_attacks.shutdown().await;
+        let lost = seen.failures.values().sum::<usize>();
+        let peak = self.peak_bytes();
         println!(
             "| {name} | {:.1} and {:.1} ms | {} MiB | {lost} of {} | {} |",
             seen.milliseconds(50),
@@ -141,27 +141,29 @@ impl Siege {
             seen.times.len() + lost,
             unhealthy.values().sum::<usize>(),
         );
-        seen.lost.extend(unhealthy);
-        if peak >= memory() {
-            seen.lost.insert(format!("{} MiB", peak >> 20), 1);
+        seen.failures.extend(unhealthy);
+        if peak >= memory_limit_bytes() {
+            seen.failures.insert(format!("{} MiB", peak >> 20), 1);
         }
         seen
     }
 
     /// Bytes at the most since the last row began: what the control group is charged for or, where there
     /// is none, what is resident.
-    fn peak(&self) -> u64 {
-        self.cgroup.as_ref().map_or_else(|| peak(self.server.id()), Cgroup::peak)
+    fn peak_bytes(&self) -> u64 {
+        self.cgroup
+            .as_ref()
+            .map_or_else(|| process_peak_bytes(self.server.id()), Cgroup::peak_bytes)
     }
 
     /// It is the process that was started, and nothing in it has panicked.
-    async fn end(self) {
+    async fn assert_no_panics(self) {
         assert_eq!(self.server.metric("opgate_panics_total").await, Some(0.0));
     }
 }
 
 /// What `/livez` and `/readyz` answered that was not 200, until it is told to stop.
-async fn health(server: &Server, stop: &AtomicBool) -> BTreeMap<String, usize> {
+async fn watch_health(server: &Server, stop: &AtomicBool) -> BTreeMap<String, usize> {
     let mut unhealthy = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
         for path in ["/livez", "/readyz"] {
@@ -191,7 +193,7 @@ async fn probe(ops: SocketAddr, path: &str) -> std::io::Result<String> {
 }
 
 /// What a process had resident at the most, in bytes, without the pages of its binary.
-fn peak(process: u32) -> u64 {
+fn process_peak_bytes(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -207,7 +209,7 @@ fn reset_peak(process: u32) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attacks_do_not_affect_other_tenants() {
-    let _turn = turn().await;
+    let _turn = wait_for_idle_machine().await;
     println!(
         "| attack | p50 and p99 of another tenant | memory at the most | its answers lost | ill |"
     );
@@ -215,22 +217,22 @@ async fn attacks_do_not_affect_other_tenants() {
     let only = std::env::var("OPGATE_SIEGE").unwrap_or_default();
     let chosen: Vec<_> = ATTACKS.iter().filter(|attack| attack.name.contains(&only)).collect();
     let mut losses = Vec::new();
-    let mut note = |name: &str, seen: Seen| {
-        if !seen.lost.is_empty() {
-            losses.push(format!("{name}: {:?}", seen.lost));
+    let mut note = |name: &str, seen: BystanderResult| {
+        if !seen.failures.is_empty() {
+            losses.push(format!("{name}: {:?}", seen.failures));
         }
     };
-    let siege = Siege::begin(false).await;
-    note("none", siege.row("none", &[]).await);
+    let attack_test = AttackTest::start(false).await;
+    note("none", attack_test.measure("none", &[]).await);
     let alone = if std::env::var_os("OPGATE_SIEGE_ALL").is_some() { &chosen[..0] } else { &chosen };
     for attack in alone {
-        note(attack.name, siege.row(attack.name, &[attack]).await);
+        note(attack.name, attack_test.measure(attack.name, &[attack]).await);
     }
-    note("afterwards", siege.row("none any more", &[]).await);
-    siege.end().await;
-    let siege = Siege::begin(true).await;
-    note("all at once", siege.row("all at once", &chosen).await);
-    note("afterwards", siege.row("none any more", &[]).await);
-    siege.end().await;
+    note("afterwards", attack_test.measure("none any more", &[]).await);
+    attack_test.assert_no_panics().await;
+    let attack_test = AttackTest::start(true).await;
+    note("all at once", attack_test.measure("all at once", &chosen).await);
+    note("afterwards", attack_test.measure("none any more", &[]).await);
+    attack_test.assert_no_panics().await;
     assert!(losses.is_empty(), "{losses:#?}");
 }

@@ -23,17 +23,17 @@ use serde_json::{Value, json};
 use testkit::control_plane::ControlPlane;
 use testkit::fake_api_server::{FakeCluster, Scope};
 use testkit::objects::{object, resource};
-use testkit::webhook_client::{Caller, Endpoints, Protocol};
+use testkit::webhook_client::{Endpoints, Protocol, WebhookClient};
 use testkit::{SERVICE, reviews};
 
 /// Where everything is installed.
 pub(crate) const NAMESPACE: &str = "opgate-system";
 
-const WEBHOOKS: (&str, &str) =
+const WEBHOOK_CONFIGURATION: (&str, &str) =
     ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
 
 /// What an installation consists of, and what it writes, beside the resources of `reviews::cluster`.
-const TYPES: [(&str, &str, &str, &str, Scope); 16] = [
+const RESOURCE_TYPES: [(&str, &str, &str, &str, Scope); 16] = [
     ("", "v1", "secrets", "Secret", Scope::Namespaced),
     ("", "v1", "services", "Service", Scope::Namespaced),
     ("", "v1", "pods", "Pod", Scope::Namespaced),
@@ -58,26 +58,26 @@ const TYPES: [(&str, &str, &str, &str, Scope); 16] = [
     ("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule", Scope::Namespaced),
 ];
 
-enum Plane {
+enum ApiServer {
     Real(Box<ControlPlane>),
     Fake(FakeCluster),
 }
 
 /// One cluster.
-pub(crate) struct Cluster {
-    plane: Mutex<Plane>,
+pub(crate) struct TestCluster {
+    plane: Mutex<ApiServer>,
     pub(crate) admin: Client,
     kubeconfig: PathBuf,
     is_real: bool,
     /// What the fake calls, and with what: as an API server, it has connections of its own for each CA bundle.
     endpoints: Endpoints,
-    callers: Mutex<HashMap<String, Arc<Caller>>>,
+    webhook_clients: Mutex<HashMap<String, Arc<WebhookClient>>>,
 }
 
-impl Cluster {
+impl TestCluster {
     /// A real one, unless there is none; then a line says so. It needs an address that is not loopback.
     pub(crate) async fn real() -> Option<Self> {
-        if std::env::var_os("KUBEBUILDER_ASSETS").is_some() && address().is_none() {
+        if std::env::var_os("KUBEBUILDER_ASSETS").is_some() && host_address().is_none() {
             eprintln!("skipped: this machine has no address that Endpoints may have");
             return None;
         }
@@ -90,25 +90,32 @@ impl Cluster {
         .await?;
         plane.install().await;
         let (admin, kubeconfig) = (plane.client("admin").await, plane.kubeconfig("admin"));
-        Some(Self::of(Plane::Real(Box::new(plane)), admin, kubeconfig))
+        Some(Self::of(ApiServer::Real(Box::new(plane)), admin, kubeconfig))
     }
 
     pub(crate) async fn fake() -> Self {
         let fake = reviews::cluster();
-        for (group, version, plural, kind, scope) in TYPES {
+        for (group, version, plural, kind, scope) in RESOURCE_TYPES {
             fake.install(group, version, plural, kind, scope);
         }
         let kubeconfig = fake.kubeconfig();
         let config = Kubeconfig::read_from(&kubeconfig).unwrap();
         let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
         let admin = Client::try_from(config.unwrap()).unwrap();
-        Self::of(Plane::Fake(fake), admin, kubeconfig)
+        Self::of(ApiServer::Fake(fake), admin, kubeconfig)
     }
 
-    fn of(plane: Plane, admin: Client, kubeconfig: PathBuf) -> Self {
-        let is_real = matches!(plane, Plane::Real(_));
+    fn of(plane: ApiServer, admin: Client, kubeconfig: PathBuf) -> Self {
+        let is_real = matches!(plane, ApiServer::Real(_));
         let (endpoints, callers) = (Endpoints::default(), Mutex::default());
-        Self { plane: Mutex::new(plane), admin, kubeconfig, is_real, endpoints, callers }
+        Self {
+            plane: Mutex::new(plane),
+            admin,
+            kubeconfig,
+            is_real,
+            endpoints,
+            webhook_clients: callers,
+        }
     }
 
     pub(crate) fn is_real(&self) -> bool {
@@ -117,7 +124,7 @@ impl Cluster {
 
     /// Where pods listen.
     pub(crate) fn pod_address(&self) -> SocketAddr {
-        match address() {
+        match host_address() {
             Some(address) if self.is_real => SocketAddr::new(address, 0),
             _ => SocketAddr::from(([127, 0, 0, 1], 0)),
         }
@@ -126,8 +133,8 @@ impl Cluster {
     /// The API server ends without a word, and is there again.
     pub(crate) fn restart(&self) {
         match &mut *self.plane.lock().unwrap() {
-            Plane::Real(plane) => plane.restart_apiserver(),
-            Plane::Fake(fake) => fake.disconnect(),
+            ApiServer::Real(plane) => plane.restart_apiserver(),
+            ApiServer::Fake(fake) => fake.cut_watches(),
         }
     }
 
@@ -187,8 +194,8 @@ impl Cluster {
     }
 
     /// The webhook configuration as it is stored.
-    pub(crate) async fn webhooks(&self) -> Option<Value> {
-        self.get(&like(WEBHOOKS, None, "opgate")).await
+    pub(crate) async fn webhook_configuration(&self) -> Option<Value> {
+        self.get(&object_reference(WEBHOOK_CONFIGURATION, None, "opgate")).await
     }
 
     /// A kubeconfig for a pod, with a token of its account in a file that is renewed nowhere: it lives for an hour.
@@ -212,7 +219,7 @@ impl Cluster {
 
     /// Says where the Service leads from now on: what the controller of `EndpointSlices` does. One slice for each
     /// pod, because here pods differ by their ports.
-    pub(crate) async fn publish(&self, ready: &[(String, SocketAddr)], gone: &[String]) {
+    pub(crate) async fn publish_endpoints(&self, ready: &[(String, SocketAddr)], gone: &[String]) {
         for (_, address) in ready {
             if !self.endpoints.all().contains(address) {
                 self.endpoints.add(*address);
@@ -244,7 +251,8 @@ impl Cluster {
             }
         }
         for pod in gone {
-            let slice = like(("discovery.k8s.io/v1", "EndpointSlice"), Some(NAMESPACE), pod);
+            let slice =
+                object_reference(("discovery.k8s.io/v1", "EndpointSlice"), Some(NAMESPACE), pod);
             self.delete(&slice).await;
         }
     }
@@ -262,7 +270,7 @@ impl Cluster {
                 "DELETE" => (None, old),
                 _ => (Some(new.clone()), old),
             };
-            self.admitted(operation, both).await?;
+            self.admit(operation, both).await?;
         }
         let object = object(new.clone());
         let done = match operation {
@@ -277,7 +285,7 @@ impl Cluster {
     }
 
     /// The webhooks that want a request must allow it.
-    async fn admitted(
+    async fn admit(
         &self,
         operation: &str,
         (new, old): (Option<Value>, Option<Value>),
@@ -287,7 +295,7 @@ impl Cluster {
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let kind = object["kind"].as_str().unwrap();
         let plural = resource(group, version, kind).plural;
-        for registered in self.list(&like(WEBHOOKS, None, "")).await {
+        for registered in self.list(&object_reference(WEBHOOK_CONFIGURATION, None, "")).await {
             for webhook in registered["webhooks"].as_array().into_iter().flatten() {
                 let has = |rule: &Value, name: &str, value: &str| {
                     let values = rule[name].as_array().unwrap();
@@ -317,24 +325,25 @@ impl Cluster {
                         "dryRun": false,
                     },
                 });
-                self.asked(webhook, &review).await?;
+                self.call_webhook(webhook, &review).await?;
             }
         }
         Ok(())
     }
 
-    async fn asked(&self, webhook: &Value, review: &Value) -> Result<(), String> {
+    async fn call_webhook(&self, webhook: &Value, review: &Value) -> Result<(), String> {
         let name = webhook["name"].as_str().unwrap_or_default();
         let to = &webhook["clientConfig"];
         let bundle = to["caBundle"].as_str().unwrap_or_default();
-        let caller = self.callers.lock().unwrap().get(bundle).cloned();
+        let caller = self.webhook_clients.lock().unwrap().get(bundle).cloned();
         let caller = if let Some(caller) = caller {
             caller
         } else {
             let timeout = Duration::from_secs(webhook["timeoutSeconds"].as_u64().unwrap_or(10));
-            let tls = trusting(bundle)?;
-            let caller = Caller::over(Protocol::Http1, &self.endpoints, (tls, SERVICE), timeout);
-            let mut callers = self.callers.lock().unwrap();
+            let tls = client_trusting(bundle)?;
+            let caller =
+                WebhookClient::with_tls(Protocol::Http1, &self.endpoints, (tls, SERVICE), timeout);
+            let mut callers = self.webhook_clients.lock().unwrap();
             callers.entry(bundle.to_owned()).or_insert(Arc::new(caller)).clone()
         };
         let path = to["service"]["path"].as_str().unwrap_or("/");
@@ -349,7 +358,7 @@ impl Cluster {
 }
 
 /// A client that trusts a `caBundle`.
-fn trusting(bundle: &str) -> Result<rustls::ClientConfig, String> {
+fn client_trusting(bundle: &str) -> Result<rustls::ClientConfig, String> {
     let pem = decoded(bundle);
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
@@ -388,7 +397,11 @@ pub(crate) fn decoded(text: &str) -> Vec<u8> {
 }
 
 /// An object that names another one.
-pub(crate) fn like((version, kind): (&str, &str), namespace: Option<&str>, name: &str) -> Value {
+pub(crate) fn object_reference(
+    (version, kind): (&str, &str),
+    namespace: Option<&str>,
+    name: &str,
+) -> Value {
     let mut like = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
     if let Some(namespace) = namespace {
         like["metadata"]["namespace"] = namespace.into();
@@ -397,7 +410,7 @@ pub(crate) fn like((version, kind): (&str, &str), namespace: Option<&str>, name:
 }
 
 /// An address of this machine that is not loopback. Nothing is sent: the system only chooses a route.
-fn address() -> Option<std::net::IpAddr> {
+fn host_address() -> Option<std::net::IpAddr> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     let address = socket.local_addr().ok()?.ip();

@@ -13,11 +13,11 @@ use super::cluster::NAMESPACE;
 
 /// Who makes the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum InstallMethod {
     /// `opgate manifests all`: certificates and registration look after themselves.
-    Printed,
+    Generated,
     /// An administrator, with `opgate manifests rbac` and `opgate manifests webhook`.
-    ByHand,
+    Manual,
 }
 
 /// A build of opgate, and the image that stands for it.
@@ -48,8 +48,8 @@ impl Build {
 }
 
 /// What an installation is made of.
-pub(crate) struct Plan {
-    pub(crate) way: Way,
+pub(crate) struct InstallPlan {
+    pub(crate) method: InstallMethod,
     authority: CertificateAuthority,
     files: TempDir,
 }
@@ -60,10 +60,10 @@ pub(crate) fn policies(names: &[&str]) -> String {
     configuration(&names.iter().map(patient).collect::<Vec<_>>())
 }
 
-impl Plan {
-    pub(crate) fn new(way: Way) -> Self {
+impl InstallPlan {
+    pub(crate) fn new(way: InstallMethod) -> Self {
         let files = tempfile::tempdir().unwrap();
-        Self { way, authority: CertificateAuthority::create(1).unwrap(), files }
+        Self { method: way, authority: CertificateAuthority::create(1).unwrap(), files }
     }
 
     fn file(&self, name: &str, text: &str) -> String {
@@ -75,9 +75,11 @@ impl Plan {
     /// All objects, in the order in which they are applied.
     pub(crate) fn objects(&self, build: &Build, configuration: &str) -> Vec<Value> {
         let config = self.file("opgate.yaml", configuration);
-        match self.way {
-            Way::Printed => build.print(&["all", "--config", &config, "--image", &build.image]),
-            Way::ByHand => self.by_hand(build, configuration, &config),
+        match self.method {
+            InstallMethod::Generated => {
+                build.print(&["all", "--config", &config, "--image", &build.image])
+            }
+            InstallMethod::Manual => self.manual_objects(build, configuration, &config),
         }
     }
 
@@ -90,13 +92,13 @@ impl Plan {
             "metadata": named("opgate-tls"),
             "type": "kubernetes.io/tls",
             "data": {
-                "tls.crt": encoded(issued.certificate.as_bytes()),
-                "tls.key": encoded(issued.key.as_bytes()),
+                "tls.crt": base64(issued.certificate.as_bytes()),
+                "tls.key": base64(issued.key.as_bytes()),
             },
         })
     }
 
-    fn by_hand(&self, build: &Build, configuration: &str, config: &str) -> Vec<Value> {
+    fn manual_objects(&self, build: &Build, configuration: &str, config: &str) -> Vec<Value> {
         let place =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         let account =
@@ -178,18 +180,18 @@ fn named(name: &str) -> Value {
 }
 
 /// The binaries of images.
-pub(crate) fn binaries(builds: &[&Build]) -> BTreeMap<String, PathBuf> {
+pub(crate) fn binaries_by_image(builds: &[&Build]) -> BTreeMap<String, PathBuf> {
     builds.iter().map(|build| (build.image.clone(), build.binary.clone())).collect()
 }
 
 /// The build that an upgrade begins with: what `OPGATE_PREVIOUS` names, otherwise the same one under another tag.
-pub(crate) fn previous(binary: &Path) -> Build {
+pub(crate) fn previous_build(binary: &Path) -> Build {
     let previous = std::env::var_os("OPGATE_PREVIOUS").map(PathBuf::from);
     Build::new(previous.unwrap_or_else(|| binary.to_owned()), "previous")
 }
 
 /// Base64.
-fn encoded(bytes: &[u8]) -> String {
+fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for three in bytes.chunks(3) {

@@ -28,11 +28,11 @@ use testkit::objects::object;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::cluster::{Cluster, NAMESPACE, decoded, like};
+use super::cluster::{NAMESPACE, TestCluster, decoded, object_reference};
 
 /// How often it looks; a kubelet takes seconds for most of this.
-const TICK: Duration = Duration::from_millis(100);
-const PROBE: Duration = Duration::from_secs(1);
+const TICK_INTERVAL: Duration = Duration::from_millis(100);
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One pod.
 struct Pod {
@@ -44,14 +44,14 @@ struct Pod {
     process: Option<Child>,
     /// How often it was started.
     starts: usize,
-    said: Arc<Mutex<Said>>,
+    log: Arc<Mutex<LogState>>,
     is_ready: bool,
-    is_leaving: bool,
+    is_terminating: bool,
 }
 
 /// What its log says.
 #[derive(Debug, Default)]
-struct Said {
+struct LogState {
     address: Option<SocketAddr>,
     ops: Option<SocketAddr>,
     lines: Vec<String>,
@@ -59,7 +59,7 @@ struct Said {
 
 /// What a test sees of a pod.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct PodStatus {
     pub(crate) name: String,
     pub(crate) image: String,
     pub(crate) ops: Option<SocketAddr>,
@@ -70,8 +70,8 @@ pub(crate) struct Seen {
 
 /// All nodes of a cluster.
 pub(crate) struct Kubelet {
-    seen: Arc<Mutex<Vec<Seen>>>,
-    logs: Arc<Mutex<BTreeMap<String, Arc<Mutex<Said>>>>>,
+    statuses: Arc<Mutex<Vec<PodStatus>>>,
+    logs: Arc<Mutex<BTreeMap<String, Arc<Mutex<LogState>>>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -79,8 +79,8 @@ impl Drop for Kubelet {
     fn drop(&mut self) {
         self.task.abort();
         if std::thread::panicking() {
-            for (pod, said) in &*self.logs.lock().unwrap() {
-                let lines = &said.lock().unwrap().lines;
+            for (pod, log_state) in &*self.logs.lock().unwrap() {
+                let lines = &log_state.lock().unwrap().lines;
                 let last = &lines[lines.len().saturating_sub(12)..];
                 eprintln!("{pod}:\n    {}", last.join("\n    "));
             }
@@ -99,59 +99,59 @@ impl Drop for Pod {
 
 impl Kubelet {
     /// Runs what the Deployment `opgate` says, from now on. `binaries` has one for each image.
-    pub(crate) fn start(cluster: &Arc<Cluster>, binaries: BTreeMap<String, PathBuf>) -> Self {
-        let seen = Arc::<Mutex<Vec<Seen>>>::default();
-        let logs = Arc::<Mutex<BTreeMap<String, Arc<Mutex<Said>>>>>::default();
+    pub(crate) fn start(cluster: &Arc<TestCluster>, binaries: BTreeMap<String, PathBuf>) -> Self {
+        let seen = Arc::<Mutex<Vec<PodStatus>>>::default();
+        let logs = Arc::<Mutex<BTreeMap<String, Arc<Mutex<LogState>>>>>::default();
         let mut node = Node {
             cluster: cluster.clone(),
             binaries,
             pods: Vec::new(),
             number: 0,
-            gone: Vec::new(),
+            deleted_pods: Vec::new(),
         };
         let (told, kept) = (seen.clone(), logs.clone());
         let task = tokio::spawn(async move {
             loop {
                 node.tick().await;
                 for pod in &node.pods {
-                    kept.lock().unwrap().entry(pod.name.clone()).or_insert(pod.said.clone());
+                    kept.lock().unwrap().entry(pod.name.clone()).or_insert(pod.log.clone());
                 }
-                *told.lock().unwrap() = node.pods.iter().map(Pod::seen).collect();
-                tokio::time::sleep(TICK).await;
+                *told.lock().unwrap() = node.pods.iter().map(Pod::status).collect();
+                tokio::time::sleep(TICK_INTERVAL).await;
             }
         });
-        Self { seen, logs, task }
+        Self { statuses: seen, logs, task }
     }
 
     /// The pods that are to serve.
-    pub(crate) fn pods(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+    pub(crate) fn pods(&self) -> Vec<PodStatus> {
+        self.statuses.lock().unwrap().clone()
     }
 }
 
 struct Node {
-    cluster: Arc<Cluster>,
+    cluster: Arc<TestCluster>,
     binaries: BTreeMap<String, PathBuf>,
     pods: Vec<Pod>,
     number: usize,
     /// Pods whose slices are to go.
-    gone: Vec<String>,
+    deleted_pods: Vec<String>,
 }
 
 impl Node {
     async fn tick(&mut self) {
-        let deployment = like(("apps/v1", "Deployment"), Some(NAMESPACE), "opgate");
+        let deployment = object_reference(("apps/v1", "Deployment"), Some(NAMESPACE), "opgate");
         // While the API server is away, everything stays.
         let Ok(found) = self.cluster.api(&deployment).get_opt("opgate").await else { return };
         let spec = found.map(|found| found.data["spec"].clone()).unwrap_or_default();
         let template = &spec["template"];
         let wanted = usize::try_from(spec["replicas"].as_u64().unwrap_or_default()).unwrap();
         for pod in &mut self.pods {
-            pod.look().await;
-            pod.renew(&self.cluster).await;
+            pod.probe_readiness().await;
+            pod.update_volumes(&self.cluster).await;
             pod.restart(&self.cluster, &self.binaries).await;
         }
-        let staying = |pod: &&Pod| !pod.is_leaving;
+        let staying = |pod: &&Pod| !pod.is_terminating;
         let is_new = |pod: &&Pod| staying(pod) && pod.template == *template;
         let new = self.pods.iter().filter(is_new).count();
         let all = self.pods.iter().filter(staying).count();
@@ -163,38 +163,38 @@ impl Node {
             let pod = Pod::new(&self.cluster, name, template.clone()).await;
             self.pods.extend(pod);
         } else if all > wanted && (ready > wanted || wanted == 0) {
-            let old = self.pods.iter_mut().filter(|pod| !pod.is_leaving);
+            let old = self.pods.iter_mut().filter(|pod| !pod.is_terminating);
             // One of another template goes first.
             if let Some(pod) = old.min_by_key(|pod| pod.template == *template) {
-                pod.leave();
-                self.gone.push(pod.name.clone());
+                pod.terminate();
+                self.deleted_pods.push(pod.name.clone());
             }
         }
         let ready: Vec<_> = self
             .pods
             .iter()
-            .filter(|pod| pod.is_ready && !pod.is_leaving)
-            .filter_map(|pod| Some((pod.name.clone(), pod.said.lock().unwrap().address?)))
+            .filter(|pod| pod.is_ready && !pod.is_terminating)
+            .filter_map(|pod| Some((pod.name.clone(), pod.log.lock().unwrap().address?)))
             .collect();
         let unready = self.pods.iter().filter(|pod| !pod.is_ready).map(|pod| pod.name.clone());
-        let gone: Vec<_> = self.gone.drain(..).chain(unready).collect();
-        self.cluster.publish(&ready, &gone).await;
+        let gone: Vec<_> = self.deleted_pods.drain(..).chain(unready).collect();
+        self.cluster.publish_endpoints(&ready, &gone).await;
         let mut ended = Vec::new();
         for (index, pod) in self.pods.iter_mut().enumerate() {
-            if pod.is_leaving && pod.has_ended() {
+            if pod.is_terminating && pod.has_ended() {
                 ended.push(index);
             }
         }
         for index in ended.into_iter().rev() {
             let pod = self.pods.remove(index);
-            self.cluster.delete(&like(("v1", "Pod"), Some(NAMESPACE), &pod.name)).await;
+            self.cluster.delete(&object_reference(("v1", "Pod"), Some(NAMESPACE), &pod.name)).await;
         }
     }
 }
 
 impl Pod {
     /// The object, so that the API server judges the template, and the folders of its volumes.
-    async fn new(cluster: &Cluster, name: String, template: Value) -> Option<Self> {
+    async fn new(cluster: &TestCluster, name: String, template: Value) -> Option<Self> {
         let mut of = json!({"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]});
         of["metadata"] = template["metadata"].clone();
         of["metadata"]["name"] = name.clone().into();
@@ -213,9 +213,9 @@ impl Pod {
             folder: tempfile::tempdir().unwrap(),
             process: None,
             starts: 0,
-            said: Arc::default(),
+            log: Arc::default(),
             is_ready: false,
-            is_leaving: false,
+            is_terminating: false,
         })
     }
 
@@ -223,19 +223,19 @@ impl Pod {
         &self.template["spec"]["containers"][0]
     }
 
-    fn seen(&self) -> Seen {
-        let said = self.said.lock().unwrap();
+    fn status(&self) -> PodStatus {
+        let log_state = self.log.lock().unwrap();
         let image = self.container()["image"].as_str().unwrap().to_owned();
         let pid = self.process.as_ref().map(Child::id);
-        let (name, is_ready) = (self.name.clone(), self.is_ready && !self.is_leaving);
-        Seen { name, image, ops: said.ops, is_ready, pid, starts: self.starts }
+        let (name, is_ready) = (self.name.clone(), self.is_ready && !self.is_terminating);
+        PodStatus { name, image, ops: log_state.ops, is_ready, pid, starts: self.starts }
     }
 
     /// Probes its readiness.
-    async fn look(&mut self) {
-        let ops = self.said.lock().unwrap().ops;
+    async fn probe_readiness(&mut self) {
+        let ops = self.log.lock().unwrap().ops;
         self.is_ready = match ops {
-            Some(ops) if !self.is_leaving && !self.has_ended() => {
+            Some(ops) if !self.is_terminating && !self.has_ended() => {
                 get(ops, "/readyz").await.is_some_and(|(code, _)| code == 200)
             }
             _ => false,
@@ -243,8 +243,8 @@ impl Pod {
     }
 
     /// Starts its process, if there is none and what its volumes need is there.
-    async fn restart(&mut self, cluster: &Cluster, binaries: &BTreeMap<String, PathBuf>) {
-        if self.is_leaving || (self.process.is_some() && !self.has_ended()) {
+    async fn restart(&mut self, cluster: &TestCluster, binaries: &BTreeMap<String, PathBuf>) {
+        if self.is_terminating || (self.process.is_some() && !self.has_ended()) {
             return;
         }
         if !self.has_volumes() {
@@ -255,7 +255,7 @@ impl Pod {
         let binary = binaries.get(image).unwrap_or_else(|| panic!("no image {image}"));
         let mut command = Command::new(binary);
         for argument in container["args"].as_array().unwrap() {
-            command.arg(self.inside(argument.as_str().unwrap()));
+            command.arg(self.host_path(argument.as_str().unwrap()));
         }
         let account = self.template["spec"]["serviceAccountName"].as_str().unwrap_or("default");
         let kubeconfig = cluster.credentials(account, self.folder.path()).await;
@@ -276,20 +276,20 @@ impl Pod {
         }
         let mut process = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let stderr = process.stderr.take().unwrap();
-        let said = self.said.clone();
+        let log_state = self.log.clone();
         {
-            let mut said = said.lock().unwrap();
-            (said.address, said.ops) = (None, None);
+            let mut log_state = log_state.lock().unwrap();
+            (log_state.address, log_state.ops) = (None, None);
         }
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let mut said = said.lock().unwrap();
+                let mut log_state = log_state.lock().unwrap();
                 let entry: Value = serde_json::from_str(&line).unwrap_or_default();
                 if entry["message"] == "serving" {
                     let address = |name: &str| entry[name].as_str()?.parse().ok();
-                    (said.address, said.ops) = (address("address"), address("ops"));
+                    (log_state.address, log_state.ops) = (address("address"), address("ops"));
                 }
-                said.lines.push(line);
+                log_state.lines.push(line);
             }
         });
         self.process = Some(process);
@@ -297,7 +297,7 @@ impl Pod {
     }
 
     /// A path in its container is one in its folder.
-    fn inside(&self, argument: &str) -> String {
+    fn host_path(&self, argument: &str) -> String {
         let mounts = self.container()["volumeMounts"].as_array().unwrap();
         let mount = mounts.iter().find_map(|mount| {
             let path = mount["mountPath"].as_str()?;
@@ -321,16 +321,16 @@ impl Pod {
     }
 
     /// Brings its volumes up to date.
-    async fn renew(&self, cluster: &Cluster) {
+    async fn update_volumes(&self, cluster: &TestCluster) {
         for volume in self.template["spec"]["volumes"].as_array().unwrap() {
             let folder = self.volume(volume["name"].as_str().unwrap());
             let secret = volume["secret"]["secretName"].as_str();
             let source = match (volume["configMap"]["name"].as_str(), secret) {
-                (Some(name), _) => like(("v1", "ConfigMap"), Some(NAMESPACE), name),
-                (None, Some(name)) => like(("v1", "Secret"), Some(NAMESPACE), name),
+                (Some(name), _) => object_reference(("v1", "ConfigMap"), Some(NAMESPACE), name),
+                (None, Some(name)) => object_reference(("v1", "Secret"), Some(NAMESPACE), name),
                 (None, None) => {
                     std::fs::create_dir_all(&folder).unwrap();
-                    use_only_by_owner(&folder);
+                    restrict_to_owner(&folder);
                     continue;
                 }
             };
@@ -347,8 +347,8 @@ impl Pod {
     }
 
     /// SIGTERM.
-    fn leave(&mut self) {
-        self.is_leaving = true;
+    fn terminate(&mut self) {
+        self.is_terminating = true;
         self.is_ready = false;
         if let Some(process) = &self.process {
             let _ = kill_process(Pid::from_child(process), Signal::TERM);
@@ -360,7 +360,7 @@ impl Pod {
     }
 }
 
-fn use_only_by_owner(folder: &Path) {
+fn restrict_to_owner(folder: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).unwrap();
 }
@@ -402,5 +402,5 @@ pub(crate) async fn get(ops: SocketAddr, path: &str) -> Option<(u16, String)> {
         let code = text.split(' ').nth(1)?.parse().ok()?;
         Some((code, text.split_once("\r\n\r\n")?.1.to_owned()))
     };
-    tokio::time::timeout(PROBE, asked).await.ok().flatten()
+    tokio::time::timeout(PROBE_INTERVAL, asked).await.ok().flatten()
 }

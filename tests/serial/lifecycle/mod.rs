@@ -28,70 +28,73 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::objects::group;
 
-use self::cluster::{Cluster, NAMESPACE, like};
-use self::install::{Build, Plan, Way, binaries, policies, previous};
-use self::kubelet::{Kubelet, Seen, get};
+use self::cluster::{NAMESPACE, TestCluster, object_reference};
+use self::install::{
+    Build, InstallMethod, InstallPlan, binaries_by_image, policies, previous_build,
+};
+use self::kubelet::{Kubelet, PodStatus, get};
 use self::writer::{Writer, bundle};
-use crate::{BINARY, turn};
+use crate::{BINARY, wait_for_idle_machine};
 
 /// Leases, terms and caches take their time; nothing takes this long.
-const PATIENCE: Duration = Duration::from_secs(240);
-const LOOK: Duration = Duration::from_millis(100);
+const STEP_TIMEOUT: Duration = Duration::from_secs(240);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Writes that must have succeeded after each step before the next one begins.
-const WRITES: usize = 20;
+const WRITES_PER_STEP: usize = 20;
 
 /// A pod that was started so often does not work.
-const STARTS: usize = 10;
+const MAX_POD_STARTS: usize = 10;
 
-const FIRST: [&str; 1] = ["bundle-immutability"];
-const SECOND: [&str; 2] = ["bundle-immutability", "operator-group"];
+const FIRST_POLICIES: [&str; 1] = ["bundle-immutability"];
+const SECOND_POLICIES: [&str; 2] = ["bundle-immutability", "operator-group"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn real_api_server_requests_never_fail() {
-    let _turn = turn().await;
-    let Some(cluster) = Cluster::real().await else { return };
-    Story::begin(cluster, Way::Printed).run().await;
+    let _turn = wait_for_idle_machine().await;
+    let Some(cluster) = TestCluster::real().await else { return };
+    LifecycleTest::start(cluster, InstallMethod::Generated).run().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fake_api_server_requests_never_fail() {
-    let _turn = turn().await;
-    Story::begin(Cluster::fake().await, Way::Printed).run().await;
+    let _turn = wait_for_idle_machine().await;
+    LifecycleTest::start(TestCluster::fake().await, InstallMethod::Generated).run().await;
 }
 
 /// As docs/operate has it, for administrators who write every object manually.
 #[tokio::test(flavor = "multi_thread")]
 async fn manual_setup_real_api_server_requests_never_fail() {
-    let _turn = turn().await;
-    let Some(cluster) = Cluster::real().await else { return };
-    Story::begin(cluster, Way::ByHand).run().await;
+    let _turn = wait_for_idle_machine().await;
+    let Some(cluster) = TestCluster::real().await else { return };
+    LifecycleTest::start(cluster, InstallMethod::Manual).run().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manual_setup_fake_api_server_requests_never_fail() {
-    let _turn = turn().await;
-    Story::begin(Cluster::fake().await, Way::ByHand).run().await;
+    let _turn = wait_for_idle_machine().await;
+    LifecycleTest::start(TestCluster::fake().await, InstallMethod::Manual).run().await;
 }
 
 /// One run.
-struct Story {
-    cluster: Arc<Cluster>,
+struct LifecycleTest {
+    cluster: Arc<TestCluster>,
     kubelet: Kubelet,
     writer: Writer,
-    plan: Plan,
+    plan: InstallPlan,
     previous: Build,
     current: Build,
 }
 
-impl Story {
-    fn begin(cluster: Cluster, way: Way) -> Self {
+impl LifecycleTest {
+    fn start(cluster: TestCluster, way: InstallMethod) -> Self {
         println!("{way:?}, {} API server", if cluster.is_real() { "real" } else { "fake" });
         let cluster = Arc::new(cluster);
-        let (previous, current) = (previous(Path::new(BINARY)), Build::new(BINARY, "current"));
-        let kubelet = Kubelet::start(&cluster, binaries(&[&previous, &current]));
+        let (previous, current) =
+            (previous_build(Path::new(BINARY)), Build::new(BINARY, "current"));
+        let kubelet = Kubelet::start(&cluster, binaries_by_image(&[&previous, &current]));
         let writer = Writer::start(&cluster);
-        Self { cluster, kubelet, writer, plan: Plan::new(way), previous, current }
+        Self { cluster, kubelet, writer, plan: InstallPlan::new(way), previous, current }
     }
 
     async fn run(self) {
@@ -100,9 +103,9 @@ impl Story {
         self.install().await;
         self.protect().await;
         self.reload().await;
-        self.rotate().await;
-        self.break_the_configuration().await;
-        self.change_the_webhooks_by_hand().await;
+        self.rotate_certificates().await;
+        self.apply_invalid_configuration().await;
+        self.change_webhooks_manually().await;
         self.kill_a_replica().await;
         self.kill_the_api_server().await;
         self.upgrade().await;
@@ -117,31 +120,34 @@ impl Story {
     }
 
     /// Waits until it is so, while no write fails.
-    async fn until(&self, what: &str, look: impl AsyncFn() -> bool) {
-        let end = Instant::now() + PATIENCE;
+    async fn wait_until(&self, what: &str, look: impl AsyncFn() -> bool) {
+        let end = Instant::now() + STEP_TIMEOUT;
         while !look().await {
-            let failed = self.writer.failed();
+            let failed = self.writer.failures();
             assert!(failed.is_empty(), "{what}: {:#?}", &failed[..failed.len().min(5)]);
             let starts = self.kubelet.pods().iter().map(|pod| pod.starts).max();
-            assert!(starts < Some(STARTS), "{what}: a pod ends again and again");
-            assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
-            tokio::time::sleep(LOOK).await;
+            assert!(starts < Some(MAX_POD_STARTS), "{what}: a pod ends again and again");
+            assert!(Instant::now() < end, "{what}: not within {STEP_TIMEOUT:?}");
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Waits until the client has written some more.
-    async fn writes(&self) {
+    async fn wait_for_writes(&self) {
         let before = self.writer.written();
-        self.until("more writes", async || self.writer.written() >= before + WRITES).await;
+        self.wait_until("more writes", async || self.writer.written() >= before + WRITES_PER_STEP)
+            .await;
     }
 
     /// Applies what is printed. A role in a namespace that does not exist cannot be applied, and need not be.
     /// Who registers webhooks by hand does so when the servers have the configuration.
     async fn apply(&self, build: &Build, names: &[&str]) {
         for object in self.plan.objects(build, &policies(names)) {
-            if self.plan.way == Way::ByHand && object["kind"] == "ValidatingWebhookConfiguration" {
-                self.until("servers for the webhooks", async || {
-                    self.serving(build) && self.serve(names).await
+            if self.plan.method == InstallMethod::Manual
+                && object["kind"] == "ValidatingWebhookConfiguration"
+            {
+                self.wait_until("servers for the webhooks", async || {
+                    self.is_serving(build) && self.all_serve(names).await
                 })
                 .await;
             }
@@ -156,15 +162,15 @@ impl Story {
         }
     }
 
-    fn serving(&self, build: &Build) -> bool {
+    fn is_serving(&self, build: &Build) -> bool {
         let pods = self.kubelet.pods();
         pods.len() == 2 && pods.iter().all(|pod| pod.is_ready && pod.image == build.image)
     }
 
     /// Whether all pods serve exactly these policies.
-    async fn serve(&self, names: &[&str]) -> bool {
+    async fn all_serve(&self, names: &[&str]) -> bool {
         let pods = self.kubelet.pods();
-        for Seen { ops, is_ready, .. } in &pods {
+        for PodStatus { ops, is_ready, .. } in &pods {
             let Some(ops) = ops.filter(|_| *is_ready) else { return false };
             let Some((200, text)) = get(ops, "/policies").await else { return false };
             let policies: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -180,7 +186,7 @@ impl Story {
     }
 
     /// Whether a write is refused by a webhook for this reason.
-    async fn refuses(&self, operation: &str, object: &Value, reason: &str) -> bool {
+    async fn is_denied(&self, operation: &str, object: &Value, reason: &str) -> bool {
         if let Err(why) = self.cluster.write(operation, object).await {
             return why.contains(reason);
         }
@@ -193,27 +199,27 @@ impl Story {
     async fn is_protected(&self) -> bool {
         let mut guarded = bundle("guarded", "");
         guarded["spec"]["source"]["image"]["ref"] = "my-bundle@sha256:other".into();
-        self.refuses("UPDATE", &guarded, "bundle.spec is immutable").await
+        self.is_denied("UPDATE", &guarded, "bundle.spec is immutable").await
     }
 
     async fn install(&self) {
-        self.writer.step("install");
+        self.writer.set_step("install");
         let guarded = bundle("guarded", "");
         self.cluster.write("CREATE", &guarded).await.unwrap();
-        self.apply(&self.previous, &FIRST).await;
-        self.until("two replicas", async || self.serving(&self.previous)).await;
-        self.writes().await;
+        self.apply(&self.previous, &FIRST_POLICIES).await;
+        self.wait_until("two replicas", async || self.is_serving(&self.previous)).await;
+        self.wait_for_writes().await;
     }
 
     async fn protect(&self) {
-        self.writer.step("protect");
-        self.until("webhooks", async || {
-            let webhooks = self.cluster.webhooks().await.unwrap_or_default();
+        self.writer.set_step("protect");
+        self.wait_until("webhooks", async || {
+            let webhooks = self.cluster.webhook_configuration().await.unwrap_or_default();
             webhooks["webhooks"].as_array().is_some_and(|webhooks| !webhooks.is_empty())
         })
         .await;
         // Until an API server has noticed, it lets everything through: a change of the spec, too.
-        self.until("protection", async || {
+        self.wait_until("protection", async || {
             if self.is_protected().await {
                 return true;
             }
@@ -222,32 +228,32 @@ impl Story {
             false
         })
         .await;
-        self.writes().await;
+        self.wait_for_writes().await;
     }
 
     async fn reload(&self) {
-        self.writer.step("reload");
+        self.writer.set_step("reload");
         let first = group_of("first");
         self.cluster.write("CREATE", &first).await.unwrap();
         let before: Vec<_> = self.kubelet.pods().into_iter().map(|pod| pod.name).collect();
-        self.apply(&self.previous, &SECOND).await;
-        self.until("both policies", async || self.serve(&SECOND).await).await;
-        if self.plan.way == Way::Printed {
+        self.apply(&self.previous, &SECOND_POLICIES).await;
+        self.wait_until("both policies", async || self.all_serve(&SECOND_POLICIES).await).await;
+        if self.plan.method == InstallMethod::Generated {
             let after: Vec<_> = self.kubelet.pods().into_iter().map(|pod| pod.name).collect();
             assert_eq!(before, after, "the same pods");
         }
-        self.until("protection by the new policy", async || {
+        self.wait_until("protection by the new policy", async || {
             let reason = "Multiple OperatorGroup found in the same namespace";
-            self.refuses("CREATE", &group_of("second"), reason).await
+            self.is_denied("CREATE", &group_of("second"), reason).await
         })
         .await;
         assert!(self.is_protected().await);
-        self.writes().await;
+        self.wait_for_writes().await;
     }
 
-    async fn rotate(&self) {
-        self.writer.step("rotate: a new certificate");
-        let secret = like(("v1", "Secret"), Some(NAMESPACE), "opgate-tls");
+    async fn rotate_certificates(&self) {
+        self.writer.set_step("rotate: a new certificate");
+        let secret = object_reference(("v1", "Secret"), Some(NAMESPACE), "opgate-tls");
         let before = self.cluster.get(&secret).await.expect("a Secret")["data"]["tls.crt"].clone();
         let expiry = async || {
             let mut ends = Vec::new();
@@ -263,31 +269,31 @@ impl Story {
             ends
         };
         let counted = expiry().await;
-        match self.plan.way {
+        match self.plan.method {
             // What is lost is made anew, with a CA of its own.
-            Way::Printed => assert!(self.cluster.delete(&secret).await),
-            Way::ByHand => self.cluster.apply(&self.plan.secret()).await.unwrap(),
+            InstallMethod::Generated => assert!(self.cluster.delete(&secret).await),
+            InstallMethod::Manual => self.cluster.apply(&self.plan.secret()).await.unwrap(),
         }
-        self.until("a new certificate", async || {
+        self.wait_until("a new certificate", async || {
             let now = self.cluster.get(&secret).await.unwrap_or_default();
             now["data"]["tls.crt"].is_string() && now["data"]["tls.crt"] != before
         })
         .await;
-        self.until("that all replicas have it", async || {
+        self.wait_until("that all replicas have it", async || {
             let now = expiry().await;
             now.len() == 2 && now.iter().zip(&counted).all(|(now, before)| now != before)
         })
         .await;
-        self.writes().await;
+        self.wait_for_writes().await;
         assert!(self.is_protected().await);
     }
 
-    async fn break_the_configuration(&self) {
-        if self.plan.way == Way::ByHand {
+    async fn apply_invalid_configuration(&self) {
+        if self.plan.method == InstallMethod::Manual {
             return;
         }
-        self.writer.step("break and heal: a configuration that cannot be read");
-        let map = like(("v1", "ConfigMap"), Some(NAMESPACE), "opgate");
+        self.writer.set_step("break and heal: a configuration that cannot be read");
+        let map = object_reference(("v1", "ConfigMap"), Some(NAMESPACE), "opgate");
         let set = async |text: &str| {
             let data = json!({"data": {"opgate.yaml": text}});
             self.cluster.merge(&map, &data).await.unwrap();
@@ -304,91 +310,94 @@ impl Story {
             }
             true
         };
-        self.until("that all replicas say so", tells).await;
-        assert!(self.is_protected().await && self.serve(&SECOND).await);
-        self.writes().await;
-        set(&policies(&SECOND)).await;
-        self.until("that it is good again", async || !tells().await).await;
+        self.wait_until("that all replicas say so", tells).await;
+        assert!(self.is_protected().await && self.all_serve(&SECOND_POLICIES).await);
+        self.wait_for_writes().await;
+        set(&policies(&SECOND_POLICIES)).await;
+        self.wait_until("that it is good again", async || !tells().await).await;
         assert!(self.is_protected().await);
     }
 
-    async fn change_the_webhooks_by_hand(&self) {
-        if self.plan.way == Way::ByHand {
+    async fn change_webhooks_manually(&self) {
+        if self.plan.method == InstallMethod::Manual {
             return;
         }
-        self.writer.step("break and heal: a webhook is taken away");
-        let good = self.cluster.webhooks().await.unwrap();
+        self.writer.set_step("break and heal: a webhook is taken away");
+        let good = self.cluster.webhook_configuration().await.unwrap();
         self.cluster.merge(&good, &json!({"webhooks": []})).await.unwrap();
-        self.until("the webhooks", async || {
-            let now = self.cluster.webhooks().await.unwrap_or_default();
+        self.wait_until("the webhooks", async || {
+            let now = self.cluster.webhook_configuration().await.unwrap_or_default();
             now["webhooks"] == good["webhooks"]
         })
         .await;
-        self.until("protection", async || self.is_protected().await).await;
-        self.writes().await;
+        self.wait_until("protection", async || self.is_protected().await).await;
+        self.wait_for_writes().await;
     }
 
     async fn kill_a_replica(&self) {
-        self.writer.step("break and heal: kill -9");
+        self.writer.set_step("break and heal: kill -9");
         let killed = self.kubelet.pods().into_iter().find_map(|pod| pod.pid).unwrap();
-        self.writer.forgive(true);
+        self.writer.set_tolerates_failures(true);
         let pid = Pid::from_raw(i32::try_from(killed).unwrap()).unwrap();
         kill_process(pid, Signal::KILL).unwrap();
-        self.until("a replica in its place", async || {
+        self.wait_until("a replica in its place", async || {
             let pods = self.kubelet.pods();
-            self.serving(&self.previous) && pods.iter().all(|pod| pod.pid != Some(killed))
+            self.is_serving(&self.previous) && pods.iter().all(|pod| pod.pid != Some(killed))
         })
         .await;
-        self.settled().await;
-        self.writer.forgive(false);
+        self.wait_settled().await;
+        self.writer.set_tolerates_failures(false);
         assert!(self.is_protected().await);
-        self.writes().await;
+        self.wait_for_writes().await;
     }
 
     async fn kill_the_api_server(&self) {
-        self.writer.step("break and heal: kill -9 of the API server");
-        self.writer.forgive(true);
+        self.writer.set_step("break and heal: kill -9 of the API server");
+        self.writer.set_tolerates_failures(true);
         self.cluster.restart();
-        self.until("the API server", async || self.cluster.webhooks().await.is_some()).await;
-        self.until("protection", async || self.is_protected().await).await;
-        self.until("two replicas", async || self.serving(&self.previous)).await;
-        self.settled().await;
-        self.writer.forgive(false);
-        self.writes().await;
+        self.wait_until("the API server", async || {
+            self.cluster.webhook_configuration().await.is_some()
+        })
+        .await;
+        self.wait_until("protection", async || self.is_protected().await).await;
+        self.wait_until("two replicas", async || self.is_serving(&self.previous)).await;
+        self.wait_settled().await;
+        self.writer.set_tolerates_failures(false);
+        self.wait_for_writes().await;
     }
 
     /// Waits until the client writes without a failure, whatever it was forgiven.
-    async fn settled(&self) {
-        self.writes().await;
+    async fn wait_settled(&self) {
+        self.wait_for_writes().await;
     }
 
     async fn upgrade(&self) {
-        self.writer.step("upgrade");
-        self.apply(&self.current, &SECOND).await;
-        self.until("two new replicas", async || self.serving(&self.current)).await;
+        self.writer.set_step("upgrade");
+        self.apply(&self.current, &SECOND_POLICIES).await;
+        self.wait_until("two new replicas", async || self.is_serving(&self.current)).await;
         assert!(self.is_protected().await);
-        self.writes().await;
+        self.wait_for_writes().await;
     }
 
     async fn uninstall(&self) {
-        self.writer.step("uninstall");
-        let printed = self.plan.objects(&self.current, &policies(&SECOND));
+        self.writer.set_step("uninstall");
+        let printed = self.plan.objects(&self.current, &policies(&SECOND_POLICIES));
         // The webhooks go first, whatever the order of the rest.
         let (first, rest): (Vec<_>, Vec<_>) =
             printed.iter().partition(|object| object["kind"] == "ValidatingWebhookConfiguration");
         for object in &first {
             assert!(self.cluster.delete(object).await, "{}", object["metadata"]);
         }
-        self.writes().await;
+        self.wait_for_writes().await;
         for object in &rest {
             self.cluster.delete(object).await;
         }
-        self.until("the end of all pods", async || self.kubelet.pods().is_empty()).await;
+        self.wait_until("the end of all pods", async || self.kubelet.pods().is_empty()).await;
         // The fake API server has no roles, so that a server that still ran could create its Secret again.
         for object in rest.iter().filter(|object| object["kind"] == "Secret") {
             self.cluster.delete(object).await;
         }
-        self.writes().await;
+        self.wait_for_writes().await;
         for object in &printed {
             let is_namespace = object["kind"] == "Namespace";
             let left = self.cluster.get(object).await;

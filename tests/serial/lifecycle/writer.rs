@@ -8,27 +8,27 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::cluster::Cluster;
+use super::cluster::TestCluster;
 
 /// Between two writes.
-const PAUSE: Duration = Duration::from_millis(10);
+const WRITE_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]
-struct State {
+struct WriterState {
     stop: AtomicBool,
     /// The API server itself is away, or a replica was killed in the middle of a call: writes may fail.
-    forgives: AtomicBool,
+    tolerates_failures: AtomicBool,
     written: AtomicUsize,
-    forgiven: AtomicUsize,
+    tolerated: AtomicUsize,
     step: Mutex<String>,
-    failed: Mutex<Vec<String>>,
+    failures: Mutex<Vec<String>>,
     /// How long each write took, and in which step it was.
     times: Mutex<Vec<(Duration, String)>>,
 }
 
 /// The client.
 pub(crate) struct Writer {
-    state: Arc<State>,
+    state: Arc<WriterState>,
     task: JoinHandle<()>,
 }
 
@@ -47,8 +47,8 @@ pub(crate) fn bundle(name: &str, label: &str) -> Value {
 
 impl Writer {
     /// Begins.
-    pub(crate) fn start(cluster: &Arc<Cluster>) -> Self {
-        let state = Arc::new(State::default());
+    pub(crate) fn start(cluster: &Arc<TestCluster>) -> Self {
+        let state = Arc::new(WriterState::default());
         let (cluster, kept) = (cluster.clone(), state.clone());
         let task = tokio::spawn(async move {
             let mut number = 0;
@@ -58,10 +58,10 @@ impl Writer {
                 for (operation, label) in [("CREATE", "once"), ("UPDATE", "twice"), ("DELETE", "")]
                 {
                     let started = Instant::now();
-                    let forgives = kept.forgives.load(Ordering::Relaxed);
+                    let forgives = kept.tolerates_failures.load(Ordering::Relaxed);
                     let done = cluster.write(operation, &bundle(&name, label)).await;
-                    kept.note(operation, done, started.elapsed(), forgives);
-                    tokio::time::sleep(PAUSE).await;
+                    kept.record(operation, done, started.elapsed(), forgives);
+                    tokio::time::sleep(WRITE_INTERVAL).await;
                 }
             }
         });
@@ -69,14 +69,14 @@ impl Writer {
     }
 
     /// What happens now.
-    pub(crate) fn step(&self, step: &str) {
+    pub(crate) fn set_step(&self, step: &str) {
         println!("  {step} ({} writes so far)", self.written());
         step.clone_into(&mut self.state.step.lock().unwrap());
     }
 
     /// Whether writes may fail from now on.
-    pub(crate) fn forgive(&self, forgives: bool) {
-        self.state.forgives.store(forgives, Ordering::Relaxed);
+    pub(crate) fn set_tolerates_failures(&self, forgives: bool) {
+        self.state.tolerates_failures.store(forgives, Ordering::Relaxed);
     }
 
     /// How many writes have succeeded.
@@ -85,8 +85,8 @@ impl Writer {
     }
 
     /// What failed so far.
-    pub(crate) fn failed(&self) -> Vec<String> {
-        self.state.failed.lock().unwrap().clone()
+    pub(crate) fn failures(&self) -> Vec<String> {
+        self.state.failures.lock().unwrap().clone()
     }
 
     /// Ends; prints figures, and gives what failed.
@@ -102,21 +102,21 @@ impl Writer {
         println!(
             "{} writes, {} failed, {} failed while a replica was killed or the API server was away; p50 {} ms, p99 {} ms",
             self.state.written.load(Ordering::Relaxed),
-            self.state.failed.lock().unwrap().len(),
-            self.state.forgiven.load(Ordering::Relaxed),
+            self.state.failures.lock().unwrap().len(),
+            self.state.tolerated.load(Ordering::Relaxed),
             at(500),
             at(990),
         );
         for (time, step) in times.iter().rev().take(5) {
             println!("    {} ms: {step}", time.as_millis());
         }
-        self.state.failed.lock().unwrap().clone()
+        self.state.failures.lock().unwrap().clone()
     }
 }
 
-impl State {
-    fn note(&self, operation: &str, done: Result<(), String>, took: Duration, forgave: bool) {
-        let forgives = forgave || self.forgives.load(Ordering::Relaxed);
+impl WriterState {
+    fn record(&self, operation: &str, done: Result<(), String>, took: Duration, forgave: bool) {
+        let forgives = forgave || self.tolerates_failures.load(Ordering::Relaxed);
         match done {
             Ok(()) => {
                 self.written.fetch_add(1, Ordering::Relaxed);
@@ -126,13 +126,13 @@ impl State {
                 }
             }
             Err(_) if forgives => {
-                self.forgiven.fetch_add(1, Ordering::Relaxed);
+                self.tolerated.fetch_add(1, Ordering::Relaxed);
             }
             // What could not be created or was not deleted, because somebody was away.
             Err(why) if why.contains("not found") || why.contains("already exists") => {}
             Err(why) => {
                 let step = self.step.lock().unwrap().clone();
-                self.failed.lock().unwrap().push(format!("{step}: {operation}: {why}"));
+                self.failures.lock().unwrap().push(format!("{step}: {operation}: {why}"));
             }
         }
     }

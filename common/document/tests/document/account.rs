@@ -5,9 +5,9 @@ use std::sync::Arc;
 use opgate_document::{Account, Charge, Document, IndexError, Kind, Text, Value};
 
 /// Bytes of a node, a member, and a pair of the index.
-const NODE: usize = 24;
-const MEMBER: usize = 40;
-const PAIR: usize = 8;
+const NODE_BYTES: usize = 24;
+const MEMBER_BYTES: usize = 40;
+const INDEX_PAIR_BYTES: usize = 8;
 
 const ITEM_COUNT: usize = 20_000;
 
@@ -19,34 +19,38 @@ fn visit_all(value: Value<'_>) -> usize {
 }
 
 /// Texts that take many times their size, and what they take at least.
-fn shapes() -> Vec<(&'static str, String, usize)> {
+fn large_texts() -> Vec<(&'static str, String, usize)> {
     let list = |item: &str| format!("[{}{item}]", format!("{item},").repeat(ITEM_COUNT - 1));
     let named = |name: &dyn Fn(usize) -> String| {
         let members: Vec<_> = (0..ITEM_COUNT).map(|n| format!("{}:1", name(n))).collect();
         format!("{{{}}}", members.join(","))
     };
     vec![
-        ("numbers", list("1"), ITEM_COUNT * NODE),
-        ("lists", list("[]"), ITEM_COUNT * (NODE + PAIR + 16)),
-        ("objects", list("{}"), ITEM_COUNT * (NODE + PAIR + 16)),
-        ("texts with escapes", list(r#""\n""#), ITEM_COUNT * (NODE + 1 + 16)),
+        ("numbers", list("1"), ITEM_COUNT * NODE_BYTES),
+        ("lists", list("[]"), ITEM_COUNT * (NODE_BYTES + INDEX_PAIR_BYTES + 16)),
+        ("objects", list("{}"), ITEM_COUNT * (NODE_BYTES + INDEX_PAIR_BYTES + 16)),
+        ("texts with escapes", list(r#""\n""#), ITEM_COUNT * (NODE_BYTES + 1 + 16)),
         ("a long text with escapes", format!("\"{}\"", r"\n".repeat(ITEM_COUNT)), ITEM_COUNT),
-        ("members", named(&|n| format!("\"{n}\"")), ITEM_COUNT * MEMBER),
+        ("members", named(&|n| format!("\"{n}\"")), ITEM_COUNT * MEMBER_BYTES),
         (
             "members, the last first",
             named(&|n| format!("\"{}\"", ITEM_COUNT - n)),
-            ITEM_COUNT * MEMBER,
+            ITEM_COUNT * MEMBER_BYTES,
         ),
-        ("members with escapes", named(&|n| format!("\"\\n{n}\"")), ITEM_COUNT * (MEMBER + 4)),
-        ("members of one name", named(&|_| "\"a\"".to_owned()), MEMBER),
-        ("nested", list("[[{\"a\":[1]}]]"), ITEM_COUNT * (5 * NODE + 3 * PAIR)),
-        ("long texts", list(&format!("\"{}\"", "x".repeat(600))), ITEM_COUNT * NODE),
+        (
+            "members with escapes",
+            named(&|n| format!("\"\\n{n}\"")),
+            ITEM_COUNT * (MEMBER_BYTES + 4),
+        ),
+        ("members of one name", named(&|_| "\"a\"".to_owned()), MEMBER_BYTES),
+        ("nested", list("[[{\"a\":[1]}]]"), ITEM_COUNT * (5 * NODE_BYTES + 3 * INDEX_PAIR_BYTES)),
+        ("long texts", list(&format!("\"{}\"", "x".repeat(600))), ITEM_COUNT * NODE_BYTES),
     ]
 }
 
 #[test]
 fn lookup_indexes_are_charged_and_released() {
-    for (what, json, least) in shapes() {
+    for (what, json, least) in large_texts() {
         let account = Account::new(usize::MAX);
         let document = Document::parse_charged(json.clone(), Charge::on(&account)).unwrap();
         visit_all(document.root());
@@ -70,7 +74,7 @@ fn lookup_indexes_are_charged_and_released() {
 
 #[test]
 fn account_is_never_overdrawn_and_marks_refusals() {
-    for (what, json, least) in shapes() {
+    for (what, json, least) in large_texts() {
         for part in [3, 2, 1] {
             let limit = least / 4 * part;
             let account = Account::new(limit);

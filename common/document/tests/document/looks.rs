@@ -59,7 +59,7 @@ fn values_read_as_their_kind_only() {
 }
 
 #[test]
-fn the_last_of_several_members_of_one_name_counts() {
+fn last_duplicate_member_wins() {
     let doc = document(r#"{"b":1,"a":1,"a":2,"b":{"x":3},"a":4}"#);
     assert_eq!(doc.get("/a").and_then(|v| v.integer()), Some(4));
     assert_eq!(doc.get("/b/x").and_then(|v| v.integer()), Some(3));
@@ -202,7 +202,7 @@ proptest! {
 
     /// A document shows exactly what serde_json reads, at every pointer.
     #[test]
-    fn a_document_agrees_with_a_full_parse(value in json(), pretty in any::<bool>()) {
+    fn document_equals_a_full_parse(value in json(), pretty in any::<bool>()) {
         let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
         let text = text.unwrap();
         let doc = document(&text);
@@ -234,7 +234,7 @@ proptest! {
 
     /// Checks that it accepts the same JSON as the parser.
     #[test]
-    fn values_of_a_text_are_those_of_the_parser(
+    fn values_match_the_parser(
         text in "([\\[\\]{}\",: \n0-9eE.+\\-a-c\\\\\u{1}ä]|\\\\u00e4|\\\\n|true|null|\"abc\": ){0,30}",
     ) {
         let parser = serde_json::Deserializer::from_str(&text).into_iter::<&serde_json::value::RawValue>();
@@ -247,7 +247,7 @@ proptest! {
 
     /// Checks that no text and no read causes a panic.
     #[test]
-    fn any_text_is_read_or_refused(text in "[\\[\\]{}\",:0-9a-z\\\\ ]{0,40}", pointer in "[/~01a-z]{0,8}") {
+    fn any_text_is_parsed_or_rejected(text in "[\\[\\]{}\",:0-9a-z\\\\ ]{0,40}", pointer in "[/~01a-z]{0,8}") {
         if let Ok(doc) = Document::parse(&text) {
             let found = doc.get(&pointer);
             prop_assert!(equal(found, found));

@@ -38,25 +38,25 @@ fn count(value: Value<'_>) -> usize {
 }
 
 /// A look that costs much, at a text made for it.
-type Work = fn(Value<'_>);
+type CostlyLookup = fn(Value<'_>);
 
-fn works() -> Vec<(&'static str, String, Work)> {
-    let first: Work = |value| {
+fn costly_lookups() -> Vec<(&'static str, String, CostlyLookup)> {
+    let first: CostlyLookup = |value| {
         let _ = value.get("/0");
     };
-    let member: Work = |value| {
+    let member: CostlyLookup = |value| {
         let _ = value.get("/a");
     };
-    let text: Work = |value| {
+    let text: CostlyLookup = |value| {
         let _ = value.text();
     };
-    let all: Work = |value| {
+    let all: CostlyLookup = |value| {
         count(value);
     };
-    let to_itself: Work = |value| {
+    let to_itself: CostlyLookup = |value| {
         let _ = equal(value.get("/0"), value.get("/1"));
     };
-    let columns: Work = |value| {
+    let columns: CostlyLookup = |value| {
         let pointer = "/".repeat(1_000);
         let _ = table(value, &vec![pointer; 64], |_| Ok::<_, ()>(()));
     };
@@ -81,7 +81,7 @@ fn works() -> Vec<(&'static str, String, Work)> {
 /// Checks that no loop continues after the watch has expired.
 #[test]
 fn lookups_stop_when_the_meter_is_exceeded() {
-    for (what, json, work) in works() {
+    for (what, json, work) in costly_lookups() {
         let account = Account::new(usize::MAX);
         let document = Document::parse_charged(json.clone(), Charge::on(&account)).unwrap();
         let before = account.used();
@@ -117,13 +117,13 @@ fn lookups_stop_when_the_meter_is_exceeded() {
 fn work_grows_with_the_text() {
     let backwards =
         (0..ITEM_COUNT).rev().map(|n| format!("\"{n:x}\":1")).collect::<Vec<_>>().join(",");
-    let more: Vec<(&str, String, Work)> = vec![
+    let more: Vec<(&str, String, CostlyLookup)> = vec![
         ("short names, backwards", format!("{{{backwards}}}"), |value| _ = count(value)),
         ("one name", format!("{{{}\"\":1}}", "\"\":1,".repeat(ITEM_COUNT)), |value| {
             _ = count(value);
         }),
     ];
-    for (what, json, work) in works().into_iter().chain(more) {
+    for (what, json, work) in costly_lookups().into_iter().chain(more) {
         let document = Document::parse(&json).unwrap();
         let patient = meter(u64::MAX);
         work(document.root_metered(&patient));
@@ -156,7 +156,7 @@ fn parsing_stops_when_the_meter_is_exceeded() {
 
 /// Checks that a running meter does not change results.
 #[test]
-fn sorted_in_steps_is_sorted() {
+fn metered_lookup_sorts_like_an_unmetered_one() {
     let json = named(|n| format!("{}", (n * 7_919) % 50_000));
     let (stepwise, at_once) = (Document::parse(&json).unwrap(), Document::parse(&json).unwrap());
     let patient = meter(u64::MAX);
@@ -240,7 +240,7 @@ fn names_of_all_lengths_are_sorted() {
 
 /// A comparison of names is work that grows with the names, not with how many there are.
 #[test]
-fn long_names_that_are_compared_are_paid_for() {
+fn comparing_long_names_is_charged() {
     const LENGTH: usize = 4_000;
     let name = |end: usize| format!("{}{end:04}", "n".repeat(LENGTH));
     let object = |count: usize| {
@@ -265,7 +265,7 @@ fn long_names_that_are_compared_are_paid_for() {
 
 /// So are values that stand in one piece.
 #[test]
-fn long_values_that_are_compared_are_paid_for() {
+fn comparing_long_values_is_charged() {
     const LENGTH: usize = 1 << 20;
     let (text, number) = ("x".repeat(LENGTH), "1".repeat(LENGTH));
     for (what, one, other, each) in [

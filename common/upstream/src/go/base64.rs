@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn decodes_like_go() {
+    fn base64_is_decoded_like_go() {
         for (text, expected) in [
             ("", ""),
             ("YQ==", "a"),

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_those_of_go() {
+    fn durations_match_go() {
         for text in [
             "0",
             "+0",

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_go() {
+    fn errors_match_go() {
         for (text, error) in [
             ("", "unable to parse IP"),
             ("bad", "unable to parse IP"),

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_go() {
+    fn errors_match_go() {
         for (text, error) in [
             ("", "mail: no address"),
             (" \t", "mail: no address"),

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_go() {
+    fn errors_match_go() {
         for (text, error) in [
             ("", "empty url"),
             ("foo.html", "invalid URI for request"),

@@ -512,7 +512,7 @@ mod tests {
 
     /// Text from a file cannot look like another error, or like another line of a log.
     #[test]
-    fn an_error_is_one_line() {
+    fn configuration_error_is_one_line() {
         let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
         for text in [
             "? \"\n\n x\"\n: 1\n".to_owned(),

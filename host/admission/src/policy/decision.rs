@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_about_a_violation_are_bounded() {
+    fn violation_texts_are_truncated() {
         let about = logical_location(&vec!["channel \"x\u{1b}\"".repeat(100); 100]);
         assert_eq!(about.len(), MAX_LOCATION_PARTS);
         assert!(

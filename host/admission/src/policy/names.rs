@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_characters() {
+    fn star_matches_any_characters() {
         for (pattern, name, expected) in [
             ("team-a", "team-a", true),
             ("team-a", "team-ab", false),
@@ -186,7 +186,7 @@ mod tests {
 
     /// The CEL expressions for API servers give the same result.
     #[test]
-    fn patterns_are_cel_for_api_servers() {
+    fn patterns_are_translated_to_cel() {
         let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         for (include, exclude, expected) in [
             (&["a", "b-*"][..], &[][..], "(S == 'a' || S.startsWith('b-'))"),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_no_name_fits_are_refused() {
+    fn impossible_name_patterns_are_rejected() {
         for wrong in ["", "a/b", "ä", "a b", &"a".repeat(254)] {
             let error = NamePatterns::new(vec![wrong.to_owned()], Vec::new()).expect_err(wrong);
             assert!(error.contains("fits no name"), "{error}");

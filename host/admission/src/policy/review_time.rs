@@ -116,7 +116,7 @@ fn evaluation_time(policies: impl Iterator<Item = (bool, Duration)>) -> Duration
 mod tests {
     use super::*;
 
-    const MS: Duration = Duration::from_millis(1);
+    const MILLISECOND: Duration = Duration::from_millis(1);
 
     fn time(evaluation: Duration) -> ReviewTime {
         let whole = Some(SharedCpuTime::new(evaluation * TOTAL_TIME_FACTOR));
@@ -125,27 +125,28 @@ mod tests {
 
     #[test]
     fn builtin_policies_share_a_time_limit_and_others_add_theirs() {
-        let of =
-            |policies: &[(bool, u32)]| evaluation_time(policies.iter().map(|(f, n)| (*f, MS * *n)));
-        assert_eq!(of(&[(false, 100), (false, 100), (false, 30)]), MS * 100);
-        assert_eq!(of(&[(false, 100), (true, 50), (true, 20)]), MS * 170);
-        assert_eq!(of(&[(true, 20)]), MS * 20);
+        let of = |policies: &[(bool, u32)]| {
+            evaluation_time(policies.iter().map(|(f, n)| (*f, MILLISECOND * *n)))
+        };
+        assert_eq!(of(&[(false, 100), (false, 100), (false, 30)]), MILLISECOND * 100);
+        assert_eq!(of(&[(false, 100), (true, 50), (true, 20)]), MILLISECOND * 170);
+        assert_eq!(of(&[(true, 20)]), MILLISECOND * 20);
     }
 
     #[test]
     fn repeated_evaluations_end_in_an_overload() {
-        let time = time(MS * 100);
+        let time = time(MILLISECOND * 100);
         for used in [100, 90] {
             let one = time.begin().unwrap().unwrap();
-            assert_eq!(one.limit(), MS * 100);
-            one.charge(MS * used);
+            assert_eq!(one.limit(), MILLISECOND * 100);
+            one.charge(MILLISECOND * used);
             // If one evaluation alone uses up its time, that is a policy error.
             assert_eq!(time.end(Some(&one)), None);
         }
         let last = time.begin().unwrap().unwrap();
-        assert_eq!(last.limit(), MS * 10);
-        last.charge(MS * 11);
-        let overload = Overload::Repeated { evaluations: 3, limit: MS * 200 };
+        assert_eq!(last.limit(), MILLISECOND * 10);
+        last.charge(MILLISECOND * 11);
+        let overload = Overload::Repeated { evaluations: 3, limit: MILLISECOND * 200 };
         assert_eq!(time.end(Some(&last)), Some(overload));
         assert!(time.begin().is_err());
         let text = time.begin().unwrap_err().to_string();

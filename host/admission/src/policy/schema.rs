@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_bounded_before_it_is_used() {
+    fn schema_limits_are_checked_before_use() {
         let patterns = |count: usize, length: usize| {
             let pattern = |n: usize| (format!("{n}{}", "a".repeat(length)), json!({}));
             json!({"patternProperties": (0..count).map(pattern).collect::<serde_json::Map<_, _>>()})

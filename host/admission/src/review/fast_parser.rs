@@ -174,14 +174,14 @@ mod tests {
     use super::*;
     use crate::review::{Review, ReviewError};
 
-    const USUAL: &str = r#" {"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":
+    const REVIEW: &str = r#" {"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":
         {"uid":"u","kind":{"group":"g","version":"v","kind":"K"},"options":{"uid":[{}]},"dryRun":false,
         "resource":{"group":"","version":"v","resource":"ks"},"requestKind":{"kind":"x"},"name":"n",
         "namespace":"ns","operation":"UPDATE","userInfo":{"username":"me","groups":["a","b"],"extra":
         {"k":["v"]}},"object":{"a":"\"}{"},"oldObject":null, "subResource":""}} "#;
 
     #[test]
-    fn quick_read_equals_the_full_parse() {
+    fn fast_parse_equals_the_full_parse() {
         let both = |json: &str| {
             let quick = Text::with_syntax_check(json.to_owned(), Charge::default()).unwrap().into();
             let parsed = Text::new(json.to_owned()).unwrap().into();
@@ -197,7 +197,7 @@ mod tests {
             assert_eq!(told(Review::read(&quick)), told(Review::read(&parsed)), "{json}");
             read(&quick).is_some()
         };
-        assert!(both(USUAL));
+        assert!(both(REVIEW));
         for (from, to, is_quick) in [
             (r#""oldObject":null"#, r#""oldObject":[1]"#, true),
             (r#""kind":{"group":"g","version":"v","kind":"K"}"#, r#""kind":{}"#, true),
@@ -221,14 +221,14 @@ mod tests {
             ("}} ", "}", false),
             (r#" {"kind""#, r#"[]{"kind""#, false),
         ] {
-            assert!(USUAL.contains(from), "{from}");
-            assert_eq!(both(&USUAL.replacen(from, to, 1)), is_quick, "{from} to {to}");
+            assert!(REVIEW.contains(from), "{from}");
+            assert_eq!(both(&REVIEW.replacen(from, to, 1)), is_quick, "{from} to {to}");
         }
         // Whichever member is changed or omitted.
         let wrong =
             ["", "\"", "\\", ",", ":", "{", "}", "[", "]", "0", "-", "null", " ", "\n", "\u{1}"];
-        for (at, _) in USUAL.char_indices() {
-            let (before, after) = USUAL.split_at(at);
+        for (at, _) in REVIEW.char_indices() {
+            let (before, after) = REVIEW.split_at(at);
             for wrong in wrong {
                 both(&format!("{before}{wrong}{after}"));
                 both(&format!("{before}{wrong}{}", after.get(1..).unwrap_or_default()));

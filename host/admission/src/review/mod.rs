@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_and_groups_of_a_check_are_taken_from_others() {
+    fn reserved_user_and_groups_are_removed_from_requests() {
         for (user, groups, expected) in [
             ("opgate:check", "opgate:bundle", ("opgate:check (claimed)", &[][..])),
             ("opgate:check", "opgate:audit", ("opgate:check (claimed)", &[])),

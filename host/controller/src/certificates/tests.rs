@@ -72,14 +72,14 @@ struct Simulation {
     /// The true calendar.
     time: Duration,
     /// The bundles that an API server may use, each with the time at which another one replaced it.
-    views: Vec<(Option<Duration>, Vec<Vec<u8>>)>,
+    visible_bundles: Vec<(Option<Duration>, Vec<Vec<u8>>)>,
     handshakes: usize,
     /// Leaf, CA and bundle of handshakes that were good.
-    accepted: HashSet<(SystemTime, String, Vec<u8>)>,
+    verified_handshakes: HashSet<(SystemTime, String, Vec<u8>)>,
     writes: usize,
     generation: u32,
     /// Remaining small steps, while activity continues.
-    busy: usize,
+    small_steps_left: usize,
 }
 
 impl Simulation {
@@ -91,12 +91,12 @@ impl Simulation {
             lifetimes,
             nodes: Vec::new(),
             time: START,
-            views: Vec::new(),
+            visible_bundles: Vec::new(),
             handshakes: 0,
-            accepted: HashSet::new(),
+            verified_handshakes: HashSet::new(),
             writes: 0,
             generation: 0,
-            busy: 10,
+            small_steps_left: 10,
         };
         for name in names {
             let node = simulation.node(name, FakeClock::at(START));
@@ -149,14 +149,14 @@ impl Simulation {
         let stored = self.fake.stored(Kind::ValidatingWebhookConfiguration, "", "opgate");
         let bundles = stored.map(|stored| trust::ca_bundles(&stored, &installation("x")));
         let bundles = bundles.unwrap_or_default();
-        if self.views.last().is_none_or(|(_, last)| *last != bundles) {
-            if let Some((until, _)) = self.views.last_mut() {
+        if self.visible_bundles.last().is_none_or(|(_, last)| *last != bundles) {
+            if let Some((until, _)) = self.visible_bundles.last_mut() {
                 *until = Some(self.time);
             }
-            self.views.push((None, bundles));
+            self.visible_bundles.push((None, bundles));
         }
         let (time, notice) = (self.time, self.lifetimes.ca_propagation_delay);
-        self.views.retain(|(until, _)| until.is_none_or(|until| time < until + notice));
+        self.visible_bundles.retain(|(until, _)| until.is_none_or(|until| time < until + notice));
     }
 
     fn reconcile(&mut self, index: usize) {
@@ -183,7 +183,7 @@ impl Simulation {
             let state = states.borrow();
             let Some(served) = &state.served else { continue };
             let at = UNIX_EPOCH + self.time;
-            for bundle in self.views.iter().filter_map(|(_, bundles)| bundles.first()) {
+            for bundle in self.visible_bundles.iter().filter_map(|(_, bundles)| bundles.first()) {
                 // This bundle accepted this certificate before: only the time can change the result.
                 let key = (
                     served.certificate.not_before(),
@@ -195,14 +195,14 @@ impl Simulation {
                 let holds =
                     lives.iter().all(|begin| *begin <= at) && ends.iter().all(|end| at < *end);
                 self.handshakes += 1;
-                if holds && self.accepted.contains(&key) {
+                if holds && self.verified_handshakes.contains(&key) {
                     continue;
                 }
                 let seen =
                     verify(&served.certificate, bundle, Some("opgate.opgate-system.svc"), at);
                 let day = self.time.abs_diff(START).as_secs() / 86_400;
                 assert!(seen.is_ok(), "day {day}: {}: {seen:?}", node.name);
-                self.accepted.insert(key);
+                self.verified_handshakes.insert(key);
             }
         }
     }
@@ -211,14 +211,15 @@ impl Simulation {
     fn run(&mut self, time: Duration, large: Duration) {
         let end = self.time + time;
         while self.time < end {
-            self.advance(if self.busy > 0 { SECOND * 5 } else { large });
+            self.advance(if self.small_steps_left > 0 { SECOND * 5 } else { large });
             for index in 0..self.nodes.len() {
                 self.reconcile(index);
             }
             let writes = self.fake.writes().iter().filter(|(_, k, _)| *k != Kind::Lease).count();
             let state = |node: &Node| node.controller.states().borrow().error.clone();
             let waits = self.nodes.iter().filter_map(state).any(|why| why.starts_with("waiting"));
-            self.busy = if waits || writes != self.writes { 8 } else { self.busy.max(1) - 1 };
+            self.small_steps_left =
+                if waits || writes != self.writes { 8 } else { self.small_steps_left.max(1) - 1 };
             self.writes = writes;
         }
     }
@@ -251,23 +252,23 @@ impl Simulation {
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, below: u64) -> u64 {
+    fn next_below(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % below
     }
 
-    fn index(&mut self, below: usize) -> usize {
-        usize::try_from(self.below(u64::try_from(below).unwrap())).unwrap()
+    fn next_index(&mut self, below: usize) -> usize {
+        usize::try_from(self.next_below(u64::try_from(below).unwrap())).unwrap()
     }
 }
 
 /// Ways to damage a Secret.
-fn damage(simulation: &Simulation, random: &mut Random) {
+fn damage_secret(simulation: &Simulation, random: &mut Random) {
     let Some(mut secret) = simulation.secret() else { return };
-    let entry = ["ca.crt", "ca.key", "tls.crt", "tls.key"][random.index(4)];
-    match random.below(5) {
+    let entry = ["ca.crt", "ca.key", "tls.crt", "tls.key"][random.next_index(4)];
+    match random.next_below(5) {
         0 => drop(simulation.fake.remove(Kind::Secret, NAMESPACE, SECRET_NAME)),
         1 => {
             secret["data"][entry] = json!("?");
@@ -343,16 +344,16 @@ fn ten_years_with_random_failures_fail_no_handshake() {
                     simulation.reconcile(index);
                 }
             }
-            let who = random.index(3);
-            match random.below(9) {
+            let who = random.next_index(3);
+            match random.next_below(9) {
                 0 => simulation.restart(who),
                 1 => {
                     // At least one is awake.
                     let awake = simulation.nodes.iter().filter(|node| !node.is_paused).count();
                     if awake > 1 && !simulation.nodes[who].is_paused {
                         simulation.nodes[who].is_paused = true;
-                        wakes[who] =
-                            simulation.time + DAY * (1 + u32::try_from(random.below(500)).unwrap());
+                        wakes[who] = simulation.time
+                            + DAY * (1 + u32::try_from(random.next_below(500)).unwrap());
                     }
                 }
                 2 => simulation
@@ -362,21 +363,21 @@ fn ten_years_with_random_failures_fail_no_handshake() {
                     .fake
                     .set_connectivity(&simulation.nodes[who].name, Connectivity::ResponsesLost),
                 4 => {
-                    let calendar = Duration::from_secs(random.below(3_000_000_000));
+                    let calendar = Duration::from_secs(random.next_below(3_000_000_000));
                     simulation.nodes[who].clock.set(calendar);
                 }
-                5 => damage(&simulation, &mut random),
+                5 => damage_secret(&simulation, &mut random),
                 6 => {
-                    let steps = 1 + random.index(4);
+                    let steps = 1 + random.next_index(4);
                     simulation.fake.cut_off_after(
                         steps,
-                        [Connectivity::Down, Connectivity::ResponsesLost][random.index(2)],
+                        [Connectivity::Down, Connectivity::ResponsesLost][random.next_index(2)],
                     );
                 }
                 7 => drop(simulation.fake.remove(Kind::Lease, NAMESPACE, crate::lease::LEASE_NAME)),
                 _ => {}
             }
-            let most = [SECOND * 40, HOUR, DAY * 20, DAY * 20][random.index(4)];
+            let most = [SECOND * 40, HOUR, DAY * 20, DAY * 20][random.next_index(4)];
             simulation.run(most, DAY * 4);
             for node in &simulation.nodes {
                 simulation.fake.set_connectivity(&node.name, Connectivity::Up);
@@ -397,23 +398,23 @@ fn ten_years_with_random_failures_fail_no_handshake() {
 #[derive(Debug, Clone, Copy)]
 enum Disruption {
     /// The leader loses its connection to the API server.
-    LeaderCutOff,
+    LeaderDisconnected,
     /// It receives no more responses, and its requests are executed.
     LeaderLosesResponses,
     /// The process ends.
-    LeaderEnds,
+    LeaderExits,
     /// All processes end.
-    AllEnd,
+    AllExit,
     /// The other one cannot reach the API server any more.
-    OtherCutOff,
+    OtherDisconnected,
     /// The Secret is gone.
     SecretLost,
     /// An entry of the Secret is garbage.
-    Damaged(&'static str),
+    SecretDamaged(&'static str),
     /// The leader's calendar jumps.
-    LeaderJumps(Duration),
+    LeaderClockJumps(Duration),
     /// The other one's calendar jumps.
-    OtherJumps(Duration),
+    OtherClockJumps(Duration),
     /// A user applies the configuration with an old bundle, and without one.
     ConfigurationLost,
 }
@@ -421,24 +422,24 @@ enum Disruption {
 #[test]
 fn failure_during_any_step_fails_no_handshake() {
     let far = START + DAY * 36_500;
-    let mishaps = [
-        Disruption::LeaderCutOff,
+    let interruptions = [
+        Disruption::LeaderDisconnected,
         Disruption::LeaderLosesResponses,
-        Disruption::LeaderEnds,
-        Disruption::AllEnd,
-        Disruption::OtherCutOff,
+        Disruption::LeaderExits,
+        Disruption::AllExit,
+        Disruption::OtherDisconnected,
         Disruption::SecretLost,
-        Disruption::Damaged("ca.crt"),
-        Disruption::Damaged("ca.key"),
-        Disruption::Damaged("tls.crt"),
-        Disruption::Damaged("tls.key"),
-        Disruption::LeaderJumps(far),
-        Disruption::LeaderJumps(Duration::ZERO),
-        Disruption::OtherJumps(far),
-        Disruption::OtherJumps(Duration::ZERO),
+        Disruption::SecretDamaged("ca.crt"),
+        Disruption::SecretDamaged("ca.key"),
+        Disruption::SecretDamaged("tls.crt"),
+        Disruption::SecretDamaged("tls.key"),
+        Disruption::LeaderClockJumps(far),
+        Disruption::LeaderClockJumps(Duration::ZERO),
+        Disruption::OtherClockJumps(far),
+        Disruption::OtherClockJumps(Duration::ZERO),
         Disruption::ConfigurationLost,
     ];
-    for mishap in mishaps {
+    for mishap in interruptions {
         // A certificate; a fresh certificate with a new CA; the configuration; a certificate of the new CA;
         // the configuration without the old one, and so on.
         for step in 1..=6 {
@@ -458,34 +459,34 @@ fn failure_during_any_step_fails_no_handshake() {
             let leader = simulation.nodes.iter().position(|node| node.name == *who).unwrap();
             let other = 1 - leader;
             let name = |index: usize| simulation.nodes[index].name.clone();
-            if !matches!(mishap, Disruption::LeaderCutOff) {
+            if !matches!(mishap, Disruption::LeaderDisconnected) {
                 simulation.fake.set_connectivity(who, Connectivity::Up);
             }
             match mishap {
-                Disruption::LeaderCutOff => {}
+                Disruption::LeaderDisconnected => {}
                 Disruption::LeaderLosesResponses => {
                     simulation.fake.set_connectivity(&name(leader), Connectivity::ResponsesLost);
                 }
-                Disruption::LeaderEnds => simulation.restart(leader),
-                Disruption::AllEnd => (0..2).for_each(|index| simulation.restart(index)),
-                Disruption::OtherCutOff => {
+                Disruption::LeaderExits => simulation.restart(leader),
+                Disruption::AllExit => (0..2).for_each(|index| simulation.restart(index)),
+                Disruption::OtherDisconnected => {
                     simulation.fake.set_connectivity(&name(other), Connectivity::Down);
                 }
                 Disruption::SecretLost => {
                     assert!(simulation.fake.remove(Kind::Secret, NAMESPACE, SECRET_NAME));
                 }
-                Disruption::Damaged(entry) => {
+                Disruption::SecretDamaged(entry) => {
                     let mut secret = simulation.secret().unwrap();
                     secret["data"][entry] = json!("?");
                     simulation.fake.put(Kind::Secret, NAMESPACE, secret);
                 }
-                Disruption::LeaderJumps(to) => simulation.nodes[leader].clock.set(to),
-                Disruption::OtherJumps(to) => simulation.nodes[other].clock.set(to),
+                Disruption::LeaderClockJumps(to) => simulation.nodes[leader].clock.set(to),
+                Disruption::OtherClockJumps(to) => simulation.nodes[other].clock.set(to),
                 Disruption::ConfigurationLost => {
                     let lost = configuration("");
                     simulation.fake.put(Kind::ValidatingWebhookConfiguration, "", lost);
                     // Until the next round restores it, no certificate is trusted: the model expects this.
-                    simulation.views.clear();
+                    simulation.visible_bundles.clear();
                     for index in [leader, other] {
                         simulation.advance(SECOND * 16);
                         let node = &mut simulation.nodes[index];
@@ -521,7 +522,7 @@ fn replica_paused_for_two_rotations_serves_trusted_certificate() {
 
 /// All processes and the Secret at once: whom the configuration trusts is kept, and the new leaf waits for it.
 #[test]
-fn when_everything_is_lost_a_leaf_is_served_when_it_is_trusted() {
+fn total_loss_serves_new_certificate_only_once_trusted() {
     let mut simulation = Simulation::new(&["a", "b"], CertificateLifetimes::default());
     simulation.run(DAY, HOUR);
     let before = simulation.digest();
@@ -597,7 +598,7 @@ fn pair_from_files_is_served_until_the_new_one_is_trusted() {
     simulation.fake.put(Kind::Secret, NAMESPACE, secret);
     let configuration = configuration(authority.certificate());
     simulation.fake.put(Kind::ValidatingWebhookConfiguration, "", configuration);
-    simulation.views.clear();
+    simulation.visible_bundles.clear();
     simulation.run(SECOND * 5, SECOND);
     let old = simulation.digest();
     assert_eq!(old, opgate_certs::Root::from_pem(authority.certificate().as_bytes())[0].digest());
@@ -607,7 +608,7 @@ fn pair_from_files_is_served_until_the_new_one_is_trusted() {
 }
 
 #[test]
-fn a_secret_of_cert_manager_is_left_alone() {
+fn cert_manager_secret_is_not_changed() {
     let mut simulation = Simulation::new(&["a"], CertificateLifetimes::default());
     let secret = json!({"metadata": {
         "name": SECRET_NAME,
@@ -622,7 +623,7 @@ fn a_secret_of_cert_manager_is_left_alone() {
 
 /// Checks that the bundle stays bounded when users delete the Secret repeatedly.
 #[test]
-fn the_bundle_has_a_bound() {
+fn ca_bundle_size_is_limited() {
     let mut simulation = Simulation::new(&["a", "b"], CertificateLifetimes::default());
     simulation.run(SECOND * 60, HOUR);
     for _ in 0..20 {

@@ -55,12 +55,12 @@ struct Replica {
     replicas: Replicas,
     controller: RegistrationController,
     /// The policies by whose names it can be called.
-    known: BTreeSet<String>,
+    known_policies: BTreeSet<String>,
     outcome: Option<RegistrationOutcome>,
 }
 
 impl Replica {
-    fn start(cluster: &Cluster, name: &str, policies: &[&str]) -> Self {
+    fn start(cluster: &TestCluster, name: &str, policies: &[&str]) -> Self {
         let installation = Installation {
             namespace: "opgate-system".to_owned(),
             service: "opgate".to_owned(),
@@ -78,7 +78,7 @@ impl Replica {
             publisher: Publisher::new(&installation, None, clock.clone()),
             replicas: Replicas::new(&installation, clock.clone()),
             controller: RegistrationController::new(installation, clock),
-            known: BTreeSet::new(),
+            known_policies: BTreeSet::new(),
             outcome: None,
         };
         replica.observe();
@@ -92,8 +92,8 @@ impl Replica {
 
     fn observe(&mut self) -> Option<Observation> {
         let observation = run_ready(self.controller.observe(&self.client, &self.desired)).ok()?;
-        self.known.extend(observation.known.iter().cloned());
-        self.known.extend(self.desired.policies().iter().cloned());
+        self.known_policies.extend(observation.known.iter().cloned());
+        self.known_policies.extend(self.desired.policies().iter().cloned());
         Some(observation)
     }
 
@@ -121,7 +121,7 @@ impl Replica {
         self.outcome = run_ready(follow).ok();
     }
 
-    fn why(&self) -> &str {
+    fn wait_reason(&self) -> &str {
         match &self.outcome {
             Some(RegistrationOutcome::Deferred(why)) => why,
             _ => "",
@@ -129,12 +129,12 @@ impl Replica {
     }
 }
 
-struct Cluster {
+struct TestCluster {
     fake: FakeApiServer,
     clock: Arc<FakeClock>,
 }
 
-impl Cluster {
+impl TestCluster {
     fn new() -> Self {
         let fake = FakeApiServer::default();
         fake.put(KIND, "", empty());
@@ -143,19 +143,19 @@ impl Cluster {
 
     /// Advances the time, while every replica runs its rounds. An API server calls continuously, with the
     /// current and the previous registration: every ready replica must know every name.
-    fn pass(&self, time: Duration, replicas: &mut [&mut Replica]) {
+    fn advance(&self, time: Duration, replicas: &mut [&mut Replica]) {
         let mut passed = Duration::ZERO;
         while passed < time {
             let before = self.registered();
             for replica in replicas.iter_mut() {
                 replica.reconcile();
                 let asked: BTreeSet<_> = before.union(&self.registered()).cloned().collect();
-                let unknown: Vec<_> = asked.difference(&replica.known).collect();
+                let unknown: Vec<_> = asked.difference(&replica.known_policies).collect();
                 // A replica reads the registration when it is called with an unknown name.
                 if !unknown.is_empty() {
                     replica.observe();
                 }
-                assert!(asked.is_subset(&replica.known), "{}: {asked:?}", replica.name);
+                assert!(asked.is_subset(&replica.known_policies), "{}: {asked:?}", replica.name);
             }
             self.clock.advance(RETRY_INTERVAL);
             passed += RETRY_INTERVAL;
@@ -192,16 +192,16 @@ impl Cluster {
 const SETTLE_TIME: Duration = Duration::from_secs(20);
 
 #[test]
-fn the_first_registration_comes_when_replicas_answer() {
-    let cluster = Cluster::new();
+fn first_registration_waits_for_ready_replicas() {
+    let cluster = TestCluster::new();
     let mut a = Replica::start(&cluster, "a", &["x", "y"]);
     let mut b = Replica::start(&cluster, "b", &["x", "y"]);
     (a.ready, b.ready) = (false, false);
-    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b]);
     assert!(cluster.is_registered(&[]));
-    assert_eq!(a.why(), "this replica is not ready");
+    assert_eq!(a.wait_reason(), "this replica is not ready");
     (a.ready, b.ready) = (true, true);
-    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b]);
     assert!(cluster.is_registered(&["x", "y"]));
     assert_eq!(cluster.writes(), 1);
     let object = cluster.object();
@@ -218,10 +218,10 @@ fn the_first_registration_comes_when_replicas_answer() {
 }
 
 #[test]
-fn without_a_bundle_nothing_is_registered() {
-    let cluster = Cluster::new();
+fn missing_ca_bundle_prevents_registration() {
+    let cluster = TestCluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
-    cluster.pass(RETRY_INTERVAL, &mut [&mut a]);
+    cluster.advance(RETRY_INTERVAL, &mut [&mut a]);
     cluster.edit(|object| {
         object.as_object_mut().unwrap().remove("webhooks");
     });
@@ -236,21 +236,21 @@ fn without_a_bundle_nothing_is_registered() {
 }
 
 #[test]
-fn a_reload_is_followed_when_the_slowest_has_it() {
-    let cluster = Cluster::new();
+fn reload_is_registered_once_all_replicas_have_it() {
+    let cluster = TestCluster::new();
     let mut a = Replica::start(&cluster, "a", &["old", "x"]);
     let mut b = Replica::start(&cluster, "b", &["old", "x"]);
     let mut c = Replica::start(&cluster, "c", &["old", "x"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     a.reload(&["new", "x"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.is_registered(&["old", "x"]));
-    assert!(a.why().starts_with("replica b has another policy set"), "{}", a.why());
+    assert!(a.wait_reason().starts_with("replica b has another policy set"), "{}", a.wait_reason());
     c.reload(&["new", "x"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.is_registered(&["old", "x"]));
     b.reload(&["new", "x"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.is_registered(&["new", "x"]));
     assert_eq!(annotation(&cluster.object(), FORMER_POLICIES_ANNOTATION), "old");
     assert_eq!(annotation(&cluster.object(), POLICIES_ANNOTATION), "new x");
@@ -258,71 +258,71 @@ fn a_reload_is_followed_when_the_slowest_has_it() {
     for replica in [&mut b, &mut a, &mut c] {
         replica.reload(&["old", "x"]);
     }
-    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.is_registered(&["old", "x"]));
     assert_eq!(cluster.writes(), 3, "each once");
 }
 
 #[test]
-fn a_rolling_update_and_a_rollback_leave_no_name_unknown() {
-    let cluster = Cluster::new();
+fn rolling_update_and_rollback_keep_all_names_known() {
+    let cluster = TestCluster::new();
     let mut first = Replica::start(&cluster, "a", &["old", "x"]);
     let mut second = Replica::start(&cluster, "b", &["old", "x"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut first, &mut second]);
+    cluster.advance(SETTLE_TIME, &mut [&mut first, &mut second]);
     // New pods of another configuration, which never had `old`.
     let mut third = Replica::start(&cluster, "c", &["new", "x"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut first, &mut second, &mut third]);
+    cluster.advance(SETTLE_TIME, &mut [&mut first, &mut second, &mut third]);
     run_ready(first.publisher.withdraw(&first.client)).unwrap();
     run_ready(first.election.release(&first.client)).unwrap();
     let mut fourth = Replica::start(&cluster, "d", &["new", "x"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut second, &mut third, &mut fourth]);
+    cluster.advance(SETTLE_TIME, &mut [&mut second, &mut third, &mut fourth]);
     assert!(cluster.is_registered(&["old", "x"]));
     run_ready(second.publisher.withdraw(&second.client)).unwrap();
     let _ = run_ready(second.election.release(&second.client));
-    cluster.pass(SETTLE_TIME + TERM_EXPIRY, &mut [&mut third, &mut fourth]);
+    cluster.advance(SETTLE_TIME + TERM_EXPIRY, &mut [&mut third, &mut fourth]);
     assert!(cluster.is_registered(&["new", "x"]));
     // The rollback starts old pods again: they learn the new names, and the new pods the old ones.
     let mut fifth = Replica::start(&cluster, "e", &["old", "x"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut third, &mut fourth, &mut fifth]);
+    cluster.advance(SETTLE_TIME, &mut [&mut third, &mut fourth, &mut fifth]);
     assert!(cluster.is_registered(&["new", "x"]));
     for gone in [&mut third, &mut fourth] {
         run_ready(gone.publisher.withdraw(&gone.client)).unwrap();
         let _ = run_ready(gone.election.release(&gone.client));
     }
-    cluster.pass(SETTLE_TIME + TERM_EXPIRY, &mut [&mut fifth]);
+    cluster.advance(SETTLE_TIME + TERM_EXPIRY, &mut [&mut fifth]);
     assert!(cluster.is_registered(&["old", "x"]));
     // One that starts right after knows what API servers may still call.
     let mut sixth = Replica::start(&cluster, "f", &["old", "x"]);
-    assert!(sixth.known.contains("new"));
-    cluster.pass(SETTLE_TIME, &mut [&mut fifth, &mut sixth]);
+    assert!(sixth.known_policies.contains("new"));
+    cluster.advance(SETTLE_TIME, &mut [&mut fifth, &mut sixth]);
 }
 
 #[test]
-fn a_replica_that_crashed_is_waited_for_until_its_lease_ends() {
-    let cluster = Cluster::new();
+fn crashed_replica_is_awaited_until_its_lease_ends() {
+    let cluster = TestCluster::new();
     let mut a = Replica::start(&cluster, "a", &["old"]);
     let mut b = Replica::start(&cluster, "b", &["old"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b]);
     a.reload(&["new"]);
-    cluster.pass(REPLICA_EXPIRY.abs_diff(RETRY_INTERVAL), &mut [&mut a]);
+    cluster.advance(REPLICA_EXPIRY.abs_diff(RETRY_INTERVAL), &mut [&mut a]);
     assert!(cluster.is_registered(&["old"]));
-    cluster.pass(RENEW_INTERVAL, &mut [&mut a]);
+    cluster.advance(RENEW_INTERVAL, &mut [&mut a]);
     assert!(cluster.is_registered(&["new"]));
 }
 
 #[test]
 fn disconnected_leader_writes_nothing() {
     for line in [Connectivity::Down, Connectivity::ResponsesLost] {
-        let cluster = Cluster::new();
+        let cluster = TestCluster::new();
         let mut a = Replica::start(&cluster, "a", &["old"]);
         let mut b = Replica::start(&cluster, "b", &["old"]);
-        cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
+        cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b]);
         assert!(a.leader.is_leader() && cluster.is_registered(&["old"]));
         // The pending write, based on the state that was read.
         let observation = a.observe().unwrap();
         cluster.fake.set_connectivity("a", line);
         b.reload(&["new"]);
-        cluster.pass(REPLICA_EXPIRY + TERM_EXPIRY, &mut [&mut b]);
+        cluster.advance(REPLICA_EXPIRY + TERM_EXPIRY, &mut [&mut b]);
         assert!(b.leader.is_leader() && !a.leader.is_leader());
         assert!(cluster.is_registered(&["new"]));
         let written = a.controller.with_desired_webhooks(
@@ -336,10 +336,10 @@ fn disconnected_leader_writes_nothing() {
         assert!(late.is_race());
         assert!(cluster.is_registered(&["new"]));
         // Back again, it is one that serves something else, and is heard.
-        cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
+        cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b]);
         assert!(cluster.is_registered(&["new"]));
         a.reload(&["new"]);
-        cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
+        cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b]);
         assert!(cluster.is_registered(&["new"]));
     }
 }
@@ -375,10 +375,10 @@ fn external_change_is_reverted_and_reported() {
         (|o| o["webhooks"] = json!(null), "vx.opgate.dev is added"),
     ];
     for (edit, told) in edits {
-        let cluster = Cluster::new();
+        let cluster = TestCluster::new();
         let mut a = Replica::start(&cluster, "a", &["x", "y"]);
         let mut b = Replica::start(&cluster, "b", &["x", "y"]);
-        cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
+        cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b]);
         let before = cluster.object();
         cluster.edit(edit);
         a.reconcile();
@@ -393,9 +393,9 @@ fn external_change_is_reverted_and_reported() {
 
 #[test]
 fn defaulted_and_foreign_fields_are_not_a_change() {
-    let cluster = Cluster::new();
+    let cluster = TestCluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut a]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a]);
     let writes = cluster.writes();
     cluster.edit(|object| {
         let webhook = &mut object["webhooks"][0];
@@ -408,11 +408,11 @@ fn defaulted_and_foreign_fields_are_not_a_change() {
             "namespace": "elsewhere", "name": "opgate", "path": "/z"}}});
         object["webhooks"].as_array_mut().unwrap().push(theirs);
     });
-    cluster.pass(SETTLE_TIME, &mut [&mut a]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a]);
     assert_eq!(cluster.writes(), writes);
     // A change keeps all of it, and gives it to what is new.
     a.reload(&["x", "y"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut a]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a]);
     let object = cluster.object();
     let bundles: Vec<_> = webhooks(&object)
         .iter()
@@ -435,11 +435,11 @@ fn foreign_configuration_is_never_changed() {
         |o| o["metadata"] = json!({"name": "opgate", "labels": "x", "annotations": 7}),
     ];
     for edit in theirs {
-        let cluster = Cluster::new();
+        let cluster = TestCluster::new();
         cluster.edit(edit);
         let before = cluster.object();
         let mut a = Replica::start(&cluster, "a", &["x"]);
-        cluster.pass(SETTLE_TIME, &mut [&mut a]);
+        cluster.advance(SETTLE_TIME, &mut [&mut a]);
         assert_eq!(cluster.object(), before);
         let observation = a.observe().unwrap();
         assert_eq!(observation.status, RegistrationStatus::NotOurs);
@@ -449,64 +449,64 @@ fn foreign_configuration_is_never_changed() {
 
 #[test]
 fn deleted_configuration_is_not_recreated() {
-    let cluster = Cluster::new();
+    let cluster = TestCluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
     let mut b = Replica::start(&cluster, "b", &["x"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b]);
     cluster.fake.remove(KIND, "", "opgate");
     a.reload(&["y"]);
     b.reload(&["y"]);
-    cluster.pass(SETTLE_TIME * 3, &mut [&mut a, &mut b]);
+    cluster.advance(SETTLE_TIME * 3, &mut [&mut a, &mut b]);
     let mut c = Replica::start(&cluster, "c", &["y"]);
-    cluster.pass(SETTLE_TIME * 3, &mut [&mut a, &mut b, &mut c]);
+    cluster.advance(SETTLE_TIME * 3, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.fake.stored(KIND, "", "opgate").is_none());
     assert_eq!(a.observe().unwrap().status, RegistrationStatus::Absent);
     // One that is going is left alone; one that comes back is filled in.
     let mut going = empty();
     going["metadata"]["deletionTimestamp"] = json!("2026-11-22T00:00:00Z");
     cluster.fake.put(KIND, "", going.clone());
-    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.is_registered(&[]));
     cluster.fake.put(KIND, "", empty());
-    cluster.pass(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.is_registered(&["y"]));
 }
 
 #[test]
 fn configuration_without_webhooks_keeps_registered_ones() {
-    let cluster = Cluster::new();
+    let cluster = TestCluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut a]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a]);
     a.reload(&[]);
-    cluster.pass(SETTLE_TIME, &mut [&mut a]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a]);
     assert!(cluster.is_registered(&["x"]));
-    assert!(a.why().contains("needs no webhook"));
+    assert!(a.wait_reason().contains("needs no webhook"));
 }
 
 #[test]
 fn repeated_external_changes_are_not_reverted_forever() {
-    let cluster = Cluster::new();
+    let cluster = TestCluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
-    cluster.pass(SETTLE_TIME, &mut [&mut a]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a]);
     let before = cluster.writes();
     for _ in 0..300 {
         cluster.edit(|object| object["webhooks"][0]["failurePolicy"] = json!("Ignore"));
-        cluster.pass(RETRY_INTERVAL, &mut [&mut a]);
+        cluster.advance(RETRY_INTERVAL, &mut [&mut a]);
     }
     let healed = cluster.writes() - before;
     assert!((MAX_RESTORES..=MAX_RESTORES + 12).contains(&healed), "{healed} in ten minutes");
-    assert!(a.why().contains("repeatedly"));
+    assert!(a.wait_reason().contains("repeatedly"));
     // A replica applies its new configuration immediately.
     a.reload(&["y"]);
-    cluster.pass(RETRY_INTERVAL * 2, &mut [&mut a]);
+    cluster.advance(RETRY_INTERVAL * 2, &mut [&mut a]);
     assert!(cluster.is_registered(&["y"]));
 }
 
 #[test]
 fn concurrent_write_conflict_is_retried() {
-    let cluster = Cluster::new();
+    let cluster = TestCluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
-    cluster.pass(RETRY_INTERVAL, &mut [&mut a]);
+    cluster.advance(RETRY_INTERVAL, &mut [&mut a]);
     a.reload(&["y"]);
     let report =
         ReplicaStatus { registration: a.desired.digest().to_owned(), ..ReplicaStatus::default() };
@@ -519,16 +519,16 @@ fn concurrent_write_conflict_is_retried() {
     let raced = run_ready(a.controller.reconcile(&a.client, &a.desired, observation, &context))
         .unwrap_err();
     assert!(raced.is_race());
-    cluster.pass(RETRY_INTERVAL, &mut [&mut a]);
+    cluster.advance(RETRY_INTERVAL, &mut [&mut a]);
     assert_eq!(text(&cluster.object(), "/webhooks/0/clientConfig/caBundle"), "TkVX");
     assert!(cluster.is_registered(&["y"]));
 }
 
 #[test]
 fn replica_writes_nothing_after_its_term() {
-    let cluster = Cluster::new();
+    let cluster = TestCluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
-    cluster.pass(RETRY_INTERVAL, &mut [&mut a]);
+    cluster.advance(RETRY_INTERVAL, &mut [&mut a]);
     a.reload(&["y"]);
     let report =
         ReplicaStatus { registration: a.desired.digest().to_owned(), ..ReplicaStatus::default() };
@@ -546,7 +546,7 @@ fn replica_writes_nothing_after_its_term() {
 
 #[test]
 fn policy_names_from_the_registration_are_limited() {
-    let cluster = Cluster::new();
+    let cluster = TestCluster::new();
     let many: Vec<_> = (0..1_000).map(|number| format!("n{number}")).collect();
     let long = "x".repeat(41);
     cluster.edit(|object| {

@@ -9,7 +9,7 @@ use crate::reviews::LocationResolver;
 use crate::testing::TempDirectory;
 
 /// The objects of a file with the places of their names, and what is no object.
-fn found(name: &str, text: &str) -> Vec<String> {
+fn read_objects(name: &str, text: &str) -> Vec<String> {
     let directory = TempDirectory::new(&[(name, text)]);
     let path = directory.path().join(name);
     let reader = Reader::default();
@@ -35,7 +35,7 @@ fn found(name: &str, text: &str) -> Vec<String> {
     all.into_iter().map(|line| line.replace(&shown, name)).collect()
 }
 
-const YAML: &str = "\
+const YAML_DUMP: &str = "\
 apiVersion: v1
 items:
 - apiVersion: v1
@@ -62,7 +62,7 @@ metadata:
   name: d
 ";
 
-const JSON: &str = r#"{
+const JSON_DUMP: &str = r#"{
     "apiVersion": "v1",
     "items": [
         {
@@ -77,24 +77,24 @@ const JSON: &str = r#"{
 "#;
 
 #[test]
-fn objects_have_their_places() {
+fn objects_have_locations() {
     let expected = [" Pod a 6:5", "g X c 12:16", "leaving", " Pod d 24:3"];
-    assert_eq!(found("a.yaml", YAML), expected);
+    assert_eq!(read_objects("a.yaml", YAML_DUMP), expected);
     // Windows ends lines otherwise, and begins files with a mark.
-    let windows = format!("\u{feff}{}", YAML.replace('\n', "\r\n"));
-    assert_eq!(found("a.yaml", &windows), expected);
+    let windows = format!("\u{feff}{}", YAML_DUMP.replace('\n', "\r\n"));
+    assert_eq!(read_objects("a.yaml", &windows), expected);
     // With indented elements, as others write them.
     let indent = |(index, line): (usize, &str)| {
         let indent = if (2..16).contains(&index) { "    " } else { "" };
         format!("{indent}{line}\n")
     };
-    let indented = YAML.lines().enumerate().map(indent).collect::<Vec<_>>().concat();
+    let indented = YAML_DUMP.lines().enumerate().map(indent).collect::<Vec<_>>().concat();
     let places = [" Pod a 6:9", "g X c 12:20", "leaving", " Pod d 24:3"];
-    assert_eq!(found("a.yaml", &indented), places);
+    assert_eq!(read_objects("a.yaml", &indented), places);
     let places = [" Pod a 6:41", "g X c 7:76", "leaving", " Pod d 12:50"];
-    assert_eq!(found("a.json", JSON), places);
-    let line = JSON.replace('\n', " ");
-    let found = found("a.json", &line);
+    assert_eq!(read_objects("a.json", JSON_DUMP), places);
+    let line = JSON_DUMP.replace('\n', " ");
+    let found = read_objects("a.json", &line);
     let column = line.find("\"name\": \"a\"").unwrap() + 1;
     assert_eq!(found[0], format!(" Pod a 1:{column}"));
     assert_eq!(found.len(), 4);
@@ -104,14 +104,14 @@ fn objects_have_their_places() {
 #[test]
 fn lists_with_dependent_elements_are_parsed_as_a_whole() {
     let anchors = "apiVersion: v1\nitems:\n- {apiVersion: v1, kind: Pod, metadata: &m {name: a}}\n- {apiVersion: v1, kind: Pod, metadata: *m}\nkind: List\n";
-    assert_eq!(found("a.yaml", anchors), [" Pod a 3:45", " Pod a 3:45"]);
+    assert_eq!(read_objects("a.yaml", anchors), [" Pod a 3:45", " Pod a 3:45"]);
     let quotes = "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n  x: \"\n- y\"\nkind: List\n";
-    assert_eq!(found("a.yaml", quotes), [" Pod a 5:14"]);
+    assert_eq!(read_objects("a.yaml", quotes), [" Pod a 5:14"]);
     let flow =
         "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}]}\n";
-    assert_eq!(found("a.yaml", flow), [" Pod a 1:77"]);
+    assert_eq!(read_objects("a.yaml", flow), [" Pod a 1:77"]);
     let directive = "%YAML 1.1\n---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n";
-    assert_eq!(found("a.yaml", directive), [" Pod a 6:42"]);
+    assert_eq!(read_objects("a.yaml", directive), [" Pod a 6:42"]);
 }
 
 #[test]
@@ -122,29 +122,29 @@ fn invalid_list_elements_report_location() {
         "a.yaml:5:3: /kind is missing: not a Kubernetes object",
     ];
     let yaml = "apiVersion: v1\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- 1\n- apiVersion: v1\nkind: List\n";
-    assert_eq!(found("a.yaml", yaml), expected);
+    assert_eq!(read_objects("a.yaml", yaml), expected);
     for (yaml, line) in [
         ("apiVersion: v1\nitems:\n- a: [\nkind: List\n", "a.yaml:3:6: not YAML"),
         ("apiVersion: v1\nitems:\n- a: 1\nkind: List\nitems: []\n", "a.yaml:5:1: not YAML"),
         ("apiVersion: v1\nitems:\n- a: 1\nkind: List\n---\n[", "a.yaml:"),
     ] {
-        let found = found("a.yaml", yaml);
+        let found = read_objects("a.yaml", yaml);
         assert!(found.iter().any(|said| said.starts_with(line)), "{found:?}");
     }
     let json = "{\"apiVersion\":\"v1\",\n\"items\":[{\"a\":1},\n{\"b\":}],\"kind\":\"List\"}";
     assert!(
-        found("a.json", json)[0].starts_with("a.json:3:6: not JSON"),
+        read_objects("a.json", json)[0].starts_with("a.json:3:6: not JSON"),
         "{:?}",
-        found("a.json", json)
+        read_objects("a.json", json)
     );
     let twice = "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[{\"a\":1,\"a\":2}]}";
-    assert!(found("a.json", twice)[0].contains("duplicate mapping key: a"));
+    assert!(read_objects("a.json", twice)[0].contains("duplicate mapping key: a"));
     // Cut short, as by a full disk.
-    for end in 0..JSON.len() {
-        let _ = found("a.json", JSON.get(..end).unwrap());
+    for end in 0..JSON_DUMP.len() {
+        let _ = read_objects("a.json", JSON_DUMP.get(..end).unwrap());
     }
-    for end in 0..YAML.len() {
-        let _ = found("a.yaml", YAML.get(..end).unwrap());
+    for end in 0..YAML_DUMP.len() {
+        let _ = read_objects("a.yaml", YAML_DUMP.get(..end).unwrap());
     }
 }
 
@@ -167,8 +167,10 @@ fn large_files_are_read_in_parts() {
         let directory = TempDirectory::new(&[(name, text)]);
         let dumps = open(&directory.path().join(name), &Reader::default()).unwrap();
         assert!((5..=10).contains(&dumps[0].slots().len()), "{name} {:?}", dumps[0].slots());
-        let names: Vec<_> =
-            found(name, text).iter().map(|f| f.split(' ').nth(2).unwrap().to_owned()).collect();
+        let names: Vec<_> = read_objects(name, text)
+            .iter()
+            .map(|f| f.split(' ').nth(2).unwrap().to_owned())
+            .collect();
         assert_eq!(names, (0..20).map(|n| format!("p{n}")).collect::<Vec<_>>(), "{name}");
     }
 }
@@ -178,9 +180,9 @@ fn dumps_are_detected_by_their_content() {
     let stored = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: u, resourceVersion: \"1\"}\n";
     let empty = "apiVersion: v1\nitems: []\nkind: List\n";
     for (text, kind) in [
-        (YAML, CheckInputType::Cluster),
-        (JSON, CheckInputType::Cluster),
-        (JSON.replace('\n', "").as_str(), CheckInputType::Cluster),
+        (YAML_DUMP, CheckInputType::Cluster),
+        (JSON_DUMP, CheckInputType::Cluster),
+        (JSON_DUMP.replace('\n', "").as_str(), CheckInputType::Cluster),
         // One exported object is not a cluster.
         (stored, CheckInputType::Manifest),
         (&format!("{stored}---\n{stored}"), CheckInputType::Cluster),

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fixtures_are_bundles() {
+    fn fixtures_load_as_bundles() {
         let subject =
             load(&fixture("bundle-valid"), BundleKind::Registry, None, &Reader::default()).unwrap();
         assert!(subject.unreadable.is_empty(), "{:?}", subject.unreadable);

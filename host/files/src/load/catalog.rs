@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_as_upstream_reads_them() {
+    fn files_are_read_like_upstream() {
         let folder = TempDirectory::new(&[
             ("a.json", "schema: olm.package\nname: a\n"),
             ("a2.json", "{\"schema\": \"x\",\n\"name\": \"b\", \"name\": \"c\"}"),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_catalog_is_none_and_old_packages_are_found() {
+    fn empty_catalog_is_an_error_and_baseline_is_matched() {
         let folder = TempDirectory::empty();
         let error = load(folder.path(), None, &Reader::default()).unwrap_err().to_string();
         assert!(error.contains("no catalog in it"), "{error}");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fixtures_are_catalogs() {
+    fn fixtures_load_as_catalogs() {
         let subjects = load(&fixture("catalog-valid"), None, &Reader::default()).unwrap();
         assert_eq!(subjects.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["etcd"]);
         let subjects = load(&fixture("catalog-broken"), None, &Reader::default()).unwrap();

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn charts_that_are_there_are_listed() {
+    fn existing_charts_are_listed() {
         let outside = TempDirectory::new(&[("Chart.yaml", "name: a\n")]);
         let away = outside.path().display();
         let text = format!(
@@ -109,7 +109,7 @@ mod tests {
 
     /// As in the tests of Ansible Operators.
     #[test]
-    fn variables_may_stand_where_yaml_has_none() {
+    fn variables_are_accepted_where_yaml_allows_none() {
         let text = "- kind: K\n  selector: {key: ${THE_KEY}, values: [a]}\n  role: ${x y\n";
         let directory = TempDirectory::new(&[("watches.yaml", text)]);
         let subject = load(directory.path(), None, &Reader::default()).unwrap();

@@ -11,7 +11,7 @@ fn resolve(rule: &str) -> Result<String, String> {
     if known.contains(&rule) { Ok(rule.to_owned()) } else { Err(hint(rule, known)) }
 }
 
-fn parsed(text: &str) -> Result<Vec<Waiver>, String> {
+fn parse_waivers(text: &str) -> Result<Vec<Waiver>, String> {
     parse("x", text, &resolve)
 }
 
@@ -33,9 +33,9 @@ fn a_waiver_has_a_rule_a_reason_and_a_last_day() {
         waiver("RBF-14", "100%", None, 8, 3),
         waiver("CSV-22", "no", date(2028, 2, 29), 9, 3),
     ];
-    assert_eq!(parsed(text).unwrap(), expected);
-    assert_eq!(parsed("waivers: []\n").unwrap(), []);
-    assert_eq!(parsed("{\"waivers\": []}").unwrap(), []);
+    assert_eq!(parse_waivers(text).unwrap(), expected);
+    assert_eq!(parse_waivers("waivers: []\n").unwrap(), []);
+    assert_eq!(parse_waivers("{\"waivers\": []}").unwrap(), []);
 }
 
 /// Whatever is wrong is said with its place, and nothing is waived.
@@ -105,7 +105,7 @@ fn invalid_waivers_report_location_and_waive_nothing() {
         (&errors, &["x:1:11: not an object", "x: 182 more errors"]),
     ];
     for (text, expected) in cases {
-        let error = parsed(text).unwrap_err();
+        let error = parse_waivers(text).unwrap_err();
         for (line, expected) in error.lines().zip(expected) {
             assert!(line.contains(expected) || expected.contains("more errors"), "{text}: {error}");
         }
@@ -156,7 +156,7 @@ proptest::proptest! {
         ),
     ) {
         let text = parts.concat();
-        match parsed(&text) {
+        match parse_waivers(&text) {
             Ok(list) => for waiver in list {
                 assert_eq!(resolve(&waiver.rule).as_ref(), Ok(&waiver.rule), "{text}");
                 assert!(!waiver.reason.is_empty() && waiver.reason.len() <= MAX_REASON_BYTES, "{text}");

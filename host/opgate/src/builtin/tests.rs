@@ -89,7 +89,7 @@ async fn decide(
 
 /// Embedded components match their digests and the output of the build.
 #[test]
-fn components_are_carried_whole() {
+fn embedded_components_match_their_digests() {
     for builtin in BUILTINS {
         let component = builtin.component();
         let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &component);

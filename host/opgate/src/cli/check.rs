@@ -222,7 +222,8 @@ mod tests {
     use opgate_files::{self as files, Subject};
     use opgate_input::read::Reader;
 
-    const NOTHING: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: []\n";
+    const NO_POLICIES: &str =
+        "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: []\n";
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -243,7 +244,7 @@ mod tests {
         (set, configuration.warnings_as_errors)
     }
 
-    fn judged(configuration: &str, path: &Path) -> Vec<(Value, SubjectResult)> {
+    fn evaluate_path(configuration: &str, path: &Path) -> Vec<(Value, SubjectResult)> {
         let (set, warnings_as_errors) = set(configuration);
         let load = |path: &&Path| {
             let found = files::detect(path, &Reader::default()).unwrap().inputs.remove(0);
@@ -268,10 +269,10 @@ mod tests {
     }
 
     #[test]
-    fn violations_of_manifests_have_places() {
+    fn violations_of_manifests_have_locations() {
         let folder = folder(&[("b.yaml", BUNDLE)]);
         let path = folder.path().join("b.yaml");
-        let (record, judged) = judged(&immutability(""), &path).remove(0);
+        let (record, judged) = evaluate_path(&immutability(""), &path).remove(0);
         let shown = path.display().to_string();
         let violation = json!({
             "policy": "bundle-immutability",
@@ -292,7 +293,7 @@ mod tests {
     #[test]
     fn manifests_of_bundles_are_checked_with_them() {
         let folder = folder(&[("manifests/b.yaml", BUNDLE), ("manifests/c.yaml", "a: [\n")]);
-        let (record, judged) = judged(&immutability(""), folder.path()).remove(0);
+        let (record, judged) = evaluate_path(&immutability(""), folder.path()).remove(0);
         assert_eq!(record["kind"], "PlainBundle");
         assert_eq!(
             record["violations"][0]["field"],
@@ -308,7 +309,8 @@ mod tests {
         let folder = folder(&[("b.yaml", BUNDLE)]);
         for (check, ok) in [("", true), ("check: {warningsAsErrors: true}\n", false)] {
             let (record, _) =
-                judged(&immutability(&format!("  mode: warn\n{check}")), folder.path()).remove(0);
+                evaluate_path(&immutability(&format!("  mode: warn\n{check}")), folder.path())
+                    .remove(0);
             assert_eq!(record["violations"][0]["effect"], "warn");
             assert_eq!(record["ok"], ok);
         }
@@ -316,8 +318,8 @@ mod tests {
 
     #[test]
     fn unreadable_file_without_violation_is_not_ok() {
-        let all = judged(
-            NOTHING,
+        let all = evaluate_path(
+            NO_POLICIES,
             &PathBuf::from(concat!(
                 env!("CARGO_MANIFEST_DIR"),
                 "/../../tests/fixtures/catalog-broken"

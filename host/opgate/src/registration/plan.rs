@@ -249,13 +249,14 @@ mod tests {
 
     #[test]
     fn shared_webhooks_call_each_policy_exactly_once() {
-        let bundles = [requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITES)];
-        let deployments = [requests(RUKPAK, &["v1alpha1"], &["bundledeployments"], WRITES)];
-        let newer = [requests(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundles"], WRITES)];
+        let bundles = [requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITE_OPERATIONS)];
+        let deployments =
+            [requests(RUKPAK, &["v1alpha1"], &["bundledeployments"], WRITE_OPERATIONS)];
+        let newer = [requests(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundles"], WRITE_OPERATIONS)];
         let deletions = [requests(RUKPAK, &["v1"], &["bundles"], &[Operation::Delete])];
         let somewhere = [in_namespace("x", bundles[0].clone())];
         let elsewhere = [in_namespace("y", bundles[0].clone())];
-        let all = [requests("*", &["*"], &["*"], WRITES)];
+        let all = [requests("*", &["*"], &["*"], WRITE_OPERATIONS)];
         let shared = "vbundles.core.rukpak.io /validate Fail";
         let both = "vbundles.core.rukpak.io /validate/a/b Fail";
         let a = "vbundles.core.rukpak.io /validate/a Fail";
@@ -323,8 +324,8 @@ mod tests {
         ];
         assert_eq!(summaries(&policies), expected);
         // Advisory rules need one webhook for several groups, unless one of them is every group.
-        let things = requests("g.io", &["v1"], &["things"], WRITES);
-        let there = in_namespace("x", requests("h.io", &["v1"], &["things"], WRITES));
+        let things = requests("g.io", &["v1"], &["things"], WRITE_OPERATIONS);
+        let there = in_namespace("x", requests("h.io", &["v1"], &["things"], WRITE_OPERATIONS));
         let advice = [bundles[0].clone(), things, there, all[0].clone()];
         let named = |names: [&str; 3], end: &str| names.map(|name| format!("{name} {end}"));
         let expected =

@@ -14,7 +14,7 @@ use opgate_admission::review::Operation;
 
 pub(crate) const RUKPAK: &str = "core.rukpak.io";
 
-pub(crate) const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
+pub(crate) const WRITE_OPERATIONS: &[Operation] = &[Operation::Create, Operation::Update];
 
 pub(crate) fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()

@@ -248,14 +248,14 @@ mod tests {
     #[test]
     fn a_policy_has_a_webhook_for_each_of_its_groups() {
         let wanted = [
-            requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITES),
+            requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITE_OPERATIONS),
             requests(
                 RUKPAK,
                 &["v1alpha1", "v1alpha2"],
                 &["bundledeployments"],
                 &[Operation::Delete, Operation::Create, Operation::Update],
             ),
-            in_namespace("rukpak-system", requests("", &["v1"], &["configmaps"], WRITES)),
+            in_namespace("rukpak-system", requests("", &["v1"], &["configmaps"], WRITE_OPERATIONS)),
             requests("apps", &["v1"], &["deployments/scale"], &[Operation::Update]),
             requests("*", &["*"], &["*/*"], &[Operation::Connect]),
         ];
@@ -305,13 +305,13 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_belong_together_make_one_rule() {
+    fn related_requests_share_one_rule() {
         let wanted = [
             requests("g.io", &["v1"], &["things"], &[Operation::Update]),
             requests("g.io", &["v1"], &["others", "things"], &[Operation::Create]),
             requests("g.io", &["v1"], &["others"], &[Operation::Update]),
             requests("g.io", &["v2", "*"], &["*", "wild", "wild/status"], &[Operation::Delete]),
-            requests("g.io", &[], &["never"], WRITES),
+            requests("g.io", &[], &["never"], WRITE_OPERATIONS),
         ];
         let rule = |versions: &[&str], operations: &[&str], resources: &[&str]| {
             json!({
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn namespaces_are_selected_and_exempt() {
-        let bundles = requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITES);
+        let bundles = requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITE_OPERATIONS);
         let condition = |operator: &str, values: &[&str]| {
             let key = "kubernetes.io/metadata.name";
             json!({"key": key, "operator": operator, "values": values})
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn timeouts_are_longer_than_the_limits() {
-        let wanted = [requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITES)];
+        let wanted = [requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITE_OPERATIONS)];
         let seconds = |times: &[u64]| {
             let names = ["a", "b"];
             let policies: Vec<_> = times
@@ -468,7 +468,7 @@ mod tests {
     /// A policy for one team has a separate webhook, and API servers do not call it for other teams.
     #[test]
     fn a_policy_is_registered_within_its_scope() {
-        let rule = requests("", &["v1"], &["pods"], WRITES).rule;
+        let rule = requests("", &["v1"], &["pods"], WRITE_OPERATIONS).rule;
         let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let scope = Scope {
             namespace_selector: r#"{"matchLabels": {"team": "a"}}"#.to_owned(),

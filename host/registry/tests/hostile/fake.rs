@@ -25,29 +25,29 @@ pub(crate) struct RecordedRequest {
 /// What is answered.
 pub(crate) enum FakeResponse {
     /// As HTTP has it.
-    Whole(u16, Vec<(String, String)>, Vec<u8>),
+    Http(u16, Vec<(String, String)>, Vec<u8>),
     /// These bytes; then the connection is closed.
-    Bytes(Vec<u8>),
+    RawBytes(Vec<u8>),
     /// These bytes; then nothing, without end.
-    Silence(Vec<u8>),
+    Stall(Vec<u8>),
     /// These bytes; then this one again and again, without end.
     Drip(Vec<u8>, u8),
 }
 
 impl FakeResponse {
     pub(crate) fn ok(content_type: &str, body: impl Into<Vec<u8>>) -> Self {
-        Self::Whole(200, vec![("content-type".to_owned(), content_type.to_owned())], body.into())
+        Self::Http(200, vec![("content-type".to_owned(), content_type.to_owned())], body.into())
     }
 
     pub(crate) fn status(code: u16) -> Self {
-        Self::Whole(code, Vec::new(), Vec::new())
+        Self::Http(code, Vec::new(), Vec::new())
     }
 
-    pub(crate) fn with(self, name: &str, value: &str) -> Self {
+    pub(crate) fn with_header(self, name: &str, value: &str) -> Self {
         match self {
-            Self::Whole(code, mut headers, body) => {
+            Self::Http(code, mut headers, body) => {
                 headers.push((name.to_owned(), value.to_owned()));
-                Self::Whole(code, headers, body)
+                Self::Http(code, headers, body)
             }
             other => other,
         }
@@ -77,8 +77,11 @@ impl FakeRegistry {
                     // A TLS ClientHello: a server without TLS responds with an HTTP error.
                     if stream.fill_buf().await.is_ok_and(|bytes| bytes.first() == Some(&0x16)) {
                         let refusal = b"HTTP/1.0 400 Bad Request\r\n\r\nhttp was expected";
-                        return write(stream.into_inner(), FakeResponse::Bytes(refusal.to_vec()))
-                            .await;
+                        return write(
+                            stream.into_inner(),
+                            FakeResponse::RawBytes(refusal.to_vec()),
+                        )
+                        .await;
                     }
                     let Some(one) = read(&mut stream).await else { return };
                     let number = {
@@ -128,7 +131,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<RecordedRequest> {
 
 async fn write(mut stream: TcpStream, answer: FakeResponse) {
     let (bytes, after) = match answer {
-        FakeResponse::Whole(code, headers, body) => {
+        FakeResponse::Http(code, headers, body) => {
             let mut bytes =
                 format!("HTTP/1.1 {code} x\r\ncontent-length: {}\r\n", body.len()).into_bytes();
             for (name, value) in headers {
@@ -138,8 +141,8 @@ async fn write(mut stream: TcpStream, answer: FakeResponse) {
             bytes.extend(body);
             (bytes, None)
         }
-        FakeResponse::Bytes(bytes) => (bytes, None),
-        FakeResponse::Silence(bytes) => (bytes, Some(None)),
+        FakeResponse::RawBytes(bytes) => (bytes, None),
+        FakeResponse::Stall(bytes) => (bytes, Some(None)),
         FakeResponse::Drip(bytes, byte) => (bytes, Some(Some(byte))),
     };
     if stream.write_all(&bytes).await.is_err() {
@@ -160,8 +163,8 @@ async fn write(mut stream: TcpStream, answer: FakeResponse) {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RegistryContent(BTreeMap<String, (String, Vec<u8>)>);
 
-pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-pub(crate) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+pub(crate) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 
 impl RegistryContent {
     pub(crate) fn blob(&mut self, bytes: &[u8]) -> Digest {
@@ -186,14 +189,14 @@ impl RegistryContent {
     pub(crate) fn artifact(&mut self, tag: &str, component: &[u8]) -> Digest {
         let layer = self.blob(component);
         let manifest = artifact(&layer, component.len());
-        self.manifest(tag, MANIFEST, manifest.as_bytes())
+        self.manifest(tag, MANIFEST_TYPE, manifest.as_bytes())
     }
 
     pub(crate) fn respond(&self, path: &str) -> FakeResponse {
         match self.0.get(path) {
             Some((kind, bytes)) => FakeResponse::ok(kind, bytes.clone()),
             None => {
-                FakeResponse::Whole(404, Vec::new(), br#"{"errors":[{"code":"UNKNOWN"}]}"#.to_vec())
+                FakeResponse::Http(404, Vec::new(), br#"{"errors":[{"code":"UNKNOWN"}]}"#.to_vec())
             }
         }
     }
@@ -202,6 +205,6 @@ impl RegistryContent {
 pub(crate) fn artifact(layer: &Digest, size: usize) -> String {
     let config = json!({"mediaType": "application/vnd.wasm.config.v0+json", "digest": Digest::of(b"{}").as_str(), "size": 2});
     let layer = json!({"mediaType": "application/wasm", "digest": layer.as_str(), "size": size});
-    json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]})
+    json!({"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config, "layers": [layer]})
         .to_string()
 }

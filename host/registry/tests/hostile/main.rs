@@ -15,8 +15,8 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use fake::{
-    FakeRegistry, FakeResponse, INDEX, MANIFEST, REPOSITORY, RecordedRequest, RegistryContent,
-    artifact,
+    FakeRegistry, FakeResponse, INDEX_TYPE, MANIFEST_TYPE, REPOSITORY, RecordedRequest,
+    RegistryContent, artifact,
 };
 use opgate_registry::{
     Cache, Credentials, Digest, Error, Limits, Options, Proxies, PublicKeys, PulledComponent,
@@ -27,7 +27,8 @@ use serde_json::json;
 /// Where the registry is not honest, how, and what is said of it.
 type Case = (&'static str, fn() -> String, fn() -> FakeResponse, &'static str);
 /// Makes the layers of a signature.
-type Layers<'k> = Box<dyn Fn(&mut RegistryContent, &Digest) -> Option<Vec<serde_json::Value>> + 'k>;
+type MakeLayers<'k> =
+    Box<dyn Fn(&mut RegistryContent, &Digest) -> Option<Vec<serde_json::Value>> + 'k>;
 
 const COMPONENT: &[u8] = b"\0asm, as far as a registry is concerned";
 
@@ -65,7 +66,7 @@ fn login(folder: &Path, host: &str) -> Credentials {
     Credentials::read(&path).unwrap()
 }
 
-fn head(text: &str) -> Vec<u8> {
+fn http_head(text: &str) -> Vec<u8> {
     text.replace('\n', "\r\n").into_bytes()
 }
 
@@ -88,7 +89,7 @@ fn layer_path() -> String {
 }
 
 #[tokio::test]
-async fn an_honest_registry_gives_the_component() {
+async fn valid_registry_returns_the_component() {
     let fake =
         FakeRegistry::start(honest_except("/".to_owned(), || FakeResponse::status(500))).await;
     let pulled = pull(&registry(&fake, limits()), &fake.reference(":v1")).await.unwrap();
@@ -123,16 +124,16 @@ async fn inconsistent_registry_responses_are_rejected() {
         (
             "a layer without end",
             layer_path,
-            || FakeResponse::Drip(head("HTTP/1.1 200 x\n\n"), b'x'),
+            || FakeResponse::Drip(http_head("HTTP/1.1 200 x\n\n"), b'x'),
             "larger than",
         ),
         (
             "chunks without end",
             layer_path,
             || {
-                FakeResponse::Bytes(
+                FakeResponse::RawBytes(
                     [
-                        head("HTTP/1.1 200 x\ntransfer-encoding: chunked\n\n"),
+                        http_head("HTTP/1.1 200 x\ntransfer-encoding: chunked\n\n"),
                         b"5\r\nxxxxx\r\n".repeat(100),
                     ]
                     .concat(),
@@ -143,26 +144,29 @@ async fn inconsistent_registry_responses_are_rejected() {
         (
             "a stated length",
             layer_path,
-            || FakeResponse::Bytes(head("HTTP/1.1 200 x\ncontent-length: 99999999999\n\n")),
+            || FakeResponse::RawBytes(http_head("HTTP/1.1 200 x\ncontent-length: 99999999999\n\n")),
             "larger than",
         ),
         (
             "truncation",
             layer_path,
-            || FakeResponse::Bytes(head("HTTP/1.1 200 x\ncontent-length: 39\n\nhalf")),
+            || FakeResponse::RawBytes(http_head("HTTP/1.1 200 x\ncontent-length: 39\n\nhalf")),
             "3 attempts: the answer broke off",
         ),
         (
             "an encoding",
             layer_path,
-            || FakeResponse::ok("application/wasm", COMPONENT).with("content-encoding", "gzip"),
+            || {
+                FakeResponse::ok("application/wasm", COMPONENT)
+                    .with_header("content-encoding", "gzip")
+            },
             "encoding \"gzip\"",
         ),
         ("no layer", layer_path, || FakeResponse::status(404), "404"),
         (
             "a large manifest",
             manifest_path,
-            || FakeResponse::ok(MANIFEST, vec![b' '; (4 << 20) + 1]),
+            || FakeResponse::ok(MANIFEST_TYPE, vec![b' '; (4 << 20) + 1]),
             "larger than 4194304 bytes",
         ),
         (
@@ -180,7 +184,7 @@ async fn inconsistent_registry_responses_are_rejected() {
         (
             "a large component",
             manifest_path,
-            || FakeResponse::ok(MANIFEST, artifact(&Digest::of(b""), 1 << 40)),
+            || FakeResponse::ok(MANIFEST_TYPE, artifact(&Digest::of(b""), 1 << 40)),
             "more than 1048576",
         ),
         (
@@ -188,7 +192,7 @@ async fn inconsistent_registry_responses_are_rejected() {
             manifest_path,
             || {
                 FakeResponse::ok(
-                    MANIFEST,
+                    MANIFEST_TYPE,
                     artifact(&Digest::of(b""), 0).replace("sha256:e3b0", "../../"),
                 )
             },
@@ -198,29 +202,34 @@ async fn inconsistent_registry_responses_are_rejected() {
             "another digest of the manifest",
             manifest_path,
             || {
-                FakeResponse::ok(MANIFEST, artifact(&Digest::of(COMPONENT), COMPONENT.len()))
-                    .with("docker-content-digest", "sha256:0")
+                FakeResponse::ok(MANIFEST_TYPE, artifact(&Digest::of(COMPONENT), COMPONENT.len()))
+                    .with_header("docker-content-digest", "sha256:0")
             },
             "says that the digest is",
         ),
         (
             "deep JSON",
             manifest_path,
-            || FakeResponse::ok(MANIFEST, "[".repeat(1 << 20)),
+            || FakeResponse::ok(MANIFEST_TYPE, "[".repeat(1 << 20)),
             "not a manifest",
         ),
         (
             "long headers",
             manifest_path,
-            || FakeResponse::Bytes([head("HTTP/1.1 200 x\nx: "), vec![b'x'; 1 << 20]].concat()),
+            || {
+                FakeResponse::RawBytes(
+                    [http_head("HTTP/1.1 200 x\nx: "), vec![b'x'; 1 << 20]].concat(),
+                )
+            },
             "too large",
         ),
         (
             "many headers",
             manifest_path,
             || {
-                FakeResponse::Bytes(
-                    [head("HTTP/1.1 200 x\n"), b"x: y\r\n".repeat(200), b"\r\n".to_vec()].concat(),
+                FakeResponse::RawBytes(
+                    [http_head("HTTP/1.1 200 x\n"), b"x: y\r\n".repeat(200), b"\r\n".to_vec()]
+                        .concat(),
                 )
             },
             "too large",
@@ -228,10 +237,10 @@ async fn inconsistent_registry_responses_are_rejected() {
         (
             "no HTTP",
             manifest_path,
-            || FakeResponse::Bytes(b"SSH-2.0-OpenSSH_9.6\r\n\r\n".to_vec()),
+            || FakeResponse::RawBytes(b"SSH-2.0-OpenSSH_9.6\r\n\r\n".to_vec()),
             "invalid HTTP",
         ),
-        ("nothing", manifest_path, || FakeResponse::Bytes(Vec::new()), "3 attempts"),
+        ("nothing", manifest_path, || FakeResponse::RawBytes(Vec::new()), "3 attempts"),
         (
             "a redirect to nowhere",
             manifest_path,
@@ -241,19 +250,19 @@ async fn inconsistent_registry_responses_are_rejected() {
         (
             "a redirect without TLS",
             layer_path,
-            || FakeResponse::status(307).with("location", "http://169.254.169.254/latest"),
+            || FakeResponse::status(307).with_header("location", "http://169.254.169.254/latest"),
             "only https is followed",
         ),
         (
             "a redirect to a file",
             layer_path,
-            || FakeResponse::status(307).with("location", "file:///etc/passwd"),
+            || FakeResponse::status(307).with_header("location", "file:///etc/passwd"),
             "not an address",
         ),
         (
             "a redirect to itself",
             layer_path,
-            || FakeResponse::status(307).with("location", &layer_path()),
+            || FakeResponse::status(307).with_header("location", &layer_path()),
             "more than 5 redirects",
         ),
     ];
@@ -275,13 +284,13 @@ async fn slow_registry_ends_in_a_timeout() {
     let standing = Limits { progress_timeout: short, max_attempts: 2, ..limits() };
     let dripping = Limits { total_timeout: short, ..limits() };
     let cases: [(Limits, Case); 5] = [
-        (standing, ("silence", manifest_path, || FakeResponse::Silence(Vec::new()), "2 attempts")),
+        (standing, ("silence", manifest_path, || FakeResponse::Stall(Vec::new()), "2 attempts")),
         (
             standing,
             (
                 "silence in a head",
                 manifest_path,
-                || FakeResponse::Silence(head("HTTP/1.1 200 x\ncontent-")),
+                || FakeResponse::Stall(http_head("HTTP/1.1 200 x\ncontent-")),
                 "no answer within",
             ),
         ),
@@ -290,7 +299,7 @@ async fn slow_registry_ends_in_a_timeout() {
             (
                 "silence in a body",
                 layer_path,
-                || FakeResponse::Silence(head("HTTP/1.1 200 x\ncontent-length: 39\n\nhalf")),
+                || FakeResponse::Stall(http_head("HTTP/1.1 200 x\ncontent-length: 39\n\nhalf")),
                 "stood still",
             ),
         ),
@@ -299,7 +308,12 @@ async fn slow_registry_ends_in_a_timeout() {
             (
                 "a byte at a time",
                 layer_path,
-                || FakeResponse::Drip(head("HTTP/1.1 200 x\ntransfer-encoding: chunked\n\n"), b'0'),
+                || {
+                    FakeResponse::Drip(
+                        http_head("HTTP/1.1 200 x\ntransfer-encoding: chunked\n\n"),
+                        b'0',
+                    )
+                },
                 "not done within",
             ),
         ),
@@ -308,7 +322,7 @@ async fn slow_registry_ends_in_a_timeout() {
             (
                 "a head without end",
                 layer_path,
-                || FakeResponse::Drip(head("HTTP/1.1 200 x\nx: "), b'x'),
+                || FakeResponse::Drip(http_head("HTTP/1.1 200 x\nx: "), b'x'),
                 "not done within",
             ),
         ),
@@ -347,7 +361,9 @@ async fn transient_errors_are_retried_and_permanent_ones_are_not() {
         let failing = codes.clone();
         let fake =
             FakeRegistry::start(move |request, number| match (failing.get(number), retry_after) {
-                (Some(code), Some(after)) => FakeResponse::status(*code).with("retry-after", after),
+                (Some(code), Some(after)) => {
+                    FakeResponse::status(*code).with_header("retry-after", after)
+                }
                 (Some(code), None) => FakeResponse::status(*code),
                 (None, _) => content.respond(&request.path),
             })
@@ -359,7 +375,7 @@ async fn transient_errors_are_retried_and_permanent_ones_are_not() {
 }
 
 #[tokio::test]
-async fn credentials_go_where_they_belong_and_nowhere_else() {
+async fn credentials_are_sent_only_to_their_registry() {
     let folder = tempfile::tempdir().unwrap();
     let mut content = RegistryContent::default();
     content.artifact("v1", COMPONENT);
@@ -369,7 +385,7 @@ async fn credentials_go_where_they_belong_and_nowhere_else() {
         Some(path) if !request.headers.contains_key("authorization") => {
             blobs.respond(path.split('?').next().unwrap())
         }
-        _ => FakeResponse::status(401).with("www-authenticate", "Basic realm=\"more\""),
+        _ => FakeResponse::status(401).with_header("www-authenticate", "Basic realm=\"more\""),
     })
     .await;
     let tokens = FakeRegistry::start(|request, _| {
@@ -386,9 +402,9 @@ async fn credentials_go_where_they_belong_and_nowhere_else() {
     let (realm, cdn) = (tokens.address, other.address);
     let fake = FakeRegistry::start(move |request, _| match request.headers.get("authorization").map(String::as_str) {
         None => FakeResponse::status(401)
-            .with("www-authenticate", &format!("Bearer realm=\"http://{realm}/token\",service=\"the registry\",scope=\"registry:catalog:*\"")),
+            .with_header("www-authenticate", &format!("Bearer realm=\"http://{realm}/token\",service=\"the registry\",scope=\"registry:catalog:*\"")),
         Some("Bearer t1") if request.path.contains("/blobs/") => {
-            FakeResponse::status(307).with("location", &format!("http://{cdn}/cdn{}?signature=hush", request.path))
+            FakeResponse::status(307).with_header("location", &format!("http://{cdn}/cdn{}?signature=hush", request.path))
         }
         Some("Bearer t1") => content.respond(&request.path),
         Some(other) => panic!("{other}"),
@@ -420,7 +436,7 @@ async fn credentials_go_where_they_belong_and_nowhere_else() {
     content.artifact("v1", COMPONENT);
     let fake = FakeRegistry::start(move |request, _| match request.headers.get("authorization") {
         None => FakeResponse::status(401)
-            .with("www-authenticate", &format!("Bearer realm=\"http://{realm}/token\"")),
+            .with_header("www-authenticate", &format!("Bearer realm=\"http://{realm}/token\"")),
         Some(_) => content.respond(&request.path),
     })
     .await;
@@ -446,7 +462,7 @@ async fn credentials_are_not_sent_to_foreign_token_servers() {
     for (challenge, why) in challenges {
         let challenge = challenge.replace("THIEF", &at.to_string());
         let fake = FakeRegistry::start(move |_, _| {
-            FakeResponse::status(401).with("www-authenticate", &challenge)
+            FakeResponse::status(401).with_header("www-authenticate", &challenge)
         })
         .await;
         let credentials = login(folder.path(), &fake.address.to_string());
@@ -458,7 +474,7 @@ async fn credentials_are_not_sent_to_foreign_token_servers() {
 
     // Credentials that do not suffice are sent once for each attempt, and are not in the error.
     let fake = FakeRegistry::start(|_, _| {
-        FakeResponse::Whole(
+        FakeResponse::Http(
             401,
             vec![("www-authenticate".to_owned(), "Basic realm=\"x\"".to_owned())],
             br#"{"errors":[{"code":"UNAUTHORIZED","message":"no\n\u001b[31mway"}]}"#.to_vec(),
@@ -483,7 +499,7 @@ async fn credentials_are_not_sent_to_foreign_token_servers() {
 }
 
 #[tokio::test]
-async fn token_servers_are_no_more_trusted() {
+async fn invalid_token_responses_are_rejected() {
     let cases: [Case; 6] = [
         (
             "no token",
@@ -517,7 +533,7 @@ async fn token_servers_are_no_more_trusted() {
         (
             "a redirect",
             String::new,
-            || FakeResponse::status(302).with("location", "https://example.com/"),
+            || FakeResponse::status(302).with_header("location", "https://example.com/"),
             "302",
         ),
         ("a refusal", String::new, || FakeResponse::status(403), "403"),
@@ -527,7 +543,7 @@ async fn token_servers_are_no_more_trusted() {
         let realm = tokens.address;
         let challenge = format!("Bearer realm=\"http://{realm}/token\"");
         let fake = FakeRegistry::start(move |_, _| {
-            FakeResponse::status(401).with("www-authenticate", &challenge)
+            FakeResponse::status(401).with_header("www-authenticate", &challenge)
         })
         .await;
         let registry = registry_with(&[&fake, &tokens], Credentials::none(), limits());
@@ -548,23 +564,23 @@ async fn plain_http_registry_is_rejected_with_a_hint() {
 }
 
 #[tokio::test]
-async fn an_index_leads_to_one_manifest() {
+async fn index_resolves_to_one_manifest() {
     let mut content = RegistryContent::default();
     let wasm = content.artifact("inner", COMPONENT);
-    let entry = |digest: &Digest, architecture: &str| json!({"mediaType": MANIFEST, "digest": digest.as_str(), "size": 100, "platform": {"architecture": architecture, "os": "linux"}});
+    let entry = |digest: &Digest, architecture: &str| json!({"mediaType": MANIFEST_TYPE, "digest": digest.as_str(), "size": 100, "platform": {"architecture": architecture, "os": "linux"}});
     let index = |entries: &[serde_json::Value]| {
-        json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries})
+        json!({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": entries})
             .to_string()
             .into_bytes()
     };
     let good = content.manifest(
         "good",
-        INDEX,
+        INDEX_TYPE,
         &index(&[entry(&wasm, "wasm"), entry(&Digest::of(b"x"), "amd64")]),
     );
-    content.manifest("nested", INDEX, &index(&[entry(&good, "wasm")]));
-    content.manifest("several", INDEX, &index(&[entry(&wasm, "wasm"), entry(&wasm, "wasm")]));
-    content.manifest("gone", INDEX, &index(&[entry(&Digest::of(b"x"), "wasm")]));
+    content.manifest("nested", INDEX_TYPE, &index(&[entry(&good, "wasm")]));
+    content.manifest("several", INDEX_TYPE, &index(&[entry(&wasm, "wasm"), entry(&wasm, "wasm")]));
+    content.manifest("gone", INDEX_TYPE, &index(&[entry(&Digest::of(b"x"), "wasm")]));
     let fake = FakeRegistry::start(move |request, _| content.respond(&request.path)).await;
     let registry = registry(&fake, limits());
     let pulled = pull(&registry, &fake.reference(":good")).await.unwrap();
@@ -609,9 +625,9 @@ fn signed(content: &mut RegistryContent, key: &EcdsaKeyPair, digest: &Digest) ->
 fn sign(content: &mut RegistryContent, digest: &Digest, layers: &[serde_json::Value]) {
     let config = json!({"mediaType": "application/vnd.oci.image.config.v1+json", "digest": Digest::of(b"{}").as_str(), "size": 2});
     let manifest =
-        json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers});
+        json!({"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config, "layers": layers});
     let tag = format!("{}.sig", digest.as_str().replace(':', "-"));
-    content.manifest(&tag, MANIFEST, manifest.to_string().as_bytes());
+    content.manifest(&tag, MANIFEST_TYPE, manifest.to_string().as_bytes());
 }
 
 #[tokio::test]
@@ -620,7 +636,7 @@ async fn only_components_signed_by_the_key_are_pulled() {
     let (ours, theirs) = (generate(), generate());
     let keys = PublicKeys::parse(&pem(&ours)).unwrap();
     let stranger = Digest::of(b"another artifact");
-    let cases: Vec<(&str, Layers<'_>, Option<&str>)> = vec![
+    let cases: Vec<(&str, MakeLayers<'_>, Option<&str>)> = vec![
         ("by our key", Box::new(|c, d| Some(vec![signed(c, &ours, d)])), None),
         (
             "by theirs and ours",

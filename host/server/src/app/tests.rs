@@ -22,15 +22,15 @@ fn app() -> Arc<App> {
 
 #[tokio::test]
 async fn unwanted_bodies_are_discarded_up_to_a_shared_limit() {
-    const FRAME: usize = 1 << 20;
+    const FRAME_BYTES: usize = 1 << 20;
     let (app, read) = (app(), Arc::new(AtomicUsize::new(0)));
-    let (mut router, frame) = (app.webhook(), Bytes::from(vec![0; FRAME]));
+    let (mut router, frame) = (app.webhook(), Bytes::from(vec![0; FRAME_BYTES]));
     let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
     for _ in 0..50 {
         let (read, alive, frame) = (read.clone(), alive.clone(), frame.clone());
         let frames = stream::repeat_with(move || {
             let _ = &alive;
-            read.fetch_add(FRAME, Ordering::Relaxed);
+            read.fetch_add(FRAME_BYTES, Ordering::Relaxed);
             Ok::<_, std::convert::Infallible>(frame.clone())
         });
         let request = Request::post("/nowhere").body(Body::from_stream(frames)).unwrap();
@@ -64,7 +64,7 @@ async fn clients_that_do_not_read_share_the_metrics() {
 }
 
 /// A body that arrives in frames, with a pause before each, and ends or hangs.
-fn arriving(frames: usize, pause: Duration, ends: bool) -> Body {
+fn slow_body(frames: usize, pause: Duration, ends: bool) -> Body {
     let frame = Bytes::from(vec![b' '; 64 << 10]);
     let sent = stream::iter(0..frames).then(move |_| {
         let frame = frame.clone();
@@ -88,17 +88,17 @@ fn post_from(address: [u8; 4], body: Body) -> Request {
 }
 
 /// The response to a body of blanks that was read completely.
-const READ: StatusCode = StatusCode::BAD_REQUEST;
+const COMPLETELY_READ: StatusCode = StatusCode::BAD_REQUEST;
 
 #[tokio::test(start_paused = true)]
-async fn unfinished_bodies_of_others_refuse_no_review() {
+async fn unfinished_bodies_do_not_block_other_reviews() {
     for pods in [1, 40] {
         let app = app();
         let router = app.webhook();
         let mut unfinished = tokio::task::JoinSet::new();
         for number in 0..120_u8 {
             let mut router = router.clone();
-            let body = arriving(110, Duration::ZERO, false);
+            let body = slow_body(110, Duration::ZERO, false);
             let request = post_from([10, 0, 1, number % pods], body);
             unfinished.spawn(async move { router.call(request).await.unwrap().status() });
         }
@@ -106,12 +106,12 @@ async fn unfinished_bodies_of_others_refuse_no_review() {
         let mut honest = tokio::task::JoinSet::new();
         for _ in 0..8 {
             let (mut router, body) =
-                (router.clone(), arriving(110, Duration::from_millis(1), true));
+                (router.clone(), slow_body(110, Duration::from_millis(1), true));
             let request = post_from([10, 0, 0, 1], body);
             honest.spawn(async move { router.call(request).await.unwrap().status() });
         }
         for status in honest.join_all().await {
-            assert_eq!(status, READ, "{pods}");
+            assert_eq!(status, COMPLETELY_READ, "{pods}");
         }
         // All of them end, and hold nothing.
         let ended = unfinished.join_all().await;
@@ -129,7 +129,7 @@ async fn unfinished_bodies_of_others_refuse_no_review() {
 async fn slow_client_alone_is_served() {
     let app = app();
     // 7 MiB at 1 MiB a second.
-    let body = arriving(112, Duration::from_micros(62_500), true);
+    let body = slow_body(112, Duration::from_micros(62_500), true);
     let answer = app.webhook().call(post_from([10, 0, 0, 1], body)).await.unwrap();
-    assert_eq!(answer.status(), READ);
+    assert_eq!(answer.status(), COMPLETELY_READ);
 }

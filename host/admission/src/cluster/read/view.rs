@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_objects_of_a_namespace_are_one_question() {
+    fn many_objects_of_a_namespace_become_one_query() {
         let object = |namespace: &str, name: usize| {
             QueryScope::Object(Key::new(namespace, &format!("object-{name}")))
         };

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn tenant_share_is_half_of_the_free_room() {
+    fn tenant_share_is_half_of_the_free_reservations() {
         let limits = ReservationLimits { count: 512, bytes: 1 << 20 };
         let one = Usage { count: 1, bytes: 100 };
         let mut room = TenantUsage::default();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn freed_room_is_forgotten() {
+    fn released_reservations_are_forgotten() {
         let (tenant, usage) = (tenant("a", "eve"), Usage { count: 1, bytes: 100 });
         let mut room = TenantUsage::default();
         room.add(&tenant, usage);

@@ -244,7 +244,7 @@ mod tests {
         std::iter::from_fn(object).take(100_000).collect()
     }
 
-    fn used(charges: &[Charge]) -> usize {
+    fn charged_bytes(charges: &[Charge]) -> usize {
         charges.iter().map(|charge| charge.bytes).sum::<usize>() >> 10
     }
 
@@ -252,19 +252,22 @@ mod tests {
     fn namespace_gets_a_fraction_of_the_remaining_memory() {
         let memory = CacheMemory::new(64 << 20);
         let first = fill(&memory, "first", 1 << 10);
-        assert!(used(&first).abs_diff(16 << 10) < 8);
+        assert!(charged_bytes(&first).abs_diff(16 << 10) < 8);
         let second = fill(&memory, "second", 1 << 10);
-        assert_eq!(used(&second) >> 10, 10);
+        assert_eq!(charged_bytes(&second) >> 10, 10);
         let others: Vec<_> = (0..100).map(|n| fill(&memory, &format!("n{n}"), 1 << 10)).collect();
-        assert!(others.iter().all(|charges| used(charges) >= 64), "little, but never nothing");
+        assert!(
+            others.iter().all(|charges| charged_bytes(charges) >= 64),
+            "little, but never nothing"
+        );
         assert!(memory.charge_object("first", 1 << 10, 0).is_err());
         assert!(memory.charge_object("first", 1 << 10, 1 << 10).is_ok(), "instead of another one");
         let cluster_wide = fill(&memory, "", 1 << 10);
-        assert!(used(&cluster_wide) >> 10 > 6);
+        assert!(charged_bytes(&cluster_wide) >> 10 > 6);
         assert!(memory.used() <= memory.limit());
         drop((first, second, others, cluster_wide));
         assert_eq!((memory.used(), memory.used.lock().by_namespace.len()), (0, 0));
-        assert_eq!(used(&fill(&memory, "", 1 << 10)) >> 10, 55);
+        assert_eq!(charged_bytes(&fill(&memory, "", 1 << 10)) >> 10, 55);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A read of these fields in addition to those that are always stored.
-fn reading(fields: &[&str]) -> ResolvedRead {
+fn resolved_read(fields: &[&str]) -> ResolvedRead {
     let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
     let fields: Vec<_> = fields.iter().map(|field| (*field).to_owned()).collect();
     let declaration = Declaration::new(&fields, &[], &[]).unwrap();
@@ -11,7 +11,7 @@ fn reading(fields: &[&str]) -> ResolvedRead {
     ResolvedRead { resource, declaration, labels, namespace: None, optional: false }
 }
 
-fn live(readings: &[ResolvedRead]) -> ClusterState {
+fn live_cluster(readings: &[ResolvedRead]) -> ClusterState {
     ClusterState::new(readings, ClusterOptions::of(Source::Live))
 }
 
@@ -24,32 +24,33 @@ fn write(cluster: &ClusterState, name: &str) -> ObjectWrite {
 }
 
 /// Queries for all objects, which conflict with any other change.
-fn all(cluster: &ClusterState) -> Vec<(ResourceId, RecordedQuery)> {
+fn query_all(cluster: &ClusterState) -> Vec<(ResourceId, RecordedQuery)> {
     cluster.caches_with_ids().map(|(id, _)| (id, RecordedQuery::Anything)).collect()
 }
 
 fn reserve(cluster: &ClusterState, name: &str, seen: &[ReservationCounters]) -> ReservationResult {
-    cluster.reserve(&write(cluster, name), seen, &all(cluster), None).unwrap()
+    cluster.reserve(&write(cluster, name), seen, &query_all(cluster), None).unwrap()
 }
 
 #[test]
 fn identical_reads_share_a_cache() {
-    let old = live(&[reading(&["/spec", "/status"])]);
+    let old = live_cluster(&[resolved_read(&["/spec", "/status"])]);
     for (fields, shared) in [
         (&["/spec", "/status"][..], true),
         (&["/status", "/spec"], true),
         (&["/spec"], false),
         (&["/spec", "/status", "/data"], false),
     ] {
-        let new = ClusterState::replacing(&[reading(fields)], &old);
+        let new = ClusterState::replacing(&[resolved_read(fields)], &old);
         assert_eq!(new.shares(&old.caches[0]), shared, "{fields:?}");
     }
-    let elsewhere = ResolvedRead { namespace: Some("ns".into()), ..reading(&["/spec", "/status"]) };
+    let elsewhere =
+        ResolvedRead { namespace: Some("ns".into()), ..resolved_read(&["/spec", "/status"]) };
     let labels = opgate_cluster::parse_selector(
         Document::parse(r#"{"matchLabels":{"a":"b"}}"#).unwrap().root(),
     );
-    let labelled = ResolvedRead { labels: labels.unwrap(), ..reading(&["/spec", "/status"]) };
-    let optional = ResolvedRead { optional: true, ..reading(&["/spec", "/status"]) };
+    let labelled = ResolvedRead { labels: labels.unwrap(), ..resolved_read(&["/spec", "/status"]) };
+    let optional = ResolvedRead { optional: true, ..resolved_read(&["/spec", "/status"]) };
     for other in [elsewhere, labelled, optional] {
         assert!(!ClusterState::replacing(&[other], &old).shares(&old.caches[0]));
     }
@@ -61,8 +62,8 @@ fn identical_reads_share_a_cache() {
 async fn two_caches_never_allow_conflicting_requests() {
     for fields in [&["/spec"][..], &["/spec", "/data"], &["/data"]] {
         for old_first in [true, false] {
-            let old = live(&[reading(&["/spec"])]);
-            let new = ClusterState::replacing(&[reading(fields)], &old);
+            let old = live_cluster(&[resolved_read(&["/spec"])]);
+            let new = ClusterState::replacing(&[resolved_read(fields)], &old);
             let (first, second) = if old_first { (&old, &new) } else { (&new, &old) };
             let (seen_first, seen_second) = (first.counters(), second.counters());
             assert_eq!(reserve(first, "a", &seen_first), ReservationResult::Made);
@@ -74,7 +75,7 @@ async fn two_caches_never_allow_conflicting_requests() {
             // The repeated evaluation sees the other one.
             let found = second.caches[0].get(&key("a"), None, PossibleState::Pending(0));
             let why = format!("{fields:?} {old_first}");
-            list(&second.caches[0], "1", &[]);
+            apply_list(&second.caches[0], "1", &[]);
             assert!(found.is_err() || found.unwrap().differs_by_state, "{why}");
             let found =
                 second.caches[0].get(&key("a"), None, PossibleState::UnionPreferPending).unwrap();
@@ -87,16 +88,16 @@ async fn two_caches_never_allow_conflicting_requests() {
 /// A dropped cluster state receives nothing, and the other one is alone again.
 #[tokio::test]
 async fn dropped_cache_gets_no_reservations() {
-    let old = live(&[reading(&["/spec"])]);
+    let old = live_cluster(&[resolved_read(&["/spec"])]);
     let kind = Arc::downgrade(&old.caches[0]);
-    let new = ClusterState::replacing(&[reading(&["/data"])], &old);
+    let new = ClusterState::replacing(&[resolved_read(&["/data"])], &old);
     assert!(!old.registry_handle.is_only_handle());
     drop(old);
     assert!(new.registry_handle.is_only_handle() && kind.upgrade().is_none());
     assert_eq!(reserve(&new, "a", &new.counters()), ReservationResult::Made);
     // Three generations at a time.
-    let next = ClusterState::replacing(&[reading(&["/spec"])], &new);
-    let last = ClusterState::replacing(&[reading(&["/spec", "/data"])], &next);
+    let next = ClusterState::replacing(&[resolved_read(&["/spec"])], &new);
+    let last = ClusterState::replacing(&[resolved_read(&["/spec", "/data"])], &next);
     assert_eq!(reserve(&last, "b", &last.counters()), ReservationResult::Made);
     for cluster in [&new, &next, &last] {
         assert_eq!(cluster.caches[0].pending_summary(&key("b")).0, 1);
@@ -106,20 +107,20 @@ async fn dropped_cache_gets_no_reservations() {
 /// The content of a shared kind stays: no list, no gap.
 #[tokio::test]
 async fn reservation_survives_a_change_of_the_policy_set() {
-    let old = live(&[reading(&["/spec"])]);
-    list(&old.caches[0], "1", &[object("there", "1", "t", "x")]);
+    let old = live_cluster(&[resolved_read(&["/spec"])]);
+    apply_list(&old.caches[0], "1", &[object("there", "1", "t", "x")]);
     assert_eq!(reserve(&old, "a", &old.counters()), ReservationResult::Made);
     let more = ResolvedRead {
         resource: Resource { group: "g".into(), version: "v1".into(), resource: "more".into() },
-        ..reading(&["/spec"])
+        ..resolved_read(&["/spec"])
     };
-    let new = ClusterState::replacing(&[more, reading(&["/spec"])], &old);
+    let new = ClusterState::replacing(&[more, resolved_read(&["/spec"])], &old);
     drop(old);
     let kind = &new.caches[1];
     assert!(kind.get(&key("there"), None, PossibleState::Stored).unwrap().object.is_some());
     assert!(kind.get(&key("a"), None, PossibleState::Stored).unwrap().differs_by_state);
     // The list that shows it settles it, in the new cluster state as in the old one.
-    list(kind, "2", &[object("there", "1", "t", "x"), object("a", "2", "a", "x")]);
+    apply_list(kind, "2", &[object("there", "1", "t", "x"), object("a", "2", "a", "x")]);
     assert!(!kind.get(&key("a"), None, PossibleState::Stored).unwrap().differs_by_state);
 }
 
@@ -130,15 +131,15 @@ async fn only_new_reads_delay_the_candidate_cache() {
     use futures_util::FutureExt as _;
     let of = |resource: &str, fields: &[&str]| ResolvedRead {
         resource: Resource { group: "g".into(), version: "v1".into(), resource: resource.into() },
-        ..reading(fields)
+        ..resolved_read(fields)
     };
-    let old = live(&[of("shared", &["/spec"]), of("missing", &["/spec"])]);
+    let old = live_cluster(&[of("shared", &["/spec"]), of("missing", &["/spec"])]);
     let new = ClusterState::replacing(
         &[of("shared", &["/spec"]), of("missing", &["/data"]), of("new", &["/spec"])],
         &old,
     );
     assert!(new.wait_synced_except(&old).now_or_never().is_none());
-    list(&new.caches[2], "1", &[]);
+    apply_list(&new.caches[2], "1", &[]);
     assert!(new.wait_synced_except(&old).now_or_never().is_some());
     assert!(!new.is_synced());
 }
@@ -149,9 +150,9 @@ async fn only_new_reads_delay_the_candidate_cache() {
 async fn cache_that_missed_a_reservation_is_not_activated() {
     let bounds = ReservationLimits { count: 8, bytes: 1 << 20 };
     let options = ClusterOptions { reservation_limits: bounds, ..ClusterOptions::of(Source::Live) };
-    let bundle = |fields: &[&str]| reading(fields);
+    let bundle = |fields: &[&str]| resolved_read(fields);
     let old = ClusterState::new(&[bundle(&["/spec"])], options);
-    list(&old.caches[0], "1", &[]);
+    apply_list(&old.caches[0], "1", &[]);
     let new = ClusterState::replacing(&[bundle(&["/data"])], &old);
     let good = ClusterState::replacing(&[bundle(&["/data"])], &old);
     assert_eq!(reserve(&old, "first", &old.counters()), ReservationResult::Made);

@@ -10,20 +10,20 @@ use super::*;
 
 /// The objects of the API server, and the number of reads. No response if `objects` is none.
 #[derive(Clone, Default)]
-struct Stored {
+struct FakeApi {
     objects: Option<Vec<Arc<Document>>>,
     reads: Arc<AtomicUsize>,
     /// Each read finds a newer version of the object.
-    changes: bool,
+    is_changing: bool,
 }
 
-impl Stored {
+impl FakeApi {
     fn of(objects: &[Arc<Document>]) -> Self {
         Self { objects: Some(objects.to_vec()), ..Self::default() }
     }
 }
 
-impl DirectReadSource for Stored {
+impl DirectReadSource for FakeApi {
     fn list<'a>(
         &'a self,
         kind: &'a ResourceCache,
@@ -39,7 +39,7 @@ impl DirectReadSource for Stored {
             let name = name.unwrap();
             if scope.covers(&QueryScope::Object(key(&name))) {
                 let changed = super::object(&name, &format!("{}", 50 + read), "u", "x");
-                let object = if self.changes { &changed } else { object };
+                let object = if self.is_changing { &changed } else { object };
                 kind.add_object(&mut listing, object.root(), "");
             }
         }
@@ -49,46 +49,46 @@ impl DirectReadSource for Stored {
 
 /// The query of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asks {
+enum TestQuery {
     /// It must be alone: all objects of the resource.
-    Alone,
+    NoObjects,
     /// It needs the object `needed`.
-    Needed,
+    ObjectByName,
     /// It needs any object of the namespace.
-    Any,
+    AnyInNamespace,
 }
 
 struct Request<'a> {
     cluster: &'a ClusterState,
-    asks: Asks,
+    query: TestQuery,
     evaluations: AtomicUsize,
 }
 
 impl Evaluate for Request<'_> {
     type Verdict = bool;
-    type Overload = Undecided;
+    type Overload = DecideFailure;
 
-    async fn evaluate(&self, lens: &EvaluationView) -> Result<Evaluation<bool>, Undecided> {
+    async fn evaluate(&self, view: &EvaluationView) -> Result<Evaluation<bool>, DecideFailure> {
         self.evaluations.fetch_add(1, Ordering::Relaxed);
         let kind = &self.cluster.caches[0];
-        let scope = match self.asks {
-            Asks::Alone => QueryScope::All,
-            Asks::Needed => QueryScope::Object(key("needed")),
-            Asks::Any => QueryScope::Namespace("ns".to_owned()),
+        let scope = match self.query {
+            TestQuery::NoObjects => QueryScope::All,
+            TestQuery::ObjectByName => QueryScope::Object(key("needed")),
+            TestQuery::AnyInNamespace => QueryScope::Namespace("ns".to_owned()),
         };
         let fresh =
-            lens.direct_reads.as_ref().and_then(|fresh| fresh.listing(ResourceId(0), &scope));
-        let objects = match self.asks {
-            Asks::Needed => {
-                let got = kind.get(&key("needed"), fresh, lens.state).unwrap();
+            view.direct_reads.as_ref().and_then(|fresh| fresh.listing(ResourceId(0), &scope));
+        let objects = match self.query {
+            TestQuery::ObjectByName => {
+                let got = kind.get(&key("needed"), fresh, view.state).unwrap();
                 got.object.into_iter().collect()
             }
-            Asks::Alone | Asks::Any => {
+            TestQuery::NoObjects | TestQuery::AnyInNamespace => {
                 let query = Query::default();
-                kind.select(&query, usize::MAX, fresh, lens.state, None).unwrap().objects
+                kind.select(&query, usize::MAX, fresh, view.state, None).unwrap().objects
             }
         };
-        let allows = objects.is_empty() == (self.asks == Asks::Alone);
+        let allows = objects.is_empty() == (self.query == TestQuery::NoObjects);
         let mut grounds = GroundRecorder::default();
         grounds.add(ResourceId(0), &scope, &objects);
         Ok(Evaluation {
@@ -119,12 +119,12 @@ impl Evaluate for Request<'_> {
     fn on_reservation_limit(
         &self,
         _: bool,
-        no_room: ReservationLimitReached,
-    ) -> Result<bool, Undecided> {
-        Err(Undecided::NoRoom(no_room))
+        limit_reached: ReservationLimitReached,
+    ) -> Result<bool, DecideFailure> {
+        Err(DecideFailure::NoRoom(limit_reached))
     }
 
-    fn change(&self, _: &mut bool) -> Result<Option<ObjectWrite>, Undecided> {
+    fn change(&self, _: &mut bool) -> Result<Option<ObjectWrite>, DecideFailure> {
         Ok(None)
     }
 }
@@ -135,25 +135,25 @@ async fn denial_is_confirmed_by_the_api_server() {
     let other = || stored("other", "2");
     // The watched objects, the stored objects, the query; the verdict, reads, evaluations.
     for (shown, has, asks, verdict, reads, evaluations) in [
-        (&[][..], Stored::of(&[]), Asks::Alone, true, 0, 1),
-        (&[other()], Stored::of(&[other()]), Asks::Alone, false, 1, 1),
-        (&[other()], Stored::of(&[]), Asks::Alone, true, 1, 2),
-        (&[other()], Stored::default(), Asks::Alone, false, 1, 1),
-        (&[stored("needed", "2")], Stored::of(&[]), Asks::Needed, true, 0, 1),
-        (&[], Stored::of(&[stored("needed", "5")]), Asks::Needed, true, 1, 2),
-        (&[other()], Stored::of(&[other()]), Asks::Needed, false, 1, 1),
-        (&[], Stored::of(&[stored("any", "5")]), Asks::Any, true, 1, 2),
+        (&[][..], FakeApi::of(&[]), TestQuery::NoObjects, true, 0, 1),
+        (&[other()], FakeApi::of(&[other()]), TestQuery::NoObjects, false, 1, 1),
+        (&[other()], FakeApi::of(&[]), TestQuery::NoObjects, true, 1, 2),
+        (&[other()], FakeApi::default(), TestQuery::NoObjects, false, 1, 1),
+        (&[stored("needed", "2")], FakeApi::of(&[]), TestQuery::ObjectByName, true, 0, 1),
+        (&[], FakeApi::of(&[stored("needed", "5")]), TestQuery::ObjectByName, true, 1, 2),
+        (&[other()], FakeApi::of(&[other()]), TestQuery::ObjectByName, false, 1, 1),
+        (&[], FakeApi::of(&[stored("any", "5")]), TestQuery::AnyInNamespace, true, 1, 2),
         // A namespace without an object is evaluated twice, and read once.
-        (&[], Stored::of(&[]), Asks::Any, false, 1, 2),
+        (&[], FakeApi::of(&[]), TestQuery::AnyInNamespace, false, 1, 2),
     ] {
         let cluster = cluster(ClusterOptions::of(Source::Live));
-        list(&cluster.caches[0], "9", shown);
+        apply_list(&cluster.caches[0], "9", shown);
         let direct = DirectReader::new(has.clone());
-        let request = Request { cluster: &cluster, asks, evaluations: AtomicUsize::new(0) };
-        let exactness =
+        let request = Request { cluster: &cluster, query: asks, evaluations: AtomicUsize::new(0) };
+        let consistency =
             ReadConsistency { direct: Some(&direct), always: false, conflicting_resources: &[] };
         let deadline = Instant::now() + Duration::from_secs(5);
-        let decided = decide(&cluster, exactness, deadline, &request).await;
+        let decided = decide(&cluster, consistency, deadline, &request).await;
         let counts = (has.reads.load(Ordering::Relaxed), request.evaluations.into_inner());
         assert_eq!((decided, counts), (Ok(verdict), (reads, evaluations)), "{shown:?}");
     }
@@ -162,15 +162,18 @@ async fn denial_is_confirmed_by_the_api_server() {
 #[tokio::test(start_paused = true)]
 async fn object_that_changes_without_end_is_confirmed_three_times() {
     let cluster = cluster(ClusterOptions::of(Source::Live));
-    list(&cluster.caches[0], "9", &[object("other", "2", "u", "x")]);
-    let has = Stored { changes: true, ..Stored::of(&[object("other", "2", "u", "x")]) };
+    apply_list(&cluster.caches[0], "9", &[object("other", "2", "u", "x")]);
+    let has = FakeApi { is_changing: true, ..FakeApi::of(&[object("other", "2", "u", "x")]) };
     let direct = DirectReader::new(has.clone());
-    let request =
-        Request { cluster: &cluster, asks: Asks::Alone, evaluations: AtomicUsize::new(0) };
-    let exactness =
+    let request = Request {
+        cluster: &cluster,
+        query: TestQuery::NoObjects,
+        evaluations: AtomicUsize::new(0),
+    };
+    let consistency =
         ReadConsistency { direct: Some(&direct), always: false, conflicting_resources: &[] };
     let deadline = Instant::now() + Duration::from_secs(5);
-    assert_eq!(decide(&cluster, exactness, deadline, &request).await, Ok(false));
+    assert_eq!(decide(&cluster, consistency, deadline, &request).await, Ok(false));
     assert_eq!(has.reads.load(Ordering::Relaxed), 3);
     assert_eq!(request.evaluations.into_inner(), 4);
 }
@@ -180,7 +183,7 @@ fn reads_to_confirm_a_denial_are_limited_to_named_objects() {
     let cluster = cluster(ClusterOptions::of(Source::Live));
     let kind = &cluster.caches[0];
     let all: Vec<_> = (0..99).map(|n| object(&format!("object-{n:02}"), "1", "u", "x")).collect();
-    list(kind, "9", &all);
+    apply_list(kind, "9", &all);
     let found =
         kind.select(&Query::default(), usize::MAX, None, PossibleState::Stored, None).unwrap();
     let mut grounds = GroundRecorder::default();

@@ -11,31 +11,34 @@ use tokio::time::Instant;
 use super::*;
 
 /// Denies if there is any object except for its result.
-struct Alone<'a> {
+struct SoleObjectRequest<'a> {
     cluster: &'a ClusterState,
-    judged: AtomicUsize,
+    evaluations: AtomicUsize,
 }
 
-impl<'a> Alone<'a> {
+impl<'a> SoleObjectRequest<'a> {
     fn new(cluster: &'a ClusterState) -> Self {
-        Self { cluster, judged: AtomicUsize::new(0) }
+        Self { cluster, evaluations: AtomicUsize::new(0) }
     }
 }
 
-impl Evaluate for Alone<'_> {
+impl Evaluate for SoleObjectRequest<'_> {
     type Verdict = String;
-    type Overload = Undecided;
+    type Overload = DecideFailure;
 
-    async fn evaluate(&self, lens: &EvaluationView) -> Result<Evaluation<String>, Undecided> {
-        self.judged.fetch_add(1, Ordering::Relaxed);
+    async fn evaluate(
+        &self,
+        evaluation_view: &EvaluationView,
+    ) -> Result<Evaluation<String>, DecideFailure> {
+        self.evaluations.fetch_add(1, Ordering::Relaxed);
         let asked = vec![(ResourceId(0), QueryScope::All)];
         let questions = vec![(ResourceId(0), RecordedQuery::Query(Box::default()))];
-        let fresh = lens
+        let fresh = evaluation_view
             .direct_reads
             .as_ref()
             .and_then(|fresh| fresh.listing(ResourceId(0), &QueryScope::All));
         let kind = &self.cluster.caches[0];
-        match kind.select(&Query::default(), usize::MAX, fresh, lens.state, None) {
+        match kind.select(&Query::default(), usize::MAX, fresh, evaluation_view.state, None) {
             Ok(found) => {
                 let allows = found.objects.iter().all(|object| *object.key().name == *"mine");
                 let mut grounds = GroundRecorder::default();
@@ -84,12 +87,12 @@ impl Evaluate for Alone<'_> {
     fn on_reservation_limit(
         &self,
         _: String,
-        no_room: ReservationLimitReached,
-    ) -> Result<String, Undecided> {
-        Err(Undecided::NoRoom(no_room))
+        limit_reached: ReservationLimitReached,
+    ) -> Result<String, DecideFailure> {
+        Err(DecideFailure::NoRoom(limit_reached))
     }
 
-    fn change(&self, _: &mut String) -> Result<Option<ObjectWrite>, Undecided> {
+    fn change(&self, _: &mut String) -> Result<Option<ObjectWrite>, DecideFailure> {
         let object = Some(object("mine", "", "m", "x"));
         Ok(Some(ObjectWrite {
             caches: vec![ResourceId(0)],
@@ -103,9 +106,9 @@ impl Evaluate for Alone<'_> {
 }
 
 /// Responds with an empty list, or not at all.
-struct Answers(Option<&'static str>);
+struct FakeApi(Option<&'static str>);
 
-impl DirectReadSource for Answers {
+impl DirectReadSource for FakeApi {
     fn list<'a>(
         &'a self,
         kind: &'a ResourceCache,
@@ -117,43 +120,48 @@ impl DirectReadSource for Answers {
     }
 }
 
-fn view(options: ClusterOptions) -> ClusterState {
+fn synced_cluster(options: ClusterOptions) -> ClusterState {
     let cluster = cluster(options);
-    list(&cluster.caches[0], "1", &[]);
+    apply_list(&cluster.caches[0], "1", &[]);
     cluster
 }
 
-async fn ask(
+async fn decide_sole_object(
     cluster: &ClusterState,
     direct: Option<&DirectReader>,
     seconds: u64,
-) -> Result<String, Undecided> {
-    let exactness =
+) -> Result<String, DecideFailure> {
+    let consistency =
         ReadConsistency { direct, always: false, conflicting_resources: &[ResourceId(0)] };
     let deadline = Instant::now() + Duration::from_secs(seconds);
-    decide(cluster, exactness, deadline, &Alone::new(cluster)).await
+    decide(cluster, consistency, deadline, &SoleObjectRequest::new(cluster)).await
 }
 
-fn reserved(cluster: &ClusterState) -> usize {
+fn reservation_count(cluster: &ClusterState) -> usize {
     cluster.caches[0].status().reservations
 }
 
 #[tokio::test(start_paused = true)]
 async fn late_decision_reserves_nothing() {
-    let cluster = view(ClusterOptions::of(Source::Live));
-    assert_eq!(ask(&cluster, None, 0).await, Err(Undecided::Unsettled(EvaluationError::Late)));
-    assert_eq!(reserved(&cluster), 0);
-    assert_eq!(ask(&cluster, None, 1).await, Ok("allowed".to_owned()));
-    assert_eq!(reserved(&cluster), 1);
+    let cluster = synced_cluster(ClusterOptions::of(Source::Live));
+    assert_eq!(
+        decide_sole_object(&cluster, None, 0).await,
+        Err(DecideFailure::Unsettled(EvaluationError::Late))
+    );
+    assert_eq!(reservation_count(&cluster), 0);
+    assert_eq!(decide_sole_object(&cluster, None, 1).await, Ok("allowed".to_owned()));
+    assert_eq!(reservation_count(&cluster), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn full_reservation_limit_ends_in_an_error() {
     let bounds = ReservationLimits { count: 0, bytes: 0 };
-    let cluster =
-        view(ClusterOptions { reservation_limits: bounds, ..ClusterOptions::of(Source::Live) });
-    let refused = ask(&cluster, None, 1).await;
-    assert!(matches!(&refused, Err(Undecided::NoRoom(_))), "{refused:?}");
+    let cluster = synced_cluster(ClusterOptions {
+        reservation_limits: bounds,
+        ..ClusterOptions::of(Source::Live)
+    });
+    let refused = decide_sole_object(&cluster, None, 1).await;
+    assert!(matches!(&refused, Err(DecideFailure::NoRoom(_))), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,8 +171,8 @@ async fn unresolved_reservation_denies_before_the_deadline() {
         assert!(reserve_for(&cluster.caches[0], "u", &key(name), &other, ""));
     };
     let rests = Ok("denied: r ns/other".to_owned());
-    let silent = DirectReader::new(Answers(Some("500: no answer")));
-    let empty = DirectReader::new(Answers(None));
+    let silent = DirectReader::new(FakeApi(Some("500: no answer")));
+    let empty = DirectReader::new(FakeApi(None));
     for (direct, seconds, expected, took) in [
         // No direct reads.
         (None, 10, &rests, 0..=60),
@@ -173,26 +181,26 @@ async fn unresolved_reservation_denies_before_the_deadline() {
         (Some(&empty), 1, &rests, 50..=60),
         (Some(&empty), 10, &Ok("allowed".to_owned()), 2_000..=2_010),
     ] {
-        let cluster = view(ClusterOptions::of(Source::Live));
+        let cluster = synced_cluster(ClusterOptions::of(Source::Live));
         reserve(&cluster, "other");
         let began = Instant::now();
-        assert_eq!(ask(&cluster, direct, seconds).await, *expected);
+        assert_eq!(decide_sole_object(&cluster, direct, seconds).await, *expected);
         let milliseconds = began.elapsed().as_millis();
         assert!(took.contains(&milliseconds), "{expected:?} after {milliseconds} ms");
     }
     // So is a verdict that depends on too many.
-    let cluster = view(ClusterOptions::of(Source::Live));
+    let cluster = synced_cluster(ClusterOptions::of(Source::Live));
     for number in 0..40 {
         reserve(&cluster, &format!("other-{number}"));
     }
-    let denied = ask(&cluster, Some(&empty), 10).await.unwrap();
+    let denied = decide_sole_object(&cluster, Some(&empty), 10).await.unwrap();
     assert_eq!(denied, "denied: r ns/other-0, r ns/other-1, r ns/other-10");
 }
 
 #[tokio::test(start_paused = true)]
 async fn failed_watch_is_replaced_by_a_read_or_an_error() {
-    let direct = DirectReader::new(Answers(None));
-    let silent = DirectReader::new(Answers(Some("500: no answer")));
+    let direct = DirectReader::new(FakeApi(None));
+    let silent = DirectReader::new(FakeApi(Some("500: no answer")));
     let failing = "the watch of g/v1/r fails, it was last heard of 6 s ago: cut";
     let unread = format!("{failing}; read directly: 500: no answer");
     for (interrupted, direct, before, expected) in [
@@ -202,56 +210,62 @@ async fn failed_watch_is_replaced_by_a_read_or_an_error() {
         (OnWatchFailure::Read, None, "denied", failing),
         (OnWatchFailure::Fail, Some(&direct), "allowed", failing),
     ] {
-        let cluster = view(ClusterOptions {
+        let cluster = synced_cluster(ClusterOptions {
             on_watch_failure: interrupted,
             ..ClusterOptions::of(Source::Live)
         });
         cluster.caches[0].apply(object("stored", "2", "s", "x").root(), "");
         cluster.caches[0].record_error("cut".to_owned());
-        assert_eq!(ask(&cluster, direct, 10).await.unwrap(), before, "it may pass");
+        assert_eq!(decide_sole_object(&cluster, direct, 10).await.unwrap(), before, "it may pass");
         tokio::time::advance(Duration::from_secs(6)).await;
-        assert_eq!(ask(&cluster, direct, 10).await.unwrap(), expected);
+        assert_eq!(decide_sole_object(&cluster, direct, 10).await.unwrap(), expected);
     }
 }
 
 /// Queries all objects with a spec, and allows in any case.
-struct Asks<'a> {
+struct AllowedRequest<'a> {
     cluster: &'a ClusterState,
     name: String,
     spec: &'a str,
-    takes: Duration,
-    judged: AtomicUsize,
+    evaluation_time: Duration,
+    evaluations: AtomicUsize,
 }
 
-impl<'a> Asks<'a> {
+impl<'a> AllowedRequest<'a> {
     fn new(cluster: &'a ClusterState, name: &str, spec: &'a str, milliseconds: u64) -> Self {
         let takes = Duration::from_millis(milliseconds);
-        Self { cluster, name: name.to_owned(), spec, takes, judged: AtomicUsize::new(0) }
+        Self {
+            cluster,
+            name: name.to_owned(),
+            spec,
+            evaluation_time: takes,
+            evaluations: AtomicUsize::new(0),
+        }
     }
 
-    async fn decide(&self, seconds: u64) -> Result<(), Undecided> {
-        let exactness = ReadConsistency {
+    async fn decide(&self, seconds: u64) -> Result<(), DecideFailure> {
+        let consistency = ReadConsistency {
             direct: None,
             always: false,
             conflicting_resources: &[ResourceId(0)],
         };
-        decide(self.cluster, exactness, Instant::now() + Duration::from_secs(seconds), self).await
+        decide(self.cluster, consistency, Instant::now() + Duration::from_secs(seconds), self).await
     }
 }
 
-impl Evaluate for Asks<'_> {
+impl Evaluate for AllowedRequest<'_> {
     type Verdict = ();
-    type Overload = Undecided;
+    type Overload = DecideFailure;
 
-    async fn evaluate(&self, _: &EvaluationView) -> Result<Evaluation<()>, Undecided> {
-        self.judged.fetch_add(1, Ordering::Relaxed);
+    async fn evaluate(&self, _: &EvaluationView) -> Result<Evaluation<()>, DecideFailure> {
+        self.evaluations.fetch_add(1, Ordering::Relaxed);
         let matches = vec![opgate_cluster::IndexMatch {
             index: 0,
             values: Arc::new([self.spec.to_owned()].into()),
             include_missing: false,
         }];
         let query = Query { matches, ..Query::default() };
-        tokio::time::sleep(self.takes).await;
+        tokio::time::sleep(self.evaluation_time).await;
         Ok(Evaluation {
             verdict: (),
             allows: true,
@@ -272,12 +286,12 @@ impl Evaluate for Asks<'_> {
     fn on_reservation_limit(
         &self,
         (): (),
-        no_room: ReservationLimitReached,
-    ) -> Result<(), Undecided> {
-        Err(Undecided::NoRoom(no_room))
+        limit_reached: ReservationLimitReached,
+    ) -> Result<(), DecideFailure> {
+        Err(DecideFailure::NoRoom(limit_reached))
     }
 
-    fn change(&self, (): &mut ()) -> Result<Option<ObjectWrite>, Undecided> {
+    fn change(&self, (): &mut ()) -> Result<Option<ObjectWrite>, DecideFailure> {
         let object = Some(object(&self.name, "", &self.name, self.spec));
         Ok(Some(ObjectWrite {
             caches: vec![ResourceId(0)],
@@ -291,13 +305,13 @@ impl Evaluate for Asks<'_> {
 }
 
 /// Small writes without a pause, until dropped; each is decided as any other.
-async fn writes(cluster: &ClusterState, spec: &str) -> usize {
+async fn write_repeatedly(cluster: &ClusterState, spec: &str) -> usize {
     let mut number = 0;
     loop {
-        let write = Asks::new(cluster, &format!("w{number}"), spec, 0);
+        let write = AllowedRequest::new(cluster, &format!("w{number}"), spec, 0);
         match write.decide(5).await {
             Ok(()) => number += 1,
-            Err(Undecided::NoRoom(_)) => return number,
+            Err(DecideFailure::NoRoom(_)) => return number,
             Err(other) => panic!("{other:?}"),
         }
         tokio::time::sleep(Duration::from_millis(6)).await;
@@ -306,31 +320,31 @@ async fn writes(cluster: &ClusterState, spec: &str) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn unrelated_writes_repeat_no_evaluation() {
-    let cluster = view(ClusterOptions::of(Source::Live));
-    let slow = Asks::new(&cluster, "slow", "mine", 40);
+    let cluster = synced_cluster(ClusterOptions::of(Source::Live));
+    let slow = AllowedRequest::new(&cluster, "slow", "mine", 40);
     tokio::select! {
         biased;
         decided = slow.decide(5) => assert_eq!(decided, Ok(())),
-        count = writes(&cluster, "theirs") => panic!("{count}"),
+        count = write_repeatedly(&cluster, "theirs") => panic!("{count}"),
     }
-    assert_eq!(slow.judged.into_inner(), 1);
-    assert!(reserved(&cluster) > 5, "meanwhile others wrote");
+    assert_eq!(slow.evaluations.into_inner(), 1);
+    assert!(reservation_count(&cluster) > 5, "meanwhile others wrote");
 }
 
 #[tokio::test(start_paused = true)]
 async fn often_repeated_evaluation_gets_priority() {
-    let cluster = view(ClusterOptions::of(Source::Live));
-    let slow = Asks::new(&cluster, "slow", "shared", 40);
-    let other = Asks::new(&cluster, "other", "shared", 30);
+    let cluster = synced_cluster(ClusterOptions::of(Source::Live));
+    let slow = AllowedRequest::new(&cluster, "slow", "shared", 40);
+    let other = AllowedRequest::new(&cluster, "other", "shared", 30);
     let began = Instant::now();
     tokio::select! {
         biased;
         decided = async { tokio::join!(slow.decide(5), other.decide(5)) } => {
             assert_eq!(decided, (Ok(()), Ok(())));
         }
-        count = writes(&cluster, "shared") => panic!("{count}"),
+        count = write_repeatedly(&cluster, "shared") => panic!("{count}"),
     }
-    let judged = slow.judged.into_inner().max(other.judged.into_inner());
+    let judged = slow.evaluations.into_inner().max(other.evaluations.into_inner());
     assert!(judged <= 6, "{judged} rounds");
     assert!(began.elapsed() < Duration::from_millis(400), "{:?}", began.elapsed());
     assert!(!cluster.claims.has_claims());
@@ -339,15 +353,15 @@ async fn often_repeated_evaluation_gets_priority() {
 /// A claim of a request that hangs, or whose client is gone, delays others only briefly.
 #[tokio::test(start_paused = true)]
 async fn priority_claim_ends() {
-    let cluster = view(ClusterOptions::of(Source::Live));
+    let cluster = synced_cluster(ClusterOptions::of(Source::Live));
     let everything = || vec![(ResourceId(0), RecordedQuery::Anything)];
     let hangs = cluster.claims.claim(everything());
     let began = Instant::now();
-    assert_eq!(Asks::new(&cluster, "a", "x", 0).decide(5).await, Ok(()));
+    assert_eq!(AllowedRequest::new(&cluster, "a", "x", 0).decide(5).await, Ok(()));
     assert_eq!(began.elapsed().as_secs(), 1);
     drop(hangs);
     let gone = cluster.claims.claim(everything());
-    let waits = Asks::new(&cluster, "b", "x", 0);
+    let waits = AllowedRequest::new(&cluster, "b", "x", 0);
     let began = Instant::now();
     let goes = async {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -362,29 +376,29 @@ async fn priority_claim_ends() {
 /// A repeated change that was allowed already changes nothing.
 #[tokio::test(start_paused = true)]
 async fn repeated_allowed_request_causes_no_reevaluation() {
-    let cluster = view(ClusterOptions::of(Source::Live));
-    let again = || Asks::new(&cluster, "again", "mine", 0);
+    let cluster = synced_cluster(ClusterOptions::of(Source::Live));
+    let again = || AllowedRequest::new(&cluster, "again", "mine", 0);
     assert_eq!(again().decide(5).await, Ok(()));
-    let slow = Asks::new(&cluster, "slow", "mine", 40);
+    let slow = AllowedRequest::new(&cluster, "slow", "mine", 40);
     let repeats = async {
         tokio::time::sleep(Duration::from_millis(10)).await;
         again().decide(5).await
     };
     assert_eq!(tokio::join!(slow.decide(5), repeats), (Ok(()), Ok(())));
-    assert_eq!(slow.judged.into_inner(), 1);
-    assert_eq!(reserved(&cluster), 2);
+    assert_eq!(slow.evaluations.into_inner(), 1);
+    assert_eq!(reservation_count(&cluster), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn reservations_expire_without_requests() {
-    let cluster = view(ClusterOptions::of(Source::Live));
-    assert_eq!(Asks::new(&cluster, "a", "x", 0).decide(5).await, Ok(()));
+    let cluster = synced_cluster(ClusterOptions::of(Source::Live));
+    assert_eq!(AllowedRequest::new(&cluster, "a", "x", 0).decide(5).await, Ok(()));
     tokio::time::advance(Duration::from_secs(60)).await;
     cluster.caches[0].expire();
-    assert_eq!(reserved(&cluster), 1, "the watch has not spoken: it may be stored");
+    assert_eq!(reservation_count(&cluster), 1, "the watch has not spoken: it may be stored");
     tokio::time::advance(Duration::from_secs(300)).await;
     cluster.caches[0].expire();
-    assert_eq!(reserved(&cluster), 0, "no view is as old");
+    assert_eq!(reservation_count(&cluster), 0, "no view is as old");
 }
 
 /// All kinds together have twice the limit of one.

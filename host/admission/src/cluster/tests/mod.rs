@@ -14,11 +14,11 @@ use crate::evaluation::{Evaluate, Evaluation, EvaluationError, ReadConsistency, 
 
 /// A resource of which `spec`, found by an index, is stored.
 fn cluster(options: ClusterOptions) -> ClusterState {
-    labelled(options, "{}")
+    cluster_with_selector(options, "{}")
 }
 
 /// Cluster state for objects with some labels only.
-fn labelled(options: ClusterOptions, selector: &str) -> ClusterState {
+fn cluster_with_selector(options: ClusterOptions, selector: &str) -> ClusterState {
     let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
     let index = opgate_cluster::Index {
         name: "spec".into(),
@@ -43,7 +43,7 @@ fn key(name: &str) -> Key {
 }
 
 /// Replaces all objects by a list.
-fn list(kind: &ResourceCache, version: &str, objects: &[Arc<Document>]) {
+fn apply_list(kind: &ResourceCache, version: &str, objects: &[Arc<Document>]) {
     let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
     for object in objects {
         kind.add_object(&mut listing, object.root(), "");
@@ -53,12 +53,12 @@ fn list(kind: &ResourceCache, version: &str, objects: &[Arc<Document>]) {
 
 /// The reason why there is no decision.
 #[derive(Debug, PartialEq, Eq)]
-enum Undecided {
+enum DecideFailure {
     Unsettled(EvaluationError),
     NoRoom(ReservationLimitReached),
 }
 
-impl From<EvaluationError> for Undecided {
+impl From<EvaluationError> for DecideFailure {
     fn from(unsettled: EvaluationError) -> Self {
         Self::Unsettled(unsettled)
     }

@@ -23,64 +23,67 @@ use tokio::time::Instant;
 use super::*;
 
 /// The rule: at most `most` objects of different names have the same spec. Spec 0 is free.
-const FREE: u8 = 0;
+const UNRESTRICTED_SPEC: u8 = 0;
 
 /// Maximum time after a response in which an API server may store: less than a reservation.
-const SLOWEST_WRITE: u16 = 1_900;
+const MAX_WRITE_DELAY_MS: u16 = 1_900;
 
 #[derive(Debug, Clone)]
 struct Step {
     /// Milliseconds after the step before.
-    after: u16,
-    what: What,
+    after_ms: u16,
+    action: Action,
 }
 
 #[derive(Debug, Clone)]
-enum What {
+enum Action {
     /// A request; `create` if it wants a new object, whether there is one or not.
-    Request { name: u8, spec: u8, create: bool, fate: Fate },
+    Request { name: u8, spec: u8, create: bool, outcome: StoreOutcome },
     /// Requests for new objects of one name with different specs, none of which is stored.
     Burst { name: u8, count: u8 },
     /// A user deletes an object.
     Delete { name: u8 },
     /// Events are delayed by this much from now on.
-    Lag(u16),
+    DelayEvents(u16),
     /// The watch begins again with a list.
-    List,
+    Relist,
     /// The watch is cut: no events until the next list.
-    Cut,
+    CutWatch,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Fate {
+enum StoreOutcome {
     Stored(u16),
-    RefusedByAnother,
+    RejectedByOtherWebhook,
     Lost,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let fate = prop_oneof![
-        4 => (0..SLOWEST_WRITE).prop_map(Fate::Stored),
-        4 => (0..20_u16).prop_map(Fate::Stored),
-        1 => Just(Fate::RefusedByAnother),
-        2 => Just(Fate::Lost),
+    let outcome = prop_oneof![
+        4 => (0..MAX_WRITE_DELAY_MS).prop_map(StoreOutcome::Stored),
+        4 => (0..20_u16).prop_map(StoreOutcome::Stored),
+        1 => Just(StoreOutcome::RejectedByOtherWebhook),
+        2 => Just(StoreOutcome::Lost),
     ];
-    let request = (0..4_u8, 0..3_u8, any::<bool>(), fate)
-        .prop_map(|(name, spec, create, fate)| What::Request { name, spec, create, fate });
+    let request = (0..4_u8, 0..3_u8, any::<bool>(), outcome)
+        .prop_map(|(name, spec, create, outcome)| Action::Request { name, spec, create, outcome });
     let what = prop_oneof![
         8 => request,
-        2 => (0..4_u8).prop_map(|name| What::Delete { name }),
-        1 => (0..4_u8, 1..9_u8).prop_map(|(name, count)| What::Burst { name, count }),
-        1 => (0..900_u16).prop_map(What::Lag),
-        1 => Just(What::List),
-        1 => Just(What::Cut),
+        2 => (0..4_u8).prop_map(|name| Action::Delete { name }),
+        1 => (0..4_u8, 1..9_u8).prop_map(|(name, count)| Action::Burst { name, count }),
+        1 => (0..900_u16).prop_map(Action::DelayEvents),
+        1 => Just(Action::Relist),
+        1 => Just(Action::CutWatch),
     ];
     let after = prop_oneof![3 => 0..3_u16, 2 => 0..200_u16, 1 => 0..4_000_u16];
-    prop::collection::vec((after, what).prop_map(|(after, what)| Step { after, what }), 1..40)
+    prop::collection::vec(
+        (after, what).prop_map(|(after, what)| Step { after_ms: after, action: what }),
+        1..40,
+    )
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Stored {
+struct StoredObject {
     version: u64,
     uid: String,
     spec: u8,
@@ -88,74 +91,74 @@ struct Stored {
 
 /// The API server.
 #[derive(Debug, Default)]
-struct Server {
+struct FakeApiServer {
     version: u64,
-    objects: BTreeMap<String, Stored>,
+    objects: BTreeMap<String, StoredObject>,
     /// The events that the watch has not delivered yet.
     events: VecDeque<Event>,
     /// Requests that were allowed, and the time until which they could be stored.
-    under_way: Vec<(String, u8, Instant)>,
+    pending: Vec<(String, u8, Instant)>,
     /// The objects that were stored, and until when.
-    past: Vec<(String, u8, Instant)>,
-    lag: Duration,
-    is_cut: bool,
-    most: usize,
+    former_objects: Vec<(String, u8, Instant)>,
+    event_delay: Duration,
+    is_watch_cut: bool,
+    max_per_spec: usize,
 }
 
 #[derive(Debug, Clone)]
 enum Event {
-    Put(String, Stored),
-    Gone(String, u64, String),
+    Put(String, StoredObject),
+    Deleted(String, u64, String),
 }
 
-impl Server {
+impl FakeApiServer {
     fn put(&mut self, name: &str, uid: &str, spec: u8) -> Duration {
         self.version += 1;
-        let new = Stored { version: self.version, uid: uid.to_owned(), spec };
+        let new = StoredObject { version: self.version, uid: uid.to_owned(), spec };
         if let Some(old) = self.objects.insert(name.to_owned(), new.clone()) {
-            self.forget(name, old.spec);
+            self.record_former(name, old.spec);
         }
         self.events.push_back(Event::Put(name.to_owned(), new));
-        self.lag
+        self.event_delay
     }
 
     fn delete(&mut self, name: &str) -> Option<Duration> {
         let old = self.objects.remove(name)?;
         self.version += 1;
-        self.forget(name, old.spec);
-        self.events.push_back(Event::Gone(name.to_owned(), self.version, old.uid));
-        Some(self.lag)
+        self.record_former(name, old.spec);
+        self.events.push_back(Event::Deleted(name.to_owned(), self.version, old.uid));
+        Some(self.event_delay)
     }
 
     /// It was stored until now.
-    fn forget(&mut self, name: &str, spec: u8) {
-        self.past.push((name.to_owned(), spec, Instant::now()));
+    fn record_former(&mut self, name: &str, spec: u8) {
+        self.former_objects.push((name.to_owned(), spec, Instant::now()));
     }
 
     /// Whether there is a reason to deny a request since `began`.
-    fn has_reason(&self, name: &str, spec: u8, began: Instant) -> bool {
+    fn has_reason_to_deny(&self, name: &str, spec: u8, began: Instant) -> bool {
         let stored = self.objects.iter().map(|(other, stored)| (other, stored.spec));
-        let others = [&self.under_way, &self.past].into_iter().flatten();
+        let others = [&self.pending, &self.former_objects].into_iter().flatten();
         let others = others.filter(|(_, _, until)| *until >= began);
         let all = stored.chain(others.map(|(other, theirs, _)| (other, *theirs)));
         let rivals = all.filter(|(other, theirs)| *other != name && *theirs == spec);
-        rivals.map(|(other, _)| other).collect::<BTreeSet<_>>().len() >= self.most
+        rivals.map(|(other, _)| other).collect::<BTreeSet<_>>().len() >= self.max_per_spec
     }
 
-    fn check(&self) {
+    fn assert_rule(&self) {
         for spec in 1..u8::MAX {
             let count = self.objects.values().filter(|stored| stored.spec == spec).count();
-            assert!(count <= self.most, "the rule is broken: {:?}", self.objects);
+            assert!(count <= self.max_per_spec, "the rule is broken: {:?}", self.objects);
         }
     }
 }
 
-type Shared = Arc<Mutex<Server>>;
+type Shared = Arc<Mutex<FakeApiServer>>;
 
-struct Model(Shared);
+struct FakeApi(Shared);
 
-impl Model {
-    fn now(&self, kind: &ResourceCache, scope: &QueryScope) -> Listing {
+impl FakeApi {
+    fn listing(&self, kind: &ResourceCache, scope: &QueryScope) -> Listing {
         let server = self.0.lock();
         let mut listing = Listing { version: server.version.to_string(), ..kind.empty() };
         let asked = |name: &&String| scope.covers(&QueryScope::Object(key(name)));
@@ -166,7 +169,7 @@ impl Model {
     }
 }
 
-impl DirectReadSource for Model {
+impl DirectReadSource for FakeApi {
     fn list<'a>(
         &'a self,
         kind: &'a ResourceCache,
@@ -174,14 +177,14 @@ impl DirectReadSource for Model {
     ) -> BoxFuture<'a, Result<Listing, String>> {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(3)).await;
-            let listing = self.now(kind, scope);
+            let listing = self.listing(kind, scope);
             tokio::time::sleep(Duration::from_millis(3)).await;
             Ok(listing)
         })
     }
 }
 
-fn document(name: &str, stored: &Stored) -> Arc<Document> {
+fn document(name: &str, stored: &StoredObject) -> Arc<Document> {
     object(name, &stored.version.to_string(), &stored.uid, &stored.spec.to_string())
 }
 
@@ -190,31 +193,31 @@ struct Rule<'r> {
     cluster: &'r ClusterState,
     name: String,
     spec: u8,
-    most: usize,
+    max_per_spec: usize,
     object: Arc<Document>,
     old: Option<Arc<Document>>,
 }
 
 impl Evaluate for Rule<'_> {
     type Verdict = bool;
-    type Overload = Undecided;
+    type Overload = DecideFailure;
 
-    async fn evaluate(&self, lens: &EvaluationView) -> Result<Evaluation<bool>, Undecided> {
+    async fn evaluate(&self, view: &EvaluationView) -> Result<Evaluation<bool>, DecideFailure> {
         let values = Arc::new(std::iter::once(self.spec.to_string()).collect());
         let matches = vec![IndexMatch { index: 0, values, include_missing: false }];
         let query = Query { matches, ..Query::default() };
-        let fresh = lens
+        let fresh = view
             .direct_reads
             .as_ref()
             .and_then(|fresh| fresh.listing(ResourceId(0), &QueryScope::All));
         let reviewed =
             Some(Arc::new(ReviewedObject { caches: vec![ResourceId(0)], key: key(&self.name) }));
-        let sight = EvaluationView { reviewed, state: lens.state, ..EvaluationView::default() };
+        let sight = EvaluationView { reviewed, state: view.state, ..EvaluationView::default() };
         let sight = sight.resource_view(ResourceId(0));
         let found = self.cluster.caches[0].select(&query, usize::MAX, fresh, sight, None).unwrap();
         let names = found.objects.iter().map(|object: &Arc<Object>| &object.key().name);
         let others: BTreeSet<_> = names.filter(|name| ***name != *self.name).collect();
-        let allows = self.spec == FREE || others.len() < self.most;
+        let allows = self.spec == UNRESTRICTED_SPEC || others.len() < self.max_per_spec;
         // An evaluation takes time.
         tokio::time::sleep(Duration::from_millis(1)).await;
         let mut grounds = GroundRecorder::default();
@@ -248,12 +251,12 @@ impl Evaluate for Rule<'_> {
     fn on_reservation_limit(
         &self,
         _: bool,
-        no_room: ReservationLimitReached,
-    ) -> Result<bool, Undecided> {
-        Err(Undecided::NoRoom(no_room))
+        limit_reached: ReservationLimitReached,
+    ) -> Result<bool, DecideFailure> {
+        Err(DecideFailure::NoRoom(limit_reached))
     }
 
-    fn change(&self, _: &mut bool) -> Result<Option<ObjectWrite>, Undecided> {
+    fn change(&self, _: &mut bool) -> Result<Option<ObjectWrite>, DecideFailure> {
         let (object, old) = (Some(self.object.clone()), self.old.clone());
         Ok(Some(ObjectWrite {
             caches: vec![ResourceId(0)],
@@ -266,7 +269,7 @@ impl Evaluate for Rule<'_> {
     }
 }
 
-struct Play {
+struct Simulation {
     cluster: Arc<ClusterState>,
     direct: Arc<DirectReader>,
     server: Shared,
@@ -274,9 +277,9 @@ struct Play {
     uids: RefCell<u32>,
 }
 
-impl Play {
+impl Simulation {
     /// A request from its review to its end.
-    async fn request(self: Rc<Self>, name: u8, spec: u8, create: bool, fate: Fate) {
+    async fn request(self: Rc<Self>, name: u8, spec: u8, create: bool, outcome: StoreOutcome) {
         let (name, began) = (format!("n{name}"), Instant::now());
         let old = self.server.lock().objects.get(&name).cloned().filter(|_| !create);
         if old.is_none() && !create {
@@ -293,38 +296,38 @@ impl Play {
             cluster: &self.cluster,
             name: name.clone(),
             spec,
-            most: self.server.lock().most,
+            max_per_spec: self.server.lock().max_per_spec,
             object: object(&name, &version, &uid, &spec.to_string()),
             old: old.as_ref().map(|old| document(&name, old)),
         };
-        let exactness = ReadConsistency {
+        let consistency = ReadConsistency {
             direct: Some(&self.direct),
             always: self.consistent,
             conflicting_resources: &[ResourceId(0)],
         };
         let deadline = began + Duration::from_secs(5);
-        let verdict = decide(&self.cluster, exactness, deadline, &rule).await;
+        let verdict = decide(&self.cluster, consistency, deadline, &rule).await;
         let now = Instant::now();
         match verdict {
             Ok(true) => {}
             Ok(false) => {
-                let reason = self.server.lock().has_reason(&name, spec, began);
+                let reason = self.server.lock().has_reason_to_deny(&name, spec, began);
                 assert!(reason, "{name}={spec} is refused for nothing after {:?}", now - began);
                 return;
             }
             // Requests in progress about an object that cannot be evaluated, one after the other.
-            Err(Undecided::Unsettled(EvaluationError::Contention)) => return,
+            Err(DecideFailure::Unsettled(EvaluationError::Contention)) => return,
             Err(other) => panic!("{other:?}"),
         }
         let until = now + self.cluster.options.reservation_ttl;
-        self.server.lock().under_way.push((name.clone(), spec, until));
-        let Fate::Stored(delay) = fate else { return };
+        self.server.lock().pending.push((name.clone(), spec, until));
+        let StoreOutcome::Stored(delay) = outcome else { return };
         tokio::time::sleep(Duration::from_millis(delay.into())).await;
         let mut server = self.server.lock();
         // Like an API server: stores a new name, or the version that was evaluated.
         if server.objects.get(&name) == old.as_ref() {
             let lag = server.put(&name, &uid, spec);
-            server.check();
+            server.assert_rule();
             drop(server);
             self.deliver(lag);
         }
@@ -336,7 +339,7 @@ impl Play {
         tokio::task::spawn_local(async move {
             tokio::time::sleep(lag).await;
             let mut server = this.server.lock();
-            if server.is_cut {
+            if server.is_watch_cut {
                 return;
             }
             let kind = &this.cluster.caches[0];
@@ -344,7 +347,7 @@ impl Play {
                 Some(Event::Put(name, stored)) => {
                     kind.apply(document(&name, &stored).root(), "");
                 }
-                Some(Event::Gone(name, version, uid)) => {
+                Some(Event::Deleted(name, version, uid)) => {
                     kind.delete(&key(&name), &version.to_string(), &uid);
                 }
                 None => {}
@@ -354,25 +357,29 @@ impl Play {
 
     fn list(&self) {
         let mut server = self.server.lock();
-        (server.is_cut, server.lag) = (false, Duration::ZERO);
+        (server.is_watch_cut, server.event_delay) = (false, Duration::ZERO);
         server.events.clear();
         let objects: Vec<_> =
             server.objects.iter().map(|(n, stored)| document(n, stored)).collect();
-        list(&self.cluster.caches[0], &server.version.to_string(), &objects);
+        apply_list(&self.cluster.caches[0], &server.version.to_string(), &objects);
     }
 }
 
-async fn play(steps: &[Step], consistent: bool, most: usize) {
-    let server = Shared::new(Mutex::new(Server { version: 1, most, ..Server::default() }));
+async fn simulate(steps: &[Step], consistent: bool, most: usize) {
+    let server = Shared::new(Mutex::new(FakeApiServer {
+        version: 1,
+        max_per_spec: most,
+        ..FakeApiServer::default()
+    }));
     let cluster = Arc::new(cluster(ClusterOptions::of(Source::Live)));
-    let (kind, api) = (cluster.caches[0].clone(), Model(server.clone()));
+    let (kind, api) = (cluster.caches[0].clone(), FakeApi(server.clone()));
     let settler =
         tokio::task::spawn_local(
             async move { reservations::settle::settle_forever(&kind, &api).await },
         );
-    let world = Rc::new(Play {
+    let world = Rc::new(Simulation {
         cluster,
-        direct: Arc::new(DirectReader::new(Model(server.clone()))),
+        direct: Arc::new(DirectReader::new(FakeApi(server.clone()))),
         server,
         consistent,
         uids: RefCell::default(),
@@ -380,32 +387,32 @@ async fn play(steps: &[Step], consistent: bool, most: usize) {
     world.list();
     let mut requests = Vec::new();
     for step in steps {
-        tokio::time::sleep(Duration::from_millis(step.after.into())).await;
-        match step.what.clone() {
-            What::Request { name, spec, create, fate } => {
-                let request = world.clone().request(name, spec, create, fate);
+        tokio::time::sleep(Duration::from_millis(step.after_ms.into())).await;
+        match step.action.clone() {
+            Action::Request { name, spec, create, outcome } => {
+                let request = world.clone().request(name, spec, create, outcome);
                 requests.push(tokio::task::spawn_local(request));
             }
-            What::Burst { name, count } => {
+            Action::Burst { name, count } => {
                 for spec in 0..count {
                     // Specs of no other request: they conflict with none.
-                    let request = world.clone().request(name, 100 + spec, true, Fate::Lost);
+                    let request = world.clone().request(name, 100 + spec, true, StoreOutcome::Lost);
                     requests.push(tokio::task::spawn_local(request));
                 }
             }
-            What::Delete { name } => {
+            Action::Delete { name } => {
                 let lag = world.server.lock().delete(&format!("n{name}"));
                 if let Some(lag) = lag {
                     world.deliver(lag);
                 }
             }
             // Events keep their order: a shorter lag holds from the next list on.
-            What::Lag(lag) => {
+            Action::DelayEvents(lag) => {
                 let mut server = world.server.lock();
-                server.lag = server.lag.max(Duration::from_millis(lag.into()));
+                server.event_delay = server.event_delay.max(Duration::from_millis(lag.into()));
             }
-            What::List => world.list(),
-            What::Cut => world.server.lock().is_cut = true,
+            Action::Relist => world.list(),
+            Action::CutWatch => world.server.lock().is_watch_cut = true,
         }
     }
     for request in requests {
@@ -417,10 +424,10 @@ async fn play(steps: &[Step], consistent: bool, most: usize) {
     settler.abort();
 }
 
-fn run(steps: &[Step], consistent: bool, most: usize) {
+fn run_simulation(steps: &[Step], consistent: bool, most: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_time().start_paused(true).build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, play(steps, consistent, most));
+    tokio::task::LocalSet::new().block_on(&runtime, simulate(steps, consistent, most));
 }
 
 proptest! {
@@ -428,6 +435,6 @@ proptest! {
 
     #[test]
     fn allowed_changes_hold_for_every_stored_state(steps in steps(), consistent: bool, most in 1..3_usize) {
-        run(&steps, consistent, most);
+        run_simulation(&steps, consistent, most);
     }
 }

@@ -9,7 +9,7 @@ use crate::cluster::watch::paging::ensure_bounded;
 use crate::review::{Review, text};
 
 /// Resources without any field.
-fn reading(resources: &[&str]) -> Vec<ResolvedRead> {
+fn resolved_reads(resources: &[&str]) -> Vec<ResolvedRead> {
     let reading = |name: &&str| {
         let mut parts = name.split('/').map(str::to_owned);
         let mut part = || parts.next().unwrap();
@@ -38,7 +38,8 @@ fn version(cluster: &ClusterState) -> Option<Value> {
 }
 
 fn snapshot(documents: &[&str]) -> ClusterState {
-    let cluster = ClusterState::new(&reading(&[VERSIONS]), ClusterOptions::of(Source::Snapshot));
+    let cluster =
+        ClusterState::new(&resolved_reads(&[VERSIONS]), ClusterOptions::of(Source::Snapshot));
     let mut snapshot = Snapshot::default();
     for json in documents {
         assert_eq!(snapshot.add(Document::parse(json).unwrap()), Ok(1), "{json}");
@@ -47,18 +48,23 @@ fn snapshot(documents: &[&str]) -> ClusterState {
     cluster
 }
 
-const ANSWER: &str = r#"{"major":"1","minor":"25","gitVersion":"v1.25.4","goVersion":"go1.19"}"#;
-const OBJECT: &str = r#"{"apiVersion":"opgate.dev/v1alpha1","kind":"ServerVersion",
+const VERSION_RESPONSE: &str =
+    r#"{"major":"1","minor":"25","gitVersion":"v1.25.4","goVersion":"go1.19"}"#;
+const VERSION_OBJECT: &str = r#"{"apiVersion":"opgate.dev/v1alpha1","kind":"ServerVersion",
     "metadata":{"name":"kubernetes"},"gitVersion":"v9.9.9"}"#;
 
 #[test]
 fn version_of_files_is_an_api_server_response() {
     let kept = json!({"metadata": {"name": "kubernetes"}, "gitVersion": "v1.25.4"});
-    assert_eq!(version(&snapshot(&[ANSWER])), Some(kept.clone()));
-    assert_eq!(version(&snapshot(&[ANSWER, OBJECT])), Some(kept));
-    assert_eq!(version(&snapshot(&[OBJECT])), None, "an object says nothing about the server");
-    let newer = ANSWER.replace("25.4", "26.0");
-    let last = version(&snapshot(&[ANSWER, &newer])).unwrap();
+    assert_eq!(version(&snapshot(&[VERSION_RESPONSE])), Some(kept.clone()));
+    assert_eq!(version(&snapshot(&[VERSION_RESPONSE, VERSION_OBJECT])), Some(kept));
+    assert_eq!(
+        version(&snapshot(&[VERSION_OBJECT])),
+        None,
+        "an object says nothing about the server"
+    );
+    let newer = VERSION_RESPONSE.replace("25.4", "26.0");
+    let last = version(&snapshot(&[VERSION_RESPONSE, &newer])).unwrap();
     assert_eq!(last["gitVersion"], "v1.26.0", "the last one counts");
     let of_kubectl = r#"{"serverVersion":{"gitVersion":"v1.25.4"}}"#;
     let refused = Snapshot::default().add(Document::parse(of_kubectl).unwrap());
@@ -66,7 +72,7 @@ fn version_of_files_is_an_api_server_response() {
 }
 
 #[test]
-fn a_list_in_a_file_may_have_several_objects_of_one_name() {
+fn list_in_a_file_may_repeat_object_names() {
     let list = |specs: &[&str]| {
         let item =
             |spec: &&str| json!({"metadata": {"name": "etcd", "namespace": "ns"}, "spec": spec});
@@ -74,8 +80,10 @@ fn a_list_in_a_file_may_have_several_objects_of_one_name() {
         let list = json!({"apiVersion": "g/v1", "kind": "PackageList", "items": items});
         Document::parse(&list.to_string()).unwrap()
     };
-    let cluster =
-        ClusterState::new(&reading(&["g/v1/packages"]), ClusterOptions::of(Source::Snapshot));
+    let cluster = ClusterState::new(
+        &resolved_reads(&["g/v1/packages"]),
+        ClusterOptions::of(Source::Snapshot),
+    );
     let said = |documents: &[&[&str]]| {
         let mut snapshot = Snapshot::default();
         for specs in documents {
@@ -98,7 +106,7 @@ fn a_list_in_a_file_may_have_several_objects_of_one_name() {
 
 #[test]
 fn no_request_changes_the_version_of_the_api_server() {
-    let object: Value = serde_json::from_str(OBJECT).unwrap();
+    let object: Value = serde_json::from_str(VERSION_OBJECT).unwrap();
     let kind = json!({"group": "opgate.dev", "version": "v1alpha1", "kind": "ServerVersion"});
     let resource =
         json!({"group": "opgate.dev", "version": "v1alpha1", "resource": "serverversions"});
@@ -111,10 +119,10 @@ fn no_request_changes_the_version_of_the_api_server() {
     });
     let review = text(review.to_string().into_bytes()).unwrap();
     let review = Review::read(&review).unwrap();
-    let files = snapshot(&[ANSWER]);
+    let files = snapshot(&[VERSION_RESPONSE]);
     files.apply_allowed(&review);
     assert_eq!(version(&files).unwrap()["gitVersion"], "v1.25.4");
-    let live = ClusterState::new(&reading(&[VERSIONS]), ClusterOptions::of(Source::Live));
+    let live = ClusterState::new(&resolved_reads(&[VERSIONS]), ClusterOptions::of(Source::Live));
     let inputs = review.inputs();
     assert!(live.change(&review, inputs.object.as_ref(), None).is_none(), "nothing to reserve");
 }
@@ -122,17 +130,17 @@ fn no_request_changes_the_version_of_the_api_server() {
 #[tokio::test]
 async fn unavailable_resource_does_not_block_sync_of_others() {
     let resources = ["g/v1/a", "g/v1/b", VERSIONS];
-    let cluster = ClusterState::new(&reading(&resources), ClusterOptions::of(Source::Live));
+    let cluster = ClusterState::new(&resolved_reads(&resources), ClusterOptions::of(Source::Live));
     let [a, b, own] = &cluster.caches[..] else { panic!() };
     assert!(!cluster.is_synced() && cluster.time_since_first_list().is_none());
-    list(own, "", &[]);
+    apply_list(own, "", &[]);
     b.record_error("503: service unavailable".to_owned());
     b.mark_unavailable();
     assert!(!cluster.is_synced(), "a is still listed");
     a.mark_unavailable();
     assert!(!cluster.is_synced(), "nothing is served, and everybody may read the version");
     assert!(cluster.time_since_first_list().is_none());
-    list(a, "1", &[]);
+    apply_list(a, "1", &[]);
     assert!(cluster.is_synced() && cluster.time_since_first_list().is_some());
     cluster.wait_synced().await;
     assert_eq!(b.status().cache_status, CacheStatus::NeverListed);
@@ -140,16 +148,16 @@ async fn unavailable_resource_does_not_block_sync_of_others() {
     let expected = "g/v1/b is not synced yet: 503: service unavailable".to_owned();
     assert_eq!(why, Err(CacheUnavailable::NotReady(expected)));
 
-    let own = ClusterState::new(&reading(&[VERSIONS]), ClusterOptions::of(Source::Live));
+    let own = ClusterState::new(&resolved_reads(&[VERSIONS]), ClusterOptions::of(Source::Live));
     assert!(!own.is_synced());
-    list(&own.caches[0], "", &[]);
+    apply_list(&own.caches[0], "", &[]);
     assert!(own.is_synced() && own.time_since_first_list().is_some(), "nothing else is read");
 }
 
 #[tokio::test(start_paused = true)]
 async fn sync_wait_ends_when_every_resource_has_reported() {
     let cluster = Arc::new(ClusterState::new(
-        &reading(&["g/v1/a", "g/v1/b"]),
+        &resolved_reads(&["g/v1/a", "g/v1/b"]),
         ClusterOptions::of(Source::Live),
     ));
     let waiting = tokio::spawn({
@@ -157,7 +165,7 @@ async fn sync_wait_ends_when_every_resource_has_reported() {
         async move { cluster.wait_synced().await }
     });
     tokio::task::yield_now().await;
-    list(&cluster.caches[0], "1", &[]);
+    apply_list(&cluster.caches[0], "1", &[]);
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
     cluster.caches[1].mark_unavailable();
@@ -166,12 +174,12 @@ async fn sync_wait_ends_when_every_resource_has_reported() {
 
 #[tokio::test(start_paused = true)]
 async fn age_of_a_polled_resource_counts_from_its_last_list() {
-    let kind = live_polled();
+    let kind = polled_cache();
     assert!(kind.status().polled);
     tokio::time::advance(Duration::from_secs(70)).await;
     let status = kind.status();
     assert_eq!((status.since_contact, status.lists), (Some(Duration::from_secs(70)), 1));
-    list(&kind, "", &[object("a", "", "", "x")]);
+    apply_list(&kind, "", &[object("a", "", "", "x")]);
     let status = kind.status();
     assert_eq!((status.since_contact, status.lists, status.objects), (Some(Duration::ZERO), 2, 1));
     tokio::time::advance(Duration::from_secs(301)).await;
@@ -183,17 +191,18 @@ async fn age_of_a_polled_resource_counts_from_its_last_list() {
     assert!(!kind.status().polled, "what is installed next can be watched");
 }
 
-fn live_polled() -> Arc<ResourceCache> {
+fn polled_cache() -> Arc<ResourceCache> {
     let kind = cluster(ClusterOptions::of(Source::Live)).caches.remove(0);
-    list(&kind, "", &[]);
+    apply_list(&kind, "", &[]);
     assert!(kind.set_polled(true) && !kind.set_polled(true));
     kind
 }
 
 #[test]
-fn a_missing_permission_is_one_that_is_needed() {
+fn missing_permission_error_names_the_needed_verbs() {
     let told = |resource: &str, polled: bool| {
-        let cluster = ClusterState::new(&reading(&[resource]), ClusterOptions::of(Source::Live));
+        let cluster =
+            ClusterState::new(&resolved_reads(&[resource]), ClusterOptions::of(Source::Live));
         let kind = &cluster.caches[0];
         kind.set_polled(polled || kind.is_polled());
         ApiError::from_status(403, "because").message_for(kind)
@@ -222,7 +231,7 @@ fn poll_interval_keeps_the_cache_younger_than_max_age() {
 
 #[test]
 fn unstored_polled_objects_are_limited_in_bytes() {
-    let kind = live_polled();
+    let kind = polled_cache();
     let mut listing = kind.empty();
     // Stored twice: it is a value of an index, too.
     let large = |name: usize| object(&name.to_string(), "", "", &"x".repeat(1 << 20));
@@ -236,7 +245,7 @@ fn unstored_polled_objects_are_limited_in_bytes() {
 }
 
 /// All objects of a text that arrives in parts, or the reason why it is no list.
-fn read(text: &[u8]) -> Result<usize, String> {
+fn read_list(text: &[u8]) -> Result<usize, String> {
     let (mut page, mut rest) = (PageReader::default(), text);
     while page.next(&mut rest).map_err(|trouble| trouble.to_string())?.is_some() {}
     page.finish().map(|page| page.count).map_err(|trouble| trouble.to_string())
@@ -255,13 +264,13 @@ fn response_without_items_is_an_error_not_an_empty_list() {
         (r#"{"it\u0065ms":[{}]}"#, none()),
         (r#"{"items":[{}],"items":[]}"#, none()),
     ] {
-        assert_eq!(read(text.as_bytes()), expected, "{text}");
+        assert_eq!(read_list(text.as_bytes()), expected, "{text}");
     }
-    let cut = read(br#"{"items":[{},{"#).unwrap_err();
+    let cut = read_list(br#"{"items":[{},{"#).unwrap_err();
     assert!(cut.starts_with("the API server's answer is not JSON"), "{cut}");
     let large = [br#"{"items":["#.as_slice(), &vec![b'['; 32 << 20]].concat();
-    assert_eq!(read(&large), Err("an object of more than 33554432 bytes".to_owned()));
+    assert_eq!(read_list(&large), Err("an object of more than 33554432 bytes".to_owned()));
     let beside = [br#"{"a":""#.as_slice(), &vec![b'x'; 2 << 20]].concat();
     let expected = "a response of more than 1048576 bytes without its objects";
-    assert_eq!(read(&beside), Err(expected.to_owned()));
+    assert_eq!(read_list(&beside), Err(expected.to_owned()));
 }

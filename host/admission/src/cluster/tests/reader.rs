@@ -9,9 +9,9 @@ use opgate_engine::reader::{ClusterReader as _, PolicyQuery as Question, ResultA
 use opgate_engine::wit;
 
 /// Ends after this many checks.
-struct After(AtomicU64);
+struct ExpiresAfter(AtomicU64);
 
-impl Deadline for After {
+impl Deadline for ExpiresAfter {
     fn is_expired(&self) -> bool {
         let less = |left: u64| left.checked_sub(1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err()
@@ -19,7 +19,7 @@ impl Deadline for After {
 }
 
 fn meter(looks: u64) -> Meter {
-    Meter::new(Arc::new(After(AtomicU64::new(looks))))
+    Meter::new(Arc::new(ExpiresAfter(AtomicU64::new(looks))))
 }
 
 fn resource() -> wit::GroupVersionResource {
@@ -29,7 +29,7 @@ fn resource() -> wit::GroupVersionResource {
 #[test]
 fn impossible_names_are_not_requested() {
     let cluster = Arc::new(cluster(ClusterOptions::of(Source::Live)));
-    list(&cluster.caches[0], "1", &[object("rbac:name,with=all", "1", "u", "x")]);
+    apply_list(&cluster.caches[0], "1", &[object("rbac:name,with=all", "1", "u", "x")]);
     let reading = cluster.caches[0].resolved_read().clone();
     let view = Arc::new(PolicyView::new(&cluster, &[reading], Vec::new()));
     let resource = resource();
@@ -62,19 +62,19 @@ fn impossible_names_are_not_requested() {
 /// A query costs the objects that it visits, and ends at the limit of the call.
 #[test]
 fn queries_are_charged_and_stop_at_the_limit() {
-    const MANY: usize = 10_000;
+    const OBJECT_COUNT: usize = 10_000;
     let cluster = Arc::new(cluster(ClusterOptions::of(Source::Live)));
     let kind = &cluster.caches[0];
     let stored: Vec<_> =
-        (0..MANY).map(|n| object(&format!("o{n}"), "1", "u", &format!("v{n}"))).collect();
-    list(kind, "1", &stored);
+        (0..OBJECT_COUNT).map(|n| object(&format!("o{n}"), "1", "u", &format!("v{n}"))).collect();
+    apply_list(kind, "1", &stored);
     // Others are allowed, and not visible yet.
     let reserve = |n: usize| {
         let object = object(&format!("r{n}"), "", "", &format!("v{n}"));
         assert!(reserve_for(kind, "u", &key(&format!("r{n}")), &object, ""));
     };
     let view = Arc::new(PolicyView::new(&cluster, &[kind.resolved_read().clone()], Vec::new()));
-    let values: Vec<_> = (0..MANY).map(|n| format!("v{n}")).collect();
+    let values: Vec<_> = (0..OBJECT_COUNT).map(|n| format!("v{n}")).collect();
     let index = |values: &[String]| Question {
         matches: vec![("spec".to_owned(), values.to_vec(), false)],
         ..Question::default()
@@ -86,18 +86,22 @@ fn queries_are_charged_and_stop_at_the_limit() {
     let keys: Vec<_> =
         (0..2_000).map(|n| format!(r#"{{"key":"k{n}","operator":"DoesNotExist"}}"#)).collect();
     let questions: [(&str, &dyn Fn() -> Question, usize); 5] = [
-        ("all", &Question::default, 8 * MANY),
-        ("many values", &|| index(&values), 64 * MANY),
-        ("many values and nothing", &|| index(&vec!["x".to_owned(); MANY]), 32 * MANY),
+        ("all", &Question::default, 8 * OBJECT_COUNT),
+        ("many values", &|| index(&values), 64 * OBJECT_COUNT),
+        (
+            "many values and nothing",
+            &|| index(&vec!["x".to_owned(); OBJECT_COUNT]),
+            32 * OBJECT_COUNT,
+        ),
         (
             "a selector of many values",
-            &|| labels(expression(&vec!["\"a\""; MANY].join(","))),
-            32 * MANY,
+            &|| labels(expression(&vec!["\"a\""; OBJECT_COUNT].join(","))),
+            32 * OBJECT_COUNT,
         ),
         (
             "a selector of many keys",
             &|| labels(format!(r#"{{"matchExpressions":[{}]}}"#, keys.join(","))),
-            100 * MANY,
+            100 * OBJECT_COUNT,
         ),
     ];
     for with_reservations in [false, true] {
@@ -119,7 +123,7 @@ fn queries_are_charged_and_stop_at_the_limit() {
             assert!(spent >= *least, "{what}: {spent} units");
             assert!(!patient.is_stopped());
             if *what == "all" || *what == "many values" {
-                assert!(count >= MANY, "{what}: {count}");
+                assert!(count >= OBJECT_COUNT, "{what}: {count}");
             }
             if spent > 40_000 {
                 let (_, stopped) = ask(0);
@@ -137,7 +141,7 @@ fn queries_are_charged_and_stop_at_the_limit() {
 /// The memory of an object in a result is charged before it is created, also if the policy may see
 /// only a part of an object that others have stored.
 #[test]
-fn objects_of_an_answer_are_paid_for_before_they_are_made() {
+fn returned_objects_are_charged_before_creation() {
     let reading = |field: &str| {
         let declaration = Declaration::new(&[field.to_owned()], &[], &[]).unwrap();
         let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
@@ -156,7 +160,7 @@ fn objects_of_an_answer_are_paid_for_before_they_are_made() {
     ));
     let stored: Vec<_> =
         (0..100).map(|n| object(&format!("o{n}"), "1", "u", &"x".repeat(1_000))).collect();
-    list(&cluster.caches[0], "1", &stored);
+    apply_list(&cluster.caches[0], "1", &stored);
     for (reading, own) in [(reading("/spec"), true), (own, false)] {
         let view = Arc::new(PolicyView::new(&cluster, &[reading], Vec::new()));
         let (meter, account) = (meter(u64::MAX), Account::new(10_000));
@@ -178,13 +182,13 @@ fn objects_of_an_answer_are_paid_for_before_they_are_made() {
 
 /// A page can end between objects of one name; the next one has the others.
 #[test]
-fn pages_have_each_of_several_objects_of_one_name_once() {
+fn pages_return_each_object_with_an_equal_name_once() {
     let cluster = Arc::new(cluster(ClusterOptions::of(Source::Live)));
     let kind = &cluster.caches[0];
     let named = |name: &str, specs: std::ops::Range<usize>| {
         specs.map(|spec| object(name, "", "", &spec.to_string())).collect::<Vec<_>>()
     };
-    list(kind, "", &[named("a", 0..1), named("b", 1..6), named("c", 6..8)].concat());
+    apply_list(kind, "", &[named("a", 0..1), named("b", 1..6), named("c", 6..8)].concat());
     let view = Arc::new(PolicyView::new(&cluster, &[kind.resolved_read().clone()], Vec::new()));
     let (meter, account) = (meter(u64::MAX), Account::new(1 << 20));
     let payer = ResultAccounts { meter: &meter, account: &account };

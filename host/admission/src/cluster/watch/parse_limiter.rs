@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_panics_is_an_error() {
+    async fn panicking_reader_is_an_error() {
         let readers = ParseLimiter::default();
         let read = |_: Vec<u8>| -> Result<(), ApiError> { panic!("a bug") };
         let error = readers

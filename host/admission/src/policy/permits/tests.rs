@@ -6,29 +6,30 @@ use futures_util::FutureExt as _;
 
 use super::*;
 
-fn fair(permits: usize, queue: usize) -> Arc<FairPermits> {
+fn fair_permits(permits: usize, queue: usize) -> Arc<FairPermits> {
     Arc::new(FairPermits::new(permits, queue, false))
 }
 
-fn later() -> Instant {
+fn distant_deadline() -> Instant {
     Instant::now() + Duration::from_secs(3_600)
 }
 
 /// A request of a tenant that waits or has its permit.
-type Asked = Pin<Box<dyn Future<Output = Result<Permit, PermitError>>>>;
+type PendingPermit = Pin<Box<dyn Future<Output = Result<Permit, PermitError>>>>;
 
-fn ask(fair: &Arc<FairPermits>, tenant: u64, pace: CallClass) -> Asked {
+fn request_permit(fair: &Arc<FairPermits>, tenant: u64, pace: CallClass) -> PendingPermit {
     let fair = fair.clone();
-    async move { fair.acquire((Tenant(tenant), 100), pace, Some(later())).await }.boxed_local()
+    async move { fair.acquire((Tenant(tenant), 100), pace, Some(distant_deadline())).await }
+        .boxed_local()
 }
 
 /// Runs until it waits; returns its result.
-fn got(asked: &mut Asked) -> Option<Result<Permit, PermitError>> {
-    asked.as_mut().now_or_never()
+fn poll_permit(pending: &mut PendingPermit) -> Option<Result<Permit, PermitError>> {
+    pending.as_mut().now_or_never()
 }
 
 fn permit(fair: &Arc<FairPermits>, tenant: u64, pace: CallClass) -> Permit {
-    got(&mut ask(fair, tenant, pace)).expect("at once").unwrap()
+    poll_permit(&mut request_permit(fair, tenant, pace)).expect("at once").unwrap()
 }
 
 /// Everything that was acquired is released.
@@ -61,14 +62,14 @@ async fn tenant_holds_at_most_half_of_the_permits() {
             (CallClass::Long, false, each, long),
             (CallClass::Long, true, dear_each, dear),
         ] {
-            let fair = fair(permits, 1_000);
+            let fair = fair_permits(permits, 1_000);
             let (mut held, mut most) = (Vec::new(), 0);
             if is_dear {
                 (0..8).for_each(|tenant| permit(&fair, tenant, pace).charge(MAX_CHARGED_CPU_TIME));
             }
             for tenant in 0..8 {
                 let before = held.len();
-                while let Some(Ok(permit)) = got(&mut ask(&fair, tenant, pace)) {
+                while let Some(Ok(permit)) = poll_permit(&mut request_permit(&fair, tenant, pace)) {
                     held.push(permit);
                 }
                 most = most.max(held.len() - before);
@@ -86,20 +87,22 @@ async fn tenant_holds_at_most_half_of_the_permits() {
 
 #[tokio::test]
 async fn tenants_take_turns() {
-    let fair = fair(1, 100);
+    let fair = fair_permits(1, 100);
     let mut held = Some(permit(&fair, 0, CallClass::Short));
     // One has ten waiting before the two others come.
     let tenants = [[1].repeat(10), vec![2, 3, 2, 3]].concat();
-    let mut waiting: Vec<_> =
-        tenants.iter().map(|tenant| (*tenant, ask(&fair, *tenant, CallClass::Short))).collect();
-    for (_, asked) in &mut waiting {
-        assert!(got(asked).is_none());
+    let mut waiting: Vec<_> = tenants
+        .iter()
+        .map(|tenant| (*tenant, request_permit(&fair, *tenant, CallClass::Short)))
+        .collect();
+    for (_, pending) in &mut waiting {
+        assert!(poll_permit(pending).is_none());
     }
     let mut order = Vec::new();
     while let Some(permit) = held.take() {
         drop(permit);
         for position in 0..waiting.len() {
-            if let Some(permit) = got(&mut waiting[position].1) {
+            if let Some(permit) = poll_permit(&mut waiting[position].1) {
                 held = Some(permit.unwrap());
                 order.push(waiting.remove(position).0);
                 break;
@@ -112,7 +115,7 @@ async fn tenants_take_turns() {
 
 #[tokio::test]
 async fn expensive_tenant_waits_behind_cheaper_ones() {
-    let fair = fair(1, 100);
+    let fair = fair_permits(1, 100);
     let mut first = permit(&fair, 1, CallClass::Short);
     first.charge(Duration::from_millis(100));
     drop(first);
@@ -122,16 +125,16 @@ async fn expensive_tenant_waits_behind_cheaper_ones() {
     drop(second);
     let held = permit(&fair, 3, CallClass::Short);
     let mut waiting: Vec<_> =
-        [2, 1, 1, 4].map(|tenant| (tenant, ask(&fair, tenant, CallClass::Short))).into();
-    for (_, asked) in &mut waiting {
-        assert!(got(asked).is_none());
+        [2, 1, 1, 4].map(|tenant| (tenant, request_permit(&fair, tenant, CallClass::Short))).into();
+    for (_, pending) in &mut waiting {
+        assert!(poll_permit(pending).is_none());
     }
     drop(held);
     let mut order = Vec::new();
     while let Some(position) = {
         let mut found = None;
-        for (position, (_, asked)) in waiting.iter_mut().enumerate() {
-            if let Some(permit) = got(asked) {
+        for (position, (_, pending)) in waiting.iter_mut().enumerate() {
+            if let Some(permit) = poll_permit(pending) {
                 drop(permit.unwrap());
                 found = Some(position);
                 break;
@@ -147,15 +150,15 @@ async fn expensive_tenant_waits_behind_cheaper_ones() {
 
 #[tokio::test]
 async fn full_queue_rejects_the_tenant_with_most_calls() {
-    let fair = fair(2, 8);
+    let fair = fair_permits(2, 8);
     let held = [permit(&fair, 0, CallClass::Short), permit(&fair, 9, CallClass::Short)];
     let mut waiting = Vec::new();
     let mut fill = |tenant: u64, count: usize| {
         let mut refused = 0;
         for _ in 0..count {
-            let mut asked = ask(&fair, tenant, CallClass::Short);
-            match got(&mut asked) {
-                None => waiting.push((tenant, asked)),
+            let mut pending = request_permit(&fair, tenant, CallClass::Short);
+            match poll_permit(&mut pending) {
+                None => waiting.push((tenant, pending)),
                 Some(Err(PermitError::Share(4))) => refused += 1,
                 Some(other) => panic!("{other:?}"),
             }
@@ -168,8 +171,8 @@ async fn full_queue_rejects_the_tenant_with_most_calls() {
     assert_eq!(fill(3, 2), 0);
     assert_eq!(fill(4, 1), 0);
     let mut displaced = Vec::new();
-    for (tenant, asked) in &mut waiting {
-        if let Some(answer) = got(asked) {
+    for (tenant, pending) in &mut waiting {
+        if let Some(answer) = poll_permit(pending) {
             assert!(matches!(answer.unwrap_err(), PermitError::Share(_)));
             displaced.push(*tenant);
         }
@@ -179,8 +182,9 @@ async fn full_queue_rejects_the_tenant_with_most_calls() {
     assert!(displaced.iter().all(|tenant| [1, 2].contains(tenant)), "{displaced:?}");
     assert_eq!(fair.state.lock().waiting, 8);
     // If each tenant has one, the next one is rejected.
-    let mut alike: Vec<_> = (20..30).map(|tenant| ask(&fair, tenant, CallClass::Short)).collect();
-    let answers: Vec<_> = alike.iter_mut().map(got).collect();
+    let mut alike: Vec<_> =
+        (20..30).map(|tenant| request_permit(&fair, tenant, CallClass::Short)).collect();
+    let answers: Vec<_> = alike.iter_mut().map(poll_permit).collect();
     assert!(matches!(answers[9], Some(Err(PermitError::Full(8)))), "{answers:?}");
     drop(alike);
     drop(waiting);
@@ -189,18 +193,18 @@ async fn full_queue_rejects_the_tenant_with_most_calls() {
 }
 
 #[tokio::test]
-async fn large_reviews_that_wait_leave_room_for_small_ones() {
-    let fair = fair(1, 1_000);
+async fn queued_large_reviews_leave_room_for_small_ones() {
+    let fair = fair_permits(1, 1_000);
     let held = permit(&fair, 0, CallClass::Short);
     let mut waiting = Vec::new();
     let mut wait = |tenant: u64, bytes: usize| {
         let fair = fair.clone();
-        let mut asked: Asked = async move {
-            fair.acquire((Tenant(tenant), bytes), CallClass::Short, Some(later())).await
+        let mut pending: PendingPermit = async move {
+            fair.acquire((Tenant(tenant), bytes), CallClass::Short, Some(distant_deadline())).await
         }
         .boxed_local();
-        let waits = got(&mut asked).is_none();
-        waiting.push(asked);
+        let waits = poll_permit(&mut pending).is_none();
+        waiting.push(pending);
         waits
     };
     // One of any size, then 4 MiB of one tenant, and 16 MiB of all.
@@ -215,24 +219,25 @@ async fn large_reviews_that_wait_leave_room_for_small_ones() {
 
 #[tokio::test]
 async fn long_calls_run_between_short_ones() {
-    let fair = fair(2, 1_000);
+    let fair = fair_permits(2, 1_000);
     let held = permit(&fair, 1, CallClass::Long);
-    let mut long = ask(&fair, 2, CallClass::Long);
-    assert!(got(&mut long).is_none());
-    let mut short: Vec<_> = (10..40).map(|tenant| ask(&fair, tenant, CallClass::Short)).collect();
-    let first = got(&mut short[0]).unwrap().unwrap();
-    for asked in &mut short[1..] {
-        assert!(got(asked).is_none());
+    let mut long = request_permit(&fair, 2, CallClass::Long);
+    assert!(poll_permit(&mut long).is_none());
+    let mut short: Vec<_> =
+        (10..40).map(|tenant| request_permit(&fair, tenant, CallClass::Short)).collect();
+    let first = poll_permit(&mut short[0]).unwrap().unwrap();
+    for pending in &mut short[1..] {
+        assert!(poll_permit(pending).is_none());
     }
     drop(held);
     drop(first);
     let mut before = 1;
     loop {
-        if let Some(permit) = got(&mut long) {
+        if let Some(permit) = poll_permit(&mut long) {
             drop(permit.unwrap());
             break;
         }
-        let Some(permit) = got(&mut short[before]) else { continue };
+        let Some(permit) = poll_permit(&mut short[before]) else { continue };
         before += 1;
         drop(permit.unwrap());
     }
@@ -241,19 +246,19 @@ async fn long_calls_run_between_short_ones() {
 
 #[tokio::test]
 async fn cancelled_requests_release_permits_and_queue_entries() {
-    let fair = fair(1, 8);
+    let fair = fair_permits(1, 8);
     let held = permit(&fair, 1, CallClass::Short);
-    let mut gone = ask(&fair, 2, CallClass::Short);
-    let mut stays = ask(&fair, 3, CallClass::Short);
-    assert!(got(&mut gone).is_none() && got(&mut stays).is_none());
+    let mut gone = request_permit(&fair, 2, CallClass::Short);
+    let mut stays = request_permit(&fair, 3, CallClass::Short);
+    assert!(poll_permit(&mut gone).is_none() && poll_permit(&mut stays).is_none());
     // Dropped while it waits, and dropped when the permit is on its way.
     drop(gone);
     assert_eq!(fair.state.lock().waiting, 1);
-    let mut second = ask(&fair, 2, CallClass::Short);
-    assert!(got(&mut second).is_none());
+    let mut second = request_permit(&fair, 2, CallClass::Short);
+    assert!(poll_permit(&mut second).is_none());
     drop(held);
     drop(stays);
-    assert!(got(&mut second).unwrap().is_ok());
+    assert!(poll_permit(&mut second).unwrap().is_ok());
     assert_idle(&fair);
     let late = fair.acquire((Tenant(1), 100), CallClass::Short, None).await.unwrap();
     assert_eq!(
@@ -268,8 +273,8 @@ async fn cancelled_requests_release_permits_and_queue_entries() {
 }
 
 #[tokio::test]
-async fn tenants_are_forgotten_the_cheapest_first() {
-    let fair = fair(4, 8);
+async fn cheapest_tenants_are_forgotten_first() {
+    let fair = fair_permits(4, 8);
     for tenant in 0..20_000 {
         let mut permit = permit(&fair, tenant, CallClass::Short);
         if tenant == 7 {
@@ -284,7 +289,7 @@ async fn tenants_are_forgotten_the_cheapest_first() {
 }
 
 #[test]
-fn an_account_drains_with_time_and_has_an_end() {
+fn cpu_account_drains_over_time_and_is_capped() {
     let now = Instant::now();
     let mut account = TenantAccount::new(now);
     account.charge(Duration::from_millis(60), now);

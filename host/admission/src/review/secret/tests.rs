@@ -7,7 +7,7 @@ fn base64_of(text: &str) -> String {
 }
 
 /// The visible parts of a Secret with this data.
-fn seen(data: &serde_json::Value) -> Document {
+fn redacted_secret(data: &serde_json::Value) -> Document {
     let copy = "{\"data\":{\"p\":\"hunter2\"}}";
     let secret = serde_json::json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "other": "hunter2",
@@ -38,7 +38,8 @@ fn decoded(document: &Document, pointer: &str) -> String {
 
 #[test]
 fn secret_shows_only_name_type_and_keys() {
-    let document = seen(&serde_json::json!({"p": base64_of("hunter2"), "q": 7, "r": null}));
+    let document =
+        redacted_secret(&serde_json::json!({"p": base64_of("hunter2"), "q": 7, "r": null}));
     let json = document.root().raw().into_owned();
     let copied = base64_of("{\"data\":{\"p\":\"hunter2\"}}");
     for hidden in ["hunter2", &base64_of("hunter2"), &copied, "managedFields"] {
@@ -60,13 +61,13 @@ fn secret_shows_only_name_type_and_keys() {
 #[test]
 fn changed_secret_value_is_visible_without_the_value() {
     let of = |value: &str| {
-        let document = seen(&serde_json::json!({"p": base64_of(value)}));
+        let document = redacted_secret(&serde_json::json!({"p": base64_of(value)}));
         text(&document, "/data/p").to_owned()
     };
     assert_eq!(of("one"), of("one"));
     assert_ne!(of("one"), of("two"));
     assert_ne!(of(""), of("two"));
-    let broken = seen(&serde_json::json!({"p": "no base64 at all"}));
+    let broken = redacted_secret(&serde_json::json!({"p": "no base64 at all"}));
     assert!(base64::decode(text(&broken, "/data/p"), &mut Vec::new()).is_err());
 }
 
@@ -75,7 +76,7 @@ fn docker_configuration_shows_only_hosts() {
     let file = r#"{"auths":{"quay.io":{"auth":"hunter2"},"https://a.b/c":{"password":"hunter2"}},"credHelpers":{"hunter2":"x"}}"#;
     let old = r#"{"quay.io":{"auth":"hunter2"}}"#;
     let of = |file: &str, old: &str| {
-        seen(
+        redacted_secret(
             &serde_json::json!({(DOCKER_CONFIG_JSON): base64_of(file), (DOCKER_CONFIG): base64_of(old)}),
         )
     };
@@ -103,7 +104,7 @@ fn docker_configuration_shows_only_hosts() {
 
 #[test]
 fn strings_are_hidden_as_data_is() {
-    let document = seen(&serde_json::json!({}));
+    let document = redacted_secret(&serde_json::json!({}));
     assert_ne!(text(&document, "/stringData/p"), "hunter2");
     for secret in ["[]", "7", r#"{"data":["hunter2"],"metadata":"hunter2"}"#] {
         let document = redact(&Document::parse(secret).unwrap());
@@ -121,7 +122,7 @@ fn bytes_are_written_as_base64() {
 }
 
 #[test]
-fn reads_of_values_of_secrets_are_refused() {
+fn reads_of_secret_values_are_rejected() {
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
     let read = |fields: &[&str], keys: &[&str], indexes: &[&str]| wit::ClusterRead {
         resource: wit::GroupVersionResource {

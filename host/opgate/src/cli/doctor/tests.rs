@@ -65,7 +65,7 @@ fn fixture() -> &'static Fixture {
         let issued = ca.issue(&service_names(NAMESPACE, "opgate"), 90).unwrap();
         let mut facts = empty();
         for object in [deployment(), service(), config_map(CONFIGURATION)] {
-            insert(&mut facts, object);
+            insert_object(&mut facts, object);
         }
         let expected = load_expected(&facts, &config()).map_err(|failure| failure.error).unwrap();
         assert_eq!(expected.unknown_reason, None);
@@ -82,7 +82,7 @@ fn empty() -> Facts {
     Facts::new(installation, true)
 }
 
-fn insert(facts: &mut Facts, object: Value) {
+fn insert_object(facts: &mut Facts, object: Value) {
     let (group, _) = object["apiVersion"].as_str().unwrap().split_once('/').unwrap_or_default();
     let kind = Kind::of(group, object["kind"].as_str().unwrap()).unwrap();
     facts.insert(Object::of(kind, object).unwrap());
@@ -92,7 +92,7 @@ fn labels() -> Value {
     json!({"app.kubernetes.io/name": "opgate"})
 }
 
-fn named(api: &str, kind: &str, name: &str, more: Value) -> Value {
+fn manifest(api: &str, kind: &str, name: &str, more: Value) -> Value {
     let mut object = json!({
         "apiVersion": api, "kind": kind,
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels(), "uid": name},
@@ -103,11 +103,11 @@ fn named(api: &str, kind: &str, name: &str, more: Value) -> Value {
 
 fn service() -> Value {
     let ports = json!([{"name": "webhook", "port": 443, "targetPort": 9443}]);
-    named("v1", "Service", "opgate", json!({"spec": {"selector": labels(), "ports": ports}}))
+    manifest("v1", "Service", "opgate", json!({"spec": {"selector": labels(), "ports": ports}}))
 }
 
 fn config_map(text: &str) -> Value {
-    named("v1", "ConfigMap", "opgate", json!({"data": {"opgate.yaml": text}}))
+    manifest("v1", "ConfigMap", "opgate", json!({"data": {"opgate.yaml": text}}))
 }
 
 fn deployment() -> Value {
@@ -136,7 +136,12 @@ fn deployment() -> Value {
         ],
     });
     let template = json!({"metadata": {"labels": labels()}, "spec": spec});
-    named("apps/v1", "Deployment", "opgate", json!({"spec": {"replicas": 2, "template": template}}))
+    manifest(
+        "apps/v1",
+        "Deployment",
+        "opgate",
+        json!({"spec": {"replicas": 2, "template": template}}),
+    )
 }
 
 fn pod(name: &str, node: &str) -> Value {
@@ -147,7 +152,7 @@ fn pod(name: &str, node: &str) -> Value {
         "conditions": [{"type": "Ready", "status": "True"}],
         "containerStatuses": [{"name": "opgate", "imageID": image}],
     });
-    named("v1", "Pod", name, json!({"spec": spec, "status": status}))
+    manifest("v1", "Pod", name, json!({"spec": spec, "status": status}))
 }
 
 fn slice(namespace: &str, service: &str) -> Value {
@@ -176,7 +181,7 @@ fn lease(pod: &str) -> Value {
 }
 
 /// A webhook as the registration has it.
-fn registered(webhook: &Value) -> Value {
+fn registered_webhook(webhook: &Value) -> Value {
     let mut webhook = webhook.clone();
     let url = webhook["clientConfig"]["url"].as_str().unwrap();
     let path = url.trim_start_matches("https://opgate").to_owned();
@@ -188,7 +193,7 @@ fn registered(webhook: &Value) -> Value {
 }
 
 fn registration() -> Value {
-    let webhooks: Vec<_> = fixture().expected.webhooks.iter().map(registered).collect();
+    let webhooks: Vec<_> = fixture().expected.webhooks.iter().map(registered_webhook).collect();
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {
@@ -204,7 +209,7 @@ fn secret(certificate: &str) -> Value {
     let data = json!({
         "tls.crt": base64(certificate), "tls.key": "HIDDEN", "ca.crt": base64(fixture().ca.certificate()),
     });
-    named("v1", "Secret", "opgate-tls", json!({"type": "kubernetes.io/tls", "data": data}))
+    manifest("v1", "Secret", "opgate-tls", json!({"type": "kubernetes.io/tls", "data": data}))
 }
 
 /// Another configuration with one webhook.
@@ -244,8 +249,8 @@ fn healthy_installation() -> Vec<Value> {
         lease("b"),
         registration(),
         secret(&fixture().certificate),
-        named("v1", "ServiceAccount", "opgate", json!({})),
-        named(
+        manifest("v1", "ServiceAccount", "opgate", json!({})),
+        manifest(
             "policy/v1",
             "PodDisruptionBudget",
             "opgate",
@@ -253,7 +258,7 @@ fn healthy_installation() -> Vec<Value> {
                 "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels()}},
             }),
         ),
-        named(
+        manifest(
             "networking.k8s.io/v1",
             "NetworkPolicy",
             "opgate",
@@ -345,7 +350,7 @@ fn facts_of(healthy: &[Value], breaks: Vec<Mutation>) -> Facts {
         uncertainty: Duration::from_secs(1),
     });
     for object in objects {
-        insert(&mut facts, object);
+        insert_object(&mut facts, object);
     }
     facts.expected = fixture().expected.clone();
     for change in known {
@@ -360,7 +365,7 @@ fn format_findings(found: &Findings) -> String {
     String::from_utf8(out).unwrap()
 }
 
-const ARGS: &str = "/spec/template/spec/containers/0/args";
+const CONTAINER_ARGS: &str = "/spec/template/spec/containers/0/args";
 
 fn args(more: &[&str]) -> Value {
     let all = ["serve", "--config", "/etc/opgate/opgate.yaml", "--tls-dir", "/tls"];
@@ -387,10 +392,10 @@ fn bound_role(namespace: Option<&str>, rule: Value) -> Vec<Mutation> {
 }
 
 /// A time long ago.
-const OLD: &str = "2020-01-01T00:00:00.000000Z";
+const LONG_AGO: &str = "2020-01-01T00:00:00.000000Z";
 
 /// Sets the renewal time of a Lease to this number of seconds ago.
-fn renewed(facts: &mut Facts, name: &str, seconds: u64) {
+fn set_renewal(facts: &mut Facts, name: &str, seconds: u64) {
     let at = facts.cluster_time() - Duration::from_secs(seconds);
     let at = k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(at.try_into().unwrap());
     let mut lease = facts.remove(Kind::Lease, NAMESPACE, name).unwrap();
@@ -425,14 +430,18 @@ fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
             "DOC-02",
             vec![
                 Remove(VWC, "/metadata/labels"),
-                Set(deployment, ARGS, args(&["--manage-webhooks", "--client-ca=/c"])),
+                Set(deployment, CONTAINER_ARGS, args(&["--manage-webhooks", "--client-ca=/c"])),
             ],
         ),
         (
             "DOC-02",
             vec![
                 Set(VWC, "/metadata/annotations/opgate.dev~1owner", json!("other/opgate")),
-                Set(deployment, ARGS, args(&["--certificates=self-managed", "--client-ca=/c"])),
+                Set(
+                    deployment,
+                    CONTAINER_ARGS,
+                    args(&["--certificates=self-managed", "--client-ca=/c"]),
+                ),
             ],
         ),
         ("DOC-03", vec![Set(VWC, "/webhooks/0/failurePolicy", json!("Ignore"))]),
@@ -507,7 +516,7 @@ fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
         (
             "DOC-13",
             vec![
-                Set(deployment, ARGS, args(&["--listen=0.0.0.0:9444", "--client-ca=/c"])),
+                Set(deployment, CONTAINER_ARGS, args(&["--listen=0.0.0.0:9444", "--client-ca=/c"])),
                 Set("NetworkPolicy/opgate", "/spec/ingress/0/ports", json!([])),
             ],
         ),
@@ -613,7 +622,14 @@ fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
             "DOC-44",
             vec![Set(deployment, "/spec/template/spec/terminationGracePeriodSeconds", json!(25))],
         ),
-        ("DOC-44", vec![Set(deployment, ARGS, args(&["--grace-period", "60s", "--client-ca=/c"]))]),
+        (
+            "DOC-44",
+            vec![Set(
+                deployment,
+                CONTAINER_ARGS,
+                args(&["--grace-period", "60s", "--client-ca=/c"]),
+            )],
+        ),
         ("DOC-45", vec![Remove(deployment, container("readinessProbe"))]),
         (
             "DOC-45",
@@ -631,8 +647,11 @@ fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
         ("DOC-47", vec![Remove(deployment, container("resources/limits"))]),
         ("DOC-48", vec![Set(deployment, container("resources/limits/cpu"), json!("1"))]),
         ("DOC-49", vec![Remove(deployment, container("securityContext"))]),
-        ("DOC-50", vec![Set(deployment, ARGS, args(&[])), Delete("NetworkPolicy/opgate")]),
-        ("DOC-51", vec![Set(deployment, ARGS, args(&[]))]),
+        (
+            "DOC-50",
+            vec![Set(deployment, CONTAINER_ARGS, args(&[])), Delete("NetworkPolicy/opgate")],
+        ),
+        ("DOC-51", vec![Set(deployment, CONTAINER_ARGS, args(&[]))]),
         ("DOC-52", vec![Delete("NetworkPolicy/opgate")]),
         ("DOC-53", vec![Delete("ServiceAccount/opgate")]),
         (
@@ -675,15 +694,26 @@ fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
                 json!({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": verbs}),
             ),
         ),
-        ("DOC-66", vec![UpdateFacts(|facts| runs_on(facts, Profile::Upstream, None, "my-olm"))]),
-        ("DOC-66 DOC-67", vec![UpdateFacts(|facts| runs_on(facts, Profile::Ocp412, None, "olm"))]),
+        (
+            "DOC-66",
+            vec![UpdateFacts(|facts| set_platform(facts, Profile::Upstream, None, "my-olm"))],
+        ),
+        (
+            "DOC-66 DOC-67",
+            vec![UpdateFacts(|facts| set_platform(facts, Profile::Ocp412, None, "olm"))],
+        ),
         (
             "DOC-67",
             vec![UpdateFacts(|facts| {
-                runs_on(facts, Profile::Upstream, Some("4.16.3"), "operator-lifecycle-manager");
+                set_platform(
+                    facts,
+                    Profile::Upstream,
+                    Some("4.16.3"),
+                    "operator-lifecycle-manager",
+                );
             })],
         ),
-        ("", vec![UpdateFacts(|facts| runs_on(facts, Profile::Upstream, None, "olm"))]),
+        ("", vec![UpdateFacts(|facts| set_platform(facts, Profile::Upstream, None, "olm"))]),
         (
             "DOC-70",
             vec![Set(
@@ -709,20 +739,20 @@ fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
                 json!("sha256:11"),
             )],
         ),
-        ("DOC-73", vec![Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": OLD}))]),
+        ("DOC-73", vec![Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": LONG_AGO}))]),
         (
             "DOC-73",
             vec![
                 Set("Lease/opgate-replica-b", "/spec", json!({"leaseDurationSeconds": 30})),
-                UpdateFacts(|facts| renewed(facts, "opgate-replica-b", 75)),
+                UpdateFacts(|facts| set_renewal(facts, "opgate-replica-b", 75)),
             ],
         ),
         (
             "DOC-73",
             vec![
                 Delete("Lease/opgate-replica-b"),
-                Set(deployment, ARGS, args(&["--client-ca=/c", "--installation", "a/b"])),
-                Set("Pod/b", "/status/conditions/0/lastTransitionTime", json!(OLD)),
+                Set(deployment, CONTAINER_ARGS, args(&["--client-ca=/c", "--installation", "a/b"])),
+                Set("Pod/b", "/status/conditions/0/lastTransitionTime", json!(LONG_AGO)),
                 UpdateFacts(|facts| {
                     drop(facts.cache_states.insert("b".to_owned(), Ok(ClusterStatus::default())));
                 }),
@@ -730,17 +760,17 @@ fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
         ),
         (
             "DOC-73",
-            vec![Add(named(
+            vec![Add(manifest(
                 "coordination.k8s.io/v1",
                 "Lease",
                 "opgate-leader",
-                json!({"spec": {"renewTime": OLD}}),
+                json!({"spec": {"renewTime": LONG_AGO}}),
             ))],
         ),
         (
             "DOC-73 DOC-74",
             vec![
-                Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": OLD})),
+                Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": LONG_AGO})),
                 UpdateFacts(|facts| {
                     let said = r#"{"resources": [{"resource": "v1/namespaces", "state": "stale", "unauthorized": true}]}"#;
                     facts
@@ -784,29 +814,29 @@ fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
             ),
         ),
         // The Lease of a server that was just renewed, of one that starts, and of resources that need not be there.
-        ("", vec![UpdateFacts(|facts| renewed(facts, "opgate-replica-b", 20))]),
+        ("", vec![UpdateFacts(|facts| set_renewal(facts, "opgate-replica-b", 20))]),
         (
             "",
             vec![
                 UpdateFacts(|facts| facts.dump_time = Some(facts.now)),
-                UpdateFacts(|facts| renewed(facts, "opgate-replica-b", 50)),
+                UpdateFacts(|facts| set_renewal(facts, "opgate-replica-b", 50)),
             ],
         ),
         (
             "",
             vec![
-                Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": OLD})),
+                Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": LONG_AGO})),
                 // A dump of that time.
                 UpdateFacts(|facts| {
                     facts.clock = None;
-                    facts.dump_time = super::facts::lease::parse_time(&json!(OLD));
+                    facts.dump_time = super::facts::lease::parse_time(&json!(LONG_AGO));
                 }),
             ],
         ),
         (
             "",
             vec![
-                Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": OLD})),
+                Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": LONG_AGO})),
                 Set(
                     "Pod/b",
                     "/status/containerStatuses/0/state",
@@ -935,7 +965,7 @@ fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
 }
 
 /// Servers with a profile, a version of OpenShift or none, and the namespace of OLM.
-fn runs_on(facts: &mut Facts, profile: Profile, version: Option<&str>, olm: &str) {
+fn set_platform(facts: &mut Facts, profile: Profile, version: Option<&str>, olm: &str) {
     let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
     let text = format!("{head}profile: {}\n", profile.as_str());
     let configuration = opgate_admission::policy::Configuration::parse(
@@ -979,7 +1009,7 @@ fn each_breakage_yields_exactly_its_findings() {
 #[test]
 fn findings_are_ordered_most_severe_first() {
     let breaks = vec![
-        Set("Deployment/opgate", ARGS, args(&[])),
+        Set("Deployment/opgate", CONTAINER_ARGS, args(&[])),
         Delete("PodDisruptionBudget/opgate"),
         Delete("Secret/opgate-tls"),
     ];
@@ -1042,7 +1072,7 @@ fn a_configuration_of_a_cluster_opens_no_files() {
         let mut facts = empty();
         let text = format!("{CONFIGURATION}  - name: foreign\n    module: {module}\n");
         for object in [deployment(), service(), config_map(&text)] {
-            insert(&mut facts, object);
+            insert_object(&mut facts, object);
         }
         let expected = load_expected(&facts, &config()).map_err(|failure| failure.error).unwrap();
         let why = expected.unknown_reason.unwrap();

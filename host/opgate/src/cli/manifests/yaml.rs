@@ -78,8 +78,8 @@ mod tests {
     #[test]
     fn printed_yaml_reads_back_equal() {
         let wanted = [
-            requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITES),
-            in_namespace("on", requests("", &["v1"], &["configmaps"], WRITES)),
+            requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITE_OPERATIONS),
+            in_namespace("on", requests("", &["v1"], &["configmaps"], WRITE_OPERATIONS)),
             requests("*", &["*"], &["*/*"], &[Operation::Delete]),
         ];
         let odd = json!({

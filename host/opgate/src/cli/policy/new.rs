@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_in_every_language() {
+    fn project_name_is_valid_in_every_language() {
         for right in ["a", "house-images", "a1", &"a".repeat(40)] {
             assert_eq!(name(right).as_deref(), Ok(right));
         }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sdk_is_that_of_the_contract() {
+    fn sdk_version_matches_the_contract() {
         let wit = include_str!("../../../../../wit/policy.wit");
         let version = wit.lines().find_map(|line| line.strip_prefix("package opgate:policy@"));
         let minor = |version: &str| version.rsplit_once('.').unwrap().0.to_owned();

@@ -295,7 +295,7 @@ fn write_excerpt(out: &mut impl io::Write, place: &ReportLocation) -> io::Result
 mod tests {
     use super::*;
 
-    fn shown(line: u64, column: u64, excerpt: &str) -> String {
+    fn render_excerpt(line: u64, column: u64, excerpt: &str) -> String {
         let at = ReportLocation { file: String::new(), line, column, excerpt: excerpt.to_owned() };
         let mut out = Vec::new();
         write_excerpt(&mut out, &at).unwrap();
@@ -304,12 +304,12 @@ mod tests {
 
     #[test]
     fn marker_is_printed_below_the_column() {
-        assert_eq!(shown(12, 3, "  ä: x\r"), "  12 |   ä: x\n     |   ^\n");
-        assert_eq!(shown(7, 2, "\tkey:"), "  7 |  key:\n    |  ^\n");
-        assert_eq!(shown(1, 1, "  "), "");
-        assert_eq!(shown(1, 9, "short"), "");
+        assert_eq!(render_excerpt(12, 3, "  ä: x\r"), "  12 |   ä: x\n     |   ^\n");
+        assert_eq!(render_excerpt(7, 2, "\tkey:"), "  7 |  key:\n    |  ^\n");
+        assert_eq!(render_excerpt(1, 1, "  "), "");
+        assert_eq!(render_excerpt(1, 9, "short"), "");
         let long = format!("{}X{}", "a".repeat(500), "b".repeat(500));
-        let lines = shown(1, 501, &long);
+        let lines = render_excerpt(1, 501, &long);
         let (first, second) = lines.split_once('\n').unwrap();
         assert_eq!(first.find('X').unwrap(), second.find('^').unwrap());
         assert!(first.len() < 140);

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_are_those_of_opm() {
+    fn branches_match_opm() {
         let mut tree = Tree::default();
         tree.add(["package \"b\"", "channel \"x\""], "one".to_owned());
         tree.add(["package \"a\"", "channel \"x\"", "bundle \"y\""], "two".to_owned());

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_kind_has_a_hint() {
+    fn unknown_kind_has_a_hint() {
         let said = misspelling_hint("apps", "Deploymnet").unwrap();
         assert_eq!(said, "apps has no kind \"Deploymnet\"; did you mean \"Deployment\"?");
         for (group, kind) in [("apps", "Deployment"), ("x.y", "Whatever")] {

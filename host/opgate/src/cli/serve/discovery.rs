@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn update_and_other_accounts_are_taken_over() {
+    fn changed_version_and_accounts_are_adopted() {
         let before = platform(Profile::Ocp412, Some("4.14.1"), &[USER]);
         for after in [
             platform(Profile::Ocp415, Some("4.15.0"), &[USER]),

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn managed_fields_of_the_object_are_left_out() {
+    fn managed_fields_of_objects_are_omitted() {
         for (object, kept) in [
             (
                 r#"{"metadata":{"name":"a","managedFields":[{"a":1}]},"spec":{"managedFields":[1]}}"#,
