@@ -278,7 +278,7 @@ pub fn with_label(csv: &Value) -> Value {
 #[must_use]
 pub fn with_description(csv: &Value) -> Value {
     with_change(csv, "/spec", |spec| {
-        drop(spec.insert("description".into(), json!("Another text.")))
+        drop(spec.insert("description".into(), json!("Another text.")));
     })
 }
 

@@ -92,7 +92,7 @@ pub fn group(namespace: &str, name: &str, targets: &[&str], apis: &str) -> Value
 }
 
 /// A new `ClusterServiceVersion` with these install modes, which owns these CRDs (as
-/// `goose.birds.com`, of kind and version as in [`GOOSE`]).
+/// `goose.birds.com`, of kind and version as in [`GOOSE_API`]).
 pub fn csv(namespace: &str, name: &str, modes: &[&str], crds: &[&str]) -> Value {
     let all = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"];
     let mode = |mode: &&str| json!({"type": mode, "supported": modes.contains(mode)});

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cases/<RULE>.yaml ─┐                ┌─▶ the policy's code, natively ──┐
-//! cases/objects.yaml ┴▶ read ─▶ Case ─┴─▶ review(): its component ──────┴▶ Answer ─▶ compare ─▶ Diff
+//! cases/objects.yaml ┴▶ read ─▶ Case ─┴─▶ review(): its component ──────┴▶ PolicyResult ─▶ compare ─▶ Diff
 //!        ▲                                                                                  │
 //!        └───────────────────────────── update ◀────────────────────────────────────────────┘
 //! ```

@@ -1,7 +1,7 @@
 //! Values of expressions: what they are, when two are the same, and which comes first.
 //!
 //! A value is cheap to copy: long content is shared. Lists and maps store their depth, so that every
-//! traversal of a value ends within [`LEVELS`].
+//! traversal of a value ends within [`MAX_LEVELS`].
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ enum Key {
     Type(&'static str),
 }
 
-/// A value that is deeper than [`LEVELS`].
+/// A value that is deeper than [`MAX_LEVELS`].
 #[derive(Debug)]
 pub(super) struct TooDeep;
 

@@ -1,7 +1,7 @@
 //! Finds the objects of a store by words: tokens of a declared index, or labels.
 //!
 //! ```text
-//! object ─▶ its words, hashed ─▶ Index ─ word ─▶ Posting ─▶ candidates, which the query then checks
+//! object ─▶ its words, hashed ─▶ Index ─ word ─▶ PostingList ─▶ candidates, which the query then checks
 //!             └─ more than are filed ─▶ `many`: candidates for every word
 //! ```
 //!

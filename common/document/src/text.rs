@@ -28,7 +28,7 @@ pub struct Text {
     json: String,
     /// Offsets of opening and closing bracket, in the order of the opening ones.
     brackets: OffsetPairs,
-    /// Offsets of the opening quote and behind the closing one, of strings of [`LONG`] bytes and more;
+    /// Offsets of the opening quote and behind the closing one, of strings of [`MIN_INDEXED_STRING_BYTES`] bytes and more;
     /// empty in texts that were indexed while they were checked.
     strings: OffsetPairs,
     /// Documents that stand for what is at an offset, in the order of the offsets.

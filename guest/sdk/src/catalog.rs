@@ -25,7 +25,7 @@ const BUNDLE: &str = "olm.bundle";
 const MAX_NODE_BYTES: usize = 256;
 
 /// Sets the logical location of each violation, from the outermost to the innermost: `channel "stable"`,
-/// `bundle "a.v1.0.0"`, `related image`. For [`crate::Report::explain_with`].
+/// `bundle "a.v1.0.0"`, `related image`. For [`crate::Report::locate_with`].
 pub fn set_logical_locations(document: &Document, violations: &mut [Violation]) {
     let mut blobs: BTreeMap<u32, Blob> = BTreeMap::new();
     let mut bundles: BTreeMap<String, Option<String>> = BTreeMap::new();

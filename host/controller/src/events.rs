@@ -2,7 +2,7 @@
 //!
 //! Events are best effort: the server never waits for them, and a failed write is one line of the log. A
 //! repeated event is dropped until the server reports another one with the same reason; and a server writes
-//! no more than `A_MINUTE` events per minute, to limit the load on the API server.
+//! no more than `MAX_EVENTS_PER_MINUTE` events per minute, to limit the load on the API server.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! ```text
 //! Lease opgate-leader ◀─ renewed every 2 s by its holder; acquired by another replica after 15 s without a change
 //!        │
-//! Election::round ─▶ Leader ─▶ is_leader() before each write; a watch channel for waiting tasks
+//! Election::round ─▶ Leadership ─▶ is_leader() before each write; a watch channel for waiting tasks
 //! ```
 //!
 //! The times are those of `client-go`, and so is the way to measure them: a replica counts from the moment at
@@ -13,7 +13,7 @@
 //! **A writer stops before another starts.** A term ends [`TERM`] after its holder sent the request to renew
 //! it, unless it was renewed again. A request that starts just before ends within
 //! [`REQUEST`](crate::api::REQUEST). Another replica reads the renewal no earlier than it was requested, and
-//! waits [`EXPIRY`] from then: 10 s + 4 s < 15 s. Every write is also based on a version, so that a request
+//! waits [`LEASE_EXPIRY`] from then: 10 s + 4 s < 15 s. Every write is also based on a version, so that a request
 //! that an API server executes late, or a machine that was suspended, cannot revert a write of a later
 //! leader.
 
@@ -222,7 +222,7 @@ impl Election {
     }
 
     /// Ends the leadership, so that another replica can acquire the lease immediately. Must be called when all
-    /// tasks that check [`Leader::is_leader`] have ended.
+    /// tasks that check [`Leadership::is_leader`] have ended.
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected: then the lease expires.

@@ -1,7 +1,7 @@
 //! Writes of opgate to its cluster. All other parts of opgate only read.
 //!
 //! All written objects belong to one installation: a namespace, and a Service in it. Objects of other owners
-//! with the same names stay unchanged: [`OWNER`] identifies the owner of an object.
+//! with the same names stay unchanged: [`OWNER_ANNOTATION`] identifies the owner of an object.
 //!
 //! ```text
 //! Connection ─▶ api ◀─┬─ lease: leader election ───────┐
@@ -43,7 +43,7 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Returns the value of [`OWNER`].
+    /// Returns the value of [`OWNER_ANNOTATION`].
     #[must_use]
     pub fn owner(&self) -> String {
         format!("{}/{}", self.namespace, self.service)

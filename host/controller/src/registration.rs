@@ -1,7 +1,7 @@
 //! The registration follows the policy sets of all replicas.
 //!
 //! ```text
-//! each replica: its policy set ─▶ Wanted ─▶ its digest in the lease of the replica
+//! each replica: its policy set ─▶ DesiredRegistration ─▶ its digest in the lease of the replica
 //! each replica: ValidatingWebhookConfiguration ─▶ Observation: owner, differences, names of policies
 //! the leader:   Look, Wanted, leases ─▶ follow ─▶ the object, based on the version that was read
 //! ```
@@ -50,7 +50,7 @@ pub const FORMER_POLICIES_ANNOTATION: &str = "opgate.dev/former-policies";
 const HTTPS_PORT: u64 = 443;
 
 /// Number of changes by other clients in [`RESTORE_WINDOW`] after which the registration is restored only once in
-/// [`PATIENCE`].
+/// [`RESTORE_INTERVAL`].
 const MAX_RESTORES: usize = 5;
 const RESTORE_WINDOW: Duration = Duration::from_secs(600);
 const RESTORE_INTERVAL: Duration = Duration::from_secs(60);

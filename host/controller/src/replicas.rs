@@ -4,7 +4,7 @@
 //! replica ─▶ Report ─▶ Lease opgate-replica-POD, every 10 s ─▶ Replicas::live ─▶ the leader, doctor
 //! ```
 //!
-//! A replica is alive while its lease has changed within [`EXPIRY`], measured as for the leader's lease: with
+//! A replica is alive while its lease has changed within [`REPLICA_EXPIRY`], measured as for the leader's lease: with
 //! the clock of the observer, from the moment when it read the change. A new observer treats all replicas as
 //! alive.
 

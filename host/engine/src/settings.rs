@@ -7,7 +7,7 @@ use wasmtime::Config;
 /// Stack of a guest. Deeper recursion is a policy error.
 pub(crate) const MAX_STACK_BYTES: usize = 512 << 10;
 
-/// Settings of the compilation. `roomy` is true if 4 GiB of address space can be reserved for each
+/// Settings of the compilation. `unlimited_options` is true if 4 GiB of address space can be reserved for each
 /// memory, so that code needs no bounds checks. Otherwise code of the other kind does not load and
 /// is compiled again.
 pub(crate) fn config(target: &str, large_address_space: bool) -> wasmtime::Result<Config> {

@@ -11,7 +11,7 @@
 //! dumps. Then it gives up files, network and other processes (`confine.rs`). It ends with its
 //! parent. Frames start with their length, which the reader limits.
 //!
-//! All children together have a share of the container's memory (`opgate_server::Room`), so that
+//! All children together have a share of the container's memory (`opgate_server::DefaultLimits`), so that
 //! the system does not kill a process, which could be the server. If the share is large enough,
 //! several children run at a time with equal parts. A child whose part is too small runs again
 //! alone, with the whole share. A child that compiles a large component starts that way.

@@ -46,7 +46,7 @@ const DEFAULT_STRATEGY: i32 = 0;
 /// The size of a bundle, compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CompressedSize {
-    /// In bytes; up to [`NEAR`] it can be less.
+    /// In bytes; up to [`MAX_UNREPORTED_BYTES`] it can be less.
     Exact(u64),
     /// More than this many bytes. The exact size is not worth the time.
     MoreThan(u64),
@@ -105,7 +105,7 @@ fn base64_size(deflated: u64) -> u64 {
 }
 
 /// Returns the size of the files after LZ4 and an entropy code of its bytes: deflate finds longer matches,
-/// and codes them as well. Above [`NEAR`], the rest is skipped.
+/// and codes them as well. Above [`MAX_UNREPORTED_BYTES`], the rest is skipped.
 fn lz4_size(folder: &DirectoryListing, files: &[(&Entry, u64)]) -> io::Result<u64> {
     let mut all = 0_u64;
     for (entry, length) in files {

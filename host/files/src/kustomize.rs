@@ -2,7 +2,7 @@
 //! its fields: rules about the object do not apply to it.
 //!
 //! ```text
-//! kustomization.yaml ─▶ patches[].path, patchesStrategicMerge[], patchesJson6902[].path ─▶ Patches
+//! kustomization.yaml ─▶ patches[].path, patchesStrategicMerge[], patchesJson6902[].path ─▶ PatchFiles
 //! ```
 
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! oci://HOST/REPO:TAG@DIGEST ─▶ Reference ─┐
-//! config.json of docker ─▶ Credentials ────┼─▶ Registry ─┬─▶ pull   ─▶ Pulled: digest, component
+//! config.json of docker ─▶ Credentials ────┼─▶ Registry ─┬─▶ pull   ─▶ PulledComponent: digest, component
 //! CAs, proxies, Limits ─▶ Transport ───────┘      │      ├─▶ push   ─▶ digest
 //!                                               Cache    └─▶ verify ─▶ digest
 //! ```
@@ -12,7 +12,7 @@
 //! * `transport`: one request and its response: TCP, proxy, TLS, HTTP/1.1, within limits.
 //! * `client`: authentication, redirects and retries around it.
 //! * `manifest`: finds the component's layer in manifests, and writes manifests.
-//! * [`Keys`]: signatures in the format of cosign.
+//! * [`PublicKeys`]: signatures in the format of cosign.
 //! * [`Cache`]: pulled content by digest.
 //!
 //! opgate does not trust a registry. It uses content only if the content has the requested digest. Without a signature, it trusts the

@@ -48,7 +48,7 @@ const MIN_EVICTION_AGE: Duration = Duration::from_millis(250);
 /// The reason why a body ended before it was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyError {
-    /// Less than [`MIN_RATE`] for longer than [`GRACE`].
+    /// Less than [`MIN_BYTES_PER_SECOND`] for longer than [`SLOW_BODY_GRACE`].
     Slow,
     /// Others needed its memory.
     Evicted,

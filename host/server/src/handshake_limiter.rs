@@ -167,7 +167,7 @@ impl HandshakeQueue {
         loop {
             let next = self.state.lock().next_waiter();
             let Some(next) = next else {
-                // No handshake is left: `is_led` is off.
+                // No handshake is left: `has_runner` is off.
                 token.0 = None;
                 return;
             };

@@ -45,7 +45,7 @@ impl PauseDetector {
         Self(Mutex::new(State { last: now, before: None }))
     }
 
-    /// Call it every [`BEAT`].
+    /// Call it every [`TICK_INTERVAL`].
     pub(super) fn tick(&self, now: Instant) {
         let mut state = self.0.lock();
         let paused = now.saturating_duration_since(state.last);

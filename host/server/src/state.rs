@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! Cluster ─▶ ClusterStatus ─┬▶ /policies: all of it
-//!                          ├▶ /readyz?verbose: tenants that have nearly used their reservations
-//!                          └▶ troubles ─▶ annotation of the Lease ─▶ doctor
+//!                           ├▶ /readyz?verbose: tenants that have nearly used their reservations
+//!                           └▶ troubles ─▶ annotation of the Lease ─▶ doctor
 //! ```
 
 use opgate_admission::cluster::{

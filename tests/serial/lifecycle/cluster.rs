@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! write ─┬─▶ kube-apiserver ─▶ EndpointSlices ─▶ webhook      with KUBEBUILDER_ASSETS
-//!        └─▶ webhooks of the stored configuration ─▶ Caller ─▶ webhook, then the fake stores it
+//!        └─▶ webhooks of the stored configuration ─▶ WebhookClient ─▶ webhook, then the fake stores it
 //! ```
 
 use std::collections::HashMap;

@@ -31,7 +31,7 @@ pub(crate) static BUNDLES: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// The reason why a rule that needs ConfigMaps is skipped if [`ConfigMaps::are_absent`].
+/// The reason why a rule that needs ConfigMaps is skipped if [`ConfigMaps::are_unavailable`].
 pub(crate) const NO_CONFIG_MAPS: &str = "the cluster's ConfigMaps are not available";
 
 /// For this number of ConfigMaps or more, one query for all names is cheaper: a source can name

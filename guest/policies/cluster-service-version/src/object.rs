@@ -45,7 +45,7 @@ const PREFETCHED: [&str; 29] = [
     "/status/reason",
 ];
 
-/// An object under evaluation. The values in [`KNOWN`] come from the single call, and all others
+/// An object under evaluation. The values in [`PREFETCHED`] come from the single call, and all others
 /// from the document.
 #[derive(Debug)]
 pub(crate) struct Object<'a> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! names, index crd ─▶ by namespace, without copies ─▶ two namespaces: several
-//!                                                 └─▶ one: chains by spec.replaces ─▶ Owners
+//!                                                 └─▶ one: chains by spec.replaces ─▶ OwnerCount
 //! ```
 //!
 //! During an upgrade the old and the new version of an Operator exist, both own the CRD, and the

@@ -24,7 +24,7 @@ pub(crate) const CHANNEL: &str = "olm.channel";
 pub(crate) const BUNDLE: &str = "olm.bundle";
 pub(crate) const DEPRECATIONS: &str = "olm.deprecations";
 
-/// The table of all blobs: the value, and its usual members in the order of [`USUAL`].
+/// The table of all blobs: the value, and its usual members in the order of [`USUAL_MEMBERS`].
 const COLUMNS: [&str; 8] = [
     "/value",
     "/value/schema",

@@ -1,7 +1,7 @@
 //! Other groups that provide the same APIs in the same namespaces.
 //!
 //! ```text
-//! APIs, reach ─▶ queries on the indexes of GROUPS ─▶ candidates ─ exact decision ─▶ Rivals
+//! APIs, reach ─▶ queries on the indexes of GROUPS ─▶ candidates ─ exact decision ─▶ ConflictingGroups
 //! ```
 //!
 //! A cluster can have thousands of groups, with annotations of hundreds of kilobytes and thousands

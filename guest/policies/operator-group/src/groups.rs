@@ -99,7 +99,7 @@ pub(crate) enum TargetExtent {
     Mixed,
 }
 
-/// See [`Extent`]. OLM writes the names in byte order, the empty one first.
+/// See [`TargetExtent`]. OLM writes the names in byte order, the empty one first.
 pub(crate) fn status_extent(group: &Document) -> TargetExtent {
     if group.kind(STATUS) != Kind::List {
         return TargetExtent::Unknown;

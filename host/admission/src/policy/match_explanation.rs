@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! review ─▶ PolicySet::attention ─┬▶ matched: the rules that evaluate it, and those of them that are off
-//!                           └▶ not matched: the first mismatch of the match rule that comes nearest
+//!                                 └▶ not matched: the first mismatch of the match rule that comes nearest
 //! ```
 
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 //! ```text
 //! config ─▶ load (descriptor, settings) ─▶ Policy ─▶ PolicySet ─ decide(review) ─▶ Decision
 //!                                            │                  ▲
-//!                                            └─ Lane: time, threads ─ Fair: permits by tenant
+//!                                            └─ Dispatcher: time, threads ─ FairPermits: permits by tenant
 //! ```
 
 mod builtin;

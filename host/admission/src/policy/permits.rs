@@ -20,7 +20,7 @@
 //!   however many tenants there are, and no such tenant more than half of those.
 //! * Tenants take turns. One that recently used much CPU time waits behind the others.
 //!
-//! No collection here is longer than the queue, or than [`MOST_TENANTS`].
+//! No collection here is longer than the queue, or than [`MAX_IDLE_TENANTS`].
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};

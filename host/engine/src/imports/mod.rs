@@ -5,7 +5,7 @@
 //! The work of an import is charged to the meter of the call, and its memory to the account.
 //!
 //! ```text
-//! guest ─▶ texts within bounds ─▶ look (meter, account) ─▶ State::believe ─▶ answer (account) ─▶ guest
+//! guest ─▶ texts within bounds ─▶ look (meter, account) ─▶ State::ensure_complete ─▶ answer (account) ─▶ guest
 //! ```
 
 mod cluster;
@@ -51,7 +51,7 @@ pub(super) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     cluster::define(&mut linker.instance(interface!("cluster"))?)
 }
 
-/// Limits the bytes that are copied from the guest, as [`HOSTCALL_BYTES`] does for the whole
+/// Limits the bytes that are copied from the guest, as [`MAX_HOSTCALL_BYTES`] does for the whole
 /// store, but names the import that got too many. wasmtime counts the arguments of imports and the
 /// result of the guest together. With these hooks, only the imports count the arguments, and they
 /// know their names.

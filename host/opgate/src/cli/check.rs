@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! PATHs ─▶ check_input::Loaded ─┬▶ units ──▶ loaded and evaluated on all processors, in order ─┬▶ CheckRun ─▶ report
-//!                         ├▶ dumps ──▶ audit ──────────────────────────────────────────────┤
-//!                         └▶ waivers ──────────────────────────────────────────────────────┘
+//!                               ├▶ dumps ──▶ audit ──────────────────────────────────────────────┤
+//!                               └▶ waivers ──────────────────────────────────────────────────────┘
 //! ```
 
 use std::ffi::{OsStr, OsString};

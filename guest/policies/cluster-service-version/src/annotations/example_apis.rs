@@ -1,7 +1,7 @@
 //! Examples and the APIs that a ClusterServiceVersion provides.
 //!
 //! ```text
-//! owned CRDs and API services ─▶ Provided (sorted) ◀── lookup ── examples
+//! owned CRDs and API services ─▶ ProvidedApis (sorted) ◀── lookup ── examples
 //! ```
 //!
 //! There can be tens of thousands of both, so neither list is searched from the start.

@@ -17,7 +17,7 @@ pub(super) const PROPERTY: &str = "olm.maxOpenShiftVersion";
 
 /// The annotation that authors write: a list of properties.
 pub(super) const AUTHOR_PROPERTIES: &str = "olm.properties";
-/// The annotation that OLM writes and reads: an object with the list as [`MEMBER`].
+/// The annotation that OLM writes and reads: an object with the list as [`OLM_PROPERTIES_MEMBER`].
 pub(super) const OLM_PROPERTIES: &str = "operatorframework.io/properties";
 /// The member of the annotation that OLM writes.
 const OLM_PROPERTIES_MEMBER: &str = "properties";

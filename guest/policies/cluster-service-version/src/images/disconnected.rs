@@ -8,7 +8,7 @@
 //!
 //! One image can violate all of these rules, and CSV-71. The violation at its first use names them
 //! all. If the list has the image with an invalid reference, the violation of CSV-71 names them
-//! ([`AlsoBroken`]).
+//! ([`FurtherViolations`]).
 //!
 //! On UPDATE, only images that the old object does not use count, or all of them if the claim is
 //! new.

@@ -11,7 +11,7 @@
 //! validated, and unknown fields are allowed. Members are visited in byte order: upstream's order
 //! is random.
 //!
-//! The [`Work`] of one review is limited, and so is the depth. If a limit is exceeded or a pattern
+//! The [`WorkBudget`] of one review is limited, and so is the depth. If a limit is exceeded or a pattern
 //! is not supported, the result is uncertain: valid, but `not` and `oneOf` do not rely on it.
 
 mod combined;

@@ -46,7 +46,7 @@ const ESCALATION: usize = 3;
 const DROP: usize = 4;
 const FIRST_DROP: usize = 5;
 
-/// A violation of the level, with its cause: the user, for PSA-09; the index in [`super::LACKS`],
+/// A violation of the level, with its cause: the user, for PSA-09; the index in [`super::REQUIRED_FIELDS`],
 /// for PSA-10; whether the profile is invalid or missing, for PSA-11.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LevelViolation<W> {
@@ -188,7 +188,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// The members of [`super::LACKS`] that a container lacks.
+    /// The members of [`super::REQUIRED_FIELDS`] that a container lacks.
     fn missing_in(&self, container: &Container<'_>, pod: &Pod) -> [bool; 3] {
         let row = container.row;
         let is_non_root = row.boolean(NON_ROOT).or(pod.non_root) == Some(true);

@@ -3,7 +3,7 @@
 //! it denies a request. An allowed request causes no such read.
 //!
 //! ```text
-//! denial ─▶ Grounds (objects in results, objects and namespaces without one) ─▶ reads ─┬▶ as the watch: deny
+//! denial ─▶ GroundRecorder (objects in results, objects and namespaces without one) ─▶ reads ─┬▶ as the watch: deny
 //!                                                                                      └▶ news: evaluate again
 //! ```
 

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! round 1, 2, 3: Outdated ─▶ Claim (queries) ─▶ round 4 ─▶ reserved; the claim ends
-//!                               └─ writes that may change the results: Claimed ─ wait ─┘
+//!                               └─ writes that may change the results: MustWait ─ wait ─┘
 //! ```
 //!
 //! Claims are numbered. A request with a claim waits only for older ones, so there is no deadlock.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! line ─▶ Event ────▶ ResourceCache: an object applied or deleted, a bookmark; the version advances
-//! page ─▶ PageText ─▶ item ─▶ Listing: its objects, one after the other; the token of the next page
+//! page ─▶ PageReader ─▶ item ─▶ Listing: its objects, one after the other; the token of the next page
 //!           └──────▶ ApiError
 //! ```
 //!

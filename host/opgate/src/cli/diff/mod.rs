@@ -1,9 +1,9 @@
 //! `opgate diff`: what a change of the configuration would do.
 //!
 //! ```text
-//! OLD ─▶ Side ─▶ Facts ─┐
+//! OLD ─▶ DiffSide ─▶ Facts ─┐
 //!                       ├─▶ Difference ─▶ text, or JSON
-//! NEW ─▶ Side ─▶ Facts ─┤
+//! NEW ─▶ DiffSide ─▶ Facts ─┤
 //!          │            │
 //!          └▶ reviews, decided by both sides
 //! ```

@@ -3,7 +3,7 @@
 //! ```text
 //! Manifest, the older one ─┐
 //! RequestOptions: who, what, where ─┼▶ GeneratedReview: the review, and what was guessed
-//! Kinds ───────────────────┘
+//! Kinds ────────────────────────────┘
 //! ```
 //!
 //! The object is used unchanged, plus the fields that an API server sets before it calls a webhook: a

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Serving ─▶ registration of the set ─▶ Wanted ─▶ digest in the lease
-//!                                          └▶ every few seconds, or on request: check ─▶ Registered, figures
+//!                                          └▶ every few seconds, or on request: check ─▶ RegistrationNames, figures
 //!                                                                            leader: └▶ follow
 //! ```
 

@@ -1,7 +1,7 @@
 //! Lists some objects of a resource: page by page, within the limits.
 //!
 //! ```text
-//! page ─▶ one object after the other (split) ─▶ without managedFields ─▶ Taken
+//! page ─▶ one object after the other (split) ─▶ without managedFields ─▶ SampleBuilder
 //!   ▲                                                                      │ limit, bytes, time
 //!   ├── continue, 410: once more from the start                            ▼
 //!   └──────────────────────────────────────────────────────────────────  Sample

@@ -30,7 +30,7 @@ use crate::cluster::read::direct::DirectReadSource;
 pub(in crate::cluster) use files::FileSamples;
 pub use grants::SampleGrants;
 
-/// Maximum number of reviews with samples at a time. Each holds at most [`MOST_BYTES_OF_REVIEW`].
+/// Maximum number of reviews with samples at a time. Each holds at most [`MAX_REVIEW_SAMPLE_BYTES`].
 const MAX_CONCURRENT_REVIEWS: usize = 2;
 
 /// Maximum number of objects of a sample, see `wit/policy.wit`.

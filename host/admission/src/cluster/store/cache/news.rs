@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! JSON ─▶ ResolvedRead::change ─▶ Change ─┬▶ ResourceCache::add, to a listing ─▶ ResourceCache::replace ─┐
-//!        (on any thread)             └▶ ResourceCache::take_over ──────────────────────────┴▶ visible to queries
+//!        (on any thread)             └▶ ResourceCache::apply_change ──────────────────────────┴▶ visible to queries
 //! ```
 //!
 //! Queries wait while the lock is held for writing. So under the lock, opgate does not read,

@@ -1,7 +1,7 @@
 //! Runs cases through the component of a policy, as a server or a replay would.
 //!
 //! ```text
-//! cases ─▶ by settings, and with or without a cluster ─▶ Set ─▶ decide ─▶ Answer ─▶ compare ─▶ Ran
+//! cases ─▶ by settings, and with or without a cluster ─▶ Set ─▶ decide ─▶ Answer ─▶ compare ─▶ CaseRun
 //! ```
 //!
 //! Cases with the same settings share one loaded policy. All share the engine and the compiled code.
