@@ -32,7 +32,6 @@ mod documents;
 mod fake;
 mod files;
 mod gallery;
-mod hostile;
 mod http;
 mod identities;
 mod imports;

@@ -11,6 +11,7 @@ mod conflicting_pairs;
 mod connections;
 mod doctor;
 mod envtest;
+mod hostile;
 mod installed;
 mod isolation;
 mod lifecycle;
@@ -57,6 +58,11 @@ async fn wait_for_idle_machine() -> MutexGuard<'static, ()> {
             MAX_LOAD * 100.0
         );
     }
+}
+
+/// [`wait_for_idle_machine`] for tests without a runtime.
+fn block_until_idle_machine() -> MutexGuard<'static, ()> {
+    tokio::runtime::Runtime::new().unwrap().block_on(wait_for_idle_machine())
 }
 
 /// The share of all processors that was used over a period: 0 to 1; 0 where the kernel does not tell.

@@ -7,7 +7,10 @@
 //! JSON, without a host.
 //!
 //! ```
-//! use opgate_sdk::{Document, Parts, Report, Request, Review, Target, policy, rule, rules};
+//! use opgate_sdk::{
+//!     Document, Report, Request, RequestParts, Review, Target, policy, rule,
+//!     rules,
+//! };
 //!
 //! static BUNDLE: Target = Target {
 //!     groups: &["core.rukpak.io"],
@@ -61,7 +64,7 @@
 //! # fn main() {
 //! let bundle = Document::parse(r#"{"spec":{"source":{"image":{"ref":"a:latest"}}}}"#).unwrap();
 //! let settings = Document::parse("{}").unwrap();
-//! let request = Request::from(Parts::default());
+//! let request = Request::from(RequestParts::default());
 //! let verdict = POLICY.validate(&request, 1, Some(&bundle), None, &settings);
 //! assert_eq!(verdict.violations[0].rule, "IMG-1");
 //! # }

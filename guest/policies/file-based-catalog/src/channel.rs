@@ -220,7 +220,7 @@ rule! {
     ///
     /// Each entry of a channel has `name`, a non-empty string. `replaces` and `skipRange`, if set,
     /// are non-empty strings; `skips`, if set, is a list of non-empty strings. `null` counts as not
-    /// set, except for `name`. The names are case-sensitive, so `Replacement` is rejected.
+    /// set, except for `name`. The names are case-sensitive, so `Replaces` is rejected.
     ///
     /// # Why
     ///
@@ -383,7 +383,7 @@ fn check_entry(
 }
 
 /// The columns of members with another spelling. An entry that replaces nothing because its member
-/// is `Replacement` would count as another head.
+/// is `Replaces` would count as another head.
 fn check_spelling(
     blob: &Blob<'_>,
     row: Row<'_>,

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use testkit::{bombs, configuration, create_bundle, good_spec, hostile_component};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::BINARY;
+use crate::{BINARY, block_until_idle_machine, wait_for_idle_machine};
 
 fn load(policies: &[Value]) -> PolicySet {
     let text = configuration(policies);
@@ -51,6 +51,7 @@ fn assert_readable_cause(cause: &str) {
 /// What each misbehaviour ends in, as the administrator reads it.
 #[tokio::test]
 async fn every_misbehavior_is_a_policy_error_with_its_cause() {
+    let _turn = wait_for_idle_machine().await;
     let cases = [
         (json!({"do": "spin"}), "exceeded the CPU time limit of 100ms"),
         (json!({"do": "grow"}), "wanted more than 32Mi of memory"),
@@ -96,6 +97,7 @@ async fn every_misbehavior_is_a_policy_error_with_its_cause() {
 /// The SDK cuts a verdict to what the host takes; the host does not rely on it.
 #[tokio::test]
 async fn verdict_over_the_limits_is_a_policy_error() {
+    let _turn = wait_for_idle_machine().await;
     let cases = [
         (257, 1, "returned an invalid verdict: 257 violations are more than 256"),
         (100_000, 1, "returned a verdict of more than 4Mi"),
@@ -122,6 +124,7 @@ async fn verdict_over_the_limits_is_a_policy_error() {
 
 #[tokio::test]
 async fn excessive_verdict_is_truncated_for_the_api_server() {
+    let _turn = wait_for_idle_machine().await;
     let set = load(&[misbehaves("evil", &json!({"do": "many-warnings", "number": 256}))]);
     let decision = decide(&set, "b").await;
     assert!(decision.denial.is_none() && decision.failure.is_none());
@@ -141,6 +144,7 @@ async fn excessive_verdict_is_truncated_for_the_api_server() {
 /// Twenty policies that each answer as much as they may, about a review with the longest names.
 #[tokio::test]
 async fn response_to_many_violations_is_limited() {
+    let _turn = wait_for_idle_machine().await;
     let flood = |n: usize| {
         let mut policy = misbehaves(&format!("evil-{n}"), &json!({"number": 200, "length": 4_096}));
         policy["module"] = json!(hostile_component("floods"));
@@ -177,6 +181,7 @@ async fn response_to_many_violations_is_limited() {
 
 #[tokio::test]
 async fn control_characters_reach_neither_terminals_nor_headers() {
+    let _turn = wait_for_idle_machine().await;
     let set = load(&[misbehaves("evil", &json!({"do": "controls"}))]);
     let decision = decide(&set, "b").await;
     let denial = decision.denial.unwrap();
@@ -187,6 +192,7 @@ async fn control_characters_reach_neither_terminals_nor_headers() {
 
 #[tokio::test]
 async fn too_deep_json_is_an_error_in_the_guest() {
+    let _turn = wait_for_idle_machine().await;
     let set = load(&[misbehaves("evil", &json!({"do": "deep-json", "number": 100_000}))]);
     let decision = decide(&set, "b").await;
     assert_eq!(decision.denial.unwrap().message, "nests deeper than 512 levels");
@@ -195,6 +201,7 @@ async fn too_deep_json_is_an_error_in_the_guest() {
 /// What a fault does is the administrator's choice, and in the modes warn and audit it never blocks.
 #[tokio::test]
 async fn policy_error_has_the_configured_effect() {
+    let _turn = wait_for_idle_machine().await;
     let cases = [
         ("enforce", "failurePolicy", (true, false, 0)),
         ("enforce", "deny", (false, true, 0)),
@@ -219,6 +226,7 @@ async fn policy_error_has_the_configured_effect() {
 /// What only warning rules need cannot keep a request from its answer, and cannot let it pass.
 #[tokio::test]
 async fn policy_error_in_advisory_rules_drops_them() {
+    let _turn = wait_for_idle_machine().await;
     let policy = |settings: &Value, rules: &Value| {
         let mut policy = misbehaves("evil", settings);
         policy["module"] = json!(hostile_component("advises"));
@@ -263,6 +271,7 @@ async fn policy_error_in_advisory_rules_drops_them() {
 /// `onError: allow` forgives errors of the policy, not that it was given too much to do.
 #[tokio::test]
 async fn limit_errors_ignore_on_error_allow() {
+    let _turn = wait_for_idle_machine().await;
     let cases = [
         (json!({"do": "panic"}), true),
         (json!({"do": "unknown-rule"}), true),
@@ -284,6 +293,7 @@ async fn limit_errors_ignore_on_error_allow() {
 /// Who keeps a policy busy does not get past it, whatever its faults do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overload_ignores_on_error_allow() {
+    let _turn = wait_for_idle_machine().await;
     for concurrency in [1, 4] {
         let mut guard = misbehaves("guard", &json!({"do": "spin-for-name", "name": "slow"}));
         guard["onError"] = "allow".into();
@@ -316,6 +326,7 @@ async fn overload_ignores_on_error_allow() {
 /// Then those of all users start where they belong.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_long_for_all_tenants_skip_the_fast_path() {
+    let _turn = wait_for_idle_machine().await;
     let mut slow = misbehaves("slow", &json!({"do": "spin-for-name", "name": "slow"}));
     slow["limits"] = json!({"time": "50ms"});
     let set = load(&[slow]);
@@ -335,6 +346,7 @@ async fn calls_long_for_all_tenants_skip_the_fast_path() {
 /// Audit and warn never block, not even by being busy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn busy_policy_in_warn_or_audit_is_skipped() {
+    let _turn = wait_for_idle_machine().await;
     for (mode, on_error) in [("audit", "failurePolicy"), ("warn", "deny"), ("warn", "allow")] {
         let mut watcher = misbehaves("watcher", &json!({"do": "spin-for-name", "name": "slow"}));
         watcher["mode"] = mode.into();
@@ -358,6 +370,7 @@ async fn busy_policy_in_warn_or_audit_is_skipped() {
 /// Limits hold before the first answer, too: the others serve, and the broken one has its cause.
 #[test]
 fn policy_that_fails_to_load_reports_cause_and_blocks_no_others() {
+    let _turn = block_until_idle_machine();
     let folder = tempfile::tempdir().unwrap();
     let good = std::fs::read(hostile_component("misbehaves")).unwrap();
     let file = |name: &str, bytes: &[u8]| {
@@ -426,6 +439,7 @@ fn policy_that_fails_to_load_reports_cause_and_blocks_no_others() {
 /// many of them in the same place, nobody has seen a word of it.
 #[tokio::test]
 async fn evaluations_share_no_state() {
+    let _turn = wait_for_idle_machine().await;
     let mut policies = vec![misbehaves("writer", &json!({"do": "write-secret"}))];
     policies.push(misbehaves("reader", &json!({"do": "read-secret"})));
     for policy in &mut policies {
@@ -443,6 +457,7 @@ async fn evaluations_share_no_state() {
 /// What a policy does depends on nothing but its input.
 #[tokio::test]
 async fn the_same_input_gives_the_same_verdict() {
+    let _turn = wait_for_idle_machine().await;
     let set = load(&[testkit::builtin_policy()]);
     let body = create_bundle("u", "b", &json!({"source": {"type": "git"}})).to_string();
     let text = review::text(body.into_bytes()).unwrap();
@@ -477,6 +492,7 @@ fn load_in_subprocess_with(memory: usize, policies: &[Value]) -> PolicySet {
 /// end with the limits of the child.
 #[tokio::test]
 async fn harmful_component_does_not_affect_other_policies() {
+    let _turn = wait_for_idle_machine().await;
     let folder = tempfile::tempdir().unwrap();
     let padded = |component| bombs::padded(component, 4 << 20);
     let cases = [
@@ -527,6 +543,7 @@ async fn harmful_component_does_not_affect_other_policies() {
 /// needs less; what needs more ends in an error that says so.
 #[test]
 fn compiler_memory_is_small_in_a_small_container() {
+    let _turn = block_until_idle_machine();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.wasm");
     std::fs::write(&path, bombs::tables(1_000, 60)).unwrap();
@@ -544,6 +561,7 @@ fn compiler_memory_is_small_in_a_small_container() {
 /// A policy in a child and one here are the same.
 #[tokio::test]
 async fn subprocess_compilation_gives_same_module() {
+    let _turn = wait_for_idle_machine().await;
     let policy = misbehaves("evil", &json!({"do": "controls"}));
     let (here, apart) = (load(std::slice::from_ref(&policy)), load_in_subprocess(&[policy]));
     assert_eq!(here.policies()[0].module.digest(), apart.policies()[0].module.digest());
@@ -555,6 +573,7 @@ async fn subprocess_compilation_gives_same_module() {
 /// ends at once.
 #[test]
 fn calls_share_the_time_of_a_review() {
+    let _turn = block_until_idle_machine();
     let engine = Arc::new(Engine::start(Pool { instances: 2, memory: 32 << 20 }, None).unwrap());
     let evil = engine.load(&std::fs::read(hostile_component("misbehaves")).unwrap(), true).unwrap();
     let settings = Arc::new(Document::parse(r#"{"do": "spin"}"#).unwrap());
@@ -584,6 +603,7 @@ fn calls_share_the_time_of_a_review() {
 /// Rules that only warn get half of the time of a policy, so that both calls together keep its limit.
 #[tokio::test]
 async fn both_calls_of_a_policy_keep_its_limit() {
+    let _turn = wait_for_idle_machine().await;
     let mut policy = misbehaves("evil", &json!({"do": "spin"}));
     policy["module"] = json!(hostile_component("advises"));
     let decision = decide(&load(&[policy]), "good").await;
@@ -594,6 +614,7 @@ async fn both_calls_of_a_policy_keep_its_limit() {
 /// all processors do not make one fail that needs little.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn waiting_for_a_processor_uses_no_time() {
+    let _turn = wait_for_idle_machine().await;
     // One tenant has few long calls of one policy at a time, so that there are four policies.
     let evils = ["a", "b", "c", "d"].map(|name| {
         let mut evil = misbehaves(name, &json!({"do": "spin-for-name", "name": "slow"}));
@@ -623,6 +644,7 @@ async fn waiting_for_a_processor_uses_no_time() {
 /// through ends with the limits of the child.
 #[tokio::test]
 async fn oversized_settings_schema_does_not_affect_other_policies() {
+    let _turn = wait_for_idle_machine().await;
     for (module, says) in [
         ("explodes-in-patterns", "its settings schema has more than 128 patterns"),
         ("explodes-in-schema", "its settings schema "),
@@ -642,6 +664,7 @@ async fn oversized_settings_schema_does_not_affect_other_policies() {
 /// living: it says what it waits for.
 #[tokio::test]
 async fn policies_load_in_parallel_and_readiness_names_pending_ones() {
+    let _turn = wait_for_idle_machine().await;
     let certificates = testkit::Certificates::new();
     let folder = tempfile::tempdir().unwrap();
     let slow = |name: &str| json!({"name": name, "module": hostile_component("loops-in-describe"), "limits": {"time": "30s"}});
