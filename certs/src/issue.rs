@@ -67,7 +67,7 @@ impl CertificateAuthority {
         Ok(Self { certificate, issuer: Issuer::new(params, key), not_after })
     }
 
-    /// Reads a CA that [`Authority::create`] made.
+    /// Reads a CA that [`CertificateAuthority::create`] made.
     ///
     /// # Errors
     /// Fails if a file is unreadable, or the two are no CA.

@@ -60,7 +60,7 @@ impl Reloader {
         }
     }
 
-    /// Serves this pair from now on. The next [check](Self::look) reports it.
+    /// Serves this pair from now on. The next [check](Self::reload) reports it.
     pub fn push(&self, certificate: ServingCertificate) {
         if certificate != **self.current.load() {
             self.current.store(Arc::new(certificate));

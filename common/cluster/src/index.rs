@@ -149,7 +149,7 @@ impl Index {
         }
     }
 
-    /// Returns objects that may have the word, in addition to [`Index::many`].
+    /// Returns objects that may have the word, in addition to [`Index::unindexed`].
     pub(crate) fn candidates(&self, word: impl Hash) -> Option<&PostingList> {
         self.by_word.get(&hash(word))
     }

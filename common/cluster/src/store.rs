@@ -45,7 +45,7 @@ impl Query {
         self.is_match_metered(object, None)
     }
 
-    /// [`Query::holds`] with limited work. If the meter stops, the caller must ignore the result.
+    /// [`Query::is_match`] with limited work. If the meter stops, the caller must ignore the result.
     #[must_use]
     pub fn is_match_metered(&self, object: &Object, meter: Option<&Meter>) -> bool {
         let look_up =

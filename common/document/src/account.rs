@@ -78,7 +78,7 @@ impl Account {
         taken
     }
 
-    /// [`Account::take`] for an optional charge: a refusal does not exhaust the account.
+    /// [`Account::charge`] for an optional charge: a refusal does not exhaust the account.
     #[must_use]
     pub fn try_charge(&self, bytes: usize) -> bool {
         let bytes = number(bytes);
@@ -190,7 +190,7 @@ impl Charge {
         Self { account: other.account.clone(), bytes: AtomicUsize::new(0) }
     }
 
-    /// Charges more bytes; reports whether they are available, as [`Account::take`] does.
+    /// Charges more bytes; reports whether they are available, as [`Account::charge`] does.
     #[must_use]
     pub fn grow(&self, bytes: usize) -> bool {
         let Some(account) = &self.account else { return true };

@@ -9,7 +9,7 @@ pub(crate) const SORT_SCRATCH_BYTES: usize = 32;
 /// when they are complete.
 const UNCHARGED_BYTES: usize = 2 << 10;
 
-/// A list in the making. What it has charged stays charged when it is [complete](Counted::finish), and
+/// A list in the making. What it has charged stays charged when it is [complete](ChargedVec::finish), and
 /// is given back when it never is.
 pub(crate) struct ChargedVec<'c, T> {
     pub(crate) items: Vec<T>,

@@ -116,7 +116,7 @@ impl Document {
         Self::parse_charged(json, Charge::default())
     }
 
-    /// [`Document::of`] with a memory account, see [`Text::charged`].
+    /// [`Document::of`] with a memory account, see [`Text::with_charge`].
     ///
     /// # Errors
     /// Fails as [`Document::parse`], and if the account refuses the charge, which its mark reports.
@@ -124,10 +124,10 @@ impl Document {
         Self::read(json, charge, None)
     }
 
-    /// [`Document::charged`] with limited work.
+    /// [`Document::parse_charged`] with limited work.
     ///
     /// # Errors
-    /// Fails as [`Document::charged`], and if the meter stops, which it reports.
+    /// Fails as [`Document::parse_charged`], and if the meter stops, which it reports.
     pub fn parse_metered(json: String, charge: Charge, meter: &Meter) -> Result<Self, Error> {
         Self::read(json, charge, Some(meter))
     }
@@ -155,10 +155,10 @@ impl Document {
         Self::parse_deep_charged(json, Charge::default())
     }
 
-    /// [`Document::deep`] with a memory account, see [`Text::charged`].
+    /// [`Document::parse_deep`] with a memory account, see [`Text::with_charge`].
     ///
     /// # Errors
-    /// Fails as [`Document::deep`], and if the account refuses the charge, which its mark reports.
+    /// Fails as [`Document::parse_deep`], and if the account refuses the charge, which its mark reports.
     pub fn parse_deep_charged(json: String, charge: Charge) -> Result<Self, Error> {
         let bytes = json.len();
         let wanted = ScanOptions { max_depth: usize::MAX, find_duplicates: false };

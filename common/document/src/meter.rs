@@ -2,7 +2,7 @@
 //!
 //! A read can take more work than its caller expects: the first read of a list splits millions of elements,
 //! sorts names and unescapes texts. For callers with limited time, values carry a [`Meter`]. Every loop
-//! charges it, and at regular intervals it checks a [`Watch`]. A watch that has expired stops the meter:
+//! charges it, and at regular intervals it checks a [`Deadline`]. A watch that has expired stops the meter:
 //! later reads return null and are not cached, and the caller checks [`Meter::is_stopped`] before it uses a
 //! result.
 

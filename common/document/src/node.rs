@@ -257,7 +257,7 @@ impl<'t> LevelCursor<'t> {
         Self { text, bytes: text.as_bytes(), at, bracket: None, cost }
     }
 
-    /// [`Level::inside`] for a reader that derives no data.
+    /// [`LevelCursor::inside`] for a reader that derives no data.
     fn unmetered(text: &'t Text, start: usize) -> Self {
         let cost = Cost { charge: text.charge(), meter: None };
         Self::inside(text, u32::try_from(start).unwrap_or(u32::MAX), cost)

@@ -125,11 +125,11 @@ impl Text {
         Ok(Self { json, brackets, strings, charge, ..Self::default() })
     }
 
-    /// [`Text::charged`], and checks the syntax in the same pass: [`Text::is_json`] returns the result. The
+    /// [`Text::with_charge`], and checks the syntax in the same pass: [`Text::is_json`] returns the result. The
     /// errors of invalid JSON are left to the parser.
     ///
     /// # Errors
-    /// Fails as [`Text::charged`].
+    /// Fails as [`Text::with_charge`].
     pub fn with_syntax_check(json: String, charge: Charge) -> Result<Self, IndexError> {
         let options = ScanOptions { max_depth: MAX_DEPTH, find_duplicates: false };
         match Self::scan(json, options, charge, None) {
@@ -206,7 +206,7 @@ impl Text {
         Self::scan(json, options, Charge::default(), None).map_err(|(json, _)| json)
     }
 
-    /// Scans a text as [`Text::values`], with a charge. Returns text and charge on failure.
+    /// Scans a text as [`Text::parse_values`], with a charge. Returns text and charge on failure.
     pub(crate) fn scan(
         json: String,
         options: ScanOptions,
@@ -236,7 +236,7 @@ impl Text {
         Ok(text)
     }
 
-    /// Returns the first duplicate name in a text that [`Text::values`] has read, with its quotes. Documents
+    /// Returns the first duplicate name in a text that [`Text::parse_values`] has read, with its quotes. Documents
     /// use the last member of a name, and other readers may use the first.
     #[must_use]
     pub fn duplicate_name(&self) -> Option<Range<usize>> {

@@ -8,7 +8,7 @@
 //!
 //! The parser accepts much that does not mean what it seems to; it is ported with all of that,
 //! because a range that it accepts is one that OLM goes by. What is likely to surprise is noted in
-//! [`Range::surprises`].
+//! [`Range::warnings`].
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Syntax, values and errors follow go-yaml v2, which the tools of Kubernetes use (`sigs.k8s.io/yaml`); a
-//! duplicate name in a map is refused, as by v3. [`documents`] reads files, and [`tolerant`] files in which
+//! duplicate name in a map is refused, as by v3. [`documents`] reads files, and [`documents_lenient`] files in which
 //! upstream uses the last of duplicate names; [`read`] reads text without an author who could fix it, and
-//! [`strict`] text with one.
+//! [`read_strict`] text with one.
 //!
 //! Work and memory grow with the text and with the resulting JSON, which is bounded; the content of an alias
 //! counts each time. No function here is recursive.

@@ -4,7 +4,7 @@
 //! characters later on the same line: the tokens between wait in a queue, and the token for the start of a
 //! key is inserted before them.
 //!
-//! Differences: encodings other than UTF-8, and 10,000 levels; here the limit is [`DEPTH`].
+//! Differences: encodings other than UTF-8, and 10,000 levels; here the limit is [`MAX_DEPTH`].
 
 mod scalars;
 mod tags;

@@ -5,7 +5,7 @@
 //! version, or its original.
 //!
 //! A status update can bypass a policy, so the invariant covers the other marks: a version that loses or
-//! changes a mark is evaluated as if it were new. See [`CopyMarks::lasted`].
+//! changes a mark is evaluated as if it were new. See [`CopyMarks::is_old_evaluated`].
 //!
 //! ```text
 //! marks ─▶ OLM writes it ───────────────────────────▶ a copy

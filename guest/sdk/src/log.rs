@@ -1,7 +1,7 @@
 //! Lines for the host's log. The host adds the name of the policy.
 //!
 //! In native tests, the lines of a thread go to stderr, which a failing test shows, and are kept until
-//! [`taken`] returns them.
+//! [`take_lines`] returns them.
 
 /// Logs a message for debugging the policy.
 pub fn debug(message: &str) {

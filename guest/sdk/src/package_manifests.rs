@@ -20,7 +20,7 @@ pub const NAME_INDEX: Index = Index { name: "name", field: "/metadata/name", sep
 /// their catalogs.
 const MAX_ENTRIES: u32 = 16_384;
 
-/// Returns the PackageManifest of a package in one catalog source. The read has the index [`NAME`], and the
+/// Returns the PackageManifest of a package in one catalog source. The read has the index [`NAME_INDEX`], and the
 /// fields `/status/catalogSource` and `/status/catalogSourceNamespace`.
 ///
 /// # Errors

@@ -221,7 +221,7 @@ impl<'r> Report<'r> {
 
     /// Sets the function that adds logical locations to violations, by the object and their fields. It is
     /// called when the report is finished, only for the violations of the verdict. For catalogs it is
-    /// [`crate::catalog::about`].
+    /// [`crate::catalog::set_logical_locations`].
     pub fn locate_with(&mut self, explain: fn(&Document, &mut [Violation])) {
         self.set_locations = Some(explain);
     }

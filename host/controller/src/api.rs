@@ -156,7 +156,7 @@ impl ApiError {
 /// The answer of a request, later.
 pub type ApiFuture<'a, T> = BoxFuture<'a, Result<T, ApiError>>;
 
-/// An API server. Every request ends within [`REQUEST`].
+/// An API server. Every request ends within [`REQUEST_TIMEOUT`].
 pub trait Api: Send + Sync {
     /// Returns the time of the API server from its last response. It is decisive for certificates: API
     /// servers verify them.

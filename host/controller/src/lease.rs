@@ -10,9 +10,9 @@
 //! which it *saw* the lease change, with a clock that never jumps. Differences between the calendars of two machines do
 //! not matter.
 //!
-//! **A writer stops before another starts.** A term ends [`TERM`] after its holder sent the request to renew
+//! **A writer stops before another starts.** A term ends [`LEADER_TERM`] after its holder sent the request to renew
 //! it, unless it was renewed again. A request that starts just before ends within
-//! [`REQUEST`](crate::api::REQUEST). Another replica reads the renewal no earlier than it was requested, and
+//! [`REQUEST_TIMEOUT`](crate::api::REQUEST_TIMEOUT). Another replica reads the renewal no earlier than it was requested, and
 //! waits [`LEASE_EXPIRY`] from then: 10 s + 4 s < 15 s. Every write is also based on a version, so that a request
 //! that an API server executes late, or a machine that was suspended, cannot revert a write of a later
 //! leader.

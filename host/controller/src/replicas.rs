@@ -65,7 +65,7 @@ const CONFIGURATION_ANNOTATION: &str = "opgate.dev/configuration";
 const CA_ANNOTATION: &str = "opgate.dev/ca";
 const ISSUER_ANNOTATION: &str = "opgate.dev/issuer";
 
-/// Annotation with [`Report::state`].
+/// Annotation with [`ReplicaStatus::state`].
 pub const STATE_ANNOTATION: &str = "opgate.dev/state";
 
 impl ReplicaStatus {

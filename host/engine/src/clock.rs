@@ -36,7 +36,7 @@ pub struct Budget<'c> {
 
 /// CPU time that calls share: those of all policies that evaluate one review. Calls on several
 /// threads use it at the same time, and each of them stops within a tick when it is used up. An
-/// attempt ([`Time::Attempt`]) does not count.
+/// attempt ([`TimeLimit::Attempt`]) does not count.
 #[derive(Debug)]
 pub struct SharedCpuTime {
     limit: Duration,

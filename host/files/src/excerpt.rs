@@ -2,7 +2,7 @@
 //!
 //! Reports go to terminals, and to logs with more readers than the file. A line is shown only if no part of
 //! it belongs to a Secret, or to another object than that of the violation: [`is_in_secret`] checks the
-//! objects around the location, [`is_shown`] the line. If they cannot be distinguished, the line is not
+//! objects around the location, [`can_be_shown`] the line. If they cannot be distinguished, the line is not
 //! shown. File, line and column are always shown.
 
 use opgate_document::{Kind, Value};

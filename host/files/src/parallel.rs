@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, Result as Done};
 
 /// The nesting of documents has the limit of the parsers, which recurse. A debug build exceeded the
-/// 2 MiB of an ordinary thread before [`opgate_yaml::DEPTH`].
+/// 2 MiB of an ordinary thread before [`opgate_yaml::MAX_DEPTH`].
 const STACK_BYTES: usize = 32 << 20;
 
 /// Returns the number of threads.
@@ -48,7 +48,7 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
 /// Results that wait for an earlier one at most: a worker that is further ahead waits.
 const MAX_AHEAD: usize = 64;
 
-/// Progress of [`in_order`].
+/// Progress of [`for_each_in_order`].
 struct Progress<R> {
     started: usize,
     taken: usize,

@@ -54,7 +54,7 @@ pub fn parse_documents(yaml: &str, words: BooleanWords) -> Result<Vec<YamlDocume
     parse_documents_with(yaml, words, opgate_yaml::documents)
 }
 
-/// Splits documents as [`parts`] does, but of duplicate names in a map the last member counts, as for
+/// Splits documents as [`parse_documents`] does, but of duplicate names in a map the last member counts, as for
 /// upstream.
 ///
 /// # Errors
@@ -205,7 +205,7 @@ impl LocatedValue {
     /// off}`.
     ///
     /// # Errors
-    /// Fails as [`parts`], and if there are several documents.
+    /// Fails as [`parse_documents`], and if there are several documents.
     pub fn read(yaml: &str) -> Result<Self, YamlError> {
         let mut parts = parse_documents(yaml, BooleanWords::TrueFalse)?;
         let lines = Arc::new(Lines::of(yaml));

@@ -14,7 +14,7 @@
 //!
 //! While the server serves, other work, such as loading another configuration, gets the rest of
 //! the limit after the current memory of the process and the memory that requests may still use
-//! ([`DefaultLimits::left`]).
+//! ([`DefaultLimits::remaining_bytes`]).
 
 use std::fs;
 use std::path::{Component, Path};

@@ -8,7 +8,7 @@
 //!
 //! Rules evaluate the object and name fields of it. If the object is part of a catalog, the fields
 //! of violations become fields of the catalog. Members that `olm.csv.metadata` omits are unknown: a
-//! rule that reports a missing member calls [`Csv::knows`] first.
+//! rule that reports a missing member calls [`Csv::has_member_set`] first.
 
 use opgate_sdk::{Document, Kind, Level, Report, Review, Rule, Shape, escape};
 

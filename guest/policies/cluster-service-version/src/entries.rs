@@ -45,7 +45,7 @@ impl Entries {
         Self::read_up_to(MAX_ENTRIES, object, pointer, columns)
     }
 
-    /// [`Entries::first`] of a list of a known length.
+    /// [`Entries::read_first`] of a list of a known length.
     pub(crate) fn read_first_of(
         length: u32,
         document: &Document,
@@ -78,7 +78,7 @@ impl Entries {
         Self { tables, is_complete: length <= MAX_ENTRIES }
     }
 
-    /// Whether the list is not very long. If it is, [`Entries::first`] has the first entries only.
+    /// Whether the list is not very long. If it is, [`Entries::read_first`] has the first entries only.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -107,12 +107,12 @@ pub(crate) struct ChangedList {
 }
 
 impl ChangedList {
-    /// [`Entries::all`] of the list; none if an UPDATE does not change it.
+    /// [`Entries::read_all`] of the list; none if an UPDATE does not change it.
     pub(crate) fn read_all(csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
         Self::of(MAX_ENTRIES_TO_DENY, csv, pointer, columns)
     }
 
-    /// [`Entries::first`] of the list; none if an UPDATE does not change it.
+    /// [`Entries::read_first`] of the list; none if an UPDATE does not change it.
     pub(crate) fn read_first(csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
         Self::of(MAX_ENTRIES, csv, pointer, columns)
     }

@@ -1,7 +1,7 @@
 //! `metadata/annotations.yaml`.
 //!
 //! The registry uses the first file in `metadata/` that has annotations, regardless of its name; so
-//! does [`find`]. The module `dockerfile` compares them with the labels of `bundle.Dockerfile`.
+//! does [`find_annotations`]. The module `dockerfile` compares them with the labels of `bundle.Dockerfile`.
 
 use std::collections::BTreeMap;
 

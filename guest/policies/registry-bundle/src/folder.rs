@@ -2,7 +2,7 @@
 //! link that leads to no file of the directory is listed as an unreadable file.
 //!
 //! [`BundleDirectory::read`] makes one host call for all data that the rules need of a whole file. Documents
-//! inside the files stay in the host; [`BundleDirectory::first`] returns a handle for one. Handles are
+//! inside the files stay in the host; [`BundleDirectory::first_document`] returns a handle for one. Handles are
 //! dropped when a rule no longer needs them: a call can have a thousand, and a directory can have
 //! more files.
 

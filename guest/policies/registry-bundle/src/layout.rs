@@ -11,7 +11,7 @@ rules![RBF_01, RBF_14, RBF_15];
 
 /// The maximum size of a ConfigMap, into which OLM unpacks a bundle.
 const MAX_BUNDLE_BYTES: u64 = 1 << 20;
-/// The size of a warning: 85 percent of [`LIMIT`].
+/// The size of a warning: 85 percent of [`MAX_BUNDLE_BYTES`].
 const WARNING_BYTES: u64 = MAX_BUNDLE_BYTES * 85 / 100;
 
 rule! {

@@ -126,7 +126,7 @@ pub struct PolicyConfig {
     pointer: String,
     /// The limits that the file sets.
     explicit_limits: ExplicitLimits,
-    /// Whether the process only serves these calls, see [`Configuration::for_files`].
+    /// Whether the process only serves these calls, see [`Configuration::apply_file_limits`].
     pub(super) is_for_files: bool,
 }
 

@@ -301,7 +301,7 @@ impl PolicySet {
     }
 
     /// The data that a server has read from its cluster to determine them, see
-    /// [`Configuration::wanted`].
+    /// [`Configuration::platform_query`].
     #[must_use]
     pub fn platform_query(&self) -> Option<PlatformQuery> {
         self.platform_query

@@ -262,7 +262,7 @@ impl ReadArgs {
         Reader::new(self.max_input_size.unwrap_or(DEFAULT_MAX_INPUT_BYTES))
     }
 
-    /// Returns a reader for many units in sequence: see [`Reader::fresh`].
+    /// Returns a reader for many units in sequence: see [`Reader::with_full_budget`].
     fn unit_reader(&self) -> Reader {
         Reader::new(self.max_input_size.unwrap_or(DEFAULT_MAX_UNIT_BYTES))
     }

@@ -83,7 +83,7 @@ impl ApiServer {
         self.send_dated(request).await.map(|(stream, _)| stream)
     }
 
-    /// As [`ask`](Self::ask), with the time of the API server's clock, if the response has it. If
+    /// As [`send`](Self::send), with the time of the API server's clock, if the response has it. If
     /// the token is rejected and its file now has another one, the request is sent once more.
     pub(in crate::cluster) async fn send_dated(
         &self,

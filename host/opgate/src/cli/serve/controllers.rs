@@ -28,7 +28,7 @@ use super::webhook_registration::{CaBundleSource, RegistrationTask};
 /// themselves.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// They go on until [`Controllers::end`].
+/// They go on until [`Controllers::shut_down`].
 pub(super) struct Controllers {
     installation: Installation,
     api: Arc<dyn Api>,

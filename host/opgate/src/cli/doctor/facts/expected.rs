@@ -32,7 +32,7 @@ pub(in crate::cli::doctor) struct ExpectedObjects {
     pub(in crate::cli::doctor) error: Option<String>,
     /// Why nothing is known about it, although it may be right.
     pub(in crate::cli::doctor) unknown_reason: Option<String>,
-    /// The webhooks with and without `matchConditions`; their URLs begin with [`BASE`].
+    /// The webhooks with and without `matchConditions`; their URLs begin with [`PLACEHOLDER_URL`].
     pub(in crate::cli::doctor) webhooks: Vec<Value>,
     pub(in crate::cli::doctor) without_conditions: Vec<Value>,
     /// Names of the policies.
