@@ -60,7 +60,17 @@ impl Compiler {
 }
 
 pub(super) fn unusable_error(error: &wasmtime::Error) -> LoadError {
-    LoadError::Unusable(opgate_text::one_line(&format!("{error:#}"), 512))
+    let texts: Vec<String> = causes(error).map(ToString::to_string).collect();
+    LoadError::Unusable(opgate_text::one_line(&texts.join(": "), 512))
+}
+
+/// The error and its causes, outermost first. `{:#}` and `chain` of wasmtime's error leave out the
+/// causes of errors from other crates.
+pub(super) fn causes(
+    error: &wasmtime::Error,
+) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    let outermost: &(dyn std::error::Error + 'static) = error.as_ref();
+    std::iter::successors(Some(outermost), |cause| cause.source())
 }
 
 /// The work of a child for [`Job::Compile`] and [`Job::CompileLarge`].

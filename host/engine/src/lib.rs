@@ -24,6 +24,7 @@ mod inputs;
 mod instance_quota;
 mod limiter;
 mod limits;
+mod memory_image;
 pub mod reader;
 mod settings;
 mod state;
@@ -58,6 +59,7 @@ use handle::{Handle, RequestHandle};
 pub use inputs::{Inputs, RequestParts, RequestTexts};
 pub use instance_quota::InstanceQuota;
 pub use limits::Limits;
+use memory_image::build_memory_images;
 use parking_lot::Mutex;
 use reader::ClusterReader;
 use state::State;
@@ -307,8 +309,7 @@ impl Engine {
         let pre = ClusterPolicyPre::new(pre).map_err(unusable)?;
         let validate = component.get_export_index(None, "validate");
         let validate = validate.ok_or_else(|| LoadError::Unusable("no `validate`".to_owned()))?;
-        // Here, not at the first request.
-        component.initialize_copy_on_write_image().map_err(unusable)?;
+        build_memory_images(component)?;
         let code = Arc::new(Code { engine: self.clone(), pre, validate, digest });
         self.loaded_code.lock().push(Arc::downgrade(&code));
         Ok(Module(code))
