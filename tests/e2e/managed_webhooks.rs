@@ -25,6 +25,17 @@ fn cluster() -> FakeCluster {
     cluster.install("events.k8s.io", "v1", "events", "Event", Scope::Namespaced);
     cluster.install(GROUP, "v1", PLURAL, "ValidatingWebhookConfiguration", Scope::Cluster);
     cluster.apply(GROUP, "v1", PLURAL, empty());
+    let (group, plural) = ("discovery.k8s.io", "endpointslices");
+    cluster.install(group, "v1", plural, "EndpointSlice", Scope::Namespaced);
+    let slice = json!({
+        "metadata": {
+            "name": "opgate-1",
+            "namespace": "opgate-system",
+            "labels": {"kubernetes.io/service-name": "opgate"},
+        },
+        "endpoints": [{"conditions": {"ready": true}}],
+    });
+    cluster.apply(group, "v1", plural, slice);
     cluster
 }
 

@@ -226,11 +226,15 @@ async fn service_account_has_exactly_the_needed_permissions() {
         "rbac.authorization.k8s.io",
     );
     let (leases, events) = ("coordination.k8s.io/leases", "events.k8s.io/events");
+    let slices = "discovery.k8s.io/endpointslices";
     for (verbs, what, namespace, name, expected) in [
         ("get list create update delete", leases, NAMESPACE, "opgate-leader", true),
         ("get list create update delete", leases, "kube-system", "opgate-leader", false),
         ("create", events, NAMESPACE, "", true),
         ("list delete", events, NAMESPACE, "", false),
+        ("list", slices, NAMESPACE, "", true),
+        ("get watch create update delete", slices, NAMESPACE, "", false),
+        ("list", slices, "kube-system", "", false),
         ("create", "/secrets", NAMESPACE, "", false),
         ("get update", "/secrets", NAMESPACE, "opgate-tls", true),
         ("delete", "/secrets", NAMESPACE, "opgate-tls", false),

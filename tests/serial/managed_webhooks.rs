@@ -28,6 +28,19 @@ async fn real_api_server_stores_the_registration_unchanged() {
     let admin = plane.client("admin").await;
     let objects = printed(&[]);
     apply(&admin, &objects).await;
+    // The API server runs without the controller of EndpointSlices.
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "opgate-1",
+            "namespace": "opgate-system",
+            "labels": {"kubernetes.io/service-name": "opgate"},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": true}}],
+    });
+    apply(&admin, &[slice]).await;
     let mounted = objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
     let mounted = mounted["data"]["opgate.yaml"].as_str().unwrap();
     let kubeconfig = kubeconfig_of_servers(&plane, &admin).await;

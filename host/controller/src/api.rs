@@ -43,6 +43,8 @@ pub enum Kind {
     Secret,
     /// In the namespace of the installation.
     Event,
+    /// In the namespace of the installation. opgate only lists them.
+    EndpointSlice,
     /// Cluster-scoped.
     ValidatingWebhookConfiguration,
 }
@@ -55,6 +57,7 @@ impl Kind {
             Self::Lease => "coordination.k8s.io/v1",
             Self::Secret => "v1",
             Self::Event => "events.k8s.io/v1",
+            Self::EndpointSlice => "discovery.k8s.io/v1",
             Self::ValidatingWebhookConfiguration => "admissionregistration.k8s.io/v1",
         }
     }
@@ -66,6 +69,7 @@ impl Kind {
             Self::Lease => "Lease",
             Self::Secret => "Secret",
             Self::Event => "Event",
+            Self::EndpointSlice => "EndpointSlice",
             Self::ValidatingWebhookConfiguration => "ValidatingWebhookConfiguration",
         }
     }
@@ -77,6 +81,7 @@ impl Kind {
             Self::Lease => "leases",
             Self::Secret => "secrets",
             Self::Event => "events",
+            Self::EndpointSlice => "endpointslices",
             Self::ValidatingWebhookConfiguration => "validatingwebhookconfigurations",
         }
     }

@@ -14,6 +14,10 @@
 //! it ends the registration and can then remove the other objects at any time. The permission to write is
 //! therefore limited to one name.
 //!
+//! **Never ahead of the Service.** An API server refuses each request of a webhook whose Service has no
+//! endpoint. A replica is ready up to a probe interval before the Service leads to it, so the leader reads the
+//! EndpointSlices before the first webhook calls the Service.
+//!
 //! **Protection is never removed.** A configuration that needs no webhook leaves the last ones.
 //!
 //! Bundles of CAs belong to others: each webhook keeps its own, and a new one gets that of its neighbours.
@@ -45,6 +49,9 @@ pub const POLICIES_ANNOTATION: &str = "opgate.dev/policies";
 
 /// Annotation of the object: policies that it named before. API servers may call them a moment longer.
 pub const FORMER_POLICIES_ANNOTATION: &str = "opgate.dev/former-policies";
+
+/// Label of an EndpointSlice: its Service.
+const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
 /// The port of a Service.
 const HTTPS_PORT: u64 = 443;
@@ -227,6 +234,12 @@ impl RegistrationController {
         let Some(common) = neighbours.first().cloned().or(given) else {
             return waits("no CA bundle is known that trusts the certificate of this replica");
         };
+        if !own_webhooks.values().any(|webhook| self.calls_our_service(webhook))
+            && !self.has_ready_endpoint(api).await?
+        {
+            let service = &self.installation.service;
+            return waits(&format!("the Service {service} has no ready endpoint yet"));
+        }
         let by_hand = annotation(&observation.object, DIGEST_ANNOTATION) == desired.digest();
         if by_hand && !self.may_restore() {
             return waits("another client changes it repeatedly");
@@ -261,6 +274,19 @@ impl RegistrationController {
                 _ => format!("replica {replica} has another policy set"),
             })
         })
+    }
+
+    /// Reports whether the Service leads to a server.
+    async fn has_ready_endpoint(&self, api: &dyn Api) -> Result<bool, ApiError> {
+        let Installation { namespace, service, .. } = &self.installation;
+        let slices =
+            api.list(Kind::EndpointSlice, namespace, (SERVICE_NAME_LABEL, service)).await?;
+        let mut endpoints = slices
+            .iter()
+            .filter_map(|slice| slice.get("endpoints").and_then(Value::as_array))
+            .flatten();
+        // An endpoint without the condition is ready.
+        Ok(endpoints.any(|endpoint| endpoint.pointer("/conditions/ready") != Some(&json!(false))))
     }
 
     /// Reports whether a change of another client may be reverted now. Two writers that overwrite each other

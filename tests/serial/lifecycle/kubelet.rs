@@ -18,7 +18,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube::api::PostParams;
 use rustix::process::{Pid, Signal, kill_process};
@@ -32,7 +32,7 @@ use super::cluster::{NAMESPACE, TestCluster, decoded, object_reference};
 
 /// How often it looks; a kubelet takes seconds for most of this.
 const TICK_INTERVAL: Duration = Duration::from_millis(100);
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One pod.
 struct Pod {
@@ -46,6 +46,9 @@ struct Pod {
     starts: usize,
     log: Arc<Mutex<LogState>>,
     is_ready: bool,
+    next_probe: Instant,
+    /// Probes that failed since the last that succeeded.
+    failed_probes: u64,
     is_terminating: bool,
 }
 
@@ -215,6 +218,8 @@ impl Pod {
             starts: 0,
             log: Arc::default(),
             is_ready: false,
+            next_probe: Instant::now(),
+            failed_probes: 0,
             is_terminating: false,
         })
     }
@@ -231,15 +236,26 @@ impl Pod {
         PodStatus { name, image, ops: log_state.ops, is_ready, pid, starts: self.starts }
     }
 
-    /// Probes its readiness.
+    /// Probes its readiness as often as the template says.
     async fn probe_readiness(&mut self) {
         let ops = self.log.lock().unwrap().ops;
-        self.is_ready = match ops {
-            Some(ops) if !self.is_terminating && !self.has_ended() => {
-                get(ops, "/readyz").await.is_some_and(|(code, _)| code == 200)
-            }
-            _ => false,
+        let Some(ops) = ops.filter(|_| !self.is_terminating && !self.has_ended()) else {
+            self.is_ready = false;
+            return;
         };
+        if Instant::now() < self.next_probe {
+            return;
+        }
+        let probe = &self.container()["readinessProbe"];
+        let number = |name: &str, default| probe[name].as_u64().unwrap_or(default);
+        let (period, threshold) = (number("periodSeconds", 10), number("failureThreshold", 3));
+        self.next_probe = Instant::now() + Duration::from_secs(period);
+        if get(ops, "/readyz").await.is_some_and(|(code, _)| code == 200) {
+            (self.is_ready, self.failed_probes) = (true, 0);
+        } else {
+            self.failed_probes += 1;
+            self.is_ready &= self.failed_probes < threshold;
+        }
     }
 
     /// Starts its process, if there is none and what its volumes need is there.
@@ -402,5 +418,5 @@ pub(crate) async fn get(ops: SocketAddr, path: &str) -> Option<(u16, String)> {
         let code = text.split(' ').nth(1)?.parse().ok()?;
         Some((code, text.split_once("\r\n\r\n")?.1.to_owned()))
     };
-    tokio::time::timeout(PROBE_INTERVAL, asked).await.ok().flatten()
+    tokio::time::timeout(PROBE_TIMEOUT, asked).await.ok().flatten()
 }

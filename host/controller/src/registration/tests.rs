@@ -44,6 +44,12 @@ fn empty() -> Value {
     })
 }
 
+/// Returns the EndpointSlice of the Service.
+fn endpoint_slice(endpoints: &Value) -> Value {
+    let labels = json!({"kubernetes.io/service-name": "opgate"});
+    json!({"metadata": {"name": "opgate-1", "labels": labels}, "endpoints": endpoints})
+}
+
 struct Replica {
     client: FakeApiClient,
     name: String,
@@ -138,6 +144,7 @@ impl TestCluster {
     fn new() -> Self {
         let fake = FakeApiServer::default();
         fake.put(KIND, "", empty());
+        fake.put(Kind::EndpointSlice, "opgate-system", endpoint_slice(&json!([{}])));
         Self { fake, clock: FakeClock::at(Duration::from_secs(1_700_000_000)) }
     }
 
@@ -190,6 +197,37 @@ impl TestCluster {
 }
 
 const SETTLE_TIME: Duration = Duration::from_secs(20);
+
+#[test]
+fn first_registration_waits_for_a_ready_endpoint() {
+    let unready = json!([{"conditions": {"ready": false}}]);
+    let ready = json!([{"conditions": {"ready": false}}, {"conditions": {"ready": true}}]);
+    let cluster = TestCluster::new();
+    let mut a = Replica::start(&cluster, "a", &["x"]);
+    let wait_reason = "the Service opgate has no ready endpoint yet";
+    for endpoints in [json!(null), json!([]), unready.clone()] {
+        cluster.fake.put(Kind::EndpointSlice, "opgate-system", endpoint_slice(&endpoints));
+        cluster.advance(SETTLE_TIME, &mut [&mut a]);
+        assert_eq!(a.wait_reason(), wait_reason, "{endpoints}");
+    }
+    let mut of_another = endpoint_slice(&ready);
+    of_another["metadata"] = json!({"name": "other-1", "labels": {SERVICE_NAME_LABEL: "other"}});
+    cluster.fake.put(Kind::EndpointSlice, "opgate-system", of_another);
+    cluster.advance(SETTLE_TIME, &mut [&mut a]);
+    assert_eq!(a.wait_reason(), wait_reason);
+    assert!(cluster.is_registered(&[]));
+
+    cluster.fake.put(Kind::EndpointSlice, "opgate-system", endpoint_slice(&ready));
+    cluster.advance(SETTLE_TIME, &mut [&mut a]);
+    assert!(cluster.is_registered(&["x"]));
+
+    // Webhooks that call the Service follow the configuration without endpoints and without the permission.
+    cluster.fake.put(Kind::EndpointSlice, "opgate-system", endpoint_slice(&unready));
+    cluster.fake.forbid(Kind::EndpointSlice, true);
+    a.reload(&["x", "y"]);
+    cluster.advance(SETTLE_TIME, &mut [&mut a]);
+    assert!(cluster.is_registered(&["x", "y"]));
+}
 
 #[test]
 fn first_registration_waits_for_ready_replicas() {

@@ -185,7 +185,8 @@ fn expected_of_set(facts: &Facts, set: &PolicySet, source: String) -> ExpectedOb
     }
 }
 
-/// Returns the permissions for the objects that servers manage: Leases, the Secret, the registration.
+/// Returns the permissions for the objects that servers manage: Leases, the Secret, the registration, for
+/// which the leader reads the endpoints of the Service.
 fn managed_object_permissions(facts: &Facts) -> Vec<RequiredPermission> {
     let Some(workload) = Workload::of(facts) else { return Vec::new() };
     let (certificates, registration) =
@@ -211,6 +212,9 @@ fn managed_object_permissions(facts: &Facts) -> Vec<RequiredPermission> {
         need(Kind::ValidatingWebhookConfiguration, &["list"], None),
         need(Kind::ValidatingWebhookConfiguration, &["get", "update"], Some(name)),
     ];
+    if registration {
+        needs.push(need(Kind::EndpointSlice, &["list"], None));
+    }
     if certificates {
         needs.push(need(Kind::Secret, &["get", "update"], Some(super::DEFAULT_SECRET)));
     }

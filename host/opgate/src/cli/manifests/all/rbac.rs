@@ -90,7 +90,8 @@ impl Installation {
             .then(|| json!({"apiVersion": "v1", "kind": "Secret", "metadata": self.namespaced_metadata(SECRET_NAME)}))
     }
 
-    /// Returns the permissions of the servers in their namespace: leases, their Secret, and events.
+    /// Returns the permissions of the servers in their namespace: leases, their Secret,
+    /// events, and the endpoints of their Service.
     pub(in crate::cli::manifests) fn namespace_rules(&self) -> Vec<Value> {
         let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
         let verbs = ["create", "delete", "get", "list", "update"];
@@ -98,6 +99,9 @@ impl Installation {
             rule("coordination.k8s.io", "leases", &verbs),
             rule("events.k8s.io", "events", &["create"]),
         ];
+        if self.registration == Registrar::Managed {
+            rules.push(rule("discovery.k8s.io", "endpointslices", &["list"]));
+        }
         if self.certificates == Certificates::SelfManaged {
             rules.push(json!({
                 "apiGroups": [""],
