@@ -353,34 +353,6 @@ async fn forbidden_read_keeps_last_good() {
     wait_changed(&server, &before).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn call_keeps_its_policy_set_during_a_reload() {
-    let settings = json!({"do": "work", "number": 4_000_000_000_u64});
-    let mut slow = misbehaves("slow", &settings);
-    slow["limits"] = json!({"time": "30s"});
-    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin_policy(), slow]))]);
-    let server = serve(&files, &[]);
-    let before = active_digest(&server).await;
-    let mut client = server.connect().await;
-    let bundle = create_bundle("u", "b", &good_spec()).to_string();
-    let of_old = bundle.clone();
-    let old = tokio::spawn(async move { client.review(of_old).await.unwrap() });
-    wait_until("the call", async || server.metric("opgate_requests_in_flight").await == Some(1.0))
-        .await;
-    files.swap(&[("opgate.yaml", &configuration(&[builtin_policy()]))]);
-    wait_changed(&server, &before).await;
-    let retired =
-        async || policies_status(&server).await["configuration"]["retired"].as_u64().unwrap();
-    let was_running = server.metric("opgate_requests_in_flight").await == Some(1.0);
-    if was_running {
-        assert_eq!(retired().await, 1);
-    }
-    let mut client = server.connect().await;
-    assert_eq!(client.review(bundle).await.unwrap().message(), "allowed");
-    assert_eq!(old.await.unwrap().status, 200);
-    wait_until("the end of the old set", async || retired().await == 0).await;
-}
-
 /// Limits, modes, policies and queues change under load: nobody notices.
 #[tokio::test(flavor = "multi_thread")]
 async fn configuration_changes_fail_no_calls() {

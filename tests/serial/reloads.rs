@@ -19,7 +19,10 @@ use opgate::server;
 use serde_json::{Value, json};
 use testkit::control_plane::ControlPlane;
 use testkit::objects::{group, groups, resource};
-use testkit::{ConfigMap, Server, configuration, hostile_component, recorded_review, wait_until};
+use testkit::{
+    ConfigMap, Server, builtin_policy, configuration, create_bundle, good_spec, hostile_component,
+    misbehaves, recorded_review, wait_until,
+};
 
 use crate::cgroup::Cgroup;
 use crate::{BINARY, wait_for_idle_machine};
@@ -50,6 +53,35 @@ async fn reload_state(server: &Server) -> (String, Option<String>) {
     let digest = told["configuration"]["digest"].to_string();
     let error = told["configuration"]["lastAttempt"]["error"].as_str().map(str::to_owned);
     (digest, error)
+}
+
+/// Long calls get the CPU time that other processes leave.
+#[tokio::test(flavor = "multi_thread")]
+async fn call_keeps_its_policy_set_during_a_reload() {
+    let _turn = wait_for_idle_machine().await;
+    let builtin = builtin_policy();
+    let mut slow = misbehaves("slow", &json!({"do": "work", "number": 4_000_000_000_u64}));
+    slow["limits"] = json!({"time": "30s"});
+    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin.clone(), slow]))]);
+    let config = files.path("opgate.yaml");
+    let arguments = ["--config", config.to_str().unwrap(), "--reload-interval", "20ms"];
+    let server = Server::start(BINARY, None, &arguments);
+    let (before, _) = reload_state(&server).await;
+    let bundle = create_bundle("u", "b", &good_spec()).to_string();
+    let (mut client, review) = (server.connect().await, bundle.clone());
+    let running = tokio::spawn(async move { client.review(review).await.unwrap() });
+    let requests_in_flight = async || server.metric("opgate_requests_in_flight").await;
+    wait_until("the call", async || requests_in_flight().await == Some(1.0)).await;
+    files.swap(&[("opgate.yaml", &configuration(&[builtin]))]);
+    wait_until("another configuration", async || reload_state(&server).await.0 != before).await;
+    let retired_sets = async || policies_status(&server).await["configuration"]["retired"].clone();
+    if requests_in_flight().await == Some(1.0) {
+        assert_eq!(retired_sets().await, 1);
+    }
+    let mut client = server.connect().await;
+    assert_eq!(client.review(bundle).await.unwrap().message(), "allowed");
+    assert_eq!(running.await.unwrap().status, 200);
+    wait_until("the end of the old set", async || retired_sets().await == 0).await;
 }
 
 /// The system ends a server that passes its limit. New components are compiled meanwhile.
