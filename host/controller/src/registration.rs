@@ -16,7 +16,7 @@
 //!
 //! **Never ahead of the Service.** An API server refuses each request of a webhook whose Service has no
 //! endpoint. A replica is ready up to a probe interval before the Service leads to it, so the leader reads the
-//! EndpointSlices before the first webhook calls the Service.
+//! `EndpointSlice`s before the first webhook calls the Service.
 //!
 //! **Protection is never removed.** A configuration that needs no webhook leaves the last ones.
 //!
@@ -50,7 +50,7 @@ pub const POLICIES_ANNOTATION: &str = "opgate.dev/policies";
 /// Annotation of the object: policies that it named before. API servers may call them a moment longer.
 pub const FORMER_POLICIES_ANNOTATION: &str = "opgate.dev/former-policies";
 
-/// Label of an EndpointSlice: its Service.
+/// Label of an `EndpointSlice`: its Service.
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
 /// The port of a Service.

@@ -21,8 +21,8 @@ use opgate_admission::policy::{
 use opgate_admission::review::Review;
 use opgate_text::one_line;
 
-use super::report::DIMMED;
-use super::review::kinds::misspelling_hint;
+use crate::cli::kinds::misspelling_hint;
+use crate::cli::output::DIMMED;
 
 /// Names in a line.
 const MAX_NAMES: usize = 12;

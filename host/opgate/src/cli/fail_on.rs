@@ -1,6 +1,6 @@
 //! `--fail-on`: what makes the exit status 1.
 
-use super::ExitStatus;
+use crate::cli::exit::ExitStatus;
 
 /// The lowest effect of a violation that fails the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]

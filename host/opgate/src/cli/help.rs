@@ -8,9 +8,9 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 
-use super::{Cli, verbosity};
+use super::verbosity;
 
 /// Below the help of commands: what to try, and where to read more. The path of a command is without the
 /// name of the program.
@@ -114,9 +114,9 @@ pub(super) fn is_plugin() -> bool {
     Path::new(&started_as).file_stem() == Some(OsStr::new(PLUGIN))
 }
 
-/// Returns the command line of this process.
-pub(super) fn command() -> Command {
-    let command = command_with_examples();
+/// Returns the command line of this process, from the derived one.
+pub(super) fn command(derived: Command) -> Command {
+    let command = with_examples(derived);
     // Help and errors of usage are written while arguments are read.
     let command = match color_choice() {
         Some(choice) => {
@@ -129,11 +129,11 @@ pub(super) fn command() -> Command {
 }
 
 /// Returns all commands, each with examples.
-pub(super) fn command_with_examples() -> Command {
-    with_examples(Cli::command(), "")
+pub(super) fn with_examples(derived: Command) -> Command {
+    add_examples(derived, "")
 }
 
-fn with_examples(command: Command, path: &str) -> Command {
+fn add_examples(command: Command, path: &str) -> Command {
     let known = COMMAND_EXAMPLES.iter().find(|(of, _)| *of == path).map(|(_, text)| *text);
     let command = match known {
         Some(text) if command.get_after_help().is_none() => command.after_help(text),
@@ -141,7 +141,7 @@ fn with_examples(command: Command, path: &str) -> Command {
     };
     command.mut_subcommands(|command| {
         let path = format!("{path} {}", command.get_name());
-        with_examples(command, path.trim_start())
+        add_examples(command, path.trim_start())
     })
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use opgate_document::Document;
 use opgate_yaml::BooleanWords;
 
-use super::replay_report::LineRange;
+use crate::cli::report::Region;
 use opgate_admission::cluster::{ClusterState, Snapshot};
 use opgate_admission::review::{self, ReviewError};
 use opgate_files as files;
@@ -33,6 +33,21 @@ pub(super) struct ReviewItem {
     pub(super) lines_before: usize,
     /// Its own lines, if they are known.
     line_count: Option<usize>,
+}
+
+/// The lines of a file that are a review, from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LineRange {
+    pub(super) file: String,
+    pub(super) start: u64,
+    /// End of the line, if known.
+    pub(super) end: Option<u64>,
+}
+
+impl LineRange {
+    pub(super) fn region(&self) -> Region<'_> {
+        Region { file: &self.file, start: Some(self.start), end: self.end }
+    }
 }
 
 /// A context without anything in it.

@@ -18,7 +18,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::report::{ERROR, WARNING};
+use crate::cli::output::{ERROR, WARNING};
 
 /// Format of fields.
 #[derive(Debug, Clone, Copy)]

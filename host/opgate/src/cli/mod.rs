@@ -1,63 +1,59 @@
-//! The command line. One module per subcommand; results on stdout, everything else on stderr.
+//! The command line: one folder for each command, one file for what commands share.
 //!
-//! Exit status: 0 all allowed, 1 something denied, 2 wrong usage or unreadable input, 3 a policy or
-//! the engine failed.
+//! ```text
+//! main ─▶ help: parse arguments ─▶ CheckCommand, ServeCommand, …: run ─▶ exit: ExitStatus or CommandError
+//!                                   └▶ args, input, registry ─▶ policies, reviews
+//!                                   └▶ report, output ─▶ stdout;  verbosity, log ─▶ stderr
+//! ```
+//!
+//! Shared files do not use commands. Exit status: 0 all allowed, 1 something denied, 2 wrong usage or unreadable
+//! input, 3 a policy or the engine failed.
 
-mod audit;
+// Commands.
 mod certs;
 mod check;
-mod check_input;
-mod check_report;
+mod completions;
 mod config;
 mod constraint;
 mod demo;
 mod diff;
 mod doctor;
-mod evaluate;
+mod man;
+mod manifests;
+mod policy;
+mod replay;
+mod review;
+mod rules;
+mod serve;
+mod version;
+
+// What commands share.
+mod args;
+mod exit;
 mod explanation;
 mod fail_on;
 mod help;
 mod input;
-mod lines;
+mod kinds;
+mod kubeconfig;
 mod log;
-mod manifests;
-mod policy;
-mod published;
+mod make_review;
+mod output;
 mod registry;
-mod replay;
-mod replay_report;
 mod report;
-mod review;
-mod review_input;
-mod rules;
-mod serve;
 mod stdin;
-mod tools;
-mod units;
 mod verbosity;
-mod waivers;
-mod wit;
-mod world;
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, FromArgMatches as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use self::registry::RegistryArgs;
 use self::verbosity::OutputArgs;
-use crate::builtin::BUILTINS;
-use opgate_admission::cluster;
-use opgate_admission::policy::{
-    Configuration, LoadProgress, PolicyConfig, PolicySet, Profile, SetError, run_settings_job,
-};
+use opgate_admission::policy::run_settings_job;
 use opgate_certs::error_text::with_causes;
+use opgate_engine::run_compile_job;
 use opgate_engine::subprocess::{self, Job};
-use opgate_engine::{Compiler, EngineError, run_compile_job};
-use opgate_input::read::{DEFAULT_MAX_INPUT_BYTES, DEFAULT_MAX_UNIT_BYTES, Reader};
-use opgate_server::DefaultLimits;
-use opgate_text::units::parse_bytes;
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
 #[derive(Debug, Parser)]
@@ -120,208 +116,11 @@ enum Command {
     /// Check configurations, and print the schema of opgate.yaml
     Config(config::ConfigCommand),
     /// Generate a shell completion script
-    Completions(tools::Completions),
+    Completions(completions::Completions),
     /// Write man pages to a directory
-    Man(tools::Man),
+    Man(man::Man),
     /// Print version and build information
-    Version(tools::Version),
-}
-
-/// Flags that select and configure policies.
-#[derive(Debug, Clone, Default, Args)]
-struct ConfigArgs {
-    /// Configuration file [default: all built-in policies with their default settings]
-    #[arg(long, value_name = "FILE", env = "OPGATE_CONFIG")]
-    config: Option<PathBuf>,
-    /// Directory for compiled policies [default: the user's cache directory]
-    #[arg(long, value_name = "DIR", env = "OPGATE_CACHE_DIR")]
-    cache_dir: Option<PathBuf>,
-    #[command(flatten)]
-    registry: RegistryArgs,
-}
-
-impl ConfigArgs {
-    /// Returns the configuration, with the components that registries have for it now.
-    fn configuration(&self) -> anyhow::Result<Configuration> {
-        let mut configuration = self.read()?;
-        self.resolve(&mut configuration)?;
-        Ok(configuration)
-    }
-
-    /// Reads the file. Contacts no registry.
-    fn read(&self) -> anyhow::Result<Configuration> {
-        match &self.config {
-            Some(path) => Ok(Configuration::read(path, BUILTINS)?),
-            None => Ok(Configuration::builtin(Profile::default(), BUILTINS)),
-        }
-    }
-
-    /// Pulls the components that are in registries. One that cannot be had is no error here: its policy is broken.
-    fn resolve(&self, configuration: &mut Configuration) -> anyhow::Result<()> {
-        let cache = self.cache(configuration);
-        self.registry.resolve(configuration, cache.as_deref())
-    }
-
-    /// Returns the cache for policies from files; the built-in ones need none.
-    fn cache(&self, configuration: &Configuration) -> Option<PathBuf> {
-        let user = || {
-            let directory = std::env::var_os("XDG_CACHE_HOME")
-                .map(PathBuf::from)
-                .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
-            Some(directory.join("opgate"))
-        };
-        let foreign = |p: &PolicyConfig| p.module.is_foreign();
-        let needed = configuration.policies.iter().any(foreign);
-        self.cache_dir.clone().or_else(user).filter(|_| needed)
-    }
-
-    /// Returns the cache for one policy.
-    fn cache_of(&self, policy: &PolicyConfig) -> Option<PathBuf> {
-        let mut configuration = Configuration::builtin(Profile::default(), BUILTINS);
-        configuration.policies = vec![policy.clone()];
-        self.cache(&configuration)
-    }
-
-    fn load_set(&self, options: cluster::ClusterOptions) -> Result<PolicySet, CommandError> {
-        let room = DefaultLimits::of(Path::new("/"));
-        self.load_set_of(&self.configuration()?, 1, options, room, &LoadProgress::default())
-    }
-
-    fn load_set_of(
-        &self,
-        configuration: &Configuration,
-        queue: usize,
-        options: cluster::ClusterOptions,
-        room: DefaultLimits,
-        loading: &LoadProgress,
-    ) -> Result<PolicySet, CommandError> {
-        let cache = self.cache(configuration);
-        let compiler =
-            Compiler::in_subprocess(room.subprocess_bytes).map_err(CommandError::engine)?;
-        let set = PolicySet::load_with(configuration, cache, compiler, queue, options, loading);
-        set.map_err(|error| match error {
-            SetError::Config(error) => CommandError::usage(error),
-            SetError::Engine(error) => CommandError::engine(error),
-        })
-    }
-
-    /// Returns the set that is to replace one that serves. Processes that compile have this many bytes of
-    /// memory together.
-    ///
-    /// # Errors
-    /// Returns the errors of the configuration or of the machine.
-    fn candidate_set(
-        &self,
-        served: &PolicySet,
-        configuration: &Configuration,
-        children: usize,
-    ) -> Result<PolicySet, SetError> {
-        let compiler = Compiler::in_subprocess(children).map_err(|e| EngineError::of(&e))?;
-        let cache = self.cache(configuration);
-        served.load_replacing(configuration, cache, compiler, &LoadProgress::default())
-    }
-
-    /// Loads the policies as servers do, for any platform.
-    fn load_server_set(&self) -> Result<PolicySet, CommandError> {
-        let mut configuration = self.configuration()?;
-        configuration.assume_any_cluster();
-        self.load_all_or_fail(&configuration, cluster::Source::Absent)
-    }
-
-    /// Returns the policies, all of which can be used.
-    fn load_all_or_fail(
-        &self,
-        configuration: &Configuration,
-        source: cluster::Source,
-    ) -> Result<PolicySet, CommandError> {
-        let room = DefaultLimits::of(Path::new("/"));
-        let (options, loading) = (cluster::ClusterOptions::of(source), LoadProgress::default());
-        let set = self.load_set_of(configuration, usize::MAX, options, room, &loading)?;
-        let broken = set.broken().iter().map(|b| format!("policy {}: {}", b.name, b.error));
-        let lines: Vec<_> = broken.collect();
-        if lines.is_empty() {
-            Ok(set)
-        } else {
-            Err(CommandError::engine(anyhow::anyhow!(lines.join("\n"))))
-        }
-    }
-}
-
-/// Limits of the input.
-#[derive(Debug, Args)]
-struct ReadArgs {
-    /// Maximum bytes to read, including the JSON made from YAML: from all files together, or for
-    /// `opgate check` from each bundle, catalog or file [default: 1Gi; 256Mi for `opgate check`]
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
-    max_input_size: Option<usize>,
-}
-
-impl ReadArgs {
-    /// Returns a reader for all files of a command.
-    fn reader(&self) -> Reader {
-        Reader::new(self.max_input_size.unwrap_or(DEFAULT_MAX_INPUT_BYTES))
-    }
-
-    /// Returns a reader for many units in sequence: see [`Reader::with_full_budget`].
-    fn unit_reader(&self) -> Reader {
-        Reader::new(self.max_input_size.unwrap_or(DEFAULT_MAX_UNIT_BYTES))
-    }
-}
-
-/// Calls wait at most this long for each policy in `serve`.
-const DEFAULT_MAX_QUEUED_CALLS: usize = 64;
-
-/// Result of a command; the numbers are part of the stable interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ExitStatus {
-    /// All allowed.
-    Ok = 0,
-    /// Something denied.
-    Denied = 1,
-    /// Wrong usage or unreadable input.
-    Usage = 2,
-    /// A policy or the engine failed.
-    Engine = 3,
-}
-
-impl From<ExitStatus> for ExitCode {
-    fn from(outcome: ExitStatus) -> Self {
-        Self::from(match outcome {
-            ExitStatus::Ok => 0,
-            ExitStatus::Denied => 1,
-            ExitStatus::Usage => 2,
-            ExitStatus::Engine => 3,
-        })
-    }
-}
-
-/// A command that could not be carried out.
-#[derive(Debug)]
-struct CommandError {
-    outcome: ExitStatus,
-    error: anyhow::Error,
-}
-
-impl CommandError {
-    fn usage(error: impl Into<anyhow::Error>) -> Self {
-        Self { outcome: ExitStatus::Usage, error: error.into() }
-    }
-
-    fn engine(error: impl Into<anyhow::Error>) -> Self {
-        Self { outcome: ExitStatus::Engine, error: error.into() }
-    }
-}
-
-impl From<anyhow::Error> for CommandError {
-    fn from(error: anyhow::Error) -> Self {
-        Self::usage(error)
-    }
-}
-
-impl From<io::Error> for CommandError {
-    fn from(error: io::Error) -> Self {
-        Self::usage(error)
-    }
+    Version(version::Version),
 }
 
 /// Runs the command line of this process.
@@ -335,14 +134,14 @@ pub fn main() -> ExitCode {
             Job::Confinement => Ok(Vec::new()),
         });
     }
-    let parsed = help::command().try_get_matches();
+    let parsed = help::command(Cli::command()).try_get_matches();
     let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
         // The message quotes arguments, which can include names of files.
         Err(error) if error.use_stderr() => {
             let text = error.render();
-            report::print_error(format_args!("{}", text.ansi().to_string().trim_end_matches('\n')));
+            output::print_error(format_args!("{}", text.ansi().to_string().trim_end_matches('\n')));
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
         Err(error) => error.exit(),
@@ -363,8 +162,8 @@ pub fn main() -> ExitCode {
         Command::Doctor(doctor) => doctor.run(),
         Command::Demo(demo) => demo.run(),
         Command::Config(config) => config.run(),
-        Command::Completions(completions) => completions.run(),
-        Command::Man(man) => man.run(),
+        Command::Completions(completions) => completions.run(Cli::command()),
+        Command::Man(man) => man.run(Cli::command()),
         Command::Version(version) => version.run(),
     };
     match done {

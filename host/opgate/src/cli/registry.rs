@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::CommandError;
+use crate::cli::exit::CommandError;
 use opgate_admission::policy::{Configuration, Mode, ResolvedComponent, SignatureKey};
 use opgate_engine::MAX_COMPONENT;
 use opgate_registry::{

@@ -81,14 +81,14 @@ pub(super) fn is_verbose() -> bool {
 /// Prints a line for users on stderr that is neither a violation nor an error: a summary or a hint.
 pub(super) fn note(line: impl AsRef<str>) {
     if !is_quiet() {
-        super::report::print_error(format_args!("{}", line.as_ref()));
+        super::output::print_error(format_args!("{}", line.as_ref()));
     }
 }
 
 /// Writes an error to stderr as one line: `error: LOCATION: error: fix`.
 pub(super) fn error(line: &str) {
-    let style = super::report::ERROR;
-    super::report::print_error(format_args!("{style}error{style:#}: {line}"));
+    let style = super::output::ERROR;
+    super::output::print_error(format_args!("{style}error{style:#}: {line}"));
 }
 
 impl OutputArgs {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cli::audit::kubeconfigs;
-use crate::cli::report::stdout;
-use crate::cli::{CommandError, ExitStatus};
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::kubeconfig::kubeconfig_paths;
+use crate::cli::output::stdout;
 use opgate_admission::cluster::Connection;
 use opgate_admission::policy::{Platform, PlatformQuery};
 
@@ -57,7 +57,7 @@ impl Init {
             let connection = if !is_named && self.kube_context.is_none() && is_in_pod {
                 Connection::in_cluster()
             } else {
-                let paths = kubeconfigs(&named)?;
+                let paths = kubeconfig_paths(&named)?;
                 Connection::kubeconfig(&paths, self.kube_context.as_deref()).await
             };
             let connection = connection.map_err(CommandError::usage)?;

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::cli::replay_report::Record;
-use crate::cli::{CommandError, ExitStatus, input};
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::input;
+use crate::cli::report::review_record::ReviewRecord;
 use opgate_admission::policy::PolicySet;
 use opgate_admission::review::Review;
 use opgate_input::read::Reader;
@@ -99,7 +100,7 @@ impl ReviewDifferences {
         Ok(reviews)
     }
 
-    fn add(&mut self, old: &Record, new: Record) {
+    fn add(&mut self, old: &ReviewRecord, new: ReviewRecord) {
         self.compared += 1;
         for record in [old, &new] {
             // A denial is not an error of this command.
@@ -112,7 +113,8 @@ impl ReviewDifferences {
             return;
         }
         let object = new.object();
-        let Record { source, uid, operation, resource, subresource, namespace, name, .. } = new;
+        let ReviewRecord { source, uid, operation, resource, subresource, namespace, name, .. } =
+            new;
         let (old, new) = decisions;
         self.different.push(ReviewDifference {
             source,
@@ -129,14 +131,14 @@ impl ReviewDifferences {
     }
 }
 
-async fn decide(set: &PolicySet, review: &Review<'_>, source: &str) -> Record {
+async fn decide(set: &PolicySet, review: &Review<'_>, source: &str) -> ReviewRecord {
     let started = Instant::now();
     let decided = set.decide(review, None, started + REVIEW_TIMEOUT, &()).await;
-    Record::new(review, source, decided, started.elapsed())
+    ReviewRecord::new(review, source, decided, started.elapsed())
 }
 
 impl DecisionSummary {
-    fn of(record: &Record) -> Self {
+    fn of(record: &ReviewRecord) -> Self {
         let mut counts: BTreeMap<_, usize> = BTreeMap::new();
         for violation in &record.violations {
             let key = (violation.policy.as_str(), violation.rule.as_str(), violation.effect);

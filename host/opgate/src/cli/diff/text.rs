@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::change::{Change, Difference, FieldChange, ObjectChange, RequestChange, RuleChange};
 use super::facts::PolicyMatch;
 use super::reviews::{DecisionSummary, ReviewDifferences};
-use crate::cli::report::{ERROR, SUCCESS, WARNING};
+use crate::cli::output::{ERROR, SUCCESS, WARNING};
 use opgate_text::one_line;
 
 /// Bytes of a value.

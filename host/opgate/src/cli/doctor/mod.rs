@@ -33,10 +33,11 @@ use self::facts::from_files::DumpedCluster;
 use self::facts::live::ClusterReader;
 use self::facts::tls_probe::{TlsProbe, probe};
 use self::facts::{Facts, Installation};
-use super::audit::kubeconfigs;
-use super::report::{stream, text_or_json};
 use super::stdin::{self, Stdin};
-use super::{CommandError, ConfigArgs, ExitStatus, ReadArgs};
+use crate::cli::args::{ConfigArgs, ReadArgs};
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::kubeconfig::kubeconfig_paths;
+use crate::cli::output::{stream, text_or_json};
 use crate::registration::names::is_label;
 use opgate_admission::cluster::Connection;
 use opgate_text::one_line;
@@ -319,7 +320,7 @@ impl Examine {
         if !is_named && self.kube_context.is_none() && is_in_pod() {
             return Connection::in_cluster().map_err(CommandError::usage);
         }
-        let paths = kubeconfigs(&named)?;
+        let paths = kubeconfig_paths(&named)?;
         let connection = Connection::kubeconfig(&paths, self.kube_context.as_deref());
         connection.await.map_err(CommandError::usage)
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::catalog::{Level, page_of};
 use super::facts::{Facts, Installation};
 use super::finding::{Finding, Findings};
-use crate::cli::report::{ERROR, WARNING};
+use crate::cli::output::{ERROR, WARNING};
 use opgate_admission::policy::Trust;
 use opgate_text::one_line;
 

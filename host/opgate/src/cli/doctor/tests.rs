@@ -18,7 +18,7 @@ use super::facts::object::{Kind, Object};
 use super::facts::tls_probe::TlsProbe;
 use super::facts::{Clock, Facts, Installation};
 use super::finding::Findings;
-use crate::cli::ConfigArgs;
+use crate::cli::args::ConfigArgs;
 use crate::cli::manifests::permissions::Permissions;
 
 const NAMESPACE: &str = "opgate-system";

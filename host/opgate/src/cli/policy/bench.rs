@@ -18,8 +18,10 @@ use super::load::LoadedComponent;
 use super::source::{PolicySubject, SourceArgs};
 use super::test::read_cases;
 use super::test::run::Runner;
-use crate::cli::report::{stream, text_or_json};
-use crate::cli::{CommandError, ExitStatus, ReadArgs, input};
+use crate::cli::args::ReadArgs;
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::input;
+use crate::cli::output::{stream, text_or_json};
 use opgate_admission::policy::{Measurement, ModuleSource};
 use opgate_admission::review::Review;
 

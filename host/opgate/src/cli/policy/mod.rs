@@ -6,8 +6,11 @@ mod language;
 mod load;
 mod new;
 mod pack;
+mod published;
 mod source;
 mod test;
+mod wit;
+mod world;
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -15,10 +18,11 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::published::{Pull, Push, Verify};
-use super::report::{stream, text_or_json};
-use super::wit::Wit;
-use super::{CommandError, ConfigArgs, ExitStatus};
+use self::published::{Pull, Push, Verify};
+use self::wit::Wit;
+use crate::cli::args::ConfigArgs;
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::output::{stream, text_or_json};
 use opgate_admission::cluster;
 use opgate_admission::policy::{Policy, PolicySet};
 

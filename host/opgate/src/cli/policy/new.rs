@@ -14,7 +14,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use super::language::Language;
-use crate::cli::{CommandError, ExitStatus};
+use crate::cli::exit::{CommandError, ExitStatus};
 
 /// The SDKs that the templates use. Their minor version is that of the contract.
 const SDK_VERSION: &str = "0.6.0";

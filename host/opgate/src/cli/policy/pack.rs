@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::cli::{CommandError, ExitStatus};
+use crate::cli::exit::{CommandError, ExitStatus};
 use opgate_engine::FileType;
 
 /// From a module to a policy that serves.
@@ -56,7 +56,7 @@ pub(super) fn pack_to(module: &Path, output: &Path) -> anyhow::Result<()> {
         }
         form => return Err(named(&form.remediation())),
     }
-    let bytes = crate::cli::world::with_world(bytes)?;
+    let bytes = super::world::with_world(bytes)?;
     let component = wit_component::ComponentEncoder::default()
         .validate(true)
         .module(&bytes)

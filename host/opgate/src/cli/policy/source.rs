@@ -16,7 +16,8 @@ use clap::Args;
 use super::language::Language;
 use super::pack::pack_to;
 use crate::builtin::BUILTINS;
-use crate::cli::{CommandError, ConfigArgs};
+use crate::cli::args::ConfigArgs;
+use crate::cli::exit::CommandError;
 use opgate_admission::policy::{Configuration, ModuleSource, PolicyConfig, Profile};
 
 /// Folders above a component in which its `opgate.yaml` is looked for: cargo puts it four below.

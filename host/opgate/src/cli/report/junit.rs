@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::page::RulePages;
 use super::{ReportItem, ReportedViolation, UnreadableInput, count_outcomes};
-use crate::cli::ExitStatus;
+use crate::cli::exit::ExitStatus;
 
 /// Writes a suite of this name.
 pub(in crate::cli) fn write(

@@ -6,10 +6,11 @@ use std::io;
 use super::page::RulePages;
 use super::tree::Tree;
 use super::{
-    AppliedWaiver, Counts, DIMMED, ERROR, PolicyErrorRecord, ReportItem, ReportLocation,
-    ReportedViolation, SUCCESS, UnreadableInput, Violation, WARNING,
+    AppliedWaiver, Counts, PolicyErrorRecord, ReportItem, ReportLocation, ReportedViolation,
+    UnreadableInput, Violation,
 };
-use crate::cli::ExitStatus;
+use crate::cli::exit::ExitStatus;
+use crate::cli::output::{DIMMED, ERROR, SUCCESS, WARNING};
 use crate::cli::verbosity::is_quiet;
 use opgate_text::one_line;
 

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::DIMMED;
+use crate::cli::output::DIMMED;
 
 /// A node: what is said about it, and what is in it.
 #[derive(Debug, Default)]

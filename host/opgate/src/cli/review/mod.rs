@@ -1,12 +1,10 @@
 //! `opgate review`: AdmissionReviews of manifests.
 
-pub(super) mod kinds;
-pub(super) mod make;
 mod new;
 
 use clap::{Args, Subcommand};
 
-use super::{CommandError, ExitStatus};
+use crate::cli::exit::{CommandError, ExitStatus};
 
 /// Arguments of `opgate review`.
 #[derive(Debug, Args)]

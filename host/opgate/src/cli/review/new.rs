@@ -16,9 +16,12 @@ use opgate_input::objects;
 use opgate_input::read::Reader;
 use serde_json::Value;
 
-use super::kinds::Kinds;
-use super::make::{self, Manifest, RequestOptions};
-use crate::cli::{CommandError, ExitStatus, ReadArgs, input, manifests};
+use crate::cli::args::ReadArgs;
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::kinds::Kinds;
+use crate::cli::make_review as make;
+use crate::cli::make_review::{Manifest, RequestOptions};
+use crate::cli::{input, manifests};
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -13,10 +13,10 @@ use opgate_server::StartupServer;
 use opgate_text::units::parse_duration;
 use tokio::sync::watch;
 
-use super::super::CommandError;
-use super::super::certs::SourceArgs;
 use super::controllers::Controllers;
 use super::webhook_registration::CaBundleSource;
+use crate::cli::certs::SourceArgs;
+use crate::cli::exit::CommandError;
 
 /// The serving certificate.
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use opgate_certs::ClientVerifier;
 
-use super::super::CommandError;
+use crate::cli::exit::CommandError;
 
 /// Flags that restrict the clients of the webhook port.
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::super::CommandError;
+use crate::cli::exit::CommandError;
 use opgate_admission::cluster::{self, Connection, OnWatchFailure, ReservationLimits, Source};
 use opgate_server::DefaultLimits;
 use opgate_text::units::{parse_bytes, parse_duration};

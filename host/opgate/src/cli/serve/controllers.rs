@@ -20,9 +20,9 @@ use opgate_server::{ExternalMetrics, RegistrationNames, Server};
 use opgate_supervise::{SupervisedTask, Supervisor};
 use tokio::sync::{Mutex, watch};
 
-use super::super::CommandError;
 use super::cluster::ClusterArgs;
 use super::webhook_registration::{CaBundleSource, RegistrationTask};
+use crate::cli::exit::CommandError;
 
 /// Maximum time for which a stopping server notifies other replicas. They notice a little later by
 /// themselves.

@@ -21,9 +21,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 
-use super::super::{ConfigArgs, input};
 use super::cluster::{ClusterArgs, ClusterSource};
 use super::discovery::Discovery;
+use crate::cli::args::ConfigArgs;
+use crate::cli::input;
 use opgate_admission::cluster::{Connection, Source};
 use opgate_admission::policy::{Configuration, PolicySet, SetError};
 use opgate_controller::events::{EventRecorder, Severity};
@@ -337,7 +338,7 @@ impl Reload {
     /// Reads the files, and the cluster unless the files configure a profile.
     async fn read_files(&self) -> Option<FileState> {
         let config = self.config.clone();
-        // Registries are contacted only for new references in the file, see [`super::super::registry`].
+        // Registries are contacted only for new references in the file, see [`crate::cli::registry`].
         let read =
             run_in_background(move || config.configuration().map_err(|error| error.to_string()))
                 .await?;

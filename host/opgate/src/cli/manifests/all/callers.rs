@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::network::cidr;
 use super::{Installation, read_configuration};
-use crate::cli::CommandError;
+use crate::cli::exit::CommandError;
 
 /// An argument that names API servers.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::super::all::{ApiServers, Certificates, Installation, Registrar};
 use super::values::{chart_values, values_schema, values_yaml};
 use super::{Files, kind, name, yaml};
-use crate::cli::CommandError;
+use crate::cli::exit::CommandError;
 use opgate_admission::policy::Policy;
 
 /// Stands for the namespace until it is one of the release. No object has such a text.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::all::Installation;
 use super::{Files, documents, kind, name, yaml};
-use crate::cli::CommandError;
+use crate::cli::exit::CommandError;
 use opgate_admission::policy::Policy;
 
 /// Comment with the fields that an overlay usually changes.

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::all::Installation;
 use super::yaml;
-use crate::cli::CommandError;
+use crate::cli::exit::CommandError;
 use opgate_admission::policy::Policy;
 
 /// Files by their path in the directory, and their text.

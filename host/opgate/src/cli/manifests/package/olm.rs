@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::all::{Certificates, Installation, Registrar};
 use super::{Files, kind, name, yaml};
-use crate::cli::CommandError;
+use crate::cli::exit::CommandError;
 use opgate_admission::policy::Policy;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");

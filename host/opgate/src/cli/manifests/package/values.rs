@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::yaml;
-use crate::cli::CommandError;
+use crate::cli::exit::CommandError;
 
 /// A value that the templates take.
 pub(super) struct ChartValue {

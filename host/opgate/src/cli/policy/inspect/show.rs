@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::SettingsEffect;
 use super::lint::Finding;
+use crate::cli::output::{ERROR, WARNING};
 use crate::cli::policy::bench::format_kib;
 use crate::cli::policy::load::LoadedComponent;
-use crate::cli::report::{ERROR, WARNING};
 use opgate_admission::policy::NamePatterns;
 
 fn string_items<'v>(value: &'v Value, name: &str) -> Vec<&'v str> {

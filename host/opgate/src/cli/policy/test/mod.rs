@@ -22,7 +22,7 @@ use opgate_casefile::{Case, Expectation, File};
 use self::report::{CoverageGap, Format, Report};
 use self::run::{CaseResult as Judged, CaseRun, Runner};
 use super::source::{PolicySubject, SourceArgs};
-use crate::cli::{CommandError, ExitStatus};
+use crate::cli::exit::{CommandError, ExitStatus};
 use opgate_admission::policy::Descriptor;
 use opgate_input::read::{ReadPurpose, Reader, open_named};
 

@@ -7,11 +7,11 @@ use opgate_casefile::{Case, Expectation, Violation};
 use serde_json::{Value, json};
 
 use super::run::{CaseResult, CaseRun};
-use crate::cli::ExitStatus;
+use crate::cli::exit::ExitStatus;
+use crate::cli::output::{ERROR, Out, SUCCESS, WARNING, stdout};
 use crate::cli::policy::source::PolicySubject;
 use crate::cli::report::github;
 use crate::cli::report::junit::escape_xml;
-use crate::cli::report::{ERROR, Out, SUCCESS, WARNING, stdout};
 use crate::cli::verbosity::{is_quiet, note};
 use opgate_admission::policy::Descriptor;
 use opgate_text::one_line;

@@ -15,7 +15,8 @@ use opgate_casefile::{Case, Diff, Expectation, PolicyResult, Violation, plural, 
 use serde_json::{Value, json};
 
 use crate::builtin::BUILTINS;
-use crate::cli::{CommandError, ConfigArgs};
+use crate::cli::args::ConfigArgs;
+use crate::cli::exit::CommandError;
 use opgate_admission::cluster::{ClusterOptions, Snapshot, Source};
 use opgate_admission::policy::{
     Configuration, DefaultLevel, Descriptor, Effect, LoadProgress, Measurement, Policy,

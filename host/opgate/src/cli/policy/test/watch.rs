@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::anyhow;
 use opgate_certs::error_text::with_causes;
 
+use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::policy::source::PolicySubject;
-use crate::cli::{CommandError, ExitStatus};
 
 /// Between two looks.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ pub(super) fn watch(
         }
         // The build may have written files itself, so that what counts is how they are behind it.
         let before = scan_files(subject)?;
-        crate::cli::report::print_error(format_args!(
+        crate::cli::output::print_error(format_args!(
             "\nwatching {} files; Ctrl-C ends",
             before.len()
         ));

@@ -23,9 +23,9 @@ use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio_rustls::TlsConnector;
 
-use super::report::ERROR;
-use super::{CommandError, ExitStatus};
 use crate::builtin::BUILTINS;
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::output::ERROR;
 use opgate_admission::cluster;
 use opgate_admission::policy::{Configuration, PolicySet, Profile};
 use opgate_server::{Options, Server};
@@ -36,13 +36,13 @@ pub(super) struct Demo {}
 
 /// The cluster as the policies see it: an Operator group that serves the namespace `monitoring`, and
 /// one in `operators` that serves all namespaces.
-const CLUSTER_STATE_JSON: &str = include_str!("../../../../tests/context/demo.json");
+const CLUSTER_STATE_JSON: &str = include_str!("../../../../../tests/context/demo.json");
 
 /// Reviews that an API server recorded while the examples of the documentation were applied to it. Some
 /// are changed here, so that a rule denies them.
 macro_rules! recorded {
     ($name:literal) => {
-        include_str!(concat!("../../../../tests/reviews/", $name, ".json"))
+        include_str!(concat!("../../../../../tests/reviews/", $name, ".json"))
     };
 }
 

@@ -1,9 +1,12 @@
 //! `opgate replay`: decides recorded reviews as the server would, and manifests as requests that create them.
 //!
 //! ```text
-//! PATHs ─▶ input ─▶ given ─▶ Set::decide ─▶ Record ─▶ report
+//! PATHs ─▶ input ─▶ given ─▶ Set::decide ─▶ ReviewRecord ─▶ report
 //!                                └▶ explained: matched policies, and skipped rules
 //! ```
+
+mod report;
+mod review_input;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,13 +15,16 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use self::report::Report;
+use self::review_input::{InputLines, ReviewFactory, ReviewInput};
 use super::explanation::{self, Explanation, Trace};
 use super::fail_on::FailOn;
-use super::replay_report::{Record, Report};
+use super::input;
 use super::report::level::MinEffect;
 use super::report::{Format, UnreadableInput};
-use super::review_input::{InputLines, ReviewFactory, ReviewInput};
-use super::{CommandError, ConfigArgs, ExitStatus, ReadArgs, input};
+use crate::cli::args::{ConfigArgs, ReadArgs};
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::report::review_record::ReviewRecord;
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Decision, PolicySet};
 use opgate_admission::review::{Review, ReviewError};
@@ -186,7 +192,7 @@ struct Replayer<'s> {
 }
 
 impl Replayer<'_> {
-    async fn decide(&mut self, taken: &ReviewInput) -> Result<Record, ReviewError> {
+    async fn decide(&mut self, taken: &ReviewInput) -> Result<ReviewRecord, ReviewError> {
         let review = Review::read(&taken.text)?;
         let (set, trace) = (self.set, Trace::default());
         let started = Instant::now();
@@ -203,7 +209,7 @@ impl Replayer<'_> {
         }
         let explain = || Explanation::of(set.match_results(&review), decision, &trace);
         let explanation = self.explain.then(explain);
-        let mut record = Record::new(&review, &taken.source, decided, took);
+        let mut record = ReviewRecord::new(&review, &taken.source, decided, took);
         record.input_type = Some(taken.input_type);
         record.not_evaluated = unjudged;
         record.explanation = explanation;

@@ -18,7 +18,7 @@ use opgate_files::{self as files, CheckInputType, DetectedInput, Subject, parall
 use opgate_input::read::Reader;
 
 use super::evaluate::{SubjectEvaluator, SubjectResult};
-use super::review::kinds::misspelling_hint;
+use crate::cli::kinds::misspelling_hint;
 
 /// A file of more bytes is read while no other large one is in memory. So is each catalog.
 const LARGE_FILE_BYTES: u64 = 16 << 20;

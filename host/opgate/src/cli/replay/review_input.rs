@@ -13,28 +13,18 @@ use opgate_document::Text;
 use opgate_files::unsupported_type;
 use opgate_input::objects::{self, TypedObject};
 use opgate_text::one_line;
-use serde::Serialize;
 
-use super::input::ReviewItem;
-use super::review::kinds::Kinds;
-use super::review::make::{GeneratedReview, Manifest, RequestOptions, make_review as make};
-use super::verbosity::note;
+use crate::cli::input::ReviewItem;
+use crate::cli::kinds::Kinds;
+use crate::cli::make_review::{GeneratedReview, Manifest, RequestOptions, make_review as make};
+use crate::cli::report::review_record::InputType;
+use crate::cli::verbosity::note;
 
 /// Objects of one document.
 const MAX_DOCUMENT_OBJECTS: usize = 100_000;
 
 /// Lines about files that were taken for something.
 const MAX_LINES: usize = 20;
-
-/// Detected type of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum InputType {
-    /// A review from an API server.
-    Review,
-    /// An object from which a review was made.
-    Manifest,
-}
 
 /// A review, and what it was.
 pub(super) struct ReviewInput {

@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::path::PathBuf;
 
 use opgate_admission::cluster::{ApiGroup, Connection, ListableResource};
 use opgate_admission::policy::{MatchRule, PolicySet};
@@ -19,10 +18,11 @@ use opgate_files::{GROUP, dump, parallel};
 use opgate_input::objects::{self, ElementType};
 use opgate_text::one_line;
 
-use super::MAX_OBJECTS;
-use crate::cli::evaluate::{CheckRun, SubjectEvaluator, SubjectResult, is_exempt};
+use crate::cli::check::audit::MAX_OBJECTS;
+use crate::cli::check::evaluate::{CheckRun, SubjectEvaluator, SubjectResult, is_exempt};
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::kubeconfig::kubeconfig_paths;
 use crate::cli::report::UnreadableInput;
-use crate::cli::{CommandError, ExitStatus};
 
 /// Bytes of objects in one batch.
 const BATCH_BYTES: usize = 1 << 20;
@@ -76,23 +76,6 @@ pub(in crate::cli) fn evaluate_cluster(
 fn unreadable_resource(resource: &str, why: &str) -> UnreadableInput {
     let line = one_line(&format!("{resource}: not evaluated: {why}"), 1_024);
     UnreadableInput { source: resource.to_owned(), line }
-}
-
-/// Returns the files that `kubectl` reads, unless some are named.
-pub(in crate::cli) fn kubeconfig_paths(kubeconfig: &OsStr) -> anyhow::Result<Vec<PathBuf>> {
-    let variable = std::env::var_os("KUBECONFIG").unwrap_or_default();
-    for text in [kubeconfig, &variable] {
-        let paths = std::env::split_paths(text).filter(|path| !path.as_os_str().is_empty());
-        let paths: Vec<_> = paths.collect();
-        if !paths.is_empty() {
-            return Ok(paths);
-        }
-    }
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let home = home.map(|home| home.join(".kube/config")).filter(|path| path.is_file());
-    home.map(|path| vec![path]).ok_or_else(|| {
-        anyhow::anyhow!("there is no kubeconfig: name one with --kubeconfig FILE or KUBECONFIG")
-    })
 }
 
 /// Discovers the resources that the webhook would receive, each in one version, and reports the groups that

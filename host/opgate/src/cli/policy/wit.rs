@@ -13,11 +13,11 @@ use anyhow::Context as _;
 use clap::Args;
 
 use super::published::{print_reference, write_atomically};
-use super::registry::{RegistryArgs, parse_reference, run_on_runtime};
-use super::{CommandError, ExitStatus};
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::registry::{RegistryArgs, parse_reference, run_on_runtime};
 
 /// The contract that this binary speaks.
-const CONTRACT_TEXT: &str = include_str!("../../../../wit/policy.wit");
+const CONTRACT_TEXT: &str = include_str!("../../../../../wit/policy.wit");
 
 /// Arguments of `opgate policy wit`.
 #[derive(Debug, Args)]

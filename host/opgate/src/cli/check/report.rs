@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::ExitStatus;
-use super::explanation::Explanation;
-use super::report::level::{HiddenCounts, MinEffect};
-use super::report::page::RulePages;
-use super::report::{
-    AppliedWaiver, Format, Out, PolicyErrorRecord, ReportItem, ReportLocation, ReportedViolation,
-    ResultKind, UnreadableInput, Violation, github, junit, sarif, stdout, table,
+use crate::cli::exit::ExitStatus;
+use crate::cli::explanation::Explanation;
+use crate::cli::output::{Out, stdout};
+use crate::cli::report::level::{HiddenCounts, MinEffect};
+use crate::cli::report::page::RulePages;
+use crate::cli::report::{
+    AppliedWaiver, Format, PolicyErrorRecord, ReportItem, ReportLocation, ReportedViolation,
+    ResultKind, UnreadableInput, Violation, github, junit, sarif, table,
 };
-use super::verbosity::note;
+use crate::cli::verbosity::note;
 use opgate_admission::policy::{Configuration, Decision, Effect, PolicySet};
 use opgate_files::{LocationResolver, Request, Subject};
 use opgate_text::one_line;

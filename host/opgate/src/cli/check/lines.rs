@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use opgate_files::{SkipReason, SkippedFile};
 use opgate_text::one_line;
 
-use super::check_input::LoadedInput;
 use super::evaluate::CheckRun;
+use super::inputs::LoadedInput;
 use super::units::UnitResult;
-use super::verbosity::note;
+use crate::cli::verbosity::note;
 
 /// Maximum number of lines of one sort.
 const MAX_LINES: usize = 20;

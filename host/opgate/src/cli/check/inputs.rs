@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::evaluate::error_lines;
-use super::report::UnreadableInput;
-use super::stdin::{self, Stdin};
+use crate::cli::report::UnreadableInput;
+use crate::cli::stdin;
+use crate::cli::stdin::Stdin;
 use opgate_files::dump::{self, Dump};
 use opgate_files::waivers::Waivers;
 use opgate_files::{

@@ -11,8 +11,8 @@ use opgate_constraint::eval::{Property, evaluate, format_tree};
 use opgate_constraint::{Check, Violation};
 use serde_json::{Value, json};
 
-use super::report::{stream, text_or_json};
-use super::{CommandError, ExitStatus};
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::output::{stream, text_or_json};
 use opgate_input::yaml::LocatedValue;
 
 /// Arguments of `opgate constraint`.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 
-use super::registry::{RegistryArgs, parse_reference, read_keys, run_on_runtime};
-use super::{CommandError, ExitStatus};
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::registry::{RegistryArgs, parse_reference, read_keys, run_on_runtime};
 use opgate_admission::policy::read_component;
 use opgate_engine::interfaces;
 use opgate_registry::{PublicKeys, Repository};

@@ -14,10 +14,11 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::registry::RegistryArgs;
-use super::report::{stdout, text_or_json};
 use super::verbosity::{self, note};
-use super::{CommandError, ConfigArgs, ExitStatus};
 use crate::builtin::BUILTINS;
+use crate::cli::args::ConfigArgs;
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::output::{stdout, text_or_json};
 use opgate_admission::cluster::{ClusterOptions, Source};
 use opgate_admission::policy::{Configuration, LoadProgress, Profile};
 use opgate_server::DefaultLimits;

@@ -10,8 +10,9 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::report::page::{RulePages, denies_in, escape_markdown, levels_note, unevaluated_part};
-use super::report::{stream, text_or_json};
-use super::{CommandError, ConfigArgs, ExitStatus};
+use crate::cli::args::ConfigArgs;
+use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::output::{stream, text_or_json};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Configuration, Policy, PolicySet, Rule, RuleLevel};
 use opgate_files::GROUP;

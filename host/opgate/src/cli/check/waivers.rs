@@ -11,9 +11,9 @@ use std::path::Path;
 
 use time::{Date, OffsetDateTime};
 
-use super::check_report::CheckRecord;
-use super::report::{AppliedWaiver, ReportLocation};
+use super::report::CheckRecord;
 use crate::builtin::BUILTINS;
+use crate::cli::report::{AppliedWaiver, ReportLocation};
 use opgate_admission::policy::{Configuration, ModuleSource, PolicySet};
 use opgate_files::waivers::{self, Waiver, Waivers};
 use opgate_input::read::Reader;

@@ -12,7 +12,7 @@ use opgate_certs::{
 };
 
 use super::verbosity::note;
-use super::{CommandError, ExitStatus};
+use crate::cli::exit::{CommandError, ExitStatus};
 
 /// Hints after the help text.
 const AFTER_HELP: &str = "\

@@ -17,7 +17,7 @@ use opgate_input::objects::TypedObject;
 use opgate_text::one_line;
 use serde_json::{Value as Json, json};
 
-use super::kinds::{Kinds, misspelling_hint};
+use crate::cli::kinds::{Kinds, misspelling_hint};
 
 /// Default user of requests: the user of a cluster created with kubeadm.
 pub(in crate::cli) const DEFAULT_USER: &str = "kubernetes-admin";

@@ -22,10 +22,10 @@ use opgate_files::parallel;
 use opgate_input::read::Reader;
 use opgate_upstream::kinds::plural;
 
-use super::CommandError;
-use super::evaluate::{CheckRun, Progress, SubjectEvaluator, SubjectResult, is_exempt};
-use super::report::UnreadableInput;
-pub(super) use live::{LiveCluster, evaluate_cluster, kubeconfig_paths as kubeconfigs};
+use crate::cli::check::evaluate::{CheckRun, Progress, SubjectEvaluator, SubjectResult, is_exempt};
+use crate::cli::exit::CommandError;
+use crate::cli::report::UnreadableInput;
+pub(super) use live::{LiveCluster, evaluate_cluster};
 
 /// Maximum number of objects: their results are kept for the report.
 const MAX_OBJECTS: usize = 1_000_000;

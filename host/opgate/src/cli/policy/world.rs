@@ -12,7 +12,7 @@ use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
 /// The contract of this version.
-const CONTRACT: &str = include_str!("../../../../wit/policy.wit");
+const CONTRACT: &str = include_str!("../../../../../wit/policy.wit");
 const WORLD_SECTION_PREFIX: &str = "component-type";
 const CLUSTER_IMPORT_PREFIX: &str = "opgate:policy/cluster@";
 

@@ -1,10 +1,18 @@
 //! `opgate check`: policies over bundles, catalogs, projects and manifests in files.
 //!
 //! ```text
-//! PATHs ─▶ check_input::Loaded ─┬▶ units ──▶ loaded and evaluated on all processors, in order ─┬▶ CheckRun ─▶ report
+//! PATHs ─▶ LoadedInput ─┬▶ units ──▶ loaded and evaluated on all processors, in order ─┬▶ CheckRun ─▶ report
 //!                               ├▶ dumps ──▶ audit ──────────────────────────────────────────────┤
 //!                               └▶ waivers ──────────────────────────────────────────────────────┘
 //! ```
+
+mod audit;
+mod evaluate;
+mod inputs;
+mod lines;
+mod report;
+mod units;
+mod waivers;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,18 +20,20 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::check_input::LoadedInput;
-use super::check_report::Report;
-use super::evaluate::{CheckRun, Progress};
+use self::evaluate::{CheckRun, Progress};
+use self::inputs::LoadedInput;
+use self::lines::StatusLines;
+use self::report::Report;
+use self::units::UnitEvaluator;
+use self::waivers::KnownRules;
 use super::fail_on::FailOn;
 use super::help::is_plugin;
-use super::lines::StatusLines;
+use super::input;
 use super::report::Format;
 use super::report::level::MinEffect;
-use super::units::UnitEvaluator;
 use super::verbosity::is_verbose;
-use super::waivers::{self, KnownRules};
-use super::{CommandError, ConfigArgs, ExitStatus, ReadArgs, audit, input};
+use crate::cli::args::{ConfigArgs, ReadArgs};
+use crate::cli::exit::{CommandError, ExitStatus};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::Configuration;
 use opgate_files::{CheckInputType, DetectedInput, parallel};
@@ -213,8 +223,7 @@ impl Check {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::evaluate::SubjectEvaluator;
-    use super::super::evaluate::SubjectResult;
+    use super::evaluate::{SubjectEvaluator, SubjectResult};
     use super::*;
     use crate::builtin::BUILTINS;
     use opgate_admission::cluster;

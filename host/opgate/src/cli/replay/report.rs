@@ -1,0 +1,137 @@
+//! Decisions on reviews, and the report of a replay.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+
+use crate::cli::output::{Out, stdout};
+use crate::cli::report::level::{HiddenCounts, MinEffect};
+use crate::cli::report::page::RulePages;
+use crate::cli::report::review_record::ReviewRecord;
+use crate::cli::report::{
+    Counts, Format, ResultKind, UnreadableInput, Violation, github, junit, sarif, table,
+};
+use crate::cli::verbosity::{is_quiet, note};
+use opgate_admission::policy::{Configuration, PolicySet};
+
+/// A report under way.
+pub(super) struct Report<'s> {
+    format: Format,
+    level: MinEffect,
+    set: &'s PolicySet,
+    pages: RulePages,
+    out: Out,
+    records: Vec<ReviewRecord>,
+    unreadable: Vec<UnreadableInput>,
+    hidden: HiddenCounts,
+    counts: Counts,
+    /// One violation of each rule that denied.
+    denied: BTreeMap<(String, String), Violation>,
+}
+
+impl<'s> Report<'s> {
+    pub(super) fn start(
+        format: Format,
+        level: MinEffect,
+        configuration: &Configuration,
+        set: &'s PolicySet,
+    ) -> Self {
+        let pages = RulePages::of(configuration, set, format == Format::Sarif);
+        let (kept, denied) = (Vec::new(), BTreeMap::new());
+        let (hidden, counts, out) =
+            (HiddenCounts::default(), Counts::default(), stdout(format.form()));
+        let unread = Vec::new();
+        Self {
+            format,
+            level,
+            set,
+            pages,
+            out,
+            records: kept,
+            unreadable: unread,
+            hidden,
+            counts,
+            denied,
+        }
+    }
+
+    pub(super) fn add(&mut self, mut record: ReviewRecord) -> io::Result<()> {
+        let (level, hidden) = (self.level, &mut self.hidden);
+        self.counts.add(record.result_kind());
+        record.violations.retain(|violation| level.show_or_count(violation, hidden));
+        match self.format {
+            Format::Table => {
+                if !is_quiet()
+                    || record.result_kind() != ResultKind::Passed
+                    || !record.violations.is_empty()
+                    || record.explanation.is_some()
+                {
+                    table::write_review(&mut self.out, &record.item())?;
+                }
+                if let Some(explanation) = &record.explanation {
+                    explanation.write(&mut self.out, "       ")?;
+                }
+                for violation in record.violations.into_iter().filter(Violation::denies) {
+                    let key = (violation.policy.clone(), violation.rule.clone());
+                    self.denied.entry(key).or_insert(violation);
+                }
+                Ok(())
+            }
+            Format::Jsonl => {
+                serde_json::to_writer(&mut self.out, &record)?;
+                writeln!(self.out)
+            }
+            Format::Json | Format::Junit | Format::Sarif | Format::Github => {
+                self.records.push(record);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes what cannot be read.
+    pub(super) fn add_unreadable(&mut self, unread: UnreadableInput) {
+        self.unreadable.push(unread);
+    }
+
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        let items: Vec<_> = self.records.iter().map(ReviewRecord::item).collect();
+        match self.format {
+            Format::Table => {
+                table::write_help_lines(&mut self.out, &self.pages, self.denied.values())?;
+            }
+            Format::Jsonl => {}
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut self.out, &self.records)?;
+                writeln!(self.out)?;
+            }
+            Format::Junit => {
+                junit::write(
+                    &mut self.out,
+                    "opgate replay",
+                    &items,
+                    &self.unreadable,
+                    &self.pages,
+                )?;
+            }
+            Format::Github => github::write(&mut self.out, &items, &self.unreadable, &self.pages)?,
+            Format::Sarif => {
+                let log = sarif::build_log(
+                    "opgate replay",
+                    self.set,
+                    &items,
+                    &self.unreadable,
+                    &self.pages,
+                );
+                serde_json::to_writer_pretty(&mut self.out, &log)?;
+                writeln!(self.out)?;
+            }
+        }
+        self.out.flush()?;
+        if let Some(line) = self.hidden.summary() {
+            note(line);
+        }
+        if self.format == Format::Table {
+            note(self.counts.summary("allowed"));
+        }
+        Ok(())
+    }
+}
