@@ -1,56 +1,56 @@
-//! Expressions in CEL: their syntax, their types and their values.
+//! Expressions in CEL: syntax, types and values.
 //!
-//! The oracles: an error names a place in the text, an expression of type `bool` stays one in
-//! parentheses and within a larger one, the constraint that holds it says the same, and what it says
-//! of properties is the opposite of what its negation says.
+//! Oracles: an error has a position in the text; an expression of type `bool` stays one in parentheses
+//! and in larger expressions, and their values follow from its value; the constraint that contains an
+//! expression has the same errors.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use opgate_cel::{self as cel, Budget, Failure, Fault, Program, Properties};
+use opgate_cel::{self as cel, Budget, CompileError, EvaluationError, Program, Properties};
 use opgate_constraint::{Check, Options, check};
-use opgate_fuzz::large;
+use opgate_fuzz::repeat_input;
 
 fuzz_target!(|rule: &str| {
     let found = cel::check(rule);
-    if let Err(Fault::Wrong(error)) = &found {
-        place(rule, error);
+    if let Err(CompileError::Invalid(error)) = &found {
+        assert_position(rule, error);
     }
     // A line break ends a comment.
-    for (around, wanted) in [
-        (format!("({rule}\n)"), found.clone()),
-        (format!("!({rule}\n)"), found.clone()),
-        (format!("({rule}\n) && properties.exists(p, p.type == 'a')"), found.clone()),
-        (format!("({rule}\n) ? true : false"), found.clone()),
-        (format!("[({rule}\n)].exists(v, v)"), found.clone()),
-        (format!("({rule}\n) == ({rule}\n)"), found.clone()),
+    for outer in [
+        format!("({rule}\n)"),
+        format!("!({rule}\n)"),
+        format!("({rule}\n) && properties.exists(p, p.type == 'a')"),
+        format!("({rule}\n) ? true : false"),
+        format!("[({rule}\n)].exists(v, v)"),
+        format!("({rule}\n) == ({rule}\n)"),
     ] {
-        let other = cel::check(&around);
-        // There may be one level too many.
-        if wanted.is_ok() && !is_too_deep(&other) {
-            assert_eq!(other, Ok(()), "{around:?}");
+        let outer_result = cel::check(&outer);
+        // The outer expression can exceed the limit on levels.
+        if found.is_ok() && !is_too_deep(&outer_result) {
+            assert_eq!(outer_result, Ok(()), "{outer:?}");
         }
     }
-    within_a_constraint(rule, &found);
+    check_constraint(rule, &found);
     if found.is_ok() {
-        evaluated(rule);
+        check_values(rule);
     }
-    let between = ["", " || ", "\n&& ", ",", "(", "[", ".", "? true :"];
-    if let Some(large) = large(rule.as_bytes(), &between) {
-        let large = String::from_utf8(large).expect("whole inputs");
-        if let Ok(program) = Program::compile(&large) {
+    let separators = ["", " || ", "\n&& ", ",", "(", "[", ".", "? true :"];
+    if let Some(repeated) = repeat_input(rule.as_bytes(), &separators) {
+        let repeated = String::from_utf8(repeated).expect("complete inputs");
+        if let Ok(program) = Program::compile(&repeated) {
             let _ = program.run(&properties(), &mut Budget::default());
         }
     }
 });
 
-fn is_too_deep(found: &Result<(), Fault>) -> bool {
-    matches!(found, Err(Fault::Wrong(error)) if error.contains("recursion limit exceeded"))
+fn is_too_deep(found: &Result<(), CompileError>) -> bool {
+    matches!(found, Err(CompileError::Invalid(error)) if error.contains("recursion limit exceeded"))
 }
 
-/// `ERROR: <input>:line:column: …`, a place in the text or right behind it.
-fn place(rule: &str, error: &str) {
-    let place = error.strip_prefix("ERROR: <input>:").expect("cel-go's form");
-    let mut parts = place.splitn(3, ':');
+/// Asserts that an error, `ERROR: <input>:line:column: …`, has a position in the text or right behind it.
+fn assert_position(rule: &str, error: &str) {
+    let position = error.strip_prefix("ERROR: <input>:").expect("cel-go's format");
+    let mut parts = position.splitn(3, ':');
     let mut number = || parts.next().and_then(|n| n.parse::<usize>().ok()).expect("a number");
     let (line, column) = (number(), number());
     let lines: Vec<&str> = rule.split('\n').collect();
@@ -59,17 +59,18 @@ fn place(rule: &str, error: &str) {
     assert!((1..=width + 1).contains(&column), "{rule:?}: {error}");
 }
 
-fn within_a_constraint(rule: &str, found: &Result<(), Fault>) {
+/// Asserts that a constraint with the expression has the matching violations.
+fn check_constraint(rule: &str, found: &Result<(), CompileError>) {
     let json = serde_json::json!({"cel": {"rule": rule}}).to_string();
     if json.len() > Options::default().max_bytes {
         return;
     }
-    let findings = check(json.as_bytes(), &Options::default()).findings;
-    let checks: Vec<_> = findings.into_iter().map(|finding| finding.check).collect();
+    let violations = check(json.as_bytes(), &Options::default()).violations;
+    let checks: Vec<_> = violations.into_iter().map(|violation| violation.check).collect();
     let expected: &[Check] = match found {
         Ok(()) => &[],
-        Err(Fault::Wrong(_)) => &[Check::Expression],
-        Err(Fault::NotBool) => &[Check::Bool],
+        Err(CompileError::Invalid(_)) => &[Check::Expression],
+        Err(CompileError::NotBool) => &[Check::Bool],
     };
     assert_eq!(checks, expected, "{json}");
 }
@@ -83,16 +84,16 @@ fn properties() -> Properties {
     Properties::new(all.into_iter().map(|(kind, value)| (kind, value.as_bytes())))
 }
 
-/// What an expression says, and what those say that are made of it.
-fn evaluated(rule: &str) {
+/// Asserts the values of expressions around another one.
+fn check_values(rule: &str) {
     let properties = properties();
     let run = |rule: &str| {
         let program = Program::compile(rule).ok()?;
-        let _ = program.culprit(&properties, &mut Budget::default());
+        let _ = program.first_false_term(&properties, &mut Budget::default());
         Some(program.run(&properties, &mut Budget::default()))
     };
-    let value = run(rule).expect("it compiles");
-    for (around, expected) in [
+    let value = run(rule).expect("an expression that compiles");
+    for (outer, expected) in [
         (format!("!({rule}\n)"), value.clone().map(|value| !value)),
         (format!("({rule}\n) && true"), value.clone()),
         (format!("false || ({rule}\n)"), value.clone()),
@@ -101,22 +102,22 @@ fn evaluated(rule: &str) {
         (format!("false && ({rule}\n)"), Ok(false)),
         (format!("[({rule}\n)].exists(v, v)"), value.clone()),
     ] {
-        // There may be a level or a step too many.
-        let Some(found) = run(&around) else { continue };
-        if !matches!(found, Err(Failure::Limit(_))) {
+        // The outer expression can exceed the limits on levels and steps.
+        let Some(found) = run(&outer) else { continue };
+        if !matches!(found, Err(EvaluationError::Limit(_))) {
             match (found, expected) {
-                // What an error says is not compared.
+                // Messages of errors can differ.
                 (Err(_), Err(_)) => {}
-                (found, expected) => assert_eq!(found, expected, "{around:?}"),
+                (found, expected) => assert_eq!(found, expected, "{outer:?}"),
             }
         }
     }
 }
 
-/// A limit ends an evaluation, whatever stands beside.
-fn limit_or(value: &Result<bool, Failure>, other: bool) -> Result<bool, Failure> {
+/// Returns the limit error of `value`, because a limit ends an evaluation; else `other`.
+fn limit_or(value: &Result<bool, EvaluationError>, other: bool) -> Result<bool, EvaluationError> {
     match value {
-        Err(Failure::Limit(_)) => value.clone(),
+        Err(EvaluationError::Limit(_)) => value.clone(),
         _ => Ok(other),
     }
 }

@@ -1,4 +1,4 @@
-//! The configuration: any text is read or refused with its place, in one line for each error.
+//! The configuration: any text is read, or each error is one line with its location.
 #![no_main]
 
 use std::path::Path;
@@ -11,10 +11,10 @@ fuzz_target!(|text: &str| {
     let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
     for text in [text.to_owned(), format!("{head}{text}")] {
         if let Err(errors) = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS) {
-            let said = errors.to_string();
-            assert!(!said.is_empty());
-            for line in said.lines() {
-                assert!(line.starts_with("opgate.yaml:"), "{said}");
+            let message = errors.to_string();
+            assert!(!message.is_empty());
+            for line in message.lines() {
+                assert!(line.starts_with("opgate.yaml:"), "{message}");
             }
         }
     }

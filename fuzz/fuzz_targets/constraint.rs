@@ -1,11 +1,12 @@
 //! The value of an `olm.constraint`, and lists of properties: `opgate_constraint::check` with all options,
-//! `properties::each` in both forms, `eval`, and the reader of JSON beneath them.
+//! `properties::each` in both formats, `eval`, and the JSON reader.
 //!
-//! The oracles are `serde_json` for what is JSON and what it says, and what must hold between
-//! answers: size before everything, upstream never stricter than strict, white space of no account, a
-//! constraint inside of `all`, `any` and `not`, a list of properties wrapped and bare. The readers
-//! differ where `serde_json` has an opinion on the range of numbers, on halves of surrogate pairs and
-//! on more than 128 levels; there only the syntax is compared.
+//! Oracles: `serde_json` for syntax and values, and invariants. The size is checked first. Upstream's mode
+//! accepts all that strict mode accepts. White space does not matter. A constraint has the same result in
+//! `all` and `any`, and the opposite in `not`. Wrapped and bare lists have the same properties.
+//!
+//! `serde_json` limits the range of numbers, rejects lone surrogates, and stops at 128 levels. For such texts
+//! only the syntax is compared.
 #![no_main]
 
 use std::borrow::Cow;
@@ -13,51 +14,52 @@ use std::borrow::Cow;
 use libfuzzer_sys::fuzz_target;
 use opgate_constraint::constraint::Body;
 use opgate_constraint::eval::{self, Property};
-use opgate_constraint::properties::{self, Form};
-use opgate_constraint::{Check, Constraint, Finding, Options, Report, check};
-use opgate_fuzz::large;
+use opgate_constraint::properties::{self, ListFormat};
+use opgate_constraint::{Check, Constraint, Options, Report, Violation, check};
+use opgate_fuzz::repeat_input;
 use opgate_sdk::go::folds_to;
-use opgate_upstream::json::{self, Index, Kind, Reading, Tree};
+use opgate_upstream::json::{self, Index, Kind, ReadOptions, Tree};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Values of a text whose pointers are looked at: each costs a way through the text.
-const POINTERS: usize = 64;
+/// Values of a text whose pointers are checked: each resolution reads the text.
+const MAX_POINTERS: usize = 64;
 
 fuzz_target!(|raw: &[u8]| {
-    let tree = read(raw);
-    constraint(raw, tree.as_ref());
-    list(raw, tree.as_ref());
-    let between = ["", ",", "[", "{\"a\":", "{\"all\":{\"constraints\":["];
-    if let Some(large) = large(raw, &between) {
+    let tree = check_json(raw);
+    check_constraint(raw, tree.as_ref());
+    check_list(raw, tree.as_ref());
+    let separators = ["", ",", "[", "{\"a\":", "{\"all\":{\"constraints\":["];
+    if let Some(repeated) = repeat_input(raw, &separators) {
         let options = Options { max_bytes: usize::MAX, advice: true, ..Options::default() };
-        let all = [b"{\"all\":{\"constraints\":[", large.as_slice(), b"]}}"].concat();
-        for raw in [&large, &all] {
+        let all = [b"{\"all\":{\"constraints\":[", repeated.as_slice(), b"]}}"].concat();
+        for raw in [&repeated, &all] {
             let _ = check(raw, &options);
             let _ = check(raw, &Options { upstream: true, ..options });
         }
-        let _ = visited(&large, Form::Bare);
-        let _ = visited(&[b"[", large.as_slice(), b"]"].concat(), Form::Bare);
+        let _ = visit_properties(&repeated, ListFormat::Bare);
+        let list = [b"[", repeated.as_slice(), b"]"].concat();
+        let _ = visit_properties(&list, ListFormat::Bare);
     }
 });
 
-fn compare(left: &[u8], right: &[u8]) {
+fn assert_same_text(left: &[u8], right: &[u8]) {
     assert_eq!(String::from_utf8_lossy(left), String::from_utf8_lossy(right));
 }
 
-/// Reads a text in every way.
-fn read(raw: &[u8]) -> Option<Tree<'_>> {
+/// Reads a text with each function of the JSON reader, and compares the results with `serde_json`.
+fn check_json(raw: &[u8]) -> Option<Tree<'_>> {
     let lossy = String::from_utf8_lossy(raw);
     let is_json = serde_json::from_str::<&RawValue>(&lossy).is_ok();
-    let tree = Tree::parse(raw, Reading::WHOLE);
+    let tree = Tree::parse(raw, ReadOptions::WHOLE);
     assert_eq!(tree.is_ok(), is_json, "{tree:?}");
-    assert_eq!(json::check(raw, Reading::WHOLE).is_ok(), is_json);
+    assert_eq!(json::check(raw, ReadOptions::WHOLE).is_ok(), is_json);
     let mut children = Vec::new();
     assert_eq!(json::each_child(raw, |child| children.push(child)).is_ok(), is_json);
     for child in &children {
-        compare(&raw[child.offset..child.offset + child.raw.len()], child.raw);
+        assert_same_text(&raw[child.offset..child.offset + child.raw.len()], child.raw);
     }
-    values(raw);
+    check_stream(raw);
     let tree = match tree {
         Ok(tree) => tree,
         Err(error) => {
@@ -68,80 +70,82 @@ fn read(raw: &[u8]) -> Option<Tree<'_>> {
     };
     assert_eq!(tree.children(0).count(), children.len());
     for (index, child) in tree.children(0).zip(&children) {
-        compare(tree.raw(index), child.raw);
+        assert_same_text(tree.raw(index), child.raw);
         assert_eq!(tree.kind(index), child.kind);
     }
-    let small = compact(raw);
-    let again = Tree::parse(&small, Reading::WHOLE).expect("the same without white space");
-    assert!(small.len() <= raw.len());
+    let compact = without_spaces(raw);
+    let compact_tree = Tree::parse(&compact, ReadOptions::WHOLE).expect("the same JSON");
+    assert!(compact.len() <= raw.len());
     if let Ok(value) = serde_json::from_str::<Value>(&lossy) {
-        assert_eq!(said(&tree, 0), value);
-        assert_eq!(said(&again, 0), value);
-        pointers(&tree, &value);
+        assert_eq!(to_value(&tree, 0), value);
+        assert_eq!(to_value(&compact_tree, 0), value);
+        check_pointers(&tree, &value);
     }
     Some(tree)
 }
 
-/// A text without white space between its tokens.
-fn compact(raw: &[u8]) -> Vec<u8> {
+/// Removes the white space between the tokens of a text.
+fn without_spaces(raw: &[u8]) -> Vec<u8> {
     let (mut is_text, mut is_escaped) = (false, false);
-    let mut small = raw.to_vec();
-    small.retain(|byte| {
+    let mut compact = raw.to_vec();
+    compact.retain(|byte| {
         is_text ^= *byte == b'"' && !is_escaped;
         is_escaped = is_text && *byte == b'\\' && !is_escaped;
         is_text || !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
     });
-    small
+    compact
 }
 
-/// What a tree says, as another parser would.
-fn said(tree: &Tree<'_>, index: Index) -> Value {
+/// Converts a tree to a value of `serde_json`.
+fn to_value(tree: &Tree<'_>, index: Index) -> Value {
     match tree.kind(index) {
-        Kind::List => tree.children(index).map(|c| said(tree, c)).collect(),
+        Kind::List => tree.children(index).map(|c| to_value(tree, c)).collect(),
         Kind::Object => Value::Object(
-            tree.children(index).map(|c| (tree.key(c).into_owned(), said(tree, c))).collect(),
+            tree.children(index).map(|c| (tree.key(c).into_owned(), to_value(tree, c))).collect(),
         ),
         Kind::Text => Value::String(tree.text(index).expect("a text")),
         _ => serde_json::from_slice(tree.raw(index)).expect("a scalar"),
     }
 }
 
-/// Pointers lead where they say, unless a member is hidden by a later one of its name.
-fn pointers(tree: &Tree<'_>, value: &Value) {
+/// Asserts that pointers resolve to their values, unless an object has duplicate names.
+fn check_pointers(tree: &Tree<'_>, value: &Value) {
     let mut waiting = vec![(0, 0)];
     let mut all = Vec::new();
-    let mut hides = false;
+    let mut has_duplicates = false;
     while let Some((index, depth)) = waiting.pop() {
         all.push((index, depth));
         let first = waiting.len();
         waiting.extend(tree.children(index).map(|child| (child, depth + 1)));
-        let named = waiting.len() - first;
-        hides |= tree.kind(index) == Kind::Object
-            && said_members(tree, index).is_none_or(|members| members != named);
+        let count = waiting.len() - first;
+        has_duplicates |= tree.kind(index) == Kind::Object
+            && count_distinct_names(tree, index).is_none_or(|names| names != count);
     }
-    for &(index, depth) in all.iter().filter(|(_, depth)| !hides && *depth <= 64).take(POINTERS) {
+    for &(index, depth) in
+        all.iter().filter(|(_, depth)| !has_duplicates && *depth <= 64).take(MAX_POINTERS)
+    {
         let pointer = tree.pointer(index);
         assert_eq!(pointer.matches('/').count(), depth, "{pointer}");
-        assert_eq!(value.pointer(&pointer), Some(&said(tree, index)), "{pointer}");
+        assert_eq!(value.pointer(&pointer), Some(&to_value(tree, index)), "{pointer}");
     }
 }
 
-fn said_members(tree: &Tree<'_>, index: Index) -> Option<usize> {
-    said(tree, index).as_object().map(serde_json::Map::len)
+fn count_distinct_names(tree: &Tree<'_>, index: Index) -> Option<usize> {
+    to_value(tree, index).as_object().map(serde_json::Map::len)
 }
 
-/// Values one after the other.
-fn values(raw: &[u8]) {
+/// Reads a stream of values.
+fn check_stream(raw: &[u8]) {
     let mut rest = raw;
-    while let Ok((value, after)) = json::first(rest) {
+    while let Ok((value, after)) = json::split_first(rest) {
         assert!(!value.is_empty() && after.len() < rest.len());
-        assert!(json::check(value, Reading::WHOLE).is_ok());
+        assert!(json::check(value, ReadOptions::WHOLE).is_ok());
         rest = after;
     }
 }
 
-/// Levels of lists and objects.
-fn levels(tree: &Tree<'_>) -> usize {
+/// Returns the number of levels of lists and objects.
+fn count_levels(tree: &Tree<'_>) -> usize {
     let mut waiting = vec![(0, 1)];
     let mut deepest = 0;
     while let Some((index, depth)) = waiting.pop() {
@@ -153,84 +157,92 @@ fn levels(tree: &Tree<'_>) -> usize {
     deepest
 }
 
-fn constraint(raw: &[u8], tree: Option<&Tree<'_>>) {
+/// Asserts the effects of options and of white space.
+fn check_constraint(raw: &[u8], tree: Option<&Tree<'_>>) {
     let default = Options::default();
-    let strict = checked(raw, &default);
-    let upstream = checked(raw, &Options { upstream: true, ..default });
-    checked(raw, &Options { documented_keys: false, ..default });
-    checked(raw, &Options { warn_depth: 0, advice: true, ..default });
+    let strict = check_report(raw, &default);
+    let upstream = check_report(raw, &Options { upstream: true, ..default });
+    check_report(raw, &Options { documented_keys: false, ..default });
+    check_report(raw, &Options { warn_depth: 0, advice: true, ..default });
 
-    let exact = checked(raw, &Options { max_bytes: raw.len(), ..default });
-    assert!(exact.findings.iter().all(|finding| finding.check != Check::Size));
+    let exact = check_report(raw, &Options { max_bytes: raw.len(), ..default });
+    assert!(exact.violations.iter().all(|violation| violation.check != Check::Size));
     if let Some(max_bytes) = raw.len().checked_sub(1) {
-        let larger = checked(raw, &Options { max_bytes, ..default });
-        assert!(matches!(larger.findings.as_slice(), [only] if only.check == Check::Size));
+        let smaller = check_report(raw, &Options { max_bytes, ..default });
+        assert!(matches!(smaller.violations.as_slice(), [only] if only.check == Check::Size));
     }
-    if strict.findings.is_empty() {
+    if strict.violations.is_empty() {
         assert_eq!(upstream, strict);
     }
     let Some(tree) = tree else { return };
 
     for max_depth in [0, 3] {
-        let bounded = checked(raw, &Options { max_depth, ..default });
-        let is_deep = matches!(bounded.findings.as_slice(), [only] if only.check == Check::Depth);
-        assert_eq!(is_deep, levels(tree) > max_depth);
+        let bounded = check_report(raw, &Options { max_depth, ..default });
+        let is_deep =
+            matches!(bounded.violations.as_slice(), [only] if only.check == Check::JsonDepth);
+        assert_eq!(is_deep, count_levels(tree) > max_depth);
     }
-    let is_sound = |check: Check| strict.findings.iter().all(|f| f.check != check);
-    // Where upstream sees the same fields. It takes an outermost null for an empty constraint.
-    if is_sound(Check::Fields) && tree.kind(0) != Kind::Null && strict.left_out.is_empty() {
-        for finding in &upstream.findings {
-            assert!(strict.findings.contains(finding), "{finding:?}: {:?}", strict.findings);
+    let has_no = |check: Check| strict.violations.iter().all(|violation| violation.check != check);
+    // Only if upstream reads the same fields. It reads an outermost null as an empty constraint.
+    if has_no(Check::Fields) && tree.kind(0) != Kind::Null && strict.omitted.is_empty() {
+        for violation in &upstream.violations {
+            assert!(
+                strict.violations.contains(violation),
+                "{violation:?}: {:?}",
+                strict.violations
+            );
         }
     }
-    assert_eq!(checked(&compact(raw), &default), strict);
+    assert_eq!(check_report(&without_spaces(raw), &default), strict);
     if let Some(constraint) = &strict.constraint {
-        evaluated(raw, constraint);
+        check_evaluation(raw, constraint);
     }
 }
 
-/// Checks a value, and what every report must be.
-fn checked(raw: &[u8], options: &Options) -> Report {
+/// Checks a value, and asserts the invariants of each report.
+fn check_report(raw: &[u8], options: &Options) -> Report {
     let report = check(raw, options);
-    let reading = Reading { max_depth: options.max_depth, trailing: options.upstream };
-    let tree = Tree::parse(raw, reading).ok().filter(|_| raw.len() <= options.max_bytes);
-    sound(&report.findings, tree.as_ref());
+    let read_options =
+        ReadOptions { max_depth: options.max_depth, allow_trailing: options.upstream };
+    let tree = Tree::parse(raw, read_options).ok().filter(|_| raw.len() <= options.max_bytes);
+    assert_violations(&report.violations, tree.as_ref());
     if let Some(constraint) = &report.constraint {
         let nodes = &constraint.nodes;
-        let mut referred = vec![0; nodes.len()];
+        let mut references = vec![0; nodes.len()];
         for (index, node) in nodes.iter().enumerate() {
             if let Body::All(children) | Body::Any(children) | Body::Not(children) = &node.body {
                 for &child in children {
                     assert!(child > index);
-                    referred[child] += 1;
+                    references[child] += 1;
                 }
             }
         }
-        assert!(referred[0] == 0 && referred[1..].iter().all(|count| *count == 1));
+        assert!(references[0] == 0 && references[1..].iter().all(|count| *count == 1));
     } else {
-        assert!(!report.findings.is_empty());
+        assert!(!report.violations.is_empty());
     }
     report
 }
 
-fn sound(findings: &[Finding], tree: Option<&Tree<'_>>) {
-    for finding in findings {
-        let Finding { check, pointer, message } = finding;
-        assert!(!message.is_empty(), "{finding:?}");
-        // What is wrong with a range that is not there is said of its place.
-        let place = if *check == Check::Required {
-            pointer.rsplit_once('/').map_or("", |(p, _)| p)
+/// Asserts that violations have a message, and point to existing values.
+fn assert_violations(violations: &[Violation], tree: Option<&Tree<'_>>) {
+    for violation in violations {
+        let Violation { check, pointer, message } = violation;
+        assert!(!message.is_empty(), "{violation:?}");
+        // A missing member does not exist, but its parent does.
+        let existing = if *check == Check::Required {
+            pointer.rsplit_once('/').map_or("", |(parent, _)| parent)
         } else {
             pointer
         };
         if let Some(tree) = tree {
-            assert!(leads_somewhere(tree, place), "{finding:?}");
+            assert!(exists(tree, existing), "{violation:?}");
         }
     }
 }
 
-/// Whether there is something at a pointer; of members of one name it may be any.
-fn leads_somewhere(tree: &Tree<'_>, pointer: &str) -> bool {
+/// Reports whether a value exists at a pointer, which can be below any of several duplicate members.
+fn exists(tree: &Tree<'_>, pointer: &str) -> bool {
     let mut found: Vec<Index> = vec![0];
     for token in pointer.split('/').skip(1) {
         let name = token.replace("~1", "/").replace("~0", "~");
@@ -248,8 +260,8 @@ fn leads_somewhere(tree: &Tree<'_>, pointer: &str) -> bool {
     !found.is_empty()
 }
 
-/// Evaluates a constraint, alone and inside of another one.
-fn evaluated(raw: &[u8], constraint: &Constraint) {
+/// Asserts that `all` and `any` keep the result of a constraint, and that `not` inverts it.
+fn check_evaluation(raw: &[u8], constraint: &Constraint) {
     let properties = [
         ("olm.package", r#"{"packageName":"etcd","version":"1.2.3"}"#),
         ("olm.gvk", r#"{"group":"a.b","version":"v1","kind":"K"}"#),
@@ -259,73 +271,78 @@ fn evaluated(raw: &[u8], constraint: &Constraint) {
         .map(|(kind, value)| Property { kind: kind.to_owned(), value: value.as_bytes().to_vec() });
     let outcomes = eval::evaluate(constraint, &properties);
     assert_eq!(outcomes.len(), constraint.nodes.len());
-    assert!(eval::rendered(&outcomes).lines().count() >= outcomes.len());
+    assert!(eval::format_tree(&outcomes).lines().count() >= outcomes.len());
     let holds = outcomes[0].holds;
     for (name, expected) in [("all", holds), ("any", holds), ("not", holds.map(|holds| !holds))] {
         let [before, after] = [format!(r#"{{"{name}":{{"constraints":["#), "]}}".to_owned()];
-        let around = [before.as_bytes(), raw, after.as_bytes()].concat();
-        let report = checked(&around, &Options { max_bytes: usize::MAX, ..Options::default() });
-        let constraint = report.constraint.expect("a constraint around one");
+        let outer = [before.as_bytes(), raw, after.as_bytes()].concat();
+        let report = check_report(&outer, &Options { max_bytes: usize::MAX, ..Options::default() });
+        let constraint = report.constraint.expect("the outer constraint");
         let outcomes = eval::evaluate(&constraint, &properties);
         assert_eq!(outcomes[0].holds, expected);
     }
 }
 
-/// A property as it is visited: its place, its type and its value.
-type Visited<'p> = (usize, String, Cow<'p, [u8]>);
+/// A visited property: its index, its type and its value.
+type VisitedProperty<'p> = (usize, String, Cow<'p, [u8]>);
 
-fn visited(raw: &[u8], form: Form) -> (Vec<Visited<'static>>, Result<(), String>) {
+/// Visits the properties of a list, and checks each as a property with a requirement.
+fn visit_properties(
+    raw: &[u8],
+    format: ListFormat,
+) -> (Vec<VisitedProperty<'static>>, Result<(), String>) {
     let mut all = Vec::new();
-    let result = properties::each(raw, form, |property| {
+    let result = properties::each(raw, format, |property| {
         all.push((property.index, property.kind.to_owned(), property.value.to_vec().into()));
         for kind in ["olm.package.required", "olm.gvk.required", "olm.label.required"] {
             let property = properties::Property { kind, ..property };
-            let findings = properties::check(property, &Options::default()).findings;
-            let tree = Tree::parse(property.value, Reading::WHOLE).ok();
-            sound(&findings, tree.as_ref());
+            let violations = properties::check(property, &Options::default()).violations;
+            let tree = Tree::parse(property.value, ReadOptions::WHOLE).ok();
+            assert_violations(&violations, tree.as_ref());
         }
     });
     (all, result)
 }
 
-fn list(raw: &[u8], tree: Option<&Tree<'_>>) {
-    let (bare, result) = visited(raw, Form::Bare);
-    let (_, _) = visited(raw, Form::Wrapped);
+/// Asserts that a list has the same properties in both formats, and as read from its tree.
+fn check_list(raw: &[u8], tree: Option<&Tree<'_>>) {
+    let (bare, result) = visit_properties(raw, ListFormat::Bare);
+    let (_, _) = visit_properties(raw, ListFormat::Wrapped);
     let Some(tree) = tree else {
         assert!(bare.is_empty() && result.is_err());
         return;
     };
     let wrapped = [b"{\"properties\":", raw, b"}"].concat();
-    let (same, same_result) = visited(&wrapped, Form::Wrapped);
-    assert_eq!(same, bare);
-    assert_eq!(same_result.is_ok(), result.is_ok(), "{result:?} {same_result:?}");
-    if let Some((expected, is_fine)) = expected(tree) {
+    let (wrapped, wrapped_result) = visit_properties(&wrapped, ListFormat::Wrapped);
+    assert_eq!(wrapped, bare);
+    assert_eq!(wrapped_result.is_ok(), result.is_ok(), "{result:?} {wrapped_result:?}");
+    if let Some((expected, is_valid)) = expected_properties(tree) {
         assert_eq!(bare, expected);
-        assert_eq!(result.is_ok(), is_fine, "{result:?}");
+        assert_eq!(result.is_ok(), is_valid, "{result:?}");
     }
     // A constraint in a list.
     let property = [b"[{\"type\":\"olm.constraint\",\"value\":", raw, b"}]"].concat();
     let mut count = 0;
-    let read = properties::each(&property, Form::Bare, |property| {
+    let read = properties::each(&property, ListFormat::Bare, |property| {
         count += 1;
         let value = tree.raw(0);
-        compare(property.value, value);
+        assert_same_text(property.value, value);
         let options = Options::default();
         assert_eq!(properties::check(property, &options), check(value, &options));
     });
     assert_eq!((read, count), (Ok(()), 1));
 }
 
-/// The properties of a list and whether all of it can be read, by a tree; `None` where a name stands
-/// twice.
-fn expected<'j>(tree: &Tree<'j>) -> Option<(Vec<Visited<'j>>, bool)> {
+/// Returns the properties of a list by its tree, and whether the list is valid; `None` if a property has
+/// duplicate names.
+fn expected_properties<'j>(tree: &Tree<'j>) -> Option<(Vec<VisitedProperty<'j>>, bool)> {
     let mut all = Vec::new();
     if !matches!(tree.kind(0), Kind::List | Kind::Null) {
         return Some((all, false));
     }
-    let mut is_fine = true;
-    for (place, item) in tree.children(0).enumerate() {
-        is_fine &= matches!(tree.kind(item), Kind::Object | Kind::Null);
+    let mut is_valid = true;
+    for (index, item) in tree.children(0).enumerate() {
+        is_valid &= matches!(tree.kind(item), Kind::Object | Kind::Null);
         if tree.kind(item) != Kind::Object {
             continue;
         }
@@ -341,12 +358,12 @@ fn expected<'j>(tree: &Tree<'j>) -> Option<(Vec<Visited<'j>>, bool)> {
         let (kind, value) = (member("type")?, member("value")?);
         let kind = kind.filter(|&kind| tree.kind(kind) != Kind::Null);
         if kind.is_some_and(|kind| tree.kind(kind) != Kind::Text) {
-            is_fine = false;
+            is_valid = false;
         } else if kind.is_some() || value.is_some() {
             let kind = kind.and_then(|kind| tree.text(kind)).unwrap_or_default();
             let value = value.map(|value| tree.raw(value)).unwrap_or_default();
-            all.push((place, kind, value.into()));
+            all.push((index, kind, value.into()));
         }
     }
-    Some((all, is_fine))
+    Some((all, is_valid))
 }

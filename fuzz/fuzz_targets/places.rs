@@ -1,58 +1,59 @@
-//! Places in YAML, beside those that a writer knows.
+//! Positions in YAML from a random writer.
 //!
-//! An input is what a writer chooses: values, styles, comments, anchors, line ends. It writes YAML, and
-//! notes what JSON it is and where it wrote each value. The oracle: `opgate_yaml::documents` reads that JSON and
-//! finds these places, and `Located` says line and column of each as counted from the start of the text.
+//! An input is the choices of the writer: values, styles, comments, anchors, line ends. It writes YAML,
+//! and records the equivalent JSON and the offset of each value. Oracle: `opgate_yaml::documents` returns
+//! this JSON and these offsets, and `LocatedValue` returns line and column of each as counted from the
+//! start of the text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::{Json, line_and_column};
-use opgate_yaml::Words;
+use opgate_yaml::BooleanWords;
 use serde_json::Value;
 
-/// Levels that are written, and values.
-const DEPTH: usize = 7;
-const VALUES: usize = 400;
-/// Bytes of JSON for which an alias stands at the most, so that a document keeps within its room.
-const ALIAS: usize = 512;
+const MAX_DEPTH: usize = 7;
+const MAX_VALUES: usize = 400;
+/// Maximum bytes of JSON of an alias, to keep a document within its limit.
+const MAX_ALIAS_JSON_BYTES: usize = 512;
+const MAX_JSON_BYTES: usize = 1 << 20;
 
 fuzz_target!(|input: &[u8]| {
     let mut writer = Writer { choices: input.iter(), ..Writer::default() };
-    let parts = writer.stream();
+    let expected = writer.write_stream();
     let text = writer.out;
-    let found = opgate_yaml::documents(&text, Words::All, 1 << 20);
-    let found = found.unwrap_or_else(|error| panic!("{}: {text}", error.upstream()));
-    assert_eq!(found.len(), parts.len(), "{text}");
-    for (found, written) in found.iter().zip(&parts) {
+    let found = opgate_yaml::documents(&text, BooleanWords::Yaml11, MAX_JSON_BYTES);
+    let found = found.unwrap_or_else(|error| panic!("{}: {text}", error.upstream_message()));
+    assert_eq!(found.len(), expected.len(), "{text}");
+    for (found, expected) in found.iter().zip(&expected) {
         let json = |json: &str| serde_json::from_str::<Value>(json).expect("JSON");
-        assert_eq!(json(&found.json), json(&written.json), "{text}");
-        let places: Vec<_> =
-            written.places.iter().map(|at| u32::try_from(*at).expect("u32")).collect();
-        assert_eq!(found.places, places, "{text}\n{}", found.json);
-        assert_eq!(Some(found.offset), written.places.first().copied(), "{text}");
+        assert_eq!(json(&found.json), json(&expected.json), "{text}");
+        let offsets = expected.offsets.iter().map(|offset| u32::try_from(*offset).expect("u32"));
+        assert_eq!(found.offsets, offsets.collect::<Vec<_>>(), "{text}\n{}", found.json);
+        assert_eq!(Some(found.offset), expected.offsets.first().copied(), "{text}");
     }
-    if let [written] = parts.as_slice()
+    if let [expected] = expected.as_slice()
         && !text.starts_with('\u{feff}')
     {
-        let pointers = Json::read(&written.json).expect("JSON").pointers();
+        let pointers = Json::parse(&expected.json).expect("JSON").pointers();
         let found = opgate::fuzzing::located(&text, &pointers).expect("one document");
-        for ((found, place), pointer) in found.iter().zip(&written.places).zip(&pointers) {
-            assert_eq!(*found, line_and_column(&text, *place), "{pointer}: {text}");
+        for ((found, offset), pointer) in found.iter().zip(&expected.offsets).zip(&pointers) {
+            assert_eq!(*found, line_and_column(&text, *offset), "{pointer}: {text}");
         }
     }
 });
 
-/// What was written of a document, or of a value in it.
+/// A written document, or a value in it.
 #[derive(Default, Clone)]
-struct Written {
+struct WrittenValue {
     json: String,
-    /// Of the value itself, behind its anchor and its tag, then of all in it, in the order of the JSON.
-    places: Vec<usize>,
+    /// The offset of the value, behind its anchor and its tag, then those of all values in it, in the
+    /// order of the JSON.
+    offsets: Vec<usize>,
 }
 
-impl Written {
-    fn scalar(json: &str, at: usize) -> Self {
-        Self { json: json.to_owned(), places: vec![at] }
+impl WrittenValue {
+    fn new(json: &str, offset: usize) -> Self {
+        Self { json: json.to_owned(), offsets: vec![offset] }
     }
 }
 
@@ -62,12 +63,12 @@ struct Writer<'i> {
     out: String,
     line_end: &'static str,
     values: usize,
-    /// Names of anchors, and what they stand for.
-    anchors: Vec<(String, Written)>,
+    /// Names of anchors, and their values.
+    anchors: Vec<(String, WrittenValue)>,
 }
 
-/// Scalars as they are written, and the JSON that they are.
-const PLAIN: [(&str, &str); 18] = [
+/// Plain and single-quoted scalars, and their JSON.
+const SCALARS: [(&str, &str); 18] = [
     ("a", "\"a\""),
     ("some words", "\"some words\""),
     ("é€😀", "\"é€😀\""),
@@ -87,7 +88,7 @@ const PLAIN: [(&str, &str); 18] = [
     ("'it''s: [x] # no'", "\"it's: [x] # no\""),
     ("'é'", "\"é\""),
 ];
-const DOUBLE: [(&str, &str); 6] = [
+const DOUBLE_QUOTED_SCALARS: [(&str, &str); 6] = [
     ("\"\"", "\"\""),
     (r#""a\tb\"""#, r#""a\tb\"""#),
     (r#""\x41\u20ac""#, "\"A€\""),
@@ -95,50 +96,51 @@ const DOUBLE: [(&str, &str); 6] = [
     ("!!str 1", "\"1\""),
     ("\"1\"", "\"1\""),
 ];
-const TAGS: [(&str, &str); 3] = [("!!str 1", "\"1\""), ("!!int \"7\"", "7"), ("! no", "\"no\"")];
-/// What a document may look like at its start.
-const STARTS: [&str; 4] = ["---\n", "--- # é\n", "%YAML 1.1\n---\n", "# é\n\n---\n"];
+const TAGGED_SCALARS: [(&str, &str); 3] =
+    [("!!str 1", "\"1\""), ("!!int \"7\"", "7"), ("! no", "\"no\"")];
+const DOCUMENT_STARTS: [&str; 4] = ["---\n", "--- # é\n", "%YAML 1.1\n---\n", "# é\n\n---\n"];
 
 impl Writer<'_> {
-    /// The next choice among so many. The first one is what is chosen when there are no more.
-    fn choose(&mut self, many: usize) -> usize {
-        self.choices.next().map_or(0, |choice| usize::from(*choice) % many)
+    /// Returns the next choice, below `count`; 0 at the end of the input.
+    fn choose(&mut self, count: usize) -> usize {
+        self.choices.next().map_or(0, |choice| usize::from(*choice) % count)
     }
 
-    fn stream(&mut self) -> Vec<Written> {
+    fn write_stream(&mut self) -> Vec<WrittenValue> {
         self.line_end = ["\n", "\r\n"][self.choose(2)];
         if self.choose(8) == 7 {
             self.out.push('\u{feff}');
         }
-        let mut parts = Vec::new();
+        let mut documents = Vec::new();
         for number in 0..=self.choose(3) {
-            let start = self.choose(STARTS.len() + 1);
-            if number > 0 || start < STARTS.len() {
-                // A directive needs the end of the document before it.
+            let start = self.choose(DOCUMENT_STARTS.len() + 1);
+            if number > 0 || start < DOCUMENT_STARTS.len() {
+                // A directive requires the end marker of the previous document.
                 if number > 0 {
                     self.out.push_str("...");
                     self.out.push_str(self.line_end);
                 }
-                let start = STARTS[start % STARTS.len()].replace('\n', self.line_end);
+                let start =
+                    DOCUMENT_STARTS[start % DOCUMENT_STARTS.len()].replace('\n', self.line_end);
                 self.out.push_str(&start);
             }
             self.anchors.clear();
-            let part = self.node(0, 0, true);
+            let document = self.write_node(0, 0, true);
             self.out.push_str(self.line_end);
-            if part.json != "null" {
-                parts.push(part);
+            if document.json != "null" {
+                documents.push(document);
             }
         }
-        parts
+        documents
     }
 
-    /// A line end, sometimes with comments and empty lines, and the indentation of the next line.
-    fn line(&mut self, indent: usize) {
-        // What stands behind a literal is part of it.
+    /// Writes a line break, sometimes with comments and empty lines, and the next indentation.
+    fn write_line_break(&mut self, indent: usize) {
+        // Text behind a block scalar would belong to it.
         let choice = self.choose(12);
         match if self.out.ends_with("- b") { 0 } else { choice } {
             9 => self.out.push_str(" # ä: [\"x"),
-            // Where a key could begin, a tab could not.
+            // A tab is invalid where a key can begin.
             10 if !self.out.ends_with(['-', '?', ':']) => self.out.push_str("\t # tab"),
             11 => self.out.push(' '),
             _ => {}
@@ -156,10 +158,11 @@ impl Writer<'_> {
         self.out.push_str(&" ".repeat(indent));
     }
 
-    /// A value where one may begin on the same line or on the next. Its own place comes first.
-    fn node(&mut self, indent: usize, depth: usize, is_start: bool) -> Written {
+    /// Writes a value, on the same line or on the next. `can_be_block` allows a block collection
+    /// at this position.
+    fn write_node(&mut self, indent: usize, depth: usize, can_be_block: bool) -> WrittenValue {
         self.values += 1;
-        let is_deep = depth >= DEPTH || self.values >= VALUES;
+        let is_deep = depth >= MAX_DEPTH || self.values >= MAX_VALUES;
         let kind = self.choose(if is_deep { 8 } else { 16 });
         let anchor = match self.choose(10) {
             9 if kind != 7 => {
@@ -171,131 +174,142 @@ impl Writer<'_> {
         };
         let has_anchor = anchor.is_some();
         let written = match kind {
-            // Behind an anchor a collection in blocks begins on a line of its own.
+            // A block collection with an anchor begins on a new line.
             8..=11 if has_anchor => {
                 self.out.pop();
-                self.line(indent);
-                self.block(indent, depth, kind < 10)
+                self.write_line_break(indent);
+                self.write_block_collection(indent, depth, kind < 10)
             }
-            8..=11 if is_start => self.block(indent, depth, kind < 10),
-            8..=15 => self.flow(depth, kind.is_multiple_of(2)),
-            7 if !self.anchors.is_empty() => self.alias(),
-            5 | 6 => self.block_scalar(indent, kind == 5),
-            _ => self.scalar(indent),
+            8..=11 if can_be_block => self.write_block_collection(indent, depth, kind < 10),
+            8..=15 => self.write_flow_collection(depth, kind.is_multiple_of(2)),
+            7 if !self.anchors.is_empty() => self.write_alias(),
+            5 | 6 => self.write_block_scalar(indent, kind == 5),
+            _ => self.write_scalar(indent),
         };
         if let Some(name) = anchor
-            && written.json.len() <= ALIAS
+            && written.json.len() <= MAX_ALIAS_JSON_BYTES
         {
             self.anchors.push((name, written.clone()));
         }
         written
     }
 
-    fn alias(&mut self) -> Written {
+    fn write_alias(&mut self) -> WrittenValue {
         let index = self.choose(self.anchors.len());
         let (name, mut inner) = self.anchors[index].clone();
-        // It is where it is written, what is in it is where that is written.
-        inner.places[0] = self.out.len();
+        // An alias has its own position; the values in it keep the positions of the anchor.
+        inner.offsets[0] = self.out.len();
         self.out.extend(["*", &name]);
-        self.values += inner.places.len();
+        self.values += inner.offsets.len();
         inner
     }
 
-    fn scalar(&mut self, indent: usize) -> Written {
+    fn write_scalar(&mut self, indent: usize) -> WrittenValue {
         let (written, json) = match self.choose(32) {
-            31 => return self.long(),
-            30 => return self.folded(indent),
-            28..=29 => TAGS[self.choose(TAGS.len())],
-            20..=27 => DOUBLE[self.choose(DOUBLE.len())],
-            choice => PLAIN[choice % PLAIN.len()],
+            31 => return self.write_long_scalar(),
+            30 => return self.write_folded_scalar(indent),
+            28..=29 => TAGGED_SCALARS[self.choose(TAGGED_SCALARS.len())],
+            20..=27 => DOUBLE_QUOTED_SCALARS[self.choose(DOUBLE_QUOTED_SCALARS.len())],
+            choice => SCALARS[choice % SCALARS.len()],
         };
         let tag =
             if written.starts_with('!') { written.find(' ').map_or(0, |at| at + 1) } else { 0 };
-        let at = self.out.len() + tag;
+        let offset = self.out.len() + tag;
         self.out.push_str(written);
-        Written::scalar(json, at)
+        WrittenValue::new(json, offset)
     }
 
-    /// Longer than a block of what counts lines and values.
-    fn long(&mut self) -> Written {
+    /// Writes a scalar that is longer than a block of the counters of lines and values.
+    fn write_long_scalar(&mut self) -> WrittenValue {
         let text = "é".repeat(1_000 + 40 * self.choose(64));
-        let at = self.out.len();
+        let offset = self.out.len();
         self.out.push_str(&text);
-        Written::scalar(&format!("\"{text}\""), at)
+        WrittenValue::new(&format!("\"{text}\""), offset)
     }
 
-    /// In quotes, over lines: the next ones may be indented less than the first.
-    fn folded(&mut self, indent: usize) -> Written {
+    /// Writes a quoted scalar of several lines. Later lines can have less indentation than the first.
+    fn write_folded_scalar(&mut self, indent: usize) -> WrittenValue {
         let quote = ["'", "\""][self.choose(2)];
         let margin = " ".repeat(if indent == 0 { 1 } else { self.choose(indent + 3) });
-        let (at, end) = (self.out.len(), self.line_end);
+        let (offset, end) = (self.out.len(), self.line_end);
         self.out.extend([quote, "a", end, &margin, "b", end, end, &margin, "c", quote]);
-        Written::scalar("\"a b\\nc\"", at)
+        WrittenValue::new("\"a b\\nc\"", offset)
     }
 
-    fn block_scalar(&mut self, indent: usize, is_literal: bool) -> Written {
+    fn write_block_scalar(&mut self, indent: usize, is_literal: bool) -> WrittenValue {
         let margin = " ".repeat(indent + 1 + self.choose(2));
         let (head, between) = if is_literal { ("|-", "\\n") } else { (">-", " ") };
-        let (at, end) = (self.out.len(), self.line_end);
+        let (offset, end) = (self.out.len(), self.line_end);
         self.out.extend([head, " # c", end, &margin, "a: é", end, &margin, "- b"]);
-        Written::scalar(&format!("\"a: é{between}- b\""), at)
+        WrittenValue::new(&format!("\"a: é{between}- b\""), offset)
     }
 
-    fn block(&mut self, indent: usize, depth: usize, is_map: bool) -> Written {
+    fn write_block_collection(
+        &mut self,
+        indent: usize,
+        depth: usize,
+        is_map: bool,
+    ) -> WrittenValue {
         let count = 1 + self.choose(4);
-        let mut all = Written::scalar(["[", "{"][usize::from(is_map)], self.out.len());
+        let mut collection = WrittenValue::new(["[", "{"][usize::from(is_map)], self.out.len());
         for number in 0..count {
             if number > 0 {
-                self.line(indent);
-                all.json.push(',');
+                self.write_line_break(indent);
+                collection.json.push(',');
             }
             if is_map {
-                self.member(indent, depth, number, &mut all);
+                self.write_member(indent, depth, number, &mut collection);
             } else {
                 self.out.push('-');
-                self.element(indent, depth, &mut all);
+                self.write_element(indent, depth, &mut collection);
             }
         }
-        all.json.push_str(["]", "}"][usize::from(is_map)]);
-        all
+        collection.json.push_str(["]", "}"][usize::from(is_map)]);
+        collection
     }
 
-    fn element(&mut self, indent: usize, depth: usize, all: &mut Written) {
+    fn write_element(&mut self, indent: usize, depth: usize, collection: &mut WrittenValue) {
         if self.choose(8) == 7 {
-            self.line(indent + 2);
+            self.write_line_break(indent + 2);
         } else {
             self.out.push(' ');
         }
-        let item = self.node(indent + 2, depth + 1, true);
-        all.json.push_str(&item.json);
-        all.places.extend(item.places);
+        let item = self.write_node(indent + 2, depth + 1, true);
+        collection.json.push_str(&item.json);
+        collection.offsets.extend(item.offsets);
     }
 
-    fn member(&mut self, indent: usize, depth: usize, number: usize, all: &mut Written) {
+    fn write_member(
+        &mut self,
+        indent: usize,
+        depth: usize,
+        number: usize,
+        collection: &mut WrittenValue,
+    ) {
         let is_explicit = self.choose(12) == 11;
         if is_explicit {
             self.out.push_str("? ");
         }
-        self.key(number, all);
+        self.write_key(number, collection);
         if is_explicit {
-            self.line(indent);
+            self.write_line_break(indent);
         }
         self.out.push(':');
-        let begins_anew = self.choose(2) == 1;
+        let has_line_break = self.choose(2) == 1;
         let inner = indent + 1 + self.choose(2);
-        if begins_anew {
-            self.line(inner);
+        if has_line_break {
+            self.write_line_break(inner);
         } else {
             self.out.push(' ');
         }
-        // Behind a colon a collection in blocks begins on a line of its own.
-        let value = self.node(inner, depth + 1, begins_anew);
-        all.json.push_str(&value.json);
-        // The place of a member is that of its name.
-        all.places.extend(&value.places[1..]);
+        // A block collection behind a colon begins on a new line.
+        let value = self.write_node(inner, depth + 1, has_line_break);
+        collection.json.push_str(&value.json);
+        // A member has the position of its name.
+        collection.offsets.extend(&value.offsets[1..]);
     }
 
-    fn key(&mut self, number: usize, all: &mut Written) {
+    fn write_key(&mut self, number: usize, collection: &mut WrittenValue) {
         let (written, name) = match self.choose(8) {
             0..=3 => (format!("k{number}"), format!("k{number}")),
             4 => (format!("'k {number}'"), format!("k {number}")),
@@ -304,34 +318,34 @@ impl Writer<'_> {
             _ => (format!("!!str {number}.0"), format!("{number}.0")),
         };
         let tag = if written.starts_with('!') { "!!str ".len() } else { 0 };
-        all.places.push(self.out.len() + tag);
+        collection.offsets.push(self.out.len() + tag);
         self.out.push_str(&written);
-        all.json.extend(["\"", &name, "\":"]);
+        collection.json.extend(["\"", &name, "\":"]);
     }
 
-    fn flow(&mut self, depth: usize, is_map: bool) -> Written {
+    fn write_flow_collection(&mut self, depth: usize, is_map: bool) -> WrittenValue {
         let count = self.choose(4);
-        let mut all = Written::scalar(["[", "{"][usize::from(is_map)], self.out.len());
-        self.out.push_str(&all.json.clone());
+        let mut collection = WrittenValue::new(["[", "{"][usize::from(is_map)], self.out.len());
+        self.out.push_str(&collection.json.clone());
         for number in 0..count {
             if number > 0 {
                 self.out.push(',');
-                all.json.push(',');
+                collection.json.push(',');
             }
             match self.choose(8) {
                 6 => self.out.push(' '),
-                // What is in brackets is indented more than what is around it, wherever that is.
-                7 => self.line(2 * (depth + 2) + 20),
+                // The content of brackets has more indentation than any block around it.
+                7 => self.write_line_break(2 * (depth + 2) + 20),
                 _ => {}
             }
             if is_map {
-                self.key(number, &mut all);
+                self.write_key(number, &mut collection);
                 self.out.push_str(": ");
             }
-            let value = self.in_flow(depth + 1);
-            all.json.push_str(&value.json);
-            // The place of a member is that of its name.
-            all.places.extend(&value.places[usize::from(is_map)..]);
+            let value = self.write_flow_node(depth + 1);
+            collection.json.push_str(&value.json);
+            // A member has the position of its name.
+            collection.offsets.extend(&value.offsets[usize::from(is_map)..]);
         }
         let end = ["]", "}"][usize::from(is_map)];
         if count > 0 && self.choose(4) == 3 {
@@ -339,24 +353,24 @@ impl Writer<'_> {
         }
         self.out.push(' ');
         self.out.push_str(end);
-        all.json.push_str(end);
-        all
+        collection.json.push_str(end);
+        collection
     }
 
-    fn in_flow(&mut self, depth: usize) -> Written {
+    fn write_flow_node(&mut self, depth: usize) -> WrittenValue {
         self.values += 1;
-        let is_deep = depth >= DEPTH || self.values >= VALUES;
+        let is_deep = depth >= MAX_DEPTH || self.values >= MAX_VALUES;
         match self.choose(if is_deep { 6 } else { 10 }) {
-            5 if !self.anchors.is_empty() => self.alias(),
+            5 if !self.anchors.is_empty() => self.write_alias(),
             6..=9 => {
                 let is_map = self.choose(2) == 0;
-                self.flow(depth, is_map)
+                self.write_flow_collection(depth, is_map)
             }
             _ => {
-                let (written, json) = PLAIN[self.choose(PLAIN.len())];
-                let at = self.out.len();
+                let (written, json) = SCALARS[self.choose(SCALARS.len())];
+                let offset = self.out.len();
                 self.out.push_str(written);
-                Written::scalar(json, at)
+                WrittenValue::new(json, offset)
             }
         }
     }

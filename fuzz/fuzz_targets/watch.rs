@@ -1,81 +1,82 @@
-//! What an API server sends: pages of a list, and lines of a watch after it.
+//! Messages of an API server: pages of a list, and lines of a watch.
 //!
-//! An input is pages, one a line, then an empty line, then events, one a line. The oracle is a view that
-//! is made of `serde_json`'s full parse: it has the same objects, of which the same is kept, goes on from
-//! the same version and the same token, and takes and refuses the same events. Of a line that only one of
-//! both takes for JSON the oracle knows nothing: it must be read without harm.
+//! An input is pages, one a line, then an empty line, then events, one a line. Oracle: a model of full
+//! parses by `serde_json` has the same objects and stored fields, continues from the same version and
+//! token, and accepts and rejects the same events. Lines that only one of both parsers accepts are read
+//! without a comparison.
 #![no_main]
 
 use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
 use opgate::fuzzing::View;
-use opgate_fuzz::large;
+use opgate_fuzz::repeat_input;
 use serde_json::Value;
 
 fuzz_target!(|input: &[u8]| {
-    told(input);
-    if let Some(large) = large(input, &["\n", ",", "[", "\n\n"]) {
-        told(&large);
+    check_view(input);
+    if let Some(repeated) = repeat_input(input, &["\n", ",", "[", "\n\n"]) {
+        check_view(&repeated);
     }
 });
 
-/// The view that a reader without haste has.
+/// The expected content of the view.
 #[derive(Default)]
 struct Model {
     objects: BTreeMap<(String, String), Value>,
     listing: BTreeMap<(String, String), Value>,
     version: String,
-    /// There were several objects of one name that no API server stores: all of them are kept.
-    has_twins: bool,
+    /// Whether objects without uid had the same name: the view stores all of them.
+    has_duplicates: bool,
 }
 
-fn told(input: &[u8]) {
-    let mut view = View::new().expect("it is declared well");
+fn check_view(input: &[u8]) {
+    let mut view = View::new().expect("a valid declaration");
     let mut model = Model::default();
     let mut lines = input.split(|byte| *byte == b'\n');
     for line in lines.by_ref().take_while(|line| !line.is_empty()) {
         let found = view.page(line);
-        // A list of which a page cannot be read is given up.
+        // An unreadable page ends the list.
         let text = String::from_utf8_lossy(line);
         let Ok(json) = serde_json::from_str::<Value>(&text) else { return };
         let is_list = json.get("items").is_some_and(|items| items.is_array() || items.is_null());
-        // The name in another spelling, or twice; too much beside the objects.
-        let is_odd = text.contains('\\') || text.matches("\"items\"").count() > 1;
-        let is_odd = is_odd || text.len() > 1 << 20;
-        if found.is_err() && (!is_list || is_odd) {
+        // An escaped or duplicate name, or much text outside the objects.
+        let is_unusual = text.contains('\\') || text.matches("\"items\"").count() > 1;
+        let is_unusual = is_unusual || text.len() > 1 << 20;
+        if found.is_err() && (!is_list || is_unusual) {
             return;
         }
-        assert_eq!(found, Ok(model.page(&json)), "{json}");
+        assert_eq!(found, Ok(model.apply_page(&json)), "{json}");
         assert_eq!(view.version(), model.version);
-        if model.has_twins {
+        if model.has_duplicates {
             return;
         }
     }
-    // Nothing is known before the first list has ended.
-    let began = view.page(br#"{"items":[]}"#);
-    assert_eq!(began, Ok(model.page(&Value::Null)));
+    // The first list must end before the watch.
+    let last_page = view.page(br#"{"items":[]}"#);
+    assert_eq!(last_page, Ok(model.apply_page(&Value::Null)));
     for line in lines {
         let before = view.version().to_owned();
         let found = view.event(line);
         let Ok(json) = serde_json::from_str(&String::from_utf8_lossy(line)) else {
             if found.is_ok() {
-                // Read, but by one reader only.
+                // Only one parser accepts the line.
                 return;
             }
             assert_eq!(view.version(), before);
             continue;
         };
-        assert_eq!(found.is_ok(), model.event(&json), "{found:?}: {json}");
+        assert_eq!(found.is_ok(), model.apply_event(&json), "{found:?}: {json}");
         assert_eq!(view.version(), model.version, "{json}");
     }
     assert_eq!(view.objects(), Ok(model.objects.len()));
     for ((namespace, name), object) in &model.objects {
-        let seen = view.object(namespace, name).expect("it can be read").expect("it is there");
-        assert_eq!(seen.version, text(object, "/metadata/resourceVersion"), "{object}");
-        let kept: Value = serde_json::from_str(&seen.kept).expect("it is JSON");
+        let actual =
+            view.object(namespace, name).expect("a readable object").expect("a stored object");
+        assert_eq!(actual.version, text(object, "/metadata/resourceVersion"), "{object}");
+        let stored: Value = serde_json::from_str(&actual.kept).expect("JSON");
         for pointer in ["/metadata/name", "/metadata/namespace", "/metadata/uid", "/spec/a"] {
-            assert_eq!(value(&kept, pointer), value(object, pointer), "{pointer}: {object}");
+            assert_eq!(value(&stored, pointer), value(object, pointer), "{pointer}: {object}");
         }
     }
 }
@@ -94,13 +95,15 @@ fn key(object: &Value) -> Option<(String, String)> {
 }
 
 impl Model {
-    fn page(&mut self, page: &Value) -> (usize, String) {
+    /// Applies a page; returns the number of its objects, and the token to continue.
+    fn apply_page(&mut self, page: &Value) -> (usize, String) {
         let items = value(page, "/items").as_array().map(Vec::as_slice).unwrap_or_default();
         for item in items {
             if let Some(key) = key(item) {
-                let known = self.listing.insert(key, item.clone());
-                let is_made_up = |object: &Value| text(object, "/metadata/uid").is_empty();
-                self.has_twins |= known.is_some_and(|known| is_made_up(&known) && is_made_up(item));
+                let previous = self.listing.insert(key, item.clone());
+                let has_no_uid = |object: &Value| text(object, "/metadata/uid").is_empty();
+                self.has_duplicates |=
+                    previous.is_some_and(|previous| has_no_uid(&previous) && has_no_uid(item));
             }
         }
         let next = text(page, "/metadata/continue");
@@ -111,15 +114,15 @@ impl Model {
         (items.len(), next.to_owned())
     }
 
-    /// Says whether it is an event to go on from.
-    fn event(&mut self, event: &Value) -> bool {
+    /// Applies an event; reports whether it is valid.
+    fn apply_event(&mut self, event: &Value) -> bool {
         let Some(object) = event.pointer("/object") else {
-            // All that a bookmark may do without.
+            // Only a bookmark can have no object.
             return text(event, "/type") == "BOOKMARK";
         };
         let version = text(object, "/metadata/resourceVersion");
-        if let (Ok(known), Ok(version)) = (self.version.parse::<u64>(), version.parse::<u64>())
-            && known > version
+        if let (Ok(current), Ok(version)) = (self.version.parse::<u64>(), version.parse::<u64>())
+            && current > version
         {
             return false;
         }
