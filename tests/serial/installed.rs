@@ -19,6 +19,8 @@ const NAMESPACE: &str = "opgate-system";
 /// What Kubernetes itself does not have.
 const THIRD_PARTY_KINDS: [&str; 4] = ["Certificate", "Issuer", "PrometheusRule", "ServiceMonitor"];
 
+const WITH_RUKPAK: [&str; 2] = ["--with", "rukpak"];
+
 /// The objects that `opgate manifests all` prints, without those of others.
 pub(crate) fn printed(arguments: &[&str]) -> Vec<Value> {
     let mut command = Command::new(BINARY);
@@ -201,7 +203,8 @@ async fn service_account_has_exactly_the_needed_permissions() {
     let Some(plane) = ControlPlane::start().await else { return };
     plane.install().await;
     let admin = plane.client("admin").await;
-    let objects = printed(&[]);
+    plane.namespaces(["rukpak-system".to_owned()]).await;
+    let objects = printed(&WITH_RUKPAK);
     apply(&admin, &objects).await;
     let mounted = objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
     let mounted = mounted["data"]["opgate.yaml"].as_str().unwrap();
@@ -277,14 +280,16 @@ async fn missing_namespace_does_not_block_readiness() {
     let text = configuration(&[builtin_policy(), json!({"name": "operator-group"})]);
     std::fs::write(&config, &text).unwrap();
     let config = ["--config", config.to_str().unwrap()];
-    let mut objects = printed(&config);
+    let mut objects = printed(&[config, WITH_RUKPAK].concat());
     let roles = objects.split_off(objects.len() - 2);
     assert!(roles.iter().all(|role| role["metadata"]["namespace"] == "rukpak-system"), "{roles:?}");
     apply(&admin, &objects).await;
     let apply_role = PatchParams::apply("kubectl");
     let patch = Patch::Apply(&roles[0]);
     api(&admin, &roles[0]).patch("opgate", &apply_role, &patch).await.unwrap_err();
-    assert_eq!(printed(&[&config[..], &["--skip-roles-in", "rukpak-system"]].concat()), objects);
+    assert_eq!(printed(&config), objects);
+    let skipped = [config, WITH_RUKPAK, ["--skip-roles-in", "rukpak-system"]].concat();
+    assert_eq!(printed(&skipped), objects);
 
     let kubeconfig = kubeconfig_of_servers(&plane, &admin).await;
     // Soon, what cannot be seen is no reason to wait.
