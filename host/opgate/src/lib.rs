@@ -15,7 +15,6 @@ pub mod builtin;
 pub mod cli;
 #[doc(hidden)]
 pub mod fuzzing;
-mod registration;
 
 pub use opgate_admission::{cluster, evaluation, policy, review};
 pub use opgate_engine as engine;

@@ -16,7 +16,6 @@ use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::explanation;
 use crate::cli::explanation::{Explanation, Trace};
 use crate::cli::fail_on::FailOn;
-use crate::cli::manifests::SYSTEM_NAMESPACE;
 use crate::cli::report::UnreadableInput;
 use crate::cli::stdin::Stdin;
 use crate::cli::verbosity;
@@ -24,6 +23,7 @@ use opgate_admission::policy::PolicySet;
 use opgate_admission::review::{Review, ReviewError};
 use opgate_document::TooDeep;
 use opgate_files::{self as files, Subject};
+use opgate_manifests::SYSTEM_NAMESPACE;
 use opgate_text::one_line;
 
 /// No client waits for a check; the limits of the policies still apply.

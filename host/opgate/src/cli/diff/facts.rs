@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::cli::manifests::SYSTEM_NAMESPACE;
-use crate::cli::manifests::permissions::Permissions;
-use crate::registration::WebhookRegistration;
-use crate::registration::matches::{Match, PolicyFacts};
-use crate::registration::server::{Service, Target};
 use opgate_admission::policy::{
     Configuration, ModuleSource, Policy, PolicyConfig, PolicySet, SignatureKey, Trust,
     TrustedUsers, ValueOrigin,
 };
+use opgate_manifests::SYSTEM_NAMESPACE;
+use opgate_manifests::permissions::Permissions;
+use opgate_manifests::registration::WebhookRegistration;
+use opgate_manifests::registration::matches::{Match, PolicyFacts};
+use opgate_manifests::registration::server::{Service, Target};
 
 /// Placeholder for facts that servers read from their cluster.
 const AUTO: &str = "auto";

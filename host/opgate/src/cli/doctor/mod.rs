@@ -38,8 +38,8 @@ use crate::cli::args::{ConfigArgs, ReadArgs};
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::kubeconfig::kubeconfig_paths;
 use crate::cli::output::{stream, text_or_json};
-use crate::registration::names::is_label;
 use opgate_admission::cluster::Connection;
+use opgate_manifests::registration::names::is_label;
 use opgate_text::one_line;
 use opgate_text::units::parse_duration;
 

@@ -19,7 +19,7 @@ use super::facts::tls_probe::TlsProbe;
 use super::facts::{Clock, Facts, Installation};
 use super::finding::Findings;
 use crate::cli::args::ConfigArgs;
-use crate::cli::manifests::permissions::Permissions;
+use opgate_manifests::permissions::Permissions;
 
 const NAMESPACE: &str = "opgate-system";
 const DAYS: ExpiryDays = ExpiryDays { certificate: 7, ca: 30 };

@@ -4,19 +4,10 @@
 //! policies exactly the requests that they match with their settings. `rbac` prints the permissions for reads
 //! of the server, `network-policy` the restriction of its clients.
 //!
-//! ```text
-//! policies, arguments ─▶ registration ──┐
-//! arguments ─▶ network ─────┐           ├─▶ yaml, or JSON
-//! policies ─▶ permissions ──┴─▶ all ────┘
-//!                                └─▶ package: files for kustomize, Helm and OLM
-//! ```
+//! `package` writes the objects of `all` as files. The crate `opgate-manifests` makes the objects.
 
-mod all;
-mod ca;
-mod network;
-mod package;
-pub(super) mod permissions;
-pub(super) mod yaml;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -25,18 +16,16 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::all::InstallationArgs;
-use self::network::Network;
-use self::permissions::Permissions;
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::{CommandError, ExitStatus};
-use crate::registration::WebhookRegistration;
-use crate::registration::matches::PolicyFacts;
-use crate::registration::names::{namespace, object_name};
-use crate::registration::server::{ServerArgs, Target};
-
-/// Must work whatever opgate does: without it nothing in the cluster recovers.
-pub(super) const SYSTEM_NAMESPACE: &str = "kube-system";
+use opgate_manifests::installation::InstallationArgs;
+use opgate_manifests::network::Network;
+use opgate_manifests::permissions::Permissions;
+use opgate_manifests::registration::WebhookRegistration;
+use opgate_manifests::registration::matches::PolicyFacts;
+use opgate_manifests::registration::names::{namespace, object_name};
+use opgate_manifests::registration::server::{ServerArgs, Target};
+use opgate_manifests::{SYSTEM_NAMESPACE, ca, package, yaml};
 
 /// Arguments of `opgate manifests`.
 #[derive(Debug, Args)]
@@ -187,7 +176,8 @@ impl Manifests {
         match self.command {
             Command::All(all) => {
                 let All { config, installation, output } = *all;
-                let installation = installation.installation(&config)?;
+                let installation =
+                    installation.installation(config.config.as_deref(), config.configuration()?)?;
                 let set = config.load_server_set()?;
                 let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
                 for namespace in installation.foreign_namespaces(&policies) {
@@ -200,7 +190,8 @@ impl Manifests {
             }
             Command::Package(package) => {
                 let Package { folder, config, installation, bundle_image } = *package;
-                let installation = installation.installation(&config)?;
+                let installation =
+                    installation.installation(config.config.as_deref(), config.configuration()?)?;
                 let set = config.load_server_set()?;
                 let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
                 for path in package::write(&folder, &policies, &installation, &bundle_image)? {

@@ -18,10 +18,10 @@ use serde_json::Value;
 
 use crate::cli::args::ReadArgs;
 use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::input;
 use crate::cli::kinds::Kinds;
 use crate::cli::make_review as make;
 use crate::cli::make_review::{Manifest, RequestOptions};
-use crate::cli::{input, manifests};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -221,7 +221,7 @@ fn print_reviews(reviews: &[String], output_format: Format) -> io::Result<()> {
         (Format::Yaml, all) => {
             let all = all.iter().map(|one| serde_json::from_str(one));
             let all = all.collect::<Result<Vec<Value>, _>>()?;
-            let text = manifests::yaml::documents(&all).map_err(io::Error::other)?;
+            let text = opgate_manifests::yaml::documents(&all).map_err(io::Error::other)?;
             out.write_all(text.as_bytes())?;
         }
     }

@@ -14,10 +14,6 @@ use clap::Args;
 use kube::Client;
 use tokio::sync::watch;
 
-use crate::cli::manifests::SYSTEM_NAMESPACE;
-use crate::registration::WebhookRegistration;
-use crate::registration::matches::PolicyFacts;
-use crate::registration::server::{Service, Target};
 use opgate_admission::policy::PolicySet;
 use opgate_controller::Installation;
 use opgate_controller::api::{Api, ApiError};
@@ -28,6 +24,10 @@ use opgate_controller::registration::{
     RegistrationOutcome, RegistrationStatus,
 };
 use opgate_controller::replicas::{ReplicaStatus, Replicas};
+use opgate_manifests::SYSTEM_NAMESPACE;
+use opgate_manifests::registration::WebhookRegistration;
+use opgate_manifests::registration::matches::PolicyFacts;
+use opgate_manifests::registration::server::{Service, Target};
 use opgate_server::{ActiveConfiguration, ActivePolicySet, ClusterStatus, RegistrationNames};
 
 /// Interval of registration checks.

@@ -10,7 +10,7 @@ use crate::cli::doctor::facts::Facts;
 use crate::cli::doctor::facts::hooks::Hook;
 use crate::cli::doctor::facts::object::Kind;
 use crate::cli::doctor::finding::{Findings, join_names};
-use crate::cli::manifests::SYSTEM_NAMESPACE;
+use opgate_manifests::SYSTEM_NAMESPACE;
 
 /// Resources that pods and controllers need to start, by API group.
 const STARTUP_RESOURCES: [(&str, &str); 14] = [

@@ -15,11 +15,11 @@ use super::workload::Workload;
 use crate::builtin::BUILTINS;
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::CommandError;
-use crate::cli::manifests::SYSTEM_NAMESPACE;
-use crate::cli::manifests::permissions::Permissions;
-use crate::registration::WebhookRegistration;
-use crate::registration::matches::PolicyFacts;
-use crate::registration::server::Target;
+use opgate_manifests::SYSTEM_NAMESPACE;
+use opgate_manifests::permissions::Permissions;
+use opgate_manifests::registration::WebhookRegistration;
+use opgate_manifests::registration::matches::PolicyFacts;
+use opgate_manifests::registration::server::Target;
 
 /// Instead of a Service: only the paths are compared.
 const PLACEHOLDER_URL: &str = "https://opgate";

@@ -25,18 +25,18 @@ use super::{Format, find_policy};
 use crate::builtin::BUILTINS;
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::{CommandError, ExitStatus};
-use crate::cli::manifests::permissions::Permissions;
 use crate::cli::output::{stream, text_or_json};
 use crate::cli::registry::is_reference;
-use crate::registration::WebhookRegistration;
-use crate::registration::matches::PolicyFacts;
-use crate::registration::server::Target;
 use opgate_admission::cluster;
 use opgate_admission::policy::{
     Configuration, Descriptor, LoadProgress, ModuleSource, Policy, PolicyConfig, Profile, SetError,
 };
 use opgate_engine::{docs, interfaces};
 use opgate_input::read::{ReadPurpose, Reader};
+use opgate_manifests::permissions::Permissions;
+use opgate_manifests::registration::WebhookRegistration;
+use opgate_manifests::registration::matches::PolicyFacts;
+use opgate_manifests::registration::server::Target;
 use opgate_server::DefaultLimits;
 
 const AFTER_HELP: &str = "\

@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::all::Installation;
 use super::{Files, documents, kind, name, yaml};
-use crate::cli::exit::CommandError;
+use crate::installation::Installation;
 use opgate_admission::policy::Policy;
 
 /// Comment with the fields that an overlay usually changes.
@@ -31,17 +30,14 @@ const MONITORING: &str = "\
 # The base with a ServiceMonitor and alerts, for the Prometheus Operator.
 ";
 
-pub(super) fn files(
-    policies: &[&Policy],
-    installation: &Installation,
-) -> Result<Files, CommandError> {
+pub(super) fn files(policies: &[&Policy], installation: &Installation) -> anyhow::Result<Files> {
     let plain = Installation { monitoring: false, ..installation.clone() }.objects(policies);
     let monitored = Installation { monitoring: true, ..installation.clone() }.objects(policies);
     let of = |object: &Value| (kind(object).to_owned(), name(object).to_owned());
     let same = |object: &Value| plain.iter().find(|other| of(other) == of(object));
     let more: Vec<_> = monitored.iter().filter(|o| same(o).is_none()).cloned().collect();
     let changed = monitored.iter().filter(|o| same(o).is_some_and(|other| other != *o));
-    let patches: Result<Vec<_>, CommandError> =
+    let patches: anyhow::Result<Vec<_>> =
         changed.map(|object| Ok(json!({"patch": yaml(object)?}))).collect();
     let version = "kustomize.config.k8s.io/v1beta1";
     let base = json!({

@@ -3,16 +3,16 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::super::network::{AllowedClients, policy};
 use super::certificates::INJECT_CA_ANNOTATION;
 use super::servers::{OPS_PORT, WEBHOOK_PORT};
 use super::{ApiServers, Certificates, Installation, Registrar, own_label};
+use crate::network::{AllowedClients, policy};
 use opgate_controller::{INSTALLATION_LABEL, OWNER_ANNOTATION};
 
 impl Installation {
     /// Returns the webhook configuration without a webhook, which the servers fill in: its label and
     /// annotation identify it as theirs.
-    pub(in crate::cli::manifests) fn webhook_configuration(&self) -> Option<Value> {
+    pub(crate) fn webhook_configuration(&self) -> Option<Value> {
         if self.registration == Registrar::Manual {
             return None;
         }
@@ -37,7 +37,7 @@ impl Installation {
     }
 
     /// Returns a Service for API servers, and one for metrics, which includes servers that are not ready.
-    pub(in crate::cli::manifests) fn services(&self) -> [Value; 2] {
+    pub(crate) fn services(&self) -> [Value; 2] {
         let service = |name: &str, spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": self.namespaced_metadata(name), "spec": spec});
         let selector = Self::pod_labels();
         [

@@ -11,10 +11,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::all::{ApiServers, Certificates, Installation, Registrar};
 use super::values::{chart_values, values_schema, values_yaml};
 use super::{Files, kind, name, yaml};
-use crate::cli::exit::CommandError;
+use crate::installation::{ApiServers, Certificates, Installation, Registrar};
 use opgate_admission::policy::Policy;
 
 /// Stands for the namespace until it is one of the release. No object has such a text.
@@ -225,10 +224,7 @@ fn objects(installation: &Installation, policies: &[&Policy]) -> Vec<Value> {
     objects
 }
 
-pub(super) fn files(
-    policies: &[&Policy],
-    installation: &Installation,
-) -> Result<Files, CommandError> {
+pub(super) fn files(policies: &[&Policy], installation: &Installation) -> anyhow::Result<Files> {
     let with = |certificates, monitoring| Installation {
         namespace: NAMESPACE_PLACEHOLDER.to_owned(),
         api_servers: ApiServers::Any,

@@ -242,8 +242,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::matches::PolicyFacts;
-    use super::super::testing::*;
     use super::*;
+    use crate::registration::testing::*;
 
     #[test]
     fn a_policy_has_a_webhook_for_each_of_its_groups() {

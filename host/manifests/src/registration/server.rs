@@ -16,7 +16,7 @@ const HTTPS: u16 = 443;
 /// Flags for the address of opgate, of which one is required.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct ServerArgs {
+pub struct ServerArgs {
     /// Service in front of the server; port 443 unless a port is named
     #[arg(long, value_name = "NAMESPACE/NAME[:PORT]", value_parser = service)]
     service: Option<Service>,
@@ -27,29 +27,36 @@ pub(crate) struct ServerArgs {
 
 /// A Service, as `--service` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Service {
-    pub(crate) namespace: String,
+pub struct Service {
+    /// Its namespace.
+    pub namespace: String,
     name: String,
     port: u16,
 }
 
 impl Service {
     /// Creates it with the default port.
-    pub(crate) fn of(namespace: &str, name: &str) -> Self {
+    #[must_use]
+    pub fn of(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned(), port: HTTPS }
     }
 }
 
 /// Address of opgate for API servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
+pub enum Target {
+    /// A Service of the cluster.
     Service(Service),
     /// Without a slash at the end.
     Url(String),
 }
 
 impl ServerArgs {
-    pub(crate) fn target(self) -> anyhow::Result<Target> {
+    /// Returns the address.
+    ///
+    /// # Errors
+    /// If no flag names one.
+    pub fn target(self) -> anyhow::Result<Target> {
         match (self.service, self.url) {
             (Some(service), _) => Ok(Target::Service(service)),
             (None, Some(url)) => Ok(Target::Url(url)),
@@ -60,7 +67,7 @@ impl ServerArgs {
 
 impl Target {
     /// Labels of the webhook configuration: a server behind a Service may change it itself.
-    pub(crate) fn labels(&self) -> BTreeMap<String, String> {
+    pub(super) fn labels(&self) -> BTreeMap<String, String> {
         let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let installation = match self {
             Self::Service(service) => Some(label(INSTALLATION_LABEL, &service.namespace)),
@@ -70,14 +77,14 @@ impl Target {
     }
 
     /// Returns `NAMESPACE/SERVICE`, for a server behind a Service.
-    pub(crate) fn owner(&self) -> Option<String> {
+    pub(super) fn owner(&self) -> Option<String> {
         match self {
             Self::Service(Service { namespace, name, .. }) => Some(format!("{namespace}/{name}")),
             Self::Url(_) => None,
         }
     }
 
-    pub(crate) fn client_config(&self, ca: &[u8], path: String) -> WebhookClientConfig {
+    pub(super) fn client_config(&self, ca: &[u8], path: String) -> WebhookClientConfig {
         let (service, url) = match self {
             Self::Service(Service { namespace, name, port }) => {
                 let service = ServiceReference {

@@ -244,7 +244,7 @@ fn is_independent(class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::*;
+    use crate::registration::testing::*;
     use opgate_admission::review::Operation;
 
     #[test]

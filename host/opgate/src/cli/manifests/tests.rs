@@ -7,13 +7,14 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::matches::PolicyFacts;
-use super::testing::webhooks;
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster::{ClusterOptions, Source};
 use opgate_admission::policy::{
     Configuration, DefaultLevel, Descriptor, Policy, PolicySet, Profile, Rule,
 };
+use opgate_manifests::registration::WebhookRegistration;
+use opgate_manifests::registration::matches::PolicyFacts;
+use opgate_manifests::registration::server::Target;
 
 /// Group, resource and operation.
 type RequestSet = BTreeSet<(String, String, String)>;
@@ -156,6 +157,18 @@ fn registered_requests(policy: &Policy) -> RequestSet {
         }
     }
     asked
+}
+
+fn webhooks(policies: &[PolicyFacts<'_>]) -> Vec<Value> {
+    let registration = WebhookRegistration {
+        name: "opgate".to_owned(),
+        target: Target::Url("https://opgate.test".to_owned()),
+        exempt: vec!["kube-system".to_owned(), "opgate-system".to_owned()],
+        supports_conditions: true,
+        ca: b"CA".to_vec(),
+    };
+    let configuration = serde_json::to_value(registration.of(policies)).unwrap();
+    configuration["webhooks"].as_array().unwrap().clone()
 }
 
 fn load(configuration: &Configuration) -> PolicySet {

@@ -9,17 +9,23 @@ use opgate_files::GROUP;
 
 /// The facts about a policy that affect its registration.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PolicyFacts<'p> {
-    pub(crate) name: &'p str,
-    pub(crate) requests: &'p [EffectiveMatchRule],
+pub struct PolicyFacts<'p> {
+    /// Its name in the configuration.
+    pub name: &'p str,
+    /// The requests that it matches with its settings.
+    pub requests: &'p [EffectiveMatchRule],
     /// Whether requests shall rather fail than pass without the policy.
-    pub(crate) fails_closed: bool,
-    pub(crate) time: Duration,
-    pub(crate) excluded: &'p [String],
+    pub fails_closed: bool,
+    /// CPU time of a call.
+    pub time: Duration,
+    /// Namespaces that the configuration excludes.
+    pub excluded: &'p [String],
 }
 
 impl<'p> PolicyFacts<'p> {
-    pub(crate) fn of(policy: &'p Policy) -> Self {
+    /// Returns the facts about a policy.
+    #[must_use]
+    pub fn of(policy: &'p Policy) -> Self {
         Self {
             name: &policy.name,
             requests: &policy.match_rules,
@@ -30,7 +36,7 @@ impl<'p> PolicyFacts<'p> {
     }
 
     /// Returns the matches of the policy, each resource and operation once.
-    pub(crate) fn matches(&'p self) -> Vec<Match<'p>> {
+    pub(super) fn matches(&'p self) -> Vec<Match<'p>> {
         let mut matches: Vec<Match<'p>> = Vec::new();
         for requests in self.requests {
             let EffectiveMatchRule { rule, namespace, can_deny, .. } = requests;
@@ -68,22 +74,27 @@ impl<'p> PolicyFacts<'p> {
 
 /// A resource and an operation that a policy wants to see.
 #[derive(Debug)]
-pub(crate) struct Match<'p> {
-    pub(crate) policy: &'p PolicyFacts<'p>,
+pub struct Match<'p> {
+    /// The policy.
+    pub policy: &'p PolicyFacts<'p>,
     /// Whether these requests shall rather fail than pass without the policy.
-    pub(crate) fails_closed: bool,
-    pub(crate) group: &'p str,
-    pub(crate) resource: &'p str,
-    pub(crate) operation: Operation,
-    pub(crate) versions: BTreeSet<&'p str>,
+    pub fails_closed: bool,
+    /// Its API group.
+    pub group: &'p str,
+    /// With the subresource, if any.
+    pub resource: &'p str,
+    /// CREATE, UPDATE, DELETE or CONNECT.
+    pub operation: Operation,
+    /// API versions.
+    pub versions: BTreeSet<&'p str>,
     /// Only in these; `None` for everywhere.
-    pub(crate) namespaces: Option<BTreeSet<&'p str>>,
+    pub namespaces: Option<BTreeSet<&'p str>>,
     /// Only in namespaces that this selector (JSON) selects; empty for everywhere.
-    pub(crate) namespace_labels: &'p str,
+    pub namespace_labels: &'p str,
     /// Lists of conditions, of which one must hold completely.
-    pub(crate) conditions: BTreeSet<&'p [MatchCondition]>,
+    pub conditions: BTreeSet<&'p [MatchCondition]>,
     /// Whether the policy itself narrows all of them by conditions, not only by names.
-    pub(crate) has_policy_conditions: bool,
+    pub has_policy_conditions: bool,
 }
 
 impl Match<'_> {
@@ -95,7 +106,7 @@ impl Match<'_> {
     }
 
     /// Removes conditions: advisory rules would cost every write of their kind, and are omitted.
-    pub(crate) fn without_conditions(&mut self) -> bool {
+    pub(super) fn without_conditions(&mut self) -> bool {
         if self.has_policy_conditions && !self.fails_closed {
             let Self { policy, resource, operation, .. } = self;
             let (policy, operation) = (policy.name, operation.as_str());

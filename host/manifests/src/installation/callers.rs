@@ -9,9 +9,8 @@ use std::path::PathBuf;
 use opgate_certs::ClientVerifier;
 use serde_json::{Value, json};
 
-use super::super::network::cidr;
 use super::{Installation, read_configuration};
-use crate::cli::exit::CommandError;
+use crate::network::cidr;
 
 /// An argument that names API servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +25,7 @@ pub(super) fn api_server(text: &str) -> Result<ApiServer, String> {
 
 /// Clients that can reach the webhook port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli::manifests) enum ApiServers {
+pub(crate) enum ApiServers {
     /// Unknown, so there is no network policy.
     Unknown,
     /// Everybody, because the administrator said so.
@@ -36,7 +35,7 @@ pub(in crate::cli::manifests) enum ApiServers {
 }
 
 impl ApiServers {
-    pub(super) fn of(arguments: Vec<ApiServer>) -> Result<Self, CommandError> {
+    pub(super) fn of(arguments: Vec<ApiServer>) -> anyhow::Result<Self> {
         if arguments.is_empty() {
             tracing::warn!(
                 "no --api-server: no NetworkPolicy is printed, and every pod can reach the ports of the servers"
@@ -52,16 +51,16 @@ impl ApiServers {
         match named.len() {
             0 => Ok(Self::Any),
             addresses if addresses == count => Ok(Self::Named(named)),
-            _ => Err(CommandError::usage(anyhow::anyhow!(
+            _ => Err(anyhow::anyhow!(
                 "--api-server any admits everybody: give addresses or any, not both"
-            ))),
+            )),
         }
     }
 }
 
 /// The certificates that clients must show.
 #[derive(Debug, Clone)]
-pub(in crate::cli::manifests) struct ClientCa {
+pub(crate) struct ClientCa {
     /// CA bundle, PEM.
     bundle: String,
     /// Names that certificates must have.
@@ -70,9 +69,9 @@ pub(in crate::cli::manifests) struct ClientCa {
 
 impl ClientCa {
     /// Reads a bundle, and checks it as a server does.
-    pub(super) fn read(path: PathBuf, names: Vec<String>) -> Result<Self, CommandError> {
-        let bundle = read_configuration(&path).map_err(CommandError::usage)?;
-        ClientVerifier::new(path, names.clone()).map_err(CommandError::usage)?;
+    pub(super) fn read(path: PathBuf, names: Vec<String>) -> anyhow::Result<Self> {
+        let bundle = read_configuration(&path)?;
+        ClientVerifier::new(path, names.clone())?;
         Ok(Self { bundle, names })
     }
 

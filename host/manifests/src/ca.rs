@@ -6,7 +6,10 @@ use anyhow::Context as _;
 
 /// Returns the contents of the files, which must be certificates of CAs: API servers detect an error only at
 /// the first call.
-pub(super) fn bundle(files: &[PathBuf]) -> anyhow::Result<Vec<u8>> {
+///
+/// # Errors
+/// If a file cannot be read, holds a private key, or has something else than certificates of CAs.
+pub fn bundle(files: &[PathBuf]) -> anyhow::Result<Vec<u8>> {
     let mut bundle = Vec::new();
     for path in files {
         let named = || path.display().to_string();

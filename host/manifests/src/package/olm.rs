@@ -8,9 +8,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::all::{Certificates, Installation, Registrar};
 use super::{Files, kind, name, yaml};
-use crate::cli::exit::CommandError;
+use crate::installation::{Certificates, Installation, Registrar};
 use opgate_admission::policy::Policy;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -90,7 +89,7 @@ pub(super) fn files(
     policies: &[&Policy],
     installation: &Installation,
     bundle_image: &str,
-) -> Result<Files, CommandError> {
+) -> anyhow::Result<Files> {
     let installation = Installation {
         image: pin_image(&installation.image),
         certificates: Certificates::SelfManaged,

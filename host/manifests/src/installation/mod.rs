@@ -25,20 +25,18 @@ mod servers;
 mod services;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
 use serde_json::{Value, json};
 
-pub(super) use self::callers::ApiServers;
+pub(crate) use self::callers::ApiServers;
 use self::callers::{ApiServer, ClientCa, api_server};
-use super::network::label;
-use super::permissions::{Permissions, Roles};
-use crate::cli::args::ConfigArgs;
-use crate::cli::exit::CommandError;
+use crate::network::label;
+use crate::permissions::{Permissions, Roles};
 use crate::registration::names::{is_label, namespace, object_name};
-use opgate_admission::policy::{ModuleSource, PlatformQuery, Policy};
+use opgate_admission::policy::{Configuration, ModuleSource, PlatformQuery, Policy};
 use opgate_controller::NAME_LABEL;
 
 /// The configuration that an installation starts with if no other is given.
@@ -52,7 +50,7 @@ const MAX_CONFIGURATION_BYTES: usize = 1_000_000;
 
 /// Arguments that describe an installation.
 #[derive(Debug, Args)]
-pub(super) struct InstallationArgs {
+pub struct InstallationArgs {
     /// Image of the server, by tag or by digest
     #[arg(long, value_name = "IMAGE", value_parser = image)]
     image: Option<String>,
@@ -99,7 +97,7 @@ pub(super) struct InstallationArgs {
 
 /// How the serving certificate is issued and renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Certificates {
+pub(crate) enum Certificates {
     /// opgate: a CA and a certificate in the Secret opgate-tls, renewed in time
     SelfManaged,
     /// cert-manager, which must be installed: its objects are printed as well
@@ -110,7 +108,7 @@ pub(super) enum Certificates {
 
 /// How the webhooks are registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Registrar {
+pub(crate) enum Registrar {
     /// The leader of the servers, once they are ready, and whenever the configuration changes
     Managed,
     /// You: `opgate manifests webhook` prints them
@@ -131,41 +129,47 @@ enum Extra {
 
 /// Parameters of the objects of an installation.
 #[derive(Debug, Clone)]
-pub(super) struct Installation {
-    pub(super) namespace: String,
+pub struct Installation {
+    pub(crate) namespace: String,
     /// Name of the Service and of all objects without another name.
-    pub(super) name: String,
-    pub(super) image: String,
-    pub(super) certificates: Certificates,
-    pub(super) registration: Registrar,
-    pub(super) replicas: u16,
-    pub(super) monitoring: bool,
-    pub(super) api_servers: ApiServers,
+    pub(crate) name: String,
+    pub(crate) image: String,
+    pub(crate) certificates: Certificates,
+    pub(crate) registration: Registrar,
+    pub(crate) replicas: u16,
+    pub(crate) monitoring: bool,
+    pub(crate) api_servers: ApiServers,
     /// With it, clients need a certificate.
-    pub(super) client_ca: Option<ClientCa>,
+    pub(crate) client_ca: Option<ClientCa>,
     /// Namespaces.
-    pub(super) metrics_from: Vec<String>,
+    pub(crate) metrics_from: Vec<String>,
     /// Empty for none.
-    pub(super) priority_class: String,
-    pub(super) pull_secrets: Vec<String>,
+    pub(crate) priority_class: String,
+    pub(crate) pull_secrets: Vec<String>,
     /// Labels of every object, including [`NAME_LABEL`].
-    pub(super) labels: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
     /// Namespaces that the cluster does not have.
-    pub(super) absent_namespaces: BTreeSet<String>,
+    pub(crate) absent_namespaces: BTreeSet<String>,
     /// The text of the configuration.
-    pub(super) configuration: String,
+    pub(crate) configuration: String,
     /// Resources that servers read to detect their platform.
-    pub(super) platform_reads: Option<PlatformQuery>,
+    pub(crate) platform_reads: Option<PlatformQuery>,
 }
 
 impl InstallationArgs {
-    /// Returns the installation with its configuration.
-    pub(super) fn installation(self, config: &ConfigArgs) -> Result<Installation, CommandError> {
-        let configuration = match &config.config {
+    /// Returns the installation with its configuration: that of a file, or the default one.
+    ///
+    /// # Errors
+    /// If the file is unreadable or larger than a `ConfigMap`, or flags contradict each other.
+    pub fn installation(
+        self,
+        file: Option<&Path>,
+        read: Configuration,
+    ) -> anyhow::Result<Installation> {
+        let configuration = match file {
             Some(path) => read_configuration(path)?,
             None => DEFAULT_CONFIGURATION.to_owned(),
         };
-        let read = config.configuration()?;
         let wanted = read.platform_query();
         for policy in read.policies {
             match &policy.module {
@@ -197,7 +201,7 @@ impl InstallationArgs {
         if labels.len() != self.label.len() || labels.contains_key(NAME_LABEL.0) {
             let name = NAME_LABEL.0;
             let why = format!("--label names a key twice, or {name}, by which pods are selected");
-            return Err(CommandError::usage(anyhow::anyhow!(why)));
+            return Err(anyhow::anyhow!(why));
         }
         let (namespace, name) = self.installation;
         let mut absent: BTreeSet<_> = self.skip_roles_in.into_iter().collect();
@@ -229,7 +233,7 @@ impl InstallationArgs {
 
 impl Installation {
     /// Returns all objects for the policies of the configuration.
-    pub(super) fn objects(&self, policies: &[&Policy]) -> Vec<Value> {
+    pub fn objects(&self, policies: &[&Policy]) -> Vec<Value> {
         let roles = self.roles(policies);
         let (own, others): (Vec<_>, Vec<_>) =
             roles.namespaced_roles.into_iter().partition(|(place, _)| *place == self.namespace);
@@ -254,7 +258,7 @@ impl Installation {
     }
 
     /// Namespaces of others in which there are roles.
-    pub(super) fn foreign_namespaces(&self, policies: &[&Policy]) -> Vec<String> {
+    pub fn foreign_namespaces(&self, policies: &[&Policy]) -> Vec<String> {
         let places = self.roles(policies).namespaced_roles.into_iter().map(|(place, _)| place);
         places.filter(|place| *place != self.namespace).collect()
     }
@@ -278,7 +282,7 @@ impl Installation {
     }
 
     /// Returns labels that select the pods, and no other object in the namespace.
-    pub(super) fn pod_labels() -> Value {
+    pub(crate) fn pod_labels() -> Value {
         let (key, value) = own_label();
         json!({ key: value })
     }
@@ -306,7 +310,7 @@ fn own_label() -> (String, String) {
 }
 
 /// Reads a configuration for a ConfigMap.
-fn read_configuration(path: &PathBuf) -> anyhow::Result<String> {
+fn read_configuration(path: &Path) -> anyhow::Result<String> {
     let named = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(named)?;
     anyhow::ensure!(

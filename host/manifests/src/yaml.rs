@@ -10,7 +10,7 @@ use serde_saphyr::{FlowSeq, LitStr, SerializeError, ser_options};
 ///
 /// # Errors
 /// Never for JSON.
-pub(super) fn text(value: &Value) -> Result<String, SerializeError> {
+pub fn text(value: &Value) -> Result<String, SerializeError> {
     let options = ser_options! { compact_list_indent: false, prefer_block_scalars: false };
     serde_saphyr::to_string_with_options(&OrderedValue(value), options)
 }
@@ -19,7 +19,7 @@ pub(super) fn text(value: &Value) -> Result<String, SerializeError> {
 ///
 /// # Errors
 /// Never for JSON.
-pub(in crate::cli) fn documents(objects: &[Value]) -> Result<String, SerializeError> {
+pub fn documents(objects: &[Value]) -> Result<String, SerializeError> {
     let documents: Result<Vec<_>, _> = objects.iter().map(text).collect();
     Ok(documents?.join("---\n"))
 }

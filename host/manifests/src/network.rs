@@ -22,7 +22,7 @@ use opgate_controller::NAME_LABEL;
 
 /// Arguments of `opgate manifests network-policy`.
 #[derive(Debug, Args)]
-pub(super) struct Network {
+pub struct Network {
     /// Addresses from which API servers reach the webhook port; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = cidr, required = true)]
     api_server: Vec<String>,
@@ -48,7 +48,7 @@ pub(super) struct Network {
 
 /// Clients that can reach a port.
 #[derive(Debug)]
-pub(super) enum AllowedClients {
+pub enum AllowedClients {
     /// All clients, from any address.
     Any,
     /// The pods of the cluster.
@@ -63,7 +63,11 @@ pub(super) enum AllowedClients {
 }
 
 impl Network {
-    pub(super) fn policy(self) -> anyhow::Result<NetworkPolicy> {
+    /// Returns the network policy.
+    ///
+    /// # Errors
+    /// If flags contradict each other.
+    pub fn policy(self) -> anyhow::Result<NetworkPolicy> {
         let labels: BTreeMap<_, _> = self.pod_label.iter().cloned().collect();
         anyhow::ensure!(
             labels.len() == self.pod_label.len(),
@@ -83,7 +87,7 @@ impl Network {
 }
 
 /// Returns a policy that admits only the named clients to the ports of the pods with these labels.
-pub(super) fn policy<const N: usize>(
+pub fn policy<const N: usize>(
     metadata: ObjectMeta,
     labels: BTreeMap<String, String>,
     ports: [(u16, AllowedClients); N],
@@ -137,7 +141,7 @@ fn label_selector(labels: BTreeMap<String, String>) -> LabelSelector {
 }
 
 /// Returns an argument that names addresses.
-pub(super) fn cidr(text: &str) -> Result<String, String> {
+pub(crate) fn cidr(text: &str) -> Result<String, String> {
     let wrong = |why: String| format!("{text:?} is not a CIDR: {why}");
     let Some((address, bits)) = text.split_once('/') else {
         return Err(wrong("write ADDRESS/BITS, for one address 10.0.0.1/32 or fd00::1/128".into()));
@@ -172,7 +176,7 @@ fn network_address(address: IpAddr, bits: u32) -> Option<IpAddr> {
 }
 
 /// Returns an argument that names a label.
-pub(super) fn label(text: &str) -> Result<(String, String), String> {
+pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     let is_name = |name: &str| {
         let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());

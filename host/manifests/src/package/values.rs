@@ -3,7 +3,6 @@
 use serde_json::{Map, Value, json};
 
 use super::yaml;
-use crate::cli::exit::CommandError;
 
 /// A value that the templates take.
 pub(super) struct ChartValue {
@@ -127,7 +126,7 @@ pub(super) fn chart_values(
 }
 
 /// Returns `values.yaml`.
-pub(super) fn values_yaml(table: &[ChartValue]) -> Result<String, CommandError> {
+pub(super) fn values_yaml(table: &[ChartValue]) -> anyhow::Result<String> {
     let mut text = "# Values of the chart; values.schema.json checks them.\n".to_owned();
     for ChartValue { name, comment: about, default, .. } in table {
         let about = about.replace('\n', "\n# ");
@@ -138,7 +137,7 @@ pub(super) fn values_yaml(table: &[ChartValue]) -> Result<String, CommandError> 
 }
 
 /// Returns `values.schema.json`.
-pub(super) fn values_schema(table: &[ChartValue]) -> Result<String, CommandError> {
+pub(super) fn values_schema(table: &[ChartValue]) -> anyhow::Result<String> {
     let property = |entry: &ChartValue| {
         let mut schema = entry.schema.clone();
         if let Some(schema) = schema.as_object_mut() {
@@ -158,6 +157,6 @@ pub(super) fn values_schema(table: &[ChartValue]) -> Result<String, CommandError
         "additionalProperties": false,
         "properties": properties,
     });
-    let text = serde_json::to_string_pretty(&schema).map_err(CommandError::engine)?;
+    let text = serde_json::to_string_pretty(&schema).map_err(anyhow::Error::from)?;
     Ok(format!("{text}\n"))
 }

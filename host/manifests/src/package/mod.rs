@@ -19,9 +19,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde_json::Value;
 
-use super::all::Installation;
-use super::yaml;
-use crate::cli::exit::CommandError;
+use crate::installation::Installation;
+use crate::yaml;
 use opgate_admission::policy::Policy;
 
 /// Files by their path in the directory, and their text.
@@ -29,12 +28,14 @@ type Files = Vec<(PathBuf, String)>;
 
 /// Writes all files below a directory, and returns their paths. Files of earlier runs that are no longer
 /// written stay.
-pub(super) fn write(
+/// # Errors
+/// If a file cannot be written.
+pub fn write(
     directory: &Path,
     policies: &[&Policy],
     installation: &Installation,
     bundle_image: &str,
-) -> Result<Vec<PathBuf>, CommandError> {
+) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = kustomize::files(policies, installation)?;
     files.extend(helm::files(policies, installation)?);
     files.extend(olm::files(policies, installation, bundle_image)?);
@@ -51,12 +52,12 @@ pub(super) fn write(
     Ok(written)
 }
 
-fn yaml(value: &Value) -> Result<String, CommandError> {
-    yaml::text(value).map_err(CommandError::engine)
+fn yaml(value: &Value) -> anyhow::Result<String> {
+    yaml::text(value).map_err(anyhow::Error::from)
 }
 
-fn documents(objects: &[Value]) -> Result<String, CommandError> {
-    yaml::documents(objects).map_err(CommandError::engine)
+fn documents(objects: &[Value]) -> anyhow::Result<String> {
+    yaml::documents(objects).map_err(anyhow::Error::from)
 }
 
 /// Returns `kind` of an object.

@@ -8,12 +8,10 @@
 //!
 //! `opgate manifests` prints it, `opgate diff` compares two, and servers that keep it apply it.
 
-pub(crate) mod matches;
-pub(crate) mod names;
+pub mod matches;
+pub mod names;
 mod plan;
-#[cfg(test)]
-mod rules;
-pub(crate) mod server;
+pub mod server;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod webhook;
@@ -30,20 +28,23 @@ use self::webhook::{MAX_TIMEOUT_SECONDS, timeout_seconds_for};
 
 /// Parameters of the registration that are independent of the policies.
 #[derive(Debug)]
-pub(crate) struct WebhookRegistration {
-    pub(crate) name: String,
-    pub(crate) target: Target,
+pub struct WebhookRegistration {
+    /// Name of the object.
+    pub name: String,
+    /// Address of the server.
+    pub target: Target,
     /// Namespaces that no webhook matches.
-    pub(crate) exempt: Vec<String>,
+    pub exempt: Vec<String>,
     /// Whether API servers know `matchConditions`.
-    pub(crate) supports_conditions: bool,
+    pub supports_conditions: bool,
     /// PEM.
-    pub(crate) ca: Vec<u8>,
+    pub ca: Vec<u8>,
 }
 
 impl WebhookRegistration {
     /// Returns the webhook configuration.
-    pub(crate) fn of(&self, policies: &[PolicyFacts<'_>]) -> ValidatingWebhookConfiguration {
+    #[must_use]
+    pub fn of(&self, policies: &[PolicyFacts<'_>]) -> ValidatingWebhookConfiguration {
         let matches = self.matches(policies);
         let mut webhooks = Vec::new();
         for planned in plan(&matches) {
@@ -62,8 +63,9 @@ impl WebhookRegistration {
         ValidatingWebhookConfiguration { metadata, webhooks: Some(webhooks) }
     }
 
-    /// Returns the matches for API servers that support match conditions.
-    pub(crate) fn matches<'p>(&self, policies: &'p [PolicyFacts<'p>]) -> Vec<Match<'p>> {
+    /// Returns what the webhooks match: without conditions, for API servers that do not support them.
+    #[must_use]
+    pub fn matches<'p>(&self, policies: &'p [PolicyFacts<'p>]) -> Vec<Match<'p>> {
         let mut matches = Vec::new();
         for policy in policies {
             if timeout_seconds_for(policy.time) > MAX_TIMEOUT_SECONDS {

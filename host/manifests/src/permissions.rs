@@ -24,7 +24,7 @@ const API_VERSION: &str = "rbac.authorization.k8s.io";
 
 /// Arguments of `opgate manifests rbac`.
 #[derive(Debug, Args)]
-pub(in crate::cli) struct Permissions {
+pub struct Permissions {
     /// ServiceAccount of the server
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account, default_value = "opgate-system/opgate")]
     service_account: (String, String),
@@ -48,28 +48,28 @@ const LIST_VERBS: &[&str] = &["list"];
 
 /// Roles and their bindings.
 #[derive(Debug)]
-pub(super) struct Roles {
+pub struct Roles {
     /// The ClusterRole, if anything is read in all namespaces.
-    pub(super) cluster_roles: Vec<Value>,
+    pub cluster_roles: Vec<Value>,
     /// By namespace, which need not exist.
-    pub(super) namespaced_roles: Vec<(String, [Value; 2])>,
+    pub namespaced_roles: Vec<(String, [Value; 2])>,
 }
 
 impl Permissions {
     /// Uses the default ServiceAccount, if only the rules matter.
-    pub(in crate::cli) fn with_defaults() -> Self {
+    pub fn with_defaults() -> Self {
         Self::new("opgate-system", "opgate", "opgate")
     }
 
     /// Creates it for this ServiceAccount.
-    pub(super) fn new(namespace: &str, account: &str, name: &str) -> Self {
+    pub fn new(namespace: &str, account: &str, name: &str) -> Self {
         let service_account = (namespace.to_owned(), account.to_owned());
         Self { service_account, name: name.to_owned() }
     }
 
     /// Returns a list of roles and bindings, for policies and for the reads with which a server detects its
     /// platform.
-    pub(in crate::cli) fn of(&self, policies: &[&Policy], wanted: Option<PlatformQuery>) -> Value {
+    pub fn of(&self, policies: &[&Policy], wanted: Option<PlatformQuery>) -> Value {
         let Roles { cluster_roles: everywhere, namespaced_roles: places } =
             self.roles(policies, wanted);
         let places = places.into_iter().flat_map(|(_, roles)| roles);
@@ -78,7 +78,7 @@ impl Permissions {
     }
 
     /// Roles and bindings.
-    pub(super) fn roles(&self, policies: &[&Policy], wanted: Option<PlatformQuery>) -> Roles {
+    pub fn roles(&self, policies: &[&Policy], wanted: Option<PlatformQuery>) -> Roles {
         let mut everywhere = Rules::new();
         let mut places: BTreeMap<&str, Rules<'_>> = BTreeMap::new();
         let readings = policies.iter().flat_map(|policy| &policy.reads);

@@ -39,7 +39,7 @@ impl Installation {
 
     /// Returns a node that is drained waits until another pod is ready. A single server has none: it would
     /// keep its node from being drained for ever.
-    pub(in crate::cli::manifests) fn disruption_budget(&self) -> Option<Value> {
+    pub(crate) fn disruption_budget(&self) -> Option<Value> {
         (self.replicas > 1).then(|| {
             json!({
                 "apiVersion": "policy/v1",
@@ -65,7 +65,7 @@ impl Installation {
     }
 
     /// Returns `spec` of the Deployment.
-    pub(in crate::cli::manifests) fn deployment_spec(&self) -> Value {
+    pub(crate) fn deployment_spec(&self) -> Value {
         let one_of = |label: &str, values: &[&str]| json!({"key": label, "operator": "In", "values": values});
         let mut pod = json!({
             "serviceAccountName": self.name,

@@ -92,7 +92,7 @@ impl Installation {
 
     /// Returns the permissions of the servers in their namespace: leases, their Secret,
     /// events, and the endpoints of their Service.
-    pub(in crate::cli::manifests) fn namespace_rules(&self) -> Vec<Value> {
+    pub(crate) fn namespace_rules(&self) -> Vec<Value> {
         let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
         let verbs = ["create", "delete", "get", "list", "update"];
         let mut rules = vec![
@@ -115,7 +115,7 @@ impl Installation {
 
     /// Returns the cluster-wide permissions of the servers, in addition to reads for policies: change their
     /// webhook configuration. They find it by its label.
-    pub(in crate::cli::manifests) fn cluster_rules(&self) -> Vec<Value> {
+    pub(crate) fn cluster_rules(&self) -> Vec<Value> {
         if self.registration == Registrar::Manual && self.certificates != Certificates::SelfManaged
         {
             return Vec::new();
