@@ -8,9 +8,12 @@
 //!         or poll          │
 //!   snapshot: files        ┴▶ ResourceCache: objects, and reservations of allowed changes
 //!                                │
-//!   direct: the API server ──▶ EvaluationView (a World, direct reads) ─▶ Reader (per call) ─▶ policy
+//!   direct: the API server ──▶ EvaluationView (a possible state, direct reads) ─▶ Reader (per call) ─▶ policy
 //!   samples: the same ───────────▶ (of any kind, for one review)
 //! ```
+//!
+//! Each room uses only those above it: `reservations` is data, `store` holds it with the objects, `watch`
+//! fills the store from the API server, and `read` answers the queries of a call.
 //!
 //! A policy gets a result from a cache that is ready, or none. If a resource is not synced, or the
 //! last contact was too long ago, the call ends with a policy error, and the policy's `onError`
@@ -36,29 +39,29 @@ use opgate_document::Document;
 pub use opgate_engine::reader::CacheUnavailable;
 pub use read::confirm::{DenialGround, GroundRecorder};
 pub(crate) use read::confirm::{MAX_ROUNDS as MAX_CONFIRMATIONS, confirm};
-pub use read::direct::{DirectReadSource, DirectReader};
+pub use read::direct::DirectReader;
 pub use read::query_stats::QueryStats;
 pub use read::reader::{PolicyView, Reader, SampleAccess, UnavailableRead, UnavailableReason};
-pub use read::samples::{SampleError, SampleGrants, SampleRequest, Samples};
-pub use read::view::{
-    DirectReadPlan, DirectReads, EvaluationView, Listing, PossibleState, QueryScope, ResourceView,
-    ReviewedObject,
-};
+pub use read::samples::{SampleGrants, Samples};
+pub use read::view::{DirectReadPlan, DirectReads, EvaluationView, ReviewedObject};
 pub(crate) use reservations::claims::CLAIM_RECHECK_INTERVAL;
 pub use reservations::claims::{Claim, Claims};
-pub use reservations::usage::ReservationUsage;
+pub use reservations::possible_state::{PossibleState, ResourceView};
 pub use reservations::{RecordedQuery, ReservationLimits};
 use reservations::{Tenant, Usage};
 use store::cache::AllowedChange;
 pub use store::cache::{CacheStatus, ReservationCounters, ResourceCache, ResourceStatus};
+pub use store::listing::{Listing, QueryScope};
+pub use store::reservation_usage::ReservationUsage;
 pub use store::snapshot::{ListingBuilder, Snapshot};
 pub use store::unreadable::{MissingContent, UnreadableObjects};
 pub use watch::connection::{Connection, ConnectionError, Watches};
+pub use watch::direct_read_source::{DirectReadSource, SampleError, SampleRequest};
 pub use watch::inspect::{ListFilter, ReadFailure, ServerInfo};
 pub use watch::list_once::{ApiGroup, ListableResource};
 
 pub(crate) use reservations::MAX_POSSIBLE_STATES;
-pub(crate) use reservations::settle::settle_all;
+pub(crate) use watch::settle::settle_all;
 
 use crate::review::{Operation, Review};
 use store::memory::CacheMemory;
@@ -167,7 +170,7 @@ pub struct ClusterState {
     options: ClusterOptions,
     /// The registry in which reservations are compared and made, one at a time with other cluster
     /// states of the same server.
-    registry_handle: reservations::registry::RegistryHandle,
+    registry_handle: store::registry::RegistryHandle,
     claims: Claims,
     /// Objects of files for samples.
     files: read::samples::FileSamples,
@@ -264,7 +267,7 @@ impl ClusterState {
             let name = name(reading);
             let is_it = |cache: &&Arc<ResourceCache>| {
                 cache.name() == name
-                    && reservations::registry::can_share_cache(cache.resolved_read(), reading)
+                    && store::registry::can_share_cache(cache.resolved_read(), reading)
             };
             let known = beside.and_then(|other| other.caches.iter().find(is_it));
             let new = || {
@@ -275,7 +278,7 @@ impl ClusterState {
             known.cloned().unwrap_or_else(new)
         };
         let caches: Vec<_> = merged.iter().map(cache).collect();
-        let registry_handle = reservations::registry::RegistryHandle::register(
+        let registry_handle = store::registry::RegistryHandle::register(
             beside.map(|other| other.registry_handle.registry()).unwrap_or_default(),
         );
         registry_handle.acquire().add(&caches);

@@ -20,7 +20,7 @@ use opgate_cluster::{Key, Resource};
 use opgate_document::Account;
 use tokio::time::Instant;
 
-use super::read_need::{DirectReadNeed, direct_read_need};
+use super::read_need::{DirectReadNeed, ReadConsistency, direct_read_need};
 use super::settle::{SettleWait, has_settled_since, max_pending_depth, object_names};
 use crate::cluster::{
     CLAIM_RECHECK_INTERVAL, Claim, ClusterState, DenialGround, DirectReadPlan, DirectReader,
@@ -125,17 +125,6 @@ impl From<EvaluationError> for Overload {
             EvaluationError::Late => Self::Late,
         }
     }
-}
-
-/// The queries that need an exact result.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadConsistency<'d> {
-    /// The source of direct reads.
-    pub(crate) direct: Option<&'d DirectReader>,
-    /// Always, not only while a watch fails.
-    pub(crate) always: bool,
-    /// Kinds that are both reviewed and read: two requests for them can conflict.
-    pub(crate) conflicting_resources: &'d [ResourceId],
 }
 
 /// Decides a request before the deadline.

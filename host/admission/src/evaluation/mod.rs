@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 
 #[cfg(test)]
 pub(crate) use decide::EvaluationError;
-pub(crate) use decide::{Evaluate, Evaluation, ReadConsistency, decide};
+pub(crate) use decide::{Evaluate, Evaluation, decide};
 use evaluator::{ReviewEvaluator, reserve_response_memory};
+pub(crate) use read_need::ReadConsistency;
 
 use crate::cluster;
 use crate::policy::{Decision, DecisionBuilder, Overload, Policy, PolicySet, ReviewTime};

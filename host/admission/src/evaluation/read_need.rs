@@ -6,11 +6,21 @@
 //!                                                               └▶ the watch fails: read instead, or fail
 //! ```
 
-use super::decide::ReadConsistency;
 use crate::cluster::{
     ClusterState, DirectReadPlan, DirectReader, OnWatchFailure, QueryScope, ResourceCache,
     ResourceId,
 };
+
+/// The queries that need an exact result.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadConsistency<'d> {
+    /// The source of direct reads.
+    pub(crate) direct: Option<&'d DirectReader>,
+    /// Always, not only while a watch fails.
+    pub(crate) always: bool,
+    /// Kinds that are both reviewed and read: two requests for them can conflict.
+    pub(crate) conflicting_resources: &'d [ResourceId],
+}
 
 /// Whether the queries need a direct read.
 pub(super) enum DirectReadNeed<'d> {

@@ -15,6 +15,7 @@ mod schema;
 use self::file::{File, ProfileEntry, SourceFile};
 pub use self::remote::{RegistryReference, ResolvedComponent, SignatureKey};
 use super::platform::{Platform, PlatformQuery};
+use super::profile::Profile;
 use super::{Builtin, Mode, OnError, RuleLevel, Scope};
 use crate::cluster::SampleGrants;
 use crate::object::Object;
@@ -25,41 +26,6 @@ use opgate_text::one_line;
 
 /// Maximum bytes of a configuration.
 const MAX_FILE_BYTES: usize = 4 << 20;
-
-/// The edition of the documentation that applies if editions contradict each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
-pub enum Profile {
-    /// OpenShift 4.5.
-    #[serde(rename = "ocp-4.5")]
-    #[value(name = "ocp-4.5")]
-    Ocp45,
-    /// OpenShift 4.12.
-    #[serde(rename = "ocp-4.12")]
-    #[value(name = "ocp-4.12")]
-    Ocp412,
-    /// OpenShift 4.15.
-    #[default]
-    #[serde(rename = "ocp-4.15")]
-    #[value(name = "ocp-4.15")]
-    Ocp415,
-    /// As the upstream projects behave.
-    #[serde(rename = "upstream")]
-    #[value(name = "upstream")]
-    Upstream,
-}
-
-impl Profile {
-    /// The name in the configuration.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ocp45 => "ocp-4.5",
-            Self::Ocp412 => "ocp-4.12",
-            Self::Ocp415 => "ocp-4.15",
-            Self::Upstream => "upstream",
-        }
-    }
-}
 
 /// The location of a policy's component.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -426,7 +392,7 @@ impl Configuration {
                 Ok(builtin.map(|builtin| docs(&builtin.component())).unwrap_or_default())
             }
             ModuleSource::File(path) => {
-                let bytes = super::load::read(path);
+                let bytes = super::component_file::read(path);
                 Ok(docs(&bytes.map_err(|e| format!("{}: {e}", path.display()))?))
             }
             ModuleSource::Oci(remote) => {

@@ -3,6 +3,7 @@
 use opgate_cluster::{Declaration, Index, Resource, Selector};
 use opgate_document::Document;
 
+use super::declared_value::{MAX_TEXT_BYTES, Setting, lines, operations, setting};
 use super::match_rule::MatchRule;
 use crate::review::{Operation, secret};
 use opgate_engine::wit;
@@ -21,8 +22,6 @@ const MAX_READS: usize = 32;
 const MAX_FIELDS: usize = 64;
 const MAX_INDEXES: usize = 8;
 const MAX_SCHEMA_BYTES: usize = 256 << 10;
-/// Maximum bytes of titles, sources and other texts for people.
-const MAX_TEXT_BYTES: usize = 1_024;
 
 /// The level of a rule unless it is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,24 +72,6 @@ impl Rule {
     #[must_use]
     pub fn is_named(&self, text: &str) -> bool {
         !self.name.is_empty() && self.name == text
-    }
-}
-
-/// A text that the settings may name.
-#[derive(Debug, Clone)]
-pub struct Setting {
-    /// JSON pointer into the settings.
-    pub pointer: String,
-    /// Used if the settings have no text there.
-    pub default: String,
-}
-
-impl Setting {
-    /// The text in the settings, or the default.
-    #[must_use]
-    pub fn of(&self, settings: &Document) -> String {
-        let named = settings.get(&self.pointer).and_then(|value| value.text());
-        named.unwrap_or(&self.default).to_owned()
     }
 }
 
@@ -156,20 +137,6 @@ fn sources(from: &[String]) -> Vec<String> {
     lines.filter(|line| !line.is_empty()).collect()
 }
 
-pub(super) fn operations(from: &[wit::Operation]) -> Vec<Operation> {
-    let operation = |operation: &wit::Operation| match operation {
-        wit::Operation::Create => Operation::Create,
-        wit::Operation::Update => Operation::Update,
-        wit::Operation::Delete => Operation::Delete,
-        wit::Operation::Connect => Operation::Connect,
-    };
-    from.iter().map(operation).collect()
-}
-
-pub(super) fn setting(from: &wit::Setting) -> Setting {
-    Setting { pointer: from.pointer.clone(), default: one_line(&from.default, MAX_TEXT_BYTES) }
-}
-
 /// A part of a URL that names a group, version or resource.
 fn is_path_segment(text: &str) -> bool {
     text.len() <= 253
@@ -213,10 +180,6 @@ fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<DeclaredRea
         secret::check_read(read).map_err(wrong)?;
     }
     Ok(DeclaredRead { resource, declaration, labels, namespace, rules, enabled_by })
-}
-
-pub(super) fn lines(texts: &[String]) -> Vec<String> {
-    texts.iter().map(|text| one_line(text, MAX_TEXT_BYTES)).collect()
 }
 
 impl Descriptor {

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::config::{Configuration, ModuleSource, PolicyConfig};
-use super::{Mode, Platform, load};
+use super::{Mode, Platform, component_file};
 use opgate_engine::digest;
 
 /// Replaces the digest of an unreadable component.
@@ -62,5 +62,5 @@ impl Configuration {
 
 /// `sha256:…` of a component.
 fn digest_of_file(path: &Path) -> String {
-    load::read(path).map_or_else(|_| UNREADABLE.to_owned(), |bytes| digest(&bytes))
+    component_file::read(path).map_or_else(|_| UNREADABLE.to_owned(), |bytes| digest(&bytes))
 }

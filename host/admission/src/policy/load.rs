@@ -1,8 +1,6 @@
 //! Loads the policies of a configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,20 +8,22 @@ use opgate_cluster::Resource;
 use opgate_document::Document;
 use serde_json::{Map, Value};
 
+use super::component_file;
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::descriptor::{DeclaredRead, DefaultLevel, Rule};
 use super::dispatch::InstancePoolFull;
 use super::match_rule::MatchRule;
-use super::{
-    Builtin, Descriptor, Dispatcher, EffectiveMatchRule, Policy, PolicySet, RuleLevel, schema,
+use super::{Builtin, Descriptor, Dispatcher, EffectiveMatchRule, Policy, RuleLevel, schema};
+use crate::cluster::{
+    ClusterState, PolicyView, ResolvedRead, SampleAccess, Source, UnavailableRead,
+    UnavailableReason,
 };
-use crate::cluster::{ResolvedRead, SampleAccess, Source, UnavailableRead, UnavailableReason};
-use opgate_engine::{Budget, CallError, Compiler, Engine, Limits, MAX_COMPONENT, Module};
+use opgate_engine::{Budget, CallError, Compiler, Engine, Limits, Module};
 
 /// The result for one policy of a configuration.
 pub(super) enum LoadOutcome {
-    /// It serves.
-    Policy(Box<Policy>),
+    /// It can serve.
+    Loaded(Box<LoadedPolicy>),
     /// Its component failed to load. As far as opgate can determine, the configuration is not the
     /// cause.
     Broken(String),
@@ -37,8 +37,55 @@ pub(super) struct LoadContext<'s> {
     pub(super) compiler: Compiler,
     pub(super) queue: usize,
     pub(super) source: Source,
-    /// The set that serves until this one does.
-    pub(super) replaces: Option<&'s PolicySet>,
+    /// The policies that serve until these do.
+    pub(super) replaced: &'s [Arc<Policy>],
+}
+
+/// A policy that has no cluster state yet: that depends on the reads of all policies of the set.
+pub(super) struct LoadedPolicy {
+    config: PolicyConfig,
+    pub(super) match_rules: Vec<EffectiveMatchRule>,
+    pub(super) reads: Vec<ResolvedRead>,
+    unavailable_reads: Vec<UnavailableRead>,
+    pub(super) sample_access: SampleAccess,
+    descriptor: Descriptor,
+    module: Module,
+    dispatcher: Dispatcher,
+    settings: Arc<Document>,
+    advisory_rules: BTreeSet<String>,
+    settings_without_advisory: Arc<Document>,
+    loaded_at: SystemTime,
+}
+
+impl LoadedPolicy {
+    /// Returns the policy, which reads this cluster state.
+    pub(super) fn with_cluster(self, cluster: &Arc<ClusterState>) -> Policy {
+        let view = PolicyView::new(cluster, &self.reads, self.unavailable_reads)
+            .with_sample_access(self.sample_access.clone());
+        let config = self.config;
+        Policy {
+            name: config.name,
+            source: config.module,
+            match_rules: self.match_rules,
+            reads: self.reads,
+            sample_access: self.sample_access,
+            view: Arc::new(view),
+            descriptor: self.descriptor,
+            mode: config.mode,
+            on_error: config.on_error,
+            limits: config.limits,
+            loaded_at: self.loaded_at,
+            module: self.module,
+            dispatcher: self.dispatcher,
+            levels: config.rules,
+            settings: self.settings,
+            advisory_rules: self.advisory_rules,
+            settings_without_advisory: self.settings_without_advisory,
+            excluded_namespaces: config.excluded_namespaces,
+            excluded_users: config.excluded_users,
+            last_error: parking_lot::Mutex::new(None),
+        }
+    }
 }
 
 /// Loads a policy.
@@ -51,7 +98,7 @@ pub(super) fn load(
     configuration: &Configuration,
     config: &PolicyConfig,
 ) -> Result<LoadOutcome, ConfigErrors> {
-    let LoadContext { engine, compiler, queue, source, replaces } = context;
+    let LoadContext { engine, compiler, queue, source, replaced } = context;
     let (queue, source) = (*queue, *source);
     let module = match open_component((engine, compiler), configuration, config) {
         Ok(module) => module,
@@ -159,7 +206,7 @@ pub(super) fn load(
         rules if !is_needed(rules) => SampleAccess::Off,
         _ => SampleAccess::On(config.allowed_samples.clone()),
     };
-    let other = replaces.and_then(|set| set.policies().iter().find(|p| p.name == config.name));
+    let other = replaced.iter().find(|policy| policy.name == config.name);
     let other = other.map(|policy| &policy.dispatcher);
     let dispatcher = match Dispatcher::new(engine, config.limits, queue, config.is_for_files, other)
     {
@@ -168,28 +215,19 @@ pub(super) fn load(
             return Ok(LoadOutcome::Broken("the pool has no instances for it".to_owned()));
         }
     };
-    Ok(LoadOutcome::Policy(Box::new(Policy {
-        name: config.name.clone(),
-        source: config.module.clone(),
+    Ok(LoadOutcome::Loaded(Box::new(LoadedPolicy {
         match_rules: requests,
         reads: readings,
         unavailable_reads: off,
         sample_access: sampling,
-        view: Arc::default(),
         descriptor,
-        mode: config.mode,
-        on_error: config.on_error,
-        limits: config.limits,
-        loaded_at: SystemTime::now(),
         module,
         dispatcher,
-        levels: config.rules.clone(),
         settings,
         advisory_rules: advice,
         settings_without_advisory: without_advice,
-        excluded_namespaces: config.excluded_namespaces.clone(),
-        excluded_users: config.excluded_users.clone(),
-        last_error: parking_lot::Mutex::new(None),
+        loaded_at: SystemTime::now(),
+        config: config.clone(),
     })))
 }
 
@@ -275,7 +313,8 @@ fn open_component(
             engine.load_builtin(component, digest, image).map_err(|e| e.to_string())
         }
         ModuleSource::File(path) => {
-            let bytes = read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let bytes =
+                component_file::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
             engine
                 .load_with(compiler, &bytes, is_granted)
                 .map_err(|e| format!("{}: {e}", path.display()))
@@ -286,25 +325,6 @@ fn open_component(
             engine.load_with(compiler, bytes, is_granted).map_err(|e| format!("{remote}: {e}"))
         }
     }
-}
-
-/// Reads the component in a file. It must be a regular file, and at most as large as a component
-/// may be.
-///
-/// # Errors
-/// As for files.
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let kind = std::fs::metadata(path)?;
-    if kind.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if !kind.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let most = u64::try_from(MAX_COMPONENT).unwrap_or(u64::MAX).saturating_add(1);
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Writes the log lines of a policy to the host's log.

@@ -7,7 +7,7 @@ use opgate_text::one_line;
 use opgate_upstream::kinds;
 use opgate_upstream::names::{self, label_key_error};
 
-use super::descriptor::{Setting, lines, operations, setting};
+use super::declared_value::{Setting, lines, operations, setting};
 use super::names::NamePatterns;
 use crate::review::{Operation, Review};
 

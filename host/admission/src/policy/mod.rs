@@ -8,8 +8,10 @@
 
 mod builtin;
 mod call_history;
+mod component_file;
 mod config;
 mod decision;
+mod declared_value;
 mod descriptor;
 mod digest;
 mod dispatch;
@@ -21,6 +23,7 @@ mod measure;
 mod names;
 mod permits;
 mod platform;
+mod profile;
 pub mod response;
 mod review_time;
 mod schema;
@@ -37,19 +40,20 @@ use opgate_document::Document;
 use serde::Deserialize;
 
 pub use builtin::Builtin;
+pub use component_file::read as read_component;
 pub use config::{
-    ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile,
-    RegistryReference, ResolvedComponent, SignatureKey,
+    ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, RegistryReference,
+    ResolvedComponent, SignatureKey,
 };
 pub(crate) use decision::{AcceptedVerdict, DecisionBuilder};
 pub use decision::{
     Cause, Decision, Denial, DroppedRules, Effect, PolicyError, SkippedRule, Violation,
 };
-pub use descriptor::{DeclaredRead, DefaultLevel, Descriptor, Rule, Setting};
+pub use declared_value::Setting;
+pub use descriptor::{DeclaredRead, DefaultLevel, Descriptor, Rule};
 pub(crate) use dispatch::{CallOutcome, call};
 pub use dispatch::{Dispatcher, Overload};
 pub use load::describe;
-pub use load::read as read_component;
 pub(crate) use load::write_log_lines;
 pub use loading::LoadProgress;
 pub use match_explanation::{MatchResult, MatchedRules, MismatchReason};
@@ -59,13 +63,14 @@ pub use names::NamePatterns;
 pub use opgate_engine::Docs;
 pub(crate) use permits::Tenant;
 pub use platform::{Platform, PlatformQuery};
+pub use profile::Profile;
 pub(crate) use review_time::ReviewTime;
 pub use schema::run_settings_job;
 pub use scope::{EffectiveMatchRule, Scope};
 pub use set::{BrokenPolicy, PolicySet, SetError};
 pub use trust::{Trust, TrustedUsers, ValueOrigin};
 
-use crate::cluster::{PolicyView, ResolvedRead, SampleAccess, UnavailableRead};
+use crate::cluster::{PolicyView, ResolvedRead, SampleAccess};
 use crate::review::Review;
 use opgate_engine::{Limits, Module};
 
@@ -162,8 +167,6 @@ pub struct Policy {
     pub match_rules: Vec<EffectiveMatchRule>,
     /// The cluster objects that it reads with them.
     pub reads: Vec<ResolvedRead>,
-    /// The objects that it declares and does not read.
-    pub unavailable_reads: Vec<UnavailableRead>,
     /// The custom resources that it may sample.
     pub sample_access: SampleAccess,
     /// The effect of its verdicts.

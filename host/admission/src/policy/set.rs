@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::config::{ConfigErrors, Configuration, PolicyConfig};
-use super::load::{LoadContext, LoadOutcome, load};
+use super::load::{LoadContext, LoadOutcome, LoadedPolicy, load};
 use super::loading::LoadProgress;
 use super::permits::{Tenant, Tenants};
 use super::scope::labels_of;
 use super::{EffectiveMatchRule, Mode, OnError, PlatformQuery, Policy, PolicyError, Trust};
 use crate::cluster::{
-    self, ClusterState, DirectReader, PolicyView, PossibleState, ResolvedRead, ResourceId,
-    SampleAccess, Source, Watches,
+    self, ClusterState, DirectReader, PossibleState, ResolvedRead, ResourceId, SampleAccess,
+    Source, Watches,
 };
 use crate::review::{Operation, Review};
 use opgate_cluster::Key;
@@ -142,8 +142,8 @@ impl PolicySet {
         let engine = Engine::start(pool, cache)?.with_compiler(compiler.clone());
         let engine = Arc::new(engine);
         let context =
-            LoadContext { engine, compiler, queue, source: options.source, replaces: None };
-        Self::assemble(configuration, context, options, loading)
+            LoadContext { engine, compiler, queue, source: options.source, replaced: &[] };
+        Self::assemble(configuration, context, options, loading, None)
     }
 
     /// [`PolicySet::load_with`] for a set that is to replace this one while it serves. The sets share
@@ -178,9 +178,9 @@ impl PolicySet {
             pool.instances = pool.instances.saturating_add(SPARE_INSTANCES);
             Arc::new(Engine::start(pool, cache)?.with_compiler(compiler.clone()))
         };
-        let (source, replaces) = (options.source, Some(self));
-        let context = LoadContext { engine, compiler, queue, source, replaces };
-        Self::assemble(configuration, context, options, loading)
+        let (source, replaced) = (options.source, self.policies.as_slice());
+        let context = LoadContext { engine, compiler, queue, source, replaced };
+        Self::assemble(configuration, context, options, loading, Some(self))
     }
 
     fn assemble(
@@ -188,8 +188,9 @@ impl PolicySet {
         context: LoadContext<'_>,
         options: cluster::ClusterOptions,
         loading: &LoadProgress,
+        replaced: Option<&Self>,
     ) -> Result<Self, SetError> {
-        let (mut policies, mut broken, mut off) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut loaded_policies, mut broken, mut off) = (Vec::new(), Vec::new(), Vec::new());
         let mut errors = ConfigErrors::default();
         let asked = |config: &&PolicyConfig| config.mode != Mode::Off;
         let configs: Vec<_> = configuration.policies.iter().filter(asked).collect();
@@ -197,7 +198,7 @@ impl PolicySet {
         let one = |config: &PolicyConfig| load(&context, configuration, config);
         for (config, loaded) in configs.iter().zip(load_in_parallel(&configs, loading, one)) {
             match loaded {
-                Ok(LoadOutcome::Policy(policy)) => policies.push(*policy),
+                Ok(LoadOutcome::Loaded(policy)) => loaded_policies.push(*policy),
                 Ok(LoadOutcome::Broken(error)) => {
                     broken.push(BrokenPolicy {
                         name: config.name.clone(),
@@ -211,17 +212,17 @@ impl PolicySet {
             }
         }
         errors.or(())?;
-        let mut readings: Vec<_> = policies.iter().flat_map(|p| p.reads.clone()).collect();
+        let mut readings: Vec<_> = loaded_policies.iter().flat_map(|p| p.reads.clone()).collect();
         // For requests of an API server, the API server has evaluated the labels.
-        let selects = |policy: &Policy| {
+        let selects = |policy: &LoadedPolicy| {
             policy.match_rules.iter().any(EffectiveMatchRule::has_namespace_selector)
         };
         let of_namespaces = (!matches!(options.source, Source::Live | Source::Absent)
-            && policies.iter().any(selects))
+            && loaded_policies.iter().any(selects))
         .then(ResolvedRead::of_namespaces)
         .flatten();
         readings.extend(of_namespaces.clone());
-        let mut cluster = match context.replaces {
+        let mut cluster = match replaced {
             // Objects from files are read again, and the old set keeps the previous ones until it
             // is dropped.
             Some(other) if options.source == Source::Live => {
@@ -231,23 +232,20 @@ impl PolicySet {
         };
         // Only these can return samples from files.
         if matches!(options.source, Source::Snapshot | Source::PartialSnapshot)
-            && policies.iter().any(|policy| matches!(policy.sample_access, SampleAccess::On(_)))
+            && loaded_policies
+                .iter()
+                .any(|policy| matches!(policy.sample_access, SampleAccess::On(_)))
         {
             cluster = cluster.with_file_samples();
         }
         let cluster = Arc::new(cluster);
-        for policy in &mut policies {
-            let view = PolicyView::new(
-                &cluster,
-                &policy.reads,
-                std::mem::take(&mut policy.unavailable_reads),
-            );
-            policy.view = Arc::new(view.with_sample_access(policy.sample_access.clone()));
-        }
+        let policies: Vec<_> = loaded_policies
+            .into_iter()
+            .map(|policy| Arc::new(policy.with_cluster(&cluster)))
+            .collect();
         let contested = conflicting_resources(&cluster, &policies);
         let namespaces = of_namespaces.and_then(|reading| cluster.cache_of(&reading).cloned());
-        let policies: Vec<_> = policies.into_iter().map(Arc::new).collect();
-        if let Some(other) = context.replaces {
+        if let Some(other) = replaced {
             let known: BTreeSet<&str> =
                 configuration.policies.iter().map(|config| config.name.as_str()).collect();
             let left = other.names().filter(|name| !known.contains(name)).map(str::to_owned);
@@ -259,7 +257,7 @@ impl PolicySet {
             policy.map(|policy| policy.module.digest())
         };
         let digest = configuration.digest_with(loaded);
-        let tenants = context.replaces.map(|other| other.tenants.clone()).unwrap_or_default();
+        let tenants = replaced.map(|other| other.tenants.clone()).unwrap_or_default();
         let LoadContext { engine, queue, .. } = context;
         Ok(Self {
             policies,
@@ -484,7 +482,7 @@ fn load_in_parallel<T: Send>(
 }
 
 /// Resources that policies read and whose objects are reviewed: two requests for them can conflict.
-fn conflicting_resources(cluster: &ClusterState, policies: &[Policy]) -> Vec<ResourceId> {
+fn conflicting_resources(cluster: &ClusterState, policies: &[Arc<Policy>]) -> Vec<ResourceId> {
     let is_reviewed = |kind: &cluster::ResourceCache| {
         let resource = kind.resource();
         !resource.is_server_version()

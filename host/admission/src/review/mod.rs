@@ -7,6 +7,7 @@
 
 mod envelope;
 mod fast_parser;
+mod parse;
 pub(crate) mod secret;
 
 use std::borrow::Cow;
@@ -198,7 +199,7 @@ impl<'a> Review<'a> {
     /// # Errors
     /// If it is not JSON, or not an AdmissionReview with a request.
     pub fn read(text: &'a Arc<Text>) -> Result<Self, ReviewError> {
-        let mut review = envelope::read(text)?;
+        let mut review = parse::read(text)?;
         if review.username == CHECK_USER {
             review.username = Cow::Borrowed(CLAIMED_USER);
         }
@@ -213,7 +214,7 @@ impl<'a> Review<'a> {
     /// # Errors
     /// As for [`Review::read`].
     pub fn read_check(text: &'a Arc<Text>) -> Result<Self, ReviewError> {
-        envelope::read(text)
+        parse::read(text)
     }
 
     /// Bytes of its text.

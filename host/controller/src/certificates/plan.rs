@@ -15,11 +15,8 @@ use std::time::{Duration, SystemTime};
 
 use opgate_certs::{CertificateAuthority, Error, Root};
 
-use super::stored::{CaSigner, SecretContents, StoredCertificate};
+use super::stored::{CaSigner, MAX_CAS, SecretContents, StoredCertificate};
 use super::{CertificateLifetimes, DAY};
-
-/// Maximum number of CAs of a bundle: each is 0.7 KiB in every webhook. There are two while a CA changes.
-pub(super) const MAX_CAS: usize = 8;
 
 /// The observed state of the leader.
 pub(super) struct LeaderState<'a> {

@@ -8,10 +8,12 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::SECRET_NAME;
-use super::plan::MAX_CAS;
 use crate::api::{Kind, annotation};
 use crate::trust::{decode_base64, encode_base64};
 use crate::{Installation, NAME_LABEL};
+
+/// Maximum number of CAs of a bundle: each is 0.7 KiB in every webhook. There are two while a CA changes.
+pub(super) const MAX_CAS: usize = 8;
 
 /// The Secret's entries.
 const CA_BUNDLE: &str = "ca.crt";

@@ -631,6 +631,6 @@ fn ca_bundle_size_is_limited() {
         simulation.run(SECOND * 90, SECOND * 5);
     }
     let bundle = simulation.nodes[0].controller.states().borrow().bundle.matches("BEGIN").count();
-    assert!(bundle <= plan::MAX_CAS, "{bundle}");
+    assert!(bundle <= stored::MAX_CAS, "{bundle}");
     assert!(simulation.is_settled());
 }

@@ -44,7 +44,7 @@ fn empty() -> Value {
     })
 }
 
-/// Returns the EndpointSlice of the Service.
+/// Returns the `EndpointSlice` of the Service.
 fn endpoint_slice(endpoints: &Value) -> Value {
     let labels = json!({"kubernetes.io/service-name": "opgate"});
     json!({"metadata": {"name": "opgate-1", "labels": labels}, "endpoints": endpoints})

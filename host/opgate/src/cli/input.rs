@@ -12,7 +12,6 @@ use std::sync::Arc;
 use opgate_document::Document;
 use opgate_yaml::BooleanWords;
 
-use crate::cli::report::Region;
 use opgate_admission::cluster::{ClusterState, Snapshot};
 use opgate_admission::review::{self, ReviewError};
 use opgate_files as files;
@@ -42,12 +41,6 @@ pub(super) struct LineRange {
     pub(super) start: u64,
     /// End of the line, if known.
     pub(super) end: Option<u64>,
-}
-
-impl LineRange {
-    pub(super) fn region(&self) -> Region<'_> {
-        Region { file: &self.file, start: Some(self.start), end: self.end }
-    }
 }
 
 /// A context without anything in it.

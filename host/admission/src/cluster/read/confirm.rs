@@ -14,8 +14,8 @@ use futures_util::future::join_all;
 use opgate_cluster::{Key, Object};
 use tokio::time::Instant;
 
-use crate::cluster::read::view::{Listing, QueryScope};
 use crate::cluster::reservations::is_newer;
+use crate::cluster::store::listing::{Listing, QueryScope};
 use crate::cluster::{ClusterState, DirectReader, ResourceId};
 
 /// Maximum number of reads for one denial.

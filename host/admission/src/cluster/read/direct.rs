@@ -12,39 +12,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use opgate_cluster::Key;
-use opgate_engine::reader::Sample;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::cluster::read::samples::{SampleError, SamplePermits, SampleRequest};
-use crate::cluster::read::view::{DirectReadPlan, DirectReads, Listing, QueryScope};
-use crate::cluster::{ClusterState, ResourceCache, ResourceId};
+use crate::cluster::read::samples::SamplePermits;
+use crate::cluster::read::view::{DirectReadPlan, DirectReads};
+use crate::cluster::store::listing::{Listing, QueryScope};
+use crate::cluster::watch::direct_read_source::DirectReadSource;
+use crate::cluster::{ClusterState, ResourceId};
 
 /// Maximum number of concurrent reads: a list of thousands of objects is load for the API server,
 /// too.
 const MAX_CONCURRENT_READS: usize = 8;
-
-/// The source of direct reads.
-pub trait DirectReadSource: Send + Sync {
-    /// Returns the current objects, and the version up to which the list is complete.
-    fn list<'a>(
-        &'a self,
-        cache: &'a ResourceCache,
-        scope: &'a QueryScope,
-    ) -> BoxFuture<'a, Result<Listing, String>>;
-
-    /// Returns some objects of any kind.
-    fn sample<'a>(
-        &'a self,
-        sample_request: &'a SampleRequest,
-    ) -> BoxFuture<'a, Result<Sample, SampleError>> {
-        let why = format!("{} cannot be listed here", sample_request.resource);
-        Box::pin(async { Err(SampleError::Unavailable(why)) })
-    }
-}
 
 /// A query of a kind.
 type ReadTarget = (ResourceId, QueryScope);

@@ -9,7 +9,8 @@ use opgate_document::{Charge, Document, Meter};
 
 use crate::cluster::read::query_stats::{QueryCounter, QueryStats};
 use crate::cluster::read::samples::{MAX_SAMPLE_OBJECTS, is_custom_resource};
-use crate::cluster::read::view::{EvaluationView, QueryScope};
+use crate::cluster::read::view::EvaluationView;
+use crate::cluster::store::listing::QueryScope;
 use crate::cluster::{
     ClusterState, GroundRecorder, RecordedQuery, ResolvedRead, ResourceCache, ResourceId,
     SampleError, SampleGrants, Source,

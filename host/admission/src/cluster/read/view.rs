@@ -9,31 +9,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use opgate_cluster::{Key, Object, Outline, Store};
+use opgate_cluster::Key;
 
 use crate::cluster::ResourceId;
 use crate::cluster::read::samples::Samples;
-use crate::cluster::reservations::{ChangeContent, MAX_POSSIBLE_STATES, OverlayEntry, stored};
-use crate::cluster::store::unreadable::UnreadableObjects;
-
-/// A combination of stored and unsettled changes that an evaluation assumes. Unsettled changes may
-/// be stored or not. A verdict holds only if it holds in each of these possible states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PossibleState {
-    /// Without unsettled changes: only the stored objects. A reservation never hides a stored
-    /// object.
-    #[default]
-    Stored,
-    /// With all of them, instead of the objects that they change. If there are several requests in
-    /// progress about one object, the one with this number counts, or the last. The last possible
-    /// state shows all further ones side by side, and the one after it none of them.
-    Pending(usize),
-    /// Lists show stored and changed objects side by side; single objects show the changed state.
-    UnionPreferPending,
-    /// Lists are as in `UnionPreferPending`; single objects show the stored state. A conflicting change may
-    /// be stored, and a change that would resolve it may not.
-    UnionPreferStored,
-}
+use crate::cluster::reservations::possible_state::{PossibleState, ResourceView};
+use crate::cluster::store::listing::{Listing, QueryScope};
 
 /// The view of cluster state for one evaluation.
 #[derive(Debug, Clone, Default)]
@@ -50,27 +31,6 @@ pub struct EvaluationView {
     /// requests about one object only one can be stored on top of the reviewed state, so the
     /// results of the others never coexist with it.
     pub reviewed: Option<Arc<ReviewedObject>>,
-}
-
-/// The view of one kind: a possible state, and one object of which only the stored state is shown.
-#[derive(Debug, Clone, Copy)]
-pub struct ResourceView<'s> {
-    pub(in crate::cluster) state: PossibleState,
-    reviewed: Option<&'s Key>,
-}
-
-impl From<PossibleState> for ResourceView<'_> {
-    fn from(world: PossibleState) -> Self {
-        Self { state: world, reviewed: None }
-    }
-}
-
-impl ResourceView<'_> {
-    /// The visible part of the knowledge about an object.
-    pub(in crate::cluster) fn visible<'r>(&self, shown: OverlayEntry<'r>) -> OverlayEntry<'r> {
-        let is_reviewed = self.reviewed.is_some_and(|key| key.has_same_name(shown.key));
-        if is_reviewed { shown.into_stored() } else { shown }
-    }
 }
 
 /// The object under review.
@@ -93,40 +53,6 @@ impl EvaluationView {
         let is_own =
             |own: &Arc<ReviewedObject>| own.key.has_same_name(key) && own.caches.contains(&cache);
         !self.hidden.as_ref().is_some_and(is_own)
-    }
-}
-
-/// The objects of a resource at one version.
-#[derive(Debug, Default)]
-pub struct Listing {
-    /// The readable ones.
-    pub objects: Store,
-    /// The unreadable ones, with the reason.
-    pub unreadable: UnreadableObjects,
-    /// The `resourceVersion` up to which it is complete; empty for files.
-    pub version: String,
-}
-
-/// A query of an evaluation about a kind.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum QueryScope {
-    /// One object.
-    Object(Key),
-    /// A namespace.
-    Namespace(String),
-    /// All objects.
-    All,
-}
-
-impl QueryScope {
-    /// Whether the other query includes this one.
-    #[must_use]
-    pub fn covers(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::All, _) => true,
-            (Self::Namespace(namespace), Self::Object(key)) => **namespace == *key.namespace,
-            (known, asked) => known == asked,
-        }
     }
 }
 
@@ -173,59 +99,6 @@ impl DirectReads {
     ) -> Option<&Listing> {
         let (_, listing) = self.0.get(&cache)?.iter().find(|(known, _)| known.covers(scope))?;
         Some(listing)
-    }
-}
-
-/// The copies of one object in a possible state.
-#[derive(Debug, Default)]
-pub(in crate::cluster) struct ObjectCopies<'r> {
-    /// At most one if the possible state has one version, all possible ones if it shows them side
-    /// by side.
-    pub(in crate::cluster) objects: Vec<&'r Arc<Object>>,
-    /// Outlines of copies that are too large to be kept: the possible state cannot show them.
-    pub(in crate::cluster) outlines: Vec<&'r Arc<Outline>>,
-    /// Whether one of several objects can be stored, and the possible state does not determine
-    /// which.
-    pub(in crate::cluster) is_ambiguous: bool,
-}
-
-impl<'r> ObjectCopies<'r> {
-    /// Returns the copies of an object in a possible state. `base` is the object that the watch or
-    /// a list shows.
-    pub(in crate::cluster) fn of(
-        world: PossibleState,
-        base: Option<&'r Arc<Object>>,
-        shown: &OverlayEntry<'r>,
-    ) -> Self {
-        let stored = stored(base, shown.direct_read);
-        let forms = || shown.pending(stored);
-        let count = forms().count();
-        let states: Vec<&ChangeContent> = match world {
-            PossibleState::Stored => Vec::new(),
-            PossibleState::UnionPreferPending | PossibleState::UnionPreferStored => {
-                forms().collect()
-            }
-            // If there are many requests, one possible state shows all that have no separate one,
-            // because they may conflict, and the next one shows none, because they may be
-            // required.
-            PossibleState::Pending(number) if count > MAX_POSSIBLE_STATES => {
-                match MAX_POSSIBLE_STATES - 1 {
-                    joined if number < joined => forms().skip(number).take(1).collect(),
-                    joined if number == joined => forms().skip(joined).collect(),
-                    _ => Vec::new(),
-                }
-            }
-            PossibleState::Pending(number) => {
-                forms().skip(number.min(count.saturating_sub(1))).take(1).collect()
-            }
-        };
-        let is_beside = !matches!(world, PossibleState::Pending(_)) || count == 0;
-        let objects = stored.into_iter().filter(|_| is_beside);
-        let objects = objects.chain(states.iter().filter_map(|form| form.object()));
-        let outlines = states.iter().filter_map(|form| form.outline());
-        let is_joined = matches!(world, PossibleState::Pending(number) if number >= MAX_POSSIBLE_STATES - 1)
-            && count > MAX_POSSIBLE_STATES;
-        Self { objects: objects.collect(), outlines: outlines.collect(), is_ambiguous: is_joined }
     }
 }
 

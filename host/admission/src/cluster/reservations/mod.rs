@@ -15,9 +15,7 @@ pub(super) mod claims;
 mod limits;
 mod log;
 mod pending;
-pub(super) mod registry;
-pub(super) mod settle;
-pub(super) mod usage;
+pub(super) mod possible_state;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

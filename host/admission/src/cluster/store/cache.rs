@@ -21,10 +21,10 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::cluster::read::view::Listing;
 use crate::cluster::reservations::Reservations;
-use crate::cluster::reservations::registry::StandbyState;
+use crate::cluster::store::listing::Listing;
 use crate::cluster::store::memory::CacheMemory;
+use crate::cluster::store::registry::StandbyState;
 use crate::cluster::{ClusterOptions, ResolvedRead, Source};
 
 pub(crate) use news::Change;

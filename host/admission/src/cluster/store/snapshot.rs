@@ -8,7 +8,7 @@ use opgate_upstream::kinds::plural;
 use tokio::time::Instant;
 
 use crate::cluster::ClusterState;
-use crate::cluster::read::view::Listing;
+use crate::cluster::store::listing::Listing;
 
 /// Objects from files.
 #[derive(Debug, Default)]

@@ -17,14 +17,14 @@ use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tower::util::{MapRequestLayer, MapResponseLayer};
 
-use crate::cluster::read::direct::DirectReadSource;
-use crate::cluster::read::samples::{SampleError, SampleRequest};
-use crate::cluster::read::view::{Listing, QueryScope};
-use crate::cluster::reservations::settle::settle_forever;
+use crate::cluster::store::listing::{Listing, QueryScope};
 use crate::cluster::watch::decode::ApiError;
+use crate::cluster::watch::direct_read_source::DirectReadSource;
+use crate::cluster::watch::direct_read_source::{SampleError, SampleRequest};
 use crate::cluster::watch::list_watch::{Backoff, list_and_watch};
 use crate::cluster::watch::parse_limiter::ReadPriority;
 use crate::cluster::watch::requests::ApiServer;
+use crate::cluster::watch::settle::settle_forever;
 use crate::cluster::watch::token::Token;
 use crate::cluster::{CacheStatus, ClusterState, ResourceCache};
 use opgate_certs::error_text::with_causes;

@@ -16,9 +16,12 @@ use opgate_document::{Document, Kind as ValueKind};
 use crate::cluster::reservations::is_newer;
 use crate::cluster::store::cache::{Change, key_of};
 use crate::cluster::watch::list_splitter::ListSplitter;
-use crate::cluster::watch::paging::MAX_OBJECT_BYTES;
 use crate::cluster::{ResolvedRead, ResourceCache};
 use opgate_text::one_line;
+
+/// Maximum bytes of an object, in a list or as an event. An API server accepts requests of 3 MiB, and
+/// one byte can become six in JSON.
+pub(in crate::cluster) const MAX_OBJECT_BYTES: u64 = 32 << 20;
 
 /// A line of a watch.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use opgate_document::Document;
 
 use crate::cluster::Connection;
 use crate::cluster::watch::decode::ApiError;
+use crate::cluster::watch::decode::MAX_OBJECT_BYTES;
 use crate::cluster::watch::list_once::error_text;
-use crate::cluster::watch::paging::MAX_OBJECT_BYTES;
 use crate::cluster::watch::requests::resource_path;
 
 /// Maximum bytes of `/version`.

@@ -20,8 +20,8 @@ use kube::core::params::WatchParams;
 use tokio::time::Instant;
 
 use crate::cluster::store::cache::{ListFailure, poll_interval, watch_interval};
+use crate::cluster::watch::decode::MAX_OBJECT_BYTES;
 use crate::cluster::watch::decode::{ApiError, Event};
-use crate::cluster::watch::paging::MAX_OBJECT_BYTES;
 use crate::cluster::watch::parse_limiter::ReadPriority;
 use crate::cluster::watch::requests::{ApiServer, label_selector, resource_path, timeout_text};
 use crate::cluster::{CacheStatus, ClusterOptions, ResourceCache};

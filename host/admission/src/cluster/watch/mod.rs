@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! connection ─▶ list_watch: a task for each resource ─▶ requests ─▶ paging ─▶ decode ─▶ store
+//!     ├───────▶ direct_read_source, sample_list: reads for an evaluation
+//!     ├───────▶ settle: reads for reservations whose time is over
 //!     ├───────▶ list_once: an audit
 //!     └───────▶ inspect: the doctor
 //! ```
 
 pub(in crate::cluster) mod connection;
 pub(crate) mod decode;
+pub(in crate::cluster) mod direct_read_source;
 pub(in crate::cluster) mod inspect;
 pub(in crate::cluster) mod list_once;
 pub(in crate::cluster) mod list_splitter;
@@ -15,4 +18,6 @@ pub(in crate::cluster) mod list_watch;
 pub(in crate::cluster) mod paging;
 pub(in crate::cluster) mod parse_limiter;
 pub(in crate::cluster) mod requests;
+mod sample_list;
+pub(in crate::cluster) mod settle;
 pub(in crate::cluster) mod token;

@@ -20,7 +20,7 @@ use kube::core::Request;
 use kube::core::params::ListParams;
 
 use crate::cluster::ResourceCache;
-use crate::cluster::read::view::Listing;
+use crate::cluster::store::listing::Listing;
 use crate::cluster::watch::decode::{self, ApiError, Page, PageReader};
 use crate::cluster::watch::parse_limiter::ReadPriority;
 use crate::cluster::watch::requests::{ApiServer, label_selector, resource_path, with_timeout};
@@ -35,10 +35,6 @@ const MAX_PAGE_BYTES: usize = 2 << 20;
 
 /// An object of more bytes is read while no other such object is.
 const LARGE_OBJECT_BYTES: usize = 2 << 20;
-
-/// Maximum bytes of an object, in a list or as an event. An API server accepts requests of 3 MiB, and
-/// one byte can become six in JSON.
-pub(in crate::cluster) const MAX_OBJECT_BYTES: u64 = 32 << 20;
 
 /// Maximum bytes of all objects of a list that is polled, or does not come in pages. Nothing else
 /// limits it: its objects are not stored by an API server. A thousand `PackageManifests` take some

@@ -15,7 +15,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
 use crate::cluster::watch::decode::ApiError;
@@ -29,9 +28,6 @@ const IDLE_READ_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Stack of that thread, as large as that of the runtime's threads.
 const READER_STACK_BYTES: usize = 2 << 20;
-
-/// Listings of more objects are dropped on another thread.
-const MAX_INLINE_DROP_OBJECTS: usize = 1_024;
 
 /// The party that waits for the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,16 +103,6 @@ impl ParseLimiter {
             std::thread::Builder::new().name("opgate-idle".into()).stack_size(READER_STACK_BYTES);
         thread.spawn(run).ok()?;
         tokio::time::timeout(IDLE_READ_TIMEOUT, answered).await.ok()?.ok()
-    }
-}
-
-/// Drops a value that holds `objects` objects, on another thread if they are many.
-pub(in crate::cluster) fn drop_in_background<T: Send + 'static>(old: T, objects: usize) {
-    match Handle::try_current() {
-        Ok(runtime) if objects > MAX_INLINE_DROP_OBJECTS => {
-            drop(runtime.spawn_blocking(move || drop(old)));
-        }
-        _ => drop(old),
     }
 }
 

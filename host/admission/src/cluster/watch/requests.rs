@@ -21,7 +21,7 @@ use opgate_document::Document;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::cluster::ResourceCache;
-use crate::cluster::read::view::Listing;
+use crate::cluster::store::listing::Listing;
 use crate::cluster::watch::decode::{ApiError, read_document};
 use crate::cluster::watch::parse_limiter::ParseLimiter;
 use crate::cluster::watch::token::Token;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{PolicyErrorRecord, ReportItem, ReportedViolation, ResultKind, Violation};
+use super::{PolicyErrorRecord, Region, ReportItem, ReportedViolation, ResultKind, Violation};
 use crate::cli::exit::ExitStatus;
 use crate::cli::explanation::Explanation;
 use crate::cli::input::LineRange;
@@ -149,7 +149,11 @@ impl ReviewRecord {
         let line = |violation| ReportedViolation { violation, location: None };
         ReportItem {
             source: &self.source,
-            region: self.line_range.as_ref().map(LineRange::region),
+            region: self.line_range.as_ref().map(|LineRange { file, start, end }| Region {
+                file,
+                start: Some(*start),
+                end: *end,
+            }),
             object: self.object(),
             outcome: self.outcome(),
             message: self.status.as_ref().map(|s| s.message.clone()).unwrap_or_default(),

@@ -14,7 +14,6 @@
 
 mod files;
 mod grants;
-mod list;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,7 @@ use opgate_upstream::names;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::cluster::read::direct::DirectReadSource;
+use crate::cluster::watch::direct_read_source::{DirectReadSource, SampleError, SampleRequest};
 pub(in crate::cluster) use files::FileSamples;
 pub use grants::SampleGrants;
 
@@ -50,32 +49,6 @@ const INDEX_MEMORY_FACTOR: usize = 2;
 /// Time that remains for the policies after the lists: this, or a part of the remaining time.
 const MAX_MARGIN: Duration = Duration::from_secs(1);
 const MARGIN_DIVISOR: u32 = 4;
-
-/// A list to make.
-#[derive(Debug)]
-pub struct SampleRequest {
-    /// The resource.
-    pub resource: Resource,
-    /// Maximum number of objects, from 1.
-    pub limit: usize,
-    /// Maximum bytes of objects.
-    pub bytes: usize,
-    /// The deadline.
-    pub deadline: Instant,
-    /// The account that pays for the objects. If its limit is reached, the sample ends there.
-    pub account: Option<Arc<Account>>,
-}
-
-/// The reason why there is no sample.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SampleError {
-    /// The API server does not permit it: the missing permission.
-    NotGranted(String),
-    /// It cannot be listed now.
-    Unavailable(String),
-    /// Too many reviews wait for samples.
-    Busy(String),
-}
 
 /// Permits that limit the samples of the process.
 #[derive(Debug, Clone)]

@@ -17,11 +17,15 @@ use opgate_document::Value;
 use tokio::time::Instant;
 
 use super::{ResourceCache, key_of};
+use tokio::runtime::Handle;
+
 use crate::cluster::ResolvedRead;
-use crate::cluster::read::view::Listing;
 use crate::cluster::reservations::is_newer;
+use crate::cluster::store::listing::Listing;
 use crate::cluster::store::unreadable::{MissingContent, UnreadableObject};
-use crate::cluster::watch::parse_limiter::drop_in_background;
+
+/// Listings of more objects are dropped on another thread.
+const MAX_INLINE_DROP_OBJECTS: usize = 1_024;
 
 /// An object as the API server reports it.
 #[derive(Debug)]
@@ -276,5 +280,15 @@ impl ResourceCache {
     /// Whether there is memory now for an object that is kept by name. A new list then reads it.
     pub(in crate::cluster) fn has_memory_again(&self) -> bool {
         self.state.read().listing.unreadable.has_memory_for_any(&self.memory)
+    }
+}
+
+/// Drops a value that holds `objects` objects, on another thread if they are many.
+fn drop_in_background<T: Send + 'static>(old: T, objects: usize) {
+    match Handle::try_current() {
+        Ok(runtime) if objects > MAX_INLINE_DROP_OBJECTS => {
+            drop(runtime.spawn_blocking(move || drop(old)));
+        }
+        _ => drop(old),
     }
 }

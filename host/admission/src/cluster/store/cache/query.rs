@@ -8,8 +8,9 @@ use opgate_engine::reader::CacheUnavailable;
 
 use super::ResourceCache;
 use super::status::CacheState;
-use crate::cluster::read::view::{Listing, ObjectCopies, PossibleState, ResourceView};
+use crate::cluster::reservations::possible_state::{ObjectCopies, PossibleState, ResourceView};
 use crate::cluster::reservations::{ChangeContent, stored};
+use crate::cluster::store::listing::Listing;
 use crate::cluster::store::unreadable::MissingContent;
 
 /// One object in a possible state.

@@ -8,11 +8,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::ResourceCache;
-use crate::cluster::read::view::Listing;
 use crate::cluster::reservations::{
     Change, DirectReadResult, RecordedQuery, ReservationsFull, ReservedChange, Tenant, Usage,
     is_newer,
 };
+use crate::cluster::store::listing::Listing;
 
 /// Numbers of reservations, to detect new ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

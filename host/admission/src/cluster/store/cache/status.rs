@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::ResourceCache;
-use crate::cluster::read::view::Listing;
 use crate::cluster::reservations::Reservations;
+use crate::cluster::store::listing::Listing;
 use crate::cluster::{ClusterOptions, Source};
 use opgate_engine::reader::ReadError;
 

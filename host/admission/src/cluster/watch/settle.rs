@@ -18,8 +18,8 @@ use futures_util::stream;
 use opgate_cluster::Key;
 use tokio::time::Instant;
 
-use crate::cluster::read::direct::DirectReadSource;
-use crate::cluster::read::view::QueryScope;
+use crate::cluster::store::listing::QueryScope;
+use crate::cluster::watch::direct_read_source::DirectReadSource;
 use crate::cluster::{ClusterState, ResourceCache};
 
 /// Maximum number of concurrent reads.

@@ -20,10 +20,10 @@ use opgate_document::{Charge, IndexError, Kind, Text, Value};
 use opgate_engine::reader::Sample;
 use tokio::time::timeout_at;
 
-use super::{SampleError, SampleRequest};
 use crate::cluster::watch::decode::{
     ApiError, Page, PageReader, read_document, token_rejected_text,
 };
+use crate::cluster::watch::direct_read_source::{SampleError, SampleRequest};
 use crate::cluster::watch::requests::{ApiServer, resource_path};
 
 /// Number of objects of the first page, and maximum number. The API server reads all objects of a
