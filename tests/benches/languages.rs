@@ -16,7 +16,7 @@ use opgate::cluster;
 use opgate::engine::Budget;
 use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
-use opgate::server::{Options, ReviewMode, Server};
+use opgate::server::{Options, Server};
 use opgate_certs::{Reloader, Source};
 use serde_json::{Value, json};
 use testkit::{Certificates, Client, configuration};
@@ -183,13 +183,7 @@ fn measure_server(component: &Path, cache: &Path, body: &str) -> (Vec<Duration>,
     let source = Source::Directory(certificates.folder.path().to_path_buf());
     let certificate = Arc::new(Reloader::new(source).unwrap());
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
-    let answer = ReviewMode::Policies;
-    let options = Options {
-        listen: loopback,
-        ops_listen: loopback,
-        review_mode: answer,
-        ..Options::default()
-    };
+    let options = Options { listen: loopback, ops_listen: loopback, ..Options::default() };
     let policy = set.policies().first().unwrap().clone();
     let server = runtime.block_on(Server::bind(options, set, certificate)).unwrap();
     let address = server.local_addr();

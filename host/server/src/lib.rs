@@ -57,7 +57,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub use active_set::{ActiveConfiguration, ActivePolicySet};
 use app::App;
-pub use app::ReviewMode;
+pub use app::NativeHandler;
 use connection::Phase;
 use connection_limiter::{ConnectionBounds, ConnectionLimiter};
 use descriptors::PortLimits;
@@ -110,8 +110,8 @@ pub struct Options {
     pub supervisor: Supervisor,
     /// The state of the webhook registration, if the server reads it.
     pub registration_names: Option<Arc<RegistrationNames>>,
-    /// The handling of reviews.
-    pub review_mode: ReviewMode,
+    /// Instead of the policies; none except in benchmarks.
+    pub native_handler: Option<NativeHandler>,
     /// Metrics of other components, for `/metrics`.
     pub external_metrics: Vec<ExternalMetrics>,
 }
@@ -132,7 +132,7 @@ impl Default for Options {
             sync_timeout: Duration::from_secs(10),
             supervisor: Supervisor::default(),
             registration_names: None,
-            review_mode: ReviewMode::default(),
+            native_handler: None,
             external_metrics: Vec::new(),
         }
     }

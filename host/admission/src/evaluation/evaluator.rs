@@ -113,9 +113,9 @@ impl<O: Observer> Evaluate for ReviewEvaluator<'_, O> {
                 .iter()
                 .any(|(kind, _)| self.conflicting_resources.contains(kind))
             {
-                let fault = CallError::CacheNotReady(why.to_owned());
-                policy.record_error(fault.to_string());
-                policy_result.verdict = Ok(Err(fault));
+                let error = CallError::CacheNotReady(why.to_owned());
+                policy.record_error(error.to_string());
+                policy_result.verdict = CallVerdict::Failed(error);
             }
         }
         let mut builder = self.builder.clone();
@@ -169,9 +169,17 @@ pub(super) struct CombinedVerdict {
     policy_results: Vec<PolicyResult>,
 }
 
+/// What became of the call of one policy.
+enum CallVerdict {
+    Accepted(AcceptedVerdict),
+    Failed(CallError),
+    /// It did not start.
+    NotStarted(Overload),
+}
+
 /// The result of one policy.
 struct PolicyResult {
-    verdict: Result<Result<AcceptedVerdict, CallError>, Overload>,
+    verdict: CallVerdict,
     queries: Vec<(ResourceId, cluster::QueryScope)>,
     recorded_queries: Vec<(ResourceId, cluster::RecordedQuery)>,
     pending_objects: Vec<(ResourceId, opgate_cluster::Key)>,
@@ -183,14 +191,14 @@ struct PolicyResult {
 impl PolicyResult {
     /// Whether its policy denies the request.
     fn denies(&self) -> bool {
-        matches!(&self.verdict, Ok(Ok(accepted_verdict)) if accepted_verdict.denies())
+        matches!(&self.verdict, CallVerdict::Accepted(verdict) if verdict.denies())
     }
 
     fn from_overload(overload: Overload) -> Self {
         let (asked, recorded_queries, pending_objects, needed_samples) = Default::default();
         let (is_unsure, grounds) = Default::default();
         Self {
-            verdict: Err(overload),
+            verdict: CallVerdict::NotStarted(overload),
             queries: asked,
             recorded_queries,
             pending_objects,
@@ -221,22 +229,22 @@ async fn call_policy<O: Observer>(
         call.result
             .and_then(|verdict| AcceptedVerdict::of(policy, verdict, evaluator.review.account()))
     });
-    if let (Ok(accepted_verdict), Some(fault)) = (&mut accepted_verdict, dropped) {
+    if let (Ok(accepted_verdict), Some(error)) = (&mut accepted_verdict, dropped) {
         let rules = policy.advisory_rules_for(evaluator.review);
         tracing::warn!(
-            policy = policy.name, rules = ?rules, cause = %fault,
+            policy = policy.name, rules = ?rules, cause = %error,
             "advisory rules dropped after a policy error"
         );
-        accepted_verdict.set_dropped(policy, rules, &fault);
+        accepted_verdict.set_dropped(policy, rules, &error);
     }
     observer.on_call(policy, started.elapsed());
     // A call that wants a sample is repeated with it.
-    if let Err(fault) = &accepted_verdict
-        && !matches!(fault, CallError::SampleNeeded(_))
+    if let Err(error) = &accepted_verdict
+        && !matches!(error, CallError::SampleNeeded(_))
     {
-        policy.record_error(fault.to_string());
+        policy.record_error(error.to_string());
         let uid = opgate_text::one_line(inputs.request.uid(), 128);
-        tracing::error!(policy = policy.name, uid, cause = %fault, "policy evaluation failed");
+        tracing::error!(policy = policy.name, uid, cause = %error, "policy evaluation failed");
     }
     let mut reader = call.reader.and_then(cluster::Reader::of);
     if let Some(reader) = &mut reader {
@@ -251,7 +259,10 @@ async fn call_policy<O: Observer>(
     let grounds = reader.as_mut().map(cluster::Reader::take_grounds).unwrap_or_default();
     let recorded_queries = reader.map(cluster::Reader::into_recorded_queries).unwrap_or_default();
     PolicyResult {
-        verdict: Ok(accepted_verdict),
+        verdict: match accepted_verdict {
+            Ok(verdict) => CallVerdict::Accepted(verdict),
+            Err(error) => CallVerdict::Failed(error),
+        },
         queries: asked,
         recorded_queries,
         pending_objects,
@@ -270,28 +281,30 @@ fn combine(
     let mut overload = None;
     for (policy, policy_result) in matching.iter().zip(policy_results) {
         match &policy_result.verdict {
-            Ok(Ok(accepted_verdict)) => builder.add_verdict(policy, accepted_verdict.clone()),
-            Ok(Err(CallError::Listing(resource))) if policy.is_enforced() => {
+            CallVerdict::Accepted(verdict) => builder.add_verdict(policy, verdict.clone()),
+            CallVerdict::Failed(CallError::Listing(resource)) if policy.is_enforced() => {
                 let (policy, resource) = (policy.name.clone(), resource.clone());
                 overload = overload.or(Some(Overload::Listing { policy, resource }));
             }
-            Ok(Err(fault)) if fault.is_overload() && policy.is_enforced() => {
-                let (policy, why) = (policy.name.clone(), fault.to_string());
+            CallVerdict::Failed(error) if error.is_overload() && policy.is_enforced() => {
+                let (policy, why) = (policy.name.clone(), error.to_string());
                 overload = overload.or(Some(Overload::Starved { policy, why }));
             }
-            Err(error) if policy.is_enforced() => overload = overload.or(Some(error.clone())),
-            Err(error) => {
-                let fault = policy_error(policy, error.to_string(), "overload");
-                builder.add_policy_error(fault, policy.mode, policy.on_error);
+            CallVerdict::NotStarted(reason) if policy.is_enforced() => {
+                overload = overload.or(Some(reason.clone()));
             }
-            Ok(Err(fault)) => {
+            CallVerdict::NotStarted(reason) => {
+                let error = policy_error(policy, reason.to_string(), "overload");
+                builder.add_policy_error(error, policy.mode, policy.on_error);
+            }
+            CallVerdict::Failed(error) => {
                 // The users whose requests a policy evaluates can determine its load.
                 let on_error = match policy.on_error {
-                    OnError::Allow if !fault.can_be_allowed() => OnError::FailurePolicy,
+                    OnError::Allow if !error.can_be_allowed() => OnError::FailurePolicy,
                     on_error => on_error,
                 };
-                let fault = policy_error(policy, fault.to_string(), fault.cause());
-                builder.add_policy_error(fault, policy.mode, on_error);
+                let error = policy_error(policy, error.to_string(), error.cause());
+                builder.add_policy_error(error, policy.mode, on_error);
             }
         }
     }
