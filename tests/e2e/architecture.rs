@@ -29,6 +29,10 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
         &["common/", "certs", "host/admission", "host/engine", "host/supervise", "host/text"],
     ),
     ("host/controller", &["common/", "certs", "host/admission", "host/supervise", "host/text"]),
+    (
+        "host/manifests",
+        &["common/", "certs", "host/admission", "host/controller", "host/files", "host/input"],
+    ),
     ("host/registry", &["common/", "host/text"]),
     ("host/pack", &[]),
     ("host/opgate", &["common/", "certs", "host/"]),
@@ -106,7 +110,7 @@ fn is_named(folder: &str, name: &str) -> bool {
 fn allowed_dependencies(folder: &str) -> &'static [&'static str] {
     let named = ALLOWED_DEPENDENCIES.iter().filter(|(name, _)| is_named(folder, name));
     let best = named.max_by_key(|(name, _)| name.len());
-    best.unwrap_or_else(|| panic!("{folder} is new: say in ARROWS what it may use")).1
+    best.unwrap_or_else(|| panic!("{folder} is new: say in ALLOWED_DEPENDENCIES what it may use")).1
 }
 
 #[test]
@@ -154,38 +158,52 @@ fn common_crates_perform_no_io() {
 fn modules_have_no_cyclic_imports() {
     let mut wrong = Vec::new();
     for package in workspace() {
-        let circles = Modules::of(&package.root).find_cycle();
-        wrong.extend(circles.map(|circle| format!("{}: {circle}", package.folder)));
+        for (parent, modules) in module_graphs(&package.root) {
+            let cycle = modules.find_cycle();
+            let place = [std::slice::from_ref(&package.folder), &parent].concat().join("::");
+            wrong.extend(cycle.map(|cycle| format!("{place}: {cycle}")));
+        }
     }
     assert!(wrong.is_empty(), "these modules use each other:\n{}", wrong.join("\n"));
 }
 
-/// The outermost modules of a crate, and which of them uses which, where first. What the root of a crate
-/// hands on is the module's that it is of; what it has itself is nobody's.
+/// The modules of one parent, and which of them uses which, where first.
+#[derive(Default)]
 struct Modules(BTreeMap<String, BTreeMap<String, String>>);
 
-impl Modules {
-    fn of(crate_root: &Path) -> Self {
-        let sources = sources(crate_root);
-        let names: BTreeSet<_> = sources.iter().filter_map(|(path, _)| path.first()).collect();
-        let root = sources.iter().find(|(path, _)| path.is_empty());
-        let re_exports = re_exports(root.map_or("", |(_, text)| text));
-        let mut uses: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-        for (path, text) in &sources {
-            let Some(from) = path.first() else { continue };
-            for to in references(text, path) {
-                let Some(first) = to.first() else { continue };
-                let module = names.get(first).copied().or(re_exports.get(first));
-                if let Some(module) = module.filter(|module| *module != from) {
-                    let place = format!("{}: {}", path.join("::"), to.join("::"));
-                    let known = uses.entry(from.clone()).or_default();
-                    known.entry(module.clone()).or_insert(place);
-                }
+/// The graphs of a crate, by the path of the parent. A name that the parent re-exports belongs to the module
+/// that defines it; a name that the parent defines belongs to no module.
+fn module_graphs(crate_root: &Path) -> BTreeMap<Vec<String>, Modules> {
+    let sources = sources(crate_root);
+    let mut children: BTreeMap<&[String], BTreeSet<&String>> = BTreeMap::new();
+    for (path, _) in &sources {
+        for depth in 0..path.len() {
+            children.entry(&path[..depth]).or_default().insert(&path[depth]);
+        }
+    }
+    let exported: BTreeMap<&[String], _> =
+        sources.iter().map(|(path, text)| (path.as_slice(), re_exports(text))).collect();
+    let mut graphs: BTreeMap<Vec<String>, Modules> = BTreeMap::new();
+    for (path, text) in &sources {
+        for target in references(text, path) {
+            let shared = path.iter().zip(&target).take_while(|(from, to)| from == to).count();
+            let (Some(from), Some(name)) = (path.get(shared), target.get(shared)) else { continue };
+            let parent = &path[..shared];
+            let is_child = children.get(parent).is_some_and(|names| names.contains(name));
+            let re_export = exported.get(parent).and_then(|names| names.get(name));
+            let module = if is_child { Some(name) } else { re_export };
+            if let Some(module) = module.filter(|module| *module != from) {
+                let place = format!("{}: {}", path.join("::"), target.join("::"));
+                let graph = graphs.entry(parent.to_vec()).or_default();
+                let known = graph.0.entry(from.clone()).or_default();
+                known.entry(module.clone()).or_insert(place);
             }
         }
-        Self(uses)
     }
+    graphs
+}
 
+impl Modules {
     /// A shortest circle, with what each of its modules uses of the next one.
     fn find_cycle(&self) -> Option<String> {
         let circles = self.0.keys().filter_map(|start| self.path_back_to(start));
@@ -438,8 +456,21 @@ fn module_cycle_is_reported_with_its_imports() {
     );
     write("b/inner.rs", "use crate::{Other, c};\n#[cfg(test)]\nmod tests { use crate::a; }\n");
     write("c.rs", "use std::fmt;\n");
-    assert_eq!(Modules::of(crate_root.path()).find_cycle(), None);
+    let cycles = || -> Vec<String> {
+        let graphs = module_graphs(crate_root.path());
+        graphs.values().filter_map(Modules::find_cycle).collect()
+    };
+    assert_eq!(cycles(), [""; 0]);
     write("c.rs", "fn f() { h(crate::a::g) }\n");
     let told = "a ─▶ b (a: b::self), b ─▶ c (b::inner: Other), c ─▶ a (c: a::g)";
-    assert_eq!(Modules::of(crate_root.path()).find_cycle().as_deref(), Some(told));
+    assert_eq!(cycles(), [told]);
+    // Modules of a module.
+    write("c.rs", "use std::fmt;\n");
+    write("b/mod.rs", "mod inner;\nmod other;\nuse inner::Found;\n");
+    write("b/inner.rs", "use super::other::f;\n");
+    write("b/other.rs", "use super::Found;\n");
+    assert_eq!(
+        cycles(),
+        ["inner ─▶ other (b::inner: b::other::f), other ─▶ inner (b::other: b::Found)"]
+    );
 }
