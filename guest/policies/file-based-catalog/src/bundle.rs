@@ -8,6 +8,7 @@
 pub(crate) mod decoded;
 pub(crate) mod identity;
 pub(crate) mod images;
+mod package_property;
 pub(crate) mod properties;
 
 use opgate_constraint::version::Version;

@@ -20,7 +20,7 @@ use opgate_sdk::image;
 use opgate_sdk::pods::PodSpec;
 use opgate_sdk::{Document, pods, rule, rules};
 
-use super::{features, related};
+use super::features;
 use crate::csv::{Csv, LazyViolation};
 use crate::targets::{CATALOG, CSV};
 
@@ -185,12 +185,13 @@ pub(super) struct FurtherViolations {
 /// The images that CSV-71 reports.
 pub(super) type InvalidImages = BTreeMap<String, FurtherViolations>;
 
-/// Returns the images that CSV-71 reports, with the rules of this module that they violate. Those
-/// rules are not reported here.
+/// Returns the images that CSV-71 reports, as `find_invalid` finds them, with the rules of this
+/// module that they violate. Those rules are not reported here.
 pub(super) fn check(
     csv: &mut Csv<'_, '_>,
     specs: &[PodSpec],
     are_deployments_new: bool,
+    find_invalid: impl FnOnce(&Csv<'_, '_>) -> InvalidImages,
 ) -> InvalidImages {
     let rules = [&CSV_67, &CSV_68, &CSV_69];
     let settings = csv.review.settings;
@@ -208,7 +209,7 @@ pub(super) fn check(
         listed_before: old.map(related_images).unwrap_or_default(),
         reported: BTreeSet::new(),
         unlisted: BTreeSet::new(),
-        invalid: related::find_invalid(csv),
+        invalid: find_invalid(csv),
     };
     let object = csv.object;
     for_each_image(object, specs, |image, used| images.check_used_image(csv, image, used));

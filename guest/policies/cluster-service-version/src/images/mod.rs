@@ -28,7 +28,7 @@ pub(crate) fn check(csv: &mut Csv<'_, '_>) {
     let specs = pods::in_csv(csv.object);
     // Most updates do not change the deployments.
     let are_deployments_new = csv.touches_json(DEPLOYMENTS);
-    let invalid = disconnected::check(csv, &specs, are_deployments_new);
+    let invalid = disconnected::check(csv, &specs, are_deployments_new, related::find_invalid);
     related::check(csv, &invalid);
     architectures::check(csv);
     credentials::check(csv);

@@ -22,10 +22,11 @@ mod walk;
 use opgate_sdk::{Kind, Report, Review, rule, rules};
 
 use crate::crd::Crd;
-use crate::schema::tree::Tree;
+use crate::schema::Schema;
+use crate::schema::tree::{NodeId, Tree};
 use crate::targets::CRD;
 use crate::validation::WorkBudget;
-use walk::Walk;
+use walk::{InheritedRestrictions, Role, Walk};
 
 rules![CRD_33];
 
@@ -148,7 +149,7 @@ pub(crate) fn check(
         let status = format!("/spec/versions/{}/subresources/status", version.index());
         let has_status = crd.document.has(&status);
         let mut walk = Walk::new(&tree, &schema.field, has_status, report);
-        schemas = walk.run(schemas);
+        schemas = walk.run(schemas, check_schema);
         // A default of a schema with an error would be reported for the same error.
         let is_complete = walk.count > 0 || default::check(&mut walk, work);
         let why = if schemas == 0 {
@@ -161,6 +162,25 @@ pub(crate) fn check(
         report.skip_part(&CRD_33, &schema.field, why);
         if schemas == 0 {
             return;
+        }
+    }
+}
+
+/// Evaluates one schema in its role.
+fn check_schema(
+    walk: &mut Walk<'_, '_, '_>,
+    node_id: NodeId,
+    role: Role,
+    restrictions: InheritedRestrictions,
+) {
+    let schema = Schema::at(walk.tree, node_id);
+    keywords::check(walk, &schema, role, restrictions);
+    match role {
+        Role::Structure(level) => {
+            structure::check_structure(walk, node_id, &schema, level, restrictions);
+        }
+        Role::Validation { counterpart, skips_any_of } => {
+            validation::check_validation(walk, &schema, counterpart, skips_any_of, restrictions);
         }
     }
 }

@@ -16,7 +16,6 @@ use opgate_upstream::json::Kind;
 
 use super::CRD_33;
 use super::path::{self, Link, Notation, PathStep};
-use super::{keywords, structure, validation};
 use crate::schema::tree::{NodeId, Tree};
 use crate::schema::{Keyword, Schema};
 
@@ -124,10 +123,23 @@ impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
         }
     }
 
-    /// Visits all schemas, at most `most`. Returns the remaining number, or 0 if there are more.
-    pub(super) fn run(&mut self, max_schemas: usize) -> usize {
+    /// Visits all schemas, at most `max_schemas`, and calls `check` with each one. Returns the
+    /// remaining number, or 0 if there are more.
+    pub(super) fn run(
+        &mut self,
+        max_schemas: usize,
+        check: impl Fn(&mut Self, NodeId, Role, InheritedRestrictions),
+    ) -> usize {
+        let visit = |walk: &mut Self, node_id, role, restrictions| {
+            let first = walk.tasks.len();
+            check(walk, node_id, role, restrictions);
+            // The first is visited first.
+            if let Some(own) = walk.tasks.get_mut(first..) {
+                own.reverse();
+            }
+        };
         let mut remaining = max_schemas;
-        self.visit(0, Role::Structure(Position::Root), InheritedRestrictions::default());
+        visit(self, 0, Role::Structure(Position::Root), InheritedRestrictions::default());
         while let Some(task) = self.tasks.pop() {
             remaining = remaining.saturating_sub(1);
             if remaining == 0 {
@@ -135,33 +147,9 @@ impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
             }
             self.links.truncate(task.depth);
             self.links.push(task.link);
-            self.visit(task.link.node_id, task.role, task.restrictions);
+            visit(self, task.link.node_id, task.role, task.restrictions);
         }
         remaining
-    }
-
-    fn visit(&mut self, node_id: NodeId, role: Role, restrictions: InheritedRestrictions) {
-        let schema = Schema::at(self.tree, node_id);
-        keywords::check(self, &schema, role, restrictions);
-        let first = self.tasks.len();
-        match role {
-            Role::Structure(level) => {
-                structure::check_structure(self, node_id, &schema, level, restrictions);
-            }
-            Role::Validation { counterpart, skips_any_of } => {
-                validation::check_validation(
-                    self,
-                    &schema,
-                    counterpart,
-                    skips_any_of,
-                    restrictions,
-                );
-            }
-        }
-        // The first is visited first.
-        if let Some(own) = self.tasks.get_mut(first..) {
-            own.reverse();
-        }
     }
 
     /// Plans the visit of a schema in this one.

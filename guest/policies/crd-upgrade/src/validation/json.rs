@@ -87,7 +87,7 @@ impl<'j> Json<'j> {
     /// A number in the type of the fields of a schema.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
-            Self::Integer(number) => Some(super::number::to_f64(*number)),
+            Self::Integer(number) => Some(super::float::to_f64(*number)),
             Self::Float(number) => Some(*number),
             _ => None,
         }

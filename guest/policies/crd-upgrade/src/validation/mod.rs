@@ -15,6 +15,7 @@
 //! is not supported, the result is uncertain: valid, but `not` and `oneOf` do not rely on it.
 
 mod combined;
+mod float;
 mod format;
 pub(crate) mod json;
 mod number;
@@ -152,7 +153,7 @@ fn validate_type(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>) -> Outc
     let is_text = matches!(value, Json::Text(_) | Json::List(_));
     let is_number = match value {
         Json::Integer(_) => schema.is_type("number"),
-        Json::Float(number) => schema.is_type("integer") && number::is_integer(*number),
+        Json::Float(number) => schema.is_type("integer") && float::is_integer(*number),
         _ => false,
     };
     let is_right = schema.is_type(name) || is_number;
@@ -328,8 +329,8 @@ fn validate_choice(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, outco
 fn is_choice(value: &Json<'_>, choice: &Json<'_>) -> bool {
     match (value, choice) {
         (Json::Null, _) => false,
-        (Json::Integer(number), Json::Float(_)) => Json::Float(number::to_f64(*number)) == *choice,
-        (Json::Float(number), Json::Integer(choice)) => number::truncate(*number) == *choice,
+        (Json::Integer(number), Json::Float(_)) => Json::Float(float::to_f64(*number)) == *choice,
+        (Json::Float(number), Json::Integer(choice)) => float::truncate(*number) == *choice,
         // Go converts a number to the character with that code.
         (Json::Integer(number), Json::Text(choice)) => {
             let code = u32::try_from(*number).ok().and_then(char::from_u32);

@@ -80,7 +80,7 @@ impl<'s> Schema<'s> {
         let text = |name: &str| json.member(name).and_then(Json::text).unwrap_or_default();
         let is_set = |name: &str| json.member(name).is_some_and(Json::is_true);
         let number = |name: &str| json.member(name).and_then(Json::number);
-        let count = |name: &str| number(name).map(super::number::truncate);
+        let count = |name: &str| number(name).map(super::float::truncate);
         let limits = |min, max| Limits { min: count(min), max: count(max) };
         let inner =
             |name: &str| json.member(name).filter(|json| is_object(json)).map(Subschema::of);

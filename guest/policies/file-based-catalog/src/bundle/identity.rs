@@ -8,23 +8,12 @@ use crate::CATALOG;
 use crate::blob::Blob;
 use crate::bundle::Bundle;
 use crate::bundle::properties::PropertyValues;
-use crate::go_text::{wrong_field, wrong_value};
-use crate::properties::{PACKAGE_NAME, Property, RELEASE, VALUE, VERSION, field};
+use crate::properties::field;
 
 rules![FBC_33, FBC_34, FBC_35, FBC_36];
 
 /// Bytes of a release.
 const MAX_RELEASE_BYTES: usize = 20;
-
-/// The values of the property.
-pub(crate) struct PackageProperty {
-    index: u32,
-    name: String,
-    version: String,
-    release: String,
-    /// The error that makes the value unreadable.
-    error: Option<(&'static str, String)>,
-}
 
 rule! {
     /// a bundle has one olm.package property
@@ -263,47 +252,4 @@ fn validate_release(text: &str) -> Result<(), String> {
     });
     let errors: Vec<_> = errors.collect();
     if errors.is_empty() { Ok(()) } else { wrong(&errors.join("\n")) }
-}
-
-impl PackageProperty {
-    pub(crate) fn of(property: &Property<'_>) -> Self {
-        let mut found = Self {
-            index: property.index,
-            name: property.text(PACKAGE_NAME).to_owned(),
-            version: String::new(),
-            release: String::new(),
-            error: None,
-        };
-        if property.kind(VALUE) != Kind::Object {
-            let why = wrong_value(property.kind(VALUE), "property.Package");
-            found.error = Some((".value", why));
-            return found;
-        }
-        for (inner, column, struct_field, text) in [
-            (".value.version", VERSION, "Package.version", &mut found.version),
-            (".value.release", RELEASE, "Package.release", &mut found.release),
-        ] {
-            match property.kind(column) {
-                Kind::Text => property.text(column).clone_into(text),
-                Kind::Missing | Kind::Null => {}
-                kind => {
-                    let why = wrong_field(kind, struct_field, "string");
-                    found.error.get_or_insert((inner, why));
-                }
-            }
-        }
-        // `Release` would not be found, and the other members would be reported as empty.
-        let names = [("packageName", PACKAGE_NAME), ("version", VERSION), ("release", RELEASE)];
-        let missing = names.iter().filter(|(_, column)| property.kind(*column) == Kind::Missing);
-        let missing: Vec<_> = missing.map(|(name, _)| *name).collect();
-        let known = names.len().saturating_sub(missing.len());
-        if property.members().map(usize::try_from) != Some(Ok(known)) {
-            let hints = missing.into_iter().map(|name| (name, property.hint(name)));
-            if let Some((name, hint)) = hints.into_iter().find(|(_, hint)| !hint.is_empty()) {
-                let why = format!("{name} must be set{hint}");
-                found.error.get_or_insert((".value", why));
-            }
-        }
-        found
-    }
 }

@@ -10,7 +10,7 @@ use crate::CATALOG;
 use crate::blob::Blob;
 use crate::bundle::Bundle;
 use crate::bundle::decoded;
-use crate::bundle::identity::PackageProperty;
+use crate::bundle::package_property::PackageProperty;
 use crate::go_text::wrong_value;
 use crate::objects::{self, DecodeResult, Objects};
 use crate::properties::{

@@ -14,8 +14,9 @@ use opgate_sdk::install_modes::InstallModes;
 use opgate_sdk::{Document, Kind, Report, Rule, operator_groups, package_manifests, rule, rules};
 use opgate_upstream::version::Version;
 
+use super::Subscription;
+use super::channel::{self, NO_CHANNEL};
 use super::provided::SUB_31;
-use super::{Subscription, channel};
 use crate::bounded::quote;
 use crate::reads::{GROUPS, MANIFESTS, NAMESPACES};
 use crate::targets::SUBSCRIPTION;
@@ -104,8 +105,6 @@ fn skip_rules(rules: &[&'static Rule], why: &str, report: &mut Report<'_>) {
         report.skip(rule, "spec.name", why);
     }
 }
-
-pub(super) const NO_CHANNEL: &str = "the PackageManifest does not show the channel";
 
 rule! {
     /// an install mode of a package fits the OperatorGroup of the namespace

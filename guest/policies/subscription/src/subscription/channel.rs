@@ -16,6 +16,7 @@ use crate::targets::SUBSCRIPTION;
 rules![SUB_11];
 
 pub(super) const FIELD: &str = "spec.channel";
+pub(super) const NO_CHANNEL: &str = "the PackageManifest does not show the channel";
 /// The result of a change that cannot be compared.
 const INCOMPARABLE: &str = "/subscription/incomparableChannels";
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
 use opgate_sdk::{Document, Report, operator_groups, rule, rules};
 
-use super::Subscription;
+use super::{Subscription, channel};
 use crate::bounded::quote;
 use crate::reads::{GROUPS, MANIFESTS, NAMESPACES};
 use crate::targets::SUBSCRIPTION;
@@ -81,7 +81,7 @@ impl Subscription<'_> {
         report: &mut Report<'_>,
     ) {
         let Some(channel) = channel else {
-            return report.skip(&SUB_31, super::channel::FIELD, super::catalog::NO_CHANNEL);
+            return report.skip(&SUB_31, channel::FIELD, channel::NO_CHANNEL);
         };
         let Some(apis) = owned_apis(channel) else {
             let why = "the package provides too many APIs to compare them";
