@@ -18,7 +18,7 @@ use opgate_constraint::properties::{self, ListFormat};
 use opgate_constraint::{Check, Constraint, Options, Report, Violation, check};
 use opgate_fuzz::repeat_input;
 use opgate_sdk::go::folds_to;
-use opgate_upstream::json::{self, Index, Kind, ReadOptions, Tree};
+use opgate_compat::json::{self, Index, Kind, ReadOptions, Tree};
 use serde_json::Value;
 use serde_json::value::RawValue;
 

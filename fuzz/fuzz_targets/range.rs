@@ -9,8 +9,8 @@ use std::cmp::Ordering;
 
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::repeat_input;
-use opgate_upstream::range::Range;
-use opgate_upstream::version::{Identifier, Version};
+use opgate_compat::range::Range;
+use opgate_compat::version::{Identifier, Version};
 
 fuzz_target!(|input: &str| {
     let lines: Vec<&str> = input.lines().take(12).collect();

@@ -19,7 +19,7 @@ use std::{env, fs};
 use aws_lc_rs::digest::{SHA256, digest as hash};
 use miniz_oxide::deflate::compress_to_vec;
 use opgate_pack::{Guest, build_components};
-use opgate_unsafe::Image;
+use opgate_system::Image;
 
 /// Compression level. Higher levels take much longer and save one percent.
 const LEVEL: u8 = 9;
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (deflated, image) = (deflated.display(), image.display());
             writeln!(
                 list,
-                "    Builtin {{ name: \"{policy}\", digest: \"{digest}\", deflated: include_bytes!(r\"{deflated}\"), image: opgate_unsafe::embedded_image!(r\"{image}\") }},"
+                "    Builtin {{ name: \"{policy}\", digest: \"{digest}\", deflated: include_bytes!(r\"{deflated}\"), image: opgate_system::embedded_image!(r\"{image}\") }},"
             )?;
         }
     }

@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use opgate_cases::{Case, Expectation, plural};
 use opgate_sdk::{Level, Operation, Policy, Rule, Target};
+use opgate_sdk_testing::{Case, Expectation, plural};
 
 use crate::policy_cases::{POLICIES, cases_of};
 

@@ -29,7 +29,7 @@ fn create(object: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "1",
         "kind": {"group": group, "version": version, "kind": kind},
-        "resource": {"group": group, "version": version, "resource": opgate_cases::plural(kind)},
+        "resource": {"group": group, "version": version, "resource": opgate_sdk_testing::plural(kind)},
         "name": text("/metadata/name"),
         "namespace": text("/metadata/namespace"),
         "operation": "CREATE",
@@ -42,7 +42,7 @@ fn create(object: &Value) -> Value {
 /// The examples of an edition: line and object.
 fn examples(edition: &str) -> Vec<(u64, Value)> {
     let path = Path::new(FOLDER).join(format!("{edition}.yaml"));
-    let list = opgate_cases::yaml(&fs::read_to_string(&path).unwrap(), &path);
+    let list = opgate_sdk_testing::yaml(&fs::read_to_string(&path).unwrap(), &path);
     let example = |entry: &Value| (entry["line"].as_u64().unwrap(), entry["object"].clone());
     list.as_array().unwrap().iter().map(example).collect()
 }

@@ -14,9 +14,9 @@ use opgate::cluster::{ClusterOptions, Connection, Snapshot, Source};
 use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
-use opgate_cases::{Case, native};
 use opgate_document::Document;
 use opgate_sdk::Policy;
+use opgate_sdk_testing::{Case, native};
 use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
 use testkit::{configuration, example_component};
@@ -177,7 +177,7 @@ fn every_example_has_the_same_shape() {
             assert!(page.lines().any(|line| line.starts_with(heading)), "{name}: no {heading}");
         }
         let text = fs::read_to_string(folder.join("opgate.yaml")).unwrap();
-        let configured = opgate_cases::yaml(&text, &folder);
+        let configured = opgate_sdk_testing::yaml(&text, &folder);
         let policies = configured["policies"].as_array().unwrap();
         assert_eq!(policies.len(), 1, "{name}");
         assert_eq!(policies[0]["name"], json!(name));
@@ -194,7 +194,7 @@ fn every_configuration_fits_its_policy() {
     for policy in POLICIES {
         let path = repository_root().join("examples").join(policy.name).join("opgate.yaml");
         let text = fs::read_to_string(&path).unwrap();
-        let configured = opgate_cases::yaml(&text, &path);
+        let configured = opgate_sdk_testing::yaml(&text, &path);
         let mut written = configured["policies"][0].clone();
         let names = |entry: &Value| {
             let granted = entry["cluster"].as_array().into_iter().flatten();

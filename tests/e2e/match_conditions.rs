@@ -8,9 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_cases::{Case, native};
 use opgate_cel::{Budget, Program, Properties};
 use opgate_sdk::{Operation, Policy, Target};
+use opgate_sdk_testing::{Case, native};
 use serde_json::{Value, json};
 
 use crate::policy_cases::{POLICIES, cases_of};
@@ -297,7 +297,7 @@ fn most_writes_of_busy_kinds_are_not_sent() {
             operation: "CREATE",
             object: Some(object),
             old: None,
-            request: opgate_cases::RequestParts::default(),
+            request: opgate_sdk_testing::RequestParts::default(),
             cluster: None,
             ..template.clone()
         };

@@ -12,9 +12,9 @@ use opgate::cluster::{ClusterOptions, Connection, ResourceCache, Snapshot, Sourc
 use opgate::policy::{Configuration, Effect, PolicySet};
 use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
-use opgate_cases::{Case, native, plural, server_version};
 use opgate_document::Document;
 use opgate_sdk::{Level, Policy};
+use opgate_sdk_testing::{Case, native, plural, server_version};
 use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
 

@@ -13,12 +13,12 @@ use crate::BINARY;
 /// The crates that are published. All others say `publish = false`.
 const PUBLISHED_CRATES: [&str; 8] = [
     "opgate-casefile",
-    "opgate-cases",
+    "opgate-sdk-testing",
     "opgate-cluster",
     "opgate-document",
     "opgate-sdk",
-    "opgate-unsafe",
-    "opgate-upstream",
+    "opgate-alloc",
+    "opgate-compat",
     "opgate-yaml",
 ];
 

@@ -9,7 +9,7 @@ use opgate::builtin::BUILTINS;
 use opgate::cluster::{ClusterOptions, Source};
 use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
-use opgate_cases::Case;
+use opgate_sdk_testing::Case;
 use serde_json::json;
 
 use crate::documented::documented_rules;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_upstream::kinds::plural;
+use opgate_compat::kinds::plural;
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 

@@ -71,7 +71,7 @@ use std::fmt;
 pub use case::{Case, Expectation, Location, Violation, server_version};
 pub use compare::{Diff, PolicyResult};
 pub use entry::RequestParts;
-pub use opgate_upstream::kinds::plural;
+pub use opgate_compat::kinds::plural;
 use serde_json::Value;
 pub use update::update;
 

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use super::time::{Duration, Timestamp, is_part};
 use super::value::{Value, truncate};
-use opgate_upstream::go::{self, shorten};
-use opgate_upstream::version::Version;
+use opgate_compat::go::{self, shorten};
+use opgate_compat::version::Version;
 
 /// Bytes of a value that a message repeats.
 const MAX_SHOWN_BYTES: usize = 256;

@@ -3,7 +3,7 @@
 //! Values are those that Go decodes from their JSON: every number is a double. A property whose value is no
 //! JSON leaves an empty map, as in OLM.
 
-use opgate_upstream::json::{Index, Kind, ReadOptions, Tree};
+use opgate_compat::json::{Index, Kind, ReadOptions, Tree};
 
 use super::value::{MAX_LEVELS, TooDeep, Value};
 

@@ -4,7 +4,7 @@
 //! not fit, and skipped; reading continues after it.
 
 use super::Error;
-use opgate_upstream::go::shorten;
+use opgate_compat::go::shorten;
 
 /// Bytes of a token that a message repeats.
 pub(super) const MAX_SHOWN_BYTES: usize = 240;

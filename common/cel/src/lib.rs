@@ -28,7 +28,7 @@ mod value;
 
 use std::fmt;
 
-use opgate_upstream::go::shorten;
+use opgate_compat::go::shorten;
 use syntax::{Expr, Node};
 use value::Value;
 

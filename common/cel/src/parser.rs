@@ -10,7 +10,7 @@ use super::lexer::{Lexer, MAX_SHOWN_BYTES, Token, TokenKind};
 use super::literal::{self, Literal};
 use super::syntax::{Comprehension, Expr, Macro, Node, Term};
 use super::{Error, MAX_DEPTH};
-use opgate_upstream::go::shorten;
+use opgate_compat::go::shorten;
 
 /// Operators with two sides, and how close they bind.
 const OPERATORS: [(&str, u8); 12] = [

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use opgate_upstream::go::{quote, shorten};
+use opgate_compat::go::{quote, shorten};
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;

@@ -23,8 +23,8 @@ mod words;
 use std::fmt;
 use std::sync::Arc;
 
+pub use opgate_compat::labels::Selector;
 use opgate_document::{Kind, Text, Value};
-pub use opgate_upstream::labels::Selector;
 
 use labels::Labels;
 pub use object::{Attachment, Object};

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use opgate_compat::labels::Selector;
 use opgate_document::Meter;
-use opgate_upstream::labels::Selector;
 
 use crate::index::{Index, Objects, PostingList};
 use crate::tokens::Tokens;

@@ -12,9 +12,9 @@
 use crate::checks::{Check, Violation};
 use crate::names::Gvk;
 use opgate_cel as cel;
-use opgate_upstream::go::{folds_to, quote, shorten};
-use opgate_upstream::json::{Index, Kind, ReadOptions, Tree};
-use opgate_upstream::range::Range;
+use opgate_compat::go::{folds_to, quote, shorten};
+use opgate_compat::json::{Index, Kind, ReadOptions, Tree};
+use opgate_compat::range::Range;
 
 /// Limit of upstream's code: 128 KiB, although its documentation states 64.
 pub const UPSTREAM_MAX_BYTES: usize = 131_072;

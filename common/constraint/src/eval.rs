@@ -13,9 +13,9 @@ use std::fmt::Write as _;
 use crate::constraint::{Body, Constraint};
 use crate::names::Gvk;
 use opgate_cel::{Budget, EvaluationError, Program, Properties};
-use opgate_upstream::go::{quote, shorten};
-use opgate_upstream::json::{self, Kind};
-use opgate_upstream::version::Version;
+use opgate_compat::go::{quote, shorten};
+use opgate_compat::json::{self, Kind};
+use opgate_compat::version::Version;
 
 /// A property of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! ```text
 //! properties ─▶ constraint ─┬─▶ checks   what is checked, and what is found
 //!                           ├─▶ names    Kubernetes' names of APIs
-//!                           ├─▶ opgate-upstream: JSON, versions and ranges
+//!                           ├─▶ opgate-compat: JSON, versions and ranges
 //!                           ├─▶ opgate-cel: expressions
 //!                           └─▶ eval     whether properties fulfil a constraint, part by part
 //! ```
@@ -20,4 +20,4 @@ pub use checks::{Check, Violation};
 pub use constraint::{Constraint, Options, Report, check};
 pub use names::Gvk;
 pub use opgate_cel as cel;
-pub use opgate_upstream::{json, range, version};
+pub use opgate_compat::{json, range, version};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use opgate_upstream::go::shorten;
-use opgate_upstream::names;
+use opgate_compat::go::shorten;
+use opgate_compat::names;
 
 /// Bytes of a name that a message repeats.
 const MAX_SHOWN_BYTES: usize = 300;

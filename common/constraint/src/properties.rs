@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use crate::checks::{Check, Violation};
 use crate::constraint::{self, Options, Report};
-use opgate_upstream::go::{folds_to, quote, shorten};
-use opgate_upstream::json::{self, Child, Kind};
-use opgate_upstream::range;
+use opgate_compat::go::{folds_to, quote, shorten};
+use opgate_compat::json::{self, Child, Kind};
+use opgate_compat::range;
 
 /// Encoding of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

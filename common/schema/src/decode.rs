@@ -1,6 +1,6 @@
 //! Whether Go decodes a text or a number into a type, and what it says if not.
 
-use opgate_upstream::json::Kind;
+use opgate_compat::json::Kind;
 
 use crate::Type;
 
@@ -52,7 +52,7 @@ pub(crate) fn decode_error(of: Type, kind: Kind, text: &str) -> Option<DecodeErr
         Type::Time => match kind {
             Kind::Text if is_time(text) => None,
             Kind::Text => {
-                let shown = opgate_upstream::go::quote(&opgate_upstream::go::shorten(text, 64));
+                let shown = opgate_compat::go::quote(&opgate_compat::go::shorten(text, 64));
                 Some(DecodeError::Custom(format!(
                     "parsing time {shown} as \"2006-01-02T15:04:05Z07:00\": cannot parse it"
                 )))

@@ -95,7 +95,7 @@ impl TypeId {
 
     /// Returns the field that Go's decoder takes for a name that is written in other letters.
     fn field_ignoring_case(self, name: &str) -> Option<Self> {
-        let is_it = |(field, _): &&(&str, u16)| opgate_upstream::go::folds_to(name, field);
+        let is_it = |(field, _): &&(&str, u16)| opgate_compat::go::folds_to(name, field);
         self.fields().iter().find(is_it).map(|(_, number)| Self(*number))
     }
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use opgate_upstream::go::shorten;
-use opgate_upstream::json::{self, Kind, ReadOptions, Sink};
+use opgate_compat::go::shorten;
+use opgate_compat::json::{self, Kind, ReadOptions, Sink};
 
 use crate::decode::{DecodeError, decode_error};
 use crate::{Type, TypeId};

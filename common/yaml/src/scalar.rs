@@ -45,7 +45,7 @@ pub(crate) fn resolve<'y>(
     match name {
         "binary" => {
             let mut bytes = Vec::new();
-            opgate_upstream::go::base64::decode(&text, &mut bytes)
+            opgate_compat::go::base64::decode(&text, &mut bytes)
                 .map_err(|_| "!!binary value contains invalid base64 data")?;
             Ok(Value::Text(String::from_utf8_lossy(&bytes).into_owned().into()))
         }

@@ -1,3 +1,3 @@
 //! Runs the cases in `cases/`, natively: without a host, and in milliseconds.
 
-opgate_cases::tests!(disruption_budgets::POLICY);
+opgate_sdk_testing::tests!(disruption_budgets::POLICY);

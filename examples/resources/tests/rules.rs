@@ -1,3 +1,3 @@
 //! Runs the cases in `cases/`, natively: without a host, and in milliseconds.
 
-opgate_cases::tests!(resources::POLICY);
+opgate_sdk_testing::tests!(resources::POLICY);

@@ -1,3 +1,3 @@
 //! Runs the cases in `cases/`, natively: without a host, and in milliseconds.
 
-opgate_cases::tests!(service_accounts::POLICY);
+opgate_sdk_testing::tests!(service_accounts::POLICY);

@@ -1,7 +1,7 @@
 //! The users as which OLM, RukPak and the controllers of Kubernetes send requests.
 //!
 //! ```text
-//! profile ─▶ its accounts (opgate_upstream::controllers) ─┐
+//! profile ─▶ its accounts (opgate_compat::controllers) ─┐
 //!                                                         ├─▶ whether a request is theirs
 //! settings.identities (replaces them) ────────────────────┘
 //! ```
@@ -11,7 +11,7 @@
 //! create a project can create the namespace in which upstream's OLM or RukPak runs. A server that reads the profile from the
 //! cluster sets the lists to the detected names.
 
-use opgate_upstream::controllers::{self, Controller, Platform};
+use opgate_compat::controllers::{self, Controller, Platform};
 
 use crate::{Document, Operation, Request};
 

@@ -76,7 +76,7 @@
 
 // The allocator: linking it is enough.
 #[cfg(target_arch = "wasm32")]
-use opgate_unsafe as _;
+use opgate_alloc as _;
 
 pub mod bundle_objects;
 pub mod catalog;
@@ -134,8 +134,8 @@ pub use bindings::opgate::policy::types::{
     SkippedRule, UserInfo, Verdict, Violation,
 };
 pub use document::{Document, Items, escape};
-pub use opgate_upstream::labels::Selector;
-pub use opgate_upstream::{go, image, names, openshift};
+pub use opgate_compat::labels::Selector;
+pub use opgate_compat::{go, image, names, openshift};
 #[doc(hidden)]
 pub use policy::any_settings;
 pub use policy::{Policy, Route};

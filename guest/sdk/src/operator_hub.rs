@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use opgate_upstream::controllers::has_global_catalogs;
+use opgate_compat::controllers::has_global_catalogs;
 
 use crate::identities::Identities;
 use crate::{Document, Rows};

@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use opgate_upstream::json::{self, Child};
+use opgate_compat::json::{self, Child};
 
 use crate::Document;
 

@@ -13,7 +13,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use opgate_unsafe::{Image, Key};
+use opgate_system::{Image, Key};
 use wasmtime::component::Component;
 
 /// Maximum size of an image, 256 MiB: eight times the maximum size of a component.

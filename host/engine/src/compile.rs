@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use opgate_unsafe::{Image, Key};
+use opgate_system::{Image, Key};
 
 use super::{LoadError, TARGET, settings};
 use crate::subprocess::{Job, WorkerProgram};

@@ -71,7 +71,7 @@ pub(crate) fn confine() -> Confinement {
 
     // The server's own descriptors have the close-on-exec flag. Others are inherited from the
     // process that started the server.
-    opgate_unsafe::close_inherited_descriptors();
+    opgate_system::close_inherited_descriptors();
     Confinement {
         is_undumpable: set_dumpable_behavior(DumpableBehavior::NotDumpable).is_ok(),
         denies_files: linux::restrict_files().unwrap_or(false),

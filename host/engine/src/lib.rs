@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use opgate_document::{Account, Document};
-pub use opgate_unsafe::Image;
+pub use opgate_system::Image;
 use wasmtime::component::{ComponentExportIndex, Linker, Resource};
 use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig, Store, UpdateDeadline};
 
@@ -570,7 +570,7 @@ impl Module {
         store.epoch_deadline_callback(move |_| {
             if !yields && yield_after.is_some_and(|most| clock.used() > most) {
                 // If the system does not allow it, the thread runs with normal priority.
-                let _ = opgate_unsafe::set_idle_priority();
+                let _ = opgate_system::set_idle_priority();
                 yields = true;
             }
             if clock.end_reason().is_some() {

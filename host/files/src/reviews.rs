@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use opgate_compat::kinds::is_cluster_scoped;
 use opgate_document::{Document, Kind, Text, TooDeep, Value};
 use opgate_text::one_line;
-use opgate_upstream::kinds::is_cluster_scoped;
 
 use super::bundle::Bundle;
 use super::catalog::Package;

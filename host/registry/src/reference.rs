@@ -41,7 +41,7 @@ impl Reference {
                 "name the host of the registry first, such as docker.io or localhost:5000",
             );
         }
-        if let Some(why) = opgate_upstream::image::plain_error(name) {
+        if let Some(why) = opgate_compat::image::plain_error(name) {
             return wrong(&why);
         }
         // The parser of addresses would read another host from a text with a user or a path.

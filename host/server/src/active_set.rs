@@ -190,7 +190,7 @@ impl ActivePolicySet {
             // Not on a thread that serves requests.
             let dropped = tokio::task::spawn_blocking(move || {
                 drop(ended);
-                opgate_unsafe::release_free_memory();
+                opgate_system::release_free_memory();
             });
             let _ = dropped.await;
             self.metrics.remove_policies_not_in(&self.current.load().set);

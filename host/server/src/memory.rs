@@ -126,7 +126,7 @@ impl RequestMemory {
             if self.freed_since_trim.load(Ordering::Relaxed) >= TRIM_THRESHOLD_BYTES {
                 self.freed_since_trim.store(0, Ordering::Relaxed);
                 // Not on a thread that serves requests, because it takes a while.
-                let _ = tokio::task::spawn_blocking(opgate_unsafe::release_free_memory).await;
+                let _ = tokio::task::spawn_blocking(opgate_system::release_free_memory).await;
             }
         }
     }

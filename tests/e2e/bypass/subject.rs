@@ -1,6 +1,6 @@
 //! One request that a rule refuses, from the cases of its policy.
 
-use opgate_cases::Case;
+use opgate_sdk_testing::Case;
 use serde_json::{Value, json};
 
 use super::{TENANT, or_empty};

@@ -10,15 +10,15 @@
 use std::collections::BTreeMap;
 
 use opgate_bundle_immutability::POLICY;
-use opgate_cases::native::{cases, verdict};
-use opgate_cases::{Case, Expectation};
 use opgate_sdk::cluster::Cluster;
 use opgate_sdk::{
     Document, GroupVersionResource, Operation, Request, RequestParts, Verdict, Violation,
 };
+use opgate_sdk_testing::native::{cases, verdict};
+use opgate_sdk_testing::{Case, Expectation};
 use serde_json::{Map, Value, json};
 
-opgate_cases::tests!(POLICY);
+opgate_sdk_testing::tests!(POLICY);
 
 const IMMUTABLE: &str = "bundle.spec is immutable";
 

@@ -8,10 +8,10 @@
 
 use std::collections::BTreeSet;
 
+use opgate_compat::json;
 use opgate_sdk::cluster::{IndexMatch, Query};
 use opgate_sdk::go::{base64, shorten};
 use opgate_sdk::{Document, Report, Review, rule, rules};
-use opgate_upstream::json;
 
 use crate::reads::CATALOG_SOURCES;
 use crate::targets::{SECRET, SECRET_IN_FILES};

@@ -2,14 +2,15 @@
 
 use std::sync::LazyLock;
 
-use opgate_cases::Case;
-use opgate_cases::native::verdict;
 use opgate_catalog_source::POLICY;
+use opgate_sdk_testing::Case;
+use opgate_sdk_testing::native::verdict;
 use serde_json::json;
 
-opgate_cases::tests!(POLICY);
+opgate_sdk_testing::tests!(POLICY);
 
-static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| opgate_cases::native::cases(&POLICY, FOLDER));
+static CASES: LazyLock<Vec<Case>> =
+    LazyLock::new(|| opgate_sdk_testing::native::cases(&POLICY, FOLDER));
 
 fn case(rule: &str, name: &str) -> Option<Case> {
     CASES.iter().find(|case| case.rule == rule && case.name == name).cloned()
@@ -49,7 +50,7 @@ const WORDS: [&str; 28] = [
 
 #[test]
 fn any_value_in_any_field_has_a_verdict() {
-    opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
+    opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }
 
 /// An API server accepts a list of any length.

@@ -10,9 +10,9 @@
 //! read for one package is therefore limited. Objects beyond the limit are evaluated when they are
 //! created in a cluster.
 
+use opgate_compat::json::{self, Child};
 use opgate_sdk::bundle_objects::BundleObjectDecoder;
 use opgate_sdk::{Document, Kind, Report, Review};
-use opgate_upstream::json::{self, Child};
 
 use crate::annotations::maximum;
 use crate::csv::{Csv, IN_METADATA, Source};

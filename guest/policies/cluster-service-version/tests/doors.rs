@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use opgate_cases::native::{cases, verdict};
-use opgate_cases::{Case, RequestParts};
 use opgate_cluster_service_version::POLICY;
 use opgate_sdk::Level;
+use opgate_sdk_testing::native::{cases, verdict};
+use opgate_sdk_testing::{Case, RequestParts};
 use serde_json::{Map, Value, json};
 
 /// Rule, message, and the field in the object.

@@ -2,4 +2,4 @@
 
 use opgate_cluster_service_version::POLICY;
 
-opgate_cases::tests!(POLICY);
+opgate_sdk_testing::tests!(POLICY);

@@ -1,10 +1,10 @@
 //! Properties in annotations of ClusterServiceVersions, and the range of versions to skip.
 
+use opgate_compat::range::Range;
 use opgate_constraint::constraint;
 use opgate_constraint::properties::{self, ListFormat};
 use opgate_sdk::copies::CopyMarks;
 use opgate_sdk::{Document, Report, Review, escape, rule, rules};
-use opgate_upstream::range::Range;
 
 use crate::checks::CON_10;
 use crate::scan::Scan;

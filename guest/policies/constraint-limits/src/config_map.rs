@@ -12,9 +12,9 @@
 //! names the schema of a catalog or a CSV. The condition of the target `CONFIG_MAP` names the same
 //! labels, annotations, keys and suffixes.
 
+use opgate_compat::json::{self, Child, Kind};
 use opgate_constraint::properties::{self, ListFormat};
 use opgate_sdk::{Report, Review, escape};
-use opgate_upstream::json::{self, Child, Kind};
 
 use crate::annotations::{self, PROPERTIES};
 use crate::checks::CON_01;

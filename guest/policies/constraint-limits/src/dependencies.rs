@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use opgate_compat::range::Range;
 use opgate_constraint::{cel, properties as list};
 use opgate_sdk::{Document, Kind, rule, rules};
-use opgate_upstream::range::Range;
 
 use crate::checks::CON_22;
 use crate::item::Item;

@@ -5,7 +5,7 @@
 
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
-use opgate_upstream::go::base64::decode;
+use opgate_compat::go::base64::decode;
 
 /// The result of unpacking a value.
 #[derive(Debug, PartialEq, Eq)]

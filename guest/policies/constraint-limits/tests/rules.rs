@@ -5,7 +5,7 @@ use opgate_constraint_limits::POLICY;
 use opgate_sdk::{Document, GroupVersionResource, Request, RequestParts, Verdict};
 use serde_json::{Value, json};
 
-opgate_cases::tests!(POLICY);
+opgate_sdk_testing::tests!(POLICY);
 
 /// The verdict for an object that is created.
 fn judged(resource: &str, object: &Value, settings: &Value) -> Verdict {

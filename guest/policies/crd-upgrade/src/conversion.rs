@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use opgate_compat::names::dns1035_errors;
 use opgate_sdk::cluster::IndexMatch;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, InputType, Kind, Report, Review, rule, rules};
-use opgate_upstream::names::dns1035_errors;
 
 use crate::crd::Crd;
 use crate::owners::{Budget, INCOMPLETE_REASON, is_installed};

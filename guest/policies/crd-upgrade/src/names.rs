@@ -1,9 +1,9 @@
 //! The names of a CRD, and the approval that groups of Kubernetes need.
 
+use opgate_compat::go::url;
+use opgate_compat::names::dns1035_errors;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, escape, rule, rules};
-use opgate_upstream::go::url;
-use opgate_upstream::names::dns1035_errors;
 
 use crate::crd::Crd;
 use crate::targets::CRD;

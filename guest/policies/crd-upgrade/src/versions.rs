@@ -1,8 +1,8 @@
 //! The list of versions of a CRD: names, served versions, and the stored version.
 
+use opgate_compat::names;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Report, Review, rule, rules};
-use opgate_upstream::names;
 
 use crate::crd::Crd;
 use crate::targets::CRD;

@@ -2,14 +2,14 @@
 
 use std::sync::LazyLock;
 
-use opgate_cases::Case;
-use opgate_cases::native::verdict;
 use opgate_crd_upgrade::POLICY;
 use opgate_sdk::cluster::Cluster;
 use opgate_sdk::{Operation, Report, Request, RequestParts, Review, SampleError};
+use opgate_sdk_testing::Case;
+use opgate_sdk_testing::native::verdict;
 use serde_json::json;
 
-opgate_cases::tests!(POLICY);
+opgate_sdk_testing::tests!(POLICY);
 
 /// Names and values that the rules require.
 const WORDS: [&str; 48] = [
@@ -65,10 +65,11 @@ const WORDS: [&str; 48] = [
 
 #[test]
 fn any_value_in_any_field_has_a_verdict() {
-    opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
+    opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }
 
-static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| opgate_cases::native::cases(&POLICY, FOLDER));
+static CASES: LazyLock<Vec<Case>> =
+    LazyLock::new(|| opgate_sdk_testing::native::cases(&POLICY, FOLDER));
 
 #[expect(clippy::expect_used, reason = "a test without its case fails")]
 fn case(rule: &str, name: &str) -> Case {

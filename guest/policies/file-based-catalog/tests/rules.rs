@@ -8,12 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use opgate_cases::native;
 use opgate_file_based_catalog::POLICY;
 use opgate_sdk::{Document, Operation, Request, RequestParts, SkippedRule, Verdict};
+use opgate_sdk_testing::native;
 use serde_json::{Value, json};
 
-opgate_cases::tests!(POLICY);
+opgate_sdk_testing::tests!(POLICY);
 
 /// A package of these blobs, as a document of the host.
 fn document(blobs: &Value) -> Value {

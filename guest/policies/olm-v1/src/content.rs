@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 
+use opgate_compat::version::Version;
 use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, Shape, rule, rules};
-use opgate_upstream::version::Version;
 
 use crate::operator::{CHANNEL, PACKAGE};
 use crate::reads::PACKAGES;

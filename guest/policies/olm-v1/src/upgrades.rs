@@ -1,9 +1,9 @@
 //! Version changes that OLM 1.0 does not make by itself.
 
+use opgate_compat::masterminds::UpperBound;
+use opgate_compat::version::Version;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, Shape, rule, rules};
-use opgate_upstream::masterminds::UpperBound;
-use opgate_upstream::version::Version;
 
 use crate::operator::{PACKAGE, POLICY, ignores_constraints};
 use crate::targets::OPERATOR;

@@ -1,8 +1,8 @@
 //! The version constraint of an Operator.
 
+use opgate_compat::masterminds::Constraint;
 use opgate_sdk::go::shorten;
 use opgate_sdk::{Document, Kind, Report, Review, go_format, rule, rules};
-use opgate_upstream::masterminds::Constraint;
 
 use crate::operator::is_new;
 use crate::targets::OPERATOR;

@@ -2,7 +2,7 @@
 
 use opgate_olm_v1::POLICY;
 
-opgate_cases::tests!(POLICY);
+opgate_sdk_testing::tests!(POLICY);
 
 /// Names and values that the rules query.
 const WORDS: [&str; 26] = [
@@ -36,5 +36,5 @@ const WORDS: [&str; 26] = [
 
 #[test]
 fn any_value_in_any_field_has_a_verdict() {
-    opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
+    opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }

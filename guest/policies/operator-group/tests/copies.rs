@@ -16,12 +16,12 @@ mod shorthand;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use opgate_cases::native::verdict;
 use opgate_operator_group::POLICY;
 use opgate_sdk::cluster::Cluster;
 use opgate_sdk::{
     Level, Operation, Request, RequestParts, Route, UNLISTED_IDENTITY_KEY, Verdict, log,
 };
+use opgate_sdk_testing::native::verdict;
 use serde_json::{Value, json};
 use shorthand::{create, csv, group, nothing, parsed};
 

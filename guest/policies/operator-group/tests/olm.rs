@@ -13,9 +13,9 @@ mod shorthand;
 
 use std::collections::BTreeMap;
 
-use opgate_cases::native::verdict;
 use opgate_operator_group::POLICY;
 use opgate_sdk::{Level, UNLISTED_IDENTITY_KEY};
+use opgate_sdk_testing::native::verdict;
 use serde_json::{Value, json};
 use shorthand::{asking, create, csv, group, text};
 

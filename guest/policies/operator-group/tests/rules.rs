@@ -9,17 +9,17 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod shorthand;
 
-use opgate_cases::Case;
-use opgate_cases::native::{case_mismatch, verdict};
 use opgate_operator_group::POLICY;
 use opgate_sdk::Level;
+use opgate_sdk_testing::Case;
+use opgate_sdk_testing::native::{case_mismatch, verdict};
 use serde_json::{Map, Value, json};
 use shorthand::{asking, create, csv, group, nothing, object};
 
-opgate_cases::tests!(POLICY);
+opgate_sdk_testing::tests!(POLICY);
 
 fn all_cases() -> Vec<Case> {
-    opgate_cases::native::cases(&POLICY, FOLDER)
+    opgate_sdk_testing::native::cases(&POLICY, FOLDER)
 }
 
 fn creations() -> impl Iterator<Item = Case> {

@@ -10,13 +10,13 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod shorthand;
 
-use opgate_cases::native::verdict;
 use opgate_operator_group::POLICY;
 use opgate_operator_group::apis::{Api, ApiSet};
 use opgate_operator_group::groups::{ApiReconciliation, Surface};
 use opgate_operator_group::install_modes::InstallModes;
 use opgate_operator_group::namespaces::NamespaceSet;
 use opgate_sdk::Level;
+use opgate_sdk_testing::native::verdict;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use shorthand::{apis, create, csv, group, modes, nothing, object, parsed, text, texts};

@@ -5,7 +5,7 @@ use opgate_plain_bundle::POLICY;
 use opgate_sdk::{Document, Operation, Request, RequestParts, Verdict};
 use serde_json::{Value, json};
 
-opgate_cases::tests!(POLICY);
+opgate_sdk_testing::tests!(POLICY);
 
 fn judge(operation: Operation, bundle: &Value) -> Verdict {
     let request = Request::from(RequestParts { operation, ..RequestParts::default() });

@@ -7,10 +7,10 @@
 //! setting names kinds   in_files ──────▶ values of annotations and labels
 //! ```
 
+use opgate_compat::go::duration;
+use opgate_compat::json::{self, Kind};
 use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Document, Report, Review, escape, rule, rules};
-use opgate_upstream::go::duration;
-use opgate_upstream::json::{self, Kind};
 
 use crate::targets::{CUSTOM_RESOURCE, MANIFEST};
 

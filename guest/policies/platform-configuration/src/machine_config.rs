@@ -9,9 +9,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use opgate_compat::go::base64;
 use opgate_sdk::go::shorten;
 use opgate_sdk::{Document, Report, Review, rule, rules};
-use opgate_upstream::go::base64;
 
 use crate::targets::MACHINE_CONFIG;
 

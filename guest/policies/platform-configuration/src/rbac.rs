@@ -10,8 +10,8 @@
 
 use std::collections::HashMap;
 
+use opgate_compat::json::{self, Kind};
 use opgate_sdk::Document;
-use opgate_upstream::json::{self, Kind};
 
 /// Maximum number of combinations of one role to compare. The largest role of Kubernetes has 1,200.
 const MAX_PERMISSIONS: usize = 10_000;

@@ -15,10 +15,10 @@
 
 use std::collections::HashSet;
 
+use opgate_compat::go::{duration, folds_to};
+use opgate_compat::json::{self, Child, Kind};
 use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Level, Report, Review, rule, rules};
-use opgate_upstream::go::{duration, folds_to};
-use opgate_upstream::json::{self, Child, Kind};
 
 use crate::targets::PROJECT;
 

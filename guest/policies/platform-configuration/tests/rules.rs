@@ -2,15 +2,16 @@
 
 use std::sync::LazyLock;
 
-use opgate_cases::Case;
-use opgate_cases::native::verdict;
 use opgate_platform_configuration::POLICY;
 use opgate_sdk::Report;
+use opgate_sdk_testing::Case;
+use opgate_sdk_testing::native::verdict;
 use serde_json::{Value, json};
 
-opgate_cases::tests!(POLICY);
+opgate_sdk_testing::tests!(POLICY);
 
-static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| opgate_cases::native::cases(&POLICY, FOLDER));
+static CASES: LazyLock<Vec<Case>> =
+    LazyLock::new(|| opgate_sdk_testing::native::cases(&POLICY, FOLDER));
 
 /// Names and values that the rules query.
 const WORDS: [&str; 40] = [
@@ -58,7 +59,7 @@ const WORDS: [&str; 40] = [
 
 #[test]
 fn any_value_in_any_field_has_a_verdict() {
-    opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
+    opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }
 
 fn case(rule: &str, name: &str) -> Option<Case> {

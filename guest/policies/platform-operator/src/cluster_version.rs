@@ -1,8 +1,8 @@
 //! The version to which a cluster is updated.
 
+use opgate_compat::version::Version;
 use opgate_sdk::feature_set::{self, FEATURE_GATES, TECH_PREVIEW};
 use opgate_sdk::{Document, Report, Review, rule, rules};
-use opgate_upstream::version::Version;
 
 use crate::targets::CLUSTER_VERSION;
 

@@ -2,4 +2,4 @@
 
 use opgate_pod_security::POLICY;
 
-opgate_cases::tests!(POLICY);
+opgate_sdk_testing::tests!(POLICY);

@@ -7,7 +7,7 @@ use opgate_registry_bundle::POLICY;
 use opgate_sdk::{Document, Operation, Request, RequestParts, Verdict};
 use serde_json::{Map, Value, json};
 
-opgate_cases::tests!(POLICY);
+opgate_sdk_testing::tests!(POLICY);
 
 fn parsed(value: &Value) -> Document {
     Document::parse(&value.to_string()).expect("JSON")
@@ -32,11 +32,11 @@ fn update_is_evaluated_like_create_and_delete_is_not() {
 /// Fields are paths in the document, so that the host finds the line.
 #[test]
 fn fields_lead_to_files_of_the_document() {
-    for case in opgate_cases::native::cases(&POLICY, FOLDER) {
+    for case in opgate_sdk_testing::native::cases(&POLICY, FOLDER) {
         let document = case.object.as_ref().expect("an object");
         // Other objects are separate manifests.
         let Some(files) = document["spec"]["files"].as_array() else { continue };
-        for violation in opgate_cases::native::verdict(&POLICY, &case).violations {
+        for violation in opgate_sdk_testing::native::verdict(&POLICY, &case).violations {
             let Some(rest) = violation.field.strip_prefix("spec.files[") else { continue };
             let index: usize = rest.split_once(']').expect("an index").0.parse().expect("a number");
             assert!(index < files.len(), "{}: {}", case.name, violation.field);
@@ -109,7 +109,7 @@ fn invalid_settings_cause_no_panic() {
     let settings = json!({"profile": "ocp-4.5", "bundle": {"redHatCatalog": true,
         "allowLabelDependency": true, "optional": ["good-practices"], "k8sVersion": "1.30",
         "extraKinds": ["A"]}});
-    let cases = opgate_cases::native::cases(&POLICY, FOLDER);
+    let cases = opgate_sdk_testing::native::cases(&POLICY, FOLDER);
     let folder = cases.iter().find(|case| case.name == "a bundle that breaks many rules");
     let folder = folder.and_then(|case| case.object.clone()).expect("a folder");
     let members = settings["bundle"].as_object().expect("an object");
@@ -174,7 +174,8 @@ fn kinds_of_the_table_match_the_rule() {
     let mut seen = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
     for (api_version, kind) in opgate_schema::kinds() {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        for (seen, word) in seen.iter_mut().zip([group, version, &opgate_cases::plural(kind)]) {
+        for (seen, word) in seen.iter_mut().zip([group, version, &opgate_sdk_testing::plural(kind)])
+        {
             seen.insert(word.to_owned());
         }
     }

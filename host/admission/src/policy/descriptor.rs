@@ -6,9 +6,9 @@ use opgate_document::Document;
 use super::declared_value::{MAX_TEXT_BYTES, Setting, lines, operations, setting};
 use super::match_rule::MatchRule;
 use crate::review::{Operation, secret};
+use opgate_compat::names;
 use opgate_engine::wit;
 use opgate_text::one_line;
-use opgate_upstream::names;
 
 /// Maximum bytes of the name of a rule.
 const MAX_RULE_NAME_BYTES: usize = 50;

@@ -398,7 +398,7 @@ impl WorkerCall {
             .spawn(move || {
                 if permit.is_expensive() {
                     // If the system does not allow it, the thread runs with normal priority.
-                    let _ = opgate_unsafe::set_idle_priority();
+                    let _ = opgate_system::set_idle_priority();
                 }
                 let apart = WorkerControl { cancelled: stop, yield_after: YIELD_AFTER };
                 let started = thread_cpu_time();

@@ -1,11 +1,11 @@
 //! Match rules of a policy, checked: a rule that an API server would reject, or that no request
 //! can match, is an error when the policy loads.
 
+use opgate_compat::kinds;
+use opgate_compat::names::{self, label_key_error};
 use opgate_document::Document;
 use opgate_engine::wit;
 use opgate_text::one_line;
-use opgate_upstream::kinds;
-use opgate_upstream::names::{self, label_key_error};
 
 use super::declared_value::{Setting, lines, operations, setting};
 use super::names::NamePatterns;

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use opgate_cluster::Resource;
-use opgate_upstream::controllers::{ACCOUNTS, Controller, ServiceAccount};
+use opgate_compat::controllers::{ACCOUNTS, Controller, ServiceAccount};
 use serde_json::Value;
 
 use super::Profile;

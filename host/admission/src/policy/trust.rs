@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use opgate_upstream::controllers::{self, Controller, ServiceAccount};
+use opgate_compat::controllers::{self, Controller, ServiceAccount};
 use serde::Serialize;
 
 use super::{Configuration, Profile};

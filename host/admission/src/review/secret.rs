@@ -20,9 +20,9 @@ use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
+use opgate_compat::go::base64;
 use opgate_document::{Account, Charge, Document, Kind, Text, Value};
 use opgate_engine::wit;
-use opgate_upstream::go::base64;
 
 /// Members of a Secret that are shown unchanged.
 const VISIBLE_MEMBERS: [&str; 4] = ["apiVersion", "kind", "type", "immutable"];

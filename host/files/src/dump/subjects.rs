@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
+use opgate_compat::kinds::plural;
 use opgate_input::objects::{ObjectError, TypedObject};
-use opgate_upstream::kinds::plural;
 
 use super::DumpPart;
 use crate::content::{Content, File, Origin};

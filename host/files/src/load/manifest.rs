@@ -9,11 +9,11 @@ use crate::recorded_review::{GROUP, RecordedReview};
 use crate::reviews::{Object, Request, RequestObject, Subject};
 use crate::unsupported::{is_configuration, unsupported_type};
 use crate::{duplicate_keys, folder, parallel, template};
+use opgate_compat::kinds::plural;
 use opgate_document::Value;
 use opgate_input::objects::{self, TypedObject};
 use opgate_input::read::{FilePath, Reader};
 use opgate_text::one_line;
-use opgate_upstream::kinds::plural;
 
 /// Maximum bytes of an error: a path has at most 4,096, and parsers say little.
 const MAX_ERROR_BYTES: usize = 8 << 10;

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use opgate_compat::kinds::{is_cluster_scoped, plural};
 use opgate_document::Value;
 use opgate_text::{hint, one_line};
-use opgate_upstream::kinds::{is_cluster_scoped, plural};
 
 /// The kinds of the groups that every API server serves. The name of a resource is the guess for each.
 const BUILTIN_KINDS: [(&str, &[&str]); 12] = [

@@ -9,8 +9,8 @@
 
 use std::borrow::Cow;
 
+use opgate_compat::json::Kind;
 use opgate_sdk::{rule, rules};
-use opgate_upstream::json::Kind;
 
 use super::field;
 use super::lists::{self, Element, JsonSpan};

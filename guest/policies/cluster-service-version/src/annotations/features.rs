@@ -1,9 +1,9 @@
 //! Annotations about the infrastructure that an Operator supports: the list of the older editions,
 //! and one annotation for each feature.
 
+use opgate_compat::json::Kind;
 use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{rule, rules};
-use opgate_upstream::json::Kind;
 
 use super::lists;
 use super::{AnnotationViolations, MAX_SHOWN_BYTES, field};

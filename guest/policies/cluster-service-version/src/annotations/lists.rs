@@ -1,7 +1,7 @@
 //! Lists in the text of an annotation, read in one pass.
 //!
 //! ```text
-//! text ─▶ opgate_upstream::json ─▶ each element: its kind, its position, and members by name
+//! text ─▶ opgate_compat::json ─▶ each element: its kind, its position, and members by name
 //! ```
 //!
 //! Elements are not stored. A list of a megabyte can have 700,000 of them, and a table of them
@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use opgate_upstream::json::{self, Error, Kind, ReadOptions, Sink};
+use opgate_compat::json::{self, Error, Kind, ReadOptions, Sink};
 
 /// The limits of Go's decoder.
 const GO_LIMITS: ReadOptions = ReadOptions { max_depth: 10_000, allow_trailing: false };

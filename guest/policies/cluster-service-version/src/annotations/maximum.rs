@@ -10,10 +10,10 @@
 //! Tools that build catalogs copy the property between locations, and OLM reads the last copy, in
 //! its own annotation. A mistake is reported once, in the location that its author can correct.
 
+use opgate_compat::json;
+use opgate_compat::version::{Identifier, Version};
 use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Document, Kind, Level, Report, rule, rules};
-use opgate_upstream::json;
-use opgate_upstream::version::{Identifier, Version};
 
 use super::lists::{self, Element, JsonSpan};
 use super::{MAX_SHOWN_BYTES, field, openshift};

@@ -3,10 +3,10 @@
 //! OLM reads it from its own annotation, in which it writes the properties of the bundle; authors
 //! write it into `olm.properties`. OLM counts 4.23 and 5.0 as one version.
 
+use opgate_compat::json;
+use opgate_compat::version::Version;
 use opgate_sdk::go::shorten;
 use opgate_sdk::{Document, Kind};
-use opgate_upstream::json;
-use opgate_upstream::version::Version;
 
 use super::lists::{self, Element};
 use super::{MAX_SHOWN_BYTES, field};

@@ -1,7 +1,7 @@
 //! Annotations with lists of strings or of properties.
 
+use opgate_compat::json::Kind;
 use opgate_sdk::{rule, rules};
-use opgate_upstream::json::Kind;
 
 use super::lists::{self, Element};
 use super::{field, maximum, openshift};

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeSet;
 
+use opgate_compat::version::Version;
 use opgate_sdk::cluster::{IndexMatch, ObjectName, Query, ReadError};
 use opgate_sdk::{Document, Operation, Row, escape, rule, rules};
-use opgate_upstream::version::Version;
 
 use super::conversion::previous_versions;
 use crate::csv::Csv;

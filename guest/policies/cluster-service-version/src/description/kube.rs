@@ -1,7 +1,7 @@
 //! The Kubernetes version that an Operator needs.
 
+use opgate_compat::version::Version;
 use opgate_sdk::{InputType, Shape, rule, rules};
-use opgate_upstream::version::Version;
 
 use super::MAX_VERSION_BYTES;
 use crate::csv::Csv;

@@ -1,8 +1,8 @@
 //! The maturity, the icon and the label selector of an Operator.
 
+use opgate_compat::json::{self, Child};
 use opgate_sdk::go::{base64, quote};
 use opgate_sdk::{Kind, Selector, Shape, names, rule, rules};
-use opgate_upstream::json::{self, Child};
 
 use super::MAX_ELEMENTS;
 use crate::csv::Csv;

@@ -1,8 +1,8 @@
 //! Annotations that describe a ClusterServiceVersion.
 
+use opgate_compat::range::Range;
 use opgate_sdk::go::quote;
 use opgate_sdk::{InputType, rule, rules};
-use opgate_upstream::range::Range;
 
 use super::{MAX_VERSION_BYTES, add_all, is_selected, quote_start};
 use crate::csv::Csv;

@@ -1,8 +1,8 @@
 //! The name of a ClusterServiceVersion, and the names of the versions that it replaces.
 
+use opgate_compat::version::Version;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Shape, names, rule, rules};
-use opgate_upstream::version::Version;
 
 use super::{add_all, is_selected, versions, visit_first};
 use crate::csv::Csv;

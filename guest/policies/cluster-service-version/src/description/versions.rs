@@ -1,9 +1,9 @@
 //! The version of an Operator, and its release.
 
+use opgate_compat::json;
+use opgate_compat::version::Version;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Shape, rule, rules};
-use opgate_upstream::json;
-use opgate_upstream::version::Version;
 
 use super::{MAX_VERSION_BYTES, quote_start};
 use crate::csv::Csv;

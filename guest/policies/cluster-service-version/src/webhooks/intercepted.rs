@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use opgate_upstream::json::{self, Kind, ReadOptions, Sink};
+use opgate_compat::json::{self, Kind, ReadOptions, Sink};
 
 /// A forbidden part of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

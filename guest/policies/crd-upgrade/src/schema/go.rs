@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::ops::Range;
 
-use opgate_upstream::json::{self, Kind, ReadOptions, Sink};
+use opgate_compat::json::{self, Kind, ReadOptions, Sink};
 
 /// A number in a schema.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]

@@ -6,7 +6,7 @@ pub(crate) mod tree;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use opgate_upstream::json::{self, Kind};
+use opgate_compat::json::{self, Kind};
 use tree::{NodeId, Tree};
 
 /// The Go type of the value of a keyword.

@@ -13,7 +13,7 @@ use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use opgate_upstream::json::{self, Kind};
+use opgate_compat::json::{self, Kind};
 
 /// Number of a value in its tree. The outermost has 0.
 pub(crate) type NodeId = u32;

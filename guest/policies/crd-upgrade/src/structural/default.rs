@@ -32,7 +32,7 @@ pub(super) fn check(walk: &mut Walk<'_, '_, '_>, work: &mut WorkBudget) -> bool 
                 Json::Text(text) => opgate_sdk::go::quote(text),
                 _ => String::from_utf8_lossy(raw).into_owned(),
             };
-            let shown = opgate_upstream::go::shorten(&shown, 200);
+            let shown = opgate_compat::go::shorten(&shown, 200);
             walk.add_default(default, &format!("Invalid value: {shown}: {why}"));
         }
     }

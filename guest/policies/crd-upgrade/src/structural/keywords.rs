@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use opgate_upstream::json::{self, Kind};
+use opgate_compat::json::{self, Kind};
 
 use super::path::PathStep;
 use super::pattern;

@@ -8,7 +8,7 @@
 use std::iter::Peekable;
 use std::str::CharIndices;
 
-use opgate_upstream::go::shorten;
+use opgate_compat::go::shorten;
 
 /// The names of classes in `[[:alpha:]]`.
 const CLASSES: [&str; 14] = [

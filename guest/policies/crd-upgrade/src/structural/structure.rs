@@ -1,6 +1,6 @@
 //! Schemas of the structure: each value has a type, and each list has items.
 
-use opgate_upstream::json::Kind;
+use opgate_compat::json::Kind;
 
 use super::path::PathStep;
 use super::walk::{

@@ -1,6 +1,6 @@
 //! Schemas below junctors: they restrict a value, and define neither its type nor its purpose.
 
-use opgate_upstream::json::Kind;
+use opgate_compat::json::Kind;
 
 use super::path::PathStep;
 use super::structure::is_set;

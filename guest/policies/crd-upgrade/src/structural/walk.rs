@@ -11,8 +11,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use opgate_compat::json::Kind;
 use opgate_sdk::Report;
-use opgate_upstream::json::Kind;
 
 use super::CRD_33;
 use super::path::{self, Link, Notation, PathStep};
@@ -301,5 +301,5 @@ pub(super) fn unsupported_message(value: &str, supported: &[&str]) -> String {
 const MAX_SHOWN_BYTES: usize = 500;
 
 fn quoted(value: &str) -> String {
-    opgate_sdk::go::quote(&opgate_upstream::go::shorten(value, MAX_SHOWN_BYTES))
+    opgate_sdk::go::quote(&opgate_compat::go::shorten(value, MAX_SHOWN_BYTES))
 }

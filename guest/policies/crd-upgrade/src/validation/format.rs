@@ -3,9 +3,9 @@
 //! A format that it does not support for a type is not checked. Host names with characters outside
 //! ASCII count as valid.
 
-use opgate_upstream::go::ip::Ip;
-use opgate_upstream::go::{duration, mail, url};
-use opgate_upstream::names;
+use opgate_compat::go::ip::Ip;
+use opgate_compat::go::{duration, mail, url};
+use opgate_compat::names;
 
 use super::WorkBudget;
 use super::pattern;

@@ -1,7 +1,7 @@
 //! JSON as values: schemas and objects.
 //!
 //! ```text
-//! text ─▶ opgate_upstream::json, one pass ─▶ Json, members sorted by name
+//! text ─▶ opgate_compat::json, one pass ─▶ Json, members sorted by name
 //! ```
 //!
 //! Numbers are those of Kubernetes: integers that fit into 64 bits, and floats.
@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use opgate_compat::json::{self, Kind, ReadOptions, Sink};
 use opgate_sdk::Document;
-use opgate_upstream::json::{self, Kind, ReadOptions, Sink};
 
 /// The maximum number of levels. Real schemas have about 60, and the functions that walk over them
 /// are recursive.

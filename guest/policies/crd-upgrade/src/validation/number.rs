@@ -1,6 +1,6 @@
 //! Numbers: bounds, multiples and formats.
 
-use opgate_upstream::go;
+use opgate_compat::go;
 
 use super::float::{fits_float32, is_integer, to_f64, truncate};
 use super::json::Json;

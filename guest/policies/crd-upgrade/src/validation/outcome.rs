@@ -143,7 +143,7 @@ pub(super) fn quoted(text: &str) -> String {
 /// as JSON.
 pub(super) fn format_value(value: &Json<'_>) -> String {
     match value {
-        Json::Float(number) => opgate_upstream::go::format_float(*number),
+        Json::Float(number) => opgate_compat::go::format_float(*number),
         Json::Text(text) => quoted(text),
         other => marshal_to_string(other),
     }

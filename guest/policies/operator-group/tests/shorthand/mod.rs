@@ -4,8 +4,8 @@
 //! `*` for all namespaces, `nil` for no status, and the birds and mammals without version and
 //! group; `as account` at the end is its ServiceAccount.
 
-use opgate_cases::{Case, Expectation, RequestParts};
 use opgate_sdk::{Document, Verdict};
+use opgate_sdk_testing::{Case, Expectation, RequestParts};
 use serde_json::{Value, json};
 
 pub(crate) fn text(value: &Value) -> String {
@@ -38,7 +38,7 @@ pub(crate) fn create(object: &Value, cluster: &[Value]) -> Case {
         fixes: None,
         audit_annotations: None,
         reason: None,
-        location: opgate_cases::Location::default(),
+        location: opgate_sdk_testing::Location::default(),
     }
 }
 

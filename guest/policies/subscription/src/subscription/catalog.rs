@@ -10,9 +10,9 @@
 //! The package server may be down, and a catalog may not show the package yet. Then the policy
 //! skips the rules; it concludes nothing from missing data.
 
+use opgate_compat::version::Version;
 use opgate_sdk::install_modes::InstallModes;
 use opgate_sdk::{Document, Kind, Report, Rule, operator_groups, package_manifests, rule, rules};
-use opgate_upstream::version::Version;
 
 use super::Subscription;
 use super::channel::{self, NO_CHANNEL};

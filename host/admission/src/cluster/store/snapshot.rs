@@ -2,9 +2,9 @@
 //! `kubectl get --raw /version`.
 
 use opgate_cluster::server_version;
+use opgate_compat::kinds::plural;
 use opgate_document::{Document, Value};
 use opgate_input::objects;
-use opgate_upstream::kinds::plural;
 use tokio::time::Instant;
 
 use crate::cluster::ClusterState;

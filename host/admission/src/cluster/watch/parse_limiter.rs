@@ -94,7 +94,7 @@ impl ParseLimiter {
         let run = move || {
             let _permit = permit;
             // If the system does not allow it, the thread runs with normal priority.
-            let _ = opgate_unsafe::set_idle_priority();
+            let _ = opgate_system::set_idle_priority();
             if !answer.is_closed() {
                 let _ = answer.send(read());
             }

@@ -125,7 +125,7 @@ impl Serve {
             max_connections,
             system_root,
         } = self;
-        opgate_unsafe::map_large_allocations_separately();
+        opgate_system::map_large_allocations_separately();
         opgate_server::disable_core_dumps();
         let room = DefaultLimits::of(&system_root);
         let installation = installation.installation();

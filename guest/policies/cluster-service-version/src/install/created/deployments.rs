@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use opgate_compat::json;
 use opgate_sdk::{Document, Kind, Row, Selector, lists, pods};
-use opgate_upstream::json;
 
 use super::mounts::Mounts;
 use super::{

@@ -1,6 +1,6 @@
 //! The pairs of schemas in two schemas: by keyword, and there by name or position.
 
-use opgate_upstream::json::Kind;
+use opgate_compat::json::Kind;
 
 use super::{Visitor, Walk};
 use crate::schema::go;

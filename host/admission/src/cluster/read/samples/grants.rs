@@ -2,7 +2,7 @@
 //! for all resources of a group.
 
 use opgate_cluster::Resource;
-use opgate_upstream::names;
+use opgate_compat::names;
 
 /// Custom resources that a policy may list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opgate_cluster::Resource;
+use opgate_compat::names;
 use opgate_document::Account;
 use opgate_engine::reader::Sample;
-use opgate_upstream::names;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 

@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use opgate_admission::cluster::ListingBuilder;
 use opgate_admission::policy::PolicySet;
+use opgate_compat::kinds::plural;
 use opgate_files::dump::{Dump, Slot};
 use opgate_files::parallel;
 use opgate_input::read::Reader;
-use opgate_upstream::kinds::plural;
 
 use crate::cli::check::evaluate::{CheckRun, Progress, SubjectEvaluator, SubjectResult, is_exempt};
 use crate::cli::exit::CommandError;

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use http::Uri;
 use opgate_certs::{CaBundle, CertificateChain, Validity};
-use opgate_upstream::go::base64;
+use opgate_compat::go::base64;
 use serde_json::{Map, Value};
 
 use super::ExpiryDays;

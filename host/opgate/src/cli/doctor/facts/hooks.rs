@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_upstream::labels::Selector;
+use opgate_compat::labels::Selector;
 use serde_json::Value;
 
 use super::object::{Kind, Object, list, string_map, text};

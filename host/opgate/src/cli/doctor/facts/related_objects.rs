@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use opgate_upstream::controllers::OLM_ROLE;
+use opgate_compat::controllers::OLM_ROLE;
 use serde_json::Value;
 
 use super::Facts;

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::known::find_mistake;
 use opgate_admission::policy::{Descriptor, Docs, MatchRule};
+use opgate_compat::kinds::plural;
 use opgate_files::GROUP;
-use opgate_upstream::kinds::plural;
 
 /// A mistake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -1,7 +1,7 @@
 //! Constraints on versions as OLM 1.0 reads them.
 
-use opgate_upstream::masterminds::Constraint;
-use opgate_upstream::version::Version;
+use opgate_compat::masterminds::Constraint;
+use opgate_compat::version::Version;
 
 /// The tables of operator-controller v0.8.0, and more of the same kind.
 #[test]

@@ -35,7 +35,7 @@ fn account(number: usize) -> String {
 #[cfg(target_os = "linux")]
 fn equal_labels_of_objects_are_stored_once() {
     // As a server does.
-    opgate_unsafe::map_large_allocations_separately();
+    opgate_system::map_large_allocations_separately();
     let indexes =
         [Index { name: "name".into(), field: "/metadata/name".into(), separator: String::new() }];
     let declaration = Declaration::new(&[], &[], &indexes).unwrap();

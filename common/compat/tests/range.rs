@@ -1,7 +1,7 @@
 //! Ranges of versions: upstream's texts and quirks, and properties that hold for every input.
 
-use opgate_upstream::range::Range;
-use opgate_upstream::version::Version;
+use opgate_compat::range::Range;
+use opgate_compat::version::Version;
 use proptest::prelude::*;
 
 const LAST_ELEMENT_ERROR: &str = "Last element in range is '||'";
