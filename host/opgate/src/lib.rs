@@ -8,7 +8,7 @@
 //!      └▶ files: bundles, catalogs and manifests, as reviews
 //! ```
 //!
-//! * [`cli`]: one folder per command.
+//! * [`cli`]: one directory per command.
 //! * [`builtin`]: the policies that it carries.
 
 pub mod builtin;

@@ -1,4 +1,4 @@
-//! The command line: one folder for each command, one file for what commands share.
+//! The command line: one directory for each command, one file for what commands share.
 //!
 //! ```text
 //! main ─▶ help: parse arguments ─▶ CheckCommand, ServeCommand, …: run ─▶ exit: ExitStatus or CommandError
@@ -41,6 +41,7 @@ mod make_review;
 mod output;
 mod registry;
 mod report;
+mod runtime;
 mod stdin;
 mod verbosity;
 

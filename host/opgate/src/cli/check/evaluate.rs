@@ -17,6 +17,7 @@ use crate::cli::explanation;
 use crate::cli::explanation::{Explanation, Trace};
 use crate::cli::fail_on::FailOn;
 use crate::cli::report::UnreadableInput;
+use crate::cli::runtime;
 use crate::cli::stdin::Stdin;
 use crate::cli::verbosity;
 use opgate_admission::policy::PolicySet;
@@ -48,15 +49,12 @@ pub(super) struct SubjectResult {
 /// Asks the policies.
 pub(super) struct SubjectEvaluator<'s> {
     set: &'s PolicySet,
-    runtime: tokio::runtime::Runtime,
     explains: bool,
 }
 
 impl<'s> SubjectEvaluator<'s> {
-    /// Creates one for a thread.
-    pub(super) fn new(set: &'s PolicySet) -> anyhow::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        Ok(Self { set, runtime, explains: false })
+    pub(super) fn new(set: &'s PolicySet) -> Self {
+        Self { set, explains: false }
     }
 
     /// Keeps an explanation of each policy for every subject if `explains` is set.
@@ -65,7 +63,7 @@ impl<'s> SubjectEvaluator<'s> {
     }
 
     pub(super) fn evaluate(&self, subject: &Subject) -> anyhow::Result<SubjectResult> {
-        let Self { set, runtime, explains } = self;
+        let Self { set, explains } = self;
         let started = Instant::now();
         let mut checked = CheckRecord::new(subject);
         let mut not_evaluated = Vec::new();
@@ -84,7 +82,7 @@ impl<'s> SubjectEvaluator<'s> {
             }
             let trace = Trace::default();
             let decided = set.decide(&review, None, Instant::now() + REVIEW_TIMEOUT, &trace);
-            let decision = runtime.block_on(decided)?;
+            let decision = runtime::block_on(decided)??;
             if !is_judged {
                 let why = explanation::not_evaluated_reason(set, &review, &decision);
                 is_judged = why.is_none();

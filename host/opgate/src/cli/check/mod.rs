@@ -261,7 +261,7 @@ mod tests {
         };
         let subjects = parallel::map(&[path], load).remove(0).unwrap();
         let judge = |subject: &Subject| {
-            let mut judged = SubjectEvaluator::new(&set).unwrap().evaluate(subject).unwrap();
+            let mut judged = SubjectEvaluator::new(&set).evaluate(subject).unwrap();
             judged.record.conclude(warnings_as_errors, judged.unreported.is_empty());
             judged
         };

@@ -101,11 +101,8 @@ impl<'u> UnitEvaluator<'u> {
                 return UnitResult { error: Some(format!("{error:#}")), ..UnitResult::default() };
             }
         };
-        let judge = |subject: &Subject| {
-            let judge =
-                SubjectEvaluator::new(self.set).map(|judge| judge.with_explanations(self.explains));
-            judge.and_then(|judge| judge.evaluate(subject))
-        };
+        let evaluator = SubjectEvaluator::new(self.set).with_explanations(self.explains);
+        let judge = |subject: &Subject| evaluator.evaluate(subject);
         let judged = match &subjects[..] {
             // The packages of a catalog.
             subjects if input.input_type == CheckInputType::Catalog => {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::cli::exit::{CommandError, ExitStatus};
-use crate::cli::input;
 use crate::cli::report::review_record::ReviewRecord;
+use crate::cli::{input, runtime};
 use opgate_admission::policy::PolicySet;
 use opgate_admission::review::Review;
 use opgate_input::read::Reader;
@@ -76,14 +76,16 @@ impl ReviewDifferences {
         if skipped > 0 {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let mut reviews = Self { compared: 0, different: Vec::new(), outcome: ExitStatus::Ok };
         for file in files {
             for item in input::read(&file, reader) {
                 let read = item.checked_text().and_then(|text| {
                     let review = Review::read(&text).map_err(|e| item.error_line(&e))?;
-                    let decide = |set| runtime.block_on(decide(set, &review, &item.source));
-                    Ok((decide(sets.0), decide(sets.1)))
+                    let decide = |set| {
+                        runtime::block_on(decide(set, &review, &item.source))
+                            .map_err(|error| error.to_string())
+                    };
+                    Ok((decide(sets.0)?, decide(sets.1)?))
                 });
                 match read {
                     Ok((old, new)) => reviews.add(&old, new),

@@ -19,9 +19,9 @@ use self::report::Report;
 use self::review_input::{InputLines, ReviewFactory, ReviewInput};
 use super::explanation::{self, Explanation, Trace};
 use super::fail_on::FailOn;
-use super::input;
 use super::report::level::MinEffect;
 use super::report::{Format, UnreadableInput};
+use super::{input, runtime};
 use crate::cli::args::{ConfigArgs, ReadArgs};
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::report::review_record::ReviewRecord;
@@ -107,7 +107,6 @@ impl Replay {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
         input::load_cluster_state(set.cluster(), &cluster_state, &reader)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let mut report = Report::start(output, min_effect, &configuration, &set);
         let mut outcome = ExitStatus::Ok;
         let mut decisions = 0usize;
@@ -129,7 +128,7 @@ impl Replay {
             };
             for taken in all {
                 lines.print(&taken, explain);
-                let mut record = match runtime.block_on(replayer.decide(&taken)) {
+                let mut record = match runtime::block_on(replayer.decide(&taken))? {
                     Ok(record) => record,
                     Err(error) => {
                         outcome = outcome.max(ExitStatus::Usage);

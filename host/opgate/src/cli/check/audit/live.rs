@@ -240,7 +240,7 @@ fn evaluate_object(
         None => Ok(ObjectResult::Terminating),
         Some(subject) if is_exempt(&subject) => Ok(ObjectResult::Exempt),
         Some(subject) => {
-            Ok(ObjectResult::Evaluated(Box::new(SubjectEvaluator::new(set)?.evaluate(&subject)?)))
+            Ok(ObjectResult::Evaluated(Box::new(SubjectEvaluator::new(set).evaluate(&subject)?)))
         }
     }
 }

@@ -102,10 +102,8 @@ pub(super) fn evaluate_dumps(
         found.unreadable.extend(part.error_line());
         let before = count.fetch_add(all.subjects.len(), Ordering::Relaxed);
         if before < MAX_OBJECTS {
-            let options = SubjectEvaluator::new(options.set)
-                .map(|judge| judge.with_explanations(options.explains))
-                .map(|judge| all.subjects.iter().map(|one| judge.evaluate(one)).collect());
-            found.results = options.unwrap_or_else(|error| vec![Err(error)]);
+            let evaluator = SubjectEvaluator::new(options.set).with_explanations(options.explains);
+            found.results = all.subjects.iter().map(|one| evaluator.evaluate(one)).collect();
         }
         progress.step();
         found

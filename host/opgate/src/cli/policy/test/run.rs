@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::builtin::BUILTINS;
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::CommandError;
+use crate::cli::runtime;
 use opgate_admission::cluster::{ClusterOptions, Snapshot, Source};
 use opgate_admission::policy::{
     Configuration, DefaultLevel, Descriptor, Effect, LoadProgress, Measurement, Policy,
@@ -118,17 +119,16 @@ impl Runner {
         cases: Vec<Case>,
         ran: &mut dyn FnMut(&CaseRun) -> std::io::Result<()>,
     ) -> Result<Vec<CaseRun>, CommandError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let mut all = Vec::with_capacity(cases.len());
         for case in cases {
             let started = Instant::now();
-            let result = self.evaluate(&case, None, &runtime);
+            let result = self.evaluate(&case, None);
             let took = started.elapsed();
             let result = match result {
                 Err(why) => CaseResult::Error(why),
                 Ok((diff, answer)) if !diff.is_empty() => CaseResult::Differs(diff, answer),
                 Ok(_) if case.expects != Expectation::Reject => CaseResult::Ok,
-                Ok(_) => match self.evaluate(&case, Some("off"), &runtime) {
+                Ok(_) => match self.evaluate(&case, Some("off")) {
                     Ok((diff, _)) if diff.is_empty() => CaseResult::PassesWithoutRule,
                     // Settings that are invalid with the rule off are no error of the case.
                     _ => CaseResult::Ok,
@@ -192,10 +192,10 @@ impl Runner {
         &mut self,
         case: &Case,
         level: Option<&str>,
-        runtime: &tokio::runtime::Runtime,
     ) -> Result<(Diff, PolicyResult), String> {
         let set = self.set_of(case, level)?;
-        let answer = runtime.block_on(self.call_policy(&set, case))?;
+        let answer = runtime::block_on(self.call_policy(&set, case))
+            .map_err(|error| error.to_string())??;
         let mut diff = case.compare(&answer, |rule| self.level(rule));
         for finding in &mut diff.missing {
             let own = self.level(&finding.rule).map(str::to_owned);
