@@ -1,5 +1,7 @@
 //! The checked descriptor of a policy, which comes out of the sandbox.
 
+use std::collections::BTreeSet;
+
 use opgate_cluster::{Declaration, Index, Resource, Selector};
 use opgate_document::Document;
 
@@ -240,6 +242,11 @@ impl Descriptor {
                 sources: sources(&rule.sources),
             });
         }
+        let ids: BTreeSet<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
+        let is_id_of_another = |rule: &&Rule| rule.name != rule.id && ids.contains(&*rule.name);
+        if let Some(rule) = rules.iter().find(is_id_of_another) {
+            return Err(format!("names the rule {} {:?}, the id of another rule", rule.id, rule.name));
+        }
         let known = |ids: &[String]| match ids.iter().find(|id| !rules.iter().any(|r| r.id == **id))
         {
             None => Ok(ids.to_vec()),
@@ -280,5 +287,31 @@ impl Descriptor {
     #[must_use]
     pub fn find_rule(&self, text: &str) -> Option<&Rule> {
         self.rule(text).or_else(|| self.rules.iter().find(|rule| rule.is_named(text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_names_are_kebab_case_and_no_ids() {
+        for (name, is_valid) in [
+            ("one-operator-group-per-namespace", true),
+            ("a-1", true),
+            ("immutable", false),
+            ("RPK-01", false),
+            ("rpk-01-", false),
+            ("-immutable-spec", false),
+            ("immutable_spec-x", false),
+            ("immutable spec-x", false),
+            ("immutable-spec\n", false),
+            ("", false),
+        ] {
+            assert_eq!(is_rule_name(name), is_valid, "{name:?}");
+        }
+        let name = |length: usize| format!("a-{}", "b".repeat(length - 2));
+        assert!(is_rule_name(&name(MAX_RULE_NAME_BYTES)));
+        assert!(!is_rule_name(&name(MAX_RULE_NAME_BYTES + 1)));
     }
 }
