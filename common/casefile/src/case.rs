@@ -167,9 +167,9 @@ pub(crate) fn read_file(
 
 /// Returns an entry unchanged, or the rejected one that it fixes, with its changes.
 fn resolve_fix(entry: Value, expects: Expectation, rejected: &[Value]) -> Result<Value, String> {
-    let Some(name) = entry.get("repairs") else { return Ok(entry) };
+    let Some(name) = entry.get("fixes") else { return Ok(entry) };
     if expects != Expectation::Accept {
-        return Err("`repairs` is only for accepted cases".to_owned());
+        return Err("`fixes` is only for accepted cases".to_owned());
     }
     let broken = rejected.iter().find(|broken| broken.get("name") == Some(name));
     let broken = broken.ok_or_else(|| format!("no rejected case has the name {name}"))?;
@@ -210,9 +210,9 @@ impl Case {
             ("UPDATE", Some(resolve_object(new, objects)?), Some(resolve_object(old, objects)?))
         } else if let Some(old) = entry.delete.take() {
             ("DELETE", None, Some(resolve_object(old, objects)?))
-        } else if let Some(folder) = entry.folder.take() {
-            let folder = resolve_object(folder, objects)?;
-            let (document, found) = documents::directory_document(folder, &entry, kinds)?;
+        } else if let Some(directory) = entry.directory.take() {
+            let directory = resolve_object(directory, objects)?;
+            let (document, found) = documents::directory_document(directory, &entry, kinds)?;
             place.paths = found;
             ("CREATE", Some(document), None)
         } else if let Some(catalog) = entry.catalog.take() {
@@ -220,7 +220,7 @@ impl Case {
             (if baseline.is_some() { "UPDATE" } else { "CREATE" }, Some(document), baseline)
         } else {
             return Err(
-                "there is nothing to judge: write `create`, `update`, `delete`, `folder` or `catalog`"
+                "there is nothing to evaluate: write `create`, `update`, `delete`, `directory` or `catalog`"
                     .to_owned(),
             );
         };
@@ -278,7 +278,7 @@ impl Case {
             name: entry.name,
             location: place,
             expects,
-            fixes: entry.repairs,
+            fixes: entry.fixes,
             operation,
             object,
             old,

@@ -11,14 +11,14 @@ const DIRECTORY_KINDS: [&str; 3] = ["RegistryBundle", "PlainBundle", "OperatorPr
 
 /// Builds the document for a directory, and its paths in the order of the document.
 pub(crate) fn directory_document(
-    folder: Value,
+    directory: Value,
     entry: &Entry,
     kinds: &[&str],
 ) -> Result<(Value, Vec<String>), String> {
-    let Value::Object(folder) = folder else {
-        return Err("`folder` is an object: content by path".to_owned());
+    let Value::Object(directory) = directory else {
+        return Err("`directory` is an object: content by path".to_owned());
     };
-    let mut files: BTreeMap<String, Value> = folder.into_iter().collect();
+    let mut files: BTreeMap<String, Value> = directory.into_iter().collect();
     for (path, content) in &entry.files {
         if content.is_null() {
             files.remove(path);
@@ -38,7 +38,7 @@ pub(crate) fn directory_document(
         }
     }
     let kind = kinds.iter().find(|kind| DIRECTORY_KINDS.contains(kind));
-    let kind = kind.ok_or("`folder`: the policy matches no kind of directory")?;
+    let kind = kind.ok_or("`directory`: the policy matches no kind of directory")?;
     let files: Vec<_> = files.iter().map(|(path, content)| file(path, content)).collect();
     let mut spec = Map::new();
     spec.insert("files".to_owned(), Value::Array(files));

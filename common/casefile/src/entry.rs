@@ -58,7 +58,7 @@ pub(crate) enum OtherRules {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Entry {
     pub(crate) name: String,
-    pub(crate) repairs: Option<String>,
+    pub(crate) fixes: Option<String>,
     pub(crate) create: Option<Value>,
     pub(crate) update: Option<(Value, Value)>,
     pub(crate) delete: Option<Value>,
@@ -68,7 +68,7 @@ pub(crate) struct Entry {
     pub(crate) with_old: Map<String, Value>,
     #[serde(default)]
     pub(crate) request: RequestParts,
-    pub(crate) folder: Option<Value>,
+    pub(crate) directory: Option<Value>,
     pub(crate) catalog: Option<Map<String, Value>>,
     #[serde(default)]
     pub(crate) files: Map<String, Value>,
@@ -119,7 +119,7 @@ pub(crate) const OUTCOME_MEMBERS: [&str; 9] = [
 
 /// Members that a fix changes partially: it replaces their members of the same name.
 const MERGED_MEMBERS: [&str; 7] =
-    ["with", "withOld", "files", "patch", "folder", "catalog", "request"];
+    ["with", "withOld", "files", "patch", "directory", "catalog", "request"];
 
 /// Merges an entry that fixes another one: all members of the other one, with the changes of this one.
 pub(crate) fn merge_fix(rejected: &Value, fix: &Value) -> Value {

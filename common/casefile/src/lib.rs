@@ -36,7 +36,7 @@
 //!   `objects.yaml`. `with` changes it (the new one) by JSON pointer, `null` removes a member; `withOld`
 //!   changes the old one. `request` sets the members that do not follow from the object: `name`, `namespace`,
 //!   `user`, `groups`, `subResource`, `resource`, `version`.
-//! * `folder: FILES`: a bundle as files (`files`, `patch`, `directories` and `compressedSize` change a
+//! * `directory: FILES`: a bundle as files (`files`, `patch`, `directories` and `compressedSize` change a
 //!   directory that has a name). Content by path: an object is one document, a list several, a text a file
 //!   that is neither YAML nor JSON, `{$error: why}` an unreadable one, `{$twice: why, …}` one document with a
 //!   duplicate name, `{$binary: SIZE}` one of bytes. Locations in files are written
@@ -46,7 +46,7 @@
 //!   list of blobs may be the name of one in `objects.yaml`. The blob `{$bundle: a.v1.0.0}` is a bundle
 //!   of that name, with a package, an image and a version that fit it; other members replace those.
 //!
-//! **A fix**: `repairs: NAME` of an accepted case names a rejected one of the file. It has the same subject,
+//! **A fix**: `fixes: NAME` of an accepted case names a rejected one of the file. It has the same subject,
 //! and its other members are changes: those of `with`, `patch`, `files`, `request` and `catalog` are added to
 //! those of the rejected case, others replace them.
 //!

@@ -34,7 +34,7 @@ fn invalid_case_files_report_line() {
         (
             "A-1.yaml",
             "rule: A-1\naccept:\n# x\n- name: x\n",
-            "A-1.yaml:4: x: there is nothing to judge",
+            "A-1.yaml:4: x: there is nothing to evaluate",
         ),
         (
             "A-1.yaml",
@@ -174,11 +174,11 @@ fn derived_case_is_the_rejected_one_with_changes() {
     let text = "\
 rule: A-1
 accept:
-- {name: repaired, repairs: broken, with: {/spec/a: 2, /spec/b: null}}
-- {name: repaired file, repairs: broken folder, patch: {a.yaml: {/b: 2}}}
+- {name: repaired, fixes: broken, with: {/spec/a: 2, /spec/b: null}}
+- {name: repaired file, fixes: broken directory, patch: {a.yaml: {/b: 2}}}
 reject:
 - {name: broken, create: pod, request: {user: u}, with: {/spec/a: 1, /spec/b: 1, /spec/c: 1}, field: x, message: bad}
-- {name: broken folder, folder: {a.yaml: {kind: A}}, patch: {a.yaml: {/a: 1}}, message: bad}
+- {name: broken directory, directory: {a.yaml: {kind: A}}, patch: {a.yaml: {/a: 1}}, message: bad}
 ";
     let read = |text: &str| read(&files(&[SHARED, ("A-1.yaml", text)]), &["PlainBundle"]);
     let cases = read(text).unwrap();
@@ -189,10 +189,10 @@ reject:
     let document = &file.object.as_ref().unwrap()["spec"]["files"][0]["documents"][0];
     assert_eq!(*document, json!({"kind": "A", "a": 1, "b": 2}));
     for (text, expected) in [
-        ("accept:\n- {name: a, repairs: b}\n", "A-1.yaml:3: a: no rejected case has the name"),
+        ("accept:\n- {name: a, fixes: b}\n", "A-1.yaml:3: a: no rejected case has the name"),
         (
-            "reject:\n- {name: a, repairs: a, create: pod, message: x}\n",
-            "A-1.yaml:3: a: `repairs` is only for accepted cases",
+            "reject:\n- {name: a, fixes: a, create: pod, message: x}\n",
+            "A-1.yaml:3: a: `fixes` is only for accepted cases",
         ),
     ] {
         let wrong = read(&format!("rule: A-1\n{text}")).unwrap_err();

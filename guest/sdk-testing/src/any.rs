@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::native::{cases, verdict};
 
-/// Changed cases that are judged.
+/// Changed cases that are evaluated.
 const MAX_EVALUATIONS: u32 = 2_000;
 
 fn any_text(words: &'static [&'static str]) -> impl Strategy<Value = String> + Clone {
@@ -76,7 +76,7 @@ pub fn value_in_any_place_has_a_verdict(
         TestRunner::new(config).run(&(any::<Index>(), vec(change, 1..5)), |(case, changes)| {
             let mut case = case.get(&cases).clone();
             let [_, version, resource, _] = case.resource();
-            // The request still says what it is about, and so do the objects of the cluster.
+            // The request keeps its identity, and so do the objects of the cluster.
             case.request.resource = Some(resource);
             case.request.version = Some(version);
             let kinds: Vec<Value> =

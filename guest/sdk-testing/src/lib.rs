@@ -5,7 +5,7 @@
 //!                                                                       └─▶ review(): the same through the component
 //! ```
 //!
-//! The format, and what is expected, are those of `opgate-casefile`. Here they are read from a folder, and
+//! The format, and what is expected, are those of `opgate-casefile`. Here they are read from a directory, and
 //! what is wrong with them fails the test.
 
 #![allow(

@@ -217,7 +217,7 @@ fn is_written(text: &str) -> bool {
 const GAP_HEADING: &str = "# Gap";
 const HEADINGS: [&str; 4] = ["# Why", "# Remediation", "# Accepted", "# Rejected"];
 
-/// Every `rule!` in the sources is among the rules, and says what the page of a rule says.
+/// Every `rule!` in the sources is among the rules, and has what the page of a rule shows.
 pub fn rules_are_documented(policy: &Policy, folder: &str) {
     let rules = policy.all_rules();
     let mut sources = vec![Path::new(folder).join("src")];
@@ -296,7 +296,7 @@ fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
     }
 }
 
-/// So many mutated requests are judged for a policy: more take longer and find no more.
+/// Number of mutated requests that are evaluated for a policy: more take longer and find no more.
 const MAX_EVALUATIONS: usize = 8_000;
 
 /// Whatever stands in a place, the policy answers, with rules that it has.
@@ -321,7 +321,7 @@ pub fn nothing_brings_it_down(policy: &Policy, folder: &str) {
         let (case, is_old, pointer) = &mutations[number / replacements.len()];
         let replacement = &replacements[number / step % replacements.len()];
         let mut mutated = (*case).clone();
-        // The request still says what it is about.
+        // The request keeps its identity.
         let [_, version, resource, _] = case.resource();
         mutated.request.resource = Some(resource);
         mutated.request.version = Some(version);
