@@ -11,7 +11,7 @@ use crate::check::{command, err, out};
 
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/review_input");
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/replay/review_input");
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();

@@ -16,14 +16,15 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use crate::check::command;
-use crate::documented::documented_rules;
+use crate::rules::documented::documented_rules;
 
 /// Bundles of a hundred that may be denied for a reason that upstream does not share.
 const MAX_DENIED_PERCENT: usize = 2;
 
 /// The denials that upstream shares: rule, words of the message, and where upstream refuses.
 fn shared_denials() -> Vec<[&'static str; 3]> {
-    let lines = include_str!("corpus/shared.tsv").lines().filter(|line| !line.starts_with('#'));
+    let lines =
+        include_str!("published_bundles/shared.tsv").lines().filter(|line| !line.starts_with('#'));
     let row = |line: &'static str| {
         let cells: Vec<_> = line.split('\t').collect();
         cells.try_into().unwrap_or_else(|_| panic!("not three cells: {line}"))

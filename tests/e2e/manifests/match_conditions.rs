@@ -13,7 +13,7 @@ use opgate_sdk::{Operation, Policy, Target};
 use opgate_sdk_testing::{Case, native};
 use serde_json::{Value, json};
 
-use crate::policy_cases::{POLICIES, cases_of};
+use crate::policy::cases::{POLICIES, cases_of};
 
 fn has_conditions_or_selector(target: &Target) -> bool {
     !(target.conditions.is_empty() && target.namespace_selector.is_empty())

@@ -4,7 +4,7 @@ use opgate_sdk_testing::Case;
 use serde_json::{Value, json};
 
 use super::{TENANT, or_empty};
-use crate::policy_cases::{POLICIES, cases_of};
+use crate::policy::cases::{POLICIES, cases_of};
 
 /// A rule, and a request that breaks it.
 #[derive(Debug, Clone)]

@@ -1,5 +1,7 @@
 //! The rules as people meet them: their list, their levels, and the pages that explain them.
 
+pub(crate) mod documented;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
@@ -10,8 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::BINARY;
-use crate::documented;
-use crate::policy_cases::POLICIES;
+use crate::policy::cases::POLICIES;
 
 fn opgate(folder: &TempDir, arguments: &[&str]) -> Output {
     let cache = folder.path().join("cache");

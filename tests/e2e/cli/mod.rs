@@ -1,5 +1,12 @@
 //! The command line as people and pipelines use it: outputs, exit status, what goes where.
 
+mod completions;
+mod escaping;
+mod help;
+mod pipelines;
+mod sarif;
+mod verbosity;
+
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -17,7 +17,7 @@ use opgate::cluster::{ClusterOptions, Source};
 use opgate::policy::{Configuration, Effect, PolicySet, Profile};
 use opgate::review::{self, Review};
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/documents");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/check/documents");
 const EDITIONS: [&str; 3] = ["ocp-4.12", "ocp-4.15", "ocp-4.5"];
 
 /// The request that creates an object.

@@ -479,9 +479,9 @@ fn config_map_has_the_given_configuration() {
 fn alerts_use_documented_metrics() {
     let objects = generate_manifests(&["--with", "monitoring"]);
     let pages = [
-        include_str!("../../../docs/operate/troubleshooting.md"),
-        include_str!("../../../docs/operate/metrics.md"),
-        include_str!("../../../docs/certificates.md"),
+        include_str!("../../../../docs/operate/troubleshooting.md"),
+        include_str!("../../../../docs/operate/metrics.md"),
+        include_str!("../../../../docs/certificates.md"),
     ];
     let mut expressions = Vec::new();
     texts_at(find_only(&objects, "PrometheusRule"), "expr", &mut expressions);

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
 use testkit::{configuration, example_component};
 
-use crate::policy_cases::{case_mismatch, wait_up_to_date};
+use crate::policy::cases::{case_mismatch, wait_up_to_date};
 
 /// Those in Rust. A test compares them with the folders.
 static POLICIES: [&Policy; 4] = [

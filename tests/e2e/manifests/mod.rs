@@ -1,5 +1,10 @@
 //! What `opgate manifests` prints: for whom, narrow, and with the right consequences.
 
+mod documented_webhooks;
+mod installation;
+mod match_conditions;
+mod network_policy;
+
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
 

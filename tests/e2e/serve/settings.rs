@@ -12,8 +12,8 @@ use opgate::review::{self, Review};
 use opgate_sdk_testing::Case;
 use serde_json::json;
 
-use crate::documented::documented_rules;
-use crate::policy_cases::{POLICIES, group_by_configuration};
+use crate::policy::cases::{POLICIES, group_by_configuration};
+use crate::rules::documented::documented_rules;
 
 /// Rules that look at files even without the setting that asks an API server for the requests, because files
 /// cost nothing: MSC-10, MSC-11, CAT-21 and MSC-03 would need each write of a custom resource or of a Secret.

@@ -1,6 +1,15 @@
 //! `opgate check` as people and pipelines use it: bundles, catalogs and manifests in files, sound,
 //! broken and hostile.
 
+mod audit;
+mod cluster_state;
+mod directories;
+mod documents;
+mod files;
+mod published_bundles;
+mod remediation;
+mod waivers;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -21,7 +21,7 @@ use std::path::Path;
 use opgate_sdk::{Level, Operation, Policy, Rule, Target};
 use opgate_sdk_testing::{Case, Expectation, plural};
 
-use crate::policy_cases::{POLICIES, cases_of};
+use crate::policy::cases::{POLICIES, cases_of};
 
 /// A documented rule.
 pub(crate) struct DocumentedRule {

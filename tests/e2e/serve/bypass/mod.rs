@@ -23,7 +23,7 @@ use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::{Value, json};
 
-use crate::documented;
+use crate::rules::documented;
 use subject::{Subject, subjects};
 use ways::{BYPASS_COLUMNS, Step, bypasses};
 

@@ -1,0 +1,3 @@
+//! `opgate replay`.
+
+mod review_input;

@@ -1,0 +1,18 @@
+//! `opgate serve`: the webhook, its cluster state, and what it writes to its cluster.
+
+mod bypass;
+mod cluster;
+mod cluster_cache;
+mod http;
+mod identities;
+mod large_csv;
+mod managed_webhooks;
+mod platform;
+mod polled_resources;
+mod reload;
+mod samples;
+mod scope;
+mod self_managed_certificates;
+mod settings;
+mod token;
+mod webhook_port;
