@@ -1,10 +1,11 @@
-//! Builds the built-in policies and compiles them to native code, both embedded in the host.
+//! Compiles the built-in policies to native code, which is embedded in the host with their components.
 //!
-//! Each policy has three files: the component, whose digest identifies the policy (a host with other settings
+//! The components come from the build script of `opgate-builtin-policies`. Each policy has three files here: the component, whose digest identifies the policy (a host with other settings
 //! compiles it again), the deflated component, which is embedded in the host, and the image that wasmtime
 //! compiled from it. The list of files is generated as `builtin.rs`. The templates of `opgate policy new` are
 //! embedded next to them.
 
+#[path = "../builtin-policies/policies.rs"]
 mod policies;
 #[path = "../engine/src/settings.rs"]
 mod settings;
@@ -18,7 +19,6 @@ use std::{env, fs};
 
 use aws_lc_rs::digest::{SHA256, digest as hash};
 use miniz_oxide::deflate::compress_to_vec;
-use opgate_pack::{Guest, build_components};
 use opgate_system::Image;
 
 /// Compression level. Higher levels take much longer and save one percent.
@@ -26,7 +26,7 @@ const LEVEL: u8 = 9;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=policies.rs");
+    println!("cargo::rerun-if-changed=../builtin-policies/policies.rs");
     println!("cargo::rerun-if-changed=templates.rs");
     fold_identical_code();
     println!("cargo::rerun-if-changed=../engine/src/settings.rs");
@@ -49,25 +49,27 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::remove_file(&stamp)?;
     }
     let mut list = String::from("&[\n");
+    let components = env::var("DEP_OPGATE_BUILTIN_POLICIES_COMPONENTS")?;
     for policy in policies::POLICIES {
-        for (_, component) in build_components(Guest::Package(&format!("opgate-{policy}")))? {
-            let wasm = out.join(format!("{policy}.wasm"));
-            let (deflated, image) =
-                (out.join(format!("{policy}.deflated")), out.join(format!("{policy}.image")));
-            let is_there = kept && image.is_file() && deflated.is_file();
-            // The component is written last: it identifies the input of the other files.
-            if !is_there || fs::read(&wasm).ok().as_ref() != Some(&component) {
-                fs::write(&image, Image::compile(&engine, &component)?.bytes())?;
-                fs::write(&deflated, compress_to_vec(&component, LEVEL))?;
-                fs::write(&wasm, &component)?;
-            }
-            let digest = digest(&component);
-            let (deflated, image) = (deflated.display(), image.display());
-            writeln!(
-                list,
-                "    Builtin {{ name: \"{policy}\", digest: \"{digest}\", deflated: include_bytes!(r\"{deflated}\"), image: opgate_system::embedded_image!(r\"{image}\") }},"
-            )?;
+        let built = Path::new(&components).join(format!("{policy}.wasm"));
+        println!("cargo::rerun-if-changed={}", built.display());
+        let component = fs::read(&built)?;
+        let wasm = out.join(format!("{policy}.wasm"));
+        let (deflated, image) =
+            (out.join(format!("{policy}.deflated")), out.join(format!("{policy}.image")));
+        let is_there = kept && image.is_file() && deflated.is_file();
+        // The component is written last: it identifies the input of the other files.
+        if !is_there || fs::read(&wasm).ok().as_ref() != Some(&component) {
+            fs::write(&image, Image::compile(&engine, &component)?.bytes())?;
+            fs::write(&deflated, compress_to_vec(&component, LEVEL))?;
+            fs::write(&wasm, &component)?;
         }
+        let digest = digest(&component);
+        let (deflated, image) = (deflated.display(), image.display());
+        writeln!(
+            list,
+            "    Builtin {{ name: \"{policy}\", digest: \"{digest}\", deflated: include_bytes!(r\"{deflated}\"), image: opgate_system::embedded_image!(r\"{image}\") }},"
+        )?;
     }
     fs::write(stamp, compiler)?;
     list.push_str("]\n");

@@ -52,6 +52,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ),
     ("host/registry", &["common/", "host/text"]),
     ("host/pack", &[]),
+    ("host/builtin-policies", &["host/pack"]),
     ("host/opgate", &["common/", "certs", "host/"]),
     ("tests", &["common/", "certs", "examples/", "guest/", "host/", "tests/"]),
     ("guest/sdk-testing", &["common/", "guest/sdk"]),

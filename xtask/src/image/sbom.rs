@@ -9,7 +9,7 @@
 //!
 //! Macros and build scripts are omitted: they run during the build, and are not part of the binary.
 
-#[path = "../../../host/opgate/policies.rs"]
+#[path = "../../../host/builtin-policies/policies.rs"]
 mod policies;
 
 use std::collections::{BTreeMap, BTreeSet};

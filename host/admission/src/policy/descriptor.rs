@@ -245,7 +245,10 @@ impl Descriptor {
         let ids: BTreeSet<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
         let is_id_of_another = |rule: &&Rule| rule.name != rule.id && ids.contains(&*rule.name);
         if let Some(rule) = rules.iter().find(is_id_of_another) {
-            return Err(format!("names the rule {} {:?}, the id of another rule", rule.id, rule.name));
+            return Err(format!(
+                "names the rule {} {:?}, the id of another rule",
+                rule.id, rule.name
+            ));
         }
         let known = |ids: &[String]| match ids.iter().find(|id| !rules.iter().any(|r| r.id == **id))
         {
