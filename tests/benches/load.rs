@@ -175,7 +175,8 @@ fn measure_neighbour(clients: &Runtime, certificates: &Arc<Certificates>) {
     let server = start(None, certificates, &policies);
     let path = "/validate/bundle-immutability";
     let spin = create_bundle("u", "b", &good_spec()).to_string();
-    let (mut alone, mut beside, mut rate_alone, mut rate_beside) = (vec![], vec![], vec![], vec![]);
+    let (mut alone, mut contended, mut rate_alone, mut rate_beside) =
+        (vec![], vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
         let measured =
             drive_load(clients, certificates, server.address, 4, path, &recorded_review("008"));
@@ -189,17 +190,17 @@ fn measure_neighbour(clients: &Runtime, certificates: &Arc<Certificates>) {
             });
             let measured =
                 drive_load(clients, certificates, server.address, 4, path, &recorded_review("008"));
-            beside.push(measured.percentile(990) as f64);
+            contended.push(measured.percentile(990) as f64);
             rate_beside.push(measured.rate);
             burning.join().unwrap();
         });
     }
-    let (alone, beside) = (median(alone), median(beside));
+    let (alone, contended) = (median(alone), median(contended));
     println!(
-        "healthy policy, 4 connections: p99 {alone:.0} us at {:.0} requests/s alone; p99 {beside:.0} us at {:.0} requests/s beside 8 connections to a policy that spins for 100 ms; ratio {:.2}",
+        "healthy policy, 4 connections: p99 {alone:.0} us at {:.0} requests/s alone; p99 {contended:.0} us at {:.0} requests/s beside 8 connections to a policy that spins for 100 ms; ratio {:.2}",
         median(rate_alone),
         median(rate_beside),
-        beside / alone
+        contended / alone
     );
 }
 

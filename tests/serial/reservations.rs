@@ -177,14 +177,14 @@ async fn unstored_burst_does_not_affect_other_tenants() {
         println!("    the burst: {:?}", began.elapsed());
         assert!(codes.iter().all(|code| *code != 200 && *code != 201), "{codes:?}");
     };
-    let beside = async |name: &str| {
+    let measure = async |name: &str| {
         let ((), mut times) = tokio::join!(burst(), write_groups(&victim, "victim", write_count()));
         println!("{}", format_row(name, &mut times));
         let later = times.iter().filter(|time| **time > Duration::from_millis(100)).count();
         println!("    later than 100 ms: {later}");
     };
     println!("{}", format_row("alone", &mut alone));
-    beside("beside 800 creates of a tenant that are never stored").await;
+    measure("beside 800 creates of a tenant that are never stored").await;
     reservation_test.print_unavailable().await;
     let [server] = &reservation_test.servers;
     assert_eq!(server.metric("opgate_connections_evicted_total").await, Some(0.0));
@@ -218,7 +218,7 @@ async fn unstored_burst_does_not_affect_other_tenants() {
         Api::<DynamicObject>::all_with(reservation_test.plane.client("admin").await, &webhooks);
     webhooks.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     let before = server.metric("opgate_requests_total{code=\"200\"}").await;
-    beside("the same without opgate").await;
+    measure("the same without opgate").await;
     let after = server.metric("opgate_requests_total{code=\"200\"}").await;
     println!(
         "    calls of opgate meanwhile: {}",

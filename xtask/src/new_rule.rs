@@ -79,7 +79,7 @@ pub(crate) fn create_rule(root: &Path, wanted: &NewRuleOptions<'_>) -> Result<Ve
     let of_module = || rules.iter().filter(|found| found.file == file);
     // Targets of the rules in the same module are in scope.
     let on = match of_module().max_by_key(place) {
-        Some(beside) => beside.rule.on.clone(),
+        Some(extra) => extra.rule.on.clone(),
         None => match source::first_target(&library) {
             Some(target) if is_library => format!("{target}: Create | Update"),
             Some(target) => format!("crate::{target}: Create | Update"),
@@ -230,7 +230,7 @@ fn render_cases(id: &str, on: &str, crate_folder: &Path) -> Result<String> {
         }
     }
     let object = "{apiVersion: TODO, kind: TODO, metadata: {name: x}}";
-    let judged = if others.contains("\n  folder:") {
+    let evaluated = if others.contains("\n  folder:") {
         "folder: {}".to_owned()
     } else if others.contains("\n  catalog:") {
         "catalog: {blobs: []}".to_owned()
@@ -246,10 +246,10 @@ fn render_cases(id: &str, on: &str, crate_folder: &Path) -> Result<String> {
 rule: {id}
 accept:
 - name: TODO what the rule accepts
-  {judged}
+  {evaluated}
 reject:
 - name: TODO what the rule rejects
-  {judged}
+  {evaluated}
   field: TODO
   message: TODO
 "

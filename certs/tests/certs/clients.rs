@@ -128,12 +128,12 @@ impl Server {
     }
 
     /// Whether a client is let in, in both versions of TLS.
-    fn judges(&self, pair: Option<&Pair>) -> Result<(), ClientRejection> {
-        let judge = |version| match self.handshake(&self.connector(version, pair)) {
+    fn verify_client(&self, pair: Option<&Pair>) -> Result<(), ClientRejection> {
+        let evaluate = |version| match self.handshake(&self.connector(version, pair)) {
             Ok(_) => Ok(()),
             Err(error) => Err(ClientRejection::of(&error).unwrap_or_else(|| panic!("{error}"))),
         };
-        let [old, new] = VERSIONS.map(judge);
+        let [old, new] = VERSIONS.map(evaluate);
         assert_eq!(old, new);
         new
     }
@@ -175,9 +175,9 @@ fn a_client_needs_a_certificate_that_is_for_it() {
             Err(ClientRejection::Invalid),
         ),
     ] {
-        assert_eq!(server.judges(Some(&pair)), expected, "{what}");
+        assert_eq!(server.verify_client(Some(&pair)), expected, "{what}");
     }
-    assert_eq!(server.judges(None), Err(ClientRejection::None));
+    assert_eq!(server.verify_client(None), Err(ClientRejection::None));
 }
 
 /// Same subject and key identifier as the CA, another key.
@@ -191,7 +191,7 @@ fn ca_with_same_subject_and_other_key_is_untrusted() {
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let key = KeyPair::generate().unwrap();
     let forged = (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem());
-    assert_eq!(server.judges(Some(&forged)), Err(ClientRejection::Untrusted));
+    assert_eq!(server.verify_client(Some(&forged)), Err(ClientRejection::Untrusted));
 }
 
 #[test]
@@ -226,11 +226,14 @@ fn a_name_is_the_common_name_or_a_dns_name() {
         ("a pattern", named(&["*"], &["*.example.com"]), Err(ClientRejection::Name)),
         ("an organization", elsewhere, Err(ClientRejection::Name)),
     ] {
-        assert_eq!(server.judges(Some(&pair)), expected, "{what}");
+        assert_eq!(server.verify_client(Some(&pair)), expected, "{what}");
     }
     // A client with the right name of another CA is rejected.
     let other = CertificateAuthority::create(5).unwrap();
-    assert_eq!(server.judges(Some(&client(&other, |_| {}))), Err(ClientRejection::Untrusted));
+    assert_eq!(
+        server.verify_client(Some(&client(&other, |_| {}))),
+        Err(ClientRejection::Untrusted)
+    );
 }
 
 /// Whatever happens to the file, the newest good bundle decides.
@@ -241,13 +244,13 @@ fn a_new_bundle_counts_at_once_and_a_broken_one_not_at_all() {
     let server = Server::new(old.certificate(), &[]);
     assert_eq!(server.clients.reload().unwrap(), Change::Unchanged);
     server.bundle(&format!("{}{}", old.certificate(), new.certificate()));
-    assert_eq!(server.judges(Some(&of_new)), Err(ClientRejection::Untrusted));
+    assert_eq!(server.verify_client(Some(&of_new)), Err(ClientRejection::Untrusted));
     assert_eq!(server.clients.reload().unwrap(), Change::Replaced);
-    assert_eq!(server.judges(Some(&of_old)), Ok(()));
-    assert_eq!(server.judges(Some(&of_new)), Ok(()));
+    assert_eq!(server.verify_client(Some(&of_old)), Ok(()));
+    assert_eq!(server.verify_client(Some(&of_new)), Ok(()));
     server.bundle(new.certificate());
     assert_eq!(server.clients.reload().unwrap(), Change::Replaced);
-    assert_eq!(server.judges(Some(&of_old)), Err(ClientRejection::Untrusted));
+    assert_eq!(server.verify_client(Some(&of_old)), Err(ClientRejection::Untrusted));
     let leaf = new.issue_client("a", 1).unwrap().certificate;
     let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (content, says) in [
@@ -260,18 +263,18 @@ fn a_new_bundle_counts_at_once_and_a_broken_one_not_at_all() {
         server.bundle(&content);
         let error = server.clients.reload().unwrap_err().to_string();
         assert!(error.contains(says), "{says}: {error}");
-        assert_eq!(server.judges(Some(&of_new)), Ok(()));
-        assert_eq!(server.judges(Some(&of_old)), Err(ClientRejection::Untrusted));
+        assert_eq!(server.verify_client(Some(&of_new)), Ok(()));
+        assert_eq!(server.verify_client(Some(&of_old)), Err(ClientRejection::Untrusted));
     }
     fs::remove_file(server.folder.path().join("clients.crt")).unwrap();
     assert!(matches!(server.clients.reload(), Err(Error::Io { .. })));
-    assert_eq!(server.judges(Some(&of_new)), Ok(()));
+    assert_eq!(server.verify_client(Some(&of_new)), Ok(()));
     // As a kubelet does it: a link that points elsewhere.
     let path = server.folder.path().join("clients.crt");
     fs::write(server.folder.path().join("other"), old.certificate()).unwrap();
     std::os::unix::fs::symlink("other", &path).unwrap();
     assert_eq!(server.clients.reload().unwrap(), Change::Replaced);
-    assert_eq!(server.judges(Some(&of_new)), Err(ClientRejection::Untrusted));
+    assert_eq!(server.verify_client(Some(&of_new)), Err(ClientRejection::Untrusted));
     let none = Path::new("/nowhere/ca").to_path_buf();
     assert!(matches!(ClientVerifier::new(none, Vec::new()), Err(Error::Io { .. })));
     assert!(matches!(ClientVerifier::new(path, vec![String::new()]), Err(Error::ClientName(_))));
@@ -307,5 +310,5 @@ fn a_client_is_issued_for_a_name_that_can_be_one() {
     }
     let server = Server::new(authority.certificate(), &["system:kube apiserver"]);
     let issued = authority.issue_client("system:kube apiserver", 1).unwrap();
-    assert_eq!(server.judges(Some(&(issued.certificate, issued.key))), Ok(()));
+    assert_eq!(server.verify_client(Some(&(issued.certificate, issued.key))), Ok(()));
 }

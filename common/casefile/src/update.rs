@@ -72,7 +72,7 @@ pub fn update(
     let same = before.len() == after.len()
         && before.iter().zip(&after).all(|(before, after)| {
             let lined = |case: &Case| Case { location: Location::default(), ..case.clone() };
-            let judged = |case: &Case| Case {
+            let evaluated = |case: &Case| Case {
                 violations: Vec::new(),
                 skipped: BTreeSet::new(),
                 audit_annotations: None,
@@ -80,7 +80,7 @@ pub fn update(
                 ..lined(case)
             };
             if is_it(before) {
-                judged(before) == judged(after)
+                evaluated(before) == evaluated(after)
             } else {
                 lined(before) == lined(after)
             }

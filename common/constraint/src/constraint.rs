@@ -459,8 +459,8 @@ impl Checker<'_, '_> {
         }
         let mut parsed = None;
         // A misspelled field is reported instead of the missing one.
-        let judged = fields.get(1).is_some() || !fields.has_unknown;
-        if let Some(range) = range.as_ref().filter(|_| counts && judged) {
+        let evaluated = fields.get(1).is_some() || !fields.has_unknown;
+        if let Some(range) = range.as_ref().filter(|_| counts && evaluated) {
             let place = fields.get(1).unwrap_or(at);
             match Range::parse(range) {
                 Ok(found) => {

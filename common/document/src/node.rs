@@ -352,10 +352,10 @@ fn members(text: &Text, start: u32, cost: Cost<'_>) -> ChargedBox<[Member]> {
     while let Some(name) = level.value().ok()? {
         let Some(value) = level.value().ok()? else { break };
         let name = Name::of(text, name, cost)?;
-        let beside = name.extra_bytes();
+        let extra = name.extra_bytes();
         members.push_with(|| Member { name, value: Node::at(value.start, value.end) })?;
-        if beside > 0 {
-            members.add_extra_bytes(beside)?;
+        if extra > 0 {
+            members.add_extra_bytes(extra)?;
         }
     }
     if !members.items.is_sorted_by(|a, b| a.name(text) < b.name(text)) {

@@ -226,9 +226,9 @@ impl Reader<'_, '_> {
         if before.len() < MAX_PAIRWISE_NAMES && before.iter().any(|name| name.text == text) {
             self.record_duplicate(start..self.at);
         }
-        let beside = if matches!(text, Cow::Owned(_)) { text.len().saturating_add(16) } else { 0 };
+        let extra = if matches!(text, Cow::Owned(_)) { text.len().saturating_add(16) } else { 0 };
         self.names.push(Name { text, start })?;
-        if beside > 0 { self.names.add_extra_bytes(beside) } else { Some(()) }
+        if extra > 0 { self.names.add_extra_bytes(extra) } else { Some(()) }
     }
 
     /// Looks for names that stand twice among those from `first` on.

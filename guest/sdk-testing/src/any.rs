@@ -72,7 +72,7 @@ pub fn value_in_any_place_has_a_verdict(
     let known: BTreeSet<_> = policy.all_rules().iter().map(|rule| rule.id).collect();
     let change = (any::<Index>(), any::<Index>(), any_text(words), any_value(words));
     let config = Config { cases: MAX_EVALUATIONS, failure_persistence: None, ..Config::default() };
-    let judged =
+    let evaluated =
         TestRunner::new(config).run(&(any::<Index>(), vec(change, 1..5)), |(case, changes)| {
             let mut case = case.get(&cases).clone();
             let [_, version, resource, _] = case.resource();
@@ -99,5 +99,5 @@ pub fn value_in_any_place_has_a_verdict(
             prop_assert!(found.len() <= Report::MAX_VIOLATIONS);
             Ok(())
         });
-    judged.unwrap_or_else(|failure| panic!("{}: {failure}", policy.name));
+    evaluated.unwrap_or_else(|failure| panic!("{}: {failure}", policy.name));
 }

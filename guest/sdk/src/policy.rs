@@ -49,7 +49,7 @@ macro_rules! policy {
         name: $name:literal,
         title: $title:literal,
         rules: [$($rules:expr),+ $(,)?],
-        routes: [$($target:path => $judge:path),+ $(,)?]
+        routes: [$($target:path => $evaluate:path),+ $(,)?]
         $(, settings: $settings:expr)?
         $(, check_settings: $check:path)? $(,)?
     } => {
@@ -59,7 +59,7 @@ macro_rules! policy {
             version: env!("CARGO_PKG_VERSION"),
             title: $title,
             rules: &[$($rules),+],
-            routes: &[$($crate::Route { on: &$target, evaluate: $judge }),+],
+            routes: &[$($crate::Route { on: &$target, evaluate: $evaluate }),+],
             settings: $crate::policy!(@or "" $(, $settings)?),
             check_settings: $crate::policy!(@or $crate::any_settings $(, $check)?),
         };

@@ -53,7 +53,9 @@ pub struct EventRecorder {
 
 impl std::fmt::Debug for EventRecorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Events").field("installation", &self.installation).finish_non_exhaustive()
+        f.debug_struct("EventRecorder")
+            .field("installation", &self.installation)
+            .finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! each replica: its policy set ─▶ DesiredRegistration ─▶ its digest in the lease of the replica
 //! each replica: ValidatingWebhookConfiguration ─▶ Observation: owner, differences, names of policies
-//! the leader:   Look, Wanted, leases ─▶ follow ─▶ the object, based on the version that was read
+//! the leader:   Observation, DesiredRegistration, leases ─▶ reconcile ─▶ the object, based on the version that was read
 //! ```
 //!
 //! **Never ahead of the slowest replica.** The leader writes a registration only if every live replica serves
@@ -101,7 +101,7 @@ pub struct LeaderContext<'c> {
 
 impl std::fmt::Debug for LeaderContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Circumstances").field("live", &self.live).finish_non_exhaustive()
+        f.debug_struct("LeaderContext").field("live", &self.live).finish_non_exhaustive()
     }
 }
 

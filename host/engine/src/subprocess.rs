@@ -109,8 +109,8 @@ impl Job {
     /// Threads of a child with this much memory. More threads than CPUs would only use memory.
     fn threads(self, memory: u64) -> u64 {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let beside = if self == Self::CompileLarge { LARGE_COMPONENT_BYTES } else { 0 };
-        let fit = memory.saturating_sub(beside) / THREAD_BYTES;
+        let extra = if self == Self::CompileLarge { LARGE_COMPONENT_BYTES } else { 0 };
+        let fit = memory.saturating_sub(extra) / THREAD_BYTES;
         fit.clamp(1, u64::try_from(processors).unwrap_or(u64::MAX))
     }
 

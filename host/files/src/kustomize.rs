@@ -143,9 +143,9 @@ mod tests {
             let reason = patches.skip_reason(&at(path));
             assert_eq!(reason.is_some(), expected, "{path}: {reason:?}");
         }
-        let beside = PatchFiles::near(&at("crd/patches/a.yaml"), &Reader::default());
-        let reason = beside.skip_reason(&at("crd/patches/a.yaml")).unwrap();
+        let patches = PatchFiles::near(&at("crd/patches/a.yaml"), &Reader::default());
+        let reason = patches.skip_reason(&at("crd/patches/a.yaml")).unwrap();
         assert!(reason.ends_with("crd/kustomization.yaml, not an object"), "{reason}");
-        assert_eq!(beside.skip_reason(&at("crd/bases/crd.yaml")), None);
+        assert_eq!(patches.skip_reason(&at("crd/bases/crd.yaml")), None);
     }
 }

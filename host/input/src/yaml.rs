@@ -2,8 +2,8 @@
 //! its offsets to lines and columns.
 //!
 //! ```text
-//! text ─▶ documents: JSON, and an offset for each value in it ─▶ Places: the offset of a JSON pointer
-//!                                                             ─▶ Lines: line and column
+//! text ─▶ documents: JSON, and an offset for each value in it ─┬▶ the offset of a JSON pointer
+//!                                                              └▶ Lines: line and column
 //! ```
 
 use std::sync::Arc;

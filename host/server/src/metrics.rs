@@ -129,7 +129,7 @@ pub struct ExternalMetrics(Arc<dyn Fn(&mut Registry) + Send + Sync>);
 
 impl std::fmt::Debug for ExternalMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Figures").finish_non_exhaustive()
+        f.debug_struct("ExternalMetrics").finish_non_exhaustive()
     }
 }
 

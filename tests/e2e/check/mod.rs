@@ -537,7 +537,7 @@ fn every_output_format_reports_unreadable_input() {
         (&["good.yaml", "nowhere"], 1, &["nowhere: No such file"]),
         (&["--config", "opgate.yaml", "unreported"], 1, &[unread]),
     ];
-    for (arguments, judged, lines) in cases {
+    for (arguments, evaluated, lines) in cases {
         let run = |form: &str| {
             let output = check(&folder, &[&["--output", form], arguments].concat());
             assert_eq!(status(&output), 2, "{arguments:?}: {}", err(&output));
@@ -550,8 +550,8 @@ fn every_output_format_reports_unreadable_input() {
         let each = run("jsonl");
         let each = each.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         assert!(each.eq(listed.iter().cloned()), "{arguments:?}: {listed:?}");
-        assert_eq!(listed.len(), judged + lines.len(), "{arguments:?}");
-        for (line, record) in lines.iter().zip(listed.split_off(judged)) {
+        assert_eq!(listed.len(), evaluated + lines.len(), "{arguments:?}");
+        for (line, record) in lines.iter().zip(listed.split_off(evaluated)) {
             assert_eq!((&record["ok"], &record["violations"]), (&json!(false), &json!([])));
             assert_eq!((&record["kind"], &record["name"]), (&json!(""), &json!("")));
             assert_eq!(record["error"]["policy"], "");
@@ -564,8 +564,8 @@ fn every_output_format_reports_unreadable_input() {
         let junit = run("junit");
         let names = elements(&junit);
         let count = |name: &str| names.iter().filter(|n| *n == name).count();
-        assert_eq!((count("testcase"), count("error")), (judged + lines.len(), lines.len()));
-        let counts = format!("tests=\"{}\"", judged + lines.len());
+        assert_eq!((count("testcase"), count("error")), (evaluated + lines.len(), lines.len()));
+        let counts = format!("tests=\"{}\"", evaluated + lines.len());
         let errors = format!("errors=\"{}\"", lines.len());
         assert!(junit.contains(&counts) && junit.contains(&errors), "{junit}");
 
@@ -1819,7 +1819,7 @@ fn manifest_and_its_review_get_the_same_verdict() {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}}),
         ),
     ];
-    let mut judged = 0;
+    let mut evaluated = 0;
     for (resource, object) in cases {
         let api_version = object["apiVersion"].as_str().unwrap();
         let (api_group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -1857,7 +1857,7 @@ fn manifest_and_its_review_get_the_same_verdict() {
         assert_eq!(set(&found[0]), set(&replayed.1), "{object}");
         assert_eq!(violations(&found[0]).len(), violations(&replayed.1).len(), "{object}");
         assert_eq!((code, &found[0]["ok"]), (replayed.0, &replayed.1["allowed"]), "{object}");
-        judged += violations(&found[0]).len();
+        evaluated += violations(&found[0]).len();
     }
-    assert!(judged > 15, "{judged}");
+    assert!(evaluated > 15, "{evaluated}");
 }

@@ -276,7 +276,7 @@ fn any_value_in_any_field_causes_no_policy_error() {
     let config = Config { cases: 600, failure_persistence: None, ..Config::default() };
     let strict: Vec<_> = POLICIES.iter().map(|loaded| strictest_settings(loaded.policy)).collect();
     let case = (0..all.len(), any_json(), 0..3_usize);
-    let judged = TestRunner::new(config).run(&case, |(field, value, operation)| {
+    let evaluated = TestRunner::new(config).run(&case, |(field, value, operation)| {
         let mut object = whole.clone();
         *object.pointer_mut(&all[field]).unwrap() = value;
         let (object, whole) = (object.to_string(), whole.to_string());
@@ -294,7 +294,7 @@ fn any_value_in_any_field_causes_no_policy_error() {
         }
         Ok(())
     });
-    judged.unwrap();
+    evaluated.unwrap();
 }
 
 /// Anyone who can write ClusterServiceVersions can claim a CRD, here 72 times with 1 MiB each.

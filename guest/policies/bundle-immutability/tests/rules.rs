@@ -41,7 +41,7 @@ fn request(operation: Operation, kind: &str, version: &str) -> Request<'static> 
 }
 
 /// The verdict with empty settings.
-fn judge(request: &Request<'_>, object: Option<&Value>, old: Option<&Value>) -> Verdict {
+fn evaluate(request: &Request<'_>, object: Option<&Value>, old: Option<&Value>) -> Verdict {
     let settings = parsed(&json!({}));
     let routes = POLICY.routes_of(request, &settings);
     let (object, old) = (object.map(parsed), old.map(parsed));
@@ -79,7 +79,7 @@ fn pairs() -> Vec<(Value, Value, bool)> {
 fn change(old: &Value, new: &Value) -> Verdict {
     let bundle = |spec: &Value| json!({"metadata": {"name": "b"}, "spec": spec});
     let request = request(Operation::Update, "Bundle", "v1alpha1");
-    judge(&request, Some(&bundle(new)), Some(&bundle(old)))
+    evaluate(&request, Some(&bundle(new)), Some(&bundle(old)))
 }
 
 fn is_allowed(old: &Value, new: &Value) -> bool {
@@ -424,7 +424,7 @@ fn requests_with_missing_or_extra_objects_are_evaluated() {
             &[],
         ),
     ] {
-        let verdict = judge(&request(operation, kind, "v1alpha1"), object, old);
+        let verdict = evaluate(&request(operation, kind, "v1alpha1"), object, old);
         assert_eq!(rules_of(&verdict), expected, "{name}");
     }
 }
@@ -503,7 +503,7 @@ fn any_equal_value_counts_as_unchanged() {
             let update = request(Operation::Update, kind, version);
             for replacement in replacements.as_array().expect("a list") {
                 for mutated in mutations(&sound, replacement) {
-                    let same = judge(&update, Some(&mutated), Some(&mutated));
+                    let same = evaluate(&update, Some(&mutated), Some(&mutated));
                     assert_eq!(same, nothing(), "{mutated} differs from itself");
                     asked += 1;
                 }
@@ -543,7 +543,7 @@ fn spec_of(references: &[Value]) -> Value {
 /// The verdict on a new Bundle of this spec.
 fn created(spec: &Value) -> Verdict {
     let bundle = json!({"metadata": {"name": "b"}, "spec": spec});
-    judge(&request(Operation::Create, "Bundle", "v1alpha1"), Some(&bundle), None)
+    evaluate(&request(Operation::Create, "Bundle", "v1alpha1"), Some(&bundle), None)
 }
 
 /// The number of violations of each rule, omitted violations included.
@@ -617,7 +617,7 @@ fn the_list_of_very_many_referring_bundles_ends() {
     let objects: Vec<_> = (0..3).map(bundle).collect();
     let request = request(Operation::Create, "ConfigMap", "v1");
     let object = json!({"metadata": {"name": "a"}});
-    let found = cluster(&objects).run(|| judge(&request, Some(&object), None)).violations;
+    let found = cluster(&objects).run(|| evaluate(&request, Some(&object), None)).violations;
     assert!(found[0].message.contains("by bundles [b0 b0 b0"), "{found:?}");
     assert!(found[0].message.len() < 5_000, "{}", found[0].message.len());
 }

@@ -47,13 +47,13 @@ pub(crate) fn check_catalog(review: &Review<'_>, report: &mut Report<'_>) {
     let mut scan = Scan::new(review, report);
     let schemas = catalog.rows("/spec/blobs", &["/value/schema"]);
     for (index, row) in schemas.iter().enumerate() {
-        let judge = match row.text_or_empty(0) {
+        let evaluate = match row.text_or_empty(0) {
             "olm.bundle" => properties::check_bundle,
             "olm.channel" => properties::check_channel,
             _ => continue,
         };
         if let Some(value) = catalog.at(&format!("/spec/blobs/{index}/value")) {
-            judge(&value, &format!("spec.blobs[{index}].value"), &mut scan);
+            evaluate(&value, &format!("spec.blobs[{index}].value"), &mut scan);
         }
     }
 }

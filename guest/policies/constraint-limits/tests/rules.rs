@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 opgate_sdk_testing::tests!(POLICY);
 
 /// The verdict for an object that is created.
-fn judged(resource: &str, object: &Value, settings: &Value) -> Verdict {
+fn evaluate_object(resource: &str, object: &Value, settings: &Value) -> Verdict {
     let [group, version, resource] = ["operators.coreos.com", "v1alpha1", resource];
     let resource = GroupVersionResource {
         group: group.to_owned(),
@@ -25,7 +25,7 @@ fn judged(resource: &str, object: &Value, settings: &Value) -> Verdict {
 fn judged_csv(property: &str, settings: &Value) -> Verdict {
     let list = format!(r#"[{{"type":"olm.constraint","value":{property}}}]"#);
     let csv = json!({"metadata": {"annotations": {"olm.properties": list}}});
-    judged("clusterserviceversions", &csv, settings)
+    evaluate_object("clusterserviceversions", &csv, settings)
 }
 
 /// 64 KiB by default, counted on the raw text.
@@ -49,7 +49,7 @@ fn violations_over_the_limit_are_shared_and_counted() {
     let properties = json!([{"type": "olm.constraint", "value": {}}]).to_string();
     let lookup = json!({"properties": format!(r#"{{"properties":{properties}}}"#)});
     let plan = json!({"status": {"bundleLookups": vec![lookup; 5_000]}});
-    let found = judged("installplans", &plan, &json!({})).violations;
+    let found = evaluate_object("installplans", &plan, &json!({})).violations;
     assert_eq!(found.len(), 256);
     assert!(found.iter().all(|violation| violation.rule == "CON-04"));
     let last = &found[255].message;
@@ -78,7 +78,7 @@ fn a_large_list_is_read_in_part() {
     assert!(properties.len() < 3 << 20);
     let csv = json!({"metadata": {"annotations": {"olm.properties": properties}}});
     let settings = json!({"constraints": {"maxBytes": 131_072}});
-    let found = judged("clusterserviceversions", &csv, &settings).violations;
+    let found = evaluate_object("clusterserviceversions", &csv, &settings).violations;
     let last = &found[found.len() - 1].message;
     // The first two are read.
     let more = format!("{} more violations of this rule are omitted; ", 2 * 6_000 + 1 - 256);
@@ -91,7 +91,7 @@ fn unread_rest_of_a_list_is_reported() {
     let property = format!(r#"{{"type":"olm.constraint","value":{{"{}":1}}}}"#, "x".repeat(4_000));
     let properties = format!("[{}]", vec![property; 100].join(","));
     let csv = json!({"metadata": {"annotations": {"olm.properties": properties}}});
-    let found = judged("clusterserviceversions", &csv, &json!({})).violations;
+    let found = evaluate_object("clusterserviceversions", &csv, &json!({})).violations;
     let last = &found[found.len() - 1];
     assert_eq!(
         last.field,

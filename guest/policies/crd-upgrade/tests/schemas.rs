@@ -13,7 +13,7 @@ use proptest::sample::select;
 use serde_json::{Map, Value, json};
 
 /// The violations when the schemas of a version change.
-fn judged(old: &str, new: &str, settings: &str) -> Verdict {
+fn evaluate_object(old: &str, new: &str, settings: &str) -> Verdict {
     let crd = |versions: &str| {
         let json = format!(
             r#"{{"metadata":{{"name":"a.b"}},"spec":{{"group":"b","scope":"Namespaced","names":{{"plural":"a","kind":"A"}},"versions":{versions}}}}}"#
@@ -46,7 +46,7 @@ fn version(name: &str, schema: &str) -> String {
 /// The violations of the rules of upgrade safety, if one version changes.
 fn found(old: &str, new: &str) -> Vec<(String, String)> {
     let versions = |schema| format!("[{}]", version("v1", schema));
-    safety(judged(&versions(old), &versions(new), STRICT))
+    safety(evaluate_object(&versions(old), &versions(new), STRICT))
 }
 
 fn safety(verdict: Verdict) -> Vec<(String, String)> {
@@ -148,7 +148,7 @@ fn schemas_as_deep_as_json_are_compared_to_the_innermost() {
         assert!(message.starts_with("v1: ^.") && message.len() <= 4_096, "{keyword}");
         assert_eq!(of("CRD-26").len(), unhandled.min(255), "{keyword}");
         let gone = deep(keyword, levels - 1, "{}");
-        let gone = safety(judged(
+        let gone = safety(evaluate_object(
             &format!("[{}]", version("v1", &old)),
             &format!("[{}]", version("v1", &gone)),
             "{}",
@@ -202,7 +202,7 @@ fn very_many_served_versions_are_compared_in_part() {
             (1..=2_000).map(|n| version(&format!("v{n}"), &format!(r#"{{"type":"{kind}"}}"#)));
         format!("[{}]", all.collect::<Vec<_>>().join(","))
     };
-    let verdict = judged(&versions("object"), &versions("other"), STRICT);
+    let verdict = evaluate_object(&versions("object"), &versions("other"), STRICT);
     let reason = "in part: the CRD has too many served versions to compare all of their schemas";
     let skipped: Vec<_> =
         verdict.skipped.iter().filter(|skipped| skipped.rule == "CRD-26").collect();
@@ -332,8 +332,8 @@ proptest! {
         let both = format!("[{},{}]", version("v1", &one), version("v2", &two));
         let first = format!("[{}]", version("v1", &one));
         let again = format!("[{},{}]", version("v1", &one), version("v2", &two).replace("true", " true"));
-        prop_assert_eq!(safety(judged(&both, &again, STRICT)), []);
-        let found = safety(judged(&first, &both, STRICT));
+        prop_assert_eq!(safety(evaluate_object(&both, &again, STRICT)), []);
+        let found = safety(evaluate_object(&first, &both, STRICT));
         prop_assert!(found.iter().all(|(rule, text)| rule == "CRD-26" && text.starts_with("v1 -> v2: ^")));
     }
 }

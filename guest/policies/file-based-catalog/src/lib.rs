@@ -25,10 +25,10 @@ mod bundle;
 mod catalog;
 mod channel;
 mod deprecations;
+mod evaluate;
 mod files;
 mod go_text;
 mod graph;
-mod judge;
 mod objects;
 mod package;
 mod properties;
@@ -61,6 +61,6 @@ opgate_sdk::policy! {
         properties::RULES,
         catalog::unique::RULES,
     ],
-    routes: [CATALOG => judge::check],
+    routes: [CATALOG => evaluate::check],
     settings: include_str!("settings.json"),
 }

@@ -130,7 +130,7 @@ impl Place {
         cluster.run(test)
     }
 
-    fn judge(&self, user: &str, object: &State, old: Option<&State>) -> Verdict {
+    fn evaluate(&self, user: &str, object: &State, old: Option<&State>) -> Verdict {
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
         let (name, namespace) = ("c".to_owned(), "here".to_owned());
         let mut parts = RequestParts { operation, name, namespace, ..RequestParts::default() };
@@ -142,13 +142,13 @@ impl Place {
     }
 
     fn ask(&self, user: &str, object: &State, old: Option<&State>) -> Verdict {
-        self.within(old, || self.judge(user, object, old))
+        self.within(old, || self.evaluate(user, object, old))
     }
 
     /// The states that a tenant can write.
     fn allowed(&self, states: impl Iterator<Item = State>, old: Option<&State>) -> Vec<State> {
         let allows = |object: &State| {
-            let found = self.judge(TENANT, object, old).violations;
+            let found = self.evaluate(TENANT, object, old).violations;
             found.iter().all(|v| v.level != Level::Deny)
         };
         self.within(old, || states.filter(allows).collect())

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 opgate_sdk_testing::tests!(POLICY);
 
-fn judge(operation: Operation, bundle: &Value) -> Verdict {
+fn evaluate(operation: Operation, bundle: &Value) -> Verdict {
     let request = Request::from(RequestParts { operation, ..RequestParts::default() });
     let bundle = Document::parse(&bundle.to_string()).expect("JSON");
     let settings = Document::parse("{}").expect("JSON");
@@ -17,10 +17,10 @@ fn judge(operation: Operation, bundle: &Value) -> Verdict {
 #[test]
 fn update_is_evaluated_like_create_and_delete_is_not() {
     let bundle = json!({"spec": {}});
-    let created = judge(Operation::Create, &bundle);
+    let created = evaluate(Operation::Create, &bundle);
     assert!(!created.violations.is_empty());
-    assert_eq!(judge(Operation::Update, &bundle), created);
-    assert!(judge(Operation::Delete, &bundle).violations.is_empty());
+    assert_eq!(evaluate(Operation::Update, &bundle), created);
+    assert!(evaluate(Operation::Delete, &bundle).violations.is_empty());
 }
 
 /// Very large or very deep input takes time in proportion to its size, and is reported in part.
@@ -31,7 +31,7 @@ fn very_many_wrong_things_are_reported_in_part() {
         (0..many).map(|i| json!({"path": format!("manifests/{i}/x")})).collect();
     files.push(json!({"path": "manifests/x.yaml", "documents": vec![json!({}); many]}));
     files.extend((0..many).map(|i| json!({"path": format!("manifests/l{i}"), "error": {}})));
-    let found = judge(Operation::Create, &json!({"spec": {"files": files}}));
+    let found = evaluate(Operation::Create, &json!({"spec": {"files": files}}));
     let count = |rule: &str| found.violations.iter().filter(|v| v.rule == rule).count();
     for rule in ["PBF-03", "PBF-04", "PBF-05"] {
         assert!(count(rule) >= 85, "{rule}: {}", count(rule));
@@ -42,6 +42,6 @@ fn very_many_wrong_things_are_reported_in_part() {
         deep = json!({"kind": "List", "items": [deep]});
     }
     let file = json!({"path": "manifests/x.yaml", "documents": [deep]});
-    let found = judge(Operation::Create, &json!({"spec": {"files": [file]}}));
+    let found = evaluate(Operation::Create, &json!({"spec": {"files": [file]}}));
     assert!(found.violations.is_empty(), "{found:?}");
 }

@@ -1,8 +1,8 @@
 //! The rules of a ClusterRole, and the permissions of one role that others grant.
 //!
 //! ```text
-//! role ─▶ Grants ─▶ wanted: each verb on each resource ─┐
-//! roles of the cluster ─▶ Grants ──────────────────────┴▶ Coverage: the missing permissions
+//! role ─▶ each verb on each resource ──────────────────────┐
+//! roles of the cluster ─▶ each verb on each resource ──────┴▶ Coverage: the missing permissions
 //! ```
 //!
 //! A role may list thousands of verbs, groups and resources, and every combination counts. A role

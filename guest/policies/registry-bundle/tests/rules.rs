@@ -13,7 +13,7 @@ fn parsed(value: &Value) -> Document {
     Document::parse(&value.to_string()).expect("JSON")
 }
 
-fn judge(operation: Operation, bundle: &Value, settings: &Value) -> Verdict {
+fn evaluate(operation: Operation, bundle: &Value, settings: &Value) -> Verdict {
     let request = Request::from(RequestParts { operation, ..RequestParts::default() });
     let bundle = parsed(bundle);
     POLICY.validate(&request, 1, Some(&bundle), Some(&bundle), &parsed(settings))
@@ -22,7 +22,7 @@ fn judge(operation: Operation, bundle: &Value, settings: &Value) -> Verdict {
 #[test]
 fn update_is_evaluated_like_create_and_delete_is_not() {
     let bundle = json!({"spec": {}});
-    let ask = |operation| judge(operation, &bundle, &json!({}));
+    let ask = |operation| evaluate(operation, &bundle, &json!({}));
     let created = ask(Operation::Create);
     assert!(!created.violations.is_empty());
     assert_eq!(ask(Operation::Update), created);
@@ -61,8 +61,8 @@ fn file_that_starts_with_an_empty_document_is_denied_once() {
                 "startsEmpty": is_empty},
         ]}})
     };
-    assert_eq!(judge(Operation::Create, &bundle(false), &json!({})).violations, []);
-    let found = judge(Operation::Create, &bundle(true), &json!({})).violations;
+    assert_eq!(evaluate(Operation::Create, &bundle(false), &json!({})).violations, []);
+    let found = evaluate(Operation::Create, &bundle(true), &json!({})).violations;
     let found: Vec<_> =
         found.iter().map(|v| (v.rule.as_str(), v.field.as_str(), v.message.as_str())).collect();
     assert_eq!(
@@ -86,7 +86,7 @@ fn file_that_starts_with_an_empty_document_is_denied_once() {
 fn ids_can_be_put_before_messages() {
     let settings = json!({"messages": {"prefixRuleId": true}});
     let bundle = json!({"spec": {"directories": ["manifests"]}});
-    let found = judge(Operation::Create, &bundle, &settings);
+    let found = evaluate(Operation::Create, &bundle, &settings);
     let first = &found.violations.first().expect("a finding").message;
     assert!(first.starts_with("RBF-01: Unable to locate metadata directory"), "{first}");
 }
@@ -117,7 +117,7 @@ fn invalid_settings_cause_no_panic() {
         let mut mutated = vec![wrong.clone(), json!({"bundle": wrong}), json!({"profile": wrong})];
         mutated.extend(members.keys().map(|name| json!({"bundle": {name: wrong}})));
         for settings in mutated {
-            let found = judge(Operation::Create, &folder, &settings);
+            let found = evaluate(Operation::Create, &folder, &settings);
             assert!(!found.violations.is_empty(), "{settings}");
         }
     }
@@ -148,7 +148,7 @@ fn very_many_wrong_things_are_reported_in_part() {
         json!({"path": "metadata/dependencies.yaml", "documents": [{"dependencies": dependencies}]}),
     ];
     files.extend((0..many).map(|i| json!({"path": format!("manifests/{i}/x/y")})));
-    let found = judge(Operation::Create, &json!({"spec": {"files": files}}), &json!({}));
+    let found = evaluate(Operation::Create, &json!({"spec": {"files": files}}), &json!({}));
     let of = |rule: &str| found.violations.iter().filter(|v| v.rule == rule).collect::<Vec<_>>();
     for rule in ["RBF-07", "RBF-08", "RBF-09", "RBF-12", "RBF-18", "RBF-25"] {
         assert!(of(rule).len() >= 40, "{rule}: {}", of(rule).len());
@@ -162,7 +162,7 @@ fn very_many_wrong_things_are_reported_in_part() {
     let mut files = vec![json!({"path": "a.package.yaml", "documents": [{}]})];
     files.extend((0..many).map(|i| json!({"path": format!("{i}/x.yaml"), "documents": []})));
     let bundle = json!({"spec": {"files": files, "directories": directories}});
-    let found = judge(Operation::Create, &bundle, &json!({}));
+    let found = evaluate(Operation::Create, &bundle, &json!({}));
     assert!(found.violations.len() <= 256, "{}", found.violations.len());
 }
 

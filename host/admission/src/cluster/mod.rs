@@ -231,7 +231,11 @@ impl ClusterState {
         Self::assemble(readings, other.options, Some(other))
     }
 
-    fn assemble(readings: &[ResolvedRead], options: ClusterOptions, beside: Option<&Self>) -> Self {
+    fn assemble(
+        readings: &[ResolvedRead],
+        options: ClusterOptions,
+        replaced: Option<&Self>,
+    ) -> Self {
         let mut merged: Vec<ResolvedRead> = Vec::new();
         for reading in readings {
             let is_place = |known: &ResolvedRead| {
@@ -262,24 +266,24 @@ impl ClusterState {
             format!("{}{limits}", reading.resource)
         };
         let memory =
-            beside.map_or_else(|| CacheMemory::new(options.memory), |other| other.memory.clone());
+            replaced.map_or_else(|| CacheMemory::new(options.memory), |other| other.memory.clone());
         let cache = |reading: &ResolvedRead| {
             let name = name(reading);
             let is_it = |cache: &&Arc<ResourceCache>| {
                 cache.name() == name
                     && store::registry::can_share_cache(cache.resolved_read(), reading)
             };
-            let known = beside.and_then(|other| other.caches.iter().find(is_it));
+            let known = replaced.and_then(|other| other.caches.iter().find(is_it));
             let new = || {
                 let cache = ResourceCache::new(reading.clone(), options, memory.clone());
                 let cache = cache.with_name(name.clone());
-                Arc::new(if beside.is_some() { cache.into_standby() } else { cache })
+                Arc::new(if replaced.is_some() { cache.into_standby() } else { cache })
             };
             known.cloned().unwrap_or_else(new)
         };
         let caches: Vec<_> = merged.iter().map(cache).collect();
         let registry_handle = store::registry::RegistryHandle::register(
-            beside.map(|other| other.registry_handle.registry()).unwrap_or_default(),
+            replaced.map(|other| other.registry_handle.registry()).unwrap_or_default(),
         );
         registry_handle.acquire().add(&caches);
         let (claims, files) = (Claims::default(), read::samples::FileSamples::default());

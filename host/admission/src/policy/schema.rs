@@ -136,8 +136,8 @@ fn ensure_bounded(schema: &Value) -> Result<(), String> {
 /// The nearest name to an unknown key, or the location where a key of that name belongs.
 fn key_hint(schema: &Value, around: &str, key: &str) -> String {
     let properties = schema.pointer(&format!("{around}/properties")).and_then(Value::as_object);
-    let beside = properties.into_iter().flat_map(|p| p.keys().map(String::as_str));
-    let hint = opgate_text::hint(key, beside);
+    let extra = properties.into_iter().flat_map(|p| p.keys().map(String::as_str));
+    let hint = opgate_text::hint(key, extra);
     if !hint.is_empty() {
         return hint;
     }

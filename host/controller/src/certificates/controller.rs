@@ -135,7 +135,7 @@ struct LastGood(SecretContents);
 
 impl std::fmt::Debug for LastGood {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Remembered").finish_non_exhaustive()
+        f.debug_struct("LastGood").finish_non_exhaustive()
     }
 }
 

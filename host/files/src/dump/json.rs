@@ -265,8 +265,8 @@ impl PartialValue {
             index.add_value(whole);
             return Ok(());
         };
-        let beside = head.saturating_sub(whole.start) + end.saturating_sub(tail);
-        if beside > MAX_FRAME_BYTES {
+        let extra = head.saturating_sub(whole.start) + end.saturating_sub(tail);
+        if extra > MAX_FRAME_BYTES {
             index.add_value(whole);
             return Ok(());
         }

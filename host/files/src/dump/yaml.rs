@@ -151,8 +151,8 @@ impl PartialDocument {
         let tail = if self.state == ListState::Tail { self.tail } else { end };
         let whole = Slot { start: self.start, end, lines: self.lines, columns: 0, list: None };
         let is_list = matches!(self.state, ListState::Elements | ListState::Tail);
-        let beside = self.items.saturating_sub(self.start) + end.saturating_sub(tail);
-        if !is_list || beside > MAX_FRAME_BYTES {
+        let extra = self.items.saturating_sub(self.start) + end.saturating_sub(tail);
+        if !is_list || extra > MAX_FRAME_BYTES {
             index.add_document(whole);
             return Ok(());
         }

@@ -23,7 +23,7 @@ const PLACEHOLDER_DIGEST: &str =
 const ICON: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" width="80" height="40" viewBox="0 0 80 40"><g fill="#1a5fb4"><rect x="16" y="4" width="6" height="32"/><rect x="58" y="4" width="6" height="32"/><rect x="16" y="17" width="48" height="6"/></g></svg>"##;
 
 const DESCRIPTION: &str = "\
-opgate is a validating admission webhook for clusters that run Operators. It judges OperatorGroups, \
+opgate is a validating admission webhook for clusters that run Operators. It evaluates OperatorGroups, \
 ClusterServiceVersions, Subscriptions, catalogs, bundles and what belongs to them, before they are stored, with \
 policies that run in a sandbox.
 

@@ -73,10 +73,10 @@ fn int_or_string_with_any_of_or_all_of_is_validated() {
         r#"[]: Invalid value: "": Checked value must be of type integer (default format) in field"#;
     let all =
         r#"[]: Invalid value: "": "field" must validate all the schemas (allOf). None validated"#;
-    for (beside, more) in
+    for (extra, more) in
         [(json!({"anyOf": any}), None), (json!({"allOf": [{"anyOf": any}]}), Some(all))]
     {
-        let mut schema = beside.clone();
+        let mut schema = extra.clone();
         schema["nullable"] = json!(true);
         schema["x-kubernetes-int-or-string"] = json!(true);
         for value in [json!(null), json!(42), json!("foo")] {

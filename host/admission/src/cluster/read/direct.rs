@@ -44,7 +44,7 @@ pub struct DirectReader {
 
 impl std::fmt::Debug for DirectReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Direct").finish_non_exhaustive()
+        f.debug_struct("DirectReader").finish_non_exhaustive()
     }
 }
 

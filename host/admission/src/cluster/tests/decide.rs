@@ -344,8 +344,8 @@ async fn often_repeated_evaluation_gets_priority() {
         }
         count = write_repeatedly(&cluster, "shared") => panic!("{count}"),
     }
-    let judged = slow.evaluations.into_inner().max(other.evaluations.into_inner());
-    assert!(judged <= 6, "{judged} rounds");
+    let evaluated = slow.evaluations.into_inner().max(other.evaluations.into_inner());
+    assert!(evaluated <= 6, "{evaluated} rounds");
     assert!(began.elapsed() < Duration::from_millis(400), "{:?}", began.elapsed());
     assert!(!cluster.claims.has_claims());
 }

@@ -1,6 +1,5 @@
 //! Cluster state, reservations and verdicts, without policies and without a network.
 
-mod beside;
 mod confirm;
 mod decide;
 mod kind;
@@ -8,6 +7,7 @@ mod memory;
 mod model;
 mod polled;
 mod reader;
+mod replacement;
 
 use super::*;
 use crate::evaluation::{Evaluate, Evaluation, EvaluationError, ReadConsistency, decide};

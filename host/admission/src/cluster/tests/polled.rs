@@ -270,7 +270,7 @@ fn response_without_items_is_an_error_not_an_empty_list() {
     assert!(cut.starts_with("the API server's answer is not JSON"), "{cut}");
     let large = [br#"{"items":["#.as_slice(), &vec![b'['; 32 << 20]].concat();
     assert_eq!(read_list(&large), Err("an object of more than 33554432 bytes".to_owned()));
-    let beside = [br#"{"a":""#.as_slice(), &vec![b'x'; 2 << 20]].concat();
+    let extra = [br#"{"a":""#.as_slice(), &vec![b'x'; 2 << 20]].concat();
     let expected = "a response of more than 1048576 bytes without its objects";
-    assert_eq!(read_list(&beside), Err(expected.to_owned()));
+    assert_eq!(read_list(&extra), Err(expected.to_owned()));
 }

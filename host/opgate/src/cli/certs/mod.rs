@@ -182,7 +182,7 @@ fn check(
     days_left: u32,
 ) -> Result<ExitStatus, CommandError> {
     let source = source.source()?;
-    let beside = match &source {
+    let sibling = match &source {
         Source::Directory(folder) => folder.join("ca.crt"),
         Source::Files { certificate, .. } => certificate.with_file_name("ca.crt"),
     };
@@ -202,7 +202,7 @@ fn check(
     if left < Duration::from_secs(u64::from(days_left) * 86_400) {
         problems.push(format!("the certificate ends in less than {days_left} days"));
     }
-    let ca = ca.or_else(|| beside.exists().then_some(beside));
+    let ca = ca.or_else(|| sibling.exists().then_some(sibling));
     if let Some(path) = &ca {
         let bundle = std::fs::read(path).with_context(|| path.display().to_string())?;
         let every = if names.is_empty() {

@@ -68,7 +68,7 @@ impl<'s> SubjectEvaluator<'s> {
         let mut checked = CheckRecord::new(subject);
         let mut not_evaluated = Vec::new();
         let mut is_seen = true;
-        let (mut is_judged, mut unjudged) = (false, subject.not_evaluated.clone());
+        let (mut is_judged, mut unevaluated) = (false, subject.not_evaluated.clone());
         for request in &subject.requests {
             let text = request.text();
             let text = text.map_err(|TooDeep(offset)| ReviewError::Depth(offset));
@@ -86,7 +86,7 @@ impl<'s> SubjectEvaluator<'s> {
             if !is_judged {
                 let why = explanation::not_evaluated_reason(set, &review, &decision);
                 is_judged = why.is_none();
-                unjudged = unjudged.or(why);
+                unevaluated = unevaluated.or(why);
             }
             if *explains {
                 let explanation =
@@ -101,7 +101,7 @@ impl<'s> SubjectEvaluator<'s> {
             checked.add_decision(request, decision);
         }
         checked.set_duration(started.elapsed());
-        if let Some(why) = unjudged.filter(|_| !is_judged) {
+        if let Some(why) = unevaluated.filter(|_| !is_judged) {
             checked.set_not_evaluated(why);
         }
         let broken = subject.unreadable.iter().filter(|file| !checked.mentions(&file.display_path));

@@ -177,8 +177,8 @@ impl Check {
             if let Some(error) = &unit.error {
                 check_run.add_error(&found.path, error);
             }
-            for judged in unit.results {
-                check_run.add_result(judged.map_err(CommandError::engine)?, *waivers);
+            for evaluated in unit.results {
+                check_run.add_result(evaluated.map_err(CommandError::engine)?, *waivers);
             }
             Ok::<(), CommandError>(())
         })?;
@@ -260,12 +260,12 @@ mod tests {
             files::load(&found, None, &Reader::default())
         };
         let subjects = parallel::map(&[path], load).remove(0).unwrap();
-        let judge = |subject: &Subject| {
-            let mut judged = SubjectEvaluator::new(&set).evaluate(subject).unwrap();
-            judged.record.conclude(warnings_as_errors, judged.unreported.is_empty());
-            judged
+        let evaluate_request = |subject: &Subject| {
+            let mut evaluated = SubjectEvaluator::new(&set).evaluate(subject).unwrap();
+            evaluated.record.conclude(warnings_as_errors, evaluated.unreported.is_empty());
+            evaluated
         };
-        let all = parallel::map(&subjects, judge);
+        let all = parallel::map(&subjects, evaluate_request);
         all.into_iter().map(|j| (serde_json::to_value(&j.record).unwrap(), j)).collect()
     }
 
@@ -281,7 +281,7 @@ mod tests {
     fn violations_of_manifests_have_locations() {
         let folder = folder(&[("b.yaml", BUNDLE)]);
         let path = folder.path().join("b.yaml");
-        let (record, judged) = evaluate_path(&immutability(""), &path).remove(0);
+        let (record, evaluated) = evaluate_path(&immutability(""), &path).remove(0);
         let shown = path.display().to_string();
         let violation = json!({
             "policy": "bundle-immutability",
@@ -295,22 +295,22 @@ mod tests {
             record,
             json!({"source": shown, "kind": "Bundle", "name": "x", "ok": false, "violations": [violation], "inputType": "manifest"})
         );
-        assert_eq!(judged.record.outcome(), ExitStatus::Denied);
-        assert!(judged.is_matched);
+        assert_eq!(evaluated.record.outcome(), ExitStatus::Denied);
+        assert!(evaluated.is_matched);
     }
 
     #[test]
     fn manifests_of_bundles_are_checked_with_them() {
         let folder = folder(&[("manifests/b.yaml", BUNDLE), ("manifests/c.yaml", "a: [\n")]);
-        let (record, judged) = evaluate_path(&immutability(""), folder.path()).remove(0);
+        let (record, evaluated) = evaluate_path(&immutability(""), folder.path()).remove(0);
         assert_eq!(record["kind"], "PlainBundle");
         assert_eq!(
             record["violations"][0]["field"],
             "spec.files[0].documents[0].spec.source.image"
         );
         assert_eq!(record["violations"][0]["location"]["line"], 7);
-        assert!(!judged.is_matched);
-        assert_eq!(judged.unreported.len(), 1);
+        assert!(!evaluated.is_matched);
+        assert_eq!(evaluated.unreported.len(), 1);
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
             "{:?}",
             all[1].1.unreported
         );
-        assert!(all.iter().all(|(_, judged)| !judged.is_matched));
+        assert!(all.iter().all(|(_, evaluated)| !evaluated.is_matched));
     }
 
     #[test]

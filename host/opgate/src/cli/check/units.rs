@@ -102,13 +102,13 @@ impl<'u> UnitEvaluator<'u> {
             }
         };
         let evaluator = SubjectEvaluator::new(self.set).with_explanations(self.explains);
-        let judge = |subject: &Subject| evaluator.evaluate(subject);
-        let judged = match &subjects[..] {
+        let evaluate_request = |subject: &Subject| evaluator.evaluate(subject);
+        let evaluated = match &subjects[..] {
             // The packages of a catalog.
             subjects if input.input_type == CheckInputType::Catalog => {
-                parallel::map(subjects, judge)
+                parallel::map(subjects, evaluate_request)
             }
-            subjects => subjects.iter().map(judge).collect(),
+            subjects => subjects.iter().map(evaluate_request).collect(),
         };
         let line = |subject: &Subject| {
             let is_review = subject.input_type_line(false).is_some();
@@ -124,7 +124,7 @@ impl<'u> UnitEvaluator<'u> {
         });
         let warnings = warnings.collect();
         UnitResult {
-            results: judged,
+            results: evaluated,
             input_type_lines: subjects.iter().filter_map(line).collect(),
             warnings,
             error: None,

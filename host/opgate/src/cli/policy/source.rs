@@ -116,9 +116,9 @@ impl SourceArgs {
     fn component_subject(&self, path: &Path) -> Result<PolicySubject, CommandError> {
         let named = || path.display().to_string();
         let whole = path.canonicalize().with_context(named)?;
-        let beside = whole.parent().unwrap_or(Path::new("/"));
+        let parent = whole.parent().unwrap_or(Path::new("/"));
         if let Some((folder, policy)) = find_configuration(&whole) {
-            let cases = [beside.join("cases"), folder.join("cases")];
+            let cases = [parent.join("cases"), folder.join("cases")];
             let [_, last] = &cases;
             let found = cases.iter().find(|cases| cases.is_dir()).unwrap_or(last).clone();
             return Ok(PolicySubject {
@@ -127,7 +127,7 @@ impl SourceArgs {
                 source_directory: None,
             });
         }
-        let cases = self.cases_or(|| beside.join("cases"));
+        let cases = self.cases_or(|| parent.join("cases"));
         Ok(PolicySubject { policy: policy_from_file(whole)?, cases, source_directory: None })
     }
 }

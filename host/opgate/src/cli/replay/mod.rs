@@ -1,8 +1,8 @@
 //! `opgate replay`: decides recorded reviews as the server would, and manifests as requests that create them.
 //!
 //! ```text
-//! PATHs ─▶ input ─▶ given ─▶ Set::decide ─▶ ReviewRecord ─▶ report
-//!                                └▶ explained: matched policies, and skipped rules
+//! PATHs ─▶ input ─▶ ReviewInput ─▶ PolicySet::decide ─▶ ReviewRecord ─▶ report
+//!                                           └▶ explained: matched policies, and skipped rules
 //! ```
 
 mod report;
@@ -201,16 +201,16 @@ impl Replayer<'_> {
         if self.apply_allowed && decided.as_ref().is_ok_and(allowed) {
             set.cluster().apply_allowed(&review);
         }
-        let (mut unjudged, decision) = (None, decided.as_ref().ok());
+        let (mut unevaluated, decision) = (None, decided.as_ref().ok());
         if let Some(decision) = decision {
             self.skipped_rules.extend(decision.skipped.iter().map(|skipped| skipped.rule.clone()));
-            unjudged = explanation::not_evaluated_reason(set, &review, decision);
+            unevaluated = explanation::not_evaluated_reason(set, &review, decision);
         }
         let explain = || Explanation::of(set.match_results(&review), decision, &trace);
         let explanation = self.explain.then(explain);
         let mut record = ReviewRecord::new(&review, &taken.source, decided, took);
         record.input_type = Some(taken.input_type);
-        record.not_evaluated = unjudged;
+        record.not_evaluated = unevaluated;
         record.explanation = explanation;
         Ok(record)
     }

@@ -217,14 +217,14 @@ impl Counts {
     /// Formats the summary `1 passed, 2 warned, 0 denied, 0 errors, 3 not evaluated`: `warned` and `not
     /// evaluated` only if there are any.
     pub(super) fn summary(&self, passed: &str) -> String {
-        let Self { passed: count, warned, denied, failed, not_evaluated: unjudged } = *self;
+        let Self { passed: count, warned, denied, failed, not_evaluated: unevaluated } = *self;
         let some = |count: usize, what: &str| match count {
             0 => String::new(),
             count => format!(", {count} {what}"),
         };
-        let (warned, unjudged) = (some(warned, "warned"), some(unjudged, "not evaluated"));
+        let (warned, unevaluated) = (some(warned, "warned"), some(unevaluated, "not evaluated"));
         let errors = if failed == 1 { "error" } else { "errors" };
-        format!("{count} {passed}{warned}, {denied} denied, {failed} {errors}{unjudged}")
+        format!("{count} {passed}{warned}, {denied} denied, {failed} {errors}{unevaluated}")
     }
 }
 

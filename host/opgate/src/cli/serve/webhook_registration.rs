@@ -2,9 +2,9 @@
 //! compares it with the stored one, and, as the leader with `--manage-webhooks`, applies it.
 //!
 //! ```text
-//! Serving ─▶ registration of the set ─▶ Wanted ─▶ digest in the lease
-//!                                          └▶ every few seconds, or on request: check ─▶ RegistrationNames, figures
-//!                                                                            leader: └▶ follow
+//! ActivePolicySet ─▶ DesiredRegistration ─┬▶ digest in the lease
+//!                                         └▶ every few seconds, or on request: observe ─▶ RegistrationNames, metrics
+//!                                                                              leader: └▶ reconcile
 //! ```
 
 use std::sync::Arc;

@@ -23,7 +23,7 @@ policy! {
     name: "{{name}}",
     title: "images of Pods have a digest and come from known registries",
     rules: [RULES],
-    routes: [POD => judge],
+    routes: [POD => evaluate],
     settings: include_str!("settings.json"),
     check_settings: check,
 }
@@ -115,7 +115,7 @@ rule! {
     }
 }
 
-fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+fn evaluate(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(pod) = review.object else { return };
     let images = touched_images(review, pod);
     if images.is_empty() {

@@ -114,8 +114,8 @@ pub(super) fn evaluate_dumps(
         for found in parallel::map(dump.slots(), |slot| one(dump, slot)) {
             check_run.terminating += found.terminating;
             check_run.exempt += found.exempt;
-            for judged in found.results {
-                check_run.add_result(judged.map_err(CommandError::engine)?, *waivers);
+            for evaluated in found.results {
+                check_run.add_result(evaluated.map_err(CommandError::engine)?, *waivers);
             }
             for line in found.unreadable {
                 lines += 1;

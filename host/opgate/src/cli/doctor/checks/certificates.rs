@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Secret ────┐
-//!            ├─▶ Shown ─▶ name, time, and whether each caBundle vouches for it
+//!            ├─▶ chain ─▶ name, time, and whether each caBundle vouches for it
 //! handshake ─┘
 //! ```
 

@@ -1,7 +1,7 @@
 //! Runs cases through the component of a policy, as a server or a replay would.
 //!
 //! ```text
-//! cases ─▶ by settings, and with or without a cluster ─▶ Set ─▶ decide ─▶ Answer ─▶ compare ─▶ CaseRun
+//! cases ─▶ by settings, and with or without a cluster ─▶ PolicySet ─▶ decide ─▶ PolicyResult ─▶ compare ─▶ CaseRun
 //! ```
 //!
 //! Cases with the same settings share one loaded policy. All share the engine and the compiled code.
@@ -223,8 +223,9 @@ impl Runner {
             objects.filter_map(|object| object.get("apiVersion")?.as_str()?.split_once('/'));
         let mut groups: Vec<_> = groups.map(|(group, _)| group.to_owned()).collect();
         // For an evaluated definition, its objects are included, too.
-        let judged = case.object.iter().chain(&case.old);
-        groups.extend(judged.filter_map(|o| Some(o.pointer("/spec/group")?.as_str()?.to_owned())));
+        let evaluated = case.object.iter().chain(&case.old);
+        groups
+            .extend(evaluated.filter_map(|o| Some(o.pointer("/spec/group")?.as_str()?.to_owned())));
         groups.sort();
         groups.dedup();
         groups
