@@ -81,17 +81,16 @@ pub(crate) struct Crd<'d> {
 
 impl<'d> Crd<'d> {
     pub(crate) fn of(document: &'d Document) -> Self {
-        Self::read(document, is_v1beta1(document))
+        Self::read(document, is_v1beta1(document), document.kind(VERSIONS) == Kind::Object)
     }
 
-    /// A CRD of the cluster, which is read as v1.
+    /// A CRD of the cluster, which is read as v1. API servers store versions as a list only, so the fields of
+    /// a mapping are not declared; a file with the state of a cluster can have one.
     pub(crate) fn stored(document: &'d Document) -> Self {
-        Self::read(document, false)
+        Self::read(document, false, false)
     }
 
-    fn read(document: &'d Document, is_v1beta1: bool) -> Self {
-        let kind = document.kind(VERSIONS);
-        let is_mapping = kind == Kind::Object;
+    fn read(document: &'d Document, is_v1beta1: bool, is_mapping: bool) -> Self {
         let mut versions = Vec::new();
         if is_mapping {
             for row in document.fields(VERSIONS, &["/name", "/served", "/storage"]).iter() {
@@ -102,7 +101,7 @@ impl<'d> Crd<'d> {
                     location: VersionLocation::Mapping,
                 });
             }
-        } else if kind == Kind::List {
+        } else if document.kind(VERSIONS) == Kind::List {
             let rows = document.rows(VERSIONS, &["/name", "/served", "/storage"]);
             versions.extend(rows.iter().enumerate().map(|(index, row)| Version {
                 name: row.text_or_empty(0).to_owned(),

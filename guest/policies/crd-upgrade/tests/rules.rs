@@ -68,6 +68,25 @@ fn any_value_in_any_field_has_a_verdict() {
     opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }
 
+/// The state of a cluster from a file can have what no API server stores.
+#[test]
+fn stored_definition_with_a_mapping_of_versions_has_no_versions() {
+    let mut tried = 0;
+    for case in CASES.iter().filter(|case| case.rule == "CRD-17") {
+        let mut case = case.clone();
+        for object in case.cluster.iter_mut().flatten() {
+            if object["kind"] == "CustomResourceDefinition"
+                && let Some(version) = object["spec"]["versions"].get(0).cloned()
+            {
+                object["spec"]["versions"] = json!({"v1": version});
+                tried += 1;
+            }
+        }
+        let _ = verdict(&POLICY, &case);
+    }
+    assert!(tried > 0);
+}
+
 static CASES: LazyLock<Vec<Case>> =
     LazyLock::new(|| opgate_sdk_testing::native::cases(&POLICY, FOLDER));
 
