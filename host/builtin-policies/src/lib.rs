@@ -4,5 +4,5 @@
 //! build.rs: guest/policies ─▶ components ─▶ build.rs of opgate: native code ─▶ embedded in the binary
 //! ```
 //!
-//! It is a crate of its own so that cargo builds policies next to the crates of the host, of which none uses
-//! a component before the last one.
+//! It is a separate crate so that cargo builds policies next to the crates of the host, of which only the last
+//! one uses components.
