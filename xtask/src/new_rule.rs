@@ -230,8 +230,8 @@ fn render_cases(id: &str, on: &str, crate_folder: &Path) -> Result<String> {
         }
     }
     let object = "{apiVersion: TODO, kind: TODO, metadata: {name: x}}";
-    let evaluated = if others.contains("\n  folder:") {
-        "folder: {}".to_owned()
+    let evaluated = if others.contains("\n  directory:") {
+        "directory: {}".to_owned()
     } else if others.contains("\n  catalog:") {
         "catalog: {blobs: []}".to_owned()
     } else if on.contains("Create") {
@@ -313,7 +313,7 @@ mod tests {
                 1
             );
         }
-        for line in ["rule: PBF-91", "accept:", "reject:", "  folder: {}", "  message: TODO"] {
+        for line in ["rule: PBF-91", "accept:", "reject:", "  directory: {}", "  message: TODO"] {
             assert!(case.lines().any(|found| found == line), "{case}");
         }
         let rules = find_rules(&root.path().join("guest/policies/plain-bundle/src")).unwrap();
