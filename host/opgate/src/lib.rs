@@ -1,6 +1,6 @@
 //! opgate: an admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
 //!
-//! This is its command line, and the policies that it carries. The work is done by the crates below:
+//! This is its command line. The work is done by the crates below:
 //!
 //! ```text
 //! cli ─┬▶ server ─┬▶ admission: review ─▶ policies ─▶ decision ─▶ engine: a policy's code
@@ -8,15 +8,14 @@
 //!      └▶ files: bundles, catalogs and manifests, as reviews
 //! ```
 //!
-//! * [`cli`]: one directory per command.
-//! * [`builtin`]: the policies that it carries.
+//! [`cli`] has one directory per command.
 
-pub mod builtin;
 pub mod cli;
 #[doc(hidden)]
 pub mod fuzzing;
 
 pub use opgate_admission::{cluster, evaluation, policy, review};
+pub use opgate_builtin_policies as builtin;
 pub use opgate_engine as engine;
 pub use opgate_server as server;
 pub use opgate_supervise as supervise;

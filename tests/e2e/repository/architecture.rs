@@ -52,7 +52,26 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ),
     ("host/registry", &["common/", "host/text"]),
     ("host/pack", &[]),
-    ("host/builtin-policies", &["host/pack"]),
+    ("host/builtin-components", &["host/pack"]),
+    (
+        "host/builtin-policies",
+        &["common/", "host/admission", "host/builtin-components", "host/system"],
+    ),
+    (
+        "host/doctor",
+        &[
+            "common/",
+            "certs",
+            "host/admission",
+            "host/builtin-policies",
+            "host/controller",
+            "host/files",
+            "host/input",
+            "host/manifests",
+            "host/server",
+            "host/text",
+        ],
+    ),
     ("host/opgate", &["common/", "certs", "host/"]),
     ("tests", &["common/", "certs", "examples/", "guest/", "host/", "tests/"]),
     ("guest/sdk-testing", &["common/", "guest/sdk"]),
@@ -66,7 +85,7 @@ const TEST_DEPENDENCIES: &[&str] = &["guest/sdk-testing"];
 /// Where crates that run or read WebAssembly may be used, by kind of the dependency.
 const WASM_USERS: &[(&str, &str, &[&str])] = &[
     ("wasmtime", "normal", &["host/engine", "host/system"]),
-    ("wasmtime", "build", &["host/opgate"]),
+    ("wasmtime", "build", &["host/builtin-policies"]),
     ("wasmtime", "dev", &["tests"]),
     ("wasmparser", "normal", &["host/engine", "host/opgate"]),
 ];

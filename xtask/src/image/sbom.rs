@@ -9,7 +9,7 @@
 //!
 //! Macros and build scripts are omitted: they run during the build, and are not part of the binary.
 
-#[path = "../../../host/builtin-policies/policies.rs"]
+#[path = "../../../host/builtin-components/policies.rs"]
 mod policies;
 
 use std::collections::{BTreeMap, BTreeSet};

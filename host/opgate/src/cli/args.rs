@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::builtin::BUILTINS;
 use crate::cli::exit::CommandError;
 use crate::cli::registry::RegistryArgs;
 use opgate_admission::cluster;
 use opgate_admission::policy::{
     Configuration, LoadProgress, PolicyConfig, PolicySet, Profile, SetError,
 };
+use opgate_builtin_policies::BUILTINS;
 use opgate_engine::{Compiler, EngineError};
 use opgate_input::read::{DEFAULT_MAX_INPUT_BYTES, DEFAULT_MAX_UNIT_BYTES, Reader};
 use opgate_server::DefaultLimits;

@@ -225,9 +225,9 @@ mod tests {
 
     use super::evaluate::{SubjectEvaluator, SubjectResult};
     use super::*;
-    use crate::builtin::BUILTINS;
     use opgate_admission::cluster;
     use opgate_admission::policy::PolicySet;
+    use opgate_builtin_policies::BUILTINS;
     use opgate_files::{self as files, Subject};
     use opgate_input::read::Reader;
 

@@ -12,9 +12,9 @@ use std::path::Path;
 use time::{Date, OffsetDateTime};
 
 use super::report::CheckRecord;
-use crate::builtin::BUILTINS;
 use crate::cli::report::{AppliedWaiver, ReportLocation};
 use opgate_admission::policy::{Configuration, ModuleSource, PolicySet};
+use opgate_builtin_policies::BUILTINS;
 use opgate_files::waivers::{self, Waiver, Waivers};
 use opgate_input::read::Reader;
 use opgate_text::hint;

@@ -6,10 +6,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::builtin::{self, BUILTINS};
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::output::stdout;
 use crate::cli::{doctor, help};
+use opgate_builtin_policies::{self as builtin, BUILTINS};
 
 const COMPLETIONS_AFTER_HELP: &str = "\
 Examples:

@@ -104,8 +104,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::builtin::BUILTINS;
     use opgate_admission::policy::{Configuration, Profile};
+    use opgate_builtin_policies::BUILTINS;
 
     #[test]
     fn printed_configuration_is_valid_and_pins_the_platform() {

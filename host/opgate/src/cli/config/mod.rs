@@ -15,12 +15,12 @@ use serde_json::json;
 
 use super::registry::RegistryArgs;
 use super::verbosity::{self, note};
-use crate::builtin::BUILTINS;
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::output::{stdout, text_or_json};
 use opgate_admission::cluster::{ClusterOptions, Source};
 use opgate_admission::policy::{Configuration, LoadProgress, Profile};
+use opgate_builtin_policies::BUILTINS;
 use opgate_server::DefaultLimits;
 
 const AFTER_HELP: &str = "\

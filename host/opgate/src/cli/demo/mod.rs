@@ -23,11 +23,11 @@ use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio_rustls::TlsConnector;
 
-use crate::builtin::BUILTINS;
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::output::ERROR;
 use opgate_admission::cluster;
 use opgate_admission::policy::{Configuration, PolicySet, Profile};
+use opgate_builtin_policies::BUILTINS;
 use opgate_server::{Options, Server};
 
 /// Arguments of `opgate demo`.

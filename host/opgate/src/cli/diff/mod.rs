@@ -25,12 +25,12 @@ use self::change::Difference;
 use self::facts::Facts;
 use self::reviews::ReviewDifferences;
 use super::registry::RegistryArgs;
-use crate::builtin::BUILTINS;
 use crate::cli::args::{ConfigArgs, ReadArgs};
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::output::{stdout, text_or_json};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Configuration, PolicySet};
+use opgate_builtin_policies::BUILTINS;
 use opgate_input::read::Reader;
 
 /// Examples and exit statuses after the help text.

@@ -1,21 +1,11 @@
 //! `opgate doctor`: diagnoses problems in a cluster or in manifests, most severe first, with remediation.
 //!
 //! ```text
-//! cluster, files, port, configuration ─▶ facts ─▶ checks ─▶ findings ─▶ report
-//!                                                   ▲
-//!                                       catalog ────┴▶ explain, pages
+//! arguments ─▶ opgate_doctor: facts ─▶ findings ─▶ report
+//!              opgate_doctor::catalog ─▶ explain, pages
 //! ```
-//!
-//! Everything is read first, within bounds; nothing is written. Checks are functions of the collected facts.
-//! Failed reads are findings, and each check that needs them is reported as skipped.
 
-mod catalog;
-mod checks;
-mod facts;
-mod finding;
 mod report;
-#[cfg(test)]
-mod tests;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -26,19 +16,20 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use http::Uri;
 
-use self::catalog::Level;
-use self::checks::{ExpiryDays, run_all};
-use self::facts::expected::load_expected;
-use self::facts::from_files::DumpedCluster;
-use self::facts::live::ClusterReader;
-use self::facts::tls_probe::{TlsProbe, probe};
-use self::facts::{Facts, Installation};
 use super::stdin::{self, Stdin};
 use crate::cli::args::{ConfigArgs, ReadArgs};
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::kubeconfig::kubeconfig_paths;
 use crate::cli::output::{stream, text_or_json};
-use opgate_admission::cluster::Connection;
+use opgate_admission::cluster::{Connection, Source};
+use opgate_admission::policy::Configuration;
+use opgate_builtin_policies::BUILTINS;
+use opgate_certs::error_text::with_causes;
+use opgate_doctor::catalog::{self, Level};
+use opgate_doctor::{
+    ClusterReader, DumpedCluster, ExpectedObjects, ExpiryDays, Facts, Installation,
+    find_configuration, probe_server, run_all, set_platform,
+};
 use opgate_manifests::registration::names::is_label;
 use opgate_text::one_line;
 use opgate_text::units::parse_duration;
@@ -233,7 +224,7 @@ impl Examine {
         } else {
             self.facts_from_files()?
         };
-        facts.expected = load_expected(&facts, &self.config)?;
+        facts.expected = self.expected_objects(&facts)?;
         let days = ExpiryDays { certificate: self.days_left, ca: self.ca_days_left };
         let mut found = run_all(&facts, days);
         found.skip(&self.skip);
@@ -244,6 +235,31 @@ impl Examine {
         }
         let fails = found.worst().is_some_and(|worst| Some(worst) <= self.fail_on.level());
         Ok(if fails { ExitStatus::Denied } else { ExitStatus::Ok })
+    }
+
+    /// Returns the objects that follow from the configuration on the command line, or from that of the servers.
+    ///
+    /// # Errors
+    /// If the file that is named cannot be used, or the engine fails.
+    fn expected_objects(&self, facts: &Facts) -> Result<ExpectedObjects, CommandError> {
+        let load = |configuration: &Configuration| {
+            self.config.load_all_or_fail(configuration, Source::Absent)
+        };
+        if let Some(path) = &self.config.config {
+            let mut configuration = self.config.configuration()?;
+            set_platform(facts, &mut configuration);
+            let set = load(&configuration)?;
+            return Ok(ExpectedObjects::of(facts, &set, &path.display().to_string()));
+        }
+        Ok(match find_configuration(facts, BUILTINS) {
+            Ok((source, configuration)) => match load(&configuration) {
+                Ok(set) => ExpectedObjects::of(facts, &set, &source),
+                Err(failure) => {
+                    ExpectedObjects::unusable(&source, &with_causes(failure.error.as_ref()))
+                }
+            },
+            Err(expected) => *expected,
+        })
     }
 
     /// Returns the installation that is named, or the only one that is found.
@@ -297,7 +313,8 @@ impl Examine {
         let mut facts = read().map_err(named)?;
         if self.connect.is_some() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            facts.tls_probe = runtime.block_on(self.probe_server(&facts));
+            facts.tls_probe =
+                runtime.block_on(probe_server(&facts, self.connect.as_deref(), is_in_pod()));
         }
         Ok(facts)
     }
@@ -309,7 +326,7 @@ impl Examine {
             let live = ClusterReader::open(connection, self.timeout).await?;
             let installation = self.select_installation(&live.installations())?;
             let mut facts = live.facts(installation).await;
-            facts.tls_probe = self.probe_server(&facts).await;
+            facts.tls_probe = probe_server(&facts, self.connect.as_deref(), is_in_pod()).await;
             Ok(facts)
         })
     }
@@ -324,29 +341,28 @@ impl Examine {
         let connection = Connection::kubeconfig(&paths, self.kube_context.as_deref());
         connection.await.map_err(CommandError::usage)
     }
-
-    /// Returns the chain of a server, if one is reachable.
-    async fn probe_server(&self, facts: &Facts) -> TlsProbe {
-        let Installation { namespace, service, url } = &facts.installation;
-        let url = url.as_ref().and_then(|url| url.parse::<Uri>().ok());
-        let host = url.as_ref().and_then(|url| Some(url.host()?.to_owned()));
-        let service = format!("{service}.{namespace}.svc");
-        let port =
-            facts.own_hooks().iter().find_map(|hook| Some(hook.service()?.port)).unwrap_or(443);
-        let address = match (&self.connect, &url, &host) {
-            (Some(address), _, _) => address.clone(),
-            (None, Some(url), Some(host)) => format!("{host}:{}", url.port_u16().unwrap_or(443)),
-            _ if is_in_pod() => format!("{service}:{port}"),
-            _ => {
-                let why = "name an address with --connect, such as that of kubectl port-forward";
-                return TlsProbe::NotAttempted(why.to_owned());
-            }
-        };
-        let name = host.unwrap_or(service);
-        probe(&address, name.trim_matches(['[', ']'])).await
-    }
 }
 
 fn is_in_pod() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use opgate_doctor::{DRAIN_DELAY, GRACE_PERIOD};
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn assumed_times_are_the_defaults_of_serve() {
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        for (name, time) in [("drain_delay", DRAIN_DELAY), ("grace_period", GRACE_PERIOD)] {
+            let argument = serve.get_arguments().find(|one| one.get_id() == name).unwrap();
+            let default = argument.get_default_values()[0].to_str().unwrap();
+            assert_eq!(parse_duration(default).unwrap(), time, "{name}");
+        }
+    }
 }

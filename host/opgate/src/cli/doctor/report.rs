@@ -4,11 +4,10 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::catalog::{Level, page_of};
-use super::facts::{Facts, Installation};
-use super::finding::{Finding, Findings};
 use crate::cli::output::{ERROR, WARNING};
 use opgate_admission::policy::Trust;
+use opgate_doctor::catalog::{Level, page_of};
+use opgate_doctor::{Facts, Finding, Findings, Installation};
 use opgate_text::one_line;
 
 /// Maximum bytes of the line about the profile.

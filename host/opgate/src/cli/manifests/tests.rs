@@ -7,11 +7,11 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::builtin::BUILTINS;
 use opgate_admission::cluster::{ClusterOptions, Source};
 use opgate_admission::policy::{
     Configuration, DefaultLevel, Descriptor, Policy, PolicySet, Profile, Rule,
 };
+use opgate_builtin_policies::BUILTINS;
 use opgate_manifests::registration::WebhookRegistration;
 use opgate_manifests::registration::matches::PolicyFacts;
 use opgate_manifests::registration::server::Target;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 
-use crate::builtin::BUILTINS;
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::CommandError;
 use opgate_admission::policy::{Descriptor, ModuleSource, PolicyConfig, describe, read_component};
+use opgate_builtin_policies::BUILTINS;
 use opgate_engine::{Compiler, Engine, FileType, Limits, Module, Pool};
 use opgate_server::DefaultLimits;
 

@@ -15,10 +15,10 @@ use clap::Args;
 
 use super::language::Language;
 use super::pack::pack_to;
-use crate::builtin::BUILTINS;
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::CommandError;
 use opgate_admission::policy::{Configuration, ModuleSource, PolicyConfig, Profile};
+use opgate_builtin_policies::BUILTINS;
 
 /// Folders above a component in which its `opgate.yaml` is looked for: cargo puts it four below.
 const MAX_PARENT_DIRECTORIES: usize = 6;

@@ -5,9 +5,9 @@ use std::io::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use crate::builtin::{self, BUILTINS};
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::output::stdout;
+use opgate_builtin_policies::{self as builtin, BUILTINS};
 
 const VERSION_AFTER_HELP: &str = "\
 Example:

@@ -22,7 +22,6 @@ use self::show::{to_json, write_table};
 use super::load::LoadedComponent;
 use super::source::{SourceArgs, policy_from_file};
 use super::{Format, find_policy};
-use crate::builtin::BUILTINS;
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::output::{stream, text_or_json};
@@ -31,6 +30,7 @@ use opgate_admission::cluster;
 use opgate_admission::policy::{
     Configuration, Descriptor, LoadProgress, ModuleSource, Policy, PolicyConfig, Profile, SetError,
 };
+use opgate_builtin_policies::BUILTINS;
 use opgate_engine::{docs, interfaces};
 use opgate_input::read::{ReadPurpose, Reader};
 use opgate_manifests::permissions::Permissions;

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use opgate_casefile::{Case, Diff, Expectation, PolicyResult, Violation, plural, server_version};
 use serde_json::{Value, json};
 
-use crate::builtin::BUILTINS;
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::CommandError;
 use crate::cli::runtime;
@@ -24,6 +23,7 @@ use opgate_admission::policy::{
     PolicyConfig, PolicySet, Profile,
 };
 use opgate_admission::review::{self, Review};
+use opgate_builtin_policies::BUILTINS;
 use opgate_document::Document;
 use opgate_engine::Compiler;
 use opgate_server::DefaultLimits;
