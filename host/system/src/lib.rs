@@ -27,6 +27,16 @@ pub fn set_idle_priority() -> bool {
     false
 }
 
+/// Whether the calling thread has idle priority. A thread without privileges cannot take it back.
+#[must_use]
+pub fn has_idle_priority() -> bool {
+    #[cfg(target_os = "linux")]
+    // SAFETY: it touches no memory.
+    return unsafe { libc::sched_getscheduler(0) == libc::SCHED_IDLE };
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
 /// Closes all descriptors but the standard ones. To be called at the start of a child process, before
 /// anything is opened in it.
 pub fn close_inherited_descriptors() {

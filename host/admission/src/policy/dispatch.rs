@@ -31,6 +31,7 @@ use tokio::sync::oneshot;
 use super::Policy;
 use super::call_history::CallHistory;
 use super::permits::{CallClass, EXPENSIVE_CPU_TIME, FairPermits, Permit, PermitError, Tenant};
+use super::worker_pool::WorkerPool;
 use crate::cluster::EvaluationView;
 use crate::review::Review;
 use opgate_engine::{
@@ -56,8 +57,8 @@ const SHORT_CALL_CPU_TIME: Duration = Duration::from_micros(1_500);
 /// on the fast path would starve. Calls of a tenant that recently used this much yield at once.
 const YIELD_AFTER: Duration = EXPENSIVE_CPU_TIME;
 
-/// Stack of a worker thread: that of the guest, and some for the host.
-const WORKER_STACK_BYTES: usize = 2 << 20;
+/// The worker threads of the process, for all policies.
+static WORKERS: WorkerPool = WorkerPool::new();
 
 /// The reason why a call did not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -392,30 +393,27 @@ impl WorkerCall {
         let (answer, answered) = oneshot::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stop_on_drop = StopOnDrop(stop.clone());
-        let spawned = std::thread::Builder::new()
-            .name("opgate-slow".into())
-            .stack_size(WORKER_STACK_BYTES)
-            .spawn(move || {
-                if permit.is_expensive() {
-                    // If the system does not allow it, the thread runs with normal priority.
-                    let _ = opgate_system::set_idle_priority();
-                }
-                let apart = WorkerControl { cancelled: stop, yield_after: YIELD_AFTER };
-                let started = thread_cpu_time();
-                let asked = self.run(&apart, failed);
-                let used = thread_cpu_time().saturating_sub(started);
-                permit.charge(used);
-                let call_class =
-                    if used > SHORT_CALL_CPU_TIME { CallClass::Long } else { CallClass::Short };
-                permit.record_class(call_class);
-                self.record_class(call_class);
-                drop(permit);
-                // When the caller has the verdict, nothing may hold a part of the request any
-                // more. A thread that yields can take long to end.
-                drop(self);
-                let _ = answer.send(asked);
-            });
-        if let Err(error) = spawned {
+        let started = WORKERS.run(move || {
+            if permit.is_expensive() {
+                // If the system does not allow it, the thread runs with normal priority.
+                let _ = opgate_system::set_idle_priority();
+            }
+            let apart = WorkerControl { cancelled: stop, yield_after: YIELD_AFTER };
+            let started = thread_cpu_time();
+            let asked = self.run(&apart, failed);
+            let used = thread_cpu_time().saturating_sub(started);
+            permit.charge(used);
+            let call_class =
+                if used > SHORT_CALL_CPU_TIME { CallClass::Long } else { CallClass::Short };
+            permit.record_class(call_class);
+            self.record_class(call_class);
+            drop(permit);
+            // When the caller has the verdict, nothing may hold a part of the request any
+            // more. A thread that yields can take long to end.
+            drop(self);
+            let _ = answer.send(asked);
+        });
+        if let Err(error) = started {
             return Err(none(error.to_string()));
         }
         let asked = answered.await;

@@ -31,6 +31,7 @@ mod scope;
 mod set;
 mod trust;
 mod warnings;
+mod worker_pool;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
