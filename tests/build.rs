@@ -1,5 +1,5 @@
-//! Builds the hostile policies and the examples in Rust; each is a component in the folder that `HOSTILE`
-//! or `EXAMPLES` names.
+//! Builds the hostile policies and the examples in Rust. Each one is a component in the directory
+//! that `HOSTILE` or `EXAMPLES` names.
 
 use std::error::Error;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     let out = env::var("OUT_DIR")?;
     println!("cargo::rustc-env=HOSTILE={out}");
-    let hostile = Guest::Examples { package: "opgate-hostile", folder: "tests/hostile" };
+    let hostile = Guest::Examples { package: "opgate-hostile", directory: "tests/hostile" };
     for (name, component) in build_components(hostile)? {
         fs::write(Path::new(&out).join(format!("{name}.wasm")), component)?;
     }
@@ -26,12 +26,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Names of the folders, which are those of the packages. Only their sources count, and not what other
-/// builds leave there.
+/// Names of the directories, which are the names of the packages. Cargo watches only their sources,
+/// and not what other builds leave there.
 fn examples_in_rust() -> Result<Vec<String>, Box<dyn Error>> {
-    let folder = Path::new("../examples");
+    let directory = Path::new("../examples");
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let manifest = path.join("Cargo.toml");
         if manifest.is_file() {

@@ -12,7 +12,7 @@
 //! | `b` | encoded value in `binaryData` |
 //! | `z` | gzip in `binaryData`, without its first three bytes |
 //! | `d` | JSON of `dependencies` and `properties` in the metadata of a bundle |
-//! | `m` | values in `metadata/annotations.yaml`, one a line, then a form feed and `bundle.Dockerfile` |
+//! | `m` | values in `metadata/annotations.yaml`, one per line, then `\f` and `bundle.Dockerfile` |
 //!
 //! Oracle: the same text has the same violations in a ClusterServiceVersion, an InstallPlan, a ConfigMap
 //! (JSON, YAML, gzip) and a catalog.

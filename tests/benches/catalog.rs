@@ -1,10 +1,10 @@
-//! `opgate check` over a large catalog, beside plain deserialisation of the same files:
+//! Measures `opgate check` over a large catalog, and plain deserialisation of the same files:
 //! `cargo bench -p opgate-tests --bench catalog`
 //!
-//! The catalogs are those of `testkit::catalog`, made in a temporary folder. The baseline reads the
-//! same files on all processors and deserialises them with the same parsers into `serde_json::Value`,
-//! one file after the other, keeping none. Time of the clock and of the processors is measured: on a
-//! busy machine only the latter says something.
+//! The benchmark writes the catalogs of `testkit::catalog` to a temporary directory. The baseline
+//! reads the same files on all processors. It deserialises them with the same parsers into
+//! `serde_json::Value`, one file after the other, and keeps none. The benchmark measures wall time
+//! and CPU time: on a busy machine only CPU time is meaningful.
 //!
 //! `-- large tiny` measures only the catalogs `large` and `tiny`.
 
@@ -84,10 +84,10 @@ fn unlimited_options() -> serde_saphyr::Options {
 }
 
 /// Runs `opgate check`; gives the largest memory that was seen, in MiB.
-fn check(folder: &Path) -> f64 {
+fn check(directory: &Path) -> f64 {
     let mut child = Command::new(BINARY)
         .args(["check", "--input-type", "catalog", "--output", "jsonl"])
-        .arg(folder)
+        .arg(directory)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
@@ -119,13 +119,13 @@ fn catalogs() {
 }
 
 fn catalog(name: &str, shape: &Shape, form: CatalogFormat) {
-    let folder = tempfile::tempdir().unwrap();
-    let files = write(folder.path(), shape, form);
+    let directory = tempfile::tempdir().unwrap();
+    let files = write(directory.path(), shape, form);
     let size: u64 = files.iter().map(|f| f.metadata().unwrap().len()).sum();
     let blobs = shape.packages * shape.blobs();
     let (mut checks, mut plain, mut most) = (Vec::new(), Vec::new(), 0.0f64);
     for _ in 0..ROUNDS {
-        let (took, memory) = measure(|| check(folder.path()));
+        let (took, memory) = measure(|| check(directory.path()));
         checks.push(took);
         most = most.max(memory);
         plain.push(measure(|| deserialise(&files, form, blobs)).0);

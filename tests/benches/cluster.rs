@@ -1,9 +1,9 @@
 //! Evaluations that read the cluster, and what the cluster takes in memory, at three sizes:
 //! `cargo bench -p opgate-tests --bench cluster`
 //!
-//! Times are of whole decisions in process, beside the same reviews decided with an empty cluster in
-//! the same run. Memory is that of the real binary after it has listed everything from an API
-//! server on loopback.
+//! Times are of whole decisions in process. The same run decides the same reviews with an empty
+//! cluster for comparison. Memory is that of the real binary after it has listed everything from an
+//! API server on loopback.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,8 +85,8 @@ fn memory(pid: u32, name: &str) -> f64 {
     kib / 1_024.0
 }
 
-/// Resident memory of a server that has listed a cluster of this size: now, and at the most; and
-/// how long it took until it was ready.
+/// Resident memory of a server that has listed a cluster of this size: the current value and the
+/// peak. The third value is the time until the server was ready.
 fn measure_server(runtime: &Runtime, size: (usize, usize, usize)) -> (f64, f64, Duration) {
     runtime.block_on(async {
         let cluster = cluster(size);

@@ -1,9 +1,10 @@
-//! Evaluation in process, beside its baseline: `cargo bench -p opgate-tests --bench evaluation`
+//! Evaluation in process, compared with a baseline:
+//! `cargo bench -p opgate-tests --bench evaluation`
 //!
 //! The baseline is wasmtime with the same component, a pool of instances and nothing else: no
-//! limits, no deadline, no log, no levels or modes. Both see the same two documents of one UPDATE of
-//! a Bundle (2 KB each, as an API server sends them), parse what they look at, and make a fresh
-//! instance for each evaluation.
+//! limits, no deadline, no log, no levels or modes. Both get the same two documents of one UPDATE
+//! of a Bundle (2 KB each, as an API server sends them), parse the values that they read, and
+//! create a fresh instance for each evaluation.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! The same policy in each language: `cargo bench -p opgate-tests --bench languages -- NAME=COMPONENT…`
 //!
-//! Each component is measured in a process of its own, so that its memory is its own. The review is the
-//! CREATE of a Pod of 2 KB. "Served" is one client over loopback TLS, which sends one request after the
-//! other; client and server share the processors. Faults are minor page faults of the process.
+//! The benchmark measures each component in a separate process, so that the memory of a process is
+//! that of one component. The review is the CREATE of a Pod of 2 KB. "Served" is one client over
+//! loopback TLS, which sends one request after the other; client and server share the processors.
+//! `page_faults` counts only minor ones, of that process.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -180,7 +181,7 @@ fn measure_server(component: &Path, cache: &Path, body: &str) -> (Vec<Duration>,
         let _entered = runtime.enter();
         load(component, Some(cache.to_path_buf()))
     };
-    let source = Source::Directory(certificates.folder.path().to_path_buf());
+    let source = Source::Directory(certificates.directory.path().to_path_buf());
     let certificate = Arc::new(Reloader::new(source).unwrap());
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = Options { listen: loopback, ops_listen: loopback, ..Options::default() };

@@ -1,4 +1,4 @@
-//! The server under load over loopback TLS, beside its baselines:
+//! The server under load over loopback TLS, compared with baselines:
 //! `cargo bench -p opgate-tests --bench load`
 //!
 //! Clients and server share the machine's processors. Every figure and its baseline are measured in
@@ -27,7 +27,7 @@ const ROUNDS: usize = 7;
 const ROUND_DURATION: Duration = Duration::from_secs(2);
 const CONNECTIONS: usize = 16;
 
-/// A server on threads of its own.
+/// A server on separate threads.
 struct RunningServer {
     address: SocketAddr,
     _runtime: Runtime,
@@ -49,7 +49,7 @@ fn start(
         cluster::ClusterOptions::of(cluster::Source::Absent),
     )
     .unwrap();
-    let source = Source::Directory(certificates.folder.path().to_path_buf());
+    let source = Source::Directory(certificates.directory.path().to_path_buf());
     let certificate = Arc::new(Reloader::new(source).unwrap());
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
     let options =
@@ -182,7 +182,7 @@ fn measure_neighbour(clients: &Runtime, certificates: &Arc<Certificates>) {
             drive_load(clients, certificates, server.address, 4, path, &recorded_review("008"));
         alone.push(measured.percentile(990) as f64);
         rate_alone.push(measured.rate);
-        // A process-wide load of its own: the clients of the slow policy mostly wait.
+        // The load on the slow policy has a separate thread: its clients mostly wait.
         std::thread::scope(|scope| {
             let burning = scope.spawn(|| {
                 let others = Builder::new_current_thread().enable_all().build().unwrap();
@@ -222,14 +222,14 @@ fn measure_process(clients: &Runtime, certificates: &Arc<Certificates>) {
                 "127.0.0.1:0",
                 "--tls-dir",
             ])
-            .arg(certificates.folder.path())
+            .arg(certificates.directory.path())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let stderr = child.stderr.take().unwrap();
         let lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
         let lines = lines.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()));
-        // The ops port answers before: it says what is being loaded.
+        // The ops port answers before that: it reports which policies are being loaded.
         let line = lines.map(Result::unwrap).find(|line| line["address"].is_string()).unwrap();
         let ops = line["ops"].as_str().unwrap();
         let mut stream = std::net::TcpStream::connect(ops).unwrap();

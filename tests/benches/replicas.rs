@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// A call that takes longer counts as late.
 const LATE_THRESHOLD: Duration = Duration::from_millis(20);
 
-/// How long it takes in a cluster until nobody names an old pod any more, and what lies between two pods.
+/// Time until the Service of a cluster no longer lists an old pod, and the pause between two pods.
 const ENDPOINT_LAG: Duration = Duration::from_secs(1);
 const STEP_PAUSE: Duration = Duration::from_millis(500);
 
@@ -34,17 +34,19 @@ fn setting(name: &str, default: u32) -> u32 {
 #[derive(Clone, Copy)]
 enum Disruption {
     Nothing,
-    /// All replicas are replaced, `times` times; an old one is named for so long.
+    /// The fleet replaces all replicas, `times` times; the Service lists an old one for `lag`.
     Rollouts {
         times: u32,
         lag: Duration,
     },
-    /// The replica with most calls is killed, and started anew when it is not named any more.
+    /// The fleet kills the replica with most calls, and starts it again when the Service no longer
+    /// lists it.
     Kill {
         times: u32,
         lag: Duration,
     },
-    /// The replica with most calls stops to answer, with all its connections, and is named for so long.
+    /// The replica with most calls stops answering on all its connections; the Service lists it for
+    /// `lag`.
     Vanish {
         lag: Duration,
     },

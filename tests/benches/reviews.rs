@@ -1,8 +1,8 @@
 //! Each recorded review in process, with all policies: `cargo bench -p opgate-tests --bench reviews`
 //!
-//! `-- FOLDER` takes the reviews of another folder. The cluster has what the reviews create. Times are
-//! of whole decisions: the text is checked and indexed, the envelope read, all policies called, the
-//! answer written. The columns after them say what the policies take that match.
+//! `-- DIRECTORY` takes the reviews of another directory. The cluster has what the reviews create.
+//! Times are of whole decisions: opgate checks and indexes the text, reads the envelope, calls all
+//! policies and writes the answer. The columns after them are the times of the policies that match.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -33,9 +33,9 @@ fn reviews() -> Vec<(String, String)> {
     let own = concat!(env!("CARGO_MANIFEST_DIR"), "/reviews");
     // Cargo itself adds `--bench`.
     let named = env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    let folder = named.map_or_else(|| PathBuf::from(own), PathBuf::from);
+    let directory = named.map_or_else(|| PathBuf::from(own), PathBuf::from);
     let mut paths: Vec<_> =
-        fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let read = |path: &PathBuf| {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();

@@ -2,9 +2,9 @@
 //! policies in process. One executable, because each that links the engine takes 110 to 150 MB and
 //! seconds to link.
 //!
-//! Tests run at the same time, in any order and with any other: ports are of the system's choice, files
-//! are in folders of their own, and commands get their environment and current directory as arguments.
-//! What needs the machine to itself is in `tests/serial`.
+//! Tests run at the same time, in any order and with any other: the system chooses the ports, each
+//! test has a separate directory for files, and commands get their environment and current
+//! directory as arguments. What needs the machine to itself is in `tests/serial`.
 
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");

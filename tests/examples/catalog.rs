@@ -15,18 +15,18 @@ fn main() -> ExitCode {
         _ => None,
     };
     let asked = match arguments.as_slice() {
-        [folder, written] => form(written).map(|form| (*folder, form, Shape::LARGE)),
-        [folder, written, name] => {
-            form(written).zip(shape(name)).map(|(form, (_, shape))| (*folder, form, shape))
+        [directory, written] => form(written).map(|form| (*directory, form, Shape::LARGE)),
+        [directory, written, name] => {
+            form(written).zip(shape(name)).map(|(form, (_, shape))| (*directory, form, shape))
         }
         _ => None,
     };
-    let Some((folder, form, shape)) = asked else {
+    let Some((directory, form, shape)) = asked else {
         let names: Vec<_> = Shape::NAMED_SHAPES.iter().map(|(name, _)| *name).collect();
         eprintln!("usage: catalog FOLDER json|yaml [{}]", names.join("|"));
         return ExitCode::from(2);
     };
-    let files = write(Path::new(folder), &shape, form);
-    println!("{} files in {folder}", files.len());
+    let files = write(Path::new(directory), &shape, form);
+    println!("{} files in {directory}", files.len());
     ExitCode::SUCCESS
 }

@@ -1,10 +1,11 @@
-//! Prints a cluster as `kubectl get -A -o yaml` does: so many objects of the kinds that Operators bring.
+//! Prints a cluster as `kubectl get -A -o yaml` does: this many objects of the kinds that Operators
+//! bring.
 //!
 //!     cargo run --release -p opgate-tests --example dump -- 10000 > cluster.yaml
 
 use std::io::{self, Write as _};
 
-/// Lines of `managedFields`, and of what nobody reads.
+/// Number of lines of `managedFields`, which no reader uses.
 const FIELDS: usize = 120;
 
 fn metadata(namespace: &str, name: &str, number: usize) -> String {
@@ -33,7 +34,7 @@ fn metadata(namespace: &str, name: &str, number: usize) -> String {
     )
 }
 
-/// A list of so many lines.
+/// A list of this many lines.
 fn many(count: usize, line: impl Fn(usize) -> String) -> String {
     (0..count).map(line).collect::<Vec<_>>().concat()
 }

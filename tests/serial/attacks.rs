@@ -1,6 +1,6 @@
-//! What tenants may do to a real API server in order to blind or mislead opgate, where
-//! `KUBEBUILDER_ASSETS` names a folder with one. In each attack the correct requests beside it must
-//! pass, too.
+//! What tenants may do to a real API server in order to blind or mislead opgate. The tests need
+//! `KUBEBUILDER_ASSETS`, which names a directory with a kube-apiserver. During each attack the
+//! correct requests must succeed, too.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ use crate::{BINARY, wait_for_idle_machine};
 
 /// Time of one evaluation in an unoptimised build on a busy machine.
 const EVALUATION_TIME: &str = "20s";
-/// How long a client waits where nobody answers.
+/// How long a client waits for an answer that does not come.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long opgate stands still, at the most.
+/// Maximum time for which opgate is stopped.
 const MAX_DOWNTIME: Duration = Duration::from_secs(7);
 
 const GOOSE_API: &str = "Goose.v1alpha1.birds.com";
@@ -85,7 +85,7 @@ impl GuardedCluster {
         assert!(broken.is_empty(), "{} of {free}:\n{}", broken.len(), broken.join("\n"));
     }
 
-    /// Kills opgate, starts it anew and waits until it is ready.
+    /// Kills opgate, starts it again and waits until it is ready.
     async fn restart(&mut self) {
         self.server.restart();
         self.forwarder.set_targets([self.server.address]);
@@ -95,7 +95,8 @@ impl GuardedCluster {
         .await;
     }
 
-    /// Registers one more webhook, which nobody serves: what has the label `refused` is refused.
+    /// Registers another webhook, which has no server: the API server refuses objects with the
+    /// label `refused`.
     async fn reject_labelled(&self) {
         let rule = json!({
             "apiGroups": ["operators.coreos.com"],
@@ -216,8 +217,8 @@ async fn unstored_write_does_not_change_decisions() {
     let _turn = wait_for_idle_machine().await;
     let mode = "OwnNamespace InstallModeType not supported";
     let conflict = "intersecting operatorgroups provide the same apis";
-    // Targets of the group that is stored (`own` stands for its namespace), and of the one that
-    // never is; what becomes of a CSV for one other namespace.
+    // Target of the stored group (`own` stands for its namespace), target of the group that is
+    // never stored, and the denial of a CSV for one other namespace, if any.
     let table = [
         ("OPG-22 is not switched off", "own", "elsewhere", Some(mode)),
         ("OPG-25 is not switched off", "shared", "elsewhere", Some(conflict)),
@@ -279,7 +280,7 @@ async fn unstored_write_does_not_change_decisions() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// A group that opgate allows and another webhook refuses takes nobody's place.
+/// A group that opgate allows and another webhook refuses does not block another group.
 #[tokio::test(flavor = "multi_thread")]
 async fn group_rejected_by_another_webhook_blocks_no_requests() {
     let _turn = wait_for_idle_machine().await;

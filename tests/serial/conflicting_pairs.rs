@@ -1,10 +1,12 @@
-//! Pairs of groups that exclude each other, one pair after the other, through two replicas and a real API
-//! server, where `KUBEBUILDER_ASSETS` names a folder with one: how often both are stored, and how far apart two
-//! requests must be so that it does not happen. Prints the lines of `docs/reliability.md`:
+//! Pairs of groups that exclude each other, one pair after the other, through two replicas and a
+//! real API server, where `KUBEBUILDER_ASSETS` names a directory with one. The test measures how
+//! often the API server stores both, and the interval between the two requests from which on it
+//! stores only one. Prints the lines of `docs/reliability.md`:
 //!
 //! `cargo test --release --workspace --test serial -- conflicting_pairs --nocapture`
 //!
-//! `OPGATE_RACE_PAIRS` (1000; 50 without optimisation) says how many there are of each line.
+//! `OPGATE_RACE_PAIRS` (1000; 50 without optimisation) is the number of pairs in the lines with an
+//! interval of 0 ms.
 
 use std::time::Duration;
 
@@ -21,8 +23,8 @@ use crate::{BINARY, wait_for_idle_machine};
 /// Namespaces, which pairs use in turn: long after the last pair of one has been deleted.
 const NAMESPACES: usize = 200;
 
-/// Between the first and the second request of a pair, in milliseconds. Beside the first of them there are a
-/// fifth as many pairs.
+/// Intervals between the first and the second request of a pair, in milliseconds. An interval other
+/// than 0 has a fifth as many pairs.
 const INTERVALS_MS: [u64; 8] = [0, 1, 2, 5, 10, 20, 50, 100];
 
 fn pair_count(apart: u64) -> usize {
@@ -59,7 +61,7 @@ impl PairTest {
         Api::all_with(self.admin.clone(), &kind)
     }
 
-    /// How many of so many pairs are both stored.
+    /// Sends this many pairs; returns how many of them the API server stores completely.
     async fn count_both_stored(&mut self, pairs: usize, apart: Duration) -> usize {
         let mut both = 0;
         for _ in 0..pairs {
@@ -165,7 +167,7 @@ async fn pairs_through_two_replicas() {
         for server in &servers {
             assert!(server.metric("opgate_requests_total").await > Some(0.0));
         }
-        // What is applied beside webhooks of others would leave them.
+        // The next apply would keep webhooks that another field manager has written.
         pair_test.webhooks().delete("opgate", &DeleteParams::default()).await.unwrap();
     }
 }

@@ -35,7 +35,7 @@ async fn assert_alive(server: &Server) {
     assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
 }
 
-/// Somebody who connects now is served.
+/// The server serves a client that connects now.
 async fn assert_accepts_connections(server: &Server) {
     let mut client = tokio::time::timeout(WAIT_TIMEOUT, server.connect()).await.unwrap();
     assert_eq!(client.review(recorded_review("006")).await.unwrap().status, 200);
@@ -68,7 +68,7 @@ async fn full_port_accepts_new_connections() {
     }
     assert_alive(&server).await;
     assert_accepts_connections(&server).await;
-    // Whoever was here before and is known by a request has not lost its connection for that.
+    // The server keeps the connection of a client that connected before and has sent a request.
     assert_eq!(api_server.review(recorded_review("006")).await.unwrap().status, 200);
     assert!(server.metric("opgate_connections ").await <= Some(400.0));
     assert!(server.metric("opgate_connections_evicted_total").await >= Some(600.0));
@@ -158,7 +158,8 @@ async fn unused_connection_is_kept_on_the_webhook_port_only() {
     assert_eq!(&answer, b"HTTP/1.1");
 }
 
-/// Denials on an h2 connection with a window of 0: they are there, and nobody takes them.
+/// Denials on an h2 connection with a window of 0: they are ready, and the client does not read
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_responses_end_their_connection() {
     let _turn = wait_for_idle_machine().await;

@@ -1,4 +1,4 @@
-//! The doctor and a real API server, where `KUBEBUILDER_ASSETS` names a folder with one.
+//! The doctor and a real API server, where `KUBEBUILDER_ASSETS` names a directory with one.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -15,9 +15,9 @@ use crate::{BINARY, wait_for_idle_machine};
 const CONFIGURATION: &str =
     "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n  - name: operator-group\n";
 
-fn printed(folder: &tempfile::TempDir, arguments: &[&str]) -> Value {
+fn printed(directory: &tempfile::TempDir, arguments: &[&str]) -> Value {
     let mut command = Command::new(BINARY);
-    command.args(["--log", "error"]).args(arguments).current_dir(folder.path());
+    command.args(["--log", "error"]).args(arguments).current_dir(directory.path());
     let output = command.output().unwrap();
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
@@ -34,11 +34,11 @@ async fn a_real_cluster_is_examined() {
     let _turn = wait_for_idle_machine().await;
     let Some(plane) = ControlPlane::start().await else { return };
     let admin = plane.client("admin").await;
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("opgate.yaml"), CONFIGURATION).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("opgate.yaml"), CONFIGURATION).unwrap();
     let arguments =
         ["manifests", "all", "--config", "opgate.yaml", "--api-server", "any", "--output", "json"];
-    let manifests = printed(&folder, &arguments);
+    let manifests = printed(&directory, &arguments);
     let apply = PatchParams::apply("tests").force();
     let api = |object: &Value| match object["metadata"]["namespace"].as_str() {
         Some(namespace) => {
@@ -56,7 +56,7 @@ async fn a_real_cluster_is_examined() {
         let kubeconfig = plane.kubeconfig(user);
         let arguments =
             ["doctor", "--output", "json", "--kubeconfig", kubeconfig.to_str().unwrap()];
-        let report = printed(&folder, &arguments);
+        let report = printed(&directory, &arguments);
         let findings = report["findings"].as_array().unwrap();
         let ids: BTreeSet<_> =
             findings.iter().map(|finding| finding["id"].as_str().unwrap().to_owned()).collect();
@@ -64,18 +64,18 @@ async fn a_real_cluster_is_examined() {
     };
     let ids = |all: &[&str]| all.iter().map(|id| (*id).to_owned()).collect::<BTreeSet<_>>();
 
-    // No controller runs: nothing is ready, nothing is registered, nobody has made a certificate. The
-    // API server defaults what was applied, and that is no finding.
+    // No controller runs: no server is ready, no webhook is registered, and there is no
+    // certificate. The API server defaults what was applied, and that is no finding.
     let (found, report) = examined("admin");
     assert_eq!(found, ids(&["DOC-01", "DOC-12", "DOC-25", "DOC-51"]), "{report:#}");
 
     // What is registered is what belongs to the configuration, also as the API server has stored it.
     let issue = ["certs", "issue", "--out", "tls", "--service", "opgate-system/opgate"];
-    let issued = Command::new(BINARY).args(issue).current_dir(folder.path()).output().unwrap();
+    let issued = Command::new(BINARY).args(issue).current_dir(directory.path()).output().unwrap();
     assert!(issued.status.success());
     let arguments = ["manifests", "webhook", "--config", "opgate.yaml", "--ca", "tls/ca.crt"];
     let service = ["--service", "opgate-system/opgate", "--output", "json"];
-    let mut webhook = printed(&folder, &[&arguments[..], &service].concat());
+    let mut webhook = printed(&directory, &[&arguments[..], &service].concat());
     api(&webhook).patch("opgate", &apply, &Patch::Apply(&webhook)).await.unwrap();
     let (found, report) = examined("admin");
     assert_eq!(found, ids(&["DOC-12", "DOC-25", "DOC-51"]), "{report:#}");
@@ -130,10 +130,11 @@ async fn a_real_cluster_is_examined() {
     let (found, report) = examined("opgate");
     assert_eq!(found, ids(&["DOC-01", "DOC-12", "DOC-51", "DOC-91"]), "{report:#}");
 
-    // Whom the API server does not know is told so, and not what to grant.
+    // For a user whom the API server does not know, the doctor reports that, and not what to grant.
     let kubeconfig = plane.kubeconfig("stranger");
     let arguments = ["doctor", "--kubeconfig", kubeconfig.to_str().unwrap()];
-    let output = Command::new(BINARY).args(arguments).current_dir(folder.path()).output().unwrap();
+    let output =
+        Command::new(BINARY).args(arguments).current_dir(directory.path()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("does not accept the credentials (401: Unauthorized)"), "{text}");

@@ -1,5 +1,5 @@
-//! Verdicts and permissions against a real kube-apiserver and etcd, where `KUBEBUILDER_ASSETS` names a
-//! folder with them.
+//! Verdicts and permissions against a real kube-apiserver and etcd, where `KUBEBUILDER_ASSETS`
+//! names a directory with them.
 
 use futures_util::future::join_all;
 use kube::Api;
@@ -28,7 +28,7 @@ async fn a_real_api_server_gets_the_same_verdicts() {
         namespaces.create(&PostParams::default(), &namespace(name)).await.unwrap();
     }
 
-    // Before it is granted anything, the server starts, is not ready, and says what it lacks.
+    // Without permissions, the server starts, is not ready, and reports what it lacks.
     let patient = |name: &str| json!({"name": name, "limits": {"time": "20s"}});
     let configuration = configuration(&[patient("bundle-immutability"), patient("operator-group")]);
     let kubeconfig = plane.kubeconfig("opgate");
@@ -47,7 +47,8 @@ async fn a_real_api_server_gets_the_same_verdicts() {
     // The webhook configuration is the one that opgate prints.
     let servers = [server];
     plane.register(BINARY, &configuration, servers[0].address, &servers).await;
-    // A duplicate is refused by nobody but the webhook: when it is, the API server uses it.
+    // Only the webhook refuses a duplicate: when the duplicate is refused, the API server uses the
+    // webhook.
     let of_a = in_namespace("a", &groups);
     let goose = "Goose.v1alpha1.birds.com";
     let post = PostParams::default();
@@ -109,7 +110,7 @@ async fn a_real_api_server_gets_the_same_verdicts() {
         denial_message(of_d.create(&post, &csv("d", "goose.v1", &single, goose_crd)).await);
     assert!(message.contains("intersecting operatorgroups provide the same apis"), "{message}");
 
-    // A group that is gone is in nobody's way.
+    // A deleted group blocks no request.
     of_a.delete("first", &DeleteParams::default()).await.unwrap();
     eventually("the end of the old group", || async {
         of_d.create(&post, &csv("d", "goose.v1", &single, goose_crd)).await.ok()
@@ -130,9 +131,8 @@ async fn a_real_api_server_gets_the_same_verdicts() {
     assert_eq!(won, 1);
 }
 
-/// What a real API server says of resources that it does not watch, of an API whose server is not
-/// there, and of its version, to a user with no more permissions than that takes.
-/// Names go to API servers as CEL, labels as a selector. Both must mean there what they mean to opgate.
+/// Names go to API servers as CEL, labels as a selector. Both must mean there what they mean to
+/// opgate.
 #[tokio::test(flavor = "multi_thread")]
 async fn real_api_server_applies_the_scope_of_a_policy() {
     let _turn = wait_for_idle_machine().await;
@@ -189,6 +189,8 @@ async fn real_api_server_applies_the_scope_of_a_policy() {
     }
 }
 
+/// A real API server answers requests for resources that it does not watch, for an API whose server
+/// is absent, and for its version. The user has only the permissions that these requests need.
 #[tokio::test(flavor = "multi_thread")]
 async fn real_api_server_unwatchable_resources_are_polled() {
     let _turn = wait_for_idle_machine().await;

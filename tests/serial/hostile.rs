@@ -25,7 +25,7 @@ fn load(policies: &[Value]) -> PolicySet {
         .unwrap()
 }
 
-/// With all the time that a slow machine may need, but for the case that is about time.
+/// With all the time that a slow machine may need, except for the case that tests the time limit.
 fn misbehaves(name: &str, settings: &Value) -> Value {
     let mut policy = testkit::misbehaves(name, settings);
     let time = if settings["do"] == "spin" { "100ms" } else { "30s" };
@@ -40,7 +40,7 @@ async fn decide(set: &PolicySet, name: &str) -> Decision {
     set.decide(&review, None, Instant::now() + Duration::from_secs(60), &()).await.unwrap()
 }
 
-/// One line, of bounded length, without the names of anybody's functions.
+/// One line, of bounded length, without names of functions.
 fn assert_readable_cause(cause: &str) {
     assert!(!cause.contains('\n') && cause.len() <= 2_200, "{cause}");
     for word in ["backtrace", "_ZN", "<unknown>", "wasm function", "opgate::"] {
@@ -86,7 +86,7 @@ async fn every_misbehavior_is_a_policy_error_with_its_cause() {
         assert_readable_cause(&failure.cause);
         let noted = set.policies()[0].last_error().unwrap();
         assert_eq!(noted, failure.cause, "{settings}");
-        // The engine is as good as new: a healthy policy beside it still answers.
+        // The engine is as good as new: a healthy policy next to it still answers.
         let set = load(&[misbehaves("evil", &settings), testkit::builtin_policy()]);
         let decision = decide(&set, &"n".repeat(53)).await;
         let denial = decision.denial.unwrap_or_else(|| panic!("{settings}: not denied"));
@@ -198,7 +198,8 @@ async fn too_deep_json_is_an_error_in_the_guest() {
     assert_eq!(decision.denial.unwrap().message, "nests deeper than 512 levels");
 }
 
-/// What a fault does is the administrator's choice, and in the modes warn and audit it never blocks.
+/// The administrator chooses the effect of a policy error. In the modes warn and audit it never
+/// blocks.
 #[tokio::test]
 async fn policy_error_has_the_configured_effect() {
     let _turn = wait_for_idle_machine().await;
@@ -223,7 +224,8 @@ async fn policy_error_has_the_configured_effect() {
     }
 }
 
-/// What only warning rules need cannot keep a request from its answer, and cannot let it pass.
+/// A policy error in rules that only warn cannot prevent the answer to a request, and cannot allow
+/// it.
 #[tokio::test]
 async fn policy_error_in_advisory_rules_drops_them() {
     let _turn = wait_for_idle_machine().await;
@@ -262,7 +264,7 @@ async fn policy_error_in_advisory_rules_drops_them() {
         let set = load(&[policy(&strict, &json!({"ADVICE-1": "warn"}))]);
         assert_eq!(decide(&set, "good").await.failure, None);
     }
-    // Without a fault nothing is dropped.
+    // Without a policy error nothing is dropped.
     let decision = decide(&load(&[policy(&json!({}), &json!({}))]), "good").await;
     assert_eq!(decision.warnings, ["think twice", "think again"]);
     assert!(decision.dropped.is_empty());
@@ -290,7 +292,7 @@ async fn limit_errors_ignore_on_error_allow() {
     }
 }
 
-/// Who keeps a policy busy does not get past it, whatever its faults do.
+/// A client that keeps a policy busy does not bypass it, whatever its policy errors do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overload_ignores_on_error_allow() {
     let _turn = wait_for_idle_machine().await;
@@ -371,10 +373,10 @@ async fn busy_policy_in_warn_or_audit_is_skipped() {
 #[test]
 fn policy_that_fails_to_load_reports_cause_and_blocks_no_others() {
     let _turn = block_until_idle_machine();
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let good = std::fs::read(hostile_component("misbehaves")).unwrap();
     let file = |name: &str, bytes: &[u8]| {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         std::fs::write(&path, bytes).unwrap();
         path
     };
@@ -416,8 +418,8 @@ fn policy_that_fails_to_load_reports_cause_and_blocks_no_others() {
         (file("noise.wasm", &noise), "not WebAssembly"),
         (file("magic-noise.wasm", &magic_noise), "not a valid component"),
         (file("text.wasm", b"hello"), "not WebAssembly"),
-        (folder.path().join("missing.wasm"), "No such file"),
-        (folder.path().to_path_buf(), "is a directory"),
+        (directory.path().join("missing.wasm"), "No such file"),
+        (directory.path().to_path_buf(), "is a directory"),
     ];
     let large = vec![0u8; (32 << 20) + 1];
     cases.push((file("large.wasm", &large), "bytes are more than the 33554432"));
@@ -435,8 +437,8 @@ fn policy_that_fails_to_load_reports_cause_and_blocks_no_others() {
     }
 }
 
-/// A secret in 3 MiB of memory (initial and grown) and in a static; a thousand evaluations later,
-/// many of them in the same place, nobody has seen a word of it.
+/// A secret in 3 MiB of memory (initial and grown) and in a static. In a thousand later
+/// evaluations, many of them in the same place, no evaluation has read a word of it.
 #[tokio::test]
 async fn evaluations_share_no_state() {
     let _turn = wait_for_idle_machine().await;
@@ -478,7 +480,7 @@ fn load_in_subprocess(policies: &[Value]) -> PolicySet {
     load_in_subprocess_with(usize::MAX, policies)
 }
 
-/// The same, where the children have so much memory together.
+/// The same, where the children together have this much memory.
 fn load_in_subprocess_with(memory: usize, policies: &[Value]) -> PolicySet {
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
@@ -488,12 +490,12 @@ fn load_in_subprocess_with(memory: usize, policies: &[Value]) -> PolicySet {
     PolicySet::load_with(&configuration, None, compiler, 64, context, &loading).unwrap()
 }
 
-/// Components that are valid, and made to harm whoever compiles or loads them. Those that pass the gate
-/// end with the limits of the child.
+/// Components that are valid, and made to harm the process that compiles or loads them. A component
+/// that passes the gate ends with the limits of the child.
 #[tokio::test]
 async fn harmful_component_does_not_affect_other_policies() {
     let _turn = wait_for_idle_machine().await;
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let padded = |component| bombs::padded(component, 4 << 20);
     let cases = [
         // It made wasmtime panic: `invalid adapter module generated: multiple memories`. Now it is
@@ -517,7 +519,7 @@ async fn harmful_component_does_not_affect_other_policies() {
         ("slow", bombs::slow(), "cannot be compiled: exceeded the CPU time limit of "),
     ];
     for (name, component, cause) in cases {
-        let path = folder.path().join(format!("{name}.wasm"));
+        let path = directory.path().join(format!("{name}.wasm"));
         std::fs::write(&path, &component).unwrap();
         let set = load_in_subprocess(&[
             json!({"name": "broken", "module": path}),
@@ -539,13 +541,13 @@ async fn harmful_component_does_not_affect_other_policies() {
     }
 }
 
-/// In a container of 128 MiB the children have 48 MiB, so that the system need not end anybody. A policy
-/// needs less; what needs more ends in an error that says so.
+/// In a container of 128 MiB the children have 48 MiB, so that the system need not end a process. A
+/// policy needs less; one that needs more ends in an error that states the limit.
 #[test]
 fn compiler_memory_is_small_in_a_small_container() {
     let _turn = block_until_idle_machine();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("large.wasm");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("large.wasm");
     std::fs::write(&path, bombs::tables(1_000, 60)).unwrap();
     let large = json!({"name": "large", "module": path});
     let good = misbehaves("good", &json!({"do": "controls"}));
@@ -596,7 +598,7 @@ fn calls_share_the_time_of_a_review() {
     let used = shared.used();
     assert!(used >= limit);
     assert_eq!(spin(), CallError::SharedCpuTime(limit));
-    // The second one is charged as well, and is over before the first look at the clock.
+    // The second call is charged as well, and ends before the first check of the clock.
     assert!(shared.used() > used);
 }
 
@@ -610,8 +612,8 @@ async fn both_calls_of_a_policy_keep_its_limit() {
     assert_eq!(decision.dropped[0].cause, "exceeded the CPU time limit of 50ms");
 }
 
-/// Whoever has to wait for a processor, because others use theirs up, has used nothing: calls that spin on
-/// all processors do not make one fail that needs little.
+/// A call that waits for a processor because other calls use them has used no CPU time: calls that
+/// spin on all processors cause no error in a call that needs little.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn waiting_for_a_processor_uses_no_time() {
     let _turn = wait_for_idle_machine().await;
@@ -621,7 +623,7 @@ async fn waiting_for_a_processor_uses_no_time() {
         evil["limits"] = json!({"time": "30s"});
         evil
     });
-    // Beside the others it waits longer than it works.
+    // Next to the others it waits longer than it works.
     let mut good = misbehaves("good", &json!({"do": "work", "number": 30_000_000}));
     good["limits"] = json!({"time": "1s"});
     let burners = Arc::new(load(&evils));
@@ -640,8 +642,8 @@ async fn waiting_for_a_processor_uses_no_time() {
     burning.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// A settings schema of patterns took 23 s and 2.4 GB. It is bounded by its form, and what that lets
-/// through ends with the limits of the child.
+/// A settings schema of patterns took 23 s and 2.4 GB. Limits of its structure apply, and a schema
+/// within them ends with the limits of the child.
 #[tokio::test]
 async fn oversized_settings_schema_does_not_affect_other_policies() {
     let _turn = wait_for_idle_machine().await;
@@ -660,23 +662,23 @@ async fn oversized_settings_schema_does_not_affect_other_policies() {
     }
 }
 
-/// A policy that takes long to load keeps neither the others from being loaded nor the process from
-/// living: it says what it waits for.
+/// A policy that takes long to load blocks neither other policies from being loaded nor the
+/// liveness of the process: `/readyz` names the policies that are being loaded.
 #[tokio::test]
 async fn policies_load_in_parallel_and_readiness_names_pending_ones() {
     let _turn = wait_for_idle_machine().await;
     let certificates = testkit::Certificates::new();
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let slow = |name: &str| json!({"name": name, "module": hostile_component("loops-in-describe"), "limits": {"time": "30s"}});
-    let path = folder.path().join("opgate.yaml");
+    let path = directory.path().join("opgate.yaml");
     let policies = [slow("slow-a"), slow("slow-b"), testkit::builtin_policy()];
     std::fs::write(&path, configuration(&policies)).unwrap();
     let mut command = std::process::Command::new(BINARY);
     command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG");
     command.args(["--log-format", "json", "serve", "--listen", "127.0.0.1:0"]);
     command.args(["--ops-listen", "127.0.0.1:0"]);
-    command.arg("--tls-dir").arg(certificates.folder.path());
-    command.arg("--cache-dir").arg(folder.path().join("cache")).arg("--config").arg(&path);
+    command.arg("--tls-dir").arg(certificates.directory.path());
+    command.arg("--cache-dir").arg(directory.path().join("cache")).arg("--config").arg(&path);
     let mut server = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
     let mut lines = std::io::BufReader::new(server.stderr.take().unwrap()).lines();
     let line = lines.find_map(|line| {

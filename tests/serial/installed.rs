@@ -1,5 +1,6 @@
-//! An installation on a real kube-apiserver, where `KUBEBUILDER_ASSETS` names a folder with one: it takes every
-//! object as it is printed, and the account of the servers may do what they need, and no more.
+//! An installation on a real kube-apiserver, where `KUBEBUILDER_ASSETS` names a directory with one.
+//! The API server accepts every printed object unchanged. The account of the servers has the
+//! permissions that they need, and no more.
 
 use std::process::Command;
 
@@ -111,8 +112,8 @@ async fn real_api_server_accepts_every_object() {
         .unwrap();
 
     // As people do it, where there is the program.
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("all.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("all.yaml");
     let mut print = Command::new(BINARY);
     print.args(["manifests", "all"]).env_remove("OPGATE_CONFIG");
     std::fs::write(&file, print.output().unwrap().stdout).unwrap();
@@ -275,8 +276,8 @@ async fn missing_namespace_does_not_block_readiness() {
     let Some(plane) = ControlPlane::start().await else { return };
     plane.install().await;
     let admin = plane.client("admin").await;
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("opgate.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("opgate.yaml");
     let text = configuration(&[builtin_policy(), json!({"name": "operator-group"})]);
     std::fs::write(&config, &text).unwrap();
     let config = ["--config", config.to_str().unwrap()];

@@ -1,5 +1,6 @@
-//! The registration on a real kube-apiserver, where `KUBEBUILDER_ASSETS` names a folder with one: it takes what the
-//! leader writes, with the rights that are printed, and adds nothing that the leader takes for a change.
+//! The registration on a real kube-apiserver, where `KUBEBUILDER_ASSETS` names a directory with
+//! one. The API server accepts what the leader writes, with the printed permissions, and adds
+//! nothing that the leader treats as a change.
 
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::DynamicObject;
@@ -13,7 +14,7 @@ use crate::{BINARY, wait_for_idle_machine};
 
 fn serve(kubeconfig: &str, configuration: &str, name: &str) -> Server {
     let certificates = Certificates::new();
-    let ca = certificates.folder.path().join("ca.crt");
+    let ca = certificates.directory.path().join("ca.crt");
     std::fs::write(ca, certificates.authority.certificate()).unwrap();
     let mut arguments = vec!["--kubeconfig", kubeconfig, "--manage-webhooks"];
     arguments.extend(["--installation", "opgate-system/opgate", "--pod-name", name]);
@@ -64,7 +65,7 @@ async fn real_api_server_stores_the_registration_unchanged() {
     let webhooks = written.data["webhooks"].as_array().unwrap();
     assert!(webhooks.len() > 10, "{}", webhooks.len());
     assert!(webhooks.iter().any(|webhook| webhook["matchConditions"].is_array()));
-    // What the API server has added is no difference: nobody writes again.
+    // What the API server has added is no difference: no server writes again.
     for server in &servers {
         let looks = || async { server.metric("opgate_registration_stale").await };
         assert_eq!(looks().await, Some(0.0));
@@ -84,7 +85,7 @@ async fn real_api_server_stores_the_registration_unchanged() {
     apply(&admin, &objects[..1]).await;
     assert_eq!(get().await.data["webhooks"], written.data["webhooks"]);
 
-    // Another bundle is somebody's business; the rest comes back.
+    // Another client manages the CA bundle; the leader restores the other fields.
     let mut edited = get().await;
     for webhook in edited.data["webhooks"].as_array_mut().unwrap() {
         webhook["clientConfig"]["caBundle"] =
@@ -109,7 +110,8 @@ async fn real_api_server_stores_the_registration_unchanged() {
         .await;
     }
     assert!(registrations.get_opt("opgate").await.unwrap().is_none());
-    // Somebody else's is left alone; one's own is filled in.
+    // The leader does not change the object of another owner; it fills in an object of this
+    // installation.
     let theirs = json!({"metadata": {"name": "opgate"}});
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "admissionregistration.k8s.io/v1",

@@ -17,7 +17,7 @@ use crate::{BINARY, wait_for_idle_machine};
 
 const MIB: usize = 1 << 20;
 
-/// A review of so many bytes whose spec is nothing but brackets: the text of which the most is made.
+/// A review of this many bytes whose spec is nothing but brackets: the text that needs most memory.
 fn bracket_review(bytes: usize) -> String {
     let review = create_bundle("u", "b", &json!(["here"])).to_string();
     let count = (bytes - review.len()) / 3;
@@ -25,8 +25,8 @@ fn bracket_review(bytes: usize) -> String {
 }
 
 fn copy_authority(server: &Server) -> opgate_certs::CertificateAuthority {
-    let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = (folder.path().join("ca.crt"), folder.path().join("ca.key"));
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = (directory.path().join("ca.crt"), directory.path().join("ca.key"));
     std::fs::write(&certificate, server.certificates.authority.certificate()).unwrap();
     std::fs::write(&key, server.certificates.authority.key()).unwrap();
     opgate_certs::CertificateAuthority::load(&certificate, &key).unwrap()
@@ -61,7 +61,7 @@ async fn status_codes(mut answers: JoinSet<u16>) -> Vec<u16> {
     codes
 }
 
-/// Whether nobody holds anything, but for what accounts keep at hand.
+/// Whether no request holds memory, except for what accounts keep at hand.
 async fn is_memory_released(server: &Server) -> bool {
     server.metric("opgate_request_memory_bytes").await <= Some(64_000.0)
 }
@@ -134,7 +134,7 @@ async fn responses_are_charged_until_they_are_read() {
     wait_until("given back", async || is_memory_released(&server).await).await;
 }
 
-/// What a review says beside its objects is bounded, too.
+/// The fields of a review other than its objects are bounded, too.
 #[tokio::test]
 async fn oversized_envelope_is_rejected() {
     let _turn = wait_for_idle_machine().await;
@@ -175,7 +175,7 @@ async fn denial_with_many_violations_is_limited_in_size() {
     assert!(answer.body.len() <= 96 << 10, "{}", answer.body.len());
 }
 
-/// A folder as the system of a container shows it, with this limit.
+/// A directory as the system of a container shows it, with this limit.
 fn container_files(limit: usize) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, content) in [
@@ -189,8 +189,9 @@ fn container_files(limit: usize) -> tempfile::TempDir {
     root
 }
 
-/// All at once: bodies of brackets, of one namespace and of all policies, idle and silent connections,
-/// and answers that nobody takes. `/livez`, `/readyz` and another tenant are answered throughout.
+/// All at once: bodies of brackets, of one namespace and of all policies, idle and silent
+/// connections, and answers that no client reads. `/livez`, `/readyz` and another tenant are
+/// answered throughout.
 async fn run_all_attacks(server: &Server) {
     let mut other = server.connect().await;
     let mut strangers = Vec::new();
@@ -223,7 +224,7 @@ async fn run_all_attacks(server: &Server) {
     }
 }
 
-/// The container is a folder that says so: the system itself does not help.
+/// Only files in a directory declare the limit of the container: the system does not enforce it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_in_128_mib_withstands_all_attacks() {
     let _turn = wait_for_idle_machine().await;

@@ -1,10 +1,10 @@
 //! Requests that exclude each other, sent at once to a real API server, where `KUBEBUILDER_ASSETS`
-//! names a folder with one. Each table prints a line with the figures of `docs/reliability.md`:
+//! names a directory with one. Each table prints a line with the figures of `docs/reliability.md`:
 //!
 //! `cargo test --release --workspace --test serial -- races --nocapture`
 //!
-//! `OPGATE_RACE_CREATES` (200) and `OPGATE_RACE_ROUNDS` (5) say how much is sent. What counts as
-//! admitted is what is stored in the end.
+//! `OPGATE_RACE_CREATES` (200) and `OPGATE_RACE_ROUNDS` (5) set how many requests are sent. What
+//! counts as admitted is what is stored in the end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ const STORED_GROUPS: usize = 2_000;
 const CONFLICT_FREE_CREATES: usize = 100;
 /// What an evaluation may take in an unoptimised build.
 const EVALUATION_TIME: &str = "20s";
-/// A create that failed because a server was away is sent again for so long.
+/// For this long, the test repeats a create that failed because a server was away.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn setting(name: &str, default: usize) -> usize {
@@ -117,9 +117,9 @@ impl RaceRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Disruption {
     Nothing,
-    /// opgate gets SIGKILL and is started anew.
+    /// opgate gets SIGKILL and is started again.
     OpgateKilled,
-    /// The API server gets SIGKILL and is started anew.
+    /// The API server gets SIGKILL and is started again.
     ApiServerKilled,
 }
 

@@ -217,10 +217,10 @@ async fn certificate_swaps_under_load_fail_no_requests() {
     }
 }
 
-/// The same CA once more, for a task of its own.
+/// The same CA once more, for a separate task.
 fn copy_authority(certificates: &Certificates) -> opgate_certs::CertificateAuthority {
-    let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = (folder.path().join("ca.crt"), folder.path().join("ca.key"));
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = (directory.path().join("ca.crt"), directory.path().join("ca.key"));
     std::fs::write(&certificate, certificates.authority.certificate()).unwrap();
     std::fs::write(&key, certificates.authority.key()).unwrap();
     opgate_certs::CertificateAuthority::load(&certificate, &key).unwrap()
@@ -240,8 +240,8 @@ async fn a_signal_under_load_fails_no_request() {
             let answered = answered.clone();
             load.spawn(async move {
                 let (mut failed, mut closes) = (0, 0);
-                // A client that is told to go comes back, as one behind a Service does, until
-                // nobody listens any more.
+                // A client whose connection the server closes connects again, as one behind a
+                // Service does, until the server no longer listens.
                 while let Ok(mut client) = Client::connect(address, &authority).await {
                     loop {
                         match client.review(recorded_review("007")).await {
@@ -335,12 +335,12 @@ async fn slow_policy_does_not_slow_other_policies() {
         }
     }
     println!("100 requests to the slow policy: {deadline} ended in its deadline, {shed} were shed");
-    // They are of one user, who has half of the queue.
+    // They are requests of one user, whose share is half of the queue.
     assert!(deadline > 0 && deadline + late >= 9 && shed > 0, "{deadline} {late} {shed}");
 }
 
-/// A permit belongs to the running call. A client that goes away stops its call; one that waits for
-/// a turn is told in time for it to be told at all.
+/// A permit belongs to the running call. A client that goes away stops its call. A client that
+/// waits for a permit gets the error before its own time-out ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn abandoned_calls_stop_and_queued_calls_time_out() {
     let _turn = wait_for_idle_machine().await;

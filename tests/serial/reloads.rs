@@ -190,14 +190,14 @@ async fn reload_without_memory_keeps_last_good() {
     let error = error.unwrap();
     assert!(error.starts_with("not enough memory to load another configuration"), "{error}");
     assert!(error.contains("of 128Mi are left"), "{error}");
-    // It is tried again, and at once if somebody says so.
+    // The server tries it again, and at once on SIGHUP.
     let status = status.replace("100000", "10000");
     std::fs::write(root.path().join("proc/self/status"), status).unwrap();
     server.signal(rustix::process::Signal::HUP);
     wait_until("the change", async || reload_state(&server).await.0 != before.0).await;
 }
 
-/// How long it takes, in this process: to load a set beside the one that serves, and to replace it.
+/// Time, in this process, to load a set while another one serves, and to replace that one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reload_duration_of_builtin_policies_is_printed() {
     let _turn = wait_for_idle_machine().await;
@@ -216,7 +216,7 @@ async fn reload_duration_of_builtin_policies_is_printed() {
     let options = ClusterOptions::of(Source::Absent);
     let first = PolicySet::load(&parse("enforce"), None, 64, options).unwrap();
     let certificates = testkit::Certificates::new();
-    let source = opgate_certs::Source::Directory(certificates.folder.path().to_path_buf());
+    let source = opgate_certs::Source::Directory(certificates.directory.path().to_path_buf());
     let certificate = Arc::new(opgate_certs::Reloader::new(source).unwrap());
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = server::Options { listen: any, ops_listen: any, ..Default::default() };

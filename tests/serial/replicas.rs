@@ -1,6 +1,6 @@
-//! Two replicas behind a Service while somebody calls without a pause: what happens to them must not be
-//! noticed. `cargo bench -p opgate-tests --bench replicas` does the same at 2,000 calls a second and prints the
-//! table of `docs/reliability.md`.
+//! Two replicas behind a Service while a client calls without a pause: the client must not notice
+//! what happens to them. `cargo bench -p opgate-tests --bench replicas` does the same at 2,000
+//! calls a second and prints the table of `docs/reliability.md`.
 
 use std::time::Duration;
 

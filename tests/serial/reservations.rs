@@ -1,10 +1,10 @@
 //! Requests that are never stored, and what they cost others, on a real API server, where
-//! `KUBEBUILDER_ASSETS` names a folder with one. It prints the figures of `docs/reliability.md`:
+//! `KUBEBUILDER_ASSETS` names a directory with one. It prints the figures of `docs/reliability.md`:
 //!
 //! `cargo test --release --workspace --test serial -- reservations --nocapture`
 //!
-//! `OPGATE_RESERVATION_WRITES` (300) says how many writes each table makes. A quota of nothing refuses what opgate
-//! has allowed, after its webhook was called.
+//! `OPGATE_RESERVATION_WRITES` (300) is the number of writes in each table. A quota of 0 refuses
+//! what opgate has allowed, after its webhook was called.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ fn write_count() -> usize {
     std::env::var("OPGATE_RESERVATION_WRITES").map_or(300, |text| text.parse().unwrap())
 }
 
-/// OperatorGroups of a namespace, as a user of its own.
+/// OperatorGroups of a namespace, as a separate user.
 async fn groups_as(plane: &ControlPlane, user: &str, namespace: &str) -> Api<DynamicObject> {
     let client: Client = plane.client_as("admin", user).await;
     Api::namespaced_with(client, namespace, &groups())
@@ -54,7 +54,7 @@ fn code<T>(result: &Result<T, kube::Error>) -> u16 {
     }
 }
 
-/// Whether opgate had no room for a write, or no verdict.
+/// Whether opgate had no room for a write, or the write ended in a policy error.
 fn is_refused<T>(result: &Result<T, kube::Error>) -> bool {
     !matches!(code(result), 200..=299 | 403 | 409)
 }

@@ -1,5 +1,5 @@
 //! Certificates that the servers keep, against a real kube-apiserver that calls one of them, where
-//! `KUBEBUILDER_ASSETS` names a folder with it.
+//! `KUBEBUILDER_ASSETS` names a directory with it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -133,7 +133,7 @@ async fn real_api_server_trusts_self_managed_certificates() {
     })
     .await;
 
-    // Somebody writes all the time; the Secret is emptied, another CA comes, and nothing fails.
+    // A client writes all the time. The Secret is emptied, another CA comes, and no write fails.
     let secrets = in_system("Secret");
     let before = secrets.get("opgate-tls").await.unwrap().data["data"].clone();
     let (ends, written) = (AtomicBool::new(false), AtomicUsize::new(0));

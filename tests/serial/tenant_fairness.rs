@@ -127,9 +127,9 @@ async fn long_calls_do_not_starve_other_tenants() {
     }
 }
 
-/// A call that needs much, but no more than it may have, beside 8 connections to another policy that burn
-/// all the processors: it waits for one most of the time, and waiting uses nothing up. As long as it
-/// counted, 20 of 20 such calls failed.
+/// A call that needs much CPU time, but within its limit, next to 8 connections to another policy
+/// that use all processors. The call waits for a processor most of the time, and waiting uses no
+/// CPU time. As long as waiting counted, 20 of 20 such calls failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_of_one_policy_use_no_time_of_another() {
     let _turn = wait_for_idle_machine().await;

@@ -201,7 +201,7 @@ async fn real_api_server_sends_requests_that_can_violate_rules() {
         ("PATCH", at(namespaces, "plain"), label("a", json!("b")), 200, 0, ""),
         ("PATCH", at(namespaces, "plain"), label(ENFORCE_LABEL, json!("baseline")), 200, 1, ""),
         ("PATCH", at(namespaces, "plain"), label(ENFORCE_LABEL, none.clone()), 200, 0, ""),
-        // The API server has a check of its own.
+        // The API server itself checks the value.
         (
             "POST",
             namespaces.into(),

@@ -1,4 +1,4 @@
-//! Components that are small and valid, and made to harm whoever compiles or loads them.
+//! Components that are small and valid, and made to harm the process that compiles or loads them.
 
 use std::fmt::Write as _;
 
@@ -44,7 +44,7 @@ pub fn two_memories() -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// A module with two memories of its own.
+/// A module that defines two memories.
 pub fn module_with_two_memories() -> Vec<u8> {
     component("(memory 1) (memory 1)")
 }
@@ -127,18 +127,18 @@ pub fn imports(count: usize) -> Vec<u8> {
     component(&format!("(type $t (func)) {}", "(type (func))".repeat(count)))
 }
 
-/// Modules beside each other.
+/// Modules next to each other.
 pub fn modules(count: usize) -> Vec<u8> {
     let modules = "(core module)".repeat(count);
     wat::parse_str(format!("(component {modules})")).unwrap()
 }
 
-/// Takes a compiler longer than a server can wait, and passes all limits of form.
+/// Takes a compiler longer than a server can wait, and passes all limits of structure.
 pub fn slow() -> Vec<u8> {
     loops(3_000, 3_000)
 }
 
-/// Has the exports of a policy, and starts with so many pages of memory.
+/// Has the exports of a policy, and starts with this many pages of memory.
 pub fn memory(pages: usize) -> Vec<u8> {
     component(&format!("(memory {pages})"))
 }

@@ -49,7 +49,7 @@ impl Shape {
     }
 }
 
-/// In what form it is written.
+/// The format of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CatalogFormat {
     /// Indented by four, one value after another, as `opm render` prints it.
@@ -59,7 +59,7 @@ pub enum CatalogFormat {
 }
 
 /// Writes a catalog; gives its files.
-pub fn write(folder: &Path, shape: &Shape, form: CatalogFormat) -> Vec<PathBuf> {
+pub fn write(directory: &Path, shape: &Shape, form: CatalogFormat) -> Vec<PathBuf> {
     let name = match form {
         CatalogFormat::Json => "catalog.json",
         CatalogFormat::Yaml => "catalog.yaml",
@@ -79,10 +79,13 @@ pub fn write(folder: &Path, shape: &Shape, form: CatalogFormat) -> Vec<PathBuf> 
         if shape.is_one_file && !is_last {
             continue;
         }
-        let folder =
-            if shape.is_one_file { folder.to_path_buf() } else { folder.join(operator(package)) };
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join(name);
+        let directory = if shape.is_one_file {
+            directory.to_path_buf()
+        } else {
+            directory.join(operator(package))
+        };
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join(name);
         std::fs::write(&path, std::mem::take(&mut text)).unwrap();
         files.push(path);
     }
@@ -339,7 +342,7 @@ impl TextGenerator {
         sentence
     }
 
-    /// Headings, lists, quotes, code and links, up to about so many bytes.
+    /// Headings, lists, quotes, code and links, up to about this many bytes.
     fn markdown(&mut self, bytes: usize) -> String {
         let mut text = String::with_capacity(bytes + 256);
         while text.len() < bytes {

@@ -1,4 +1,4 @@
-//! A real control plane: etcd and kube-apiserver in processes of their own, from the folder that
+//! A real control plane: etcd and kube-apiserver in separate processes, from the directory that
 //! `KUBEBUILDER_ASSETS` names (the convention of envtest), and what tests put into it.
 
 use std::net::{SocketAddr, TcpListener};
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::objects::{crds, csvs, group, groups, namespace, object, resource, subscriptions};
 use crate::{Server, configuration};
 
-/// How often something is looked at until it is there, and what lies between two looks.
+/// Maximum number of checks until a condition is true, and the time between two checks.
 const MAX_POLLS: usize = 300;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -62,23 +62,24 @@ impl Drop for ControlPlane {
     }
 }
 
-/// A port that is free now: whoever else asks the system for one meanwhile may get it.
+/// A port that is free now: another process that asks the system for one meanwhile may get it.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl ControlPlane {
     /// Starts one and waits until it answers, with users `admin` (may do everything) and `opgate`
-    /// (may do what RBAC grants). `None`, with a line that says so, where there are no binaries.
+    /// (may do what RBAC grants). Returns `None` and prints a line where there are no binaries.
     pub async fn start() -> Option<Self> {
         Self::start_with(&["--disable-admission-plugins=ServiceAccount"]).await
     }
 
-    /// The same, with these arguments of the API server beside those that are always needed.
+    /// The same, with these arguments of the API server in addition to those that are always
+    /// needed.
     pub async fn start_with(arguments: &[&str]) -> Option<Self> {
         let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from) else {
             eprintln!(
-                "skipped: KUBEBUILDER_ASSETS does not name a folder with kube-apiserver and etcd"
+                "skipped: KUBEBUILDER_ASSETS does not name a directory with kube-apiserver and etcd"
             );
             return None;
         };
@@ -170,7 +171,7 @@ impl ControlPlane {
         .await;
     }
 
-    /// Kills the API server and starts it anew; gives back before it answers.
+    /// Kills the API server and starts it again; returns before it answers.
     pub fn restart_apiserver(&mut self) {
         self.apiserver.kill().unwrap();
         self.apiserver.wait().unwrap();
@@ -284,7 +285,7 @@ impl ControlPlane {
             .await;
     }
 
-    /// A configuration of the policy `operator-group` as it is by default; in an unoptimised build
+    /// A configuration of the policy `operator-group` with its defaults; in an unoptimised build
     /// an evaluation has `time`.
     pub fn operator_group(time: &str) -> String {
         let mut policy = json!({"name": "operator-group"});
@@ -356,7 +357,7 @@ impl ControlPlane {
         command.args(["manifests", "webhook", "--config"]).arg(&config);
         command.arg("--service").arg(format!("{namespace}/{name}:{}", address.port()));
         for server in servers {
-            let ca = server.certificates.folder.path().join("ca.crt");
+            let ca = server.certificates.directory.path().join("ca.crt");
             write_public(&ca, server.certificates.authority.certificate()).unwrap();
             command.arg("--ca").arg(ca);
         }

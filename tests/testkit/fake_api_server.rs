@@ -3,9 +3,9 @@
 //!
 //! It answers as a real one where clients can tell: lists in pages of one snapshot, watches that
 //! replay and then follow, bookmarks, selectors, metadata alone, discovery, creation and changes,
-//! and errors as `Status`. Types can be served by another server behind it. It accepts every token that a test does not refuse,
-//! checks no schemas, speaks JSON only, takes every patch for a merge patch, and knows no subresources but the proxy of
-//! a pod.
+//! and errors as `Status`. Types can be served by another server behind it. It accepts every token
+//! that a test does not refuse, checks no schemas, speaks JSON only, treats every patch as a merge
+//! patch, and knows no subresources but the proxy of a pod.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -34,7 +34,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// Whom the server takes every client for.
+/// The user as which the server authenticates every client.
 const USER: &str = "system:serviceaccount:opgate:opgate";
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -67,7 +67,7 @@ pub enum WatchBehavior {
     InternalError,
 }
 
-/// A fake API server on a thread of its own, so that it answers while the test blocks. It stops,
+/// A fake API server on a separate thread, so that it answers while the test blocks. It stops,
 /// and its port is closed, when it is dropped.
 pub struct FakeCluster {
     address: SocketAddr,
@@ -190,7 +190,7 @@ impl FakeCluster {
         });
     }
 
-    /// An object as it is stored.
+    /// A stored object.
     pub fn stored(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let cluster = self.shared.cluster.lock().unwrap();
         let key = (namespace.to_owned(), name.to_owned());
@@ -234,8 +234,8 @@ impl FakeCluster {
         self.shared.change(|cluster| cluster.held_lists.remove(&resource_type(group, plural)));
     }
 
-    /// Forgets the history once so many more lists of a resource type were answered: the tokens of their
-    /// pages are too old from then on.
+    /// Forgets the history after this many more lists of a resource type: the tokens of their pages
+    /// are too old from then on.
     pub fn expire_history_after(&self, group: &str, plural: &str, lists: usize) {
         self.shared
             .change(|cluster| cluster.expiring_lists = Some((resource_type(group, plural), lists)));
@@ -270,7 +270,7 @@ impl FakeCluster {
         self.shared.change(|cluster| cluster.paused = true);
     }
 
-    /// Answers what has come in since [`pause`](Self::pause), and goes on.
+    /// Answers what has come in since [`pause`](Self::pause), and continues.
     pub fn resume(&self) {
         self.shared.change(|cluster| cluster.paused = false);
     }
@@ -361,8 +361,9 @@ impl FakeCluster {
         });
     }
 
-    /// Sets everything back to what it was when the counter of versions was lower, as an etcd that is
-    /// restored from a backup does. Watches are cut; versions that come are given anew.
+    /// Sets everything back to what it was when the counter of versions was lower, as an etcd that
+    /// is restored from a backup does. Watches are cut; the server issues the following versions
+    /// again.
     pub fn restore_version(&self, version: u64) {
         self.shared.change(|cluster| {
             let types: Vec<_> = cluster.resources.keys().cloned().collect();
@@ -377,7 +378,7 @@ impl FakeCluster {
         });
     }
 
-    /// Waits until at least so many requests have come in that fulfil a condition.
+    /// Waits until at least this many requests that fulfil a condition have come in.
     pub async fn wait_requested(&self, count: usize, is_it: impl Fn(&str) -> bool) {
         let enough = |cluster: &ClusterState| {
             cluster.requests.iter().filter(|request| is_it(request)).count() >= count
@@ -394,7 +395,7 @@ impl FakeCluster {
         .await;
     }
 
-    /// Waits until at least so many watches of a resource are open.
+    /// Waits until at least this many watches of a resource are open.
     pub async fn wait_watching(&self, plural: &str, count: usize) {
         let is_it = |watch: &&Watch| watch.view.of.1 == plural && !watch.lines.is_closed();
         let enough = |cluster: &ClusterState| cluster.watches.iter().filter(is_it).count() >= count;
@@ -448,7 +449,7 @@ struct ClusterState {
     paused: bool,
     /// Types whose lists are held.
     held_lists: BTreeSet<ResourceType>,
-    /// After so many lists of a type, the history is forgotten.
+    /// The type, and the number of lists of it after which the server forgets the history.
     expiring_lists: Option<(ResourceType, usize)>,
     /// How often the watches were cut.
     watch_cuts: u64,
@@ -741,8 +742,8 @@ impl ReadRequest {
         object
     }
 
-    /// What a watch says of a change. An object that begins or ceases to be selected by it is as
-    /// good as new or deleted.
+    /// The event that a watch sends for a change. An object that begins or ceases to match its
+    /// selector counts as added or deleted.
     fn event_line(&self, change: &Change) -> Option<Bytes> {
         let seen = |object: &&Value| self.is_selected(object);
         let old = change.old.as_deref().filter(seen);

@@ -32,21 +32,21 @@ pub struct Fleet {
     pub endpoints: Endpoints,
     /// Those that are to serve, the oldest first.
     pub replicas: Vec<Server>,
-    /// Those that are about to end.
+    /// Those that are going to end.
     ending: JoinSet<bool>,
 }
 
 /// The same CA once more.
 fn copy_authority(authority: &CertificateAuthority) -> CertificateAuthority {
-    let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = (folder.path().join("ca.crt"), folder.path().join("ca.key"));
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = (directory.path().join("ca.crt"), directory.path().join("ca.key"));
     std::fs::write(&certificate, authority.certificate()).unwrap();
     std::fs::write(&key, authority.key()).unwrap();
     CertificateAuthority::load(&certificate, &key).unwrap()
 }
 
 impl Fleet {
-    /// Starts so many, and waits until all are ready.
+    /// Starts this many, and waits until all are ready.
     pub async fn start(
         binary: &str,
         configuration: Option<&str>,
@@ -76,7 +76,7 @@ impl Fleet {
         WebhookClient::new(protocol, &self.endpoints, (&self.authority, SERVICE), timeout)
     }
 
-    /// One more replica; named as soon as it is ready.
+    /// Adds a replica; the Service lists it once it is ready.
     pub async fn add_replica(&mut self) {
         let certificates = Certificates::of(copy_authority(&self.authority));
         let template = &self.template;
@@ -104,7 +104,7 @@ impl Fleet {
             (server.get("/readyz").await.0 == 503).then_some(())
         })
         .await;
-        // Whoever named it learns it later.
+        // The Service lists it for `lag` more.
         self.ending.spawn(async move {
             tokio::time::sleep(lag).await;
             endpoints.remove(address);
@@ -150,7 +150,7 @@ impl Fleet {
         tokio::time::sleep(lag).await;
         self.endpoints.remove(server.address);
         self.add_replica().await;
-        // Until its connections are of no interest to anybody: an end of the process would close them.
+        // The process stays: its end would close connections that clients may still use.
         std::mem::forget(server);
     }
 

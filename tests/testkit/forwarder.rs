@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, JoinSet};
 /// The record with which a client of TLS 1.3 closes: header, alert, type, tag.
 const CLOSE_NOTIFY_BYTES: usize = 5 + 2 + 1 + 16;
 
-/// How long a held connection is waited for at the most.
+/// Maximum time for which the forwarder waits for a held connection.
 const MAX_HOLD_TIME: Duration = Duration::from_secs(10);
 
 /// Hands connections to its targets in turn; one whose target is not there is closed. All end when
@@ -62,8 +62,8 @@ impl Forwarder {
         *self.targets.lock().unwrap() = targets.into_iter().collect();
     }
 
-    /// Keeps back what clients send, or lets it go. A server whose client has closed a connection
-    /// meanwhile is not told.
+    /// Holds back what clients send, or releases it. A server is not notified when a client has
+    /// meanwhile closed a connection.
     pub fn hold(&self, held: bool) {
         self.held.send_replace(held);
     }
@@ -87,7 +87,7 @@ async fn forward(
             if *held.borrow() {
                 let released = async { held.wait_for(|held| !held).await.map(drop) };
                 let rest = from_client.read_to_end(&mut buffer);
-                // What comes until the client closes, without what says that it does.
+                // The bytes until the client closes, without the record that closes the connection.
                 let (released, closed) = tokio::join!(released, async {
                     tokio::time::timeout(MAX_HOLD_TIME, rest).await.is_ok()
                 });

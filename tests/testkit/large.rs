@@ -85,7 +85,7 @@ pub fn create(kind: &str, resource: &str, version: &str, object: &Value) -> Stri
     .to_string()
 }
 
-/// A review of a new group, in a namespace of its own.
+/// A review of a new group, in a separate namespace.
 pub fn new_group(spec: &Value, apis: &str) -> String {
     let object = json!({
         "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
@@ -98,7 +98,7 @@ pub fn new_group(spec: &Value, apis: &str) -> String {
     create("OperatorGroup", "operatorgroups", "v1", &object)
 }
 
-/// An API server with so many namespaces, groups and CSVs.
+/// An API server with this many namespaces, groups and CSVs.
 pub fn cluster(size: (usize, usize, usize)) -> FakeCluster {
     let cluster = FakeCluster::start();
     let olm = "operators.coreos.com";

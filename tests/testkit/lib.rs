@@ -1,5 +1,5 @@
-//! What the end to end tests and the benchmarks share: a server in a process of its own, a client over
-//! real TLS, fake and real API servers, reviews, catalogs and hostile policies.
+//! What the end to end tests and the benchmarks share: a server in a separate process, a client
+//! over real TLS, fake and real API servers, reviews, catalogs and hostile policies.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -58,8 +58,8 @@ pub async fn wait_until(what: &str, mut look: impl AsyncFnMut() -> bool) {
 
 /// A recorded review, by the start of its file's name.
 pub fn recorded_review(start: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("reviews");
-    let entries = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path());
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("reviews");
+    let entries = std::fs::read_dir(&directory).unwrap().map(|e| e.unwrap().path());
     let is_it = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(start);
     let path = entries.into_iter().find(is_it).unwrap_or_else(|| panic!("no review {start}"));
     std::fs::read_to_string(path).unwrap()
@@ -105,8 +105,8 @@ pub fn misbehaves(name: &str, settings: &Value) -> Value {
     json!({"name": name, "module": hostile_component("misbehaves"), "settings": settings})
 }
 
-/// The policy that says what it sees of the resource that a Bundle is named after, in an unoptimised
-/// build on a busy machine.
+/// The policy that reports what it reads of the resource that a Bundle is named after, with the
+/// time that an unoptimised build on a busy machine may need.
 pub fn polls() -> Value {
     let granted = [
         "opgate.dev/v1alpha1/serverversions",
@@ -156,11 +156,11 @@ pub fn good_spec() -> Value {
     })
 }
 
-/// Certificates in a folder as a kubelet mounts them: `tls.crt` → `..data/tls.crt`, `..data` → a
-/// folder that is replaced as a whole.
+/// Certificates in a directory as a kubelet mounts them: `tls.crt` → `..data/tls.crt`, `..data` → a
+/// directory that is replaced as a whole.
 pub struct Certificates {
-    /// The folder.
-    pub folder: TempDir,
+    /// The directory.
+    pub directory: TempDir,
     /// The CA.
     pub authority: CertificateAuthority,
     generation: usize,
@@ -174,11 +174,11 @@ impl Certificates {
 
     /// A first certificate of a CA that there is already.
     pub fn of(authority: CertificateAuthority) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut certificates = Self { folder, authority, generation: 0 };
+        let directory = tempfile::tempdir().unwrap();
+        let mut certificates = Self { directory, authority, generation: 0 };
         certificates.rotate();
         for file in ["tls.crt", "tls.key"] {
-            let link = certificates.folder.path().join(file);
+            let link = certificates.directory.path().join(file);
             std::os::unix::fs::symlink(Path::new("..data").join(file), link).unwrap();
         }
         certificates
@@ -192,10 +192,10 @@ impl Certificates {
         issued.certificate
     }
 
-    /// Swaps in any two files, as a kubelet does: new folder, new link, rename over the old one,
-    /// old folder removed.
+    /// Swaps in any two files, as a kubelet does: new directory, new link, rename over the old one,
+    /// old directory removed.
     pub fn swap(&mut self, certificate: &str, key: &str) {
-        let root = self.folder.path();
+        let root = self.directory.path();
         let old = std::fs::canonicalize(root.join("..data")).ok();
         self.generation += 1;
         let generation = format!("..generation_{}", self.generation);
@@ -216,17 +216,17 @@ impl Default for Certificates {
     }
 }
 
-/// Files in a folder as a kubelet mounts a ConfigMap: each a link to `..data/NAME`, and `..data` a link to a
-/// folder that is replaced as a whole.
+/// Files in a directory as a kubelet mounts a ConfigMap: each is a link to `..data/NAME`, and
+/// `..data` is a link to a directory that is replaced as a whole.
 pub struct ConfigMap {
-    folder: TempDir,
+    directory: TempDir,
     generation: usize,
 }
 
 impl ConfigMap {
     /// With these files.
     pub fn new(files: &[(&str, &str)]) -> Self {
-        let mut map = Self { folder: tempfile::tempdir().unwrap(), generation: 0 };
+        let mut map = Self { directory: tempfile::tempdir().unwrap(), generation: 0 };
         map.swap(files);
         for (name, _) in files {
             let link = map.path(name);
@@ -237,12 +237,12 @@ impl ConfigMap {
 
     /// Path of a file.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// Swaps in other contents, as a kubelet does.
     pub fn swap(&mut self, files: &[(&str, &str)]) {
-        let root = self.folder.path();
+        let root = self.directory.path();
         let old = std::fs::canonicalize(root.join("..data")).ok();
         self.generation += 1;
         let generation = format!("..generation_{}", self.generation);
@@ -261,7 +261,7 @@ impl ConfigMap {
 /// Lines of a log.
 type Log = Arc<Mutex<Vec<Value>>>;
 
-/// A server in a process of its own; killed when dropped.
+/// A server in a separate process; killed when dropped.
 pub struct Server {
     command: Command,
     child: Child,
@@ -332,7 +332,7 @@ impl Server {
         command.args(["--log-format", "json", "serve", "--listen", "127.0.0.1:0"]);
         command.args(["--ops-listen", "127.0.0.1:0", "--tls-reload-interval", "20ms"]);
         if !arguments.contains(&"self-managed") {
-            command.arg("--tls-dir").arg(certificates.folder.path());
+            command.arg("--tls-dir").arg(certificates.directory.path());
         }
         command.arg("--cache-dir").arg(files.path().join("cache"));
         let patient = || self::configuration(&[builtin_policy()]);
@@ -381,7 +381,7 @@ impl Server {
         (child, address, ops)
     }
 
-    /// Kills the process and starts it anew, with the same files and arguments, on other ports.
+    /// Kills the process and starts it again, with the same files and arguments, on other ports.
     pub fn restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

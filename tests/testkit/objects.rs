@@ -1,5 +1,5 @@
 //! Objects for a real API server: groups, CSVs, Namespaces, and the CRDs of what it does not know.
-//! `OPGATE_CRDS` may name a folder with the real CRDs; otherwise small ones of our own are used.
+//! `OPGATE_CRDS` may name a directory with the real CRDs; otherwise the tests use small ones.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub fn object(value: Value) -> DynamicObject {
     serde_json::from_value(value).unwrap()
 }
 
-/// A CRD that takes everything, with a status of its own.
+/// A CRD that accepts every object, with a status subresource.
 fn small_crd(group: &str, version: &str, kind: &str, scope: &str) -> Value {
     let plural = resource(group, version, kind).plural;
     json!({
@@ -56,8 +56,8 @@ fn small_crd(group: &str, version: &str, kind: &str, scope: &str) -> Value {
     })
 }
 
-/// Kubernetes 1.20 takes the default `""` for `null`, and refuses it: another text, which no test
-/// looks at.
+/// Kubernetes 1.20 treats the default `""` as `null`, and refuses it. This sets another text, which
+/// no test reads.
 fn without_empty_defaults(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -81,9 +81,9 @@ pub(crate) fn crds() -> Vec<Value> {
             small_crd("core.rukpak.io", "v1alpha1", "Bundle", "Cluster"),
         ]
     };
-    let Some(folder) = std::env::var_os("OPGATE_CRDS") else { return small() };
+    let Some(directory) = std::env::var_os("OPGATE_CRDS") else { return small() };
     let wanted = ["operatorgroups", "clusterserviceversions", "subscriptions", "bundles"];
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let is_wanted = |path: &PathBuf| {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         wanted.iter().any(|w| name.ends_with(&format!("_{w}")))
@@ -97,7 +97,7 @@ pub(crate) fn crds() -> Vec<Value> {
     entries.filter(is_wanted).map(read).collect()
 }
 
-/// A Namespace with a label of its own.
+/// A Namespace with a label that no other one has.
 pub fn namespace(name: &str) -> DynamicObject {
     object(json!({
         "apiVersion": "v1",

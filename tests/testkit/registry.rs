@@ -37,7 +37,8 @@ impl Drop for DockerRegistry {
 }
 
 impl DockerRegistry {
-    /// Starts one and waits until it answers. `None`, with a line that says so, where it is not installed.
+    /// Starts one and waits until it answers. Returns `None` and prints a line where it is not
+    /// installed.
     pub async fn start() -> Option<Self> {
         let files = tempfile::tempdir().unwrap();
         let at = |name: &str| files.path().join(name);
@@ -47,7 +48,7 @@ impl DockerRegistry {
         write_public(&at("tls.crt"), &issued.certificate).unwrap();
         write_private(&at("tls.key"), &issued.key).unwrap();
         write_private(&at("htpasswd"), HTPASSWD).unwrap();
-        // Free now: whoever else asks the system for one meanwhile may get it.
+        // Free now: another process that asks the system for one meanwhile may get it.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let host = format!("localhost:{port}");
         let auths = json!({"auths": {&host: {"auth": ALICE_BASIC_AUTH}}});

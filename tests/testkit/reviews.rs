@@ -65,7 +65,7 @@ pub fn serve_with(
     Server::start(binary, Some(configuration), &all)
 }
 
-/// A uid that no other object has, as an API server gives it before it asks anybody.
+/// A uid that no other object has, as an API server sets it before it calls webhooks.
 fn uid() -> String {
     static NEXT_UID: AtomicUsize = AtomicUsize::new(0);
     format!("00000000-0000-4000-9000-{:012}", NEXT_UID.fetch_add(1, Ordering::Relaxed))
@@ -179,10 +179,10 @@ pub fn update(cluster: &FakeCluster, object: &Value) -> String {
 }
 
 impl HttpResponse {
-    /// `allowed`, or what the denial says.
+    /// `allowed`, or the message of the denial.
     ///
     /// # Panics
-    /// Where there was no verdict.
+    /// If the HTTP code is not 200.
     pub fn message(&self) -> String {
         assert_eq!(self.status, 200, "{}", self.body);
         let response = self.response();

@@ -7,8 +7,9 @@
 //!   └───▶ new connection, to an endpoint that the Service names at this moment
 //! ```
 //!
-//! * A POST is sent once. It is sent again only if nothing of it was written and the connection had been
-//!   used before, or, over HTTP/2, if the server says that it has not looked at it (GOAWAY, `REFUSED_STREAM`).
+//! * A POST is sent once. It is sent again only if nothing of it was written and the connection had
+//!   been used before, or, over HTTP/2, if the server reports that it has not read it (GOAWAY,
+//!   `REFUSED_STREAM`).
 //! * An answer of 429 or 5xx with `Retry-After` is asked for again, up to ten times.
 //! * An address is chosen when a connection is opened; a connection stays where it is.
 //! * A connection whose call ran out of time is closed (HTTP/1.1), or kept until it leaves a ping without an
@@ -87,7 +88,7 @@ type Http2Sender = http2::SendRequest<Full<Bytes>>;
 /// What came of a try.
 enum AttemptResult {
     Response(Response<Incoming>, Option<Http1Sender>),
-    /// Nothing was written, or nobody has looked at it.
+    /// Nothing was written, or the server has not read it.
     Retry(String),
     Failed(String),
 }
@@ -121,7 +122,7 @@ impl WebhookClient {
         Self::with_tls(protocol, endpoints, (config, name), timeout)
     }
 
-    /// The same with TLS as it is given.
+    /// The same with this TLS configuration, unchanged.
     pub fn with_tls(
         protocol: Protocol,
         endpoints: &Endpoints,

@@ -78,7 +78,7 @@ fn objects() -> Vec<(&'static str, &'static str, &'static str, Value)> {
         group("two", "only"),
         group("kube-system", "here"),
         group("kube-system", "there"),
-        // OLM has copied it, from where nobody may look.
+        // OLM copied this object from a namespace that users cannot read.
         csv(
             "two",
             "copied.v1",
@@ -177,17 +177,17 @@ fn print_as_kubectl(value: &Value) -> String {
 
 #[test]
 fn all_kubectl_output_formats_are_evaluated_together() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let all: Vec<Value> = objects().into_iter().map(|(.., object)| object).collect();
     let whole = list(all.clone());
-    write(&folder, "list.yaml", print_as_kubectl(&whole));
-    write(&folder, "list.json", serde_json::to_string_pretty(&whole).unwrap());
-    write(&folder, "line.json", whole.to_string());
+    write(&directory, "list.yaml", print_as_kubectl(&whole));
+    write(&directory, "list.json", serde_json::to_string_pretty(&whole).unwrap());
+    write(&directory, "line.json", whole.to_string());
     let documents: Vec<_> = all.iter().map(print_as_kubectl).collect();
-    write(&folder, "documents.yaml", documents.join("---\n"));
+    write(&directory, "documents.yaml", documents.join("---\n"));
     let lines: Vec<_> = all.iter().map(Value::to_string).collect();
-    write(&folder, "lines.json", lines.join("\n"));
-    // One list for each kind, whose elements do not say what they are.
+    write(&directory, "lines.json", lines.join("\n"));
+    // One list for each kind. Its elements have no `kind` and no `apiVersion`.
     let typed = |api: &str, kind: &str| {
         let of = all.iter().filter(|object| object["kind"] == kind).cloned();
         let items = of.map(|mut object| {
@@ -208,11 +208,11 @@ fn all_kubectl_output_formats_are_evaluated_together() {
         typed(&format!("{OLM}/v1alpha1"), "ClusterServiceVersion"),
         typed("core.rukpak.io/v1alpha1", "Bundle"),
     ];
-    write(&folder, "nested.yaml", print_as_kubectl(&list(lists.clone())));
+    write(&directory, "nested.yaml", print_as_kubectl(&list(lists.clone())));
     let documents: Vec<_> = lists.iter().map(print_as_kubectl).collect();
-    write(&folder, "typed.yaml", documents.join("---\n"));
+    write(&directory, "typed.yaml", documents.join("---\n"));
     for (index, list) in lists.iter().enumerate() {
-        write(&folder, &format!("dump/{index}.json"), list.to_string());
+        write(&directory, &format!("dump/{index}.json"), list.to_string());
     }
     for path in [
         "list.yaml",
@@ -224,7 +224,7 @@ fn all_kubectl_output_formats_are_evaluated_together() {
         "typed.yaml",
         "dump",
     ] {
-        let (status, records) = records(&folder, &[path]);
+        let (status, records) = records(&directory, &[path]);
         assert_eq!(
             (status, denied_objects(&records)),
             (1, DENIED_OBJECTS.map(str::to_owned).to_vec()),
@@ -233,7 +233,7 @@ fn all_kubectl_output_formats_are_evaluated_together() {
         // Neither those on their way out nor those in kube-system.
         assert_eq!(records.len(), 9, "{path}");
     }
-    let output = check(&folder, &["list.yaml"]);
+    let output = check(&directory, &["list.yaml"]);
     let (said, shown) = (err(&output), out(&output));
     assert!(
         shown
@@ -252,30 +252,31 @@ fn all_kubectl_output_formats_are_evaluated_together() {
         "{said}"
     );
     // Findings have the places of the file.
-    let text = std::fs::read_to_string(folder.path().join("list.yaml")).unwrap();
-    let (_, records) = records(&folder, &["list.yaml"]);
+    let text = std::fs::read_to_string(directory.path().join("list.yaml")).unwrap();
+    let (_, records) = records(&directory, &["list.yaml"]);
     let first = records.iter().find(|record| record["name"] == "second").unwrap();
     let place = &first["violations"][0]["location"];
     let line = text.lines().nth(usize::try_from(place["line"].as_u64().unwrap()).unwrap() - 1);
     assert_eq!(line, Some("    namespace: \"one\""), "{place}");
     assert_eq!(place["column"], 5);
     // As manifests they are not compared with each other.
-    let (_, records) = crate::check::records(&folder, &["--input-type", "manifest", "list.yaml"]);
+    let (_, records) =
+        crate::check::records(&directory, &["--input-type", "manifest", "list.yaml"]);
     assert!(!records.iter().flat_map(rules).any(|rule| rule == "OPG-01"));
 }
 
-/// Nobody knows who wrote what a cluster holds.
+/// An object that the cluster stores does not show which user wrote it.
 #[test]
 fn rules_for_users_skip_stored_objects() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let settings = json!({"operatorGroup": {"adminGroups": ["admins"]}});
-    configuration(&folder, &json!([{"name": "operator-group", "settings": settings}]));
+    configuration(&directory, &json!([{"name": "operator-group", "settings": settings}]));
     let one = objects().into_iter().find(|(.., object)| object["metadata"]["name"] == "only");
     let mut group = one.unwrap().3;
     let found = |group: &Value, kind: &str| {
-        write(&folder, "group.json", group.to_string());
+        write(&directory, "group.json", group.to_string());
         let arguments = ["--config", "opgate.yaml", "--input-type", kind, "group.json"];
-        let (_, records) = records(&folder, &arguments);
+        let (_, records) = records(&directory, &arguments);
         rules(&records[0]).into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(found(&group, "cluster"), [""; 0]);
@@ -300,22 +301,22 @@ fn cluster() -> FakeCluster {
     cluster
 }
 
-fn check_cluster(folder: &TempDir, cluster: &FakeCluster, more: &[&str]) -> (i32, Vec<Value>) {
+fn check_cluster(directory: &TempDir, cluster: &FakeCluster, more: &[&str]) -> (i32, Vec<Value>) {
     let kubeconfig = cluster.kubeconfig();
     let arguments = [&["--cluster", "--kubeconfig", kubeconfig.to_str().unwrap()], more].concat();
-    records(folder, &arguments)
+    records(directory, &arguments)
 }
 
 #[test]
 fn running_cluster_is_evaluated_like_its_dump() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let cluster = cluster();
     for number in 0..300 {
         let name = format!("ns-{number}");
         let object = json!({"metadata": {"name": name}});
         cluster.apply("", "v1", "namespaces", object);
     }
-    let (status, records) = check_cluster(&folder, &cluster, &[]);
+    let (status, records) = check_cluster(&directory, &cluster, &[]);
     let mut expected = DENIED_OBJECTS.map(str::to_owned).to_vec();
     let mut found = denied_objects(&records);
     expected.sort();
@@ -329,7 +330,7 @@ fn running_cluster_is_evaluated_like_its_dump() {
     assert!(asks("/namespaces?&limit=") && asks("continue="), "{requests:?}");
     assert!(!asks("secrets"), "nobody needs them: {requests:?}");
     let output = check(
-        &folder,
+        &directory,
         &[
             "--cluster",
             "--kubeconfig",
@@ -341,17 +342,17 @@ fn running_cluster_is_evaluated_like_its_dump() {
     assert_eq!(crate::check::status(&output), 2);
     assert!(err(&output).contains("nowhere"), "{}", err(&output));
     // One namespace, in the context of all.
-    let (_, records) = check_cluster(&folder, &cluster, &["--namespace", "one"]);
+    let (_, records) = check_cluster(&directory, &cluster, &["--namespace", "one"]);
     assert_eq!(denied_objects(&records), DENIED_OBJECTS[..2]);
 }
 
 #[test]
 fn unlistable_resources_are_reported() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let cluster = cluster();
     cluster.forbid(OLM, "operatorgroups");
     let kubeconfig = cluster.kubeconfig();
-    let output = check(&folder, &["--cluster", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let output = check(&directory, &["--cluster", "--kubeconfig", kubeconfig.to_str().unwrap()]);
     let (said, shown) = (err(&output), out(&output));
     assert_eq!(status(&output), 2, "{said}");
     assert!(
@@ -362,7 +363,7 @@ fn unlistable_resources_are_reported() {
     assert!(said.contains("OPG-22") && !said.contains(": error "), "{said}");
     assert!(shown.contains("2 of 6 objects would be denied today:"), "{shown}");
     let output = check(
-        &folder,
+        &directory,
         &["--output", "jsonl", "--cluster", "--kubeconfig", kubeconfig.to_str().unwrap()],
     );
     let told = out(&output).lines().filter(|line| line.contains("not evaluated")).count();
@@ -370,7 +371,7 @@ fn unlistable_resources_are_reported() {
     // Nothing is there to ask.
     drop(cluster);
     write(
-        &folder,
+        &directory,
         "config",
         json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "x",
@@ -380,7 +381,7 @@ fn unlistable_resources_are_reported() {
         })
         .to_string(),
     );
-    let output = check(&folder, &["--cluster", "--kubeconfig", "config"]);
+    let output = check(&directory, &["--cluster", "--kubeconfig", "config"]);
     assert_eq!(status(&output), 2);
     assert!(err(&output).contains("the cluster: /apis: "), "{}", err(&output));
     for arguments in [
@@ -388,22 +389,22 @@ fn unlistable_resources_are_reported() {
         &["--kube-context", "x", "a"],
         &[],
     ] {
-        assert_eq!(status(&check(&folder, arguments)), 2, "{arguments:?}");
+        assert_eq!(status(&check(&directory, arguments)), 2, "{arguments:?}");
     }
 }
 
 /// `kubectl -n`: the namespace of manifests that name none.
 #[test]
 fn namespace_flag_applies_to_manifests_without_one() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let all = objects();
     let context = all.iter().filter(|(_, _, plural, _)| *plural == "operatorgroups");
-    write(&folder, "context.json", list(context.map(|(.., object)| object.clone())).to_string());
+    write(&directory, "context.json", list(context.map(|(.., object)| object.clone())).to_string());
     let group = json!({"apiVersion": format!("{OLM}/v1"), "kind": "OperatorGroup", "metadata": {"name": "new"}, "spec": {}});
-    write(&folder, "group.json", group.to_string());
+    write(&directory, "group.json", group.to_string());
     let found = |more: &[&str]| {
         let arguments = [&["--cluster-state", "context.json", "group.json"], more].concat();
-        let (_, records) = records(&folder, &arguments);
+        let (_, records) = records(&directory, &arguments);
         rules(&records[0]).into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     assert!(!found(&[]).contains(&"OPG-01".to_owned()));

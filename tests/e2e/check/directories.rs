@@ -1,10 +1,11 @@
-//! `opgate check` of any folder: what is checked in a repository, what is passed over, and the limits.
+//! `opgate check` of any directory: what the command checks in a repository, what it skips, and the
+//! limits.
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::check::{
-    BUNDLE_WITHOUT_CLASS, VALID_BUNDLE, check, err, folder, out, records, rules, status, write,
+    BUNDLE_WITHOUT_CLASS, VALID_BUNDLE, check, directory, err, out, records, rules, status, write,
 };
 
 const CRD: &str = "apiVersion: apiextensions.k8s.io/v1
@@ -30,7 +31,7 @@ spec: {scope: Global}
 
 /// A repository without bundles, with the files that repositories have.
 fn repository() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (name, content) in [
         (".github/workflows/ci.yaml", "on: push\n"),
         ("OWNERS", "approvers: [a]\n"),
@@ -52,16 +53,16 @@ fn repository() -> TempDir {
         ("manifests/OWNERS", "reviewers: [a]\n"),
         ("manifests/good.yaml", VALID_BUNDLE),
     ] {
-        write(&folder, name, content);
+        write(&directory, name, content);
     }
-    std::os::unix::fs::symlink("config", folder.path().join("link")).unwrap();
-    folder
+    std::os::unix::fs::symlink("config", directory.path().join("link")).unwrap();
+    directory
 }
 
 #[test]
 fn repository_without_violations_passes_and_the_rest_is_counted() {
-    let folder = repository();
-    let output = check(&folder, &["."]);
+    let directory = repository();
+    let output = check(&directory, &["."]);
     assert_eq!(status(&output), 0, "{}{}", out(&output), err(&output));
     for line in [
         "1 file passed over: templates of the chart ./chart; to check them, run `helm template ./chart | opgate check -`",
@@ -73,7 +74,7 @@ fn repository_without_violations_passes_and_the_rest_is_counted() {
     }
     let reason = "./config/crd/patch.yaml: not evaluated CustomResourceDefinition things: a patch of ./config/crd/kustomization.yaml, not an object";
     assert!(out(&output).contains(reason), "{}", out(&output));
-    let output = check(&folder, &["-v", "."]);
+    let output = check(&directory, &["-v", "."]);
     for line in [
         "./package.json: passed over: no Kubernetes objects and no catalog",
         "./ansible/object.yaml: passed over: a template",
@@ -89,21 +90,21 @@ fn repository_without_violations_passes_and_the_rest_is_counted() {
         ("config/crd/patch.yaml", 0),
         ("catalog/x-template.yaml", 0),
     ] {
-        let output = check(&folder, &[path]);
+        let output = check(&directory, &[path]);
         assert_eq!(status(&output), code, "{path}: {}", err(&output));
     }
     // Outside of the reach of a kustomization, it is an object.
-    std::fs::remove_file(folder.path().join("config/crd/kustomization.yaml")).unwrap();
-    let (code, found) = records(&folder, &["config/crd/patch.yaml"]);
+    std::fs::remove_file(directory.path().join("config/crd/kustomization.yaml")).unwrap();
+    let (code, found) = records(&directory, &["config/crd/patch.yaml"]);
     assert_eq!((code, rules(&found[0]).contains(&"CRD-03")), (1, true), "{found:?}");
 }
 
 #[test]
 fn broken_manifest_fails_and_the_others_are_checked() {
-    let folder = repository();
-    write(&folder, "apps/broken.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: [\n");
-    write(&folder, "apps/classless.yaml", BUNDLE_WITHOUT_CLASS);
-    let output = check(&folder, &["."]);
+    let directory = repository();
+    write(&directory, "apps/broken.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: [\n");
+    write(&directory, "apps/classless.yaml", BUNDLE_WITHOUT_CLASS);
+    let output = check(&directory, &["."]);
     assert_eq!(status(&output), 2, "{}", err(&output));
     let error = "error: ./apps/broken.yaml:3:11: not YAML";
     assert!(err(&output).contains(error), "{}", err(&output));
@@ -118,42 +119,43 @@ spec: {name: etcd, source: community-operators, sourceNamespace: openshift-marke
 
 #[test]
 fn exported_object_is_not_taken_as_cluster_state() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (name, exported) in [("a", ", uid: u, resourceVersion: '1'"), ("b", "")] {
         let text = SUBSCRIPTION.replace("NAME", name).replace(" EXPORTED", exported);
-        write(&folder, &format!("apps/{name}.yaml"), text);
+        write(&directory, &format!("apps/{name}.yaml"), text);
     }
     let broken = |found: &[Value]| found.iter().any(|record| rules(record).contains(&"SUB-07"));
     for arguments in [&["apps"][..], &["apps/a.yaml", "apps/b.yaml"]] {
-        let (_, found) = records(&folder, arguments);
+        let (_, found) = records(&directory, arguments);
         assert!(found.len() == 2 && !broken(&found), "{found:?}");
     }
-    let (_, found) = records(&folder, &["--input-type", "cluster", "apps"]);
+    let (_, found) = records(&directory, &["--input-type", "cluster", "apps"]);
     assert!(broken(&found), "{found:?}");
 }
 
 #[test]
 fn size_limit_applies_to_each_bundle_as_one_error() {
-    let folder = folder();
+    let directory = directory();
     for number in 0..4 {
         let status = std::process::Command::new("cp")
             .args(["-r", "bundle-valid", &format!("all-{number}")])
-            .current_dir(folder.path())
+            .current_dir(directory.path())
             .status();
         assert!(status.unwrap().success());
     }
     let all = ["all-0", "all-1", "all-2", "all-3"];
     // One of them fits, all of them together do not.
-    let (code, found) = records(&folder, &[&["--max-input-size", "48Ki"][..], &all].concat());
+    let (code, found) = records(&directory, &[&["--max-input-size", "48Ki"][..], &all].concat());
     assert_eq!((code, found.len()), (0, 4), "{found:?}");
     let large = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: x}}\ndata: {{a: {}}}\n",
         "x".repeat(60_000)
     );
     for number in 0..3 {
-        write(&folder, &format!("all-1/manifests/large-{number}.yaml"), &large);
+        write(&directory, &format!("all-1/manifests/large-{number}.yaml"), &large);
     }
-    let output = check(&folder, &[&["--max-input-size", "48Ki", "-o", "jsonl"][..], &all].concat());
+    let output =
+        check(&directory, &[&["--max-input-size", "48Ki", "-o", "jsonl"][..], &all].concat());
     assert_eq!(status(&output), 2, "{}", err(&output));
     let errors: Vec<_> =
         err(&output).lines().filter(|l| l.starts_with("error")).map(str::to_owned).collect();

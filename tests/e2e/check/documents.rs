@@ -17,7 +17,7 @@ use opgate::cluster::{ClusterOptions, Source};
 use opgate::policy::{Configuration, Effect, PolicySet, Profile};
 use opgate::review::{self, Review};
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/check/documents");
+const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/check/documents");
 const EDITIONS: [&str; 3] = ["ocp-4.12", "ocp-4.15", "ocp-4.5"];
 
 /// The request that creates an object.
@@ -41,7 +41,7 @@ fn create(object: &Value) -> Value {
 
 /// The examples of an edition: line and object.
 fn examples(edition: &str) -> Vec<(u64, Value)> {
-    let path = Path::new(FOLDER).join(format!("{edition}.yaml"));
+    let path = Path::new(DIRECTORY).join(format!("{edition}.yaml"));
     let list = opgate_sdk_testing::yaml(&fs::read_to_string(&path).unwrap(), &path);
     let example = |entry: &Value| (entry["line"].as_u64().unwrap(), entry["object"].clone());
     list.as_array().unwrap().iter().map(example).collect()
@@ -83,7 +83,7 @@ async fn documented_working_examples_are_not_denied() {
         }
     }
     assert!(count > 200, "{count}");
-    let path = Path::new(FOLDER).join("findings.txt");
+    let path = Path::new(DIRECTORY).join("findings.txt");
     if env::var_os("OPGATE_WRITE").is_some() {
         fs::write(&path, &found).unwrap();
     }

@@ -1,4 +1,5 @@
-//! Files and folders from strangers: what is read of them, and how much memory and time that takes.
+//! Files and directories from untrusted sources: what the commands read of them, and how much
+//! memory and time that takes.
 //!
 //! Memory is bounded by the shell that starts the command (`ulimit -d`, which does not count what the
 //! engine only reserves): what reads more ends with another message than the one that is expected.
@@ -17,13 +18,13 @@ use crate::BINARY;
 const MAX_DATA_KIB: usize = 300 << 10;
 
 /// Runs the command within the bound.
-fn run_limited(folder: &TempDir, arguments: &[&str]) -> Output {
+fn run_limited(directory: &TempDir, arguments: &[&str]) -> Output {
     let script = format!("ulimit -d {MAX_DATA_KIB}; exec \"$0\" \"$@\"");
     Command::new("sh")
         .args(["-c", &script, BINARY])
         .args(arguments)
-        .current_dir(folder.path())
-        .env("OPGATE_CACHE_DIR", folder.path().join(".cache"))
+        .current_dir(directory.path())
+        .env("OPGATE_CACHE_DIR", directory.path().join(".cache"))
         .env_remove("OPGATE_CONFIG")
         .env_remove("OPGATE_LOG")
         .stdin(Stdio::null())
@@ -36,16 +37,16 @@ fn all_output(output: &Output) -> String {
     String::from_utf8(text).unwrap()
 }
 
-fn write(folder: &TempDir, name: &str, content: &str) {
-    let path = folder.path().join(name);
+fn write(directory: &TempDir, name: &str, content: &str) {
+    let path = directory.path().join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
 }
 
 /// A file with a hole that takes no room on disk.
-fn write_sparse(folder: &TempDir, name: &str, start: &str, size: u64) {
-    write(folder, name, start);
-    let path = folder.path().join(name);
+fn write_sparse(directory: &TempDir, name: &str, start: &str, size: u64) {
+    write(directory, name, start);
+    let path = directory.path().join(name);
     File::options().write(true).open(path).unwrap().set_len(size).unwrap();
 }
 
@@ -61,14 +62,14 @@ const CONFIG_MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n
 /// Six files of 1 GB, of which each has some bytes on disk.
 #[test]
 fn sparse_files_are_not_read() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for number in 0..6 {
-        write_sparse(&folder, &format!("catalog/{number}.yaml"), PACKAGE_BLOB, 1_000_000_000);
-        write_sparse(&folder, &format!("manifests/{number}.yaml"), CONFIG_MAP, 1_000_000_000);
+        write_sparse(&directory, &format!("catalog/{number}.yaml"), PACKAGE_BLOB, 1_000_000_000);
+        write_sparse(&directory, &format!("manifests/{number}.yaml"), CONFIG_MAP, 1_000_000_000);
     }
-    write_sparse(&folder, "one.yaml", CONFIG_MAP, 1_000_000_000);
-    write_sparse(&folder, "reviews/a.json", "{}", 1_000_000_000);
-    write_sparse(&folder, "opgate.yaml", "a: b\n", 1_000_000_000);
+    write_sparse(&directory, "one.yaml", CONFIG_MAP, 1_000_000_000);
+    write_sparse(&directory, "reviews/a.json", "{}", 1_000_000_000);
+    write_sparse(&directory, "opgate.yaml", "a: b\n", 1_000_000_000);
     for arguments in [
         &["check", "--input-type", "catalog", "catalog"][..],
         &["check", "catalog"],
@@ -77,7 +78,7 @@ fn sparse_files_are_not_read() {
         &["check", "one.yaml"],
         &["check", "--baseline", "one.yaml", "one.yaml"],
     ] {
-        let output = run_limited(&folder, arguments);
+        let output = run_limited(&directory, arguments);
         assert!(
             matches!(output.status.code(), Some(1 | 2)),
             "{arguments:?}: {}",
@@ -94,7 +95,7 @@ fn sparse_files_are_not_read() {
         (&["replay", "--cluster-state", "one.yaml", "reviews"], "one.yaml"),
         (&["rules", "--config", "opgate.yaml"], "opgate.yaml: "),
     ] {
-        let output = run_limited(&folder, arguments);
+        let output = run_limited(&directory, arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", all_output(&output));
         assert!(all_output(&output).contains(said), "{arguments:?}: {}", all_output(&output));
         assert!(
@@ -107,10 +108,10 @@ fn sparse_files_are_not_read() {
 
 #[test]
 fn ignore_patterns_are_limited_and_fast() {
-    let folder = tempfile::tempdir().unwrap();
-    write(&folder, "large/a.yaml", PACKAGE_BLOB);
-    write_sparse(&folder, "large/.indexignore", "*.md\n", 1_000_000_000);
-    let output = run_limited(&folder, &["check", "--input-type", "catalog", "large"]);
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "large/a.yaml", PACKAGE_BLOB);
+    write_sparse(&directory, "large/.indexignore", "*.md\n", 1_000_000_000);
+    let output = run_limited(&directory, &["check", "--input-type", "catalog", "large"]);
     assert_eq!(output.status.code(), Some(2));
     let said = all_output(&output);
     assert!(said.contains("large/.indexignore: more than 64Ki of patterns"), "{said}");
@@ -119,28 +120,29 @@ fn ignore_patterns_are_limited_and_fast() {
         writeln!(text, "{}b{number}", "*a".repeat(6)).unwrap();
         text
     });
-    write(&folder, "many/.indexignore", &patterns);
+    write(&directory, "many/.indexignore", &patterns);
     for number in 0..300 {
         let name = format!("many/{}{number}.yaml", "a".repeat(180));
-        write(&folder, &name, "schema: x.y\n");
+        write(&directory, &name, "schema: x.y\n");
     }
     let script = "ulimit -t 5; exec \"$0\" check --input-type catalog many";
     let mut command = Command::new("sh");
-    let output = command.args(["-c", script, BINARY]).current_dir(folder.path()).output().unwrap();
+    let output =
+        command.args(["-c", script, BINARY]).current_dir(directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", all_output(&output));
 }
 
 /// A budget counts what all files of a command have together, and what YAML becomes.
 #[test]
 fn command_input_is_limited() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for number in 0..4 {
         write(
-            &folder,
+            &directory,
             &format!("catalog/{number}.yaml"),
             &format!("{PACKAGE_BLOB}#{}\n", "x".repeat(50_000)),
         );
-        write(&folder, &format!("reviews/{number}.json"), &" ".repeat(50_000));
+        write(&directory, &format!("reviews/{number}.json"), &" ".repeat(50_000));
     }
     for (arguments, too_much) in [
         (&["check", "--max-input-size", "100Ki", "--input-type", "catalog", "catalog"][..], true),
@@ -149,7 +151,7 @@ fn command_input_is_limited() {
         (&["replay", "--max-input-size", "100Ki", "reviews"], true),
         (&["replay", "--max-input-size", "1Mi", "reviews"], false),
     ] {
-        let output = run_limited(&folder, arguments);
+        let output = run_limited(&directory, arguments);
         let said = all_output(&output).contains("allow more with --max-input-size");
         assert_eq!(said, too_much, "{arguments:?}: {}", all_output(&output));
     }
@@ -166,30 +168,31 @@ fn command_input_is_limited() {
     );
 }
 
-/// Pipes, devices and links out of the folder: told by their names, and nothing waits for them.
+/// Pipes, devices and links out of the directory: the commands report their names and do not wait
+/// for them.
 #[test]
 fn irregular_files_are_reported_by_name() {
     let outside = tempfile::tempdir().unwrap();
     write(&outside, "secret.yaml", "password: hunter2\n");
     write(&outside, "secret.json", "{\"password\": \"hunter2\"}");
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for ending in ["json", "yaml"] {
-        let at = |name: &str| folder.path().join(format!("reviews/{name}.{ending}"));
-        std::fs::create_dir_all(folder.path().join("reviews")).unwrap();
+        let at = |name: &str| directory.path().join(format!("reviews/{name}.{ending}"));
+        std::fs::create_dir_all(directory.path().join("reviews")).unwrap();
         create_pipe(&at("pipe"));
         symlink("/dev/zero", at("zero")).unwrap();
         symlink(outside.path().join(format!("secret.{ending}")), at("secret")).unwrap();
     }
-    symlink(outside.path(), folder.path().join("reviews/out")).unwrap();
-    create_pipe(&folder.path().join("named.json"));
-    write(&folder, "review.json", "{}");
+    symlink(outside.path(), directory.path().join("reviews/out")).unwrap();
+    create_pipe(&directory.path().join("named.json"));
+    write(&directory, "review.json", "{}");
     for arguments in [
         &["replay", "reviews"][..],
         &["replay", "--cluster-state", "reviews", "review.json"],
         &["check", "--input-type", "manifest", "reviews"],
         &["check", "--input-type", "catalog", "reviews"],
     ] {
-        let output = run_limited(&folder, arguments);
+        let output = run_limited(&directory, arguments);
         let said = all_output(&output);
         assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {said}");
         for part in [
@@ -211,7 +214,7 @@ fn irregular_files_are_reported_by_name() {
         &["check", "--input-type", "manifest", "named.json"],
         &["rules", "--config", "named.json"],
     ] {
-        let output = run_limited(&folder, arguments);
+        let output = run_limited(&directory, arguments);
         let said = all_output(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(
@@ -221,23 +224,23 @@ fn irregular_files_are_reported_by_name() {
         );
     }
     // A link that is named is meant.
-    symlink(outside.path().join("secret.json"), folder.path().join("link.json")).unwrap();
-    let output = run_limited(&folder, &["replay", "link.json"]);
+    symlink(outside.path().join("secret.json"), directory.path().join("link.json")).unwrap();
+    let output = run_limited(&directory, &["replay", "link.json"]);
     assert!(all_output(&output).contains("not an AdmissionReview"), "{}", all_output(&output));
 }
 
 /// Places of findings take neither memory nor time with the square of a file.
 #[test]
 fn locating_violations_takes_linear_time() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // A pointer to each of many elements would be as long as this path.
     let mut text = "schema: olm.package\nname: a\nx:\n".to_owned();
     for level in 1..200 {
         writeln!(text, "{:level$}{}:", "", "k".repeat(200)).unwrap();
     }
     text.push_str(&format!("{:200}- a\n", "").repeat(5_000));
-    write(&folder, "deep/a.yaml", &text);
-    let output = run_limited(&folder, &["check", "--input-type", "catalog", "deep"]);
+    write(&directory, "deep/a.yaml", &text);
+    let output = run_limited(&directory, &["check", "--input-type", "catalog", "deep"]);
     assert_eq!(output.status.code(), Some(1), "{}", all_output(&output));
     assert!(
         all_output(&output).contains("deep/a.yaml:1:1: deny FBC-10"),

@@ -51,12 +51,12 @@ spec:
 pub(super) const BROKEN_BUNDLE_RULES: [&str; 9] =
     ["CON-20", "CSV-06", "CSV-30", "CSV-57", "CSV-85", "RBF-03", "RBF-07", "RBF-10", "RBF-12"];
 
-pub(super) fn command(folder: &Path, arguments: &[&str]) -> Command {
+pub(super) fn command(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
     command
         .args(arguments)
-        .current_dir(folder)
-        .env("OPGATE_CACHE_DIR", folder.join(".cache"))
+        .current_dir(directory)
+        .env("OPGATE_CACHE_DIR", directory.join(".cache"))
         .stdin(Stdio::null());
     for name in [
         "OPGATE_CONFIG",
@@ -73,8 +73,8 @@ pub(super) fn command(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-pub(super) fn check(folder: &TempDir, arguments: &[&str]) -> Output {
-    command(folder.path(), &[&["check"], arguments].concat()).output().unwrap()
+pub(super) fn check(directory: &TempDir, arguments: &[&str]) -> Output {
+    command(directory.path(), &[&["check"], arguments].concat()).output().unwrap()
 }
 
 pub(super) fn out(output: &Output) -> String {
@@ -92,9 +92,9 @@ pub(super) fn status(output: &Output) -> i32 {
     code.unwrap()
 }
 
-/// Exit status, and records of what was judged: what cannot be read has a test of its own.
-pub(super) fn records(folder: &TempDir, arguments: &[&str]) -> (i32, Vec<Value>) {
-    let output = check(folder, &[&["--output", "jsonl"], arguments].concat());
+/// Exit status, and records of evaluated inputs. A separate test covers unreadable inputs.
+pub(super) fn records(directory: &TempDir, arguments: &[&str]) -> (i32, Vec<Value>) {
+    let output = check(directory, &[&["--output", "jsonl"], arguments].concat());
     let mut records: Vec<Value> =
         out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     records.retain(|record| record.get("error").is_none());
@@ -109,7 +109,7 @@ fn members(value: &Value) -> Vec<&str> {
 /// The members of a record are part of the contract.
 fn assert_record_members(record: &Value) {
     let expected = ["source", "kind", "name", "ok", "violations", "inputType"];
-    // Objects of a cluster have a namespace; what nobody judged has a reason.
+    // Objects of a cluster have a namespace. Objects that no policy evaluated have a reason.
     let is_optional = |member: &&str| matches!(*member, "namespace" | "notEvaluated");
     let names = members(record).into_iter().filter(|member| !is_optional(member));
     assert_eq!(sorted(names), sorted(expected), "{record}");
@@ -122,7 +122,7 @@ fn assert_record_members(record: &Value) {
         let expected = ["policy", "rule", "effect", "field", "message"];
         assert_eq!(sorted(names), sorted(expected), "{record}");
         assert!(!violation["message"].as_str().unwrap().is_empty(), "{record}");
-        // Where in the files it is; what a folder lacks is nowhere.
+        // The location in a file. A violation by a missing file has no location.
         if let Some(place) = violation.get("location") {
             assert_eq!(sorted(members(place)), ["column", "file", "line"], "{record}");
             assert!(place["line"].as_u64().unwrap() > 0 && place["column"].as_u64().unwrap() > 0);
@@ -149,13 +149,13 @@ fn location_of(record: &Value, rule: &str) -> String {
     format!("{}:{}", place["file"].as_str().unwrap(), place["line"])
 }
 
-/// A folder with all fixtures, and a good and a bad manifest.
-pub(super) fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures"), folder.path());
-    write(&folder, "good.yaml", VALID_BUNDLE);
-    write(&folder, "classless.yaml", BUNDLE_WITHOUT_CLASS);
-    folder
+/// A directory with all fixtures, and a good and a bad manifest.
+pub(super) fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures"), directory.path());
+    write(&directory, "good.yaml", VALID_BUNDLE);
+    write(&directory, "classless.yaml", BUNDLE_WITHOUT_CLASS);
+    directory
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -171,29 +171,29 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-pub(super) fn write(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) {
-    let path = folder.path().join(name);
+pub(super) fn write(directory: &TempDir, name: &str, content: impl AsRef<[u8]>) {
+    let path = directory.path().join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
 }
 
 /// Replaces a text of a file, which is in it.
-fn edit(folder: &TempDir, name: &str, from: &str, to: &str) {
-    let path = folder.path().join(name);
+fn edit(directory: &TempDir, name: &str, from: &str, to: &str) {
+    let path = directory.path().join(name);
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains(from), "{name} has no {from:?}");
     std::fs::write(path, text.replace(from, to)).unwrap();
 }
 
-pub(super) fn configuration(folder: &TempDir, policies: &Value) {
-    write(folder, "opgate.yaml", testkit::configuration(policies.as_array().unwrap()));
+pub(super) fn configuration(directory: &TempDir, policies: &Value) {
+    write(directory, "opgate.yaml", testkit::configuration(policies.as_array().unwrap()));
 }
 
 #[test]
 fn valid_input_passes_and_broken_input_is_denied() {
     // Path, exit status, kind and name of each subject, rules that deny.
     type Case<'c> = (&'c str, i32, &'c [(&'c str, &'c str)], &'c [&'c str]);
-    let folder = folder();
+    let directory = directory();
     let cases: [Case<'_>; 9] = [
         ("bundle-valid", 0, &[("RegistryBundle", "bundle-valid")], &[]),
         ("bundle-broken", 1, &[("RegistryBundle", "bundle-broken")], &BROKEN_BUNDLE_RULES),
@@ -211,7 +211,7 @@ fn valid_input_passes_and_broken_input_is_denied() {
         ("classless.yaml", 1, &[("Bundle", "classless")], &["RPK-12"]),
     ];
     for (path, code, subjects, expected) in cases {
-        let (status, found) = records(&folder, &[path]);
+        let (status, found) = records(&directory, &[path]);
         let names: Vec<_> = found
             .iter()
             .map(|r| (r["kind"].as_str().unwrap(), r["name"].as_str().unwrap()))
@@ -228,8 +228,8 @@ fn valid_input_passes_and_broken_input_is_denied() {
 
 #[test]
 fn violations_have_locations() {
-    let folder = folder();
-    let (_, bundle) = records(&folder, &["bundle-broken"]);
+    let directory = directory();
+    let (_, bundle) = records(&directory, &["bundle-broken"]);
     for (rule, place) in [
         ("CSV-06", "bundle-broken/manifests/etcdoperator.clusterserviceversion.yaml:23"),
         ("CSV-30", "bundle-broken/manifests/etcdoperator.clusterserviceversion.yaml:42"),
@@ -242,7 +242,7 @@ fn violations_have_locations() {
     ] {
         assert_eq!(location_of(&bundle[0], rule), place);
     }
-    let (_, catalog) = records(&folder, &["catalog-broken"]);
+    let (_, catalog) = records(&directory, &["catalog-broken"]);
     for (rule, line) in [("FBC-11", 4), ("FBC-18", 18), ("FBC-35", 46)] {
         assert_eq!(
             location_of(&catalog[0], rule),
@@ -250,9 +250,9 @@ fn violations_have_locations() {
         );
     }
     assert_eq!(location_of(&catalog[1], "FBC-43"), "catalog-broken/prometheus/catalog.json:5");
-    let (_, plain) = records(&folder, &["plain-broken"]);
+    let (_, plain) = records(&directory, &["plain-broken"]);
     assert_eq!(location_of(&plain[0], "PBF-05"), "plain-broken/manifests/objects.yaml:3");
-    let manifest = records(&folder, &["classless.yaml"]).1.remove(0);
+    let manifest = records(&directory, &["classless.yaml"]).1.remove(0);
     let expected = json!({
         "source": "classless.yaml",
         "kind": "Bundle",
@@ -273,7 +273,7 @@ fn violations_have_locations() {
 
 #[test]
 fn input_type_flag_overrides_detection() {
-    let folder = folder();
+    let directory = directory();
     let paths = ["bundle-valid", "plain-valid", "catalog-valid", "good.yaml"];
     let cases = [
         ("bundle", "RegistryBundle", [0, 1, 1, 2]),
@@ -283,17 +283,17 @@ fn input_type_flag_overrides_detection() {
     ];
     for (kind, document, codes) in cases {
         for (path, code) in paths.iter().zip(codes) {
-            let (status, found) = records(&folder, &["--input-type", kind, path]);
+            let (status, found) = records(&directory, &["--input-type", kind, path]);
             assert_eq!(status, code, "--input-type {kind} {path}: {found:?}");
-            // Of a folder of manifests, what can be read is checked.
-            let is_folder = kind == "manifest" && path != &"good.yaml";
-            assert!(found.is_empty() == (code == 2) || is_folder, "--input-type {kind} {path}");
+            // In a directory of manifests, the command checks the readable ones.
+            let is_directory = kind == "manifest" && path != &"good.yaml";
+            assert!(found.is_empty() == (code == 2) || is_directory, "--input-type {kind} {path}");
             if !document.is_empty() {
                 assert!(found.iter().all(|r| r["kind"] == document), "{kind} {path}: {found:?}");
             }
         }
     }
-    let (_, found) = records(&folder, &["--input-type", "manifest", "plain-valid"]);
+    let (_, found) = records(&directory, &["--input-type", "manifest", "plain-valid"]);
     let sources: Vec<_> =
         found.iter().map(|r| format!("{} {}", r["source"], r["kind"]).replace('"', "")).collect();
     let expected = [
@@ -305,21 +305,22 @@ fn input_type_flag_overrides_detection() {
         "plain-valid/manifests/service.json Service",
     ];
     assert_eq!(sources, expected);
-    let wrong = check(&folder, &["--input-type", "helm", "bundle-valid"]);
+    let wrong = check(&directory, &["--input-type", "helm", "bundle-valid"]);
     assert_eq!(status(&wrong), 2);
     for word in ["helm", "bundle", "plain", "catalog", "manifest"] {
         assert!(err(&wrong).contains(word), "{}", err(&wrong));
     }
 }
 
-/// Whoever names what is not there, or nothing, is told so, and nothing is in order.
+/// The command reports a missing path, and a path without anything to check. In both cases it
+/// fails.
 #[test]
 fn wrong_usage_ends_with_2() {
-    let folder = folder();
-    std::fs::create_dir(folder.path().join("empty")).unwrap();
-    write(&folder, "other/values.yaml", "a: 1\n");
-    write(&folder, "texts/README.md", "# x\n");
-    write(&folder, "none.yaml", "# nothing\n");
+    let directory = directory();
+    std::fs::create_dir(directory.path().join("empty")).unwrap();
+    write(&directory, "other/values.yaml", "a: 1\n");
+    write(&directory, "texts/README.md", "# x\n");
+    write(&directory, "none.yaml", "# nothing\n");
     let cases: [(&[&str], &[&str]); 20] = [
         (&[], &["PATH"]),
         (&["nowhere"], &["nowhere: No such file"]),
@@ -346,7 +347,7 @@ fn wrong_usage_ends_with_2() {
         (&["--baseline", "catalog-valid", "nowhere"], &["nowhere: No such file"]),
     ];
     for (arguments, expected) in cases {
-        let output = check(&folder, arguments);
+        let output = check(&directory, arguments);
         assert_eq!(status(&output), 2, "{arguments:?}: {}", err(&output));
         assert_eq!(out(&output), "", "{arguments:?}");
         for text in expected {
@@ -368,7 +369,7 @@ fn random_bytes(count: usize) -> Vec<u8> {
 /// A bundle has to fit into one ConfigMap, compressed and in base64, however large its files are.
 #[test]
 fn bundle_size_is_the_compressed_size() {
-    let folder = folder();
+    let directory = directory();
     let cases = [
         ("metadata/large.txt", vec![b'a'; 5_000_000], 0, None),
         ("metadata/noise", random_bytes(600_000), 0, None),
@@ -397,9 +398,9 @@ fn bundle_size_is_the_compressed_size() {
     ];
     for (name, content, code, expected) in cases {
         let path = format!("bundle-valid/{name}");
-        write(&folder, &path, &content);
-        let output = check(&folder, &["--log", "info", "--output", "jsonl", "bundle-valid"]);
-        std::fs::remove_file(folder.path().join(&path)).unwrap();
+        write(&directory, &path, &content);
+        let output = check(&directory, &["--log", "info", "--output", "jsonl", "bundle-valid"]);
+        std::fs::remove_file(directory.path().join(&path)).unwrap();
         let case = format!("{name}, {} bytes", content.len());
         let record: Value = serde_json::from_str(out(&output).trim()).unwrap();
         assert_eq!(status(&output), code, "{case}: {record}");
@@ -413,9 +414,9 @@ fn bundle_size_is_the_compressed_size() {
 
 #[test]
 fn several_paths_are_checked_at_once() {
-    let folder = folder();
+    let directory = directory();
     let all = ["catalog-broken", "good.yaml", "bundle-valid", "classless.yaml", "plain-valid"];
-    let (status, found) = records(&folder, &all);
+    let (status, found) = records(&directory, &all);
     let sources: Vec<_> = found.iter().map(|r| r["source"].as_str().unwrap()).collect();
     let expected = [
         "catalog-broken",
@@ -426,21 +427,21 @@ fn several_paths_are_checked_at_once() {
         "plain-valid",
     ];
     assert_eq!((status, &*sources), (1, &expected[..]), "in the order in which they are named");
-    let (status, found) = records(&folder, &["good.yaml", "bundle-valid", "catalog-valid"]);
+    let (status, found) = records(&directory, &["good.yaml", "bundle-valid", "catalog-valid"]);
     assert_eq!((status, found.len()), (0, 3));
     // One that is missing does not keep the others from being checked.
     for arguments in [["nowhere", "classless.yaml"], ["classless.yaml", "nowhere"]] {
-        let (status, found) = records(&folder, &arguments);
+        let (status, found) = records(&directory, &arguments);
         assert_eq!((status, found.len(), rules(&found[0])), (2, 1, vec!["RPK-12"]));
     }
-    let (status, found) = records(&folder, &["good.yaml", "good.yaml"]);
+    let (status, found) = records(&directory, &["good.yaml", "good.yaml"]);
     assert_eq!((status, found.len()), (0, 2));
 }
 
 #[test]
 fn the_table_shows_line_and_column() {
-    let folder = folder();
-    let output = check(&folder, &["bundle-broken", "classless.yaml", "good.yaml"]);
+    let directory = directory();
+    let output = check(&directory, &["bundle-broken", "classless.yaml", "good.yaml"]);
     assert_eq!(status(&output), 1);
     let table = out(&output);
     for lines in [
@@ -454,12 +455,12 @@ fn the_table_shows_line_and_column() {
     assert!(!table.contains("good.yaml"), "{table}");
     assert!(err(&output).contains("1 passed, 2 denied, 0 errors"), "{}", err(&output));
     // Columns are characters, and a mark stands below the one that is meant.
-    // A line that has a whole object on it is not shown, so the head is a line of its own.
+    // The table does not show a line that contains a whole object, so the head is a separate line.
     let head = "{\"apiVersion\": \"core.rukpak.io/v1alpha1\", \"kind\": \"Bundle\",";
     let text = "\"metadata\": {\"name\": \"äöü\"}, \"spec\": {\"source\": {\"type\": \"image\", \"image\": {\"ref\": \"x@sha256:12\"}}}}";
     for (name, newline) in [("line.json", ""), ("line.yaml", "\r\n")] {
-        write(&folder, name, format!("{head}\n{text}{newline}"));
-        let table = out(&check(&folder, &[name]));
+        write(&directory, name, format!("{head}\n{text}{newline}"));
+        let table = out(&check(&directory, &[name]));
         let mut lines = table.lines();
         let place = lines.next().unwrap();
         let column = place.split(':').nth(2).unwrap().parse::<usize>().unwrap();
@@ -475,9 +476,9 @@ fn the_table_shows_line_and_column() {
 /// Who knows `opm validate` finds the errors of a catalog nested in the same way, each with its place.
 #[test]
 fn errors_of_a_catalog_are_a_tree() {
-    let folder = folder();
+    let directory = directory();
     let tree = |path: &str, arguments: &[&str]| {
-        let output = check(&folder, &[arguments, &[path]].concat());
+        let output = check(&directory, &[arguments, &[path]].concat());
         let table = out(&output);
         let (_, tree) = table.split_once("invalid index:\n")?;
         tree.split_once("\ndetails: ").map(|(tree, _)| tree.to_owned())
@@ -497,9 +498,10 @@ fn errors_of_a_catalog_are_a_tree() {
 "
     );
     assert_eq!(tree("catalog-broken", &[]), Some(expected));
-    // What is about a package stands right below it, what it needs of a bundle or of the icon further in.
-    edit(&folder, "catalog-broken/etcd/catalog.yaml", "defaultChannel: fast\n", "");
-    edit(&folder, "catalog-broken/etcd/catalog.yaml", "  mediatype: image/png\n", "");
+    // Violations of a package are directly below it. Those of a bundle or of the icon are nested
+    // further.
+    edit(&directory, "catalog-broken/etcd/catalog.yaml", "defaultChannel: fast\n", "");
+    edit(&directory, "catalog-broken/etcd/catalog.yaml", "  mediatype: image/png\n", "");
     let text = tree("catalog-broken", &[]).unwrap();
     for line in [
         format!("    ├── {file}:2:1: FBC-10 default channel must be set\n    ├── invalid channel"),
@@ -508,7 +510,7 @@ fn errors_of_a_catalog_are_a_tree() {
         assert!(text.contains(&line), "{line}\nis not in\n{text}");
     }
     // Warnings are no errors, and other things have no index.
-    configuration(&folder, &json!([{"name": "file-based-catalog", "mode": "warn"}]));
+    configuration(&directory, &json!([{"name": "file-based-catalog", "mode": "warn"}]));
     assert_eq!(tree("catalog-broken", &["--config", "opgate.yaml"]), None);
     assert_eq!((tree("catalog-valid", &[]), tree("bundle-broken", &[])), (None, None));
 }
@@ -516,15 +518,15 @@ fn errors_of_a_catalog_are_a_tree() {
 /// A pipeline reads the output also where nothing could be read.
 #[test]
 fn every_output_format_reports_unreadable_input() {
-    let folder = folder();
-    write(&folder, "bad.yaml", "a: [\n");
-    configuration(&folder, &json!([]));
-    copy(&folder.path().join("bundle-broken"), &folder.path().join("unreported"));
+    let directory = directory();
+    write(&directory, "bad.yaml", "a: [\n");
+    configuration(&directory, &json!([]));
+    copy(&directory.path().join("bundle-broken"), &directory.path().join("unreported"));
     let unread = "unreported/manifests/service.yaml:4:1: not YAML";
-    write(&folder, "empty.yaml", "");
-    write(&folder, "zero.yaml", "a: \0\n");
+    write(&directory, "empty.yaml", "");
+    write(&directory, "zero.yaml", "a: \0\n");
     let neither = "empty.yaml: empty: it should hold manifests";
-    // Arguments, how many are judged, and what is said about the others.
+    // Arguments, the number of evaluated inputs, and the messages about the others.
     let cases: [(&[&str], usize, &[&str]); 10] = [
         (&["empty.yaml"], 0, &[neither]),
         (&["zero.yaml"], 0, &["zero.yaml:1:4: not a text"]),
@@ -539,7 +541,7 @@ fn every_output_format_reports_unreadable_input() {
     ];
     for (arguments, evaluated, lines) in cases {
         let run = |form: &str| {
-            let output = check(&folder, &[&["--output", form], arguments].concat());
+            let output = check(&directory, &[&["--output", form], arguments].concat());
             assert_eq!(status(&output), 2, "{arguments:?}: {}", err(&output));
             for line in lines {
                 assert!(err(&output).contains(line), "{arguments:?}: {}", err(&output));
@@ -580,12 +582,12 @@ fn every_output_format_reports_unreadable_input() {
             assert!(notification["message"]["text"].as_str().unwrap().starts_with(line));
         }
     }
-    let sarif = out(&check(&folder, &["--output", "sarif", "good.yaml"]));
+    let sarif = out(&check(&directory, &["--output", "sarif", "good.yaml"]));
     assert!(!sarif.contains("invocations"), "{sarif}");
 }
 
-/// A folder that cannot be read does not keep what is beside it from being checked. A path that is too long
-/// can be read by nobody, other than one without permission.
+/// An unreadable directory does not prevent the check of the files next to it. No user can read a
+/// path that is too long, unlike a path without permission.
 #[test]
 fn unreadable_directories_are_reported() {
     let cases = [
@@ -595,13 +597,13 @@ fn unreadable_directories_are_reported() {
         ("plain-broken", "manifests/deep", 2, ""),
     ];
     for (fixture, at, code, rule) in cases {
-        let folder = folder();
-        let (_, before) = records(&folder, &[fixture]);
-        nest_beyond_path_limit(&folder.path().join(fixture).join(at));
-        let output = check(&folder, &["--output", "jsonl", fixture]);
+        let directory = directory();
+        let (_, before) = records(&directory, &[fixture]);
+        nest_beyond_path_limit(&directory.path().join(fixture).join(at));
+        let output = check(&directory, &["--output", "jsonl", fixture]);
         assert_eq!(status(&output), code, "{fixture}/{at}: {}", err(&output));
-        let (_, found) = records(&folder, &[fixture]);
-        // All that is wrong beside it is still told.
+        let (_, found) = records(&directory, &[fixture]);
+        // The command still reports all other violations.
         for (before, found) in before.iter().zip(&found) {
             assert!(rules(before).iter().all(|rule| rules(found).contains(rule)), "{found}");
         }
@@ -612,15 +614,15 @@ fn unreadable_directories_are_reported() {
             |v: &Value| v["rule"] == rule && v["location"]["file"].to_string().contains("/dddd");
         assert!(rule.is_empty() || found.iter().flat_map(violations).any(told), "{all}");
     }
-    let folder = folder();
-    write(&folder, "manifests/good.yaml", VALID_BUNDLE);
-    nest_beyond_path_limit(&folder.path().join("manifests/deep"));
-    let output = check(&folder, &["manifests"]);
+    let directory = directory();
+    write(&directory, "manifests/good.yaml", VALID_BUNDLE);
+    nest_beyond_path_limit(&directory.path().join("manifests/deep"));
+    let output = check(&directory, &["manifests"]);
     assert_eq!(status(&output), 2);
     assert!(err(&output).contains("error: manifests/deep/d"), "{}", err(&output));
 }
 
-/// Makes folders in each other until the path of the innermost ones is longer than any path may be.
+/// Creates nested directories until the path of the innermost ones exceeds the limit for paths.
 fn nest_beyond_path_limit(at: &Path) {
     let names = vec!["d".repeat(200); 12].join("/");
     let (outer, inner) = (at.join(&names), at.with_extension("inner"));
@@ -629,7 +631,7 @@ fn nest_beyond_path_limit(at: &Path) {
     std::fs::rename(inner, outer.join("inner")).unwrap();
 }
 
-/// One reason is told once, with its place.
+/// The command reports each reason once, with its location.
 #[test]
 fn bundle_violations_are_reported_once_with_location() {
     // File and content, exit status, and all that is said of it on the table.
@@ -683,9 +685,9 @@ fn bundle_violations_are_reported_once_with_location() {
         ),
     ];
     for (name, content, code, expected) in cases {
-        let folder = folder();
-        write(&folder, &format!("bundle-valid/{name}"), content);
-        let output = check(&folder, &["bundle-valid"]);
+        let directory = directory();
+        write(&directory, &format!("bundle-valid/{name}"), content);
+        let output = check(&directory, &["bundle-valid"]);
         let table = out(&output);
         assert_eq!(status(&output), code, "{name}: {table}");
         for text in expected {
@@ -694,22 +696,22 @@ fn bundle_violations_are_reported_once_with_location() {
         let findings = table.lines().filter(|line| line.starts_with("bundle-valid")).count();
         assert_eq!(findings, expected.len(), "{table}");
     }
-    // What is not in the annotations is not judged.
-    let folder = folder();
+    // The rules do not evaluate what is not in the annotations.
+    let directory = directory();
     let settings = json!({"bundle": {"redHatCatalog": true}});
-    configuration(&folder, &json!([{"name": "registry-bundle", "settings": settings}]));
-    assert_eq!(records(&folder, &["--config", "opgate.yaml", "bundle-valid"]).0, 0);
+    configuration(&directory, &json!([{"name": "registry-bundle", "settings": settings}]));
+    assert_eq!(records(&directory, &["--config", "opgate.yaml", "bundle-valid"]).0, 0);
     let info = ["--log", "info", "bundle-valid"];
-    write(&folder, &format!("bundle-valid/{csv}"), "a: [\n");
-    assert!(err(&check(&folder, &info)).contains("RBF-06"));
+    write(&directory, &format!("bundle-valid/{csv}"), "a: [\n");
+    assert!(err(&check(&directory, &info)).contains("RBF-06"));
 }
 
-pub(super) fn check_stdin(folder: &TempDir, arguments: &[&str], input: &[u8]) -> Output {
-    let mut child = command(folder.path(), &[&["check"], arguments].concat())
+pub(super) fn check_stdin(directory: &TempDir, arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = command(directory.path(), &[&["check"], arguments].concat())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .env("TMPDIR", folder.path())
+        .env("TMPDIR", directory.path())
         .spawn()
         .unwrap();
     // Who does not read it ends before all of it is written.
@@ -719,8 +721,8 @@ pub(super) fn check_stdin(folder: &TempDir, arguments: &[&str], input: &[u8]) ->
 
 #[test]
 fn standard_input_is_a_file() {
-    let folder = folder();
-    let catalog = std::fs::read(folder.path().join("catalog-broken/etcd/catalog.yaml")).unwrap();
+    let directory = directory();
+    let catalog = std::fs::read(directory.path().join("catalog-broken/etcd/catalog.yaml")).unwrap();
     let json = br#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}"#;
     let cases: [(&[&str], &[u8], i32, &str); 9] = [
         (&["-"], BUNDLE_WITHOUT_CLASS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
@@ -738,18 +740,19 @@ fn standard_input_is_a_file() {
         (&["--input-type", "bundle", "-"], b"a: 1\n", 2, " -: not a directory"),
         (&["-", "-"], VALID_BUNDLE.as_bytes(), 2, "name it once"),
     ];
-    let before = std::fs::read_dir(folder.path()).unwrap().count();
+    let before = std::fs::read_dir(directory.path()).unwrap().count();
     for (arguments, input, code, expected) in cases {
-        let output = check_stdin(&folder, arguments, input);
+        let output = check_stdin(&directory, arguments, input);
         let all = out(&output) + &err(&output);
         assert_eq!(status(&output), code, "{arguments:?}: {all}");
         assert!(all.contains(expected), "{arguments:?}: {all}");
-        // The copy is gone, and nobody hears of it.
-        assert!(!all.contains(&*folder.path().to_string_lossy()), "{arguments:?}: {all}");
+        // The command has deleted the copy, and its output does not mention the copy.
+        assert!(!all.contains(&*directory.path().to_string_lossy()), "{arguments:?}: {all}");
     }
-    let cache = usize::from(folder.path().join(".cache").exists());
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before + cache);
-    let output = check_stdin(&folder, &["--output", "jsonl", "-"], BUNDLE_WITHOUT_CLASS.as_bytes());
+    let cache = usize::from(directory.path().join(".cache").exists());
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), before + cache);
+    let output =
+        check_stdin(&directory, &["--output", "jsonl", "-"], BUNDLE_WITHOUT_CLASS.as_bytes());
     let record: Value = serde_json::from_str(out(&output).trim()).unwrap();
     assert_eq!(
         (&record["source"], location_of(&record, "RPK-12")),
@@ -757,21 +760,21 @@ fn standard_input_is_a_file() {
     );
 }
 
-/// A repository holds bundles and catalogs beside other things.
+/// A repository contains bundles and catalogs next to other files.
 #[test]
 fn bundles_and_catalogs_below_a_directory_are_found() {
-    let folder = folder();
+    let directory = directory();
     for (fixture, path) in [
         ("bundle-valid", "repo/bundle/0.1.0"),
         ("bundle-broken", "repo/bundle/0.2.0"),
         ("plain-valid", "repo/plain"),
         ("catalog-broken", "repo/catalog"),
     ] {
-        copy(&folder.path().join(fixture), &folder.path().join(path));
+        copy(&directory.path().join(fixture), &directory.path().join(path));
     }
-    write(&folder, "repo/config/classless.yaml", BUNDLE_WITHOUT_CLASS);
-    write(&folder, "repo/Makefile", "all:\n");
-    write(&folder, "repo/chart/templates/a.yaml", "name: {{ .Values.name }}\n");
+    write(&directory, "repo/config/classless.yaml", BUNDLE_WITHOUT_CLASS);
+    write(&directory, "repo/Makefile", "all:\n");
+    write(&directory, "repo/chart/templates/a.yaml", "name: {{ .Values.name }}\n");
     let expected = [
         ("repo/bundle/0.1.0", "RegistryBundle", true, "bundle"),
         ("repo/bundle/0.2.0", "RegistryBundle", false, "bundle"),
@@ -779,13 +782,13 @@ fn bundles_and_catalogs_below_a_directory_are_found() {
         ("repo/catalog", "FileBasedCatalog", false, "catalog"),
         ("repo/plain", "PlainBundle", true, "plain bundle"),
     ];
-    let (code, found) = records(&folder, &["repo"]);
+    let (code, found) = records(&directory, &["repo"]);
     assert_eq!((code, found.len()), (1, 5), "{found:?}");
-    let output = check(&folder, &["repo"]);
+    let output = check(&directory, &["repo"]);
     for ((source, kind, ok, name), record) in expected.into_iter().zip(&found) {
         assert_eq!((&record["source"], &record["kind"]), (&json!(source), &json!(kind)));
         assert_eq!(record["ok"], ok, "{record}");
-        // People are told what it was taken for.
+        // The command prints the detected type to stderr.
         let line = format!("{source}: {name}\n");
         assert!(err(&output).contains(&line), "{line} is not in {}", err(&output));
     }
@@ -798,25 +801,25 @@ fn bundles_and_catalogs_below_a_directory_are_found() {
     // What could have been of a catalog is not passed over in silence.
     let left = "warning: repo/chart/templates/a.yaml:1:8: not YAML";
     assert!(err(&output).contains(left), "{}", err(&output));
-    let named = err(&check(&folder, &["repo/bundle/0.1.0"]));
+    let named = err(&check(&directory, &["repo/bundle/0.1.0"]));
     assert!(named.ends_with("\n1 passed, 0 denied, 0 errors\n"), "{named}");
     assert!(!named.contains("repo/"), "what is named is not found: {named}");
     // Old and new have to be one thing.
-    let output = check(&folder, &["--baseline", "bundle-valid", "repo"]);
+    let output = check(&directory, &["--baseline", "bundle-valid", "repo"]);
     assert_eq!(status(&output), 2);
     assert!(err(&output).contains("repo: --baseline compares one"), "{}", err(&output));
-    let output = check(&folder, &["--baseline", "bundle-valid", "repo/bundle/0.1.0"]);
+    let output = check(&directory, &["--baseline", "bundle-valid", "repo/bundle/0.1.0"]);
     assert_eq!(status(&output), 0, "{}", err(&output));
 }
 
-/// The project of an Operator is its `watches.yaml`, with the bundles beside it.
+/// The project of an Operator is its `watches.yaml`, with the bundles next to it.
 #[test]
 fn projects_are_evaluated_by_their_watches() {
-    let folder = folder();
+    let directory = directory();
     let watches = "# all\n- version: v1alpha1\n  group: app.example.com\n  kind: AppService\n  role: r\n  playbook: p.yml\n  manageStatus: 'yes'\n";
-    write(&folder, "project/watches.yaml", watches);
-    write(&folder, "project/PROJECT", "layout: [ansible.sdk.operatorframework.io/v1]\n");
-    write(&folder, "project/config/manager/patch.yaml", BUNDLE_WITHOUT_CLASS);
+    write(&directory, "project/watches.yaml", watches);
+    write(&directory, "project/PROJECT", "layout: [ansible.sdk.operatorframework.io/v1]\n");
+    write(&directory, "project/config/manager/patch.yaml", BUNDLE_WITHOUT_CLASS);
     let found = [
         "watches.yaml:6:3: deny MSC-12 role and playbook are mutually exclusive for app.example.com/v1alpha1 AppService",
         "watches.yaml:7:3: warn MSC-13 watches.yaml entry 0: manageStatus must be a boolean",
@@ -824,33 +827,33 @@ fn projects_are_evaluated_by_their_watches() {
     for args in
         [&["project"][..], &["--input-type", "project", "project"], &["project/watches.yaml"]]
     {
-        let output = check(&folder, args);
+        let output = check(&directory, args);
         assert_eq!(status(&output), 1, "{args:?}");
         for line in found {
             assert!(out(&output).contains(&format!("project/{line}")), "{}", out(&output));
         }
     }
-    copy(&folder.path().join("bundle-valid"), &folder.path().join("project/bundle"));
-    let (code, found) = records(&folder, &["project"]);
+    copy(&directory.path().join("bundle-valid"), &directory.path().join("project/bundle"));
+    let (code, found) = records(&directory, &["project"]);
     let kinds: Vec<_> = found.iter().map(|record| record["kind"].clone()).collect();
     assert_eq!((code, kinds), (1, vec![json!("OperatorProject"), json!("RegistryBundle")]));
-    write(&folder, "project/watches.yaml", "- kind: {\n");
-    let output = check(&folder, &["--input-type", "project", "project"]);
+    write(&directory, "project/watches.yaml", "- kind: {\n");
+    let output = check(&directory, &["--input-type", "project", "project"]);
     assert_eq!(status(&output), 1, "{}", err(&output));
     let denied = "deny MSC-13 watches.yaml cannot be read: not YAML";
     assert!(out(&output).contains(denied), "{}", out(&output));
-    let output = check(&folder, &["--input-type", "project", "bundle-valid"]);
+    let output = check(&directory, &["--input-type", "project", "bundle-valid"]);
     assert_eq!(status(&output), 2);
     assert!(err(&output).contains("there is no watches.yaml in it"), "{}", err(&output));
 }
 
-/// Rules about every manifest look at files, and ask for no requests.
+/// Rules for every manifest evaluate files. They do not make the API server send requests.
 #[test]
 fn every_manifest_is_evaluated() {
-    let folder = folder();
+    let directory = directory();
     let manifest = "apiVersion: cache.example.com/v1\nkind: Memcached\nmetadata:\n  name: a\n  labels: {tier: 1}\n  annotations:\n    ansible.operator-sdk/reconcile-period: soon\n    ansible.operator-sdk/max-runner-artifacts: '-1'\n";
-    write(&folder, "memcached.yaml", manifest);
-    let output = check(&folder, &["memcached.yaml"]);
+    write(&directory, "memcached.yaml", manifest);
+    let output = check(&directory, &["memcached.yaml"]);
     assert_eq!(status(&output), 0, "{}", err(&output));
     for line in [
         "memcached.yaml:5:12: warn MSC-20 metadata.labels[tier] must be a string",
@@ -864,28 +867,29 @@ fn every_manifest_is_evaluated() {
 /// A setting keeps Secrets away from the webhook, and not from a check that is given one.
 #[test]
 fn pull_secret_in_a_file_is_evaluated() {
-    let folder = folder();
+    let directory = directory();
     let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: openshift-marketplace}\ntype: kubernetes.io/dockerconfigjson\nstringData:\n  .dockerconfigjson: '{\"auths\": {\"a.io\": {}, \"b.io\": {}}}'\n";
-    write(&folder, "secret.yaml", secret);
+    write(&directory, "secret.yaml", secret);
     let source = "apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nmetadata: {name: c, namespace: openshift-marketplace}\nspec: {sourceType: grpc, image: x, secrets: [s]}\n";
-    write(&folder, "cluster.yaml", source);
-    let output = check(&folder, &["--cluster-state", "cluster.yaml", "secret.yaml"]);
+    write(&directory, "cluster.yaml", source);
+    let output = check(&directory, &["--cluster-state", "cluster.yaml", "secret.yaml"]);
     assert_eq!(status(&output), 0, "{}", err(&output));
     let line = "secret.yaml:6:3: warn CAT-21 include credentials for only one registry per secret: found [a.io b.io]";
     assert!(out(&output).contains(line), "{}", out(&output));
 }
 
-/// Of very many violations some are told, and how many there are besides.
+/// For a very large number of violations, the report contains some, and the number of the omitted
+/// ones.
 #[test]
 fn omitted_violations_are_counted() {
-    let folder = folder();
+    let directory = directory();
     let object = "apiVersion: v1\nkind: ConfigMap\n---\n";
-    write(&folder, "plain-valid/manifests/many.yaml", object.repeat(500));
+    write(&directory, "plain-valid/manifests/many.yaml", object.repeat(500));
     for number in 0..200 {
         let text =
             "apiVersion: v1\nkind: Node\nmetadata:\n  name: x\n  labels: {-a: b}\n---\na: 1\n";
-        write(&folder, &format!("bundle-valid/manifests/{number}.yaml"), text);
-        write(&folder, &format!("bundle-valid/manifests/{number}.json"), "{");
+        write(&directory, &format!("bundle-valid/manifests/{number}.yaml"), text);
+        write(&directory, &format!("bundle-valid/manifests/{number}.json"), "{");
     }
     for (path, code, lines) in [
         (
@@ -900,7 +904,7 @@ fn omitted_violations_are_counted() {
             vec!["more violations of this rule are omitted; "],
         ),
     ] {
-        let (status, found) = records(&folder, &[path]);
+        let (status, found) = records(&directory, &[path]);
         let of_policy = violations(&found[0])
             .iter()
             .filter(|v| v["policy"].as_str().unwrap().ends_with("bundle"));
@@ -915,15 +919,15 @@ fn omitted_violations_are_counted() {
 /// Who has many packages has to know which one is too large.
 #[test]
 fn policy_errors_name_the_object() {
-    let folder = folder();
+    let directory = directory();
     let small = json!([{"name": "file-based-catalog", "limits": {"memory": "4Mi"}}]);
-    configuration(&folder, &small);
+    configuration(&directory, &small);
     let entries: Vec<_> = (0..50_000).map(|n| json!({"name": format!("huge.v0.0.{n}")})).collect();
     let channel =
         json!({"schema": "olm.channel", "package": "huge", "name": "c", "entries": entries});
     let package = json!({"schema": "olm.package", "name": "huge", "defaultChannel": "c"});
-    write(&folder, "catalog-valid/huge/catalog.json", format!("{package}\n{channel}\n"));
-    let output = check(&folder, &["--config", "opgate.yaml", "catalog-valid"]);
+    write(&directory, "catalog-valid/huge/catalog.json", format!("{package}\n{channel}\n"));
+    let output = check(&directory, &["--config", "opgate.yaml", "catalog-valid"]);
     assert_eq!(output.status.code(), Some(3), "{}", err(&output));
     let log = err(&output);
     assert!(
@@ -933,19 +937,21 @@ fn policy_errors_name_the_object() {
     assert!(out(&output).contains("error FileBasedCatalog huge: "), "{}", out(&output));
 }
 
-/// Neither into a pipe nor where nobody wants it; what files say never reaches a terminal as it is.
+/// The command prints escape codes neither into a pipe nor where the user disables them. It never
+/// prints the content of files to a terminal unchanged.
 #[test]
 fn escape_codes_are_printed_only_if_enabled() {
-    let folder = folder();
-    write(&folder, "codes/\u{1b}[31m\nname.yaml", BUNDLE_WITHOUT_CLASS);
+    let directory = directory();
+    write(&directory, "codes/\u{1b}[31m\nname.yaml", BUNDLE_WITHOUT_CLASS);
     let spec = "provisionerClassName: \"\\e[31mx\", source: {type: \"\\e[1m\"}";
     let text = format!(
         "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata: {{name: \"\\e[31m\\n\"}}\nspec: {{{spec}}}\n"
     );
-    write(&folder, "codes/plain.yaml", text);
+    write(&directory, "codes/plain.yaml", text);
     let arguments = ["check", "codes", "bundle-broken", "nowhere"];
     for form in ["table", "json", "jsonl", "junit", "sarif"] {
-        let mut command = command(folder.path(), &[&arguments[..], &["--output", form]].concat());
+        let mut command =
+            command(directory.path(), &[&arguments[..], &["--output", form]].concat());
         for (name, value) in [("TERM", "xterm"), ("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")] {
             let output = command.env(name, value).output().unwrap();
             let all = out(&output) + &err(&output);
@@ -953,12 +959,12 @@ fn escape_codes_are_printed_only_if_enabled() {
             assert!(wanted || !all.contains('\u{1b}'), "{form} {name}: {all:?}");
         }
     }
-    let coloured = command(folder.path(), &["check", "classless.yaml"])
+    let coloured = command(directory.path(), &["check", "classless.yaml"])
         .env("CLICOLOR_FORCE", "1")
         .output()
         .unwrap();
     assert!(out(&coloured).contains("\u{1b}["), "{}", out(&coloured));
-    let table = out(&check(&folder, &["codes"]));
+    let table = out(&check(&directory, &["codes"]));
     assert!(
         table.lines().all(|line| line.is_empty() || line.starts_with([' ', 'c', 'd'])),
         "{table}"
@@ -994,15 +1000,15 @@ pub(super) fn elements(xml: &str) -> Vec<String> {
 
 #[test]
 fn every_output_format_is_valid_and_names_file_and_line() {
-    let folder = folder();
+    let directory = directory();
     write(
-        &folder,
+        &directory,
         "odd/a & <b> \"ä\".yaml",
         BUNDLE_WITHOUT_CLASS.replace("classless", "\"<&>\\\"\""),
     );
     let paths = ["bundle-broken", "catalog-broken", "odd", "good.yaml"];
     let run = |form: &str| {
-        let output = check(&folder, &[&["--output", form], &paths[..]].concat());
+        let output = check(&directory, &[&["--output", form], &paths[..]].concat());
         assert_eq!(status(&output), 1, "{form}: {}", err(&output));
         out(&output)
     };
@@ -1055,7 +1061,8 @@ fn yaml_bomb() -> String {
     text
 }
 
-/// Contents that cannot be read: as a manifest, in a bundle and in a catalog the place of it is told.
+/// Unreadable contents as a manifest, in a bundle and in a catalog: the command reports the
+/// location.
 #[test]
 fn unreadable_files_report_location() {
     let head = "apiVersion: v1\nkind: ConfigMap\n";
@@ -1108,18 +1115,18 @@ fn unreadable_files_report_location() {
         ("comma.json", "{\n  \"a\": 1,\n}\n".into(), "3:1", "not JSON"),
         ("rest.json", "{\"a\": 1}\nx".into(), "2:1", "not JSON"),
     ];
-    let folder = folder();
+    let directory = directory();
     for (name, content, place, why) in cases {
-        write(&folder, name, &content);
+        write(&directory, name, &content);
         let mut said = None;
         for arguments in [&[name][..], &["--input-type", "manifest", name]] {
-            let output = check(&folder, arguments);
+            let output = check(&directory, arguments);
             let errors = err(&output);
             assert_eq!((status(&output), &*out(&output)), (2, ""), "{arguments:?}: {errors}");
             assert!(errors.contains(&format!(" {name}:{place}")), "{arguments:?}: {errors}");
             assert!(errors.contains(why), "{arguments:?}: {errors}");
             assert!(errors.len() < 1_000 && errors.lines().count() == 1, "{errors}");
-            // Whoever finds out what it is says the same as whoever reads it.
+            // The detection of the input type reports the same error as the reader of manifests.
             let line = errors.split_once("error: ").unwrap().1.to_owned();
             assert_eq!(*said.get_or_insert_with(|| line.clone()), line, "{arguments:?}");
         }
@@ -1133,9 +1140,9 @@ fn unreadable_files_report_location() {
                 continue;
             }
             let path = format!("{fixture}/{within}{name}");
-            write(&folder, &path, &content);
-            let (status, found) = records(&folder, &[fixture]);
-            std::fs::remove_file(folder.path().join(&path)).unwrap();
+            write(&directory, &path, &content);
+            let (status, found) = records(&directory, &[fixture]);
+            std::fs::remove_file(directory.path().join(&path)).unwrap();
             let last = found.last().unwrap();
             // Upstream's readers take the last of two equal names.
             let expected = match (fixture, name) {
@@ -1155,7 +1162,7 @@ fn unreadable_files_report_location() {
             );
         }
     }
-    // A name that stands twice in JSON is refused as it is in YAML.
+    // The parser rejects a duplicate name in JSON, like in YAML.
     let twice = VALID_BUNDLE.trim_end().replace('\n', "\\n");
     let twice = format!(
         "{{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\", \"metadata\": {{\"name\": \"x\"}},\n \"data\": {{\"a\": \"{twice}\", \"b\": 1,\n  \"a\": 2}}}}"
@@ -1166,14 +1173,14 @@ fn unreadable_files_report_location() {
             format!("bundle-valid/manifests/{name}"),
             format!("plain-valid/manifests/{name}"),
         ] {
-            write(&folder, &path, &twice);
+            write(&directory, &path, &twice);
             let arguments = if path == name {
                 vec!["--input-type", "manifest", name]
             } else {
                 vec![path.split('/').next().unwrap()]
             };
-            let output = check(&folder, &arguments);
-            std::fs::remove_file(folder.path().join(&path)).unwrap();
+            let output = check(&directory, &arguments);
+            std::fs::remove_file(directory.path().join(&path)).unwrap();
             let code = match path.split('/').next() {
                 Some("bundle-valid" | "plain-valid") => 0,
                 _ => 2,
@@ -1185,20 +1192,24 @@ fn unreadable_files_report_location() {
         }
     }
     // What only has braces in it is no template.
-    write(&folder, "rule.yaml", format!("{VALID_BUNDLE}a: \"{{{{ $labels.x }}}}\"\nb: c\nd: [\n"));
-    let errors = err(&check(&folder, &["rule.yaml"]));
+    write(
+        &directory,
+        "rule.yaml",
+        format!("{VALID_BUNDLE}a: \"{{{{ $labels.x }}}}\"\nb: c\nd: [\n"),
+    );
+    let errors = err(&check(&directory, &["rule.yaml"]));
     assert!(errors.contains("not YAML") && !errors.contains("template"), "{errors}");
-    // What stands beside it is judged all the same.
-    write(&folder, "plain-valid/manifests/a.yaml", "a: [\n");
-    write(&folder, "plain-valid/manifests/b.yaml", BUNDLE_WITHOUT_CLASS);
-    let (_, found) = records(&folder, &["plain-valid"]);
+    // The command still evaluates the files next to it.
+    write(&directory, "plain-valid/manifests/a.yaml", "a: [\n");
+    write(&directory, "plain-valid/manifests/b.yaml", BUNDLE_WITHOUT_CLASS);
+    let (_, found) = records(&directory, &["plain-valid"]);
     assert_eq!(rules(&found[0]), ["PBF-04", "RPK-12"]);
 }
 
 /// Unusual, and right.
 #[test]
 fn unusual_valid_yaml_is_read() {
-    let folder = folder();
+    let directory = directory();
     let json = "{\"apiVersion\": \"core.rukpak.io/v1alpha1\", \"kind\": \"Bundle\", \"metadata\": {\"name\": \"b\"}, \"spec\": {}}";
     let nested = format!("{}1{}", "[".repeat(200), "]".repeat(200));
     let cases = [
@@ -1228,8 +1239,8 @@ fn unusual_valid_yaml_is_read() {
         ),
     ];
     for (name, content) in cases {
-        write(&folder, name, &content);
-        let (status, found) = records(&folder, &[name]);
+        write(&directory, name, &content);
+        let (status, found) = records(&directory, &[name]);
         assert_eq!((status, found.len()), (1, 1), "{name}: {found:?}");
         assert!(rules(&found[0]).contains(&"RPK-12"), "{name}: {found:?}");
         let place = location_of(&found[0], "RPK-12");
@@ -1237,16 +1248,16 @@ fn unusual_valid_yaml_is_read() {
         assert!(content.lines().nth(line - 1).unwrap().contains("spec"), "{name}: {place}");
     }
     let both = format!("{VALID_BUNDLE}---\n{BUNDLE_WITHOUT_CLASS}");
-    write(&folder, "two.yaml", &both);
-    let (status, found) = records(&folder, &["two.yaml"]);
+    write(&directory, "two.yaml", &both);
+    let (status, found) = records(&directory, &["two.yaml"]);
     assert_eq!((status, &found[0]["ok"], &found[1]["ok"]), (1, &json!(true), &json!(false)));
     assert_eq!(found[1]["source"], "two.yaml#2");
     let line = both.lines().enumerate().filter(|(_, l)| *l == "spec:").nth(1).unwrap().0 + 1;
     assert_eq!(location_of(&found[1], "RPK-12"), format!("two.yaml:{line}"));
 }
 
-/// A link to a file inside of the folder is that file. Any other one is told, what it leads to is not shown,
-/// and nothing is in order.
+/// A link to a file inside of the directory is that file. The command reports any other link, does
+/// not show its target, and fails.
 #[test]
 fn links_are_followed_only_inside_the_directory() {
     // What is moved away first, the link and where it leads to, what is checked, exit status, and what is said.
@@ -1387,37 +1398,37 @@ fn links_are_followed_only_inside_the_directory() {
         ),
     ];
     for (moved, (at, to), arguments, code, expected) in cases {
-        let folder = folder();
-        write(&folder, "secret.yaml", "password: hunter2\n");
-        write(&folder, "crds.yaml", crds);
-        write(&folder, "manifests/good.yaml", VALID_BUNDLE);
+        let directory = directory();
+        write(&directory, "secret.yaml", "password: hunter2\n");
+        write(&directory, "crds.yaml", crds);
+        write(&directory, "manifests/good.yaml", VALID_BUNDLE);
         for name in ["bundle", "plain", "catalog"] {
-            let valid = folder.path().join(format!("{name}-valid"));
-            std::fs::rename(valid, folder.path().join(name)).unwrap();
+            let valid = directory.path().join(format!("{name}-valid"));
+            std::fs::rename(valid, directory.path().join(name)).unwrap();
         }
         // What stands there makes room.
-        let _ = std::fs::remove_file(folder.path().join("bundle/metadata/dependencies.yaml"));
+        let _ = std::fs::remove_file(directory.path().join("bundle/metadata/dependencies.yaml"));
         if let Some((from, to)) = moved {
-            std::fs::rename(folder.path().join(from), folder.path().join(to)).unwrap();
+            std::fs::rename(directory.path().join(from), directory.path().join(to)).unwrap();
         }
-        symlink(to, folder.path().join(at)).unwrap();
-        let output = check(&folder, arguments);
+        symlink(to, directory.path().join(at)).unwrap();
+        let output = check(&directory, arguments);
         let all = self::out(&output) + &err(&output);
         assert_eq!(status(&output), code, "{at} to {to}: {all}");
         assert!(!all.contains("hunter2") && !all.contains("root:"), "{at} to {to}: {all}");
         assert!(all.contains(expected), "{at} to {to}: {expected}\nis not in\n{all}");
     }
-    let folder = folder();
-    // A link that is named is meant; one that leads nowhere is told.
-    symlink("bundle-broken", folder.path().join("named")).unwrap();
-    symlink("circle.yaml", folder.path().join("circle.yaml")).unwrap();
-    assert_eq!(records(&folder, &["named"]).0, 1);
-    let circle = check(&folder, &["circle.yaml"]);
+    let directory = directory();
+    // The command follows a link that an argument names. It reports a link without a target.
+    symlink("bundle-broken", directory.path().join("named")).unwrap();
+    symlink("circle.yaml", directory.path().join("circle.yaml")).unwrap();
+    assert_eq!(records(&directory, &["named"]).0, 1);
+    let circle = check(&directory, &["circle.yaml"]);
     assert_eq!(status(&circle), 2);
     assert!(err(&circle).contains("circle.yaml: "), "{}", err(&circle));
-    // What is no file is not read, and not passed over: nobody would ever write into this pipe.
-    write(&folder, "pipe/manifests/good.yaml", VALID_BUNDLE);
-    let pipe = folder.path().join("pipe/manifests/pipe.yaml");
+    // The command neither reads nor skips a special file. No process ever writes into this pipe.
+    write(&directory, "pipe/manifests/good.yaml", VALID_BUNDLE);
+    let pipe = directory.path().join("pipe/manifests/pipe.yaml");
     rustix::fs::mknodat(
         rustix::fs::CWD,
         &pipe,
@@ -1426,7 +1437,7 @@ fn links_are_followed_only_inside_the_directory() {
         0,
     )
     .unwrap();
-    let piped = check(&folder, &["pipe"]);
+    let piped = check(&directory, &["pipe"]);
     assert_eq!(status(&piped), 1, "{}", err(&piped));
     let line = "pipe/manifests/pipe.yaml:1:1: deny PBF-04 ";
     let table = std::str::from_utf8(&piped.stdout).unwrap();
@@ -1464,7 +1475,7 @@ fn indexignore_has_the_syntax_of_gitignore() {
             &[("", "/docs\n")],
             &["README.md", "etcd/README.md", "etcd/docs/c.md", "etcd/keep.txt", "x.txt"],
         ),
-        // What is in a folder that is left out stays out.
+        // Files in an excluded directory stay excluded.
         (&[("", "docs\n!docs/a.md\n")], &["README.md", "etcd/README.md", "etcd/keep.txt", "x.txt"]),
         (&[("", "/*\n!/etcd/\n/etcd/*\n!/etcd/keep.txt\n")], &["etcd/keep.txt"]),
         (&[("", "**/*.md\nx.txt/\n?.txt\n")], &["etcd/keep.txt"]),
@@ -1472,15 +1483,15 @@ fn indexignore_has_the_syntax_of_gitignore() {
         (&[("etcd/", "*\n")], &["README.md", "docs/a.md", "docs/deep/b.txt", "x.txt"]),
     ];
     for (ignores, left) in cases {
-        let folder = folder();
-        std::fs::remove_file(folder.path().join("catalog-valid/.indexignore")).unwrap();
+        let directory = directory();
+        std::fs::remove_file(directory.path().join("catalog-valid/.indexignore")).unwrap();
         for file in files {
-            write(&folder, &format!("catalog-valid/{file}"), "just a text\n");
+            write(&directory, &format!("catalog-valid/{file}"), "just a text\n");
         }
         for (base, text) in ignores {
-            write(&folder, &format!("catalog-valid/{base}.indexignore"), text);
+            write(&directory, &format!("catalog-valid/{base}.indexignore"), text);
         }
-        let (status, found) = records(&folder, &["--input-type", "catalog", "catalog-valid"]);
+        let (status, found) = records(&directory, &["--input-type", "catalog", "catalog-valid"]);
         let unreadable: Vec<_> = found
             .iter()
             .flat_map(violations)
@@ -1490,21 +1501,24 @@ fn indexignore_has_the_syntax_of_gitignore() {
             })
             .collect();
         assert_eq!(unreadable, left, "{ignores:?}");
-        // A folder of which everything is left out is no catalog.
+        // A directory in which every file is excluded is not a catalog.
         let code = if found.is_empty() { 2 } else { i32::from(!left.is_empty()) };
         assert_eq!(status, code, "{ignores:?}: {found:?}");
     }
     // Blobs are left out as well.
-    let folder = folder();
-    write(&folder, "catalog-broken/.indexignore", "/prometheus/\netcd/catalog.yaml\n");
-    copy(&folder.path().join("catalog-valid/etcd"), &folder.path().join("catalog-broken/better"));
-    assert_eq!(records(&folder, &["catalog-broken"]).0, 0);
+    let directory = directory();
+    write(&directory, "catalog-broken/.indexignore", "/prometheus/\netcd/catalog.yaml\n");
+    copy(
+        &directory.path().join("catalog-valid/etcd"),
+        &directory.path().join("catalog-broken/better"),
+    );
+    assert_eq!(records(&directory, &["catalog-broken"]).0, 0);
 }
 
-/// Blobs of a package may be anywhere: in folders of folders, as JSON and YAML, several in a file.
+/// Blobs of a package can be anywhere: in nested directories, as JSON and YAML, several in a file.
 #[test]
 fn blobs_are_found_at_any_depth() {
-    let folder = folder();
+    let directory = directory();
     let bundle = |package: &str, version: &str| {
         json!({
             "schema": "olm.bundle",
@@ -1519,29 +1533,37 @@ fn blobs_are_found_at_any_depth() {
     let channel = |package: &str, entries: Value| json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": entries});
     let a =
         channel("a", json!([{"name": "a.v1.0.0"}, {"name": "a.v1.1.0", "replaces": "a.v1.0.0"}]));
-    write(&folder, "catalog/a/package.json", format!("{}{a:#}\n", package("a")));
-    write(&folder, "catalog/a/v1/0/bundle.json", format!("{:#}", bundle("a", "1.0.0")));
+    write(&directory, "catalog/a/package.json", format!("{}{a:#}\n", package("a")));
+    write(&directory, "catalog/a/v1/0/bundle.json", format!("{:#}", bundle("a", "1.0.0")));
     write(
-        &folder,
+        &directory,
         "catalog/a/v1/1/bundle.yaml",
         format!("---\n# JSON is YAML\n{:#}\n", bundle("a", "1.1.0")),
     );
     let b = channel("b", json!([{"name": "b.v2.0.0"}]));
     // The name of a file says nothing.
     write(
-        &folder,
+        &directory,
         "catalog/all/of/b",
         format!("{}\n{b}\n\n{}", package("b"), bundle("b", "2.0.0")),
     );
-    let (status, found) = records(&folder, &["catalog"]);
+    let (status, found) = records(&directory, &["catalog"]);
     let names: Vec<_> = found.iter().map(|r| r["name"].as_str().unwrap()).collect();
     assert_eq!((status, &*names), (0, &["a", "b"][..]), "{found:?}");
 
     // The third value of a file, and the second document of another.
-    write(&folder, "catalog/all/of/b", format!("{}\n{b}\n\n{}", package("b"), bundle("b", "two")));
+    write(
+        &directory,
+        "catalog/all/of/b",
+        format!("{}\n{b}\n\n{}", package("b"), bundle("b", "two")),
+    );
     let one = serde_json::to_string(&bundle("a", "1.0.0")).unwrap();
-    write(&folder, "catalog/a/v1/1/bundle.yaml", format!("---\n{one}\n---\n{}", bundle("a", "x")));
-    let (status, found) = records(&folder, &["catalog"]);
+    write(
+        &directory,
+        "catalog/a/v1/1/bundle.yaml",
+        format!("---\n{one}\n---\n{}", bundle("a", "x")),
+    );
+    let (status, found) = records(&directory, &["catalog"]);
     assert_eq!(status, 1);
     assert_eq!(location_of(&found[1], "FBC-35"), "catalog/all/of/b:4");
     assert_eq!(location_of(&found[0], "FBC-35"), "catalog/a/v1/1/bundle.yaml:4");
@@ -1553,114 +1575,114 @@ fn baseline_is_compared_with_the_new_version() {
     let valid = "catalog-valid/etcd/catalog.yaml";
     let new = "new/etcd/catalog.yaml";
     let start = || {
-        let folder = folder();
-        copy(&folder.path().join("catalog-valid"), &folder.path().join("new"));
-        folder
+        let directory = directory();
+        copy(&directory.path().join("catalog-valid"), &directory.path().join("new"));
+        directory
     };
-    let since = |folder: &TempDir| records(folder, &["--baseline", "catalog-valid", "new"]);
+    let since = |directory: &TempDir| records(directory, &["--baseline", "catalog-valid", "new"]);
 
-    let folder = start();
-    let (status, found) = since(&folder);
+    let directory = start();
+    let (status, found) = since(&directory);
     assert_eq!((status, rules(&found[0])), (0, vec![]), "unchanged");
 
     // The same blobs in other files are the same catalog.
-    let text = std::fs::read_to_string(folder.path().join(valid)).unwrap();
-    std::fs::remove_file(folder.path().join(new)).unwrap();
+    let text = std::fs::read_to_string(directory.path().join(valid)).unwrap();
+    std::fs::remove_file(directory.path().join(new)).unwrap();
     for (index, blob) in text.split("---\n").enumerate() {
-        write(&folder, &format!("new/{index}/blob.yaml"), blob);
+        write(&directory, &format!("new/{index}/blob.yaml"), blob);
     }
-    let (status, found) = since(&folder);
+    let (status, found) = since(&directory);
     assert_eq!((status, rules(&found[0])), (0, vec![]), "moved");
 
     // A promotion: the channel candidate gets what stable has, and another default.
-    let folder = start();
+    let directory = start();
     let candidate = "---\nschema: olm.channel\npackage: etcd\nname: candidate\nentries:\n  - name: etcdoperator.v0.9.4\n    skips: [etcdoperator.v0.9.2]\n";
-    write(&folder, "new/etcd/candidate.yaml", candidate);
-    edit(&folder, new, "defaultChannel: stable", "defaultChannel: candidate");
-    let (status, found) = since(&folder);
+    write(&directory, "new/etcd/candidate.yaml", candidate);
+    edit(&directory, new, "defaultChannel: stable", "defaultChannel: candidate");
+    let (status, found) = since(&directory);
     assert_eq!((status, rules(&found[0])), (0, vec![]), "promoted");
 
     // A new edge, and a new bundle.
-    let folder = start();
+    let directory = start();
     let edge = "    replaces: etcdoperator.v0.9.2\n";
-    edit(&folder, new, edge, &format!("{edge}    skips: [etcdoperator.v0.9.3]\n"));
-    let (status, found) = since(&folder);
+    edit(&directory, new, edge, &format!("{edge}    skips: [etcdoperator.v0.9.3]\n"));
+    let (status, found) = since(&directory);
     assert_eq!((status, rules(&found[0])), (0, vec![]), "a new edge");
-    let folder = start();
+    let directory = start();
     let added = "  - name: etcdoperator.v0.10.0\n    replaces: etcdoperator.v0.9.4\n";
     edit(
-        &folder,
+        &directory,
         new,
         "---\nschema: olm.bundle\npackage: etcd\nname: etcdoperator.v0.9.2",
         &format!("{added}---\nschema: olm.bundle\npackage: etcd\nname: etcdoperator.v0.9.2"),
     );
     let blob =
         text[text.rfind("---\n").unwrap()..].replace("0.9.4", "0.10.0").replace("094", "010");
-    write(&folder, "new/etcd/new.yaml", blob);
-    let (status, found) = since(&folder);
+    write(&directory, "new/etcd/new.yaml", blob);
+    let (status, found) = since(&directory);
     assert_eq!((status, rules(&found[0])), (0, vec![]), "a new bundle: {found:?}");
 
     // Another image under the same name: how bad that is, the configuration says.
-    let folder = start();
-    edit(&folder, new, "sha256:094", "sha256:194");
-    let (_, found) = since(&folder);
+    let directory = start();
+    edit(&directory, new, "sha256:094", "sha256:194");
+    let (_, found) = since(&directory);
     assert_eq!(rules(&found[0]), ["FBC-46"], "{found:?}");
     assert_eq!(location_of(&found[0], "FBC-46"), "new/etcd/catalog.yaml:40");
     for (level, code) in [("deny", 1), ("warn", 0), ("off", 0)] {
         configuration(
-            &folder,
+            &directory,
             &json!([{"name": "file-based-catalog", "rules": {"FBC-46": level}}]),
         );
         let arguments = ["--config", "opgate.yaml", "--baseline", "catalog-valid", "new"];
-        let (status, found) = records(&folder, &arguments);
+        let (status, found) = records(&directory, &arguments);
         assert_eq!(
             (status, rules(&found[0]).len()),
             (code, usize::from(level != "off")),
             "{level}"
         );
     }
-    let (status, found) = records(&folder, &["new"]);
+    let (status, found) = records(&directory, &["new"]);
     assert_eq!((status, rules(&found[0])), (0, vec![]), "nothing to compare with");
 
-    // Whoever has the bundle that is gone cannot get away from it.
-    let folder = start();
+    // Clusters with the removed bundle have no upgrade path from it.
+    let directory = start();
     let gone = text.find("---\nschema: olm.bundle").unwrap()..text.rfind("---\n").unwrap();
-    edit(&folder, new, &text[gone], "");
-    edit(&folder, new, "  - name: etcdoperator.v0.9.2\n", "");
-    edit(&folder, new, edge, "");
-    edit(&folder, new, "    skipRange: \">=0.9.0 <0.9.4\"\n", "");
+    edit(&directory, new, &text[gone], "");
+    edit(&directory, new, "  - name: etcdoperator.v0.9.2\n", "");
+    edit(&directory, new, edge, "");
+    edit(&directory, new, "    skipRange: \">=0.9.0 <0.9.4\"\n", "");
     edit(
-        &folder,
+        &directory,
         "new/etcd/deprecations.json",
         "\"name\": \"etcdoperator.v0.9.2\"",
         "\"name\": \"etcdoperator.v0.9.4\"",
     );
-    assert_eq!(records(&folder, &["new"]).0, 0);
-    let (status, found) = since(&folder);
+    assert_eq!(records(&directory, &["new"]).0, 0);
+    let (status, found) = since(&directory);
     assert_eq!((status, rules(&found[0])), (1, vec!["FBC-45"]), "{found:?}");
 
     // Manifests and bundles have a past, too.
     let changed = VALID_BUNDLE.replace("0123", "4567");
-    write(&folder, "changed.yaml", &changed);
-    let (status, found) = records(&folder, &["--baseline", "good.yaml", "changed.yaml"]);
+    write(&directory, "changed.yaml", &changed);
+    let (status, found) = records(&directory, &["--baseline", "good.yaml", "changed.yaml"]);
     assert_eq!((status, rules(&found[0])), (1, vec!["RPK-01"]));
-    write(&folder, "old/manifests/b.yaml", VALID_BUNDLE);
-    write(&folder, "now/manifests/renamed.yaml", &changed);
-    let (status, found) = records(&folder, &["--baseline", "old", "now"]);
+    write(&directory, "old/manifests/b.yaml", VALID_BUNDLE);
+    write(&directory, "now/manifests/renamed.yaml", &changed);
+    let (status, found) = records(&directory, &["--baseline", "old", "now"]);
     assert_eq!((status, rules(&found[0])), (1, vec!["RPK-01"]));
     for path in ["good.yaml", "bundle-valid", "plain-valid", "catalog-valid"] {
-        let (status, found) = records(&folder, &["--baseline", path, path]);
+        let (status, found) = records(&directory, &["--baseline", path, path]);
         assert_eq!((status, rules(&found[0])), (0, vec![]), "{path}");
     }
 }
 
-/// Otherwise a wrong path in a pipeline lets every change pass.
+/// Otherwise a wrong path in a pipeline would allow every change.
 #[test]
 fn unreadable_baseline_is_an_error() {
-    let folder = folder();
-    copy(&folder.path().join("catalog-valid"), &folder.path().join("old"));
-    write(&folder, "old/etcd/more.yaml", "a: [\n");
-    write(&folder, "old.yaml", "a: [\n");
+    let directory = directory();
+    copy(&directory.path().join("catalog-valid"), &directory.path().join("old"));
+    write(&directory, "old/etcd/more.yaml", "a: [\n");
+    write(&directory, "old.yaml", "a: [\n");
     for (old, path, named) in [
         ("nowhere", "catalog-valid", "nowhere: No such file"),
         ("nowhere", "good.yaml", "nowhere: No such file"),
@@ -1669,7 +1691,7 @@ fn unreadable_baseline_is_an_error() {
         ("bundle-broken", "bundle-valid", "bundle-broken/manifests/service.yaml:4:1: not YAML"),
         ("old.yaml", "good.yaml", "old.yaml:"),
     ] {
-        let output = check(&folder, &["--baseline", old, path]);
+        let output = check(&directory, &["--baseline", old, path]);
         assert_eq!(status(&output), 2, "--baseline {old} {path}: {}", err(&output));
         assert!(err(&output).contains(named), "--baseline {old} {path}: {}", err(&output));
     }
@@ -1677,7 +1699,7 @@ fn unreadable_baseline_is_an_error() {
 
 #[test]
 fn configuration_sets_levels_and_policies() {
-    let folder = folder();
+    let directory = directory();
     let policies = |name: &str, extra: Value| {
         let mut policy = json!({"name": name});
         policy.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
@@ -1701,22 +1723,22 @@ fn configuration_sets_levels_and_policies() {
         ("catalog-broken", policies("file-based-catalog", json!({"mode": "warn"})), 0, 5),
     ];
     for (path, policies, code, count) in cases {
-        configuration(&folder, &policies);
-        let (status, found) = records(&folder, &["--config", "opgate.yaml", path]);
+        configuration(&directory, &policies);
+        let (status, found) = records(&directory, &["--config", "opgate.yaml", path]);
         let reported = sorted(found.iter().flat_map(rules)).len();
         assert_eq!((status, reported), (code, count), "{path} {policies}: {found:?}");
     }
     // A file that no policy has told about is not passed over.
-    configuration(&folder, &policies("registry-bundle", all(&broken_bundle, "off")));
-    let output = check(&folder, &["--config", "opgate.yaml", "bundle-broken"]);
+    configuration(&directory, &policies("registry-bundle", all(&broken_bundle, "off")));
+    let output = check(&directory, &["--config", "opgate.yaml", "bundle-broken"]);
     assert_eq!(status(&output), 2);
     assert!(err(&output).contains("bundle-broken/manifests/service.yaml:4:"), "{}", err(&output));
-    // Who has no policy for such a folder is told that nobody looked.
-    configuration(&folder, &json!([]));
-    let output = check(&folder, &["--config", "opgate.yaml", "catalog-valid"]);
+    // Without a policy for such a directory, the command reports that no policy evaluated it.
+    configuration(&directory, &json!([]));
+    let output = check(&directory, &["--config", "opgate.yaml", "catalog-valid"]);
     assert_eq!(status(&output), 0);
     assert!(err(&output).contains("FileBasedCatalog"), "{}", err(&output));
-    // Warnings count where the configuration says so.
+    // Warnings count as errors if the configuration sets this.
     let policy = policies("bundle-immutability", all(&["RPK-12"], "warn"));
     let strict = json!({
         "apiVersion": "opgate.dev/v1alpha1",
@@ -1724,30 +1746,31 @@ fn configuration_sets_levels_and_policies() {
         "check": {"warningsAsErrors": true},
         "policies": policy,
     });
-    write(&folder, "opgate.yaml", strict.to_string());
+    write(&directory, "opgate.yaml", strict.to_string());
     for (path, code) in [("classless.yaml", 1), ("good.yaml", 0)] {
-        assert_eq!(records(&folder, &["--config", "opgate.yaml", path]).0, code, "{path}");
+        assert_eq!(records(&directory, &["--config", "opgate.yaml", path]).0, code, "{path}");
     }
     write(
-        &folder,
+        &directory,
         "opgate.yaml",
         "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolices: []\n",
     );
-    let output = check(&folder, &["--config", "opgate.yaml", "good.yaml"]);
+    let output = check(&directory, &["--config", "opgate.yaml", "good.yaml"]);
     assert_eq!(status(&output), 2);
     assert!(err(&output).contains("opgate.yaml:3:1"), "{}", err(&output));
 }
 
-/// A manifest in a bundle is an object of a cluster one day, and judged as such.
+/// A manifest in a bundle becomes an object of a cluster. The policies of its kind evaluate it as
+/// one.
 #[test]
 fn bundle_manifests_are_evaluated_by_policies_of_their_kind() {
-    let folder = folder();
+    let directory = directory();
     let group = "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata:\n  name: g\n  namespace: n\nspec:\n  targetNamespaces: [\"\"]\n";
     for (fixture, document) in [("bundle-valid", "RegistryBundle"), ("plain-valid", "PlainBundle")]
     {
-        write(&folder, &format!("{fixture}/manifests/a.yaml"), BUNDLE_WITHOUT_CLASS);
-        write(&folder, &format!("{fixture}/manifests/b.yaml"), group);
-        let (status, found) = records(&folder, &[fixture]);
+        write(&directory, &format!("{fixture}/manifests/a.yaml"), BUNDLE_WITHOUT_CLASS);
+        write(&directory, &format!("{fixture}/manifests/b.yaml"), group);
+        let (status, found) = records(&directory, &[fixture]);
         assert_eq!((status, found.len(), &found[0]["kind"]), (1, 1, &json!(document)));
         for (rule, path, field) in [
             ("RPK-12", "manifests/a.yaml:5", ".documents[0].spec.provisionerClassName"),
@@ -1760,7 +1783,7 @@ fn bundle_manifests_are_evaluated_by_policies_of_their_kind() {
         }
         // The manifests alone say the same.
         let alone =
-            records(&folder, &["--input-type", "manifest", &format!("{fixture}/manifests")]).1;
+            records(&directory, &["--input-type", "manifest", &format!("{fixture}/manifests")]).1;
         let of = |records: &[Value], policy: &str| {
             let all = records.iter().flat_map(violations).filter(|v| v["policy"] == policy);
             all.map(|v| (v["rule"].clone(), v["message"].clone(), v["location"].clone()))
@@ -1776,7 +1799,7 @@ fn bundle_manifests_are_evaluated_by_policies_of_their_kind() {
 /// A manifest is denied here for what an API server would be told about it.
 #[test]
 fn manifest_and_its_review_get_the_same_verdict() {
-    let folder = folder();
+    let directory = directory();
     let bundle = |spec: Value| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b"}, "spec": spec});
     let group = |spec: Value| json!({"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": {"name": "g", "namespace": "n", "annotations": {"olm.providedAPIs": "x"}}, "spec": spec});
     let class = "core-rukpak-io-plain";
@@ -1839,14 +1862,14 @@ fn manifest_and_its_review_get_the_same_verdict() {
             "oldObject": null,
         });
         let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
-        write(&folder, "review.json", review.to_string());
-        write(&folder, "object.json", format!("{object:#}"));
-        let replayed = command(folder.path(), &["replay", "--output", "jsonl", "review.json"])
+        write(&directory, "review.json", review.to_string());
+        write(&directory, "object.json", format!("{object:#}"));
+        let replayed = command(directory.path(), &["replay", "--output", "jsonl", "review.json"])
             .output()
             .unwrap();
         let replayed: (i32, Value) =
             (status(&replayed), serde_json::from_str(out(&replayed).trim()).unwrap());
-        let (code, found) = records(&folder, &["--input-type", "manifest", "object.json"]);
+        let (code, found) = records(&directory, &["--input-type", "manifest", "object.json"]);
         let without_places = |v: &Value| {
             let mut v = v.clone();
             v.as_object_mut().unwrap().remove("location");

@@ -41,15 +41,15 @@ struct RuleViolations {
 }
 
 #[test]
-#[ignore = "needs a folder of bundles in OPGATE_CORPUS"]
+#[ignore = "needs a directory of bundles in OPGATE_CORPUS"]
 fn published_bundles_are_denied_for_upstream_reasons() {
-    let folder = PathBuf::from(env::var_os("OPGATE_CORPUS").expect("OPGATE_CORPUS"));
-    let folder = folder.canonicalize().unwrap();
-    let path = folder.display().to_string();
+    let directory = PathBuf::from(env::var_os("OPGATE_CORPUS").expect("OPGATE_CORPUS"));
+    let directory = directory.canonicalize().unwrap();
+    let path = directory.display().to_string();
     let arguments = ["check", "--output", "jsonl", "--max-input-size", "4Gi", &path];
-    // Configurations and caches of other folders have no say.
+    // Configurations and caches of other directories have no effect.
     let home = tempfile::tempdir().unwrap();
-    let mut child = command(&folder, &arguments)
+    let mut child = command(&directory, &arguments)
         .env("OPGATE_CACHE_DIR", home.path())
         .stdout(Stdio::piped())
         .spawn()
@@ -68,7 +68,7 @@ fn published_bundles_are_denied_for_upstream_reasons() {
         if subject["kind"] != "RegistryBundle" {
             continue;
         }
-        let name = relative(&text(&subject["source"]), &folder);
+        let name = relative(&text(&subject["source"]), &directory);
         bundles += 1;
         denied += usize::from(subject["ok"] == false);
         for violation in subject["violations"].as_array().into_iter().flatten() {
@@ -88,7 +88,7 @@ fn published_bundles_are_denied_for_upstream_reasons() {
     }
     let status = child.wait().unwrap();
     assert!(matches!(status.code(), Some(0 | 1)), "{status}");
-    assert!(bundles > 0, "there are no bundles in {}", folder.display());
+    assert!(bundles > 0, "there are no bundles in {}", directory.display());
 
     println!("| level | rule | bundles | findings | for example |\n|---|---|---|---|---|");
     for ((level, rule), found) in &rules {
@@ -105,9 +105,9 @@ fn published_bundles_are_denied_for_upstream_reasons() {
     assert!(own.len() * 100 < bundles * MAX_DENIED_PERCENT, "{} of {bundles}", own.len());
 }
 
-fn relative(source: &str, folder: &Path) -> String {
+fn relative(source: &str, directory: &Path) -> String {
     let path = Path::new(source);
-    path.strip_prefix(folder).unwrap_or(path).display().to_string()
+    path.strip_prefix(directory).unwrap_or(path).display().to_string()
 }
 
 /// A rule that is gone, or a line that no rule reaches, would hide what it stands for.

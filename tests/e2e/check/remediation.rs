@@ -6,7 +6,7 @@
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::check::{check, command, err, folder, out, records, status, violations};
+use crate::check::{check, command, directory, err, out, records, status, violations};
 
 /// What an author changes at the line of a finding.
 enum Edit {
@@ -52,23 +52,23 @@ const WARNING_FIXES: [Fix; 1] =
     [("CSV-17", "Choose the level that fits this version", Replace("preview", "alpha"))];
 
 /// Findings of one level, in the order in which they are printed.
-fn violations_of_effect(folder: &TempDir, level: &str) -> Vec<Value> {
-    let (_, found) = records(folder, &["bundle-broken"]);
+fn violations_of_effect(directory: &TempDir, level: &str) -> Vec<Value> {
+    let (_, found) = records(directory, &["bundle-broken"]);
     let all = found.iter().flat_map(violations);
     all.filter(|violation| violation["effect"] == level).cloned().collect()
 }
 
 /// The section "Repair" of a rule's page, its lines joined.
-fn remediation_section(folder: &TempDir, rule: &str) -> String {
-    let page = out(&command(folder.path(), &["rules", "explain", rule]).output().unwrap());
+fn remediation_section(directory: &TempDir, rule: &str) -> String {
+    let page = out(&command(directory.path(), &["rules", "explain", rule]).output().unwrap());
     let (_, repair) = page.split_once("### Remediation").expect(rule);
     let repair = repair.split("###").next().unwrap_or_default();
     repair.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn apply_edit(folder: &TempDir, finding: &Value, edit: &Edit) {
+fn apply_edit(directory: &TempDir, finding: &Value, edit: &Edit) {
     let place = &finding["location"];
-    let path = folder.path().join(place["file"].as_str().expect("a file"));
+    let path = directory.path().join(place["file"].as_str().expect("a file"));
     if matches!(edit, Delete) {
         return std::fs::remove_file(path).unwrap();
     }
@@ -88,19 +88,19 @@ fn apply_edit(folder: &TempDir, finding: &Value, edit: &Edit) {
     std::fs::write(path, lines.join("\n") + "\n").unwrap();
 }
 
-/// Repairs the first finding of a level until there is none, with each repair once.
-fn apply_fixes(folder: &TempDir, level: &str, fixes: &[Fix]) {
+/// Fixes the first finding of a level until there is none, and applies each fix once.
+fn apply_fixes(directory: &TempDir, level: &str, fixes: &[Fix]) {
     let mut left: Vec<&Fix> = fixes.iter().collect();
     loop {
-        let before = violations_of_effect(folder, level);
+        let before = violations_of_effect(directory, level);
         let Some(first) = before.first() else { break };
         let rule = first["rule"].as_str().unwrap();
         let known = left.iter().position(|(id, ..)| *id == rule);
         let (_, says, edit) = left.remove(known.unwrap_or_else(|| panic!("no repair: {first}")));
-        let page = remediation_section(folder, rule);
+        let page = remediation_section(directory, rule);
         assert!(!page.is_empty() && page.contains(says), "{rule}: {page}");
-        apply_edit(folder, first, edit);
-        let after = violations_of_effect(folder, level);
+        apply_edit(directory, first, edit);
+        let after = violations_of_effect(directory, level);
         assert!(after.len() < before.len(), "{rule}: {before:?}\n{after:?}");
     }
     assert!(
@@ -112,14 +112,14 @@ fn apply_fixes(folder: &TempDir, level: &str, fixes: &[Fix]) {
 
 #[test]
 fn following_the_messages_fixes_the_bundle() {
-    let folder = folder();
-    assert_eq!(status(&check(&folder, &["bundle-broken"])), 1);
-    apply_fixes(&folder, "deny", &DENIAL_FIXES);
-    assert_eq!(status(&check(&folder, &["bundle-broken"])), 0);
-    assert_eq!(status(&check(&folder, &["--fail-on", "warn", "bundle-broken"])), 1);
-    apply_fixes(&folder, "warn", &WARNING_FIXES);
+    let directory = directory();
+    assert_eq!(status(&check(&directory, &["bundle-broken"])), 1);
+    apply_fixes(&directory, "deny", &DENIAL_FIXES);
+    assert_eq!(status(&check(&directory, &["bundle-broken"])), 0);
+    assert_eq!(status(&check(&directory, &["--fail-on", "warn", "bundle-broken"])), 1);
+    apply_fixes(&directory, "warn", &WARNING_FIXES);
     for path in ["bundle-broken", "bundle-valid"] {
-        let output = check(&folder, &["--fail-on", "warn", path]);
+        let output = check(&directory, &["--fail-on", "warn", path]);
         let table = out(&output);
         assert_eq!((status(&output), &*table), (0, ""), "{path}: {}", err(&output));
     }

@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::BINARY;
-use crate::cli::{err, folder, opgate, out, write};
+use crate::cli::{directory, err, opgate, out, write};
 
 #[test]
 fn every_shell_completes_commands_flags_and_ids() {
-    let folder = folder();
+    let directory = directory();
     for shell in ["bash", "zsh", "fish", "powershell"] {
-        let output = opgate(folder.path(), &["completions", shell]);
+        let output = opgate(directory.path(), &["completions", shell]);
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         let script = out(&output);
         for part in ["network-policy", "fail-on"] {
@@ -24,15 +24,15 @@ fn every_shell_completes_commands_flags_and_ids() {
         }
         assert!(!script.contains("apart"), "{shell} has what nobody types");
     }
-    let wrong = opgate(folder.path(), &["completions", "tcsh"]);
+    let wrong = opgate(directory.path(), &["completions", "tcsh"]);
     assert_eq!(wrong.status.code(), Some(2));
 }
 
 /// Where there is a bash, it completes.
 #[test]
 fn bash_completes() {
-    let folder = folder();
-    write(&folder, "opgate.bash", out(&opgate(folder.path(), &["completions", "bash"])));
+    let directory = directory();
+    write(&directory, "opgate.bash", out(&opgate(directory.path(), &["completions", "bash"])));
     for (words, expected) in [
         ("opgate rules explain RPK-0", "RPK-01"),
         ("opgate che", "check"),
@@ -43,7 +43,7 @@ fn bash_completes() {
             "source ./opgate.bash; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _opgate opgate \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
         );
         let mut bash = Command::new("bash");
-        let run = bash.args(["--norc", "-c", &script]).current_dir(folder.path());
+        let run = bash.args(["--norc", "-c", &script]).current_dir(directory.path());
         let Ok(output) = run.stdin(Stdio::null()).output() else { return };
         assert!(
             out(&output).lines().any(|line| line == expected),
@@ -56,24 +56,25 @@ fn bash_completes() {
 
 #[test]
 fn each_command_has_a_man_page() {
-    let folder = folder();
-    let output = opgate(folder.path(), &["man", "man1"]);
+    let directory = directory();
+    let output = opgate(directory.path(), &["man", "man1"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     for name in ["opgate", "opgate-check", "opgate-rules-explain", "opgate-config-validate"] {
-        let page = std::fs::read_to_string(folder.path().join(format!("man1/{name}.1"))).unwrap();
+        let page =
+            std::fs::read_to_string(directory.path().join(format!("man1/{name}.1"))).unwrap();
         assert!(page.contains(".TH ") && page.contains("docs/"), "{name}: {page}");
     }
-    assert!(!folder.path().join("man1/opgate-apart.1").exists());
-    write(&folder, "file", "");
-    let wrong = opgate(folder.path(), &["man", "file/x"]);
+    assert!(!directory.path().join("man1/opgate-apart.1").exists());
+    write(&directory, "file", "");
+    let wrong = opgate(directory.path(), &["man", "file/x"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(err(&wrong).starts_with("error: file/x: "), "{}", err(&wrong));
 }
 
 #[test]
 fn version_prints_contract_and_build_versions() {
-    let folder = folder();
-    let output = opgate(folder.path(), &["version", "-o", "json"]);
+    let directory = directory();
+    let output = opgate(directory.path(), &["version", "-o", "json"]);
     let version: Value = serde_json::from_str(&out(&output)).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
@@ -82,12 +83,12 @@ fn version_prints_contract_and_build_versions() {
     let wasmtime = version["wasmtime"].as_str().unwrap();
     assert!(read("Cargo.lock").contains(&format!("name = \"wasmtime\"\nversion = \"{wasmtime}\"")));
     let rules: Value =
-        serde_json::from_str(&out(&opgate(folder.path(), &["rules", "-o", "json"]))).unwrap();
+        serde_json::from_str(&out(&opgate(directory.path(), &["rules", "-o", "json"]))).unwrap();
     assert_eq!(version["rules"], rules.as_array().unwrap().len());
     assert_eq!(version["policies"], 15);
     assert_eq!(version["target"].as_str().unwrap().split('-').next(), Some(std::env::consts::ARCH));
     let short = Command::new(BINARY).arg("--version").output().unwrap();
     assert_eq!(out(&short), format!("opgate {}\n", version["version"].as_str().unwrap()));
-    let text = out(&opgate(folder.path(), &["version"]));
+    let text = out(&opgate(directory.path(), &["version"]));
     assert!(text.contains(&format!("opgate:policy@{contract}")), "{text}");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::check::{BUNDLE_WITHOUT_CLASS, check, command, err, folder, out, status, write};
+use crate::check::{BUNDLE_WITHOUT_CLASS, check, command, directory, err, out, status, write};
 
 /// `{"auths":{"registry.redhat.io":{"auth":"hunter2"},"quay.io":{"auth":"hunter2"}}}`
 const DOCKER_CONFIG: &str = "eyJhdXRocyI6eyJyZWdpc3RyeS5yZWRoYXQuaW8iOnsiYXV0aCI6Imh1bnRlcjIifSwicXVheS5pbyI6eyJhdXRoIjoiaHVudGVyMiJ9fX0=";
@@ -22,17 +22,17 @@ fn secret() -> String {
 }
 
 /// Both streams.
-fn run_and_capture(folder: &tempfile::TempDir, arguments: &[&str]) -> String {
-    let output = check(folder, arguments);
+fn run_and_capture(directory: &tempfile::TempDir, arguments: &[&str]) -> String {
+    let output = check(directory, arguments);
     status(&output);
     out(&output) + &err(&output)
 }
 
 #[test]
 fn secret_lines_are_not_printed() {
-    let folder = folder();
-    write(&folder, "catalog.yaml", CATALOG_SOURCE);
-    write(&folder, "secret.yaml", secret());
+    let directory = directory();
+    write(&directory, "catalog.yaml", CATALOG_SOURCE);
+    write(&directory, "secret.yaml", secret());
     // The object of the violation and a Secret on one line, and in a list of several lines.
     let hidden = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t"}, "stringData": {"p": "hunter2"},
@@ -42,14 +42,14 @@ fn secret_lines_are_not_printed() {
         "spec": {"source": {"type": "image", "image": {"ref": "quay.io/example/etcd@sha256:0123"}}},
     });
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [hidden, classless]});
-    write(&folder, "line.json", list.to_string());
-    write(&folder, "lines.json", format!("{list:#}"));
+    write(&directory, "line.json", list.to_string());
+    write(&directory, "lines.json", format!("{list:#}"));
     // A manifest of a bundle, which is read with all others of it.
-    write(&folder, "bundle-broken/manifests/secret.yaml", secret());
-    write(&folder, "broken.yaml", secret() + "  [\n");
-    let shown = run_and_capture(&folder, &["--cluster-state", "catalog.yaml", "secret.yaml"]);
+    write(&directory, "bundle-broken/manifests/secret.yaml", secret());
+    write(&directory, "broken.yaml", secret() + "  [\n");
+    let shown = run_and_capture(&directory, &["--cluster-state", "catalog.yaml", "secret.yaml"]);
     assert!(shown.contains("secret.yaml:8:3: ") && shown.contains("CAT-21"), "{shown}");
-    let shown = run_and_capture(&folder, &["line.json", "lines.json", "classless.yaml"]);
+    let shown = run_and_capture(&directory, &["line.json", "lines.json", "classless.yaml"]);
     assert!(shown.matches("RPK-12").count() >= 3, "{shown}");
     assert!(shown.contains("5 | spec:"), "lines of other objects are shown: {shown}");
     for format in FORMATS {
@@ -59,7 +59,7 @@ fn secret_lines_are_not_printed() {
             arguments.push("--explain");
         }
         arguments.extend(all);
-        let shown = run_and_capture(&folder, &arguments);
+        let shown = run_and_capture(&directory, &arguments);
         for hidden in [DOCKER_CONFIG, "hunter2", "eyJhdXRo"] {
             assert!(!shown.contains(hidden), "{format}: {shown}");
         }
@@ -79,9 +79,9 @@ const FILE_NAMES: [&str; 6] = [
 /// What the command line itself refuses quotes arguments.
 #[test]
 fn printed_arguments_are_not_runner_commands() {
-    let folder = folder();
+    let directory = directory();
     for argument in ["--a\n::error::b", "--##[group]", "--a\u{1b}[2J"] {
-        let output = command(folder.path(), &["check", argument]).output().unwrap();
+        let output = command(directory.path(), &["check", argument]).output().unwrap();
         let said = err(&output);
         assert!(status(&output) == 2 && said.contains("unexpected argument"), "{said}");
         assert!(!said.lines().any(|line| line.starts_with("::")), "{said}");
@@ -91,10 +91,10 @@ fn printed_arguments_are_not_runner_commands() {
 
 #[test]
 fn printed_file_names_are_not_runner_commands() {
-    let folder = folder();
+    let directory = directory();
     for name in FILE_NAMES {
-        write(&folder, name, BUNDLE_WITHOUT_CLASS);
-        write(&folder, &format!("{name}.broken.yaml"), "kind: [");
+        write(&directory, name, BUNDLE_WITHOUT_CLASS);
+        write(&directory, &format!("{name}.broken.yaml"), "kind: [");
     }
     let names: Vec<String> = FILE_NAMES
         .iter()
@@ -104,12 +104,12 @@ fn printed_file_names_are_not_runner_commands() {
         for color in ["never", "always"] {
             let mut arguments = vec!["check", "--color", color, "-v", "--output", format, "--"];
             arguments.extend(names.iter().map(String::as_str));
-            let output = command(folder.path(), &arguments).output().unwrap();
+            let output = command(directory.path(), &arguments).output().unwrap();
             let (out, err) = (out(&output), err(&output));
             for (stream, text) in [("stdout", &out), ("stderr", &err)] {
                 let shown = format!("{format} {color} {stream}: {text}");
                 let acts = |line: &str| {
-                    // What follows `::error` is not looked at again.
+                    // The runner does not search the text after `::error` for more commands.
                     let is_looked_at = !line.starts_with("::error file=");
                     let is_command = line.contains("##[") || line.contains("##vso[");
                     let is_unseen = ["\u{200e}", "\u{200f}", "\u{61c}", "\u{1b}[2J", "\u{1b}[0K"];

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::BINARY;
-use crate::cli::{err, folder, opgate, out};
+use crate::cli::{directory, err, opgate, out};
 
 /// Every command with its help, by its path.
 fn all_help_texts() -> Vec<(Vec<String>, String)> {
@@ -78,7 +78,8 @@ fn index_lists_every_command_and_variable() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// `-o` is a form wherever there is one, and the flags of all commands mean one thing.
+/// `-o` selects the output format in every command that has one. A flag has the same meaning in all
+/// commands.
 #[test]
 fn flags_have_one_meaning() {
     for (path, help) in all_help_texts() {
@@ -99,12 +100,12 @@ fn flags_have_one_meaning() {
 /// As kubectl starts a plugin, commands are called as they are typed.
 #[test]
 fn kubectl_plugin_prints_kubectl_commands() {
-    let folder = folder();
-    let plugin = folder.path().join("kubectl-opgate");
+    let directory = directory();
+    let plugin = directory.path().join("kubectl-opgate");
     std::os::unix::fs::symlink(BINARY, &plugin).unwrap();
     let run = |arguments: &[&str]| {
         let mut command = Command::new(&plugin);
-        command.args(arguments).current_dir(folder.path()).env("KUBECONFIG", "nowhere.yaml");
+        command.args(arguments).current_dir(directory.path()).env("KUBECONFIG", "nowhere.yaml");
         command.env_remove("OPGATE_CONFIG").output().unwrap()
     };
     let help = out(&run(&["check", "--help"]));
@@ -113,7 +114,7 @@ fn kubectl_plugin_prints_kubectl_commands() {
     assert!(!help.contains("  opgate check"), "{help}");
     let wrong = run(&["check", "--nonsense"]);
     assert!(err(&wrong).contains("Usage: kubectl opgate check"), "{}", err(&wrong));
-    // Without a path it judges the cluster of the kubeconfig.
+    // Without a path the command evaluates the cluster of the kubeconfig.
     let cluster = run(&["check"]);
     assert_eq!(cluster.status.code(), Some(2));
     assert!(err(&cluster).contains("nowhere.yaml"), "{}", err(&cluster));

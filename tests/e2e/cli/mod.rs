@@ -20,15 +20,15 @@ use testkit::{
 
 use crate::BINARY;
 
-pub(crate) fn opgate(folder: &Path, arguments: &[&str]) -> Output {
-    opgate_with_input(folder, arguments, "")
+pub(crate) fn opgate(directory: &Path, arguments: &[&str]) -> Output {
+    opgate_with_input(directory, arguments, "")
 }
 
-pub(crate) fn opgate_with_input(folder: &Path, arguments: &[&str], input: &str) -> Output {
+pub(crate) fn opgate_with_input(directory: &Path, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(BINARY)
         .args(arguments)
-        .current_dir(folder)
-        .env("OPGATE_CACHE_DIR", folder.join("cache"))
+        .current_dir(directory)
+        .env("OPGATE_CACHE_DIR", directory.join("cache"))
         .env_remove("OPGATE_CONFIG")
         .env_remove("KUBERNETES_SERVICE_HOST")
         .env_remove("KUBECONFIG")
@@ -56,28 +56,28 @@ fn lines(output: &Output) -> Vec<Value> {
     out(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A folder with the recorded reviews in `reviews/`.
-pub(crate) fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let reviews = folder.path().join("reviews");
+/// A directory with the recorded reviews in `reviews/`.
+pub(crate) fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let reviews = directory.path().join("reviews");
     std::fs::create_dir(&reviews).unwrap();
     for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("reviews")).unwrap() {
         let path = entry.unwrap().path();
         std::fs::copy(&path, reviews.join(path.file_name().unwrap())).unwrap();
     }
-    folder
+    directory
 }
 
-pub(crate) fn write(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) {
-    let path = folder.path().join(name);
+pub(crate) fn write(directory: &TempDir, name: &str, content: impl AsRef<[u8]>) {
+    let path = directory.path().join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
 }
 
 #[test]
 fn replay_denies_exactly_the_changed_tag() {
-    let folder = folder();
-    let output = opgate(folder.path(), &["replay", "--output", "jsonl", "reviews"]);
+    let directory = directory();
+    let output = opgate(directory.path(), &["replay", "--output", "jsonl", "reviews"]);
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     let records = lines(&output);
     let sources: Vec<_> =
@@ -115,18 +115,18 @@ fn replay_denies_exactly_the_changed_tag() {
 
 #[test]
 fn replay_reads_every_input_format() {
-    let folder = folder();
+    let directory = directory();
     let bundle = |name: &str| create_bundle("u", name, &good_spec()).to_string();
     let pretty = format!("{:#}", create_bundle("u", "pretty", &good_spec()));
     let yaml = "apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest:\n  uid: u\n  operation: CREATE\n  name: yaml\n  kind: {group: core.rukpak.io, version: v1alpha1, kind: Bundle}\n  resource: {group: core.rukpak.io, version: v1alpha1, resource: bundles}\n  object:\n    spec: {source: {type: git}}\n";
-    write(&folder, "in/a.json", pretty);
-    write(&folder, "in/b.jsonl", format!("{}\n\n{}\n", bundle("b1"), bundle("b2")));
-    write(&folder, "in/c.yaml", format!("---\n{yaml}---\n{yaml}"));
-    write(&folder, "in/sub/d.yml", yaml);
-    write(&folder, "in/README.md", "not a review");
-    write(&folder, "one-a-line.txt", format!("{}\n{}\n", bundle("t1"), bundle("t2")));
+    write(&directory, "in/a.json", pretty);
+    write(&directory, "in/b.jsonl", format!("{}\n\n{}\n", bundle("b1"), bundle("b2")));
+    write(&directory, "in/c.yaml", format!("---\n{yaml}---\n{yaml}"));
+    write(&directory, "in/sub/d.yml", yaml);
+    write(&directory, "in/README.md", "not a review");
+    write(&directory, "one-a-line.txt", format!("{}\n{}\n", bundle("t1"), bundle("t2")));
     let output = opgate(
-        folder.path(),
+        directory.path(),
         &[
             "replay",
             "--output",
@@ -158,17 +158,17 @@ fn replay_reads_every_input_format() {
         yaml.to_owned(),
     ] {
         let output =
-            opgate_with_input(folder.path(), &["replay", "--output", "jsonl", "-"], &input);
+            opgate_with_input(directory.path(), &["replay", "--output", "jsonl", "-"], &input);
         assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     }
 }
 
 #[test]
 fn unreadable_input_reports_location_and_replay_continues() {
-    let folder = folder();
-    write(&folder, "in/a.json", "{\n  \"kind\": \n}");
+    let directory = directory();
+    write(&directory, "in/a.json", "{\n  \"kind\": \n}");
     write(
-        &folder,
+        &directory,
         "in/b.jsonl",
         format!(
             "{}\n{{\"x\": ]\n{}\n",
@@ -176,12 +176,12 @@ fn unreadable_input_reports_location_and_replay_continues() {
             create_bundle("u", "b2", &good_spec())
         ),
     );
-    write(&folder, "in/c.yaml", "kind: [a\n");
-    write(&folder, "in/d.json", "{\"apiVersion\": \"v1\", \"kind\": \"Pod\"}");
-    write(&folder, "in/e.json", b"\n\xff\xfe");
-    write(&folder, "in/f.json", "");
-    write(&folder, "in/g.json", format!("{{\"a\":\n{}}}", "[".repeat(600)));
-    let output = opgate(folder.path(), &["replay", "--output", "jsonl", "in"]);
+    write(&directory, "in/c.yaml", "kind: [a\n");
+    write(&directory, "in/d.json", "{\"apiVersion\": \"v1\", \"kind\": \"Pod\"}");
+    write(&directory, "in/e.json", b"\n\xff\xfe");
+    write(&directory, "in/f.json", "");
+    write(&directory, "in/g.json", format!("{{\"a\":\n{}}}", "[".repeat(600)));
+    let output = opgate(directory.path(), &["replay", "--output", "jsonl", "in"]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(lines(&output).len(), 2, "the two good lines");
     let errors = err(&output);
@@ -196,22 +196,25 @@ fn unreadable_input_reports_location_and_replay_continues() {
     ] {
         assert!(errors.contains(expected), "{expected} is not in\n{errors}");
     }
-    let output = opgate(folder.path(), &["replay", "--cluster-state", "nowhere", "in"]);
+    let output = opgate(directory.path(), &["replay", "--cluster-state", "nowhere", "in"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("nowhere: No such file"), "{}", err(&output));
-    let output = opgate(folder.path(), &["replay", "nowhere"]);
+    let output = opgate(directory.path(), &["replay", "nowhere"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("nowhere: No such file or directory"), "{}", err(&output));
-    assert_eq!(opgate(folder.path(), &["replay"]).status.code(), Some(2));
-    assert_eq!(opgate(folder.path(), &["replay", "--output", "xml", "in"]).status.code(), Some(2));
+    assert_eq!(opgate(directory.path(), &["replay"]).status.code(), Some(2));
+    assert_eq!(
+        opgate(directory.path(), &["replay", "--output", "xml", "in"]).status.code(),
+        Some(2)
+    );
 }
 
 #[test]
 fn policy_error_exits_replay_with_3() {
-    let folder = folder();
-    write(&folder, "opgate.yaml", configuration(&[misbehaves("evil", &json!({"do": "panic"}))]));
+    let directory = directory();
+    write(&directory, "opgate.yaml", configuration(&[misbehaves("evil", &json!({"do": "panic"}))]));
     let arguments = ["replay", "--config", "opgate.yaml", "--output", "jsonl", "reviews"];
-    let output = opgate(folder.path(), &arguments);
+    let output = opgate(directory.path(), &arguments);
     assert_eq!(output.status.code(), Some(3), "{}", err(&output));
     let records = lines(&output);
     let failed = records.iter().find(|r| r["error"] != Value::Null).unwrap();
@@ -220,20 +223,20 @@ fn policy_error_exits_replay_with_3() {
     assert_eq!((&failed["allowed"], &failed["status"]["code"]), (&json!(false), &json!(500)));
 
     write(
-        &folder,
+        &directory,
         "opgate.yaml",
         configuration(&[json!({"name": "x", "module": hostile_component("imports-wasi")})]),
     );
-    let output = opgate(folder.path(), &arguments);
+    let output = opgate(directory.path(), &arguments);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(3), ""));
     assert!(err(&output).contains("policy x: "), "{}", err(&output));
 }
 
 #[test]
 fn every_output_format_contains_the_denial() {
-    let folder = folder();
+    let directory = directory();
     let run = |form: &str| {
-        let output = opgate(folder.path(), &["replay", "--output", form, "reviews"]);
+        let output = opgate(directory.path(), &["replay", "--output", form, "reviews"]);
         assert_eq!(output.status.code(), Some(1), "{form}: {}", err(&output));
         out(&output)
     };
@@ -258,10 +261,10 @@ fn every_output_format_contains_the_denial() {
     assert!(run["tool"]["driver"]["rules"].as_array().unwrap().iter().any(|r| r["id"] == "RPK-01"));
 }
 
-/// A Bundle that breaks a rule more often than a verdict can say is denied, and no fault.
+/// A Bundle with more violations than a response can contain is denied. It is not a policy error.
 #[test]
 fn oversized_report_is_still_denied() {
-    let folder = folder();
+    let directory = directory();
     let long = "../".to_owned() + &"\u{200b}".repeat(20_000);
     for (what, path, count, code) in
         [("denied", "../x", 1_000, 1), ("denied, long", &*long, 30, 1), ("warned", "/x", 1_000, 0)]
@@ -269,10 +272,10 @@ fn oversized_report_is_still_denied() {
         let entry = json!({"configMap": {"name": "a"}, "path": path});
         let source = json!({"type": "configMaps", "configMaps": vec![entry; count]});
         let spec = json!({"provisionerClassName": "core-rukpak-io-plain", "source": source});
-        write(&folder, "many.json", create_bundle("u", "b", &spec).to_string());
-        write(&folder, "opgate.yaml", configuration(&[testkit::builtin_policy()]));
+        write(&directory, "many.json", create_bundle("u", "b", &spec).to_string());
+        write(&directory, "opgate.yaml", configuration(&[testkit::builtin_policy()]));
         let output = opgate(
-            folder.path(),
+            directory.path(),
             &["replay", "--config", "opgate.yaml", "--output", "jsonl", "many.json"],
         );
         assert_eq!(output.status.code(), Some(code), "{what}: {}", out(&output));
@@ -284,26 +287,26 @@ fn oversized_report_is_still_denied() {
 
 #[test]
 fn policies_are_listed_and_inspected() {
-    let folder = folder();
-    let table = out(&opgate(folder.path(), &["policy", "list"]));
+    let directory = directory();
+    let table = out(&opgate(directory.path(), &["policy", "list"]));
     assert!(
         table.contains("bundle-immutability") && table.contains("builtin:bundle-immutability"),
         "{table}"
     );
     let shown = out(&opgate(
-        folder.path(),
+        directory.path(),
         &["policy", "inspect", "bundle-immutability", "--output", "json"],
     ));
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["settingsSchema"]["properties"]["rukpak"]["type"], "object");
     let file = hostile_component("misbehaves");
-    let shown = opgate(folder.path(), &["policy", "inspect", file.to_str().unwrap()]);
+    let shown = opgate(directory.path(), &["policy", "inspect", file.to_str().unwrap()]);
     assert!(out(&shown).starts_with("hostile 0.0.1: misbehaves"), "{}", err(&shown));
     let file = hostile_component("reads-cluster");
-    let shown = opgate(folder.path(), &["policy", "inspect", file.to_str().unwrap()]);
+    let shown = opgate(directory.path(), &["policy", "inspect", file.to_str().unwrap()]);
     assert_eq!(shown.status.code(), Some(1), "{}", err(&shown));
     assert!(out(&shown).contains("no-reads: imports `cluster`"), "{}", out(&shown));
-    let wrong = opgate(folder.path(), &["policy", "inspect", "bundle-imutability"]);
+    let wrong = opgate(directory.path(), &["policy", "inspect", "bundle-imutability"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(err(&wrong).contains("did you mean \"bundle-immutability\"?"), "{}", err(&wrong));
 }
@@ -311,7 +314,7 @@ fn policies_are_listed_and_inspected() {
 /// Line, column and a hint for everything that is wrong, all at once where that is possible.
 #[test]
 fn invalid_configuration_reports_line_column_and_hint() {
-    let folder = folder();
+    let directory = directory();
     let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
     let policy = "policies:\n  - name: bundle-immutability\n";
     let cases = [
@@ -414,12 +417,12 @@ fn invalid_configuration_reports_line_column_and_hint() {
         (String::new(), vec!["1:1: "]),
     ];
     for (text, expected) in cases {
-        write(&folder, "opgate.yaml", &text);
+        write(&directory, "opgate.yaml", &text);
         for command in [
             &["rules", "--config", "opgate.yaml"][..],
             &["replay", "--config", "opgate.yaml", "reviews"],
         ] {
-            let output = opgate(folder.path(), command);
+            let output = opgate(directory.path(), command);
             let errors = err(&output);
             assert_eq!(
                 (output.status.code(), out(&output).as_str()),
@@ -437,7 +440,7 @@ fn invalid_configuration_reports_line_column_and_hint() {
 /// As the documentation prints it, with bare words.
 #[test]
 fn every_key_of_the_configuration_is_understood() {
-    let folder = folder();
+    let directory = directory();
     let text = "\
 apiVersion: opgate.dev/v1alpha1
 kind: Configuration
@@ -457,25 +460,25 @@ policies:
     module: builtin:bundle-immutability
     mode: off
 ";
-    write(&folder, "opgate.yaml", text);
+    write(&directory, "opgate.yaml", text);
     let output = opgate(
-        folder.path(),
+        directory.path(),
         &["replay", "--config", "opgate.yaml", "--output", "jsonl", "reviews"],
     );
     assert_eq!((output.status.code(), err(&output).as_str()), (Some(1), ""));
     assert!(lines(&output).iter().all(|r| r["warnings"] == json!([])));
-    let rules = opgate(folder.path(), &["rules", "--config", "opgate.yaml"]);
+    let rules = opgate(directory.path(), &["rules", "--config", "opgate.yaml"]);
     assert!(out(&rules).contains("RPK-17   off "), "{}", out(&rules));
-    assert!(!folder.path().join("cache").exists(), "built-in policies need no cache");
+    assert!(!directory.path().join("cache").exists(), "built-in policies need no cache");
 }
 
 #[test]
 fn empty_input_is_an_error_and_broken_link_is_reported() {
-    let folder = folder();
-    write(&folder, "empty/notes.md", "");
-    write(&folder, "empty.jsonl", "\n");
+    let directory = directory();
+    write(&directory, "empty/notes.md", "");
+    write(&directory, "empty.jsonl", "\n");
     for path in ["empty", "empty.jsonl"] {
-        let output = opgate(folder.path(), &["replay", path]);
+        let output = opgate(directory.path(), &["replay", path]);
         assert_eq!(output.status.code(), Some(2), "{path}");
         assert!(
             err(&output).contains("no AdmissionReview and no manifest found"),
@@ -483,10 +486,10 @@ fn empty_input_is_an_error_and_broken_link_is_reported() {
             err(&output)
         );
     }
-    std::os::unix::fs::symlink("nowhere", folder.path().join("reviews/000.json")).unwrap();
-    std::os::unix::fs::symlink(".", folder.path().join("reviews/circle")).unwrap();
-    write(&folder, "reviews/..hidden/x.json", "not JSON");
-    let output = opgate(folder.path(), &["replay", "--output", "jsonl", "reviews"]);
+    std::os::unix::fs::symlink("nowhere", directory.path().join("reviews/000.json")).unwrap();
+    std::os::unix::fs::symlink(".", directory.path().join("reviews/circle")).unwrap();
+    write(&directory, "reviews/..hidden/x.json", "not JSON");
+    let output = opgate(directory.path(), &["replay", "--output", "jsonl", "reviews"]);
     assert_eq!((output.status.code(), lines(&output).len()), (Some(2), 14));
     assert!(
         err(&output).contains("reviews/000.json: a symbolic link that leads nowhere"),
@@ -497,13 +500,13 @@ fn empty_input_is_an_error_and_broken_link_is_reported() {
 
 #[test]
 fn configuration_changes_the_decision() {
-    let folder = folder();
+    let directory = directory();
     let replay = |policy: Value| {
         let mut entry = json!({"name": "bundle-immutability"});
         entry.as_object_mut().unwrap().extend(policy.as_object().unwrap().clone());
-        write(&folder, "opgate.yaml", configuration(&[entry]));
+        write(&directory, "opgate.yaml", configuration(&[entry]));
         let output = opgate(
-            folder.path(),
+            directory.path(),
             &[
                 "replay",
                 "--config",
@@ -546,11 +549,11 @@ fn configuration_changes_the_decision() {
 /// Compiled once; what is in the cache is used only if this installation wrote it.
 #[test]
 fn cache_rejects_foreign_entries() {
-    let folder = folder();
-    let cache = folder.path().join("cache");
-    write(&folder, "opgate.yaml", configuration(&[misbehaves("evil", &json!({}))]));
+    let directory = directory();
+    let cache = directory.path().join("cache");
+    write(&directory, "opgate.yaml", configuration(&[misbehaves("evil", &json!({}))]));
     let run = || {
-        let output = opgate(folder.path(), &["policy", "list", "--config", "opgate.yaml"]);
+        let output = opgate(directory.path(), &["policy", "list", "--config", "opgate.yaml"]);
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         err(&output)
     };
@@ -580,7 +583,7 @@ fn cache_rejects_foreign_entries() {
     // The image of one policy under the name of another.
     let path = image();
     write(
-        &folder,
+        &directory,
         "opgate.yaml",
         configuration(&[
             json!({"name": "x", "module": hostile_component("loops-in-settings"), "mode": "off"}),
@@ -588,17 +591,18 @@ fn cache_rejects_foreign_entries() {
         ]),
     );
     let _ = opgate(
-        folder.path(),
+        directory.path(),
         &["policy", "inspect", hostile_component("reads-cluster").to_str().unwrap()],
     );
     let other = path.with_file_name("sha256-0000.image");
     std::fs::rename(&path, &other).unwrap();
     std::fs::rename(&other, &path).unwrap();
     assert_eq!(run(), "");
-    // A file that others may write, a link, and a folder that is open to all are not read.
+    // The command does not read a file that other users can write, a link, or a directory that is
+    // open to all users.
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
     assert!(run().contains("must belong to the user"));
-    let real = folder.path().join("real.image");
+    let real = directory.path().join("real.image");
     std::fs::rename(&path, &real).unwrap();
     std::os::unix::fs::symlink(&real, &path).unwrap();
     assert!(run().contains("not used from the cache"));
@@ -609,10 +613,10 @@ fn cache_rejects_foreign_entries() {
 /// Without room for a pool of instances the answers are the same.
 #[test]
 fn small_address_space_is_sufficient() {
-    let folder = folder();
+    let directory = directory();
     let script = format!("ulimit -v 4000000 && exec {BINARY} replay --output jsonl reviews");
     let output =
-        Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        Command::new("sh").args(["-c", &script]).current_dir(directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     assert!(err(&output).contains("no pool of instances"), "{}", err(&output));
     assert_eq!(lines(&output).iter().filter(|r| r["allowed"] == false).count(), 1);
@@ -620,8 +624,8 @@ fn small_address_space_is_sufficient() {
 
 #[test]
 fn certificates_are_issued_checked_and_renewed() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = |arguments: &[&str]| opgate(folder.path(), arguments);
+    let directory = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| opgate(directory.path(), arguments);
     let issue = [
         "certs",
         "issue",
@@ -640,7 +644,7 @@ fn certificates_are_issued_checked_and_renewed() {
         err(&output)
     );
     let mode = |file: &str| {
-        std::fs::metadata(folder.path().join("tls").join(file)).unwrap().permissions().mode()
+        std::fs::metadata(directory.path().join("tls").join(file)).unwrap().permissions().mode()
             & 0o777
     };
     assert_eq!(
@@ -654,7 +658,7 @@ fn certificates_are_issued_checked_and_renewed() {
         let output = check(name);
         assert_eq!(output.status.code(), Some(code), "{name}: {}{}", out(&output), err(&output));
     }
-    let read = |file: &str| std::fs::read(folder.path().join("tls").join(file)).unwrap();
+    let read = |file: &str| std::fs::read(directory.path().join("tls").join(file)).unwrap();
     let (ca, certificate) = (read("ca.crt"), read("tls.crt"));
     assert_eq!(run(&issue).status.code(), Some(0));
     assert_eq!(read("ca.crt"), ca, "the CA stays");
@@ -665,8 +669,8 @@ fn certificates_are_issued_checked_and_renewed() {
     let wrong = run(&["certs", "issue", "--out", "tls", "--name", "not a name"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(err(&wrong).contains("neither a DNS name nor an IP address"), "{}", err(&wrong));
-    let key = folder.path().join("tls/tls.key");
-    std::fs::copy(folder.path().join("tls/ca.key"), &key).unwrap();
+    let key = directory.path().join("tls/tls.key");
+    std::fs::copy(directory.path().join("tls/ca.key"), &key).unwrap();
     let output = run(&["certs", "check", "--tls-dir", "tls"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("does not belong to the certificate in"), "{}", err(&output));
@@ -675,16 +679,17 @@ fn certificates_are_issued_checked_and_renewed() {
     assert!(err(&run(&["serve"])).contains("no serving certificate"));
 }
 
-/// In a folder of its own, so that no serving certificate is of a CA that clients are judged by.
+/// The command writes the CA for clients to a separate directory, so that no serving certificate is
+/// from a CA that authenticates clients.
 #[test]
 fn client_certificates_are_issued_by_a_separate_ca() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = |arguments: &[&str]| opgate(folder.path(), arguments);
+    let directory = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| opgate(directory.path(), arguments);
     let issue = ["certs", "issue", "--out", "clients", "--client", "api-server"];
     let output = run(&issue);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), "clients\n"));
     assert!(err(&output).contains("issued for api-server by a new CA"), "{}", err(&output));
-    let path = |file: &str| folder.path().join("clients").join(file);
+    let path = |file: &str| directory.path().join("clients").join(file);
     let ca = std::fs::read(path("ca.crt")).unwrap();
     assert_eq!(run(&issue).status.code(), Some(0));
     assert_eq!(std::fs::read(path("ca.crt")).unwrap(), ca, "the CA stays");
@@ -698,7 +703,7 @@ fn client_certificates_are_issued_by_a_separate_ca() {
     assert_eq!(wrong.status.code(), Some(2));
     let wrong = run(&["certs", "issue", "--out", "clients", "--client", ""]);
     assert_eq!(wrong.status.code(), Some(2));
-    // A server does not start with names and no CA, or without the CA that it is told.
+    // A server does not start with names and no CA, or without the CA that its flag names.
     assert_eq!(run(&["certs", "issue", "--out", "tls", "--name", "a"]).status.code(), Some(0));
     let serve = |arguments: &[&str]| run(&[&["serve", "--tls-dir", "tls"], arguments].concat());
     for (arguments, says) in [
@@ -713,13 +718,14 @@ fn client_certificates_are_issued_by_a_separate_ca() {
     }
 }
 
-/// Names of policies are of different lengths, and nobody reads a table that is none.
+/// Names of policies differ in length. The table is readable only with aligned columns.
 #[test]
 fn rule_titles_are_aligned() {
-    let folder = tempfile::tempdir().unwrap();
-    let table = out(&opgate(folder.path(), &["rules"]));
+    let directory = tempfile::tempdir().unwrap();
+    let table = out(&opgate(directory.path(), &["rules"]));
     let list: Vec<Value> =
-        serde_json::from_str(&out(&opgate(folder.path(), &["rules", "--output", "json"]))).unwrap();
+        serde_json::from_str(&out(&opgate(directory.path(), &["rules", "--output", "json"])))
+            .unwrap();
     assert_eq!(table.lines().count(), list.len());
     let columns = table.lines().zip(&list).map(|(line, rule)| {
         let (policy, title) = (rule["policy"].as_str().unwrap(), rule["title"].as_str().unwrap());
@@ -733,8 +739,8 @@ fn rule_titles_are_aligned() {
 
 #[test]
 fn demo_prints_a_denial() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = opgate(folder.path(), &["demo"]);
+    let directory = tempfile::tempdir().unwrap();
+    let output = opgate(directory.path(), &["demo"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let shown = out(&output);
     let denials = [
@@ -756,10 +762,10 @@ fn demo_prints_a_denial() {
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 }
 
-/// What `kubectl get -o yaml` prints, in all its forms, is the cluster that replays see.
+/// A replay reads the cluster state from all formats that `kubectl get -o yaml` prints.
 #[test]
 fn replay_reads_cluster_state_from_files() {
-    let folder = folder();
+    let directory = directory();
     let group = |name: &str, namespace: &str| {
         format!(
             "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec: {{targetNamespaces: [x]}}\n"
@@ -779,17 +785,17 @@ fn replay_reads_cluster_state_from_files() {
         ("typed.json", typed.to_string()),
     ];
     let review = recorded_review("014");
-    write(&folder, "review.json", &review);
+    write(&directory, "review.json", &review);
     let replay = |context: &[&str]| {
         let mut arguments = vec!["replay", "--output", "jsonl", "review.json"];
         for path in context {
             arguments.extend(["--cluster-state", path]);
         }
-        let output = opgate(folder.path(), &arguments);
+        let output = opgate(directory.path(), &arguments);
         (output.status.code(), out(&output), err(&output))
     };
     for (name, text) in contexts {
-        write(&folder, &format!("context/{name}"), text);
+        write(&directory, &format!("context/{name}"), text);
         let path = format!("context/{name}");
         let (code, shown, _) = replay(&[&path]);
         let denied =
@@ -797,10 +803,10 @@ fn replay_reads_cluster_state_from_files() {
         assert!(code == Some(1) && shown.contains(denied), "{name}: {shown}");
     }
     assert_eq!(replay(&["context"]).0, Some(1), "a folder");
-    write(&folder, "elsewhere.yaml", group("far", "away"));
+    write(&directory, "elsewhere.yaml", group("far", "away"));
     assert_eq!(replay(&["elsewhere.yaml"]).0, Some(0));
     assert_eq!(replay(&["elsewhere.yaml", "context/one.yaml"]).0, Some(1), "several");
-    write(&folder, "none/readme.txt", "nothing");
+    write(&directory, "none/readme.txt", "nothing");
     assert_eq!(replay(&["none"]).0, Some(0), "an empty cluster");
     let broken = [
         ("missing.yaml", "", "missing.yaml: No such file"),
@@ -822,7 +828,7 @@ fn replay_reads_cluster_state_from_files() {
     ];
     for (name, text, why) in broken {
         if !text.is_empty() {
-            write(&folder, name, text);
+            write(&directory, name, text);
         }
         let (code, _, error) = replay(&["context", name]);
         assert!(code == Some(2) && error.contains(why), "{name}: {error}");
@@ -832,7 +838,7 @@ fn replay_reads_cluster_state_from_files() {
 /// With `--apply-allowed` the cluster follows what was allowed.
 #[test]
 fn replay_applies_allowed_reviews_to_cluster_state() {
-    let folder = folder();
+    let directory = directory();
     let mut create: Value = serde_json::from_str(&recorded_review("014")).unwrap();
     let mut review = |number: usize, operation: &str, name: &str, dry_run: bool| {
         let request = &mut create["request"];
@@ -847,7 +853,7 @@ fn replay_applies_allowed_reviews_to_cluster_state() {
         if operation == "DELETE" {
             sent["request"]["object"] = Value::Null;
         }
-        write(&folder, &format!("evolving/{number}.json"), sent.to_string());
+        write(&directory, &format!("evolving/{number}.json"), sent.to_string());
     };
     review(0, "CREATE", "tried", true);
     review(1, "CREATE", "first", false);
@@ -856,13 +862,13 @@ fn replay_applies_allowed_reviews_to_cluster_state() {
     review(4, "CREATE", "third", false);
     let decided = |arguments: &[&str]| {
         let all = [&["replay", "--output", "jsonl", "evolving"], arguments].concat();
-        let records = lines(&opgate(folder.path(), &all));
+        let records = lines(&opgate(directory.path(), &all));
         records.iter().map(|r| r["allowed"].as_bool().unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(decided(&["--apply-allowed"]), [true, true, false, true, true]);
     assert_eq!(decided(&[]), [true; 5], "without a cluster there is nothing to compare with");
     let group = "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: old, namespace: tenant-a}\n";
-    write(&folder, "context.yaml", group);
+    write(&directory, "context.yaml", group);
     let context = ["--cluster-state", "context.yaml"];
     assert_eq!(decided(&context), [false, false, false, true, false], "nothing evolves");
     let both = [&context[..], &["--apply-allowed"]].concat();
@@ -871,19 +877,19 @@ fn replay_applies_allowed_reviews_to_cluster_state() {
 
 #[test]
 fn closed_output_pipe_is_not_an_error() {
-    let folder = folder();
+    let directory = directory();
     let line = create_bundle("u", "b", &good_spec()).to_string() + "\n";
-    write(&folder, "many.jsonl", line.repeat(3_000));
+    write(&directory, "many.jsonl", line.repeat(3_000));
     let script =
         format!("{BINARY} replay --output jsonl many.jsonl | head -1; exit ${{PIPESTATUS[0]}}");
     let output =
-        Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        Command::new("bash").args(["-c", &script]).current_dir(directory.path()).output().unwrap();
     assert_eq!((output.status.code(), lines(&output).len()), (Some(0), 1), "{}", err(&output));
     // What was found until then counts: a gate in a pipeline does not open because of a pager.
     let denied = create_bundle("u", "b", &json!({})).to_string() + "\n";
-    write(&folder, "many.jsonl", denied.repeat(3_000));
+    write(&directory, "many.jsonl", denied.repeat(3_000));
     let output =
-        Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        Command::new("bash").args(["-c", &script]).current_dir(directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
 }
 
@@ -895,8 +901,8 @@ const PROPERTIES: &str = "
 
 #[test]
 fn a_constraint_is_evaluated_with_its_expressions() {
-    let folder = tempfile::tempdir().unwrap();
-    write(&folder, "properties.yaml", PROPERTIES);
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "properties.yaml", PROPERTIES);
     // More steps than an evaluation may take.
     let ten = "[0,1,2,3,4,5,6,7,8,9]";
     let explodes = ["a", "b", "c", "d", "e", "f", "g"]
@@ -918,14 +924,14 @@ fn a_constraint_is_evaluated_with_its_expressions() {
         (rule(&explodes), 3, "is given up: the evaluation takes more than 1000000 steps"),
         (json!({"any": {"constraints": [rule(&explodes), rule("true")]}}), 0, "yes: any of"),
     ] {
-        write(&folder, "constraint.json", constraint.to_string());
+        write(&directory, "constraint.json", constraint.to_string());
         let arguments =
             ["constraint", "eval", "constraint.json", "--properties", "properties.yaml"];
-        let output = opgate(folder.path(), &arguments);
+        let output = opgate(directory.path(), &arguments);
         assert_eq!(output.status.code(), Some(status), "{constraint}: {}", err(&output));
         assert!(out(&output).contains(expected), "{constraint}: {}", out(&output));
         // The same as an object.
-        let output = opgate(folder.path(), &[&arguments[..], &["--output", "json"]].concat());
+        let output = opgate(directory.path(), &[&arguments[..], &["--output", "json"]].concat());
         assert_eq!(output.status.code(), Some(status), "{constraint}");
         let holds = [Value::Bool(true), Value::Bool(false), Value::Null, Value::Null];
         let document: Value = serde_json::from_str(&out(&output)).unwrap();
@@ -939,7 +945,7 @@ fn a_constraint_is_evaluated_with_its_expressions() {
 /// In a policy, with its small stack: as deep as it goes, and deeper.
 #[test]
 fn deep_expressions_get_a_verdict() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (open, inner, close) in [
         ("(", "true", ")"),
         ("!(", "true", ")"),
@@ -966,13 +972,14 @@ fn deep_expressions_get_a_verdict() {
                 },
                 "spec": {"displayName": "a", "install": {"strategy": "deployment"}},
             });
-            write(&folder, "csv.json", csv.to_string());
+            write(&directory, "csv.json", csv.to_string());
             write(
-                &folder,
+                &directory,
                 "opgate.yaml",
                 "{apiVersion: opgate.dev/v1alpha1, kind: Configuration, policies: [{name: constraint-limits}]}",
             );
-            let output = opgate(folder.path(), &["check", "--config", "opgate.yaml", "csv.json"]);
+            let output =
+                opgate(directory.path(), &["check", "--config", "opgate.yaml", "csv.json"]);
             let status = output.status.code();
             assert!(matches!(status, Some(0 | 1)), "{open} {levels}: {status:?} {}", out(&output));
             if levels > 64 {
@@ -995,11 +1002,11 @@ fn open_terminal() -> (std::fs::File, std::fs::File) {
 }
 
 /// What a command shows on a terminal, and how it ends.
-fn run_in_terminal(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+fn run_in_terminal(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let (mut ours, theirs) = open_terminal();
     let mut child = Command::new(BINARY)
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(theirs.try_clone().unwrap())
         .stderr(theirs)
@@ -1017,8 +1024,8 @@ fn run_in_terminal(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn commands_print_to_a_terminal() {
-    let folder = folder();
-    write(&folder, "bundle.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n");
+    let directory = directory();
+    write(&directory, "bundle.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n");
     for (arguments, status, expected) in [
         (&["rules"][..], 0, "RPK-01"),
         (&["policy", "list"], 0, "operator-group"),
@@ -1028,7 +1035,7 @@ fn commands_print_to_a_terminal() {
         (&["--log", "debug", "demo"], 0, "allowed"),
         (&["--help"], 0, "opgate"),
     ] {
-        let (code, text) = run_in_terminal(folder.path(), arguments);
+        let (code, text) = run_in_terminal(directory.path(), arguments);
         assert!(
             !text.contains("panicked") && !text.contains("crate feature"),
             "{arguments:?}: {text}"
@@ -1038,11 +1045,12 @@ fn commands_print_to_a_terminal() {
     }
 }
 
-/// Nobody has to read to the end: a command ends as it would have.
+/// The reader of the output can stop before the end: the exit status of the command does not
+/// change.
 #[test]
 fn closed_output_pipe_does_not_change_the_exit_status() {
-    let folder = folder();
-    write(&folder, "good.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n");
+    let directory = directory();
+    write(&directory, "good.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n");
     for (arguments, status) in [
         ("rules", 0),
         ("rules --output json", 0),
@@ -1058,11 +1066,11 @@ fn closed_output_pipe_does_not_change_the_exit_status() {
         ("--help", 0),
     ] {
         for to in ["| true", "2>&1 | true", "2>&1 >/dev/null | true"] {
-            // It starts when nobody reads any more.
+            // The command starts after the reader has closed the pipe.
             let script = format!(
                 "{{ read line < gate; {BINARY} {arguments}; echo $? > status; }} {to}; true"
             );
-            let gate = folder.path().join("gate");
+            let gate = directory.path().join("gate");
             let _ = std::fs::remove_file(&gate);
             rustix::fs::mknodat(
                 rustix::fs::CWD,
@@ -1074,8 +1082,8 @@ fn closed_output_pipe_does_not_change_the_exit_status() {
             .unwrap();
             let script = script.replace("| true", "| { exec < /dev/null; echo > gate; }");
             let mut command = Command::new("bash");
-            let run = command.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
-            let found = std::fs::read_to_string(folder.path().join("status")).unwrap();
+            let run = command.args(["-c", &script]).current_dir(directory.path()).output().unwrap();
+            let found = std::fs::read_to_string(directory.path().join("status")).unwrap();
             assert_eq!(found.trim(), status.to_string(), "{arguments} {to}: {}", err(&run));
         }
     }

@@ -1,7 +1,7 @@
 //! The snippets of docs/pipelines.md and the hooks of pre-commit, run as scripts with the binary.
 //!
 //! ```text
-//! page ─▶ blocks after a comment ─▶ `run:` and `script:` lines ─▶ sh -e, in a folder as the page has it
+//! page ─▶ blocks after a comment ─▶ `run:` and `script:` lines ─▶ sh -e, in a directory like the page's
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::BINARY;
-use crate::cli::{err, folder, out, write};
+use crate::cli::{directory, err, out, write};
 
 const DENIED_REVIEW: &str = "007-update-bundles-combo-tag-ref.json";
 
@@ -42,8 +42,8 @@ fn copy(from: &Path, to: &Path) {
 
 /// A repository as the page has it, with opgate on the PATH.
 fn repository(bundle: &str) -> TempDir {
-    let folder = folder();
-    let reviews = folder.path().join("reviews");
+    let directory = directory();
+    let reviews = directory.path().join("reviews");
     let all: Vec<_> =
         std::fs::read_dir(&reviews).unwrap().map(|entry| entry.unwrap().path()).collect();
     for (name, denied) in [("allowed", false), ("denied", true)] {
@@ -52,18 +52,18 @@ fn repository(bundle: &str) -> TempDir {
             std::fs::rename(path, reviews.join(name).join(path.file_name().unwrap())).unwrap();
         }
     }
-    copy(&root().join("tests/fixtures").join(bundle), &folder.path().join("bundle"));
-    write(&folder, "opgate.yaml", "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n");
-    std::fs::create_dir(folder.path().join("bin")).unwrap();
-    std::os::unix::fs::symlink(BINARY, folder.path().join("bin/opgate")).unwrap();
-    folder
+    copy(&root().join("tests/fixtures").join(bundle), &directory.path().join("bundle"));
+    write(&directory, "opgate.yaml", "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n");
+    std::fs::create_dir(directory.path().join("bin")).unwrap();
+    std::os::unix::fs::symlink(BINARY, directory.path().join("bin/opgate")).unwrap();
+    directory
 }
 
-fn sh(folder: &TempDir, script: &str) -> Output {
-    let bin = folder.path().join("bin");
+fn sh(directory: &TempDir, script: &str) -> Output {
+    let bin = directory.path().join("bin");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new("sh");
-    command.args(["-e", "-c", script]).current_dir(folder.path()).env("PATH", path);
+    command.args(["-e", "-c", script]).current_dir(directory.path()).env("PATH", path);
     command.env_remove("OPGATE_CONFIG").output().unwrap()
 }
 
@@ -88,10 +88,10 @@ fn snippets_fail_on_denied_input() {
         let scripts = scripts(kind);
         assert_eq!(scripts.len(), steps, "{kind}");
         for (bundle, ok) in [("bundle-valid", true), ("bundle-broken", false)] {
-            let folder = repository(bundle);
+            let directory = repository(bundle);
             let mut failed = Vec::new();
             for script in &scripts {
-                let output = sh(&folder, script);
+                let output = sh(&directory, script);
                 let said = format!("{kind} {bundle}: {script}: {}{}", out(&output), err(&output));
                 match output.status.code() {
                     Some(0) => {}
@@ -101,7 +101,7 @@ fn snippets_fail_on_denied_input() {
             }
             assert_eq!(failed.is_empty(), ok, "{failed:?}");
             assert!(failed.len() <= 1, "{failed:?}");
-            let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+            let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
             assert!(read("reviews.xml").contains("<testsuites tests=\"13\" failures=\"0\""));
             if kind == "github" {
                 let sarif: Value = serde_json::from_str(&read("opgate.sarif")).unwrap();
@@ -114,7 +114,7 @@ fn snippets_fail_on_denied_input() {
     }
 }
 
-/// The hooks get the files that are about to be committed, or none.
+/// The hooks get the staged files, or none.
 #[test]
 fn pre_commit_hooks_run() {
     let text = std::fs::read_to_string(root().join(".pre-commit-hooks.yaml")).unwrap();
@@ -135,7 +135,7 @@ fn pre_commit_hooks_run() {
         };
         let command = format!("{} {} {files}", hook["entry"].as_str().unwrap(), args.join(" "));
         for (bundle, ok) in [("bundle-valid", true), ("bundle-broken", false)] {
-            let folder = repository(bundle);
+            let directory = repository(bundle);
             let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
             let (one, two) = match (id, ok) {
                 ("opgate-config", true) => (head.to_owned(), head.to_owned()),
@@ -143,9 +143,9 @@ fn pre_commit_hooks_run() {
                 (_, true) => (good.to_owned(), good.to_owned()),
                 (_, false) => (good.to_owned(), bad.to_owned()),
             };
-            write(&folder, "one.yaml", one);
-            write(&folder, "two.yaml", two);
-            let output = sh(&folder, &command);
+            write(&directory, "one.yaml", one);
+            write(&directory, "two.yaml", two);
+            let output = sh(&directory, &command);
             let said = format!("{command}: {}{}", out(&output), err(&output));
             assert_eq!(output.status.code(), Some(i32::from(!ok)), "{said}");
             assert_eq!(err(&output).is_empty(), ok || id != "opgate-config", "{said}");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::cli::{err, folder, opgate, out, write};
+use crate::cli::{directory, err, opgate, out, write};
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
@@ -105,10 +105,10 @@ const INVALID_BUNDLE: &str = "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\
 
 #[test]
 fn sarif_of_files_conforms_to_the_specification() {
-    let folder = folder();
-    write(&folder, "a b/ä#1.yaml", INVALID_BUNDLE);
+    let directory = directory();
+    write(&directory, "a b/ä#1.yaml", INVALID_BUNDLE);
     let run = |arguments: &[&str]| {
-        let output = opgate(folder.path(), arguments);
+        let output = opgate(directory.path(), arguments);
         let sarif: Value =
             serde_json::from_str(&out(&output)).unwrap_or_else(|e| panic!("{e}: {}", err(&output)));
         check_sarif(&sarif);
@@ -123,7 +123,7 @@ fn sarif_of_files_conforms_to_the_specification() {
         json!({"startLine": 7, "startColumn": 3, "endLine": 7, "endColumn": 10})
     );
     // Lines above do not make it another finding.
-    write(&folder, "a b/ä#1.yaml", format!("# more\n\n{INVALID_BUNDLE}"));
+    write(&directory, "a b/ä#1.yaml", format!("# more\n\n{INVALID_BUNDLE}"));
     let moved = run(&["check", "-o", "sarif", "a b"]);
     let moved = &moved["runs"][0]["results"][0];
     assert_eq!(moved["locations"][0]["physicalLocation"]["region"]["startLine"], 9);
@@ -142,21 +142,21 @@ fn sarif_of_files_conforms_to_the_specification() {
 
 #[test]
 fn sarif_of_reviews_conforms_to_the_specification() {
-    let folder = folder();
+    let directory = directory();
     let review = std::fs::read_to_string(
-        folder.path().join("reviews/007-update-bundles-combo-tag-ref.json"),
+        directory.path().join("reviews/007-update-bundles-combo-tag-ref.json"),
     )
     .unwrap();
     let line = serde_json::to_string(&serde_json::from_str::<Value>(&review).unwrap()).unwrap();
     let yaml = serde_json::from_str::<Value>(&review).unwrap();
-    write(&folder, "a b/log.jsonl", format!("\n{line}\n\n{line}\n"));
-    write(&folder, "a b/two.yaml", format!("---\n{yaml}\n---\n# one more\n{yaml}\n"));
+    write(&directory, "a b/log.jsonl", format!("\n{line}\n\n{line}\n"));
+    write(&directory, "a b/two.yaml", format!("---\n{yaml}\n---\n# one more\n{yaml}\n"));
     write(
-        &folder,
+        &directory,
         "a b/whole.json",
         format!("{:#}\n", serde_json::from_str::<Value>(&review).unwrap()),
     );
-    let output = opgate(folder.path(), &["replay", "-o", "sarif", "a b"]);
+    let output = opgate(directory.path(), &["replay", "-o", "sarif", "a b"]);
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     let sarif: Value = serde_json::from_str(&out(&output)).unwrap();
     check_sarif(&sarif);
@@ -181,11 +181,11 @@ fn sarif_of_reviews_conforms_to_the_specification() {
 
 #[test]
 fn test_results_have_times_that_add_up() {
-    let folder = folder();
-    write(&folder, "x/a.yaml", INVALID_BUNDLE);
-    write(&folder, "x/b.yaml", INVALID_BUNDLE);
+    let directory = directory();
+    write(&directory, "x/a.yaml", INVALID_BUNDLE);
+    write(&directory, "x/b.yaml", INVALID_BUNDLE);
     for arguments in [&["check", "-o", "junit", "x"][..], &["replay", "-o", "junit", "reviews"]] {
-        let xml = out(&opgate(folder.path(), arguments));
+        let xml = out(&opgate(directory.path(), arguments));
         let time = |line: &str| -> Option<f64> {
             line.split(" time=\"").nth(1)?.split('"').next()?.parse().ok()
         };

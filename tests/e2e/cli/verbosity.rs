@@ -3,12 +3,12 @@
 use std::process::Command;
 
 use crate::BINARY;
-use crate::cli::{err, folder, opgate, out, write};
+use crate::cli::{directory, err, opgate, out, write};
 
 #[test]
 fn quiet_prints_only_violations_and_errors() {
-    let folder = folder();
-    let plain = opgate(folder.path(), &["replay", "reviews"]);
+    let directory = directory();
+    let plain = opgate(directory.path(), &["replay", "reviews"]);
     assert!(
         err(&plain).contains("9 allowed, 2 warned, 1 denied, 0 errors, 2 not evaluated"),
         "{}",
@@ -16,35 +16,35 @@ fn quiet_prints_only_violations_and_errors() {
     );
     assert!(err(&plain).contains("warning: not evaluated: "), "{}", err(&plain));
     assert!(out(&plain).contains("opgate rules explain RPK-01"), "{}", out(&plain));
-    let quiet = opgate(folder.path(), &["replay", "-q", "reviews"]);
+    let quiet = opgate(directory.path(), &["replay", "-q", "reviews"]);
     assert_eq!((quiet.status.code(), err(&quiet).as_str()), (Some(1), ""));
     let lines = out(&quiet);
     assert!(lines.contains("deny  RPK-01 spec: bundle.spec is immutable"), "{lines}");
     assert!(lines.contains("warn  RPK-17"), "{lines}");
     assert!(lines.contains("013-delete") && lines.contains("not evaluated"), "{lines}");
     assert!(!lines.contains("explain") && !lines.contains("009-create"), "{lines}");
-    write(&folder, "broken.json", "{");
-    let quiet = opgate(folder.path(), &["-q", "replay", "broken.json"]);
+    write(&directory, "broken.json", "{");
+    let quiet = opgate(directory.path(), &["-q", "replay", "broken.json"]);
     assert_eq!(quiet.status.code(), Some(2));
     assert!(err(&quiet).starts_with("error: broken.json:1:"), "{}", err(&quiet));
-    let both = opgate(folder.path(), &["replay", "-q", "-v", "reviews"]);
+    let both = opgate(directory.path(), &["replay", "-q", "-v", "reviews"]);
     assert_eq!(both.status.code(), Some(2), "{}", out(&both));
 }
 
 #[test]
 fn verbose_logs_more_unless_a_level_is_given() {
-    let folder = folder();
+    let directory = directory();
     write(
-        &folder,
+        &directory,
         "group.yaml",
         "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: a, namespace: b}\n",
     );
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n";
-    write(&folder, "context.yaml", namespace);
+    write(&directory, "context.yaml", namespace);
     let told = |arguments: &[&str], log: Option<&str>| {
         let mut command = Command::new(BINARY);
         command.args(arguments).args(["--cluster-state", "context.yaml"]);
-        command.current_dir(folder.path()).env_remove("OPGATE_CONFIG");
+        command.current_dir(directory.path()).env_remove("OPGATE_CONFIG");
         match log {
             Some(level) => command.env("OPGATE_LOG", level),
             None => command.env_remove("OPGATE_LOG"),
@@ -66,10 +66,10 @@ fn verbose_logs_more_unless_a_level_is_given() {
 
 #[test]
 fn colors_are_used_only_on_terminals_by_default() {
-    let folder = folder();
+    let directory = directory();
     let colored = |arguments: &[&str], no_color: &str| {
         let mut command = Command::new(BINARY);
-        command.args(arguments).current_dir(folder.path()).env_remove("OPGATE_CONFIG");
+        command.args(arguments).current_dir(directory.path()).env_remove("OPGATE_CONFIG");
         let output = command.env("NO_COLOR", no_color).output().unwrap();
         (output.stdout.contains(&0x1b), output.stderr.contains(&0x1b))
     };
@@ -89,7 +89,7 @@ fn colors_are_used_only_on_terminals_by_default() {
 /// What denies, what only warns, and what cannot be read, by what is to make the status 1.
 #[test]
 fn exit_status_follows_the_lowest_failing_level() {
-    let folder = folder();
+    let directory = directory();
     let bundle = |name: &str, spec: &str| {
         format!(
             "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata: {{name: {name}}}\nspec: {spec}\n"
@@ -97,12 +97,12 @@ fn exit_status_follows_the_lowest_failing_level() {
     };
     let tagged = "{provisionerClassName: core-rukpak-io-plain, source: {type: git, git: {repository: https://x.example/y, ref: {tag: v1}}}}";
     write(
-        &folder,
+        &directory,
         "deny.yaml",
         bundle("deny", "{provisionerClassName: core-rukpak-io-plain, source: {type: image}}"),
     );
-    write(&folder, "warn.yaml", bundle("warn", tagged));
-    write(&folder, "broken.yaml", "a: [\n");
+    write(&directory, "warn.yaml", bundle("warn", tagged));
+    write(&directory, "broken.yaml", "a: [\n");
     let (warns, denies) = (
         "reviews/006-create-bundles-combo-tag-ref.json",
         "reviews/007-update-bundles-combo-tag-ref.json",
@@ -113,7 +113,7 @@ fn exit_status_follows_the_lowest_failing_level() {
     ] {
         for (path, expected) in paths.into_iter().zip(expected) {
             for (level, expected) in ["deny", "warn", "never"].into_iter().zip(expected) {
-                let output = opgate(folder.path(), &[command, "--fail-on", level, path]);
+                let output = opgate(directory.path(), &[command, "--fail-on", level, path]);
                 let said = err(&output);
                 assert_eq!(
                     output.status.code(),
@@ -123,22 +123,22 @@ fn exit_status_follows_the_lowest_failing_level() {
             }
         }
     }
-    write(&folder, "a.yaml", testkit::configuration(&[testkit::builtin_policy()]));
+    write(&directory, "a.yaml", testkit::configuration(&[testkit::builtin_policy()]));
     for (what, expected) in [("any", 1), ("never", 0)] {
-        let output = opgate(folder.path(), &["diff", "--fail-on", what, "a.yaml", "-"]);
+        let output = opgate(directory.path(), &["diff", "--fail-on", what, "a.yaml", "-"]);
         assert_eq!(output.status.code(), Some(2), "standard input is empty");
         write(
-            &folder,
+            &directory,
             "b.yaml",
             "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: []\n",
         );
-        let output = opgate(folder.path(), &["diff", "--fail-on", what, "a.yaml", "b.yaml"]);
+        let output = opgate(directory.path(), &["diff", "--fail-on", what, "a.yaml", "b.yaml"]);
         assert_eq!(output.status.code(), Some(expected), "{}", err(&output));
     }
     let webhook = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: opgate}\nwebhooks:\n- {name: a.opgate.dev, sideEffects: None, admissionReviewVersions: [v1], failurePolicy: Fail, timeoutSeconds: 30, clientConfig: {service: {namespace: opgate-system, name: opgate}}, rules: [{apiGroups: ['*'], apiVersions: ['*'], resources: ['*'], operations: ['*']}]}\n";
-    write(&folder, "webhook.yaml", webhook);
+    write(&directory, "webhook.yaml", webhook);
     for (level, expected) in [("critical", 1), ("warning", 1), ("note", 1), ("never", 0)] {
-        let output = opgate(folder.path(), &["doctor", "--fail-on", level, "webhook.yaml"]);
+        let output = opgate(directory.path(), &["doctor", "--fail-on", level, "webhook.yaml"]);
         assert_eq!(
             output.status.code(),
             Some(expected),
@@ -152,8 +152,8 @@ fn exit_status_follows_the_lowest_failing_level() {
 /// What GitHub shows, and nothing that it would drop without a word.
 #[test]
 fn annotations_equal_the_shown_violations() {
-    let folder = folder();
-    let output = opgate(folder.path(), &["replay", "-o", "github", "reviews"]);
+    let directory = directory();
+    let output = opgate(directory.path(), &["replay", "-o", "github", "reviews"]);
     assert_eq!(output.status.code(), Some(1));
     let first = out(&output);
     let first = first.lines().next().unwrap();
@@ -165,10 +165,10 @@ fn annotations_equal_the_shown_violations() {
         let bundle = format!(
             "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata: {{name: b{number}}}\nspec:\n  provisionerClassName: core-rukpak-io-plain\n  source: {{type: image}}\n"
         );
-        write(&folder, &format!("all/::stop-commands::{number:02}.yaml"), bundle);
+        write(&directory, &format!("all/::stop-commands::{number:02}.yaml"), bundle);
     }
-    write(&folder, "x.yaml", "a: [\n");
-    let output = opgate(folder.path(), &["check", "-o", "github", "all", "x.yaml"]);
+    write(&directory, "x.yaml", "a: [\n");
+    let output = opgate(directory.path(), &["check", "-o", "github", "all", "x.yaml"]);
     assert_eq!(output.status.code(), Some(2));
     let lines = out(&output);
     let (shown, rest) =

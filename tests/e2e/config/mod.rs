@@ -1,4 +1,4 @@
-//! `opgate config`: all errors at once, and a schema that says what the loader says.
+//! `opgate config`: it reports all errors at once, and its schema agrees with the loader.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::cli::{err, folder, opgate, out, write};
+use crate::cli::{directory, err, opgate, out, write};
 
 const CONFIGURATION_HEADER: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
 
@@ -51,13 +51,13 @@ fn examples(page: &str) -> Vec<String> {
 
 #[test]
 fn all_configuration_errors_are_reported_in_one_run() {
-    let folder = folder();
+    let directory = directory();
     let text = format!(
         "{CONFIGURATION_HEADER}polices: []\ncheck: {{warningsAsError: true}}\npolicies:\n- name: bundle-immutability\n  mode: enforced\n  rules: {{RPK-1: off, RPK-02: maybe}}\n  settings: {{rukpak: {{strictPath: true}}}}\n- nam: x\n- name: operator-grup\n- name: y\n  module: https://example.com/x.wasm\n  limits: {{time: 1d}}\n"
     );
-    write(&folder, "bad.yaml", &text);
-    write(&folder, "good.yaml", format!("{CONFIGURATION_HEADER}policies:\n- name: olm-v1\n"));
-    let output = opgate(folder.path(), &["config", "validate", "good.yaml", "bad.yaml"]);
+    write(&directory, "bad.yaml", &text);
+    write(&directory, "good.yaml", format!("{CONFIGURATION_HEADER}policies:\n- name: olm-v1\n"));
+    let output = opgate(directory.path(), &["config", "validate", "good.yaml", "bad.yaml"]);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""));
     let said = err(&output);
     let expected = [
@@ -79,27 +79,27 @@ fn all_configuration_errors_are_reported_in_one_run() {
     for (line, expected) in said.lines().zip(expected) {
         assert!(line.starts_with(expected), "{line} is not {expected}");
     }
-    let output = opgate(folder.path(), &["config", "validate", "-o", "json", "bad.yaml"]);
+    let output = opgate(directory.path(), &["config", "validate", "-o", "json", "bad.yaml"]);
     let list: Vec<Value> = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!(list.len(), 11);
     assert_eq!((&list[2]["line"], &list[2]["column"]), (&json!(7), &json!(3)));
-    let output = opgate(folder.path(), &["config", "validate", "nowhere.yaml", "bad.yaml"]);
+    let output = opgate(directory.path(), &["config", "validate", "nowhere.yaml", "bad.yaml"]);
     assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
 fn policy_files_are_loaded_on_request() {
-    let folder = folder();
+    let directory = directory();
     let file = testkit::hostile_component("misbehaves");
     let text = format!(
         "{CONFIGURATION_HEADER}policies:\n- name: x\n  module: nowhere.wasm\n- name: y\n  module: {}\n  rules: {{NO-1: off}}\n",
         file.display()
     );
-    write(&folder, "opgate.yaml", text);
-    let output = opgate(folder.path(), &["config", "validate", "opgate.yaml"]);
+    write(&directory, "opgate.yaml", text);
+    let output = opgate(directory.path(), &["config", "validate", "opgate.yaml"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(err(&output).contains("are not loaded (2); --load does that"), "{}", err(&output));
-    let output = opgate(folder.path(), &["config", "validate", "--load", "opgate.yaml"]);
+    let output = opgate(directory.path(), &["config", "validate", "--load", "opgate.yaml"]);
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     for expected in [
         "error: opgate.yaml:5:3: policy x: nowhere.wasm: No such file",
@@ -155,11 +155,11 @@ fn schema_objects() -> Vec<(&'static str, &'static str, String)> {
 /// The loader names the keys that it knows. The schema has the same ones, and no object is forgotten.
 #[test]
 fn schema_keys_equal_loader_keys() {
-    let folder = folder();
+    let directory = directory();
     let mut known = BTreeSet::new();
     for (at, pointer, text) in schema_objects() {
-        write(&folder, "opgate.yaml", &text);
-        let output = opgate(folder.path(), &["config", "validate", "opgate.yaml"]);
+        write(&directory, "opgate.yaml", &text);
+        let output = opgate(directory.path(), &["config", "validate", "opgate.yaml"]);
         let said = err(&output);
         let line = said
             .lines()
@@ -174,10 +174,10 @@ fn schema_keys_equal_loader_keys() {
         assert!(!schema_errors(&text).is_empty(), "{at}: the schema takes an unknown key");
         known.insert(pointer);
     }
-    // Each object with keys of its own is among them.
+    // Each object that defines keys is among them.
     let mut todo = vec![(String::new(), schema())];
     while let Some((pointer, part)) = todo.pop() {
-        // A selector has the keys of Kubernetes, and errors of its own.
+        // A selector has the keys of Kubernetes, and separate errors.
         let is_settings = pointer.ends_with("-settings")
             || pointer.ends_with("-rules")
             || pointer.ends_with("/namespaceSelector");
@@ -196,7 +196,7 @@ fn schema_keys_equal_loader_keys() {
 fn schema_accepts_configurations_the_loader_accepts() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut texts = Vec::new();
-    let entries = |folder: &str| std::fs::read_dir(root.join(folder)).unwrap();
+    let entries = |directory: &str| std::fs::read_dir(root.join(directory)).unwrap();
     for entry in entries("docs").chain(entries("docs/policies")) {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|ending| ending == "md") {
@@ -210,18 +210,18 @@ fn schema_accepts_configurations_the_loader_accepts() {
         "{CONFIGURATION_HEADER}profile: ~\ndocsUrl: ~\npolicies:\n- name: olm-v1\n  module: ~\n  settings: ~\n  limits: {{time: ~, memory: 1048576}}\n  match: {{namespaceSelector: {{matchExpressions: [{{key: a, operator: Exists}}]}}, names: {{include: [team-*]}}}}\n"
     );
     texts.push(("nulls".into(), nulls));
-    let folder = folder();
+    let directory = directory();
     for (path, text) in texts {
         assert_eq!(schema_errors(&text), [""; 0], "{}", path.display());
-        write(&folder, "opgate.yaml", &text);
-        let output = opgate(folder.path(), &["config", "validate", "opgate.yaml"]);
+        write(&directory, "opgate.yaml", &text);
+        let output = opgate(directory.path(), &["config", "validate", "opgate.yaml"]);
         assert_eq!(output.status.code(), Some(0), "{}: {}", path.display(), err(&output));
     }
 }
 
 #[test]
 fn schema_rejects_configurations_the_loader_rejects() {
-    let folder = folder();
+    let directory = directory();
     let policy = "policies:\n- name: bundle-immutability\n";
     for text in [
         "kind: Configuration\n".to_owned(),
@@ -278,8 +278,8 @@ fn schema_rejects_configurations_the_loader_rejects() {
         format!("{CONFIGURATION_HEADER}{policy}  allowedSamples: [\"*\"]\n"),
         format!("{CONFIGURATION_HEADER}{policy}  allowedSamples: [widgets]\n"),
     ] {
-        write(&folder, "opgate.yaml", &text);
-        let output = opgate(folder.path(), &["config", "validate", "opgate.yaml"]);
+        write(&directory, "opgate.yaml", &text);
+        let output = opgate(directory.path(), &["config", "validate", "opgate.yaml"]);
         assert_eq!(output.status.code(), Some(1), "{text}{}", err(&output));
         assert_ne!(schema_errors(&text), [""; 0], "the schema takes\n{text}");
     }

@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::{configuration, hostile_component, misbehaves};
 
-use crate::cli::{err, folder, opgate, opgate_with_input, out, write};
+use crate::cli::{directory, err, opgate, opgate_with_input, out, write};
 
 const CONFIGURATION_HEADER: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
 
 /// The two configurations, and the recorded reviews.
-fn folder_with_configurations(old: &str, new: &str) -> TempDir {
-    let folder = folder();
-    write(&folder, "old.yaml", format!("{CONFIGURATION_HEADER}{old}"));
-    write(&folder, "new.yaml", format!("{CONFIGURATION_HEADER}{new}"));
-    folder
+fn directory_with_configurations(old: &str, new: &str) -> TempDir {
+    let directory = directory();
+    write(&directory, "old.yaml", format!("{CONFIGURATION_HEADER}{old}"));
+    write(&directory, "new.yaml", format!("{CONFIGURATION_HEADER}{new}"));
+    directory
 }
 
-fn compare(folder: &Path, more: &[&str]) -> (Option<i32>, Value) {
+fn compare(directory: &Path, more: &[&str]) -> (Option<i32>, Value) {
     let arguments = [&["diff", "old.yaml", "new.yaml", "--output", "json"], more].concat();
-    let output = opgate(folder, &arguments);
+    let output = opgate(directory, &arguments);
     let value = serde_json::from_str(&out(&output));
     (output.status.code(), value.unwrap_or_else(|e| panic!("{e}: {}", err(&output))))
 }
@@ -51,13 +51,13 @@ fn equivalent_configurations_show_no_difference() {
             "policies:\n- name: misc\n  module: builtin:platform-configuration\n  exclude: {namespaces: [b, a]}\n",
         ),
     ] {
-        let folder = folder_with_configurations(old, new);
-        let (code, difference) = compare(folder.path(), &["--reviews", "reviews"]);
+        let directory = directory_with_configurations(old, new);
+        let (code, difference) = compare(directory.path(), &["--reviews", "reviews"]);
         assert_eq!(code, Some(0), "{old}{difference:#}");
         assert_eq!(difference["different"], json!(false));
         assert_eq!(difference["reviews"]["different"], json!([]));
         assert!(changed_sections(&difference).is_empty(), "{difference:#}");
-        let output = opgate(folder.path(), &["diff", "old.yaml", "new.yaml"]);
+        let output = opgate(directory.path(), &["diff", "old.yaml", "new.yaml"]);
         assert_eq!((output.status.code(), out(&output)), (Some(0), "no difference\n".to_owned()));
     }
 }
@@ -156,8 +156,8 @@ fn each_configuration_change_is_shown_in_its_section() {
         ),
     ];
     for (old, new, expected, pointer, there) in cases {
-        let folder = folder_with_configurations(old, new);
-        let (code, difference) = compare(folder.path(), &[]);
+        let directory = directory_with_configurations(old, new);
+        let (code, difference) = compare(directory.path(), &[]);
         assert_eq!(code, Some(1), "{new}");
         assert_eq!(changed_sections(&difference), expected, "{new}: {difference:#}");
         assert_eq!(difference.pointer(pointer), Some(&there), "{new}: {difference:#}");
@@ -166,19 +166,19 @@ fn each_configuration_change_is_shown_in_its_section() {
             (&json!(true), &Value::Null)
         );
         // And back: what came goes.
-        write(&folder, "third.yaml", format!("{CONFIGURATION_HEADER}{old}"));
-        let back = opgate(folder.path(), &["diff", "new.yaml", "third.yaml"]);
+        write(&directory, "third.yaml", format!("{CONFIGURATION_HEADER}{old}"));
+        let back = opgate(directory.path(), &["diff", "new.yaml", "third.yaml"]);
         assert_eq!(back.status.code(), Some(1));
     }
 }
 
 #[test]
 fn requests_sent_or_no_longer_sent_are_printed() {
-    let folder = folder_with_configurations(
+    let directory = directory_with_configurations(
         "policies: [{name: operator-condition}]",
         "policies: [{name: operator-group}]",
     );
-    let (_, difference) = compare(folder.path(), &[]);
+    let (_, difference) = compare(directory.path(), &[]);
     let told = |change: &str| -> Vec<String> {
         let requests = difference["requests"].as_array().unwrap().iter();
         let these = requests.filter(|one| one["change"] == change);
@@ -186,7 +186,7 @@ fn requests_sent_or_no_longer_sent_are_printed() {
     };
     assert!(told("added").contains(&r#"["CREATE","UPDATE"] "operatorgroups""#.to_owned()));
     assert!(told("removed").iter().any(|one| one.contains("operatorconditions")));
-    let output = opgate(folder.path(), &["diff", "old.yaml", "new.yaml"]);
+    let output = opgate(directory.path(), &["diff", "old.yaml", "new.yaml"]);
     let text = out(&output);
     for line in [
         "  + operator-group: mode enforce, onError failurePolicy\n",
@@ -200,11 +200,11 @@ fn requests_sent_or_no_longer_sent_are_printed() {
 
 #[test]
 fn reviews_with_different_decisions_are_printed() {
-    let folder = folder_with_configurations(
+    let directory = directory_with_configurations(
         "policies: [{name: bundle-immutability, limits: {time: 20s}, rules: {RPK-01: warn, RPK-17: off}}]",
         "policies: [{name: bundle-immutability, limits: {time: 20s}, rules: {RPK-17: off}}]",
     );
-    let (code, difference) = compare(folder.path(), &["--reviews", "reviews"]);
+    let (code, difference) = compare(directory.path(), &["--reviews", "reviews"]);
     assert_eq!(code, Some(1));
     let reviews = &difference["reviews"];
     assert_eq!(
@@ -216,25 +216,26 @@ fn reviews_with_different_decisions_are_printed() {
     let finding = |level: &str| json!([{"policy": "bundle-immutability", "rule": "RPK-01", "effect": level, "count": 1}]);
     let decided = |decision: &str, level: &str| json!({"decision": decision, "violations": finding(level), "error": null});
     assert_eq!((&one["old"], &one["new"]), (&decided("allow", "warn"), &decided("deny", "deny")));
-    let output = opgate(folder.path(), &["diff", "old.yaml", "new.yaml", "--reviews", "reviews"]);
+    let output =
+        opgate(directory.path(), &["diff", "old.yaml", "new.yaml", "--reviews", "reviews"]);
     let text = out(&output);
     assert!(text.contains("reviews: 14 compared, 1 decided otherwise\n"), "{text}");
     assert!(text.contains("007-update-bundles-combo-tag-ref.json: UPDATE core.rukpak.io/v1alpha1/bundles combo-tag-ref: allow → deny\n"), "{text}");
     // The same decisions, whatever else is different.
     let (_, difference) =
-        compare(folder.path(), &["--reviews", "reviews/006-create-bundles-combo-tag-ref.json"]);
+        compare(directory.path(), &["--reviews", "reviews/006-create-bundles-combo-tag-ref.json"]);
     assert_eq!(difference["reviews"], json!({"compared": 1, "different": []}));
     assert_eq!(changed_sections(&difference), ["rules"]);
 }
 
 #[test]
 fn one_configuration_may_be_standard_input() {
-    let folder = folder_with_configurations(
+    let directory = directory_with_configurations(
         "policies: [{name: operator-group}]",
         "policies: [{name: operator-group}]",
     );
     let piped = |arguments: &[&str], input: &str| {
-        let output = opgate_with_input(folder.path(), arguments, input);
+        let output = opgate_with_input(directory.path(), arguments, input);
         (output.status.code(), out(&output), err(&output))
     };
     let same = format!("{CONFIGURATION_HEADER}policies: [{{name: operator-group}}]");
@@ -253,12 +254,12 @@ fn one_configuration_may_be_standard_input() {
 
 #[test]
 fn failed_comparison_exits_with_a_distinct_status() {
-    let folder = folder_with_configurations(
+    let directory = directory_with_configurations(
         "policies: [{name: operator-group}]",
         "policies: [{name: operator-grup}]",
     );
     let status = |arguments: &[&str]| {
-        let output = opgate(folder.path(), arguments);
+        let output = opgate(directory.path(), arguments);
         (output.status.code(), err(&output))
     };
     let (code, said) = status(&["diff", "old.yaml", "new.yaml"]);
@@ -268,18 +269,19 @@ fn failed_comparison_exits_with_a_distinct_status() {
     assert_eq!(status(&["diff", "old.yaml", "old.yaml", "--reviews", "absent"]).0, Some(2));
     assert_eq!(status(&["diff", "old.yaml", "old.yaml", "--cluster-state", "reviews"]).0, Some(2));
     // A review that is none does not hide the others.
-    write(&folder, "some/a.json", "{}");
-    let recorded = std::fs::read(folder.path().join("reviews/013-delete-bundles-my-bundle.json"));
-    write(&folder, "some/b.json", recorded.unwrap());
+    write(&directory, "some/a.json", "{}");
+    let recorded =
+        std::fs::read(directory.path().join("reviews/013-delete-bundles-my-bundle.json"));
+    write(&directory, "some/b.json", recorded.unwrap());
     let (code, said) = status(&["diff", "old.yaml", "old.yaml", "--reviews", "some"]);
     assert!(code == Some(2) && said.contains("some/a.json"), "{said}");
     let (code, said) =
         status(&["diff", "old.yaml", "old.yaml", "--reviews", "some", "--max-input-size", "1Ki"]);
     assert!(code == Some(2) && said.contains("--max-input-size"), "{said}");
     // A policy that cannot be loaded, and one that fails.
-    write(&folder, "broken.wasm", "no component");
+    write(&directory, "broken.wasm", "no component");
     write(
-        &folder,
+        &directory,
         "broken.yaml",
         format!("{CONFIGURATION_HEADER}policies: [{{name: broken, module: broken.wasm}}]"),
     );
@@ -288,27 +290,27 @@ fn failed_comparison_exits_with_a_distinct_status() {
         code == Some(3) && said.contains("broken.yaml") && said.contains("policy broken"),
         "{said}"
     );
-    write(&folder, "traps.yaml", configuration(&[misbehaves("traps", &json!({"do": "panic"}))]));
+    write(&directory, "traps.yaml", configuration(&[misbehaves("traps", &json!({"do": "panic"}))]));
     let (code, said) = status(&["diff", "old.yaml", "traps.yaml", "--reviews", "reviews"]);
     assert_eq!(code, Some(3), "{said}");
 }
 
 #[test]
 fn a_component_is_compared_by_its_content() {
-    let folder = folder();
+    let directory = directory();
     let policy = |module: &str| {
         format!("{CONFIGURATION_HEADER}policies: [{{name: mine, module: {module}}}]")
     };
     for (file, component) in
         [("a/x.wasm", "misbehaves"), ("b/y.wasm", "misbehaves"), ("c/x.wasm", "advises")]
     {
-        write(&folder, file, std::fs::read(hostile_component(component)).unwrap());
+        write(&directory, file, std::fs::read(hostile_component(component)).unwrap());
     }
-    write(&folder, "a/opgate.yaml", policy("x.wasm"));
-    write(&folder, "b/opgate.yaml", policy("y.wasm"));
-    write(&folder, "c/opgate.yaml", policy("x.wasm"));
+    write(&directory, "a/opgate.yaml", policy("x.wasm"));
+    write(&directory, "b/opgate.yaml", policy("y.wasm"));
+    write(&directory, "c/opgate.yaml", policy("x.wasm"));
     let status = |a: &str, b: &str| {
-        let output = opgate(folder.path(), &["diff", a, b]);
+        let output = opgate(directory.path(), &["diff", a, b]);
         (output.status.code(), out(&output), err(&output))
     };
     let same = status("a/opgate.yaml", "b/opgate.yaml");
@@ -319,13 +321,17 @@ fn a_component_is_compared_by_its_content() {
 
 #[test]
 fn policy_texts_stay_on_one_line() {
-    let folder = folder_with_configurations(
+    let directory = directory_with_configurations(
         "policies: []",
         "policies: [{name: subscription, exclude: {users: [\"a\\nb\\e[31m\"]}}]",
     );
-    let output = opgate(folder.path(), &["diff", "new.yaml", "old.yaml"]);
-    write(&folder, "old.yaml", format!("{CONFIGURATION_HEADER}policies: [{{name: subscription}}]"));
-    let changed = opgate(folder.path(), &["diff", "new.yaml", "old.yaml"]);
+    let output = opgate(directory.path(), &["diff", "new.yaml", "old.yaml"]);
+    write(
+        &directory,
+        "old.yaml",
+        format!("{CONFIGURATION_HEADER}policies: [{{name: subscription}}]"),
+    );
+    let changed = opgate(directory.path(), &["diff", "new.yaml", "old.yaml"]);
     for text in [out(&output), out(&changed)] {
         assert!(!text.contains('\u{1b}') && !text.contains("\nb"), "{text}");
     }

@@ -1,5 +1,5 @@
-//! `opgate doctor`: of files, of a cluster, and of a server. What each finding needs is tried beside the
-//! checks, in `cli/doctor/tests.rs`.
+//! `opgate doctor` for files, for a cluster, and for a server. The tests in
+//! `host/doctor/src/tests.rs`, next to the checks, cover what each finding needs.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -20,14 +20,14 @@ const CONFIGURATION: &str =
     "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n  - name: operator-group\n";
 
 /// Runs `opgate`, with a text on standard input.
-fn opgate(folder: &Path, arguments: &[&str], input: &str) -> Output {
+fn opgate(directory: &Path, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(BINARY)
         .args(["--log", "error"])
         .args(arguments)
         .env_remove("KUBECONFIG")
         .env_remove("KUBERNETES_SERVICE_HOST")
-        .env("HOME", folder)
-        .current_dir(folder)
+        .env("HOME", directory)
+        .current_dir(directory)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -46,14 +46,14 @@ fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("opgate.yaml"), CONFIGURATION).unwrap();
-    folder
+fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("opgate.yaml"), CONFIGURATION).unwrap();
+    directory
 }
 
 /// What `opgate manifests all` prints, as its objects.
-fn manifests(folder: &TempDir) -> Vec<Value> {
+fn manifests(directory: &TempDir) -> Vec<Value> {
     let arguments = [
         "manifests",
         "all",
@@ -64,7 +64,7 @@ fn manifests(folder: &TempDir) -> Vec<Value> {
         "--output",
         "json",
     ];
-    let printed = opgate(folder.path(), &arguments, "");
+    let printed = opgate(directory.path(), &arguments, "");
     assert_eq!(printed.status.code(), Some(0), "{}", err(&printed));
     let printed: Value = serde_json::from_slice(&printed.stdout).unwrap();
     printed["items"].as_array().unwrap().clone()
@@ -80,9 +80,9 @@ fn object_mut<'o>(objects: &'o mut [Value], kind: &str, name: &str) -> &'o mut V
 }
 
 /// The exit status, the ids that are found, and the report.
-fn examine(folder: &TempDir, arguments: &[&str], input: &str) -> (i32, BTreeSet<String>, Value) {
+fn examine(directory: &TempDir, arguments: &[&str], input: &str) -> (i32, BTreeSet<String>, Value) {
     let arguments = [&["doctor", "--output", "json"], arguments].concat();
-    let output = opgate(folder.path(), &arguments, input);
+    let output = opgate(directory.path(), &arguments, input);
     let report: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", out(&output), err(&output)));
     let findings = report["findings"].as_array().unwrap();
@@ -96,9 +96,9 @@ fn expected_ids(all: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn generated_manifests_are_healthy() {
-    let folder = folder();
-    let text = list(&manifests(&folder));
-    let (status, found, report) = examine(&folder, &["-"], &text);
+    let directory = directory();
+    let text = list(&manifests(&directory));
+    let (status, found, report) = examine(&directory, &["-"], &text);
     assert_eq!((status, found), (0, expected_ids(&["DOC-51"])), "{report:#}");
     assert_eq!(report["installation"], "opgate-system/opgate");
     assert_eq!(report["summary"], json!({"critical": 0, "warning": 0, "note": 1}));
@@ -111,21 +111,21 @@ fn generated_manifests_are_healthy() {
         (&["-", "--fail-on", "note", "--skip", "doc-51"], 0),
         (&["-", "--fail-on", "critical"], 0),
     ] {
-        assert_eq!(examine(&folder, arguments, &text).0, expected, "{arguments:?}");
+        assert_eq!(examine(&directory, arguments, &text).0, expected, "{arguments:?}");
     }
 }
 
 #[test]
 fn broken_manifests_yield_findings_by_severity() {
-    let folder = folder();
-    let mut objects = manifests(&folder);
+    let directory = directory();
+    let mut objects = manifests(&directory);
     object_mut(&mut objects, "Deployment", "opgate")["spec"]["replicas"] = json!(0);
     object_mut(&mut objects, "Deployment", "opgate")["spec"]["template"]["spec"]["containers"][0]
         ["resources"]["limits"] = json!({"cpu": "1"});
     object_mut(&mut objects, "Service", "opgate")["spec"]["ports"][0]["targetPort"] = json!(8081);
     object_mut(&mut objects, "ConfigMap", "opgate")["data"]["opgate.yaml"] = json!("policies: 1");
-    std::fs::write(folder.path().join("all.json"), list(&objects)).unwrap();
-    let output = opgate(folder.path(), &["doctor", "all.json"], "");
+    std::fs::write(directory.path().join("all.json"), list(&objects)).unwrap();
+    let output = opgate(directory.path(), &["doctor", "all.json"], "");
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     let text = out(&output);
     let lines: Vec<_> = text.lines().filter(|line| line.contains(" DOC-")).collect();
@@ -145,10 +145,10 @@ fn broken_manifests_yield_findings_by_severity() {
 
 #[test]
 fn unusable_input_is_an_error() {
-    let folder = folder();
-    std::fs::write(folder.path().join("broken.yaml"), "a: [").unwrap();
+    let directory = directory();
+    std::fs::write(directory.path().join("broken.yaml"), "a: [").unwrap();
     std::fs::write(
-        folder.path().join("empty.yaml"),
+        directory.path().join("empty.yaml"),
         "apiVersion: v1\nkind: Event\nmetadata: {name: a}\n",
     )
     .unwrap();
@@ -160,7 +160,7 @@ fn unusable_input_is_an_error() {
         })
     };
     let two = list(&[webhook("one"), webhook("two")]);
-    std::fs::write(folder.path().join("two.json"), two).unwrap();
+    std::fs::write(directory.path().join("two.json"), two).unwrap();
     for (arguments, why) in [
         (&["doctor", "missing.yaml"][..], "missing.yaml"),
         (&["doctor", "broken.yaml"], "broken.yaml"),
@@ -179,7 +179,7 @@ fn unusable_input_is_an_error() {
             "missing.yaml",
         ),
     ] {
-        let output = opgate(folder.path(), arguments, "");
+        let output = opgate(directory.path(), arguments, "");
         assert_eq!(
             output.status.code(),
             Some(2),
@@ -193,22 +193,22 @@ fn unusable_input_is_an_error() {
 
 #[test]
 fn published_pages_equal_the_output_of_doctor() {
-    let folder = folder();
-    let made = opgate(folder.path(), &["doctor", "docs", "pages"], "");
+    let directory = directory();
+    let made = opgate(directory.path(), &["doctor", "docs", "pages"], "");
     assert_eq!(made.status.code(), Some(0), "{}", err(&made));
     let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/doctor");
-    let names = |folder: &Path| -> BTreeSet<String> {
-        let entries = std::fs::read_dir(folder).unwrap();
+    let names = |directory: &Path| -> BTreeSet<String> {
+        let entries = std::fs::read_dir(directory).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     };
-    let made = folder.path().join("pages");
+    let made = directory.path().join("pages");
     assert_eq!(names(&made), names(&published), "run `opgate doctor docs docs/doctor`");
     for name in names(&made) {
-        let [made, published] =
-            [&made, &published].map(|folder| std::fs::read_to_string(folder.join(&name)).unwrap());
+        let [made, published] = [&made, &published]
+            .map(|directory| std::fs::read_to_string(directory.join(&name)).unwrap());
         assert_eq!(made, published, "run `opgate doctor docs docs/doctor`");
     }
-    let explained = opgate(folder.path(), &["doctor", "explain", "doc-13", "DOC-20"], "");
+    let explained = opgate(directory.path(), &["doctor", "explain", "doc-13", "DOC-20"], "");
     let text = out(&explained);
     assert!(text.starts_with("## DOC-13") && text.contains("\n## DOC-20"), "{text}");
 }
@@ -262,18 +262,19 @@ fn cluster(objects: &[Value]) -> FakeCluster {
 /// The installation has the Secret, empty, and the servers fill it.
 #[test]
 fn empty_secret_is_reported() {
-    let folder = folder();
-    let cluster = cluster(&manifests(&folder));
+    let directory = directory();
+    let cluster = cluster(&manifests(&directory));
     let kubeconfig = cluster.kubeconfig();
-    let (_, found, report) = examine(&folder, &["--kubeconfig", kubeconfig.to_str().unwrap()], "");
+    let (_, found, report) =
+        examine(&directory, &["--kubeconfig", kubeconfig.to_str().unwrap()], "");
     assert!(found.contains("DOC-25"), "{report:#}");
     assert!(report.to_string().contains("the servers have not put a certificate in"), "{report:#}");
 }
 
 #[test]
 fn doctor_only_reads_the_cluster() {
-    let folder = folder();
-    let mut objects = manifests(&folder);
+    let directory = directory();
+    let mut objects = manifests(&directory);
     let secret = |name: &str| {
         json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
@@ -296,7 +297,7 @@ fn doctor_only_reads_the_cluster() {
     let cluster = cluster(&objects);
     let kubeconfig = cluster.kubeconfig();
     let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
-    let (status, found, report) = examine(&folder, &arguments, "");
+    let (status, found, report) = examine(&directory, &arguments, "");
     assert_eq!(status, 1);
     // Nothing runs yet: no webhooks, no endpoints, no certificate that can be used; the mesh is in the way.
     assert_eq!(
@@ -315,7 +316,7 @@ fn doctor_only_reads_the_cluster() {
     cluster.forbid("", "secrets");
     cluster.forbid("rbac.authorization.k8s.io", "clusterroles");
     cluster.forbid("discovery.k8s.io", "endpointslices");
-    let (status, found, report) = examine(&folder, &arguments, "");
+    let (status, found, report) = examine(&directory, &arguments, "");
     assert_eq!(
         (status, found),
         (1, expected_ids(&["DOC-01", "DOC-12", "DOC-51", "DOC-82", "DOC-91"])),
@@ -375,8 +376,8 @@ async fn rejected_server_token_is_reported() {
     })
     .await;
 
-    let folder = folder();
-    let manifests = manifests(&folder);
+    let directory = directory();
+    let manifests = manifests(&directory);
     let cluster = cluster(&manifests);
     let kubeconfig = cluster.kubeconfig();
     let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
@@ -392,15 +393,15 @@ async fn rejected_server_token_is_reported() {
         mine.map(|one| one["message"].as_str().unwrap().to_owned()).collect()
     };
 
-    // A Lease that was renewed says how the server is, and nobody is asked.
+    // A renewed Lease contains the state of the server, so the doctor does not ask the server.
     renewed("2999-01-01T00:00:00.000000Z");
-    let (_, _, report) = examine(&folder, &arguments, "");
+    let (_, _, report) = examine(&directory, &arguments, "");
     assert_eq!((new(&report, EXPECTED_IDS).len(), asked()), (0, 0), "{report:#}");
 
-    // The Lease is old: the server says why.
+    // The Lease is old: the doctor asks the server for the reason.
     renewed("2020-01-01T00:00:00.000000Z");
     cluster.set_pod_proxy("opgate-1:8081", Some(server.ops));
-    let (status, _, report) = examine(&folder, &arguments, "");
+    let (status, _, report) = examine(&directory, &arguments, "");
     assert_eq!((status, asked()), (1, 1), "{report:#}");
     assert_eq!(new(&report, "DOC-73").len(), 1, "{report:#}");
     let refused = new(&report, "DOC-74");
@@ -410,7 +411,7 @@ async fn rejected_server_token_is_reported() {
 
     // What cannot be asked is said, and the Lease is still old.
     cluster.set_pod_proxy("opgate-1:8081", None);
-    let (_, _, report) = examine(&folder, &arguments, "");
+    let (_, _, report) = examine(&directory, &arguments, "");
     assert_eq!(
         (new(&report, EXPECTED_IDS).len(), new(&report, "DOC-73").len()),
         (1, 1),
@@ -418,7 +419,7 @@ async fn rejected_server_token_is_reported() {
     );
     assert!(report["unchecked"].to_string().contains("error trying to reach"), "{report:#}");
     cluster.forbid("", "pods/proxy");
-    let (_, _, report) = examine(&folder, &arguments, "");
+    let (_, _, report) = examine(&directory, &arguments, "");
     assert_eq!(
         (new(&report, EXPECTED_IDS).len(), new(&report, "DOC-91").len()),
         (2, 1),
@@ -428,20 +429,20 @@ async fn rejected_server_token_is_reported() {
 
 #[test]
 fn unresponsive_api_server_is_an_error() {
-    let folder = folder();
+    let directory = directory();
     let cluster = cluster(&[]);
     let kubeconfig = cluster.kubeconfig();
     let kubeconfig = std::fs::read_to_string(kubeconfig).unwrap();
     drop(cluster);
-    std::fs::write(folder.path().join("kubeconfig"), kubeconfig).unwrap();
-    let output = opgate(folder.path(), &["doctor", "--kubeconfig", "kubeconfig"], "");
+    std::fs::write(directory.path().join("kubeconfig"), kubeconfig).unwrap();
+    let output = opgate(directory.path(), &["doctor", "--kubeconfig", "kubeconfig"], "");
     assert_eq!(output.status.code(), Some(2), "{}", out(&output));
     assert!(err(&output).contains("the cluster: "), "{}", err(&output));
 }
 
 /// Runs the doctor on a webhook with a CA, and connects to a server.
 fn examine_webhook(
-    folder: &TempDir,
+    directory: &TempDir,
     ca: &str,
     namespace: &str,
     connect: &str,
@@ -456,7 +457,7 @@ fn examine_webhook(
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "opgate"}, "webhooks": webhooks,
     });
-    examine(folder, &["-", "--connect", connect], &object.to_string())
+    examine(directory, &["-", "--connect", connect], &object.to_string())
 }
 
 fn base64(text: &str) -> String {
@@ -475,21 +476,21 @@ fn base64(text: &str) -> String {
 
 #[test]
 fn handshake_reports_errors_of_api_server_clients() {
-    let folder = folder();
+    let directory = directory();
     let server = Server::start(BINARY, Some(CONFIGURATION), &[]);
     let ca = server.certificates.authority.certificate().to_owned();
     let (webhook, ops) = (server.address.to_string(), server.ops.to_string());
     // The certificate is for another name; the CA is right.
-    let (status, found, report) = examine_webhook(&folder, &ca, "elsewhere", &webhook);
+    let (status, found, report) = examine_webhook(&directory, &ca, "elsewhere", &webhook);
     assert!(status == 1 && found.contains("DOC-20") && !found.contains("DOC-21"), "{report:#}");
     let other = opgate_certs::CertificateAuthority::create(1).unwrap();
-    let (_, found, report) = examine_webhook(&folder, other.certificate(), NAMESPACE, &webhook);
+    let (_, found, report) = examine_webhook(&directory, other.certificate(), NAMESPACE, &webhook);
     assert!(found.contains("DOC-21"), "{report:#}");
-    // The ops port speaks no TLS, and nobody is at a port that is free.
-    let (_, found, report) = examine_webhook(&folder, &ca, NAMESPACE, &ops);
+    // The ops port does not use TLS. No process listens on the free port.
+    let (_, found, report) = examine_webhook(&directory, &ca, NAMESPACE, &ops);
     assert!(found.contains("DOC-27"), "{report:#}");
     drop(server);
-    let (_, found, report) = examine_webhook(&folder, &ca, NAMESPACE, &webhook);
+    let (_, found, report) = examine_webhook(&directory, &ca, NAMESPACE, &webhook);
     assert!(!found.contains("DOC-27"), "{report:#}");
     assert!(report["unchecked"].to_string().contains("cannot be reached"), "{report:#}");
 }

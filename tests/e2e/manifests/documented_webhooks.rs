@@ -15,14 +15,14 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(directory.join(name)).unwrap()
 }
 
-/// The JSON that a command prints, in a folder with a CA.
+/// The JSON that a command prints, in a directory with a CA.
 fn printed(arguments: &[&str]) -> Value {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let opgate = |arguments: &[&str]| {
         let output = Command::new(BINARY)
             .args(arguments)
-            .current_dir(folder.path())
-            .env("OPGATE_CACHE_DIR", folder.path().join("cache"))
+            .current_dir(directory.path())
+            .env("OPGATE_CACHE_DIR", directory.path().join("cache"))
             .env_remove("OPGATE_CONFIG")
             .output()
             .unwrap();
@@ -102,7 +102,8 @@ fn documented_roles_equal_the_printed_ones() {
     }
 }
 
-/// The table says of each resource which rules read it: all that policies read are in it.
+/// The table lists for each resource the rules that read it. It has all resources that policies
+/// read.
 #[test]
 fn documented_resources_equal_those_rules_read() {
     let listed = printed(&["policy", "list", "--output", "json"]);

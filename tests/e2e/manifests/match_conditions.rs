@@ -234,8 +234,8 @@ fn with_every_operation(case: Case) -> Vec<Case> {
     all
 }
 
-/// Conditions have a value for every request, or an API server would take it for a failure: it
-/// refuses the request where the webhook has the failure policy `Fail`.
+/// Conditions have a value for every request. Otherwise the API server treats the condition as
+/// failed: it refuses the request where the webhook has the failure policy `Fail`.
 #[test]
 fn conditions_evaluate_without_error_in_every_case() {
     let mut wrong = Vec::new();
@@ -255,7 +255,7 @@ fn conditions_evaluate_without_error_in_every_case() {
 }
 
 /// The time that an API server takes to go through a map grows with the square of its size, and
-/// whoever writes the object decides that.
+/// the author of the object determines that size.
 #[test]
 fn conditions_iterate_only_small_maps() {
     for target in POLICIES.iter().flat_map(|policy| policy.routes).map(|route| route.on) {

@@ -21,11 +21,11 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const SERVICE_ARGS: [&str; 4] = ["--service", "opgate-system/opgate", "--ca", "tls/ca.crt"];
 const URL_ARGS: [&str; 4] = ["--url", "https://10.0.0.1:9443", "--ca", "tls/ca.crt"];
 
-fn opgate(folder: &TempDir, arguments: &[&str]) -> Output {
+fn opgate(directory: &TempDir, arguments: &[&str]) -> Output {
     Command::new(BINARY)
         .args(arguments)
-        .current_dir(folder.path())
-        .env("OPGATE_CACHE_DIR", folder.path().join("cache"))
+        .current_dir(directory.path())
+        .env("OPGATE_CACHE_DIR", directory.path().join("cache"))
         .env_remove("OPGATE_CONFIG")
         .output()
         .unwrap()
@@ -39,17 +39,17 @@ fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A folder with certificates in `tls` and a configuration.
-fn folder(policies: &[Value]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+/// A directory with certificates in `tls` and a configuration.
+fn directory(policies: &[Value]) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
     let issue = ["certs", "issue", "--out", "tls", "--service", "opgate-system/opgate"];
-    assert_eq!(opgate(&folder, &issue).status.code(), Some(0));
-    configure(&folder, policies);
-    folder
+    assert_eq!(opgate(&directory, &issue).status.code(), Some(0));
+    configure(&directory, policies);
+    directory
 }
 
-fn configure(folder: &TempDir, policies: &[Value]) {
-    std::fs::write(folder.path().join("opgate.yaml"), configuration(policies)).unwrap();
+fn configure(directory: &TempDir, policies: &[Value]) {
+    std::fs::write(directory.path().join("opgate.yaml"), configuration(policies)).unwrap();
 }
 
 /// The policy for OperatorGroups, with all the time that an unoptimised build may need.
@@ -63,20 +63,20 @@ fn with_members(mut policy: Value, members: &Value) -> Value {
     policy
 }
 
-fn print(folder: &TempDir, arguments: &[&str]) -> Output {
+fn print(directory: &TempDir, arguments: &[&str]) -> Output {
     let command = ["manifests", "webhook", "--config", "opgate.yaml"];
-    opgate(folder, &[&command[..], arguments].concat())
+    opgate(directory, &[&command[..], arguments].concat())
 }
 
 /// What is printed as JSON.
-fn printed(folder: &TempDir, arguments: &[&str]) -> Value {
-    let output = print(folder, &[arguments, &["--output", "json"]].concat());
+fn printed(directory: &TempDir, arguments: &[&str]) -> Value {
+    let output = print(directory, &[arguments, &["--output", "json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     serde_json::from_str(&out(&output)).unwrap()
 }
 
-fn webhooks(folder: &TempDir, arguments: &[&str]) -> Vec<Value> {
-    printed(folder, arguments)["webhooks"].as_array().unwrap().clone()
+fn webhooks(directory: &TempDir, arguments: &[&str]) -> Vec<Value> {
+    printed(directory, arguments)["webhooks"].as_array().unwrap().clone()
 }
 
 /// The only webhook for a group.
@@ -119,8 +119,8 @@ fn rule(group: &str, versions: &[&str], resources: &[&str], operations: &[&str])
 /// Every rule of every built-in policy, and nothing else.
 #[test]
 fn builtin_policies_are_registered_for_their_requests() {
-    let folder = folder(&[builtin_policy(), operator_group()]);
-    let printed = printed(&folder, &SERVICE_ARGS);
+    let directory = directory(&[builtin_policy(), operator_group()]);
+    let printed = printed(&directory, &SERVICE_ARGS);
     assert_eq!(
         (&printed["apiVersion"], &printed["kind"], &printed["metadata"]),
         (
@@ -142,7 +142,7 @@ fn builtin_policies_are_registered_for_their_requests() {
     assert_eq!(names.len(), webhooks.len(), "unique");
     assert!(names.iter().all(|name| name.starts_with('v') && name.split('.').count() >= 3));
 
-    let ca = Command::new("base64").arg("-w0").arg(folder.path().join("tls/ca.crt")).output();
+    let ca = Command::new("base64").arg("-w0").arg(directory.path().join("tls/ca.crt")).output();
     let ca = out(&ca.unwrap());
     for webhook in webhooks {
         let service = &webhook["clientConfig"]["service"];
@@ -176,7 +176,7 @@ fn builtin_policies_are_registered_for_their_requests() {
         rules(RUKPAK),
         json!([
             rule(RUKPAK, &["v1alpha1"], &["bundles"], &writes),
-            // Without opgate they can be deleted: nobody looks at that.
+            // Users can delete these without opgate: no rule evaluates the deletion.
             rule(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundledeployments"], &writes),
         ])
     );
@@ -207,46 +207,46 @@ fn builtin_policies_are_registered_for_their_requests() {
 /// Without a configuration all built-in policies serve, and with one only those in it.
 #[test]
 fn webhook_rules_follow_the_configuration() {
-    let folder = folder(&[]);
+    let directory = directory(&[]);
     let command = [&["manifests", "webhook", "--output", "json"][..], &SERVICE_ARGS].concat();
-    let output = opgate(&folder, &command);
+    let output = opgate(&directory, &command);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let all: Value = serde_json::from_str(&out(&output)).unwrap();
     let all = all["webhooks"].as_array().unwrap();
     assert!(all.len() >= 4 && webhook_of_group(all, RUKPAK)["timeoutSeconds"] == 5, "{all:?}");
 
-    // Nobody looks at ConfigMaps for rules that are off.
+    // Rules that are off need no webhook for ConfigMaps.
     let off = json!({"rules": {"RPK-19": "off", "RPK-20": "off"}});
-    configure(&folder, &[with_members(builtin_policy(), &off)]);
+    configure(&directory, &[with_members(builtin_policy(), &off)]);
     assert_eq!(
-        webhook_summaries(&webhooks(&folder, &SERVICE_ARGS)),
+        webhook_summaries(&webhooks(&directory, &SERVICE_ARGS)),
         ["vbundles.core.rukpak.io /validate/bundle-immutability Fail"]
     );
     // The settings say where, and which rules look.
     let elsewhere = json!({"settings": {"rukpak": {"systemNamespace": "rukpak"}}});
-    configure(&folder, &[with_members(builtin_policy(), &elsewhere)]);
-    let found = webhooks(&folder, &SERVICE_ARGS);
+    configure(&directory, &[with_members(builtin_policy(), &elsewhere)]);
+    let found = webhooks(&directory, &SERVICE_ARGS);
     assert_eq!(selector_of(webhook_of_group(&found, "")), json!([["In", ["rukpak"]]]));
     let writes = ["CREATE", "UPDATE", "DELETE"];
     let restricted = json!({"settings": {"rukpak": {"allowedUsers": ["a"]}}});
-    configure(&folder, &[with_members(builtin_policy(), &restricted)]);
-    let found = webhooks(&folder, &SERVICE_ARGS);
+    configure(&directory, &[with_members(builtin_policy(), &restricted)]);
+    let found = webhooks(&directory, &SERVICE_ARGS);
     let expected = rule(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundledeployments"], &writes);
     assert_eq!(webhook_of_group(&found, RUKPAK)["rules"][1], expected);
-    configure(&folder, &[with_members(operator_group(), &json!({"rules": {"OPG-35": "deny"}}))]);
-    let found = webhooks(&folder, &SERVICE_ARGS);
+    configure(&directory, &[with_members(operator_group(), &json!({"rules": {"OPG-35": "deny"}}))]);
+    let found = webhooks(&directory, &SERVICE_ARGS);
     let expected = rule(OLM, &["v1", "v1alpha2"], &["operatorgroups"], &writes);
     assert_eq!(webhook_of_group(&found, OLM)["rules"][0], expected);
     let pods = |settings: Value| {
-        configure(&folder, &[json!({"name": "pod-security", "settings": settings})]);
-        webhooks(&folder, &SERVICE_ARGS)
+        configure(&directory, &[json!({"name": "pod-security", "settings": settings})]);
+        webhooks(&directory, &SERVICE_ARGS)
     };
     let default = pods(json!({}));
     assert_eq!(pods(json!({"multiarch": {"enforce": false}})), default, "false turns nothing on");
     assert_ne!(pods(json!({"multiarch": {"enforce": true}})), default);
 
-    configure(&folder, &[]);
-    let output = print(&folder, &SERVICE_ARGS);
+    configure(&directory, &[]);
+    let output = print(&directory, &SERVICE_ARGS);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).ends_with("\nwebhooks: []\n"), "{}", out(&output));
     assert!(err(&output).contains("no policy needs any request"), "{}", err(&output));
@@ -254,9 +254,9 @@ fn webhook_rules_follow_the_configuration() {
 
 #[test]
 fn a_server_is_called_by_its_service_or_its_url() {
-    let folder = folder(&[builtin_policy()]);
+    let directory = directory(&[builtin_policy()]);
     let first =
-        |arguments: &[&str]| webhook_of_group(&webhooks(&folder, arguments), RUKPAK).clone();
+        |arguments: &[&str]| webhook_of_group(&webhooks(&directory, arguments), RUKPAK).clone();
     let webhook = first(&["--service", "a/b:9443", "--ca", "tls/ca.crt"]);
     let service = json!({
         "namespace": "a", "name": "b", "port": 9443, "path": "/validate/bundle-immutability",
@@ -277,7 +277,7 @@ fn a_server_is_called_by_its_service_or_its_url() {
 
     // Two CAs, while one takes the place of the other.
     let issue = ["certs", "issue", "--out", "new", "--name", "x"];
-    assert_eq!(opgate(&folder, &issue).status.code(), Some(0));
+    assert_eq!(opgate(&directory, &issue).status.code(), Some(0));
     let bundle = |arguments: &[&str]| {
         first(arguments)["clientConfig"]["caBundle"].as_str().unwrap().to_owned()
     };
@@ -288,7 +288,7 @@ fn a_server_is_called_by_its_service_or_its_url() {
 /// What opgate never blocks, its absence must not block either.
 #[test]
 fn unreachable_server_blocks_only_blocking_policies() {
-    let folder = folder(&[]);
+    let directory = directory(&[]);
     for (entry, expected) in [
         (json!({}), Some("Fail")),
         (json!({"onError": "deny"}), Some("Fail")),
@@ -298,8 +298,8 @@ fn unreachable_server_blocks_only_blocking_policies() {
         (json!({"mode": "audit"}), Some("Ignore")),
         (json!({"mode": "off"}), None),
     ] {
-        configure(&folder, &[with_members(builtin_policy(), &entry)]);
-        let found = webhooks(&folder, &SERVICE_ARGS);
+        configure(&directory, &[with_members(builtin_policy(), &entry)]);
+        let found = webhooks(&directory, &SERVICE_ARGS);
         assert_eq!(found.is_empty(), expected.is_none(), "{entry}");
         for webhook in found {
             assert_eq!(webhook["failurePolicy"].as_str(), expected, "{entry}");
@@ -313,7 +313,7 @@ fn each_request_reaches_each_policy_once() {
     let evil = |name: &str, members: Value| with_members(misbehaves(name, &json!({})), &members);
     let off = json!({"rules": {"RPK-19": "off", "RPK-20": "off"}});
     let rukpak = || with_members(builtin_policy(), &off);
-    let folder = folder(&[]);
+    let directory = directory(&[]);
     let cases = [
         (
             vec![evil("a", json!({})), evil("b", json!({}))],
@@ -334,7 +334,7 @@ fn each_request_reaches_each_policy_once() {
             vec![evil("a", json!({})), evil("b", json!({"mode": "off"}))],
             vec!["vbundles.core.rukpak.io /validate/a Fail"],
         ),
-        // One looks at every version, the other at one.
+        // One policy matches every version, the other policy matches one.
         (
             vec![rukpak(), evil("b", json!({}))],
             vec![
@@ -344,28 +344,31 @@ fn each_request_reaches_each_policy_once() {
         ),
     ];
     for (policies, expected) in cases {
-        configure(&folder, &policies);
-        let found = webhooks(&folder, &SERVICE_ARGS);
+        configure(&directory, &policies);
+        let found = webhooks(&directory, &SERVICE_ARGS);
         assert_eq!(webhook_summaries(&found), expected);
         assert!(found.iter().all(|w| w["timeoutSeconds"] == 5 || w["timeoutSeconds"] == 21));
     }
     // Namespaces that every policy of a webhook excludes need not be sent.
     let excluded = |namespaces: &[&str]| json!({"exclude": {"namespaces": namespaces}});
-    configure(&folder, &[evil("a", excluded(&["x", "y"])), evil("b", excluded(&["z", "y"]))]);
-    let found = webhooks(&folder, &SERVICE_ARGS);
+    configure(&directory, &[evil("a", excluded(&["x", "y"])), evil("b", excluded(&["z", "y"]))]);
+    let found = webhooks(&directory, &SERVICE_ARGS);
     let expected = json!([["NotIn", ["kube-system", "opgate-system", "y"]]]);
     assert_eq!((found.len(), selector_of(&found[0])), (1, expected));
-    configure(&folder, &[evil("a", excluded(&["x", "y"]))]);
+    configure(&directory, &[evil("a", excluded(&["x", "y"]))]);
     let expected = json!([["NotIn", ["kube-system", "opgate-system", "x", "y"]]]);
-    assert_eq!(selector_of(&webhooks(&folder, &SERVICE_ARGS)[0]), expected);
+    assert_eq!(selector_of(&webhooks(&directory, &SERVICE_ARGS)[0]), expected);
 }
 
 #[test]
 fn timeouts_exceed_the_policy_limits() {
-    let folder = folder(&[]);
+    let directory = directory(&[]);
     for (time, seconds) in [("4s", 5), ("4001ms", 6), ("20s", 21), ("29s", 30), ("30s", 30)] {
-        configure(&folder, &[with_members(builtin_policy(), &json!({"limits": {"time": time}}))]);
-        let output = print(&folder, &[&SERVICE_ARGS[..], &["--output", "json"]].concat());
+        configure(
+            &directory,
+            &[with_members(builtin_policy(), &json!({"limits": {"time": time}}))],
+        );
+        let output = print(&directory, &[&SERVICE_ARGS[..], &["--output", "json"]].concat());
         let printed: Value = serde_json::from_str(&out(&output)).unwrap();
         assert_eq!(printed["webhooks"][0]["timeoutSeconds"], seconds, "{time}");
         let is_told = err(&output).contains("limits.time is too long for a webhook");
@@ -376,17 +379,17 @@ fn timeouts_exceed_the_policy_limits() {
 /// As `kubectl` takes it and people read it; the same text every time.
 #[test]
 fn yaml_output_equals_json_output() {
-    let folder = folder(&[builtin_policy(), operator_group()]);
+    let directory = directory(&[builtin_policy(), operator_group()]);
     for server in [SERVICE_ARGS, URL_ARGS] {
-        let output = print(&folder, &server);
+        let output = print(&directory, &server);
         assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
         let read: Value = serde_saphyr::from_str(&out(&output)).unwrap();
-        assert_eq!(read, printed(&folder, &server));
-        assert_eq!(out(&print(&folder, &server)), out(&output));
+        assert_eq!(read, printed(&directory, &server));
+        assert_eq!(out(&print(&directory, &server)), out(&output));
     }
     let off = json!({"mode": "warn", "rules": {"RPK-19": "off", "RPK-20": "off"}});
-    configure(&folder, &[with_members(builtin_policy(), &off)]);
-    let text = out(&print(&folder, &[&SERVICE_ARGS[..], &["--name", "house.opgate"]].concat()));
+    configure(&directory, &[with_members(builtin_policy(), &off)]);
+    let text = out(&print(&directory, &[&SERVICE_ARGS[..], &["--name", "house.opgate"]].concat()));
     let (head, rest) = text.split_once("      caBundle: ").unwrap();
     let (ca, tail) = rest.split_once('\n').unwrap();
     assert!(ca.starts_with("LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"), "{ca}");
@@ -436,9 +439,10 @@ webhooks:
 
 #[test]
 fn wrong_usage_is_rejected_with_a_hint() {
-    let folder = folder(&[builtin_policy()]);
-    let write = |name: &str, text: &[u8]| std::fs::write(folder.path().join(name), text).unwrap();
-    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    let directory = directory(&[builtin_policy()]);
+    let write =
+        |name: &str, text: &[u8]| std::fs::write(directory.path().join(name), text).unwrap();
+    let read = |name: &str| std::fs::read(directory.path().join(name)).unwrap();
     write("empty.crt", b"");
     write("cut.crt", &read("tls/ca.crt")[..100]);
     write("both.pem", &[read("tls/tls.crt"), read("tls/tls.key")].concat());
@@ -471,29 +475,30 @@ fn wrong_usage_is_rejected_with_a_hint() {
         (more(&["--output", "xml"]), "xml"),
     ];
     for (arguments, expected) in cases {
-        let output = print(&folder, &arguments);
+        let output = print(&directory, &arguments);
         let errors = err(&output);
         assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{arguments:?}");
         assert!(errors.contains(expected), "{expected} is not in\n{errors}\nof {arguments:?}");
     }
-    assert_eq!(opgate(&folder, &["manifests"]).status.code(), Some(2));
+    assert_eq!(opgate(&directory, &["manifests"]).status.code(), Some(2));
 }
 
-/// Nobody knows which requests it would want: what is printed would be too little.
+/// The command cannot determine which requests the policy needs: the printed webhooks would be
+/// incomplete.
 #[test]
 fn unloadable_policy_fails_the_command() {
     let broken = json!({"name": "x", "module": hostile_component("imports-wasi")});
-    let folder = folder(&[builtin_policy(), broken]);
-    let output = print(&folder, &SERVICE_ARGS);
+    let directory = directory(&[builtin_policy(), broken]);
+    let output = print(&directory, &SERVICE_ARGS);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(3), ""));
     assert!(err(&output).contains("policy x: "), "{}", err(&output));
 }
 
 /// Roles of a configuration: kind, namespace, and rules as `groups resources verbs`, except those for single
 /// objects, which no policy needs.
-fn roles(folder: &TempDir) -> Vec<(String, String, Vec<String>)> {
+fn roles(directory: &TempDir) -> Vec<(String, String, Vec<String>)> {
     let output =
-        opgate(folder, &["manifests", "rbac", "--config", "opgate.yaml", "--output", "json"]);
+        opgate(directory, &["manifests", "rbac", "--config", "opgate.yaml", "--output", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let list: Value = serde_json::from_str(&out(&output)).unwrap();
     let words = |list: &Value| {
@@ -526,19 +531,19 @@ fn roles(folder: &TempDir) -> Vec<(String, String, Vec<String>)> {
 
 #[test]
 fn permissions_match_the_configuration() {
-    let folder = folder(&[samples(&[], &json!({}))]);
-    assert_eq!(roles(&folder), []);
+    let directory = directory(&[samples(&[], &json!({}))]);
+    assert_eq!(roles(&directory), []);
     configure(
-        &folder,
+        &directory,
         &[samples(&["*.example.com", "a.example.org", "b.example.com"], &json!({}))],
     );
     let listed = ["example.com * list", "example.org a list"].map(str::to_owned).to_vec();
-    assert_eq!(roles(&folder), [("ClusterRole".to_owned(), String::new(), listed)]);
+    assert_eq!(roles(&directory), [("ClusterRole".to_owned(), String::new(), listed)]);
     // Secrets are never among what is granted in all namespaces.
     let settings = json!({"secrets": {"read": true, "namespace": "olm"}});
-    configure(&folder, &[samples(&[], &settings), builtin_policy()]);
+    configure(&directory, &[samples(&[], &settings), builtin_policy()]);
     let secrets = " secrets list,watch".to_owned();
-    let found = roles(&folder);
+    let found = roles(&directory);
     assert!(found.contains(&("Role".to_owned(), "olm".to_owned(), vec![secrets])), "{found:?}");
     let maps = " configmaps list,watch".to_owned();
     let role = ("Role".to_owned(), "rukpak-system".to_owned(), vec![maps]);
@@ -548,16 +553,19 @@ fn permissions_match_the_configuration() {
     assert_eq!(all, [format!("{RUKPAK} bundles list,watch")]);
     // What the ClusterRole permits is in no Role: it could fail to apply, and adds nothing.
     let settings = json!({"subscription": {"readConfigMaps": true}});
-    configure(&folder, &[builtin_policy(), json!({"name": "subscription", "settings": settings})]);
-    let found = roles(&folder);
+    configure(
+        &directory,
+        &[builtin_policy(), json!({"name": "subscription", "settings": settings})],
+    );
+    let found = roles(&directory);
     let [(kind, _, rules)] = &found[..] else { panic!("{found:?}") };
     assert!(kind == "ClusterRole" && rules[0].contains("configmaps"), "{found:?}");
 }
 
 #[test]
 fn wildcard_grant_of_samples_is_rejected() {
-    let folder = folder(&[samples(&["*"], &json!({}))]);
-    let output = opgate(&folder, &["manifests", "rbac", "--config", "opgate.yaml"]);
+    let directory = directory(&[samples(&["*"], &json!({}))]);
+    let output = opgate(&directory, &["manifests", "rbac", "--config", "opgate.yaml"]);
     assert_eq!(output.status.code(), Some(2));
     let said = err(&output);
     assert!(said.contains("a permission for everything would include Secrets"), "{said}");

@@ -1,4 +1,5 @@
-//! What `opgate manifests network-policy` prints: who may reach the server, and nobody else.
+//! What `opgate manifests network-policy` prints: the clients that may reach the server, and no
+//! others.
 
 use std::process::{Command, Output};
 
@@ -16,7 +17,7 @@ fn printed(arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// One rule for each port, each with somebody: a rule without `from` lets everybody in.
+/// One rule for each port, each with a `from`: a rule without `from` admits every client.
 #[test]
 fn only_named_sources_are_admitted() {
     let api_servers = ["--api-server", "10.0.0.1/32", "--api-server", "fd00::/64"];

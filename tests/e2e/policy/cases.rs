@@ -103,8 +103,8 @@ struct StoredObject {
 }
 
 impl StoredObject {
-    /// `None` for what nobody reads: kinds of Kubernetes that no policy declares, and the version of
-    /// the API server. Objects of kinds that are declared need not say their API.
+    /// `None` for objects that no policy reads: kinds of Kubernetes that no policy declares, and
+    /// the version of the API server. Objects of declared kinds can omit their `apiVersion`.
     fn of(object: &Value) -> Option<Self> {
         if server_version(object).is_some() {
             return None;
@@ -207,8 +207,8 @@ fn version(case: &Case) -> Option<Value> {
     case.cluster.iter().flatten().find_map(server_version)
 }
 
-/// The case's settings as a configuration: profile and levels stand beside the policy's settings. What
-/// files show without it is granted.
+/// The case's settings as a configuration: profile and levels are next to the policy's settings.
+/// The configuration grants what files show without a grant.
 fn configuration(policy: &Policy, case: &Case) -> String {
     let mut settings = case.settings.clone();
     if case.cluster.is_some() {
@@ -257,7 +257,7 @@ pub(crate) async fn case_mismatch(set: &PolicySet, policy: &Policy, case: &Case)
     // One case is not in the way of the next.
     asked["request"]["dryRun"] = json!(true);
     let text = review::text(asked.to_string().into_bytes()).unwrap();
-    // Some cases are about files.
+    // Some cases evaluate files.
     let review = Review::read_check(&text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let decision = set.decide(&review, None, deadline, &()).await.unwrap();
@@ -275,7 +275,7 @@ pub(crate) async fn case_mismatch(set: &PolicySet, policy: &Policy, case: &Case)
         let denies = rule.is_some_and(|rule| rule.level == Level::Deny);
         if denies { "deny" } else { "warn" }.to_owned()
     };
-    // Texts go out as one line, of so many bytes.
+    // opgate sends a text as one line of at most this many bytes.
     let line = |text: &str| opgate::text::one_line(text, 4_096);
     let expected = case.violations.iter().map(|finding| {
         let level = finding.level.clone().unwrap_or_else(|| own(&finding.rule));
@@ -406,7 +406,7 @@ async fn api_server_gives_the_expected_verdicts() {
 fn group_by_version(cases: Vec<Case>) -> Vec<(Value, Vec<Case>)> {
     let mut all: Vec<(Value, Vec<Case>)> = Vec::new();
     for case in cases {
-        // Where it is not known, the API server says that there is no such path.
+        // If the version is not known, the API server reports that the path does not exist.
         let version = version(&case).unwrap_or(json!(404));
         match all.iter_mut().find(|(known, _)| *known == version) {
             Some((_, cases)) => cases.push(case),

@@ -1,5 +1,5 @@
-//! What the process that compiles a component cannot do, whoever has taken it over: read the token and the
-//! memory of others, connect, start programs.
+//! What the process that compiles a component cannot do, even if an attacker controls it: read the
+//! token and the memory of other processes, connect, start programs.
 #![cfg(target_os = "linux")]
 
 use std::io::{Read as _, Write as _};
@@ -59,11 +59,11 @@ fn wait_until_confined(child: &Child) -> bool {
 
 #[test]
 fn compiler_process_cannot_open_files_or_connect() {
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("token");
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
     std::fs::write(&token, "secret").unwrap();
     // Whatever it may not, it may not because of itself.
-    for path in [folder.path(), &token] {
+    for path in [directory.path(), &token] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -94,7 +94,7 @@ fn compiler_process_cannot_open_files_or_connect() {
 #[test]
 fn compiler_process_has_no_descriptor_of_its_parent() {
     let (mut reader, writer) = std::io::pipe().unwrap();
-    // As one that whoever has started the server has left open.
+    // Like a descriptor that the parent of the server has left open.
     rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
     let mut child = spawn_subprocess().unwrap();
     drop(writer);

@@ -23,7 +23,7 @@ use testkit::{configuration, example_component};
 
 use crate::policy::cases::{case_mismatch, wait_up_to_date};
 
-/// Those in Rust. A test compares them with the folders.
+/// The examples in Rust. A test compares them with the directories.
 static POLICIES: [&Policy; 4] = [
     &disruption_budgets::POLICY,
     &ingress_hosts::POLICY,
@@ -35,12 +35,12 @@ fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn folders() -> BTreeSet<String> {
+fn directories() -> BTreeSet<String> {
     let entries = fs::read_dir(repository_root().join("examples"))
         .unwrap()
         .map(|entry| entry.unwrap().path());
-    let folders = entries.filter(|path| path.is_dir());
-    folders.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+    let directories = entries.filter(|path| path.is_dir());
+    directories.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
 }
 
 /// The entry of a policy, with what it declares to read granted.
@@ -73,9 +73,9 @@ fn load(policy: &Policy, settings: &Value, source: Source) -> PolicySet {
 async fn every_case_holds_through_the_component() {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for policy in POLICIES {
-        let folder = repository_root().join("examples").join(policy.name);
+        let directory = repository_root().join("examples").join(policy.name);
         let mut by_settings: BTreeMap<(String, bool), Vec<Case>> = BTreeMap::new();
-        for case in native::cases(policy, folder.to_str().unwrap()) {
+        for case in native::cases(policy, directory.to_str().unwrap()) {
             let key = (case.settings.to_string(), case.cluster.is_some());
             by_settings.entry(key).or_default().push(case);
         }
@@ -158,10 +158,11 @@ async fn concurrent_requests_do_not_get_the_same_host() {
 fn every_example_has_the_same_shape() {
     let rust: BTreeSet<String> = POLICIES.iter().map(|policy| policy.name.to_owned()).collect();
     let index = fs::read_to_string(repository_root().join("docs/gallery.md")).unwrap();
-    for name in folders() {
-        let folder = repository_root().join("examples").join(&name);
+    for name in directories() {
+        let directory = repository_root().join("examples").join(&name);
         let manifests = ["Cargo.toml", "package.json", "pyproject.toml", "Makefile"];
-        let languages: Vec<_> = manifests.iter().filter(|it| folder.join(it).is_file()).collect();
+        let languages: Vec<_> =
+            manifests.iter().filter(|it| directory.join(it).is_file()).collect();
         assert_eq!(languages.len(), 1, "{name}: {languages:?} say its language");
         assert_eq!(
             languages == [&"Cargo.toml"],
@@ -172,18 +173,18 @@ fn every_example_has_the_same_shape() {
             index.contains(&format!("../examples/{name}/README.md")),
             "{name}: not in the index"
         );
-        let page = fs::read_to_string(folder.join("README.md")).unwrap();
+        let page = fs::read_to_string(directory.join("README.md")).unwrap();
         for heading in ["# ", "## Settings", "## Install", "## Not covered"] {
             assert!(page.lines().any(|line| line.starts_with(heading)), "{name}: no {heading}");
         }
-        let text = fs::read_to_string(folder.join("opgate.yaml")).unwrap();
-        let configured = opgate_sdk_testing::yaml(&text, &folder);
+        let text = fs::read_to_string(directory.join("opgate.yaml")).unwrap();
+        let configured = opgate_sdk_testing::yaml(&text, &directory);
         let policies = configured["policies"].as_array().unwrap();
         assert_eq!(policies.len(), 1, "{name}");
         assert_eq!(policies[0]["name"], json!(name));
         let module = Path::new(policies[0]["module"].as_str().unwrap());
         assert_eq!(module.extension().unwrap(), "wasm", "{name}");
-        let cases = fs::read_dir(folder.join("cases")).unwrap();
+        let cases = fs::read_dir(directory.join("cases")).unwrap();
         assert!(cases.count() > 1, "{name}");
     }
 }

@@ -1,5 +1,5 @@
-//! What a policy can ask the host for at the most, function by function: what it costs is counted, and
-//! what is too much is a fault that names the import and the limit.
+//! The most that a policy can request from the host with each function. The host counts the cost of
+//! each call. A call beyond the limit is a policy error that names the import and the limit.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ fn worst_values(size: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Work and memory of the host grow with what is looked at, and no faster.
+/// Work and memory of the host grow with the size of the data that a call reads, and no faster.
 #[test]
 fn worst_call_of_each_function_costs_the_bytes_it_reads() {
     let functions = [
@@ -89,7 +89,7 @@ fn worst_call_of_each_function_costs_the_bytes_it_reads() {
                 });
                 let call = evaluate(&settings, &value, generous_budget());
                 let units = usize::try_from(call.work.units).unwrap();
-                // A table looks at each of 64 columns of each element.
+                // A table reads each of 64 columns of each element.
                 let each = if ["table", "row"].contains(&function) { 64 * 8 * 10 } else { 40 };
                 let most = LARGE_BODY_BYTES * each;
                 assert!(units < most, "{function} of {what}: {units} units");
@@ -246,14 +246,15 @@ fn objects_over_the_memory_budget_are_an_overload() {
     assert_eq!(budget.used(), 0);
 }
 
-/// By hand, of an optimised build: how long the worst calls take, and how long one goes on after its
-/// time.
+/// Run this manually, with an optimised build. It prints how long the worst calls take, and how
+/// long a call continues after its time limit.
 #[test]
 #[ignore = "prints figures; see docs/performance.md"]
 fn figures() {
     let limits = Limits { cpu_time: Duration::from_secs(10), ..Limits::default() };
     let mut rows = Vec::new();
-    // What an API server sends at the most of two objects, and what the server takes.
+    // The largest review with two objects that an API server sends, and the largest that the server
+    // accepts.
     let sizes = [3 << 20, FULL_BODY_BYTES];
     for (size, (what, value)) in sizes
         .into_iter()

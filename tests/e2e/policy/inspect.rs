@@ -6,12 +6,13 @@ use std::fs;
 use serde_json::{Value, json};
 use testkit::hostile_component;
 
-use crate::cli::{err, folder, opgate, out, write};
+use crate::cli::{directory, err, opgate, out, write};
 
 /// What `inspect -o json` prints, after a status.
 fn inspect_json(arguments: &[&str], status: i32) -> Value {
-    let folder = folder();
-    let done = opgate(folder.path(), &[&["policy", "inspect", "-o", "json"], arguments].concat());
+    let directory = directory();
+    let done =
+        opgate(directory.path(), &[&["policy", "inspect", "-o", "json"], arguments].concat());
     assert_eq!(done.status.code(), Some(status), "{arguments:?}: {}{}", out(&done), err(&done));
     serde_json::from_str(&out(&done)).unwrap()
 }
@@ -40,9 +41,9 @@ fn derived_imports_permissions_and_webhooks_are_shown() {
 
 #[test]
 fn builtin_policies_have_no_findings() {
-    let folder = folder();
+    let directory = directory();
     for builtin in opgate::builtin::BUILTINS {
-        let done = opgate(folder.path(), &["policy", "inspect", builtin.name]);
+        let done = opgate(directory.path(), &["policy", "inspect", builtin.name]);
         assert_eq!(done.status.code(), Some(0), "{}: {}", builtin.name, out(&done));
     }
 }
@@ -62,13 +63,13 @@ fn policy_mistakes_yield_findings() {
 
 #[test]
 fn settings_are_checked() {
-    let folder = folder();
-    write(&folder, "right.yaml", "rukpak: {allowedUsers: [me]}\n");
-    write(&folder, "wrong.yaml", "rukpak: {allowedUser: [me]}\n");
-    write(&folder, "list.yaml", "- a\n");
+    let directory = directory();
+    write(&directory, "right.yaml", "rukpak: {allowedUsers: [me]}\n");
+    write(&directory, "wrong.yaml", "rukpak: {allowedUser: [me]}\n");
+    write(&directory, "list.yaml", "- a\n");
     let inspect = |file: &str| {
         let arguments = ["policy", "inspect", "bundle-immutability", "--settings", file];
-        let done = opgate(folder.path(), &arguments);
+        let done = opgate(directory.path(), &arguments);
         (done.status.code(), format!("{}{}", out(&done), err(&done)))
     };
     assert_eq!(inspect("right.yaml").0, Some(0), "{}", inspect("right.yaml").1);
@@ -79,7 +80,7 @@ fn settings_are_checked() {
     assert!(status == Some(2) && said.contains("settings are an object"), "{said}");
     // A policy that fails at its settings does not load.
     let file = hostile_component("loops-in-settings");
-    let done = opgate(folder.path(), &["policy", "inspect", file.to_str().unwrap()]);
+    let done = opgate(directory.path(), &["policy", "inspect", file.to_str().unwrap()]);
     assert_eq!(done.status.code(), Some(3));
     assert!(err(&done).contains("validate-settings"), "{}", err(&done));
 }
@@ -87,7 +88,7 @@ fn settings_are_checked() {
 /// Files that people name by mistake.
 #[test]
 fn files_other_than_policies_get_a_hint() {
-    let folder = folder();
+    let directory = directory();
     let module = |text: &str| wat::parse_str(text).unwrap();
     let wasip1 = "(module (import \"wasi_snapshot_preview1\" \"fd_write\" (func (param i32))))";
     let component = fs::read(hostile_component("misbehaves")).unwrap();
@@ -106,12 +107,12 @@ fn files_other_than_policies_get_a_hint() {
         ("other.bin", b"\0\0\0".to_vec(), "not WebAssembly", "not WebAssembly"),
         ("component.wasm", component, "", "is a component already"),
     ] {
-        write(&folder, name, content);
-        let inspect = opgate(folder.path(), &["policy", "inspect", name]);
+        write(&directory, name, content);
+        let inspect = opgate(directory.path(), &["policy", "inspect", name]);
         assert!(err(&inspect).contains(of_inspect), "{name}: {}", err(&inspect));
-        let pack = opgate(folder.path(), &["policy", "pack", name, "--out", "packed"]);
+        let pack = opgate(directory.path(), &["policy", "pack", name, "--out", "packed"]);
         assert_eq!(pack.status.code(), Some(2), "{name}");
         assert!(err(&pack).contains(of_pack), "{name}: {}", err(&pack));
-        assert!(!folder.path().join("packed").exists(), "{name}");
+        assert!(!directory.path().join("packed").exists(), "{name}");
     }
 }

@@ -22,13 +22,13 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::BINARY;
 
-fn command(folder: &Path, arguments: &[&str]) -> Command {
+fn command(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
     command
         .args(arguments)
-        .current_dir(folder)
-        .env("OPGATE_CACHE_DIR", folder.join("cache"))
-        .env("HOME", folder)
+        .current_dir(directory)
+        .env("OPGATE_CACHE_DIR", directory.join("cache"))
+        .env("HOME", directory)
         .env_remove("OPGATE_CONFIG")
         .env_remove("DOCKER_CONFIG")
         .env_remove("KUBERNETES_SERVICE_HOST")
@@ -40,8 +40,8 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn opgate(folder: &Path, arguments: &[&str]) -> Output {
-    command(folder, arguments).output().unwrap()
+fn opgate(directory: &Path, arguments: &[&str]) -> Output {
+    command(directory, arguments).output().unwrap()
 }
 
 fn err(output: &Output) -> String {
@@ -49,15 +49,15 @@ fn err(output: &Output) -> String {
 }
 
 /// What a command prints that succeeds.
-fn out(folder: &Path, arguments: &[&str]) -> String {
-    let output = opgate(folder, arguments);
+fn out(directory: &Path, arguments: &[&str]) -> String {
+    let output = opgate(directory, arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", err(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
 /// The exit status and the errors of a command that fails.
-fn run_failing(folder: &Path, arguments: &[&str]) -> (i32, String) {
-    let output = opgate(folder, arguments);
+fn run_failing(directory: &Path, arguments: &[&str]) -> (i32, String) {
+    let output = opgate(directory, arguments);
     (output.status.code().unwrap(), err(&output))
 }
 
@@ -68,12 +68,12 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// A configuration with one policy from a registry.
-fn write_configuration(folder: &Path, module: &str, signature: Option<Value>) {
+fn write_configuration(directory: &Path, module: &str, signature: Option<Value>) {
     let mut policy = json!({"name": "from-afar", "module": module, "limits": {"time": "20s"}});
     if let Some(signature) = signature {
         policy["signature"] = signature;
     }
-    std::fs::write(folder.join("opgate.yaml"), configuration(&[policy])).unwrap();
+    std::fs::write(directory.join("opgate.yaml"), configuration(&[policy])).unwrap();
 }
 
 /// How to reach a registry, behind a command.
@@ -94,25 +94,25 @@ fn registry_arguments(registry: &DockerRegistry) -> [String; 4] {
 #[tokio::test(flavor = "multi_thread")]
 async fn policy_is_pushed_to_and_pulled_from_a_registry() {
     let Some(mut registry) = DockerRegistry::start().await else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     let how = registry_arguments(&registry);
     let component = hostile_component("misbehaves");
     let path = component.to_str().unwrap();
     let tag = registry.reference("team/misbehaves:v1");
-    let out_of = |command: &[&str]| out(folder, &with_registry(command, &how));
+    let out_of = |command: &[&str]| out(directory, &with_registry(command, &how));
 
-    // The same component has the same digest, as often as it is pushed.
+    // The same component has the same digest after each push.
     let pinned = out_of(&["policy", "push", path, &tag]).trim().to_owned();
     assert!(pinned.starts_with(&format!("{tag}@sha256:")), "{pinned}");
     assert_eq!(out_of(&["policy", "push", path, &tag]).trim(), pinned);
     assert_eq!(out_of(&["policy", "pull", &tag]).trim(), pinned);
-    let pulled = std::fs::read(folder.join("misbehaves.component.wasm")).unwrap();
+    let pulled = std::fs::read(directory.join("misbehaves.component.wasm")).unwrap();
     assert!(pulled == std::fs::read(&component).unwrap());
     assert_eq!(out_of(&["policy", "pull", &pinned, "--out", "other.wasm"]).trim(), pinned);
     // Rules without documentation are findings.
     let inspected = |command: &[&str]| {
-        let output = opgate(folder, &with_registry(command, &how));
+        let output = opgate(directory, &with_registry(command, &how));
         assert_eq!(output.status.code(), Some(1), "{}", err(&output));
         String::from_utf8(output.stdout).unwrap()
     };
@@ -120,7 +120,7 @@ async fn policy_is_pushed_to_and_pulled_from_a_registry() {
 
     // Every command that reads a configuration knows it.
     for module in [&pinned, &tag] {
-        write_configuration(folder, module, None);
+        write_configuration(directory, module, None);
         let list = out_of(&["policy", "list", "--output", "json", "--config", "opgate.yaml"]);
         let list: Value = serde_json::from_str(&list).unwrap();
         assert_eq!(list[0]["source"], pinned.as_str(), "the digest shows");
@@ -128,7 +128,7 @@ async fn policy_is_pushed_to_and_pulled_from_a_registry() {
         out_of(&["rules", "--config", "opgate.yaml"]);
         inspected(&["policy", "inspect", "from-afar", "--config", "opgate.yaml"]);
         std::fs::write(
-            folder.join("map.yaml"),
+            directory.join("map.yaml"),
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
         )
         .unwrap();
@@ -137,36 +137,36 @@ async fn policy_is_pushed_to_and_pulled_from_a_registry() {
     }
 
     // What is no policy is not pushed.
-    std::fs::write(folder.join("module.wasm"), b"\0asm\x01\0\0\0").unwrap();
+    std::fs::write(directory.join("module.wasm"), b"\0asm\x01\0\0\0").unwrap();
     let (code, said) =
-        run_failing(folder, &with_registry(&["policy", "push", "module.wasm", &tag], &how));
+        run_failing(directory, &with_registry(&["policy", "push", "module.wasm", &tag], &how));
     assert!(code == 2 && said.contains("opgate policy pack"), "{said}");
 
-    // A tag that moves is told, and a digest is not asked for again.
+    // The command reports a tag that moves. It does not request a digest again.
     let samples = hostile_component("samples");
     let moved = out_of(&["policy", "push", samples.to_str().unwrap(), &tag]).trim().to_owned();
     assert_ne!(moved, pinned);
     let (_, said) = {
         let output =
-            opgate(folder, &with_registry(&["policy", "list", "--config", "opgate.yaml"], &how));
+            opgate(directory, &with_registry(&["policy", "list", "--config", "opgate.yaml"], &how));
         (output.status.code(), err(&output))
     };
     assert!(said.contains("the tag has another digest than before"), "{said}");
     registry.stop();
-    write_configuration(folder, &pinned, None);
+    write_configuration(directory, &pinned, None);
     out_of(&["rules", "--config", "opgate.yaml"]);
-    write_configuration(folder, &tag, None);
+    write_configuration(directory, &tag, None);
     let (code, said) =
-        run_failing(folder, &with_registry(&["rules", "--config", "opgate.yaml"], &how));
+        run_failing(directory, &with_registry(&["rules", "--config", "opgate.yaml"], &how));
     assert!(
         code == 3 && said.contains("policy from-afar") && said.contains("4 attempts"),
         "{code}: {said}"
     );
     // Without the cache, the digest needs the registry, too.
-    std::fs::remove_dir_all(folder.join("cache")).unwrap();
-    write_configuration(folder, &pinned, None);
+    std::fs::remove_dir_all(directory.join("cache")).unwrap();
+    write_configuration(directory, &pinned, None);
     assert_eq!(
-        run_failing(folder, &with_registry(&["rules", "--config", "opgate.yaml"], &how)).0,
+        run_failing(directory, &with_registry(&["rules", "--config", "opgate.yaml"], &how)).0,
         3
     );
 }
@@ -174,17 +174,17 @@ async fn policy_is_pushed_to_and_pulled_from_a_registry() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unauthorized_pull_reports_missing_credentials() {
     let Some(registry) = DockerRegistry::start().await else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     let how = registry_arguments(&registry);
     let [ca_flag, ca, config_flag, config] = how.each_ref().map(String::as_str);
     let tag = registry.reference("team/misbehaves:v1");
     let component = hostile_component("misbehaves");
-    out(folder, &with_registry(&["policy", "push", component.to_str().unwrap(), &tag], &how));
+    out(directory, &with_registry(&["policy", "push", component.to_str().unwrap(), &tag], &how));
     let wrong = json!({"auths": {&registry.host: {"username": "alice", "password": "guess"}}});
-    std::fs::write(folder.join("wrong.json"), wrong.to_string()).unwrap();
+    std::fs::write(directory.join("wrong.json"), wrong.to_string()).unwrap();
     let helper = json!({"credHelpers": {&registry.host: "ecr-login"}});
-    std::fs::write(folder.join("helper.json"), helper.to_string()).unwrap();
+    std::fs::write(directory.join("helper.json"), helper.to_string()).unwrap();
     let gone = registry.reference("team/gone:v1");
     for (command, code, why) in [
         (vec!["policy", "pull", &tag, config_flag, config], 3, "--registry-ca"),
@@ -201,14 +201,14 @@ async fn unauthorized_pull_reports_missing_credentials() {
         (vec!["policy", "pull", "localhost/a:v1", ca_flag, ca], 2, "write oci://"),
         (vec!["policy", "pull", "oci://localhost/a", ca_flag, ca], 2, "add the digest"),
     ] {
-        let (status, said) = run_failing(folder, &command);
+        let (status, said) = run_failing(directory, &command);
         assert!(status == code && said.contains(why), "{command:?}: {status}: {said}");
         assert!(!said.contains("guess") && said.lines().count() == 1, "{said}");
     }
     // The default file is that of docker.
-    std::fs::create_dir(folder.join(".docker")).unwrap();
-    std::fs::copy(registry.credentials(), folder.join(".docker/config.json")).unwrap();
-    out(folder, &["policy", "pull", &tag, ca_flag, ca]);
+    std::fs::create_dir(directory.join(".docker")).unwrap();
+    std::fs::copy(registry.credentials(), directory.join(".docker/config.json")).unwrap();
+    out(directory, &["policy", "pull", &tag, ca_flag, ca]);
 }
 
 /// Signs a manifest as cosign does with a key.
@@ -257,24 +257,27 @@ fn pem(key: &EcdsaKeyPair) -> String {
 async fn policy_is_served_only_if_signed_by_the_key() {
     let Some(mut registry) = DockerRegistry::start().await else { return };
     let files: TempDir = tempfile::tempdir().unwrap();
-    let folder = files.path();
+    let directory = files.path();
     let how = registry_arguments(&registry);
     let tag = registry.reference("team/misbehaves:v1");
     let component = hostile_component("misbehaves");
-    let pinned =
-        out(folder, &with_registry(&["policy", "push", component.to_str().unwrap(), &tag], &how));
+    let pinned = out(
+        directory,
+        &with_registry(&["policy", "push", component.to_str().unwrap(), &tag], &how),
+    );
     let pinned = pinned.trim();
     let (_, manifest) = pinned.split_once('@').unwrap();
     let generate = || EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
     let (ours, theirs) = (generate(), generate());
-    std::fs::write(folder.join("cosign.pub"), pem(&ours)).unwrap();
-    std::fs::write(folder.join("theirs.pub"), pem(&theirs)).unwrap();
+    std::fs::write(directory.join("cosign.pub"), pem(&ours)).unwrap();
+    std::fs::write(directory.join("theirs.pub"), pem(&theirs)).unwrap();
     let verify = |key: &str| {
-        run_failing(folder, &with_registry(&["policy", "verify", &tag, "--key", key], &how))
+        run_failing(directory, &with_registry(&["policy", "verify", &tag, "--key", key], &how))
     };
-    let rules = || run_failing(folder, &with_registry(&["rules", "--config", "opgate.yaml"], &how));
+    let rules =
+        || run_failing(directory, &with_registry(&["rules", "--config", "opgate.yaml"], &how));
 
-    write_configuration(folder, &tag, Some(json!({"key": "cosign.pub"})));
+    write_configuration(directory, &tag, Some(json!({"key": "cosign.pub"})));
     let (code, said) = rules();
     assert!(code == 3 && said.contains("no signature"), "{said}");
     sign(&registry, "team/misbehaves", manifest, &theirs).await;
@@ -284,17 +287,17 @@ async fn policy_is_served_only_if_signed_by_the_key() {
     assert_eq!(verify("cosign.pub").0, 3);
     sign(&registry, "team/misbehaves", manifest, &ours).await;
     assert_eq!(
-        out(folder, &with_registry(&["policy", "verify", &tag, "--key", "cosign.pub"], &how))
+        out(directory, &with_registry(&["policy", "verify", &tag, "--key", "cosign.pub"], &how))
             .trim(),
         pinned
     );
     assert_eq!(rules().0, 0);
-    // The key as it is, in the configuration.
-    write_configuration(folder, &tag, Some(json!({"key": pem(&ours)})));
+    // The key itself, in the configuration.
+    write_configuration(directory, &tag, Some(json!({"key": pem(&ours)})));
     assert_eq!(rules().0, 0);
 
-    // A server says what it serves.
-    let text = std::fs::read_to_string(folder.join("opgate.yaml")).unwrap();
+    // A server reports what it serves.
+    let text = std::fs::read_to_string(directory.join("opgate.yaml")).unwrap();
     let how: Vec<_> = how.iter().map(String::as_str).collect();
     let mut server = Server::start(BINARY, Some(&text), &how);
     let (_, policies) = server.get("/policies").await;
@@ -318,12 +321,12 @@ async fn policy_is_served_only_if_signed_by_the_key() {
     assert!(policies.contains("attempts"), "{policies}");
 }
 
-/// The component with something in it that nobody reads, as a file: another component.
-fn other_component(folder: &Path) -> PathBuf {
+/// A file with the component and a section that no reader uses: a different component.
+fn other_component(directory: &Path) -> PathBuf {
     let mut bytes = std::fs::read(hostile_component("misbehaves")).unwrap();
     // A custom section: its id, its size, the length of its name.
     bytes.extend(b"\0\x05\x04note");
-    let path = folder.join("other.component.wasm");
+    let path = directory.join("other.component.wasm");
     std::fs::write(&path, bytes).unwrap();
     path
 }
@@ -332,14 +335,14 @@ fn other_component(folder: &Path) -> PathBuf {
 async fn server_follows_the_configured_reference() {
     let Some(mut registry) = DockerRegistry::start().await else { return };
     let files = tempfile::tempdir().unwrap();
-    let folder = files.path();
+    let directory = files.path();
     let how = registry_arguments(&registry);
     let tag = registry.reference("team/misbehaves:v1");
     let push = |component: &Path| {
         let command = ["policy", "push", component.to_str().unwrap(), &tag];
-        out(folder, &with_registry(&command, &how)).trim().to_owned()
+        out(directory, &with_registry(&command, &how)).trim().to_owned()
     };
-    let (component, other) = (hostile_component("misbehaves"), other_component(folder));
+    let (component, other) = (hostile_component("misbehaves"), other_component(directory));
     let first = push(&component);
     let text = |module: &str| {
         configuration(&[json!({"name": "from-afar", "module": module, "limits": {"time": "20s"}})])
@@ -353,7 +356,7 @@ async fn server_follows_the_configured_reference() {
     let source_now = async || told().await["policies"][0]["source"].as_str().unwrap().to_owned();
     assert_eq!(source_now().await, first);
 
-    // A tag that moves is not followed until somebody says so.
+    // The server does not follow a tag that moves until a signal requests it.
     let second = push(&other);
     assert_ne!(second, first);
     let before = told().await;
@@ -381,23 +384,23 @@ async fn server_follows_the_configured_reference() {
 async fn configurations_are_compared_by_registry_content() {
     let Some(registry) = DockerRegistry::start().await else { return };
     let files = tempfile::tempdir().unwrap();
-    let folder = files.path();
+    let directory = files.path();
     let how = registry_arguments(&registry);
     let push = |component: &Path, tag: &str| {
         let tag = registry.reference(&format!("team/misbehaves:{tag}"));
         let command = ["policy", "push", component.to_str().unwrap(), &tag];
-        out(folder, &with_registry(&command, &how)).trim().to_owned()
+        out(directory, &with_registry(&command, &how)).trim().to_owned()
     };
     let (first, second) =
-        (push(&hostile_component("misbehaves"), "v1"), push(&other_component(folder), "v2"));
+        (push(&hostile_component("misbehaves"), "v1"), push(&other_component(directory), "v2"));
     let write = |name: &str, module: &str| {
         let policy = json!({"name": "from-afar", "module": module, "limits": {"time": "20s"}});
-        std::fs::write(folder.join(name), configuration(&[policy])).unwrap();
+        std::fs::write(directory.join(name), configuration(&[policy])).unwrap();
     };
     write("old.yaml", &first);
     write("same.yaml", &registry.reference("team/misbehaves:v1"));
     write("new.yaml", &second);
-    let diff = |new: &str| opgate(folder, &with_registry(&["diff", "old.yaml", new], &how));
+    let diff = |new: &str| opgate(directory, &with_registry(&["diff", "old.yaml", new], &how));
     let same = diff("same.yaml");
     assert_eq!(same.status.code(), Some(0), "{}", err(&same));
     assert_eq!(diff("new.yaml").status.code(), Some(1));
@@ -432,15 +435,15 @@ async fn start_proxy() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn registry_connection_uses_the_https_proxy() {
     let Some(registry) = DockerRegistry::start().await else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     let how = registry_arguments(&registry);
     let tag = registry.reference("team/misbehaves:v1");
     let component = hostile_component("misbehaves");
-    out(folder, &with_registry(&["policy", "push", component.to_str().unwrap(), &tag], &how));
+    out(directory, &with_registry(&["policy", "push", component.to_str().unwrap(), &tag], &how));
     let (address, asked) = start_proxy().await;
     let pull = |no_proxy: &str| {
-        let output = command(folder, &with_registry(&["policy", "pull", &tag], &how))
+        let output = command(directory, &with_registry(&["policy", "pull", &tag], &how))
             .env("HTTPS_PROXY", format!("http://{address}"))
             .env("NO_PROXY", no_proxy)
             .output()
@@ -456,15 +459,15 @@ async fn registry_connection_uses_the_https_proxy() {
 
 #[test]
 fn invalid_module_configuration_reports_location() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     std::fs::write(
-        folder.join("private.key"),
+        directory.join("private.key"),
         "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nhush\n",
     )
     .unwrap();
     let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
-    std::fs::write(folder.join("good.pub"), pem(&key)).unwrap();
+    std::fs::write(directory.join("good.pub"), pem(&key)).unwrap();
     let digest = format!("oci://localhost:1/a@sha256:{}", "0".repeat(64));
     for (module, signature, why) in [
         ("oci://localhost:1/a", "{key: cosign.pub}", "opgate.yaml:5:5"),
@@ -482,8 +485,8 @@ fn invalid_module_configuration_reports_location() {
         let text = format!(
             "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n  - name: a\n    module: {module}\n    signature: {signature}\n"
         );
-        std::fs::write(folder.join("opgate.yaml"), text).unwrap();
-        let (code, said) = run_failing(folder, &["rules", "--config", "opgate.yaml"]);
+        std::fs::write(directory.join("opgate.yaml"), text).unwrap();
+        let (code, said) = run_failing(directory, &["rules", "--config", "opgate.yaml"]);
         assert!(
             code == 2 && said.contains(why) && !said.contains("hush"),
             "{module} {signature}: {code}: {said}"

@@ -34,10 +34,11 @@ reject:
 skip: []
 ";
 
-/// A source folder without sources: the component beside its configuration and its cases.
-fn folder(cases: &str) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    fs::copy(hostile_component("misbehaves"), folder.path().join("evil.component.wasm")).unwrap();
+/// A source directory without sources: the component next to its configuration and its cases.
+fn directory(cases: &str) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::copy(hostile_component("misbehaves"), directory.path().join("evil.component.wasm"))
+        .unwrap();
     let configuration = "\
 apiVersion: opgate.dev/v1alpha1
 kind: Configuration
@@ -45,15 +46,15 @@ policies:
   - name: evil
     module: evil.component.wasm
 ";
-    write(&folder, "opgate.yaml", configuration);
-    write(&folder, "cases/objects.yaml", SHARED_OBJECTS);
-    write(&folder, "cases/EVIL-1.yaml", cases);
-    folder
+    write(&directory, "opgate.yaml", configuration);
+    write(&directory, "cases/objects.yaml", SHARED_OBJECTS);
+    write(&directory, "cases/EVIL-1.yaml", cases);
+    directory
 }
 
 /// What the command prints, after a status.
-fn run(folder: &Path, arguments: &[&str], status: i32) -> String {
-    let done = opgate(folder, &[&["policy", "test"], arguments].concat());
+fn run(directory: &Path, arguments: &[&str], status: i32) -> String {
+    let done = opgate(directory, &[&["policy", "test"], arguments].concat());
     assert_eq!(done.status.code(), Some(status), "{arguments:?}: {}{}", out(&done), err(&done));
     format!("{}{}", out(&done), err(&done))
 }
@@ -67,29 +68,30 @@ const BUILTIN_ARGS: [&str; 4] = [
 
 #[test]
 fn cases_of_a_built_in_policy_hold() {
-    let folder = tempfile::tempdir().unwrap();
-    let said = run(folder.path(), &BUILTIN_ARGS, 0);
+    let directory = tempfile::tempdir().unwrap();
+    let said = run(directory.path(), &BUILTIN_ARGS, 0);
     assert!(said.contains("PBF-01 / ") && said.contains(" ... ok"), "{said}");
     assert!(said.contains("result: ok. ") && said.contains("0 failed"), "{said}");
-    let json = run(folder.path(), &[&BUILTIN_ARGS[..], &["-o", "json"]].concat(), 0);
+    let json = run(directory.path(), &[&BUILTIN_ARGS[..], &["-o", "json"]].concat(), 0);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["policy"], &json["failed"]), (&"plain-bundle".into(), &0.into()));
     assert_eq!(json["notCovered"], serde_json::json!([]));
-    let junit = run(folder.path(), &[&BUILTIN_ARGS[..], &["-o", "junit"]].concat(), 0);
+    let junit = run(directory.path(), &[&BUILTIN_ARGS[..], &["-o", "junit"]].concat(), 0);
     assert!(junit.contains("classname=\"plain-bundle.PBF-01\""), "{junit}");
     assert!(junit.contains(" failures=\"0\" errors=\"0\" time=\""), "{junit}");
-    // A filter asks less, and does not look at what is covered.
-    let said = run(folder.path(), &[&BUILTIN_ARGS[..], &["--filter", "PBF-01"]].concat(), 0);
+    // With a filter, the command runs fewer cases and does not report coverage.
+    let said = run(directory.path(), &[&BUILTIN_ARGS[..], &["--filter", "PBF-01"]].concat(), 0);
     assert!(said.contains(" filtered out") && !said.contains("PBF-02"), "{said}");
-    let said = run(folder.path(), &[&BUILTIN_ARGS[..], &["--filter", "no such case"]].concat(), 2);
+    let said =
+        run(directory.path(), &[&BUILTIN_ARGS[..], &["--filter", "no such case"]].concat(), 2);
     assert!(said.contains("has no such case"), "{said}");
 }
 
 #[test]
 fn failing_case_is_reported_with_its_location() {
-    let folder = folder(CASE_FILE);
+    let directory = directory(CASE_FILE);
     for path in [".", "evil.component.wasm"] {
-        let said = run(folder.path(), &[path], 1);
+        let said = run(directory.path(), &[path], 1);
         assert!(said.contains("EVIL-1 / nothing to do ... ok"), "{said}");
         assert!(said.contains("EVIL-1 / denies ... FAILED"), "{said}");
         assert!(
@@ -98,25 +100,25 @@ fn failing_case_is_reported_with_its_location() {
         );
         assert!(said.contains("result: FAILED. 1 passed, 1 failed"), "{said}");
     }
-    let junit = run(folder.path(), &[".", "-o", "junit"], 1);
+    let junit = run(directory.path(), &[".", "-o", "junit"], 1);
     assert!(junit.contains("file=\"./cases/EVIL-1.yaml\" line=\"7\""), "{junit}");
     assert!(junit.contains("<failure message=\"- deny EVIL-1 old\">"), "{junit}");
 }
 
 #[test]
 fn uncovered_rule_fails_the_test() {
-    let folder = folder("rule: EVIL-1\naccept:\n- name: nothing to do\n  create: bundle\n");
-    let said = run(folder.path(), &["."], 1);
+    let directory = directory("rule: EVIL-1\naccept:\n- name: nothing to do\n  create: bundle\n");
+    let said = run(directory.path(), &["."], 1);
     assert!(said.contains("Not covered:\n  EVIL-1: no case below reject in EVIL-1.yaml"), "{said}");
-    let json = run(folder.path(), &[".", "-o", "json"], 1);
+    let json = run(directory.path(), &[".", "-o", "json"], 1);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["notCovered"][0]["lacks"], serde_json::json!(["reject"]));
 }
 
 #[test]
 fn policy_error_fails_the_test_run() {
-    let folder = folder(&CASE_FILE.replace("do: many-violations, number: 1", "do: recurse"));
-    let said = run(folder.path(), &["."], 3);
+    let directory = directory(&CASE_FILE.replace("do: many-violations, number: 1", "do: recurse"));
+    let said = run(directory.path(), &["."], 3);
     assert!(said.contains("EVIL-1 / denies ... ERROR"), "{said}");
     assert!(said.contains("no verdict: ran out of stack"), "{said}");
 }
@@ -131,15 +133,18 @@ fn invalid_case_files_report_line() {
         ("rule: EVIL-2\naccept: []\n", "cases/EVIL-1.yaml:1: `rule` is \"EVIL-2\""),
         ("rule: EVIL-1\naccept: [\n", "cases/EVIL-1.yaml:2: "),
     ] {
-        let folder = folder(cases);
-        let said = run(folder.path(), &["."], 2);
+        let directory = directory(cases);
+        let said = run(directory.path(), &["."], 2);
         assert!(said.contains(expected), "{said}");
     }
-    let folder = folder(CASE_FILE);
-    fs::rename(folder.path().join("cases/EVIL-1.yaml"), folder.path().join("cases/EVIL-2.yaml"))
-        .unwrap();
-    write(&folder, "cases/EVIL-2.yaml", CASE_FILE.replace("EVIL-1", "EVIL-2"));
-    let said = run(folder.path(), &["."], 2);
+    let directory = directory(CASE_FILE);
+    fs::rename(
+        directory.path().join("cases/EVIL-1.yaml"),
+        directory.path().join("cases/EVIL-2.yaml"),
+    )
+    .unwrap();
+    write(&directory, "cases/EVIL-2.yaml", CASE_FILE.replace("EVIL-1", "EVIL-2"));
+    let said = run(directory.path(), &["."], 2);
     assert!(said.contains("hostile has no rule \"EVIL-2\"; did you mean \"EVIL-1\"?"), "{said}");
     for (arguments, expected) in [
         (&[][..], "name a component"),
@@ -148,7 +153,7 @@ fn invalid_case_files_report_line() {
         (&["--policy", "nobody"], "there is no policy \"nobody\""),
         (&["opgate.yaml"], "text, not WebAssembly"),
     ] {
-        let done = opgate(folder.path(), &[&["policy", "test"], arguments].concat());
+        let done = opgate(directory.path(), &[&["policy", "test"], arguments].concat());
         let said = err(&done);
         assert!(done.status.code() >= Some(2) && said.contains(expected), "{arguments:?}: {said}");
     }
@@ -156,34 +161,34 @@ fn invalid_case_files_report_line() {
 
 #[test]
 fn update_writes_verdicts_into_failing_cases() {
-    let folder = folder(CASE_FILE);
-    let path = folder.path().join("cases/EVIL-1.yaml");
-    let said = run(folder.path(), &[".", "--update"], 0);
+    let directory = directory(CASE_FILE);
+    let path = directory.path().join("cases/EVIL-1.yaml");
+    let said = run(directory.path(), &[".", "--update"], 0);
     assert!(said.contains("updated EVIL-1 / denies in EVIL-1.yaml"), "{said}");
     assert!(said.contains("1 passed, 0 failed, 1 updated"), "{said}");
     let written = fs::read_to_string(&path).unwrap();
     let kept = |line: &str| written.lines().any(|other| other == line);
     assert!(CASE_FILE.lines().filter(|line| !line.contains("message")).all(kept), "{written}");
     assert!(!written.contains("message: old"), "{written}");
-    run(folder.path(), &["."], 0);
+    run(directory.path(), &["."], 0);
     // What holds is left alone, and what a case cannot say is not written.
-    run(folder.path(), &[".", "--update"], 0);
+    run(directory.path(), &[".", "--update"], 0);
     assert_eq!(fs::read_to_string(&path).unwrap(), written);
     let moved = CASE_FILE
         .replace("settings: {do: many-violations, number: 1}\n  message: old", "message: old");
     fs::write(&path, &moved).unwrap();
-    let said = run(folder.path(), &[".", "--update"], 1);
+    let said = run(directory.path(), &[".", "--update"], 1);
     assert!(said.contains("not updated EVIL-1 / denies: it is below `reject`"), "{said}");
     assert_eq!(fs::read_to_string(&path).unwrap(), moved);
 }
 
 #[test]
 fn watch_reruns_tests_after_a_change() {
-    let folder = folder(CASE_FILE);
+    let directory = directory(CASE_FILE);
     let mut child = Command::new(BINARY)
         .args(["policy", "test", ".", "--watch"])
-        .current_dir(folder.path())
-        .env("OPGATE_CACHE_DIR", folder.path().join("cache"))
+        .current_dir(directory.path())
+        .env("OPGATE_CACHE_DIR", directory.path().join("cache"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -197,7 +202,7 @@ fn watch_reruns_tests_after_a_change() {
     assert!(result().contains("FAILED"));
     assert!(said.any(|line| line.unwrap().contains("watching ")));
     write(
-        &folder,
+        &directory,
         "cases/EVIL-1.yaml",
         CASE_FILE.replace("  message: old", "  messagePrefix: \"\""),
     );
@@ -208,9 +213,9 @@ fn watch_reruns_tests_after_a_change() {
 
 #[test]
 fn benchmark_reports_the_cost_of_a_policy() {
-    let folder = folder(&CASE_FILE.replace("  message: old", "  messagePrefix: \"\""));
+    let directory = directory(&CASE_FILE.replace("  message: old", "  messagePrefix: \"\""));
     let bench = |arguments: &[&str]| {
-        opgate(folder.path(), &[&["policy", "bench", "--calls", "20"], arguments].concat())
+        opgate(directory.path(), &[&["policy", "bench", "--calls", "20"], arguments].concat())
     };
     let done = bench(&[".", "-o", "json"]);
     assert_eq!(done.status.code(), Some(0), "{}", err(&done));
@@ -234,7 +239,7 @@ fn benchmark_reports_the_cost_of_a_policy() {
     ] {
         assert!(table.contains(line), "{line}: {table}");
     }
-    write(&folder, "none.json", "[]");
+    write(&directory, "none.json", "[]");
     let none = bench(&[".", "none.json"]);
     assert_eq!(none.status.code(), Some(2), "{}", out(&none));
 }

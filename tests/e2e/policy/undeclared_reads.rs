@@ -118,7 +118,8 @@ fn text_that_is_not_a_pointer_is_a_policy_error() {
     }
 }
 
-/// Every function of a document, by a pointer that nobody declared, from the object and from a part.
+/// Every function of a document, with a pointer that the policy did not declare, from the object
+/// and from a part.
 #[test]
 fn read_of_an_undeclared_field_is_a_policy_error() {
     for function in READ_FUNCTIONS {

@@ -1,5 +1,5 @@
-//! What is given to be judged: manifests and reviews alike, what is neither, and what is said about who judged
-//! it. The files are beside, in `given`.
+//! Input for evaluation: manifests and reviews alike, files that are neither, and the report on the
+//! policies that evaluated the input. The files are next to this one, in `review_input`.
 
 use std::path::Path;
 use std::process::Output;
@@ -9,19 +9,19 @@ use tempfile::TempDir;
 
 use crate::check::{command, err, out};
 
-fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/replay/review_input");
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+        std::fs::copy(entry.path(), directory.path().join(entry.file_name())).unwrap();
     }
-    folder
+    directory
 }
 
-fn run(folder: &TempDir, line: &str) -> Output {
+fn run(directory: &TempDir, line: &str) -> Output {
     let arguments: Vec<_> = line.split(' ').collect();
-    command(folder.path(), &arguments).output().unwrap()
+    command(directory.path(), &arguments).output().unwrap()
 }
 
 fn all_output(output: &Output) -> String {
@@ -37,10 +37,10 @@ fn json_lines(output: &Output) -> Vec<Value> {
     }
 }
 
-/// Each file is told apart, with what to do about it.
+/// The commands detect the type of each file, and print what the user can do with it.
 #[test]
 fn detected_input_type_is_printed() {
-    let folder = folder();
+    let directory = directory();
     for (line, status, expected) in [
         ("replay pod.yaml", 0, "pod.yaml: a manifest, evaluated as CREATE by kubernetes-admin"),
         ("check -v pod.yaml", 0, "pod.yaml: a manifest, evaluated as CREATE by opgate:check"),
@@ -90,7 +90,7 @@ fn detected_input_type_is_printed() {
         ("review new -f pod.yaml --operation CONNECT", 2, "name it with --sub-resource"),
         ("review new -f pod.yaml --old namespace.yaml", 2, "--old has no Pod dev/web: it has Name"),
     ] {
-        let output = run(&folder, line);
+        let output = run(&directory, line);
         let text = all_output(&output);
         assert_eq!(output.status.code(), Some(status), "{line}: {text}");
         assert!(text.contains(expected), "{line}: {text}");
@@ -100,7 +100,7 @@ fn detected_input_type_is_printed() {
 /// A review is what an API server sends, and the same whenever it is made.
 #[test]
 fn review_is_created_from_a_manifest() {
-    let folder = folder();
+    let directory = directory();
     // Arguments, and what the request has at these pointers.
     let cases: [(&str, &[(&str, Value)]); 8] = [
         (
@@ -173,16 +173,16 @@ fn review_is_created_from_a_manifest() {
     ];
     for (arguments, expected) in cases {
         let line = format!("review new -f {arguments}");
-        let output = run(&folder, &line);
+        let output = run(&directory, &line);
         assert_eq!(output.status.code(), Some(0), "{line}: {}", err(&output));
         let review = json_lines(&output).remove(0);
         for (pointer, value) in expected {
             let found = review["request"].pointer(pointer).unwrap_or(&Value::Null);
             assert_eq!(found, value, "{line}: {pointer}");
         }
-        assert_eq!(out(&run(&folder, &line)), out(&output), "{line}");
+        assert_eq!(out(&run(&directory, &line)), out(&output), "{line}");
     }
-    let output = run(&folder, "review new -f several.yaml -n team");
+    let output = run(&directory, "review new -f several.yaml -n team");
     let all = json_lines(&output);
     let found: Vec<_> = all
         .iter()
@@ -213,25 +213,25 @@ fn review_is_created_from_a_manifest() {
     assert_eq!(err(&output).matches("taken for").count(), 1, "{}", err(&output));
 }
 
-/// A manifest, its review in each form, and the review in `check` get the same answer.
+/// A manifest, its review in each format, and the review in `check` get the same result.
 #[test]
 fn manifest_and_its_review_give_the_same_result() {
-    let folder = folder();
+    let directory = directory();
     let context = "--config opgate.yaml --cluster-state namespace.yaml";
     for form in ["json", "jsonl", "yaml"] {
-        let made = run(&folder, &format!("review new -f pod.yaml -o {form}"));
-        std::fs::write(folder.path().join(format!("made.{form}")), &made.stdout).unwrap();
+        let made = run(&directory, &format!("review new -f pod.yaml -o {form}"));
+        std::fs::write(directory.path().join(format!("made.{form}")), &made.stdout).unwrap();
     }
     let mut first = None;
     for file in ["pod.yaml", "made.json", "made.jsonl", "made.yaml"] {
-        let output = run(&folder, &format!("replay {context} --output jsonl {file}"));
+        let output = run(&directory, &format!("replay {context} --output jsonl {file}"));
         assert_eq!(output.status.code(), Some(1), "{file}: {}", err(&output));
         let mut record = json_lines(&output).remove(0);
         let taken = if file == "pod.yaml" { "manifest" } else { "review" };
         assert_eq!(record["inputType"].take(), taken, "{file}");
         (record["source"], record["microseconds"]) = (Value::Null, Value::Null);
         assert_eq!(*first.get_or_insert(record.clone()), record, "{file}");
-        let output = run(&folder, &format!("check {context} --output jsonl {file}"));
+        let output = run(&directory, &format!("check {context} --output jsonl {file}"));
         let record = json_lines(&output).remove(0);
         assert_eq!(
             (output.status.code(), &record["inputType"]),
@@ -242,20 +242,21 @@ fn manifest_and_its_review_give_the_same_result() {
         assert_eq!((&found["rule"], &record["name"]), (&json!("PSA-09"), &json!("web")), "{file}");
         assert!(found["location"]["line"].as_u64().unwrap() >= 1, "{file}: {found}");
     }
-    let text = all_output(&run(&folder, &format!("check {context} made.json")));
+    let text = all_output(&run(&directory, &format!("check {context} made.json")));
     assert!(
         text.contains("made.json: an AdmissionReview, CREATE of Pod dev/web by kubernetes-admin"),
         "{text}"
     );
 }
 
-/// Nothing counts as allowed that nobody judged.
+/// An object that no policy evaluated does not count as allowed.
 #[test]
 fn not_evaluated_objects_are_reported() {
-    let folder = folder();
-    std::fs::create_dir(folder.path().join("dev")).unwrap();
+    let directory = directory();
+    std::fs::create_dir(directory.path().join("dev")).unwrap();
     for name in ["pod.yaml", "namespace.yaml"] {
-        std::fs::copy(folder.path().join(name), folder.path().join("dev").join(name)).unwrap();
+        std::fs::copy(directory.path().join(name), directory.path().join("dev").join(name))
+            .unwrap();
     }
     for (line, status, expected) in [
         (
@@ -277,17 +278,18 @@ fn not_evaluated_objects_are_reported() {
             ],
         ),
         ("check --config opgate.yaml --require-evaluated typo.yaml", 1, &["1 not evaluated"]),
-        // Rules about any manifest look at it. What its author meant nobody has judged.
+        // Rules for any manifest evaluate it. No policy evaluated the object that its author
+        // intended.
         ("check typo.yaml", 0, &["0 passed, 0 denied, 0 errors, 1 not evaluated"]),
         ("check --require-evaluated typo.yaml", 1, &["1 not evaluated"]),
         ("replay --require-evaluated typo.yaml", 1, &["1 not evaluated"]),
-        // The Namespace is not known, and then it stands beside the Pod, or in the cluster.
+        // First the Namespace is not known. Then it is next to the Pod, or in the cluster.
         (
             "check --config opgate.yaml pod.yaml",
             0,
             &["not evaluated", "PSA-09", "name files with --cluster-state", "1 passed, 0 denied"],
         ),
-        // Its labels decide as well who is asked.
+        // The labels of the Namespace also select the policies.
         (
             "check --config selects.yaml dev",
             0,
@@ -309,7 +311,7 @@ fn not_evaluated_objects_are_reported() {
             &["PSA-09", "0 passed, 1 denied, 0 errors"],
         ),
     ] {
-        let output = run(&folder, line);
+        let output = run(&directory, line);
         let text = all_output(&output);
         assert_eq!(output.status.code(), Some(status), "{line}: {text}");
         for expected in expected {
@@ -321,9 +323,9 @@ fn not_evaluated_objects_are_reported() {
 /// Why each policy was asked or not, what it evaluated, and what it read.
 #[test]
 fn explain_shows_the_evaluation() {
-    let folder = folder();
+    let directory = directory();
     let explained = |line: &str| {
-        let output = run(&folder, line);
+        let output = run(&directory, line);
         let record = json_lines(&output).remove(0);
         let list = match &record["explain"] {
             Value::Array(all) => all[0]["policies"].clone(),
@@ -367,7 +369,7 @@ fn explain_shows_the_evaluation() {
         let skipped = skipped.unwrap_or_else(|| panic!("{command}: {asked}"));
         assert!(skipped["reason"].as_str().unwrap().contains("not available"), "{skipped}");
 
-        let table = out(&run(&folder, &format!("{command} --explain {context}")));
+        let table = out(&run(&directory, &format!("{command} --explain {context}")));
         for expected in ["matched pod-security: ", "PSA-09", " in ", "read v1/namespaces: "] {
             assert!(table.contains(expected), "{command}: {expected}: {table}");
         }

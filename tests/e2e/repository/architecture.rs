@@ -8,7 +8,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Who may use whom, by folder. A folder that ends in `/` stands for all crates in it.
+/// Which crates each crate may use, by directory. A directory that ends in `/` stands for all
+/// crates in it.
 const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("common/", &["common/"]),
     ("certs", &["common/"]),
@@ -96,7 +97,7 @@ const IO_MODULES: &[&str] = &["std::fs", "std::net", "std::process", "std::threa
 struct Package {
     name: String,
     /// From the root of the workspace.
-    folder: String,
+    directory: String,
     root: PathBuf,
     dependencies: Vec<Dependency>,
 }
@@ -125,7 +126,7 @@ fn workspace() -> Vec<Package> {
         let root = Path::new(value["manifest_path"].as_str().unwrap()).parent().unwrap();
         Package {
             name: text(&value["name"]),
-            folder: root.strip_prefix(top).unwrap().display().to_string(),
+            directory: root.strip_prefix(top).unwrap().display().to_string(),
             root: root.to_owned(),
             dependencies: value["dependencies"]
                 .as_array()
@@ -138,36 +139,40 @@ fn workspace() -> Vec<Package> {
     metadata["packages"].as_array().unwrap().iter().map(package).collect()
 }
 
-/// Whether a folder is the one that is named, or one of those.
-fn is_named(folder: &str, name: &str) -> bool {
-    folder == name || name.ends_with('/') && folder.starts_with(name)
+/// Whether a directory is the named one, or inside of a named one that ends in `/`.
+fn is_named(directory: &str, name: &str) -> bool {
+    directory == name || name.ends_with('/') && directory.starts_with(name)
 }
 
 /// The longest name fits best.
-fn allowed_dependencies(folder: &str) -> &'static [&'static str] {
-    let named = ALLOWED_DEPENDENCIES.iter().filter(|(name, _)| is_named(folder, name));
+fn allowed_dependencies(directory: &str) -> &'static [&'static str] {
+    let named = ALLOWED_DEPENDENCIES.iter().filter(|(name, _)| is_named(directory, name));
     let best = named.max_by_key(|(name, _)| name.len());
-    best.unwrap_or_else(|| panic!("{folder} is new: say in ALLOWED_DEPENDENCIES what it may use")).1
+    best.unwrap_or_else(|| {
+        panic!("{directory} is new: say in ALLOWED_DEPENDENCIES what it may use")
+    })
+    .1
 }
 
 #[test]
 fn crates_use_those_below_them() {
     let packages = workspace();
-    let folders: BTreeMap<_, _> = packages.iter().map(|p| (p.name.as_str(), &*p.folder)).collect();
+    let directories: BTreeMap<_, _> =
+        packages.iter().map(|p| (p.name.as_str(), &*p.directory)).collect();
     let mut wrong = Vec::new();
-    for Package { folder, dependencies, .. } in &packages {
+    for Package { directory, dependencies, .. } in &packages {
         for Dependency { name, kind } in dependencies {
-            if let Some(used) = folders.get(name.as_str())
-                && used != folder
-                && !allowed_dependencies(folder).iter().any(|name| is_named(used, name))
+            if let Some(used) = directories.get(name.as_str())
+                && used != directory
+                && !allowed_dependencies(directory).iter().any(|name| is_named(used, name))
                 && !(kind == "dev" && TEST_DEPENDENCIES.contains(used))
             {
-                wrong.push(format!("{folder} ─▶ {used} ({kind})"));
+                wrong.push(format!("{directory} ─▶ {used} ({kind})"));
             }
             let named: Vec<_> = WASM_USERS.iter().filter(|(wasm, ..)| wasm == name).collect();
-            let is_at = |of: &str, at: &[&str]| of == kind && at.contains(&folder.as_str());
+            let is_at = |of: &str, at: &[&str]| of == kind && at.contains(&directory.as_str());
             if !named.is_empty() && !named.iter().any(|(_, of, at)| is_at(of, at)) {
-                wrong.push(format!("{folder} ─▶ {name} ({kind})"));
+                wrong.push(format!("{directory} ─▶ {name} ({kind})"));
             }
         }
     }
@@ -178,12 +183,12 @@ fn crates_use_those_below_them() {
 fn common_crates_perform_no_io() {
     let mut wrong = Vec::new();
     for package in workspace() {
-        if !package.folder.starts_with("common/") {
+        if !package.directory.starts_with("common/") {
             continue;
         }
         for (path, text) in sources(&package.root) {
             for name in IO_MODULES.iter().filter(|name| text.contains(**name)) {
-                wrong.push(format!("{}: {}: {name}", package.folder, path.join("::")));
+                wrong.push(format!("{}: {}: {name}", package.directory, path.join("::")));
             }
         }
     }
@@ -196,7 +201,7 @@ fn modules_have_no_cyclic_imports() {
     for package in workspace() {
         for (parent, modules) in module_graphs(&package.root) {
             let cycle = modules.find_cycle();
-            let place = [std::slice::from_ref(&package.folder), &parent].concat().join("::");
+            let place = [std::slice::from_ref(&package.directory), &parent].concat().join("::");
             wrong.extend(cycle.map(|cycle| format!("{place}: {cycle}")));
         }
     }
@@ -270,12 +275,12 @@ impl Modules {
 /// The sources of a crate by their modules: without comments, texts and tests.
 fn sources(crate_root: &Path) -> Vec<(Vec<String>, String)> {
     let mut found = Vec::new();
-    let mut folders = vec![crate_root.join("src")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten() {
+    let mut directories = vec![crate_root.join("src")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let inside = path.strip_prefix(crate_root.join("src")).unwrap().with_extension("");
                 let names = inside.iter().map(|name| name.to_str().unwrap().to_owned());
@@ -391,7 +396,7 @@ fn is_name_character(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// What a source says of its own crate: paths from its root, for `crate::…` and `super::…`.
+/// The references of a source to its own crate: paths from its root, for `crate::…` and `super::…`.
 fn references(text: &str, module: &[String]) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for (at, word) in words(text) {
@@ -475,7 +480,8 @@ fn use_paths(text: &str) -> (&str, Vec<Vec<String>>) {
     (rest, vec![if name.is_empty() { Vec::new() } else { vec![name.to_owned()] }])
 }
 
-/// A test that finds nothing proves nothing: of a crate with a circle, the circle is told.
+/// A test that finds nothing proves nothing. For a crate with a cycle, the search reports the
+/// cycle.
 #[test]
 fn module_cycle_is_reported_with_its_imports() {
     let crate_root = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! What is published: the SDK with what it is made of, and the contract as a package that tools for
-//! components read. `.ci/languages` packs them; this says that they belong together.
+//! What is published: the SDK with its crates, and the contract as a package that tools for
+//! components read. `.ci/languages` packs them. These tests check that they belong together.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -89,11 +89,11 @@ fn published_packages_share_a_version_with_the_contract() {
     }
 }
 
-fn opgate(folder: &Path, arguments: &[&str]) -> Vec<u8> {
+fn opgate(directory: &Path, arguments: &[&str]) -> Vec<u8> {
     let output = Command::new(BINARY)
         .args(arguments)
-        .current_dir(folder)
-        .env("HOME", folder)
+        .current_dir(directory)
+        .env("HOME", directory)
         .env_remove("OPGATE_CONFIG")
         .env_remove("DOCKER_CONFIG")
         .stdin(Stdio::null())
@@ -106,13 +106,13 @@ fn opgate(folder: &Path, arguments: &[&str]) -> Vec<u8> {
 
 #[test]
 fn contract_is_printed_unchanged() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    assert_eq!(String::from_utf8(opgate(folder, &["policy", "wit"])).unwrap(), contract_text());
-    assert!(opgate(folder, &["policy", "wit", "--out", "policy.wit"]).is_empty());
-    assert_eq!(std::fs::read_to_string(folder.join("policy.wit")).unwrap(), contract_text());
-    opgate(folder, &["policy", "wit", "--out", "policy.wasm"]);
-    assert_encodes_contract(&std::fs::read(folder.join("policy.wasm")).unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    assert_eq!(String::from_utf8(opgate(directory, &["policy", "wit"])).unwrap(), contract_text());
+    assert!(opgate(directory, &["policy", "wit", "--out", "policy.wit"]).is_empty());
+    assert_eq!(std::fs::read_to_string(directory.join("policy.wit")).unwrap(), contract_text());
+    opgate(directory, &["policy", "wit", "--out", "policy.wasm"]);
+    assert_encodes_contract(&std::fs::read(directory.join("policy.wasm")).unwrap());
 }
 
 /// As other tools read it: the package by its name, with worlds, interfaces and documentation.
@@ -133,21 +133,21 @@ fn assert_encodes_contract(package: &[u8]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn published_contract_can_be_fetched_from_a_registry() {
     let Some(registry) = DockerRegistry::start().await else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     let tag = registry.reference(&format!("opgate/policy:{}", contract_version()));
     let path = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
     let (ca, credentials) = (path(registry.ca()), path(registry.credentials()));
     let how = ["--registry-ca", &ca, "--registry-config", &credentials];
-    let run = |arguments: &[&str]| opgate(folder, &[arguments, &how].concat());
+    let run = |arguments: &[&str]| opgate(directory, &[arguments, &how].concat());
     let pinned = String::from_utf8(run(&["policy", "wit", "--push", &tag])).unwrap();
     assert!(pinned.starts_with(&format!("{tag}@sha256:")), "{pinned}");
     let again = String::from_utf8(run(&["policy", "wit", "--push", &tag])).unwrap();
     assert_eq!(pinned, again, "the same contract has the same digest");
     let pulled = run(&["policy", "pull", pinned.trim(), "--out", "pulled.wasm"]);
     assert_eq!(String::from_utf8(pulled).unwrap(), pinned);
-    let pulled = std::fs::read(folder.join("pulled.wasm")).unwrap();
+    let pulled = std::fs::read(directory.join("pulled.wasm")).unwrap();
     assert_encodes_contract(&pulled);
-    opgate(folder, &["policy", "wit", "--out", "own.wasm"]);
-    assert!(pulled == std::fs::read(folder.join("own.wasm")).unwrap());
+    opgate(directory, &["policy", "wit", "--out", "own.wasm"]);
+    assert!(pulled == std::fs::read(directory.join("own.wasm")).unwrap());
 }

@@ -2,17 +2,17 @@
 //! kinds that show its texts.
 //!
 //! ```text
-//! rules.tsv        what documents and upstream say of each rule ─┐
+//! rules.tsv        what documents and upstream state for a rule ─┐
 //!                                                                ├─▶ equal, but for differences.tsv
 //! what policies declare, their cases, docs/rules ────────────────┘
 //! ```
 //!
-//! `rules.tsv` has a row for each rule: its policy, the kinds and operations that it is about, what it
-//! needs, its default level, its messages (` | ` between alternatives) and its sources. Its words are
-//! those of the documents: `dependencies.yaml` is a kind there, and `FILE` an operation.
+//! `rules.tsv` has a row for each rule: its policy, the kinds and operations that it applies to,
+//! what it needs, its default level, its messages (` | ` between alternatives) and its sources. Its
+//! words are those of the documents: `dependencies.yaml` is a kind there, and `FILE` an operation.
 //! `differences.tsv` says where policies differ, and why that is right: the rule, what differs
-//! (`kinds`, `operations`, `needs` or `message`), what is served (or the message that no case shows),
-//! and the reason.
+//! (`kinds`, `operations`, `needs` or `message`), what is served (or the message that no case
+//! shows), and the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -54,7 +54,7 @@ pub(crate) fn documented_rules() -> Vec<DocumentedRule> {
 }
 
 impl DocumentedRule {
-    /// Whether no request is about it.
+    /// Whether the rule applies to no request.
     pub(crate) fn is_only_in_files(&self) -> bool {
         self.operations == "FILE"
     }
@@ -138,7 +138,7 @@ fn documented_kinds(
             // What follows is the name of an object.
             rest = after.split_once(", ").map_or("", |(_, after)| after);
         }
-        // What is written about in files only is not judged in objects that hold it, too.
+        // A rule for files only does not evaluate the objects that contain the same data.
         let holds = names.len() > 1 && row.operations == "FILE";
         kinds.extend(names.iter().filter(|kind| !holds || FILE_KINDS.contains(kind)));
         rest = rest.trim_start_matches([',', ' ']);
@@ -200,7 +200,7 @@ fn kinds_differ(row: &DocumentedRule, served: &ServedKinds) -> bool {
         || !documented.iter().all(|kind| served.contains_key(*kind) || only_files)
 }
 
-/// A file is judged as an object that is created, or that replaces one that was published.
+/// opgate evaluates a file as an object that is created, or that replaces a published one.
 fn operations_differ(row: &DocumentedRule, served: &ServedKinds) -> bool {
     let documented: BTreeSet<_> = row.operations.split(',').collect();
     let fits = |(kind, operations): (&String, &BTreeSet<&str>)| {
@@ -216,8 +216,8 @@ fn operations_differ(row: &DocumentedRule, served: &ServedKinds) -> bool {
     !served.iter().all(fits)
 }
 
-/// `cluster:A,B` needs that both are read. What else is read is about copies and originals. Objects of
-/// any kind come as samples.
+/// `cluster:A,B` requires that the rule reads both. Its other reads concern copies and originals.
+/// Objects of any kind come as samples.
 fn needs_differ(row: &DocumentedRule, rule: &Rule) -> bool {
     let reads: BTreeSet<_> = rule.reads.iter().map(|read| read.resource).collect();
     let needed = row.needs.strip_prefix("cluster:").map(|kinds| kinds.split(','));

@@ -14,13 +14,13 @@ use tempfile::TempDir;
 use crate::BINARY;
 use crate::policy::cases::POLICIES;
 
-fn opgate(folder: &TempDir, arguments: &[&str]) -> Output {
-    let cache = folder.path().join("cache");
+fn opgate(directory: &TempDir, arguments: &[&str]) -> Output {
+    let cache = directory.path().join("cache");
     let arguments = [&["--log", "error"], arguments].concat();
     Command::new(BINARY)
         .args(arguments)
         .env("OPGATE_CACHE_DIR", cache)
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .output()
         .unwrap()
 }
@@ -33,17 +33,17 @@ fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A folder with a configuration, a plain bundle without objects, and a catalog that only warns.
-fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+/// A directory with a configuration, a plain bundle without objects, and a catalog that only warns.
+fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
     let configuration = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
     let put = |name: &str, text: &str| {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
     let url = "https://docs.example.com/rules/";
-    put("folder.yaml", &format!("{configuration}docsUrl: {url}\n"));
+    put("directory.yaml", &format!("{configuration}docsUrl: {url}\n"));
     let url = "https://docs.example.com/{policy}?rule={rule}";
     put("page.yaml", &format!("{configuration}docsUrl: {url:?}\n"));
     put("wrong.yaml", &format!("{configuration}docsUrl: docs.example.com\n"));
@@ -65,13 +65,13 @@ fn folder() -> TempDir {
         .unwrap();
     }
     put("catalog/catalog.yaml", &catalog);
-    folder
+    directory
 }
 
 #[test]
 fn declared_rules_are_listed_with_documented_levels() {
-    let folder = folder();
-    let listed = out(&opgate(&folder, &["rules", "--output", "json"]));
+    let directory = directory();
+    let listed = out(&opgate(&directory, &["rules", "--output", "json"]));
     let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
     let declared = POLICIES.iter().flat_map(|policy| {
         policy.all_rules().into_iter().map(|rule| {
@@ -92,25 +92,25 @@ fn declared_rules_are_listed_with_documented_levels() {
         let level = if denies_in_bundles { Some("warn") } else { rule["default"].as_str() };
         assert_eq!(levels.get(id).copied(), level, "{id}");
     }
-    let markdown = out(&opgate(&folder, &["rules", "--output", "markdown"]));
+    let markdown = out(&opgate(&directory, &["rules", "--output", "markdown"]));
     assert_eq!(markdown.lines().count(), listed.len() + 2);
     assert!(markdown.contains("| RPK-01 | immutable-bundle-spec | deny | Bundle | UPDATE | "));
 }
 
 #[test]
 fn a_rule_is_explained_in_full() {
-    let folder = folder();
-    let page = out(&opgate(&folder, &["rules", "explain", "opg-25"]));
+    let directory = directory();
+    let page = out(&opgate(&directory, &["rules", "explain", "opg-25"]));
     assert!(page.starts_with("## OPG-25\n\na ClusterServiceVersion brings no API"), "{page}");
     for part in
         ["* Level: deny", "### Why", "### Remediation", "### Accepted", "### Rejected", "```yaml"]
     {
         assert!(page.contains(part), "{part}: {page}");
     }
-    let both = out(&opgate(&folder, &["rules", "explain", "PBF-02", "RPK-08"]));
+    let both = out(&opgate(&directory, &["rules", "explain", "PBF-02", "RPK-08"]));
     assert!(both.contains("## PBF-02") && both.contains("## RPK-08"), "{both}");
     assert!(both.contains("* Denies with the setting: `rukpak.strictPaths`"), "{both}");
-    let unknown = opgate(&folder, &["rules", "explain", "OPG-52"]);
+    let unknown = opgate(&directory, &["rules", "explain", "OPG-52"]);
     assert_eq!(unknown.status.code(), Some(2));
     let text = err(&unknown);
     assert!(
@@ -119,26 +119,26 @@ fn a_rule_is_explained_in_full() {
     );
     // A policy of others may bring no pages.
     let configuration = testkit::configuration(&[testkit::misbehaves("evil", &json!({}))]);
-    fs::write(folder.path().join("evil.yaml"), configuration).unwrap();
-    let page = out(&opgate(&folder, &["rules", "explain", "--config", "evil.yaml", "EVIL-1"]));
+    fs::write(directory.path().join("evil.yaml"), configuration).unwrap();
+    let page = out(&opgate(&directory, &["rules", "explain", "--config", "evil.yaml", "EVIL-1"]));
     assert!(page.starts_with("## EVIL-1\n\nthe policy behaves\n"), "{page}");
 }
 
-/// The pages in `docs/rules` are what the rules say of themselves.
+/// The pages in `docs/rules` equal the documentation of the rules.
 #[test]
 fn the_published_pages_are_up_to_date() {
-    let folder = folder();
-    let output = opgate(&folder, &["rules", "docs", "pages"]);
+    let directory = directory();
+    let output = opgate(&directory, &["rules", "docs", "pages"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rules");
-    let files = |folder: &Path| {
-        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = |directory: &Path| {
+        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         let read = |path: std::path::PathBuf| {
             (path.file_name().unwrap().to_owned(), fs::read_to_string(path).unwrap())
         };
         entries.map(read).collect::<BTreeMap<_, _>>()
     };
-    let (made, published) = (files(&folder.path().join("pages")), files(&published));
+    let (made, published) = (files(&directory.path().join("pages")), files(&published));
     assert_eq!(made.len(), POLICIES.len() + 1);
     let stale: Vec<_> =
         made.iter().filter(|(name, text)| published.get(*name) != Some(text)).collect();
@@ -161,14 +161,13 @@ fn rule_ids(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What rules say that they do not decide is marked wherever rules are listed, and is in
-/// `docs/gaps.md`.
+/// Every list of rules marks the rules that document a gap. `docs/gaps.md` lists these gaps.
 #[test]
 fn documented_gaps_of_rules_are_listed() {
-    let folder = folder();
-    let listed = out(&opgate(&folder, &["rules", "--output", "json"]));
+    let directory = directory();
+    let listed = out(&opgate(&directory, &["rules", "--output", "json"]));
     let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
-    let table = out(&opgate(&folder, &["rules"]));
+    let table = out(&opgate(&directory, &["rules"]));
     let mut lines = String::new();
     for (rule, row) in listed.iter().zip(table.lines()) {
         let (id, policy) = (rule["id"].as_str().unwrap(), rule["policy"].as_str().unwrap());
@@ -196,12 +195,12 @@ fn documented_gaps_of_rules_are_listed() {
 /// `docs/configuration.md` has the settings of each policy, and no others.
 #[test]
 fn settings_of_each_policy_are_documented() {
-    let folder = folder();
+    let directory = directory();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
     let page = fs::read_to_string(page).unwrap();
     for policy in POLICIES {
         let name = policy.name;
-        let inspected = out(&opgate(&folder, &["policy", "inspect", name, "--output", "json"]));
+        let inspected = out(&opgate(&directory, &["policy", "inspect", name, "--output", "json"]));
         let inspected: Value = serde_json::from_str(&inspected).unwrap();
         let mut settings = BTreeSet::new();
         for (group, schema) in inspected["settingsSchema"]["properties"].as_object().unwrap() {
@@ -228,12 +227,12 @@ fn settings_of_each_policy_are_documented() {
 
 #[test]
 fn denials_link_to_their_rule_pages() {
-    let folder = folder();
+    let directory = directory();
     let check = |config: Option<&str>, form: &str| {
         let config: Vec<_> = config.into_iter().flat_map(|file| ["--config", file]).collect();
         let arguments =
             [&["check", "plain", "--input-type", "plain", "--output", form], &config[..]];
-        let output = opgate(&folder, &arguments.concat());
+        let output = opgate(&directory, &arguments.concat());
         assert_eq!(output.status.code(), Some(1), "{}", err(&output));
         out(&output)
     };
@@ -241,8 +240,8 @@ fn denials_link_to_their_rule_pages() {
     let page = "https://docs.example.com/rules/plain-bundle.md#pbf-02";
     for form in ["table", "junit"] {
         assert!(check(None, form).contains(command), "{form}");
-        assert!(check(Some("folder.yaml"), form).contains(page), "{form}");
-        assert!(!check(Some("folder.yaml"), form).contains(command), "{form}");
+        assert!(check(Some("directory.yaml"), form).contains(page), "{form}");
+        assert!(!check(Some("directory.yaml"), form).contains(command), "{form}");
     }
     let rule = |config: Option<&str>| {
         let sarif: Value = serde_json::from_str(&check(config, "sarif")).unwrap();
@@ -250,13 +249,13 @@ fn denials_link_to_their_rule_pages() {
         rules.into_iter().find(|rule| rule["id"] == "PBF-02").unwrap()
     };
     assert_eq!(rule(None)["helpUri"], Value::Null);
-    assert_eq!(rule(Some("folder.yaml"))["helpUri"], page);
+    assert_eq!(rule(Some("directory.yaml"))["helpUri"], page);
     let other = "https://docs.example.com/plain-bundle?rule=pbf-02";
     assert_eq!(rule(Some("page.yaml"))["helpUri"], other);
     let help = rule(None)["help"].clone();
     assert!(help["text"].as_str().unwrap().contains("* Source: OCP 4.12"));
     assert!(help["markdown"].as_str().unwrap().contains("### Remediation"));
-    let wrong = opgate(&folder, &["rules", "--config", "wrong.yaml"]);
+    let wrong = opgate(&directory, &["rules", "--config", "wrong.yaml"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
         err(&wrong).contains("wrong.yaml:3:1: docsUrl is \"docs.example.com\""),
@@ -267,9 +266,9 @@ fn denials_link_to_their_rule_pages() {
 
 #[test]
 fn repeated_warning_is_printed_on_one_line() {
-    let folder = folder();
+    let directory = directory();
     let rows = |arguments: &[&str]| {
-        let output = opgate(&folder, &[&["check", "catalog"], arguments].concat());
+        let output = opgate(&directory, &[&["check", "catalog"], arguments].concat());
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         let table = out(&output);
         let rows = table.lines().filter(|line| line.contains(" warn CON-27 "));
@@ -279,6 +278,6 @@ fn repeated_warning_is_printed_on_one_line() {
     assert!(row.starts_with("catalog/catalog.yaml:"), "{row}");
     assert!(row.ends_with("(9 times, first here; --verbose shows all)"), "{row}");
     assert_eq!(rows(&["--verbose"]).len(), 9);
-    let json = out(&opgate(&folder, &["check", "catalog", "--output", "json"]));
+    let json = out(&opgate(&directory, &["check", "catalog", "--output", "json"]));
     assert_eq!(json.matches("\"CON-27\"").count(), 9, "lists are whole");
 }

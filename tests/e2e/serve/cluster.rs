@@ -30,7 +30,7 @@ async fn object_count(server: &Server, resource: &str) -> Option<f64> {
     server.metric(&format!("opgate_cluster_cache_objects{{resource=\"{resource}\"}}")).await
 }
 
-/// Waits until the server has seen so many groups.
+/// Waits until the server has read this many groups.
 async fn wait_for_groups(server: &Server, count: u32) {
     let what = format!("{count} groups");
     wait_until(&what, async || object_count(server, OPERATOR_GROUPS).await == Some(count.into()))
@@ -402,7 +402,7 @@ async fn consistent_reads_query_the_api_server() {
     let requests = cluster.requests().split_off(before);
     let lists = requests.iter().filter(|r| r.contains("/operatorgroups") && !r.contains("watch="));
     assert!(lists.clone().all(|r| r.contains("/namespaces/c/")), "{requests:?}");
-    // Without an answer there is no verdict.
+    // Without a response of the API server, the server returns an error.
     cluster.forbid(OLM, "operatorgroups");
     let review = create(&group("b", "new", &["shared"], GOOSE_API), false);
     let answer = client.review(review).await.unwrap();

@@ -1,5 +1,5 @@
-//! What a tenant, or a bad day of the API server, may do to the view of the cluster and to what was
-//! allowed: each attack through the real binary, with an API server that stores what it is told.
+//! What a tenant, or a failing API server, can do to the view of the cluster and to allowed
+//! requests. Each attack uses the real binary, with an API server that stores what clients write.
 //!
 //! `docs/security.md` lists the invariants. The same with a real API server is in `attacks.rs` and
 //! `races.rs`.
@@ -494,7 +494,8 @@ fn peak_kib(server: &Server) -> usize {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Pages are bounded in bytes: 29 MiB of small brackets, which nobody reads, are not held at a time.
+/// Pages are bounded in bytes: the server does not hold 29 MiB of small brackets, which no policy
+/// reads, at a time.
 #[tokio::test(flavor = "multi_thread")]
 async fn large_objects_are_listed_in_little_memory() {
     let cluster = reviews::cluster();

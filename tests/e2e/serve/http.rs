@@ -288,8 +288,8 @@ async fn bodies_up_to_the_limit_are_read_and_larger_ones_get_413() {
     }
 }
 
-/// Written by hand: a body in chunks, a head that announces more than comes, two requests at once,
-/// and what is not HTTP at all.
+/// Raw bytes from the test: a body in chunks, a head that announces more than the client sends, two
+/// requests at once, and text that is not HTTP.
 #[tokio::test]
 async fn unusual_http_requests_are_handled() {
     let server = Server::start(BINARY, None, &[]);
@@ -416,7 +416,7 @@ async fn policy_that_fails_to_load_does_not_block_other_policies() {
     let text = configuration(&[broken.clone(), builtin_policy()]);
     let server = Server::start(BINARY, Some(&text), &[]);
     let mut client = server.connect().await;
-    // What another policy denies is denied; what it allows, nobody has checked.
+    // A request that another policy denies is denied. The server returns an error for the others.
     assert_eq!(client.review(recorded_review("007")).await.unwrap().response()["allowed"], false);
     let cause = "policy broken: describe: exceeded the CPU time limit of 100ms: raise `limits.time` of the policy";
     let answer = client.review(recorded_review("006")).await.unwrap();
@@ -526,12 +526,12 @@ async fn user_cannot_use_the_name_of_a_file_check() {
     assert_eq!(answer.response()["allowed"], false, "{}", answer.body);
     assert!(answer.body.contains("only cluster administrators can create CRDs"), "{}", answer.body);
     // A recording of it, and what a check says about the recording.
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("opgate.yaml"), text).unwrap();
-    std::fs::write(folder.path().join("review.json"), review.to_string()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("opgate.yaml"), text).unwrap();
+    std::fs::write(directory.path().join("review.json"), review.to_string()).unwrap();
     for command in ["replay", "check"] {
         let arguments = [command, "--config", "opgate.yaml", "review.json"];
-        let output = crate::check::command(folder.path(), &arguments).output().unwrap();
+        let output = crate::check::command(directory.path(), &arguments).output().unwrap();
         let said = crate::check::out(&output);
         assert!(output.status.code() == Some(1) && said.contains("CRD-09"), "{command}: {said}");
     }
@@ -559,7 +559,7 @@ async fn client_texts_are_truncated_to_one_line() {
     assert!(answer.body.len() < 1_000, "{}", answer.body.len());
 }
 
-/// Memory is taken for what has come, not for what is announced.
+/// The server reserves memory for received bytes, not for the announced length.
 #[tokio::test]
 async fn announced_bodies_do_not_block_other_requests() {
     let server = Server::start(BINARY, None, &["--max-request-memory", "8Mi"]);
@@ -584,7 +584,7 @@ async fn announced_bodies_do_not_block_other_requests() {
     while server.metric("opgate_requests_shed_total").await < Some(1.0) {}
 }
 
-/// Certificates of any kind of key, and a client that does not say which name it wants.
+/// Certificates of any kind of key, and a client that does not name the server that it wants.
 #[tokio::test]
 async fn a_client_without_alpn_and_with_another_name_is_served() {
     let server = Server::start(BINARY, None, &[]);

@@ -81,7 +81,7 @@ static POLICIES: LazyLock<Vec<LoadedPolicy>> = LazyLock::new(|| {
     policies.into_iter().map(load).collect()
 });
 
-/// All rules at their strictest: what is off by default is looked at, too.
+/// All rules at their strictest level, including rules that are off by default.
 fn strictest_settings(policy: &Policy) -> Arc<Document> {
     let rules: BTreeMap<_, _> =
         policy.all_rules().into_iter().map(|rule| (rule.id, "deny")).collect();
@@ -213,7 +213,7 @@ fn figures() {
     }
 }
 
-/// A small object that has every member which the policies look at.
+/// A small object that has every member which the policies read.
 const FULL_SHAPE: Shape = Shape {
     apis: 1,
     descriptors: 1,
@@ -297,7 +297,8 @@ fn any_value_in_any_field_causes_no_policy_error() {
     evaluated.unwrap();
 }
 
-/// Anyone who can write ClusterServiceVersions can claim a CRD, here 72 times with 1 MiB each.
+/// Any user with write access to ClusterServiceVersions can claim a CRD, here 72 times with 1 MiB
+/// each.
 #[tokio::test]
 async fn crd_owned_by_many_csvs_can_be_updated() {
     let configuration = json!({

@@ -56,9 +56,9 @@ fn configuration_named(names: &[&str]) -> String {
 fn serve(cluster: &FakeCluster, files: &ConfigMap, name: &str, more: &[&str]) -> Server {
     let (config, kubeconfig) = (files.path("opgate.yaml"), cluster.kubeconfig());
     let certificates = Certificates::new();
-    let (folder, authority) = (certificates.folder.path(), &certificates.authority);
-    std::fs::write(folder.join("ca.crt"), authority.certificate()).unwrap();
-    write_private(&folder.join("ca.key"), &authority.key()).unwrap();
+    let (directory, authority) = (certificates.directory.path(), &certificates.authority);
+    std::fs::write(directory.join("ca.crt"), authority.certificate()).unwrap();
+    write_private(&directory.join("ca.key"), &authority.key()).unwrap();
     let mut arguments = vec!["--config", config.to_str().unwrap(), "--reload-interval", "20ms"];
     arguments.extend(["--kubeconfig", kubeconfig.to_str().unwrap()]);
     arguments.extend(["--installation", "opgate-system/opgate", "--pod-name", name]);
@@ -143,9 +143,10 @@ impl ApiServer {
 
     /// It knows the server from now on.
     fn add_server(&self, server: &Server) {
-        let folder = server.certificates.folder.path();
+        let directory = server.certificates.directory.path();
         let authority =
-            CertificateAuthority::load(&folder.join("ca.crt"), &folder.join("ca.key")).unwrap();
+            CertificateAuthority::load(&directory.join("ca.crt"), &directory.join("ca.key"))
+                .unwrap();
         self.servers.lock().push((server.address, Arc::new(authority)));
     }
 
@@ -266,7 +267,7 @@ async fn unmanaged_registration_is_reported_and_not_changed() {
         );
     }
     assert_eq!(object(&cluster), before);
-    // Nobody's, and none: not a word of it is believed.
+    // A registration without an owner, and an unreadable one: the server uses neither.
     cluster.apply(GROUP, "v1", PLURAL, json!({"metadata": {"name": "opgate"}}));
     wait_until("a word about it", async || {
         server.get("/readyz?verbose").await.1.contains("is not ours")
@@ -313,7 +314,7 @@ async fn changed_registration_is_restored_and_deleted_one_is_not() {
     .await;
     assert_eq!(server.metric("opgate_registration_stale").await, Some(1.0));
     assert_eq!(object(&cluster), Value::Null);
-    // Whoever makes it again has it filled in.
+    // If a user creates the object again, the server fills it in.
     cluster.apply(GROUP, "v1", PLURAL, empty());
     wait_registered(&cluster, "mine").await;
 }
@@ -337,7 +338,7 @@ fn the_flag_needs_an_installation_and_a_cluster() {
             "127.0.0.1:0",
             "--tls-dir",
         ]);
-        command.arg(certificates.folder.path()).args(arguments);
+        command.arg(certificates.directory.path()).args(arguments);
         command
             .env_remove("KUBECONFIG")
             .env_remove("KUBERNETES_SERVICE_HOST")

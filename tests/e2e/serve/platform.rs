@@ -1,5 +1,5 @@
-//! A server learns from its cluster which edition applies and as whom OLM and RukPak run, and trusts nobody
-//! whom an administrator has not installed.
+//! A server reads from its cluster which edition applies and as which users OLM and RukPak run. It
+//! trusts no user that an administrator has not installed.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -115,8 +115,8 @@ async fn controllers_are_found_where_administrators_installed_them() {
     }
 }
 
-/// Whoever may create a namespace creates what they like in it; some may create roles as well, with what they
-/// have themselves.
+/// A user with permission to create a namespace can create any object in it. Some users can also
+/// create roles, with permissions that they have themselves.
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_cannot_gain_trust() {
     let cluster = reviews::cluster();
@@ -409,8 +409,8 @@ async fn config_init_pins_the_discovered_platform() {
 /// Single objects, and none where the configuration says everything.
 #[test]
 fn manifests_permit_the_platform_reads_of_a_server() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("opgate.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("opgate.yaml");
     let reads = |text: &str, more: &[&str]| -> Vec<Value> {
         let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: []\n";
         std::fs::write(&path, format!("{head}{text}")).unwrap();

@@ -24,7 +24,7 @@ const MANIFESTS_RESOURCE: &str = "packages.operators.coreos.com/v1/packagemanife
 const VERSIONS_RESOURCE: &str = "opgate.dev/v1alpha1/serverversions";
 const CONFIG: &str = "config.openshift.io";
 
-/// A request that makes the policy say what it sees of a resource.
+/// A request that makes the policy report what it reads of a resource.
 fn review_for(resource: &str) -> String {
     create_bundle("1", resource, &good_spec()).to_string()
 }
@@ -134,7 +134,7 @@ async fn unwatchable_resource_is_polled() {
     let status = polled.status(MANIFESTS_RESOURCE);
     assert!(status.polled && status.error.is_none(), "{status:?}");
     assert_eq!(polled.count(is_watch), 1, "the API server has said that it cannot");
-    // When the API server says that it can, it is watched.
+    // When the API server reports that it supports a watch, the server watches the resource.
     polled.cluster.unaggregate(PACKAGES, "packagemanifests");
     polled.cluster.wait_watching("packagemanifests", 1).await;
     polled.cluster.apply(PACKAGES, "v1", "packagemanifests", package("etcd", 0));
@@ -408,7 +408,7 @@ async fn server_with_only_version_permission_is_not_ready() {
     wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
 }
 
-/// 60 MB in one answer, of which nobody reads more than the names.
+/// 60 MB in one response, of which no policy reads more than the names.
 #[tokio::test(flavor = "multi_thread")]
 async fn large_list_uses_little_memory() {
     let cluster = cluster(&["etcd"]);
@@ -441,12 +441,12 @@ fn out_of_range_poll_interval_is_rejected() {
 
 /// What the policy says in a replay with these files as the cluster.
 fn replay_with(context: &[(&str, &str)]) -> (String, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
     write("opgate.yaml", &configuration(&[policy()]));
     write("review.json", &review_for("serverversions"));
     let mut command = Command::new(BINARY);
-    command.current_dir(folder.path()).env("OPGATE_CACHE_DIR", folder.path().join("cache"));
+    command.current_dir(directory.path()).env("OPGATE_CACHE_DIR", directory.path().join("cache"));
     command.args(["--log", "info", "replay", "--config", "opgate.yaml"]);
     for (name, text) in context {
         write(name, text);

@@ -27,7 +27,7 @@ fn builtin_in_mode(mode: &str) -> Value {
     policy
 }
 
-/// A server with the file `opgate.yaml` of these, which looks at it all the time.
+/// A server with the file `opgate.yaml` of these files. By default it checks the file every 20 ms.
 fn serve(files: &ConfigMap, arguments: &[&str]) -> Server {
     let config = files.path("opgate.yaml");
     let mut all = vec!["--config", config.to_str().unwrap()];
@@ -184,8 +184,8 @@ async fn signal_reloads_an_edited_file_immediately() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_module_causes_a_reload() {
-    let folder = tempfile::tempdir().unwrap();
-    let module = folder.path().join("policy.wasm");
+    let directory = tempfile::tempdir().unwrap();
+    let module = directory.path().join("policy.wasm");
     std::fs::copy(hostile_component("misbehaves"), &module).unwrap();
     let settings = json!({"do": "many-violations", "number": 1});
     let policy = json!({
@@ -197,7 +197,7 @@ async fn changed_module_causes_a_reload() {
     let bundle = create_bundle("u", "b", &good_spec()).to_string();
     assert_eq!(client.review(bundle.clone()).await.unwrap().message(), "no");
     let before = active_digest(&server).await;
-    let new = folder.path().join("new.wasm");
+    let new = directory.path().join("new.wasm");
     std::fs::copy(hostile_component("advises"), &new).unwrap();
     std::fs::rename(new, &module).unwrap();
     // It has another schema or other rules: whichever it is, it is noticed, and the server answers.
@@ -259,7 +259,7 @@ async fn new_reads_are_synced_before_activation() {
         answer.message() != "allowed"
     })
     .await;
-    // And back: what nobody needs is watched no more.
+    // The way back: the server stops the watch that no policy needs.
     let objects = format!("opgate_cluster_cache_objects{{resource=\"{OPERATOR_GROUPS}\"}}");
     wait_until("its series", async || server.metric(&objects).await == Some(1.0)).await;
     let before = active_digest(&server).await;
@@ -353,7 +353,7 @@ async fn forbidden_read_keeps_last_good() {
     wait_changed(&server, &before).await;
 }
 
-/// Limits, modes, policies and queues change under load: nobody notices.
+/// Limits, modes, policies and queues change under load: no call fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn configuration_changes_fail_no_calls() {
     const CLIENT_COUNT: usize = 6;
@@ -437,7 +437,7 @@ async fn event_reports_the_result_of_a_reload() {
     files.swap(&[("opgate.yaml", &configuration(&[builtin_in_mode("warn")]))]);
     wait_changed(&server, &before).await;
     event(2).await;
-    // A failure to write one matters to nobody.
+    // A failure to write an Event has no effect.
     cluster.forbid("events.k8s.io", "events");
     let before = active_digest(&server).await;
     files.swap(&[("opgate.yaml", &good)]);

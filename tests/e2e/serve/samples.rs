@@ -21,14 +21,14 @@ const GROUP: &str = "example.com";
 const GRANTED_SAMPLES: &[&str] = &["*.example.com"];
 const SECRET_VALUE: &str = "hunter2";
 
-/// A request that makes the policy say what samples have: `widgets.example.com/v1/500`, several with
-/// spaces between them.
+/// A request that makes the policy report the content of samples: `widgets.example.com/v1/500`,
+/// several with spaces between them.
 fn review_for(samples: &str) -> String {
     let spec = json!({"source": {"type": "image", "image": {"ref": samples}}});
     create_bundle("1", "b", &spec).to_string()
 }
 
-/// A request that makes the policy say what Secrets it finds.
+/// A request that makes the policy report the Secrets that it finds.
 fn review_for_secrets() -> String {
     create_bundle("1", "secrets", &json!({})).to_string()
 }

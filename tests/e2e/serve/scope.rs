@@ -77,7 +77,7 @@ async fn policy_is_evaluated_only_within_its_scope() {
         ("{names: {exclude: [\"*g*\"]}}", "team-a", "g", false),
         (TEAM_SELECTOR, "team-a", "g", true),
         (TEAM_SELECTOR, "team-b", "g", false),
-        // Nobody knows its labels: rather ask than let it pass.
+        // The labels of the namespace are not known, so the policy evaluates the request.
         (TEAM_SELECTOR, "unknown", "g", true),
         // API servers set this label themselves.
         (
@@ -96,7 +96,8 @@ async fn policy_is_evaluated_only_within_its_scope() {
     }
 }
 
-/// What an API server sends it has selected. A watch that lags behind must not let it pass.
+/// The API server has selected the requests that it sends. A watch that lags behind must not
+/// exclude them.
 #[tokio::test]
 async fn namespace_selector_is_not_evaluated_for_live_requests() {
     let configuration = configuration("{namespaceSelector: {matchLabels: {team: a}}}");

@@ -96,7 +96,7 @@ async fn two_servers_share_certificates_and_restore_a_lost_secret() {
         .await;
     }
 
-    // Lost: another CA comes, and whoever calls meanwhile is answered.
+    // The Secret is lost: the servers create another CA, and answer calls meanwhile.
     let before = leaf(&cluster);
     cluster.delete("", "secrets", NAMESPACE, "opgate-tls");
     let trusts_two = async || {

@@ -15,8 +15,9 @@ use serde_json::json;
 use crate::policy::cases::{POLICIES, group_by_configuration};
 use crate::rules::documented::documented_rules;
 
-/// Rules that look at files even without the setting that asks an API server for the requests, because files
-/// cost nothing: MSC-10, MSC-11, CAT-21 and MSC-03 would need each write of a custom resource or of a Secret.
+/// Rules that evaluate files even without the setting that makes an API server send the requests,
+/// because files cost nothing: MSC-10, MSC-11, CAT-21 and MSC-03 would need each write of a custom
+/// resource or of a Secret.
 const ALWAYS_IN_FILES: [&str; 4] = ["CAT-21", "MSC-03", "MSC-10", "MSC-11"];
 
 fn load(configuration: &str, is_for_files: bool) -> PolicySet {

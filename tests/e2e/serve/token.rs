@@ -79,7 +79,8 @@ async fn server_without_usable_policies_is_not_ready() {
     let (blind, useful) = (start(false), start(true));
     wait_ready(&blind).await;
     wait_ready(&useful).await;
-    // An API server that is silent calls nobody, and finds servers when it is back.
+    // An API server that does not respond calls no webhook. When it is back, it finds servers that
+    // are ready.
     cluster.pause();
     wait_stale(&blind).await;
     assert_eq!(blind.get("/readyz").await, (200, "ok".to_owned()));
@@ -107,8 +108,8 @@ async fn server_without_usable_policies_is_not_ready() {
 #[tokio::test(flavor = "multi_thread")]
 async fn new_token_in_the_file_is_used_at_once() {
     let cluster = cluster();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("token");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
     std::fs::write(&file, "first").unwrap();
     let kubeconfig = cluster.kubeconfig_of(&json!({"tokenFile": file}));
     let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
@@ -131,8 +132,10 @@ async fn server_reports_its_errors_in_its_lease() {
     let cluster = cluster();
     cluster.install("coordination.k8s.io", "v1", "leases", "Lease", Scope::Namespaced);
     cluster.forbid(OLM, "operatorgroups");
-    let installation = ["--installation", "opgate-system/opgate", "--pod-name", "one"];
-    let server = reviews::serve_with(BINARY, &cluster, &policies(false), &installation);
+    // The server cannot list a resource: without a timeout it would wait for it before it serves.
+    let arguments =
+        ["--installation", "opgate-system/opgate", "--pod-name", "one", "--sync-timeout", "0s"];
+    let server = reviews::serve_with(BINARY, &cluster, &policies(false), &arguments);
     let state = || {
         let (group, name) = ("coordination.k8s.io", "opgate-replica-one");
         let lease = cluster.stored(group, "leases", "opgate-system", name)?;

@@ -1,4 +1,4 @@
-//! The webhook port: who may connect, and whether it is still there.
+//! The webhook port: the clients that may connect, and its liveness.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -28,28 +28,28 @@ use tokio_rustls::TlsConnector;
 
 use crate::BINARY;
 
-/// How the server answers who is served at all.
+/// How the server answers a client that it serves.
 const SERVED_STATUS_LINE: &str = "HTTP/1.1 404";
 
 /// A CA bundle for clients, in a file.
 struct CaBundleFile {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl CaBundleFile {
     fn new(authority: &CertificateAuthority) -> Self {
-        let bundle = Self { folder: tempfile::tempdir().unwrap() };
+        let bundle = Self { directory: tempfile::tempdir().unwrap() };
         bundle.replace(authority.certificate());
         bundle
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().join("clients.crt")
+        self.directory.path().join("clients.crt")
     }
 
     /// In one step, as a kubelet and good tools do it.
     fn replace(&self, content: &str) {
-        let new = self.folder.path().join("new");
+        let new = self.directory.path().join("new");
         std::fs::write(&new, content).unwrap();
         std::fs::rename(new, self.path()).unwrap();
     }
@@ -136,7 +136,7 @@ async fn client_without_certificate_is_rejected_and_counted() {
     wait_until("life", async || server.get("/livez").await == (200, "ok".to_owned())).await;
     assert_eq!(rejected_count(&server, "none").await, Some(1.0));
     assert_eq!(server.metric("opgate_tls_handshake_failures_total").await, Some(4.0));
-    // The client is told what is wanted, whoever it is.
+    // The server reports the required certificate to any client.
     let refused = request_served(&server, None).await.unwrap_err();
     let alert = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
     assert_eq!(refused.get_ref().unwrap().downcast_ref(), Some(&alert));
@@ -161,7 +161,7 @@ async fn changed_ca_applies_to_the_next_connection() {
     wait_until("failed", async || reloads("failed").await == Some(1.0)).await;
     assert!(!is_served(&server, Some(&of_old)).await);
     assert!(is_served(&server, Some(&of_new)).await);
-    // The next thing that is seen shows that the same trouble was told once.
+    // After the next reload, the test can check that the server reported the same failure once.
     bundle.replace(&format!("{}{}", old.certificate(), new.certificate()));
     wait_until("replaced again", async || reloads("replaced").await == Some(2.0)).await;
     assert!(is_served(&server, Some(&of_old)).await && is_served(&server, Some(&of_new)).await);
@@ -174,13 +174,13 @@ async fn changed_ca_applies_to_the_next_connection() {
     );
 }
 
-/// On SIGHUP the server looks at once. Here it would look by itself a day later.
+/// On SIGHUP the server reads the CA immediately. Here its next regular read is a day later.
 #[tokio::test]
 async fn changed_ca_applies_immediately_after_a_signal() {
     let [old, new] = [(); 2].map(|()| CertificateAuthority::create(1).unwrap());
     let [of_old, of_new] = [&old, &new].map(|ca| ca.issue_client("api-server", 1).unwrap());
     let (bundle, certificates) = (CaBundleFile::new(&old), Certificates::new());
-    let source = Source::Directory(certificates.folder.path().to_path_buf());
+    let source = Source::Directory(certificates.directory.path().to_path_buf());
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = Options {
         listen: loopback,
@@ -233,7 +233,7 @@ async fn port_taken_before_serving_is_an_error() {
         let policies = Configuration::parse(Path::new("opgate.yaml"), &policies, BUILTINS).unwrap();
         let live = cluster::ClusterOptions::of(cluster::Source::Live);
         let set = PolicySet::load(&policies, None, 64, live).unwrap();
-        let source = Source::Directory(certificates.folder.path().to_path_buf());
+        let source = Source::Directory(certificates.directory.path().to_path_buf());
         let certificate = Arc::new(Reloader::new(source).unwrap());
         opgate::server::Server::bind(options, set, certificate).await.unwrap()
     };
@@ -275,7 +275,7 @@ async fn full_port_passes_liveness_and_accepts_new_connections() {
     let connect = async || tls(server.address, &server.certificates.authority, &[]).await.unwrap();
     let _clients = [connect().await, connect().await];
     assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
-    // The check was no client: nobody went for it.
+    // The check does not count as a client: the server evicted no connection for it.
     assert_eq!(server.metric("opgate_connections_evicted_total").await, Some(0.0));
     assert_eq!(server.metric("opgate_connections ").await, Some(2.0));
     assert!(is_served(&server, None).await);
@@ -324,7 +324,7 @@ async fn unfinished_bodies_do_not_block_other_reviews() {
         let answer = client.review(review.to_string()).await.unwrap();
         assert_eq!(answer.status, 200, "{}", answer.body);
     }
-    // Each of the others is told, and none holds anything.
+    // Each of the other clients gets a response, and none of their requests is still in flight.
     for status in unfinished.join_all().await {
         assert!(["HTTP/1.1 503", "HTTP/1.1 408"].contains(&status.as_str()), "{status}");
     }
@@ -332,7 +332,7 @@ async fn unfinished_bodies_do_not_block_other_reviews() {
     assert_eq!(server.metric("opgate_requests_in_flight ").await, Some(0.0));
 }
 
-/// A server on its way out has to answer nobody.
+/// A server that drains does not have to serve clients.
 #[tokio::test]
 async fn draining_server_is_alive_and_not_ready() {
     let server = Server::start(BINARY, None, &["--drain-delay", "100s"]);
@@ -341,12 +341,14 @@ async fn draining_server_is_alive_and_not_ready() {
     assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
 }
 
-/// What was told when it went wrong is told when it is right again, also where that is what it was.
+/// If the server has logged an invalid certificate, it logs the next valid one, even if that is the
+/// old one.
 #[tokio::test]
 async fn restored_certificate_is_logged() {
     let mut server = Server::start(BINARY, None, &[]);
-    let read =
-        |name: &str| std::fs::read_to_string(server.certificates.folder.path().join(name)).unwrap();
+    let read = |name: &str| {
+        std::fs::read_to_string(server.certificates.directory.path().join(name)).unwrap()
+    };
     let (certificate, key) = (read("tls.crt"), read("tls.key"));
     let says =
         |server: &Server, text: &str| server.log().iter().any(|entry| entry["message"] == text);
@@ -366,7 +368,7 @@ fn startup_error_names_its_cause_once() {
     for (port, other) in [("--listen", "--ops-listen"), ("--ops-listen", "--listen")] {
         let output = std::process::Command::new(BINARY)
             .args(["serve", "--cluster-source", "none", "--tls-dir"])
-            .arg(certificates.folder.path())
+            .arg(certificates.directory.path())
             .args([other, "127.0.0.1:0"])
             .arg(port)
             .arg(taken.local_addr().unwrap().to_string())
@@ -384,7 +386,7 @@ async fn name_cannot_forge_a_key_in_the_text_log() {
     let certificates = Certificates::new();
     let mut child = std::process::Command::new(BINARY)
         .args(["--log-format", "text", "serve", "--cluster-source", "none", "--tls-dir"])
-        .arg(certificates.folder.path())
+        .arg(certificates.directory.path())
         .args(["--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"])
         .stderr(std::process::Stdio::piped())
         .spawn()

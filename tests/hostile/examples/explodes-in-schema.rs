@@ -9,7 +9,7 @@ pub struct Explodes;
 
 opgate_hostile::export!(Explodes);
 
-/// Below all bounds of form: few patterns, each of which is many thousands of states.
+/// Below all limits of structure: few patterns, each of which has many thousands of states.
 const SCHEMA: &str = concat!(
     r#"{"type": "object", "patternProperties": {"#,
     r#""^[\\p{L}\\p{N}]{1,500}a[\\p{L}\\p{N}]{1,500}$": {}, "#,

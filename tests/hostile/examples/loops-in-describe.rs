@@ -1,4 +1,4 @@
-//! Never says what it is.
+//! Never returns a description.
 
 use opgate_hostile::{Hostile, descriptor};
 use opgate_sdk::bindings::opgate::policy::types::Descriptor;

@@ -15,7 +15,7 @@ opgate_hostile::export!(Misbehaves);
 
 const SECRET: u64 = 0x5ec2_e75e_c2e7_5ec2;
 
-/// Words in the 3 MiB that the leak test writes and then looks at: three times the initial memory.
+/// Words in the 3 MiB that the leak test writes and then reads: three times the initial memory.
 const WORDS: usize = 3 << 17;
 
 /// Written by one evaluation, zero again in the next.
@@ -131,7 +131,7 @@ impl Hostile for Misbehaves {
                 deny(&mut verdict, "EVIL-1", "", format!("{:x}", memory[WORDS - 1]));
             }
             "read-secret" => {
-                // The allocator of the SDK gives out fresh memory as it is, so that this reads
+                // The allocator of the SDK returns fresh memory unchanged, so that this reads
                 // whatever the host left in it.
                 let memory = black_box(vec![0u64; WORDS]);
                 let found = memory.iter().filter(|&&word| word != 0).count();

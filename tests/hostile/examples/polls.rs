@@ -1,4 +1,4 @@
-//! Reads what is polled, and what need not be there, and says what it has found.
+//! Reads polled resources, and resources that need not exist, and reports what it has found.
 
 use opgate_hostile::{Hostile, deny, descriptor, verdict};
 use opgate_sdk::bindings::opgate::policy::types;

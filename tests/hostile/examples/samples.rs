@@ -1,4 +1,4 @@
-//! Looks at custom resources, and at Secrets if a setting asks for them, and says what it has found.
+//! Reads custom resources, and Secrets if a setting enables it, and reports what it has found.
 
 use opgate_hostile::{Hostile, deny, descriptor, verdict};
 use opgate_sdk::bindings::opgate::policy::types;

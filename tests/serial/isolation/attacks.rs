@@ -24,14 +24,14 @@ use tokio_rustls::client::TlsStream;
 /// From where API servers come.
 const API_SERVER_ADDRESS: [u8; 4] = [127, 0, 0, 1];
 
-/// From where somebody else comes who reaches the ports.
+/// The address of another client that reaches the ports.
 const POD_ADDRESS: [u8; 4] = [127, 0, 0, 66];
 
 /// One way to attack.
 pub(crate) struct Attack {
     /// As it stands in the table.
     pub(crate) name: &'static str,
-    /// Begins it. It has to say when it is under way, and goes on until it is aborted.
+    /// Starts the attack. It must report when it is under way, and continues until it is aborted.
     pub(crate) start: fn(&mut JoinSet<()>, &Arc<AttackTarget>, &FakeCluster),
 }
 
@@ -107,7 +107,7 @@ impl AttackTarget {
         self.started.send_modify(|begun| *begun += 1);
     }
 
-    /// Waits until so many are under way.
+    /// Waits until this many are under way.
     pub(crate) async fn wait_started(&self, attacks: usize) {
         let mut begun = self.started.subscribe();
         let waiting = begun.wait_for(|begun| *begun >= attacks);
@@ -128,8 +128,8 @@ impl AttackTarget {
     }
 }
 
-/// Sends requests over one connection after the other, without a pause, and looks at no answer. `begun` says that
-/// the first one is.
+/// Sends requests over one connection after the other, without a pause, and ignores the answers. It
+/// calls `begun` after each request.
 async fn keep_sending(
     target: Arc<AttackTarget>,
     path: &'static str,
@@ -161,7 +161,7 @@ fn request(path: &str, body: Bytes) -> hyper::Request<Full<Bytes>> {
         .unwrap()
 }
 
-/// Says once that an attack is under way, when so many of its parts are.
+/// Reports once that an attack is under way, when this many of its parts are.
 fn mark_started_after(
     target: &Arc<AttackTarget>,
     parts: usize,

@@ -1,4 +1,5 @@
-//! Another tenant: small requests, one after the other, over a connection that is made anew now and then.
+//! Another tenant: small requests, one after the other, over a connection that it opens again now
+//! and then.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ impl BystanderResult {
     }
 }
 
-/// Asks so many times for a CSV in its own namespace.
+/// Sends this many requests for a CSV in its own namespace.
 pub(crate) async fn send_requests(server: &Server, count: usize) -> BystanderResult {
     let mut seen = BystanderResult::default();
     let mut client = None;

@@ -1,5 +1,6 @@
-//! A siege: what a tenant, a neighbour in the cluster or a foreign policy may do to the server, each alone
-//! and all at once, while another tenant goes on asking. Prints the table of `docs/reliability.md`:
+//! What a tenant, a neighbour in the cluster or a foreign policy may do to the server, each alone
+//! and all at once, while another tenant continues to send requests. Prints the table of
+//! `docs/reliability.md`:
 //! `cargo test --release --workspace --test serial -- isolation --nocapture`
 //!
 //! ```text
@@ -8,9 +9,10 @@
 //! mod.rs: /livez, /readyz ─────────┘
 //! ```
 //!
-//! The control group is one of version 1 or 2 that this user may make; where there is none, a line says so,
-//! the server gets the flags that it would choose, and what is resident is compared with 128 MiB instead.
-//! `OPGATE_SIEGE` chooses attacks by a part of their names, `OPGATE_SIEGE_ALL` leaves only all at once.
+//! The control group is one of version 1 or 2 that this user may create. Without one, the test
+//! prints a line, gives the server the flags that it would choose, and compares resident memory
+//! with 128 MiB instead. `OPGATE_SIEGE` chooses attacks by a part of their names,
+//! `OPGATE_SIEGE_ALL` leaves only all at once.
 
 mod attacks;
 mod bystander;
@@ -148,8 +150,8 @@ impl AttackTest {
         seen
     }
 
-    /// Bytes at the most since the last row began: what the control group is charged for or, where there
-    /// is none, what is resident.
+    /// Peak bytes since the last row began: what the control group is charged for or, without a
+    /// control group, the resident memory.
     fn peak_bytes(&self) -> u64 {
         self.cgroup
             .as_ref()
@@ -162,7 +164,7 @@ impl AttackTest {
     }
 }
 
-/// What `/livez` and `/readyz` answered that was not 200, until it is told to stop.
+/// Answers of `/livez` and `/readyz` other than 200, until `stop` is set.
 async fn watch_health(server: &Server, stop: &AtomicBool) -> BTreeMap<String, usize> {
     let mut unhealthy = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
@@ -182,7 +184,7 @@ async fn watch_health(server: &Server, stop: &AtomicBool) -> BTreeMap<String, us
     unhealthy
 }
 
-/// A `GET` as a kubelet sends it: a connection of its own.
+/// A `GET` as a kubelet sends it: on a separate connection.
 async fn probe(ops: SocketAddr, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(ops).await?;
     let ask = format!("GET {path} HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n\r\n");
@@ -192,7 +194,7 @@ async fn probe(ops: SocketAddr, path: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// What a process had resident at the most, in bytes, without the pages of its binary.
+/// Peak resident memory of a process in bytes, without the pages of its binary.
 fn process_peak_bytes(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let bytes = |name: &str| {
@@ -202,7 +204,7 @@ fn process_peak_bytes(process: u32) -> u64 {
     bytes("VmHWM:").saturating_sub(bytes("RssFile:"))
 }
 
-/// Begins that count anew.
+/// Resets the peak.
 fn reset_peak(process: u32) {
     std::fs::write(format!("/proc/{process}/clear_refs"), "5").unwrap();
 }

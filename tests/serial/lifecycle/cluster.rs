@@ -32,7 +32,8 @@ pub(crate) const NAMESPACE: &str = "opgate-system";
 const WEBHOOK_CONFIGURATION: (&str, &str) =
     ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
 
-/// What an installation consists of, and what it writes, beside the resources of `reviews::cluster`.
+/// What an installation consists of, and what it writes, in addition to the resources of
+/// `reviews::cluster`.
 const RESOURCE_TYPES: [(&str, &str, &str, &str, Scope); 16] = [
     ("", "v1", "secrets", "Secret", Scope::Namespaced),
     ("", "v1", "services", "Service", Scope::Namespaced),
@@ -69,22 +70,25 @@ pub(crate) struct TestCluster {
     pub(crate) admin: Client,
     kubeconfig: PathBuf,
     is_real: bool,
-    /// What the fake calls, and with what: as an API server, it has connections of its own for each CA bundle.
+    /// What the fake calls, and with what: like an API server, it has separate connections for each
+    /// CA bundle.
     endpoints: Endpoints,
     webhook_clients: Mutex<HashMap<String, Arc<WebhookClient>>>,
 }
 
 impl TestCluster {
-    /// A real one, unless there is none; then a line says so. It needs an address that is not loopback.
+    /// A real one. Returns `None` and prints a line if there is none. It needs an address that is
+    /// not loopback.
     pub(crate) async fn real() -> Option<Self> {
         if std::env::var_os("KUBEBUILDER_ASSETS").is_some() && host_address().is_none() {
             eprintln!("skipped: this machine has no address that Endpoints may have");
             return None;
         }
         let plane = ControlPlane::start_with(&[
-            // Webhooks are called at the addresses of EndpointSlices: nobody forwards a ClusterIP here.
+            // The API server calls webhooks at the addresses of EndpointSlices: no proxy forwards a
+            // ClusterIP here.
             "--enable-aggregator-routing=true",
-            // Controllers that nobody plays.
+            // These plugins need controllers that the test does not run.
             "--disable-admission-plugins=ServiceAccount,ResourceQuota",
         ])
         .await?;
@@ -150,7 +154,7 @@ impl TestCluster {
         }
     }
 
-    /// The object of this kind and name, as it is.
+    /// The stored object of this kind and name, unchanged.
     pub(crate) async fn get(&self, like: &Value) -> Option<Value> {
         let found = self.api(like).get_opt(like["metadata"]["name"].as_str().unwrap()).await;
         found.ok().flatten().map(|object| serde_json::to_value(object).unwrap())
@@ -193,13 +197,13 @@ impl TestCluster {
         self.api(like).delete(name, &now).await.is_ok()
     }
 
-    /// The webhook configuration as it is stored.
+    /// The stored webhook configuration.
     pub(crate) async fn webhook_configuration(&self) -> Option<Value> {
         self.get(&object_reference(WEBHOOK_CONFIGURATION, None, "opgate")).await
     }
 
     /// A kubeconfig for a pod, with a token of its account in a file that is renewed nowhere: it lives for an hour.
-    pub(crate) async fn credentials(&self, account: &str, folder: &Path) -> PathBuf {
+    pub(crate) async fn credentials(&self, account: &str, directory: &Path) -> PathBuf {
         if !self.is_real {
             return self.kubeconfig.clone();
         }
@@ -208,11 +212,12 @@ impl TestCluster {
         let request = hyper::Request::post(path).header("content-type", "application/json");
         let request = request.body(serde_json::to_vec(&asked).unwrap()).unwrap();
         let answer: Value = self.admin.request(request).await.unwrap();
-        std::fs::write(folder.join("token"), answer["status"]["token"].as_str().unwrap()).unwrap();
+        std::fs::write(directory.join("token"), answer["status"]["token"].as_str().unwrap())
+            .unwrap();
         let text = std::fs::read_to_string(&self.kubeconfig).unwrap();
         let mut config: Value = serde_json::from_str(&text).unwrap();
-        config["users"][0]["user"] = json!({"tokenFile": folder.join("token")});
-        let path = folder.join("kubeconfig");
+        config["users"][0]["user"] = json!({"tokenFile": directory.join("token")});
+        let path = directory.join("kubeconfig");
         std::fs::write(&path, config.to_string()).unwrap();
         path
     }

@@ -8,8 +8,8 @@
 //!               opgate serve ◀─ /readyz ─▶ EndpointSlices
 //! ```
 //!
-//! A pod is a process. Paths of its mounts lead to folders of its own, and it listens on ports of the system's
-//! choice; everything else is as the pod template says. The image chooses the binary.
+//! A pod is a process. Paths of its mounts lead to directories of this pod, and it listens on ports
+//! of the system's choice; everything else follows the pod template. The image chooses the binary.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -30,7 +30,7 @@ use tokio::net::TcpStream;
 
 use super::cluster::{NAMESPACE, TestCluster, decoded, object_reference};
 
-/// How often it looks; a kubelet takes seconds for most of this.
+/// Interval between two checks; a real kubelet needs seconds for most of this.
 const TICK_INTERVAL: Duration = Duration::from_millis(100);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -40,7 +40,7 @@ struct Pod {
     uid: String,
     /// The pod template that it was made of.
     template: Value,
-    folder: TempDir,
+    directory: TempDir,
     process: Option<Child>,
     /// How often it was started.
     starts: usize,
@@ -196,7 +196,8 @@ impl Node {
 }
 
 impl Pod {
-    /// The object, so that the API server judges the template, and the folders of its volumes.
+    /// Creates the object, so that the API server validates the template, and a directory for its
+    /// volumes.
     async fn new(cluster: &TestCluster, name: String, template: Value) -> Option<Self> {
         let mut of = json!({"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]});
         of["metadata"] = template["metadata"].clone();
@@ -213,7 +214,7 @@ impl Pod {
             name,
             uid,
             template,
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
             process: None,
             starts: 0,
             log: Arc::default(),
@@ -274,7 +275,7 @@ impl Pod {
             command.arg(self.host_path(argument.as_str().unwrap()));
         }
         let account = self.template["spec"]["serviceAccountName"].as_str().unwrap_or("default");
-        let kubeconfig = cluster.credentials(account, self.folder.path()).await;
+        let kubeconfig = cluster.credentials(account, self.directory.path()).await;
         command.env_remove("KUBERNETES_SERVICE_HOST").env("KUBECONFIG", kubeconfig);
         command.env("OPGATE_LISTEN", cluster.pod_address().to_string());
         command.env("OPGATE_OPS_LISTEN", "127.0.0.1:0");
@@ -312,7 +313,7 @@ impl Pod {
         self.starts += 1;
     }
 
-    /// A path in its container is one in its folder.
+    /// A path in its container is one in its directory.
     fn host_path(&self, argument: &str) -> String {
         let mounts = self.container()["volumeMounts"].as_array().unwrap();
         let mount = mounts.iter().find_map(|mount| {
@@ -328,7 +329,7 @@ impl Pod {
     }
 
     fn volume(&self, name: &str) -> PathBuf {
-        self.folder.path().join("volumes").join(name)
+        self.directory.path().join("volumes").join(name)
     }
 
     fn has_volumes(&self) -> bool {
@@ -339,14 +340,14 @@ impl Pod {
     /// Brings its volumes up to date.
     async fn update_volumes(&self, cluster: &TestCluster) {
         for volume in self.template["spec"]["volumes"].as_array().unwrap() {
-            let folder = self.volume(volume["name"].as_str().unwrap());
+            let directory = self.volume(volume["name"].as_str().unwrap());
             let secret = volume["secret"]["secretName"].as_str();
             let source = match (volume["configMap"]["name"].as_str(), secret) {
                 (Some(name), _) => object_reference(("v1", "ConfigMap"), Some(NAMESPACE), name),
                 (None, Some(name)) => object_reference(("v1", "Secret"), Some(NAMESPACE), name),
                 (None, None) => {
-                    std::fs::create_dir_all(&folder).unwrap();
-                    restrict_to_owner(&folder);
+                    std::fs::create_dir_all(&directory).unwrap();
+                    restrict_to_owner(&directory);
                     continue;
                 }
             };
@@ -358,7 +359,7 @@ impl Pod {
             };
             let files: BTreeMap<_, _> =
                 files.map(|(name, text)| (name.clone(), bytes(text))).collect();
-            swap(&folder, &files);
+            swap(&directory, &files);
         }
     }
 
@@ -376,32 +377,33 @@ impl Pod {
     }
 }
 
-fn restrict_to_owner(folder: &Path) {
+fn restrict_to_owner(directory: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 /// Writes a new generation of files, and lets `..data` point to it, if anything is different.
-fn swap(folder: &Path, files: &BTreeMap<String, Vec<u8>>) {
-    let now = |name: &String| std::fs::read(folder.join("..data").join(name)).ok();
-    let is_current = folder.exists()
+fn swap(directory: &Path, files: &BTreeMap<String, Vec<u8>>) {
+    let now = |name: &String| std::fs::read(directory.join("..data").join(name)).ok();
+    let is_current = directory.exists()
         && files.iter().all(|(name, bytes)| now(name).as_ref() == Some(bytes))
-        && std::fs::read_dir(folder.join("..data")).is_ok_and(|found| found.count() == files.len());
+        && std::fs::read_dir(directory.join("..data"))
+            .is_ok_and(|found| found.count() == files.len());
     if is_current {
         return;
     }
-    std::fs::create_dir_all(folder).unwrap();
-    let old = std::fs::canonicalize(folder.join("..data")).ok();
-    let new = tempfile::Builder::new().prefix("..").tempdir_in(folder).unwrap().keep();
+    std::fs::create_dir_all(directory).unwrap();
+    let old = std::fs::canonicalize(directory.join("..data")).ok();
+    let new = tempfile::Builder::new().prefix("..").tempdir_in(directory).unwrap().keep();
     for (name, bytes) in files {
         std::fs::write(new.join(name), bytes).unwrap();
-        let link = folder.join(name);
+        let link = directory.join(name);
         if link.symlink_metadata().is_err() {
             symlink(Path::new("..data").join(name), link).unwrap();
         }
     }
-    symlink(new.file_name().unwrap(), folder.join("..data_tmp")).unwrap();
-    std::fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+    symlink(new.file_name().unwrap(), directory.join("..data_tmp")).unwrap();
+    std::fs::rename(directory.join("..data_tmp"), directory.join("..data")).unwrap();
     if let Some(old) = old {
         std::fs::remove_dir_all(old).unwrap();
     }

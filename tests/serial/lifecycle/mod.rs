@@ -11,9 +11,9 @@
 //! With `KUBEBUILDER_ASSETS` against a real kube-apiserver, otherwise against the fake one only. `OPGATE_PREVIOUS`
 //! names the binary that the upgrade begins with; without it the same one stands in under another tag.
 //!
-//! No write may fail, with two exceptions, which are counted apart: those that a killed replica was about to
-//! answer or that went to its address before it was known to be gone, and those that an API server that was killed
-//! could not take.
+//! No write may fail, with two exceptions, which the test counts separately: writes that a killed
+//! replica was about to answer or that went to its address before its end was known, and writes
+//! that a killed API server could not accept.
 
 mod cluster;
 mod install;
@@ -43,7 +43,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Writes that must have succeeded after each step before the next one begins.
 const WRITES_PER_STEP: usize = 20;
 
-/// A pod that was started so often does not work.
+/// A pod that was started this many times does not work.
 const MAX_POD_STARTS: usize = 10;
 
 const FIRST_POLICIES: [&str; 1] = ["bundle-immutability"];
@@ -139,8 +139,9 @@ impl LifecycleTest {
             .await;
     }
 
-    /// Applies what is printed. A role in a namespace that does not exist cannot be applied, and need not be.
-    /// Who registers webhooks by hand does so when the servers have the configuration.
+    /// Applies what is printed. A role in a namespace that does not exist cannot be applied, and
+    /// need not be. An administrator who registers webhooks manually does so when the servers have
+    /// the configuration.
     async fn apply(&self, build: &Build, names: &[&str]) {
         for object in self.plan.objects(build, &policies(names)) {
             if self.plan.method == InstallMethod::Manual
@@ -218,7 +219,8 @@ impl LifecycleTest {
             webhooks["webhooks"].as_array().is_some_and(|webhooks| !webhooks.is_empty())
         })
         .await;
-        // Until an API server has noticed, it lets everything through: a change of the spec, too.
+        // Until an API server has noticed the webhooks, it allows everything, including a change of
+        // the spec.
         self.wait_until("protection", async || {
             if self.is_protected().await {
                 return true;

@@ -1,4 +1,4 @@
-//! A client that writes all the while: it creates, changes and deletes objects that webhooks are about.
+//! A client that writes all the while: it creates, changes and deletes objects that webhooks match.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -128,7 +128,8 @@ impl WriterState {
             Err(_) if forgives => {
                 self.tolerated.fetch_add(1, Ordering::Relaxed);
             }
-            // What could not be created or was not deleted, because somebody was away.
+            // An earlier create or delete failed because a server was away, and this write depends
+            // on it.
             Err(why) if why.contains("not found") || why.contains("already exists") => {}
             Err(why) => {
                 let step = self.step.lock().unwrap().clone();

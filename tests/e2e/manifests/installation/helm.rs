@@ -25,17 +25,17 @@ enum TemplateToken<'t> {
 }
 
 impl Chart {
-    pub(super) fn read(folder: &Path) -> Self {
+    pub(super) fn read(directory: &Path) -> Self {
         let read = |path: &Path| std::fs::read_to_string(path).unwrap();
         let mut templates = BTreeMap::new();
-        for entry in std::fs::read_dir(folder.join("templates")).unwrap() {
+        for entry in std::fs::read_dir(directory.join("templates")).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             if path.extension().is_some_and(|extension| extension == "yaml") {
                 templates.insert(name, read(&path));
             }
         }
-        let values = serde_saphyr::from_str(&read(&folder.join("values.yaml"))).unwrap();
+        let values = serde_saphyr::from_str(&read(&directory.join("values.yaml"))).unwrap();
         Self { values, templates }
     }
 

@@ -161,7 +161,7 @@ fn yaml_output_equals_json_output() {
     }
 }
 
-/// Every object is of the installation, and says so.
+/// Every object belongs to the installation, and has its label.
 #[test]
 fn every_object_is_labelled_and_in_one_namespace() {
     for arguments in INSTALLATION_VARIANTS {
@@ -191,7 +191,8 @@ fn every_object_is_labelled_and_in_one_namespace() {
     }
 }
 
-/// Whatever an object names is there, or is what the documentation says that others make.
+/// The installation contains each object that another object names. The exceptions are objects that
+/// the documentation leaves to other tools and users.
 #[test]
 fn every_reference_resolves_within_the_installation() {
     for arguments in INSTALLATION_VARIANTS {
@@ -323,8 +324,8 @@ fn applied_manifests_block_no_requests() {
 /// What `opgate manifests webhook` prints is known as that of the same installation.
 #[test]
 fn manually_applied_webhooks_have_the_same_owner() {
-    let folder = tempfile::tempdir().unwrap();
-    let tls = folder.path().join("tls");
+    let directory = tempfile::tempdir().unwrap();
+    let tls = directory.path().join("tls");
     let tls = tls.to_str().unwrap();
     out(&opgate(&["certs", "issue", "--out", tls, "--service", "opgate-system/opgate"]));
     let ca = format!("{tls}/ca.crt");
@@ -337,7 +338,7 @@ fn manually_applied_webhooks_have_the_same_owner() {
         printed["metadata"],
         find_only(&generate_manifests(&[]), "ValidatingWebhookConfiguration")["metadata"]
     );
-    // Nobody keeps the registration of a server outside of the cluster.
+    // No server maintains the registration of a server outside of the cluster.
     let printed = print(["--url", "https://opgate.example.com"]);
     let labels = json!({"app.kubernetes.io/name": "opgate"});
     assert_eq!(printed["metadata"], json!({"name": "opgate", "labels": labels}));
@@ -355,9 +356,9 @@ fn pod_flags_are_accepted_by_the_server() {
         let output = opgate(&[&flags[..], &["--help"]].concat());
         assert!(out(&output).contains("Serve as an admission webhook"), "{flags:?}");
         let file = flags.iter().skip_while(|flag| **flag != "--config").nth(1).unwrap();
-        let (folder, name) = file.rsplit_once('/').unwrap();
+        let (directory, name) = file.rsplit_once('/').unwrap();
         let mounts = container(&objects)["volumeMounts"].as_array().unwrap();
-        assert!(mounts.iter().any(|mount| mount["mountPath"] == folder), "{folder}");
+        assert!(mounts.iter().any(|mount| mount["mountPath"] == directory), "{directory}");
         assert!(find_only(&objects, "ConfigMap")["data"][name].is_string(), "{name}");
     }
 }
@@ -392,7 +393,7 @@ fn pods_have_required_grace_period_and_memory() {
     assert_eq!(budgets(&["--replicas", "1"]), 0);
 }
 
-/// opgate judges itself: no rule about what is in a namespace denies it or warns.
+/// opgate evaluates its own objects: no rule for objects in a namespace denies them or warns.
 /// Applying a Secret with data, or with a type, would take away the certificate that the servers have
 /// written, or would be refused.
 #[test]
@@ -422,8 +423,8 @@ fn servers_fill_an_empty_secret_and_create_none() {
 fn installation_is_accepted_by_opgate() {
     for arguments in INSTALLATION_VARIANTS {
         let yaml = out(&opgate(&[&["manifests", "all"], *arguments].concat()));
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("all.yaml");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("all.yaml");
         std::fs::write(&file, yaml).unwrap();
         let output = opgate(&["check", "--fail-on", "warn", file.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
@@ -444,8 +445,8 @@ fn roles_in_other_namespaces_are_last_or_omitted() {
     };
     // Few clusters have RukPak.
     assert_eq!(foreign(&[]), Vec::<String>::new());
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("opgate.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("opgate.yaml");
     std::fs::write(&file, testkit::configuration(&[testkit::builtin_policy()])).unwrap();
     let config = ["--config", file.to_str().unwrap()];
     let roles = ["Role rukpak-system/opgate", "RoleBinding rukpak-system/opgate"];
@@ -461,8 +462,8 @@ fn roles_in_other_namespaces_are_last_or_omitted() {
 /// The configuration that is given is the one that is mounted, byte by byte, and its roles are printed.
 #[test]
 fn config_map_has_the_given_configuration() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("opgate.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("opgate.yaml");
     let config = "# é: \"\t\"  \napiVersion: opgate.dev/v1alpha1\nkind: Configuration\nprofile: upstream\npolicies: []\n\n";
     std::fs::write(&file, config).unwrap();
     let arguments = ["--config", file.to_str().unwrap()];
@@ -512,8 +513,8 @@ fn alerts_use_documented_metrics() {
     assert!(ops(&[&api_server[..], &["--metrics-from", "monitoring"]].concat()));
 }
 
-/// A policy without the API servers would stop writes, and one that admits everybody protects nobody: there is
-/// the one that the administrator asks for.
+/// A network policy without the API servers would stop writes. One that admits every client protects
+/// nothing. The command prints only the network policy that the administrator requests.
 #[test]
 fn network_policy_admits_only_the_named_clients() {
     let policy = |arguments: &[&str]| {
@@ -533,11 +534,11 @@ fn network_policy_admits_only_the_named_clients() {
     assert!(said.contains("no --api-server: no NetworkPolicy is printed"), "{said}");
 }
 
-/// The servers ask for the certificates of the CA that is given, and of nobody else.
+/// The servers require client certificates of the given CA, and of no other CA.
 #[test]
 fn client_ca_is_mounted_and_used() {
-    let folder = tempfile::tempdir().unwrap();
-    let clients = folder.path().join("clients");
+    let directory = tempfile::tempdir().unwrap();
+    let clients = directory.path().join("clients");
     let clients = clients.to_str().unwrap();
     out(&opgate(&["certs", "issue", "--out", clients, "--client", "api-server"]));
     let ca = format!("{clients}/ca.crt");
@@ -587,18 +588,18 @@ fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("deploy")
 }
 
-/// The files below a folder, and their texts.
-fn files(folder: &Path) -> BTreeMap<String, String> {
+/// The files below a directory, and their texts.
+fn files(directory: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
+    let mut directories = vec![directory.to_owned()];
+    while let Some(next) = directories.pop() {
         for entry in std::fs::read_dir(next).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
                 continue;
             }
-            let name = path.strip_prefix(folder).unwrap().display().to_string();
+            let name = path.strip_prefix(directory).unwrap().display().to_string();
             files.insert(name, std::fs::read_to_string(&path).unwrap());
         }
     }
@@ -607,9 +608,9 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 
 #[test]
 fn checked_in_manifests_equal_the_generated_ones() {
-    let folder = tempfile::tempdir().unwrap();
-    let written = out(&opgate(&["manifests", "package", folder.path().to_str().unwrap()]));
-    let (expected, found) = (files(folder.path()), files(&deploy()));
+    let directory = tempfile::tempdir().unwrap();
+    let written = out(&opgate(&["manifests", "package", directory.path().to_str().unwrap()]));
+    let (expected, found) = (files(directory.path()), files(&deploy()));
     assert_eq!(written.lines().count(), expected.len());
     let names = |files: &BTreeMap<String, String>| files.keys().cloned().collect::<Vec<_>>();
     let hint = "write it again: cargo run -- manifests package deploy";
@@ -753,9 +754,9 @@ fn kustomize_base_has_the_same_objects() {
     assert_eq!(named("base/kustomization.yaml"), json!(["installation.yaml"]));
     assert_eq!(named("monitoring/kustomization.yaml"), json!(["../base", "monitoring.yaml"]));
     // The program itself, where there is one.
-    for (folder, arguments) in [("base", &[][..]), ("monitoring", &["--with", "monitoring"])] {
+    for (directory, arguments) in [("base", &[][..]), ("monitoring", &["--with", "monitoring"])] {
         let mut kubectl = Command::new("kubectl");
-        kubectl.arg("kustomize").arg(base.join(folder)).stderr(Stdio::inherit());
+        kubectl.arg("kustomize").arg(base.join(directory)).stderr(Stdio::inherit());
         let Ok(output) = kubectl.output() else {
             eprintln!("skipped: no kubectl");
             return;
@@ -764,7 +765,7 @@ fn kustomize_base_has_the_same_objects() {
         assert_eq!(
             by_id_without_empty(built),
             by_id_without_empty(generate_manifests(arguments)),
-            "{folder}"
+            "{directory}"
         );
     }
 }
@@ -772,8 +773,8 @@ fn kustomize_base_has_the_same_objects() {
 /// The bundle and the catalog pass their own checks, and deploy the same pods with the same permissions.
 #[test]
 fn bundle_deploys_the_same_objects() {
-    for folder in ["olm/bundle", "olm/catalog"] {
-        let path = deploy().join(folder);
+    for directory in ["olm/bundle", "olm/catalog"] {
+        let path = deploy().join(directory);
         let output = opgate(&["check", "--fail-on", "warn", path.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
     }

@@ -27,13 +27,13 @@ use crate::rules::documented;
 use subject::{Subject, subjects};
 use ways::{BYPASS_COLUMNS, Step, bypasses};
 
-/// Who attacks, unless the rule is about somebody else.
+/// The attacker, unless the rule applies to another user.
 const TENANT: &str = "mallory";
 /// Kinds that come from files and never from an API server.
 const FILE_KINDS: [&str; 3] = ["RegistryBundle", "FileBasedCatalog", "OperatorProject"];
 const TESTED_POLICIES: [&str; 3] = ["bundle-immutability", "operator-group", "constraint-limits"];
-/// Of these the rules that deny unless the configuration says otherwise. What only warns keeps nobody
-/// out.
+/// The table has only those rules of these policies that deny by default. A rule that only warns
+/// blocks no user.
 const DENYING_RULES: [&str; 9] = [
     "cluster-service-version",
     "pod-security",
@@ -59,7 +59,8 @@ fn expected_outcomes() -> ExpectedOutcomes {
 
 /// The rules of the table, with their policies: requests of an API server can break them.
 fn rules() -> Vec<(String, String)> {
-    // An API server refuses what these are about, but for what a request can still have of CRD-08.
+    // An API server itself refuses what violates these rules. A request can still violate a part of
+    // CRD-08.
     let documented = documented::documented_rules();
     let only_in_files: BTreeSet<_> = documented
         .iter()

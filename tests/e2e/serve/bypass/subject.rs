@@ -106,7 +106,7 @@ impl Subject {
         name.unwrap_or_default().to_owned()
     }
 
-    /// An object of the same name that nobody objects to.
+    /// An object of the same name that violates no rule.
     pub(crate) fn valid_object(&self) -> Value {
         if let Some(old) = &self.old {
             return old.clone();
@@ -212,12 +212,12 @@ pub(crate) fn subjects(rules: &[(String, String)]) -> Vec<Subject> {
     all
 }
 
-/// Whether most rules of a policy look at the request alone.
+/// Whether most rules of a policy evaluate the request alone.
 fn is_request_only(policy: &str) -> bool {
     policy != "operator-group"
 }
 
-/// Settings as they stand under `settings`: levels stand beside them.
+/// The value of `settings` in a configuration. The configuration has the levels next to `settings`.
 fn settings(settings: Option<&Value>) -> Value {
     let mut settings = or_empty(settings);
     let members = settings.as_object_mut().expect("settings");

@@ -136,7 +136,7 @@ pub(crate) fn bypasses(column: &str, subject: &Subject) -> Vec<Bypass> {
     }
 }
 
-/// What an UPDATE of the subject starts from at the least.
+/// The smallest old object of an UPDATE of the subject.
 fn minimal_start(subject: &Subject) -> Value {
     subject.old.clone().unwrap_or_else(|| subject.empty_object())
 }
@@ -319,7 +319,7 @@ fn bulk_objects(subject: &Subject) -> Vec<Bypass> {
     for (path, element) in lists {
         let pointer = format!("/{}", path.join("/"));
         let list = long.pointer_mut(&pointer).and_then(Value::as_array_mut);
-        // A list of one is what some rules are about.
+        // Some rules apply to lists with one element.
         if let Some(list) = list.filter(|list| !list.is_empty()) {
             let mut all: Vec<Value> = (0..FILLER_ELEMENTS).map(element).collect();
             all.append(list);
@@ -349,7 +349,8 @@ fn bulk_objects(subject: &Subject) -> Vec<Bypass> {
     vec![new_bypass("1 MiB", steps(&padded)), new_bypass("long lists", steps(&long))]
 }
 
-/// Somebody writes the status, and then the rest: an API server keeps the status in that.
+/// A client writes the status first, and then the rest. The API server keeps the status in the
+/// second write.
 fn status(subject: &Subject) -> Vec<Bypass> {
     let poisoned = |object: &Value| {
         let status = json!({"namespaces": ["nowhere"], "phase": "Replacing", "reason": "Copied"});
@@ -357,7 +358,7 @@ fn status(subject: &Subject) -> Vec<Bypass> {
     };
     let (old, new) = (poisoned(&subject.valid_object()), poisoned(&subject.bad));
     let mut ways = vec![new_bypass("poisoned before", vec![Step::update(subject, &old, &new)])];
-    // Where the status itself is read, it is judged.
+    // If the policy reads the status itself, it evaluates the status.
     let properties = &subject.bad["metadata"]["annotations"]["operatorframework.io/properties"];
     if let Some(properties) = properties.as_str()
         && subject.policy == "constraint-limits"
