@@ -36,10 +36,10 @@ impl Source {
     /// Fails if a file is unreadable or has other content, or if the two do not match.
     pub fn load(&self) -> Result<ServingCertificate, Error> {
         let (certificate, key) = match self {
-            Self::Directory(folder) => {
-                let generation = folder.join("..data");
-                let folder = fs::canonicalize(generation).unwrap_or_else(|_| folder.clone());
-                (folder.join("tls.crt"), folder.join("tls.key"))
+            Self::Directory(directory) => {
+                let generation = directory.join("..data");
+                let directory = fs::canonicalize(generation).unwrap_or_else(|_| directory.clone());
+                (directory.join("tls.crt"), directory.join("tls.key"))
             }
             Self::Files { certificate, key } => (certificate.clone(), key.clone()),
         };

@@ -13,11 +13,11 @@ pub(crate) fn embed(out: &Path) -> Result<(), Box<dyn Error>> {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("templates");
     println!("cargo::rerun-if-changed={}", root.display());
     let mut list = String::from("&[\n");
-    for folder in entries(&root)?.into_iter().filter(|path| path.is_dir()) {
-        let language = name(&folder);
+    for directory in entries(&root)?.into_iter().filter(|path| path.is_dir()) {
+        let language = name(&directory);
         writeln!(list, "    Template {{ language: \"{language}\", files: &[")?;
-        for file in files(&folder)? {
-            let inside = file.strip_prefix(&folder)?.display();
+        for file in files(&directory)? {
+            let inside = file.strip_prefix(&directory)?.display();
             writeln!(list, "        (r\"{inside}\", include_str!(r\"{}\")),", file.display())?;
         }
         list.push_str("    ] },\n");
@@ -31,9 +31,9 @@ fn name(path: &Path) -> String {
 }
 
 /// Lists all files below a directory, in the order of their paths.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+fn files(directory: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut found = Vec::new();
-    for path in entries(folder)? {
+    for path in entries(directory)? {
         if path.is_dir() {
             if !BUILT.contains(&name(&path).as_str()) {
                 found.extend(files(&path)?);
@@ -45,10 +45,10 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     Ok(found)
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut paths = Vec::new();
-    if folder.is_dir() {
-        for entry in fs::read_dir(folder)? {
+    if directory.is_dir() {
+        for entry in fs::read_dir(directory)? {
             paths.push(entry?.path());
         }
     }

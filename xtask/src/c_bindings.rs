@@ -32,10 +32,10 @@ fn generate_files(root: &Path) -> Result<Vec<(String, Vec<u8>)>> {
 
 /// Writes the files, and gives their names.
 pub(crate) fn write(root: &Path) -> Result<String> {
-    let folder = root.join(DIRECTORY);
+    let directory = root.join(DIRECTORY);
     let mut written = Vec::new();
     for (name, content) in generate_files(root)? {
-        let path = folder.join(&name);
+        let path = directory.join(&name);
         std::fs::write(&path, content).with_context(|| path.display().to_string())?;
         written.push(format!("{DIRECTORY}/{name}"));
     }

@@ -73,10 +73,10 @@ pub(crate) fn run(root: &Path, options: &CorpusOptions<'_>) -> Result<String> {
     };
     let mut stats = CorpusStats::default();
     let (mut usage, mut seconds) = (Usage::default(), 0.0);
-    for folder in &options.directories {
+    for directory in &options.directories {
         let started = Instant::now();
-        let used = check(&binary, &options.arguments, folder, &mut stats)
-            .with_context(|| format!("opgate check {folder}"))?;
+        let used = check(&binary, &options.arguments, directory, &mut stats)
+            .with_context(|| format!("opgate check {directory}"))?;
         seconds += started.elapsed().as_secs_f64();
         usage.cpu_seconds += used.cpu_seconds;
         usage.peak_kib = usage.peak_kib.max(used.peak_kib);
@@ -108,13 +108,13 @@ fn format_denials(fresh: &[&(String, String)]) -> String {
 fn check(
     binary: &Path,
     arguments: &[&str],
-    folder: &str,
+    directory: &str,
     stats: &mut CorpusStats,
 ) -> Result<Usage> {
     let mut child = Command::new(binary)
         .args(["check", "--quiet", "--output", "jsonl"])
         .args(arguments)
-        .arg(folder)
+        .arg(directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
@@ -236,8 +236,8 @@ fn read_denials(path: &Path) -> Result<Option<BTreeSet<(String, String)>>> {
 }
 
 fn write_denials(path: &Path, denials: &BTreeSet<(String, String)>) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
     }
     let mut lines = String::new();
     for (object, rule) in denials {
@@ -281,9 +281,9 @@ mod tests {
     }
 
     /// Returns a program that prints what `opgate check` would.
-    fn printing(folder: &Path, records: &[Value]) -> PathBuf {
+    fn printing(directory: &Path, records: &[Value]) -> PathBuf {
         use std::os::unix::fs::PermissionsExt as _;
-        let path = folder.join("opgate");
+        let path = directory.join("opgate");
         let lines: Vec<_> = records.iter().map(|record| format!("echo '{record}'")).collect();
         let lines = lines.join("\n");
         fs::write(&path, format!("#!/bin/sh\n{lines}\nexit 1\n")).unwrap();
@@ -293,13 +293,13 @@ mod tests {
 
     #[test]
     fn new_denial_fails_and_names_its_object() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let run_with = |records: &[Value]| {
-            let binary = printing(folder.path(), records);
+            let binary = printing(directory.path(), records);
             let binary = binary.to_str();
             let options =
                 CorpusOptions { directories: vec!["f"], binary, ..CorpusOptions::default() };
-            run(folder.path(), &options)
+            run(directory.path(), &options)
         };
         let known = [record("x", &[("A-1", "deny")]), record("y", &[])];
         assert!(run_with(&known).unwrap().ends_with("none is new"));

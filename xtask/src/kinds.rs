@@ -74,8 +74,8 @@ fn generate(root: &Path) -> Result<String> {
     let (kinds, mut types) = parse_extra_kinds(EXTRA_KINDS)?;
     let mut wanted: Vec<String> = kinds.iter().map(|kind| kind.definition.clone()).collect();
     wanted.extend(types.values().flat_map(BTreeMap::values).filter_map(definition));
-    let crate_folder = crate_folder(root)?;
-    let versions = source::versions(&crate_folder)?;
+    let crate_directory = crate_directory(root)?;
+    let versions = source::versions(&crate_directory)?;
     for version in &versions {
         source::add(version, &wanted, &mut types)?;
     }
@@ -92,7 +92,7 @@ fn definition(of: &Type) -> Option<String> {
 }
 
 /// Returns the directory of k8s-openapi, as cargo has it for this workspace.
-fn crate_folder(root: &Path) -> Result<PathBuf> {
+fn crate_directory(root: &Path) -> Result<PathBuf> {
     // Without a platform, cargo wants the packages of all others, too.
     let version = Command::new("rustc").arg("-vV").current_dir(root).output()?;
     let version = String::from_utf8(version.stdout)?;
@@ -111,8 +111,8 @@ fn crate_folder(root: &Path) -> Result<PathBuf> {
         .filter(|package| text(package, "name").as_deref() == Some("k8s-openapi"))
         .filter_map(|package| text(package, "manifest_path"));
     let manifest = manifests.next().context("the workspace does not use k8s-openapi")?;
-    let folder = Path::new(&manifest).parent().context("a manifest is in a folder")?;
-    Ok(folder.to_owned())
+    let directory = Path::new(&manifest).parent().context("a manifest is in a directory")?;
+    Ok(directory.to_owned())
 }
 
 /// Returns the kinds and types that are written down here.

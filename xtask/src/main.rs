@@ -27,7 +27,7 @@ Usage: cargo xtask new-rule POLICY ID [--in MODULE]
 
 new-rule starts a rule: its section in a module of the policy, and its case file.
 
-  POLICY       a folder in guest/policies, for example registry-bundle
+  POLICY       a directory in guest/policies, for example registry-bundle
   ID           the id of the rule, for example RBF-33
   --in MODULE  where the rule goes, for example manifests or rbac::subjects;
                by default the module that has the highest rule of the same prefix
@@ -41,7 +41,7 @@ kinds writes common/schema/src/table.rs: the fields and types of the kinds of Ku
 mutate deletes the lines of policies one by one, in a copy of the workspace, and says which of them no test misses.
 With --sample it tries so many lines of each policy, chosen by --seed.
 
-corpus checks published content in folders, prints what each rule denies and warns about, and fails if something
+corpus checks published content in directories, prints what each rule denies and warns about, and fails if something
 is denied that was not in the last run. ARGUMENTs go to `opgate check`. docs/reliability.md names repositories.
 
   --binary FILE  the opgate to run; by default the release build
@@ -74,8 +74,8 @@ fn run(arguments: &[&str]) -> Result<String> {
         return Ok(USAGE.to_owned());
     }
     // The crate is in a directory of the workspace.
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = crate_folder.parent().unwrap_or(crate_folder);
+    let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = crate_directory.parent().unwrap_or(crate_directory);
     match arguments {
         ["new-rule", arguments @ ..] => new_rule(root, arguments),
         ["coverage"] => {
@@ -117,7 +117,7 @@ fn parse_corpus_options<'a>(arguments: &[&'a str]) -> Result<corpus::CorpusOptio
             option if option.starts_with('-') => {
                 bail!("{option} is no option of corpus\n\n{USAGE}");
             }
-            folder => wanted.directories.push(folder),
+            directory => wanted.directories.push(directory),
         }
     }
     if wanted.directories.is_empty() {

@@ -161,13 +161,13 @@ fn remove_lines(source: &str, lines: &RangeInclusive<usize>) -> String {
 /// Returns the sources below a directory, in order. Separate test files are not among them.
 fn list_sources(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    let mut folders = vec![directory.to_owned()];
-    while let Some(directory) = folders.pop() {
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
             let path = entry?.path();
             let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test {
                 found.push(path);
             }

@@ -41,8 +41,8 @@ struct RuleLocation {
 pub(crate) fn create_rule(root: &Path, wanted: &NewRuleOptions<'_>) -> Result<Vec<PathBuf>> {
     let NewRuleOptions { policy, id, module } = *wanted;
     let policies = root.join("guest/policies");
-    let crate_folder = policies.join(policy);
-    let sources = crate_folder.join("src");
+    let crate_directory = policies.join(policy);
+    let sources = crate_directory.join("src");
     if policy.is_empty() || policy.contains(['/', '\\', '.']) || !sources.is_dir() {
         bail!(
             "there is no policy {policy}; the policies are {}",
@@ -57,7 +57,7 @@ pub(crate) fn create_rule(root: &Path, wanted: &NewRuleOptions<'_>) -> Result<Ve
     if let Some(taken) = rules.iter().filter(same).find(|found| place(found) == Some(number)) {
         bail!("{id} is taken by {}; choose another number", taken.file.display());
     }
-    let cases = crate_folder.join("cases").join(format!("{id}.yaml"));
+    let cases = crate_directory.join("cases").join(format!("{id}.yaml"));
     if cases.exists() {
         bail!("{} is there already; remove it, or choose another id", cases.display());
     }
@@ -98,7 +98,7 @@ pub(crate) fn create_rule(root: &Path, wanted: &NewRuleOptions<'_>) -> Result<Ve
         };
         changes.push((library_file, library));
     }
-    changes.push((cases, render_cases(id, &on, &crate_folder)?));
+    changes.push((cases, render_cases(id, &on, &crate_directory)?));
     for (path, text) in &changes {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)
@@ -139,12 +139,12 @@ fn list_entries(directory: &Path) -> Result<Vec<String>> {
 
 /// Returns every rule that the sources declare.
 fn find_rules(sources: &Path) -> Result<Vec<RuleLocation>> {
-    let (mut rules, mut folders) = (Vec::new(), vec![sources.to_owned()]);
-    while let Some(directory) = folders.pop() {
+    let (mut rules, mut directories) = (Vec::new(), vec![sources.to_owned()]);
+    while let Some(directory) = directories.pop() {
         for name in list_entries(&directory)? {
             let file = directory.join(name);
             if file.is_dir() {
-                folders.push(file);
+                directories.push(file);
             } else if file.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&file)
                     .with_context(|| format!("{} cannot be read", file.display()))?;
@@ -221,8 +221,8 @@ rule! {{
 }
 
 /// Returns the file of cases, for an object of the kind that the other cases use.
-fn render_cases(id: &str, on: &str, crate_folder: &Path) -> Result<String> {
-    let cases = crate_folder.join("cases");
+fn render_cases(id: &str, on: &str, crate_directory: &Path) -> Result<String> {
+    let cases = crate_directory.join("cases");
     let mut others = String::new();
     if cases.is_dir() {
         for name in list_entries(&cases)?.iter().filter(|name| *name != "objects.yaml") {
@@ -262,12 +262,12 @@ mod tests {
 
     /// Copies a policy to a directory like the project's.
     fn copy(policy: &str) -> tempfile::TempDir {
-        fn copy_folder(from: &Path, to: &Path) {
+        fn copy_directory(from: &Path, to: &Path) {
             fs::create_dir_all(to).unwrap();
             for name in list_entries(from).unwrap() {
                 let (from, to) = (from.join(&name), to.join(&name));
                 if from.is_dir() {
-                    copy_folder(&from, &to);
+                    copy_directory(&from, &to);
                 } else {
                     fs::copy(from, to).unwrap();
                 }
@@ -276,7 +276,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let directory = Path::new("guest/policies").join(policy);
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        copy_folder(&project.join(&directory), &root.path().join(&directory));
+        copy_directory(&project.join(&directory), &root.path().join(&directory));
         root
     }
 
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(module, "registry-bundle/src/versions.rs");
         assert!(code.contains("\nopgate_sdk::rules![NEW_01];\n"), "{code}");
         assert!(code.contains("\nopgate_sdk::rule! {\n"), "{code}");
-        assert!(code.contains("on: [crate::folder::BUNDLE: Create | Update],"), "{code}");
+        assert!(code.contains("on: [crate::directory::BUNDLE: Create | Update],"), "{code}");
         assert_eq!(library, "registry-bundle/src/lib.rs");
         assert!(list.contains("        versions::RULES,\n"), "{list}");
         assert_eq!(cases, "registry-bundle/cases/NEW-01.yaml");
@@ -356,7 +356,7 @@ mod tests {
             code.contains("    rules: [\n        RULES,\n        annotations::RULES,"),
             "{code}"
         );
-        assert!(code.contains("on: [folder::BUNDLE: Create | Update],"), "{code}");
+        assert!(code.contains("on: [directory::BUNDLE: Create | Update],"), "{code}");
     }
 
     #[test]

@@ -194,7 +194,7 @@ rule! {
     }
 }
 
-fn judge() {}
+fn check() {}
 
 #[cfg(test)]
 mod tests {}
@@ -210,7 +210,7 @@ mod tests {}
     #[test]
     fn section_is_inserted_before_the_tests() {
         let found = insert_section(MODULE, "rule! { A_02 }\n");
-        assert!(found.ends_with("fn judge() {}\n\nrule! { A_02 }\n\n#[cfg(test)]\nmod tests {}\n"));
+        assert!(found.ends_with("fn check() {}\n\nrule! { A_02 }\n\n#[cfg(test)]\nmod tests {}\n"));
         assert_eq!(
             insert_section("//! One.\n", "rule! { A_02 }\n"),
             "//! One.\n\nopgate_sdk::rule! { A_02 }\n"
@@ -256,7 +256,7 @@ rules![
     #[test]
     fn a_new_module_is_among_those_of_the_policy() {
         let library =
-            "opgate_sdk::policy! {\n    rules: [b::RULES],\n    routes: [x::Y => judge],\n}";
+            "opgate_sdk::policy! {\n    rules: [b::RULES],\n    routes: [x::Y => check],\n}";
         let found = add_module(library, "a::RULES").unwrap();
         assert!(found.contains("    rules: [a::RULES, b::RULES],\n"), "{found}");
         let library = library.replace("[b::RULES]", "[\n        b::RULES,\n    ]");

@@ -16,13 +16,13 @@ fn name(name: &str) -> Vec<String> {
     vec![name.to_owned()]
 }
 
-fn put(folder: &Path, certificate: &str, key: &str) {
-    write_public(&folder.join("tls.crt"), certificate).unwrap();
-    write_private(&folder.join("tls.key"), key).unwrap();
+fn put(directory: &Path, certificate: &str, key: &str) {
+    write_public(&directory.join("tls.crt"), certificate).unwrap();
+    write_private(&directory.join("tls.key"), key).unwrap();
 }
 
-fn source(folder: &TempDir) -> Source {
-    Source::Directory(folder.path().to_path_buf())
+fn source(directory: &TempDir) -> Source {
+    Source::Directory(directory.path().to_path_buf())
 }
 
 #[test]
@@ -31,9 +31,9 @@ fn issued_certificate_verifies_for_its_names_only() {
     let mut names = service_names("opgate-system", "opgate");
     names.extend(["*.example.com", "10.0.0.1", "::1"].map(str::to_owned));
     let issued = authority.issue(&names, 90).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    put(folder.path(), &issued.certificate, &issued.key);
-    let pair = source(&folder).load().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    put(directory.path(), &issued.certificate, &issued.key);
+    let pair = source(&directory).load().unwrap();
     assert_eq!(pair.names(), names);
     let now = SystemTime::now();
     let ca = authority.certificate().as_bytes();
@@ -68,14 +68,14 @@ fn issued_certificate_verifies_for_its_names_only() {
 
 #[test]
 fn private_files_are_private_and_replaced_in_one_step() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("key");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("key");
     fs::write(&path, "old").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     write_private(&path, "new").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "new");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left over");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left over");
     assert!(matches!(write_private(Path::new("/nowhere/key"), ""), Err(Error::Io { .. })));
 }
 
@@ -119,13 +119,13 @@ fn keys_in_every_format_are_read_and_chains_are_kept() {
             None => key.serialize_pem(),
             Some(block) => pem::encode(&pem::Pem::new(block, inner(&key.serialize_der()))),
         };
-        let folder = tempfile::tempdir().unwrap();
-        put(folder.path(), &format!("{}{}", certificate.pem(), chain.certificate()), &pem);
-        let pair = source(&folder).load().unwrap_or_else(|e| panic!("{what}: {e}"));
+        let directory = tempfile::tempdir().unwrap();
+        put(directory.path(), &format!("{}{}", certificate.pem(), chain.certificate()), &pem);
+        let pair = source(&directory).load().unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(pair.chain_length(), 2, "{what}");
         let files = Source::Files {
-            certificate: folder.path().join("tls.crt"),
-            key: folder.path().join("tls.key"),
+            certificate: directory.path().join("tls.crt"),
+            key: directory.path().join("tls.key"),
         };
         assert_eq!(files.load().unwrap(), pair, "{what}");
     }
@@ -148,9 +148,9 @@ fn invalid_key_pair_files_report_file_and_cause() {
         (&one.0[..300], &one.1, "tls.crt: "),
         (&one.0, &one.1[..100], "tls.key: "),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        put(folder.path(), certificate, key);
-        let error = source(&folder).load().unwrap_err().to_string();
+        let directory = tempfile::tempdir().unwrap();
+        put(directory.path(), certificate, key);
+        let error = source(&directory).load().unwrap_err().to_string();
         assert!(error.contains(says), "{says}: {error}");
     }
     let error = source(&tempfile::tempdir().unwrap()).load().unwrap_err().to_string();
@@ -159,13 +159,13 @@ fn invalid_key_pair_files_report_file_and_cause() {
 
 #[test]
 fn a_ca_is_loaded_again_and_other_files_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let authority = CertificateAuthority::create(5).unwrap();
     let leaf = authority.issue(&name("a.test"), 1).unwrap();
-    let path = |file: &str| folder.path().join(file);
+    let path = |file: &str| directory.path().join(file);
     write_public(&path("ca.crt"), authority.certificate()).unwrap();
     write_private(&path("ca.key"), &authority.key()).unwrap();
-    put(folder.path(), &leaf.certificate, &leaf.key);
+    put(directory.path(), &leaf.certificate, &leaf.key);
     let again = CertificateAuthority::load(&path("ca.crt"), &path("ca.key")).unwrap();
     let issued = again.issue(&name("b.test"), 1).unwrap();
     let other = tempfile::tempdir().unwrap();
@@ -189,31 +189,31 @@ fn a_ca_is_loaded_again_and_other_files_are_refused() {
 /// Whatever happens to the files, the newest good pair is served.
 #[test]
 fn a_reloader_keeps_the_newest_good_pair() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let authority = CertificateAuthority::create(5).unwrap();
     let issue = || authority.issue(&name("a.test"), 1).unwrap();
     let first = issue();
-    put(folder.path(), &first.certificate, &first.key);
-    let reloader = Reloader::new(source(&folder)).unwrap();
+    put(directory.path(), &first.certificate, &first.key);
+    let reloader = Reloader::new(source(&directory)).unwrap();
     assert_eq!(reloader.reload().unwrap(), Change::Unchanged);
     let old = reloader.current();
     let second = issue();
     // Between the two writes the pair does not fit.
-    write_public(&folder.path().join("tls.crt"), &second.certificate).unwrap();
+    write_public(&directory.path().join("tls.crt"), &second.certificate).unwrap();
     assert!(matches!(reloader.reload(), Err(Error::Mismatch { .. })));
     assert_eq!(reloader.current(), old);
-    write_private(&folder.path().join("tls.key"), &second.key).unwrap();
+    write_private(&directory.path().join("tls.key"), &second.key).unwrap();
     assert_eq!(reloader.reload().unwrap(), Change::Replaced);
     assert_ne!(reloader.current(), old);
     // One that has ended does not replace one that has not.
     let mut params = CertificateParams::new(name("a.test")).unwrap();
     params.not_after = rcgen::date_time_ymd(2020, 1, 1);
     let key = KeyPair::generate().unwrap();
-    put(folder.path(), &params.self_signed(&key).unwrap().pem(), &key.serialize_pem());
+    put(directory.path(), &params.self_signed(&key).unwrap().pem(), &key.serialize_pem());
     let error = reloader.reload().unwrap_err().to_string();
     assert!(error.contains("has already ended"), "{error}");
-    fs::remove_file(folder.path().join("tls.crt")).unwrap();
+    fs::remove_file(directory.path().join("tls.crt")).unwrap();
     assert!(reloader.reload().is_err());
-    put(folder.path(), &second.certificate, &second.key);
+    put(directory.path(), &second.certificate, &second.key);
     assert_eq!(reloader.reload().unwrap(), Change::Unchanged);
 }

@@ -52,29 +52,29 @@ struct Server {
     clients: Arc<ClientVerifier>,
     config: Arc<ServerConfig>,
     authority: CertificateAuthority,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Server {
     fn new(bundle: &str, names: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("clients.crt");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("clients.crt");
         fs::write(&path, bundle).unwrap();
         let names = names.iter().map(|&name| name.to_owned()).collect();
         let clients = Arc::new(ClientVerifier::new(path, names).unwrap());
         let authority = CertificateAuthority::create(1).unwrap();
         let issued = authority.issue(&[HOST.to_owned()], 1).unwrap();
-        let source = Source::Directory(folder.path().to_path_buf());
-        write_public(&folder.path().join("tls.crt"), &issued.certificate).unwrap();
-        write_private(&folder.path().join("tls.key"), &issued.key).unwrap();
+        let source = Source::Directory(directory.path().to_path_buf());
+        write_public(&directory.path().join("tls.crt"), &issued.certificate).unwrap();
+        write_private(&directory.path().join("tls.key"), &issued.key).unwrap();
         let reloader = Arc::new(Reloader::new(source).unwrap());
         let config = server_config(reloader, Some(clients.clone())).unwrap();
         let config = Arc::new(config);
-        Self { clients, config, authority, folder }
+        Self { clients, config, authority, directory }
     }
 
     fn bundle(&self, content: &str) {
-        fs::write(self.folder.path().join("clients.crt"), content).unwrap();
+        fs::write(self.directory.path().join("clients.crt"), content).unwrap();
     }
 
     fn connector(
@@ -266,12 +266,12 @@ fn a_new_bundle_counts_at_once_and_a_broken_one_not_at_all() {
         assert_eq!(server.verify_client(Some(&of_new)), Ok(()));
         assert_eq!(server.verify_client(Some(&of_old)), Err(ClientRejection::Untrusted));
     }
-    fs::remove_file(server.folder.path().join("clients.crt")).unwrap();
+    fs::remove_file(server.directory.path().join("clients.crt")).unwrap();
     assert!(matches!(server.clients.reload(), Err(Error::Io { .. })));
     assert_eq!(server.verify_client(Some(&of_new)), Ok(()));
     // As a kubelet does it: a link that points elsewhere.
-    let path = server.folder.path().join("clients.crt");
-    fs::write(server.folder.path().join("other"), old.certificate()).unwrap();
+    let path = server.directory.path().join("clients.crt");
+    fs::write(server.directory.path().join("other"), old.certificate()).unwrap();
     std::os::unix::fs::symlink("other", &path).unwrap();
     assert_eq!(server.clients.reload().unwrap(), Change::Replaced);
     assert_eq!(server.verify_client(Some(&of_new)), Err(ClientRejection::Untrusted));

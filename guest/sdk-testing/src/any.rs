@@ -65,10 +65,10 @@ fn put(object: &mut Value, place: Index, name: &str, value: Value) {
 /// are names and values that the rules ask for.
 pub fn value_in_any_place_has_a_verdict(
     policy: &Policy,
-    folder: &str,
+    directory: &str,
     words: &'static [&'static str],
 ) {
-    let cases = cases(policy, folder);
+    let cases = cases(policy, directory);
     let known: BTreeSet<_> = policy.all_rules().iter().map(|rule| rule.id).collect();
     let change = (any::<Index>(), any::<Index>(), any_text(words), any_value(words));
     let config = Config { cases: MAX_EVALUATIONS, failure_persistence: None, ..Config::default() };

@@ -41,8 +41,9 @@ pub fn yaml(text: &str, whose: &Path) -> Value {
 
 /// All cases of a policy, in the order of their files. `kinds` are those of its routes.
 #[must_use]
-pub fn read(folder: &Path, kinds: &[&str]) -> Vec<Case> {
-    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+pub fn read(directory: &Path, kinds: &[&str]) -> Vec<Case> {
+    let entries =
+        fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let mut paths: Vec<_> =
         paths.filter(|path| path.extension().is_some_and(|e| e == "yaml")).collect();
@@ -54,7 +55,7 @@ pub fn read(folder: &Path, kinds: &[&str]) -> Vec<Case> {
     let files: Vec<_> = paths.iter().map(file).collect();
     opgate_casefile::read(&files, kinds).unwrap_or_else(|wrong| {
         let lines: Vec<_> =
-            wrong.iter().map(|wrong| format!("{}/{wrong}", folder.display())).collect();
+            wrong.iter().map(|wrong| format!("{}/{wrong}", directory.display())).collect();
         panic!("{}", lines.join("\n"))
     })
 }

@@ -26,40 +26,40 @@ use crate::{Case, Expectation, Location, PolicyResult, Violation, plural};
 #[macro_export]
 macro_rules! tests {
     ($policy:expr) => {
-        const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
+        const DIRECTORY: &str = env!("CARGO_MANIFEST_DIR");
 
         #[test]
         fn every_case_has_its_expected_result() {
-            $crate::native::cases_hold(&$policy, FOLDER);
+            $crate::native::cases_hold(&$policy, DIRECTORY);
         }
 
         #[test]
         fn every_rule_is_accepted_and_rejected_by_a_case() {
-            $crate::native::rules_have_cases(&$policy, FOLDER);
+            $crate::native::rules_have_cases(&$policy, DIRECTORY);
         }
 
         #[test]
         fn a_rule_that_is_off_fails_one_of_its_cases() {
-            $crate::native::rules_can_be_off(&$policy, FOLDER);
+            $crate::native::rules_can_be_off(&$policy, DIRECTORY);
         }
 
         #[test]
         fn every_rule_is_listed_and_documented() {
-            $crate::native::rules_are_documented(&$policy, FOLDER);
+            $crate::native::rules_are_documented(&$policy, DIRECTORY);
         }
 
         #[test]
         fn any_value_in_any_field_causes_no_panic() {
-            $crate::native::nothing_brings_it_down(&$policy, FOLDER);
+            $crate::native::nothing_brings_it_down(&$policy, DIRECTORY);
         }
     };
 }
 
 /// All cases of a policy.
 #[must_use]
-pub fn cases(policy: &Policy, crate_folder: &str) -> Vec<Case> {
+pub fn cases(policy: &Policy, crate_directory: &str) -> Vec<Case> {
     let kinds: Vec<_> = policy.routes.iter().map(|route| route.on.kind).collect();
-    crate::read(&Path::new(crate_folder).join("cases"), &kinds)
+    crate::read(&Path::new(crate_directory).join("cases"), &kinds)
 }
 
 fn document(value: &Value) -> Document {
@@ -168,15 +168,15 @@ fn answer(verdict: Verdict) -> PolicyResult {
 }
 
 /// Every case finds what it says.
-pub fn cases_hold(policy: &Policy, folder: &str) {
-    let cases = cases(policy, folder);
+pub fn cases_hold(policy: &Policy, directory: &str) {
+    let cases = cases(policy, directory);
     let wrong: Vec<_> = cases.iter().filter_map(|case| case_mismatch(policy, case)).collect();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
 /// Every rule has its cases, and every case a rule.
-pub fn rules_have_cases(policy: &Policy, folder: &str) {
-    let cases = cases(policy, folder);
+pub fn rules_have_cases(policy: &Policy, directory: &str) {
+    let cases = cases(policy, directory);
     for case in &cases {
         let _ = rule(policy, &case.rule);
     }
@@ -198,8 +198,8 @@ fn with_level(case: &Case, level: &str) -> Case {
 }
 
 /// Where a rule is off, it finds nothing, and a case that it rejects fails.
-pub fn rules_can_be_off(policy: &Policy, folder: &str) {
-    for case in cases(policy, folder).iter().filter(|case| case.expects == Expectation::Reject) {
+pub fn rules_can_be_off(policy: &Policy, directory: &str) {
+    for case in cases(policy, directory).iter().filter(|case| case.expects == Expectation::Reject) {
         let case = with_level(case, "off");
         assert!(case_mismatch(policy, &case).is_some(), "{}: {}", case.rule, case.name);
         let found = verdict(policy, &case);
@@ -218,11 +218,11 @@ const GAP_HEADING: &str = "# Gap";
 const HEADINGS: [&str; 4] = ["# Why", "# Remediation", "# Accepted", "# Rejected"];
 
 /// Every `rule!` in the sources is among the rules, and has what the page of a rule shows.
-pub fn rules_are_documented(policy: &Policy, folder: &str) {
+pub fn rules_are_documented(policy: &Policy, directory: &str) {
     let rules = policy.all_rules();
-    let mut sources = vec![Path::new(folder).join("src")];
-    while let Some(folder) = sources.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder") {
+    let mut sources = vec![Path::new(directory).join("src")];
+    while let Some(directory) = sources.pop() {
+        for entry in fs::read_dir(&directory).expect("a directory") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
                 sources.push(path);
@@ -300,11 +300,11 @@ fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
 const MAX_EVALUATIONS: usize = 8_000;
 
 /// Whatever stands in a place, the policy answers, with rules that it has.
-pub fn nothing_brings_it_down(policy: &Policy, folder: &str) {
+pub fn nothing_brings_it_down(policy: &Policy, directory: &str) {
     let replacements =
         [json!(null), json!(true), json!(-1), json!("x/\u{0}"), json!([[null]]), json!({"": {}})];
     let rules: BTreeSet<_> = policy.all_rules().iter().map(|rule| rule.id).collect();
-    let cases = cases(policy, folder);
+    let cases = cases(policy, directory);
     let mut mutations = Vec::new();
     for case in &cases {
         for (is_old, value) in [(false, &case.object), (true, &case.old)] {

@@ -21,13 +21,13 @@ const MAX_IMAGE_BYTES: u64 = 256 << 20;
 
 /// A directory with sealed images.
 pub struct Cache {
-    folder: PathBuf,
+    directory: PathBuf,
     key: Key,
 }
 
 impl std::fmt::Debug for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cache").field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("Cache").field("directory", &self.directory).finish_non_exhaustive()
     }
 }
 
@@ -36,17 +36,17 @@ impl Cache {
     ///
     /// # Errors
     /// If the directory is inaccessible, or other users can write to it.
-    pub fn open(folder: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        check_owner(folder, &fs::metadata(folder)?, 0o022)?;
-        let path = folder.join("key");
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        check_owner(directory, &fs::metadata(directory)?, 0o022)?;
+        let path = directory.join("key");
         let secret = match read_secret(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => create_secret(&path)?,
             other => {
                 other.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?
             }
         };
-        Ok(Self { folder: folder.to_path_buf(), key: Key::new(&secret) })
+        Ok(Self { directory: directory.to_path_buf(), key: Key::new(&secret) })
     }
 
     /// The image of a component, if there is a valid one.
@@ -84,7 +84,7 @@ impl Cache {
     }
 
     fn path(&self, digest: &str) -> PathBuf {
-        self.folder.join(digest.replace(':', "-")).with_extension("image")
+        self.directory.join(digest.replace(':', "-")).with_extension("image")
     }
 }
 

@@ -141,7 +141,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the engine cannot start without a pool either.
-    pub fn start(pool: Pool, folder: Option<PathBuf>) -> Result<Self, EngineError> {
+    pub fn start(pool: Pool, directory: Option<PathBuf>) -> Result<Self, EngineError> {
         let failed = |e: wasmtime::Error| EngineError(format!("{e:#}"));
         let mut config = settings::config(TARGET, true).map_err(failed)?;
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling_config(pool)));
@@ -171,17 +171,17 @@ impl Engine {
             loaded_code: codes,
             large,
         };
-        engine.use_cache_directory(folder);
+        engine.use_cache_directory(directory);
         Ok(engine)
     }
 
     /// Caches compiled components in this directory, if none is used yet.
-    pub fn use_cache_directory(&self, folder: Option<PathBuf>) {
+    pub fn use_cache_directory(&self, directory: Option<PathBuf>) {
         let mut cache = self.cache.lock();
         if cache.is_some() {
             return;
         }
-        *cache = folder.and_then(|folder| match Cache::open(&folder) {
+        *cache = directory.and_then(|directory| match Cache::open(&directory) {
             Ok(cache) => Some(Arc::new(cache)),
             Err(error) => {
                 tracing::warn!(%error, "no cache: policies are compiled at every start");
@@ -410,6 +410,23 @@ pub struct HostWork {
     pub memory: usize,
 }
 
+/// What a call uses.
+struct CallResources<'a> {
+    budget: Budget<'a>,
+    /// The memory of the request that it belongs to.
+    account: Option<&'a Arc<Account>>,
+    /// Answers queries of the cluster.
+    reader: Option<Box<dyn ClusterReader>>,
+    inputs: Option<&'a Arc<Inputs>>,
+}
+
+impl<'a> CallResources<'a> {
+    /// Those of a call outside of requests.
+    fn of(budget: Budget<'a>) -> Self {
+        Self { budget, account: None, reader: None, inputs: None }
+    }
+}
+
 impl Module {
     /// `sha256:…` of the component.
     #[must_use]
@@ -420,7 +437,7 @@ impl Module {
     /// Calls `describe`.
     #[must_use]
     pub fn describe(&self, budget: Budget<'_>) -> CallResult<wit::Descriptor> {
-        self.call(budget, None, None, None, |store| {
+        self.call(CallResources::of(budget), |store| {
             self.0.pre.instantiate(&mut *store)?.call_describe(store)
         })
     }
@@ -432,7 +449,7 @@ impl Module {
         settings: &Arc<Document>,
         budget: Budget<'_>,
     ) -> CallResult<Result<(), Vec<wit::SettingsError>>> {
-        self.call(budget, None, None, None, |store| {
+        self.call(CallResources::of(budget), |store| {
             let settings = lend_document(store, settings)?;
             self.0.pre.instantiate(&mut *store)?.call_validate_settings(store, settings)
         })
@@ -450,7 +467,13 @@ impl Module {
         budget: Budget<'_>,
     ) -> CallResult<wit::Verdict> {
         let call = |store: &mut Store<State>| self.call_validate(store, inputs, routes, settings);
-        self.call(budget, account_of(inputs), Some(Box::new(reader)), Some(inputs), call)
+        let resources = CallResources {
+            budget,
+            account: account_of(inputs),
+            reader: Some(Box::new(reader)),
+            inputs: Some(inputs),
+        };
+        self.call(resources, call)
     }
 
     /// [`Module::validate`], and how many imports it calls. The count takes time.
@@ -466,11 +489,14 @@ impl Module {
         let calls = Arc::new(AtomicU64::new(0));
         let clock = Arc::new(CallClock::start(budget));
         let bound = |store: &mut Store<State>| imports::count_calls(store, calls.clone());
-        let (request_account, reader): (_, Box<dyn ClusterReader>) =
-            (account_of(inputs), Box::new(reader));
+        let resources = CallResources {
+            budget,
+            account: account_of(inputs),
+            reader: Some(Box::new(reader)),
+            inputs: Some(inputs),
+        };
         let ask = |store: &mut Store<State>| self.call_validate(store, inputs, routes, settings);
-        let _ =
-            self.run((budget, request_account), &clock, (Some(reader), Some(inputs)), bound, ask);
+        let _ = self.run(resources, &clock, bound, ask);
         calls.load(Ordering::Relaxed)
     }
 
@@ -497,27 +523,19 @@ impl Module {
 
     fn call<T>(
         &self,
-        budget: Budget<'_>,
-        request_account: Option<&Arc<Account>>,
-        reader: Option<Box<dyn ClusterReader>>,
-        inputs: Option<&Arc<Inputs>>,
+        resources: CallResources<'_>,
         call: impl Fn(&mut Store<State>) -> wasmtime::Result<T>,
     ) -> CallResult<T> {
+        let CallResources { budget, account, inputs, .. } = resources;
         let clock = Arc::new(CallClock::start(budget));
         let bound = |store: &mut Store<State>| store.set_hostcall_fuel(limits::MAX_HOSTCALL_BYTES);
-        let mut done = self.run((budget, request_account), &clock, (reader, inputs), bound, &call);
+        let mut done = self.run(resources, &clock, bound, &call);
         if matches!(done.result, Err(CallError::ResultTooLarge(_))) {
             // An import got too much data, or the verdict is too large. A second call, with hooks
             // and in the remaining time, determines which. Hooks in every call would make it 3 %
             // longer.
-            let reader = (done.reader, inputs);
-            done = self.run(
-                (budget, request_account),
-                &clock,
-                reader,
-                imports::limit_copied_bytes,
-                &call,
-            );
+            let resources = CallResources { budget, account, reader: done.reader, inputs };
+            done = self.run(resources, &clock, imports::limit_copied_bytes, &call);
         }
         clock.charge_shared_time();
         done
@@ -525,14 +543,13 @@ impl Module {
 
     fn run<T>(
         &self,
-        (budget, request_account): (Budget<'_>, Option<&Arc<Account>>),
+        resources: CallResources<'_>,
         clock: &Arc<CallClock>,
-        (reader, inputs): (Option<Box<dyn ClusterReader>>, Option<&Arc<Inputs>>),
         bound: impl FnOnce(&mut Store<State>),
         call: impl FnOnce(&mut Store<State>) -> wasmtime::Result<T>,
     ) -> CallResult<T> {
-        let state =
-            State::new(budget.memory, request_account, clock.clone(), reader, inputs.cloned());
+        let CallResources { budget, account, reader, inputs } = resources;
+        let state = State::new(budget.memory, account, clock.clone(), reader, inputs.cloned());
         let mut store = Store::new(&self.0.engine.engine, state);
         store.limiter(|state| &mut state.limiter);
         // One more handle, for the request.

@@ -513,9 +513,9 @@ mod tests {
     #[test]
     fn failed_subprocess_is_a_one_line_error() {
         let _alone = ONE_AT_A_TIME.lock();
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let script = |name: &str, text: &str| {
-            let path = folder.path().join(name);
+            let path = directory.path().join(name);
             std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
             WorkerProgram {
@@ -545,7 +545,7 @@ mod tests {
             assert!(error.contains(says), "{name}: {error}");
             assert!(error.len() <= MAX_TEXT && !error.contains('\n'), "{name}: {error}");
         }
-        let missing = WorkerProgram::at(folder.path().join("missing"), usize::MAX);
+        let missing = WorkerProgram::at(directory.path().join("missing"), usize::MAX);
         let error = missing.run(Job::Settings, &[]).unwrap_err();
         assert!(error.starts_with("no process for it"), "{error}");
     }
@@ -555,8 +555,8 @@ mod tests {
     #[test]
     fn large_compilation_waits_for_all_memory_shares() {
         let _alone = ONE_AT_A_TIME.lock();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("needs");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("needs");
         // Returns its limit, if it is sufficient.
         let script = "#!/bin/sh\ncat >/dev/null\n[ $3 -ge 192000000 ] || kill -ABRT $$\nprintf '\\0\\11\\0\\0\\0\\0\\0\\0\\0%s' $3\n";
         std::fs::write(&path, script).unwrap();
@@ -587,8 +587,8 @@ mod tests {
     #[test]
     fn hanging_subprocess_is_killed() {
         let _alone = ONE_AT_A_TIME.lock();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("hangs");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hangs");
         std::fs::write(&path, "#!/bin/sh\nexec sleep 600\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let hangs = WorkerProgram {

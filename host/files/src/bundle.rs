@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::compressed::{self, CompressedSize};
 use super::content::{self, Content, Documents, File, ParseMode};
+use super::directory;
 use super::duplicate_keys;
 use super::field::FieldTarget;
-use super::folder;
 use super::json::{GROUP, VERSION, json_string, write_list, write_problem};
 use super::parallel;
 use opgate_document::Text;
@@ -98,7 +98,7 @@ fn mark_variables(text: &str) -> String {
 const MAX_CHARTS: usize = 1_024;
 
 /// Returns the charts that entries of a `watches.yaml` name and that are in the directory, as written.
-fn charts(folder: &Path, watches: &File) -> Vec<String> {
+fn charts(directory: &Path, watches: &File) -> Vec<String> {
     let document = watches.documents().and_then(|documents| documents.documents().next());
     let mut named = BTreeSet::new();
     for entry in document.iter().flat_map(|document| document.root().items()) {
@@ -108,7 +108,7 @@ fn charts(folder: &Path, watches: &File) -> Vec<String> {
     if named.len() > MAX_CHARTS {
         return named.into_iter().collect();
     }
-    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let here = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     let Ok(root) = here.canonicalize() else { return Vec::new() };
     // No path outside the directory is revealed, neither by the path nor through a link.
     let is_inside = |chart: &String| {
@@ -155,9 +155,9 @@ pub struct Bundle {
 
 impl Bundle {
     pub(super) fn read(root: &Path, kind: BundleKind, reader: &Reader) -> anyhow::Result<Self> {
-        let folder = folder::walk(root)?;
-        let read = |entry: &folder::Entry| {
-            let file = entry.read(&folder, kind.parse_mode(&entry.path), reader);
+        let directory = directory::walk(root)?;
+        let read = |entry: &directory::Entry| {
+            let file = entry.read(&directory, kind.parse_mode(&entry.path), reader);
             // A registry takes the last one of a name, in all files, and so does the provisioner of
             // plain bundles.
             let file = duplicate_keys::tolerate_duplicates(file, reader);
@@ -169,15 +169,15 @@ impl Bundle {
             }
             Arc::new(file)
         };
-        let files = parallel::map(&folder.files, read);
+        let files = parallel::map(&directory.files, read);
         let is_unpacked = kind == BundleKind::Registry;
-        let compressed = is_unpacked.then(|| compressed::compressed_size(&folder)).flatten();
+        let compressed = is_unpacked.then(|| compressed::compressed_size(&directory)).flatten();
         Ok(Self {
             kind,
-            name: folder::directory_name(root)?,
+            name: directory::directory_name(root)?,
             files,
-            directories: folder.directories,
-            links: folder.rejected_links,
+            directories: directory.directories,
+            links: directory.rejected_links,
             compressed_size: compressed,
         })
     }
@@ -186,14 +186,14 @@ impl Bundle {
     /// are code, templates, and parts that kustomize combines.
     pub(super) fn read_project(root: &Path, reader: &Reader) -> anyhow::Result<Self> {
         let (name, file) = if root.is_dir() {
-            let found = folder::find_entry(root, WATCHES)?;
-            let (folder, entry) = found.ok_or_else(|| {
+            let found = directory::find_entry(root, WATCHES)?;
+            let (directory, entry) = found.ok_or_else(|| {
                 let shown = root.display();
                 anyhow::anyhow!(
                     "{shown}: there is no {WATCHES} in it: not the project of an Ansible or Helm Operator"
                 )
             })?;
-            (folder::directory_name(root)?, entry.read(&folder, ParseMode::AllFiles, reader))
+            (directory::directory_name(root)?, entry.read(&directory, ParseMode::AllFiles, reader))
         } else {
             let (path, shown) = (WATCHES.to_owned(), root.display().to_string());
             let file = File::read(FilePath::Named(root), path, shown, ParseMode::AllFiles, reader);
@@ -201,11 +201,11 @@ impl Bundle {
         };
         // The Operators take the last one of a name, as a registry does for manifests.
         let file = with_variables(duplicate_keys::tolerate_duplicates(file, reader), reader);
-        let folder = if root.is_dir() { Some(root) } else { root.parent() };
+        let directory = if root.is_dir() { Some(root) } else { root.parent() };
         Ok(Self {
             kind: BundleKind::Project,
             name,
-            directories: charts(folder.unwrap_or(root), &file),
+            directories: charts(directory.unwrap_or(root), &file),
             files: vec![Arc::new(file)],
             links: Vec::new(),
             compressed_size: None,

@@ -12,7 +12,7 @@ use super::field::FieldTarget;
 use super::ignore::{self, IgnorePatterns};
 use super::json::{DocumentWriter, GROUP, VERSION, json_string, write_list, write_problem};
 use super::kinds::is_catalog_template;
-use super::{duplicate_keys, folder, parallel, stream, waivers};
+use super::{directory, duplicate_keys, parallel, stream, waivers};
 use opgate_input::read::{FilePath, Reader};
 use opgate_text::lines::line_and_column;
 
@@ -87,7 +87,7 @@ pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Packa
     let mut names = BTreeSet::new();
     let mut groups: BTreeMap<String, Vec<(Arc<File>, usize)>> = BTreeMap::new();
     let (mut broken, mut noted) = (Vec::new(), Vec::new());
-    let mut folders: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut directories: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (file, heads, empty) in files {
         let stray = heads.iter().position(Option::is_none);
         let file = Arc::new(match stray {
@@ -110,9 +110,9 @@ pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Packa
             } else {
                 head.package
             };
-            let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let directory = file.path.rsplit_once('/').map_or("", |(directory, _)| directory);
             if !package.is_empty() {
-                folders.entry(folder.to_owned()).or_default().insert(package.clone());
+                directories.entry(directory.to_owned()).or_default().insert(package.clone());
             }
             groups.entry(package).or_default().push((file.clone(), index));
         }
@@ -124,9 +124,9 @@ pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Packa
     let packages = Text::new(packages).map(Arc::new).unwrap_or_default();
     let packages = Arc::new(Document::part(packages, 0..end));
     let rest = groups.remove("").unwrap_or_default();
-    let shared = folders.into_iter().filter(|(_, packages)| packages.len() > 1);
+    let shared = directories.into_iter().filter(|(_, packages)| packages.len() > 1);
     let shared: Vec<_> =
-        shared.map(|(folder, packages)| (folder, packages.into_iter().collect())).collect();
+        shared.map(|(directory, packages)| (directory, packages.into_iter().collect())).collect();
     let package = |(name, blobs)| Package {
         name,
         packages: packages.clone(),
@@ -192,20 +192,21 @@ fn parse_like_opm(file: File, reader: &Reader) -> File {
 
 /// Reads every file that is not ignored, with any name, as `opm` does.
 fn read_files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<ReadFile>> {
-    let mut folder = folder::walk(root)?;
-    let ignored = IgnorePatterns::of(&folder, reader)
-        .map_err(|(path, why)| anyhow::anyhow!("{}: {why}", folder::display_path(root, &path)))?;
+    let mut directory = directory::walk(root)?;
+    let ignored = IgnorePatterns::of(&directory, reader).map_err(|(path, why)| {
+        anyhow::anyhow!("{}: {why}", directory::display_path(root, &path))
+    })?;
     if waivers::exists_in(root) && !ignored.ignores(waivers::FILE_NAME) {
-        let (file, list) = (folder::display_path(root, waivers::FILE_NAME), ignore::FILE_NAME);
+        let (file, list) = (directory::display_path(root, waivers::FILE_NAME), ignore::FILE_NAME);
         tracing::warn!("{file}: opm treats it as a blob: list it in {list}");
     }
-    folder.files.retain(|entry| {
+    directory.files.retain(|entry| {
         entry.path.rsplit('/').next() != Some(ignore::FILE_NAME) && !ignored.ignores_entry(entry)
     });
-    let read = |entry: &folder::Entry| {
-        with_headers(entry.read(&folder, ParseMode::AllFiles, reader), reader)
+    let read = |entry: &directory::Entry| {
+        with_headers(entry.read(&directory, ParseMode::AllFiles, reader), reader)
     };
-    Ok(parallel::map(&folder.files, read))
+    Ok(parallel::map(&directory.files, read))
 }
 
 /// Marks a file with a value that is not an object as unreadable for blobs.

@@ -19,7 +19,7 @@ use miniz_oxide::deflate::core::{
     CompressorOxide, TDEFLFlush, TDEFLStatus, compress_to_output, create_comp_flags_from_zip_params,
 };
 
-use super::folder::{DirectoryListing, Entry};
+use super::directory::{DirectoryListing, Entry};
 use super::parallel;
 use opgate_input::read::OpenFile;
 
@@ -54,16 +54,16 @@ pub(super) enum CompressedSize {
 
 /// Returns the size of a compressed bundle; none if one of its files is unreadable, or if it fits without
 /// compression.
-pub(super) fn compressed_size(folder: &DirectoryListing) -> Option<CompressedSize> {
+pub(super) fn compressed_size(directory: &DirectoryListing) -> Option<CompressedSize> {
     let counts = |entry: &&Entry| {
-        let folder = entry.path.rsplit_once('/').map(|(folder, _)| folder);
-        matches!(folder, Some("manifests" | "metadata"))
+        let directory = entry.path.rsplit_once('/').map(|(directory, _)| directory);
+        matches!(directory, Some("manifests" | "metadata"))
     };
-    let files: Vec<_> = folder.files.iter().filter(counts).collect();
+    let files: Vec<_> = directory.files.iter().filter(counts).collect();
     if files.iter().any(|entry| entry.rejection.is_some()) {
         return None;
     }
-    let length = |entry: &&Entry| Ok(entry.file_path(folder).open()?.size);
+    let length = |entry: &&Entry| Ok(entry.file_path(directory).open()?.size);
     let lengths = files.iter().map(length);
     let lengths: Vec<u64> = lengths.collect::<io::Result<_>>().ok()?;
     let least = sum(lengths.iter().map(|length| base64_size(length / MAX_DEFLATE_RATIO)));
@@ -74,14 +74,14 @@ pub(super) fn compressed_size(folder: &DirectoryListing) -> Option<CompressedSiz
         return None;
     }
     let files: Vec<_> = files.into_iter().zip(lengths).collect();
-    let bound = lz4_size(folder, &files).ok()?;
+    let bound = lz4_size(directory, &files).ok()?;
     if bound <= MAX_UNREPORTED_BYTES {
         return Some(CompressedSize::Exact(bound));
     }
     let total_bytes = AtomicU64::new(0);
     let sizes = parallel::map(&files, |(entry, length)| {
         entry
-            .file_path(folder)
+            .file_path(directory)
             .open()
             .and_then(|opened| deflated_size(opened, *length, &total_bytes))
     });
@@ -106,10 +106,10 @@ fn base64_size(deflated: u64) -> u64 {
 
 /// Returns the size of the files after LZ4 and an entropy code of its bytes: deflate finds longer matches,
 /// and codes them as well. Above [`MAX_UNREPORTED_BYTES`], the rest is skipped.
-fn lz4_size(folder: &DirectoryListing, files: &[(&Entry, u64)]) -> io::Result<u64> {
+fn lz4_size(directory: &DirectoryListing, files: &[(&Entry, u64)]) -> io::Result<u64> {
     let mut all = 0_u64;
     for (entry, length) in files {
-        let mut file = entry.file_path(folder).open()?.file.take(*length);
+        let mut file = entry.file_path(directory).open()?.file.take(*length);
         let mut size = 0_u64;
         loop {
             let mut block = Vec::new();
@@ -191,7 +191,7 @@ fn deflated_size(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder;
+    use crate::directory;
     use crate::testing::TempDirectory;
 
     /// Returns random bytes.
@@ -205,11 +205,11 @@ mod tests {
     }
 
     fn size(files: &[(&str, &[u8])]) -> Option<CompressedSize> {
-        let folder = TempDirectory::empty();
+        let directory = TempDirectory::empty();
         for (name, content) in files {
-            folder.write(name, content);
+            directory.write(name, content);
         }
-        compressed_size(&folder::walk(folder.path()).unwrap())
+        compressed_size(&directory::walk(directory.path()).unwrap())
     }
 
     fn exact_bytes(files: &[(&str, &[u8])]) -> u64 {
@@ -259,22 +259,22 @@ mod tests {
         let parts: Vec<_> = names.into_iter().zip(noise.chunks(noise.len() / 5)).collect();
         assert_eq!(size(&parts), Some(CompressedSize::MoreThan(MAX_MEASURED_BYTES)));
         // A hole of 2 GiB: at best that is 2.8 MB, and no compression is necessary.
-        let folder = TempDirectory::new(&[("manifests/a", "")]);
-        let path = folder.path().join("manifests/a");
+        let directory = TempDirectory::new(&[("manifests/a", "")]);
+        let path = directory.path().join("manifests/a");
         std::fs::File::options().write(true).open(&path).unwrap().set_len(2 << 30).unwrap();
-        let size = compressed_size(&folder::walk(folder.path()).unwrap());
+        let size = compressed_size(&directory::walk(directory.path()).unwrap());
         assert_eq!(size, Some(CompressedSize::MoreThan(2_774_552)));
     }
 
     #[test]
     fn unreadable_bundle_has_no_size() {
-        let folder = TempDirectory::empty();
-        folder.write("manifests/a", random_bytes(1 << 20));
-        folder.write("manifests/gone", "");
-        let walked = folder::walk(folder.path()).unwrap();
-        std::fs::remove_file(folder.path().join("manifests/gone")).unwrap();
+        let directory = TempDirectory::empty();
+        directory.write("manifests/a", random_bytes(1 << 20));
+        directory.write("manifests/gone", "");
+        let walked = directory::walk(directory.path()).unwrap();
+        std::fs::remove_file(directory.path().join("manifests/gone")).unwrap();
         assert_eq!(compressed_size(&walked), None);
-        std::os::unix::fs::symlink("..", folder.path().join("manifests/link")).unwrap();
-        assert_eq!(compressed_size(&folder::walk(folder.path()).unwrap()), None);
+        std::os::unix::fs::symlink("..", directory.path().join("manifests/link")).unwrap();
+        assert_eq!(compressed_size(&directory::walk(directory.path()).unwrap()), None);
     }
 }

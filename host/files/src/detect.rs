@@ -12,7 +12,7 @@
 use std::path::Path;
 
 use super::content::{File, ParseMode, peek};
-use super::folder::{self, MAX_SEARCHED_ENTRIES};
+use super::directory::{self, MAX_SEARCHED_ENTRIES};
 use super::kinds::{
     CheckInputType, DetectedInput, Detection, DocumentType, SkipReason, document_type, is_exported,
 };
@@ -34,12 +34,12 @@ pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Detection> {
     if !metadata.is_dir() {
         return Ok(Detection { inputs: vec![detect_file(path, reader)?], skipped: Vec::new() });
     }
-    let folder = folder::walk_up_to(path, MAX_SEARCHED_ENTRIES)?;
-    let bundles = BundleDirectories::of(&folder, reader);
+    let directory = directory::walk_up_to(path, MAX_SEARCHED_ENTRIES)?;
+    let bundles = BundleDirectories::of(&directory, reader);
     if let Some(kind) = bundles.type_of("") {
         return Ok(Detection { inputs: vec![DetectedInput::new(path, kind)], skipped: Vec::new() });
     }
-    let detection = DirectorySearch::new(&folder, bundles, reader).run();
+    let detection = DirectorySearch::new(&directory, bundles, reader).run();
     if detection.inputs.is_empty() {
         let broken = detection.skipped.iter().find_map(|passed| match &passed.reason {
             SkipReason::Unreadable(why) => Some(format!("\n{}:{why}", passed.path.display())),
@@ -104,21 +104,21 @@ fn detect_file(path: &Path, reader: &Reader) -> anyhow::Result<DetectedInput> {
 /// # Errors
 /// Fails if the directory is unreadable or has no such file.
 pub fn find_manifests(root: &Path) -> anyhow::Result<Vec<DetectedInput>> {
-    let folder = folder::walk_up_to(root, MAX_SEARCHED_ENTRIES)?;
-    let is_empty = folder.files.is_empty() && folder.directories.is_empty();
+    let directory = directory::walk_up_to(root, MAX_SEARCHED_ENTRIES)?;
+    let is_empty = directory.files.is_empty() && directory.directories.is_empty();
     // Probably the wrong directory.
     anyhow::ensure!(!is_empty, "{}: it is empty", root.display());
     // An entry that could contain files is reported, whatever its name.
-    let is_folder =
-        |entry: &folder::Entry| entry.rejection.as_ref().is_some_and(|r| r.can_be_directory);
-    let files = folder
+    let is_directory =
+        |entry: &directory::Entry| entry.rejection.as_ref().is_some_and(|r| r.can_be_directory);
+    let files = directory
         .files
         .iter()
-        .filter(|entry| super::content::has_documents(&entry.path) || is_folder(entry));
-    let found = |entry: &folder::Entry| {
-        let folder = Some(root.to_path_buf());
+        .filter(|entry| super::content::has_documents(&entry.path) || is_directory(entry));
+    let found = |entry: &directory::Entry| {
+        let directory = Some(root.to_path_buf());
         DetectedInput {
-            directory: folder,
+            directory,
             ..DetectedInput::new(root.join(&entry.path), CheckInputType::Manifest)
         }
     };
@@ -167,9 +167,9 @@ mod tests {
 
     #[test]
     fn undetected_input_reports_expected_types() {
-        let folder = TempDirectory::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n")]);
+        let directory = TempDirectory::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n")]);
         let error = |name: &str| {
-            detect(&folder.path().join(name), &Reader::default()).unwrap_err().to_string()
+            detect(&directory.path().join(name), &Reader::default()).unwrap_err().to_string()
         };
         assert!(error("").contains("no bundle (manifests/"), "{}", error(""));
         assert!(error("").contains("b.yaml:1:4: not YAML"), "{}", error(""));
@@ -180,21 +180,21 @@ mod tests {
 
     #[test]
     fn ignored_blobs_make_no_catalog() {
-        let folder = TempDirectory::new(&[
+        let directory = TempDirectory::new(&[
             ("a/catalog.yaml", "schema: olm.package\nname: x\n"),
             (".indexignore", "*\n"),
         ]);
-        let error = detect(folder.path(), &Reader::default()).unwrap_err().to_string();
+        let error = detect(directory.path(), &Reader::default()).unwrap_err().to_string();
         assert!(error.contains("no catalog"), "{error}");
-        folder.write("b.yaml", "apiVersion: v1\nkind: Namespace\n");
-        assert_eq!(detect_all(folder.path())[0].input_type, CheckInputType::Manifest);
+        directory.write("b.yaml", "apiVersion: v1\nkind: Namespace\n");
+        assert_eq!(detect_all(directory.path())[0].input_type, CheckInputType::Manifest);
     }
 
     #[test]
     fn repository_without_bundles_yields_its_manifests() {
         const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
         let exported = OBJECT.replace("{name: x}", "{name: x, uid: a, resourceVersion: b}");
-        let folder = TempDirectory::new(&[
+        let directory = TempDirectory::new(&[
             (".github/workflows/ci.yaml", "on: push\n"),
             ("OWNERS", "approvers: [a]\n"),
             ("README.md", "# x\n"),
@@ -218,8 +218,9 @@ mod tests {
             ("templated.yaml", &OBJECT.replace('x', "'{{ name }}'")),
         ]);
         let Detection { inputs: found, skipped: passed_over } =
-            detect(folder.path(), &Reader::default()).unwrap();
-        let shown = |path: &Path| path.strip_prefix(folder.path()).unwrap().display().to_string();
+            detect(directory.path(), &Reader::default()).unwrap();
+        let shown =
+            |path: &Path| path.strip_prefix(directory.path()).unwrap().display().to_string();
         let kinds: Vec<_> = found
             .iter()
             .map(|f| (shown(&f.path), f.input_type, f.not_evaluated.is_some()))
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(kinds, expected);
         let passed: Vec<_> =
             passed_over.iter().map(|p| (shown(&p.path), p.reason.clone())).collect();
-        let helm = || SkipReason::HelmTemplate(folder.path().join("chart"));
+        let helm = || SkipReason::HelmTemplate(directory.path().join("chart"));
         let not = |path: &str| (path.to_owned(), SkipReason::NotObjects);
         let expected = [
             not("apps/kustomization.yaml"),
@@ -264,10 +265,10 @@ mod tests {
         const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
         const BLOB: &str = "schema: olm.package\nname: a\n";
         let found = |files: &[(&str, &str)]| {
-            let folder = TempDirectory::new(files);
-            let found = detect(folder.path(), &Reader::default()).unwrap().inputs;
+            let directory = TempDirectory::new(files);
+            let found = detect(directory.path(), &Reader::default()).unwrap().inputs;
             let relative = |found: &DetectedInput| {
-                let path = found.path.strip_prefix(folder.path()).unwrap();
+                let path = found.path.strip_prefix(directory.path()).unwrap();
                 format!("{} {}", path.display(), found.input_type.name())
             };
             found.iter().map(relative).collect::<Vec<_>>()
@@ -292,8 +293,8 @@ mod tests {
             ["a.yaml manifests"]
         );
         assert_eq!(found(&[("a.yaml", ONE), ("b.yaml", OBJECT)]), ["b.yaml manifests"]);
-        let folder = TempDirectory::new(&[("a.yaml", ONE)]);
-        let file = folder.path().join("a.yaml");
+        let directory = TempDirectory::new(&[("a.yaml", ONE)]);
+        let file = directory.path().join("a.yaml");
         assert_eq!(
             detect_file(&file, &Reader::default()).unwrap().input_type,
             CheckInputType::Project

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::folder::{DirectoryListing, Entry};
+use super::directory::{DirectoryListing, Entry};
 use opgate_input::read::{ReadPurpose, Reader};
 
 /// Name of the file.
@@ -35,10 +35,10 @@ impl IgnorePatterns {
     ///
     /// # Errors
     /// If a file of patterns cannot be read, or is too large: its path, and the reason.
-    pub fn of(folder: &DirectoryListing, reader: &Reader) -> Result<Self, (String, String)> {
+    pub fn of(directory: &DirectoryListing, reader: &Reader) -> Result<Self, (String, String)> {
         let mut ignore = Self::default();
         let mut left = MAX_PATTERN_BYTES;
-        for entry in &folder.files {
+        for entry in &directory.files {
             let Some(base) = pattern_directory(&entry.path) else { continue };
             let fail = |why: String| (entry.path.clone(), why);
             let too_many = || {
@@ -48,7 +48,7 @@ impl IgnorePatterns {
             if let Some(refused) = &entry.rejection {
                 return Err(fail(refused.message.clone()));
             }
-            let opened = entry.file_path(folder).open().map_err(|e| fail(e.to_string()))?;
+            let opened = entry.file_path(directory).open().map_err(|e| fail(e.to_string()))?;
             left = left.checked_sub(opened.size).ok_or_else(too_many)?;
             let bytes =
                 reader.read(opened, true, ReadPurpose::Scan).map_err(|e| fail(e.to_string()))?;
@@ -73,19 +73,19 @@ impl IgnorePatterns {
 
     /// Reports whether a file is ignored.
     pub fn ignores(&self, path: &str) -> bool {
-        let folder = path.rsplit_once('/').map(|(folder, _)| folder);
-        folder.is_some_and(|folder| self.ignores_directory(folder))
+        let directory = path.rsplit_once('/').map(|(directory, _)| directory);
+        directory.is_some_and(|directory| self.ignores_directory(directory))
             || self.is_ignored_by_innermost(path, false)
     }
 
     /// Reports whether a directory, or one around it, is ignored. The outer ones are checked first.
     fn ignores_directory(&self, path: &str) -> bool {
         let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
-        for folder in ends.filter_map(|end| path.get(..end)) {
-            let known = self.ignored_directories.borrow().get(folder).copied();
+        for directory in ends.filter_map(|end| path.get(..end)) {
+            let known = self.ignored_directories.borrow().get(directory).copied();
             let ignored = known.unwrap_or_else(|| {
-                let ignored = self.is_ignored_by_innermost(folder, true);
-                self.ignored_directories.borrow_mut().insert(folder.to_owned(), ignored);
+                let ignored = self.is_ignored_by_innermost(directory, true);
+                self.ignored_directories.borrow_mut().insert(directory.to_owned(), ignored);
                 ignored
             });
             if ignored {
@@ -97,16 +97,16 @@ impl IgnorePatterns {
 
     /// Reports whether an entry of a directory is ignored. A refused entry can be a directory.
     pub fn ignores_entry(&self, entry: &Entry) -> bool {
-        let is_folder = entry.rejection.as_ref().is_some_and(|refused| refused.can_be_directory);
-        self.ignores(&entry.path) || is_folder && self.is_ignored_by_innermost(&entry.path, true)
+        let is_directory = entry.rejection.as_ref().is_some_and(|refused| refused.can_be_directory);
+        self.ignores(&entry.path) || is_directory && self.is_ignored_by_innermost(&entry.path, true)
     }
 
     /// Returns the decision of the innermost directory that has one.
-    fn is_ignored_by_innermost(&self, path: &str, is_folder: bool) -> bool {
+    fn is_ignored_by_innermost(&self, path: &str, is_directory: bool) -> bool {
         let ends = path.rmatch_indices('/').map(|(slash, _)| slash + 1).chain([0]);
         for end in ends {
             let Some((base, name)) = path.split_at_checked(end) else { continue };
-            match self.patterns.get(base).map(|patterns| patterns.matched(name, is_folder)) {
+            match self.patterns.get(base).map(|patterns| patterns.matched(name, is_directory)) {
                 Some(Match::Ignore(_)) => return true,
                 Some(Match::Whitelist(_)) => return false,
                 Some(Match::None) | None => {}

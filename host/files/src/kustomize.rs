@@ -12,7 +12,7 @@ use opgate_document::Document;
 use opgate_input::read::{FilePath, Reader};
 
 use super::content::{Documents, File, ParseMode};
-use super::folder::DirectoryListing;
+use super::directory::DirectoryListing;
 
 /// The names that kustomize knows.
 const FILE_NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
@@ -32,12 +32,12 @@ pub(super) fn is_kustomization(path: &str) -> bool {
 
 impl PatchFiles {
     /// Returns the files of all kustomizations in a directory.
-    pub(super) fn of(folder: &DirectoryListing, reader: &Reader) -> Self {
+    pub(super) fn of(directory: &DirectoryListing, reader: &Reader) -> Self {
         let mut patches = Self::default();
-        let root = folder.root.path();
-        for entry in folder.files.iter().filter(|entry| is_kustomization(&entry.path)) {
+        let root = directory.root.path();
+        for entry in directory.files.iter().filter(|entry| is_kustomization(&entry.path)) {
             if entry.rejection.is_none() {
-                let file = entry.read(folder, ParseMode::AllFiles, &reader.with_full_budget());
+                let file = entry.read(directory, ParseMode::AllFiles, &reader.with_full_budget());
                 patches.add(&root.join(&entry.path), &file);
             }
         }
@@ -47,9 +47,9 @@ impl PatchFiles {
     /// Returns the files of the kustomizations next to a file and in the directories above it.
     pub(super) fn near(path: &Path, reader: &Reader) -> Self {
         let mut patches = Self::default();
-        for folder in path.ancestors().skip(1).take(MAX_PARENT_DIRECTORIES) {
+        for directory in path.ancestors().skip(1).take(MAX_PARENT_DIRECTORIES) {
             for name in FILE_NAMES {
-                let path = folder.join(name);
+                let path = directory.join(name);
                 if path.is_file() {
                     let shown = path.display().to_string();
                     let at = FilePath::Named(&path);
@@ -69,11 +69,11 @@ impl PatchFiles {
 
     fn add(&mut self, kustomization: &Path, file: &File) {
         let documents = file.documents().map(Documents::documents);
-        let folder = kustomization.parent().unwrap_or(Path::new(""));
+        let directory = kustomization.parent().unwrap_or(Path::new(""));
         for document in documents.into_iter().flatten() {
             for path in patch_paths(&document) {
                 self.0
-                    .entry(normalize(&folder.join(path)))
+                    .entry(normalize(&directory.join(path)))
                     .or_insert_with(|| kustomization.to_path_buf());
             }
         }
@@ -123,15 +123,15 @@ mod tests {
 
     #[test]
     fn patches_of_a_kustomization_are_detected() {
-        let folder = TempDirectory::new(&[
+        let directory = TempDirectory::new(&[
             ("crd/kustomization.yaml", KUSTOMIZATION),
             ("crd/patches/a.yaml", ""),
             ("shared/b.yaml", ""),
             ("other/kustomization.yml", "patches: x\n"),
         ]);
-        let walked = crate::folder::walk(folder.path()).unwrap();
+        let walked = crate::directory::walk(directory.path()).unwrap();
         let patches = PatchFiles::of(&walked, &Reader::default());
-        let at = |path: &str| folder.path().join(path);
+        let at = |path: &str| directory.path().join(path);
         for (path, expected) in [
             ("crd/patches/a.yaml", true),
             ("crd/./patches/../patches/a.yaml", true),

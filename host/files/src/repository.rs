@@ -20,7 +20,7 @@ use opgate_document::{Document, Text};
 
 use super::bundle::WATCHES;
 use super::content::{ParseMode, has_documents, peek};
-use super::folder::{DirectoryListing, Entry};
+use super::directory::{DirectoryListing, Entry};
 use super::ignore::{self, IgnorePatterns};
 use super::kinds::{
     CheckInputType, DetectedInput, Detection, DocumentType, SkipReason, SkippedFile, document_type,
@@ -37,24 +37,24 @@ const MAX_SEARCHED_MANIFESTS: usize = 1_000;
 pub(super) struct BundleDirectories(Vec<(String, CheckInputType)>);
 
 impl BundleDirectories {
-    pub(super) fn of(folder: &DirectoryListing, reader: &Reader) -> Self {
+    pub(super) fn of(directory: &DirectoryListing, reader: &Reader) -> Self {
         let mut found: Vec<(String, CheckInputType)> = Vec::new();
-        for path in &folder.directories {
+        for path in &directory.directories {
             let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
             if name == "manifests" && !is_hidden(path) {
-                let kind = bundle_kind(folder, parent, path, reader);
+                let kind = bundle_kind(directory, parent, path, reader);
                 found.extend(kind.map(|kind| (parent.to_owned(), kind)));
             }
         }
         // A link instead of the directory: a rule reports it.
-        for entry in folder.files.iter().filter(|entry| entry.rejection.is_some()) {
+        for entry in directory.files.iter().filter(|entry| entry.rejection.is_some()) {
             let (parent, name) = entry.path.rsplit_once('/').unwrap_or(("", &entry.path));
-            if name == "manifests" && has_annotations(folder, parent) {
+            if name == "manifests" && has_annotations(directory, parent) {
                 found.push((parent.to_owned(), CheckInputType::Bundle));
             }
         }
-        let charts = chart_directories(folder);
-        let packages = folder.files.iter().filter(|file| {
+        let charts = chart_directories(directory);
+        let packages = directory.files.iter().filter(|file| {
             file.path.ends_with(".package.yaml") && chart_of(&charts, &file.path).is_none()
         });
         found.extend(packages.map(|file| (parent(&file.path).to_owned(), CheckInputType::Bundle)));
@@ -67,18 +67,18 @@ impl BundleDirectories {
         Self(found)
     }
 
-    pub(super) fn type_of(&self, folder: &str) -> Option<CheckInputType> {
-        self.0.iter().find(|(path, _)| path == folder).map(|(_, kind)| *kind)
+    pub(super) fn type_of(&self, directory: &str) -> Option<CheckInputType> {
+        self.0.iter().find(|(path, _)| path == directory).map(|(_, kind)| *kind)
     }
 
     /// Returns the directories of projects, which can be around bundles and next to them, but not in them.
-    fn projects(&self, folder: &DirectoryListing, reader: &Reader) -> Vec<String> {
+    fn projects(&self, directory: &DirectoryListing, reader: &Reader) -> Vec<String> {
         let is_watches = |file: &&Entry| {
             let name = file.path.rsplit_once('/').map_or(&*file.path, |(_, name)| name);
             name == WATCHES && !is_hidden(&file.path) && !self.contains(&file.path)
         };
-        let found = folder.files.iter().filter(is_watches).take(MAX_SEARCHED_MANIFESTS);
-        let found = found.filter(|file| is_project(folder, file, reader));
+        let found = directory.files.iter().filter(is_watches).take(MAX_SEARCHED_MANIFESTS);
+        let found = found.filter(|file| is_project(directory, file, reader));
         found.map(|file| parent(&file.path).to_owned()).collect()
     }
 
@@ -95,31 +95,31 @@ impl BundleDirectories {
 /// ClusterServiceVersion among its manifests; a plain+v0 bundle has nothing but manifests and the build files
 /// of its image. Any other directory of this name has manifests like every directory.
 fn bundle_kind(
-    folder: &DirectoryListing,
+    directory: &DirectoryListing,
     parent: &str,
     manifests: &str,
     reader: &Reader,
 ) -> Option<CheckInputType> {
-    if has_annotations(folder, parent) {
+    if has_annotations(directory, parent) {
         return Some(CheckInputType::Bundle);
     }
-    let is_input = directory_files(folder, manifests).any(|file| is_kustomization(&file.path));
+    let is_input = directory_files(directory, manifests).any(|file| is_kustomization(&file.path));
     if is_input {
         return None;
     }
     let has = |wanted: &dyn Fn(&str) -> bool| {
         let looks = |file: &Entry| {
             let look = |json: &str| wanted(json).then_some(());
-            let found = peek(file.file_path(folder), Path::new(&file.path), reader, look);
+            let found = peek(file.file_path(directory), Path::new(&file.path), reader, look);
             matches!(found, Ok(Some(())))
         };
-        let files = directory_files(folder, manifests).filter(|file| has_documents(&file.path));
+        let files = directory_files(directory, manifests).filter(|file| has_documents(&file.path));
         files.filter(|file| file.rejection.is_none()).take(MAX_SEARCHED_MANIFESTS).any(looks)
     };
     if has(&|json| is_version(json)) {
         return Some(CheckInputType::Bundle);
     }
-    let is_alone = has_only_manifests(folder, parent, manifests);
+    let is_alone = has_only_manifests(directory, parent, manifests);
     // A named directory counts, even if it has no object.
     let is_plain = is_alone
         && (parent.is_empty() || has(&|json| input_type(json) == Some(CheckInputType::Manifest)));
@@ -135,9 +135,9 @@ fn is_version(json: &str) -> bool {
 }
 
 /// Reports whether a directory has nothing but `manifests/` and the build files of its image.
-fn has_only_manifests(folder: &DirectoryListing, parent: &str, manifests: &str) -> bool {
+fn has_only_manifests(directory: &DirectoryListing, parent: &str, manifests: &str) -> bool {
     let is_inside = |path: &&str| parent.is_empty() || is_within(path, parent) && *path != parent;
-    let files = folder.files.iter().map(|file| file.path.as_str()).filter(is_inside);
+    let files = directory.files.iter().map(|file| file.path.as_str()).filter(is_inside);
     files.into_iter().all(|path| {
         let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
         is_within(path, manifests)
@@ -149,12 +149,12 @@ fn has_only_manifests(folder: &DirectoryListing, parent: &str, manifests: &str) 
 
 /// Iterates over the files directly in a directory.
 fn directory_files<'f>(
-    folder: &'f DirectoryListing,
+    directory: &'f DirectoryListing,
     path: &'f str,
 ) -> impl Iterator<Item = &'f Entry> {
-    let first = folder.files.partition_point(|file| file.path.as_str() < path);
+    let first = directory.files.partition_point(|file| file.path.as_str() < path);
     let inside =
-        folder.files.iter().skip(first).take_while(move |file| file.path.starts_with(path));
+        directory.files.iter().skip(first).take_while(move |file| file.path.starts_with(path));
     inside.filter(move |file| parent(&file.path) == path)
 }
 
@@ -167,45 +167,46 @@ fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').filter_map(|(end, _)| path.get(..end))
 }
 
-fn is_within(path: &str, folder: &str) -> bool {
-    folder.is_empty()
-        || path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+fn is_within(path: &str, directory: &str) -> bool {
+    directory.is_empty()
+        || path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn is_hidden(path: &str) -> bool {
     path.split('/').any(|name| name.starts_with('.'))
 }
 
-fn find_file<'f>(folder: &'f DirectoryListing, path: &str) -> Option<&'f Entry> {
-    let found = folder.files.binary_search_by(|file| file.path.as_str().cmp(path));
-    found.ok().and_then(|index| folder.files.get(index))
+fn find_file<'f>(directory: &'f DirectoryListing, path: &str) -> Option<&'f Entry> {
+    let found = directory.files.binary_search_by(|file| file.path.as_str().cmp(path));
+    found.ok().and_then(|index| directory.files.get(index))
 }
 
-fn has_annotations(folder: &DirectoryListing, parent: &str) -> bool {
+fn has_annotations(directory: &DirectoryListing, parent: &str) -> bool {
     let slash = if parent.is_empty() { "" } else { "/" };
     let metadata = format!("{parent}{slash}metadata");
-    find_file(folder, &metadata).is_some_and(|entry| entry.rejection.is_some())
+    find_file(directory, &metadata).is_some_and(|entry| entry.rejection.is_some())
         || ["annotations.yaml", "annotations.yml"]
             .iter()
-            .any(|name| find_file(folder, &format!("{metadata}/{name}")).is_some())
+            .any(|name| find_file(directory, &format!("{metadata}/{name}")).is_some())
 }
 
 /// Reports whether a `watches.yaml` is that of a project: other programs may have such a file.
-fn is_project(folder: &DirectoryListing, watches: &Entry, reader: &Reader) -> bool {
+fn is_project(directory: &DirectoryListing, watches: &Entry, reader: &Reader) -> bool {
     let parent = parent(&watches.path);
     let slash = if parent.is_empty() { "" } else { "/" };
     let looks = || {
-        let found = peek(watches.file_path(folder), Path::new(&watches.path), reader, input_type);
+        let found =
+            peek(watches.file_path(directory), Path::new(&watches.path), reader, input_type);
         matches!(found, Ok(Some(CheckInputType::Project)))
     };
-    find_file(folder, &format!("{parent}{slash}PROJECT")).is_some()
+    find_file(directory, &format!("{parent}{slash}PROJECT")).is_some()
         || watches.rejection.is_none() && looks()
 }
 
 /// Returns the directories of Helm charts.
-fn chart_directories(folder: &DirectoryListing) -> Vec<&str> {
+fn chart_directories(directory: &DirectoryListing) -> Vec<&str> {
     let is_chart = |file: &&Entry| file.path.rsplit('/').next() == Some("Chart.yaml");
-    folder.files.iter().filter(is_chart).map(|file| parent(&file.path)).collect()
+    directory.files.iter().filter(is_chart).map(|file| parent(&file.path)).collect()
 }
 
 /// Returns the chart of which a file is a template.
@@ -234,7 +235,7 @@ enum FileClass {
 
 /// The search for subjects in a directory.
 pub(super) struct DirectorySearch<'f> {
-    folder: &'f DirectoryListing,
+    directory: &'f DirectoryListing,
     bundles: BundleDirectories,
     projects: Vec<String>,
     /// Folders with a `Chart.yaml`, in the order of their paths.
@@ -244,17 +245,17 @@ pub(super) struct DirectorySearch<'f> {
 
 impl<'f> DirectorySearch<'f> {
     pub(super) fn new(
-        folder: &'f DirectoryListing,
+        directory: &'f DirectoryListing,
         bundles: BundleDirectories,
         reader: &'f Reader,
     ) -> Self {
-        let projects = bundles.projects(folder, reader);
-        Self { folder, bundles, projects, charts: chart_directories(folder), reader }
+        let projects = bundles.projects(directory, reader);
+        Self { directory, bundles, projects, charts: chart_directories(directory), reader }
     }
 
     pub(super) fn run(self) -> Detection {
-        let Self { folder, bundles, projects, .. } = &self;
-        let files: Vec<&Entry> = folder
+        let Self { directory, bundles, projects, .. } = &self;
+        let files: Vec<&Entry> = directory
             .files
             .iter()
             .filter(|file| !is_hidden(&file.path) && !bundles.contains(&file.path))
@@ -280,7 +281,7 @@ impl<'f> DirectorySearch<'f> {
                 continue;
             }
             let mut pass = |reason| {
-                let path = folder.root.path().join(&file.path);
+                let path = directory.root.path().join(&file.path);
                 passed_over.push(SkippedFile { path, reason });
             };
             match look {
@@ -299,7 +300,7 @@ impl<'f> DirectorySearch<'f> {
         }
         found.extend(projects.iter().map(|path| (path.clone(), CheckInputType::Project)));
         found.extend(catalogs.into_iter().map(|path| (path, CheckInputType::Catalog)));
-        let root = folder.root.path();
+        let root = directory.root.path();
         // Joining an empty path would add a slash.
         let place = |path: &str| if path.is_empty() { root.to_path_buf() } else { root.join(path) };
         let is_dump = |(_, kind): &(&Entry, CheckInputType)| *kind == CheckInputType::Cluster;
@@ -315,13 +316,13 @@ impl<'f> DirectorySearch<'f> {
         let patches = if manifests.is_empty() {
             PatchFiles::default()
         } else {
-            PatchFiles::of(folder, self.reader)
+            PatchFiles::of(directory, self.reader)
         };
         all.extend(manifests.into_iter().map(|(file, _)| {
             let path = place(&file.path);
-            let (folder, not_evaluated) = (Some(root.to_path_buf()), patches.skip_reason(&path));
+            let (directory, not_evaluated) = (Some(root.to_path_buf()), patches.skip_reason(&path));
             DetectedInput {
-                directory: folder,
+                directory,
                 not_evaluated,
                 ..DetectedInput::new(path, CheckInputType::Manifest)
             }
@@ -339,7 +340,9 @@ impl<'f> DirectorySearch<'f> {
             };
         }
         if let Some(chart) = chart_of(&self.charts, &file.path) {
-            return FileClass::Other(SkipReason::HelmTemplate(self.folder.root.path().join(chart)));
+            return FileClass::Other(SkipReason::HelmTemplate(
+                self.directory.root.path().join(chart),
+            ));
         }
         // opm reads files of any name. Of those with another ending, none is a catalog.
         let name = file.path.rsplit('/').next().unwrap_or_default();
@@ -347,7 +350,7 @@ impl<'f> DirectorySearch<'f> {
         if !is_read || is_kustomization(&file.path) {
             return FileClass::Other(SkipReason::NotObjects);
         }
-        let (at, path) = (file.file_path(self.folder), Path::new(&file.path));
+        let (at, path) = (file.file_path(self.directory), Path::new(&file.path));
         let look = |json: &str| document_type(json).map(|what| (what, blob_package(json)));
         match peek(at, path, self.reader, look) {
             Ok(Some((DocumentType::Input(CheckInputType::Catalog), package)))
@@ -374,7 +377,7 @@ impl<'f> DirectorySearch<'f> {
         if file.rejection.is_some() {
             return None;
         }
-        let read = file.read(self.folder, ParseMode::AllFiles, &self.reader.with_full_budget());
+        let read = file.read(self.directory, ParseMode::AllFiles, &self.reader.with_full_budget());
         let read = duplicate_keys::reject_duplicates(read);
         let text = read.read_error()?.text.clone().unwrap_or_default();
         let starts = |name: &str| text.lines().any(|line| line.trim_start().starts_with(name));
@@ -394,7 +397,7 @@ impl<'f> DirectorySearch<'f> {
     /// Reports a file next to bundles that could belong to a catalog.
     fn warn_skipped(&self, file: &Entry) {
         let read = duplicate_keys::reject_duplicates(file.read(
-            self.folder,
+            self.directory,
             ParseMode::AllFiles,
             &self.reader.with_full_budget(),
         ));
@@ -405,9 +408,9 @@ impl<'f> DirectorySearch<'f> {
 
     /// Returns the catalogs: directories, or files if a directory contains a bundle as well.
     fn catalogs(&self, files: &[&Entry], looks: &[FileClass]) -> Vec<String> {
-        let Self { folder, bundles, reader, .. } = self;
+        let Self { directory, bundles, reader, .. } = self;
         // If it is unreadable, the reader of the catalog reports that.
-        let ignored = IgnorePatterns::of(folder, reader).unwrap_or_default();
+        let ignored = IgnorePatterns::of(directory, reader).unwrap_or_default();
         // Folders with a bundle anywhere below them.
         let shared: HashSet<&str> = if bundles.0.is_empty() {
             HashSet::new()
@@ -422,8 +425,8 @@ impl<'f> DirectorySearch<'f> {
             match look {
                 _ if is_ignored => {}
                 FileClass::Blobs(package) => {
-                    let folder = parent(&file.path);
-                    let at = if shared.contains(folder) { &file.path } else { folder };
+                    let directory = parent(&file.path);
+                    let at = if shared.contains(directory) { &file.path } else { directory };
                     // With a slash, the outer ones come first.
                     blobs.entry(format!("{at}/")).or_insert_with(|| package.clone());
                 }
@@ -439,7 +442,7 @@ impl<'f> DirectorySearch<'f> {
         }
         // An ignore file of opm at the top marks the whole directory as a catalog.
         let is_object = |look: &FileClass| matches!(look, FileClass::Objects(_));
-        let is_listed = folder.files.iter().any(|file| file.path == ignore::FILE_NAME);
+        let is_listed = directory.files.iter().any(|file| file.path == ignore::FILE_NAME);
         let is_whole = bundles.0.is_empty() && is_listed && !looks.iter().any(is_object);
         if is_whole && !blobs.is_empty() {
             return vec![String::new()];
@@ -479,9 +482,9 @@ fn merge_package_directories(catalogs: &[(&str, &str)], others: &HashSet<&str>) 
     for (path, package) in catalogs {
         packages.entry(parent(path)).or_default().push(package);
     }
-    packages.retain(|folder, packages| {
+    packages.retain(|directory, packages| {
         let different: BTreeSet<&&str> = packages.iter().collect();
-        !others.contains(folder) && different.len() == packages.len()
+        !others.contains(directory) && different.len() == packages.len()
     });
     let found = catalogs
         .iter()
@@ -509,12 +512,12 @@ mod tests {
     const ANNOTATIONS: &str = "annotations: {}\n";
 
     fn detect_inputs(files: &[(&str, &str)]) -> Vec<String> {
-        let folder = TempDirectory::new(files);
+        let directory = TempDirectory::new(files);
         let relative = |found: &super::DetectedInput| {
-            let path = found.path.strip_prefix(folder.path()).unwrap();
+            let path = found.path.strip_prefix(directory.path()).unwrap();
             format!("{} {}", path.display(), found.input_type.name())
         };
-        detect(folder.path(), &Reader::default()).unwrap().inputs.iter().map(relative).collect()
+        detect(directory.path(), &Reader::default()).unwrap().inputs.iter().map(relative).collect()
     }
 
     #[test]

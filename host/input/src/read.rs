@@ -300,15 +300,15 @@ impl RootDirectory {
             let Component::Normal(name) = name else {
                 return Err(io::Error::other("not below the directory"));
             };
-            let folder = inner.as_ref().unwrap_or(&self.directory);
+            let directory = inner.as_ref().unwrap_or(&self.directory);
             let flags = OPEN_FLAGS | OFlags::NOFOLLOW;
             if names.peek().is_some() {
                 let flags = flags | OFlags::DIRECTORY;
-                inner = Some(rustix::fs::openat(folder, name, flags, Mode::empty())?);
+                inner = Some(rustix::fs::openat(directory, name, flags, Mode::empty())?);
                 continue;
             }
-            ensure_regular(&rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
-            return open_regular(rustix::fs::openat(folder, name, flags, Mode::empty())?);
+            ensure_regular(&rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
+            return open_regular(rustix::fs::openat(directory, name, flags, Mode::empty())?);
         }
         Err(io::Error::other("not a regular file, but a directory"))
     }
@@ -342,31 +342,37 @@ mod tests {
 
     use super::*;
 
-    fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        let path = folder.join(name);
+    fn write(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = directory.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
         path
     }
 
-    fn write_sparse(folder: &Path, name: &str, start: &str, size: u64) -> PathBuf {
-        let path = write(folder, name, start);
+    fn write_sparse(directory: &Path, name: &str, start: &str, size: u64) -> PathBuf {
+        let path = write(directory, name, start);
         File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
         path
     }
 
     #[test]
     fn only_regular_files_inside_the_directory_are_opened() {
-        let (outside, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (outside, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         write(outside.path(), "secret", "x");
-        write(folder.path(), "a/b.yaml", "b");
-        symlink(outside.path(), folder.path().join("out")).unwrap();
-        symlink("a", folder.path().join("in")).unwrap();
-        symlink("/dev/zero", folder.path().join("zero")).unwrap();
+        write(directory.path(), "a/b.yaml", "b");
+        symlink(outside.path(), directory.path().join("out")).unwrap();
+        symlink("a", directory.path().join("in")).unwrap();
+        symlink("/dev/zero", directory.path().join("zero")).unwrap();
         let mode = Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(rustix::fs::CWD, folder.path().join("pipe"), FileType::Fifo, mode, 0)
-            .unwrap();
-        let root = RootDirectory::open(folder.path()).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            directory.path().join("pipe"),
+            FileType::Fifo,
+            mode,
+            0,
+        )
+        .unwrap();
+        let root = RootDirectory::open(directory.path()).unwrap();
         assert_eq!(root.open_below(Path::new("a/b.yaml")).unwrap().size, 1);
         for (path, why) in [
             ("pipe", "not a regular file, but a pipe"),
@@ -382,21 +388,21 @@ mod tests {
         }
         let error = open_named(Path::new("/dev/zero")).unwrap_err().to_string();
         assert_eq!(error, "not a regular file, but a device");
-        assert!(open_named(&folder.path().join("zero")).is_err());
-        symlink("a/b.yaml", folder.path().join("link")).unwrap();
-        assert_eq!(open_named(&folder.path().join("link")).unwrap().size, 1);
+        assert!(open_named(&directory.path().join("zero")).is_err());
+        symlink("a/b.yaml", directory.path().join("link")).unwrap();
+        assert_eq!(open_named(&directory.path().join("link")).unwrap().size, 1);
     }
 
     #[test]
     fn input_budget_counts_file_sizes_and_kept_bytes() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let reader = Reader::new(3_000_000);
-        let hole = write_sparse(folder.path(), "hole", "a: 1\n", 2_000_000);
+        let hole = write_sparse(directory.path(), "hole", "a: 1\n", 2_000_000);
         for _ in 0..10 {
             let read = reader.read(open_named(&hole).unwrap(), true, ReadPurpose::Keep).unwrap();
             assert_eq!(read.len(), BLOCK_BYTES);
         }
-        let text = write(folder.path(), "text", "x".repeat(2_000_000));
+        let text = write(directory.path(), "text", "x".repeat(2_000_000));
         assert!(reader.read(open_named(&text).unwrap(), true, ReadPurpose::Keep).is_ok());
         let error = reader
             .read(open_named(&text).unwrap(), true, ReadPurpose::Keep)

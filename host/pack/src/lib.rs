@@ -77,7 +77,7 @@ pub enum Guest<'a> {
         /// Name of the package.
         package: &'a str,
         /// Its directory in the workspace.
-        folder: &'a str,
+        directory: &'a str,
     },
 }
 
@@ -133,10 +133,10 @@ pub fn build_components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Erro
     let built = target_dir.join(WASM_TARGET).join("guest");
     let modules = match guest {
         Guest::Package(name) => vec![built.join(format!("{}.wasm", name.replace('-', "_")))],
-        Guest::Examples { folder, .. } => {
-            let folder = workspace.join(folder);
-            println!("cargo::rerun-if-changed={}", folder.display());
-            find_examples(&folder, &built.join("examples"))?
+        Guest::Examples { directory, .. } => {
+            let directory = workspace.join(directory);
+            println!("cargo::rerun-if-changed={}", directory.display());
+            find_examples(&directory, &built.join("examples"))?
         }
     };
     modules.iter().map(|module| encode_module(module)).collect()
@@ -205,7 +205,7 @@ fn ensure_target() -> Result<(), Error> {
 /// Returns the workspace's root, a parent of the package that is being built.
 fn find_workspace() -> Result<PathBuf, Error> {
     let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
-    let found = package.ancestors().find(|folder| folder.join("wit/policy.wit").is_file());
+    let found = package.ancestors().find(|directory| directory.join("wit/policy.wit").is_file());
     found.map(Path::to_path_buf).ok_or_else(|| Error::Io {
         what: format!("no wit/policy.wit above {}", package.display()),
         source: io::ErrorKind::NotFound.into(),
@@ -217,10 +217,10 @@ fn find_workspace() -> Result<PathBuf, Error> {
 /// that contains `<profile>/build/<package>/out`.
 fn target_dir() -> Result<PathBuf, Error> {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let marked = out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
-    let folder = marked.or_else(|| out.ancestors().nth(4));
-    folder.map(|folder| folder.join("guest")).ok_or_else(|| Error::Io {
-        what: format!("no target folder above {}", out.display()),
+    let marked = out.ancestors().find(|directory| directory.join("CACHEDIR.TAG").is_file());
+    let directory = marked.or_else(|| out.ancestors().nth(4));
+    directory.map(|directory| directory.join("guest")).ok_or_else(|| Error::Io {
+        what: format!("no target directory above {}", out.display()),
         source: io::ErrorKind::NotFound.into(),
     })
 }

@@ -20,7 +20,7 @@ const MAX_SMALL_FILE_BYTES: usize = 256 << 10;
 /// A directory with pulled content.
 #[derive(Debug)]
 pub struct Cache {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Cache {
@@ -28,9 +28,9 @@ impl Cache {
     ///
     /// # Errors
     /// If the directory cannot be created.
-    pub fn open(folder: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        Ok(Self { folder: folder.to_owned() })
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        Ok(Self { directory: directory.to_owned() })
     }
 
     /// Returns the bytes with a digest.
@@ -39,7 +39,7 @@ impl Cache {
         if Digest::of(&bytes) == *digest {
             return Some(bytes);
         }
-        let path = self.folder.join(digest.to_dashed());
+        let path = self.directory.join(digest.to_dashed());
         tracing::warn!(path = %path.display(), "not used from the cache: the content has another digest");
         None
     }
@@ -70,7 +70,7 @@ impl Cache {
     }
 
     fn read(&self, name: &str, max_bytes: usize) -> Option<Vec<u8>> {
-        let path = self.folder.join(name);
+        let path = self.directory.join(name);
         let read = || -> io::Result<Vec<u8>> {
             // opgate neither follows a link nor waits for a pipe.
             let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -101,9 +101,9 @@ impl Cache {
     fn write(&self, name: &str, bytes: &[u8]) {
         // Several policies may have the same component.
         static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let path = self.folder.join(name);
+        let path = self.directory.join(name);
         let (process, number) = (std::process::id(), NEXT_NUMBER.fetch_add(1, Ordering::Relaxed));
-        let temporary = self.folder.join(format!("{name}.{process}.{number}.tmp"));
+        let temporary = self.directory.join(format!("{name}.{process}.{number}.tmp"));
         let written = || -> io::Result<()> {
             let _ = fs::remove_file(&temporary);
             let mut file =
@@ -121,7 +121,7 @@ impl Cache {
 
     /// Removes the oldest files until the others are within the limits.
     fn remove_oldest(&self, files: usize, bytes: u64) {
-        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        let Ok(entries) = fs::read_dir(&self.directory) else { return };
         let mut all: Vec<(SystemTime, u64, PathBuf)> = entries
             .filter_map(|entry| {
                 let entry = entry.ok()?;
@@ -148,18 +148,18 @@ mod tests {
 
     #[test]
     fn modified_cache_entries_are_ignored() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(&folder.path().join("oci")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&directory.path().join("oci")).unwrap();
         let digest = Digest::of(b"component");
         assert_eq!(cache.get(&digest, 100), None);
         cache.put(&digest, b"component");
         assert_eq!(cache.get(&digest, 100).as_deref(), Some(b"component".as_slice()));
         assert_eq!(cache.get(&digest, 8), None, "larger than asked for");
-        let path = folder.path().join("oci").join(digest.to_dashed());
+        let path = directory.path().join("oci").join(digest.to_dashed());
         fs::write(&path, b"something").unwrap();
         assert_eq!(cache.get(&digest, 100), None);
         fs::remove_file(&path).unwrap();
-        let other = folder.path().join("other");
+        let other = directory.path().join("other");
         fs::write(&other, b"component").unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
         assert_eq!(cache.get(&digest, 100), None, "a link");
@@ -169,21 +169,21 @@ mod tests {
 
     #[test]
     fn cache_size_is_limited() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path()).unwrap();
         for number in 0..6 {
             cache.put(&Digest::of(&[number]), &[number; 10]);
         }
         cache.remove_oldest(4, u64::MAX);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 4);
         cache.remove_oldest(4, 25);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
     }
 
     #[test]
     fn changed_digest_of_a_tag_is_detected() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path()).unwrap();
         let reference = Reference::parse("oci://localhost:5000/a:v1").unwrap();
         let (one, two) = (Digest::of(b"1"), Digest::of(b"2"));
         assert_eq!(cache.record_tag(&reference, &one), None);

@@ -269,8 +269,9 @@ impl Session<'_> {
                 let uri = uri.map_err(|why| Error::permanent(format!("{host}: {why}")))?;
                 let scope =
                     format!("repository:{}:{}", self.reference.repository(), self.scope_actions);
-                let whom = (&uri, service.as_deref());
-                token::fetch(&self.client.transport, &self.client.limits, whom, &scope, login).await
+                let realm = token::Realm { uri: &uri, service: service.as_deref() };
+                token::fetch(&self.client.transport, &self.client.limits, realm, &scope, login)
+                    .await
             }
             None => Err(Error::permanent(format!(
                 "{host}: 401, and it does not say how to authenticate"

@@ -86,8 +86,9 @@ impl Credentials {
     /// If the file cannot be read or is no docker configuration.
     pub fn from_user() -> Result<Self, Error> {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
-        let named = std::env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty());
-        match named.map(PathBuf::from).or_else(home).map(|folder| folder.join("config.json")) {
+        let named = std::env::var_os("DOCKER_CONFIG").filter(|directory| !directory.is_empty());
+        match named.map(PathBuf::from).or_else(home).map(|directory| directory.join("config.json"))
+        {
             Some(path) if path.exists() => Self::read(&path),
             _ => Ok(Self::none()),
         }

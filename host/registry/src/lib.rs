@@ -45,6 +45,7 @@ pub use digest::Digest;
 pub use error::Error;
 pub use proxy::Proxies;
 pub use pull::PulledComponent;
+pub use push::Interfaces;
 pub use reference::{Reference, Repository, SCHEME};
 pub use signature::PublicKeys;
 

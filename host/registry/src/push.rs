@@ -11,6 +11,15 @@ use crate::{Digest, Error, Reference, Registry};
 /// Maximum bytes of a response to an upload. opgate ignores its content.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
+/// The interfaces of a component, by name.
+#[derive(Debug, Clone, Copy)]
+pub struct Interfaces<'a> {
+    /// Those that it needs.
+    pub imports: &'a [String],
+    /// Those that it offers.
+    pub exports: &'a [String],
+}
+
 impl Registry {
     /// Pushes a component under the tag of the reference, with the interfaces that it imports and exports for other tools. Returns
     /// the digest of the manifest: the same component has the same digest.
@@ -21,21 +30,21 @@ impl Registry {
         &self,
         reference: &Reference,
         component: Vec<u8>,
-        (imports, exports): (&[String], &[String]),
+        interfaces: Interfaces<'_>,
     ) -> Result<Digest, Error> {
-        self.with_timeout(reference, self.push_component(reference, component, (imports, exports)))
-            .await
+        self.with_timeout(reference, self.push_component(reference, component, interfaces)).await
     }
 
     async fn push_component(
         &self,
         reference: &Reference,
         component: Vec<u8>,
-        (imports, exports): (&[String], &[String]),
+        interfaces: Interfaces<'_>,
     ) -> Result<Digest, Error> {
         let (Some(tag), None) = (reference.tag(), reference.digest()) else {
             return Err(Error::permanent("what is pushed gets a tag: name one, and no digest"));
         };
+        let Interfaces { imports, exports } = interfaces;
         let (config, manifest) = encode_manifest(&component, imports, exports);
         let digest = Digest::of(&manifest);
         let mut session = self.client.session(reference, "pull,push")?;

@@ -26,11 +26,18 @@ struct TokenResponse {
     access_token: Option<String>,
 }
 
+/// The server that issues the tokens of a registry.
+pub(crate) struct Realm<'a> {
+    pub(crate) uri: &'a Uri,
+    /// The name of the registry there.
+    pub(crate) service: Option<&'a str>,
+}
+
 /// Returns the value of `Authorization` for this scope. opgate follows no redirects: only the realm gets credentials.
 pub(crate) async fn fetch(
     transport: &Transport,
     limits: &Limits,
-    (realm, service): (&Uri, Option<&str>),
+    Realm { uri: realm, service }: Realm<'_>,
     scope: &str,
     login: Option<&Login>,
 ) -> Result<HeaderValue, Error> {

@@ -85,17 +85,47 @@ const H1_BUFFER_BYTES: usize = 32 << 10;
 /// Plain text that waits for encryption, or encrypted text that waits to be sent.
 const TLS_BUFFER_BYTES: usize = 16 << 10;
 
+/// How connections end when the server stops.
+#[derive(Debug, Clone)]
+pub(super) struct Shutdown {
+    pub(super) phases: watch::Receiver<Phase>,
+    /// Time from the signal until the port closes.
+    pub(super) drain_delay: Duration,
+}
+
+/// What a TLS handshake needs.
+pub(super) struct TlsHandshake<'a> {
+    pub(super) acceptor: TlsAcceptor,
+    pub(super) limiter: &'a HandshakeLimiter,
+}
+
+/// Limits of an HTTP/1.1 connection.
+struct Http1Limits {
+    /// Maximum time between two requests.
+    idle_time: Duration,
+    /// Requests, if they are limited.
+    rate: Option<TokenBucket>,
+}
+
+/// What ends an HTTP/1.1 connection: after the first, responses announce that it closes; after the second, it
+/// closes when it is idle.
+struct Http1End<A, I> {
+    announced: A,
+    idle: I,
+}
+
 /// Serves the webhook port to one client. `place` is none for the server itself, which is served
 /// like a client but does not count as one.
 pub(super) async fn serve_webhook(
     stream: TcpStream,
     slot: Option<&ConnectionSlot>,
-    (acceptor, handshakes): (TlsAcceptor, &HandshakeLimiter),
+    tls: TlsHandshake<'_>,
     router: Router,
     metrics: &Metrics,
-    (phases, drain_delay): (watch::Receiver<Phase>, Duration),
+    shutdown: Shutdown,
 ) {
-    let greeting = accept_tls(stream, slot, &acceptor, handshakes);
+    let Shutdown { phases, drain_delay } = shutdown;
+    let greeting = accept_tls(stream, slot, &tls);
     let mut stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, greeting).await {
         Ok(Ok(stream)) => stream,
         _ if slot.is_none() => return,
@@ -110,7 +140,7 @@ pub(super) async fn serve_webhook(
     if let Some(slot) = slot {
         let client = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         if let Some(certificate) = client {
-            handshakes.mark_verified(slot.source());
+            tls.limiter.mark_verified(slot.source());
             slot.identify(certificate);
         }
         slot.handshake_done(client.is_some());
@@ -119,14 +149,9 @@ pub(super) async fn serve_webhook(
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         serve_h2(stream, slot, router, farewell).await;
     } else {
-        serve_h1(
-            stream,
-            slot,
-            router,
-            (IDLE_TIMEOUT, None),
-            (farewell, wait_for_end(slot, phases)),
-        )
-        .await;
+        let limits = Http1Limits { idle_time: IDLE_TIMEOUT, rate: None };
+        let end = Http1End { announced: farewell, idle: wait_for_end(slot, phases) };
+        serve_h1(stream, slot, router, limits, end).await;
     }
 }
 
@@ -146,13 +171,12 @@ async fn wait_for_goaway(phases: watch::Receiver<Phase>, after: Duration) {
 async fn accept_tls(
     stream: TcpStream,
     slot: Option<&ConnectionSlot>,
-    acceptor: &TlsAcceptor,
-    handshakes: &HandshakeLimiter,
+    TlsHandshake { acceptor, limiter }: &TlsHandshake<'_>,
 ) -> io::Result<TlsStream<TcpStream>> {
     // The server itself needs no permit: `/livez` must not depend on clients.
     let Some(slot) = slot else { return acceptor.accept(stream).await };
     let greeted = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
-    let turn = handshakes.acquire(slot.source()).await;
+    let turn = limiter.acquire(slot.source()).await;
     let config = acceptor.config().clone();
     // The expensive part starts as soon as the configuration is available.
     turn.run(async move { greeted.into_stream(config).await }).await
@@ -171,7 +195,9 @@ async fn serve_ops_stream(
     idle: impl Future<Output = ()>,
 ) {
     let rate = Some(TokenBucket::new(MAX_OPS_REQUESTS, MAX_OPS_REQUESTS_PER_SECOND));
-    serve_h1(stream, slot, router, (HEAD_TIMEOUT, rate), (std::future::pending(), idle)).await;
+    let limits = Http1Limits { idle_time: HEAD_TIMEOUT, rate };
+    let end = Http1End { announced: std::future::pending(), idle };
+    serve_h1(stream, slot, router, limits, end).await;
 }
 
 /// Ends when an HTTP/1.1 connection must not continue after the current request.
@@ -205,8 +231,11 @@ async fn serve_h1(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     slot: Option<&ConnectionSlot>,
     router: Router,
-    (idle_time, rate): (Duration, Option<TokenBucket>),
-    (farewell, idle): (impl Future<Output = ()>, impl Future<Output = ()>),
+    Http1Limits { idle_time, rate }: Http1Limits,
+    Http1End { announced: farewell, idle }: Http1End<
+        impl Future<Output = ()>,
+        impl Future<Output = ()>,
+    >,
 ) {
     let rate = rate.map(Arc::new);
     let serving = RequestInProgress::default();

@@ -316,7 +316,7 @@ impl Server {
             listener,
             acceptor,
             app.clone(),
-            (phases, options.drain_delay),
+            connection::Shutdown { phases, drain_delay: options.drain_delay },
             limiter,
             checks,
         );

@@ -12,12 +12,11 @@ use axum::Router;
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
-use super::connection::{self, Phase};
+use super::connection::{self, Shutdown, TlsHandshake};
 use super::connection_limiter::ConnectionLimiter;
 use super::descriptors::{self, SpareDescriptor};
 use super::handshake_limiter::HandshakeLimiter;
@@ -128,11 +127,10 @@ pub(super) struct WebhookPort {
     handshakes: Arc<HandshakeLimiter>,
     app: Arc<App>,
     router: Router,
-    phases: watch::Receiver<Phase>,
+    shutdown: Shutdown,
     limiter: Arc<ConnectionLimiter>,
     connections: Mutex<JoinSet<()>>,
     self_checks: Arc<SelfCheckConnections>,
-    drain_delay: Duration,
 }
 
 impl WebhookPort {
@@ -140,7 +138,7 @@ impl WebhookPort {
         listener: TcpListener,
         acceptor: TlsAcceptor,
         app: Arc<App>,
-        (phases, drain_delay): (watch::Receiver<Phase>, Duration),
+        shutdown: Shutdown,
         places: Arc<ConnectionLimiter>,
         checks: Arc<SelfCheckConnections>,
     ) -> Self {
@@ -156,11 +154,10 @@ impl WebhookPort {
             handshakes,
             app,
             router,
-            phases,
+            shutdown,
             limiter: places,
             connections,
             self_checks: checks,
-            drain_delay,
         }
     }
 
@@ -191,11 +188,11 @@ impl WebhookPort {
         let slot = (!self.self_checks.take(peer)).then(|| self.limiter.acquire(peer.ip()));
         let (acceptor, handshakes) = (self.acceptor.clone(), self.handshakes.clone());
         let (router, app) = (self.router.clone(), self.app.clone());
-        let phases = (self.phases.clone(), self.drain_delay);
+        let shutdown = self.shutdown.clone();
         let mut connections = self.connections.lock();
         while connections.try_join_next().is_some() {}
         connections.spawn(async move {
-            let (metrics, tls) = (&app.metrics, (acceptor, handshakes.as_ref()));
+            let (metrics, tls) = (&app.metrics, TlsHandshake { acceptor, limiter: &handshakes });
             let _counted = slot.is_some().then(|| GaugeGuard::new(&metrics.connections));
             let slot = slot.as_ref();
             let evicted = async {
@@ -206,7 +203,7 @@ impl WebhookPort {
             };
             tokio::select! {
                 () = evicted => {}
-                () = connection::serve_webhook(stream, slot, tls, router, metrics, phases) => {}
+                () = connection::serve_webhook(stream, slot, tls, router, metrics, shutdown) => {}
             }
         });
     }

@@ -130,11 +130,11 @@ fn lowest_cgroup_limit(mount: &Path, path: &str, file: &str) -> Option<u64> {
         Component::Normal(name) => Some(name),
         _ => None,
     });
-    let mut folder = mount.to_path_buf();
-    let mut limits: Vec<_> = read_number(&folder.join(file)).into_iter().collect();
+    let mut directory = mount.to_path_buf();
+    let mut limits: Vec<_> = read_number(&directory.join(file)).into_iter().collect();
     for name in names {
-        folder.push(name);
-        limits.extend(read_number(&folder.join(file)));
+        directory.push(name);
+        limits.extend(read_number(&directory.join(file)));
     }
     limits.into_iter().min()
 }
@@ -163,13 +163,13 @@ mod tests {
 
     /// The limit in these files.
     fn limit_from_files(files: &[(&str, &str)]) -> Option<usize> {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for (name, content) in files {
-            let path = folder.path().join(name);
+            let path = directory.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         }
-        lowest_limit(folder.path())
+        lowest_limit(directory.path())
     }
 
     /// Files and the resulting limit.
@@ -219,17 +219,17 @@ mod tests {
 
     #[test]
     fn remaining_memory_excludes_process_and_requests() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let status = "Name: x\nVmRSS: 90000 kB\nRssAnon:\t   40960 kB\nRssShmem:\t 1024 kB\n";
-        fs::create_dir_all(folder.path().join("proc/self")).unwrap();
-        fs::write(folder.path().join("proc/self/status"), status).unwrap();
+        fs::create_dir_all(directory.path().join("proc/self")).unwrap();
+        fs::write(directory.path().join("proc/self/status"), status).unwrap();
         let left = |limit: usize, requests: usize| {
             let room = DefaultLimits::within(Some(limit << 20));
-            room.remaining_bytes(folder.path(), requests << 20).map(|left| left >> 20)
+            room.remaining_bytes(directory.path(), requests << 20).map(|left| left >> 20)
         };
         assert_eq!(left(128, 32), Some(128 - 41 - 32 - 8));
         assert_eq!(left(64, 32), Some(0));
-        assert_eq!(DefaultLimits::within(None).remaining_bytes(folder.path(), 0), None);
+        assert_eq!(DefaultLimits::within(None).remaining_bytes(directory.path(), 0), None);
     }
 
     #[test]

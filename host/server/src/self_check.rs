@@ -233,10 +233,10 @@ pub(super) mod testing {
     pub(in super::super) fn check(address: SocketAddr, limit: Duration) -> SelfCheck {
         let issued =
             CertificateAuthority::create(1).unwrap().issue(&["a.test".to_owned()], 1).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("tls.crt"), &issued.certificate).unwrap();
-        std::fs::write(folder.path().join("tls.key"), &issued.key).unwrap();
-        let certificate = Reloader::new(Source::Directory(folder.path().to_path_buf())).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("tls.crt"), &issued.certificate).unwrap();
+        std::fs::write(directory.path().join("tls.key"), &issued.key).unwrap();
+        let certificate = Reloader::new(Source::Directory(directory.path().to_path_buf())).unwrap();
         SelfCheck {
             address,
             certificate: Arc::new(certificate),

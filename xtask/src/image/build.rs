@@ -39,12 +39,12 @@ pub(super) fn binary(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Resul
             cargo.env_remove(name);
         }
     }
-    let folders = path_remaps(root, metadata)?;
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", remap_flags(&folders).join("\u{1f}"));
+    let directories = path_remaps(root, metadata)?;
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", remap_flags(&directories).join("\u{1f}"));
     cargo.env("CARGO_INCREMENTAL", "0");
     let of_triple = triple.replace('-', "_");
     // C files name themselves in errors and assertions.
-    let maps = folders.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}"));
+    let maps = directories.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}"));
     cargo.env(format!("CFLAGS_{of_triple}"), maps.collect::<Vec<_>>().join(" "));
     if !arch.is_native() {
         cargo.env(format!("CARGO_TARGET_{}_LINKER", of_triple.to_uppercase()), arch.compiler());
@@ -58,13 +58,13 @@ pub(super) fn binary(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Resul
 
 /// Folders of this machine, and what stands for each in the program. The last one that fits counts.
 fn path_remaps(root: &Path, metadata: &ImageMetadata) -> Result<Vec<(String, &'static str)>> {
-    let folders = [
+    let directories = [
         (cargo_home()?, "/cargo"),
         (root.to_owned(), "/opgate"),
         (metadata.target.clone(), "/opgate/target"),
     ];
     let named = |(from, to): (PathBuf, &'static str)| {
-        let from = from.to_str().context("a folder whose name is not UTF-8")?;
+        let from = from.to_str().context("a directory whose name is not UTF-8")?;
         // Flags for C are separated by spaces.
         ensure!(
             !from.contains(' '),
@@ -72,16 +72,16 @@ fn path_remaps(root: &Path, metadata: &ImageMetadata) -> Result<Vec<(String, &'s
         );
         Ok((from.to_owned(), to))
     };
-    folders.into_iter().map(named).collect()
+    directories.into_iter().map(named).collect()
 }
 
-fn remap_flags(folders: &[(String, &'static str)]) -> Vec<String> {
+fn remap_flags(directories: &[(String, &'static str)]) -> Vec<String> {
     let mut flags = vec![
         "-Ctarget-feature=+crt-static".to_owned(),
         // A static program cannot look the function up by its name, and would read /dev/urandom.
         "--cfg=getrandom_backend=\"linux_getrandom\"".to_owned(),
     ];
-    flags.extend(folders.iter().map(|(from, to)| format!("--remap-path-prefix={from}={to}")));
+    flags.extend(directories.iter().map(|(from, to)| format!("--remap-path-prefix={from}={to}")));
     flags
 }
 
@@ -95,8 +95,8 @@ fn cargo_home() -> Result<PathBuf> {
 fn ensure_target(arch: Arch) -> Result<()> {
     let triple = arch.triple();
     let mut rustc = Command::new("rustc");
-    let folder = command_output(rustc.args(["--print", "target-libdir", "--target", triple]))?;
-    if Path::new(folder.trim()).is_dir() {
+    let directory = command_output(rustc.args(["--print", "target-libdir", "--target", triple]))?;
+    if Path::new(directory.trim()).is_dir() {
         return Ok(());
     }
     command_output(Command::new("rustup").args(["target", "add", triple]))

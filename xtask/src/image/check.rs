@@ -42,9 +42,9 @@ pub(super) fn digest_of_clone(root: &Path, arches: &[Arch], tag: Option<&str>) -
 
 /// Removes the clone.
 pub(super) fn remove_clone(root: &Path) -> Result<()> {
-    let folder = root.join("target/image-check");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let directory = root.join("target/image-check");
+    if directory.exists() {
+        fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())?;
     }
     Ok(())
 }

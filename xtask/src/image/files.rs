@@ -40,7 +40,7 @@ pub(super) struct File {
 
 /// Returns all files and directories, sorted by path.
 pub(super) fn files(binary: &[u8], sbom: &[u8], licence: &[u8]) -> Vec<File> {
-    let folders = [
+    let directories = [
         ("etc/", 0o755),
         ("etc/ssl/", 0o755),
         ("etc/ssl/certs/", 0o755),
@@ -50,8 +50,10 @@ pub(super) fn files(binary: &[u8], sbom: &[u8], licence: &[u8]) -> Vec<File> {
         ("usr/share/doc/", 0o755),
         ("usr/share/doc/opgate/", 0o755),
     ];
-    let mut files: Vec<File> =
-        folders.into_iter().map(|(path, mode)| File { path, mode, content: Vec::new() }).collect();
+    let mut files: Vec<File> = directories
+        .into_iter()
+        .map(|(path, mode)| File { path, mode, content: Vec::new() })
+        .collect();
     let mut file = |path, mode, content: &[u8]| {
         files.push(File { path, mode, content: content.to_vec() });
     };

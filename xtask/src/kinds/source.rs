@@ -17,16 +17,16 @@ use anyhow::{Context as _, Result, ensure};
 use super::{Type, Types, definition};
 
 /// Returns the directories of the versions, the oldest first.
-pub(super) fn versions(crate_folder: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn versions(crate_directory: &Path) -> Result<Vec<PathBuf>> {
     let mut versions = Vec::new();
-    for entry in std::fs::read_dir(crate_folder.join("src"))? {
+    for entry in std::fs::read_dir(crate_directory.join("src"))? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let minor = name.strip_prefix("v1_").and_then(|minor| minor.parse::<u32>().ok());
         versions.extend(minor.map(|minor| (minor, path)));
     }
     versions.sort();
-    ensure!(!versions.is_empty(), "{}: no version of Kubernetes", crate_folder.display());
+    ensure!(!versions.is_empty(), "{}: no version of Kubernetes", crate_directory.display());
     Ok(versions.into_iter().map(|(_, path)| path).collect())
 }
 
@@ -57,12 +57,12 @@ fn module_and_name(definition: &str) -> Option<(String, &str)> {
 /// Returns the file of a definition, according to the module.
 fn definition_file(version: &Path, definition: &str) -> Option<PathBuf> {
     let (module, name) = module_and_name(definition)?;
-    let folder = version.join(module);
-    let text = std::fs::read_to_string(folder.join("mod.rs")).ok()?;
+    let directory = version.join(module);
+    let text = std::fs::read_to_string(directory.join("mod.rs")).ok()?;
     let end = format!("::{name};");
     let used =
         text.lines().find_map(|line| line.strip_prefix("pub use self::")?.strip_suffix(&end));
-    used.map(|module| folder.join(format!("{module}.rs")))
+    used.map(|module| directory.join(format!("{module}.rs")))
 }
 
 /// Returns the fields of the one type in a file.

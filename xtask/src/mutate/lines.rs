@@ -189,7 +189,7 @@ const NAMES: [&str; 2] = [
     "a",
 ];
 
-pub(crate) fn judge(
+pub(crate) fn check(
     name: &str,
 ) -> bool {
     let brackets = "({[";

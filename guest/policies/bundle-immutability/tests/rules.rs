@@ -23,7 +23,7 @@ opgate_sdk_testing::tests!(POLICY);
 const IMMUTABLE: &str = "bundle.spec is immutable";
 
 fn all_cases() -> Vec<Case> {
-    cases(&POLICY, FOLDER)
+    cases(&POLICY, DIRECTORY)
 }
 
 fn parsed(value: &Value) -> Document {

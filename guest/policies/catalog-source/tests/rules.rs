@@ -10,7 +10,7 @@ use serde_json::json;
 opgate_sdk_testing::tests!(POLICY);
 
 static CASES: LazyLock<Vec<Case>> =
-    LazyLock::new(|| opgate_sdk_testing::native::cases(&POLICY, FOLDER));
+    LazyLock::new(|| opgate_sdk_testing::native::cases(&POLICY, DIRECTORY));
 
 fn case(rule: &str, name: &str) -> Option<Case> {
     CASES.iter().find(|case| case.rule == rule && case.name == name).cloned()
@@ -50,7 +50,7 @@ const WORDS: [&str; 28] = [
 
 #[test]
 fn any_value_in_any_field_has_a_verdict() {
-    opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
+    opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, DIRECTORY, &WORDS);
 }
 
 /// An API server accepts a list of any length.

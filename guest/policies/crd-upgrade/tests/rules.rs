@@ -65,7 +65,7 @@ const WORDS: [&str; 48] = [
 
 #[test]
 fn any_value_in_any_field_has_a_verdict() {
-    opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
+    opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, DIRECTORY, &WORDS);
 }
 
 /// The state of a cluster from a file can have what no API server stores.
@@ -88,7 +88,7 @@ fn stored_definition_with_a_mapping_of_versions_has_no_versions() {
 }
 
 static CASES: LazyLock<Vec<Case>> =
-    LazyLock::new(|| opgate_sdk_testing::native::cases(&POLICY, FOLDER));
+    LazyLock::new(|| opgate_sdk_testing::native::cases(&POLICY, DIRECTORY));
 
 #[expect(clippy::expect_used, reason = "a test without its case fails")]
 fn case(rule: &str, name: &str) -> Case {

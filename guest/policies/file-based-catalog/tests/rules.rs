@@ -77,7 +77,7 @@ fn violations_report_their_logical_location() {
 
 #[test]
 fn unchanged_catalog_reports_no_changes() {
-    for case in native::cases(&POLICY, FOLDER) {
+    for case in native::cases(&POLICY, DIRECTORY) {
         let same = ask(case.object.as_ref().expect("a document"), case.object.as_ref(), &json!({}));
         assert!(same.violations.iter().all(|found| found.rule != "FBC-46"), "{}", case.name);
     }

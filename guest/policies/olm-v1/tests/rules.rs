@@ -36,5 +36,5 @@ const WORDS: [&str; 26] = [
 
 #[test]
 fn any_value_in_any_field_has_a_verdict() {
-    opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
+    opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, DIRECTORY, &WORDS);
 }

@@ -19,7 +19,7 @@ use shorthand::{asking, create, csv, group, nothing, object};
 opgate_sdk_testing::tests!(POLICY);
 
 fn all_cases() -> Vec<Case> {
-    opgate_sdk_testing::native::cases(&POLICY, FOLDER)
+    opgate_sdk_testing::native::cases(&POLICY, DIRECTORY)
 }
 
 fn creations() -> impl Iterator<Item = Case> {

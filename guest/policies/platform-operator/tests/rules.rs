@@ -10,7 +10,7 @@ use serde_json::json;
 opgate_sdk_testing::tests!(POLICY);
 
 static CASES: LazyLock<Vec<Case>> =
-    LazyLock::new(|| opgate_sdk_testing::native::cases(&POLICY, FOLDER));
+    LazyLock::new(|| opgate_sdk_testing::native::cases(&POLICY, DIRECTORY));
 
 /// Names and values that the rules query.
 const WORDS: [&str; 29] = [
@@ -47,7 +47,7 @@ const WORDS: [&str; 29] = [
 
 #[test]
 fn any_value_in_any_field_has_a_verdict() {
-    opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
+    opgate_sdk_testing::any::value_in_any_place_has_a_verdict(&POLICY, DIRECTORY, &WORDS);
 }
 
 /// An OperatorHub with many empty entries is valid. The policy skips the rule.

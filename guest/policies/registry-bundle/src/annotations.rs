@@ -10,7 +10,7 @@ use opgate_sdk::openshift;
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
 use crate::ascii;
-use crate::folder::{BUNDLE, BundleDirectory, Content, File, METADATA};
+use crate::directory::{BUNDLE, BundleDirectory, Content, File, METADATA};
 use crate::manifests::FIRST_IS_EMPTY;
 
 rules![RBF_02, RBF_03, RBF_04, RBF_05, RBF_21, RBF_27];
@@ -100,14 +100,14 @@ rule! {
 
 /// The annotations, if there is a file that has them.
 pub(crate) fn find_annotations<'f>(
-    folder: &'f BundleDirectory<'_>,
+    directory: &'f BundleDirectory<'_>,
     report: &mut Report<'_>,
 ) -> Option<Annotations<'f>> {
     // The registry finds no annotations if the first document is empty.
     let (unread, files): (Vec<_>, Vec<_>) =
-        folder.files_in(METADATA).partition(|file| file.starts_empty);
+        directory.files_in(METADATA).partition(|file| file.starts_empty);
     for file in files.into_iter().chain(unread) {
-        let Some(object) = folder.first_document(file) else { continue };
+        let Some(object) = directory.first_document(file) else { continue };
         let map = object.at("/annotations").filter(|map| map.kind("") == Kind::Object);
         if let Some(map) = map {
             if file.starts_empty {
@@ -118,13 +118,13 @@ pub(crate) fn find_annotations<'f>(
         }
     }
     let is_failed = |file: &&File| file.name().starts_with("annotations.") && file.is_invalid();
-    match folder.files_in(METADATA).find(is_failed) {
+    match directory.files_in(METADATA).find(is_failed) {
         Some(file) => {
             let why = if let Content::Invalid(why) = &file.content { why } else { "" };
             report.add(&RBF_02, file.error_field(), format!("{NOT_FOUND}: {why}"));
         }
         // Without metadata/ there is no file to search (RBF-01).
-        None if folder.has_directory(METADATA) => report.add(&RBF_02, "spec.files", NOT_FOUND),
+        None if directory.has_directory(METADATA) => report.add(&RBF_02, "spec.files", NOT_FOUND),
         None => {}
     }
     None

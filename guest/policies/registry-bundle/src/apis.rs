@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, names, rule, rules};
 
-use crate::folder::{BUNDLE, BundleDirectory, File};
+use crate::directory::{BUNDLE, BundleDirectory, File};
 use crate::manifests::{CRD, CSV, Manifest};
 
 rules![RBF_07, RBF_08, RBF_09];
@@ -199,7 +199,7 @@ fn is_named_in(files: &[&File], kind: &str) -> bool {
 /// contain other CRDs. `failed` are its unreadable files: RBF-12 reports these, and one of them can
 /// contain the CRD.
 pub(crate) fn check(
-    folder: &BundleDirectory<'_>,
+    directory: &BundleDirectory<'_>,
     manifests: &[Manifest<'_>],
     is_bundle: bool,
     failed: &[&File],
@@ -207,7 +207,7 @@ pub(crate) fn check(
 ) {
     let mut defined = Vec::new();
     for crd in manifests.iter().filter(|manifest| manifest.kind == CRD) {
-        if let Some(object) = folder.first_document(crd.file) {
+        if let Some(object) = directory.first_document(crd.file) {
             add_versions(&object, crd, &mut defined);
         }
     }
@@ -216,7 +216,7 @@ pub(crate) fn check(
     let mut bundle = None;
     let mut is_unknown = false;
     for csv in manifests.iter().filter(|manifest| manifest.kind == CSV) {
-        let Some(object) = folder.first_document(csv.file) else { continue };
+        let Some(object) = directory.first_document(csv.file) else { continue };
         let name = quote(&csv.name);
         for LocatedKey { key, field } in owned_keys(&object, csv) {
             if keys.contains(&key) {

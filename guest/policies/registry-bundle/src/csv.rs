@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
-use crate::folder::{BUNDLE, BundleDirectory, MANIFESTS};
+use crate::directory::{BUNDLE, BundleDirectory, MANIFESTS};
 use crate::manifests::{self, CSV, Manifest};
 
 rules![RBF_06, RBF_13, RBF_16];
@@ -57,14 +57,17 @@ rule! {
 /// An unreadable file can contain the ClusterServiceVersion, and CSV-27 reports a
 /// ClusterServiceVersion without a kind.
 pub(crate) fn check_single_csv(
-    folder: &BundleDirectory<'_>,
+    directory: &BundleDirectory<'_>,
     manifests: &[Manifest<'_>],
     report: &mut Report<'_>,
 ) {
     let mut csvs = manifests.iter().filter(|manifest| manifest.kind == CSV);
     match csvs.next() {
         Some(_) => {}
-        None if folder.files_in(MANIFESTS).any(|file| manifests::may_hold_csv(folder, file)) => {
+        None if directory
+            .files_in(MANIFESTS)
+            .any(|file| manifests::may_hold_csv(directory, file)) =>
+        {
             report.skip(&RBF_06, "", "a file in manifests cannot be read, or has no kind");
         }
         None => {
@@ -126,13 +129,13 @@ rule! {
 }
 
 pub(crate) fn check_accounts(
-    folder: &BundleDirectory<'_>,
+    directory: &BundleDirectory<'_>,
     manifests: &[Manifest<'_>],
     report: &mut Report<'_>,
 ) {
     let mut used = BTreeSet::new();
     for csv in manifests.iter().filter(|manifest| manifest.kind == CSV) {
-        let Some(object) = folder.first_document(csv.file) else { continue };
+        let Some(object) = directory.first_document(csv.file) else { continue };
         for deployment in object.items("/spec/install/spec/deployments") {
             used.extend(deployment.text("/spec/template/spec/serviceAccountName"));
         }
@@ -199,13 +202,13 @@ rule! {
 
 /// `package` is the name of the package in the annotations, if they have one.
 pub(crate) fn check_release(
-    folder: &BundleDirectory<'_>,
+    directory: &BundleDirectory<'_>,
     manifests: &[Manifest<'_>],
     package: Option<&str>,
     report: &mut Report<'_>,
 ) {
     for csv in manifests.iter().filter(|manifest| manifest.kind == CSV) {
-        let Some(object) = folder.first_document(csv.file) else { continue };
+        let Some(object) = directory.first_document(csv.file) else { continue };
         let release = object.text_or_empty("/spec/release");
         if release.is_empty() {
             continue;

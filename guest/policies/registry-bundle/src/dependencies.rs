@@ -6,7 +6,7 @@
 
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::folder::{BUNDLE, BundleDirectory, Content, METADATA};
+use crate::directory::{BUNDLE, BundleDirectory, Content, METADATA};
 
 rules![RBF_17, RBF_18];
 
@@ -60,14 +60,14 @@ rule! {
     }
 }
 
-pub(crate) fn check(folder: &BundleDirectory<'_>, settings: &Document, report: &mut Report<'_>) {
+pub(crate) fn check(directory: &BundleDirectory<'_>, settings: &Document, report: &mut Report<'_>) {
     let allows_labels = settings.boolean("/bundle/allowLabelDependency") == Some(true);
-    for file in folder.files_in(METADATA) {
+    for file in directory.files_in(METADATA) {
         let is_named = file.name().starts_with("dependencies.");
         if let (Content::Invalid(why), true) = (&file.content, is_named) {
             report.add(&RBF_17, file.error_field(), untyped_message(why));
         }
-        let Some(object) = folder.first_document(file) else { continue };
+        let Some(object) = directory.first_document(file) else { continue };
         match object.kind("/dependencies") {
             Kind::List => {
                 for (index, item) in object.items("/dependencies").enumerate() {

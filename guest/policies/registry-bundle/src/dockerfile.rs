@@ -10,7 +10,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
 use crate::annotations::Annotations;
-use crate::folder::{BUNDLE, BundleDirectory};
+use crate::directory::{BUNDLE, BundleDirectory};
 
 rules![RBF_22];
 
@@ -61,12 +61,12 @@ rule! {
 }
 
 pub(crate) fn check(
-    folder: &BundleDirectory<'_>,
+    directory: &BundleDirectory<'_>,
     annotations: &Annotations<'_>,
     report: &mut Report<'_>,
 ) {
-    let Some(file) = folder.file(DOCKERFILE) else { return };
-    let Some(text) = folder.text(file) else { return };
+    let Some(file) = directory.file(DOCKERFILE) else { return };
+    let Some(text) = directory.text(file) else { return };
     for (key, Label { value, line }) in labels(&text) {
         // A variable has a value only when the image is built, and no program reads the metrics.
         if value.contains('$') || key.starts_with(METRICS) {

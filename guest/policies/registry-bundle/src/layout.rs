@@ -5,7 +5,7 @@
 
 use opgate_sdk::{Report, rule, rules};
 
-use crate::folder::{BUNDLE, BundleDirectory, Content, MANIFESTS, METADATA};
+use crate::directory::{BUNDLE, BundleDirectory, Content, MANIFESTS, METADATA};
 
 rules![RBF_01, RBF_14, RBF_15];
 
@@ -58,14 +58,14 @@ rule! {
     }
 }
 
-pub(crate) fn check_directories(folder: &BundleDirectory<'_>, report: &mut Report<'_>) {
-    for directory in [MANIFESTS, METADATA] {
-        if folder.has_directory(directory) {
+pub(crate) fn check_directories(directory: &BundleDirectory<'_>, report: &mut Report<'_>) {
+    for name in [MANIFESTS, METADATA] {
+        if directory.has_directory(name) {
             continue;
         }
-        let message = format!("Unable to locate {directory} directory");
+        let message = format!("Unable to locate {name} directory");
         // A link, or an unreadable directory.
-        match folder.file(directory).map(|file| (file, &file.content)) {
+        match directory.file(name).map(|file| (file, &file.content)) {
             Some((file, Content::Invalid(why))) => {
                 report.add(&RBF_01, file.error_field(), format!("{message}: {why}"));
             }
@@ -150,9 +150,9 @@ rule! {
 
 /// If the compressed size is not known, a bundle still fits if it fits without compression: base64
 /// encodes three bytes as four. For a larger bundle the result is unknown.
-pub(crate) fn check_size(folder: &BundleDirectory<'_>, report: &mut Report<'_>) {
-    let whole = folder.size();
-    let Some((compressed, is_more)) = folder.compressed_size() else {
+pub(crate) fn check_size(directory: &BundleDirectory<'_>, report: &mut Report<'_>) {
+    let whole = directory.size();
+    let Some((compressed, is_more)) = directory.compressed_size() else {
         if whole > WARNING_BYTES / 4 * 3 {
             let why = "the compressed size of the bundle is not known";
             report.skip(&RBF_14, "", why);

@@ -20,9 +20,9 @@ mod apis;
 mod ascii;
 mod csv;
 mod dependencies;
+mod directory;
 mod dockerfile;
 mod fields;
-mod folder;
 mod layout;
 mod manifests;
 mod objects;
@@ -32,11 +32,11 @@ mod removed;
 mod scorecard;
 mod versions;
 
-use crate::folder::{MANIFESTS, METADATA};
+use crate::directory::{MANIFESTS, METADATA};
 use opgate_sdk::{Document, Report, Review};
 
 use annotations::Annotations;
-use folder::BundleDirectory;
+use directory::BundleDirectory;
 
 opgate_sdk::policy! {
     name: "registry-bundle",
@@ -56,27 +56,27 @@ opgate_sdk::policy! {
         removed::RULES,
         scorecard::RULES,
     ],
-    routes: [folder::BUNDLE => check, fields::MANIFEST => fields::check],
+    routes: [directory::BUNDLE => check, fields::MANIFEST => fields::check],
     settings: include_str!("settings.json"),
 }
 
 /// Evaluates the whole directory, whether it is new or was published before.
 fn check(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.object else { return };
-    let folder = BundleDirectory::read(object);
-    let packages = package::manifests(&folder);
-    package::check_manifests(&folder, &packages, review.settings, report);
-    if package::is_package(&folder, &packages) {
-        package::check_versions(&folder, &packages, report);
+    let directory = BundleDirectory::read(object);
+    let packages = package::manifests(&directory);
+    package::check_manifests(&directory, &packages, review.settings, report);
+    if package::is_package(&directory, &packages) {
+        package::check_versions(&directory, &packages, report);
     } else {
-        check_bundle(&folder, review.settings, report);
+        check_bundle(&directory, review.settings, report);
     }
 }
 
 /// Reports duplicate keys in mappings of `metadata/`, each by the rule of the file.
-fn check_repeated_keys(folder: &BundleDirectory<'_>, report: &mut Report<'_>) {
-    for file in folder.files_in(METADATA).filter(|file| file.duplicate_key.is_some()) {
-        let Some(object) = folder.first_document(file) else { continue };
+fn check_repeated_keys(directory: &BundleDirectory<'_>, report: &mut Report<'_>) {
+    for file in directory.files_in(METADATA).filter(|file| file.duplicate_key.is_some()) {
+        let Some(object) = directory.first_document(file) else { continue };
         for (member, rule) in [
             ("/annotations", &annotations::RBF_02),
             ("/dependencies", &dependencies::RBF_17),
@@ -91,35 +91,35 @@ fn check_repeated_keys(folder: &BundleDirectory<'_>, report: &mut Report<'_>) {
 }
 
 /// Evaluates a directory that is a bundle.
-fn check_bundle(folder: &BundleDirectory<'_>, settings: &Document, report: &mut Report<'_>) {
-    layout::check_directories(folder, report);
-    layout::check_size(folder, report);
+fn check_bundle(directory: &BundleDirectory<'_>, settings: &Document, report: &mut Report<'_>) {
+    layout::check_directories(directory, report);
+    layout::check_size(directory, report);
 
-    let is_read = |file: &&folder::File| !file.is_hidden();
-    let objects = manifests::of(folder, folder.files_in(MANIFESTS).filter(is_read));
-    let annotations = annotations::find_annotations(folder, report);
+    let is_read = |file: &&directory::File| !file.is_hidden();
+    let objects = manifests::of(directory, directory.files_in(MANIFESTS).filter(is_read));
+    let annotations = annotations::find_annotations(directory, report);
     if let Some(annotations) = &annotations {
         let has_csv = objects.iter().any(|object| object.kind == manifests::CSV);
         annotations::check(annotations, has_csv, report);
         annotations::check_openshift_versions(annotations, settings, report);
         annotations::check_channel_names(annotations, settings, report);
-        dockerfile::check(folder, annotations, report);
+        dockerfile::check(directory, annotations, report);
     }
-    check_repeated_keys(folder, report);
-    dependencies::check(folder, settings, report);
-    properties::check(folder, report);
+    check_repeated_keys(directory, report);
+    dependencies::check(directory, settings, report);
+    properties::check(directory, report);
 
-    manifests::check_files(folder, &objects, settings, report);
+    manifests::check_files(directory, &objects, settings, report);
     // Without the directory (RBF-01) there are no files in it.
-    if folder.has_directory(MANIFESTS) {
-        csv::check_single_csv(folder, &objects, report);
+    if directory.has_directory(MANIFESTS) {
+        csv::check_single_csv(directory, &objects, report);
     }
     let package = annotations.as_ref().and_then(Annotations::package);
-    csv::check_release(folder, &objects, package, report);
-    csv::check_accounts(folder, &objects, report);
-    let failed: Vec<_> = folder.files_in(MANIFESTS).filter(|file| file.is_invalid()).collect();
-    apis::check(folder, &objects, true, &failed, report);
-    objects::check(folder, &objects, report);
-    removed::check(folder, &objects, settings, report);
-    scorecard::check(folder, report);
+    csv::check_release(directory, &objects, package, report);
+    csv::check_accounts(directory, &objects, report);
+    let failed: Vec<_> = directory.files_in(MANIFESTS).filter(|file| file.is_invalid()).collect();
+    apis::check(directory, &objects, true, &failed, report);
+    objects::check(directory, &objects, report);
+    removed::check(directory, &objects, settings, report);
+    scorecard::check(directory, report);
 }

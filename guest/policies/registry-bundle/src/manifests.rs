@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Level, Report, names, rule, rules};
 
-use crate::folder::{BUNDLE, BundleDirectory, Content, File, MANIFESTS};
+use crate::directory::{BUNDLE, BundleDirectory, Content, File, MANIFESTS};
 
 rules![RBF_10, RBF_11, RBF_12, RBF_32];
 
@@ -82,12 +82,12 @@ impl Manifest<'_> {
 
 /// The objects of files.
 pub(crate) fn of<'f>(
-    folder: &'f BundleDirectory<'_>,
+    directory: &'f BundleDirectory<'_>,
     files: impl IntoIterator<Item = &'f File>,
 ) -> Vec<Manifest<'f>> {
     let mut manifests = Vec::new();
     for file in files {
-        let Some(object) = folder.first_document(file) else { continue };
+        let Some(object) = directory.first_document(file) else { continue };
         if object.kind("") == Kind::Object {
             manifests.push(Manifest {
                 file,
@@ -149,17 +149,17 @@ rule! {
 
 /// Evaluates every file of `manifests/`, then the object in each.
 pub(crate) fn check_files(
-    folder: &BundleDirectory<'_>,
+    directory: &BundleDirectory<'_>,
     manifests: &[Manifest<'_>],
     settings: &Document,
     report: &mut Report<'_>,
 ) {
-    for file in folder.files_in(MANIFESTS) {
+    for file in directory.files_in(MANIFESTS) {
         if file.is_hidden() {
             report.add(&RBF_12, file.field(), parse_error(&file.path, "is a hidden file"));
             continue;
         }
-        check_parsable(folder, file, report);
+        check_parsable(directory, file, report);
         file.report_repeated_key(&RBF_12, report);
         if file.starts_empty && file.has_documents() {
             let why = format!("{FIRST_IS_EMPTY}: remove the line --- before the object");
@@ -173,13 +173,13 @@ pub(crate) fn check_files(
             report.add(&RBF_32, file.document_field(1), message);
         }
     }
-    for path in folder.directories_in(MANIFESTS) {
+    for path in directory.directories_in(MANIFESTS) {
         report.add(&RBF_12, "spec.directories", parse_error(path, "is a directory"));
     }
     let extra: BTreeSet<String> = settings.texts("/bundle/extraKinds").into_iter().collect();
     for manifest in manifests {
         check_supported(manifest, &extra, report);
-        if let Some(object) = folder.first_document(manifest.file) {
+        if let Some(object) = directory.first_document(manifest.file) {
             object_meta::check(&object, manifest, report);
             if manifest.kind == CSV {
                 check_csv_version(manifest, report);
@@ -290,7 +290,11 @@ rule! {
 }
 
 /// Checks a whole file: whether it can be parsed, and whether it is an object.
-pub(crate) fn check_parsable(folder: &BundleDirectory<'_>, file: &File, report: &mut Report<'_>) {
+pub(crate) fn check_parsable(
+    directory: &BundleDirectory<'_>,
+    file: &File,
+    report: &mut Report<'_>,
+) {
     // Users who put another file here do not expect the registry to read it.
     let hint =
         if file.is_named_document() { "" } else { "; the registry reads every file in manifests/" };
@@ -302,7 +306,7 @@ pub(crate) fn check_parsable(folder: &BundleDirectory<'_>, file: &File, report: 
         Content::Other => deny(file.field(), "neither YAML nor JSON"),
         Content::Documents(0) => deny(file.field(), "no object"),
         Content::Documents(_) => {
-            let Some(object) = folder.first_document(file) else { return };
+            let Some(object) = directory.first_document(file) else { return };
             if object.kind("") != Kind::Object {
                 deny(file.within(""), "not an object");
                 return;
@@ -333,9 +337,9 @@ fn is_csv_without_kind(object: &Document, file: &File) -> bool {
 
 /// Whether a file of `manifests/` can contain the ClusterServiceVersion without an object of that
 /// kind: the file is unreadable, or its object has no kind.
-pub(crate) fn may_hold_csv(folder: &BundleDirectory<'_>, file: &File) -> bool {
+pub(crate) fn may_hold_csv(directory: &BundleDirectory<'_>, file: &File) -> bool {
     file.is_invalid()
-        || folder.first_document(file).is_some_and(|object| {
+        || directory.first_document(file).is_some_and(|object| {
             object.kind("") == Kind::Object && is_csv_without_kind(&object, file)
         })
 }

@@ -3,7 +3,7 @@
 
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::folder::{BUNDLE, BundleDirectory};
+use crate::directory::{BUNDLE, BundleDirectory};
 use crate::manifests::Manifest;
 
 rules![RBF_23, RBF_24, RBF_25];
@@ -21,7 +21,7 @@ const DEFAULT_CONSTRAINTS: [&str; 8] = [
 ];
 
 pub(crate) fn check(
-    folder: &BundleDirectory<'_>,
+    directory: &BundleDirectory<'_>,
     manifests: &[Manifest<'_>],
     report: &mut Report<'_>,
 ) {
@@ -32,7 +32,7 @@ pub(crate) fn check(
             "Role" | "ClusterRole" => check_role,
             _ => continue,
         };
-        if let Some(object) = folder.first_document(manifest.file) {
+        if let Some(object) = directory.first_document(manifest.file) {
             check(&object, manifest, report);
         }
     }

@@ -12,25 +12,27 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
 use crate::apis;
-use crate::folder::{BUNDLE, BundleDirectory, Content, File, MANIFESTS, METADATA};
+use crate::directory::{BUNDLE, BundleDirectory, Content, File, MANIFESTS, METADATA};
 use crate::manifests::{self, CSV, Manifest, RBF_12};
 
 rules![RBF_28, RBF_29, RBF_30];
 
 /// The package manifests of the directory.
-pub(crate) fn manifests<'f>(folder: &'f BundleDirectory<'_>) -> Vec<&'f File> {
+pub(crate) fn manifests<'f>(directory: &'f BundleDirectory<'_>) -> Vec<&'f File> {
     let is_package = |file: &&File| {
         [".package.yaml", ".package.yml", ".package.json"]
             .iter()
             .any(|end| file.name().ends_with(end))
     };
-    folder.files_in("").filter(is_package).collect()
+    directory.files_in("").filter(is_package).collect()
 }
 
 /// Whether the directory is that of a package, and not a bundle with an additional package
 /// manifest.
-pub(crate) fn is_package(folder: &BundleDirectory<'_>, packages: &[&File]) -> bool {
-    !packages.is_empty() && !folder.has_directory(MANIFESTS) && !folder.has_directory(METADATA)
+pub(crate) fn is_package(directory: &BundleDirectory<'_>, packages: &[&File]) -> bool {
+    !packages.is_empty()
+        && !directory.has_directory(MANIFESTS)
+        && !directory.has_directory(METADATA)
 }
 
 rule! {
@@ -75,7 +77,7 @@ rule! {
 
 /// Every package manifest.
 pub(crate) fn check_manifests(
-    folder: &BundleDirectory<'_>,
+    directory: &BundleDirectory<'_>,
     packages: &[&File],
     settings: &Document,
     report: &mut Report<'_>,
@@ -85,7 +87,7 @@ pub(crate) fn check_manifests(
             let message = "support for the legacy package manifest format is removed in OpenShift Container Platform 4.8 and later";
             report.add(&RBF_28, file.field(), message);
         }
-        match (&file.content, folder.first_document(file)) {
+        match (&file.content, directory.first_document(file)) {
             (Content::Invalid(why), _) => {
                 let message = format!("{}: cannot parse manifest: {why}", file.path);
                 report.add(&RBF_12, file.error_field(), message);
@@ -255,15 +257,15 @@ rule! {
 
 /// Every version of a package, and the references to it.
 pub(crate) fn check_versions(
-    folder: &BundleDirectory<'_>,
+    directory: &BundleDirectory<'_>,
     packages: &[&File],
     report: &mut Report<'_>,
 ) {
     let mut versions: BTreeMap<&str, Vec<&File>> = BTreeMap::new();
-    for directory in folder.directories_in("").filter(|name| !name.starts_with('.')) {
-        versions.insert(directory, Vec::new());
+    for name in directory.directories_in("").filter(|name| !name.starts_with('.')) {
+        versions.insert(name, Vec::new());
     }
-    for file in &folder.files {
+    for file in &directory.files {
         if let Some(files) = versions.get_mut(file.directory()) {
             files.push(file);
         }
@@ -274,12 +276,12 @@ pub(crate) fn check_versions(
     for (version, files) in versions {
         let failed: Vec<_> = files.iter().copied().filter(|file| file.is_invalid()).collect();
         for file in &failed {
-            manifests::check_parsable(folder, file, report);
+            manifests::check_parsable(directory, file, report);
         }
         for file in &files {
             file.report_repeated_key(&RBF_12, report);
         }
-        let manifests = manifests::of(folder, files.iter().copied());
+        let manifests = manifests::of(directory, files.iter().copied());
         let csvs: Vec<_> = manifests.iter().filter(|manifest| manifest.kind == CSV).collect();
         if csvs.is_empty() && !failed.is_empty() {
             // An unreadable file can contain the ClusterServiceVersion.
@@ -294,10 +296,10 @@ pub(crate) fn check_versions(
             report.add(&RBF_30, field, message);
         }
         for csv in csvs {
-            replaced.extend(read_replacement(folder, csv));
+            replaced.extend(read_replacement(directory, csv));
             names.insert(csv.name.clone());
         }
-        apis::check(folder, &manifests, false, &failed, report);
+        apis::check(directory, &manifests, false, &failed, report);
     }
     if !is_complete {
         // The names of the ClusterServiceVersions are not known either.
@@ -311,7 +313,7 @@ pub(crate) fn check_versions(
         }
     }
     for file in packages {
-        let Some(package) = folder.first_document(file) else { continue };
+        let Some(package) = directory.first_document(file) else { continue };
         for (index, channel) in package.items("/channels").enumerate() {
             let current = channel.text_or_empty("/currentCSV");
             // RBF-29 reports an empty name.
@@ -335,8 +337,8 @@ struct Replacement {
     field: String,
 }
 
-fn read_replacement(folder: &BundleDirectory<'_>, csv: &Manifest<'_>) -> Option<Replacement> {
-    let replaces = folder.first_document(csv.file)?.text_or_empty("/spec/replaces");
+fn read_replacement(directory: &BundleDirectory<'_>, csv: &Manifest<'_>) -> Option<Replacement> {
+    let replaces = directory.first_document(csv.file)?.text_or_empty("/spec/replaces");
     let field = csv.file.within("spec.replaces");
     (!replaces.is_empty()).then(|| Replacement { name: csv.name.clone(), replaces, field })
 }

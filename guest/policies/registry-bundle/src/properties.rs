@@ -4,7 +4,7 @@
 
 use opgate_sdk::{Document, Kind, Level, Report, rule, rules};
 
-use crate::folder::{BUNDLE, BundleDirectory, Content, METADATA};
+use crate::directory::{BUNDLE, BundleDirectory, Content, METADATA};
 
 rules![RBF_19, RBF_20];
 
@@ -71,13 +71,13 @@ rule! {
     }
 }
 
-pub(crate) fn check(folder: &BundleDirectory<'_>, report: &mut Report<'_>) {
-    for file in folder.files_in(METADATA) {
+pub(crate) fn check(directory: &BundleDirectory<'_>, report: &mut Report<'_>) {
+    for file in directory.files_in(METADATA) {
         let is_named = file.name().starts_with("properties.");
         if let (Content::Invalid(why), true) = (&file.content, is_named) {
             report.add(&RBF_19, file.error_field(), property_message(0, why));
         }
-        let Some(object) = folder.first_document(file) else { continue };
+        let Some(object) = directory.first_document(file) else { continue };
         match object.kind("/properties") {
             Kind::List => {
                 for (index, item) in object.items("/properties").enumerate() {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::{Document, Level, Report, rule, rules};
 
-use crate::folder::{BUNDLE, BundleDirectory};
+use crate::directory::{BUNDLE, BundleDirectory};
 use crate::manifests::{CRD, CSV, Manifest};
 use crate::{ascii, versions};
 
@@ -136,7 +136,7 @@ rule! {
 }
 
 pub(crate) fn check(
-    folder: &BundleDirectory<'_>,
+    directory: &BundleDirectory<'_>,
     manifests: &[Manifest<'_>],
     settings: &Document,
     report: &mut Report<'_>,
@@ -156,7 +156,7 @@ pub(crate) fn check(
             found.add(&manifest.kind, manifest.name.clone(), field);
         }
         if manifest.kind == CSV
-            && let Some(object) = folder.first_document(manifest.file)
+            && let Some(object) = directory.first_document(manifest.file)
         {
             let used = add_resources(&object, manifest, removed.entry(25).or_default());
             add_permissions(&object, manifest, &used, &mut permitted);

@@ -2,7 +2,7 @@
 
 use opgate_sdk::{Document, Kind, Report, escape, rule, rules};
 
-use crate::folder::{BUNDLE, BundleDirectory, Content, File};
+use crate::directory::{BUNDLE, BundleDirectory, Content, File};
 
 rules![RBF_31, RBF_33];
 
@@ -102,8 +102,8 @@ rule! {
     }
 }
 
-pub(crate) fn check(folder: &BundleDirectory<'_>, report: &mut Report<'_>) {
-    let Some(file) = folder.file(CONFIGURATION) else { return };
+pub(crate) fn check(directory: &BundleDirectory<'_>, report: &mut Report<'_>) {
+    let Some(file) = directory.file(CONFIGURATION) else { return };
     let mut warn = |field: String, why: &str| {
         report.add(&RBF_31, field, format!("scorecard configuration: {why}"));
     };
@@ -111,7 +111,7 @@ pub(crate) fn check(folder: &BundleDirectory<'_>, report: &mut Report<'_>) {
         warn(file.error_field(), why);
         return;
     }
-    let Some(object) = folder.first_document(file) else {
+    let Some(object) = directory.first_document(file) else {
         warn(file.field(), "the file is empty");
         return;
     };

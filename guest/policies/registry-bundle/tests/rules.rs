@@ -32,7 +32,7 @@ fn update_is_evaluated_like_create_and_delete_is_not() {
 /// Fields are paths in the document, so that the host finds the line.
 #[test]
 fn fields_lead_to_files_of_the_document() {
-    for case in opgate_sdk_testing::native::cases(&POLICY, FOLDER) {
+    for case in opgate_sdk_testing::native::cases(&POLICY, DIRECTORY) {
         let document = case.object.as_ref().expect("an object");
         // Other objects are separate manifests.
         let Some(files) = document["spec"]["files"].as_array() else { continue };
@@ -109,15 +109,15 @@ fn invalid_settings_cause_no_panic() {
     let settings = json!({"profile": "ocp-4.5", "bundle": {"redHatCatalog": true,
         "allowLabelDependency": true, "optional": ["good-practices"], "k8sVersion": "1.30",
         "extraKinds": ["A"]}});
-    let cases = opgate_sdk_testing::native::cases(&POLICY, FOLDER);
-    let folder = cases.iter().find(|case| case.name == "a bundle that breaks many rules");
-    let folder = folder.and_then(|case| case.object.clone()).expect("a folder");
+    let cases = opgate_sdk_testing::native::cases(&POLICY, DIRECTORY);
+    let directory = cases.iter().find(|case| case.name == "a bundle that breaks many rules");
+    let directory = directory.and_then(|case| case.object.clone()).expect("a directory");
     let members = settings["bundle"].as_object().expect("an object");
     for wrong in [json!(null), json!(true), json!(-1), json!("x/\u{0}"), json!([[""]]), json!({})] {
         let mut mutated = vec![wrong.clone(), json!({"bundle": wrong}), json!({"profile": wrong})];
         mutated.extend(members.keys().map(|name| json!({"bundle": {name: wrong}})));
         for settings in mutated {
-            let found = evaluate(Operation::Create, &folder, &settings);
+            let found = evaluate(Operation::Create, &directory, &settings);
             assert!(!found.violations.is_empty(), "{settings}");
         }
     }

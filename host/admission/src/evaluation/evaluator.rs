@@ -13,8 +13,8 @@ use crate::cluster::{
     ResourceId,
 };
 use crate::policy::{
-    AcceptedVerdict, CallOutcome, Decision, DecisionBuilder, OnError, Overload, Policy,
-    PolicyError, ReviewTime, Tenant, call, response, write_log_lines,
+    AcceptedVerdict, CallContext, CallOutcome, Decision, DecisionBuilder, OnError, Overload,
+    Policy, PolicyError, ReviewTime, Tenant, call, response, write_log_lines,
 };
 use crate::review::Review;
 
@@ -218,8 +218,13 @@ async fn call_policy<O: Observer>(
 ) -> PolicyResult {
     let ReviewEvaluator { inputs, tenant, deadline, observer, .. } = evaluator;
     let started = Instant::now();
-    let by = (evaluator.review, *tenant);
-    let asked = call(policy, inputs, evaluation_view, by, (time, *deadline)).await;
+    let context = CallContext {
+        review: evaluator.review,
+        tenant: *tenant,
+        shared_time: time,
+        deadline: *deadline,
+    };
+    let asked = call(policy, inputs, evaluation_view, context).await;
     let CallOutcome { call, dropped_error: dropped } = match asked {
         Ok(asked) => asked,
         Err(overload) => return PolicyResult::from_overload(overload),

@@ -30,7 +30,9 @@ use tokio::sync::oneshot;
 
 use super::Policy;
 use super::call_history::CallHistory;
-use super::permits::{CallClass, EXPENSIVE_CPU_TIME, FairPermits, Permit, PermitError, Tenant};
+use super::permits::{
+    CallClass, EXPENSIVE_CPU_TIME, FairPermits, Permit, PermitError, QueuedCall, Tenant,
+};
 use super::worker_pool::WorkerPool;
 use crate::cluster::EvaluationView;
 use crate::review::Review;
@@ -235,13 +237,12 @@ impl Dispatcher {
     async fn acquire_permit(
         &self,
         policy: &Policy,
-        by: (Tenant, usize),
-        call_class: CallClass,
+        call: QueuedCall,
         deadline: Instant,
     ) -> Result<Permit, Overload> {
         // A policy that can never block a request does not delay it either.
         let patience = policy.is_enforced().then_some(deadline);
-        let permit = self.permits.acquire(by, call_class, patience).await;
+        let permit = self.permits.acquire(call, patience).await;
         let policy = || policy.name.clone();
         permit.map_err(|refused| match refused {
             PermitError::Busy => Overload::Busy { policy: policy() },
@@ -260,8 +261,19 @@ pub(crate) struct CallOutcome {
     pub(crate) dropped_error: Option<CallError>,
 }
 
-/// Gets the verdict of a policy. `deadline` is that of the whole request. It limits the wait for a
-/// permit and, if it is earlier than the deadline of the policy, the call.
+/// What a call takes from the evaluation that it belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct CallContext<'a> {
+    pub(crate) review: &'a Review<'a>,
+    pub(crate) tenant: Tenant,
+    /// The CPU time that all calls of the evaluation share.
+    pub(crate) shared_time: Option<&'a Arc<SharedCpuTime>>,
+    /// The deadline of the whole request. It limits the wait for a permit and, if it is earlier than the
+    /// deadline of the policy, the call.
+    pub(crate) deadline: Instant,
+}
+
+/// Gets the verdict of a policy.
 ///
 /// A call that fails is repeated without the rules that are advisory for such a request: they must
 /// not prevent a verdict.
@@ -269,14 +281,14 @@ pub(crate) async fn call(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
     evaluation_view: &EvaluationView,
-    (review, tenant): (&Review<'_>, Tenant),
-    (shared, deadline): (Option<&Arc<SharedCpuTime>>, Instant),
+    context: CallContext<'_>,
 ) -> Result<CallOutcome, Overload> {
+    let CallContext { review, tenant, shared_time: shared, deadline } = context;
     let dispatcher = &policy.dispatcher;
     let routes = policy.routes(review);
     let call_class = dispatcher.expected_class(routes, tenant);
-    let by = (tenant, review.size());
-    let mut permit = dispatcher.acquire_permit(policy, by, call_class, deadline).await?;
+    let queued = QueuedCall { tenant, review_bytes: review.size(), class: call_class };
+    let mut permit = dispatcher.acquire_permit(policy, queued, deadline).await?;
     let mut failed = None;
     if call_class == CallClass::Short {
         let started = Instant::now();
@@ -320,7 +332,8 @@ pub(crate) async fn call(
             dispatcher.history.record_repeat();
         }
         drop(permit);
-        permit = dispatcher.acquire_permit(policy, by, CallClass::Long, deadline).await?;
+        let queued = QueuedCall { class: CallClass::Long, ..queued };
+        permit = dispatcher.acquire_permit(policy, queued, deadline).await?;
     }
     let job = WorkerCall {
         policy: policy.clone(),

@@ -100,7 +100,7 @@ pub(super) fn load(
 ) -> Result<LoadOutcome, ConfigErrors> {
     let LoadContext { engine, compiler, queue, source, replaced } = context;
     let (queue, source) = (*queue, *source);
-    let module = match open_component((engine, compiler), configuration, config) {
+    let module = match open_component(engine, compiler, configuration, config) {
         Ok(module) => module,
         Err(why) => return Ok(LoadOutcome::Broken(why)),
     };
@@ -299,7 +299,8 @@ fn call_error_text(call: &str, fault: &CallError) -> String {
 }
 
 fn open_component(
-    (engine, compiler): (&Arc<Engine>, &Compiler),
+    engine: &Arc<Engine>,
+    compiler: &Compiler,
     configuration: &Configuration,
     config: &PolicyConfig,
 ) -> Result<Module, String> {

@@ -52,7 +52,7 @@ pub use decision::{
 };
 pub use declared_value::Setting;
 pub use descriptor::{DeclaredRead, DefaultLevel, Descriptor, Rule};
-pub(crate) use dispatch::{CallOutcome, call};
+pub(crate) use dispatch::{CallContext, CallOutcome, call};
 pub use dispatch::{Dispatcher, Overload};
 pub use load::describe;
 pub(crate) use load::write_log_lines;

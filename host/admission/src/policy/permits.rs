@@ -246,6 +246,16 @@ impl TenantAccount {
     }
 }
 
+/// A call that needs a permit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct QueuedCall {
+    pub(super) tenant: Tenant,
+    /// Size of its review, which counts while it waits.
+    pub(super) review_bytes: usize,
+    /// Its expected duration.
+    pub(super) class: CallClass,
+}
+
 impl FairPermits {
     /// Creates permits, and a queue for calls that wait for one. `is_only` if there are no other
     /// tenants.
@@ -279,14 +289,13 @@ impl FairPermits {
         self.state.lock().running_long
     }
 
-    /// Returns a permit for a call about a review of this many bytes: at once, or in the turn of
-    /// this tenant.
+    /// Returns a permit for a call: at once, or in the turn of its tenant.
     pub(super) async fn acquire(
         self: &Arc<Self>,
-        (tenant, bytes): (Tenant, usize),
-        call_class: CallClass,
+        call: QueuedCall,
         deadline: Option<Instant>,
     ) -> Result<Permit, PermitError> {
+        let QueuedCall { tenant, review_bytes, class: call_class } = call;
         let (number, told) = {
             let mut state = self.state.lock();
             if let Some(permit_class) =
@@ -298,9 +307,9 @@ impl FairPermits {
             if deadline.is_none() {
                 return Err(PermitError::Busy);
             }
-            let displaced = self.make_queue_slot(&mut state, tenant, bytes)?;
+            let displaced = self.make_queue_slot(&mut state, tenant, review_bytes)?;
             let (sender, told) = oneshot::channel();
-            let number = state.enqueue((tenant, bytes), call_class, sender);
+            let number = state.enqueue(call, sender);
             drop(state);
             if let Some((displaced, waiting)) = displaced {
                 // A cancelled call needs no notification.
@@ -464,10 +473,10 @@ impl State {
 
     fn enqueue(
         &mut self,
-        (tenant, bytes): (Tenant, usize),
-        call_class: CallClass,
+        call: QueuedCall,
         sender: oneshot::Sender<Result<Permit, PermitError>>,
     ) -> u64 {
+        let QueuedCall { tenant, review_bytes: bytes, class: call_class } = call;
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         self.bytes = self.bytes.saturating_add(bytes);

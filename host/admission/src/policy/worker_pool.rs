@@ -44,7 +44,7 @@ impl WorkerPool {
         Self { state: Mutex::new(state), wake: Condvar::new() }
     }
 
-    /// Runs a job at once, on a thread of its own until it ends.
+    /// Runs a job at once, on a separate thread.
     ///
     /// # Errors
     /// If a new thread is needed, and the system has none.

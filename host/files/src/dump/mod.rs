@@ -26,7 +26,7 @@ use opgate_input::objects::{self, ElementType, ObjectError, TypedObject};
 use opgate_input::read::{FilePath, OpenFile, Reader};
 
 use crate::content::{Content, Documents, File, Origin, has_documents};
-use crate::{duplicate_keys, folder, template};
+use crate::{directory, duplicate_keys, template};
 pub use subjects::{Subjects, live_subject};
 
 /// Bytes of a slot with more than one object or document.
@@ -114,13 +114,13 @@ pub fn open(path: &Path, reader: &Reader) -> Result<Vec<Dump>, String> {
         return Dump::of(FilePath::Named(path), path.display().to_string(), reader)
             .map(|dump| vec![dump]);
     }
-    let folder = folder::walk(path).map_err(|error| format!("{error:#}"))?;
+    let directory = directory::walk(path).map_err(|error| format!("{error:#}"))?;
     let (mut dumps, mut errors) = (Vec::new(), Vec::new());
-    for entry in folder.files.iter().filter(|entry| has_documents(&entry.path)) {
+    for entry in directory.files.iter().filter(|entry| has_documents(&entry.path)) {
         let shown = path.join(&entry.path).display().to_string();
         let dump = match &entry.rejection {
             Some(refused) => Err(format!("{shown}: {}", refused.message)),
-            None => Dump::of(entry.file_path(&folder), shown, reader),
+            None => Dump::of(entry.file_path(&directory), shown, reader),
         };
         match dump {
             Ok(dump) => dumps.push(dump),

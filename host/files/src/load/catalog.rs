@@ -7,7 +7,7 @@ use std::sync::Arc;
 use opgate_input::read::Reader;
 
 use crate::catalog::{self, Package};
-use crate::folder;
+use crate::directory;
 use crate::json::{GROUP, VERSION};
 use crate::reviews::{Request, RequestObject, Subject};
 
@@ -22,11 +22,11 @@ pub(super) fn load(
 ) -> anyhow::Result<Vec<Subject>> {
     let source = root.display().to_string();
     // A missing path must not count as an empty catalog.
-    folder::directory_name(root)?;
+    directory::directory_name(root)?;
     let mut old: BTreeMap<String, Arc<Package>> = BTreeMap::new();
     if let Some(baseline) = baseline {
         // A missing path, or files that cannot be read, must not count as nothing published.
-        folder::directory_name(baseline)?;
+        directory::directory_name(baseline)?;
         let published = catalog::read(baseline, reader)?;
         let broken = published.iter().flat_map(|package| &package.unreadable);
         let lines: Vec<_> = broken.filter_map(|file| file.error_line()).collect();
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn blobs_are_grouped_by_package() {
-        let folder = TempDirectory::new(&[
+        let directory = TempDirectory::new(&[
             (
                 "a/catalog.json",
                 "{\"schema\": \"olm.package\", \"name\": \"a\"}{\"schema\": \"olm.channel\", \"package\": \"b\",\n \"name\": \"stable\"}",
@@ -112,7 +112,7 @@ mod tests {
             ("link-target/.indexignore", "*\n"),
             ("link-target/y", "{"),
         ]);
-        let subjects = load(folder.path(), None, &Reader::default()).unwrap();
+        let subjects = load(directory.path(), None, &Reader::default()).unwrap();
         assert_eq!(
             object(&subjects[2])["object"]["spec"]["directories"],
             json!([{"path": "", "packages": ["a", "b"]}, {"path": "a", "packages": ["a", "b"]}])
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn files_are_read_like_upstream() {
-        let folder = TempDirectory::new(&[
+        let directory = TempDirectory::new(&[
             ("a.json", "schema: olm.package\nname: a\n"),
             ("a2.json", "{\"schema\": \"x\",\n\"name\": \"b\", \"name\": \"c\"}"),
             ("a3.json", "{\"schema\": \"x\",}\n"),
@@ -175,7 +175,7 @@ mod tests {
             ("f.yaml", "# comment\n---\nschema: olm.template.basic\nentries: []\n"),
             ("g.yaml", "schema: x\nvalue: {a: 1, a: {b: 2}}\n"),
         ]);
-        let subjects = load(folder.path(), None, &Reader::default()).unwrap();
+        let subjects = load(directory.path(), None, &Reader::default()).unwrap();
         let names: Vec<_> = subjects.iter().map(|subject| subject.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c", "d", ""]);
         let spec = object(&subjects[4])["object"]["spec"].clone();
@@ -213,16 +213,16 @@ mod tests {
 
     #[test]
     fn empty_catalog_is_an_error_and_baseline_is_matched() {
-        let folder = TempDirectory::empty();
-        let error = load(folder.path(), None, &Reader::default()).unwrap_err().to_string();
+        let directory = TempDirectory::empty();
+        let error = load(directory.path(), None, &Reader::default()).unwrap_err().to_string();
         assert!(error.contains("no catalog in it"), "{error}");
-        folder.write("a.yaml", "schema: olm.package\nname: a\n");
+        directory.write("a.yaml", "schema: olm.package\nname: a\n");
         let old = TempDirectory::new(&[("x.yaml", "schema: olm.package\nname: a\nicon: 1\n")]);
-        let subjects = load(folder.path(), Some(old.path()), &Reader::default()).unwrap();
+        let subjects = load(directory.path(), Some(old.path()), &Reader::default()).unwrap();
         let review = object(&subjects[0]);
         assert_eq!(review["operation"], "UPDATE");
         assert_eq!(review["oldObject"]["spec"]["blobs"][0]["value"]["icon"], 1);
-        assert!(load(&folder.path().join("missing"), None, &Reader::default()).is_err());
+        assert!(load(&directory.path().join("missing"), None, &Reader::default()).is_err());
     }
 
     #[test]

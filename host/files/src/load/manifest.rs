@@ -8,7 +8,7 @@ use crate::location::Locator;
 use crate::recorded_review::{GROUP, RecordedReview};
 use crate::reviews::{Object, Request, RequestObject, Subject};
 use crate::unsupported::{is_configuration, unsupported_type};
-use crate::{duplicate_keys, folder, parallel, template};
+use crate::{directory, duplicate_keys, parallel, template};
 use opgate_compat::kinds::plural;
 use opgate_document::Value;
 use opgate_input::objects::{self, TypedObject};
@@ -24,20 +24,20 @@ const MAX_ERROR_BYTES: usize = 8 << 10;
 /// All files that cannot be read and documents that are not objects, one line each.
 pub(super) fn load(
     root: &Path,
-    folder: Option<&Path>,
+    directory: Option<&Path>,
     baseline: Option<&Path>,
     reader: &Reader,
 ) -> anyhow::Result<Vec<Subject>> {
     let mut errors = Vec::new();
     let mut subjects = Vec::new();
-    let is_folder = folder.is_some() || root.is_dir();
-    let all = match folder {
-        Some(folder) => vec![read_file_in(folder, root, reader)?],
+    let is_directory = directory.is_some() || root.is_dir();
+    let all = match directory {
+        Some(directory) => vec![read_file_in(directory, root, reader)?],
         None => read_files(root, reader)?,
     };
     for file in all {
         // A template of another program, among the files of a repository.
-        if folder.is_some() && template::is_template_file(&file) {
+        if directory.is_some() && template::is_template_file(&file) {
             return Ok(vec![Subject::not_evaluated(root, "a template: render it first")]);
         }
         errors.extend(template::error_line(&file));
@@ -51,7 +51,7 @@ pub(super) fn load(
             let root = file.documents().map(|documents| documents.document(index));
             let root = root.as_ref().map(opgate_document::Document::root);
             // Manifests may have opgate's configuration next to them. A configuration alone is a mistake.
-            if is_folder && root.is_some_and(is_configuration) {
+            if is_directory && root.is_some_and(is_configuration) {
                 tracing::warn!(
                     "{source}: left out: {}",
                     root.and_then(unsupported_type).unwrap_or_default()
@@ -96,15 +96,15 @@ pub(super) fn load(
 /// Reads a file of a directory, by its path with that of the directory.
 fn read_file_in(root: &Path, path: &Path, reader: &Reader) -> anyhow::Result<Arc<File>> {
     let inside = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
-    let found = folder::find_entry(root, &inside)?;
+    let found = directory::find_entry(root, &inside)?;
     let shown = path.display();
     // A readable directory has no entry for itself.
-    let (folder, entry) = found.ok_or_else(|| match path.read_dir() {
+    let (directory, entry) = found.ok_or_else(|| match path.read_dir() {
         Err(error) => anyhow::anyhow!("{shown}: {error}"),
         Ok(_) => anyhow::anyhow!("{shown}: not there any more"),
     })?;
     Ok(Arc::new(duplicate_keys::reject_duplicates(entry.read(
-        &folder,
+        &directory,
         ParseMode::AllFiles,
         reader,
     ))))
@@ -117,19 +117,19 @@ fn read_files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<File>>> {
             File::read(FilePath::Named(root), shown.clone(), shown, ParseMode::AllFiles, reader);
         return Ok(vec![Arc::new(duplicate_keys::reject_duplicates(file))]);
     }
-    let mut folder = folder::walk(root)?;
+    let mut directory = directory::walk(root)?;
     // An entry that could contain files is reported, whatever its name.
-    let is_folder =
-        |entry: &folder::Entry| entry.rejection.as_ref().is_some_and(|r| r.can_be_directory);
-    folder.files.retain(|entry| has_documents(&entry.path) || is_folder(entry));
+    let is_directory =
+        |entry: &directory::Entry| entry.rejection.as_ref().is_some_and(|r| r.can_be_directory);
+    directory.files.retain(|entry| has_documents(&entry.path) || is_directory(entry));
     anyhow::ensure!(
-        !folder.files.is_empty(),
+        !directory.files.is_empty(),
         "{}: there is no file *.json, *.yaml or *.yml in it",
         root.display()
     );
-    Ok(parallel::map(&folder.files, |entry| {
+    Ok(parallel::map(&directory.files, |entry| {
         Arc::new(duplicate_keys::reject_duplicates(entry.read(
-            &folder,
+            &directory,
             ParseMode::AllFiles,
             reader,
         )))
@@ -247,14 +247,14 @@ mod tests {
 
     #[test]
     fn every_object_is_created() {
-        let folder = TempDirectory::new(&[
+        let directory = TempDirectory::new(&[
             (
                 "a.yaml",
                 "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: g, namespace: one}\n---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: networking.k8s.io/v1\n  kind: NetworkPolicy\n  metadata:\n    name: p\n",
             ),
             ("README.md", "# x"),
         ]);
-        let subjects = load(folder.path(), None, None, &Reader::default()).unwrap();
+        let subjects = load(directory.path(), None, None, &Reader::default()).unwrap();
         let seen: Vec<_> = subjects
             .iter()
             .map(|s| {
@@ -281,15 +281,16 @@ mod tests {
         let mut resolver = LocationResolver::new(&subjects[1].requests[0].object);
         let place = resolver.resolve("metadata.name").unwrap();
         assert_eq!((place.line, place.column), (11, 5));
-        let same = load(folder.path(), None, Some(folder.path()), &Reader::default()).unwrap();
+        let same =
+            load(directory.path(), None, Some(directory.path()), &Reader::default()).unwrap();
         assert!(same.iter().all(|subject| subject.requests[0].review().contains("UPDATE")));
     }
 
     #[test]
     fn files_without_objects_are_errors() {
-        let folder =
+        let directory =
             TempDirectory::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n"), ("c.json", "1")]);
-        let error = load(folder.path(), None, None, &Reader::default()).unwrap_err().to_string();
+        let error = load(directory.path(), None, None, &Reader::default()).unwrap_err().to_string();
         let lines: Vec<_> = error.lines().collect();
         assert!(
             lines[0].ends_with("a.yaml: /apiVersion is missing: not a Kubernetes object"),

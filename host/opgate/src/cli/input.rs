@@ -15,7 +15,7 @@ use opgate_yaml::BooleanWords;
 use opgate_admission::cluster::{ClusterState, Snapshot};
 use opgate_admission::review::{self, ReviewError};
 use opgate_files as files;
-use opgate_files::folder::{DirectoryListing, Entry};
+use opgate_files::directory::{DirectoryListing, Entry};
 use opgate_input::read::{FilePath, ReadPurpose, Reader};
 use opgate_input::yaml;
 use opgate_text::lines::Lines;
@@ -87,21 +87,21 @@ pub(super) fn list_files(paths: &[PathBuf]) -> anyhow::Result<(Vec<Input>, usize
 
 /// Adds the files of a directory; returns the number of skipped files.
 fn add_directory(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> {
-    let folder = Rc::new(files::folder::walk(path)?);
+    let directory = Rc::new(files::directory::walk(path)?);
     // Hidden files do not count.
     let is_hidden = |entry: &Entry| entry.path.split('/').any(|name| name.starts_with('.'));
     // An unreadable directory could contain reviews.
     let is_meant = |entry: &Entry| {
-        let is_folder = entry.rejection.as_ref().is_some_and(|refused| refused.can_be_directory);
-        is_folder || is_review_file(Path::new(&entry.path))
+        let is_directory = entry.rejection.as_ref().is_some_and(|refused| refused.can_be_directory);
+        is_directory || is_review_file(Path::new(&entry.path))
     };
-    let seen = folder.files.iter().enumerate().filter(|(_, entry)| !is_hidden(entry));
+    let seen = directory.files.iter().enumerate().filter(|(_, entry)| !is_hidden(entry));
     let (mut meant, others): (Vec<_>, Vec<_>) = seen.partition(|(_, entry)| is_meant(entry));
     // Compared name by name: the contents of a directory take its position.
     meant.sort_by_key(|(_, entry)| entry.path.split('/').collect::<Vec<_>>());
     inputs.extend(meant.into_iter().map(|(index, entry)| Input {
         path: path.join(&entry.path),
-        origin: Origin::Below(folder.clone(), index),
+        origin: Origin::Below(directory.clone(), index),
     }));
     Ok(others.len())
 }
@@ -111,12 +111,12 @@ impl Input {
         let opened = match &self.origin {
             Origin::Stdin => return reader.read_stdin(),
             Origin::Named => FilePath::Named(&self.path).open()?,
-            Origin::Below(folder, index) => {
-                let entry = folder.files.get(*index).ok_or(io::ErrorKind::NotFound)?;
+            Origin::Below(directory, index) => {
+                let entry = directory.files.get(*index).ok_or(io::ErrorKind::NotFound)?;
                 if let Some(refused) = &entry.rejection {
                     return Err(io::Error::other(refused.message.clone()));
                 }
-                entry.file_path(folder).open()?
+                entry.file_path(directory).open()?
             }
         };
         reader.read(opened, true, ReadPurpose::Keep)

@@ -59,8 +59,8 @@ async fn pull(registry: &Registry, reference: &str) -> Result<PulledComponent, E
     registry.pull(&Reference::parse(reference).unwrap(), None, None).await
 }
 
-fn login(folder: &Path, host: &str) -> Credentials {
-    let path = folder.join("config.json");
+fn login(directory: &Path, host: &str) -> Credentials {
+    let path = directory.join("config.json");
     let config = json!({"auths": {host: {"username": "alice", "password": "hush"}}});
     std::fs::write(&path, config.to_string()).unwrap();
     Credentials::read(&path).unwrap()
@@ -376,7 +376,7 @@ async fn transient_errors_are_retried_and_permanent_ones_are_not() {
 
 #[tokio::test]
 async fn credentials_are_sent_only_to_their_registry() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut content = RegistryContent::default();
     content.artifact("v1", COMPONENT);
     let blobs = content.clone();
@@ -410,7 +410,7 @@ async fn credentials_are_sent_only_to_their_registry() {
         Some(other) => panic!("{other}"),
     })
     .await;
-    let credentials = login(folder.path(), &fake.address.to_string());
+    let credentials = login(directory.path(), &fake.address.to_string());
     let registry = registry_with(&[&fake, &other, &tokens], credentials, limits());
     let pulled = pull(&registry, &fake.reference(":v1")).await.unwrap();
     assert_eq!(pulled.component, COMPONENT);
@@ -440,7 +440,7 @@ async fn credentials_are_sent_only_to_their_registry() {
         Some(_) => content.respond(&request.path),
     })
     .await;
-    let path = folder.path().join("identity.json");
+    let path = directory.path().join("identity.json");
     let host = fake.address.to_string();
     std::fs::write(&path, json!({"auths": {host: {"identitytoken": "hush"}}}).to_string()).unwrap();
     let registry = registry_with(&[&fake, &tokens], Credentials::read(&path).unwrap(), limits());
@@ -449,7 +449,7 @@ async fn credentials_are_sent_only_to_their_registry() {
 
 #[tokio::test]
 async fn credentials_are_not_sent_to_foreign_token_servers() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let thief =
         FakeRegistry::start(|_, _| FakeResponse::ok("application/json", r#"{"token": "t"}"#)).await;
     let at = thief.address;
@@ -465,7 +465,7 @@ async fn credentials_are_not_sent_to_foreign_token_servers() {
             FakeResponse::status(401).with_header("www-authenticate", &challenge)
         })
         .await;
-        let credentials = login(folder.path(), &fake.address.to_string());
+        let credentials = login(directory.path(), &fake.address.to_string());
         let registry = registry_with(&[&fake], credentials, limits());
         let said = pull(&registry, &fake.reference(":v1")).await.unwrap_err().to_string();
         assert!(said.contains(why) && !said.contains("hush"), "{said}");
@@ -482,7 +482,7 @@ async fn credentials_are_not_sent_to_foreign_token_servers() {
     })
     .await;
     let registry =
-        registry_with(&[&fake], login(folder.path(), &fake.address.to_string()), limits());
+        registry_with(&[&fake], login(directory.path(), &fake.address.to_string()), limits());
     let said = pull(&registry, &fake.reference(":v1")).await.unwrap_err().to_string();
     assert!(
         said.contains("do not suffice")
@@ -725,8 +725,8 @@ async fn only_components_signed_by_the_key_are_pulled() {
 
 #[tokio::test]
 async fn component_pulled_by_digest_is_served_from_the_cache() {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = Cache::open(folder.path()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::open(directory.path()).unwrap();
     let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
     let other = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
     let keys = PublicKeys::parse(&pem(&key)).unwrap();
@@ -752,7 +752,7 @@ async fn component_pulled_by_digest_is_served_from_the_cache() {
     let others = PublicKeys::parse(&pem(&other)).unwrap();
     assert!(registry.pull(&pinned, Some(&others), Some(&cache)).await.is_err());
     // What was changed on disk is not used.
-    for entry in std::fs::read_dir(folder.path()).unwrap() {
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
         std::fs::write(entry.unwrap().path(), b"changed").unwrap();
     }
     assert!(registry.pull(&pinned, None, Some(&cache)).await.is_err());

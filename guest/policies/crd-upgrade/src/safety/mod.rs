@@ -48,11 +48,18 @@ pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     if pointers.iter().all(|pointer| is_same(new, pointer, old, pointer)) {
         return;
     }
-    let (news, olds) = (versions(new), versions(old));
-    check_same_versions(review, report, (new, &news), (old, &olds));
+    let new = Definition { document: new, versions: versions(new) };
+    let old = Definition { document: old, versions: versions(old) };
+    check_same_versions(review, report, &new, &old);
     if is_selected(review, report, &CRD_26) {
-        strict::check_served_versions(report, (new, &news), (old, &olds));
+        strict::check_served_versions(report, &new, &old);
     }
+}
+
+/// A `CustomResourceDefinition` with its versions.
+struct Definition<'a> {
+    document: &'a Document,
+    versions: Vec<Version>,
 }
 
 /// Whether a rule is on. The setting turns off the rules without a configured level.
@@ -193,13 +200,14 @@ fn versions(crd: &Document) -> Vec<Version> {
 fn check_same_versions(
     review: &Review<'_>,
     report: &mut Report<'_>,
-    (new, news): (&Document, &[Version]),
-    (old, olds): (&Document, &[Version]),
+    new: &Definition<'_>,
+    old: &Definition<'_>,
 ) {
     let selected: Vec<_> =
         RULES.iter().copied().filter(|rule| is_selected(review, report, rule)).collect();
     let by_name: BTreeMap<&str, &Version> =
-        olds.iter().map(|version| (version.name.as_str(), version)).collect();
+        old.versions.iter().map(|version| (version.name.as_str(), version)).collect();
+    let (news, old, new) = (&new.versions, old.document, new.document);
     for version in news {
         let Some(before) = by_name.get(version.name.as_str()) else { continue };
         if version.is_as(new, before, old) {

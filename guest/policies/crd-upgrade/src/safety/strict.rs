@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use opgate_sdk::{Document, Report, rule};
+use opgate_sdk::{Report, rule};
 
 use super::change::Change;
 use super::place::Location;
 use super::walk::{self, Visitor};
-use super::{Version, field};
+use super::{Definition, Version, field};
 use crate::targets::CRD;
 
 rule! {
@@ -79,9 +79,11 @@ struct ServedVersion<'v> {
 /// Compares all pairs of served versions.
 pub(super) fn check_served_versions<'v>(
     report: &mut Report<'_>,
-    (new, news): (&Document, &'v [Version]),
-    (old, olds): (&Document, &'v [Version]),
+    new: &'v Definition<'_>,
+    old: &'v Definition<'_>,
 ) {
+    let (news, olds) = (&new.versions, &old.versions);
+    let (new, old) = (new.document, old.document);
     if new.text_or_empty("/spec/conversion/strategy") == "Webhook" {
         return;
     }

@@ -6,7 +6,7 @@
 //! allowed ─▶ Reservations ──────┘
 //! ```
 
-mod news;
+mod changes;
 mod query;
 mod reserve;
 mod status;
@@ -27,7 +27,7 @@ use crate::cluster::store::memory::CacheMemory;
 use crate::cluster::store::registry::StandbyState;
 use crate::cluster::{ClusterOptions, ResolvedRead, Source};
 
-pub(crate) use news::Change;
+pub(crate) use changes::Change;
 pub(in crate::cluster) use reserve::AllowedChange;
 pub use reserve::ReservationCounters;
 use status::CacheState;

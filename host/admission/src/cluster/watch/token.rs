@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn token_file_is_trimmed_and_read_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("token").display().to_string();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token").display().to_string();
         fs::write(&path, "first\n").unwrap();
         let named = || AuthInfo { token_file: Some(path.clone()), ..AuthInfo::default() };
         let token = Token::of(&mut named()).unwrap().unwrap();

@@ -17,9 +17,13 @@ fn distant_deadline() -> Instant {
 /// A request of a tenant that waits or has its permit.
 type PendingPermit = Pin<Box<dyn Future<Output = Result<Permit, PermitError>>>>;
 
+fn queued_call(tenant: u64, review_bytes: usize, class: CallClass) -> QueuedCall {
+    QueuedCall { tenant: Tenant(tenant), review_bytes, class }
+}
+
 fn request_permit(fair: &Arc<FairPermits>, tenant: u64, pace: CallClass) -> PendingPermit {
     let fair = fair.clone();
-    async move { fair.acquire((Tenant(tenant), 100), pace, Some(distant_deadline())).await }
+    async move { fair.acquire(queued_call(tenant, 100, pace), Some(distant_deadline())).await }
         .boxed_local()
 }
 
@@ -200,7 +204,8 @@ async fn queued_large_reviews_leave_room_for_small_ones() {
     let mut wait = |tenant: u64, bytes: usize| {
         let fair = fair.clone();
         let mut pending: PendingPermit = async move {
-            fair.acquire((Tenant(tenant), bytes), CallClass::Short, Some(distant_deadline())).await
+            fair.acquire(queued_call(tenant, bytes, CallClass::Short), Some(distant_deadline()))
+                .await
         }
         .boxed_local();
         let waits = poll_permit(&mut pending).is_none();
@@ -260,13 +265,13 @@ async fn cancelled_requests_release_permits_and_queue_entries() {
     drop(stays);
     assert!(poll_permit(&mut second).unwrap().is_ok());
     assert_idle(&fair);
-    let late = fair.acquire((Tenant(1), 100), CallClass::Short, None).await.unwrap();
+    let late = fair.acquire(queued_call(1, 100, CallClass::Short), None).await.unwrap();
     assert_eq!(
-        fair.acquire((Tenant(2), 100), CallClass::Short, None).await.unwrap_err(),
+        fair.acquire(queued_call(2, 100, CallClass::Short), None).await.unwrap_err(),
         PermitError::Busy
     );
     let now = Some(Instant::now());
-    let refused = fair.acquire((Tenant(2), 100), CallClass::Short, now).await.unwrap_err();
+    let refused = fair.acquire(queued_call(2, 100, CallClass::Short), now).await.unwrap_err();
     assert!(matches!(refused, PermitError::Late(_)), "{refused:?}");
     drop(late);
     assert_idle(&fair);

@@ -95,7 +95,7 @@ pub(super) struct SourceArgs {
 impl SourceArgs {
     pub(super) fn source(self) -> anyhow::Result<Source> {
         match (self.tls_dir, self.tls_cert, self.tls_key) {
-            (Some(folder), _, _) => Ok(Source::Directory(folder)),
+            (Some(directory), _, _) => Ok(Source::Directory(directory)),
             (None, Some(certificate), Some(key)) => Ok(Source::Files { certificate, key }),
             _ => anyhow::bail!(
                 "no serving certificate: give --tls-dir, or --tls-cert and --tls-key (`opgate certs issue` makes one)"
@@ -108,7 +108,7 @@ impl Certs {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         match self.command {
             Command::Issue { out, service, name, client, days, ca_days, new_ca } => {
-                let ca = Ca { folder: out, days: ca_days, new: new_ca };
+                let ca = Ca { directory: out, days: ca_days, new: new_ca };
                 if let Some(client) = client {
                     return ca.issue("client", &client, |ca| ca.issue_client(&client, days));
                 }
@@ -134,7 +134,7 @@ impl Certs {
 
 /// The issuing CA: the one in the directory, or a new one.
 struct Ca {
-    folder: PathBuf,
+    directory: PathBuf,
     days: u32,
     new: bool,
 }
@@ -147,10 +147,11 @@ impl Ca {
         names: &str,
         issue: impl FnOnce(&CertificateAuthority) -> Result<IssuedCertificate, opgate_certs::Error>,
     ) -> Result<ExitStatus, CommandError> {
-        let Self { folder, days, new } = self;
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        let [ca, ca_key] = ["ca.crt", "ca.key"].map(|file| folder.join(file));
-        let [certificate, key] = ["crt", "key"].map(|form| folder.join(format!("{file}.{form}")));
+        let Self { directory, days, new } = self;
+        std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        let [ca, ca_key] = ["ca.crt", "ca.key"].map(|file| directory.join(file));
+        let [certificate, key] =
+            ["crt", "key"].map(|form| directory.join(format!("{file}.{form}")));
         let known = ca.exists() && !new;
         let authority = if known {
             CertificateAuthority::load(&ca, &ca_key)
@@ -170,7 +171,7 @@ impl Ca {
         write().map_err(CommandError::usage)?;
         let of = if known { "the CA that was there" } else { "a new CA" };
         note(format!("issued for {names} by {of}"));
-        writeln!(anstream::stdout(), "{}", folder.display())?;
+        writeln!(anstream::stdout(), "{}", directory.display())?;
         Ok(ExitStatus::Ok)
     }
 }
@@ -183,7 +184,7 @@ fn check(
 ) -> Result<ExitStatus, CommandError> {
     let source = source.source()?;
     let sibling = match &source {
-        Source::Directory(folder) => folder.join("ca.crt"),
+        Source::Directory(directory) => directory.join("ca.crt"),
         Source::Files { certificate, .. } => certificate.with_file_name("ca.crt"),
     };
     let pair = source.load().map_err(CommandError::usage)?;

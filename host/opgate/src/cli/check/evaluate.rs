@@ -68,7 +68,7 @@ impl<'s> SubjectEvaluator<'s> {
         let mut checked = CheckRecord::new(subject);
         let mut not_evaluated = Vec::new();
         let mut is_seen = true;
-        let (mut is_judged, mut unevaluated) = (false, subject.not_evaluated.clone());
+        let (mut is_evaluated, mut unevaluated) = (false, subject.not_evaluated.clone());
         for request in &subject.requests {
             let text = request.text();
             let text = text.map_err(|TooDeep(offset)| ReviewError::Depth(offset));
@@ -83,9 +83,9 @@ impl<'s> SubjectEvaluator<'s> {
             let trace = Trace::default();
             let decided = set.decide(&review, None, Instant::now() + REVIEW_TIMEOUT, &trace);
             let decision = runtime::block_on(decided)??;
-            if !is_judged {
+            if !is_evaluated {
                 let why = explanation::not_evaluated_reason(set, &review, &decision);
-                is_judged = why.is_none();
+                is_evaluated = why.is_none();
                 unevaluated = unevaluated.or(why);
             }
             if *explains {
@@ -101,7 +101,7 @@ impl<'s> SubjectEvaluator<'s> {
             checked.add_decision(request, decision);
         }
         checked.set_duration(started.elapsed());
-        if let Some(why) = unevaluated.filter(|_| !is_judged) {
+        if let Some(why) = unevaluated.filter(|_| !is_evaluated) {
             checked.set_not_evaluated(why);
         }
         let broken = subject.unreadable.iter().filter(|file| !checked.mentions(&file.display_path));

@@ -137,8 +137,8 @@ impl LoadedInput {
     fn waiver_directory(&self, found: &DetectedInput, path: &Path) -> Option<(PathBuf, bool)> {
         // The copy of standard input is in a shared directory.
         let is_copy = self.stdin.as_ref().is_some_and(|stdin| stdin.path() == found.path);
-        if let Some(folder) = &found.directory {
-            Some((folder.clone(), true))
+        if let Some(directory) = &found.directory {
+            Some((directory.clone(), true))
         } else if found.path.is_dir() {
             Some((found.path.clone(), true))
         } else if found.path == path && !is_copy {
@@ -155,19 +155,19 @@ impl LoadedInput {
         read: &dyn Fn(&Path) -> Result<Option<Waivers>, String>,
     ) -> Vec<Option<usize>> {
         let mut known: HashMap<PathBuf, Option<usize>> = HashMap::new();
-        let mut number = |(folder, is_whole): (PathBuf, bool)| {
-            let path = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
-            let path = path.canonicalize().unwrap_or_else(|_| folder.clone());
+        let mut number = |(directory, is_whole): (PathBuf, bool)| {
+            let path = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
+            let path = path.canonicalize().unwrap_or_else(|_| directory.clone());
             if let Some(number) = known.get(&path) {
                 return *number;
             }
-            let number = match read(&folder) {
+            let number = match read(&directory) {
                 Ok(waivers) => waivers.map(|waivers| {
                     self.waivers.push((waivers, is_whole));
                     self.waivers.len() - 1
                 }),
                 Err(lines) => {
-                    let file = folder.join(files::waivers::FILE_NAME).display().to_string();
+                    let file = directory.join(files::waivers::FILE_NAME).display().to_string();
                     self.add_error(&file, &lines);
                     None
                 }
@@ -175,7 +175,7 @@ impl LoadedInput {
             known.insert(path, number);
             number
         };
-        directories.into_iter().map(|folder| folder.and_then(&mut number)).collect()
+        directories.into_iter().map(|directory| directory.and_then(&mut number)).collect()
     }
 
     /// Returns the paths, with the copy of standard input for its name.

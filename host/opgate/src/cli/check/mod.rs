@@ -144,7 +144,7 @@ impl Check {
         let set = config.load_all_or_fail(&configuration, Source::PartialSnapshot)?;
         let (rules, reader) = (KnownRules::of(&configuration, &set), self.read.unit_reader());
         input::load_cluster_state(set.cluster(), cluster_state, &self.read.reader())?;
-        let waivers = |folder: &Path| rules.waivers(folder, &reader.with_full_budget());
+        let waivers = |directory: &Path| rules.waivers(directory, &reader.with_full_budget());
         let mut loaded =
             LoadedInput::of(&self.paths, *input_type, baseline.as_deref(), &reader, &waivers);
         let today = waivers::today();
@@ -234,14 +234,14 @@ mod tests {
     const NO_POLICIES: &str =
         "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: []\n";
 
-    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
+    fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
         for (name, content) in files {
-            let path = folder.path().join(name);
+            let path = directory.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, content).unwrap();
         }
-        folder
+        directory
     }
 
     fn set(configuration: &str) -> (PolicySet, bool) {
@@ -279,8 +279,8 @@ mod tests {
 
     #[test]
     fn violations_of_manifests_have_locations() {
-        let folder = folder(&[("b.yaml", BUNDLE)]);
-        let path = folder.path().join("b.yaml");
+        let directory = directory(&[("b.yaml", BUNDLE)]);
+        let path = directory.path().join("b.yaml");
         let (record, evaluated) = evaluate_path(&immutability(""), &path).remove(0);
         let shown = path.display().to_string();
         let violation = json!({
@@ -301,8 +301,8 @@ mod tests {
 
     #[test]
     fn manifests_of_bundles_are_checked_with_them() {
-        let folder = folder(&[("manifests/b.yaml", BUNDLE), ("manifests/c.yaml", "a: [\n")]);
-        let (record, evaluated) = evaluate_path(&immutability(""), folder.path()).remove(0);
+        let directory = directory(&[("manifests/b.yaml", BUNDLE), ("manifests/c.yaml", "a: [\n")]);
+        let (record, evaluated) = evaluate_path(&immutability(""), directory.path()).remove(0);
         assert_eq!(record["kind"], "PlainBundle");
         assert_eq!(
             record["violations"][0]["field"],
@@ -315,10 +315,10 @@ mod tests {
 
     #[test]
     fn warnings_are_errors_if_configured() {
-        let folder = folder(&[("b.yaml", BUNDLE)]);
+        let directory = directory(&[("b.yaml", BUNDLE)]);
         for (check, ok) in [("", true), ("check: {warningsAsErrors: true}\n", false)] {
             let (record, _) =
-                evaluate_path(&immutability(&format!("  mode: warn\n{check}")), folder.path())
+                evaluate_path(&immutability(&format!("  mode: warn\n{check}")), directory.path())
                     .remove(0);
             assert_eq!(record["violations"][0]["effect"], "warn");
             assert_eq!(record["ok"], ok);

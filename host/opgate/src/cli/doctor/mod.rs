@@ -75,7 +75,7 @@ enum Command {
     Docs {
         /// The directory; files of the same names are replaced
         #[arg(value_name = "DIR")]
-        folder: PathBuf,
+        directory: PathBuf,
     },
 }
 
@@ -187,7 +187,7 @@ impl Doctor {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         match self.command {
             Some(Command::Explain { ids }) => explain(&ids),
-            Some(Command::Docs { folder }) => write_pages(&folder),
+            Some(Command::Docs { directory }) => write_pages(&directory),
             None => self.examine.run(),
         }
     }
@@ -206,14 +206,14 @@ fn explain(ids: &[String]) -> Result<ExitStatus, CommandError> {
     Ok(ExitStatus::Ok)
 }
 
-fn write_pages(folder: &Path) -> Result<ExitStatus, CommandError> {
+fn write_pages(directory: &Path) -> Result<ExitStatus, CommandError> {
     let written = || -> std::io::Result<()> {
-        std::fs::create_dir_all(folder)?;
+        std::fs::create_dir_all(directory)?;
         catalog::render_pages()
             .iter()
-            .try_for_each(|(name, text)| std::fs::write(folder.join(name), text))
+            .try_for_each(|(name, text)| std::fs::write(directory.join(name), text))
     };
-    written().with_context(|| folder.display().to_string())?;
+    written().with_context(|| directory.display().to_string())?;
     Ok(ExitStatus::Ok)
 }
 

@@ -20,17 +20,17 @@ docs/command-line.md has the details.";
 pub(super) struct Man {
     /// The directory; files of the same names are replaced
     #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Man {
     pub(super) fn run(self, cli: Command) -> Result<ExitStatus, CommandError> {
-        let Self { folder } = self;
+        let Self { directory } = self;
         let written = || -> std::io::Result<()> {
-            std::fs::create_dir_all(&folder)?;
-            clap_mangen::generate_to(help::with_examples(cli), &folder)
+            std::fs::create_dir_all(&directory)?;
+            clap_mangen::generate_to(help::with_examples(cli), &directory)
         };
-        written().with_context(|| folder.display().to_string())?;
+        written().with_context(|| directory.display().to_string())?;
         Ok(ExitStatus::Ok)
     }
 }

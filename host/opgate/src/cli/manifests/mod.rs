@@ -78,7 +78,7 @@ struct All {
 struct Package {
     /// Folder for the files
     #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    directory: PathBuf,
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]
@@ -189,12 +189,12 @@ impl Manifests {
                 output.print_all(&installation.objects(&policies))
             }
             Command::Package(package) => {
-                let Package { folder, config, installation, bundle_image } = *package;
+                let Package { directory, config, installation, bundle_image } = *package;
                 let installation =
                     installation.installation(config.config.as_deref(), config.configuration()?)?;
                 let set = config.load_server_set()?;
                 let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
-                for path in package::write(&folder, &policies, &installation, &bundle_image)? {
+                for path in package::write(&directory, &policies, &installation, &bundle_image)? {
                     writeln!(anstream::stdout(), "{}", path.display())?;
                 }
                 Ok(ExitStatus::Ok)

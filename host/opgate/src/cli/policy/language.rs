@@ -32,8 +32,9 @@ impl Tool {
     /// Returns its path, as a shell would find it. The tool is not started.
     pub(super) fn find(&self) -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
-        let folders: Vec<_> = std::env::split_paths(&path).collect();
-        let all = self.programs.iter().flat_map(|name| folders.iter().map(move |f| f.join(name)));
+        let directories: Vec<_> = std::env::split_paths(&path).collect();
+        let all =
+            self.programs.iter().flat_map(|name| directories.iter().map(move |f| f.join(name)));
         all.into_iter().find(|path| path.is_file())
     }
 }

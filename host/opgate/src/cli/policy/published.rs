@@ -10,7 +10,7 @@ use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::registry::{RegistryArgs, parse_reference, read_keys, run_on_runtime};
 use opgate_admission::policy::read_component;
 use opgate_engine::interfaces;
-use opgate_registry::{PublicKeys, Repository};
+use opgate_registry::{Interfaces, PublicKeys, Repository};
 
 /// Arguments of `opgate policy push`.
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ impl Push {
         let registry = self.registry.registry()?;
         let push = async || {
             let (imports, exports) = &borders;
-            registry.push(&reference, bytes, (imports, exports)).await
+            registry.push(&reference, bytes, Interfaces { imports, exports }).await
         };
         let digest = run_on_runtime(push)?.map_err(CommandError::engine)?;
         print_reference(&reference.with_digest(&digest).to_string())

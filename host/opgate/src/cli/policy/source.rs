@@ -76,17 +76,17 @@ impl SourceArgs {
             return Err(CommandError::usage(anyhow!(text)));
         }
         let cases = self.cases.clone();
-        let cases = cases.ok_or_else(|| anyhow!("name the folder with its cases: --cases"))?;
+        let cases = cases.ok_or_else(|| anyhow!("name the directory with its cases: --cases"))?;
         Ok(PolicySubject { policy, cases, source_directory: None })
     }
 
     /// Selects a source directory, whose `opgate.yaml` names the component.
-    fn directory_subject(&self, folder: &Path) -> Result<PolicySubject, CommandError> {
-        let path = folder.join("opgate.yaml");
+    fn directory_subject(&self, directory: &Path) -> Result<PolicySubject, CommandError> {
+        let path = directory.join("opgate.yaml");
         if !path.is_file() {
             return Err(CommandError::usage(anyhow!(
                 "{}: has no opgate.yaml, which says where the component is (`opgate policy new` writes one)",
-                folder.display()
+                directory.display()
             )));
         }
         let configuration = Configuration::read(&path, BUILTINS).map_err(CommandError::usage)?;
@@ -107,9 +107,10 @@ impl SourceArgs {
                 return Err(CommandError::usage(anyhow!(text)));
             }
         };
-        let cases = self.cases_or(|| folder.join("cases"));
-        let folder = Language::detect(folder).map(|language| (folder.to_owned(), language));
-        Ok(PolicySubject { policy, cases, source_directory: folder })
+        let cases = self.cases_or(|| directory.join("cases"));
+        let directory =
+            Language::detect(directory).map(|language| (directory.to_owned(), language));
+        Ok(PolicySubject { policy, cases, source_directory: directory })
     }
 
     /// Returns a component in a file.
@@ -117,8 +118,8 @@ impl SourceArgs {
         let named = || path.display().to_string();
         let whole = path.canonicalize().with_context(named)?;
         let parent = whole.parent().unwrap_or(Path::new("/"));
-        if let Some((folder, policy)) = find_configuration(&whole) {
-            let cases = [parent.join("cases"), folder.join("cases")];
+        if let Some((directory, policy)) = find_configuration(&whole) {
+            let cases = [parent.join("cases"), directory.join("cases")];
             let [_, last] = &cases;
             let found = cases.iter().find(|cases| cases.is_dir()).unwrap_or(last).clone();
             return Ok(PolicySubject {
@@ -144,14 +145,14 @@ pub(super) fn policy_from_file(component: PathBuf) -> Result<PolicyConfig, Comma
 /// Returns the configuration that names a component, from a directory above it, and that directory. Ignores
 /// unreadable configurations and those for other components.
 fn find_configuration(component: &Path) -> Option<(PathBuf, PolicyConfig)> {
-    component.ancestors().skip(1).take(MAX_PARENT_DIRECTORIES).find_map(|folder| {
-        let path = folder.join("opgate.yaml");
+    component.ancestors().skip(1).take(MAX_PARENT_DIRECTORIES).find_map(|directory| {
+        let path = directory.join("opgate.yaml");
         let configuration = path.is_file().then(|| Configuration::read(&path, BUILTINS).ok())??;
         let is_it = |policy: &PolicyConfig| match &policy.module {
             ModuleSource::File(file) => file.canonicalize().is_ok_and(|file| file == component),
             _ => false,
         };
-        Some((folder.to_owned(), configuration.policies.into_iter().find(is_it)?))
+        Some((directory.to_owned(), configuration.policies.into_iter().find(is_it)?))
     })
 }
 
@@ -166,8 +167,8 @@ impl PolicySubject {
 
     /// Builds the directory with the command of its language.
     pub(super) fn build(&self) -> Result<(), CommandError> {
-        let Some((folder, language)) = &self.source_directory else { return Ok(()) };
-        run_command(folder, language.build_command())?;
+        let Some((directory, language)) = &self.source_directory else { return Ok(()) };
+        run_command(directory, language.build_command())?;
         let Some(component) = self.component().filter(|_| *language == Language::Rust) else {
             return Ok(());
         };
@@ -184,34 +185,34 @@ impl PolicySubject {
 
     /// Runs the tests of the language itself.
     pub(super) fn native_test(&self) -> Result<bool, CommandError> {
-        let Some((folder, language)) = &self.source_directory else {
+        let Some((directory, language)) = &self.source_directory else {
             return Err(CommandError::usage(anyhow!("--native is for source directories")));
         };
-        Ok(spawn_command(folder, language.test_command())?.success())
+        Ok(spawn_command(directory, language.test_command())?.success())
     }
 }
 
 /// Runs a command in a directory; the command must succeed.
-fn run_command(folder: &Path, command: &[&str]) -> Result<(), CommandError> {
-    let status = spawn_command(folder, command)?;
+fn run_command(directory: &Path, command: &[&str]) -> Result<(), CommandError> {
+    let status = spawn_command(directory, command)?;
     if status.success() {
         return Ok(());
     }
-    let text = format!("`{}` in {}: {status}", command.join(" "), folder.display());
+    let text = format!("`{}` in {}: {status}", command.join(" "), directory.display());
     Err(CommandError::usage(anyhow!(text)))
 }
 
 /// Its output is redirected to stderr. The command runs in the foreground without a timeout, so that Ctrl-C
 /// ends both processes.
 fn spawn_command(
-    folder: &Path,
+    directory: &Path,
     command: &[&str],
 ) -> Result<std::process::ExitStatus, CommandError> {
     let [program, arguments @ ..] = command else {
         return Err(CommandError::usage(anyhow!("no command")));
     };
-    let mut started = Command::new(Language::program(folder, program));
-    started.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(std::io::stderr());
+    let mut started = Command::new(Language::program(directory, program));
+    started.args(arguments).current_dir(directory).stdin(Stdio::null()).stdout(std::io::stderr());
     let status = started.status().with_context(|| format!("`{}`", command.join(" ")))?;
     Ok(status)
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
+use opgate_registry::Interfaces;
 
 use super::published::{print_reference, write_atomically};
 use crate::cli::exit::{CommandError, ExitStatus};
@@ -39,8 +40,8 @@ impl Wit {
             let reference = parse_reference(reference)?;
             let (package, interfaces) = encode_package()?;
             let registry = self.registry.registry()?;
-            let push =
-                async || registry.push(&reference, package, (&Vec::new(), &interfaces)).await;
+            let interfaces = Interfaces { imports: &[], exports: &interfaces };
+            let push = async || registry.push(&reference, package, interfaces).await;
             let digest = run_on_runtime(push)?.map_err(CommandError::engine)?;
             return print_reference(&reference.with_digest(&digest).to_string());
         }

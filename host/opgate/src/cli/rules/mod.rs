@@ -58,7 +58,7 @@ enum Command {
         config: ConfigArgs,
         /// The directory; files of the same names are replaced
         #[arg(value_name = "DIR")]
-        folder: PathBuf,
+        directory: PathBuf,
     },
 }
 
@@ -77,7 +77,7 @@ impl Rules {
         let Self { command, config, output } = self;
         match command {
             Some(Command::Explain { config, ids }) => explain(&config, &ids),
-            Some(Command::Docs { config, folder }) => write_pages(&config, &folder),
+            Some(Command::Docs { config, directory }) => write_pages(&config, &directory),
             None => list(&config, output),
         }
     }
@@ -171,7 +171,7 @@ fn explain(config: &ConfigArgs, ids: &[String]) -> Result<ExitStatus, CommandErr
 }
 
 /// Writes the pages of all policies.
-fn write_pages(config: &ConfigArgs, folder: &Path) -> Result<ExitStatus, CommandError> {
+fn write_pages(config: &ConfigArgs, directory: &Path) -> Result<ExitStatus, CommandError> {
     let configuration = config.configuration()?;
     let set = config.load_all_or_fail(&configuration, Source::Absent)?;
     let pages = RulePages::of(&configuration, &set, true);
@@ -211,10 +211,10 @@ fn write_pages(config: &ConfigArgs, folder: &Path) -> Result<ExitStatus, Command
     }
     files.insert("README.md".to_owned(), index);
     let written = || -> io::Result<()> {
-        fs::create_dir_all(folder)?;
-        files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), text))
+        fs::create_dir_all(directory)?;
+        files.iter().try_for_each(|(name, text)| fs::write(directory.join(name), text))
     };
-    written().map_err(|e| anyhow::anyhow!("{}: {e}", folder.display()))?;
+    written().map_err(|e| anyhow::anyhow!("{}: {e}", directory.display()))?;
     Ok(ExitStatus::Ok)
 }
 

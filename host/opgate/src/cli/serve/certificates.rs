@@ -53,12 +53,12 @@ impl CertificateArgs {
         match self.certificates {
             CertificateSource::Files => {
                 let source = self.files.source()?;
-                let folder = match &source {
-                    Source::Directory(folder) => Some(folder.clone()),
+                let directory = match &source {
+                    Source::Directory(directory) => Some(directory.clone()),
                     Source::Files { certificate, .. } => certificate.parent().map(Path::to_owned),
                 };
                 let reloader = Reloader::new(source).map_err(CommandError::usage)?;
-                Ok(Certificates::Files(Arc::new(reloader), folder))
+                Ok(Certificates::Files(Arc::new(reloader), directory))
             }
             CertificateSource::SelfManaged if self.files.source().is_ok() => Err(usage_error(
                 "--certificates self-managed needs no files: leave out --tls-dir, --tls-cert and --tls-key",
@@ -91,9 +91,9 @@ impl Certificates {
     }
 
     /// Returns the directory of the files, if any.
-    pub(super) fn folder(&self) -> Option<PathBuf> {
+    pub(super) fn directory(&self) -> Option<PathBuf> {
         match self {
-            Self::Files(_, folder) => folder.clone(),
+            Self::Files(_, directory) => directory.clone(),
             Self::SelfManaged(_) => None,
         }
     }
@@ -134,14 +134,14 @@ const MAX_BUNDLE_BYTES: usize = 1 << 20;
 /// Returns the CA bundle that API servers need to trust this server: that of the Secret, or of `ca.crt` next
 /// to the certificate. None while it does not match the serving certificate.
 pub(super) fn bundle(
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
     states: Option<watch::Receiver<CertificateState>>,
     served: Arc<Reloader>,
 ) -> CaBundleSource {
     Box::new(move || {
         let kept = states.as_ref().map(|states| states.borrow().bundle.clone().into_bytes());
         let in_file = || {
-            let opened = read::open_named(&folder.as_ref()?.join("ca.crt")).ok()?;
+            let opened = read::open_named(&directory.as_ref()?.join("ca.crt")).ok()?;
             Reader::new(MAX_BUNDLE_BYTES).read(opened, true, ReadPurpose::Keep).ok()
         };
         let pem = kept.or_else(in_file)?;

@@ -244,13 +244,13 @@ impl Serve {
             }
             let supervisor = options.supervisor.clone();
             let hangup = notify_on_hangup()?;
-            let folder = certificates.folder();
+            let directory = certificates.directory();
             let first = certificates.wait_first(running_controllers.as_mut(), &starting, stop.as_mut());
             if let Some(certificate) = first.await? {
                 let server = Server::bind_after_startup(options, set, certificate.clone(), starting);
                 let server = server.map_err(CommandError::usage)?;
                 if let Some(running_controllers) = &mut running_controllers {
-                    let bundle = certificates::bundle(folder, running_controllers.states(), certificate);
+                    let bundle = certificates::bundle(directory, running_controllers.states(), certificate);
                     running_controllers.start_registration(follow.is_managed(), &server, bundle);
                 } else if follow.is_managed() {
                     let error = "--manage-webhooks needs a cluster: it cannot be `none`";

@@ -43,7 +43,7 @@ const AFTER_HELP: &str = "\
 Examples:
   opgate policy inspect house.component.wasm                        A component
   opgate policy inspect house.component.wasm --settings house.yaml  With settings (YAML or JSON)
-  opgate policy inspect .                                           The component of a source folder
+  opgate policy inspect .                                           The component of a source directory
   opgate policy inspect operator-group -o json                      A configured or built-in policy
 
 Exit status: 0 nothing is wrong, 1 there are findings, 2 wrong usage, 3 the policy does not load or

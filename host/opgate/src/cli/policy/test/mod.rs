@@ -28,7 +28,7 @@ use opgate_input::read::{ReadPurpose, Reader, open_named};
 
 const AFTER_HELP: &str = "\
 Examples:
-  opgate policy test .                              Build the folder and run its cases
+  opgate policy test .                              Build the directory and run its cases
   opgate policy test . --watch                      Again whenever a file changes
   opgate policy test . --filter 'IMG-1 / a tag'     Only cases whose name contains that
   opgate policy test . --update                     Write what the policy says into cases that fail
@@ -173,18 +173,18 @@ fn parse_cases(
 
 /// Reads the case files of a directory.
 fn case_files(directory: &Path) -> Result<Vec<File>, CommandError> {
-    let named_folder = || directory.display().to_string();
+    let named_directory = || directory.display().to_string();
     let entries = std::fs::read_dir(directory).with_context(|| {
-        format!("{}: the folder with the cases of the policy (--cases)", named_folder())
+        format!("{}: the directory with the cases of the policy (--cases)", named_directory())
     })?;
     let mut paths = Vec::new();
     for entry in entries {
-        let path = entry.with_context(named_folder)?.path();
+        let path = entry.with_context(named_directory)?.path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
             paths.push(path);
         }
         if paths.len() > MAX_CASE_FILES {
-            let text = format!("{}: more than {MAX_CASE_FILES} files", named_folder());
+            let text = format!("{}: more than {MAX_CASE_FILES} files", named_directory());
             return Err(CommandError::usage(anyhow!(text)));
         }
     }

@@ -70,8 +70,8 @@ fn status(result: &CaseResult) -> &'static str {
 }
 
 /// Returns the place of a case.
-fn case_location(folder: &str, case: &Case) -> String {
-    one_line(&format!("{folder}/{}:{}", case.location.file, case.location.line), 1_024)
+fn case_location(directory: &str, case: &Case) -> String {
+    one_line(&format!("{directory}/{}:{}", case.location.file, case.location.line), 1_024)
 }
 
 fn case_title(case: &Case) -> String {

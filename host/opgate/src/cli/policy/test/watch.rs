@@ -55,13 +55,13 @@ fn scan_files(subject: &PolicySubject) -> Result<FileStates, CommandError> {
     let mut states = FileStates::new();
     let mut directories = vec![subject.cases.clone()];
     match (&subject.source_directory, subject.component()) {
-        (Some((folder, _)), _) => directories.push(folder.clone()),
+        (Some((directory, _)), _) => directories.push(directory.clone()),
         (None, Some(component)) => record_file(component, &mut states),
         (None, None) => {}
     }
-    while let Some(folder) = directories.pop() {
+    while let Some(directory) = directories.pop() {
         // A deleted directory has no files; the next run reports it.
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let Ok(kind) = entry.file_type() else { continue };
@@ -71,7 +71,7 @@ fn scan_files(subject: &PolicySubject) -> Result<FileStates, CommandError> {
                 record_file(&entry.path(), &mut states);
             }
             if states.len() > MAX_FILES {
-                let text = format!("{}: more than {MAX_FILES} files to watch", folder.display());
+                let text = format!("{}: more than {MAX_FILES} files to watch", directory.display());
                 return Err(CommandError::usage(anyhow!(text)));
             }
         }

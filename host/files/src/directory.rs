@@ -76,10 +76,10 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    fn link(what: &str, is_folder: bool) -> Self {
-        let instead = if is_folder { "directory" } else { "file" };
+    fn link(what: &str, is_directory: bool) -> Self {
+        let instead = if is_directory { "directory" } else { "file" };
         let why = format!("a symbolic link {what}: put the {instead} itself there");
-        Self { message: why, can_be_directory: is_folder, points_inside: false }
+        Self { message: why, can_be_directory: is_directory, points_inside: false }
     }
 
     fn unreadable(error: &io::Error) -> Self {
