@@ -9,9 +9,11 @@
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
 
+mod certs;
 mod check;
 mod cli;
 mod config;
+mod constraint;
 mod diff;
 mod doctor;
 mod manifests;

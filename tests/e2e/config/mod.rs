@@ -1,5 +1,7 @@
 //! `opgate config`: it reports all errors at once, and its schema agrees with the loader.
 
+mod files;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::OnceLock;

@@ -5,6 +5,7 @@ mod confined_compiler;
 mod examples;
 mod imports;
 mod inspect;
+mod load;
 mod new;
 mod registry;
 mod test;

@@ -1,3 +1,4 @@
 //! `opgate replay`.
 
+mod decisions;
 mod review_input;
