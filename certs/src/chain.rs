@@ -15,6 +15,11 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::error_text;
 use crate::load::{names_of, to_system_time};
 
+/// The reason why certificates are invalid, or not issued by a CA, in one sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ChainError(String);
+
 /// Certificates of a chain or a bundle that are read.
 const MAX_CERTIFICATES: usize = 64;
 
@@ -55,22 +60,22 @@ pub struct CertificateChain {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaBundle(Vec<(CertificateDer<'static>, Validity)>);
 
-fn parse_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+fn parse_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, ChainError> {
     let all: Result<Vec<_>, _> =
         CertificateDer::pem_slice_iter(text).take(MAX_CERTIFICATES).collect();
-    all.map_err(|error| format!("not PEM: {error}"))
+    all.map_err(|error| ChainError(format!("not PEM: {error}")))
 }
 
 fn parse_certificate<'c>(
     number: usize,
     der: &'c CertificateDer<'_>,
-) -> Result<X509Certificate<'c>, String> {
+) -> Result<X509Certificate<'c>, ChainError> {
     let parsed = X509Certificate::from_der(der);
     let (_, certificate) = parsed.map_err(|error| {
-        format!(
+        ChainError(format!(
             "certificate {number}: not an X.509 certificate: {}",
             error_text::of_parse_error(&error)
-        )
+        ))
     })?;
     Ok(certificate)
 }
@@ -80,7 +85,7 @@ impl CertificateChain {
     ///
     /// # Errors
     /// Fails for an invalid certificate, with one sentence.
-    pub fn from_pem(text: &[u8]) -> Result<Self, String> {
+    pub fn from_pem(text: &[u8]) -> Result<Self, ChainError> {
         Self::from_der(parse_pem(text)?)
     }
 
@@ -88,8 +93,8 @@ impl CertificateChain {
     ///
     /// # Errors
     /// Fails for an invalid chain, with one sentence.
-    pub fn from_der(chain: Vec<CertificateDer<'static>>) -> Result<Self, String> {
-        let leaf = chain.first().ok_or_else(|| "no certificate".to_owned())?;
+    pub fn from_der(chain: Vec<CertificateDer<'static>>) -> Result<Self, ChainError> {
+        let leaf = chain.first().ok_or_else(|| ChainError("no certificate".to_owned()))?;
         let leaf = parse_certificate(1, leaf)?;
         let (names, validity) = (names_of(&leaf), Validity::of(&leaf));
         Ok(Self { chain, names, validity })
@@ -132,11 +137,12 @@ impl CertificateChain {
         &self,
         bundle: &CaBundle,
         at: SystemTime,
-    ) -> Result<Vec<Validity>, String> {
+    ) -> Result<Vec<Validity>, ChainError> {
         let (leaf, between) =
-            self.chain.split_first().ok_or_else(|| "no certificate".to_owned())?;
-        let leaf = webpki::EndEntityCert::try_from(leaf)
-            .map_err(|error| format!("it cannot be read: {}", error_text::of_webpki(&error)))?;
+            self.chain.split_first().ok_or_else(|| ChainError("no certificate".to_owned()))?;
+        let leaf = webpki::EndEntityCert::try_from(leaf).map_err(|error| {
+            ChainError(format!("it cannot be read: {}", error_text::of_webpki(&error)))
+        })?;
         let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let provider = rustls::crypto::aws_lc_rs::default_provider();
         let mut why = "no CA of the bundle has issued it".to_owned();
@@ -161,7 +167,7 @@ impl CertificateChain {
                 Err(error) => error_text::of_webpki(&error).clone_into(&mut why),
             }
         }
-        if vouching.is_empty() { Err(why) } else { Ok(vouching) }
+        if vouching.is_empty() { Err(ChainError(why)) } else { Ok(vouching) }
     }
 }
 
@@ -170,10 +176,10 @@ impl CaBundle {
     ///
     /// # Errors
     /// Fails for an entry that is no CA certificate, with one sentence.
-    pub fn from_pem(text: &[u8]) -> Result<Self, String> {
+    pub fn from_pem(text: &[u8]) -> Result<Self, ChainError> {
         let all = parse_pem(text)?;
         if all.is_empty() {
-            return Err("no certificate in it".to_owned());
+            return Err(ChainError("no certificate in it".to_owned()));
         }
         let mut bundle = Vec::new();
         for (index, der) in all.into_iter().enumerate() {
@@ -217,11 +223,11 @@ mod tests {
         let [only] = vouching[..] else { panic!("{vouching:?}") };
         assert!(only.until < now + 3 * day);
         let why = shown.issuer_validities(&bundle(&[&theirs]), now).unwrap_err();
-        assert_eq!(why, "no CA of the bundle has issued it");
+        assert_eq!(why.to_string(), "no CA of the bundle has issued it");
         let late = now + 10 * day;
         let why = shown.issuer_validities(&bundle(&[&ours]), late).unwrap_err();
-        assert_eq!(why, "it, or a CA of its chain, has ended");
-        assert_eq!(CaBundle::from_pem(b"").unwrap_err(), "no certificate in it");
-        assert_eq!(CertificateChain::from_pem(b"words").unwrap_err(), "no certificate");
+        assert_eq!(why.to_string(), "it, or a CA of its chain, has ended");
+        assert_eq!(CaBundle::from_pem(b"").unwrap_err().to_string(), "no certificate in it");
+        assert_eq!(CertificateChain::from_pem(b"words").unwrap_err().to_string(), "no certificate");
     }
 }

@@ -26,6 +26,11 @@ use x509_parser::prelude::{AttributeTypeAndValue, FromDer as _, GeneralName, X50
 
 use crate::{Change, Error, error_text};
 
+/// The reason why a text has no certificates of CAs, in one sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CaError(String);
+
 /// Decides about clients by the newest good CA bundle of a file.
 #[derive(Debug)]
 pub struct ClientVerifier {
@@ -104,22 +109,24 @@ fn has_name(certificate: &X509Certificate<'_>, name: &str) -> bool {
 }
 
 /// Parses certificates of CAs, PEM; `advice` names the expected content.
-fn parse_roots(pem: &[u8], advice: &str) -> Result<RootCertStore, String> {
+fn parse_roots(pem: &[u8], advice: &str) -> Result<RootCertStore, CaError> {
     let mut roots = RootCertStore::empty();
     for (index, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
         let number = index + 1;
-        let certificate = certificate.map_err(|e| format!("not PEM: {e}"))?;
+        let certificate = certificate.map_err(|e| CaError(format!("not PEM: {e}")))?;
         let (_, parsed) = X509Certificate::from_der(&certificate).map_err(|e| {
             let why = error_text::of_parse_error(&e);
-            format!("certificate {number}: not an X.509 certificate: {why}")
+            CaError(format!("certificate {number}: not an X.509 certificate: {why}"))
         })?;
         // The holder of the key of a trusted certificate could issue others, whatever the purpose of the
         // certificate.
         if !parsed.is_ca() {
-            return Err(format!("certificate {number}: not the certificate of a CA: {advice}"));
+            return Err(CaError(format!(
+                "certificate {number}: not the certificate of a CA: {advice}"
+            )));
         }
         let added = roots.add(certificate.clone());
-        added.map_err(|e| format!("certificate {number}: {}", error_text::of_tls(&e)))?;
+        added.map_err(|e| CaError(format!("certificate {number}: {}", error_text::of_tls(&e))))?;
     }
     Ok(roots)
 }
@@ -128,7 +135,7 @@ fn parse_roots(pem: &[u8], advice: &str) -> Result<RootCertStore, String> {
 ///
 /// # Errors
 /// Fails for an entry that is no CA certificate, with one sentence.
-pub fn count_cas(pem: &[u8]) -> Result<usize, String> {
+pub fn count_cas(pem: &[u8]) -> Result<usize, CaError> {
     let advice =
         "put there the CA that issued the serving certificate, not that certificate itself";
     parse_roots(pem, advice).map(|roots| roots.len())
@@ -138,7 +145,7 @@ impl LoadedBundle {
     fn parse(path: &std::path::Path, content: Vec<u8>) -> Result<Self, Error> {
         let wrong = |why: String| Error::Content { path: path.to_path_buf(), why };
         let roots = parse_roots(&content, "put there who issues the clients' certificates");
-        let roots = roots.map_err(&wrong)?;
+        let roots = roots.map_err(|why| wrong(why.to_string()))?;
         if roots.is_empty() {
             return Err(wrong("no certificate: put a block `BEGIN CERTIFICATE` in it".to_owned()));
         }

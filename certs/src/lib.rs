@@ -26,8 +26,8 @@ mod root;
 use std::io;
 use std::path::PathBuf;
 
-pub use chain::{CaBundle, CertificateChain, Validity};
-pub use clients::{ClientRejection, ClientVerifier, count_cas};
+pub use chain::{CaBundle, CertificateChain, ChainError, Validity};
+pub use clients::{CaError, ClientRejection, ClientVerifier, count_cas};
 pub use config::server_config;
 pub use issue::{
     CertificateAuthority, IssuedCertificate, service_names, write_private, write_public,

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use libfuzzer_sys::fuzz_target;
 use opgate_constraint::constraint::Body;
 use opgate_constraint::eval::{self, Property};
-use opgate_constraint::properties::{self, ListFormat};
+use opgate_constraint::properties::{self, ListFormat, PropertiesError};
 use opgate_constraint::{Check, Constraint, Options, Report, Violation, check};
 use opgate_fuzz::repeat_input;
 use opgate_sdk::go::folds_to;
@@ -290,7 +290,7 @@ type VisitedProperty<'p> = (usize, String, Cow<'p, [u8]>);
 fn visit_properties(
     raw: &[u8],
     format: ListFormat,
-) -> (Vec<VisitedProperty<'static>>, Result<(), String>) {
+) -> (Vec<VisitedProperty<'static>>, Result<(), PropertiesError>) {
     let mut all = Vec::new();
     let result = properties::each(raw, format, |property| {
         all.push((property.index, property.kind.to_owned(), property.value.to_vec().into()));

@@ -7,7 +7,7 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 use crate::entry::{
-    Content, Entry, EntryViolation, OtherRules, RequestParts, apply_changes, merge_fix,
+    CaseError, Content, Entry, EntryViolation, OtherRules, RequestParts, apply_changes, merge_fix,
     resolve_object,
 };
 use crate::tree::{self, Node};
@@ -166,13 +166,14 @@ pub(crate) fn read_file(
 }
 
 /// Returns an entry unchanged, or the rejected one that it fixes, with its changes.
-fn resolve_fix(entry: Value, expects: Expectation, rejected: &[Value]) -> Result<Value, String> {
+fn resolve_fix(entry: Value, expects: Expectation, rejected: &[Value]) -> Result<Value, CaseError> {
     let Some(name) = entry.get("fixes") else { return Ok(entry) };
     if expects != Expectation::Accept {
-        return Err("`fixes` is only for accepted cases".to_owned());
+        return Err(CaseError("`fixes` is only for accepted cases".to_owned()));
     }
     let broken = rejected.iter().find(|broken| broken.get("name") == Some(name));
-    let broken = broken.ok_or_else(|| format!("no rejected case has the name {name}"))?;
+    let broken =
+        broken.ok_or_else(|| CaseError(format!("no rejected case has the name {name}")))?;
     Ok(merge_fix(broken, &entry))
 }
 
@@ -183,10 +184,12 @@ fn error_offset(node: &Node, error: &str) -> usize {
 }
 
 impl EntryViolation {
-    fn into_violation(self, rule: &str, paths: &[String]) -> Result<Violation, String> {
+    fn into_violation(self, rule: &str, paths: &[String]) -> Result<Violation, CaseError> {
         let starts = self.message.is_none();
         let message = self.message.or(self.message_prefix);
-        let message = message.ok_or("a violation has a `message` or a `messagePrefix`")?;
+        let message = message.ok_or_else(|| {
+            CaseError("a violation has a `message` or a `messagePrefix`".to_owned())
+        })?;
         let at = self.field.map(|at| documents::to_document_field(&at, paths)).transpose()?;
         let rule = self.rule.unwrap_or_else(|| rule.to_owned());
         Ok(Violation { rule, level: self.level, field: at, message, is_prefix: starts })
@@ -201,7 +204,7 @@ impl Case {
         objects: &Value,
         kinds: &[&str],
         mut place: Location,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, CaseError> {
         let (with, with_old) =
             (std::mem::take(&mut entry.with), std::mem::take(&mut entry.with_old));
         let (operation, mut object, mut old) = if let Some(object) = entry.create.take() {
@@ -220,8 +223,8 @@ impl Case {
             (if baseline.is_some() { "UPDATE" } else { "CREATE" }, Some(document), baseline)
         } else {
             return Err(
-                "there is nothing to evaluate: write `create`, `update`, `delete`, `directory` or `catalog`"
-                    .to_owned(),
+                CaseError("there is nothing to evaluate: write `create`, `update`, `delete`, `directory` or `catalog`"
+                    .to_owned()),
             );
         };
         if let Some(object) = &mut object {
@@ -236,14 +239,16 @@ impl Case {
             let found = EntryViolation { rule: None, field, message, message_prefix, level };
             findings.push(found.into_violation(rule, &place.paths)?);
         } else if field.is_some() || level.is_some() {
-            return Err("`field` and `level` belong to a violation: add its `message`".to_owned());
+            return Err(CaseError(
+                "`field` and `level` belong to a violation: add its `message`".to_owned(),
+            ));
         }
         for found in entry.violations.into_iter().chain(entry.other_violations) {
             findings.push(found.into_violation(rule, &place.paths)?);
         }
         let levels = findings.iter().filter_map(|finding| finding.level.as_deref());
         if let Some(level) = levels.into_iter().find(|level| !["deny", "warn"].contains(level)) {
-            return Err(format!("`level` is deny or warn, not {level}"));
+            return Err(CaseError(format!("`level` is deny or warn, not {level}")));
         }
         let cluster = match entry.cluster {
             None => None,
@@ -252,12 +257,12 @@ impl Case {
                 let list = list.into_iter().map(|object| resolve_object(object, objects));
                 Some(list.collect::<Result<Vec<_>, _>>()?)
             }
-            Some(_) => return Err("`cluster` is a list of objects, or none".to_owned()),
+            Some(_) => return Err(CaseError("`cluster` is a list of objects, or none".to_owned())),
         };
         let settings = entry.settings.filter(|settings| !settings.is_null());
         let settings = settings.unwrap_or_else(|| json!({}));
         if !settings.is_object() {
-            return Err("`settings` is an object".to_owned());
+            return Err(CaseError("`settings` is an object".to_owned()));
         }
         let mut skipped = entry.skipped;
         if expects == Expectation::Skip {
@@ -266,10 +271,10 @@ impl Case {
         let finds = findings.iter().any(|finding| finding.rule == rule);
         match expects {
             Expectation::Accept if finds => {
-                return Err("an accepted case has a violation of its rule".to_owned());
+                return Err(CaseError("an accepted case has a violation of its rule".to_owned()));
             }
             Expectation::Reject if !finds => {
-                return Err("a rejected case has no violation of its rule".to_owned());
+                return Err(CaseError("a rejected case has no violation of its rule".to_owned()));
             }
             _ => {}
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::entry::{Entry, apply_changes, resolve_object};
+use crate::entry::{CaseError, Entry, apply_changes, resolve_object};
 
 /// Kinds of documents that represent a directory.
 const DIRECTORY_KINDS: [&str; 3] = ["RegistryBundle", "PlainBundle", "OperatorProject"];
@@ -14,9 +14,9 @@ pub(crate) fn directory_document(
     directory: Value,
     entry: &Entry,
     kinds: &[&str],
-) -> Result<(Value, Vec<String>), String> {
+) -> Result<(Value, Vec<String>), CaseError> {
     let Value::Object(directory) = directory else {
-        return Err("`directory` is an object: content by path".to_owned());
+        return Err(CaseError("`directory` is an object: content by path".to_owned()));
     };
     let mut files: BTreeMap<String, Value> = directory.into_iter().collect();
     for (path, content) in &entry.files {
@@ -27,7 +27,8 @@ pub(crate) fn directory_document(
         }
     }
     for (path, changes) in &entry.patch {
-        let file = files.get_mut(path).ok_or_else(|| format!("`patch`: no file {path}"))?;
+        let file =
+            files.get_mut(path).ok_or_else(|| CaseError(format!("`patch`: no file {path}")))?;
         apply_changes(file, changes)?;
     }
     let paths: Vec<_> = files.keys().cloned().collect();
@@ -38,7 +39,9 @@ pub(crate) fn directory_document(
         }
     }
     let kind = kinds.iter().find(|kind| DIRECTORY_KINDS.contains(kind));
-    let kind = kind.ok_or("`directory`: the policy matches no kind of directory")?;
+    let kind = kind.ok_or_else(|| {
+        CaseError("`directory`: the policy matches no kind of directory".to_owned())
+    })?;
     let files: Vec<_> = files.iter().map(|(path, content)| file(path, content)).collect();
     let mut spec = Map::new();
     spec.insert("files".to_owned(), Value::Array(files));
@@ -84,19 +87,19 @@ fn file(path: &str, content: &Value) -> Value {
 pub(crate) fn catalog_document(
     catalog: &Map<String, Value>,
     objects: &Value,
-) -> Result<(Value, Option<Value>), String> {
+) -> Result<(Value, Option<Value>), CaseError> {
     for key in catalog.keys() {
         let known = ["package", "packages", "blobs", "more", "baseline", "files", "directories"];
         if !known.contains(&key.as_str()) {
-            return Err(format!("a catalog has no {key}, only {}", known.join(", ")));
+            return Err(CaseError(format!("a catalog has no {key}, only {}", known.join(", "))));
         }
     }
-    let document = |blobs: &Value, more: Option<&Value>| -> Result<Value, String> {
+    let document = |blobs: &Value, more: Option<&Value>| -> Result<Value, CaseError> {
         let package = catalog.get("package").and_then(Value::as_str).unwrap_or("foo");
         let own = if package.is_empty() { json!([]) } else { json!([package]) };
         let list = |blobs: &Value| match resolve_object(blobs.clone(), objects)? {
             Value::Array(blobs) => blobs.into_iter().map(bundle).collect::<Result<Vec<_>, _>>(),
-            _ => Err("blobs of a catalog are a list".to_owned()),
+            _ => Err(CaseError("blobs of a catalog are a list".to_owned())),
         };
         let mut blobs = list(blobs)?;
         blobs.extend(more.map(list).transpose()?.unwrap_or_default());
@@ -125,10 +128,11 @@ pub(crate) fn catalog_document(
 
 /// Builds a blob; `{$bundle: a.v1.0.0}` is a bundle, and other members next to it are inserted at their
 /// paths.
-fn bundle(blob: Value) -> Result<Value, String> {
+fn bundle(blob: Value) -> Result<Value, CaseError> {
     let Some(name) = blob.get("$bundle") else { return Ok(blob) };
     let name = name.as_str().and_then(|name| Some((name, name.split_once(".v")?)));
-    let (name, (package, version)) = name.ok_or("the name of a $bundle is like a.v1.0.0")?;
+    let (name, (package, version)) =
+        name.ok_or_else(|| CaseError("the name of a $bundle is like a.v1.0.0".to_owned()))?;
     let mut bundle = Map::new();
     bundle.insert("schema".to_owned(), json!("olm.bundle"));
     bundle.insert("package".to_owned(), json!(package));
@@ -143,11 +147,11 @@ fn bundle(blob: Value) -> Result<Value, String> {
 }
 
 /// Returns `manifests/a.yaml#documents[0].kind` as a field of the document.
-pub(crate) fn to_document_field(at: &str, paths: &[String]) -> Result<String, String> {
+pub(crate) fn to_document_field(at: &str, paths: &[String]) -> Result<String, CaseError> {
     let split = at.split_once('#').filter(|_| !paths.is_empty());
     let Some((path, rest)) = split else { return Ok(at.to_owned()) };
     let index = paths.iter().position(|known| known == path);
-    let index = index.ok_or_else(|| format!("`at`: no file {path}"))?;
+    let index = index.ok_or_else(|| CaseError(format!("`at`: no file {path}")))?;
     let dot = if rest.is_empty() { "" } else { "." };
     Ok(format!("spec.files[{index}]{dot}{rest}"))
 }

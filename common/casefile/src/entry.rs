@@ -5,6 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+/// The reason why a case is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct CaseError(pub(crate) String);
+
 /// Members of the request that a case sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -150,11 +155,11 @@ fn merge(into: &mut Value, from: &Value, depth: usize) {
 }
 
 /// Returns an object, or the one of this name.
-pub(crate) fn resolve_object(value: Value, objects: &Value) -> Result<Value, String> {
+pub(crate) fn resolve_object(value: Value, objects: &Value) -> Result<Value, CaseError> {
     match value {
         Value::String(name) => {
             let found = objects.get(&name).cloned();
-            found.ok_or_else(|| format!("{} has no {name}", crate::OBJECTS_FILE))
+            found.ok_or_else(|| CaseError(format!("{} has no {name}", crate::OBJECTS_FILE)))
         }
         value => Ok(value),
     }
@@ -164,18 +169,18 @@ pub(crate) fn resolve_object(value: Value, objects: &Value) -> Result<Value, Str
 pub(crate) fn apply_changes(
     document: &mut Value,
     changes: &Map<String, Value>,
-) -> Result<(), String> {
+) -> Result<(), CaseError> {
     for (pointer, new) in changes {
         set_at_pointer(document, pointer, new)?;
     }
     Ok(())
 }
 
-fn set_at_pointer(document: &mut Value, pointer: &str, new: &Value) -> Result<(), String> {
+fn set_at_pointer(document: &mut Value, pointer: &str, new: &Value) -> Result<(), CaseError> {
     let unescaped = |token: &str| token.replace("~1", "/").replace("~0", "~");
-    let nothing = || format!("there is no place {pointer} in the object");
+    let nothing = || CaseError(format!("there is no place {pointer} in the object"));
     if !pointer.starts_with('/') {
-        return Err(format!("{pointer:?} is no JSON pointer: it begins with a slash"));
+        return Err(CaseError(format!("{pointer:?} is no JSON pointer: it begins with a slash")));
     }
     let (parent, name) = pointer.rsplit_once('/').ok_or_else(nothing)?;
     let name = unescaped(name);

@@ -73,7 +73,7 @@ pub use compare::{Diff, PolicyResult};
 pub use entry::RequestParts;
 pub use opgate_compat::kinds::plural;
 use serde_json::Value;
-pub use update::update;
+pub use update::{UpdateError, update};
 
 /// The file with objects that cases name.
 pub const OBJECTS_FILE: &str = "objects.yaml";

@@ -16,6 +16,11 @@ use crate::{
     Case, Expectation, File, Location, OBJECTS_FILE, PolicyResult, Violation, documents, read,
 };
 
+/// The reason why a result cannot be updated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UpdateError(String);
+
 /// Members of a violation, in the order in which they are written.
 const VIOLATION_MEMBERS: [&str; 5] = ["rule", "field", "level", "message", "messagePrefix"];
 
@@ -30,33 +35,40 @@ pub fn update(
     case: &Case,
     result: &PolicyResult,
     level: impl Fn(&str) -> Option<&'static str>,
-) -> Result<String, String> {
+) -> Result<String, UpdateError> {
     let finds = result.violations.iter().any(|finding| finding.rule == case.rule);
     let skips = result.skipped.contains(&case.rule);
     let (rule, below) = (&case.rule, case.expects.as_str());
     match case.expects {
         Expectation::Accept if finds => {
-            return Err(format!(
+            return Err(UpdateError(format!(
                 "it is below `{below}`, and {rule} finds something: move it below `reject`"
-            ));
+            )));
         }
         Expectation::Reject if !finds => {
-            return Err(format!("it is below `{below}`, and {rule} finds nothing: move it"));
+            return Err(UpdateError(format!(
+                "it is below `{below}`, and {rule} finds nothing: move it"
+            )));
         }
         Expectation::Skip if !skips => {
-            return Err(format!("it is below `{below}`, and {rule} is evaluated: move it"));
+            return Err(UpdateError(format!(
+                "it is below `{below}`, and {rule} is evaluated: move it"
+            )));
         }
         _ => {}
     }
     let file = files.iter().find(|file| file.name == case.location.file);
-    let file = file.ok_or_else(|| format!("there is no file {}", case.location.file))?;
-    let (value, tree) = tree::parse(file).map_err(|wrong| wrong.to_string())?;
+    let file =
+        file.ok_or_else(|| UpdateError(format!("there is no file {}", case.location.file)))?;
+    let (value, tree) = tree::parse(file).map_err(|wrong| UpdateError(wrong.to_string()))?;
     let index = case.location.index;
     let old = value.get(below).and_then(|list| list.get(index)).and_then(Value::as_object);
     let node = tree.member(below).and_then(|list| list.elements.get(index));
-    let (Some(old), Some(node)) = (old, node) else { return Err("it has moved".to_owned()) };
+    let (Some(old), Some(node)) = (old, node) else {
+        return Err(UpdateError("it has moved".to_owned()));
+    };
     let wanted = expected_members(case, result, old, level);
-    let by_hand = || "its text cannot be changed safely: edit it manually".to_owned();
+    let by_hand = || UpdateError("its text cannot be changed safely: edit it manually".to_owned());
     let text = replace_members(&file.text, &tree, node, old, &wanted)?;
     // The written text must mean exactly that.
     let is_it = |one: &Case| {
@@ -64,7 +76,7 @@ pub fn update(
     };
     let other = File { name: file.name.clone(), text: text.clone() };
     let is_shared = |one: &&File| one.name == OBJECTS_FILE;
-    let of = |file: &File| -> Result<Vec<Case>, String> {
+    let of = |file: &File| -> Result<Vec<Case>, UpdateError> {
         let files: Vec<_> = files.iter().filter(is_shared).cloned().chain([file.clone()]).collect();
         read(&files, kinds).map_err(|_| by_hand())
     };
@@ -158,7 +170,7 @@ fn replace_members(
     node: &Node,
     old: &Map<String, Value>,
     wanted: &Map<String, Value>,
-) -> Result<String, String> {
+) -> Result<String, UpdateError> {
     let line_start = |offset: usize| {
         text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1)
     };
@@ -173,14 +185,14 @@ fn replace_members(
         let before = before(*offset);
         let is_plain = before.chars().all(|c| c == ' ' || (number == 0 && c == '-'));
         if before.chars().count() != column || !is_plain {
-            return Err(flow.to_owned());
+            return Err(UpdateError(flow.to_owned()));
         }
     }
     let (Some((first, start)), true) = (members.first(), column > 0) else {
-        return Err(flow.to_owned());
+        return Err(UpdateError(flow.to_owned()));
     };
     if OUTCOME_MEMBERS.contains(first) {
-        return Err(format!("it begins with `{first}`: write its name first"));
+        return Err(UpdateError(format!("it begins with `{first}`: write its name first")));
     }
     // It ends at the next one, or at another member of the file.
     let lists = tree.members.iter().flat_map(|(_, list)| &list.elements);
@@ -195,7 +207,7 @@ fn replace_members(
     for (number, (name, offset)) in members.iter().enumerate() {
         let from = if number == 0 { *offset } else { line_start(*offset) };
         let to = members.get(number + 1).map_or(end, |(_, next)| line_start(*next));
-        let span = text.get(from..to).ok_or(flow)?;
+        let span = text.get(from..to).ok_or_else(|| UpdateError(flow.to_owned()))?;
         // Comments and empty lines at its end belong to what follows.
         let (span, comments) = span.split_at(content_end(span));
         if !OUTCOME_MEMBERS.contains(name) || wanted.get(*name) == old.get(*name) {

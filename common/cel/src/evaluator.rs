@@ -8,7 +8,9 @@
 
 use std::rc::Rc;
 
-use super::functions::{arithmetic, call_function, compare, go_type, has, index, negate};
+use super::functions::{
+    FunctionError, arithmetic, call_function, compare, go_type, has, index, negate,
+};
 use super::literal::Literal;
 use super::pattern::PatternCache;
 use super::syntax::{Comprehension, Expr, Macro, Node, Term};
@@ -39,9 +41,9 @@ impl From<TooDeep> for EvaluationError {
     }
 }
 
-impl From<String> for EvaluationError {
-    fn from(error: String) -> Self {
-        Self::Error(error)
+impl From<FunctionError> for EvaluationError {
+    fn from(error: FunctionError) -> Self {
+        Self::Error(error.to_string())
     }
 }
 

@@ -10,23 +10,28 @@ use super::value::{Value, truncate};
 use opgate_compat::go::{self, shorten};
 use opgate_compat::version::Version;
 
+/// The reason why a function or an operator has no result, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct FunctionError(String);
+
 /// Bytes of a value that a message repeats.
 const MAX_SHOWN_BYTES: usize = 256;
 const NO_OVERLOAD: &str = "no such overload";
 const INTEGER_OVERFLOW: &str = "integer overflow";
 const UNSIGNED_OVERFLOW: &str = "unsigned integer overflow";
 
-type FunctionResult = Result<Value, String>;
+type FunctionResult = Result<Value, FunctionError>;
 
-fn no_overload<T>() -> Result<T, String> {
-    Err(NO_OVERLOAD.to_owned())
+fn no_overload<T>() -> Result<T, FunctionError> {
+    Err(FunctionError(NO_OVERLOAD.to_owned()))
 }
 
 /// Returns the error for a value that does not support an operator. Some types have different errors.
-fn unsupported_operand<T>(name: &str, value: &Value) -> Result<T, String> {
+fn unsupported_operand<T>(name: &str, value: &Value) -> Result<T, FunctionError> {
     match value {
         Value::Text(_) | Value::Duration(_) | Value::Timestamp(_) => no_overload(),
-        _ => Err(format!("{NO_OVERLOAD}: {name}")),
+        _ => Err(FunctionError(format!("{NO_OVERLOAD}: {name}"))),
     }
 }
 
@@ -98,12 +103,12 @@ fn integer_arithmetic(sign: &str, left: i64, right: i64) -> FunctionResult {
         "+" => left.checked_add(right),
         "-" => left.checked_sub(right),
         "*" => left.checked_mul(right),
-        "/" if right == 0 => return Err("division by zero".to_owned()),
+        "/" if right == 0 => return Err(FunctionError("division by zero".to_owned())),
         "/" => left.checked_div(right),
-        _ if right == 0 => return Err("modulus by zero".to_owned()),
+        _ if right == 0 => return Err(FunctionError("modulus by zero".to_owned())),
         _ => left.checked_rem(right),
     };
-    result.map(Value::Int).ok_or_else(|| INTEGER_OVERFLOW.to_owned())
+    result.map(Value::Int).ok_or_else(|| FunctionError(INTEGER_OVERFLOW.to_owned()))
 }
 
 fn unsigned_arithmetic(sign: &str, left: u64, right: u64) -> FunctionResult {
@@ -111,12 +116,12 @@ fn unsigned_arithmetic(sign: &str, left: u64, right: u64) -> FunctionResult {
         "+" => left.checked_add(right),
         "-" => left.checked_sub(right),
         "*" => left.checked_mul(right),
-        "/" if right == 0 => return Err("division by zero".to_owned()),
+        "/" if right == 0 => return Err(FunctionError("division by zero".to_owned())),
         "/" => left.checked_div(right),
-        _ if right == 0 => return Err("modulus by zero".to_owned()),
+        _ if right == 0 => return Err(FunctionError("modulus by zero".to_owned())),
         _ => left.checked_rem(right),
     };
-    result.map(Value::Uint).ok_or_else(|| UNSIGNED_OVERFLOW.to_owned())
+    result.map(Value::Uint).ok_or_else(|| FunctionError(UNSIGNED_OVERFLOW.to_owned()))
 }
 
 fn time_arithmetic(sign: &str, left: &Value, right: &Value) -> FunctionResult {
@@ -137,7 +142,7 @@ fn time_arithmetic(sign: &str, left: &Value, right: &Value) -> FunctionResult {
         ("-", Timestamp(left), Timestamp(right)) => left.minus(*right).map(Duration),
         _ => Err(NO_OVERLOAD),
     };
-    found.map_err(str::to_owned)
+    found.map_err(|why| FunctionError(why.to_owned()))
 }
 
 fn concat(left: &Value, right: &Value) -> FunctionResult {
@@ -169,7 +174,7 @@ pub(super) fn compare(sign: &str, left: &Value, right: &Value) -> FunctionResult
     let is_nan = |value: &Value| matches!(value, Value::Double(value) if value.is_nan());
     let both = left.as_double().is_some() && right.as_double().is_some();
     if is_nan(left) || both && is_nan(right) {
-        return Err("NaN values cannot be ordered".to_owned());
+        return Err(FunctionError("NaN values cannot be ordered".to_owned()));
     }
     let Some(order) = left.order(right) else { return no_overload() };
     Ok(Value::Bool(match sign {
@@ -183,13 +188,16 @@ pub(super) fn compare(sign: &str, left: &Value, right: &Value) -> FunctionResult
 /// Evaluates `-x`.
 pub(super) fn negate(value: &Value) -> FunctionResult {
     match value {
-        Value::Int(value) => {
-            value.checked_neg().map(Value::Int).ok_or_else(|| INTEGER_OVERFLOW.to_owned())
-        }
+        Value::Int(value) => value
+            .checked_neg()
+            .map(Value::Int)
+            .ok_or_else(|| FunctionError(INTEGER_OVERFLOW.to_owned())),
         Value::Double(value) => Ok(Value::Double(-value)),
         Value::Duration(span) => {
             let back = span.0.checked_neg();
-            back.map(Duration).map(Value::Duration).ok_or_else(|| INTEGER_OVERFLOW.to_owned())
+            back.map(Duration)
+                .map(Value::Duration)
+                .ok_or_else(|| FunctionError(INTEGER_OVERFLOW.to_owned()))
         }
         Value::Bool(_) => no_overload(),
         value => unsupported_operand("-_", value),
@@ -203,26 +211,34 @@ pub(super) fn index(value: &Value, index: &Value) -> FunctionResult {
         Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Text(_)
     );
     if !plain {
-        return Err(format!("invalid qualifier type: {}", go_type(index)));
+        return Err(FunctionError(format!("invalid qualifier type: {}", go_type(index))));
     }
     match value {
         Value::Map(map) => {
             let found = map.get(index).cloned();
-            found.ok_or_else(|| format!("no such key: {}", format_go(index)))
+            found.ok_or_else(|| FunctionError(format!("no such key: {}", format_go(index))))
         }
         Value::List(list) => {
             let at = match index {
                 Value::Int(_) | Value::Uint(_) | Value::Double(_) => {
                     index.as_int().ok_or_else(|| {
-                        format!("unsupported index value {} in list", format_go(index))
+                        FunctionError(format!(
+                            "unsupported index value {} in list",
+                            format_go(index)
+                        ))
                     })?
                 }
-                _ => return Err(format!("unsupported index type '{}' in list", index.type_name())),
+                _ => {
+                    return Err(FunctionError(format!(
+                        "unsupported index type '{}' in list",
+                        index.type_name()
+                    )));
+                }
             };
             let found = usize::try_from(at).ok().and_then(|at| list.items.get(at)).cloned();
-            found.ok_or_else(|| format!("index out of bounds: {}", format_go(index)))
+            found.ok_or_else(|| FunctionError(format!("index out of bounds: {}", format_go(index))))
         }
-        _ => Err(format!("no such key: {}", format_go(index))),
+        _ => Err(FunctionError(format!("no such key: {}", format_go(index)))),
     }
 }
 
@@ -248,7 +264,7 @@ pub(super) fn go_type(value: &Value) -> &'static str {
 pub(super) fn has(value: &Value, field: &str) -> FunctionResult {
     match value {
         Value::Map(map) => Ok(Value::Bool(map.get(&Value::text(field)).is_some())),
-        Value::List(_) => Err("unsupported index type 'string' in list".to_owned()),
+        Value::List(_) => Err(FunctionError("unsupported index type 'string' in list".to_owned())),
         _ => Ok(Value::Bool(false)),
     }
 }
@@ -275,8 +291,12 @@ pub(super) fn call_function(name: &str, args: &[Value]) -> FunctionResult {
                     Value::Text(text) => Rc::clone(text),
                     value => format_go(value).into(),
                 };
-                Version::parse_tolerant(&text)
-                    .map_err(|_| format!("unable to parse '{}' to semver format", format_go(value)))
+                Version::parse_tolerant(&text).map_err(|_| {
+                    FunctionError(format!(
+                        "unable to parse '{}' to semver format",
+                        format_go(value)
+                    ))
+                })
             };
             let (left, right) = (version(left)?, version(right)?);
             Ok(Value::Int(match left.cmp(&right) {
@@ -303,13 +323,14 @@ fn size(value: &Value) -> FunctionResult {
 }
 
 fn time_part(name: &str, value: &Value, zone: &[Value]) -> FunctionResult {
+    let part = |stamp: &Timestamp, zone| {
+        stamp.part(name, zone).map(Value::Int).map_err(|why| FunctionError(why.to_string()))
+    };
     match (value, zone) {
-        (Value::Timestamp(stamp), []) => stamp.part(name, None).map(Value::Int),
-        (Value::Timestamp(stamp), [Value::Text(zone)]) => {
-            stamp.part(name, Some(zone)).map(Value::Int)
-        }
+        (Value::Timestamp(stamp), []) => part(stamp, None),
+        (Value::Timestamp(stamp), [Value::Text(zone)]) => part(stamp, Some(zone)),
         (Value::Duration(span), []) => {
-            span.part(name).map(Value::Int).ok_or_else(|| NO_OVERLOAD.to_owned())
+            span.part(name).map(Value::Int).ok_or_else(|| FunctionError(NO_OVERLOAD.to_owned()))
         }
         (value, _) => unsupported_operand(name, value),
     }
@@ -317,10 +338,12 @@ fn time_part(name: &str, value: &Value, zone: &[Value]) -> FunctionResult {
 
 /// Evaluates conversions such as `int(x)` and `string(x)`.
 fn convert(name: &str, value: &Value) -> FunctionResult {
-    let fails =
-        |to: &str| Err(format!("type conversion error from '{}' to '{to}'", value.type_name()));
-    let overflow = |text: &str| Err(text.to_owned());
-    let unsupported = || Err(format!("{NO_OVERLOAD}: {name}({})", value.type_name()));
+    let fails = |to: &str| {
+        Err(FunctionError(format!("type conversion error from '{}' to '{to}'", value.type_name())))
+    };
+    let overflow = |text: &str| Err(FunctionError(text.to_owned()));
+    let unsupported =
+        || Err(FunctionError(format!("{NO_OVERLOAD}: {name}({})", value.type_name())));
     match name {
         "bool" => match value {
             Value::Bool(_) => Ok(value.clone()),
@@ -378,9 +401,9 @@ fn convert(name: &str, value: &Value) -> FunctionResult {
         },
         "string" => match value {
             Value::Text(_) => Ok(value.clone()),
-            Value::Bytes(bytes) => std::str::from_utf8(bytes)
-                .map(Value::text)
-                .map_err(|_| "invalid UTF-8 in bytes, cannot convert to string".to_owned()),
+            Value::Bytes(bytes) => std::str::from_utf8(bytes).map(Value::text).map_err(|_| {
+                FunctionError("invalid UTF-8 in bytes, cannot convert to string".to_owned())
+            }),
             Value::Bool(_)
             | Value::Int(_)
             | Value::Uint(_)
@@ -401,12 +424,14 @@ fn convert(name: &str, value: &Value) -> FunctionResult {
         "timestamp" => match value {
             Value::Timestamp(_) => Ok(value.clone()),
             Value::Text(text) => match Timestamp::parse(text) {
-                Some(stamp) => stamp.map(Value::Timestamp).map_err(str::to_owned),
+                Some(stamp) => {
+                    stamp.map(Value::Timestamp).map_err(|why| FunctionError(why.to_owned()))
+                }
                 None => fails("google.protobuf.Timestamp"),
             },
-            Value::Int(seconds) => {
-                Timestamp::from_unix(*seconds).map(Value::Timestamp).map_err(str::to_owned)
-            }
+            Value::Int(seconds) => Timestamp::from_unix(*seconds)
+                .map(Value::Timestamp)
+                .map_err(|why| FunctionError(why.to_owned())),
             _ => unsupported(),
         },
         _ => unsupported(),

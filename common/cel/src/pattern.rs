@@ -20,7 +20,7 @@ const MAX_EXPANDED_SIZE: usize = 2_048;
 /// Patterns that were compiled, by their text.
 #[derive(Debug, Default)]
 pub(super) struct PatternCache {
-    compiled: BTreeMap<String, Result<Regex, String>>,
+    compiled: BTreeMap<String, Result<Regex, EvaluationError>>,
 }
 
 impl PatternCache {
@@ -39,13 +39,14 @@ impl PatternCache {
                 self.compiled.clear();
             }
             let compiled = RegexBuilder::new(pattern).size_limit(MAX_COMPILED_BYTES).build();
-            let compiled = compiled.map_err(|error| format!("error parsing regexp: {error}"));
+            let compiled = compiled
+                .map_err(|error| EvaluationError::Error(format!("error parsing regexp: {error}")));
             self.compiled.insert(pattern.to_owned(), compiled);
         }
         budget.spend((text.len() + 1).saturating_mul(weight) / 64)?;
         match self.compiled.get(pattern) {
             Some(Ok(regex)) => Ok(regex.is_match(text)),
-            Some(Err(error)) => Err(EvaluationError::Error(error.clone())),
+            Some(Err(error)) => Err(error.clone()),
             None => Ok(false),
         }
     }

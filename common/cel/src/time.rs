@@ -7,6 +7,11 @@ use std::fmt::Write as _;
 
 use opgate_compat::go::{quote, shorten};
 
+/// The reason why a text is no time zone, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct ZoneError(String);
+
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 /// The first second of the year 1 and the last one of 9999.
@@ -255,7 +260,7 @@ impl Timestamp {
 
     /// Returns a part of it in some time zone, or in the one that it was written with. Months and days of the
     /// year, and of the month unless it is `getDate`, count from 0.
-    pub(super) fn part(self, name: &str, zone: Option<&str>) -> Result<i64, String> {
+    pub(super) fn part(self, name: &str, zone: Option<&str>) -> Result<i64, ZoneError> {
         let offset = zone.map_or(Ok(self.offset), zone_offset)?;
         let local = self.seconds + offset;
         let (days, rest) = (local.div_euclid(SECONDS_PER_DAY), local.rem_euclid(SECONDS_PER_DAY));
@@ -276,23 +281,26 @@ impl Timestamp {
 }
 
 /// Seconds east of UTC of a time zone.
-fn zone_offset(zone: &str) -> Result<i64, String> {
+fn zone_offset(zone: &str) -> Result<i64, ZoneError> {
     let Some((hours, minutes)) = zone.split_once(':') else {
         return match zone {
             "" | "UTC" => Ok(0),
-            _ => Err(format!("unknown time zone {}", shorten(zone, 64))),
+            _ => Err(ZoneError(format!("unknown time zone {}", shorten(zone, 64)))),
         };
     };
     let number = |text: &str| {
         let parsed: Result<i32, _> = text.parse();
         parsed.map(i64::from).map_err(|_| {
-            format!("strconv.Atoi: parsing {}: invalid syntax", quote(&shorten(text, 64)))
+            ZoneError(format!(
+                "strconv.Atoi: parsing {}: invalid syntax",
+                quote(&shorten(text, 64))
+            ))
         })
     };
     let (hours, minutes) = (number(hours)?, number(minutes)?);
     if !(0..60).contains(&minutes) {
         let zone = shorten(zone, 64);
-        return Err(format!("timezone offset minutes out of range [0, 59]: {zone}"));
+        return Err(ZoneError(format!("timezone offset minutes out of range [0, 59]: {zone}")));
     }
     let minutes = if zone.starts_with('-') { -minutes } else { minutes };
     Ok(hours * 3_600 + minutes * 60)

@@ -23,12 +23,13 @@ mod words;
 use std::fmt;
 use std::sync::Arc;
 
-pub use opgate_compat::labels::Selector;
+pub use opgate_compat::labels::{Selector, SelectorError};
 use opgate_document::{Kind, Text, Value};
 
 use labels::Labels;
 pub use object::{Attachment, Object};
 pub use outline::Outline;
+pub use pattern::PatternError;
 use pattern::{Pattern, Projection};
 pub use sketch::Sketch;
 pub use store::{IndexMatch, Query, Store};
@@ -123,7 +124,11 @@ impl Declaration {
     ///
     /// # Errors
     /// A pointer that is none, or is too deep.
-    pub fn new(fields: &[String], keys: &[String], indexes: &[Index]) -> Result<Self, String> {
+    pub fn new(
+        fields: &[String],
+        keys: &[String],
+        indexes: &[Index],
+    ) -> Result<Self, PatternError> {
         let mut keep = Projection::default();
         for field in FIXED_FIELDS {
             keep.add(&Pattern::parse(field)?, false);
@@ -134,7 +139,8 @@ impl Declaration {
         for field in keys {
             keep.add(&Pattern::parse(field)?, true);
         }
-        let index = |index: &Index| Ok::<_, String>((index.clone(), Pattern::parse(&index.field)?));
+        let index =
+            |index: &Index| Ok::<_, PatternError>((index.clone(), Pattern::parse(&index.field)?));
         let indexes = indexes.iter().map(index).collect::<Result<_, _>>()?;
         Ok(Self { fields: fields.to_vec(), keys: keys.to_vec(), projection: keep, indexes })
     }
@@ -157,6 +163,30 @@ impl Declaration {
             }
         }
         union
+    }
+
+    /// Returns the declaration that also keeps the fields of the indexes: what it keeps of an object can be
+    /// projected again.
+    #[must_use]
+    pub fn with_index_fields(&self) -> Self {
+        let mut whole = self.clone();
+        for (_, pattern) in &self.indexes {
+            whole.projection.add(&pattern.values(), false);
+        }
+        whole
+    }
+
+    /// Returns all that is declared, in a fixed order: two servers with equal texts keep the same of an object.
+    #[must_use]
+    pub fn signature(&self) -> String {
+        let sorted = |texts: &[String]| {
+            let mut texts: Vec<_> = texts.to_vec();
+            texts.sort();
+            texts.join(" ")
+        };
+        let index = |(index, _): &(Index, Pattern)| format!("{}|{}", index.field, index.separator);
+        let indexes: Vec<_> = self.indexes.iter().map(index).collect();
+        format!("{}\n{}\n{}", sorted(&self.fields), sorted(&self.keys), sorted(&indexes))
     }
 
     /// Reports whether objects that were projected with `self` contain only data that `other` declares.
@@ -276,7 +306,7 @@ impl fmt::Display for UnreadableReason {
 ///
 /// # Errors
 /// Upstream's text.
-pub fn parse_selector(value: Value<'_>) -> Result<Selector, String> {
+pub fn parse_selector(value: Value<'_>) -> Result<Selector, SelectorError> {
     let mut selector = Selector::default();
     // Memory for each of them is charged to the account of the document.
     let is_paid = |value: Value<'_>, text: &str| {

@@ -23,6 +23,12 @@ impl Outline {
         Self { key: object.shared_key(), sketch }
     }
 
+    /// Creates the outline of an object of which only the key is known: any condition may hold for it.
+    #[must_use]
+    pub fn unknown(key: Key) -> Self {
+        Self { key: Arc::new(key), sketch: None }
+    }
+
     /// Returns the outline of one of two objects with the same key, if it is unknown which one is stored;
     /// `None` if it would have too many values.
     #[must_use]

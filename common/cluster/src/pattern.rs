@@ -9,6 +9,11 @@ use opgate_document::{Kind, Value};
 use crate::tokens::Tokens;
 use crate::{Index, MAX_LEVELS, is_set};
 
+/// The reason why a text is no pointer to a field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PatternError(String);
+
 /// The last token of an index over the names of members.
 const MEMBER_NAMES_TOKEN: &str = "#";
 
@@ -52,16 +57,26 @@ fn render_template(object: Value<'_>, pieces: &[TemplatePart<'_>]) -> Option<Str
 }
 
 impl Pattern {
-    pub(crate) fn parse(pointer: &str) -> Result<Self, String> {
+    pub(crate) fn parse(pointer: &str) -> Result<Self, PatternError> {
         let Some(rest) = pointer.strip_prefix('/') else {
-            return Err(format!("{pointer:?} is not a JSON pointer to a field"));
+            return Err(PatternError(format!("{pointer:?} is not a JSON pointer to a field")));
         };
         let tokens: Vec<_> =
             rest.split('/').map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
         if tokens.len() > MAX_LEVELS {
-            return Err(format!("{pointer:?} has more than {MAX_LEVELS} levels"));
+            return Err(PatternError(format!("{pointer:?} has more than {MAX_LEVELS} levels")));
         }
         Ok(Self(tokens))
+    }
+
+    /// Returns the pattern of the values that an index is made of.
+    pub(crate) fn values(&self) -> Self {
+        let is_made = self
+            .0
+            .last()
+            .is_some_and(|last| last == MEMBER_NAMES_TOKEN || parse_template(last).is_some());
+        let steps = self.0.len().saturating_sub(usize::from(is_made));
+        Self(self.0.iter().take(steps).cloned().collect())
     }
 
     /// Returns the values of an index.

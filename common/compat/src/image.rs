@@ -5,6 +5,18 @@
 //! [domain/]path[:tag][@digest]
 //! ```
 
+/// The reason why a text is no reference to an image, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ReferenceError(String);
+
+/// The message of a violation is this text.
+impl From<ReferenceError> for String {
+    fn from(error: ReferenceError) -> Self {
+        error.0
+    }
+}
+
 const INVALID: &str = "invalid reference format";
 const UPPERCASE: &str = "invalid reference format: repository name must be lowercase";
 /// Upstream's error for a reference that would be valid in lower case.
@@ -15,14 +27,14 @@ const MAX_NAME_BYTES: usize = 255;
 
 /// Returns the error of the reference.
 #[must_use]
-pub fn error(reference: &str) -> Option<String> {
+pub fn error(reference: &str) -> Option<ReferenceError> {
     parse(reference).err()
 }
 
 /// Returns the error of `reference.Parse`: it adds no default, so that a domain need not look like one
 /// (`Registry/a`).
 #[must_use]
-pub fn plain_error(reference: &str) -> Option<String> {
+pub fn plain_error(reference: &str) -> Option<ReferenceError> {
     let Some((path, digest)) = plain_parts(reference) else {
         let why = if reference.is_empty() {
             "repository name must have at least one component"
@@ -31,10 +43,10 @@ pub fn plain_error(reference: &str) -> Option<String> {
         } else {
             INVALID
         };
-        return Some(why.to_owned());
+        return Some(ReferenceError(why.to_owned()));
     };
     if path.len() > MAX_NAME_BYTES {
-        return Some(TOO_LONG.to_owned());
+        return Some(ReferenceError(TOO_LONG.to_owned()));
     }
     digest.and_then(|digest| check_digest(digest).err())
 }
@@ -83,11 +95,11 @@ pub fn digest(reference: &str) -> Option<&str> {
     (is_named && looks_like_digest(digest) && check_digest(digest).is_ok()).then_some(digest)
 }
 
-fn parse(reference: &str) -> Result<(), String> {
+fn parse(reference: &str) -> Result<(), ReferenceError> {
     if reference.len() == 64 && reference.bytes().all(is_lower_hex) {
-        return Err(format!(
+        return Err(ReferenceError(format!(
             "invalid repository name ({reference}), cannot specify 64-byte hexadecimal strings"
-        ));
+        )));
     }
     let (domain, rest) = split_domain(reference);
     // Upstream ends the name at the first colon, even at that of a digest.
@@ -98,12 +110,12 @@ fn parse(reference: &str) -> Result<(), String> {
         name.chars().any(char::is_uppercase)
     };
     if has_upper {
-        return Err(UPPERCASE.to_owned());
+        return Err(ReferenceError(UPPERCASE.to_owned()));
     }
     let Some((path, digest)) = parts(domain, rest) else {
         let (domain, rest) = (domain.map(str::to_lowercase), rest.to_lowercase());
         let why = parts(domain.as_deref(), &rest).map_or(INVALID, |_| LOWERCASE);
-        return Err(why.to_owned());
+        return Err(ReferenceError(why.to_owned()));
     };
     // Docker's own domain, and its library where the path has one component only.
     let prefix = match domain {
@@ -112,7 +124,7 @@ fn parse(reference: &str) -> Result<(), String> {
         Some(domain) => domain.len() + 1,
     };
     if prefix + path.len() > MAX_NAME_BYTES {
-        return Err(TOO_LONG.to_owned());
+        return Err(ReferenceError(TOO_LONG.to_owned()));
     }
     digest.map_or(Ok(()), check_digest)
 }
@@ -195,22 +207,22 @@ fn looks_like_digest(digest: &str) -> bool {
         && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn check_digest(digest: &str) -> Result<(), String> {
+fn check_digest(digest: &str) -> Result<(), ReferenceError> {
     let (algorithm, hex) = digest.split_once(':').unwrap_or((digest, ""));
     let length = match algorithm {
         "sha256" => 64,
         "sha384" => 96,
         "sha512" => 128,
         _ if algorithm.bytes().any(|byte| byte.is_ascii_uppercase()) => {
-            return Err("invalid checksum digest format".to_owned());
+            return Err(ReferenceError("invalid checksum digest format".to_owned()));
         }
-        _ => return Err("unsupported digest algorithm".to_owned()),
+        _ => return Err(ReferenceError("unsupported digest algorithm".to_owned())),
     };
     if hex.len() != length {
-        return Err("invalid checksum digest length".to_owned());
+        return Err(ReferenceError("invalid checksum digest length".to_owned()));
     }
     if !hex.bytes().all(is_lower_hex) {
-        return Err("invalid checksum digest format".to_owned());
+        return Err(ReferenceError("invalid checksum digest format".to_owned()));
     }
     Ok(())
 }
@@ -258,7 +270,11 @@ mod tests {
                 ),
             ),
         ] {
-            assert_eq!(error(reference).as_deref(), Some(why), "{reference}");
+            assert_eq!(
+                error(reference).map(|why| why.to_string()).as_deref(),
+                Some(why),
+                "{reference}"
+            );
             assert_eq!(digest(reference), None, "{reference}");
         }
     }
@@ -289,7 +305,11 @@ mod tests {
             (&format!("quay.io/{}", "a".repeat(256)), Some(TOO_LONG)),
             (&format!("quay.io/a@ssha256:{hex}"), Some("unsupported digest algorithm")),
         ] {
-            assert_eq!(plain_error(reference).as_deref(), why, "{reference}");
+            assert_eq!(
+                plain_error(reference).map(|why| why.to_string()).as_deref(),
+                why,
+                "{reference}"
+            );
         }
     }
 

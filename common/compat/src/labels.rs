@@ -10,6 +10,18 @@ use std::fmt::{self, Write as _};
 
 use crate::names::{label_key_error, label_value_error};
 
+/// The reason why a selector is invalid, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SelectorError(String);
+
+/// The message of a violation is this text.
+impl From<SelectorError> for String {
+    fn from(error: SelectorError) -> Self {
+        error.0
+    }
+}
+
 /// Values that are named in errors, and bytes of a text in one: what is wrong may have megabytes.
 const MAX_LISTED_VALUES: usize = 64;
 const MAX_SHOWN_BYTES: usize = 1_024;
@@ -40,7 +52,7 @@ impl Selector {
     ///
     /// # Errors
     /// Upstream's text.
-    pub fn add_match_label(&mut self, key: &str, value: &str) -> Result<(), String> {
+    pub fn add_match_label(&mut self, key: &str, value: &str) -> Result<(), SelectorError> {
         self.add_requirement(key, Operator::In, [value])
     }
 
@@ -53,14 +65,17 @@ impl Selector {
         key: &str,
         operator: &str,
         values: impl IntoIterator<Item = &'v str>,
-    ) -> Result<(), String> {
+    ) -> Result<(), SelectorError> {
         let operator = match operator {
             "In" => Operator::In,
             "NotIn" => Operator::NotIn,
             "Exists" => Operator::Exists,
             "DoesNotExist" => Operator::DoesNotExist,
             other => {
-                return Err(format!("{} is not a valid label selector operator", quoted(other)));
+                return Err(SelectorError(format!(
+                    "{} is not a valid label selector operator",
+                    quoted(other)
+                )));
             }
         };
         self.add_requirement(key, operator, values)
@@ -71,7 +86,7 @@ impl Selector {
         key: &str,
         operator: Operator,
         values: impl IntoIterator<Item = &'v str>,
-    ) -> Result<(), String> {
+    ) -> Result<(), SelectorError> {
         let (mut errors, mut wrong, mut listed) = (Vec::new(), Vec::new(), Vec::new());
         let mut kept = BTreeSet::new();
         for (index, value) in values.into_iter().enumerate() {
@@ -109,8 +124,8 @@ impl Selector {
                 self.requirements.push(Requirement { key: key.to_owned(), operator, values: kept });
                 Ok(())
             }
-            [one] => Err(one.clone()),
-            many => Err(format!("[{}]", many.join(", "))),
+            [one] => Err(SelectorError(one.clone())),
+            many => Err(SelectorError(format!("[{}]", many.join(", ")))),
         }
     }
 
@@ -173,7 +188,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn selector(expressions: &[(&str, &str, &[&str])]) -> Result<Selector, String> {
+    fn selector(expressions: &[(&str, &str, &[&str])]) -> Result<Selector, SelectorError> {
         let mut selector = Selector::default();
         for (key, operator, values) in expressions {
             selector.add_match_expression(key, operator, values.iter().copied())?;
@@ -229,9 +244,9 @@ mod tests {
             ("/a", "Exists", &[], "key: Invalid value: \"/a\": prefix part must be non-empty"),
         ];
         for (key, operator, values, error) in cases {
-            assert_eq!(selector(&[(key, operator, values)]).unwrap_err(), error);
+            assert_eq!(selector(&[(key, operator, values)]).unwrap_err().to_string(), error);
         }
-        let value = selector(&[("a", "In", &["-"])]).unwrap_err();
+        let value = selector(&[("a", "In", &["-"])]).unwrap_err().to_string();
         assert!(value.starts_with("values[0][a]: Invalid value: \"-\": a valid label must be"));
         assert!(Selector::default().add_match_label("example.com/name", "").is_ok());
         // The length is counted in bytes.
@@ -246,7 +261,7 @@ mod tests {
             ("k".to_owned(), &*long, "\": must be no more than 63 bytes; a valid label must be"),
             ("a/b/c".to_owned(), "v", "\": a valid label key must consist of alphanumeric"),
         ] {
-            let found = Selector::default().add_match_label(&key, value).unwrap_err();
+            let found = Selector::default().add_match_label(&key, value).unwrap_err().to_string();
             assert!(found.contains(error), "{found}");
         }
     }

@@ -10,6 +10,11 @@
 
 use crate::version::Version;
 
+/// The reason why a text is no constraint, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConstraintError(String);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operator {
     Equal,
@@ -69,7 +74,7 @@ impl Constraint {
     ///
     /// # Errors
     /// Upstream's text.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, ConstraintError> {
         let alternatives = text.split("||").map(parse_comparisons).collect::<Result<_, _>>()?;
         Ok(Self { alternatives })
     }
@@ -168,8 +173,8 @@ fn trim(text: &str) -> &str {
     text.trim_start_matches(['\t', '\n', '\u{c}', '\r', ' '])
 }
 
-fn parse_comparisons(text: &str) -> Result<Vec<Comparison>, String> {
-    let improper = || format!("improper constraint: {text}");
+fn parse_comparisons(text: &str) -> Result<Vec<Comparison>, ConstraintError> {
+    let improper = || ConstraintError(format!("improper constraint: {text}"));
     let mut found = Vec::new();
     let mut rest = trim(text);
     loop {
@@ -181,7 +186,8 @@ fn parse_comparisons(text: &str) -> Result<Vec<Comparison>, String> {
         let end = after.find(['\t', '\n', '\u{c}', '\r', ' ', ',']).unwrap_or(after.len());
         let (version, after) = after.split_at_checked(end).ok_or_else(improper)?;
         let (version, precision) = parse_partial_version(version).ok_or_else(improper)?;
-        let version = Version::parse(&version).map_err(|_| "constraint Parser Error".to_owned())?;
+        let version = Version::parse(&version)
+            .map_err(|_| ConstraintError("constraint Parser Error".to_owned()))?;
         found.push(Comparison { operator, version, precision });
         rest = trim(after);
         if rest.is_empty() {

@@ -16,6 +16,11 @@ use std::cmp::Ordering;
 use crate::go::{quote, shorten};
 use crate::version::Version;
 
+/// The reason why a text is no range, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RangeError(String);
+
 /// Relation of a version to the one of a comparator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
@@ -77,8 +82,27 @@ pub struct Range {
     pub warnings: Vec<String>,
 }
 
-/// An end of an interval: a version, and whether it belongs to the interval. None: no end.
-pub type Bound<'r> = Option<(&'r Version, bool)>;
+/// An end of an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End<'r> {
+    /// The version at the end.
+    pub version: &'r Version,
+    /// Whether the version belongs to the interval.
+    pub is_included: bool,
+}
+
+impl<'r> End<'r> {
+    fn included(version: &'r Version) -> Self {
+        Self { version, is_included: true }
+    }
+
+    fn excluded(version: &'r Version) -> Self {
+        Self { version, is_included: false }
+    }
+}
+
+/// An end of an interval, if it has one.
+pub type Bound<'r> = Option<End<'r>>;
 
 /// Surprises that are reported; a hostile range has very many.
 const MAX_WARNINGS: usize = 4;
@@ -90,7 +114,7 @@ impl Range {
     ///
     /// # Errors
     /// Upstream's text.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, RangeError> {
         let mut warnings = Warnings::default();
         let tokens = tokens(text, &mut warnings);
         check_alternatives(&tokens)?;
@@ -133,20 +157,20 @@ impl Range {
             for Comparator { operator, version } in all {
                 match operator {
                     Operator::Equal => {
-                        low = stricter_lower(low, (version, true));
-                        high = stricter_upper(high, (version, true));
+                        low = stricter_lower(low, End::included(version));
+                        high = stricter_upper(high, End::included(version));
                     }
                     Operator::NotEqual => holes.push(version),
-                    Operator::Greater => low = stricter_lower(low, (version, false)),
-                    Operator::GreaterOrEqual => low = stricter_lower(low, (version, true)),
-                    Operator::Less => high = stricter_upper(high, (version, false)),
-                    Operator::LessOrEqual => high = stricter_upper(high, (version, true)),
+                    Operator::Greater => low = stricter_lower(low, End::excluded(version)),
+                    Operator::GreaterOrEqual => low = stricter_lower(low, End::included(version)),
+                    Operator::Less => high = stricter_upper(high, End::excluded(version)),
+                    Operator::LessOrEqual => high = stricter_upper(high, End::included(version)),
                 }
             }
             holes.sort();
             for hole in holes {
-                spans.push((low, stricter_upper(high, (hole, false))));
-                low = stricter_lower(low, (hole, false));
+                spans.push((low, stricter_upper(high, End::excluded(hole))));
+                low = stricter_lower(low, End::excluded(hole));
             }
             spans.push((low, high));
         }
@@ -189,17 +213,25 @@ impl Range {
 }
 
 /// Returns the stricter of two lower ends.
-fn stricter_lower<'r>(bound: Bound<'r>, other: (&'r Version, bool)) -> Bound<'r> {
+fn stricter_lower<'r>(bound: Bound<'r>, other: End<'r>) -> Bound<'r> {
     match bound {
-        Some((version, included)) if version > other.0 || version == other.0 && !included => bound,
+        Some(end)
+            if end.version > other.version || end.version == other.version && !end.is_included =>
+        {
+            bound
+        }
         _ => Some(other),
     }
 }
 
 /// Returns the stricter of two upper ends.
-fn stricter_upper<'r>(bound: Bound<'r>, other: (&'r Version, bool)) -> Bound<'r> {
+fn stricter_upper<'r>(bound: Bound<'r>, other: End<'r>) -> Bound<'r> {
     match bound {
-        Some((version, included)) if version < other.0 || version == other.0 && !included => bound,
+        Some(end)
+            if end.version < other.version || end.version == other.version && !end.is_included =>
+        {
+            bound
+        }
         _ => Some(other),
     }
 }
@@ -246,12 +278,12 @@ fn tokens<'t>(text: &'t str, warnings: &mut Warnings) -> Vec<Cow<'t, str>> {
 }
 
 /// Alternatives stand between two others, or alone.
-fn check_alternatives(tokens: &[Cow<'_, str>]) -> Result<(), String> {
+fn check_alternatives(tokens: &[Cow<'_, str>]) -> Result<(), RangeError> {
     if tokens.first().is_some_and(|first| first == "||") {
-        return Err("First element in range is '||'".to_owned());
+        return Err(RangeError("First element in range is '||'".to_owned()));
     }
     if tokens.last().is_none_or(|last| last == "||") {
-        return Err("Last element in range is '||'".to_owned());
+        return Err(RangeError("Last element in range is '||'".to_owned()));
     }
     Ok(())
 }
@@ -260,7 +292,7 @@ fn check_alternatives(tokens: &[Cow<'_, str>]) -> Result<(), String> {
 fn comparators(
     tokens: &[Cow<'_, str>],
     warnings: &mut Warnings,
-) -> Result<Vec<Comparator>, String> {
+) -> Result<Vec<Comparator>, RangeError> {
     if tokens.is_empty() {
         warnings.add(|| "it has an empty alternative, which OLM cannot evaluate".to_owned());
     }
@@ -272,11 +304,12 @@ fn comparators(
 }
 
 /// Splits operator and version at the first digit.
-fn split_operator(token: &str) -> Result<(&str, &str), String> {
+fn split_operator(token: &str) -> Result<(&str, &str), RangeError> {
     let digit = token.find(char::is_numeric);
     let parts = digit.and_then(|digit| token.split_at_checked(digit));
-    let (operator, version) =
-        parts.ok_or_else(|| format!("Could not get version from string: {}", quote(token)))?;
+    let (operator, version) = parts.ok_or_else(|| {
+        RangeError(format!("Could not get version from string: {}", quote(token)))
+    })?;
     Ok((operator.trim(), version))
 }
 
@@ -323,7 +356,7 @@ fn expand<'t>(
     token: &'t str,
     comparators: &mut Vec<Cow<'t, str>>,
     warnings: &mut Warnings,
-) -> Result<(), String> {
+) -> Result<(), RangeError> {
     if !token.contains('x') {
         comparators.push(token.into());
         return Ok(());
@@ -356,10 +389,11 @@ fn expand<'t>(
     Ok(())
 }
 
-fn comparator(token: &str) -> Result<Comparator, String> {
+fn comparator(token: &str) -> Result<Comparator, RangeError> {
     let (operator, version) = split_operator(token)?;
     let both = || quote(&format!("{operator}{version}"));
-    let wrong = |what: String| format!("Could not parse Range {}: {what}", quote(token));
+    let wrong =
+        |what: String| RangeError(format!("Could not parse Range {}: {what}", quote(token)));
     let known = Operator::of(operator).ok_or_else(|| {
         wrong(format!("Could not parse comparator {} in {}", quote(operator), both()))
     })?;

@@ -4,6 +4,11 @@ use std::cmp::Ordering;
 
 use crate::go::quote;
 
+/// The reason why a text is no version, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct VersionError(String);
+
 /// `MAJOR.MINOR.PATCH[-pre][+build]`. Build metadata is checked and dropped: it never counts, and
 /// versions that differ in it alone are equal.
 #[derive(Debug, Clone)]
@@ -70,19 +75,25 @@ fn has_leading_zeroes(text: &str) -> bool {
 }
 
 /// Returns `strconv.ParseUint` of digits.
-fn parse_unsigned(text: &str) -> Result<u64, String> {
+fn parse_unsigned(text: &str) -> Result<u64, VersionError> {
     text.parse().map_err(|_| {
         let why = if text.is_empty() { "invalid syntax" } else { "value out of range" };
-        format!("strconv.ParseUint: parsing {}: {why}", quote(text))
+        VersionError(format!("strconv.ParseUint: parsing {}: {why}", quote(text)))
     })
 }
 
-fn parse_number(text: &str, lower: &str, upper: &str) -> Result<u64, String> {
+fn parse_number(text: &str, lower: &str, upper: &str) -> Result<u64, VersionError> {
     if !is_numeric(text) {
-        return Err(format!("Invalid character(s) found in {lower} number {}", quote(text)));
+        return Err(VersionError(format!(
+            "Invalid character(s) found in {lower} number {}",
+            quote(text)
+        )));
     }
     if has_leading_zeroes(text) {
-        return Err(format!("{upper} number must not contain leading zeroes {}", quote(text)));
+        return Err(VersionError(format!(
+            "{upper} number must not contain leading zeroes {}",
+            quote(text)
+        )));
     }
     parse_unsigned(text)
 }
@@ -92,35 +103,35 @@ impl Identifier {
     ///
     /// # Errors
     /// Upstream's text.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, VersionError> {
         if text.is_empty() {
-            return Err("Prerelease is empty".to_owned());
+            return Err(VersionError("Prerelease is empty".to_owned()));
         }
         if is_numeric(text) {
             if has_leading_zeroes(text) {
                 let text = quote(text);
-                return Err(format!(
+                return Err(VersionError(format!(
                     "Numeric PreRelease version must not contain leading zeroes {text}"
-                ));
+                )));
             }
             return parse_unsigned(text).map(Self::Number);
         }
         if is_identifier(text) {
             Ok(Self::Text(text.to_owned()))
         } else {
-            Err(format!("Invalid character(s) found in prerelease {}", quote(text)))
+            Err(VersionError(format!("Invalid character(s) found in prerelease {}", quote(text))))
         }
     }
 }
 
-fn check_build(text: &str) -> Result<(), String> {
+fn check_build(text: &str) -> Result<(), VersionError> {
     if text.is_empty() {
-        return Err("Build meta data is empty".to_owned());
+        return Err(VersionError("Build meta data is empty".to_owned()));
     }
     if is_identifier(text) {
         Ok(())
     } else {
-        Err(format!("Invalid character(s) found in build meta data {}", quote(text)))
+        Err(VersionError(format!("Invalid character(s) found in build meta data {}", quote(text))))
     }
 }
 
@@ -129,17 +140,17 @@ impl Version {
     ///
     /// # Errors
     /// Upstream's text.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, VersionError> {
         if let Some(version) = Self::parse_plain(text.as_bytes()) {
             return Ok(version);
         }
         if text.is_empty() {
-            return Err("Version string empty".to_owned());
+            return Err(VersionError("Version string empty".to_owned()));
         }
         let mut parts = text.splitn(3, '.');
         let (Some(major), Some(minor), Some(rest)) = (parts.next(), parts.next(), parts.next())
         else {
-            return Err("No Major.Minor.Patch elements found".to_owned());
+            return Err(VersionError("No Major.Minor.Patch elements found".to_owned()));
         };
         let major = parse_number(major, "major", "Major")?;
         let minor = parse_number(minor, "minor", "Minor")?;
@@ -184,13 +195,15 @@ impl Version {
     ///
     /// # Errors
     /// Upstream's text.
-    pub fn parse_tolerant(text: &str) -> Result<Self, String> {
+    pub fn parse_tolerant(text: &str) -> Result<Self, VersionError> {
         let text = text.trim();
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeroes).collect();
         if parts.len() < 3 {
             if parts.last().is_some_and(|last| last.contains(['+', '-'])) {
-                return Err("Short version cannot contain PreRelease/Build meta data".to_owned());
+                return Err(VersionError(
+                    "Short version cannot contain PreRelease/Build meta data".to_owned(),
+                ));
             }
             parts.resize(3, "0".to_owned());
         }
@@ -241,7 +254,7 @@ mod tests {
             ("1.2.3+a_b", r#"Invalid character(s) found in build meta data "a_b""#),
             ("1.2.3-a+b+c", r#"Invalid character(s) found in build meta data "b+c""#),
         ] {
-            assert_eq!(Version::parse(text).unwrap_err(), error, "{text}");
+            assert_eq!(Version::parse(text).unwrap_err().to_string(), error, "{text}");
         }
     }
 
@@ -298,8 +311,8 @@ mod tests {
             assert_eq!(Version::parse_tolerant(text), Version::parse(meant), "{text}");
         }
         let short = "Short version cannot contain PreRelease/Build meta data";
-        assert_eq!(Version::parse_tolerant("1.2-a").unwrap_err(), short);
-        assert_eq!(Version::parse_tolerant("1+a").unwrap_err(), short);
+        assert_eq!(Version::parse_tolerant("1.2-a").unwrap_err().to_string(), short);
+        assert_eq!(Version::parse_tolerant("1+a").unwrap_err().to_string(), short);
         assert!(Version::parse_tolerant("").is_err());
         assert!(Version::parse_tolerant("vv1.0.0").is_err());
     }

@@ -31,7 +31,7 @@ fn invalid_ranges_report_upstream_errors() {
         ),
         ("4.1.x to 4.1.2", r#"Could not get version from string: "to""#),
     ] {
-        assert_eq!(Range::parse(range).unwrap_err(), error, "{range}");
+        assert_eq!(Range::parse(range).unwrap_err().to_string(), error, "{range}");
     }
 }
 
@@ -74,8 +74,10 @@ fn range_contains_the_same_versions_as_upstream() {
 /// Whether one of the intervals of a range has a version.
 fn has_interval_with(range: &Range, version: &Version) -> bool {
     range.intervals().into_iter().any(|(low, high)| {
-        low.is_none_or(|(low, included)| version > low || included && version == low)
-            && high.is_none_or(|(high, included)| version < high || included && version == high)
+        low.is_none_or(|end| version > end.version || end.is_included && version == end.version)
+            && high.is_none_or(|end| {
+                version < end.version || end.is_included && version == end.version
+            })
     })
 }
 

@@ -11,6 +11,11 @@ use opgate_compat::go::{folds_to, quote, shorten};
 use opgate_compat::json::{self, Child, Kind};
 use opgate_compat::range;
 
+/// The reason why a text is no list of properties, in the words of Go's decoder.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PropertiesError(String);
+
 /// Encoding of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListFormat {
@@ -44,23 +49,26 @@ pub fn each(
     json: &[u8],
     form: ListFormat,
     mut visit: impl FnMut(Property<'_>),
-) -> Result<(), String> {
+) -> Result<(), PropertiesError> {
     let mut listing = PropertyScanner::of(json, form);
-    json::read(json, json::ReadOptions::WHOLE, &mut listing).map_err(|error| error.to_string())?;
+    json::read(json, json::ReadOptions::WHOLE, &mut listing)
+        .map_err(|error| PropertiesError(error.to_string()))?;
     let outermost = json::kind(json).unwrap_or(Kind::Null);
     let target = match form {
         ListFormat::Wrapped if !matches!(outermost, Kind::Object | Kind::Null) => {
             let word = outermost.go_name();
-            return Err(format!(
+            return Err(PropertiesError(format!(
                 "json: cannot unmarshal {word} into Go value of type {WRAPPER_GO_TYPE}"
-            ));
+            )));
         }
         ListFormat::Wrapped => "Go struct field .properties of type ",
         ListFormat::Bare => "Go value of type ",
     };
     if !matches!(listing.kind, Kind::List | Kind::Null) {
         let word = listing.kind.go_name();
-        return Err(format!("json: cannot unmarshal {word} into {target}[]projection.property"));
+        return Err(PropertiesError(format!(
+            "json: cannot unmarshal {word} into {target}[]projection.property"
+        )));
     }
     for PropertySpan { index, kind, value } in listing.items {
         let kind = json::decode_text(json.get(kind).unwrap_or_default());
@@ -71,12 +79,14 @@ pub fn each(
         None => Ok(()),
         Some((ElementError::Item, kind)) => {
             let word = kind.go_name();
-            Err(format!("json: cannot unmarshal {word} into {target}projection.property"))
+            Err(PropertiesError(format!(
+                "json: cannot unmarshal {word} into {target}projection.property"
+            )))
         }
-        Some((ElementError::Type, kind)) => Err(format!(
+        Some((ElementError::Type, kind)) => Err(PropertiesError(format!(
             "json: cannot unmarshal {} into Go struct field property.properties.type of type string",
             kind.go_name()
-        )),
+        ))),
     }
 }
 
@@ -239,14 +249,14 @@ fn is_field(child: &Child<'_>, field: &str) -> bool {
 fn last_child<'j>(
     json: &'j [u8],
     wanted: impl Fn(Child<'j>) -> bool,
-) -> Result<Option<Child<'j>>, String> {
+) -> Result<Option<Child<'j>>, PropertiesError> {
     let mut found = None;
     let visited = json::each_child(json, |child| {
         if wanted(child) {
             found = Some(child);
         }
     });
-    visited.map_err(|error| error.to_string())?;
+    visited.map_err(|error| PropertiesError(error.to_string()))?;
     Ok(found)
 }
 
@@ -289,7 +299,7 @@ fn fields<const N: usize>(
     let mut texts = [const { String::new() }; N];
     for (text, name) in texts.iter_mut().zip(names) {
         let found = last_child(value, |child| is_field(&child, name) && child.kind != Kind::Null);
-        let Some(found) = found.map_err(wrong)? else { continue };
+        let Some(found) = found.map_err(|error| wrong(error.to_string()))? else { continue };
         if found.kind != Kind::Text {
             let word = found.kind.go_name();
             let error = format!(
@@ -312,7 +322,9 @@ fn package(value: &[u8], options: &Options) -> Vec<Violation> {
         Ok(parsed) => {
             check_range(&name, &range, &parsed, options.advice, "/versionRange", &mut violations);
         }
-        Err(error) => violations.push(Violation::new(Check::Required, "/versionRange", error)),
+        Err(error) => {
+            violations.push(Violation::new(Check::Required, "/versionRange", error.to_string()));
+        }
     }
     violations
 }

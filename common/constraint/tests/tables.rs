@@ -311,7 +311,7 @@ fn annotations_are_parsed_like_upstream() {
             let value = String::from_utf8_lossy(property.value).into_owned();
             found.push((property.index, property.kind.to_owned(), value));
         });
-        result.map(|()| found)
+        result.map(|()| found).map_err(|error| error.to_string())
     };
     let wrong = |json: &str| read(json, ListFormat::Wrapped).unwrap_err();
     assert_eq!(wrong(""), "unexpected end of JSON input");

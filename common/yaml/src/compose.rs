@@ -260,7 +260,7 @@ impl<'y> Composer<'y> {
             && text == "<<"
             && (is_plain && tag.is_none() || tag == Some("tag:yaml.org,2002:merge"));
         let value = resolve(text, is_plain, tag, self.options.booleans)
-            .map_err(|why| Error::value(why, mark))?;
+            .map_err(|why| Error::value(why.to_string(), mark))?;
         if wants_key {
             let offsets = self.out.offsets.len() + 1;
             let name: Cow<'_, str> = match value {

@@ -26,6 +26,11 @@ pub use error::Error;
 use error::Mark;
 pub use scalar::BooleanWords;
 
+/// The reason why a text cannot be read as YAML, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct YamlError(String);
+
 /// Levels that a document may nest. The schema of a CRD nests some 130 levels deep.
 pub const MAX_DEPTH: usize = 256;
 
@@ -186,16 +191,16 @@ pub fn read(yaml: &str, room: usize) -> Option<Document> {
 /// # Errors
 /// Fails if it is no YAML, or if JSON cannot express it, with upstream's text. A duplicate name in a map is
 /// such an error.
-pub fn read_strict(yaml: &str, room: usize) -> Result<Vec<u8>, String> {
+pub fn read_strict(yaml: &str, room: usize) -> Result<Vec<u8>, YamlError> {
     match read_first(yaml, room, DuplicateKeyHandling::Reject) {
         Ok(json) => Ok(json.unwrap_or_else(|| b"null".to_vec())),
-        Err(ReadError::Invalid(error)) => Err(error.upstream_message()),
+        Err(ReadError::Invalid(error)) => Err(YamlError(error.upstream_message())),
         Err(ReadError::ExcessiveAliasing(_)) => {
-            Err("yaml: document contains excessive aliasing".to_owned())
+            Err(YamlError("yaml: document contains excessive aliasing".to_owned()))
         }
-        Err(ReadError::TooLarge(_)) => {
-            Err(format!("yaml: it stands for more than {room} bytes of JSON: write it out"))
-        }
+        Err(ReadError::TooLarge(_)) => Err(YamlError(format!(
+            "yaml: it stands for more than {room} bytes of JSON: write it out"
+        ))),
     }
 }
 
@@ -251,7 +256,7 @@ mod tests {
                 "yaml: it stands for more than 60 bytes of JSON: write it out",
             ),
         ] {
-            assert_eq!(read_strict(yaml, 60).unwrap_err(), why, "{yaml}");
+            assert_eq!(read_strict(yaml, 60).unwrap_err().to_string(), why, "{yaml}");
         }
         for (yaml, expected) in [
             ("a: {b: 1}\nc: {b: 2}\n", r#"{"a":{"b":1},"c":{"b":2}}"#),
@@ -316,7 +321,7 @@ mod tests {
         // The text has 106 nodes, each alias is one and stands for 101: of 397,906 nodes 98.99 % are theirs.
         assert!(read_strict(&text(3_900), 1 << 21).is_ok());
         // With more than 400,000 nodes, less than 99 % are allowed.
-        let refused = Err("yaml: document contains excessive aliasing".to_owned());
+        let refused = Err(YamlError("yaml: document contains excessive aliasing".to_owned()));
         assert_eq!(read_strict(&text(4_000), 1 << 22), refused);
         assert_eq!(read(&text(4_000), 1 << 22), Some(Document::TooLarge));
         let why = documents(&text(4_000), BooleanWords::Yaml11, 1 << 22)
@@ -342,7 +347,7 @@ mod tests {
                 let last = documents_lenient(&yaml, BooleanWords::Yaml11, 10_000);
                 match &strict {
                     Ok(strict) => prop_assert_eq!(strict, &json),
-                    Err(why) => prop_assert!(why.contains("duplicate"), "{}", why),
+                    Err(why) => prop_assert!(why.to_string().contains("duplicate"), "{}", why),
                 }
                 // The parser takes the last member of a name, too.
                 if let (Err(_), Ok(last)) = (&strict, &last)

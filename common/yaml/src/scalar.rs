@@ -5,6 +5,11 @@
 
 use std::borrow::Cow;
 
+/// The reason why a scalar does not match its tag, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct TagError(String);
+
 /// Value of a scalar.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'y> {
@@ -36,17 +41,19 @@ pub(crate) fn resolve<'y>(
     is_plain: bool,
     tag: Option<&str>,
     booleans: BooleanWords,
-) -> Result<Value<'y>, String> {
+) -> Result<Value<'y>, TagError> {
     let Some(tag) = tag else {
         return Ok(if is_plain { resolve_plain(text, booleans) } else { Value::Text(text) });
     };
     let Some(name) = tag.strip_prefix(PREFIX) else { return Ok(Value::Text(text)) };
-    let wrong = |found: &str, text: &str| format!("cannot decode !!{found} `{text}` as a !!{name}");
+    let wrong = |found: &str, text: &str| {
+        TagError(format!("cannot decode !!{found} `{text}` as a !!{name}"))
+    };
     match name {
         "binary" => {
             let mut bytes = Vec::new();
             opgate_compat::go::base64::decode(&text, &mut bytes)
-                .map_err(|_| "!!binary value contains invalid base64 data")?;
+                .map_err(|_| TagError("!!binary value contains invalid base64 data".to_owned()))?;
             Ok(Value::Text(String::from_utf8_lossy(&bytes).into_owned().into()))
         }
         "bool" | "int" | "float" | "null" => {

@@ -264,8 +264,8 @@ pub(crate) mod host {
             if let Some(labels) = &query.label_selector {
                 let json = opgate_document::Document::parse(labels);
                 let json = json.map_err(|e| wit::ReadError::Invalid(e.to_string()))?;
-                store_query.label_selector =
-                    context::parse_selector(json.root()).map_err(wit::ReadError::Invalid)?;
+                store_query.label_selector = context::parse_selector(json.root())
+                    .map_err(|e| wit::ReadError::Invalid(e.to_string()))?;
             }
             for m in &query.matches {
                 let index =

@@ -134,7 +134,7 @@ pub use bindings::opgate::policy::types::{
     SkippedRule, UserInfo, Verdict, Violation,
 };
 pub use document::{Document, Items, escape};
-pub use opgate_compat::labels::Selector;
+pub use opgate_compat::labels::{Selector, SelectorError};
 pub use opgate_compat::{go, image, names, openshift};
 #[doc(hidden)]
 pub use policy::any_settings;

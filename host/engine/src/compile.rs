@@ -5,7 +5,7 @@ use std::sync::Arc;
 use opgate_system::{Image, Key};
 
 use super::{LoadError, TARGET, settings};
-use crate::subprocess::{Job, WorkerProgram};
+use crate::subprocess::{Job, WorkerError, WorkerProgram};
 
 /// The process in which components are compiled.
 #[derive(Debug, Clone, Default)]
@@ -50,8 +50,9 @@ impl Compiler {
                     .map_err(|_| LoadError::NotCompiled("no randomness".to_owned()))?;
                 let parts =
                     [&[u8::from(large_address_space)], secret.as_slice(), purpose, component];
-                let sealed =
-                    program.run(Job::compile(component), &parts).map_err(LoadError::NotCompiled)?;
+                let sealed = program
+                    .run(Job::compile(component), &parts)
+                    .map_err(|why| LoadError::NotCompiled(why.to_string()))?;
                 Image::open(&Key::new(&secret), purpose, sealed)
                     .map_err(|e| LoadError::NotCompiled(e.to_string()))
             }
@@ -77,12 +78,14 @@ pub(super) fn causes(
 ///
 /// # Errors
 /// The error of the compiler.
-pub fn run_compile_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, String> {
+pub fn run_compile_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, WorkerError> {
     let [large_address_space, secret, purpose, component] = parts else {
-        return Err("no component".to_owned());
+        return Err(WorkerError("no component".to_owned()));
     };
-    let secret: &[u8; 32] = secret.as_slice().try_into().map_err(|_| "no key".to_owned())?;
-    let text = |error: wasmtime::Error| opgate_text::one_line(&format!("{error:#}"), 512);
+    let secret: &[u8; 32] =
+        secret.as_slice().try_into().map_err(|_| WorkerError("no key".to_owned()))?;
+    let text =
+        |error: wasmtime::Error| WorkerError(opgate_text::one_line(&format!("{error:#}"), 512));
     let config = settings::config(TARGET, *large_address_space == [1]).map_err(text)?;
     let engine = wasmtime::Engine::new(&config).map_err(text)?;
     let image = Image::compile(&engine, component).map_err(text)?;

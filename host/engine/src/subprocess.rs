@@ -202,6 +202,19 @@ impl From<&str> for JobError {
     }
 }
 
+/// The error of a job about its input, or the reason why the child failed, in one line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct WorkerError(pub(crate) String);
+
+impl WorkerError {
+    /// Creates the error of a job.
+    #[must_use]
+    pub fn of_job(error: &impl std::error::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
 impl WorkerProgram {
     /// The binary of this process, even if its file has been replaced. Its children share this
     /// many bytes of memory.
@@ -223,7 +236,7 @@ impl WorkerProgram {
     ///
     /// # Errors
     /// The error of the job about its input, or the reason why the child failed, in one line.
-    pub fn run(&self, job: Job, parts: &[&[u8]]) -> Result<Vec<u8>, String> {
+    pub fn run(&self, job: Job, parts: &[&[u8]]) -> Result<Vec<u8>, WorkerError> {
         let all = self.pool.parts;
         let few = if job == Job::CompileLarge { all } else { 1 };
         let first = self.attempt(job, parts, &self.pool.acquire(few));
@@ -235,7 +248,7 @@ impl WorkerProgram {
             other => other,
         };
         done.map_err(|failed| match failed {
-            JobError::Memory(why) | JobError::Other(why) => why,
+            JobError::Memory(why) | JobError::Other(why) => WorkerError(why),
         })
     }
 
@@ -429,7 +442,7 @@ fn read_part(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Runs a job with the parts of its input; an error is one line.
-pub type JobHandler = fn(Job, &[Vec<u8>]) -> Result<Vec<u8>, String>;
+pub type JobHandler = fn(Job, &[Vec<u8>]) -> Result<Vec<u8>, WorkerError>;
 
 /// Runs the child: the command with `JOB BYTES`.
 #[must_use]
@@ -452,7 +465,7 @@ pub fn run_child(argument: &str, memory: u64, handler: JobHandler) -> ExitCode {
     });
     let (kind, bytes) = match done {
         Ok(Ok(bytes)) => (COMPLETED, bytes),
-        Ok(Err(why)) => (REJECTED, why.into_bytes()),
+        Ok(Err(why)) => (REJECTED, why.to_string().into_bytes()),
         Err(_) => (REJECTED, b"it makes the compiler panic".to_vec()),
     };
     let mut stdout = io::stdout().lock();
@@ -465,8 +478,9 @@ pub fn run_child(argument: &str, memory: u64, handler: JobHandler) -> ExitCode {
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn read_parts(from: &mut impl Read, count: usize) -> Result<Vec<Vec<u8>>, String> {
-    let part = |_| read_part(from, MAX_INPUT_BYTES).map_err(|e| format!("its input: {e}"));
+fn read_parts(from: &mut impl Read, count: usize) -> Result<Vec<Vec<u8>>, WorkerError> {
+    let part =
+        |_| read_part(from, MAX_INPUT_BYTES).map_err(|e| WorkerError(format!("its input: {e}")));
     (0..count).map(part).collect()
 }
 
@@ -541,12 +555,12 @@ mod tests {
             ("chatters", &format!("printf '\\1\\210\\23\\0\\0\\0\\0\\0\\0{long}'"), "xxx"),
         ];
         for (name, text, says) in cases {
-            let error = script(name, text).run(Job::Compile, &[b"input"]).unwrap_err();
+            let error = script(name, text).run(Job::Compile, &[b"input"]).unwrap_err().to_string();
             assert!(error.contains(says), "{name}: {error}");
             assert!(error.len() <= MAX_TEXT && !error.contains('\n'), "{name}: {error}");
         }
         let missing = WorkerProgram::at(directory.path().join("missing"), usize::MAX);
-        let error = missing.run(Job::Settings, &[]).unwrap_err();
+        let error = missing.run(Job::Settings, &[]).unwrap_err().to_string();
         assert!(error.starts_with("no process for it"), "{error}");
     }
 
@@ -574,7 +588,7 @@ mod tests {
             }
         });
         assert_eq!(*all.pool.free.lock(), 3);
-        let error = of(191_000_000, 3).run(Job::Compile, &[b"input"]).unwrap_err();
+        let error = of(191_000_000, 3).run(Job::Compile, &[b"input"]).unwrap_err().to_string();
         assert!(error.starts_with("it takes more than "), "{error}");
         let most = of(usize::MAX, 1).run(Job::Compile, &[b"input"]).unwrap();
         assert_eq!(most, (512 << 20).to_string().into_bytes(), "a job has a separate limit");
@@ -597,6 +611,6 @@ mod tests {
         };
         // More than a pipe holds: the child does not even read its input.
         let error = hangs.run(Job::Compile, &[&vec![0; 1 << 20]]).unwrap_err();
-        assert_eq!(error, "it was not done after 0s");
+        assert_eq!(error.to_string(), "it was not done after 0s");
     }
 }

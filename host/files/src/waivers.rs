@@ -17,6 +17,11 @@ use opgate_input::read::{ReadPurpose, Reader, RootDirectory};
 use opgate_input::yaml::LocatedValue;
 use opgate_text::{hint, one_line, units};
 
+/// The errors of a file with waivers, one line each.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct WaiverError(String);
+
 /// The name of the file.
 pub const FILE_NAME: &str = ".opgate.yaml";
 
@@ -55,9 +60,15 @@ pub struct Waivers {
     pub list: Vec<Waiver>,
 }
 
-/// Returns the id of a rule that is written by its id or its name. The error is a hint for a rule that does
-/// not exist, possibly empty.
-pub type ResolveRule<'r> = &'r dyn Fn(&str) -> Result<String, String>;
+/// A rule that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownRule {
+    /// A rule with a similar name, as the end of the error; empty if there is none.
+    pub hint: String,
+}
+
+/// Returns the id of a rule that is written by its id or its name.
+pub type ResolveRule<'r> = &'r dyn Fn(&str) -> Result<String, UnknownRule>;
 
 /// Reads the waivers of a directory, if it has any.
 ///
@@ -67,12 +78,12 @@ pub fn read(
     directory: &Path,
     resolve: ResolveRule<'_>,
     reader: &Reader,
-) -> Result<Option<Waivers>, String> {
+) -> Result<Option<Waivers>, WaiverError> {
     let file = directory.join(FILE_NAME).display().to_string();
     let here = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     // An unreadable directory has no waivers. The reader of its files reports it.
     let Ok(root) = RootDirectory::open(here) else { return Ok(None) };
-    let fail = |why: &dyn std::fmt::Display| format!("{file}: {why}");
+    let fail = |why: &dyn std::fmt::Display| WaiverError(format!("{file}: {why}"));
     let opened = match root.open_below(Path::new(FILE_NAME)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(|error| fail(&error))?,
@@ -92,12 +103,12 @@ pub fn exists_in(directory: &Path) -> bool {
     directory.join(FILE_NAME).symlink_metadata().is_ok()
 }
 
-fn parse(file: &str, text: &str, resolve: ResolveRule<'_>) -> Result<Vec<Waiver>, String> {
+fn parse(file: &str, text: &str, resolve: ResolveRule<'_>) -> Result<Vec<Waiver>, WaiverError> {
     let located = LocatedValue::read(text).map_err(|e| {
-        one_line(
+        WaiverError(one_line(
             &format!("{file}:{}:{}: not YAML: {}", e.line, e.column, e.message),
             MAX_ERROR_BYTES,
-        )
+        ))
     })?;
     let mut errors = ErrorCollector { document: &located, errors: Vec::new() };
     let mut waivers: Vec<Waiver> = Vec::new();
@@ -124,7 +135,7 @@ impl<'l> ErrorCollector<'l> {
         self.errors.push((self.document.location(pointer), why.to_owned()));
     }
 
-    fn into_result<T>(mut self, file: &str, value: T) -> Result<T, String> {
+    fn into_result<T>(mut self, file: &str, value: T) -> Result<T, WaiverError> {
         if self.errors.is_empty() {
             return Ok(value);
         }
@@ -136,7 +147,7 @@ impl<'l> ErrorCollector<'l> {
         if let more @ 1.. = self.errors.len() - lines.len() {
             lines.push(format!("{file}: {more} more errors"));
         }
-        Err(lines.join("\n"))
+        Err(WaiverError(lines.join("\n")))
     }
 
     /// Names of members that do not exist.
@@ -199,7 +210,7 @@ impl<'l> ErrorCollector<'l> {
         let rule = self.parse_text(pointer, members, "rule");
         let reason = self.parse_text(pointer, members, "reason");
         let rule = rule.map(|rule| {
-            resolve(rule).unwrap_or_else(|hint| {
+            resolve(rule).unwrap_or_else(|UnknownRule { hint }| {
                 let why = format!("there is no rule {rule:?}{hint}");
                 self.add(&format!("{pointer}/rule"), &why);
                 rule.to_owned()

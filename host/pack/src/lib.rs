@@ -58,9 +58,14 @@ pub enum Error {
         /// The module.
         module: String,
         /// The error of `wit-component`.
-        why: String,
+        why: EncodeError,
     },
 }
+
+/// The error of `wit-component`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct EncodeError(String);
 
 fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     let what = what.into();
@@ -176,9 +181,9 @@ fn encode_module(module: &Path) -> Result<(String, Vec<u8>), Error> {
 ///
 /// # Errors
 /// If `wit-component` rejects the module, its error.
-pub fn encode_component(module: &[u8]) -> Result<Vec<u8>, String> {
+pub fn encode_component(module: &[u8]) -> Result<Vec<u8>, EncodeError> {
     let encoder = wit_component::ComponentEncoder::default().module(module);
-    encoder.and_then(|e| e.validate(true).encode()).map_err(|e| format!("{e:#}"))
+    encoder.and_then(|e| e.validate(true).encode()).map_err(|e| EncodeError(format!("{e:#}")))
 }
 
 /// Adds the Wasm target to the toolchain if it is missing.

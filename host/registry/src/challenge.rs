@@ -3,6 +3,11 @@
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, Uri};
 
+/// The reason why no credentials are sent to the address of a challenge.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct RealmError(String);
+
 /// The authentication that a registry requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Challenge {
@@ -27,17 +32,21 @@ impl Challenge {
 ///
 /// # Errors
 /// If the address is neither.
-pub(crate) fn parse_realm(text: &str, is_insecure: impl Fn(&str) -> bool) -> Result<Uri, String> {
-    let uri: Uri = text.parse().map_err(|_| format!("the realm {text:?} is not an address"))?;
+pub(crate) fn parse_realm(
+    text: &str,
+    is_insecure: impl Fn(&str) -> bool,
+) -> Result<Uri, RealmError> {
+    let uri: Uri =
+        text.parse().map_err(|_| RealmError(format!("the realm {text:?} is not an address")))?;
     let authority = uri.authority().map_or("", http::uri::Authority::as_str);
     let is_plain = uri.scheme_str() == Some("http") && is_insecure(authority);
     if authority.is_empty()
         || authority.contains('@')
         || !(is_plain || uri.scheme_str() == Some("https"))
     {
-        return Err(format!(
+        return Err(RealmError(format!(
             "the realm {text:?} is no https address: no credentials are sent there"
-        ));
+        )));
     }
     Ok(uri)
 }

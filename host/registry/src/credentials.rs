@@ -13,6 +13,11 @@ use serde::Deserialize;
 
 use crate::{Error, Reference};
 
+/// The reason why a docker configuration is invalid, without its values.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct CredentialsError(String);
+
 /// Maximum bytes of a configuration.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -113,20 +118,21 @@ impl Credentials {
             Ok(text)
         };
         let text = read().map_err(|error| wrong(&error.to_string()))?;
-        let mut credentials = Self::parse(&text).map_err(|why| wrong(&why))?;
+        let mut credentials = Self::parse(&text).map_err(|why| wrong(&why.to_string()))?;
         credentials.path = Some(path.to_owned());
         Ok(credentials)
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, CredentialsError> {
         // An error of serde quotes the value, which may be a password.
         let config: Config = serde_json::from_str(text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
-            format!("not a docker configuration (line {line}, column {column}): it has `auths` by registry, as `docker login` writes it")
+            CredentialsError(format!("not a docker configuration (line {line}, column {column}): it has `auths` by registry, as `docker login` writes it"))
         })?;
         let mut logins = BTreeMap::new();
         for (key, entry) in config.auths {
-            let login = entry.login().map_err(|why| format!("auths {key:?}: {why}"))?;
+            let login =
+                entry.login().map_err(|why| CredentialsError(format!("auths {key:?}: {why}")))?;
             logins.insert(normalize_key(&key), login);
         }
         Ok(Self {
@@ -182,7 +188,7 @@ impl Credentials {
 }
 
 impl Entry {
-    fn login(self) -> Result<Option<Login>, String> {
+    fn login(self) -> Result<Option<Login>, CredentialsError> {
         let full = |text: Option<String>| text.filter(|text| !text.is_empty());
         let (mut username, mut password) = (full(self.username), full(self.password));
         if let Some(auth) = full(self.auth) {
@@ -192,7 +198,9 @@ impl Entry {
                 .as_deref()
                 // Docker wrote a zero byte after passwords.
                 .and_then(|text| text.trim_end_matches('\0').split_once(':'))
-                .ok_or("`auth` is not base64 of NAME:PASSWORD")?;
+                .ok_or_else(|| {
+                    CredentialsError("`auth` is not base64 of NAME:PASSWORD".to_owned())
+                })?;
             (username, password) = (Some(name.to_owned()), full(Some(word.to_owned())));
         }
         if let Some(token) = full(self.identitytoken) {
@@ -204,7 +212,7 @@ impl Entry {
             }
             (Some(username), Some(password)) => Some(Login::Password { username, password }),
             (None, None) => None,
-            _ => return Err("name or password is missing".to_owned()),
+            _ => return Err(CredentialsError("name or password is missing".to_owned())),
         })
     }
 }
@@ -225,7 +233,7 @@ mod tests {
     use super::*;
 
     fn login(config: &str, reference: &str) -> Result<Option<Login>, String> {
-        let credentials = Credentials::parse(config)?;
+        let credentials = Credentials::parse(config).map_err(|error| error.to_string())?;
         let reference = Reference::parse(reference).unwrap();
         credentials.of(&reference).map(Option::<&Login>::cloned).map_err(|error| error.to_string())
     }

@@ -4,6 +4,11 @@ use std::fmt;
 
 use aws_lc_rs::digest::{Context, SHA256};
 
+/// The reason why a text is no digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DigestError(String);
+
 /// `sha256:` and 64 hexadecimal digits in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(String);
@@ -21,14 +26,16 @@ impl Digest {
     ///
     /// # Errors
     /// If the text has another algorithm or format.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, DigestError> {
         let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         match text.strip_prefix("sha256:") {
             Some(hex) if hex.len() == 64 && hex.bytes().all(is_hex) => Ok(Self(text.to_owned())),
-            Some(_) => Err(format!(
+            Some(_) => Err(DigestError(format!(
                 "{text:?} is no digest: sha256: and 64 hexadecimal digits in lower case"
-            )),
-            None => Err(format!("{text:?} is no digest that opgate can verify: use sha256:…")),
+            ))),
+            None => Err(DigestError(format!(
+                "{text:?} is no digest that opgate can verify: use sha256:…"
+            ))),
         }
     }
 

@@ -41,13 +41,13 @@ use std::time::Duration;
 
 pub use cache::Cache;
 pub use credentials::Credentials;
-pub use digest::Digest;
+pub use digest::{Digest, DigestError};
 pub use error::Error;
 pub use proxy::Proxies;
 pub use pull::PulledComponent;
 pub use push::Interfaces;
-pub use reference::{Reference, Repository, SCHEME};
-pub use signature::PublicKeys;
+pub use reference::{Reference, ReferenceError, Repository, SCHEME};
+pub use signature::{PublicKeys, SignatureError};
 
 use client::Client;
 use transport::Transport;

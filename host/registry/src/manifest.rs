@@ -97,7 +97,7 @@ impl Manifest {
 
 impl Descriptor {
     pub(crate) fn digest(&self) -> Result<Digest, Error> {
-        Digest::parse(&self.digest).map_err(Error::permanent)
+        Digest::parse(&self.digest).map_err(|why| Error::permanent(why.to_string()))
     }
 
     /// Returns its size, if that is within a limit.

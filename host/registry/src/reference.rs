@@ -4,6 +4,11 @@ use std::fmt;
 
 use crate::Digest;
 
+/// The reason why a text is no reference and no repository.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ReferenceError(String);
+
 /// The scheme of references in a configuration and on the command line.
 pub const SCHEME: &str = "oci://";
 
@@ -25,8 +30,8 @@ impl Reference {
     ///
     /// # Errors
     /// If the text has another format; the error describes the problem.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| Err(format!("{text:?} is not a reference: {why}"));
+    pub fn parse(text: &str) -> Result<Self, ReferenceError> {
+        let wrong = |why: &str| Err(ReferenceError(format!("{text:?} is not a reference: {why}")));
         let Some(name) = text.strip_prefix(SCHEME) else {
             return wrong("write oci://HOST/REPOSITORY@sha256:…");
         };
@@ -42,7 +47,7 @@ impl Reference {
             );
         }
         if let Some(why) = opgate_compat::image::plain_error(name) {
-            return wrong(&why);
+            return wrong(&why.to_string());
         }
         // The parser of addresses would read another host from a text with a user or a path.
         let authority = host.parse::<http::uri::Authority>();
@@ -61,7 +66,7 @@ impl Reference {
         };
         let digest = match digest.map(Digest::parse).transpose() {
             Ok(digest) => digest,
-            Err(why) => return wrong(&why),
+            Err(why) => return wrong(&why.to_string()),
         };
         if tag.is_none() && digest.is_none() {
             return wrong("add the digest (@sha256:…) or a tag");
@@ -126,11 +131,11 @@ impl Repository {
     ///
     /// # Errors
     /// If the text has another format.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, ReferenceError> {
         let wrong = || {
-            format!(
+            ReferenceError(format!(
                 "{text:?} is not a repository: write HOST/REPOSITORY, without a tag or a digest"
-            )
+            ))
         };
         if text.contains("://") || text.contains('@') {
             return Err(wrong());
@@ -228,7 +233,7 @@ mod tests {
             ("oci://ghcr.io/a:v1?x=y", "invalid reference format"),
             (sha512.as_str(), "use sha256"),
         ] {
-            let said = Reference::parse(text).unwrap_err();
+            let said = Reference::parse(text).unwrap_err().to_string();
             assert!(said.contains(why), "{text}: {said}");
         }
     }

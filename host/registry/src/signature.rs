@@ -16,6 +16,11 @@ use crate::content::fetch_blob;
 use crate::manifest::{ACCEPTED_TYPES, MAX_MANIFEST_BYTES, Manifest};
 use crate::{Cache, Digest, Error, Reference, Repository};
 
+/// The reason why keys are invalid, or a signature is not by one of them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SignatureError(String);
+
 /// The type of a layer with a signed text.
 const PAYLOAD_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 /// The annotation with its signature.
@@ -81,25 +86,25 @@ impl PublicKeys {
     ///
     /// # Errors
     /// If the text is invalid. The error quotes nothing of it, because it may be a private key.
-    pub fn parse(pem: &str) -> Result<Self, String> {
+    pub fn parse(pem: &str) -> Result<Self, SignatureError> {
         if pem.contains("PRIVATE KEY") {
-            return Err("a private key is in it: name the public key alone (cosign.pub), and treat the private one as known".to_owned());
+            return Err(SignatureError("a private key is in it: name the public key alone (cosign.pub), and treat the private one as known".to_owned()));
         }
         let algorithms: [&'static dyn VerificationAlgorithm; 3] =
             [&ECDSA_P256_SHA256_ASN1, &ED25519, &RSA_PKCS1_2048_8192_SHA256];
         let mut keys = Vec::new();
         for key in SubjectPublicKeyInfoDer::pem_slice_iter(pem.as_bytes()) {
-            let key = key.map_err(|_| "not PEM".to_owned())?;
+            let key = key.map_err(|_| SignatureError("not PEM".to_owned()))?;
             let mut parsed = algorithms
                 .iter()
                 .filter_map(|algorithm| ParsedPublicKey::new(*algorithm, key.as_ref()).ok());
-            let parsed = parsed.next().ok_or("a key of another kind than ECDSA with P-256, Ed25519, or RSA with 2048 to 8192 bits")?;
+            let parsed = parsed.next().ok_or_else(|| SignatureError("a key of another kind than ECDSA with P-256, Ed25519, or RSA with 2048 to 8192 bits".to_owned()))?;
             keys.push(parsed);
         }
         match keys.len() {
-            0 => Err("no public key in it: it has -----BEGIN PUBLIC KEY-----, as `cosign public-key` prints it".to_owned()),
+            0 => Err(SignatureError("no public key in it: it has -----BEGIN PUBLIC KEY-----, as `cosign public-key` prints it".to_owned())),
             1..=MAX_KEYS => Ok(Self { keys, repository: None }),
-            many => Err(format!("{many} keys are more than the {MAX_KEYS} that are tried")),
+            many => Err(SignatureError(format!("{many} keys are more than the {MAX_KEYS} that are tried"))),
         }
     }
 
@@ -110,30 +115,46 @@ impl PublicKeys {
     }
 
     /// Checks that one of the keys signed a text that names this digest and the repository.
-    fn verify(&self, payload: &[u8], signature: &[u8], digest: &Digest) -> Result<(), String> {
+    fn verify(
+        &self,
+        payload: &[u8],
+        signature: &[u8],
+        digest: &Digest,
+    ) -> Result<(), SignatureError> {
         if !self.keys.iter().any(|key| key.verify_sig(payload, signature).is_ok()) {
-            return Err("not by this key".to_owned());
+            return Err(SignatureError("not by this key".to_owned()));
         }
         // opgate parses the text only after it has verified the signature.
         let text: Payload = serde_json::from_slice(payload)
-            .map_err(|error| format!("signed, but no text of cosign: {error}"))?;
+            .map_err(|error| SignatureError(format!("signed, but no text of cosign: {error}")))?;
         if text.critical.r#type != SIGNATURE_TYPE {
-            return Err(format!("signed as {:?}, not as {SIGNATURE_TYPE:?}", text.critical.r#type));
+            return Err(SignatureError(format!(
+                "signed as {:?}, not as {SIGNATURE_TYPE:?}",
+                text.critical.r#type
+            )));
         }
         if text.critical.image.digest != digest.as_str() {
-            return Err(format!("signed for {:?}", text.critical.image.digest));
+            return Err(SignatureError(format!("signed for {:?}", text.critical.image.digest)));
         }
         let Some(wanted) = &self.repository else { return Ok(()) };
         let signed = text.critical.identity.and_then(|identity| identity.repository);
         match signed.filter(|signed| !signed.is_empty()) {
             Some(signed) if Repository::of_image(&signed).as_ref() == Some(wanted) => Ok(()),
-            Some(signed) => Err(format!("signed as {signed:?}, not as {wanted}")),
-            None => Err(format!("signed without the name of a repository, not as {wanted}")),
+            Some(signed) => Err(SignatureError(format!("signed as {signed:?}, not as {wanted}"))),
+            None => Err(SignatureError(format!(
+                "signed without the name of a repository, not as {wanted}"
+            ))),
         }
     }
 
-    fn verify_cached(&self, signed: &CachedSignature, digest: &Digest) -> Result<(), String> {
-        let decode = |text: &str| BASE64_STANDARD.decode(text).map_err(|_| "not base64".to_owned());
+    fn verify_cached(
+        &self,
+        signed: &CachedSignature,
+        digest: &Digest,
+    ) -> Result<(), SignatureError> {
+        let decode = |text: &str| {
+            BASE64_STANDARD.decode(text).map_err(|_| SignatureError("not base64".to_owned()))
+        };
         self.verify(&decode(&signed.payload)?, &decode(&signed.signature)?, digest)
     }
 }
@@ -249,7 +270,7 @@ mod tests {
         assert_eq!(keys(&key).verify(good.as_bytes(), &signature, &digest), Ok(()));
         assert_eq!(
             keys(&other).verify(good.as_bytes(), &signature, &digest),
-            Err("not by this key".to_owned())
+            Err(SignatureError("not by this key".to_owned()))
         );
         let mut changed = signature.clone();
         changed[10] ^= 1;
@@ -266,7 +287,7 @@ mod tests {
             ("{}".to_owned(), "no text of cosign"),
         ] {
             let said = keys(&key).verify(text.as_bytes(), &sign(&text), &digest).unwrap_err();
-            assert!(said.contains(why), "{said}");
+            assert!(said.to_string().contains(why), "{said}");
         }
         // The name of the repository counts if the keys require one.
         for (name, signed, is_good) in [
@@ -286,7 +307,7 @@ mod tests {
         let bound = keys(&key).for_repository(Some(Repository::parse("ghcr.io/a").unwrap()));
         let unnamed = good.replace(r#""identity":{"docker-reference":"ghcr.io/a"},"#, "");
         let said = bound.verify(unnamed.as_bytes(), &sign(&unnamed), &digest).unwrap_err();
-        assert!(said.contains("without the name of a repository"), "{said}");
+        assert!(said.to_string().contains("without the name of a repository"), "{said}");
         // One of several keys is enough.
         let both =
             [&other, &key].map(|pair| pem(pair.public_key().as_der().unwrap().as_ref())).concat();
@@ -342,7 +363,7 @@ mod tests {
             ("-----BEGIN PUBLIC KEY-----\naHVzaA==\n-----END PUBLIC KEY-----", "another kind"),
             ("-----BEGIN CERTIFICATE-----\naHVzaA==\n-----END CERTIFICATE-----", "no public key"),
         ] {
-            let said = PublicKeys::parse(text).unwrap_err();
+            let said = PublicKeys::parse(text).unwrap_err().to_string();
             assert!(said.contains(why) && !said.contains("hush"), "{text}: {said}");
         }
         let many = pem(&[]).repeat(9);

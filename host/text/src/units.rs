@@ -2,23 +2,32 @@
 
 use std::time::Duration;
 
+/// The reason why a text is no size or no duration, for its author.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnitError(String);
+
 /// Bytes of `64`, `512Ki`, `32Mi` or `1Gi`.
 ///
 /// # Errors
 /// The error in the text, for its author.
-pub fn parse_bytes(text: &str) -> Result<usize, String> {
+pub fn parse_bytes(text: &str) -> Result<usize, UnitError> {
     let (digits, unit) = split(text);
     let factor = match unit {
         "" => 1,
         "Ki" => 1usize << 10,
         "Mi" => 1 << 20,
         "Gi" => 1 << 30,
-        _ => return Err(format!("{text:?} is not a size: write a number with Ki, Mi or Gi")),
+        _ => {
+            return Err(UnitError(format!(
+                "{text:?} is not a size: write a number with Ki, Mi or Gi"
+            )));
+        }
     };
-    let number: usize = digits
-        .parse()
-        .map_err(|_| format!("{text:?} is not a size: write a number with Ki, Mi or Gi"))?;
-    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is too large"))
+    let number: usize = digits.parse().map_err(|_| {
+        UnitError(format!("{text:?} is not a size: write a number with Ki, Mi or Gi"))
+    })?;
+    number.checked_mul(factor).ok_or_else(|| UnitError(format!("{text:?} is too large")))
 }
 
 /// Duration of `250us`, `100ms`, `2s`, `1m` or `1m30s`: the notation of Go, which the API server
@@ -26,8 +35,9 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
 ///
 /// # Errors
 /// The error in the text, for its author.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration: write a number with us, ms, s, m or h");
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    let wrong =
+        || UnitError(format!("{text:?} is not a duration: write a number with us, ms, s, m or h"));
     let mut rest = text.trim();
     let mut total = Duration::ZERO;
     if rest.is_empty() {

@@ -2,6 +2,18 @@
 
 use std::fmt::Write as _;
 
+/// The reason why a text is no duration, in Go's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DurationError(String);
+
+/// The message of a violation is this text.
+impl From<DurationError> for String {
+    fn from(error: DurationError) -> Self {
+        error.0
+    }
+}
+
 /// Largest number of nanoseconds, and one more: as far as a negative duration reaches.
 const NANOS_LIMIT: u64 = 1 << 63;
 
@@ -9,8 +21,8 @@ const NANOS_LIMIT: u64 = 1 << 63;
 ///
 /// # Errors
 /// Go's text.
-pub fn check(text: &str) -> Result<(), String> {
-    let invalid = || format!("time: invalid duration {}", quote(text));
+pub fn check(text: &str) -> Result<(), DurationError> {
+    let invalid = || DurationError(format!("time: invalid duration {}", quote(text)));
     let (negative, mut rest) = match text.strip_prefix(['-', '+']) {
         Some(rest) => (text.starts_with('-'), rest),
         None => (false, text),
@@ -35,7 +47,7 @@ pub fn check(text: &str) -> Result<(), String> {
         let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
         let (unit, next) = after.split_at_checked(end).unwrap_or((after, ""));
         if unit.is_empty() {
-            return Err(format!("time: missing unit in duration {}", quote(text)));
+            return Err(DurationError(format!("time: missing unit in duration {}", quote(text))));
         }
         let nanoseconds = match unit {
             "ns" => 1,
@@ -46,7 +58,7 @@ pub fn check(text: &str) -> Result<(), String> {
             "h" => 3_600_000_000_000,
             unit => {
                 let (unit, text) = (quote(unit), quote(text));
-                return Err(format!("time: unknown unit {unit} in duration {text}"));
+                return Err(DurationError(format!("time: unknown unit {unit} in duration {text}")));
             }
         };
         let value =
@@ -148,7 +160,7 @@ mod tests {
             ("a\"b\\c", invalid("a\\\"b\\\\c")),
         ];
         for (text, error) in cases {
-            assert_eq!(check(text), Err(error), "{text}");
+            assert_eq!(check(text).unwrap_err().to_string(), error, "{text}");
         }
     }
 }

@@ -4,6 +4,11 @@
 
 use super::quote_bytes;
 
+/// The reason why a text is no address, in Go's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct IpError(String);
+
 /// An address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ip {
@@ -18,7 +23,7 @@ impl Ip {
     ///
     /// # Errors
     /// Go's text.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
+    pub fn parse(text: &[u8]) -> Result<Self, IpError> {
         match text.iter().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
             Some(b'.') => fields(text, text).map(Self::V4),
             Some(b':') => parse_v6(text),
@@ -40,16 +45,16 @@ impl Ip {
     }
 }
 
-fn error(whole: &[u8], why: &str, at: &[u8]) -> String {
+fn error(whole: &[u8], why: &str, at: &[u8]) -> IpError {
     let whole = quote_bytes(whole);
     if at.is_empty() {
-        return format!("ParseAddr({whole}): {why}");
+        return IpError(format!("ParseAddr({whole}): {why}"));
     }
-    format!("ParseAddr({whole}): {why} (at {})", quote_bytes(at))
+    IpError(format!("ParseAddr({whole}): {why} (at {})", quote_bytes(at)))
 }
 
 /// Returns the four numbers of version 4, in a part of the whole text.
-fn fields(whole: &[u8], part: &[u8]) -> Result<[u8; 4], String> {
+fn fields(whole: &[u8], part: &[u8]) -> Result<[u8; 4], IpError> {
     let wrong = |why, at| Err(error(whole, why, at));
     let mut fields = [0_u8; 4];
     let (mut value, mut digits, mut position) = (0_u32, 0_u32, 0_usize);
@@ -96,7 +101,7 @@ fn set(bytes: &mut [u8], index: usize, value: u32) {
 }
 
 /// Returns the hexadecimal number at the start, and the number of its digits.
-fn group(whole: &[u8], rest: &[u8]) -> Result<(u32, usize), String> {
+fn group(whole: &[u8], rest: &[u8]) -> Result<(u32, usize), IpError> {
     let (mut value, mut digits) = (0_u32, 0_usize);
     for &byte in rest {
         let Some(digit) = char::from(byte).to_digit(16) else { break };
@@ -113,7 +118,7 @@ fn group(whole: &[u8], rest: &[u8]) -> Result<(u32, usize), String> {
     Ok((value, digits))
 }
 
-fn parse_v6(whole: &[u8]) -> Result<Ip, String> {
+fn parse_v6(whole: &[u8]) -> Result<Ip, IpError> {
     let wrong = |why, at| Err(error(whole, why, at));
     let percent = whole.iter().position(|&byte| byte == b'%');
     let mut rest = whole.get(..percent.unwrap_or(whole.len())).unwrap_or_default();
@@ -245,8 +250,11 @@ mod tests {
             ),
         ] {
             let expected = format!("ParseAddr({text:?}): {error}");
-            assert_eq!(Ip::parse(text.as_bytes()).unwrap_err(), expected);
+            assert_eq!(Ip::parse(text.as_bytes()).unwrap_err().to_string(), expected);
         }
-        assert_eq!(Ip::parse(b"\xff").unwrap_err(), r#"ParseAddr("\xff"): unable to parse IP"#);
+        assert_eq!(
+            Ip::parse(b"\xff").unwrap_err().to_string(),
+            r#"ParseAddr("\xff"): unable to parse IP"#
+        );
     }
 }

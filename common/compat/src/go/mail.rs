@@ -8,16 +8,31 @@
 use super::ip::Ip;
 use super::{mime, quote, quote_char};
 
+/// The reason why a text is no address of mail, in Go's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct AddressError(String);
+
+/// The message of a violation is this text.
+impl From<AddressError> for String {
+    fn from(error: AddressError) -> Self {
+        error.0
+    }
+}
+
 /// Checks as `mail.ParseAddress` whether a text is one address.
 ///
 /// # Errors
 /// Go's text.
-pub fn check_address(text: &str) -> Result<(), String> {
+pub fn check_address(text: &str) -> Result<(), AddressError> {
     let mut parser = Parser { rest: text };
     let count = parser.address(true)?;
     parser.skip_comments()?;
     if !parser.rest.is_empty() {
-        return Err(format!("mail: expected single address, got {}", quote(parser.rest)));
+        return Err(AddressError(format!(
+            "mail: expected single address, got {}",
+            quote(parser.rest)
+        )));
     }
     match count {
         0 => wrong("empty group"),
@@ -26,8 +41,13 @@ pub fn check_address(text: &str) -> Result<(), String> {
     }
 }
 
-fn wrong<T>(why: &str) -> Result<T, String> {
-    Err(format!("mail: {why}"))
+fn wrong<T>(why: &str) -> Result<T, AddressError> {
+    Err(AddressError(format!("mail: {why}")))
+}
+
+/// Decodes a word; an error is the one of its character set.
+fn decode(word: &str) -> Result<Option<String>, AddressError> {
+    mime::decode(word).map_err(|why| AddressError(why.to_string()))
 }
 
 const COMMENT_ERROR: &str = "misformatted parenthetical comment";
@@ -62,7 +82,7 @@ impl<'t> Parser<'t> {
         after.is_some()
     }
 
-    fn skip_comments(&mut self) -> Result<(), String> {
+    fn skip_comments(&mut self) -> Result<(), AddressError> {
         self.skip_space();
         while self.take('(') {
             if self.comment().is_none() {
@@ -74,7 +94,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads one address, or a group if it is allowed. Returns the number of addresses.
-    fn address(&mut self, may_be_group: bool) -> Result<usize, String> {
+    fn address(&mut self, may_be_group: bool) -> Result<usize, AddressError> {
         self.skip_space();
         if self.rest.is_empty() {
             return wrong("no address");
@@ -104,7 +124,7 @@ impl<'t> Parser<'t> {
         if self.take('>') { Ok(1) } else { wrong("unclosed angle-addr") }
     }
 
-    fn group(&mut self) -> Result<usize, String> {
+    fn group(&mut self) -> Result<usize, AddressError> {
         self.skip_space();
         if self.take(';') {
             self.skip_comments()?;
@@ -126,7 +146,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads `local@domain`.
-    fn spec(&mut self) -> Result<(), String> {
+    fn spec(&mut self) -> Result<(), AddressError> {
         self.skip_space();
         if self.rest.is_empty() {
             return wrong("no addr-spec");
@@ -150,7 +170,7 @@ impl<'t> Parser<'t> {
 
     /// Returns the words of a name. An error after the first word ends the name. Says whether all of the name
     /// is one atom; what words are encoded one after the other make one word.
-    fn phrase(&mut self) -> Result<bool, String> {
+    fn phrase(&mut self) -> Result<bool, AddressError> {
         let (mut words, mut is_atom) = (0_usize, true);
         let mut encoded: Option<bool> = None;
         let mut error = None;
@@ -166,7 +186,7 @@ impl<'t> Parser<'t> {
             let word = if self.rest.starts_with('"') {
                 self.quoted().map(|text| Err(text.is_atom))
             } else {
-                self.atom(true).and_then(|atom| Ok(mime::decode(atom)?.ok_or(true)))
+                self.atom(true).and_then(|atom| Ok(decode(atom)?.ok_or(true)))
             };
             match word {
                 Ok(Ok(text)) => {
@@ -199,7 +219,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads the text between two quotes, of which the first is next.
-    fn quoted(&mut self) -> Result<Quoted, String> {
+    fn quoted(&mut self) -> Result<Quoted, AddressError> {
         let mut text = Quoted { is_empty: true, is_atom: true };
         let mut is_escaped = false;
         for (index, c) in self.rest.char_indices().skip(1) {
@@ -221,7 +241,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Characters of an atom and dots; in a name they may stand anywhere.
-    fn atom(&mut self, is_permissive: bool) -> Result<&'t str, String> {
+    fn atom(&mut self, is_permissive: bool) -> Result<&'t str, AddressError> {
         let end = self.rest.find(|c| !is_atom_char(c)).unwrap_or(self.rest.len());
         let (atom, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
         if atom.is_empty() {
@@ -244,7 +264,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads an IP address instead of a domain, after the bracket.
-    fn literal(&mut self) -> Result<(), String> {
+    fn literal(&mut self) -> Result<(), AddressError> {
         let is_end = |c| matches!(c, '[' | ']' | '\\') || !is_visible(c);
         let end = self.rest.find(is_end).unwrap_or(self.rest.len());
         let (text, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
@@ -267,9 +287,9 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads a comment after the address as its name.
-    fn named_by_comment(&mut self) -> Result<(), String> {
+    fn named_by_comment(&mut self) -> Result<(), AddressError> {
         let Some(comment) = self.comment() else { return wrong(COMMENT_ERROR) };
-        comment.split(is_space).try_for_each(|word| mime::decode(word).map(drop))
+        comment.split(is_space).try_for_each(|word| decode(word).map(drop))
     }
 
     /// Reads the text between two parentheses, of which the first was read; none if the last is missing.
@@ -380,7 +400,7 @@ mod tests {
             ("group: one@b two@c;", "mail: expected comma"),
             ("group: one@b, two@c;", "mail: group with multiple addresses"),
         ] {
-            assert_eq!(check_address(text).unwrap_err(), error, "{text}");
+            assert_eq!(check_address(text).unwrap_err().to_string(), error, "{text}");
         }
     }
 }

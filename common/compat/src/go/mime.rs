@@ -2,12 +2,17 @@
 
 use super::{base64, folds_to, quote};
 
+/// The reason why an encoded word cannot be decoded, in Go's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct CharsetError(String);
+
 /// Decodes a word: `Jörg` for `=?utf-8?q?J=C3=B6rg?=`. None for a word that is not encoded, or not
 /// completely.
 ///
 /// # Errors
 /// Fails with Go's text for an unknown character set.
-pub(super) fn decode(word: &str) -> Result<Option<String>, String> {
+pub(super) fn decode(word: &str) -> Result<Option<String>, CharsetError> {
     let Some((charset, bytes)) = parts(word) else { return Ok(None) };
     let is = |name| folds_to(charset, name);
     if is("utf-8") {
@@ -21,7 +26,7 @@ pub(super) fn decode(word: &str) -> Result<Option<String>, String> {
         let ascii = |byte: u8| if byte.is_ascii() { byte.into() } else { replaced };
         return Ok(Some(bytes.into_iter().map(ascii).collect()));
     }
-    Err(format!("charset not supported: {}", quote(&charset.to_lowercase())))
+    Err(CharsetError(format!("charset not supported: {}", quote(&charset.to_lowercase()))))
 }
 
 /// Returns the character set, and the bytes of the text.
@@ -79,6 +84,6 @@ mod tests {
             assert_eq!(decode(word), Ok(expected.map(str::to_owned)), "{word}");
         }
         let error = "charset not supported: \"koi8-r\"";
-        assert_eq!(decode("=?KOI8-R?q?a?=").unwrap_err(), error);
+        assert_eq!(decode("=?KOI8-R?q?a?=").unwrap_err().to_string(), error);
     }
 }

@@ -3,12 +3,24 @@
 use super::ip::Ip;
 use super::{quote, quote_bytes};
 
+/// The reason why a text is no URL, in Go's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UrlError(String);
+
+/// The message of a violation is this text.
+impl From<UrlError> for String {
+    fn from(error: UrlError) -> Self {
+        error.0
+    }
+}
+
 /// Checks as `url.ParseRequestURI` whether a text is an absolute URL, or an absolute path.
 ///
 /// # Errors
 /// Go's text.
-pub fn check_request_uri(text: &str) -> Result<(), String> {
-    check(text.as_bytes()).map_err(|why| format!("parse {}: {why}", quote(text)))
+pub fn check_request_uri(text: &str) -> Result<(), UrlError> {
+    check(text.as_bytes()).map_err(|why| UrlError(format!("parse {}: {why}", quote(text))))
 }
 
 /// Context of an escape: not every character can be escaped everywhere.
@@ -19,12 +31,12 @@ enum Part {
     Other,
 }
 
-fn check(text: &[u8]) -> Result<(), String> {
+fn check(text: &[u8]) -> Result<(), UrlError> {
     if text.iter().any(u8::is_ascii_control) {
-        return Err("net/url: invalid control character in URL".to_owned());
+        return Err(UrlError("net/url: invalid control character in URL".to_owned()));
     }
     if text.is_empty() {
-        return Err("empty url".to_owned());
+        return Err(UrlError("empty url".to_owned()));
     }
     if text == b"*" {
         return Ok(());
@@ -34,7 +46,7 @@ fn check(text: &[u8]) -> Result<(), String> {
     let rest = cut(rest, b'?').map_or(rest, |(rest, _)| rest);
     let Some(path) = rest.strip_prefix(b"/") else {
         return match scheme {
-            [] => Err("invalid URI for request".to_owned()),
+            [] => Err(UrlError("invalid URI for request".to_owned())),
             _ => Ok(()),
         };
     };
@@ -55,12 +67,12 @@ fn cut(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns the scheme, empty for none, and what follows it.
-fn scheme(text: &[u8]) -> Result<(&[u8], &[u8]), String> {
+fn scheme(text: &[u8]) -> Result<(&[u8], &[u8]), UrlError> {
     for (index, byte) in text.iter().enumerate() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' => {}
             b'0'..=b'9' | b'+' | b'-' | b'.' if index > 0 => {}
-            b':' if index == 0 => return Err("missing protocol scheme".to_owned()),
+            b':' if index == 0 => return Err(UrlError("missing protocol scheme".to_owned())),
             b':' => {
                 return Ok(text.split_at_checked(index).map_or((b"", text), |(scheme, rest)| {
                     (scheme, rest.get(1..).unwrap_or_default())
@@ -72,7 +84,7 @@ fn scheme(text: &[u8]) -> Result<(&[u8], &[u8]), String> {
     Ok((b"", text))
 }
 
-fn check_authority(scheme: &[u8], authority: &[u8]) -> Result<(), String> {
+fn check_authority(scheme: &[u8], authority: &[u8]) -> Result<(), UrlError> {
     let Some(at) = authority.iter().rposition(|&byte| byte == b'@') else {
         return check_host(scheme, authority);
     };
@@ -80,26 +92,30 @@ fn check_authority(scheme: &[u8], authority: &[u8]) -> Result<(), String> {
     check_host(scheme, host.get(1..).unwrap_or_default())?;
     let is_valid = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(byte);
     if !user.iter().all(is_valid) {
-        return Err("net/url: invalid userinfo".to_owned());
+        return Err(UrlError("net/url: invalid userinfo".to_owned()));
     }
     let (name, password) = cut(user, b':').unwrap_or((user, b""));
     unescape(name, Part::Other)?;
     unescape(password, Part::Other).map(drop)
 }
 
-fn check_port(port: &[u8]) -> Result<(), String> {
+fn check_port(port: &[u8]) -> Result<(), UrlError> {
     let is_valid = match port {
         [] => true,
         [b':', digits @ ..] => digits.iter().all(u8::is_ascii_digit),
         _ => false,
     };
-    if is_valid { Ok(()) } else { Err(format!("invalid port {} after host", quote_bytes(port))) }
+    if is_valid {
+        Ok(())
+    } else {
+        Err(UrlError(format!("invalid port {} after host", quote_bytes(port))))
+    }
 }
 
-fn check_host(scheme: &[u8], host: &[u8]) -> Result<(), String> {
+fn check_host(scheme: &[u8], host: &[u8]) -> Result<(), UrlError> {
     match host.iter().rposition(|&byte| byte == b'[') {
         Some(0) => return check_literal(host),
-        Some(_) => return Err("invalid IP-literal".to_owned()),
+        Some(_) => return Err(UrlError("invalid IP-literal".to_owned())),
         None => {}
     }
     // Databases have lists of hosts with ports, which Go reads where the scheme is another one.
@@ -114,8 +130,11 @@ fn check_host(scheme: &[u8], host: &[u8]) -> Result<(), String> {
 }
 
 /// Checks an address of version 6 in brackets, and a port.
-fn check_literal(host: &[u8]) -> Result<(), String> {
-    let close = host.iter().rposition(|&byte| byte == b']').ok_or("missing ']' in host")?;
+fn check_literal(host: &[u8]) -> Result<(), UrlError> {
+    let close = host
+        .iter()
+        .rposition(|&byte| byte == b']')
+        .ok_or_else(|| UrlError("missing ']' in host".to_owned()))?;
     let port = host.get(close + 1..).unwrap_or_default();
     check_port(port)?;
     let name = host.get(1..close).unwrap_or_default();
@@ -123,8 +142,8 @@ fn check_literal(host: &[u8]) -> Result<(), String> {
     let (address, zone) = name.split_at_checked(zone).unwrap_or((name, b""));
     let mut decoded = unescape(address, Part::Host)?;
     decoded.extend(unescape(zone, Part::Zone)?);
-    match Ip::parse(&decoded).map_err(|why| format!("invalid host: {why}"))? {
-        Ip::V4(_) => Err("invalid IP-literal".to_owned()),
+    match Ip::parse(&decoded).map_err(|why| UrlError(format!("invalid host: {why}")))? {
+        Ip::V4(_) => Err(UrlError("invalid IP-literal".to_owned())),
         Ip::V6(..) => Ok(()),
     }
 }
@@ -134,13 +153,16 @@ fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!\"$&'()*+,-.:;<=>[]_~".contains(&byte)
 }
 
-fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
+fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, UrlError> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
         if byte != b'%' {
             if part != Part::Other && byte.is_ascii() && !is_host_byte(byte) {
-                return Err(format!("invalid character {} in host name", quote_bytes(&[byte])));
+                return Err(UrlError(format!(
+                    "invalid character {} in host name",
+                    quote_bytes(&[byte])
+                )));
             }
             decoded.push(byte);
             rest = after;
@@ -161,7 +183,7 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
             }
         });
         let Some(number) = number else {
-            return Err(format!("invalid URL escape {}", quote_bytes(escape)));
+            return Err(UrlError(format!("invalid URL escape {}", quote_bytes(escape))));
         };
         decoded.push(number);
         rest = rest.get(3..).unwrap_or_default();
@@ -227,7 +249,7 @@ mod tests {
             ("http://[a]/", "invalid host: ParseAddr(\"a\"): unable to parse IP"),
         ] {
             let expected = format!("parse {}: {error}", quote(text));
-            assert_eq!(check_request_uri(text).unwrap_err(), expected);
+            assert_eq!(check_request_uri(text).unwrap_err().to_string(), expected);
         }
     }
 }

@@ -202,11 +202,11 @@ fn find_stranded(lost: &[(String, Option<Version>)], ranges: &[&Range]) -> Vec<S
     versions.dedup();
     let mut changes = vec![0_i64; versions.len() + 1];
     for (low, high) in ranges.iter().flat_map(|range| range.intervals()) {
-        let from = low.map_or(0, |(low, included)| {
-            versions.partition_point(|v| *v < low || *v == low && !included)
+        let from = low.map_or(0, |end| {
+            versions.partition_point(|v| *v < end.version || *v == end.version && !end.is_included)
         });
-        let to = high.map_or(versions.len(), |(high, included)| {
-            versions.partition_point(|v| *v < high || *v == high && included)
+        let to = high.map_or(versions.len(), |end| {
+            versions.partition_point(|v| *v < end.version || *v == end.version && end.is_included)
         });
         if from < to {
             changes.get_mut(from).into_iter().for_each(|change| *change += 1);

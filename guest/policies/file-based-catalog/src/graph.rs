@@ -210,15 +210,22 @@ rule! {
     }
 }
 
+/// An error of upstream for a graph.
+struct Defect {
+    rule: &'static Rule,
+    field: String,
+    message: String,
+}
+
 impl Graph<'_> {
-    /// The first error of upstream for the graph: rule, path and message.
-    fn find_defect(&self, channel: &Channel) -> Option<(&'static Rule, String, String)> {
+    /// The first error of upstream for the graph.
+    fn find_defect(&self, channel: &Channel) -> Option<Defect> {
         let heads = self.heads();
         let (head, others) = match heads.split_first() {
             None if self.entries.is_empty() => return None,
             None => {
                 let message = "no channel head found in graph".to_owned();
-                return Some((&FBC_19, channel.entries_field(), message));
+                return Some(Defect { rule: &FBC_19, field: channel.entries_field(), message });
             }
             Some((head, others)) => (*head, others),
         };
@@ -227,7 +234,7 @@ impl Graph<'_> {
             names.sort_unstable();
             let names = join(names, ", ");
             let message = format!("multiple channel heads found in graph: {names}");
-            return Some((&FBC_19, channel.entries_field(), message));
+            return Some(Defect { rule: &FBC_19, field: channel.entries_field(), message });
         }
         let mut chain = vec![head.name.as_str()];
         let mut seen = BTreeMap::from([(head.name.as_str(), 0)]);
@@ -241,7 +248,11 @@ impl Graph<'_> {
                 let cycle = chain.iter().skip(since).copied().chain([next]);
                 let cycle = join(cycle, " -> ");
                 let message = format!("detected cycle in replaces chain of upgrade graph: {cycle}");
-                return Some((&FBC_20, channel.entry_field(entry, "replaces"), message));
+                return Some(Defect {
+                    rule: &FBC_20,
+                    field: channel.entry_field(entry, "replaces"),
+                    message,
+                });
             }
             seen.insert(next, chain.len());
             chain.push(next);
@@ -257,7 +268,7 @@ impl Graph<'_> {
         names.sort_unstable();
         let names = join(names, ", ");
         let message = format!("channel contains one or more stranded bundles: {names}");
-        Some((&FBC_21, channel.entry_field(first, "name"), message))
+        Some(Defect { rule: &FBC_21, field: channel.entry_field(first, "name"), message })
     }
 }
 
@@ -267,7 +278,7 @@ pub(crate) fn check(channel: &Channel, versions: &BundleVersions<'_>, report: &m
     let own: Vec<_> = channel.entries.iter().map(|entry| version_of(entry, versions)).collect();
     check_ranges_without_replaces(channel, &own, report);
     match graph.find_defect(channel) {
-        Some((rule, field, message)) => report.add(rule, field, message),
+        Some(Defect { rule, field, message }) => report.add(rule, field, message),
         // Errors of the graph are not reported again for each release.
         None => check_patch_releases(channel, &graph, &own, report),
     }

@@ -113,7 +113,7 @@ fn from_yaml(text: &str) -> Result<Document, String> {
         Ok(json) => json,
         Err(why) => match opgate_yaml::read(text, MAX_OBJECT_BYTES) {
             Some(opgate_yaml::Document::Json(json)) => json,
-            _ => return Err(why),
+            _ => return Err(why.to_string()),
         },
     };
     let json = String::from_utf8(json).map_err(|error| error.to_string())?;

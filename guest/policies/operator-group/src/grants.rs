@@ -367,7 +367,7 @@ fn take_value<T>(
         }
         Some(SearchError::TooLarge(at)) if report.is_configured_to_deny(rule) => {
             let message = format!(
-                "{at}: there is more to compare than {MAX_STEPS} steps allow, and what cannot be judged is refused; make it smaller"
+                "{at}: there is more to compare than {MAX_STEPS} steps allow, and what cannot be evaluated is denied; make it smaller"
             );
             report.add(rule, field, message);
         }

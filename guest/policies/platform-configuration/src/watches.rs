@@ -399,7 +399,10 @@ impl WatchesFile<'_, '_> {
             Kind::Text if !is_variable(found) => {
                 if let Err(why) = duration::check(&json::decode_text(found.raw)) {
                     self.report_invalid(index, RECONCILE_PERIOD, || {
-                        format!("{RECONCILE_PERIOD}: {}", shorten(&why, MAX_SHOWN_BYTES))
+                        format!(
+                            "{RECONCILE_PERIOD}: {}",
+                            shorten(&why.to_string(), MAX_SHOWN_BYTES)
+                        )
                     });
                 }
             }

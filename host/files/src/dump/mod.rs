@@ -29,6 +29,11 @@ use crate::content::{Content, Documents, File, Origin, has_documents};
 use crate::{directory, duplicate_keys, template};
 pub use subjects::{Subjects, live_subject};
 
+/// The errors of files with objects of a cluster, one line each.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DumpError(String);
+
 /// Bytes of a slot with more than one object or document.
 const MAX_SHARED_SLOT_BYTES: u64 = 256 << 10;
 
@@ -109,25 +114,25 @@ pub struct Dump {
 ///
 /// # Errors
 /// If one of them cannot be read: one line each.
-pub fn open(path: &Path, reader: &Reader) -> Result<Vec<Dump>, String> {
+pub fn open(path: &Path, reader: &Reader) -> Result<Vec<Dump>, DumpError> {
     if !path.is_dir() {
         return Dump::of(FilePath::Named(path), path.display().to_string(), reader)
             .map(|dump| vec![dump]);
     }
-    let directory = directory::walk(path).map_err(|error| format!("{error:#}"))?;
+    let directory = directory::walk(path).map_err(|error| DumpError(format!("{error:#}")))?;
     let (mut dumps, mut errors) = (Vec::new(), Vec::new());
     for entry in directory.files.iter().filter(|entry| has_documents(&entry.path)) {
         let shown = path.join(&entry.path).display().to_string();
         let dump = match &entry.rejection {
-            Some(refused) => Err(format!("{shown}: {}", refused.message)),
+            Some(refused) => Err(DumpError(format!("{shown}: {}", refused.message))),
             None => Dump::of(entry.file_path(&directory), shown, reader),
         };
         match dump {
             Ok(dump) => dumps.push(dump),
-            Err(why) => errors.push(why),
+            Err(why) => errors.push(why.to_string()),
         }
     }
-    if errors.is_empty() { Ok(dumps) } else { Err(errors.join("\n")) }
+    if errors.is_empty() { Ok(dumps) } else { Err(DumpError(errors.join("\n"))) }
 }
 
 /// Reports whether a file begins with a list of objects, as `kubectl get` prints it.
@@ -149,8 +154,8 @@ fn read_element_type(document: &Document) -> Option<ElementType> {
 }
 
 impl Dump {
-    fn of(at: FilePath<'_>, path: String, reader: &Reader) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("{path}: {error}");
+    fn of(at: FilePath<'_>, path: String, reader: &Reader) -> Result<Self, DumpError> {
+        let failed = |error: std::io::Error| DumpError(format!("{path}: {error}"));
         let opened = at.open().map_err(failed)?;
         reader.charge_file(&opened).map_err(failed)?;
         let start = opened.read_part(0..BLOCK_BYTES).map_err(failed)?;

@@ -15,6 +15,11 @@ use opgate_input::objects::{self, TypedObject};
 use opgate_input::read::{FilePath, Reader};
 use opgate_text::one_line;
 
+/// The reason why a document is no manifest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct ManifestError(String);
+
 /// Maximum bytes of an error: a path has at most 4,096, and parsers say little.
 const MAX_ERROR_BYTES: usize = 8 << 10;
 
@@ -153,7 +158,7 @@ pub(super) fn pair_with_baseline<'r>(
 ///
 /// # Errors
 /// If something in it is not an object.
-pub(super) fn objects(file: &Arc<File>, index: usize) -> Result<Vec<Request>, String> {
+pub(super) fn objects(file: &Arc<File>, index: usize) -> Result<Vec<Request>, ManifestError> {
     let document = file.documents().map(|documents| documents.document(index)).unwrap_or_default();
     let (mut requests, mut wrong, located) = (Vec::new(), None, Arc::default());
     objects::for_each_object(document.root(), None, &mut |found| match found {
@@ -161,7 +166,7 @@ pub(super) fn objects(file: &Arc<File>, index: usize) -> Result<Vec<Request>, St
             Ok(request) => requests.push(request),
             Err(why) => drop(wrong.get_or_insert(why)),
         },
-        Err(why) => drop(wrong.get_or_insert(why.to_string())),
+        Err(why) => drop(wrong.get_or_insert(ManifestError(why.to_string()))),
     });
     wrong.map_or(Ok(requests), Err)
 }
@@ -171,7 +176,7 @@ fn request(
     index: usize,
     located: &Arc<OnceLock<Locator>>,
     found: &TypedObject<'_, '_>,
-) -> Result<Request, String> {
+) -> Result<Request, ManifestError> {
     let text = |pointer: &str| found.value.get(pointer).and_then(|v| v.text()).unwrap_or_default();
     let (group, version) = found.group_version();
     let is_whole = found.pointer.is_empty();
@@ -211,14 +216,19 @@ fn request(
 ///
 /// # Errors
 /// Fails if a member is missing.
-fn use_recorded_review(request: &mut Request, review: Value<'_>) -> Result<&'static str, String> {
+fn use_recorded_review(
+    request: &mut Request,
+    review: Value<'_>,
+) -> Result<&'static str, ManifestError> {
     if let Some(why) = unsupported_type(review) {
-        return Err(why.to_owned());
+        return Err(ManifestError(why.to_owned()));
     }
     let text = |pointer: &str| review.get(pointer).and_then(|value| value.text());
     let [operation, kind] = ["/request/operation", "/request/kind/kind"].map(text);
     if operation.is_none() || kind.is_none() {
-        return Err("not an AdmissionReview: its request has no operation or no kind".to_owned());
+        return Err(ManifestError(
+            "not an AdmissionReview: its request has no operation or no kind".to_owned(),
+        ));
     }
     let owned = |pointer: &str| text(pointer).unwrap_or_default().to_owned();
     let object = if operation == Some("DELETE") { "/request/oldObject" } else { "/request/object" };

@@ -6,13 +6,17 @@ use std::os::unix::fs::symlink;
 use super::*;
 use crate::testing::TempDirectory;
 
-fn resolve(rule: &str) -> Result<String, String> {
+fn resolve(rule: &str) -> Result<String, UnknownRule> {
     let known = ["CSV-21", "CSV-22", "RBF-14"];
-    if known.contains(&rule) { Ok(rule.to_owned()) } else { Err(hint(rule, known)) }
+    if known.contains(&rule) {
+        Ok(rule.to_owned())
+    } else {
+        Err(UnknownRule { hint: hint(rule, known) })
+    }
 }
 
 fn parse_waivers(text: &str) -> Result<Vec<Waiver>, String> {
-    parse("x", text, &resolve)
+    parse("x", text, &resolve).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -173,7 +177,9 @@ proptest::proptest! {
 #[test]
 fn only_a_regular_waiver_file_is_read() {
     let text = "waivers: [{rule: CSV-21, reason: x}]\n";
-    let read = |directory: &TempDirectory| read(directory.path(), &resolve, &Reader::default());
+    let read = |directory: &TempDirectory| {
+        read(directory.path(), &resolve, &Reader::default()).map_err(|error| error.to_string())
+    };
     let directory = TempDirectory::new(&[("a", "")]);
     assert_eq!(read(&directory), Ok(None));
     directory.write(FILE_NAME, format!("\u{feff}{text}"));

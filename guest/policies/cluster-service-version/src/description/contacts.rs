@@ -27,11 +27,11 @@ enum ContactError {
 }
 
 /// The problems of the elements of a list of names, each with a contact.
-fn find_errors(
+fn find_errors<E: std::fmt::Display>(
     csv: &Csv<'_, '_>,
     list: &str,
     contact: &str,
-    check: ContactCheck,
+    check: ContactCheck<E>,
 ) -> Vec<ContactError> {
     let mut found = Vec::new();
     visit_first(csv.object, list, &["/name", contact], |index, row| {
@@ -48,7 +48,8 @@ fn find_errors(
     found
 }
 
-type ContactCheck = fn(&str) -> Result<(), String>;
+/// A check of an address; its error is in the words of Go.
+type ContactCheck<E> = fn(&str) -> Result<(), E>;
 
 rule! {
     /// maintainers have a name and an email address

@@ -2,7 +2,7 @@
 
 use opgate_compat::json::{self, Child};
 use opgate_sdk::go::{base64, quote};
-use opgate_sdk::{Kind, Selector, Shape, names, rule, rules};
+use opgate_sdk::{Kind, Selector, SelectorError, Shape, names, rule, rules};
 
 use super::MAX_ELEMENTS;
 use crate::csv::Csv;
@@ -195,11 +195,11 @@ fn check_selector(csv: &mut Csv<'_, '_>) {
 /// The first error in a selector, and its location.
 fn selector_error(selector: &[u8]) -> Option<(String, String)> {
     let mut found = None;
-    let mut find = |place: &dyn Fn() -> String, error: Option<String>| {
+    let mut find = |place: &dyn Fn() -> String, error: Option<SelectorError>| {
         if found.is_none()
             && let Some(why) = error
         {
-            found = Some((place(), why));
+            found = Some((place(), why.to_string()));
         }
     };
     if json::kind(selector) != Some(json::Kind::Object) {
@@ -235,7 +235,7 @@ fn decode_text(child: Child<'_>) -> Option<String> {
     (child.kind == json::Kind::Text).then(|| json::text(child.raw))
 }
 
-fn label_error(key: &str, label: Child<'_>) -> Option<String> {
+fn label_error(key: &str, label: Child<'_>) -> Option<SelectorError> {
     let value = json::decode_text(label.raw);
     let is_valid = label.kind == json::Kind::Text
         && names::label_key_error(key).is_none()
@@ -243,7 +243,7 @@ fn label_error(key: &str, label: Child<'_>) -> Option<String> {
     if is_valid { None } else { Selector::default().add_match_label(key, &value).err() }
 }
 
-fn expression_error(expression: &[u8]) -> Option<String> {
+fn expression_error(expression: &[u8]) -> Option<SelectorError> {
     let (mut key, mut operator, mut values) = (None, None, Vec::new());
     for_each_child(expression, |member| {
         if member.is_named("key") {

@@ -151,7 +151,11 @@ fn check_reference(
     image: &str,
     further: Option<&FurtherViolations>,
 ) {
-    let wrong = if image.is_empty() { Some(String::new()) } else { image::error(image) };
+    let wrong = if image.is_empty() {
+        Some(String::new())
+    } else {
+        image::error(image).map(|why| why.to_string())
+    };
     let Some(why) = wrong else { return };
     let is_invalid = || {
         let field = format!("spec.relatedImages[{index}].image");

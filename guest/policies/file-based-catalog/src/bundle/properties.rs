@@ -267,7 +267,7 @@ impl PropertyChecker<'_, '_> {
         if range.is_empty() {
             complain(".value.versionRange", &wanting("versionRange"));
         } else if let Err(why) = Range::parse(range) {
-            complain(".value.versionRange", &why);
+            complain(".value.versionRange", &why.to_string());
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Report, Review, Selector, Shape, escape, rule, rules};
+use opgate_sdk::{Document, Report, Review, Selector, SelectorError, Shape, escape, rule, rules};
 
 use super::selection;
 use crate::groups::{SELECTOR, TARGETS};
@@ -182,7 +182,7 @@ rule! {
 }
 
 /// Upstream's error for the selector, if it has one.
-fn parse_selector(object: &Document) -> Result<(), String> {
+fn parse_selector(object: &Document) -> Result<(), SelectorError> {
     let mut selector = Selector::default();
     for key in object.keys("/spec/selector/matchLabels") {
         let value = object.text_or_empty(&format!("/spec/selector/matchLabels/{}", escape(&key)));

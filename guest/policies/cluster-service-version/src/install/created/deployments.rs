@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use opgate_compat::json;
-use opgate_sdk::{Document, Kind, Row, Selector, lists, pods};
+use opgate_sdk::{Document, Kind, Row, Selector, SelectorError, lists, pods};
 
 use super::mounts::Mounts;
 use super::{
@@ -78,7 +78,7 @@ fn check_selector(
                 problems.push(deployment.problem("selector", error.to_owned()));
             }
             Some(Ok(selector)) => check_labels(object, deployment, &selector, problems),
-            Some(Err(error)) => problems.push(deployment.problem("selector", error)),
+            Some(Err(error)) => problems.push(deployment.problem("selector", error.to_string())),
             None => {}
         },
         _ => {}
@@ -86,7 +86,7 @@ fn check_selector(
 }
 
 /// The selector of a deployment, or its problem; none if it has values of other types.
-fn read_selector(object: &Document, spec: &str) -> Option<Result<Selector, String>> {
+fn read_selector(object: &Document, spec: &str) -> Option<Result<Selector, SelectorError>> {
     let pointer = format!("{spec}/selector");
     let members = ["matchLabels", "matchExpressions"];
     if members.iter().any(|member| has_in_other_case(object, &pointer, member)) {
