@@ -42,6 +42,8 @@ pub enum Kind {
     /// In the namespace of the installation.
     Secret,
     /// In the namespace of the installation.
+    ConfigMap,
+    /// In the namespace of the installation.
     Event,
     /// In the namespace of the installation. opgate only lists them.
     EndpointSlice,
@@ -55,7 +57,7 @@ impl Kind {
     pub fn api_version(self) -> &'static str {
         match self {
             Self::Lease => "coordination.k8s.io/v1",
-            Self::Secret => "v1",
+            Self::Secret | Self::ConfigMap => "v1",
             Self::Event => "events.k8s.io/v1",
             Self::EndpointSlice => "discovery.k8s.io/v1",
             Self::ValidatingWebhookConfiguration => "admissionregistration.k8s.io/v1",
@@ -68,6 +70,7 @@ impl Kind {
         match self {
             Self::Lease => "Lease",
             Self::Secret => "Secret",
+            Self::ConfigMap => "ConfigMap",
             Self::Event => "Event",
             Self::EndpointSlice => "EndpointSlice",
             Self::ValidatingWebhookConfiguration => "ValidatingWebhookConfiguration",
@@ -80,6 +83,7 @@ impl Kind {
         match self {
             Self::Lease => "leases",
             Self::Secret => "secrets",
+            Self::ConfigMap => "configmaps",
             Self::Event => "events",
             Self::EndpointSlice => "endpointslices",
             Self::ValidatingWebhookConfiguration => "validatingwebhookconfigurations",
@@ -87,7 +91,7 @@ impl Kind {
     }
 
     /// Returns the path of the collection; `namespace` is ignored for cluster-scoped objects.
-    fn path(self, namespace: &str) -> String {
+    pub(crate) fn path(self, namespace: &str) -> String {
         let version = self.api_version();
         let root = if version.contains('/') { "apis" } else { "api" };
         let resource = self.resource();
@@ -134,7 +138,7 @@ impl ApiError {
     }
 
     /// Creates the error for a response with this code, and a `Status` or another body.
-    fn of(code: u16, body: &[u8], about: &str) -> Self {
+    pub(crate) fn of(code: u16, body: &[u8], about: &str) -> Self {
         let status: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |name: &str| status.get(name).and_then(Value::as_str);
         let message = text("message").map_or_else(

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 
 /// A source of time.
@@ -36,6 +37,11 @@ impl Clock for SystemClock {
     fn system_time(&self) -> SystemTime {
         SystemTime::now()
     }
+}
+
+/// Parses a time as Kubernetes writes it.
+pub(crate) fn parse_time(text: &str) -> Option<SystemTime> {
+    OffsetDateTime::parse(text, &Rfc3339).ok().map(SystemTime::from)
 }
 
 /// Formats the time of a lease as Kubernetes does: RFC 3339 with microseconds.

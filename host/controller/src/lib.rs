@@ -16,6 +16,8 @@ pub mod events;
 #[cfg(test)]
 mod fake;
 pub mod lease;
+pub mod ledger;
+mod object_watch;
 pub mod registration;
 pub mod replicas;
 pub mod trust;

@@ -41,6 +41,11 @@ pub use compare::DesiredRegistration;
 use compare::{differences, policies_in_annotation, policies_in_path, service_port};
 pub use figures::RegistrationMetrics;
 
+/// The reason why the replicas do not have the policy set of a registration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct DisagreementError(String);
+
 /// Annotation of the object: the digest of the registration that was written last.
 pub const DIGEST_ANNOTATION: &str = "opgate.dev/registration";
 
@@ -220,7 +225,7 @@ impl RegistrationController {
             return waits("this replica is not ready");
         }
         if let Err(why) = self.ensure_replicas_agree(context.live, desired) {
-            return waits(&why);
+            return waits(&why.to_string());
         }
         let own_webhooks = self.own_webhooks(&observation.object, desired);
         if desired.is_empty() {
@@ -262,17 +267,17 @@ impl RegistrationController {
         &self,
         live: &[ReplicaStatus],
         desired: &DesiredRegistration,
-    ) -> Result<(), String> {
+    ) -> Result<(), DisagreementError> {
         if !live.iter().any(|report| report.replica == self.installation.replica) {
-            return Err("the lease of this replica is not there yet".to_owned());
+            return Err(DisagreementError("the lease of this replica is not there yet".to_owned()));
         }
         let other = live.iter().find(|report| report.registration != desired.digest());
         other.map_or(Ok(()), |report| {
             let ReplicaStatus { replica, registration, .. } = report;
-            Err(match registration.as_str() {
+            Err(DisagreementError(match registration.as_str() {
                 "" => format!("replica {replica} does not report its policy set"),
                 _ => format!("replica {replica} has another policy set"),
-            })
+            }))
         })
     }
 

@@ -412,9 +412,11 @@ fn set_renewal(facts: &mut Facts, name: &str, seconds: u64) {
 }
 
 /// Sets the state of the cluster cache that a server reports.
+/// The annotation with the state of a server.
+const STATE: &str = "/metadata/annotations/opgate.dev~1state";
+
 fn reported_cache_state(state: &str) -> Vec<Mutation> {
-    let at = "/metadata/annotations/opgate.dev~1state";
-    vec![Set("Lease/opgate-replica-b", at, json!(state))]
+    vec![Set("Lease/opgate-replica-b", STATE, json!(state))]
 }
 
 fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
@@ -821,6 +823,16 @@ fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
                 r#"{"reservations": [{"resource": "v1/pods", "tenant": "team-a, x", "percent": 80}]}"#,
             ),
         ),
+        ("DOC-78", reported_cache_state(r#"{"ledgerProblem": "it does not exist"}"#)),
+        (
+            "DOC-79",
+            vec![
+                Set("Lease/opgate-replica-a", STATE, json!(r#"{"localReservations": true}"#)),
+                Set("Lease/opgate-replica-b", STATE, json!(r#"{"localReservations": true}"#)),
+            ],
+        ),
+        // One of two servers, during an update.
+        ("", reported_cache_state(r#"{"localReservations": true}"#)),
         // The Lease of a server that was just renewed, of one that starts, and of resources that need not be there.
         ("", vec![UpdateFacts(|facts| set_renewal(facts, "opgate-replica-b", 20))]),
         (

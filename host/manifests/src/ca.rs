@@ -29,7 +29,7 @@ fn check_certificates(pem: &[u8]) -> anyhow::Result<()> {
         !String::from_utf8_lossy(pem).contains("PRIVATE KEY-----"),
         "holds a private key: name a file with nothing but certificates"
     );
-    let found = opgate_certs::count_cas(pem).map_err(anyhow::Error::msg)?;
+    let found = opgate_certs::count_cas(pem)?;
     anyhow::ensure!(
         found > 0,
         "no certificate: put a block `BEGIN CERTIFICATE` in it (`opgate certs issue` makes a CA)"

@@ -20,6 +20,11 @@ use crate::registration::names::{is_domain, namespace, object_name};
 use crate::registration::webhook::NAMESPACE_NAME_LABEL;
 use opgate_controller::NAME_LABEL;
 
+/// The reason why a text is no address and no label of pods.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NetworkError(String);
+
 /// Arguments of `opgate manifests network-policy`.
 #[derive(Debug, Args)]
 pub struct Network {
@@ -141,8 +146,8 @@ fn label_selector(labels: BTreeMap<String, String>) -> LabelSelector {
 }
 
 /// Returns an argument that names addresses.
-pub(crate) fn cidr(text: &str) -> Result<String, String> {
-    let wrong = |why: String| format!("{text:?} is not a CIDR: {why}");
+pub(crate) fn cidr(text: &str) -> Result<String, NetworkError> {
+    let wrong = |why: String| NetworkError(format!("{text:?} is not a CIDR: {why}"));
     let Some((address, bits)) = text.split_once('/') else {
         return Err(wrong("write ADDRESS/BITS, for one address 10.0.0.1/32 or fd00::1/128".into()));
     };
@@ -176,7 +181,7 @@ fn network_address(address: IpAddr, bits: u32) -> Option<IpAddr> {
 }
 
 /// Returns an argument that names a label.
-pub(crate) fn label(text: &str) -> Result<(String, String), String> {
+pub(crate) fn label(text: &str) -> Result<(String, String), NetworkError> {
     let is_name = |name: &str| {
         let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());
@@ -194,7 +199,7 @@ pub(crate) fn label(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if is_key(key) && (value.is_empty() || is_name(value)) => {
             Ok((key.to_owned(), value.to_owned()))
         }
-        _ => Err(format!("{text:?} is not a label: write KEY=VALUE")),
+        _ => Err(NetworkError(format!("{text:?} is not a label: write KEY=VALUE"))),
     }
 }
 
@@ -232,7 +237,7 @@ mod tests {
             ("10.0.0.1/0", "not its start, which is 0.0.0.0"),
             ("fd00::1/64", "not its start, which is fd00::"),
         ] {
-            let error = cidr(wrong).unwrap_err();
+            let error = cidr(wrong).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
     }
@@ -247,7 +252,8 @@ mod tests {
         for wrong in
             ["", "app", "=a", "a=b=c", "a=b c", "-a=b", "a=b-", "/a=b", "A/a=b", "a/b/c=d", &long]
         {
-            assert!(label(wrong).unwrap_err().contains("write KEY=VALUE"), "{wrong}");
+            let error = label(wrong).unwrap_err().to_string();
+            assert!(error.contains("write KEY=VALUE"), "{wrong}");
         }
     }
 }

@@ -15,10 +15,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::registration::names::{namespace, object_name};
+use crate::registration::names::{NameError, namespace, object_name};
 use opgate_admission::cluster::{ResolvedRead, SampleAccess};
 use opgate_admission::policy::{PlatformQuery, Policy};
 use opgate_controller::NAME_LABEL;
+
+/// The reason why a text names no ServiceAccount.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum AccountError {
+    #[error("{0:?} is not in the format NAMESPACE/NAME")]
+    Format(String),
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
 
 const API_VERSION: &str = "rbac.authorization.k8s.io";
 
@@ -33,10 +42,8 @@ pub struct Permissions {
     name: String,
 }
 
-fn account(text: &str) -> Result<(String, String), String> {
-    let (of, name) = text
-        .split_once('/')
-        .ok_or_else(|| format!("{text:?} is not in the format NAMESPACE/NAME"))?;
+fn account(text: &str) -> Result<(String, String), AccountError> {
+    let (of, name) = text.split_once('/').ok_or_else(|| AccountError::Format(text.to_owned()))?;
     Ok((namespace(of)?, object_name(name)?))
 }
 

@@ -6,7 +6,14 @@ use super::{Doc, Topic};
 pub(crate) const THEME: Topic = Topic {
     name: "cache",
     title: "Cluster cache",
-    docs: &[&TOKEN_REJECTED, &CACHE_NOT_READY, &WATCH_FAILED, &RESERVATION_LIMIT],
+    docs: &[
+        &TOKEN_REJECTED,
+        &CACHE_NOT_READY,
+        &WATCH_FAILED,
+        &RESERVATION_LIMIT,
+        &LEDGER_UNUSABLE,
+        &LOCAL_RESERVATIONS,
+    ],
 };
 
 pub(crate) const TOKEN_REJECTED: Doc = Doc {
@@ -15,8 +22,7 @@ pub(crate) const TOKEN_REJECTED: Doc = Doc {
     title: "The API server does not accept the token of a server",
     impact: "The API server responds to the server with 401: it cannot authenticate the server, and no permission helps. The token has expired, its ServiceAccount or its Pod was deleted (even if one of the same name was created since), \
 its audience is not one of the API server, the key that signed it was replaced, or clocks differ by hours. Calls that query the cluster fail when the cluster cache is older than `--cluster-cache-max-age`; the server does not renew certificates and webhook registrations.",
-    remediation: "Check that the ServiceAccount exists, that the token volume of the pod is projected (`serviceAccountToken`, which the kubelet renews), and the clocks; then replace the pods. [More](../operate/cluster-cache.md#rejected-tokens):\n\n\
-    kubectl -n opgate-system get serviceaccount opgate\n    kubectl -n opgate-system rollout restart deployment opgate",
+    remediation: "Check that the ServiceAccount exists, that the token volume of the pod is projected (`serviceAccountToken`, which the kubelet renews), and the clocks; then replace the pods. [More](../operate/cluster-cache.md#rejected-tokens):\n\n    kubectl -n opgate-system get serviceaccount opgate\n    kubectl -n opgate-system rollout restart deployment opgate",
 };
 
 pub(crate) const CACHE_NOT_READY: Doc = Doc {
@@ -42,5 +48,22 @@ pub(crate) const RESERVATION_LIMIT: Doc = Doc {
     title: "A tenant has nearly reached its reservation limit",
     impact: "A tenant (a namespace and a user) uses 80 % or more of its [reservations](../operate/reservations.md): it sends many requests that opgate allows and that are then not stored, for example because of a quota or another webhook. \
 When the tenant reaches the limit, the server responds to its further requests for the resource with 503. Other tenants have separate limits.",
-    remediation: "The finding names the tenant. Find the reason for the rejected requests in the audit log of the API server by user and namespace, and stop or fix that client. If the load is legitimate, raise the limit with a container of more memory and `--client-ca`.",
+    remediation: "The finding names the tenant. Find the reason for the rejected requests in the audit log of the API server by user and namespace, and stop or fix that client. If the load is legitimate, raise the limit with `--client-ca`.",
+};
+
+pub(crate) const LEDGER_UNUSABLE: Doc = Doc {
+    id: "DOC-78",
+    level: Critical,
+    title: "A server cannot use the ledger of reservations, or it is nearly full",
+    impact: "The servers share their [reservations](../operate/reservations.md#replicas) in the ConfigMap `opgate-reservations`. A server that cannot read or write it fails requests that would reserve a change, and `onError` decides about them. \
+If the ledger is full, such requests get 503.",
+    remediation: "The finding has the reason. The [table of reasons](../operate/reservations.md#replicas) has the remedies. If it is nearly full, find the tenant with the most reservations in `/policies`.",
+};
+
+pub(crate) const LOCAL_RESERVATIONS: Doc = Doc {
+    id: "DOC-79",
+    level: Warning,
+    title: "Several servers do not share their reservations",
+    impact: "The configuration has `reservations: local`, or the servers have no `--installation`, and several servers run. Two requests that exclude each other can both be allowed if they reach two servers within milliseconds: rules that compare objects, such as OPG-01, are then broken in the cluster.",
+    remediation: "Remove `reservations: local` from the configuration, and restart the servers. Servers outside of an installation need `--installation` and the [permissions for the ledger](../operate/reservations.md#replicas).",
 };

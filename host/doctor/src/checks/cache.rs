@@ -5,39 +5,55 @@ use std::collections::BTreeSet;
 use opgate_server::{ClusterStatus, NEARLY_FULL_PERCENT, ResourceCacheStatus, ResourceState};
 
 use crate::catalog::Doc;
-use crate::catalog::cache::{CACHE_NOT_READY, RESERVATION_LIMIT, TOKEN_REJECTED, WATCH_FAILED};
-use crate::facts::Facts;
+use crate::catalog::cache::{
+    CACHE_NOT_READY, LEDGER_UNUSABLE, LOCAL_RESERVATIONS, RESERVATION_LIMIT, TOKEN_REJECTED,
+    WATCH_FAILED,
+};
 use crate::facts::lease::{self, running_pods};
 use crate::facts::object::{Kind, Object};
+use crate::facts::{FactError, Facts};
 use crate::finding::{Findings, join_names, shell_word};
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
     if !found.require_kind(facts, Kind::Pod, "what the servers know of the cluster") {
         return;
     }
+    let mut local = Vec::new();
     for pod in running_pods(facts) {
         match cache_state(facts, pod) {
-            Ok(state) => check_cache(facts, pod, &state, found),
+            Ok(state) => {
+                check_cache(facts, pod, &state, found);
+                if state.local_reservations {
+                    local.push(pod);
+                }
+            }
             Err(why) => {
                 found.add_unchecked(
                     &format!("what the server {} knows of the cluster", pod.name),
-                    &why,
+                    &why.to_string(),
                 );
             }
         }
     }
+    if let [first, _, ..] = local.as_slice() {
+        let servers = join_names(local.iter().map(|pod| pod.name.as_str()));
+        let what = format!("{} servers do not share their reservations: {servers}", local.len());
+        let repair = "remove reservations: local from opgate.yaml, and restart the servers";
+        found.add(&LOCAL_RESERVATIONS, *first, "", &what, repair);
+    }
 }
 
-fn cache_state(facts: &Facts, pod: &Object) -> Result<ClusterStatus, String> {
+fn cache_state(facts: &Facts, pod: &Object) -> Result<ClusterStatus, FactError> {
     if let Some(said) = facts.cache_states.get(&pod.name) {
         return said.clone();
     }
-    let known =
-        facts.ensure_known(Kind::Lease).map_err(|why| format!("{}: {why}", Kind::Lease.resource()));
+    let known = facts
+        .ensure_known(Kind::Lease)
+        .map_err(|why| FactError(format!("{}: {why}", Kind::Lease.resource())));
     match lease::lease_of(facts, pod) {
         Some(lease) if lease::stale_age(facts, lease).is_none() => lease::cache_state(lease),
-        Some(_) => Err("its Lease is old, and it was not asked".to_owned()),
-        None => known.and(Err("it has no Lease, and was not asked".to_owned())),
+        Some(_) => Err(FactError("its Lease is old, and it was not asked".to_owned())),
+        None => known.and(Err(FactError("it has no Lease, and was not asked".to_owned()))),
     }
 }
 
@@ -89,5 +105,10 @@ fn check_cache(facts: &Facts, pod: &Object, state: &ClusterStatus, found: &mut F
         );
         let repair = "find out in the audit log of the API server why its requests are not stored";
         found.add(&RESERVATION_LIMIT, pod, &one.resource, &what, repair);
+    }
+    if let Some(problem) = &state.ledger_problem {
+        let what = format!("it reports the ledger of reservations: {problem}");
+        let repair = "see the reasons in operate/reservations.md#replicas";
+        found.add(&LEDGER_UNUSABLE, pod, "", &what, repair);
     }
 }

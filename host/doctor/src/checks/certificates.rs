@@ -194,7 +194,7 @@ fn usable_bundles<'f>(facts: &'f Facts, found: &mut Findings) -> Vec<(CaBundle, 
         let bundle = match (encoded, base64::decode(encoded, &mut pem)) {
             ("", _) => Err("it is empty".to_owned()),
             (_, Err(at)) => Err(format!("it is not base64 at {at}")),
-            _ => CaBundle::from_pem(&pem),
+            _ => CaBundle::from_pem(&pem).map_err(|why| why.to_string()),
         };
         match bundle {
             Ok(bundle) => bundles.push((bundle, hooks)),

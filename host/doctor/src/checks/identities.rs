@@ -12,7 +12,7 @@ const CHECK_NAME: &str = "profile and identities";
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
     let Some(trust) = &facts.expected.trust else {
         let why = match &facts.platform {
-            Some(Err(why)) => why.as_str(),
+            Some(Err(why)) => &why.to_string(),
             _ if facts.olm_accounts.is_empty() => return,
             _ => "what the servers have found in the cluster is not in files: examine the cluster",
         };

@@ -19,8 +19,9 @@ const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 const MAX_RULE_PAIRS: usize = 1_000;
 
 /// Resources that servers write in their namespace.
-const OWNED_RESOURCES: [(&str, &str); 5] = [
+const OWNED_RESOURCES: [(&str, &str); 6] = [
     ("coordination.k8s.io", "leases"),
+    ("", "configmaps"),
     ("", "secrets"),
     ("", "events"),
     ("events.k8s.io", "events"),

@@ -6,6 +6,7 @@ use std::path::Path;
 use opgate_admission::policy::{
     Builtin, Configuration, ModuleSource, PolicySet, Profile, Trust, ValueOrigin,
 };
+use opgate_controller::ledger::LEDGER_NAME;
 use opgate_text::one_line;
 use serde_json::Value;
 
@@ -192,6 +193,8 @@ fn managed_object_permissions(facts: &Facts) -> Vec<RequiredPermission> {
     let name = registrations.first().map_or("opgate", |object| object.name.as_str());
     let mut needs = vec![
         need(Kind::Lease, &["create", "get", "list", "update"], None),
+        need(Kind::ConfigMap, &["create"], None),
+        need(Kind::ConfigMap, &["delete", "get", "update", "watch"], Some(LEDGER_NAME)),
         need(Kind::ValidatingWebhookConfiguration, &["list"], None),
         need(Kind::ValidatingWebhookConfiguration, &["get", "update"], Some(name)),
     ];

@@ -35,7 +35,7 @@ impl DumpedCluster {
         for path in paths {
             match open(path, reader) {
                 Ok(more) => dumps.extend(more),
-                Err(why) => errors.push(why),
+                Err(why) => errors.push(why.to_string()),
             }
         }
         anyhow::ensure!(errors.is_empty(), errors.join("\n"));

@@ -7,9 +7,9 @@ use opgate_controller::replicas::{LEASE_NAME_PREFIX, STATE_ANNOTATION};
 use opgate_server::ClusterStatus;
 use serde_json::Value;
 
-use super::Facts;
 use super::object::{Kind, Object, list, text};
 use super::workload::selected_pods;
+use super::{FactError, Facts};
 
 /// A Lease that was not renewed for this long is stale, and for two of its terms if they are longer: a server renews
 /// its own three times in a term.
@@ -48,17 +48,17 @@ pub(crate) fn stale_age(facts: &Facts, lease: &Object) -> Option<Duration> {
 
 /// Returns the last state of the cluster cache that the server of a Lease reported. A Lease without an
 /// annotation is valid.
-pub(crate) fn cache_state(lease: &Object) -> Result<ClusterStatus, String> {
+pub(crate) fn cache_state(lease: &Object) -> Result<ClusterStatus, FactError> {
     let Some(said) = lease.annotation(STATE_ANNOTATION) else {
         return Ok(ClusterStatus::default());
     };
     if said.len() > MAX_STATE_BYTES {
-        return Err(format!(
+        return Err(FactError(format!(
             "its annotation {STATE_ANNOTATION} has more than {MAX_STATE_BYTES} bytes"
-        ));
+        )));
     }
     serde_json::from_str(said)
-        .map_err(|error| format!("its annotation {STATE_ANNOTATION}: {error}"))
+        .map_err(|error| FactError(format!("its annotation {STATE_ANNOTATION}: {error}")))
 }
 
 /// Returns the pods of servers whose containers run.

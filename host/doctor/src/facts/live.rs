@@ -20,7 +20,7 @@ use super::lease;
 use super::object::{Kind, Object};
 use super::related_objects::{self, MAX_OBJECT_BYTES, MAX_OBJECTS};
 use super::workload::Workload;
-use super::{Clock, DEFAULT_SECRET, Facts, Installation, installations};
+use super::{Clock, DEFAULT_SECRET, FactError, Facts, Installation, installations};
 
 /// Kinds of which those in the namespace of the installation count.
 const INSTALLATION_KINDS: [Kind; 8] = [
@@ -46,7 +46,7 @@ pub struct ClusterReader {
     connection: Connection,
     /// No request is sent after it.
     deadline: Instant,
-    webhooks: Result<Vec<Object>, String>,
+    webhooks: Result<Vec<Object>, FactError>,
     release: Result<ServerInfo, ReadFailure>,
 }
 
@@ -121,8 +121,8 @@ impl ClusterReader {
         self.get_third_party_services(&mut facts).await;
         let finding = Platform::read(&self.connection, PlatformQuery::ALL);
         facts.platform = Some(match tokio::time::timeout_at(self.deadline, finding).await {
-            Ok(found) => found.map_err(|refused| refused.reason),
-            Err(_) => Err(DEADLINE_EXCEEDED.to_owned()),
+            Ok(found) => found.map_err(|refused| FactError(refused.reason)),
+            Err(_) => Err(FactError(DEADLINE_EXCEEDED.to_owned())),
         });
         facts
     }
@@ -133,7 +133,7 @@ impl ClusterReader {
         kind: Kind,
         selected: ListFilter<'_>,
         counts: impl Fn(&Object) -> bool,
-    ) -> Result<Vec<Object>, String> {
+    ) -> Result<Vec<Object>, FactError> {
         let (mut objects, mut bytes, mut wrong) = (Vec::new(), 0_usize, None);
         let visit = |document: Document| {
             match to_object(kind, &document) {
@@ -146,7 +146,7 @@ impl ClusterReader {
             }
             if objects.len() >= MAX_OBJECTS || bytes >= MAX_OBJECT_BYTES {
                 let why = "there are too many of them: the others are left out".to_owned();
-                wrong.get_or_insert(why);
+                wrong.get_or_insert(FactError(why));
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
@@ -155,21 +155,26 @@ impl ClusterReader {
         let listing = self.connection.for_each_selected(&resource, selected, visit);
         match tokio::time::timeout_at(self.deadline, listing).await {
             Ok(Ok(())) => {}
-            Ok(Err(refused)) => return Err(refused.reason),
-            Err(_) => return Err(DEADLINE_EXCEEDED.to_owned()),
+            Ok(Err(refused)) => return Err(FactError(refused.reason)),
+            Err(_) => return Err(FactError(DEADLINE_EXCEEDED.to_owned())),
         }
         wrong.map_or(Ok(objects), Err)
     }
 
     /// Reads one object.
-    async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Object>, String> {
+    async fn get(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Object>, FactError> {
         let resource = resource_of(kind);
         let namespace = Some(namespace).filter(|_| kind.is_namespaced());
         let reading = self.connection.get_object(&resource, namespace, name);
         match tokio::time::timeout_at(self.deadline, reading).await {
             Ok(Ok(document)) => document.map(|document| to_object(kind, &document)).transpose(),
-            Ok(Err(refused)) => Err(refused.reason),
-            Err(_) => Err(DEADLINE_EXCEEDED.to_owned()),
+            Ok(Err(refused)) => Err(FactError(refused.reason)),
+            Err(_) => Err(FactError(DEADLINE_EXCEEDED.to_owned())),
         }
     }
 
@@ -205,14 +210,14 @@ impl ClusterReader {
                 Ok(Ok(document)) => (parse_state(&document), false),
                 Ok(Err(refused)) if refused.is_forbidden => {
                     facts.failed_reads.push(("pods/proxy".to_owned(), refused.reason.clone()));
-                    (Err(refused.reason), true)
+                    (Err(FactError(refused.reason)), true)
                 }
-                Ok(Err(refused)) => (Err(refused.reason), false),
+                Ok(Err(refused)) => (Err(FactError(refused.reason)), false),
                 Err(_) => {
                     let seconds = POD_TIMEOUT.as_secs();
                     let why =
                         format!("its ops port does not answer the API server within {seconds} s");
-                    (Err(why), true)
+                    (Err(FactError(why)), true)
                 }
             };
             facts.cache_states.insert(pod, state);
@@ -248,9 +253,9 @@ impl ClusterReader {
                     Ok(all) => all.into_iter().for_each(|object: Object| facts.insert(object)),
                     Err(why) => {
                         // A cause that applies to one of them applies to all.
-                        if reported.insert(why.clone()) {
+                        if reported.insert(why.to_string()) {
                             let what = format!("the Service {namespace}/{name} of another webhook");
-                            facts.failed_reads.push((what, why));
+                            facts.failed_reads.push((what, why.to_string()));
                         }
                         facts.unreachable.insert((namespace.clone(), name.clone()));
                     }
@@ -264,28 +269,32 @@ impl ClusterReader {
 const DEADLINE_EXCEEDED: &str = "there was no time left: allow more with --timeout";
 
 /// Returns the state of the cluster cache from `/policies`.
-fn parse_state(document: &Document) -> Result<ClusterStatus, String> {
-    let cluster = document.get("/cluster").ok_or("its /policies says nothing about the cluster")?;
-    serde_json::from_str(&cluster.raw()).map_err(|error| format!("its /policies: {error}"))
+fn parse_state(document: &Document) -> Result<ClusterStatus, FactError> {
+    let cluster = document
+        .get("/cluster")
+        .ok_or_else(|| FactError("its /policies says nothing about the cluster".to_owned()))?;
+    serde_json::from_str(&cluster.raw())
+        .map_err(|error| FactError(format!("its /policies: {error}")))
 }
 
 /// Takes over what was read, or why it was not.
-fn insert_objects(facts: &mut Facts, kind: Kind, objects: Result<Vec<Object>, String>) {
+fn insert_objects(facts: &mut Facts, kind: Kind, objects: Result<Vec<Object>, FactError>) {
     match objects {
         Ok(objects) => objects.into_iter().for_each(|object| facts.insert(object)),
         Err(why) => {
-            facts.failed_reads.push((kind.resource(), why.clone()));
-            facts.set_unread(kind, why);
+            facts.failed_reads.push((kind.resource(), why.to_string()));
+            facts.set_unread(kind, why.to_string());
         }
     }
 }
 
-fn to_object(kind: Kind, document: &Document) -> Result<Object, String> {
+fn to_object(kind: Kind, document: &Document) -> Result<Object, FactError> {
     let raw = document.root().raw();
-    let value =
-        serde_json::from_str(&raw).map_err(|error| format!("a {kind} cannot be read: {error}"));
-    value
-        .and_then(|value| Object::of(kind, value).ok_or_else(|| format!("a {kind} without a name")))
+    let value = serde_json::from_str(&raw)
+        .map_err(|error| FactError(format!("a {kind} cannot be read: {error}")));
+    value.and_then(|value| {
+        Object::of(kind, value).ok_or_else(|| FactError(format!("a {kind} without a name")))
+    })
 }
 
 fn resource_of(kind: Kind) -> Resource {

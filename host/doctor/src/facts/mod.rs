@@ -31,6 +31,11 @@ use self::hooks::{Hook, hooks};
 use self::object::{Kind, Object};
 use self::tls_probe::TlsProbe;
 
+/// The reason why something about the cluster is not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct FactError(pub(crate) String);
+
 /// The Secret with the certificate, where no volume names another one.
 pub(crate) const DEFAULT_SECRET: &str = "opgate-tls";
 
@@ -78,7 +83,7 @@ pub struct Facts {
     /// The certificates that a server shows.
     pub tls_probe: TlsProbe,
     /// State of the cluster caches as servers reported it, by pod, or the error.
-    pub(crate) cache_states: BTreeMap<String, Result<ClusterStatus, String>>,
+    pub(crate) cache_states: BTreeMap<String, Result<ClusterStatus, FactError>>,
     /// The objects that follow from the configuration.
     pub expected: ExpectedObjects,
     objects: BTreeMap<Kind, BTreeMap<(String, String), Object>>,
@@ -89,7 +94,7 @@ pub struct Facts {
     /// Services of others that could not be read, namespace and name.
     pub(crate) unreachable: BTreeSet<(String, String)>,
     /// The platform of the cluster, or the error of its detection; none if it was not requested.
-    pub(crate) platform: Option<Result<Platform, String>>,
+    pub(crate) platform: Option<Result<Platform, FactError>>,
     /// Service accounts with the role of OLM, as users.
     pub(crate) olm_accounts: BTreeSet<String>,
 }

@@ -15,6 +15,11 @@ use tokio_rustls::TlsConnector;
 
 use super::{Facts, Installation};
 
+/// The reason why a handshake failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct HandshakeError(String);
+
 /// To connect, and for the handshake.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -106,9 +111,9 @@ async fn probe(address: &str, name: &str) -> TlsProbe {
     match tokio::time::timeout(PROBE_TIMEOUT, handshake(stream, name)).await {
         Ok(Ok(chain)) => match CertificateChain::from_der(chain) {
             Ok(chain) => TlsProbe::Chain(shown, chain),
-            Err(why) => TlsProbe::Failed(shown, why),
+            Err(why) => TlsProbe::Failed(shown, why.to_string()),
         },
-        Ok(Err(why)) => TlsProbe::Failed(shown, one_line(&why, 512)),
+        Ok(Err(why)) => TlsProbe::Failed(shown, one_line(&why.to_string(), 512)),
         Err(_) => {
             let why = format!("the handshake takes longer than {} s", PROBE_TIMEOUT.as_secs());
             TlsProbe::Failed(shown, why)
@@ -116,19 +121,22 @@ async fn probe(address: &str, name: &str) -> TlsProbe {
     }
 }
 
-async fn handshake(stream: TcpStream, name: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+async fn handshake(
+    stream: TcpStream,
+    name: &str,
+) -> Result<Vec<CertificateDer<'static>>, HandshakeError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let any = Arc::new(AcceptAnyChain(provider.signature_verification_algorithms));
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| error_text::of_tls(&error))?
+        .map_err(|error| HandshakeError(error_text::of_tls(&error)))?
         .dangerous()
         .with_custom_certificate_verifier(any)
         .with_no_client_auth();
     let name = ServerName::try_from(name.to_owned())
-        .map_err(|_| "the name of the server is no DNS name".to_owned())?;
+        .map_err(|_| HandshakeError("the name of the server is no DNS name".to_owned()))?;
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-    let stream = connected.map_err(|error| error_text::with_causes(&error))?;
+    let stream = connected.map_err(|error| HandshakeError(error_text::with_causes(&error)))?;
     let (_, session) = stream.get_ref();
     let chain = session.peer_certificates().unwrap_or_default();
     Ok(chain.iter().map(|certificate| certificate.clone().into_owned()).collect())

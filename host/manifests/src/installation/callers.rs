@@ -10,7 +10,7 @@ use opgate_certs::ClientVerifier;
 use serde_json::{Value, json};
 
 use super::{Installation, read_configuration};
-use crate::network::cidr;
+use crate::network::{NetworkError, cidr};
 
 /// An argument that names API servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum ApiServer {
     Address(String),
 }
 
-pub(super) fn api_server(text: &str) -> Result<ApiServer, String> {
+pub(super) fn api_server(text: &str) -> Result<ApiServer, NetworkError> {
     if text == "any" { Ok(ApiServer::Any) } else { cidr(text).map(ApiServer::Address) }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!              ┌─▶ access        Namespace, quota, ServiceAccount, the controller's roles ─┐
+//!              ├─▶ flow control  the servers' share of the API server's concurrency            │
 //!              ├─▶ permissions   what policies read                                        │
 //! Installation ┼─▶ servers       ConfigMaps, Deployment, PodDisruptionBudget               ├─▶ objects
 //!              ├─▶ traffic       Services, NetworkPolicy, webhook configuration            │
@@ -19,6 +20,7 @@
 
 mod callers;
 mod certificates;
+mod flow_control;
 mod monitoring;
 mod rbac;
 mod servers;
@@ -33,11 +35,17 @@ use serde_json::{Value, json};
 
 pub(crate) use self::callers::ApiServers;
 use self::callers::{ApiServer, ClientCa, api_server};
+use self::flow_control::FlowControl;
 use crate::network::label;
 use crate::permissions::{Permissions, Roles};
 use crate::registration::names::{is_label, namespace, object_name};
 use opgate_admission::policy::{Configuration, ModuleSource, PlatformQuery, Policy};
 use opgate_controller::NAME_LABEL;
+
+/// The reason why an argument of an installation is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct ArgumentError(String);
 
 /// The configuration that an installation starts with if no other is given.
 const DEFAULT_CONFIGURATION: &str = include_str!("default.yaml");
@@ -84,6 +92,9 @@ pub struct InstallationArgs {
     /// Priority class of the pods; an empty name for none
     #[arg(long, value_name = "NAME", value_parser = class, default_value = "system-cluster-critical")]
     priority_class: String,
+    /// API version of the `FlowSchema` of the servers, and of its priority level
+    #[arg(long, value_name = "VERSION", default_value = "v1")]
+    flow_control: FlowControl,
     /// Secret of the namespace with the credentials for the image; may be repeated
     #[arg(long, value_name = "NAME", value_parser = object_name)]
     pull_secret: Vec<String>,
@@ -145,6 +156,7 @@ pub struct Installation {
     pub(crate) metrics_from: Vec<String>,
     /// Empty for none.
     pub(crate) priority_class: String,
+    pub(crate) flow_control: FlowControl,
     pub(crate) pull_secrets: Vec<String>,
     /// Labels of every object, including [`NAME_LABEL`].
     pub(crate) labels: BTreeMap<String, String>,
@@ -222,6 +234,7 @@ impl InstallationArgs {
             client_ca: client_ca.transpose()?,
             metrics_from: self.metrics_from,
             priority_class: self.priority_class,
+            flow_control: self.flow_control,
             pull_secrets: self.pull_secret,
             labels: labels.into_iter().chain([own_label()]).collect(),
             absent_namespaces: absent,
@@ -244,6 +257,7 @@ impl Installation {
         objects.extend(roles.cluster_roles.into_iter().map(|role| self.with_labels(role)));
         objects.extend(own.into_iter().flat_map(labelled).map(|role| self.with_labels(role)));
         objects.extend(self.controller_roles());
+        objects.extend(self.flow_control_objects());
         objects.extend(self.secret());
         objects.extend(self.issuers());
         objects.push(self.config_map());
@@ -322,8 +336,8 @@ fn read_configuration(path: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn installation(text: &str) -> Result<(String, String), String> {
-    let wrong = || format!("{text:?} is not in the format NAMESPACE/SERVICE");
+fn installation(text: &str) -> Result<(String, String), ArgumentError> {
+    let wrong = || ArgumentError(format!("{text:?} is not in the format NAMESPACE/SERVICE"));
     let (namespace, name) = text.split_once('/').ok_or_else(wrong)?;
     if is_label(namespace) && is_label(name) {
         Ok((namespace.to_owned(), name.to_owned()))
@@ -333,14 +347,19 @@ fn installation(text: &str) -> Result<(String, String), String> {
 }
 
 /// Checks an image reference, as far as its syntax allows.
-fn image(text: &str) -> Result<String, String> {
+fn image(text: &str) -> Result<String, ArgumentError> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@".contains(&b);
     if !text.is_empty() && text.len() <= 512 && text.bytes().all(is_plain) {
         return Ok(text.to_owned());
     }
-    Err(format!("{text:?} is not an image: write REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST"))
+    Err(ArgumentError(format!(
+        "{text:?} is not an image: write REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST"
+    )))
 }
 
-fn class(text: &str) -> Result<String, String> {
-    if text.is_empty() { Ok(String::new()) } else { object_name(text) }
+fn class(text: &str) -> Result<String, ArgumentError> {
+    if text.is_empty() {
+        return Ok(String::new());
+    }
+    object_name(text).map_err(|why| ArgumentError(why.to_string()))
 }

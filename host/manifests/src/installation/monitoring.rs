@@ -47,7 +47,7 @@ const ALERTS: &[Alert] = &[
         severity: Severity::Critical,
         duration: "2m",
         condition: "opgate_cluster_cache_ready{} == 0",
-        summary: "{{ $labels.pod }} gives policies no answer about {{ $labels.resource }}",
+        summary: "{{ $labels.pod }} cannot serve queries of policies for {{ $labels.resource }}",
     },
     Alert {
         name: "OpgateWatchFailing",
@@ -89,7 +89,7 @@ const ALERTS: &[Alert] = &[
         severity: Severity::Warning,
         duration: "0m",
         condition: "increase(opgate_requests_shed_total{}[10m]) > 0",
-        summary: "{{ $labels.pod }} answered requests with 503",
+        summary: "{{ $labels.pod }} responded to requests with 503",
     },
     Alert {
         name: "OpgateLeaseNotRenewed",
@@ -103,7 +103,7 @@ const ALERTS: &[Alert] = &[
         severity: Severity::Warning,
         duration: "0m",
         condition: "increase(opgate_panics_total{}[10m]) > 0",
-        summary: "{{ $labels.pod }} answered requests with 500 after a panic",
+        summary: "{{ $labels.pod }} responded to requests with 500 after a panic",
     },
     Alert {
         name: "OpgateTaskRestarts",
@@ -173,7 +173,7 @@ const ALERTS: &[Alert] = &[
         severity: Severity::Warning,
         duration: "15m",
         condition: "increase(opgate_certificate_controller_errors_total{}[15m]) > 10",
-        summary: "{{ $labels.pod }} cannot look after the certificates",
+        summary: "{{ $labels.pod }} cannot renew the certificates",
     },
     Alert {
         name: "OpgateNoLeader",

@@ -3,6 +3,7 @@
 //! Write permissions are in separate roles: `opgate manifests rbac` prints only the roles for the reads of
 //! policies, and applying them again removes no permission.
 
+use opgate_controller::ledger::LEDGER_NAME;
 use serde_json::{Value, json};
 
 use super::{Certificates, Installation, Registrar};
@@ -99,6 +100,15 @@ impl Installation {
             rule("coordination.k8s.io", "leases", &verbs),
             rule("events.k8s.io", "events", &["create"]),
         ];
+        // A permission to create cannot be limited to a name. The reservations of all servers are the only
+        // ConfigMap that they change.
+        rules.push(rule("", "configmaps", &["create"]));
+        rules.push(json!({
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": [LEDGER_NAME],
+            "verbs": ["delete", "get", "update", "watch"],
+        }));
         if self.registration == Registrar::Managed {
             rules.push(rule("discovery.k8s.io", "endpointslices", &["list"]));
         }

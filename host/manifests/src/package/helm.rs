@@ -137,6 +137,13 @@ impl VariantConditions {
     }
 }
 
+/// The version of the value, or the one that the cluster serves.
+const FLOW_CONTROL_VERSION: &str = concat!(
+    "{{ toJson (coalesce .Values.flowControl.apiVersion (ternary ",
+    r#""flowcontrol.apiserver.k8s.io/v1" "flowcontrol.apiserver.k8s.io/v1beta3" "#,
+    r#"(.Capabilities.APIVersions.Has "flowcontrol.apiserver.k8s.io/v1"))) }}"#
+);
+
 /// Returns the condition under which an object is rendered, if any.
 fn render_condition(object: &Value) -> Option<&'static str> {
     match (kind(object), name(object)) {
@@ -144,6 +151,7 @@ fn render_condition(object: &Value) -> Option<&'static str> {
         ("Secret", _) => Some(r#"eq .Values.certificates "self-managed""#),
         ("ServiceMonitor" | "PrometheusRule", _) => Some(".Values.monitoring.enabled"),
         ("PodDisruptionBudget", _) => Some("gt (int .Values.replicas) 1"),
+        ("FlowSchema" | "PriorityLevelConfiguration", _) => Some(".Values.flowControl.enabled"),
         ("NetworkPolicy", _) => Some(".Values.networkPolicy.enabled"),
         ("ResourceQuota", _) => Some(r#"hasPrefix "system-" .Values.priorityClassName"#),
         ("ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding", name)
@@ -161,6 +169,9 @@ fn insert_values(placeholders: &mut Placeholders, object: &mut Value) {
     match kind(object) {
         "ConfigMap" if object.pointer("/data/opgate.yaml").is_some() => {
             placeholders.set(object, "/data", "opgate.yaml", "{{ toJson .Values.config }}");
+        }
+        "FlowSchema" | "PriorityLevelConfiguration" => {
+            placeholders.set(object, "", "apiVersion", FLOW_CONTROL_VERSION);
         }
         "ResourceQuota" => {
             let class = placeholders.add("{{ toJson .Values.priorityClassName }}".to_owned());

@@ -103,6 +103,25 @@ pub(super) fn chart_values(
             }),
         ),
         entry(
+            "flowControl",
+            "Whether to create a FlowSchema and a priority level for the requests of the servers, so that they do not\n\
+             wait behind requests that wait for the servers. Without an apiVersion, the chart uses v1, or v1beta3 if the\n\
+             cluster does not serve v1 (Kubernetes 1.28).",
+            json!({"enabled": true, "apiVersion": ""}),
+            json!({
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "enabled": {"type": "boolean", "description": "create both objects"},
+                    "apiVersion": {"enum": [
+                        "",
+                        "flowcontrol.apiserver.k8s.io/v1",
+                        "flowcontrol.apiserver.k8s.io/v1beta3",
+                    ]},
+                },
+            }),
+        ),
+        entry(
             "monitoring",
             "Whether to create a ServiceMonitor and alerts. The Prometheus Operator must be installed.",
             json!({"enabled": false}),

@@ -1,5 +1,10 @@
 //! Validation of names as in API servers, for arguments and for matches of policies.
 
+/// The reason why a text is no name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NameError(String);
+
 /// Reports whether a text is a DNS label, as the names of namespaces, Services, versions and resources.
 #[must_use]
 pub fn is_label(text: &str) -> bool {
@@ -19,22 +24,24 @@ pub fn is_domain(text: &str) -> bool {
 ///
 /// # Errors
 /// If it is no name of a namespace.
-pub fn namespace(text: &str) -> Result<String, String> {
+pub fn namespace(text: &str) -> Result<String, NameError> {
     if is_label(text) {
         return Ok(text.to_owned());
     }
-    Err(format!(
+    Err(NameError(format!(
         "{text:?} is not the name of a namespace: use lower case letters, digits and hyphens"
-    ))
+    )))
 }
 
 /// Returns an argument that names an object.
 ///
 /// # Errors
 /// If it is no name of an object.
-pub fn object_name(text: &str) -> Result<String, String> {
+pub fn object_name(text: &str) -> Result<String, NameError> {
     if is_domain(text) {
         return Ok(text.to_owned());
     }
-    Err(format!("{text:?} is not a name: use lower case letters, digits, hyphens and points"))
+    Err(NameError(format!(
+        "{text:?} is not a name: use lower case letters, digits, hyphens and points"
+    )))
 }

@@ -10,6 +10,11 @@ use k8s_openapi::api::admissionregistration::v1::{ServiceReference, WebhookClien
 use super::names::is_label;
 use opgate_controller::{INSTALLATION_LABEL, NAME_LABEL};
 
+/// The reason why a text is no address of a server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct AddressError(String);
+
 /// Port of a Service that names none.
 const HTTPS: u16 = 443;
 
@@ -101,8 +106,10 @@ impl Target {
     }
 }
 
-fn service(text: &str) -> Result<Service, String> {
-    let wrong = || format!("{text:?} is not in the format NAMESPACE/NAME or NAMESPACE/NAME:PORT");
+fn service(text: &str) -> Result<Service, AddressError> {
+    let wrong = || {
+        AddressError(format!("{text:?} is not in the format NAMESPACE/NAME or NAMESPACE/NAME:PORT"))
+    };
     let (namespace, rest) = text.split_once('/').ok_or_else(wrong)?;
     let (name, port) = match rest.split_once(':') {
         Some((name, port)) => {
@@ -119,8 +126,9 @@ fn service(text: &str) -> Result<Service, String> {
 }
 
 /// Parses the part of the webhooks' URLs before `/validate`.
-fn base_url(text: &str) -> Result<String, String> {
-    let wrong = |why: &str| format!("{text:?} {why}: write https://HOST[:PORT][/PREFIX]");
+fn base_url(text: &str) -> Result<String, AddressError> {
+    let wrong =
+        |why: &str| AddressError(format!("{text:?} {why}: write https://HOST[:PORT][/PREFIX]"));
     let url = text.parse::<Uri>();
     let url = url.map_err(|error| wrong(&format!("is not a URL ({error})")))?;
     if url.scheme_str() != Some("https") {
@@ -149,7 +157,8 @@ mod tests {
         assert_eq!(service("opgate-system/opgate"), Ok(right("opgate-system", "opgate", 443)));
         assert_eq!(service("a/b:9443"), Ok(right("a", "b", 9443)));
         for wrong in ["", "opgate", "a/", "/b", "a/b/c", "a/b:", "a/b:0", "a/b:65536", "A/b"] {
-            assert!(service(wrong).unwrap_err().contains("NAMESPACE/NAME:PORT"), "{wrong}");
+            let error = service(wrong).unwrap_err().to_string();
+            assert!(error.contains("NAMESPACE/NAME:PORT"), "{wrong}");
         }
         for (url, base) in [
             ("https://127.0.0.1:9443", "https://127.0.0.1:9443"),
@@ -170,7 +179,7 @@ mod tests {
             ("https://a/#b", "a fragment"),
             ("https://u:p@a", "a user"),
         ] {
-            let error = base_url(wrong).unwrap_err();
+            let error = base_url(wrong).unwrap_err().to_string();
             assert!(error.contains(why) && error.contains("write https://HOST"), "{error}");
         }
     }

@@ -51,8 +51,8 @@ impl PlannedWebhook<'_> {
             match_policy: Some("Equivalent".to_owned()),
             namespace_selector: Some(self.namespaces(&registration.exempt)),
             rules: Some(self.rules()),
-            // Without side effects, dry runs are checked as well.
-            side_effects: "None".to_owned(),
+            // Reservations are written to the ledger, but not for dry runs: these are checked as well.
+            side_effects: "NoneOnDryRun".to_owned(),
             timeout_seconds: Some(self.timeout_seconds()),
             ..ValidatingWebhook::default()
         }
@@ -295,7 +295,7 @@ mod tests {
                     "scope": "*",
                 },
             ],
-            "sideEffects": "None",
+            "sideEffects": "NoneOnDryRun",
             "timeoutSeconds": 5,
         });
         assert_eq!(webhooks[0], expected);
