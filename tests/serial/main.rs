@@ -7,10 +7,10 @@
 
 mod attacks;
 mod cgroup;
-mod conflicting_pairs;
 mod connections;
 mod doctor;
 mod envtest;
+mod flow_control;
 mod hostile;
 mod installed;
 mod isolation;
@@ -21,8 +21,10 @@ mod races;
 mod reliability;
 mod reloads;
 mod replicas;
+mod reservation_cost;
 mod reservations;
 mod self_managed_certificates;
+mod shared_reservations;
 mod tenant_fairness;
 mod webhook_traffic;
 

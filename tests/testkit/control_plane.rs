@@ -1,4 +1,4 @@
-//! A real control plane: etcd and kube-apiserver in separate processes, from the directory that
+//! A real control plane: etcd and one or two API servers in separate processes, from the directory that
 //! `KUBEBUILDER_ASSETS` names (the convention of envtest), and what tests put into it.
 
 use std::net::{SocketAddr, TcpListener};
@@ -29,21 +29,31 @@ const MAX_CONCURRENT_CREATES: usize = 32;
 /// A control plane; killed when dropped.
 pub struct ControlPlane {
     etcd: Child,
-    apiserver: Child,
-    /// Starts the API server, again and again.
-    command: Command,
+    etcd_address: String,
+    /// The first one is meant where a method names none.
+    apiservers: Vec<ApiServer>,
+    /// The directory with the programs.
+    assets: PathBuf,
     /// Its files; tests may add to them.
     pub files: TempDir,
-    address: String,
     has_answered: bool,
     _authority: CertificateAuthority,
+}
+
+/// One of its API servers.
+struct ApiServer {
+    child: Child,
+    /// Starts it, again and again.
+    command: Command,
+    address: String,
 }
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
         let has_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
-        let is_broken =
-            !self.has_answered || has_ended(&mut self.apiserver) || has_ended(&mut self.etcd);
+        let is_broken = !self.has_answered
+            || self.apiservers.iter_mut().any(|server| has_ended(&mut server.child))
+            || has_ended(&mut self.etcd);
         if std::thread::panicking() && is_broken {
             for program in ["etcd", "kube-apiserver"] {
                 let log = self.files.path().join(format!("{program}.log"));
@@ -55,11 +65,22 @@ impl Drop for ControlPlane {
                 eprintln!("{program}: {last:#?}");
             }
         }
-        for child in [&mut self.apiserver, &mut self.etcd] {
+        let apiservers = self.apiservers.iter_mut().map(|server| &mut server.child);
+        for child in apiservers.chain([&mut self.etcd]) {
             let _ = child.kill();
             let _ = child.wait();
         }
     }
+}
+
+/// Arguments of an API server without a controller that creates ServiceAccounts.
+const DEFAULT_ARGUMENTS: [&str; 1] = ["--disable-admission-plugins=ServiceAccount"];
+
+/// A command that writes its log to a file.
+fn program(assets: &Path, log: &str, program: &str) -> Command {
+    let mut command = Command::new(assets.join(program));
+    command.stdout(Stdio::null()).stderr(std::fs::File::create(log).unwrap());
+    command
 }
 
 /// A port that is free now: another process that asks the system for one meanwhile may get it.
@@ -71,7 +92,7 @@ impl ControlPlane {
     /// Starts one and waits until it answers, with users `admin` (may do everything) and `opgate`
     /// (may do what RBAC grants). Returns `None` and prints a line where there are no binaries.
     pub async fn start() -> Option<Self> {
-        Self::start_with(&["--disable-admission-plugins=ServiceAccount"]).await
+        Self::start_with(&DEFAULT_ARGUMENTS).await
     }
 
     /// The same, with these arguments of the API server in addition to those that are always
@@ -99,69 +120,71 @@ impl ControlPlane {
         write_public(Path::new(&at("tls.crt")), &issued.certificate).unwrap();
         write_private(Path::new(&at("tls.key")), &issued.key).unwrap();
         // The group decides what share of the API server's attention an account of a pod gets.
-        let tokens = "admin,admin,1,system:masters\nopgate,opgate,2,system:serviceaccounts\n";
+        let tokens = "\
+admin,admin,1,system:masters
+opgate,opgate,2,system:serviceaccounts
+opgate-account,system:serviceaccount:opgate-system:opgate,3,system:serviceaccounts
+tenant-account,system:serviceaccount:tenant:writer,4,system:serviceaccounts
+";
         write_private(Path::new(&at("tokens.csv")), tokens).unwrap();
-        let etcd = format!("http://127.0.0.1:{}", free_port());
+        let etcd_address = format!("http://127.0.0.1:{}", free_port());
         let peer = format!("http://127.0.0.1:{}", free_port());
-        let port = free_port().to_string();
-        let program = |program: &str, arguments: &[&str]| {
-            let log = std::fs::File::create(at(&format!("{program}.log"))).unwrap();
-            let mut command = Command::new(assets.join(program));
-            command.args(arguments).stdout(Stdio::null()).stderr(log);
-            command
-        };
-        let mut etcd_command = program(
-            "etcd",
-            &[
-                "--data-dir",
-                &at("etcd"),
-                "--listen-client-urls",
-                &etcd,
-                "--advertise-client-urls",
-                &etcd,
-                "--listen-peer-urls",
-                &peer,
-                "--initial-advertise-peer-urls",
-                &peer,
-                "--initial-cluster",
-                &format!("default={peer}"),
-            ],
-        );
-        let mut command = program(
-            "kube-apiserver",
-            &[
-                &format!("--etcd-servers={etcd}"),
-                "--bind-address=127.0.0.1",
-                "--advertise-address=127.0.0.1",
-                &format!("--secure-port={port}"),
-                &format!("--tls-cert-file={}", at("tls.crt")),
-                &format!("--tls-private-key-file={}", at("tls.key")),
-                &format!("--cert-dir={}", at("certs")),
-                &format!("--token-auth-file={}", at("tokens.csv")),
-                &format!("--service-account-key-file={}", at("tls.crt")),
-                &format!("--service-account-signing-key-file={}", at("tls.key")),
-                "--service-account-issuer=https://kubernetes.default.svc",
-                "--service-cluster-ip-range=10.0.0.0/24",
-                "--authorization-mode=RBAC",
-            ],
-        );
-        command.args(arguments);
+        let mut etcd_command = program(assets, &at("etcd.log"), "etcd");
+        etcd_command.args(["--data-dir", &at("etcd")]);
+        etcd_command.args(["--listen-client-urls", &etcd_address]);
+        etcd_command.args(["--advertise-client-urls", &etcd_address]);
+        etcd_command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        etcd_command.args(["--initial-cluster", &format!("default={peer}")]);
         let etcd = etcd_command.spawn().unwrap_or_else(|e| panic!("etcd: {e}"));
-        let apiserver = command.spawn().unwrap_or_else(|e| panic!("kube-apiserver: {e}"));
-        let address = format!("https://127.0.0.1:{port}");
-        Self {
+        let mut plane = Self {
             etcd,
-            apiserver,
-            command,
+            etcd_address,
+            apiservers: Vec::new(),
+            assets: assets.to_owned(),
             files,
-            address,
             has_answered: false,
             _authority: authority,
-        }
+        };
+        plane.spawn_apiserver(arguments);
+        plane
+    }
+
+    fn spawn_apiserver(&mut self, arguments: &[&str]) {
+        let at = |name: &str| self.files.path().join(name).display().to_string();
+        let port = free_port();
+        let number = self.apiservers.len();
+        let log = at(if number == 0 { "kube-apiserver.log" } else { "kube-apiserver-2.log" });
+        let mut command = program(&self.assets, &log, "kube-apiserver");
+        command.args([
+            &format!("--etcd-servers={}", self.etcd_address),
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            &format!("--secure-port={port}"),
+            &format!("--tls-cert-file={}", at("tls.crt")),
+            &format!("--tls-private-key-file={}", at("tls.key")),
+            &format!("--cert-dir={}", at("certs")),
+            &format!("--token-auth-file={}", at("tokens.csv")),
+            &format!("--service-account-key-file={}", at("tls.crt")),
+            &format!("--service-account-signing-key-file={}", at("tls.key")),
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--authorization-mode=RBAC",
+        ]);
+        command.args(arguments);
+        let child = command.spawn().unwrap_or_else(|e| panic!("kube-apiserver: {e}"));
+        let address = format!("https://127.0.0.1:{port}");
+        self.apiservers.push(ApiServer { child, command, address });
+    }
+
+    /// Starts a second API server of the same etcd, and waits until it answers. Its caches lag on their
+    /// own.
+    pub async fn start_second_apiserver(&mut self) {
+        self.spawn_apiserver(&DEFAULT_ARGUMENTS);
+        self.wait_for_answer().await;
     }
 
     async fn wait_for_answer(&self) {
-        let admin = self.client("admin").await;
+        let admin = self.client_at(self.apiservers.len() - 1, "admin").await;
         eventually("the API server", || async {
             Api::<DynamicObject>::all_with(admin.clone(), &resource("", "v1", "Namespace"))
                 .get("default")
@@ -173,19 +196,26 @@ impl ControlPlane {
 
     /// Kills the API server and starts it again; returns before it answers.
     pub fn restart_apiserver(&mut self) {
-        self.apiserver.kill().unwrap();
-        self.apiserver.wait().unwrap();
-        self.apiserver = self.command.spawn().unwrap();
+        let ApiServer { child, command, .. } = &mut self.apiservers[0];
+        child.kill().unwrap();
+        child.wait().unwrap();
+        *child = command.spawn().unwrap();
     }
 
     /// A kubeconfig of one of the users.
     pub fn kubeconfig(&self, user: &str) -> PathBuf {
-        let path = self.files.path().join(format!("{user}.kubeconfig"));
+        self.kubeconfig_at(0, user)
+    }
+
+    /// A kubeconfig of one of the users for one of the API servers.
+    pub fn kubeconfig_at(&self, apiserver: usize, user: &str) -> PathBuf {
+        let path = self.files.path().join(format!("{user}-{apiserver}.kubeconfig"));
+        let address = &self.apiservers[apiserver].address;
         let ca = self.files.path().join("ca.crt");
         let kubeconfig = json!({
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": self.address, "certificate-authority": ca}}],
+            "clusters": [{"name": "c", "cluster": {"server": address, "certificate-authority": ca}}],
             "users": [{"name": user, "user": {"token": user}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": user}}],
             "current-context": "c",
@@ -196,19 +226,24 @@ impl ControlPlane {
 
     /// A client of one of the users.
     pub async fn client(&self, user: &str) -> Client {
-        Client::try_from(self.config(user).await).unwrap()
+        self.client_at(0, user).await
+    }
+
+    /// A client of one of the users for one of the API servers.
+    pub async fn client_at(&self, apiserver: usize, user: &str) -> Client {
+        Client::try_from(self.config(apiserver, user).await).unwrap()
     }
 
     /// A client of one of the users that acts as another one, with all permissions.
     pub async fn client_as(&self, user: &str, other: &str) -> Client {
-        let mut config = self.config(user).await;
+        let mut config = self.config(0, user).await;
         config.auth_info.impersonate = Some(other.to_owned());
         config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
         Client::try_from(config).unwrap()
     }
 
-    async fn config(&self, user: &str) -> Config {
-        let kubeconfig = Kubeconfig::read_from(self.kubeconfig(user)).unwrap();
+    async fn config(&self, apiserver: usize, user: &str) -> Config {
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig_at(apiserver, user)).unwrap();
         let options = KubeConfigOptions::default();
         Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap()
     }
@@ -234,6 +269,19 @@ impl ControlPlane {
     pub async fn grant(&self) {
         let verbs = ["get", "list", "watch"];
         self.grant_only(&json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": verbs}])).await;
+    }
+
+    /// Lets the user `opgate` read everything, and write what the servers of an installation do, in the
+    /// namespace `opgate-system`, which is created.
+    pub async fn grant_installation(&self) {
+        self.namespaces(["opgate-system".to_owned()]).await;
+        let all = ["get", "list", "watch", "create", "update", "patch", "delete"];
+        self.grant_only(&json!([
+            {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": [""], "resources": ["configmaps", "events"], "verbs": all},
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": all},
+        ]))
+        .await;
     }
 
     /// Lets the user `opgate` do what these rules of a role allow.
@@ -326,12 +374,12 @@ impl ControlPlane {
     /// address is this port of this machine; these servers are behind it. The API server uses it a
     /// little later. A Service, because to a URL of this machine an API server keeps one connection
     /// of HTTP/2, and so meets one replica only.
-    pub async fn register(
+    pub async fn register<'s>(
         &self,
         binary: &str,
         configuration: &str,
         address: SocketAddr,
-        servers: &[Server],
+        servers: impl IntoIterator<Item = &'s Server>,
     ) {
         let admin = self.client("admin").await;
         let apply = PatchParams::apply("tests").force();

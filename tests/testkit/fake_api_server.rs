@@ -26,6 +26,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use opgate_ledger::Document;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -152,6 +153,19 @@ impl FakeCluster {
             let resource = cluster.resources.entry(resource_type(group, plural)).or_insert(new);
             resource.versions.insert(version.to_owned());
         });
+    }
+
+    /// Makes ConfigMaps exist, and the ledger of an installation that has run for a while: servers use it
+    /// at once.
+    pub fn install_ledger(&self, namespace: &str) {
+        self.install("", "v1", "configmaps", "ConfigMap", Scope::Namespaced);
+        let uid = "ledger";
+        let ledger = Document { revision: 1, established: Some(uid.into()), ..Document::default() };
+        let object = json!({
+            "metadata": {"name": "opgate-reservations", "namespace": namespace, "uid": uid},
+            "data": {"ledger.json": ledger.encode().unwrap()},
+        });
+        self.apply("", "v1", "configmaps", object);
     }
 
     /// Removes a resource type as the removal of its definition does: watches see the objects

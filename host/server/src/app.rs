@@ -80,12 +80,7 @@ pub(super) struct App {
     /// Log lines that clients can cause at will.
     shed_log: RateLimitedLog,
     invalid_review_log: RateLimitedLog,
-    native_handler: Option<NativeHandler>,
 }
-
-/// Handles the text of a review instead of the policies; the request is then allowed. Benchmarks
-/// compare the server with it.
-pub type NativeHandler = fn(&str);
 
 impl App {
     pub(super) fn new(served: ActiveConfiguration, options: &Options) -> Arc<Self> {
@@ -116,7 +111,6 @@ impl App {
             )),
             shed_log: RateLimitedLog::default(),
             invalid_review_log: RateLimitedLog::default(),
-            native_handler: options.native_handler,
         })
     }
 
@@ -189,7 +183,7 @@ impl App {
         }
         match liveness.check(self.open.load(Ordering::Relaxed)).await {
             Ok(()) => plain(StatusCode::OK, "ok"),
-            Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, &why),
+            Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
         }
     }
 
@@ -239,7 +233,7 @@ impl App {
                 "mode": broken.mode.as_str(),
                 "onError": broken.on_error.as_str(),
                 "loadedAt": null,
-                "lastError": broken.error,
+                "lastError": broken.error.to_string(),
             })
         });
         let policies: Vec<_> = serving.chain(broken).collect();
@@ -307,10 +301,6 @@ impl App {
         let envelope = Charge::on(&account);
         if !envelope.grow(review.envelope_bytes()) {
             return self.out_of_memory();
-        }
-        if let Some(handle) = self.native_handler {
-            handle(&text);
-            return json(response::allow(review.version, &review.uid));
         }
         // Until the end of the call, whichever set is active by then.
         let set = self.serving.current().set.clone();

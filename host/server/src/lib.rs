@@ -49,6 +49,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use axum::Router;
 use opgate_certs::{ClientVerifier, Reloader, server_config};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
@@ -57,7 +58,6 @@ use tokio_rustls::TlsAcceptor;
 
 pub use active_set::{ActiveConfiguration, ActivePolicySet};
 use app::App;
-pub use app::NativeHandler;
 use connection::Phase;
 use connection_limiter::{ConnectionBounds, ConnectionLimiter};
 use descriptors::PortLimits;
@@ -110,8 +110,8 @@ pub struct Options {
     pub supervisor: Supervisor,
     /// The state of the webhook registration, if the server reads it.
     pub registration_names: Option<Arc<RegistrationNames>>,
-    /// Instead of the policies; none except in benchmarks.
-    pub native_handler: Option<NativeHandler>,
+    /// Replaces the routes of the webhook port. Benchmarks measure a server without policies.
+    pub webhook_router: Option<Router>,
     /// Metrics of other components, for `/metrics`.
     pub external_metrics: Vec<ExternalMetrics>,
 }
@@ -132,7 +132,7 @@ impl Default for Options {
             sync_timeout: Duration::from_secs(10),
             supervisor: Supervisor::default(),
             registration_names: None,
-            native_handler: None,
+            webhook_router: None,
             external_metrics: Vec::new(),
         }
     }
@@ -316,6 +316,7 @@ impl Server {
             listener,
             acceptor,
             app.clone(),
+            options.webhook_router.unwrap_or_else(|| app.webhook()),
             connection::Shutdown { phases, drain_delay: options.drain_delay },
             limiter,
             checks,

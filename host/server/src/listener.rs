@@ -138,11 +138,11 @@ impl WebhookPort {
         listener: TcpListener,
         acceptor: TlsAcceptor,
         app: Arc<App>,
+        router: Router,
         shutdown: Shutdown,
         places: Arc<ConnectionLimiter>,
         checks: Arc<SelfCheckConnections>,
     ) -> Self {
-        let router = app.webhook();
         let connections = Mutex::default();
         let port = PortListener::new("webhook", listener, vec![places.clone()]);
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);

@@ -14,7 +14,12 @@ use opgate_supervise::Supervisor;
 const RESULT_TTL: Duration = Duration::from_secs(1);
 
 /// The problem, if there is one.
-type CheckResult = Result<(), String>;
+type CheckResult = Result<(), LivenessError>;
+
+/// The parts that failed and do not recover, one line each.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct LivenessError(String);
 
 /// The health of the process.
 pub(super) struct Liveness {
@@ -35,13 +40,15 @@ impl Liveness {
     pub(super) async fn check(&self, open: bool) -> CheckResult {
         let gone = self.supervisor.failed_tasks();
         if gone.is_empty() && open {
-            return self.last.get_or_check(|| self.check.run()).await;
+            let check =
+                async || self.check.run().await.map_err(|why| LivenessError(why.to_string()));
+            return self.last.get_or_check(check).await;
         }
         if gone.is_empty() {
             return Ok(());
         }
         let lines = gone.iter().map(|gone| format!("task {} is gone: {}", gone.task, gone.reason));
-        Err(lines.collect::<Vec<_>>().join("\n"))
+        Err(LivenessError(lines.collect::<Vec<_>>().join("\n")))
     }
 }
 
@@ -94,22 +101,23 @@ mod tests {
         // The system still accepts connections for a task that has ended.
         let supervisor = Supervisor::without_delays();
         let unanswered = liveness(&supervisor).check(true).await.unwrap_err();
-        assert_eq!(unanswered, "the webhook port does not answer: nothing within 20ms");
+        assert_eq!(unanswered.to_string(), "the webhook port does not answer: nothing within 20ms");
         assert_eq!(liveness(&supervisor).check(false).await, Ok(()), "it does not serve yet");
         let mut accepting = supervisor.spawn("accept", || async { panic!("out of cheese") });
         accepting.wait_for_failure().await;
         let gone = liveness(&supervisor).check(true).await.unwrap_err();
-        assert_eq!(gone, "task accept is gone: panicked: out of cheese");
+        assert_eq!(gone.to_string(), "task accept is gone: panicked: out of cheese");
         drop(listener);
         let refused = liveness(&Supervisor::default()).check(true).await.unwrap_err();
         assert!(
-            refused.contains("the webhook port does not answer: Connection refused"),
+            refused.to_string().contains("the webhook port does not answer: Connection refused"),
             "{refused}"
         );
     }
 
     #[tokio::test]
     async fn concurrent_probes_share_one_check() {
+        let no = || Err(LivenessError("no".to_owned()));
         let last = Arc::new(CachedResult::new(Duration::MAX));
         let (runs, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let ask = || {
@@ -118,7 +126,7 @@ mod tests {
                 let check = async || {
                     runs.fetch_add(1, Ordering::Relaxed);
                     go.notified().await;
-                    Err("no".to_owned())
+                    no()
                 };
                 last.get_or_check(check).await
             })
@@ -126,12 +134,12 @@ mod tests {
         let asked: Vec<_> = (0..20).map(|_| ask()).collect();
         go.notify_one();
         for verdict in asked {
-            assert_eq!(verdict.await.unwrap(), Err("no".to_owned()));
+            assert_eq!(verdict.await.unwrap(), no());
         }
         assert_eq!(runs.load(Ordering::Relaxed), 1);
         // A result that is too old does not count.
         let last = CachedResult::new(Duration::ZERO);
-        assert_eq!(last.get_or_check(async || Err("no".to_owned())).await, Err("no".to_owned()));
+        assert_eq!(last.get_or_check(async || no()).await, no());
         assert_eq!(last.get_or_check(async || Ok(())).await, Ok(()));
     }
 }

@@ -18,6 +18,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use self::ledger::LedgerMetrics;
 use self::series::{HasPolicyLabel, PolicyCounters};
 use super::body_limiter::BodyError;
 use super::bucket::TokenBucket;
@@ -27,6 +28,7 @@ use opgate_admission::evaluation::Observer;
 use opgate_admission::policy::{Decision, Policy, PolicySet};
 use opgate_supervise::Supervisor;
 
+mod ledger;
 mod series;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -241,6 +243,7 @@ struct ClusterMetrics {
     unauthorized: Family<ResourceLabel, Gauge>,
     memory: Gauge,
     memory_limit: Gauge,
+    ledger: LedgerMetrics,
 }
 
 impl ClusterMetrics {
@@ -279,11 +282,13 @@ impl ClusterMetrics {
         registry.register("reservation_ratio", text, self.reservation_ratio.clone());
         let text = "Whether the API server rejects the token of this server for a resource";
         registry.register("cluster_cache_unauthorized", text, self.unauthorized.clone());
+        self.ledger.register(registry);
     }
 
     fn update(&self, cluster: &ClusterState) {
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let now = cluster.caches().iter().map(|cache| cache.name().to_owned()).collect();
+        self.ledger.update(cluster.ledger_status());
         let (memory, limit) = cluster.memory();
         self.memory.set(number(memory));
         self.memory_limit.set(if limit == usize::MAX { 0 } else { number(limit) });

@@ -78,7 +78,8 @@ fn is_awaiting_first_sync(cluster: &ClusterState, sync_timeout: Duration) -> boo
         && cluster.time_since_first_list().is_none_or(|longest| longest < sync_timeout)
 }
 
-/// Resources that were never listed, by the policies that can block and need them.
+/// Resources that were never listed, by the policies that can block and need them, and the ledger of shared
+/// reservations if it cannot be used.
 pub(super) fn unlisted_resources(set: &PolicySet) -> Vec<String> {
     if set.cluster().options().source != Source::Live {
         return Vec::new();
@@ -93,7 +94,9 @@ pub(super) fn unlisted_resources(set: &PolicySet) -> Vec<String> {
             format!("policy {policy}: {} {}", cache.name(), status.error.unwrap_or_default())
         })
     };
-    needs.filter_map(why).collect()
+    let ledger = set.cluster().ledger_status().and_then(|ledger| ledger.problem);
+    let ledger = ledger.map(|problem| format!("ledger of shared reservations: {problem}"));
+    needs.filter_map(why).chain(ledger).collect()
 }
 
 /// A line for each resource: `[+]` if its cache is ready, `[-]` if it is not, `[!]` if its watch

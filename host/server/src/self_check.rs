@@ -66,16 +66,21 @@ pub(super) struct SelfCheck {
     pub(super) limit: Duration,
 }
 
+/// The webhook port does not respond as expected: how it responded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the webhook port does not answer: {0}")]
+pub(super) struct SelfCheckError(String);
+
 impl SelfCheck {
     /// # Errors
     /// If the port does not respond as expected. The text describes the response.
-    pub(super) async fn run(&self) -> Result<(), String> {
+    pub(super) async fn run(&self) -> Result<(), SelfCheckError> {
         let why = match tokio::time::timeout(self.limit, self.send_freeing_descriptors()).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error_text::of_any(&error).unwrap_or_else(|| error.to_string()),
             Err(_) => format!("nothing within {:?}", self.limit),
         };
-        Err(format!("the webhook port does not answer: {why}"))
+        Err(SelfCheckError(why))
     }
 
     /// If descriptors have run out, connections end until there are some.

@@ -84,6 +84,12 @@ pub struct ClusterStatus {
     pub resources: Vec<ResourceState>,
     /// The tenants with the most reservations.
     pub reservations: Vec<ReservationState>,
+    /// The reason why the ledger of all servers cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger_problem: Option<String>,
+    /// Whether the reservations of this server are not shared with others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub local_reservations: bool,
 }
 
 impl ClusterStatus {
@@ -110,7 +116,12 @@ impl ClusterStatus {
             tenant: one_line(&usage.tenant, MAX_TEXT_BYTES),
             resource: usage.resource,
         });
-        Self { resources: resources.collect(), reservations: reservations.collect() }
+        Self {
+            resources: resources.collect(),
+            reservations: reservations.collect(),
+            ledger_problem: ledger_problem(cluster),
+            local_reservations: cluster.ledger_status().is_none(),
+        }
     }
 
     /// Returns only problems, in few bytes. The result is equal as long as the problems are: an
@@ -143,7 +154,11 @@ impl ClusterStatus {
             tenant: one_line(&usage.tenant, MAX_TEXT_BYTES),
             resource: usage.resource,
         });
-        let troubles = Self { resources, reservations: reservations.collect() };
+        let reservations = reservations.collect();
+        // That of a new ledger ends by itself, and its text changes with each second.
+        let ledger_problem = if cluster.is_ledger_new() { None } else { ledger_problem(cluster) };
+        let local_reservations = cluster.ledger_status().is_none();
+        let troubles = Self { resources, reservations, ledger_problem, local_reservations };
         (troubles != Self::default()).then_some(troubles)
     }
 }
@@ -174,6 +189,16 @@ fn cache_status(status: &ResourceStatus) -> ResourceCacheStatus {
     }
 }
 
+/// The reason why the ledger of all servers cannot be used, or soon cannot.
+fn ledger_problem(cluster: &ClusterState) -> Option<String> {
+    let status = cluster.ledger_status()?;
+    if let Some(problem) = status.problem {
+        return Some(one_line(&problem, MAX_TEXT_BYTES));
+    }
+    let tens = status.used_percent / 10 * 10;
+    (tens >= NEARLY_FULL_PERCENT).then(|| format!("{tens} % of it are in use"))
+}
+
 /// The policies that read a resource.
 pub(super) fn needed_by(set: &PolicySet, cache: &ResourceCache) -> Vec<String> {
     let reads =
@@ -201,11 +226,11 @@ pub(super) fn usage_percent(usage: &ReservationUsage) -> usize {
 
 /// A line for each tenant that is close to its limit.
 pub(super) fn nearly_full_lines(cluster: &ClusterState) -> Vec<String> {
-    reservation_usages(cluster)
-        .iter()
-        .filter(|usage| usage_percent(usage) >= NEARLY_FULL_PERCENT)
-        .map(usage_line)
-        .collect()
+    let ledger = ledger_problem(cluster);
+    let ledger = ledger.map(|problem| format!("[!]ledger of shared reservations: {problem}"));
+    let full = reservation_usages(cluster);
+    let full = full.iter().filter(|usage| usage_percent(usage) >= NEARLY_FULL_PERCENT);
+    ledger.into_iter().chain(full.map(usage_line)).collect()
 }
 
 fn usage_line(usage: &ReservationUsage) -> String {

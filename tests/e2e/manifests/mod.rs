@@ -153,7 +153,7 @@ fn builtin_policies_are_registered_for_their_requests() {
             (&json!("opgate-system"), &json!("opgate"), &json!(443))
         );
         assert_eq!(webhook["matchPolicy"], "Equivalent");
-        assert_eq!(webhook["sideEffects"], "None");
+        assert_eq!(webhook["sideEffects"], "NoneOnDryRun");
         assert_eq!(webhook["admissionReviewVersions"], json!(["v1", "v1beta1"]));
         assert_eq!(webhook["timeoutSeconds"], 21, "limits.time of 20s");
     }
@@ -431,7 +431,7 @@ webhooks:
         operations: [CREATE, UPDATE]
         resources: [bundledeployments]
         scope: \"*\"
-    sideEffects: None
+    sideEffects: NoneOnDryRun
     timeoutSeconds: 21
 ";
     assert_eq!((head, tail), (expected_head, expected_tail));

@@ -18,7 +18,7 @@ const EXCLUDED_PAGES: [&str; 2] = ["docs/rules", "docs/coverage.md"];
 /// Code whose comments quote other projects.
 const EXCLUDED_CODE: [&str; 3] = ["common/compat", "common/cel", "common/yaml/src/error.rs"];
 
-/// Folders of Rust code.
+/// Directories of Rust code.
 const CODE_DIRECTORIES: [&str; 8] =
     ["certs", "common", "examples", "fuzz", "guest", "host", "tests", "xtask"];
 

@@ -21,6 +21,7 @@ const PLURAL: &str = "validatingwebhookconfigurations";
 /// A cluster with the object that `opgate manifests all` makes.
 fn cluster() -> FakeCluster {
     let cluster = FakeCluster::start();
+    cluster.install_ledger("opgate-system");
     cluster.install("coordination.k8s.io", "v1", "leases", "Lease", Scope::Namespaced);
     cluster.install("events.k8s.io", "v1", "events", "Event", Scope::Namespaced);
     cluster.install(GROUP, "v1", PLURAL, "ValidatingWebhookConfiguration", Scope::Cluster);

@@ -14,5 +14,6 @@ mod samples;
 mod scope;
 mod self_managed_certificates;
 mod settings;
+mod shared_reservations;
 mod token;
 mod webhook_port;

@@ -418,6 +418,7 @@ async fn configuration_changes_fail_no_calls() {
 #[tokio::test(flavor = "multi_thread")]
 async fn event_reports_the_result_of_a_reload() {
     let cluster = cluster();
+    cluster.install_ledger("opgate-system");
     cluster.install("events.k8s.io", "v1", "events", "Event", Scope::Namespaced);
     let good = configuration(&[builtin_in_mode("enforce")]);
     let mut files = ConfigMap::new(&[("opgate.yaml", &good)]);

@@ -14,6 +14,7 @@ const NAMESPACE: &str = "opgate-system";
 
 fn cluster() -> FakeCluster {
     let cluster = FakeCluster::start();
+    cluster.install_ledger(NAMESPACE);
     cluster.install("coordination.k8s.io", "v1", "leases", "Lease", Scope::Namespaced);
     cluster.install("", "v1", "secrets", "Secret", Scope::Namespaced);
     cluster.install(GROUP, "v1", PLURAL, "ValidatingWebhookConfiguration", Scope::Cluster);

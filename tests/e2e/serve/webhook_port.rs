@@ -328,7 +328,9 @@ async fn unfinished_bodies_do_not_block_other_reviews() {
     for status in unfinished.join_all().await {
         assert!(["HTTP/1.1 503", "HTTP/1.1 408"].contains(&status.as_str()), "{status}");
     }
-    assert!(ended("slow").await > 0.0);
+    // Which of them end for their memory and which for their pace depends on the machine.
+    let ended = ended("evicted").await + ended("slow").await + ended("full").await;
+    assert!((ended - 12.0).abs() < 0.5, "{ended}");
     assert_eq!(server.metric("opgate_requests_in_flight ").await, Some(0.0));
 }
 

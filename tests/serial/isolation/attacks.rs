@@ -111,7 +111,9 @@ impl AttackTarget {
     pub(crate) async fn wait_started(&self, attacks: usize) {
         let mut begun = self.started.subscribe();
         let waiting = begun.wait_for(|begun| *begun >= attacks);
-        tokio::time::timeout(Duration::from_secs(120), waiting).await.unwrap().unwrap();
+        let waited = tokio::time::timeout(Duration::from_secs(300), waiting).await;
+        let begun = *self.started.borrow();
+        assert!(waited.is_ok(), "{begun} of {attacks} attacks are under way after 300 s");
     }
 
     async fn tcp(&self, source: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
@@ -228,7 +230,8 @@ fn reserve_large_objects(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, _: &
 }
 
 fn reserve_small_groups(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, _: &FakeCluster) {
-    let begun = mark_started_after(target, 200);
+    // Among the other attacks, each request of this tenant takes a second.
+    let begun = mark_started_after(target, 50);
     for part in 0..2 {
         let body = move |number: usize| {
             let name = format!("scribble{part}x{number}");
@@ -270,8 +273,8 @@ fn fill_cluster_cache(set: &mut JoinSet<()>, target: &Arc<AttackTarget>, cluster
     store_objects(cluster);
     let (begun, ops) = (mark_started_after(target, 1), target.ops);
     set.spawn(async move {
-        // Until the server has seen them.
-        while known_objects(ops, "clusterserviceversions").await != Some(4) {
+        // Until the server has seen them; another attack stores a CSV, too.
+        while known_objects(ops, "clusterserviceversions").await.is_none_or(|known| known < 4) {
             tokio::task::yield_now().await;
         }
         begun();

@@ -34,7 +34,7 @@ const WEBHOOK_CONFIGURATION: (&str, &str) =
 
 /// What an installation consists of, and what it writes, in addition to the resources of
 /// `reviews::cluster`.
-const RESOURCE_TYPES: [(&str, &str, &str, &str, Scope); 16] = [
+const RESOURCE_TYPES: [(&str, &str, &str, &str, Scope); 18] = [
     ("", "v1", "secrets", "Secret", Scope::Namespaced),
     ("", "v1", "services", "Service", Scope::Namespaced),
     ("", "v1", "pods", "Pod", Scope::Namespaced),
@@ -47,6 +47,14 @@ const RESOURCE_TYPES: [(&str, &str, &str, &str, Scope); 16] = [
     ("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", Scope::Namespaced),
     ("rbac.authorization.k8s.io", "v1", "roles", "Role", Scope::Namespaced),
     ("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", Scope::Namespaced),
+    ("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", Scope::Cluster),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "v1",
+        "prioritylevelconfigurations",
+        "PriorityLevelConfiguration",
+        Scope::Cluster,
+    ),
     ("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", Scope::Namespaced),
     (
         "admissionregistration.k8s.io",

@@ -23,6 +23,7 @@
 //! allowed change is *reserved* ([`ClusterState::reserve`]). Until it is known whether the API server
 //! stored it, a verdict must hold both with it and without it (`evaluation`).
 
+mod ledger;
 pub(crate) mod read;
 mod reservations;
 mod store;
@@ -30,19 +31,24 @@ mod store;
 mod tests;
 pub(crate) mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use opgate_cluster::{Declaration, Key, Resource, Selector};
 use opgate_document::Document;
 
+pub(crate) use ledger::{LedgerMark, SharedQuery};
+pub use ledger::{
+    LedgerRequests, LedgerStatus, LedgerStore, OpenReservation, ShareError, SharedReservations,
+    StoreError, StoredLedger, exchange_ledger,
+};
 pub use opgate_engine::reader::CacheUnavailable;
 pub use read::confirm::{DenialGround, GroundRecorder};
 pub(crate) use read::confirm::{MAX_ROUNDS as MAX_CONFIRMATIONS, confirm};
 pub use read::direct::DirectReader;
 pub use read::query_stats::QueryStats;
 pub use read::reader::{PolicyView, Reader, SampleAccess, UnavailableRead, UnavailableReason};
-pub use read::samples::{SampleGrants, Samples};
+pub use read::samples::{GrantError, SampleGrants, Samples};
 pub use read::view::{DirectReadPlan, DirectReads, EvaluationView, ReviewedObject};
 pub(crate) use reservations::claims::CLAIM_RECHECK_INTERVAL;
 pub use reservations::claims::{Claim, Claims};
@@ -53,12 +59,14 @@ use store::cache::AllowedChange;
 pub use store::cache::{CacheStatus, ReservationCounters, ResourceCache, ResourceStatus};
 pub use store::listing::{Listing, QueryScope};
 pub use store::reservation_usage::ReservationUsage;
-pub use store::snapshot::{ListingBuilder, Snapshot};
+pub use store::snapshot::{ListingBuilder, Snapshot, SnapshotError};
 pub use store::unreadable::{MissingContent, UnreadableObjects};
 pub use watch::connection::{Connection, ConnectionError, Watches};
-pub use watch::direct_read_source::{DirectReadSource, SampleError, SampleRequest};
+pub use watch::direct_read_source::{
+    DirectReadError, DirectReadSource, SampleError, SampleRequest,
+};
 pub use watch::inspect::{ListFilter, ReadFailure, ServerInfo};
-pub use watch::list_once::{ApiGroup, ListableResource};
+pub use watch::list_once::{ApiGroup, ListError, ListableResource};
 
 pub(crate) use reservations::MAX_POSSIBLE_STATES;
 pub(crate) use watch::settle::settle_all;
@@ -163,6 +171,9 @@ impl ClusterOptions {
     }
 }
 
+/// The reservations of all replicas, once they are shared.
+type SharedHandle = Arc<OnceLock<Arc<SharedReservations>>>;
+
 /// All objects of the cluster that policies read.
 #[derive(Debug)]
 pub struct ClusterState {
@@ -171,6 +182,9 @@ pub struct ClusterState {
     /// The registry in which reservations are compared and made, one at a time with other cluster
     /// states of the same server.
     registry_handle: store::registry::RegistryHandle,
+    /// The reservations of all replicas; empty if this is the only one. The same for all cluster states of
+    /// the server.
+    shared: SharedHandle,
     claims: Claims,
     /// Objects of files for samples.
     files: read::samples::FileSamples,
@@ -201,10 +215,11 @@ pub struct ReservationLimitReached {
 }
 
 /// The result of a reservation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum ReservationResult {
-    /// It is made, or none is needed.
-    Made,
+    /// It is made, or none is needed. If there are several replicas, the request must not be allowed before
+    /// the ledger has the reservation.
+    Made(Option<Box<OpenReservation>>),
     /// A reservation since then can change a result: the evaluation must be repeated.
     Outdated,
     /// It can change a result for a request that was repeated too often: that request has
@@ -286,8 +301,12 @@ impl ClusterState {
             replaced.map(|other| other.registry_handle.registry()).unwrap_or_default(),
         );
         registry_handle.acquire().add(&caches);
+        let shared: SharedHandle = replaced.map(|other| other.shared.clone()).unwrap_or_default();
+        if let Some(shared) = shared.get() {
+            shared.import_into(&caches);
+        }
         let (claims, files) = (Claims::default(), read::samples::FileSamples::default());
-        Self { caches, options, registry_handle, claims, files, memory }
+        Self { caches, options, registry_handle, shared, claims, files, memory }
     }
 
     /// The resources that policies read.
@@ -444,6 +463,51 @@ impl ClusterState {
         is_any.then_some(ObjectWrite { caches, resource, key, user, object, old })
     }
 
+    /// Shares reservations with other replicas from now on. `replica` names this process. The result
+    /// is for [`exchange_ledger`], which does it.
+    #[must_use]
+    pub fn share_reservations(&self, replica: &str) -> (Arc<SharedReservations>, LedgerRequests) {
+        let registry = self.registry_handle.registry();
+        let ttl = self.options.reservation_ttl;
+        let (shared, requests) = SharedReservations::new(registry, replica, ttl);
+        // Once in each process.
+        let _ = self.shared.set(shared.clone());
+        (shared, requests)
+    }
+
+    /// The longest time from a reservation until its object is stored: it can wait for the ledger before
+    /// its request is allowed.
+    #[must_use]
+    pub fn max_reservation_time(&self) -> Duration {
+        let append = self.shared.get().map_or(Duration::ZERO, |_| ledger::MAX_APPEND_TIME);
+        self.options.reservation_ttl.saturating_add(append)
+    }
+
+    /// The state of the ledger; none if this is the only replica.
+    #[must_use]
+    pub fn ledger_status(&self) -> Option<LedgerStatus> {
+        Some(self.shared.get()?.status())
+    }
+
+    /// Whether the ledger was just created and is not used yet.
+    #[must_use]
+    pub fn is_ledger_new(&self) -> bool {
+        self.shared.get().is_some_and(|shared| shared.is_new())
+    }
+
+    /// What is known of the ledger before the first query of an evaluation; none if this is the only
+    /// replica.
+    pub(crate) fn ledger_mark(&self, direct_reads: Option<&DirectReads>) -> Option<LedgerMark> {
+        let mut mark = self.shared.get()?.mark(&self.caches);
+        for (id, listings) in direct_reads.iter().flat_map(|reads| &reads.0) {
+            let versions = listings.iter().map(|(_, listing)| listing.version.parse().unwrap_or(0));
+            if let Some(version) = versions.min() {
+                mark.record_direct_read(*id, version);
+            }
+        }
+        Some(mark)
+    }
+
     /// The numbers of reservations that were made and settled, by kind.
     #[must_use]
     pub fn counters(&self) -> Vec<ReservationCounters> {
@@ -463,13 +527,13 @@ impl ClusterState {
         asked: &[(ResourceId, RecordedQuery)],
         claim: Option<&Claim<'_>>,
     ) -> Result<ReservationResult, ReservationLimitReached> {
-        let Some(object) = &write.object else { return Ok(ReservationResult::Made) };
+        let Some(object) = &write.object else { return Ok(ReservationResult::Made(None)) };
         let registry_lock = self.registry_handle.acquire();
         let of = |id: ResourceId| {
             asked.iter().filter(move |(of, _)| *of == id).map(|(_, question)| question)
         };
         let is_old = |(id, cache): (ResourceId, &Arc<ResourceCache>)| {
-            of(id).next().is_some() && cache.is_affected_since(seen.get(id.0), &of(id))
+            of(id).next().is_some() && cache.is_affected_since(seen.get(id.0), &of(id), None)
         };
         if self.caches_with_ids().any(is_old) {
             return Ok(ReservationResult::Outdated);
@@ -479,7 +543,10 @@ impl ClusterState {
         };
         let before = write.old.as_ref().and_then(version).unwrap_or_default();
         let tenant = Tenant { namespace: write.key.namespace.clone(), user: write.user.clone() };
+        let shared = self.shared.get();
+        let id = shared.map(|shared| shared.next_id());
         let allowed = AllowedChange {
+            id: id.as_ref(),
             key: &write.key,
             object,
             old: write.old.as_ref().map(|old| old.root()),
@@ -514,14 +581,24 @@ impl ClusterState {
                 return Err(self.reservation_limit_error(cache));
             }
         }
+        let mut reserved = Vec::new();
         for cache in caches().map(|(_, cache)| cache).chain(&others) {
-            if cache.reserve(allowed).is_err()
-                && !cache.standby_state().record_missed_change(&registry_lock)
-            {
-                return Err(self.reservation_limit_error(cache));
+            match cache.reserve(allowed) {
+                Ok(true) => reserved.push(cache.clone()),
+                Ok(false) => {}
+                // This cache is made again, but other replicas must know of the change.
+                Err(_) if cache.standby_state().record_missed_change(&registry_lock) => {
+                    reserved.push(cache.clone());
+                }
+                Err(_) => return Err(self.reservation_limit_error(cache)),
             }
         }
-        Ok(ReservationResult::Made)
+        let open = shared.cloned().zip(id).filter(|_| !reserved.is_empty()).map(|(shared, id)| {
+            // Not the counters of now: imports do not take the lock, so one can have come since the check.
+            let seen = self.caches.iter().cloned().zip(seen.iter().copied()).collect();
+            Box::new(OpenReservation::new(shared, id, write, &before, &tenant, reserved, seen))
+        });
+        Ok(ReservationResult::Made(open))
     }
 
     /// Checks whether `count` more reservations of a tenant fit into its share of the limit for
@@ -574,7 +651,10 @@ impl ClusterState {
     #[must_use]
     pub fn is_synced(&self) -> bool {
         let is_live = self.options.source == Source::Live;
-        !is_live || (self.caches.iter().all(|cache| cache.is_resolved()) && !self.has_no_lists())
+        let is_shared = || self.shared.get().is_none_or(|shared| shared.was_ready());
+        let is_listed =
+            || self.caches.iter().all(|cache| cache.is_resolved()) && !self.has_no_lists();
+        !is_live || (is_listed() && is_shared())
     }
 
     /// Whether no resource that policies read has been listed. The version of the API server does

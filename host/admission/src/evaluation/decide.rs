@@ -23,10 +23,10 @@ use tokio::time::Instant;
 use super::read_need::{DirectReadNeed, ReadConsistency, direct_read_need};
 use super::settle::{SettleWait, has_settled_since, max_pending_depth, object_names};
 use crate::cluster::{
-    CLAIM_RECHECK_INTERVAL, Claim, ClusterState, DenialGround, DirectReadPlan, DirectReader,
-    EvaluationView, MAX_CONFIRMATIONS, ObjectWrite, PossibleState, QueryScope, RecordedQuery,
-    ReservationCounters, ReservationLimitReached, ReservationResult, ResourceId, Source, confirm,
-    settle_all,
+    CLAIM_RECHECK_INTERVAL, Claim, ClusterState, DenialGround, DirectReadError, DirectReadPlan,
+    DirectReader, EvaluationView, LedgerMark, MAX_CONFIRMATIONS, ObjectWrite, OpenReservation,
+    PossibleState, QueryScope, RecordedQuery, ReservationCounters, ReservationLimitReached,
+    ReservationResult, ResourceId, ShareError, SharedQuery, Source, confirm, settle_all,
 };
 use crate::policy::Overload;
 
@@ -62,6 +62,11 @@ pub(crate) trait Evaluate {
 
     /// Removes violations that depend on kinds without a result.
     fn on_failed_read(&self, verdict: Self::Verdict, why: &str) -> Self::Verdict;
+
+    /// Fails what would allow a request whose reservation the other replicas cannot see.
+    fn on_unshared_reservation(&self, verdict: Self::Verdict, why: &str) -> Self::Verdict {
+        self.on_failed_read(verdict, why)
+    }
 
     /// Notes in a denial that it depends on unsettled requests about these objects.
     fn with_pending_note(&self, verdict: Self::Verdict, objects: &[String]) -> Self::Verdict;
@@ -153,17 +158,19 @@ pub(crate) async fn decide<E: Evaluate>(
         rounds: 0,
         claim: None,
         has_settled: false,
+        ledger_mark: None,
     };
     loop {
         // Before any query: all reservations from now on are detected.
         let seen = cluster.counters();
+        run.ledger_mark = cluster.ledger_mark(run.evaluation_view.direct_reads.as_deref());
         let Some((mut evaluations, read_need)) = run.gather().await? else { continue };
         match run.read_directly(read_need).await {
             Ok(true) => continue,
             Ok(false) => {}
             Err(reason) => {
                 let stored = stored_evaluation(evaluations)?;
-                return Ok(evaluator.on_failed_read(stored.verdict, &reason));
+                return Ok(evaluator.on_failed_read(stored.verdict, &reason.to_string()));
             }
         }
         let allowing = evaluations.iter().filter(|evaluation| evaluation.allows).count();
@@ -205,6 +212,8 @@ struct Run<'r, E> {
     claim: Option<Claim<'r>>,
     /// Whether ended reservations were settled because the limit was reached.
     has_settled: bool,
+    /// What was known of the ledger of all replicas before the first query of this round.
+    ledger_mark: Option<LedgerMark>,
 }
 
 /// The evaluations in all possible states, that of the stored objects first, and what they need to be read directly.
@@ -252,7 +261,7 @@ impl<'r, E: Evaluate> Run<'r, E> {
     }
 
     /// Reads from the API server what the watch cannot show exactly enough. `true` if there is something new.
-    async fn read_directly(&mut self, need: DirectReadNeed<'r>) -> Result<bool, String> {
+    async fn read_directly(&mut self, need: DirectReadNeed<'r>) -> Result<bool, DirectReadError> {
         let read = match need {
             DirectReadNeed::NotNeeded => return Ok(false),
             DirectReadNeed::Read(direct) => {
@@ -262,9 +271,9 @@ impl<'r, E: Evaluate> Run<'r, E> {
                 // Direct reads instead of a failed watch must not use the whole time of the request.
                 let soon = self.deadline.min(Instant::now() + FALLBACK_READ_TIMEOUT);
                 let read = direct.read_all(self.cluster, &self.read_plan, soon).await;
-                read.map_err(|error| format!("{reason}; read directly: {error}"))?
+                read.map_err(|error| DirectReadError(format!("{reason}; read directly: {error}")))?
             }
-            DirectReadNeed::Fail(reason) => return Err(reason),
+            DirectReadNeed::Fail(reason) => return Err(DirectReadError(reason)),
         };
         self.evaluation_view.direct_reads = Some(read.into());
         Ok(true)
@@ -272,7 +281,8 @@ impl<'r, E: Evaluate> Run<'r, E> {
 
     fn direct_read_need(&mut self, evaluations: &[Evaluation<E::Verdict>]) -> DirectReadNeed<'r> {
         let queries = evaluations.iter().flat_map(|evaluation| &evaluation.queries);
-        direct_read_need(self.cluster, self.consistency, &mut self.read_plan, queries)
+        let direct_reads = self.evaluation_view.direct_reads.as_deref();
+        direct_read_need(self.cluster, self.consistency, &mut self.read_plan, direct_reads, queries)
     }
 
     /// Lists the samples that the evaluations need, if any. Each of them has a result afterwards, so this ends.
@@ -359,6 +369,7 @@ impl<'r, E: Evaluate> Run<'r, E> {
             // The client has given up: the request will not be stored.
             return Err(EvaluationError::Late.into());
         }
+        self.record_cached_reads(evaluations);
         let queries = evaluations.iter_mut().flat_map(|e| std::mem::take(&mut e.recorded_queries));
         let queries: Vec<_> = queries.collect();
         loop {
@@ -366,8 +377,26 @@ impl<'r, E: Evaluate> Run<'r, E> {
             let mut dropped = std::pin::pin!(self.cluster.claims().claim_dropped().notified());
             dropped.as_mut().enable();
             match self.cluster.reserve(&write, seen, &queries, self.claim.as_ref()) {
-                Ok(ReservationResult::Made) => {
-                    return Ok(Some(stored_evaluation(std::mem::take(evaluations))?.verdict));
+                Ok(ReservationResult::Made(open)) => {
+                    let shared = match open {
+                        Some(open) => self.share(*open, &queries).await,
+                        None => Ok(()),
+                    };
+                    let mut stored = || stored_evaluation(std::mem::take(evaluations));
+                    return match shared {
+                        Ok(()) => Ok(Some(stored()?.verdict)),
+                        Err(ShareError::Outdated) if Instant::now() < self.deadline => break,
+                        Err(ShareError::Outdated | ShareError::Late) => {
+                            Err(EvaluationError::Contention.into())
+                        }
+                        Err(ShareError::Full(limit)) => {
+                            self.evaluator.on_reservation_limit(stored()?.verdict, limit).map(Some)
+                        }
+                        Err(ShareError::Unavailable(reason)) => {
+                            let verdict = stored()?.verdict;
+                            Ok(Some(self.evaluator.on_unshared_reservation(verdict, &reason)))
+                        }
+                    };
                 }
                 Ok(_) if Instant::now() >= self.deadline => {
                     return Err(EvaluationError::Contention.into());
@@ -393,6 +422,40 @@ impl<'r, E: Evaluate> Run<'r, E> {
                 }
             }
         }
+        self.count_round(queries);
+        Ok(None)
+    }
+
+    /// Notes for the ledger which resources were not only read directly: what an evaluation has seen
+    /// of them is as old as the cache.
+    fn record_cached_reads(&mut self, evaluations: &[Evaluation<E::Verdict>]) {
+        let Some(mark) = &mut self.ledger_mark else { return };
+        let Some(direct) = self.evaluation_view.direct_reads.as_deref() else { return };
+        for (id, scope) in evaluations.iter().flat_map(|evaluation| &evaluation.queries) {
+            if direct.listing(*id, scope).is_none() {
+                mark.record_cached_read(*id);
+            }
+        }
+    }
+
+    /// Waits until all replicas can see the reservation.
+    async fn share(
+        &self,
+        open: OpenReservation,
+        queries: &[(ResourceId, RecordedQuery)],
+    ) -> Result<(), ShareError> {
+        // No request changes the other resources after an evaluation.
+        let conflicting = self.consistency.conflicting_resources;
+        let shared = |(id, query): &(ResourceId, RecordedQuery)| {
+            let cache = self.cluster.cache(*id).filter(|_| conflicting.contains(id))?.clone();
+            Some(SharedQuery { id: *id, cache, query: query.clone() })
+        };
+        let mark = self.ledger_mark.clone().unwrap_or_default();
+        open.share(queries.iter().filter_map(shared).collect(), mark, self.deadline).await
+    }
+
+    /// Counts an attempt that came too late. After some, the request gets priority.
+    fn count_round(&mut self, queries: Vec<(ResourceId, RecordedQuery)>) {
         self.rounds += 1;
         match &self.claim {
             Some(claim) => claim.set_queries(queries),
@@ -401,7 +464,6 @@ impl<'r, E: Evaluate> Run<'r, E> {
             }
             None => {}
         }
-        Ok(None)
     }
 }
 

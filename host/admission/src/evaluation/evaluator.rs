@@ -36,6 +36,28 @@ pub(super) struct ReviewEvaluator<'b, O> {
     pub(super) observer: &'b O,
 }
 
+impl<O> ReviewEvaluator<'_, O> {
+    /// The verdict if the calls of some policies have failed, for this reason.
+    fn with_failed_calls(
+        &self,
+        mut combined: CombinedVerdict,
+        why: &str,
+        has_failed: impl Fn(&PolicyResult) -> bool,
+    ) -> CombinedVerdict {
+        for (policy, policy_result) in self.matching.iter().zip(&mut combined.policy_results) {
+            if has_failed(policy_result) {
+                let error = CallError::CacheNotReady(why.to_owned());
+                policy.record_error(error.to_string());
+                policy_result.verdict = CallVerdict::Failed(error);
+            }
+        }
+        let mut builder = self.builder.clone();
+        // An overload would have been reported earlier.
+        let _ = combine(&mut builder, &self.matching, &combined.policy_results);
+        CombinedVerdict { decision: builder.build(), ..combined }
+    }
+}
+
 impl<O: Observer> Evaluate for ReviewEvaluator<'_, O> {
     type Verdict = CombinedVerdict;
     type Overload = Overload;
@@ -106,22 +128,15 @@ impl<O: Observer> Evaluate for ReviewEvaluator<'_, O> {
         })
     }
 
-    fn on_failed_read(&self, mut combined: CombinedVerdict, why: &str) -> CombinedVerdict {
-        for (policy, policy_result) in self.matching.iter().zip(&mut combined.policy_results) {
-            if policy_result
-                .queries
-                .iter()
-                .any(|(kind, _)| self.conflicting_resources.contains(kind))
-            {
-                let error = CallError::CacheNotReady(why.to_owned());
-                policy.record_error(error.to_string());
-                policy_result.verdict = CallVerdict::Failed(error);
-            }
-        }
-        let mut builder = self.builder.clone();
-        // An overload would have been reported earlier.
-        let _ = combine(&mut builder, &self.matching, &combined.policy_results);
-        CombinedVerdict { decision: builder.build(), ..combined }
+    fn on_failed_read(&self, combined: CombinedVerdict, why: &str) -> CombinedVerdict {
+        self.with_failed_calls(combined, why, |result| {
+            result.queries.iter().any(|(kind, _)| self.conflicting_resources.contains(kind))
+        })
+    }
+
+    /// Another request can depend on the object, also if no policy has queried anything for this one.
+    fn on_unshared_reservation(&self, combined: CombinedVerdict, why: &str) -> CombinedVerdict {
+        self.with_failed_calls(combined, why, |_| true)
     }
 
     fn with_pending_note(

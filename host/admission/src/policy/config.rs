@@ -12,8 +12,9 @@ mod prune;
 mod remote;
 mod schema;
 
+pub use self::file::ReservationScope;
 use self::file::{File, ProfileEntry, SourceFile};
-pub use self::remote::{RegistryReference, ResolvedComponent, SignatureKey};
+pub use self::remote::{PullError, RegistryReference, ResolvedComponent, SignatureKey};
 use super::platform::{Platform, PlatformQuery};
 use super::profile::Profile;
 use super::{Builtin, Mode, OnError, RuleLevel, Scope};
@@ -143,6 +144,9 @@ pub struct Configuration {
     pub identities: Identities,
     /// Policies in the order in which they serve.
     pub policies: Vec<PolicyConfig>,
+    /// The servers that see the reservations of this one; by default, all servers of its installation if it
+    /// has one.
+    pub reservations: Option<ReservationScope>,
     /// Whether a check fails if there are only warnings.
     pub warnings_as_errors: bool,
     /// `sha256:…` of the text, if there is a file.
@@ -152,9 +156,14 @@ pub struct Configuration {
     /// The URL of the pages of rules, see [`Configuration::page_of`].
     docs_url: Option<String>,
     /// Results of the registries, by policy.
-    resolved: BTreeMap<String, Result<ResolvedComponent, String>>,
+    resolved: BTreeMap<String, Result<ResolvedComponent, PullError>>,
     source_file: Option<SourceFile>,
 }
+
+/// The reason why the documentation of a policy cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DocsError(String);
 
 /// All errors in a configuration, each with its location.
 #[derive(Debug, Default, thiserror::Error)]
@@ -208,6 +217,7 @@ impl Configuration {
             platform: None,
             identities: Identities::default(),
             policies: default_policies(builtins),
+            reservations: None,
             warnings_as_errors: false,
             text_digest: None,
             builtins,
@@ -343,6 +353,7 @@ impl Configuration {
             platform: None,
             identities,
             policies,
+            reservations: file.reservations,
             warnings_as_errors: file.check.0.warnings_as_errors,
             text_digest: Some(opgate_engine::digest(text.as_bytes())),
             builtins,
@@ -385,7 +396,7 @@ impl Configuration {
     ///
     /// # Errors
     /// If its file cannot be read.
-    pub fn docs_of(&self, module: &ModuleSource) -> Result<Docs, String> {
+    pub fn docs_of(&self, module: &ModuleSource) -> Result<Docs, DocsError> {
         match module {
             ModuleSource::Builtin(name) => {
                 let builtin = self.builtins.iter().find(|builtin| builtin.name == name);
@@ -393,12 +404,12 @@ impl Configuration {
             }
             ModuleSource::File(path) => {
                 let bytes = super::component_file::read(path);
-                Ok(docs(&bytes.map_err(|e| format!("{}: {e}", path.display()))?))
+                Ok(docs(&bytes.map_err(|e| DocsError(format!("{}: {e}", path.display())))?))
             }
             ModuleSource::Oci(remote) => {
                 let mut named = self.policies.iter().filter(|policy| policy.module == *module);
                 let found = named.find_map(|policy| self.resolved_component(&policy.name).ok());
-                Ok(docs(found.ok_or_else(|| format!("{remote}: it was not pulled"))?))
+                Ok(docs(found.ok_or_else(|| DocsError(format!("{remote}: it was not pulled")))?))
             }
         }
     }

@@ -12,6 +12,11 @@ use opgate_compat::names;
 use opgate_engine::wit;
 use opgate_text::one_line;
 
+/// The first violation of the contract in a descriptor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct DescriptorError(String);
+
 /// Maximum bytes of the name of a rule.
 const MAX_RULE_NAME_BYTES: usize = 50;
 
@@ -145,7 +150,10 @@ fn is_path_segment(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-".contains(&b))
 }
 
-fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<DeclaredRead, String> {
+fn check_read(
+    read: &wit::ClusterRead,
+    rules: Vec<String>,
+) -> Result<DeclaredRead, DescriptorError> {
     let wit::GroupVersionResource { group, version, resource } = &read.resource;
     let resource =
         Resource { group: group.clone(), version: version.clone(), resource: resource.clone() };
@@ -155,10 +163,15 @@ fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<DeclaredRea
         || resource.resource.is_empty()
     {
         let text = one_line(&resource.to_string(), 128);
-        return Err(format!("declares to read {text:?}, which is not group/version/resource"));
+        return Err(DescriptorError(format!(
+            "declares to read {text:?}, which is not group/version/resource"
+        )));
     }
     let wrong = |why: String| {
-        format!("declares to read {resource} in a way that is not valid: {}", one_line(&why, 256))
+        DescriptorError(format!(
+            "declares to read {resource} in a way that is not valid: {}",
+            one_line(&why, 256)
+        ))
     };
     let (fields, keys, indexes) = (read.fields.len(), read.keys.len(), read.indexes.len());
     if fields.max(keys) > MAX_FIELDS || indexes > MAX_INDEXES {
@@ -170,16 +183,18 @@ fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<DeclaredRea
         separator: index.separator.clone(),
     };
     let indexes: Vec<_> = read.indexes.iter().map(index).collect();
-    let declaration = Declaration::new(&read.fields, &read.keys, &indexes).map_err(wrong)?;
+    let declaration = Declaration::new(&read.fields, &read.keys, &indexes)
+        .map_err(|why| wrong(why.to_string()))?;
     let mut labels = Selector::default();
     if !read.label_selector.is_empty() {
         let json = Document::parse(&read.label_selector).map_err(|e| wrong(e.to_string()))?;
-        labels = opgate_cluster::parse_selector(json.root()).map_err(wrong)?;
+        labels =
+            opgate_cluster::parse_selector(json.root()).map_err(|why| wrong(why.to_string()))?;
     }
     let namespace = read.namespace.as_ref().map(setting);
     let enabled_by = lines(&read.enabled_by);
     if resource.group.is_empty() && resource.resource == "secrets" {
-        secret::check_read(read).map_err(wrong)?;
+        secret::check_read(read).map_err(|why| wrong(why.to_string()))?;
     }
     Ok(DeclaredRead { resource, declaration, labels, namespace, rules, enabled_by })
 }
@@ -189,12 +204,12 @@ impl Descriptor {
     ///
     /// # Errors
     /// The first violation of the contract of `wit/policy.wit`.
-    pub(super) fn check(from: &wit::Descriptor) -> Result<Self, String> {
+    pub(super) fn check(from: &wit::Descriptor) -> Result<Self, DescriptorError> {
         if !is_name(&from.name) {
-            return Err(format!(
+            return Err(DescriptorError(format!(
                 "describes itself as {:?}, which is not a name",
                 one_line(&from.name, 64)
-            ));
+            )));
         }
         for (what, count, most) in [
             ("rules", from.rules.len(), MAX_RULES),
@@ -203,29 +218,29 @@ impl Descriptor {
             ("bytes of settings schema", from.settings_schema.len(), MAX_SCHEMA_BYTES),
         ] {
             if count > most {
-                return Err(format!("describes {count} {what}, more than {most}"));
+                return Err(DescriptorError(format!("describes {count} {what}, more than {most}")));
             }
         }
         let mut rules: Vec<Rule> = Vec::with_capacity(from.rules.len());
         for rule in &from.rules {
             if !is_rule_id(&rule.id) {
-                return Err(format!(
+                return Err(DescriptorError(format!(
                     "describes a rule {:?}, which is not an id",
                     one_line(&rule.id, 64)
-                ));
+                )));
             }
             if rules.iter().any(|known| known.id == rule.id) {
-                return Err(format!("describes the rule {:?} twice", rule.id));
+                return Err(DescriptorError(format!("describes the rule {:?} twice", rule.id)));
             }
             if !rule.name.is_empty() && !is_rule_name(&rule.name) {
-                return Err(format!(
+                return Err(DescriptorError(format!(
                     "names the rule {} {:?}, which is not a name in kebab case",
                     rule.id,
                     one_line(&rule.name, 64)
-                ));
+                )));
             }
             if !rule.name.is_empty() && rules.iter().any(|known| known.name == rule.name) {
-                return Err(format!("has two rules named {:?}", rule.name));
+                return Err(DescriptorError(format!("has two rules named {:?}", rule.name)));
             }
             rules.push(Rule {
                 id: rule.id.clone(),
@@ -245,25 +260,32 @@ impl Descriptor {
         let ids: BTreeSet<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
         let is_id_of_another = |rule: &&Rule| rule.name != rule.id && ids.contains(&*rule.name);
         if let Some(rule) = rules.iter().find(is_id_of_another) {
-            return Err(format!(
+            return Err(DescriptorError(format!(
                 "names the rule {} {:?}, the id of another rule",
                 rule.id, rule.name
-            ));
+            )));
         }
         let known = |ids: &[String]| match ids.iter().find(|id| !rules.iter().any(|r| r.id == **id))
         {
             None => Ok(ids.to_vec()),
-            Some(id) => Err(format!("names a rule {:?}, which it does not have", one_line(id, 64))),
+            Some(id) => Err(DescriptorError(format!(
+                "names a rule {:?}, which it does not have",
+                one_line(id, 64)
+            ))),
         };
         let mut matches = Vec::with_capacity(from.matches.len());
         for rule in &from.matches {
-            matches.push(MatchRule::check(rule, known(&rule.rules)?)?);
+            let checked = MatchRule::check(rule, known(&rule.rules)?);
+            matches.push(checked.map_err(|why| DescriptorError(why.to_string()))?);
         }
         let mut reads: Vec<DeclaredRead> = Vec::with_capacity(from.reads.len());
         for read in &from.reads {
             let checked = check_read(read, known(&read.rules)?)?;
             if reads.iter().any(|other| other.resource == checked.resource) {
-                return Err(format!("declares to read {} twice", checked.resource));
+                return Err(DescriptorError(format!(
+                    "declares to read {} twice",
+                    checked.resource
+                )));
             }
             reads.push(checked);
         }

@@ -13,6 +13,7 @@ use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::descriptor::{DeclaredRead, DefaultLevel, Rule};
 use super::dispatch::InstancePoolFull;
 use super::match_rule::MatchRule;
+use super::schema::SchemaError;
 use super::{Builtin, Descriptor, Dispatcher, EffectiveMatchRule, Policy, RuleLevel, schema};
 use crate::cluster::{
     ClusterState, PolicyView, ResolvedRead, SampleAccess, Source, UnavailableRead,
@@ -20,13 +21,24 @@ use crate::cluster::{
 };
 use opgate_engine::{Budget, CallError, Compiler, Engine, Limits, Module};
 
+/// The reason why a policy cannot be loaded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyLoadError {
+    /// Its settings cannot be checked.
+    #[error(transparent)]
+    Settings(#[from] SchemaError),
+    /// It has no usable component.
+    #[error("{0}")]
+    Component(String),
+}
+
 /// The result for one policy of a configuration.
 pub(super) enum LoadOutcome {
     /// It can serve.
     Loaded(Box<LoadedPolicy>),
     /// Its component failed to load. As far as opgate can determine, the configuration is not the
     /// cause.
-    Broken(String),
+    Broken(PolicyLoadError),
 }
 
 /// The common inputs for loading all policies of a set.
@@ -125,7 +137,9 @@ pub(super) fn load(
     let checked = module.validate_settings(&settings, Budget::of(config.limits));
     write_log_lines(&config.name, &checked.log);
     match checked.result {
-        Err(fault) => return Ok(LoadOutcome::Broken(call_error_text("validate-settings", &fault))),
+        Err(fault) => {
+            return Ok(LoadOutcome::Broken(call_error("validate-settings", &fault)));
+        }
         Ok(Err(wrong)) => {
             let mut errors = ConfigErrors::default();
             for error in wrong.iter().take(64) {
@@ -212,7 +226,9 @@ pub(super) fn load(
     {
         Ok(dispatcher) => dispatcher,
         Err(InstancePoolFull) => {
-            return Ok(LoadOutcome::Broken("the pool has no instances for it".to_owned()));
+            return Ok(LoadOutcome::Broken(PolicyLoadError::Component(
+                "the pool has no instances for it".to_owned(),
+            )));
         }
     };
     Ok(LoadOutcome::Loaded(Box::new(LoadedPolicy {
@@ -281,21 +297,26 @@ fn dotted_paths(pointers: &[String]) -> Vec<String> {
 ///
 /// # Errors
 /// If the policy does not return one, or returns one that violates the contract.
-pub fn describe(module: &Module, name: &str, limits: Limits) -> Result<Descriptor, String> {
+pub fn describe(
+    module: &Module,
+    name: &str,
+    limits: Limits,
+) -> Result<Descriptor, PolicyLoadError> {
     let described = module.describe(Budget::of(limits));
     write_log_lines(name, &described.log);
-    let descriptor = described.result.map_err(|fault| call_error_text("describe", &fault))?;
-    Descriptor::check(&descriptor)
+    let descriptor = described.result;
+    let descriptor = descriptor.map_err(|fault| call_error("describe", &fault))?;
+    Descriptor::check(&descriptor).map_err(|why| PolicyLoadError::Component(why.to_string()))
 }
 
 /// The reason why a call at load time returned no result, and the remediation.
-fn call_error_text(call: &str, fault: &CallError) -> String {
+fn call_error(call: &str, fault: &CallError) -> PolicyLoadError {
     let remedy = match fault {
         CallError::Memory(..) => ": raise `limits.memory` of the policy",
         CallError::CpuTime(_) => ": raise `limits.time` of the policy",
         _ => "",
     };
-    format!("{call}: {fault}{remedy}")
+    PolicyLoadError::Component(format!("{call}: {fault}{remedy}"))
 }
 
 fn open_component(
@@ -303,27 +324,34 @@ fn open_component(
     compiler: &Compiler,
     configuration: &Configuration,
     config: &PolicyConfig,
-) -> Result<Module, String> {
+) -> Result<Module, PolicyLoadError> {
     let is_granted = !(config.allowed_reads.is_empty() && config.allowed_samples.is_empty());
     match &config.module {
         ModuleSource::Builtin(name) => {
             let found = configuration.builtins.iter().find(|b| b.name == name);
-            let builtin = found.ok_or_else(|| format!("there is no built-in policy {name:?}"))?;
+            let builtin = found.ok_or_else(|| {
+                PolicyLoadError::Component(format!("there is no built-in policy {name:?}"))
+            })?;
             let Builtin { digest, image, .. } = builtin;
             let component = || builtin.component();
-            engine.load_builtin(component, digest, image).map_err(|e| e.to_string())
+            engine
+                .load_builtin(component, digest, image)
+                .map_err(|e| PolicyLoadError::Component(e.to_string()))
         }
         ModuleSource::File(path) => {
-            let bytes =
-                component_file::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let bytes = component_file::read(path)
+                .map_err(|e| PolicyLoadError::Component(format!("{}: {e}", path.display())))?;
             engine
                 .load_with(compiler, &bytes, is_granted)
-                .map_err(|e| format!("{}: {e}", path.display()))
+                .map_err(|e| PolicyLoadError::Component(format!("{}: {e}", path.display())))
         }
         // A component that could not be pulled has its reference in the text.
         ModuleSource::Oci(remote) => {
-            let bytes = configuration.resolved_component(&config.name)?;
-            engine.load_with(compiler, bytes, is_granted).map_err(|e| format!("{remote}: {e}"))
+            let bytes = configuration.resolved_component(&config.name);
+            let bytes = bytes.map_err(|why| PolicyLoadError::Component(why.to_string()))?;
+            engine
+                .load_with(compiler, bytes, is_granted)
+                .map_err(|e| PolicyLoadError::Component(format!("{remote}: {e}")))
         }
     }
 }
@@ -418,7 +446,7 @@ fn check_settings(
     configuration: &Configuration,
     config: &PolicyConfig,
     schema: &str,
-) -> Result<ConfigErrors, String> {
+) -> Result<ConfigErrors, PolicyLoadError> {
     let mut errors = ConfigErrors::default();
     let mut wrong = |pointer: &str, text: &str| {
         errors.push(configuration.locate(config, &format!("/settings{pointer}"), text));
@@ -432,10 +460,10 @@ fn check_settings(
     }
     let found = match (compiler, &config.module) {
         (Compiler::Subprocess(program), module) if module.is_foreign() => {
-            schema::check_in_subprocess(program, schema, &config.settings)?
+            schema::check_in_subprocess(program, schema, &config.settings)
         }
-        _ => schema::check(schema, &config.settings)?,
-    };
+        _ => schema::check(schema, &config.settings),
+    }?;
     for schema::SettingsError { pointer, text } in found {
         wrong(&pointer, &text);
     }

@@ -398,8 +398,9 @@ impl PolicySet {
         let serving = self.policies().iter();
         let serving = serving.map(|policy| (policy.name.as_str(), policy.match_result(review)));
         let broken = self.broken().iter();
-        let broken = broken
-            .map(|broken| (broken.name.as_str(), MatchResult::LoadFailed(broken.error.clone())));
+        let broken = broken.map(|broken| {
+            (broken.name.as_str(), MatchResult::LoadFailed(broken.error.to_string()))
+        });
         let off = self.off().iter();
         let off = off.map(|name| (name.as_str(), MatchResult::Mismatched(MismatchReason::Mode)));
         serving.chain(broken).chain(off).collect()

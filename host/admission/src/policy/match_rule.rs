@@ -11,6 +11,11 @@ use super::declared_value::{Setting, lines, operations, setting};
 use super::names::NamePatterns;
 use crate::review::{Operation, Review};
 
+/// The first violation of the contract in a match rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct MatchRuleError(String);
+
 /// A call gets the routes as bits of one number.
 const MAX_ROUTE: u8 = 63;
 /// Maximum number of conditions of a match rule; API servers accept 64 for a webhook.
@@ -65,10 +70,12 @@ impl MatchRule {
     ///
     /// # Errors
     /// The first violation of the contract of `wit/policy.wit`.
-    pub(super) fn check(from: &wit::MatchRule, rules: Vec<String>) -> Result<Self, String> {
+    pub(super) fn check(from: &wit::MatchRule, rules: Vec<String>) -> Result<Self, MatchRuleError> {
         if from.route > MAX_ROUTE {
             let route = from.route;
-            return Err(format!("gives a match rule the route {route}, more than {MAX_ROUTE}"));
+            return Err(MatchRuleError(format!(
+                "gives a match rule the route {route}, more than {MAX_ROUTE}"
+            )));
         }
         check_names(from)?;
         Ok(Self {
@@ -110,7 +117,7 @@ fn matches_any(wanted: &[String], found: &str) -> bool {
 
 /// Checks that requests can match the names in a match rule. An API server would reject a webhook
 /// configuration with a name that cannot exist, and would never call the policy.
-fn check_names(rule: &wit::MatchRule) -> Result<(), String> {
+fn check_names(rule: &wit::MatchRule) -> Result<(), MatchRuleError> {
     let is_domain = |text: &str| text.len() <= 253 && names::is_subdomain(text);
     let group = |text: &str| text.is_empty() || text == "*" || is_domain(text);
     let version = |text: &str| text == "*" || text.len() <= 63 && names::is_label(text);
@@ -135,36 +142,38 @@ fn check_names(rule: &wit::MatchRule) -> Result<(), String> {
             let form = "a resource is the plural in lower case";
             wrong("resource", &rule.resources, &resource, form)
         });
-    wrong.map_or(Ok(()), Err)
+    wrong.map_or(Ok(()), |why| Err(MatchRuleError(why)))
 }
 
-fn check_patterns(what: &str, from: &wit::NamePatterns) -> Result<NamePatterns, String> {
+fn check_patterns(what: &str, from: &wit::NamePatterns) -> Result<NamePatterns, MatchRuleError> {
     NamePatterns::new(from.include.clone(), from.exclude.clone()).map_err(|why| {
-        format!("names {what} in a match rule by patterns that are not valid: {why}")
+        MatchRuleError(format!(
+            "names {what} in a match rule by patterns that are not valid: {why}"
+        ))
     })
 }
 
 /// Checks the conditions of a match rule, which an API server must accept.
-fn check_conditions(from: &[wit::MatchCondition]) -> Result<Vec<MatchCondition>, String> {
+fn check_conditions(from: &[wit::MatchCondition]) -> Result<Vec<MatchCondition>, MatchRuleError> {
     if from.len() > MAX_CONDITIONS {
-        return Err(format!(
+        return Err(MatchRuleError(format!(
             "gives a match rule {} conditions, more than {MAX_CONDITIONS}",
             from.len()
-        ));
+        )));
     }
     let mut checked: Vec<MatchCondition> = Vec::with_capacity(from.len());
     for wit::MatchCondition { name, expression } in from {
         let shown = one_line(name, 64);
         if label_key_error(name).is_some() || checked.iter().any(|known| known.name == *name) {
-            return Err(format!(
+            return Err(MatchRuleError(format!(
                 "gives a condition the name {shown:?}, which is not a unique qualified name"
-            ));
+            )));
         }
         if expression.trim().is_empty() || expression.len() > MAX_EXPRESSION_BYTES {
-            return Err(format!(
+            return Err(MatchRuleError(format!(
                 "gives the condition {shown:?} an expression of {} bytes, not of 1 to {MAX_EXPRESSION_BYTES}",
                 expression.len()
-            ));
+            )));
         }
         checked.push(MatchCondition { name: name.clone(), expression: expression.clone() });
     }
@@ -172,15 +181,17 @@ fn check_conditions(from: &[wit::MatchCondition]) -> Result<Vec<MatchCondition>,
 }
 
 /// Checks a label selector for namespaces, which an API server must accept.
-fn check_namespace_labels(json: &str) -> Result<String, String> {
-    let wrong = |why: &str| format!("selects namespaces by labels that are not valid: {why}");
+fn check_namespace_labels(json: &str) -> Result<String, MatchRuleError> {
+    let wrong = |why: &str| {
+        MatchRuleError(format!("selects namespaces by labels that are not valid: {why}"))
+    };
     if json.len() > MAX_EXPRESSION_BYTES {
         return Err(wrong(&format!("more than {MAX_EXPRESSION_BYTES} bytes")));
     }
     if !json.is_empty() {
         let document = Document::parse(json).map_err(|e| wrong(&one_line(&e.to_string(), 256)))?;
         opgate_cluster::parse_selector(document.root())
-            .map_err(|why| wrong(&one_line(&why, 256)))?;
+            .map_err(|why| wrong(&one_line(&why.to_string(), 256)))?;
     }
     Ok(json.to_owned())
 }
@@ -221,7 +232,9 @@ mod tests {
             (("g.io", "v1", "a/b/c"), "matches the resource \"a/b/c\", which cannot exist: a"),
             (("g.io", "v1", "a/"), "matches the resource \"a/\", which cannot exist: a"),
         ] {
-            let error = MatchRule::check(&rule(group, version, resource), Vec::new()).unwrap_err();
+            let error = MatchRule::check(&rule(group, version, resource), Vec::new())
+                .unwrap_err()
+                .to_string();
             assert!(error.starts_with(expected), "{error}");
         }
         for (group, version, resource) in [("*", "*", "*/*"), ("", "v1", "pods/status")] {
@@ -233,7 +246,7 @@ mod tests {
     fn invalid_pattern_names_its_match_rule_field() {
         let mut wrong = rule("", "v1", "pods");
         wrong.namespaces.include.push("team a".to_owned());
-        let error = MatchRule::check(&wrong, Vec::new()).unwrap_err();
+        let error = MatchRule::check(&wrong, Vec::new()).unwrap_err().to_string();
         let expected = "names namespaces in a match rule by patterns that are not valid: \"team a\" fits no name";
         assert!(error.starts_with(expected), "{error}");
     }

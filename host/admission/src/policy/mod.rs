@@ -43,8 +43,8 @@ use serde::Deserialize;
 pub use builtin::Builtin;
 pub use component_file::read as read_component;
 pub use config::{
-    ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, RegistryReference,
-    ResolvedComponent, SignatureKey,
+    ConfigErrors, Configuration, DocsError, Identities, ModuleSource, PolicyConfig, PullError,
+    RegistryReference, ReservationScope, ResolvedComponent, SignatureKey,
 };
 pub(crate) use decision::{AcceptedVerdict, DecisionBuilder};
 pub use decision::{
@@ -54,19 +54,19 @@ pub use declared_value::Setting;
 pub use descriptor::{DeclaredRead, DefaultLevel, Descriptor, Rule};
 pub(crate) use dispatch::{CallContext, CallOutcome, call};
 pub use dispatch::{Dispatcher, Overload};
-pub use load::describe;
 pub(crate) use load::write_log_lines;
+pub use load::{PolicyLoadError, describe};
 pub use loading::LoadProgress;
 pub use match_explanation::{MatchResult, MatchedRules, MismatchReason};
 pub use match_rule::{MatchCondition, MatchRule};
 pub use measure::Measurement;
-pub use names::NamePatterns;
+pub use names::{NamePatternError, NamePatterns};
 pub use opgate_engine::Docs;
 pub(crate) use permits::Tenant;
 pub use platform::{Platform, PlatformQuery};
 pub use profile::Profile;
 pub(crate) use review_time::ReviewTime;
-pub use schema::run_settings_job;
+pub use schema::{SchemaError, run_settings_job};
 pub use scope::{EffectiveMatchRule, Scope};
 pub use set::{BrokenPolicy, PolicySet, SetError};
 pub use trust::{Trust, TrustedUsers, ValueOrigin};

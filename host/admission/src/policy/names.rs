@@ -2,6 +2,11 @@
 
 use crate::review::Review;
 
+/// The reason why patterns for names are invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NamePatternError(String);
+
 /// Maximum number of patterns in one list, and bytes of each: a name of Kubernetes has at most
 /// 253.
 const MAX_PATTERNS: usize = 64;
@@ -20,10 +25,10 @@ impl NamePatterns {
     ///
     /// # Errors
     /// Too many, one that is too long, or one that no name of Kubernetes can match.
-    pub fn new(include: Vec<String>, exclude: Vec<String>) -> Result<Self, String> {
+    pub fn new(include: Vec<String>, exclude: Vec<String>) -> Result<Self, NamePatternError> {
         let count = include.len().saturating_add(exclude.len());
         if count > MAX_PATTERNS {
-            return Err(format!("{count} patterns, more than {MAX_PATTERNS}"));
+            return Err(NamePatternError(format!("{count} patterns, more than {MAX_PATTERNS}")));
         }
         for pattern in include.iter().chain(&exclude) {
             // The characters that every name of Kubernetes consists of, those of roles included.
@@ -31,9 +36,9 @@ impl NamePatterns {
             if pattern.is_empty() || pattern.len() > MAX_PATTERN_BYTES || !pattern.bytes().all(fits)
             {
                 let shown: String = pattern.chars().take(64).collect();
-                return Err(format!(
+                return Err(NamePatternError(format!(
                     "{shown:?} fits no name: write 1 to {MAX_PATTERN_BYTES} characters without spaces, `/` and `%`"
-                ));
+                )));
             }
         }
         Ok(Self { include, exclude })
@@ -203,10 +208,11 @@ mod tests {
     #[test]
     fn impossible_name_patterns_are_rejected() {
         for wrong in ["", "a/b", "ä", "a b", &"a".repeat(254)] {
-            let error = NamePatterns::new(vec![wrong.to_owned()], Vec::new()).expect_err(wrong);
+            let error =
+                NamePatterns::new(vec![wrong.to_owned()], Vec::new()).expect_err(wrong).to_string();
             assert!(error.contains("fits no name"), "{error}");
         }
         let many = NamePatterns::new(vec!["a".to_owned(); 40], vec!["b".to_owned(); 25]);
-        assert_eq!(many.expect_err("65"), "65 patterns, more than 64");
+        assert_eq!(many.expect_err("65").to_string(), "65 patterns, more than 64");
     }
 }

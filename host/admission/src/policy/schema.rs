@@ -9,6 +9,17 @@ use serde_json::Value;
 
 use opgate_engine::subprocess::{Job, WorkerProgram};
 
+/// The reason why settings cannot be checked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// The schema is invalid.
+    #[error("its settings schema {0}")]
+    Invalid(String),
+    /// The check has no result.
+    #[error("{0}")]
+    Unchecked(String),
+}
+
 /// Maximum number of values in a schema, of regular expressions among them, and bytes of all of
 /// those.
 const MAX_VALUES: usize = 20_000;
@@ -33,12 +44,15 @@ pub(super) struct SettingsError {
 ///
 /// # Errors
 /// If the schema is invalid.
-pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<SettingsError>, String> {
+pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<SettingsError>, SchemaError> {
     let schema: Value = serde_json::from_str(schema)
-        .map_err(|e| format!("its settings schema is not JSON: {e}"))?;
+        .map_err(|e| SchemaError::Invalid(format!("is not JSON: {e}")))?;
     ensure_bounded(&schema)?;
     let validator = jsonschema::draft202012::new(&schema).map_err(|e| {
-        format!("its settings schema is not valid: {}", opgate_text::one_line(&e.to_string(), 512))
+        SchemaError::Invalid(format!(
+            "is not valid: {}",
+            opgate_text::one_line(&e.to_string(), 512)
+        ))
     })?;
     let mut found = Vec::new();
     for error in validator.iter_errors(settings).take(MAX_ERRORS) {
@@ -68,34 +82,39 @@ pub(super) fn check_in_subprocess(
     program: &WorkerProgram,
     schema: &str,
     settings: &Value,
-) -> Result<Vec<SettingsError>, String> {
+) -> Result<Vec<SettingsError>, SchemaError> {
     let found = program
         .run(Job::Settings, &[schema.as_bytes(), settings.to_string().as_bytes()])
-        .map_err(|why| format!("its settings schema cannot be used: {why}"))?;
-    serde_json::from_slice(&found).map_err(|e| format!("its settings could not be checked: {e}"))
+        .map_err(|why| SchemaError::Invalid(format!("cannot be used: {why}")))?;
+    serde_json::from_slice(&found)
+        .map_err(|e| SchemaError::Unchecked(format!("its settings could not be checked: {e}")))
 }
 
 /// The work of a child for [`Job::Settings`].
 ///
 /// # Errors
 /// As for `check`.
-pub fn run_settings_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, String> {
-    let [schema, settings] = parts else { return Err("no settings".to_owned()) };
-    let schema = std::str::from_utf8(schema).map_err(|e| e.to_string())?;
-    let settings = serde_json::from_slice(settings).map_err(|e| e.to_string())?;
-    serde_json::to_vec(&check(schema, &settings)?).map_err(|e| e.to_string())
+pub fn run_settings_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, SchemaError> {
+    let [schema, settings] = parts else {
+        return Err(SchemaError::Unchecked("no settings".to_owned()));
+    };
+    let schema = std::str::from_utf8(schema).map_err(|e| SchemaError::Unchecked(e.to_string()))?;
+    let settings =
+        serde_json::from_slice(settings).map_err(|e| SchemaError::Unchecked(e.to_string()))?;
+    serde_json::to_vec(&check(schema, &settings)?)
+        .map_err(|e| SchemaError::Unchecked(e.to_string()))
 }
 
 /// Fails if a schema is too large, or refers to others.
-fn ensure_bounded(schema: &Value) -> Result<(), String> {
+fn ensure_bounded(schema: &Value) -> Result<(), SchemaError> {
     let (mut values, mut patterns, mut bytes) = (0_usize, 0_usize, 0_usize);
     let mut pattern = |text: &str| {
         patterns = patterns.saturating_add(1);
         bytes = bytes.saturating_add(text.len());
         if patterns > MAX_PATTERNS || bytes > MAX_PATTERN_BYTES {
-            return Err(format!(
-                "its settings schema has more than {MAX_PATTERNS} patterns or {MAX_PATTERN_BYTES} bytes in them"
-            ));
+            return Err(SchemaError::Invalid(format!(
+                "has more than {MAX_PATTERNS} patterns or {MAX_PATTERN_BYTES} bytes in them"
+            )));
         }
         Ok(())
     };
@@ -103,19 +122,18 @@ fn ensure_bounded(schema: &Value) -> Result<(), String> {
     while let Some((part, depth)) = todo.pop() {
         values = values.saturating_add(1);
         if values > MAX_VALUES || depth > MAX_DEPTH {
-            return Err(format!(
-                "its settings schema has more than {MAX_VALUES} values or {MAX_DEPTH} levels"
-            ));
+            return Err(SchemaError::Invalid(format!(
+                "has more than {MAX_VALUES} values or {MAX_DEPTH} levels"
+            )));
         }
         match part {
             Value::Object(members) => {
                 for (key, value) in members {
                     match (key.as_str(), value) {
                         ("$ref" | "$dynamicRef" | "$recursiveRef", _) => {
-                            return Err(
-                                "its settings schema has references, which are not supported"
-                                    .to_owned(),
-                            );
+                            return Err(SchemaError::Invalid(
+                                "has references, which are not supported".to_owned(),
+                            ));
                         }
                         ("pattern", Value::String(text)) => pattern(text)?,
                         ("patternProperties", Value::Object(members)) => {
@@ -185,11 +203,11 @@ mod tests {
             (json!({"enum": wide}), "more than 20000 values"),
             (json!({"properties": {"a": {"$ref": "#"}}}), "references, which are not supported"),
         ] {
-            let error = check(&schema.to_string(), &json!({})).unwrap_err();
+            let error = check(&schema.to_string(), &json!({})).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
         assert_eq!(check(&patterns(20, 20).to_string(), &json!({})), Ok(Vec::new()));
-        let error = check(&"[".repeat(1_000), &json!({})).unwrap_err();
+        let error = check(&"[".repeat(1_000), &json!({})).unwrap_err().to_string();
         assert!(error.contains("is not JSON: recursion limit"), "{error}");
     }
 }

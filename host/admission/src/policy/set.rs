@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::config::{ConfigErrors, Configuration, PolicyConfig};
-use super::load::{LoadContext, LoadOutcome, LoadedPolicy, load};
+use super::load::{LoadContext, LoadOutcome, LoadedPolicy, PolicyLoadError, load};
 use super::loading::LoadProgress;
 use super::permits::{Tenant, Tenants};
 use super::scope::labels_of;
@@ -36,13 +36,13 @@ pub struct BrokenPolicy {
     /// The effect of its policy errors.
     pub on_error: OnError,
     /// The error.
-    pub error: String,
+    pub error: PolicyLoadError,
 }
 
 impl BrokenPolicy {
     /// The matching requests are unknown, so the policy fails on all of them.
     pub(crate) fn policy_error(&self) -> PolicyError {
-        PolicyError { policy: self.name.clone(), cause: self.error.clone(), class: "load" }
+        PolicyError { policy: self.name.clone(), cause: self.error.to_string(), class: "load" }
     }
 
     /// Whether the administrator wants requests to fail rather than be allowed without this

@@ -276,8 +276,7 @@ impl<'a> Review<'a> {
     #[must_use]
     pub fn inputs(&self) -> Inputs {
         let (kind, resource) = (&self.kind, &self.resource);
-        let is_secret =
-            secret::is_secret(&resource.group, &resource.name, (&kind.group, &kind.name));
+        let is_secret = secret::is_secret(resource, kind);
         let stands_for_files = resource.group == FILES_GROUP;
         let document = |range: &Range<usize>| {
             let document = Document::part(self.text.clone(), range.clone());

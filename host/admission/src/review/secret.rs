@@ -24,6 +24,8 @@ use opgate_compat::go::base64;
 use opgate_document::{Account, Charge, Document, Kind, Text, Value};
 use opgate_engine::wit;
 
+use super::GroupVersionName;
+
 /// Members of a Secret that are shown unchanged.
 const VISIBLE_MEMBERS: [&str; 4] = ["apiVersion", "kind", "type", "immutable"];
 
@@ -42,9 +44,10 @@ const DOCKER_CONFIG: &str = ".dockercfg";
 /// The member with the digest of a docker configuration.
 const DIGEST_MEMBER: &str = "opgate.dev/digest";
 
-/// Whether a request is for Secrets.
-pub(super) fn is_secret(group: &str, resource: &str, kind: (&str, &str)) -> bool {
-    (group.is_empty() && resource == "secrets") || kind == ("", "Secret")
+/// Whether a request for a resource, with an object of a kind, is for Secrets.
+pub(super) fn is_secret(resource: &GroupVersionName<'_>, kind: &GroupVersionName<'_>) -> bool {
+    (resource.group.is_empty() && resource.name == "secrets")
+        || (kind.group.is_empty() && kind.name == "Secret")
 }
 
 /// The visible parts of a Secret; an empty document if there is no memory for it, which the
@@ -297,16 +300,21 @@ fn encode_base64(bytes: &[u8]) -> String {
     text
 }
 
+/// The part of a declared read of Secrets that exceeds names and types.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct SecretReadError(String);
+
 /// Checks a declared read of Secrets: a policy may read their names and types, and the names of
 /// their keys.
 ///
 /// # Errors
 /// The part that exceeds this.
-pub(crate) fn check_read(read: &wit::ClusterRead) -> Result<(), String> {
+pub(crate) fn check_read(read: &wit::ClusterRead) -> Result<(), SecretReadError> {
     let more = |what: &str, pointer: &str| {
-        Err(format!(
+        Err(SecretReadError(format!(
             "{what} {pointer:?}: of Secrets, a policy reads no more than /type, /immutable and the names of the keys of /data and /stringData"
-        ))
+        )))
     };
     if let Some(field) = read.fields.iter().find(|f| !["/type", "/immutable"].contains(&f.as_str()))
     {

@@ -17,15 +17,36 @@ use opgate_admission::review::{self, ReviewError};
 use opgate_files as files;
 use opgate_files::directory::{DirectoryListing, Entry};
 use opgate_input::read::{FilePath, ReadPurpose, Reader};
-use opgate_input::yaml;
+use opgate_input::yaml::{self, YamlError};
 use opgate_text::lines::Lines;
+
+/// The reason why an item has no review and no object, as a complete line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InputError {
+    /// There is no content at this source.
+    #[error("{0}: {empty}", empty = ReviewError::Empty)]
+    Empty(String),
+    /// Any other error, after its source.
+    #[error("{0}")]
+    Line(String),
+}
+
+impl InputError {
+    /// Describes empty content in the words of a command.
+    pub(super) fn with_empty_text(self, text: &str) -> Self {
+        match self {
+            Self::Empty(source) => Self::Line(format!("{source}: {text}")),
+            line @ Self::Line(_) => line,
+        }
+    }
+}
 
 /// A review's text, or why there is none.
 pub(super) struct ReviewItem {
     /// `reviews/a.json`, `log.jsonl:17`, `all.yaml#2`, `-`.
     pub(super) source: String,
     /// The text, or the complete line of the error.
-    pub(super) text: Result<Vec<u8>, String>,
+    pub(super) text: Result<Vec<u8>, InputError>,
     /// The file.
     file: String,
     /// Lines of the file in front of the text.
@@ -164,10 +185,12 @@ pub(super) fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Sna
     for file in files {
         for item in read(&file, reader) {
             let added = item.document().and_then(|document| {
-                snapshot.add(document).map_err(|why| format!("{}: {why}", item.source))
+                snapshot
+                    .add(document)
+                    .map_err(|why| InputError::Line(format!("{}: {why}", item.source)))
             });
             if let Err(why) = added {
-                errors.push(why);
+                errors.push(why.to_string());
             }
         }
     }
@@ -197,7 +220,7 @@ pub(super) fn read(input: &Input, reader: &Reader) -> Vec<ReviewItem> {
         Ok(bytes) => split(&source, &extension(&input.path), bytes),
         Err(error) => {
             vec![ReviewItem {
-                text: Err(format!("{source}: {error}")),
+                text: Err(InputError::Line(format!("{source}: {error}"))),
                 file: source.clone(),
                 source,
                 lines_before: 0,
@@ -249,7 +272,7 @@ fn split_lines(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
 }
 
 fn split_yaml(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
-    let fail = |why: String| {
+    let fail = |why: InputError| {
         vec![ReviewItem {
             source: source.to_owned(),
             file: source.to_owned(),
@@ -260,16 +283,17 @@ fn split_yaml(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
     };
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
-        Err(error) => return fail(format!("{source}: not UTF-8: {error}")),
+        Err(error) => return fail(InputError::Line(format!("{source}: not UTF-8: {error}"))),
     };
     let parts = match yaml::parse_documents(text, BooleanWords::Yaml11) {
         Ok(parts) => parts,
         Err(error) => {
-            return fail(format!("{source}:{}:{}: {}", error.line, error.column, error.message));
+            let YamlError { line, column, message } = error;
+            return fail(InputError::Line(format!("{source}:{line}:{column}: {message}")));
         }
     };
     if parts.is_empty() {
-        return fail(format!("{source}: {}", ReviewError::Empty));
+        return fail(InputError::Empty(source.to_owned()));
     }
     let several = parts.len() > 1;
     let lines = Lines::of(text);
@@ -295,9 +319,10 @@ impl ReviewItem {
     }
 
     /// Formats an error with its location.
-    pub(super) fn error_line(&self, error: &ReviewError) -> String {
+    pub(super) fn error_line(&self, error: &ReviewError) -> InputError {
         let file = &self.file;
-        match error {
+        InputError::Line(match error {
+            ReviewError::Empty => return InputError::Empty(self.source.clone()),
             ReviewError::Syntax { line, column, why } => {
                 format!("{file}:{}:{column}: not JSON: {why}", line + self.lines_before)
             }
@@ -309,27 +334,25 @@ impl ReviewItem {
                 format!("{file}:{}:{column}: {error}", lines + 1 + self.lines_before)
             }
             other => format!("{}: {other}", self.source),
-        }
+        })
     }
 
     /// Returns the text as a document.
-    pub(super) fn document(&self) -> Result<Document, String> {
+    pub(super) fn document(&self) -> Result<Document, InputError> {
         if self.text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
-            return Err(format!("{}: {NO_OBJECTS_ERROR}", self.source));
+            return Err(InputError::Line(format!("{}: {NO_OBJECTS_ERROR}", self.source)));
         }
-        let text = self
-            .checked_text()
-            .map_err(|why| why.replace(&ReviewError::Empty.to_string(), NO_OBJECTS_ERROR))?;
+        let text = self.checked_text().map_err(|why| why.with_empty_text(NO_OBJECTS_ERROR))?;
         serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|error| {
             let (line, column) = (error.line() + self.lines_before, error.column());
-            format!("{}:{line}:{column}: not JSON: {error}", self.file)
+            InputError::Line(format!("{}:{line}:{column}: not JSON: {error}", self.file))
         })?;
         let end = text.len();
         Ok(Document::part(text, 0..end))
     }
 
     /// Returns the checked text.
-    pub(super) fn checked_text(&self) -> Result<Arc<opgate_document::Text>, String> {
+    pub(super) fn checked_text(&self) -> Result<Arc<opgate_document::Text>, InputError> {
         let bytes = self.text.clone()?;
         review::text(bytes).map_err(|error| self.error_line(&error))
     }

@@ -19,6 +19,17 @@ use serde_json::{Value as Json, json};
 
 use crate::cli::kinds::{Kinds, misspelling_hint};
 
+/// The reason why no review can be made of a manifest.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum MakeReviewError {
+    /// Its error, after its source.
+    #[error("{0}")]
+    Manifest(String),
+    /// The object cannot be read.
+    #[error(transparent)]
+    Object(#[from] opgate_document::Error),
+}
+
 /// Default user of requests: the user of a cluster created with kubeadm.
 pub(in crate::cli) const DEFAULT_USER: &str = "kubernetes-admin";
 const ADMIN_GROUP: &str = "kubeadm:cluster-admins";
@@ -118,9 +129,10 @@ impl Manifest {
     }
 
     /// Adds a missing member to its metadata.
-    fn add_metadata(&mut self, member: &str, text: &str) -> Result<(), String> {
-        let wrong = || format!("{}: metadata is not an object", self.source);
-        let document = Document::of(self.json.clone()).map_err(|e| e.to_string())?;
+    fn add_metadata(&mut self, member: &str, text: &str) -> Result<(), MakeReviewError> {
+        let wrong =
+            || MakeReviewError::Manifest(format!("{}: metadata is not an object", self.source));
+        let document = Document::of(self.json.clone())?;
         let metadata = document.get("/metadata");
         let metadata = metadata.filter(|m| m.kind() == Kind::Object).ok_or_else(wrong)?;
         let said = format!("{}:{}", json_string(member), json_string(text));
@@ -212,14 +224,22 @@ fn options(operation: Operation, dry_run: bool) -> Json {
     options
 }
 
-/// Returns the object and kind of a request for a sub-resource: those of the resource, or separate ones.
+/// The object of a request for a sub-resource, with its own kind.
+struct SubResourceObject {
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    json: String,
+}
+
+/// Returns the object of a request for a sub-resource; none if it is that of the resource.
 fn sub_resource_object(
     resource: &str,
     sub: &str,
     manifest: &Manifest,
-) -> Result<Option<(&'static str, &'static str, &'static str, String)>, String> {
+) -> Result<Option<SubResourceObject>, MakeReviewError> {
     let empty = |kind: &str| json!({"kind": kind, "apiVersion": "v1"}).to_string();
-    Ok(Some(match (resource, sub) {
+    let (group, version, kind, json) = match (resource, sub) {
         ("pods", "exec") => ("", "v1", "PodExecOptions", json!({"kind": "PodExecOptions", "apiVersion": "v1", "stdin": true, "stdout": true, "stderr": true, "tty": true, "command": ["sh"]}).to_string()),
         ("pods", "attach") => ("", "v1", "PodAttachOptions", json!({"kind": "PodAttachOptions", "apiVersion": "v1", "stdin": true, "stdout": true, "stderr": true}).to_string()),
         ("pods", "portforward") => ("", "v1", "PodPortForwardOptions", empty("PodPortForwardOptions")),
@@ -232,14 +252,15 @@ fn sub_resource_object(
             ("policy", "v1", "Eviction", eviction.to_string())
         }
         (_, "scale") if manifest.kind != "Scale" => {
-            let document = Document::of(manifest.json.clone()).map_err(|e| e.to_string())?;
+            let document = Document::of(manifest.json.clone())?;
             let replicas = document.get("/spec/replicas").and_then(|value: Value<'_>| value.integer());
             let metadata = json!({"name": manifest.name, "namespace": manifest.namespace});
             let scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": {"replicas": replicas.unwrap_or(1)}, "status": {"replicas": replicas.unwrap_or(1)}});
             ("autoscaling", "v1", "Scale", scale.to_string())
         }
         _ => return Ok(None),
-    }))
+    };
+    Ok(Some(SubResourceObject { group, version, kind, json }))
 }
 
 /// Returns the default operation of a request.
@@ -265,8 +286,8 @@ pub(in crate::cli) fn make_review(
     old: Option<&Manifest>,
     request_options: &RequestOptions,
     kinds: &Kinds,
-) -> Result<GeneratedReview, String> {
-    let fail = |why: &str| Err(format!("{}: {why}", manifest.source));
+) -> Result<GeneratedReview, MakeReviewError> {
+    let fail = |why: &str| Err(MakeReviewError::Manifest(format!("{}: {why}", manifest.source)));
     if manifest.json.len().saturating_add(old.map_or(0, |old| old.json.len())) > MAX_OBJECT_BYTES {
         return fail("larger than any object of an API server");
     }
@@ -286,7 +307,8 @@ pub(in crate::cli) fn make_review(
     if old.is_none() && operation == Operation::Update {
         return fail("an UPDATE has an older object as well: name it with --old");
     }
-    let document = Document::of(new.json.clone()).map_err(|e| format!("{}: {e}", new.source))?;
+    let document = Document::of(new.json.clone())
+        .map_err(|e| MakeReviewError::Manifest(format!("{}: {e}", new.source)))?;
     let prefix = document.get("/metadata/generateName").and_then(|value| value.text());
     let prefix = prefix.filter(|prefix| !prefix.is_empty()).map(str::to_owned);
     // The name in the request is that of the sender: empty where the API server makes one.
@@ -323,14 +345,14 @@ pub(in crate::cli) fn make_review(
         Operation::Connect => (new.json.clone(), None),
     };
     if let Some(own) = sub_resource_object(&resource, sub, &new)? {
-        (group, version, kind) = (own.0, own.1, own.2);
+        (group, version, kind) = (own.group, own.version, own.kind);
         if operation == Operation::Update
             && let Some(old) = &old_object
         {
             let older = Manifest { json: old.clone(), ..new.clone() };
-            old_object = sub_resource_object(&resource, sub, &older)?.map(|own| own.3);
+            old_object = sub_resource_object(&resource, sub, &older)?.map(|own| own.json);
         }
-        object = own.3;
+        object = own.json;
     } else if operation == Operation::Connect {
         return fail(
             "a CONNECT requires a sub-resource: name it with --sub-resource, such as exec of a Pod",

@@ -54,7 +54,7 @@ use self::verbosity::OutputArgs;
 use opgate_admission::policy::run_settings_job;
 use opgate_certs::error_text::with_causes;
 use opgate_engine::run_compile_job;
-use opgate_engine::subprocess::{self, Job};
+use opgate_engine::subprocess::{self, Job, WorkerError};
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
 #[derive(Debug, Parser)]
@@ -130,7 +130,7 @@ pub fn main() -> ExitCode {
     if let Some((job, memory)) = worker_job() {
         return subprocess::run_child(&job, memory, |job, parts| match job {
             Job::Compile | Job::CompileLarge => run_compile_job(parts),
-            Job::Settings => run_settings_job(parts),
+            Job::Settings => run_settings_job(parts).map_err(|error| WorkerError::of_job(&error)),
             // The child does that itself.
             Job::Confinement => Ok(Vec::new()),
         });

@@ -21,12 +21,17 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::cli::exit::CommandError;
-use opgate_admission::policy::{Configuration, Mode, ResolvedComponent, SignatureKey};
+use opgate_admission::policy::{Configuration, Mode, PullError, ResolvedComponent, SignatureKey};
 use opgate_engine::MAX_COMPONENT;
 use opgate_registry::{
     Cache, Credentials, Digest, Limits, Options, Proxies, PublicKeys, PulledComponent, Reference,
     Registry, Repository, SCHEME,
 };
+
+/// The reason why public keys cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct KeyError(String);
 
 /// Components that are pulled at a time.
 const MAX_PARALLEL_PULLS: usize = 4;
@@ -69,7 +74,7 @@ enum Resolution {
     Found(ResolvedComponent),
     /// Asked again after this time, and if it fails again, after twice as long.
     Failed {
-        why: String,
+        why: PullError,
         retry_at: Instant,
         retry_delay: Duration,
     },
@@ -97,7 +102,7 @@ impl ResolutionCache {
         &self,
         question: &ResolutionKey,
         now: Instant,
-    ) -> Option<Result<ResolvedComponent, String>> {
+    ) -> Option<Result<ResolvedComponent, PullError>> {
         match self.resolutions.get(question)? {
             Resolution::Found(found) => Some(Ok(found.clone())),
             Resolution::Failed { why, retry_at: again, .. } if now < *again => {
@@ -110,7 +115,7 @@ impl ResolutionCache {
     fn record(
         &mut self,
         question: &ResolutionKey,
-        found: &Result<ResolvedComponent, String>,
+        found: &Result<ResolvedComponent, PullError>,
         now: Instant,
     ) {
         let answer = match found {
@@ -254,12 +259,14 @@ fn component_requests(configuration: &Configuration) -> anyhow::Result<Vec<Compo
         let wrong = |pointer: &str, why: &str| {
             opgate_text::one_line(&configuration.locate(policy, pointer, why), 4 << 10)
         };
-        let reference = Reference::parse(&remote.reference).map_err(|e| wrong("/module", &e));
+        let reference =
+            Reference::parse(&remote.reference).map_err(|e| wrong("/module", &e.to_string()));
         let keys = policy.signature.as_ref().map(configured_keys).transpose();
         let name = policy.signed_repository.as_deref();
         let repository = name.map(Repository::parse).transpose();
-        let keys = keys.map_err(|e| wrong("/signature/key", &e)).and_then(|keys| {
-            let repository = repository.map_err(|e| wrong("/signature/repository", &e))?;
+        let keys = keys.map_err(|e| wrong("/signature/key", &e.to_string())).and_then(|keys| {
+            let repository =
+                repository.map_err(|e| wrong("/signature/repository", &e.to_string()))?;
             // A lookup of the keys for another repository is a different one.
             let text = |text: String| format!("{text}\n{}", name.unwrap_or_default());
             Ok(keys.map(|(keys, pem)| (keys.for_repository(repository), text(pem))))
@@ -280,7 +287,7 @@ fn component_requests(configuration: &Configuration) -> anyhow::Result<Vec<Compo
     Ok(wanted)
 }
 
-type PullResult = (ComponentRequest, Result<PulledComponent, String>);
+type PullResult = (ComponentRequest, Result<PulledComponent, PullError>);
 
 async fn pull_all(
     wanted: Vec<ComponentRequest>,
@@ -294,7 +301,7 @@ async fn pull_all(
         tasks.spawn(async move {
             let _place = permits.acquire_owned().await;
             let pulled = registry.pull(&one.key.0, one.keys.as_ref(), cache.as_deref()).await;
-            (one, pulled.map_err(|error| error.to_string()))
+            (one, pulled.map_err(|error| PullError(error.to_string())))
         });
     }
     tasks.join_all().await
@@ -302,13 +309,16 @@ async fn pull_all(
 
 /// Reads a reference of the command line.
 pub(super) fn parse_reference(reference: &str) -> anyhow::Result<Reference> {
-    Reference::parse(reference).map_err(anyhow::Error::msg)
+    Ok(Reference::parse(reference)?)
 }
 
 /// Returns the keys of a configuration, and their text.
-fn configured_keys(key: &SignatureKey) -> Result<(PublicKeys, String), String> {
+fn configured_keys(key: &SignatureKey) -> Result<(PublicKeys, String), KeyError> {
     match key {
-        SignatureKey::Pem(text) => Ok((PublicKeys::parse(text)?, text.clone())),
+        SignatureKey::Pem(text) => {
+            let keys = PublicKeys::parse(text).map_err(|why| KeyError(why.to_string()))?;
+            Ok((keys, text.clone()))
+        }
         SignatureKey::File(path) => read_keys(path),
     }
 }
@@ -317,14 +327,14 @@ fn configured_keys(key: &SignatureKey) -> Result<(PublicKeys, String), String> {
 ///
 /// # Errors
 /// Returns the error of an invalid key file.
-pub(super) fn read_keys(path: &Path) -> Result<(PublicKeys, String), String> {
-    let named = |why: String| format!("{}: {why}", path.display());
+pub(super) fn read_keys(path: &Path) -> Result<(PublicKeys, String), KeyError> {
+    let named = |why: String| KeyError(format!("{}: {why}", path.display()));
     let metadata = std::fs::metadata(path).map_err(|error| named(error.to_string()))?;
     if !metadata.is_file() || metadata.len() > MAX_KEY_FILE_BYTES {
         return Err(named("not a file with public keys".to_owned()));
     }
     let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
-    Ok((PublicKeys::parse(&text).map_err(named)?, text))
+    Ok((PublicKeys::parse(&text).map_err(|why| named(why.to_string()))?, text))
 }
 
 /// Runs a registry operation on a separate thread: the caller may be on a runtime.
@@ -369,7 +379,7 @@ mod tests {
         known.retain_for(Some("1"), &wanted());
         known.record(&tag, &found(), now);
         known.record(&pinned, &found(), now);
-        known.record(&gone, &Err("404".to_owned()), now);
+        known.record(&gone, &Err(PullError("404".to_owned())), now);
         // While the configuration is unchanged.
         known.retain_for(Some("1"), &wanted());
         assert!(known.get(&tag, now).is_some() && known.get(&pinned, now).is_some());
@@ -378,7 +388,7 @@ mod tests {
             let wait = Duration::from_secs(wait);
             assert!(known.get(&gone, now + wait / 2).is_some_and(|answer| answer.is_err()));
             assert!(known.get(&gone, now + wait).is_none());
-            known.record(&gone, &Err("404".to_owned()), now);
+            known.record(&gone, &Err(PullError("404".to_owned())), now);
         }
         // With another text, tags and failures are looked up again.
         known.retain_for(Some("2"), &wanted());

@@ -1,5 +1,6 @@
 //! As much of Helm as the chart uses: `if`, `else if`, `else`, `end`, texts, `toJson`, `int`, `eq`, `gt`,
-//! `hasPrefix`, `merge`, `dict`, parentheses, and paths from `.Values` and `.Release`.
+//! `hasPrefix`, `merge`, `dict`, `coalesce`, `ternary`, `.Capabilities.APIVersions.Has`, parentheses, and paths
+//! from `.Values` and `.Release`.
 //!
 //! ```text
 //! template ─▶ texts and actions ─▶ rendered ─▶ YAML ─▶ objects
@@ -9,6 +10,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+
+/// Whether the cluster serves a version of an API.
+const SERVES_FUNCTION: &str = ".Capabilities.APIVersions.Has";
 
 /// A chart.
 pub(super) struct Chart {
@@ -41,11 +45,25 @@ impl Chart {
 
     /// The objects of a release in a namespace, with these values instead of those of the chart.
     pub(super) fn render(&self, namespace: &str, values: &Value) -> Vec<Value> {
+        self.render_for(&["flowcontrol.apiserver.k8s.io/v1"], namespace, values)
+    }
+
+    /// As [`render`](Self::render), for a cluster that serves these versions of APIs.
+    pub(super) fn render_for(
+        &self,
+        served: &[&str],
+        namespace: &str,
+        values: &Value,
+    ) -> Vec<Value> {
         let mut all = self.values.clone();
         for (name, value) in values.as_object().unwrap() {
             all[name] = value.clone();
         }
-        let context = json!({"Values": all, "Release": {"Namespace": namespace}});
+        let context = json!({
+            "Values": all,
+            "Release": {"Namespace": namespace},
+            "Capabilities": {"APIVersions": served},
+        });
         let rendered = self.templates.values().map(|template| render_template(template, &context));
         rendered.flat_map(|text| super::documents(&format!("\n{text}"))).collect()
     }
@@ -149,7 +167,8 @@ fn evaluate(expression: &str, context: &Value) -> Value {
 fn evaluate_call<'w>(words: &'w [String], context: &Value) -> (Value, &'w [String]) {
     let (mut arguments, mut rest) = (Vec::new(), words);
     let name = words[0].as_str();
-    let is_function = !name.starts_with(['.', '"', '(']) && name.parse::<f64>().is_err();
+    let is_function = name == SERVES_FUNCTION
+        || !name.starts_with(['.', '"', '(']) && name.parse::<f64>().is_err();
     if is_function {
         rest = &rest[1..];
     }
@@ -170,6 +189,14 @@ fn evaluate_call<'w>(words: &'w [String], context: &Value) -> (Value, &'w [Strin
     let value = match (name, &arguments[..]) {
         (_, [operand]) if !is_function => operand.clone(),
         ("toJson", [value]) => json!(value.to_string()),
+        (SERVES_FUNCTION, [version]) => {
+            let served = context["Capabilities"]["APIVersions"].as_array().unwrap();
+            json!(served.contains(version))
+        }
+        ("coalesce", values) => {
+            values.iter().find(|value| is_true(value)).cloned().unwrap_or_default()
+        }
+        ("ternary", [yes, no, condition]) => if is_true(condition) { yes } else { no }.clone(),
         ("int", [value]) => {
             json!(value.as_f64().unwrap().trunc().to_string().parse::<i64>().unwrap())
         }

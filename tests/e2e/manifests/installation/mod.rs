@@ -17,6 +17,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Namespace, ResourceQuota, Secret, Service, ServiceAccount,
 };
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -28,7 +29,16 @@ use crate::BINARY;
 const INSTALLATION_VARIANTS: &[&[&str]] = &[
     &[],
     &["--certificates", "cert-manager", "--with", "monitoring"],
-    &["--certificates", "files", "--replicas", "1", "--priority-class", ""],
+    &[
+        "--certificates",
+        "files",
+        "--replicas",
+        "1",
+        "--priority-class",
+        "",
+        "--flow-control",
+        "none",
+    ],
     &["--certificates", "files", "--registration", "manual", "--pull-secret", "registry"],
     &["--installation", "guard/gate", "--label", "team=a", "--api-server", "10.0.0.0/24"],
     &["--api-server", "any", "--with", "monitoring"],
@@ -125,9 +135,11 @@ fn parse_as_kubernetes(object: &Value) -> Option<Value> {
         ClusterRoleBinding,
         ConfigMap,
         Deployment,
+        FlowSchema,
         Namespace,
         NetworkPolicy,
         PodDisruptionBudget,
+        PriorityLevelConfiguration,
         ResourceQuota,
         Role,
         RoleBinding,
@@ -178,6 +190,8 @@ fn every_object_is_labelled_and_in_one_namespace() {
                 "Namespace",
                 "ClusterRole",
                 "ClusterRoleBinding",
+                "FlowSchema",
+                "PriorityLevelConfiguration",
                 "ValidatingWebhookConfiguration",
             ];
             let is_wide = cluster_wide.contains(&text(object, "/kind"));
@@ -676,6 +690,13 @@ fn chart_renders_the_same_objects() {
             &["--api-server", "10.0.0.1/32", "--with", "monitoring"],
         ),
         (json!({"replicas": 2, "namespace": "guard"}), &["--installation", "guard/opgate"]),
+        (json!({"flowControl": {"enabled": false}}), &["--flow-control", "none"]),
+        (
+            json!({"flowControl": {
+                "enabled": true, "apiVersion": "flowcontrol.apiserver.k8s.io/v1beta3",
+            }}),
+            &["--flow-control", "v1beta3"],
+        ),
     ] {
         let mut values = values;
         let namespace = values.as_object_mut().unwrap().remove("namespace");
@@ -686,6 +707,19 @@ fn chart_renders_the_same_objects() {
             .into_iter()
             .filter(|object| object["kind"] != "Namespace");
         assert_eq!(by_id_without_empty(rendered), by_id_without_empty(expected), "{values}");
+    }
+}
+
+#[test]
+fn chart_uses_the_version_of_flow_control_that_the_cluster_serves() {
+    let chart = helm::Chart::read(&deploy().join("helm/opgate"));
+    let versions = ["v1", "v1beta3"].map(|name| format!("flowcontrol.apiserver.k8s.io/{name}"));
+    for (served, expected) in [(&versions[..], &versions[0]), (&versions[1..], &versions[1])] {
+        let served: Vec<_> = served.iter().map(String::as_str).collect();
+        let objects = chart.render_for(&served, "opgate-system", &json!({}));
+        for kind in ["FlowSchema", "PriorityLevelConfiguration"] {
+            assert_eq!(find_only(&objects, kind)["apiVersion"], **expected, "{served:?}");
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::cluster::read::samples::SamplePermits;
 use crate::cluster::read::view::{DirectReadPlan, DirectReads};
 use crate::cluster::store::listing::{Listing, QueryScope};
-use crate::cluster::watch::direct_read_source::DirectReadSource;
+use crate::cluster::watch::direct_read_source::{DirectReadError, DirectReadSource};
 use crate::cluster::{ClusterState, ResourceId};
 
 /// Maximum number of concurrent reads: a list of thousands of objects is load for the API server,
@@ -52,7 +52,7 @@ impl std::fmt::Debug for DirectReader {
 #[derive(Debug, Clone)]
 struct ReadResult {
     started_at: Instant,
-    listing: Result<Arc<Listing>, String>,
+    listing: Result<Arc<Listing>, DirectReadError>,
 }
 
 /// One query.
@@ -122,7 +122,7 @@ impl DirectReader {
         cluster: &ClusterState,
         read_plan: &DirectReadPlan,
         deadline: Instant,
-    ) -> Result<DirectReads, String> {
+    ) -> Result<DirectReads, DirectReadError> {
         let mut targets = Vec::new();
         for (cache, scopes) in &read_plan.0 {
             // A query that is part of another one uses its result.
@@ -136,7 +136,8 @@ impl DirectReader {
             Some((cache, scope, read?.listing))
         });
         let all = tokio::time::timeout_at(deadline, join_all(asked)).await;
-        let all = all.map_err(|_| "the API server did not answer in time".to_owned())?;
+        let all =
+            all.map_err(|_| DirectReadError("the API server did not answer in time".to_owned()))?;
         let mut direct_reads = DirectReads::default();
         for (cache, scope, found) in all.into_iter().flatten() {
             direct_reads.0.entry(cache).or_default().push((scope, found?));
@@ -154,7 +155,7 @@ impl DirectReader {
         cluster: &ClusterState,
         cache: ResourceId,
         key: &Key,
-    ) -> Result<Option<Arc<Listing>>, String> {
+    ) -> Result<Option<Arc<Listing>>, DirectReadError> {
         let scope = QueryScope::Object(key.clone());
         let read = self.read(cluster, cache, &scope).await;
         let Some((ReadResult { started_at: began, listing: found }, cache)) =

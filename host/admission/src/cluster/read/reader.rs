@@ -271,7 +271,7 @@ impl Reader {
             };
             match opgate_cluster::parse_selector(parsed.root_metered(meter)) {
                 Ok(selector) => query.label_selector = selector,
-                Err(why) => return Ok(Err(ReadError::Invalid(why))),
+                Err(why) => return Ok(Err(ReadError::Invalid(why.to_string()))),
             }
         }
         for (name, values, absent) in asked.matches {

@@ -92,11 +92,7 @@ pub struct DirectReads(pub(in crate::cluster) HashMap<ResourceId, Vec<(QueryScop
 
 impl DirectReads {
     /// The objects of a kind, if all objects of a query are there.
-    pub(in crate::cluster) fn listing(
-        &self,
-        cache: ResourceId,
-        scope: &QueryScope,
-    ) -> Option<&Listing> {
+    pub(crate) fn listing(&self, cache: ResourceId, scope: &QueryScope) -> Option<&Listing> {
         let (_, listing) = self.0.get(&cache)?.iter().find(|(known, _)| known.covers(scope))?;
         Some(listing)
     }

@@ -24,7 +24,7 @@ impl ReservationLimits {
     pub const UNAUTHENTICATED: Self = Self { count: 512, bytes: 2 << 20 };
 
     /// Maximum size of an object that is kept whole. For a larger one, an outline is kept.
-    pub(super) fn max_whole_bytes(self) -> usize {
+    pub(in crate::cluster) fn max_whole_bytes(self) -> usize {
         self.bytes / 16
     }
 

@@ -41,6 +41,17 @@ pub(in crate::cluster) struct ReservedChange {
     pub(super) versions: Vec<Arc<Object>>,
     /// The versions of which only an outline is kept.
     pub(super) outlines: Vec<Arc<Outline>>,
+    /// The replica that allowed the change.
+    pub(super) origin: Origin,
+}
+
+/// The replica that allowed a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cluster) enum Origin {
+    /// This one.
+    Own,
+    /// Another one: the change was read from the ledger.
+    Foreign,
 }
 
 impl ReservedChange {
@@ -83,11 +94,20 @@ impl ReservationLog {
         }
     }
 
-    /// Whether a reservation after the first `count` can change the result of one of the queries.
+    /// Records a change of unknown content: every query since before it counts as affected.
+    pub(super) fn push_unknown(&mut self) {
+        self.count += 1;
+        self.entries.clear();
+        self.bytes = 0;
+    }
+
+    /// Whether a reservation after the first `count` can change the result of one of the queries. With an
+    /// origin, only reservations of that origin count.
     pub(super) fn affects_since<'q>(
         &self,
         count: u64,
         asked: &(impl Iterator<Item = &'q RecordedQuery> + Clone),
+        origin: Option<Origin>,
     ) -> bool {
         let since = usize::try_from(self.count.saturating_sub(count)).unwrap_or(usize::MAX);
         // Reservations that are no longer recorded can affect any object.
@@ -97,6 +117,7 @@ impl ReservationLog {
                 .iter()
                 .rev()
                 .take(since)
+                .filter(|change| origin.is_none_or(|origin| change.origin == origin))
                 .any(|reserved_change| reserved_change.affects(asked.clone()))
     }
 }

@@ -30,9 +30,9 @@ use limits::TenantUsage;
 pub(super) use limits::{Tenant, Usage};
 pub use log::RecordedQuery;
 use log::ReservationLog;
-pub(super) use log::ReservedChange;
-pub(super) use pending::ChangeContent;
+pub(super) use log::{Origin, ReservedChange};
 use pending::Pending;
+pub(super) use pending::{ChangeContent, ReservationId};
 
 /// From this number of requests in progress about one object on, the last of them share a possible
 /// state.
@@ -110,14 +110,40 @@ pub(super) struct Change<'c> {
     pub(super) ends: Instant,
     /// The tenant that makes it.
     pub(super) tenant: &'c Tenant,
+    /// The request in the ledger; none if this is the only replica.
+    pub(super) id: Option<ReservationId>,
 }
 
 impl Change<'_> {
     fn pending(&self, limits: ReservationLimits) -> Pending {
         let uid = self.object.as_ref().map(|object| object.uid()).unwrap_or_default();
         let content = ChangeContent::of(self.object.clone(), limits.max_whole_bytes());
-        Pending::new(content, self.base_version, uid, self.ends, self.tenant.clone())
+        let tenant = self.tenant.clone();
+        Pending::new(content, self.base_version, uid, self.ends, tenant).with_id(self.id.clone())
     }
+}
+
+/// A change that another replica has allowed.
+#[derive(Debug)]
+pub(super) struct ForeignChange<'c> {
+    pub(super) id: &'c Arc<str>,
+    pub(super) key: &'c Key,
+    pub(super) content: ChangeContent,
+    /// The `resourceVersion` that it changes; empty for a new object.
+    pub(super) base_version: &'c str,
+    /// The uids of a new object; none if they are unknown.
+    pub(super) uids: &'c [Box<str>],
+    /// The time until which it may be stored.
+    pub(super) ends: Instant,
+    pub(super) tenant: &'c Tenant,
+}
+
+/// A reservation whose outcome is known, for the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SettledReservation {
+    pub(super) id: ReservationId,
+    /// A version at which every view shows the outcome; none if the change was not stored.
+    pub(super) stored_version: Option<Box<str>>,
 }
 
 /// All allowed and unsettled changes of one resource.
@@ -130,6 +156,8 @@ pub(super) struct Reservations {
     log: ReservationLog,
     /// The number of settled ones.
     settled: u64,
+    /// Settled reservations of the ledger that it does not know yet.
+    settled_reservations: Vec<SettledReservation>,
     /// A time before which no reservation ends. It is computed again when it has passed.
     first_end: Option<Instant>,
 }
@@ -177,8 +205,9 @@ impl Reservations {
         &self,
         made: u64,
         asked: &(impl Iterator<Item = &'q RecordedQuery> + Clone),
+        origin: Option<Origin>,
     ) -> bool {
-        self.log.affects_since(made, asked)
+        self.log.affects_since(made, asked, origin)
     }
 
     /// The versions of an object that any possible state can show in addition to the `stored`
@@ -187,8 +216,8 @@ impl Reservations {
         &self,
         key: &Key,
         stored: [Option<&Arc<Object>>; 2],
-        new: Option<Arc<Object>>,
-        limits: ReservationLimits,
+        new: &ChangeContent,
+        origin: Origin,
     ) -> ReservedChange {
         let overlay = self.by_key.get(key);
         let known = overlay.and_then(|overlay| match &overlay.direct_read {
@@ -196,12 +225,11 @@ impl Reservations {
             Some(DirectReadResult::Gone(_)) | None => None,
         });
         let pending = overlay.map(|overlay| overlay.pending.as_slice()).unwrap_or_default();
-        let new = ChangeContent::of(new, limits.max_whole_bytes());
-        let all = || pending.iter().map(|pending| &pending.content).chain([&new]);
+        let all = || pending.iter().map(|pending| &pending.content).chain([new]);
         let forms = stored.into_iter().flatten().chain(known);
         let forms = forms.chain(all().filter_map(ChangeContent::object)).cloned().collect();
         let outlines = all().filter_map(ChangeContent::outline).cloned().collect();
-        ReservedChange { key: key.clone(), versions: forms, outlines }
+        ReservedChange { key: key.clone(), versions: forms, outlines, origin }
     }
 
     /// The number of settled reservations.
@@ -358,6 +386,62 @@ impl Reservations {
         Ok(())
     }
 
+    /// Adds a change that another replica has allowed. The ledger has its own limits.
+    pub(super) fn import(
+        &mut self,
+        change: ForeignChange<'_>,
+        stored: Option<&Arc<Object>>,
+        made: ReservedChange,
+        limits: ReservationLimits,
+    ) {
+        let ForeignChange { id, key, content, base_version, uids, ends, tenant } = change;
+        let mut pending = Pending::new(content, base_version, "", ends, tenant.clone())
+            .with_uids(uids)
+            .with_id(Some(ReservationId::Foreign(id.clone())));
+        let overlay = self.by_key.entry(key.clone()).or_default();
+        if let Some(known) = overlay.pending.iter_mut().find(|known| known.ids() == pending.ids()) {
+            known.renew(&pending);
+            self.first_end = Some(self.first_end.map_or(ends, |first| first.min(ends)));
+            return;
+        }
+        pending.compare_with(overlay.stored(stored));
+        // An earlier copy of the entry was settled; the ledger does not know that and need not: this one
+        // is open.
+        self.settled_reservations.retain(|settled| !pending.ids().contains(&settled.id));
+        self.first_end = Some(self.first_end.map_or(ends, |first| first.min(ends)));
+        self.tenant_usage.add(pending.tenant(), pending.usage());
+        overlay.pending.push(pending);
+        self.log.push(made, limits.bytes / LOG_MEMORY_DIVISOR);
+    }
+
+    /// Records that objects may have changed in an unknown way.
+    pub(super) fn record_unknown_change(&mut self) {
+        self.log.push_unknown();
+    }
+
+    /// Removes a request that was not allowed in the end.
+    pub(super) fn withdraw(&mut self, key: &Key, id: &ReservationId) {
+        self.update(key, None, |overlay| {
+            overlay.pending.retain_mut(|pending| !pending.withdraw(id));
+        });
+    }
+
+    /// Sets the time until which a request may be stored.
+    pub(super) fn set_end(&mut self, key: &Key, id: &ReservationId, ends: Instant) {
+        let Some(overlay) = self.by_key.get_mut(key) else { return };
+        let is_it = |pending: &&mut Pending| pending.ids().contains(id);
+        if let Some(pending) = overlay.pending.iter_mut().find(is_it) {
+            // Equal requests may end later.
+            pending.ends = if pending.ids().len() == 1 { ends } else { pending.ends.max(ends) };
+            self.first_end = Some(self.first_end.map_or(ends, |first| first.min(ends)));
+        }
+    }
+
+    /// Takes the settled reservations of the ledger.
+    pub(super) fn take_settled(&mut self) -> Vec<SettledReservation> {
+        std::mem::take(&mut self.settled_reservations)
+    }
+
     /// Records that the watch or a list shows an object. `object` is its stored part, if it can be
     /// read.
     pub(super) fn record_object(
@@ -367,7 +451,7 @@ impl Reservations {
         uid: &str,
         object: Option<&Arc<Object>>,
     ) {
-        self.update(key, |overlay| {
+        self.update(key, Some(version), |overlay| {
             overlay.forget_reached_read(version);
             overlay.pending.retain_mut(|pending| !pending.settle_by_object(version, uid));
             overlay.compare_pending(object);
@@ -376,7 +460,7 @@ impl Reservations {
 
     /// Records that the watch shows the deletion of the object with this uid at this version.
     pub(super) fn record_deletion(&mut self, key: &Key, version: &str, uid: &str) {
-        self.update(key, |overlay| {
+        self.update(key, Some(version), |overlay| {
             overlay.forget_reached_read(version);
             if let Some(DirectReadResult::Gone(_)) = overlay.direct_read {
                 overlay.direct_read = None;
@@ -388,7 +472,7 @@ impl Reservations {
 
     /// Records that a list of this version does not have the object.
     pub(super) fn record_unlisted(&mut self, key: &Key, version: &str, is_filtered: bool) {
-        self.update(key, |overlay| {
+        self.update(key, None, |overlay| {
             overlay.forget_reached_read(version);
             overlay.pending.retain(|pending| !pending.is_settled_by_list(version, is_filtered));
             overlay.compare_pending(None);
@@ -399,7 +483,7 @@ impl Reservations {
     /// history, and the objects to be changed do not exist any more.
     pub(super) fn reset(&mut self) {
         for key in self.all_keys() {
-            self.update(&key, |overlay| {
+            self.update(&key, None, |overlay| {
                 overlay.direct_read = None;
                 overlay.pending.retain(Pending::is_creation);
             });
@@ -407,19 +491,22 @@ impl Reservations {
     }
 
     /// Records that a direct read that started at this time found the object, or none. `known` is
-    /// a result that the watch does not show yet.
+    /// a result that the watch does not show yet. `filtered` is the version of a read with a label
+    /// selector: the object can be stored without the label.
     pub(super) fn record_direct_read(
         &mut self,
         key: &Key,
         found: Option<&Arc<Object>>,
         known: Option<DirectReadResult>,
         asked: Instant,
-        is_filtered: bool,
+        filtered: Option<&str>,
     ) {
         if known.is_some() {
             self.by_key.entry(key.clone()).or_default();
         }
-        self.update(key, |overlay| {
+        let is_filtered = filtered.is_some();
+        let version = found.map(|object| object.resource_version()).or(filtered);
+        self.update(key, version, |overlay| {
             match found {
                 Some(object) => {
                     let (version, uid) = (object.resource_version(), object.uid());
@@ -470,7 +557,7 @@ impl Reservations {
         }
         let version = version.map(|version| version.to_string());
         for key in self.all_keys() {
-            self.update(&key, |overlay| {
+            self.update(&key, None, |overlay| {
                 if let Some(version) = &version {
                     overlay.forget_reached_read(version);
                 }
@@ -484,9 +571,14 @@ impl Reservations {
         self.by_key.keys().cloned().collect()
     }
 
-    /// Changes an overlay, and counts the reservations that this settles.
-    fn update(&mut self, key: &Key, change: impl FnOnce(&mut Overlay)) {
+    /// Changes an overlay, and counts the reservations that this settles. `version` is the version at which the
+    /// API server shows the outcome.
+    fn update(&mut self, key: &Key, version: Option<&str>, change: impl FnOnce(&mut Overlay)) {
         let Some(overlay) = self.by_key.get_mut(key) else { return };
+        let ids = |overlay: &Overlay| -> Vec<ReservationId> {
+            overlay.pending.iter().flat_map(Pending::ids).cloned().collect()
+        };
+        let ids_before = ids(overlay);
         let usage = |overlay: &Overlay| -> Vec<(Tenant, Usage)> {
             let all = overlay.pending.iter();
             all.map(|pending| (pending.tenant().clone(), pending.usage())).collect()
@@ -496,6 +588,14 @@ impl Reservations {
         let (before, known_before) = (usage(overlay), known(overlay));
         change(overlay);
         let (after, known_after) = (usage(overlay), known(overlay));
+        if !ids_before.is_empty() {
+            let left = ids(overlay);
+            let settled = ids_before.into_iter().filter(|id| !left.contains(id));
+            self.settled_reservations.extend(
+                settled
+                    .map(|id| SettledReservation { id, stored_version: version.map(Into::into) }),
+            );
+        }
         if overlay.pending.is_empty() && overlay.direct_read.is_none() {
             self.by_key.remove(key);
         }

@@ -12,6 +12,15 @@ use super::limits::{Tenant, Usage};
 /// the reservation.
 const MAX_UIDS: usize = 16;
 
+/// Identifies a reservation to the ledger of all replicas.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::cluster) enum ReservationId {
+    /// A request that this replica has allowed.
+    Own(u64),
+    /// An entry of another replica.
+    Foreign(Arc<str>),
+}
+
 /// The content that a change stores.
 #[derive(Debug, Clone)]
 pub(in crate::cluster) enum ChangeContent {
@@ -26,7 +35,7 @@ pub(in crate::cluster) enum ChangeContent {
 
 impl ChangeContent {
     /// The content of a stored part of at most `max_bytes`.
-    pub(super) fn of(object: Option<Arc<Object>>, max_bytes: usize) -> Self {
+    pub(in crate::cluster) fn of(object: Option<Arc<Object>>, max_bytes: usize) -> Self {
         match object {
             None => Self::Removed,
             Some(object) if object.size() > max_bytes => {
@@ -97,6 +106,8 @@ pub(super) struct Pending {
     pub(super) ends: Instant,
     /// The tenant whose share it uses.
     tenant: Tenant,
+    /// The requests in the ledger; empty if this is the only replica.
+    ids: Vec<ReservationId>,
     /// The version of a stored object with equal content: nothing changes if this change is stored
     /// in addition to it.
     equal_version: Option<Box<str>>,
@@ -122,7 +133,56 @@ impl Pending {
     ) -> Self {
         let is_known = before.is_empty() && !uid.is_empty();
         let uids = if is_known { Uids::Known(vec![uid.into()]) } else { Uids::Unknown };
-        Self { content, base_version: before.into(), uids, ends, tenant, equal_version: None }
+        let base_version = before.into();
+        Self { content, base_version, uids, ends, tenant, ids: Vec::new(), equal_version: None }
+    }
+
+    /// Adds the id of its request.
+    pub(super) fn with_id(self, id: Option<ReservationId>) -> Self {
+        Self { ids: id.into_iter().collect(), ..self }
+    }
+
+    /// Sets the uids of a new object; none if they are unknown or too many, so that none identifies it.
+    pub(super) fn with_uids(self, uids: &[Box<str>]) -> Self {
+        if !self.is_creation() {
+            return self;
+        }
+        let uids = if uids.is_empty() { Uids::Many } else { Uids::Known(uids.to_vec()) };
+        Self { uids, ..self }
+    }
+
+    /// Takes over time, changed version and uids of a newer copy of the same entry.
+    pub(super) fn renew(&mut self, newer: &Self) {
+        self.ends = newer.ends;
+        if is_newer(&newer.base_version, &self.base_version) {
+            self.base_version = newer.base_version.clone();
+        }
+        match (&mut self.uids, &newer.uids) {
+            (Uids::Known(known), Uids::Known(uids)) => {
+                known.extend(
+                    uids.iter().filter(|uid| !known.contains(uid)).cloned().collect::<Vec<_>>(),
+                );
+            }
+            (uids, _) if self.base_version.is_empty() => *uids = Uids::Many,
+            _ => {}
+        }
+    }
+
+    /// The requests in the ledger.
+    pub(super) fn ids(&self) -> &[ReservationId] {
+        &self.ids
+    }
+
+    /// Whether another replica allowed it.
+    fn is_foreign(&self) -> bool {
+        matches!(self.ids.first(), Some(ReservationId::Foreign(_)))
+    }
+
+    /// Removes a request that was not allowed in the end. Returns whether no request is left.
+    pub(super) fn withdraw(&mut self, id: &ReservationId) -> bool {
+        let had_it = self.ids.contains(id);
+        self.ids.retain(|known| known != id);
+        had_it && self.ids.is_empty()
     }
 
     pub(super) fn is_creation(&self) -> bool {
@@ -142,12 +202,16 @@ impl Pending {
 
     /// Whether both make the same change, so that one reservation covers both.
     pub(super) fn is_equal(&self, other: &Self) -> bool {
-        self.is_creation() == other.is_creation() && self.content.is_copy_of(&other.content)
+        self.is_creation() == other.is_creation()
+            && !self.is_foreign()
+            && self.content.is_copy_of(&other.content)
     }
 
     /// Whether both belong to one tenant and are settled in the same way.
     pub(super) fn is_mergeable_with(&self, other: &Self) -> bool {
-        self.is_creation() == other.is_creation() && self.tenant == other.tenant
+        self.is_creation() == other.is_creation()
+            && !self.is_foreign()
+            && self.tenant == other.tenant
     }
 
     /// One reservation for two requests about the same object that are alike; `None` if it would
@@ -165,6 +229,7 @@ impl Pending {
     /// Adds an equal request.
     pub(super) fn add_equal(&mut self, other: Self) {
         self.ends = self.ends.max(other.ends);
+        self.ids.extend(other.ids);
         if is_newer(&other.base_version, &self.base_version) {
             self.base_version = other.base_version;
         }

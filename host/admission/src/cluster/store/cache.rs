@@ -76,6 +76,7 @@ impl ResourceCache {
             failing_since: None,
             last_event: None,
             error: None,
+            required_version: 0,
         };
         let name = reading.resource.to_string();
         let (state, awaited) = (RwLock::new(state), StandbyState::default());

@@ -31,6 +31,13 @@ pub(in crate::cluster) struct ReservationRegistry {
     handle_count: AtomicUsize,
 }
 
+impl ReservationRegistry {
+    /// Kinds of all cluster states.
+    pub(in crate::cluster) fn caches(&self) -> Vec<Arc<ResourceCache>> {
+        self.caches.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
 /// The registration of one cluster state in a registry, until it is dropped.
 #[derive(Debug)]
 pub(in crate::cluster) struct RegistryHandle(Arc<ReservationRegistry>);

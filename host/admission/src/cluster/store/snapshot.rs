@@ -10,6 +10,11 @@ use tokio::time::Instant;
 use crate::cluster::ClusterState;
 use crate::cluster::store::listing::Listing;
 
+/// The member that a document of a snapshot misses, with its JSON pointer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SnapshotError(String);
+
 /// Objects from files.
 #[derive(Debug, Default)]
 pub struct Snapshot {
@@ -22,18 +27,21 @@ impl Snapshot {
     ///
     /// # Errors
     /// If it is neither: the missing member, with its JSON pointer.
-    pub fn add(&mut self, document: Document) -> Result<usize, String> {
+    pub fn add(&mut self, document: Document) -> Result<usize, SnapshotError> {
         if server_version(document.root()).is_some() {
             self.documents.push(document);
             return Ok(1);
         }
         let (mut count, mut wrong) = (0, None);
         objects::for_each_object(document.root(), None, &mut |found| {
-            let named = found.map_err(|wrong| wrong.to_string()).and_then(|found| {
+            let named = found.map_err(|wrong| SnapshotError(wrong.to_string())).and_then(|found| {
                 let name = found.value.get("/metadata/name").and_then(|name| name.text());
                 let pointer = found.pointer;
-                let missing =
-                    || format!("{pointer}/metadata/name is missing: not a Kubernetes object");
+                let missing = || {
+                    SnapshotError(format!(
+                        "{pointer}/metadata/name is missing: not a Kubernetes object"
+                    ))
+                };
                 name.filter(|name| !name.is_empty()).map(drop).ok_or_else(missing)
             });
             match named {

@@ -28,10 +28,10 @@ impl DirectReadSource for FakeApi {
         &'a self,
         kind: &'a ResourceCache,
         scope: &'a QueryScope,
-    ) -> BoxFuture<'a, Result<Listing, String>> {
+    ) -> BoxFuture<'a, Result<Listing, DirectReadError>> {
         let read = self.reads.fetch_add(1, Ordering::Relaxed);
         let Some(objects) = &self.objects else {
-            return Box::pin(async { Err("500: no answer".to_owned()) });
+            return Box::pin(async { Err(DirectReadError("500: no answer".to_owned())) });
         };
         let mut listing = Listing { version: "90".to_owned(), ..kind.empty() };
         for object in objects {

@@ -11,14 +11,21 @@ use tokio::time::Instant;
 use super::*;
 
 /// Denies if there is any object except for its result.
-struct SoleObjectRequest<'a> {
+pub(super) struct SoleObjectRequest<'a> {
     cluster: &'a ClusterState,
     evaluations: AtomicUsize,
+    name: &'a str,
+    uid: &'a str,
 }
 
 impl<'a> SoleObjectRequest<'a> {
     fn new(cluster: &'a ClusterState) -> Self {
-        Self { cluster, evaluations: AtomicUsize::new(0) }
+        Self::named(cluster, "mine", "m")
+    }
+
+    /// The request to create an object.
+    pub(super) fn named(cluster: &'a ClusterState, name: &'a str, uid: &'a str) -> Self {
+        Self { cluster, evaluations: AtomicUsize::new(0), name, uid }
     }
 }
 
@@ -40,7 +47,7 @@ impl Evaluate for SoleObjectRequest<'_> {
         let kind = &self.cluster.caches[0];
         match kind.select(&Query::default(), usize::MAX, fresh, evaluation_view.state, None) {
             Ok(found) => {
-                let allows = found.objects.iter().all(|object| *object.key().name == *"mine");
+                let allows = found.objects.iter().all(|object| *object.key().name == *self.name);
                 let mut grounds = GroundRecorder::default();
                 grounds.add(ResourceId(0), &QueryScope::All, &found.objects);
                 let grounds = if allows { Vec::new() } else { grounds.into_denial_grounds("") };
@@ -93,11 +100,11 @@ impl Evaluate for SoleObjectRequest<'_> {
     }
 
     fn change(&self, _: &mut String) -> Result<Option<ObjectWrite>, DecideFailure> {
-        let object = Some(object("mine", "", "m", "x"));
+        let object = Some(object(self.name, "", self.uid, "x"));
         Ok(Some(ObjectWrite {
             caches: vec![ResourceId(0)],
-            resource: None,
-            key: key("mine"),
+            resource: Some(("g".to_owned(), "r".to_owned())),
+            key: key(self.name),
             user: user(),
             object,
             old: None,
@@ -113,9 +120,9 @@ impl DirectReadSource for FakeApi {
         &'a self,
         kind: &'a ResourceCache,
         _: &'a QueryScope,
-    ) -> BoxFuture<'a, Result<Listing, String>> {
+    ) -> BoxFuture<'a, Result<Listing, DirectReadError>> {
         let listing = Listing { version: "9".to_owned(), ..kind.empty() };
-        let answer = self.0.map_or(Ok(listing), |why| Err(why.to_owned()));
+        let answer = self.0.map_or(Ok(listing), |why| Err(DirectReadError(why.to_owned())));
         Box::pin(async move { answer })
     }
 }

@@ -3,11 +3,13 @@
 mod confirm;
 mod decide;
 mod kind;
+mod ledger;
 mod memory;
 mod model;
 mod polled;
 mod reader;
 mod replacement;
+mod shared;
 
 use super::*;
 use crate::evaluation::{Evaluate, Evaluation, EvaluationError, ReadConsistency, decide};
@@ -78,6 +80,13 @@ fn reserve_for(
     before: &str,
 ) -> bool {
     let tenant = Tenant { namespace: key.namespace.clone(), user: user.into() };
-    kind.reserve(AllowedChange { key, object, old: None, base_version: before, tenant: &tenant })
-        .is_ok()
+    kind.reserve(AllowedChange {
+        key,
+        object,
+        old: None,
+        base_version: before,
+        tenant: &tenant,
+        id: None,
+    })
+    .is_ok()
 }

@@ -174,7 +174,7 @@ impl DirectReadSource for FakeApi {
         &'a self,
         kind: &'a ResourceCache,
         scope: &'a QueryScope,
-    ) -> BoxFuture<'a, Result<Listing, String>> {
+    ) -> BoxFuture<'a, Result<Listing, DirectReadError>> {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(3)).await;
             let listing = self.listing(kind, scope);

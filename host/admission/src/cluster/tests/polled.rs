@@ -67,8 +67,8 @@ fn version_of_files_is_an_api_server_response() {
     let last = version(&snapshot(&[VERSION_RESPONSE, &newer])).unwrap();
     assert_eq!(last["gitVersion"], "v1.26.0", "the last one counts");
     let of_kubectl = r#"{"serverVersion":{"gitVersion":"v1.25.4"}}"#;
-    let refused = Snapshot::default().add(Document::parse(of_kubectl).unwrap());
-    assert_eq!(refused, Err("/apiVersion is missing: not a Kubernetes object".to_owned()));
+    let refused = Snapshot::default().add(Document::parse(of_kubectl).unwrap()).unwrap_err();
+    assert_eq!(refused.to_string(), "/apiVersion is missing: not a Kubernetes object");
 }
 
 #[test]

@@ -66,10 +66,9 @@ async fn two_caches_never_allow_conflicting_requests() {
             let new = ClusterState::replacing(&[resolved_read(fields)], &old);
             let (first, second) = if old_first { (&old, &new) } else { (&new, &old) };
             let (seen_first, seen_second) = (first.counters(), second.counters());
-            assert_eq!(reserve(first, "a", &seen_first), ReservationResult::Made);
-            assert_eq!(
-                reserve(second, "b", &seen_second),
-                ReservationResult::Outdated,
+            assert!(matches!(reserve(first, "a", &seen_first), ReservationResult::Made(None)));
+            assert!(
+                matches!(reserve(second, "b", &seen_second), ReservationResult::Outdated),
                 "{fields:?}"
             );
             // The repeated evaluation sees the other one.
@@ -80,7 +79,10 @@ async fn two_caches_never_allow_conflicting_requests() {
             let found =
                 second.caches[0].get(&key("a"), None, PossibleState::UnionPreferPending).unwrap();
             assert!(found.differs_by_state && found.object.is_some(), "{why}");
-            assert_eq!(reserve(second, "b", &second.counters()), ReservationResult::Made);
+            assert!(matches!(
+                reserve(second, "b", &second.counters()),
+                ReservationResult::Made(None)
+            ));
         }
     }
 }
@@ -94,11 +96,11 @@ async fn dropped_cache_gets_no_reservations() {
     assert!(!old.registry_handle.is_only_handle());
     drop(old);
     assert!(new.registry_handle.is_only_handle() && kind.upgrade().is_none());
-    assert_eq!(reserve(&new, "a", &new.counters()), ReservationResult::Made);
+    assert!(matches!(reserve(&new, "a", &new.counters()), ReservationResult::Made(None)));
     // Three generations at a time.
     let next = ClusterState::replacing(&[resolved_read(&["/spec"])], &new);
     let last = ClusterState::replacing(&[resolved_read(&["/spec", "/data"])], &next);
-    assert_eq!(reserve(&last, "b", &last.counters()), ReservationResult::Made);
+    assert!(matches!(reserve(&last, "b", &last.counters()), ReservationResult::Made(None)));
     for cluster in [&new, &next, &last] {
         assert_eq!(cluster.caches[0].pending_summary(&key("b")).0, 1);
     }
@@ -109,7 +111,7 @@ async fn dropped_cache_gets_no_reservations() {
 async fn reservation_survives_a_change_of_the_policy_set() {
     let old = live_cluster(&[resolved_read(&["/spec"])]);
     apply_list(&old.caches[0], "1", &[object("there", "1", "t", "x")]);
-    assert_eq!(reserve(&old, "a", &old.counters()), ReservationResult::Made);
+    assert!(matches!(reserve(&old, "a", &old.counters()), ReservationResult::Made(None)));
     let more = ResolvedRead {
         resource: Resource { group: "g".into(), version: "v1".into(), resource: "more".into() },
         ..resolved_read(&["/spec"])
@@ -155,14 +157,14 @@ async fn cache_that_missed_a_reservation_is_not_activated() {
     apply_list(&old.caches[0], "1", &[]);
     let new = ClusterState::replacing(&[bundle(&["/data"])], &old);
     let good = ClusterState::replacing(&[bundle(&["/data"])], &old);
-    assert_eq!(reserve(&old, "first", &old.counters()), ReservationResult::Made);
+    assert!(matches!(reserve(&old, "first", &old.counters()), ReservationResult::Made(None)));
     assert!(good.activate());
     drop(good);
     for number in 0..20 {
         let name = format!("r{number}");
         // The watch of the old cluster state shows each at once, that of the new one has not
         // begun.
-        assert_eq!(reserve(&old, &name, &old.counters()), ReservationResult::Made);
+        assert!(matches!(reserve(&old, &name, &old.counters()), ReservationResult::Made(None)));
         old.caches[0].apply(object(&name, "2", &name, "x").root(), "");
     }
     assert!(!new.activate());

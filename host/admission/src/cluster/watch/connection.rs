@@ -19,11 +19,11 @@ use tower::util::{MapRequestLayer, MapResponseLayer};
 
 use crate::cluster::store::listing::{Listing, QueryScope};
 use crate::cluster::watch::decode::ApiError;
-use crate::cluster::watch::direct_read_source::DirectReadSource;
+use crate::cluster::watch::direct_read_source::{DirectReadError, DirectReadSource};
 use crate::cluster::watch::direct_read_source::{SampleError, SampleRequest};
 use crate::cluster::watch::list_watch::{Backoff, list_and_watch};
 use crate::cluster::watch::parse_limiter::ReadPriority;
-use crate::cluster::watch::requests::ApiServer;
+use crate::cluster::watch::requests::{ApiServer, resource_path};
 use crate::cluster::watch::settle::settle_forever;
 use crate::cluster::watch::token::Token;
 use crate::cluster::{CacheStatus, ClusterState, ResourceCache};
@@ -106,7 +106,8 @@ impl Connection {
         // The caller has its own backoff, and must see errors.
         config.default_retry = false;
         let failed = |e: &kube::Error| ConnectionError::Client(one_line(&with_causes(e), 512));
-        let token = Token::of(&mut config.auth_info).map_err(ConnectionError::Client)?;
+        let token = Token::of(&mut config.auth_info)
+            .map_err(|why| ConnectionError::Client(why.to_string()))?;
         let client = ClientBuilder::try_from(config).map_err(|e| failed(&e))?;
         let (asks, answers) = (token.clone(), token.clone());
         let client = client.with_layer(&MapRequestLayer::new(move |request| match &asks {
@@ -127,6 +128,17 @@ impl Connection {
     #[must_use]
     pub fn client(&self) -> Client {
         self.0.client()
+    }
+
+    /// The current version of a resource, by a consistent read that begins now; 0 if the API server does not
+    /// know it, `None` if it does not answer.
+    pub async fn version_of(&self, cache: &ResourceCache) -> Option<u64> {
+        let path = format!("{}?limit=1", resource_path(cache.resource(), cache.namespace()));
+        match self.0.document(&path).await {
+            Ok(document) => document.get("/metadata/resourceVersion")?.text()?.parse().ok(),
+            Err(ApiError::Absent) => Some(0),
+            Err(_) => None,
+        }
     }
 
     /// Keeps cluster state current in tasks of the current runtime, one for each resource, until
@@ -186,7 +198,11 @@ impl Connection {
 
     /// The current objects of the API server. It is a list, so that the answer has the version up
     /// to which it holds.
-    async fn list_now(&self, cache: &ResourceCache, scope: &QueryScope) -> Result<Listing, String> {
+    async fn list_now(
+        &self,
+        cache: &ResourceCache,
+        scope: &QueryScope,
+    ) -> Result<Listing, DirectReadError> {
         let (namespace, name) = match scope {
             QueryScope::All => (cache.namespace(), None),
             QueryScope::Namespace(namespace) => (Some(namespace.as_str()), None),
@@ -198,9 +214,14 @@ impl Connection {
             Ok(listing) => Ok(listing),
             // The watch has found that, too.
             Err(ApiError::Absent) if cache.status().cache_status == CacheStatus::NotInstalled => {
-                Ok(cache.empty())
+                let version = cache.missing_version().map(|version| version.to_string());
+                Ok(Listing { version: version.unwrap_or_default(), ..cache.empty() })
             }
-            Err(trouble) => Err(format!("{}: {}", cache.resource(), trouble.message_for(cache))),
+            Err(trouble) => Err(DirectReadError(format!(
+                "{}: {}",
+                cache.resource(),
+                trouble.message_for(cache)
+            ))),
         }
     }
 }
@@ -210,7 +231,7 @@ impl DirectReadSource for Connection {
         &'a self,
         cache: &'a ResourceCache,
         scope: &'a QueryScope,
-    ) -> BoxFuture<'a, Result<Listing, String>> {
+    ) -> BoxFuture<'a, Result<Listing, DirectReadError>> {
         Box::pin(self.list_now(cache, scope))
     }
 

@@ -11,6 +11,11 @@ use tokio::time::Instant;
 use crate::cluster::ResourceCache;
 use crate::cluster::store::listing::{Listing, QueryScope};
 
+/// The reason why the API server does not show its current objects.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DirectReadError(pub String);
+
 /// The source of direct reads.
 pub trait DirectReadSource: Send + Sync {
     /// Returns the current objects, and the version up to which the list is complete.
@@ -18,7 +23,7 @@ pub trait DirectReadSource: Send + Sync {
         &'a self,
         cache: &'a ResourceCache,
         scope: &'a QueryScope,
-    ) -> BoxFuture<'a, Result<Listing, String>>;
+    ) -> BoxFuture<'a, Result<Listing, DirectReadError>>;
 
     /// Returns some objects of any kind.
     fn sample<'a>(

@@ -24,6 +24,11 @@ use crate::cluster::watch::parse_limiter::ReadPriority;
 use crate::cluster::watch::requests::{resource_path, with_timeout};
 use crate::cluster::{ClusterState, Connection, ResourceCache};
 
+/// The reason why the API server does not list objects or resources.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ListError(String);
+
 /// Maximum number of times that a list is restarted because it changes while it is read.
 const MAX_RESTARTS: u32 = 5;
 
@@ -47,13 +52,22 @@ pub struct ApiGroup {
     pub versions: Vec<String>,
 }
 
+/// A page that was read.
+struct ReadPage {
+    /// The token of the next page, empty for the last one.
+    next: String,
+    bytes: usize,
+    objects: usize,
+}
+
 impl Connection {
     /// Returns the API groups that are served.
     ///
     /// # Errors
     /// If the API server does not list them.
-    pub async fn groups(&self) -> Result<Vec<ApiGroup>, String> {
-        let document = self.0.document("/apis").await.map_err(|e| format!("/apis: {e}"))?;
+    pub async fn groups(&self) -> Result<Vec<ApiGroup>, ListError> {
+        let document =
+            self.0.document("/apis").await.map_err(|e| ListError(format!("/apis: {e}")))?;
         let core = ApiGroup { name: String::new(), versions: vec!["v1".to_owned()] };
         let list = document.get("/groups").into_iter().flat_map(|list| list.items());
         let group = |group: Value<'_>| {
@@ -77,7 +91,7 @@ impl Connection {
         &self,
         group: &str,
         version: &str,
-    ) -> Result<Vec<ListableResource>, String> {
+    ) -> Result<Vec<ListableResource>, ListError> {
         let api = match group {
             "" => format!("/api/{version}"),
             _ => format!("/apis/{group}/{version}"),
@@ -85,7 +99,7 @@ impl Connection {
         let document: Document = match self.0.document(&api).await {
             Ok(document) => document,
             Err(ApiError::Absent) => return Ok(Vec::new()),
-            Err(error) => return Err(format!("{api}: {error}")),
+            Err(error) => return Err(ListError(format!("{api}: {error}"))),
         };
         let list = document.get("/resources").into_iter().flat_map(|list| list.items());
         let lists = |one: &Value<'_>| {
@@ -147,13 +161,13 @@ impl Connection {
         resource: &Resource,
         namespace: Option<&str>,
         mut visit: impl FnMut(Document),
-    ) -> Result<(), String> {
+    ) -> Result<(), ListError> {
         let mut visit = |document| {
             visit(document);
             ControlFlow::Continue(())
         };
         let all = self.for_each_page(resource, namespace, ListParams::default(), &mut visit);
-        all.await.map_err(|trouble| error_text(&trouble))
+        all.await.map_err(|trouble| ListError(error_text(&trouble)))
     }
 
     /// Reads the pages of a list until its end, or until `visit` stops.
@@ -168,11 +182,11 @@ impl Connection {
         loop {
             params.limit = Some(limit);
             match self.read_page(resource, namespace, &params, visit).await {
-                Ok((next, bytes, count)) => {
+                Ok(ReadPage { next, bytes, objects }) => {
                     if next.is_empty() {
                         return Ok(());
                     }
-                    limit = next_limit(limit, bytes, count);
+                    limit = next_limit(limit, bytes, objects);
                     params.continue_token = Some(next);
                 }
                 Err(ApiError::Absent) => return Ok(()),
@@ -185,15 +199,14 @@ impl Connection {
         }
     }
 
-    /// Reads one page. Returns the token of the next page, the bytes of the page, and the number
-    /// of its objects. The page ends early, as if it were the last one, if `visit` stops.
+    /// Reads one page. The page ends early, as if it were the last one, if `visit` stops.
     async fn read_page(
         &self,
         resource: &Resource,
         namespace: Option<&str>,
         params: &ListParams,
         visit: &mut impl FnMut(Document) -> ControlFlow<()>,
-    ) -> Result<(String, usize, usize), ApiError> {
+    ) -> Result<ReadPage, ApiError> {
         let request = Request::new(resource_path(resource, namespace)).list(params);
         let request = request.map_err(|error| ApiError::Other(error.to_string()))?;
         let mut stream = std::pin::pin!(self.0.send(request).await?);
@@ -204,13 +217,13 @@ impl Connection {
             let length = part.len();
             if length == 0 {
                 let page = text.finish()?;
-                return Ok((page.next, bytes, page.count));
+                return Ok(ReadPage { next: page.next, bytes, objects: page.count });
             }
             bytes = bytes.saturating_add(length);
             let mut rest = part;
             while let Some(item) = text.next(&mut rest)? {
                 if visit(read_document(item)?).is_break() {
-                    return Ok((String::new(), bytes, 0));
+                    return Ok(ReadPage { next: String::new(), bytes, objects: 0 });
                 }
             }
             stream.consume_unpin(length);

@@ -47,8 +47,11 @@ pub(in crate::cluster) async fn settle_forever(cache: &ResourceCache, api: &dyn 
         match cache.first_end() {
             None => reserved.await,
             Some(end) => {
-                // A reservation that is added during the wait ends later.
-                tokio::time::sleep_until(end).await;
+                tokio::select! {
+                    () = tokio::time::sleep_until(end) => {}
+                    // It can end earlier than all others.
+                    () = reserved => continue,
+                }
                 let now = Instant::now();
                 tried.retain(|_, at| now.duration_since(*at) < RETRY_WAIT);
                 let mut ended = cache.ended_keys(now, MAX_OBJECTS.saturating_add(tried.len()));

@@ -13,6 +13,11 @@ use http::{HeaderValue, Request, StatusCode};
 use kube::config::AuthInfo;
 use parking_lot::Mutex;
 
+/// The reason why a file has no token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(in crate::cluster) struct TokenError(String);
+
 /// Tokens of service accounts are replaced long before they expire. The client reads them at the
 /// same interval.
 const TOKEN_REFRESH_INTERVAL: Duration = Duration::from_secs(50);
@@ -54,7 +59,7 @@ impl Token {
     ///
     /// # Errors
     /// If there is no token in the file.
-    pub(in crate::cluster) fn of(auth: &mut AuthInfo) -> Result<Option<Self>, String> {
+    pub(in crate::cluster) fn of(auth: &mut AuthInfo) -> Result<Option<Self>, TokenError> {
         // In the order in which the client reads them.
         let other = auth.auth_provider.is_some() || auth.username.is_some() || auth.token.is_some();
         let Some(path) = auth.token_file.take().filter(|_| !other).map(PathBuf::from) else {
@@ -92,8 +97,8 @@ impl Token {
     }
 }
 
-fn read(path: &Path) -> Result<HeaderValue, String> {
-    let named = |why: String| format!("token file {}: {why}", path.display());
+fn read(path: &Path) -> Result<HeaderValue, TokenError> {
+    let named = |why: String| TokenError(format!("token file {}: {why}", path.display()));
     let token = fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
     let token = token.trim();
     if token.is_empty() {
@@ -140,10 +145,10 @@ mod tests {
         token.record_status(StatusCode::UNAUTHORIZED);
         assert_eq!(token.number(), number + 1, "the same token again");
         fs::write(&path, "\n").unwrap();
-        let why = Token::of(&mut named()).unwrap_err();
+        let why = Token::of(&mut named()).unwrap_err().to_string();
         assert!(why.starts_with("token file /") && why.contains("it is empty"), "{why}");
         fs::write(&path, "a\nb").unwrap();
-        assert!(Token::of(&mut named()).unwrap_err().contains("one line"));
+        assert!(Token::of(&mut named()).unwrap_err().to_string().contains("one line"));
         let inline = AuthInfo { token: Some("x".to_owned().into()), ..named() };
         assert!(Token::of(&mut inline.clone()).unwrap().is_none());
     }

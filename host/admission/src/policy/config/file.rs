@@ -19,6 +19,11 @@ use opgate_engine::Limits;
 use opgate_input::yaml::LocatedValue;
 use opgate_text::units::{parse_bytes, parse_duration};
 
+/// The reason why an entry of the configuration is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct EntryError(String);
+
 /// The file, to find locations in it.
 #[derive(Debug)]
 pub(super) struct SourceFile {
@@ -36,9 +41,20 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) identities: Object<Identities>,
     pub(super) policies: Option<Vec<Object<PolicyEntry>>>,
+    pub(super) reservations: Option<ReservationScope>,
     #[serde(default)]
     pub(super) check: Object<CheckEntry>,
     pub(super) docs_url: Option<String>,
+}
+
+/// The servers that see the reservations of this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReservationScope {
+    /// All servers of the installation.
+    Shared,
+    /// Only this one.
+    Local,
 }
 
 /// An edition, or the one of the cluster.
@@ -146,15 +162,17 @@ pub(super) struct NamesEntry {
 
 /// Reads a label selector as in Kubernetes. A member that an API server would ignore is an error
 /// here: a misspelled member would select everything.
-fn selector(value: &serde_json::Value) -> Result<String, String> {
-    let members = value.as_object().ok_or("a label selector is an object")?;
+fn selector(value: &serde_json::Value) -> Result<String, EntryError> {
+    let members =
+        value.as_object().ok_or_else(|| EntryError("a label selector is an object".to_owned()))?;
     if let Some(name) = members.keys().find(|name| !SELECTOR_KEYS.contains(&name.as_str())) {
         let hint = opgate_text::hint(name, SELECTOR_KEYS);
-        return Err(format!("unknown member {name:?} of a label selector{hint}"));
+        return Err(EntryError(format!("unknown member {name:?} of a label selector{hint}")));
     }
     let text = value.to_string();
-    let document = Document::parse(&text).map_err(|error| error.to_string())?;
-    let selector = opgate_cluster::parse_selector(document.root())?;
+    let document = Document::parse(&text).map_err(|error| EntryError(error.to_string()))?;
+    let selector = opgate_cluster::parse_selector(document.root())
+        .map_err(|error| EntryError(error.to_string()))?;
     Ok(if selector.is_empty() { String::new() } else { text })
 }
 
@@ -219,7 +237,7 @@ impl SourceFile {
         let module = match self.read_module(&entry) {
             Ok(module) => Some(module),
             Err(text) => {
-                wrong("/module", &text);
+                wrong("/module", &text.to_string());
                 None
             }
         };
@@ -272,7 +290,7 @@ impl SourceFile {
                 wrong("/limits/memory", "must be between 1Mi and 1Gi");
             }
             Some(Ok(memory)) => limits.memory = memory,
-            Some(Err(text)) => wrong("/limits/memory", &text),
+            Some(Err(text)) => wrong("/limits/memory", &text.to_string()),
             None => {}
         }
         let allowed = Duration::from_millis(1)..=Duration::from_secs(30);
@@ -281,7 +299,7 @@ impl SourceFile {
                 wrong("/limits/time", "must be between 1ms and 30s");
             }
             Some(Ok(time)) => limits.cpu_time = time,
-            Some(Err(text)) => wrong("/limits/time", &text),
+            Some(Err(text)) => wrong("/limits/time", &text.to_string()),
             None => {}
         }
         match entry.limits.0.concurrency {
@@ -303,7 +321,7 @@ impl SourceFile {
         let mut allowed_samples = SampleGrants::default();
         for (index, text) in entry.allowed_samples.iter().enumerate() {
             if let Err(why) = allowed_samples.add(text) {
-                wrong(&format!("/allowedSamples/{index}"), &why);
+                wrong(&format!("/allowedSamples/{index}"), &why.to_string());
             }
         }
         let MatchEntry { namespace_selector, namespaces, names } = entry.r#match.0;
@@ -311,13 +329,13 @@ impl SourceFile {
             match namespace_selector.as_ref().map_or(Ok(String::new()), selector) {
                 Ok(selector) => selector,
                 Err(text) => {
-                    wrong("/match/namespaceSelector", &text);
+                    wrong("/match/namespaceSelector", &text.to_string());
                     String::new()
                 }
             };
         let mut patterns = |member: &str, Object(NamesEntry { include, exclude })| {
             NamePatterns::new(include, exclude).unwrap_or_else(|text| {
-                wrong(&format!("/match/{member}"), &text);
+                wrong(&format!("/match/{member}"), &text.to_string());
                 NamePatterns::default()
             })
         };
@@ -349,7 +367,7 @@ impl SourceFile {
         })
     }
 
-    fn read_module(&self, entry: &PolicyEntry) -> Result<ModuleSource, String> {
+    fn read_module(&self, entry: &PolicyEntry) -> Result<ModuleSource, EntryError> {
         let written = entry.module.clone().unwrap_or_else(|| format!("builtin:{}", entry.name));
         if let Some(name) = written.strip_prefix("builtin:") {
             let names = self.builtins.iter().map(|b| b.name);
@@ -357,15 +375,15 @@ impl SourceFile {
                 return Ok(ModuleSource::Builtin(name.to_owned()));
             }
             let hint = opgate_text::hint(name, names);
-            return Err(format!("there is no built-in policy {name:?}{hint}"));
+            return Err(EntryError(format!("there is no built-in policy {name:?}{hint}")));
         }
         if written.starts_with("oci://") {
             return Ok(ModuleSource::Oci(RegistryReference { reference: written, digest: None }));
         }
         if let Some((scheme, _)) = written.split_once("://") {
-            return Err(format!(
+            return Err(EntryError(format!(
                 "a module cannot be at {scheme}://: push the component to a registry (`opgate policy push`) and write oci://HOST/REPOSITORY@sha256:…, or download it and write its path"
-            ));
+            )));
         }
         Ok(ModuleSource::File(self.resolve_path(&written)))
     }

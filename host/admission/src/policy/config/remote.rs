@@ -8,6 +8,11 @@ use std::sync::Arc;
 
 use super::{Configuration, ModuleSource, PolicyConfig};
 
+/// The reason why a component was not pulled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PullError(pub String);
+
 /// A component in a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryReference {
@@ -62,7 +67,7 @@ impl Configuration {
 
     /// Sets the result of a registry for a policy, or the reason why there is none. A policy
     /// without a component is broken when it is loaded.
-    pub fn resolve(&mut self, policy: &str, found: Result<ResolvedComponent, String>) {
+    pub fn resolve(&mut self, policy: &str, found: Result<ResolvedComponent, PullError>) {
         let named = self.policies.iter_mut().find(|config| config.name == policy);
         if let (Some(PolicyConfig { module: ModuleSource::Oci(remote), .. }), Ok(found)) =
             (named, &found)
@@ -73,11 +78,14 @@ impl Configuration {
     }
 
     /// The resolved component of a policy.
-    pub(in crate::policy) fn resolved_component(&self, policy: &str) -> Result<&Arc<[u8]>, String> {
+    pub(in crate::policy) fn resolved_component(
+        &self,
+        policy: &str,
+    ) -> Result<&Arc<[u8]>, PullError> {
         match self.resolved.get(policy) {
             Some(Ok(found)) => Ok(&found.component),
             Some(Err(why)) => Err(why.clone()),
-            None => Err("it was not pulled".to_owned()),
+            None => Err(PullError("it was not pulled".to_owned())),
         }
     }
 }

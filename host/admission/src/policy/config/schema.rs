@@ -221,6 +221,10 @@ impl Configuration {
                     "items": {"$ref": "#/$defs/policy"},
                     "description": "If it is present, only the policies in it decide",
                 },
+                "reservations": {
+                    "enum": ["shared", "local"],
+                    "description": "The servers that see the reservations of one. By default shared for the servers of an installation (`serve --installation`), and local otherwise",
+                },
                 "check": {
                     "type": "object",
                     "additionalProperties": false,

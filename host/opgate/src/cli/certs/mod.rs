@@ -39,7 +39,7 @@ enum Command {
     /// webhook configuration stays valid. Keys get mode 0600. Keep ca.key out of the cluster.
     #[command(after_help = AFTER_HELP)]
     Issue {
-        /// Folder for the files
+        /// Directory for the files
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
         /// Service to issue for, with all of its names; may be repeated
@@ -81,7 +81,7 @@ enum Command {
 /// Source of the serving certificate.
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
-    /// Folder with tls.crt and tls.key
+    /// Directory with tls.crt and tls.key
     #[arg(long, value_name = "DIR", env = "OPGATE_TLS_DIR", conflicts_with_all = ["tls_cert", "tls_key"])]
     tls_dir: Option<PathBuf>,
     /// Serving certificate and its chain, PEM

@@ -32,6 +32,24 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Why rules for objects of a cluster are skipped.
 const NO_CLUSTER_REASON: &str = "they need other objects of a cluster";
+
+/// The reason why rules were skipped. Reasons are in the order of their texts.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct SkipReason {
+    text: String,
+    /// Whether cluster state would help.
+    needs_cluster: bool,
+}
+
+impl SkipReason {
+    fn of_policy(text: &str) -> Self {
+        Self { text: text.to_owned(), needs_cluster: false }
+    }
+
+    fn no_cluster() -> Self {
+        Self { text: NO_CLUSTER_REASON.to_owned(), needs_cluster: true }
+    }
+}
 /// Maximum number of lines about rules that were not evaluated.
 const MAX_SKIPPED_RULE_LINES: usize = 20;
 
@@ -43,7 +61,7 @@ pub(super) struct SubjectResult {
     /// Unreadable files that no policy has reported, each with a one-line reason.
     pub(super) unreported: Vec<(String, String)>,
     /// Rules that were not evaluated, each after the reason.
-    skipped_rules: Vec<(String, String)>,
+    skipped_rules: Vec<(SkipReason, String)>,
 }
 
 /// Asks the policies.
@@ -95,8 +113,12 @@ impl<'s> SubjectEvaluator<'s> {
             }
             not_evaluated.extend(decision.skipped.iter().map(|skipped| {
                 let is_file = request.represents_files();
-                let why = if is_file { skipped.reason.as_str() } else { NO_CLUSTER_REASON };
-                (why.to_owned(), skipped.rule.clone())
+                let reason = if is_file {
+                    SkipReason::of_policy(&skipped.reason)
+                } else {
+                    SkipReason::no_cluster()
+                };
+                (reason, skipped.rule.clone())
             }));
             checked.add_decision(request, decision);
         }
@@ -136,7 +158,7 @@ pub(super) struct CheckRun<'s> {
     /// Whether there is cluster state for the rules that need it.
     pub(super) has_cluster_state: bool,
     outcome: ExitStatus,
-    skipped_rules: BTreeMap<String, BTreeSet<String>>,
+    skipped_rules: BTreeMap<SkipReason, BTreeSet<String>>,
     unreported: Vec<UnreadableInput>,
     unmatched: BTreeSet<String>,
 }
@@ -248,9 +270,9 @@ impl<'s> CheckRun<'s> {
         for (why, rules) in self.skipped_rules.into_iter().take(MAX_SKIPPED_RULE_LINES) {
             let rules: Vec<_> = rules.iter().map(String::as_str).collect();
             let rules = explanation::list_some(&rules);
-            let is_cluster = why == NO_CLUSTER_REASON && !self.is_audit && !self.has_cluster_state;
+            let is_cluster = why.needs_cluster && !self.is_audit && !self.has_cluster_state;
             let with = if is_cluster { "; name files with --cluster-state" } else { "" };
-            tracing::warn!(rules, "not evaluated: {why}{with}");
+            tracing::warn!(rules, "not evaluated: {}{with}", why.text);
         }
         if more > 0 {
             tracing::warn!("rules were not evaluated for {more} more reasons");

@@ -13,7 +13,9 @@ use crate::cli::report::UnreadableInput;
 use crate::cli::stdin;
 use crate::cli::stdin::Stdin;
 use opgate_files::dump::{self, Dump};
-use opgate_files::waivers::Waivers;
+use opgate_files::waivers::{WaiverError, Waivers};
+
+use super::waivers::DirectoryWaivers;
 use opgate_files::{
     self as files, CheckInputType, DetectedInput, Detection, SkippedFile, parallel,
 };
@@ -28,8 +30,8 @@ pub(super) struct LoadedInput {
     pub(super) skipped: Vec<SkippedFile>,
     /// Objects of a cluster, read part by part, each with the number of its waivers.
     pub(super) dumps: Vec<(Dump, Option<usize>)>,
-    /// The waivers of their directories, each file once, and whether the check covers the whole directory.
-    pub(super) waivers: Vec<(Waivers, bool)>,
+    /// The waivers of their directories, each file once.
+    pub(super) waivers: Vec<DirectoryWaivers>,
     pub(super) unreadable: Vec<UnreadableInput>,
     /// Results of directories, one line each.
     pub(super) detection_lines: Vec<String>,
@@ -44,7 +46,7 @@ impl LoadedInput {
         kind: Option<CheckInputType>,
         baseline: Option<&Path>,
         reader: &Reader,
-        waivers: &dyn Fn(&Path) -> Result<Option<Waivers>, String>,
+        waivers: &dyn Fn(&Path) -> Result<Option<Waivers>, WaiverError>,
     ) -> Self {
         let mut loaded = Self::default();
         if let Some(baseline) = baseline
@@ -116,7 +118,9 @@ impl LoadedInput {
             if found.input_type == CheckInputType::Cluster {
                 match dump::open(&found.path, reader) {
                     Ok(dumps) => loaded.dumps.extend(dumps.into_iter().map(|d| (d, *number))),
-                    Err(lines) => loaded.add_error(&found.path.display().to_string(), &lines),
+                    Err(lines) => {
+                        loaded.add_error(&found.path.display().to_string(), &lines.to_string());
+                    }
                 }
             }
         }
@@ -152,7 +156,7 @@ impl LoadedInput {
     fn waivers(
         &mut self,
         directories: Vec<Option<(PathBuf, bool)>>,
-        read: &dyn Fn(&Path) -> Result<Option<Waivers>, String>,
+        read: &dyn Fn(&Path) -> Result<Option<Waivers>, WaiverError>,
     ) -> Vec<Option<usize>> {
         let mut known: HashMap<PathBuf, Option<usize>> = HashMap::new();
         let mut number = |(directory, is_whole): (PathBuf, bool)| {
@@ -163,12 +167,12 @@ impl LoadedInput {
             }
             let number = match read(&directory) {
                 Ok(waivers) => waivers.map(|waivers| {
-                    self.waivers.push((waivers, is_whole));
+                    self.waivers.push(DirectoryWaivers { waivers, is_whole });
                     self.waivers.len() - 1
                 }),
                 Err(lines) => {
                     let file = directory.join(files::waivers::FILE_NAME).display().to_string();
-                    self.add_error(&file, &lines);
+                    self.add_error(&file, &lines.to_string());
                     None
                 }
             };

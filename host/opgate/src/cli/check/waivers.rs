@@ -15,7 +15,7 @@ use super::report::CheckRecord;
 use crate::cli::report::{AppliedWaiver, ReportLocation};
 use opgate_admission::policy::{Configuration, ModuleSource, PolicySet};
 use opgate_builtin_policies::BUILTINS;
-use opgate_files::waivers::{self, Waiver, Waivers};
+use opgate_files::waivers::{self, UnknownRule, Waiver, WaiverError, Waivers};
 use opgate_input::read::Reader;
 use opgate_text::hint;
 
@@ -52,8 +52,8 @@ impl<'c> KnownRules<'c> {
         })
     }
 
-    /// Returns the id of a rule, from its id or its name. The error is a hint, possibly empty.
-    fn resolve(&self, rule: &str) -> Result<String, String> {
+    /// Returns the id of a rule, from its id or its name.
+    fn resolve(&self, rule: &str) -> Result<String, UnknownRule> {
         if let Some(id) = self.ids.get(rule) {
             return Ok((*id).to_owned());
         }
@@ -62,7 +62,8 @@ impl<'c> KnownRules<'c> {
         }
         let names = self.ids.keys().copied();
         let builtin = self.builtin().iter().map(String::as_str);
-        Err(hint(rule, self.configured.iter().copied().chain(names).chain(builtin)))
+        let known = self.configured.iter().copied().chain(names).chain(builtin);
+        Err(UnknownRule { hint: hint(rule, known) })
     }
 
     /// Reads the waivers of a directory.
@@ -73,9 +74,17 @@ impl<'c> KnownRules<'c> {
         &self,
         directory: &Path,
         reader: &Reader,
-    ) -> Result<Option<Waivers>, String> {
+    ) -> Result<Option<Waivers>, WaiverError> {
         waivers::read(directory, &|rule| self.resolve(rule), reader)
     }
+}
+
+/// The waivers of a directory, as they are in its file.
+#[derive(Debug)]
+pub(super) struct DirectoryWaivers {
+    pub(super) waivers: Waivers,
+    /// Whether the check covers the whole directory.
+    pub(super) is_whole: bool,
 }
 
 /// The active waivers of a directory.
@@ -94,7 +103,8 @@ pub(super) struct WaiverFile {
 }
 
 impl WaiverFile {
-    pub(super) fn new((waivers, is_whole): (Waivers, bool), is_ignored: bool, today: Date) -> Self {
+    pub(super) fn new(read: DirectoryWaivers, is_ignored: bool, today: Date) -> Self {
+        let DirectoryWaivers { waivers, is_whole } = read;
         let findings = vec![0; waivers.list.len()];
         Self {
             waivers,
@@ -184,7 +194,7 @@ mod tests {
             (day(31), &["x:2:3: the waiver of CSV-21 expired on 2027-01-30 and has no effect"]),
         ] {
             let waivers = Waivers { file: "x".to_owned(), list: vec![waiver.clone()] };
-            let file = WaiverFile::new((waivers, true), false, today);
+            let file = WaiverFile::new(DirectoryWaivers { waivers, is_whole: true }, false, today);
             assert_eq!(file.is_expired(&waiver), !expected.is_empty());
             assert_eq!(file.notes(), expected);
         }

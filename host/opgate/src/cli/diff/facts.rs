@@ -81,7 +81,7 @@ impl Facts {
         configuration: &Configuration,
         set: &PolicySet,
         conditions: bool,
-    ) -> Result<Self, String> {
+    ) -> serde_json::Result<Self> {
         let mut facts = Self::default();
         facts.add_general(configuration);
         let loaded = |name: &str| set.policies().iter().find(|policy| policy.name == name);
@@ -134,7 +134,7 @@ impl Facts {
         &mut self,
         policies: &[PolicyFacts<'_>],
         conditions: bool,
-    ) -> Result<(), String> {
+    ) -> serde_json::Result<()> {
         let service = Service::of("opgate-system", "opgate");
         let registration = WebhookRegistration {
             name: "opgate".to_owned(),
@@ -149,9 +149,7 @@ impl Facts {
             self.requests.entry(key).or_default().insert(PolicyMatch::of(&wanted));
         }
         for webhook in registration.of(policies).webhooks.into_iter().flatten() {
-            let Value::Object(mut webhook) =
-                serde_json::to_value(webhook).map_err(|e| e.to_string())?
-            else {
+            let Value::Object(mut webhook) = serde_json::to_value(webhook)? else {
                 continue;
             };
             let client = webhook.remove("clientConfig").unwrap_or_default();

@@ -184,7 +184,7 @@ impl Diff {
                 snapshot.replace_state(sets.0.cluster());
                 snapshot.replace_state(sets.1.cluster());
             }
-            let decided = ReviewDifferences::decide((&sets.0, &sets.1), &reviews, &reader)?;
+            let decided = ReviewDifferences::decide(&sets.0, &sets.1, &reviews, &reader)?;
             outcome = decided.outcome;
             difference.reviews = Some(decided);
         }

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::input::{self, InputError};
 use crate::cli::report::review_record::ReviewRecord;
-use crate::cli::{input, runtime};
+use crate::cli::runtime;
 use opgate_admission::policy::PolicySet;
 use opgate_admission::review::Review;
 use opgate_input::read::Reader;
@@ -68,7 +69,8 @@ impl ReviewDifferences {
     /// # Errors
     /// If a path does not exist, or there is no review in any.
     pub(super) fn decide(
-        sets: (&PolicySet, &PolicySet),
+        old: &PolicySet,
+        new: &PolicySet,
         paths: &[PathBuf],
         reader: &Reader,
     ) -> Result<Self, CommandError> {
@@ -83,9 +85,9 @@ impl ReviewDifferences {
                     let review = Review::read(&text).map_err(|e| item.error_line(&e))?;
                     let decide = |set| {
                         runtime::block_on(decide(set, &review, &item.source))
-                            .map_err(|error| error.to_string())
+                            .map_err(|error| InputError::Line(error.to_string()))
                     };
-                    Ok((decide(sets.0)?, decide(sets.1)?))
+                    Ok((decide(old)?, decide(new)?))
                 });
                 match read {
                     Ok((old, new)) => reviews.add(&old, new),

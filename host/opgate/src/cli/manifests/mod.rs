@@ -76,7 +76,7 @@ struct All {
 
 #[derive(Debug, Args)]
 struct Package {
-    /// Folder for the files
+    /// Directory for the files
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     #[command(flatten)]

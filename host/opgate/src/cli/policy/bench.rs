@@ -176,7 +176,7 @@ impl Bench {
         let (files, _) = input::list_files(&self.reviews)?;
         let mut texts = Vec::new();
         for item in files.iter().flat_map(|file| input::read(file, &reader)) {
-            let text = item.checked_text().map_err(|why| anyhow!(why))?;
+            let text = item.checked_text().map_err(CommandError::usage)?;
             if texts.len() < MAX_REVIEWS {
                 texts.push((item.source, text));
             }

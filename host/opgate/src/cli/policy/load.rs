@@ -1,5 +1,6 @@
 //! Loads a component as a server would: under its limits, and compiled in a separate process.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -62,10 +63,10 @@ impl LoadedComponent {
         let engine =
             Engine::start(pool, cache.map(Path::to_owned)).map_err(CommandError::engine)?;
         let engine = Arc::new(engine.with_compiler(compiler));
-        let of_it = |e: String| CommandError::engine(anyhow!("{source}: {e}"));
+        let of_it = |e: &dyn Display| CommandError::engine(anyhow!("{source}: {e}"));
         let started = Instant::now();
-        let module = engine.load(&bytes, true).map_err(|e| of_it(e.to_string()))?;
-        let descriptor = describe(&module, "inspected", limits).map_err(of_it)?;
+        let module = engine.load(&bytes, true).map_err(|e| of_it(&e))?;
+        let descriptor = describe(&module, "inspected", limits).map_err(|e| of_it(&e))?;
         let (source, took) = (source.to_owned(), started.elapsed());
         Ok(Self { module, descriptor, bytes, source, limits, load_time: took })
     }

@@ -96,7 +96,7 @@ fn list(set: &PolicySet, output: Format) -> Result<ExitStatus, CommandError> {
     if output == Format::Json {
         let policies = set.policies().iter().map(|p| summary(p));
         let broken = set.broken().iter().map(|b| {
-            json!({"name": b.name, "source": b.source, "mode": b.mode.as_str(), "error": b.error})
+            json!({"name": b.name, "source": b.source, "mode": b.mode.as_str(), "error": b.error.to_string()})
         });
         let list: Vec<_> = policies.chain(broken).collect();
         writeln!(out, "{:#}", json!(list))?;

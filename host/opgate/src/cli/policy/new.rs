@@ -56,7 +56,7 @@ pub(super) struct New {
     /// Language to write it in
     #[arg(long, short, value_name = "LANGUAGE")]
     lang: Language,
-    /// Folder to write, new or empty [default: the name of the policy]
+    /// Directory to write, new or empty [default: the name of the policy]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

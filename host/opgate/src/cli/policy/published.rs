@@ -98,8 +98,8 @@ impl Verify {
 
 /// Returns the keys in a file, for what was signed under a name.
 fn keys_for(path: &Path, repository: Option<&str>) -> anyhow::Result<PublicKeys> {
-    let (keys, _) = read_keys(path).map_err(anyhow::Error::msg)?;
-    let repository = repository.map(Repository::parse).transpose().map_err(anyhow::Error::msg)?;
+    let (keys, _) = read_keys(path)?;
+    let repository = repository.map(Repository::parse).transpose()?;
     Ok(keys.for_repository(repository))
 }
 

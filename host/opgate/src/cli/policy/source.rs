@@ -20,7 +20,7 @@ use crate::cli::exit::CommandError;
 use opgate_admission::policy::{Configuration, ModuleSource, PolicyConfig, Profile};
 use opgate_builtin_policies::BUILTINS;
 
-/// Folders above a component in which its `opgate.yaml` is looked for: cargo puts it four below.
+/// Directories above a component in which its `opgate.yaml` is looked for: cargo puts it four below.
 const MAX_PARENT_DIRECTORIES: usize = 6;
 
 /// Arguments that select the policy.

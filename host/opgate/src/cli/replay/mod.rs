@@ -117,6 +117,7 @@ impl Replay {
             let all = match factory.create_reviews(&item) {
                 Ok(all) => all,
                 Err(why) => {
+                    let why = why.to_string();
                     outcome = outcome.max(ExitStatus::Usage);
                     tracing::error!("{why}");
                     report.add_unreadable(UnreadableInput {
@@ -171,7 +172,7 @@ impl Replay {
             let rules = explanation::list_some(&all);
             let with =
                 if source == Source::Absent { "; name files with --cluster-state" } else { "" };
-            tracing::warn!(rules, "not evaluated: they need other objects of the cluster{with}");
+            tracing::warn!(rules, "not evaluated: they need other objects of a cluster{with}");
         }
         if decisions == 0 && outcome == ExitStatus::Ok {
             let text = "no AdmissionReview and no manifest found in the given paths";

@@ -14,9 +14,11 @@ use opgate_files::unsupported_type;
 use opgate_input::objects::{self, TypedObject};
 use opgate_text::one_line;
 
-use crate::cli::input::ReviewItem;
+use crate::cli::input::{InputError, ReviewItem};
 use crate::cli::kinds::Kinds;
-use crate::cli::make_review::{GeneratedReview, Manifest, RequestOptions, make_review as make};
+use crate::cli::make_review::{
+    GeneratedReview, MakeReviewError, Manifest, RequestOptions, make_review as make,
+};
 use crate::cli::report::review_record::InputType;
 use crate::cli::verbosity::note;
 
@@ -35,6 +37,23 @@ pub(super) struct ReviewInput {
     pub(super) line: String,
 }
 
+/// The reason why an object of a document has no review.
+enum ObjectError {
+    /// A complete line, with the source.
+    Line(String),
+    /// Without the source.
+    Reason(String),
+}
+
+impl From<MakeReviewError> for ObjectError {
+    fn from(error: MakeReviewError) -> Self {
+        match error {
+            MakeReviewError::Manifest(line) => Self::Line(line),
+            MakeReviewError::Object(error) => Self::Reason(error.to_string()),
+        }
+    }
+}
+
 /// Makes reviews of what is given.
 #[derive(Debug, Default)]
 pub(super) struct ReviewFactory {
@@ -48,14 +67,15 @@ impl ReviewFactory {
     /// # Errors
     /// Returns the reviews of an item, or one line with the source that describes the actual type or the
     /// error.
-    pub(super) fn create_reviews(&mut self, item: &ReviewItem) -> Result<Vec<ReviewInput>, String> {
+    pub(super) fn create_reviews(
+        &mut self,
+        item: &ReviewItem,
+    ) -> Result<Vec<ReviewInput>, InputError> {
         let source = item.source.as_str();
         if item.text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
-            return Err(format!("{source}: {EMPTY_INPUT}"));
+            return Err(InputError::Line(format!("{source}: {EMPTY_INPUT}")));
         }
-        let text = item
-            .checked_text()
-            .map_err(|why| why.replace(&ReviewError::Empty.to_string(), EMPTY_INPUT))?;
+        let text = item.checked_text().map_err(|why| why.with_empty_text(EMPTY_INPUT))?;
         let wrong = match Review::read(&text) {
             Ok(review) => {
                 let line = describe_review(source, &review);
@@ -72,7 +92,7 @@ impl ReviewFactory {
         };
         let document = item.document()?;
         if let Some(what) = unsupported_type(document.root()) {
-            return Err(format!("{source}: {what}"));
+            return Err(InputError::Line(format!("{source}: {what}")));
         }
         if document.get("/kind").and_then(|kind| kind.text()) == Some("AdmissionReview") {
             return Err(item.error_line(&wrong));
@@ -87,28 +107,28 @@ impl ReviewFactory {
             }
             let one = match found {
                 _ if count > MAX_DOCUMENT_OBJECTS => {
-                    Err(format!("more than {MAX_DOCUMENT_OBJECTS} objects"))
+                    Err(ObjectError::Reason(format!("more than {MAX_DOCUMENT_OBJECTS} objects")))
                 }
                 Ok(found) => self.create_review(item, &found),
                 // Neither a review nor an object.
                 Err(_) if count == 1 && review_input.is_empty() => {
-                    Err(format!("{wrong}; {UNKNOWN_INPUT}"))
+                    Err(ObjectError::Reason(format!("{wrong}; {UNKNOWN_INPUT}")))
                 }
-                Err(wrong) => Err(wrong.to_string()),
+                Err(wrong) => Err(ObjectError::Reason(wrong.to_string())),
             };
             match one {
                 Ok(one) => review_input.push(one),
-                Err(why) if why.starts_with(source) => error = Some(why),
-                Err(why) => error = Some(format!("{source}: {why}")),
+                Err(ObjectError::Line(line)) => error = Some(line),
+                Err(ObjectError::Reason(why)) => error = Some(format!("{source}: {why}")),
             }
         });
         if let Some(error) = error {
-            return Err(error);
+            return Err(InputError::Line(error));
         }
         if review_input.is_empty() {
-            return Err(format!(
+            return Err(InputError::Line(format!(
                 "{source}: a list without objects: it contains nothing to evaluate"
-            ));
+            )));
         }
         Ok(review_input)
     }
@@ -118,19 +138,20 @@ impl ReviewFactory {
         &mut self,
         item: &ReviewItem,
         found: &TypedObject<'_, '_>,
-    ) -> Result<ReviewInput, String> {
+    ) -> Result<ReviewInput, ObjectError> {
         let source = match found.pointer {
             "" => item.source.clone(),
             pointer => format!("{}{}", item.source, pointer.replace("/items/", "#")),
         };
         if let Some(what) = unsupported_type(found.value) {
-            return Err(format!("{source}: {what}"));
+            return Err(ObjectError::Line(format!("{source}: {what}")));
         }
+        let fail = |error: ReviewError| ObjectError::Line(format!("{source}: {error}"));
         if found.kind == "AdmissionReview" {
             // An element of a list.
             let text = review::text(found.value.raw().into_owned().into_bytes());
-            let text = text.map_err(|error| format!("{source}: {error}"))?;
-            let review = Review::read(&text).map_err(|error| format!("{source}: {error}"))?;
+            let text = text.map_err(fail)?;
+            let review = Review::read(&text).map_err(fail)?;
             let line = describe_review(&source, &review);
             return Ok(ReviewInput {
                 source,
@@ -144,7 +165,7 @@ impl ReviewFactory {
         let manifest = Manifest::of(&source, found);
         let GeneratedReview { json, operation, user, notes } =
             make(&manifest, None, &self.request_options, &self.kinds)?;
-        let text = review::text(json.into_bytes()).map_err(|error| format!("{source}: {error}"))?;
+        let text = review::text(json.into_bytes()).map_err(fail)?;
         for note in notes {
             tracing::warn!("{note}");
         }

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::cli::args::ReadArgs;
 use crate::cli::exit::{CommandError, ExitStatus};
-use crate::cli::input;
+use crate::cli::input::{self, InputError};
 use crate::cli::kinds::Kinds;
 use crate::cli::make_review as make;
 use crate::cli::make_review::{Manifest, RequestOptions};
@@ -149,7 +149,7 @@ impl New {
                     }
                     reviews.push(generated.json);
                 }
-                Err(why) => errors.push(why),
+                Err(why) => errors.push(why.to_string()),
             }
         }
         if !errors.is_empty() {
@@ -177,18 +177,21 @@ fn read_manifests(
     for item in files.iter().flat_map(|file| input::read(file, reader)) {
         match parse_manifests(&item, kinds) {
             Ok(manifests) => all.extend(manifests),
-            Err(why) => errors.push(why),
+            Err(why) => errors.push(why.to_string()),
         }
     }
     anyhow::ensure!(errors.is_empty(), "{}", errors.join("\n"));
     Ok(all)
 }
 
-fn parse_manifests(item: &input::ReviewItem, kinds: &mut Kinds) -> Result<Vec<Manifest>, String> {
+fn parse_manifests(
+    item: &input::ReviewItem,
+    kinds: &mut Kinds,
+) -> Result<Vec<Manifest>, InputError> {
     let source = &item.source;
     let document: Document = item.document()?;
     if let Some(what) = unsupported_type(document.root()) {
-        return Err(format!("{source}: {what}"));
+        return Err(InputError::Line(format!("{source}: {what}")));
     }
     let (mut all, mut wrong) = (Vec::new(), None);
     objects::for_each_object(document.root(), None, &mut |found| match found {
@@ -203,8 +206,10 @@ fn parse_manifests(item: &input::ReviewItem, kinds: &mut Kinds) -> Result<Vec<Ma
         Err(why) => drop(wrong.get_or_insert(why.to_string())),
     });
     match wrong {
-        Some(why) => Err(format!("{source}: {why}")),
-        None if all.is_empty() => Err(format!("{source}: a list without objects")),
+        Some(why) => Err(InputError::Line(format!("{source}: {why}"))),
+        None if all.is_empty() => {
+            Err(InputError::Line(format!("{source}: a list without objects")))
+        }
         None => Ok(all),
     }
 }

@@ -55,7 +55,7 @@ pub(super) struct ClusterArgs {
 
 /// Parses a duration of at most a day, which is longer than any API server waits.
 fn parse_reservation(text: &str) -> Result<Duration, String> {
-    let time = parse_duration(text)?;
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
     if time > Duration::from_secs(86_400) {
         return Err("must be at most 24h".to_owned());
     }
@@ -64,7 +64,7 @@ fn parse_reservation(text: &str) -> Result<Duration, String> {
 
 /// Parses an interval with a lower bound: a list can be some hundred MiB.
 fn parse_poll(text: &str) -> Result<Duration, String> {
-    let time = parse_duration(text)?;
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
     let bounds = Duration::from_secs(1)..=Duration::from_secs(3_600);
     if bounds.contains(&time) { Ok(time) } else { Err("must be from 1s to 1h".to_owned()) }
 }

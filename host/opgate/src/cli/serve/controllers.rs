@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use opgate_admission::cluster::{ClusterState, Connection, LedgerStore, exchange_ledger};
 use opgate_certs::{Reloader, ServingCertificate};
 use opgate_controller::Installation;
 use opgate_controller::api::{Api, ApiServer};
@@ -14,6 +15,7 @@ use opgate_controller::certificates::{
 use opgate_controller::clock::{Clock, SystemClock};
 use opgate_controller::events::EventRecorder;
 use opgate_controller::lease::{Election, Leadership, unique_suffix};
+use opgate_controller::ledger::ConfigMapLedger;
 use opgate_controller::registration::{self, RegistrationController};
 use opgate_controller::replicas::{Publisher, ReplicaStatus, Replicas};
 use opgate_server::{ExternalMetrics, RegistrationNames, Server};
@@ -114,6 +116,19 @@ impl Controllers {
                 let mut replicas = replicas.lock().await;
                 publisher.run(&*api, &mut replicas, &leader, reports).await;
             }
+        }));
+    }
+
+    /// Shares the reservations of this server with those of the others.
+    pub(super) fn share_reservations(&mut self, cluster: &ClusterState, connection: &Connection) {
+        let replica = format!("{}_{}", self.installation.replica, unique_suffix());
+        let (shared, requests) = cluster.share_reservations(&replica);
+        let ledger = ConfigMapLedger::new(self.api.clone(), connection.clone(), &self.installation);
+        let ledger: Arc<dyn LedgerStore> = Arc::new(ledger);
+        let requests = Arc::new(Mutex::new(requests));
+        self.tasks.push(self.supervisor.spawn("ledger", move || {
+            let (shared, ledger, requests) = (shared.clone(), ledger.clone(), requests.clone());
+            async move { exchange_ledger(&shared, &*ledger, &mut *requests.lock().await).await }
         }));
     }
 

@@ -18,6 +18,11 @@ use opgate_admission::policy::{Configuration, Platform, PlatformQuery};
 use opgate_server::StartupServer;
 use opgate_text::one_line;
 
+/// The reason why the platform is not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct DiscoveryError(pub(super) String);
+
 /// Time limit of one look, which is some ten small reads.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -42,7 +47,7 @@ struct KnownPlatform {
     platform: Platform,
     checked_at: Instant,
     /// Why the last look did not confirm it.
-    last_error: Option<String>,
+    last_error: Option<DiscoveryError>,
     /// Whether a detection is due independently of the interval.
     is_due: bool,
 }
@@ -61,7 +66,7 @@ impl Discovery {
         starting: &StartupServer,
     ) {
         let Some(wanted) = configuration.platform_query() else { return };
-        let mut told = String::new();
+        let mut told = None;
         loop {
             match self.discover(connection, wanted).await {
                 Ok((platform, _)) => {
@@ -74,9 +79,12 @@ impl Discovery {
                         "profile auto: {why}; `opgate manifests rbac` prints the role, and `profile` and `identities` in the configuration make it unnecessary"
                     );
                     starting.set_wait_reason(Some(line));
-                    if told != why {
-                        tracing::error!(error = why, "platform detection failed; retrying");
-                        told = why;
+                    if told.as_ref() != Some(&why) {
+                        tracing::error!(
+                            error = why.to_string(),
+                            "platform detection failed; retrying"
+                        );
+                        told = Some(why);
                     }
                 }
             }
@@ -99,7 +107,7 @@ impl Discovery {
         &self,
         connection: &Connection,
         wanted: PlatformQuery,
-    ) -> Result<(Platform, Option<String>), String> {
+    ) -> Result<(Platform, Option<DiscoveryError>), DiscoveryError> {
         let mut known = self.known.lock().await;
         if let Some(known) = &*known
             && known.wanted == wanted
@@ -111,11 +119,13 @@ impl Discovery {
         let found =
             tokio::time::timeout(DISCOVERY_TIMEOUT, Platform::read(connection, wanted)).await;
         let found = match found {
-            Ok(found) => found.map_err(|refused| one_line(&refused.reason, MAX_ERROR_BYTES)),
-            Err(_) => Err(format!(
+            Ok(found) => {
+                found.map_err(|refused| DiscoveryError(one_line(&refused.reason, MAX_ERROR_BYTES)))
+            }
+            Err(_) => Err(DiscoveryError(format!(
                 "the API server does not answer within {} s",
                 DISCOVERY_TIMEOUT.as_secs()
-            )),
+            ))),
         };
         let now = merge(known.as_ref(), found, wanted)?;
         let answer = (now.platform.clone(), now.last_error.clone());
@@ -127,9 +137,9 @@ impl Discovery {
 /// Merges the cached facts with the result of a detection.
 fn merge(
     before: Option<&KnownPlatform>,
-    found: Result<Platform, String>,
+    found: Result<Platform, DiscoveryError>,
     wanted: PlatformQuery,
-) -> Result<KnownPlatform, String> {
+) -> Result<KnownPlatform, DiscoveryError> {
     let known = |platform, trouble| KnownPlatform {
         wanted,
         platform,
@@ -149,8 +159,8 @@ fn merge(
             }
             return Ok(known(found, None));
         }
-        Ok(_) => "the ClusterVersion `version` was created or deleted; restart the servers to apply the change"
-            .to_owned(),
+        Ok(_) => DiscoveryError("the ClusterVersion `version` was created or deleted; restart the servers to apply the change"
+            .to_owned()),
         Err(why) => why,
     };
     // Facts for other parameters do not apply here.
@@ -158,7 +168,10 @@ fn merge(
         return Err(why);
     }
     if before.last_error.as_ref() != Some(&why) {
-        tracing::warn!(error = why, "platform detection failed; keeping last known platform");
+        tracing::warn!(
+            error = why.to_string(),
+            "platform detection failed; keeping last known platform"
+        );
     }
     Ok(known(before.platform.clone(), Some(why)))
 }
@@ -193,12 +206,13 @@ mod tests {
     #[test]
     fn failed_discovery_keeps_the_known_platform() {
         let before = platform(Profile::Ocp412, Some("4.14.1"), &[USER]);
-        let refused = Err("forbidden".to_owned());
-        let Ok(now) = merge(Some(&known(before.clone())), refused, PlatformQuery::ALL) else {
+        let refused = DiscoveryError("forbidden".to_owned());
+        let Ok(now) = merge(Some(&known(before.clone())), Err(refused.clone()), PlatformQuery::ALL)
+        else {
             panic!("it was known");
         };
-        assert_eq!((now.platform, now.last_error.as_deref()), (before, Some("forbidden")));
-        assert!(merge(None, Err("forbidden".to_owned()), PlatformQuery::ALL).is_err());
+        assert_eq!((now.platform, now.last_error), (before, Some(refused.clone())));
+        assert!(merge(None, Err(refused), PlatformQuery::ALL).is_err());
     }
 
     #[test]
@@ -228,7 +242,7 @@ mod tests {
                 panic!("it is known");
             };
             assert_eq!(&now.platform, before);
-            assert!(now.last_error.unwrap().contains("restart"));
+            assert!(now.last_error.unwrap().to_string().contains("restart"));
         }
     }
 
@@ -238,7 +252,8 @@ mod tests {
         let before = platform(Profile::Upstream, None, &[]);
         let narrow = PlatformQuery { olm: false, rukpak: false };
         let before = KnownPlatform { wanted: narrow, ..known(before) };
-        let refused = merge(Some(&before), Err("forbidden".to_owned()), PlatformQuery::ALL);
-        assert_eq!(refused.err().as_deref(), Some("forbidden"));
+        let refused = DiscoveryError("forbidden".to_owned());
+        let merged = merge(Some(&before), Err(refused.clone()), PlatformQuery::ALL);
+        assert_eq!(merged.err(), Some(refused));
     }
 }

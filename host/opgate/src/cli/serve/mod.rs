@@ -32,7 +32,7 @@ use super::input;
 use crate::cli::args::{ConfigArgs, DEFAULT_MAX_QUEUED_CALLS};
 use crate::cli::exit::{CommandError, ExitStatus};
 use opgate_admission::cluster::ReservationLimits;
-use opgate_admission::policy::LoadProgress;
+use opgate_admission::policy::{LoadProgress, ReservationScope};
 use opgate_input::read::Reader;
 use opgate_server::{DefaultLimits, Options, Server, StartupServer};
 use opgate_supervise::Supervisor;
@@ -186,7 +186,11 @@ impl Serve {
             )?;
         }
         for broken in set.broken() {
-            tracing::error!(policy = broken.name, error = broken.error, "policy failed to load");
+            tracing::error!(
+                policy = broken.name,
+                error = broken.error.to_string(),
+                "policy failed to load"
+            );
         }
         let options = Options {
             listen,
@@ -224,6 +228,16 @@ impl Serve {
                 _ => None,
             };
             if let Some(connection) = connection.clone() {
+                match (&mut running_controllers, configuration.reservations) {
+                    (Some(controllers), None | Some(ReservationScope::Shared)) => {
+                        controllers.share_reservations(set.cluster(), &connection);
+                    }
+                    (None, Some(ReservationScope::Shared)) => {
+                        let error = "reservations: shared needs an installation: name it with --installation";
+                        return Err(CommandError::usage(anyhow::anyhow!(error)));
+                    }
+                    (_, Some(ReservationScope::Local)) | (None, None) => {}
+                }
                 let watches = connection.watch(set.cluster(), &options.supervisor);
                 set.keep_watches(watches);
                 if options.client_verifier.is_none() {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
 use super::cluster::{ClusterArgs, ClusterSource};
-use super::discovery::Discovery;
+use super::discovery::{Discovery, DiscoveryError};
 use crate::cli::args::ConfigArgs;
 use crate::cli::input;
 use opgate_admission::cluster::{Connection, Source};
@@ -74,17 +74,22 @@ pub(super) struct Reload {
     pub(super) events: Option<Arc<EventRecorder>>,
 }
 
+/// The error in the files.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct InvalidFiles(String);
+
 /// Contents of the files.
 struct FileState {
     /// Identifier of the contents: the digest of the configuration, or the error.
     id: String,
-    configuration: Result<Configuration, String>,
+    configuration: Result<Configuration, InvalidFiles>,
 }
 
 /// Why the last good set serves on.
 enum ReloadError {
     /// The error is in the files: the next attempt waits for a change.
-    InvalidFiles(String),
+    InvalidFiles(InvalidFiles),
     /// The error may be temporary.
     Temporary(String),
     /// The files have changed meanwhile.
@@ -174,7 +179,7 @@ impl Reload {
             }
             // The next checks read the current files.
             Err(ReloadError::FilesChanged) => return before,
-            Err(ReloadError::InvalidFiles(why)) => (why, false),
+            Err(ReloadError::InvalidFiles(why)) => (why.to_string(), false),
             Err(ReloadError::Temporary(why)) => (why, true),
         };
         self.active_set.record_failure(digest, &why);
@@ -224,7 +229,7 @@ impl Reload {
                 return Err(ReloadError::Temporary("the thread that loads it failed".to_owned()));
             }
             Some(Err(SetError::Config(error))) => {
-                return Err(ReloadError::InvalidFiles(error.to_string()));
+                return Err(ReloadError::InvalidFiles(InvalidFiles(error.to_string())));
             }
             Some(Err(SetError::Engine(error))) => {
                 return Err(ReloadError::Temporary(error.to_string()));
@@ -271,7 +276,7 @@ impl Reload {
         if set.has_new_reads(old) {
             // From here on what is allowed is reserved for this set, too. What was allowed before is stored
             // when this time is over, or never: then a list has it.
-            let time = set.cluster().options().reservation_ttl;
+            let time = set.cluster().max_reservation_time();
             self.wait(id, time, std::future::pending()).await?;
         }
         set.keep_watches(connection.watch_beside(set.cluster(), &self.supervisor, old.watches()));
@@ -342,8 +347,10 @@ impl Reload {
         let read =
             run_in_background(move || config.configuration().map_err(|error| error.to_string()))
                 .await?;
-        let failed =
-            |error: String| FileState { id: format!("error: {error}"), configuration: Err(error) };
+        let failed = |error: String| FileState {
+            id: format!("error: {error}"),
+            configuration: Err(InvalidFiles(error)),
+        };
         let mut configuration = match read {
             Ok(configuration) => configuration,
             Err(error) => return Some(failed(error)),
@@ -359,7 +366,7 @@ impl Reload {
     }
 
     /// Completes a configuration that leaves it to the cluster what the cluster is.
-    async fn discover(&self, configuration: &mut Configuration) -> Result<(), String> {
+    async fn discover(&self, configuration: &mut Configuration) -> Result<(), DiscoveryError> {
         let live = self.source.filter(|source| *source != ClusterSource::None);
         let (Some(source), Some(wanted)) = (live, configuration.platform_query()) else {
             self.active_set.set_platform_error(None);
@@ -369,11 +376,11 @@ impl Reload {
             Some(connection.clone())
         } else {
             let connection = self.cluster.connection(source).await;
-            connection.map_err(|failure| failure.error.to_string())?
+            connection.map_err(|failure| DiscoveryError(failure.error.to_string()))?
         };
         let Some(connection) = connection else { return Ok(()) };
         let (platform, discovery_error) = self.discovery.discover(&connection, wanted).await?;
-        self.active_set.set_platform_error(discovery_error);
+        self.active_set.set_platform_error(discovery_error.map(|why| why.to_string()));
         configuration.set_platform(platform);
         Ok(())
     }

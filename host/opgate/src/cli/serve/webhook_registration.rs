@@ -30,6 +30,11 @@ use opgate_manifests::registration::matches::PolicyFacts;
 use opgate_manifests::registration::server::{Service, Target};
 use opgate_server::{ActiveConfiguration, ActivePolicySet, ClusterStatus, RegistrationNames};
 
+/// The reason why the desired registration is not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct RegistrationError(String);
+
 /// Interval of registration checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -81,13 +86,19 @@ pub(super) struct RegistrationTask {
     pub(super) state: TaskState,
 }
 
+/// The registration for a configuration.
+struct CachedRegistration {
+    configuration: String,
+    supports_conditions: bool,
+    registration: Result<Arc<DesiredRegistration>, RegistrationError>,
+}
+
 /// State between two checks.
 #[derive(Default)]
 pub(super) struct TaskState {
     /// Whether API servers support `matchConditions`, and the time of the check.
     conditions: Option<(bool, Instant)>,
-    /// For which configuration, and conditions, this is wanted.
-    desired: Option<(String, bool, Result<Arc<DesiredRegistration>, String>)>,
+    desired: Option<CachedRegistration>,
     /// The last log message.
     last_logged: String,
 }
@@ -249,22 +260,25 @@ impl RegistrationTask {
     async fn desired(
         &mut self,
         served: &ActiveConfiguration,
-    ) -> Result<Arc<DesiredRegistration>, String> {
+    ) -> Result<Arc<DesiredRegistration>, RegistrationError> {
         let conditions = self.supports_conditions().await?;
-        if let Some((configuration, with, wanted)) = &self.state.desired
-            && *configuration == served.configuration
-            && *with == conditions
+        if let Some(cached) = &self.state.desired
+            && cached.configuration == served.configuration
+            && cached.supports_conditions == conditions
         {
-            return wanted.clone();
+            return cached.registration.clone();
         }
         let wanted =
             desired_registration(&self.installation, &served.set, conditions).map(Arc::new);
-        let key = served.configuration.clone();
-        self.state.desired = Some((key, conditions, wanted.clone()));
+        self.state.desired = Some(CachedRegistration {
+            configuration: served.configuration.clone(),
+            supports_conditions: conditions,
+            registration: wanted.clone(),
+        });
         wanted
     }
 
-    async fn supports_conditions(&mut self) -> Result<bool, String> {
+    async fn supports_conditions(&mut self) -> Result<bool, RegistrationError> {
         if let Some((conditions, since)) = self.state.conditions
             && since.elapsed() < VERSION_CACHE_TTL
         {
@@ -282,7 +296,9 @@ impl RegistrationTask {
         // The cached result is still valid.
         let known = self.state.conditions.map(|(conditions, _)| conditions);
         let conditions = minor.map(|minor| minor >= MIN_MINOR_WITH_CONDITIONS).or(known);
-        let conditions = conditions.ok_or("the version of the API server is not known")?;
+        let conditions = conditions.ok_or_else(|| {
+            RegistrationError("the version of the API server is not known".to_owned())
+        })?;
         self.state.conditions = Some((conditions, Instant::now()));
         Ok(conditions)
     }
@@ -293,9 +309,12 @@ fn desired_registration(
     installation: &Installation,
     set: &PolicySet,
     conditions: bool,
-) -> Result<DesiredRegistration, String> {
+) -> Result<DesiredRegistration, RegistrationError> {
     if let Some(broken) = set.broken().first() {
-        return Err(format!("policy {} cannot be used: {}", broken.name, broken.error));
+        return Err(RegistrationError(format!(
+            "policy {} cannot be used: {}",
+            broken.name, broken.error
+        )));
     }
     let service = Service::of(&installation.namespace, &installation.service);
     let registration = WebhookRegistration {
@@ -307,8 +326,8 @@ fn desired_registration(
     };
     let facts: Vec<_> = set.policies().iter().map(|policy| PolicyFacts::of(policy)).collect();
     let webhook_configuration = registration.of(&facts);
-    let webhook_configuration =
-        serde_json::to_value(webhook_configuration).map_err(|error| error.to_string())?;
+    let webhook_configuration = serde_json::to_value(webhook_configuration)
+        .map_err(|error| RegistrationError(error.to_string()))?;
     Ok(DesiredRegistration::of(
         &webhook_configuration,
         facts.iter().map(|facts| facts.name.to_owned()),

@@ -4,6 +4,11 @@
 use opgate_cluster::Resource;
 use opgate_compat::names;
 
+/// The reason why a text grants no samples.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct GrantError(String);
+
 /// Custom resources that a policy may list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SampleGrants(Vec<Grant>);
@@ -20,17 +25,17 @@ impl SampleGrants {
     ///
     /// # Errors
     /// The reason why the text is invalid.
-    pub fn add(&mut self, text: &str) -> Result<(), String> {
+    pub fn add(&mut self, text: &str) -> Result<(), GrantError> {
         if text == "*" {
-            return Err("a permission for everything would include Secrets: name groups, for example \"*.example.com\"".to_owned());
+            return Err(GrantError("a permission for everything would include Secrets: name groups, for example \"*.example.com\"".to_owned()));
         }
         let (resource, group) = text.split_once('.').unwrap_or((text, ""));
         let all = resource == "*";
         let is_group = group.contains('.') && names::is_subdomain(group);
         if !is_group || !(all || names::is_label(resource)) {
-            return Err(format!(
+            return Err(GrantError(format!(
                 "{text:?} is not a custom resource: write widgets.example.com, or \"*.example.com\" for all resources of a group"
-            ));
+            )));
         }
         let resource = (!all).then(|| resource.to_owned());
         self.0.push(Grant { group: group.to_owned(), resource });

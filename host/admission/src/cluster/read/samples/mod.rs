@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use crate::cluster::watch::direct_read_source::{DirectReadSource, SampleError, SampleRequest};
 pub(in crate::cluster) use files::FileSamples;
-pub use grants::SampleGrants;
+pub use grants::{GrantError, SampleGrants};
 
 /// Maximum number of reviews with samples at a time. Each holds at most [`MAX_REVIEW_SAMPLE_BYTES`].
 const MAX_CONCURRENT_REVIEWS: usize = 2;

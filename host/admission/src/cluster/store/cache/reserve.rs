@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::ResourceCache;
 use crate::cluster::reservations::{
-    Change, DirectReadResult, RecordedQuery, ReservationsFull, ReservedChange, Tenant, Usage,
-    is_newer,
+    Change, ChangeContent, DirectReadResult, ForeignChange, Origin, RecordedQuery, ReservationId,
+    ReservationsFull, ReservedChange, SettledReservation, Tenant, Usage, is_newer,
 };
 use crate::cluster::store::listing::Listing;
 
@@ -32,6 +32,8 @@ pub(in crate::cluster) struct AllowedChange<'a> {
     /// The `resourceVersion` of the old object; empty for a new object.
     pub(in crate::cluster) base_version: &'a str,
     pub(in crate::cluster) tenant: &'a Tenant,
+    /// The request in the ledger; none if this is the only replica.
+    pub(in crate::cluster) id: Option<&'a ReservationId>,
 }
 
 /// The stored part of an object before and after an allowed change.
@@ -66,7 +68,7 @@ impl ResourceCache {
         self.state.read().reservations.check_limits(&change, self.options.reservation_limits)
     }
 
-    /// Reserves an allowed change.
+    /// Reserves an allowed change. Returns whether it did: not if the cache keeps nothing of it.
     ///
     /// # Errors
     /// If it exceeds the reservation limits, or if there is no memory for reading the
@@ -74,9 +76,9 @@ impl ResourceCache {
     pub(in crate::cluster) fn reserve(
         &self,
         allowed: AllowedChange<'_>,
-    ) -> Result<(), ReservationsFull> {
+    ) -> Result<bool, ReservationsFull> {
         let Some(ProjectedChange { object, old }) = self.project_change(allowed)? else {
-            return Ok(());
+            return Ok(false);
         };
         let (key, limits) = (allowed.key, self.options.reservation_limits);
         let change = self.to_change(allowed, object.clone());
@@ -88,19 +90,19 @@ impl ResourceCache {
         let made = state.reservations.possible_versions(
             key,
             [stored.as_ref(), old.as_ref()],
-            object,
-            limits,
+            &ChangeContent::of(object, limits.max_whole_bytes()),
+            Origin::Own,
         );
         state.reservations.reserve(&change, stored.as_ref(), made, limits)?;
         drop(state);
         self.reserved_notify.notify_waiters();
-        Ok(())
+        Ok(true)
     }
 
     fn to_change<'a>(&self, allowed: AllowedChange<'a>, object: Option<Arc<Object>>) -> Change<'a> {
-        let AllowedChange { key, base_version: before, tenant, .. } = allowed;
+        let AllowedChange { key, base_version: before, tenant, id, .. } = allowed;
         let ends = Instant::now() + self.options.reservation_ttl;
-        Change { key, object, base_version: before, ends, tenant }
+        Change { key, object, base_version: before, ends, tenant, id: id.cloned() }
     }
 
     /// The stored parts of an allowed object and of the one before; none if nothing would be
@@ -133,19 +135,105 @@ impl ResourceCache {
         Some(state.reservations.possible_versions(
             allowed.key,
             stored,
-            object,
-            self.options.reservation_limits,
+            &ChangeContent::of(object, self.options.reservation_limits.max_whole_bytes()),
+            Origin::Own,
         ))
     }
 
-    /// Whether a reservation since `seen` can change the result of one of the queries.
+    /// Whether a reservation since `seen` can change the result of one of the queries. With an origin, only
+    /// reservations of that origin count.
     pub(in crate::cluster) fn is_affected_since<'q>(
         &self,
         seen: Option<&ReservationCounters>,
         asked: &(impl Iterator<Item = &'q RecordedQuery> + Clone),
+        origin: Option<Origin>,
     ) -> bool {
         let state = self.state.read();
-        seen.is_none_or(|seen| state.reservations.affects_since(seen.made, asked))
+        seen.is_none_or(|seen| state.reservations.affects_since(seen.made, asked, origin))
+    }
+
+    /// Adds a change that another replica has allowed.
+    pub(in crate::cluster) fn import(&self, change: ForeignChange<'_>) {
+        let key = change.key;
+        let mut state = self.state.write();
+        let stored = state.listing.objects.get(key).cloned();
+        let made = state.reservations.possible_versions(
+            key,
+            [stored.as_ref(), None],
+            &change.content,
+            Origin::Foreign,
+        );
+        let limits = self.options.reservation_limits;
+        state.reservations.import(change, stored.as_ref(), made, limits);
+        drop(state);
+        self.reserved_notify.notify_waiters();
+    }
+
+    /// Removes a request that was not allowed in the end.
+    pub(in crate::cluster) fn withdraw(&self, key: &Key, id: &ReservationId) {
+        self.state.write().reservations.withdraw(key, id);
+        self.settled_notify.notify_waiters();
+    }
+
+    /// Sets the time until which a request may be stored.
+    pub(in crate::cluster) fn set_reservation_end(
+        &self,
+        key: &Key,
+        id: &ReservationId,
+        ends: Instant,
+    ) {
+        self.state.write().reservations.set_end(key, id, ends);
+        self.reserved_notify.notify_waiters();
+    }
+
+    /// Records that a request will not be stored any more unless it is already: a read now shows that.
+    pub(in crate::cluster) fn end_reservation(&self, key: &Key, id: &ReservationId) {
+        self.set_reservation_end(key, id, Instant::now());
+        self.settled_notify.notify_waiters();
+    }
+
+    /// The time for which an allowed request may be stored.
+    pub(in crate::cluster) fn reservation_ttl(&self) -> std::time::Duration {
+        self.options.reservation_ttl
+    }
+
+    /// Restarts the time of a request that is allowed now.
+    pub(in crate::cluster) fn restart_reservation(&self, key: &Key, id: &ReservationId) {
+        self.set_reservation_end(key, id, Instant::now() + self.options.reservation_ttl);
+    }
+
+    /// The content of a stored part, within the limit of this cache.
+    pub(in crate::cluster) fn limit_content(&self, object: Option<Arc<Object>>) -> ChangeContent {
+        ChangeContent::of(object, self.options.reservation_limits.max_whole_bytes())
+    }
+
+    /// The version up to which the cache is complete; 0 if there is none.
+    pub(in crate::cluster) fn listing_version(&self) -> u64 {
+        self.state.read().listing.version.parse().unwrap_or_default()
+    }
+
+    /// Takes the settled reservations of the ledger.
+    pub(in crate::cluster) fn take_settled(&self) -> Vec<SettledReservation> {
+        self.state.write().reservations.take_settled()
+    }
+
+    /// Records that the ledger rests on this version: until the cache has reached it, it may lack an
+    /// object whose entry has left the ledger.
+    pub(in crate::cluster) fn require_version(&self, version: u64) {
+        let mut state = self.state.write();
+        let reached = state.listing.version.parse::<u64>().unwrap_or_default();
+        if version > reached.max(state.required_version) {
+            state.required_version = version;
+            state.reservations.record_unknown_change();
+        }
+    }
+
+    /// The version that the ledger rests on, if the cache has not reached it.
+    pub(crate) fn missing_version(&self) -> Option<u64> {
+        let state = self.state.read();
+        // A resource that is not installed has none.
+        let reached = state.listing.version.parse::<u64>().unwrap_or_default();
+        Some(state.required_version).filter(|required| reached < *required)
     }
 
     /// The usage of all reservations.
@@ -230,7 +318,8 @@ impl ResourceCache {
                 < self.options.reservation_limits.count.saturating_mul(2);
         // A polled resource has no versions that show which list is later.
         let known = known.filter(|_| has_room && !state.polled);
-        state.reservations.record_direct_read(key, object, known, asked, !self.labels().is_empty());
+        let filtered = (!self.labels().is_empty()).then_some(&*found.version);
+        state.reservations.record_direct_read(key, object, known, asked, filtered);
         drop(state);
         self.settled_notify.notify_waiters();
     }

@@ -122,6 +122,8 @@ pub(super) struct CacheState {
     pub(super) failing_since: Option<Instant>,
     pub(super) last_event: Option<SystemTime>,
     pub(super) error: Option<String>,
+    /// The version that the cache must have reached, according to the ledger of all replicas.
+    pub(super) required_version: u64,
 }
 
 impl CacheState {

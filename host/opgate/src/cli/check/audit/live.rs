@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 
-use opgate_admission::cluster::{ApiGroup, Connection, ListableResource};
+use opgate_admission::cluster::{ApiGroup, Connection, ListError, ListableResource};
 use opgate_admission::policy::{MatchRule, PolicySet};
 use opgate_admission::review::Operation;
 use opgate_document::Document;
@@ -52,7 +52,8 @@ pub(in crate::cli) fn evaluate_cluster(
         let paths = kubeconfig_paths(live.kubeconfig)?;
         let connection = Connection::kubeconfig(&paths, live.context);
         let connection = connection.await.map_err(CommandError::usage)?;
-        let unreachable = |why: String| CommandError::usage(anyhow::anyhow!("the cluster: {why}"));
+        let unreachable =
+            |why: ListError| CommandError::usage(anyhow::anyhow!("the cluster: {why}"));
         let groups = connection.groups().await.map_err(unreachable)?;
         let (served, unknown) = discover_resources(&connection, set, groups).await;
         for why in unknown {
@@ -100,7 +101,7 @@ async fn discover_resources(
         let mut known = BTreeSet::new();
         for version in versions.iter().filter(is_asked) {
             match connection.resources(&name, version).await {
-                Err(why) => unknown.push(why),
+                Err(why) => unknown.push(why.to_string()),
                 Ok(all) => {
                     let is_wanted = |served: &ListableResource| {
                         rules.iter().any(|rule| matches_creation(rule, served))
@@ -162,7 +163,9 @@ async fn evaluate_resource(
         return Err(CommandError::engine(error));
     }
     if let Err(why) = listed {
-        findings.unreadable.push(unreadable_resource(&served.resource.to_string(), &why));
+        findings
+            .unreadable
+            .push(unreadable_resource(&served.resource.to_string(), &why.to_string()));
     }
     if count >= MAX_OBJECTS {
         let why = format!("more than {MAX_OBJECTS} objects");

@@ -131,11 +131,12 @@ fn lint_reads(descriptor: &Descriptor, imports: &[String], found: &mut Vec<Findi
     let asks = imports.iter().any(|import| import.starts_with("opgate:policy/cluster@"));
     let reads = !(descriptor.reads.is_empty() && descriptor.samples.is_empty());
     if reads && !asks {
-        let text = "declares to read the cluster, and does not import `cluster`: it never asks";
+        let text =
+            "declares to read the cluster, and does not import `cluster`: it queries nothing";
         found.push(Finding::new("needless-read", text));
     }
     if asks && !reads {
-        let text = "imports `cluster`, and declares nothing to read: every question gets `denied`";
+        let text = "imports `cluster`, and declares nothing to read: every query gets `denied`";
         found.push(Finding::new("no-reads", text));
     }
 }

@@ -28,7 +28,8 @@ use crate::cli::output::{stream, text_or_json};
 use crate::cli::registry::is_reference;
 use opgate_admission::cluster;
 use opgate_admission::policy::{
-    Configuration, Descriptor, LoadProgress, ModuleSource, Policy, PolicyConfig, Profile, SetError,
+    Configuration, Descriptor, LoadProgress, ModuleSource, Policy, PolicyConfig, PolicyLoadError,
+    Profile, SchemaError, SetError,
 };
 use opgate_builtin_policies::BUILTINS;
 use opgate_engine::{docs, interfaces};
@@ -93,11 +94,13 @@ impl Inspect {
         drop(spooled);
         let (follows, failed) = match followed {
             Ok(follows) => (follows, None),
-            Err(why) if why.starts_with("its settings schema") => {
-                findings.insert(0, Finding::new("schema", why));
+            Err(SettingsEffectError::Policy(
+                why @ PolicyLoadError::Settings(SchemaError::Invalid(_)),
+            )) => {
+                findings.insert(0, Finding::new("schema", why.to_string()));
                 (SettingsEffect::default(), None)
             }
-            Err(why) => (SettingsEffect::default(), Some(why)),
+            Err(why) => (SettingsEffect::default(), Some(why.to_string())),
         };
         for wrong in &follows.errors {
             findings.push(Finding::new("settings", format!("the settings are wrong: {wrong}")));
@@ -207,6 +210,17 @@ fn read_settings(path: &Path) -> Result<Value, CommandError> {
     }
 }
 
+/// The reason why the effect of settings is not known.
+#[derive(Debug, thiserror::Error)]
+enum SettingsEffectError {
+    /// The policy cannot be loaded.
+    #[error(transparent)]
+    Policy(#[from] PolicyLoadError),
+    /// There is nothing to load it with.
+    #[error("{0}")]
+    Other(String),
+}
+
 /// Loads the policy with its settings, and everything that it reads granted.
 ///
 /// # Errors
@@ -215,7 +229,7 @@ fn evaluate_settings(
     config: &ConfigArgs,
     policy: &PolicyConfig,
     descriptor: &Descriptor,
-) -> Result<SettingsEffect, String> {
+) -> Result<SettingsEffect, SettingsEffectError> {
     let mut policy = policy.clone();
     policy.name.clone_from(&descriptor.name);
     policy.allowed_reads = descriptor.reads.iter().map(|read| read.resource.to_string()).collect();
@@ -227,8 +241,8 @@ fn evaluate_settings(
     let (options, loading) =
         (cluster::ClusterOptions::of(cluster::Source::Absent), LoadProgress::default());
     let room = DefaultLimits::of(Path::new("/"));
-    let compiler =
-        opgate_engine::Compiler::in_subprocess(room.subprocess_bytes).map_err(|e| e.to_string())?;
+    let compiler = opgate_engine::Compiler::in_subprocess(room.subprocess_bytes)
+        .map_err(|e| SettingsEffectError::Other(e.to_string()))?;
     let cache = config.cache(&configuration);
     let set = opgate_admission::policy::PolicySet::load_with(
         &configuration,
@@ -244,10 +258,10 @@ fn evaluate_settings(
             let wrong = wrong.to_string().lines().map(str::to_owned).collect();
             return Ok(SettingsEffect { errors: wrong, ..SettingsEffect::default() });
         }
-        Err(SetError::Engine(error)) => return Err(error.to_string()),
+        Err(SetError::Engine(error)) => return Err(SettingsEffectError::Other(error.to_string())),
     };
     if let Some(broken) = set.broken().first() {
-        return Err(broken.error.clone());
+        return Err(SettingsEffectError::Policy(broken.error.clone()));
     }
     let policies: Vec<&Policy> = set.policies().iter().map(AsRef::as_ref).collect();
     let granted = Permissions::with_defaults().of(&policies, None);
@@ -271,8 +285,8 @@ fn evaluate_settings(
         supports_conditions: true,
         ca: Vec::new(),
     };
-    let webhook_configuration =
-        serde_json::to_value(registration.of(&facts)).map_err(|e| e.to_string())?;
+    let webhook_configuration = serde_json::to_value(registration.of(&facts))
+        .map_err(|e| SettingsEffectError::Other(e.to_string()))?;
     let webhooks = webhook_configuration
         .get("webhooks")
         .and_then(Value::as_array)

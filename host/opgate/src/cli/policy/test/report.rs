@@ -91,7 +91,9 @@ fn violation_line(finding: &Violation) -> String {
 fn failure_lines(result: &CaseResult) -> Vec<String> {
     match result {
         CaseResult::Ok | CaseResult::Updated => Vec::new(),
-        CaseResult::Error(why) => vec![format!("no verdict: {}", one_line(why, 4_096))],
+        CaseResult::Error(why) => {
+            vec![format!("no verdict: {}", one_line(&why.to_string(), 4_096))]
+        }
         CaseResult::PassesWithoutRule => {
             vec!["it holds with the rule off as well, so it says nothing about the rule".to_owned()]
         }

@@ -28,6 +28,11 @@ use opgate_document::Document;
 use opgate_engine::Compiler;
 use opgate_server::DefaultLimits;
 
+/// The reason why a case has no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(in crate::cli::policy) struct CaseRunError(String);
+
 /// No client waits for a case; the limits of the policy still apply.
 const CASE_TIMEOUT: Duration = Duration::from_secs(3_600);
 
@@ -47,7 +52,7 @@ pub(super) enum CaseResult {
     /// It also holds with its rule off, so that it does not test the rule.
     PassesWithoutRule,
     /// There is a policy error, or the case cannot be evaluated.
-    Error(String),
+    Error(CaseRunError),
 }
 
 /// A case that was run.
@@ -67,7 +72,7 @@ pub(in crate::cli::policy) struct Runner {
     without_cluster: PolicySet,
     snapshot: Option<PolicySet>,
     /// Sets by settings, for further cases.
-    loaded_sets: BTreeMap<String, Result<Arc<PolicySet>, String>>,
+    loaded_sets: BTreeMap<String, Result<Arc<PolicySet>, CaseRunError>>,
 }
 
 impl Runner {
@@ -147,11 +152,11 @@ impl Runner {
         &mut self,
         case: &Case,
         calls: usize,
-    ) -> Result<Option<(Vec<Measurement>, u64)>, String> {
+    ) -> Result<Option<(Vec<Measurement>, u64)>, CaseRunError> {
         let set = self.set_of(case, None)?;
-        let text =
-            review::text(case.review().to_string().into_bytes()).map_err(|e| e.to_string())?;
-        let review = Review::read_check(&text).map_err(|e| e.to_string())?;
+        let text = review::text(case.review().to_string().into_bytes())
+            .map_err(|e| CaseRunError(e.to_string()))?;
+        let review = Review::read_check(&text).map_err(|e| CaseRunError(e.to_string()))?;
         let policy = set.policies().first().filter(|policy| policy.matches(&review));
         let costs = |policy: &Arc<Policy>| {
             let host_calls = policy.count_host_calls(&review);
@@ -162,7 +167,7 @@ impl Runner {
 
     /// Loads the policy with the settings of a case, with another level of its rule if `level` is set, and
     /// with the cluster state of the case.
-    fn set_of(&mut self, case: &Case, level: Option<&str>) -> Result<Arc<PolicySet>, String> {
+    fn set_of(&mut self, case: &Case, level: Option<&str>) -> Result<Arc<PolicySet>, CaseRunError> {
         let mut settings = case.settings.clone();
         if let (Some(level), Some(members)) = (level, settings.as_object_mut()) {
             let rules = members.entry("rules").or_insert_with(|| json!({}));
@@ -192,10 +197,10 @@ impl Runner {
         &mut self,
         case: &Case,
         level: Option<&str>,
-    ) -> Result<(Diff, PolicyResult), String> {
+    ) -> Result<(Diff, PolicyResult), CaseRunError> {
         let set = self.set_of(case, level)?;
         let answer = runtime::block_on(self.call_policy(&set, case))
-            .map_err(|error| error.to_string())??;
+            .map_err(|error| CaseRunError(error.to_string()))??;
         let mut diff = case.compare(&answer, |rule| self.level(rule));
         for finding in &mut diff.missing {
             let own = self.level(&finding.rule).map(str::to_owned);
@@ -237,10 +242,10 @@ impl Runner {
         with_cluster: bool,
         settings: &Value,
         groups: &[String],
-    ) -> Result<PolicySet, String> {
+    ) -> Result<PolicySet, CaseRunError> {
         if with_cluster && self.snapshot.is_none() {
             let set = load_policy_set(&self.policy, &self.config, Source::Snapshot);
-            self.snapshot = Some(set.map_err(|failure| failure.error.to_string())?);
+            self.snapshot = Some(set.map_err(|failure| CaseRunError(failure.error.to_string()))?);
         }
         let mut policy = self.policy.clone();
         for group in groups {
@@ -250,7 +255,8 @@ impl Runner {
         let mut settings = settings.clone();
         let mut profile = None;
         if let Some(members) = settings.as_object_mut() {
-            let wrong = |name: &str, e: serde_json::Error| format!("settings: {name}: {e}");
+            let wrong =
+                |name: &str, e: serde_json::Error| CaseRunError(format!("settings: {name}: {e}"));
             if let Some(rules) = members.remove("rules") {
                 policy.rules = serde_json::from_value(rules).map_err(|e| wrong("rules", e))?;
             }
@@ -266,25 +272,27 @@ impl Runner {
         configuration.policies = vec![policy];
         let base = self.snapshot.as_ref().filter(|_| with_cluster).unwrap_or(&self.without_cluster);
         let room = DefaultLimits::of(Path::new("/"));
-        let compiler = Compiler::in_subprocess(room.subprocess_bytes).map_err(|e| e.to_string())?;
+        let compiler = Compiler::in_subprocess(room.subprocess_bytes)
+            .map_err(|e| CaseRunError(e.to_string()))?;
         let cache = self.config.cache(&configuration);
         let set = base.load_replacing(&configuration, cache, compiler, &LoadProgress::default());
-        let set = set.map_err(|e| format!("settings: {e}"))?;
+        let set = set.map_err(|e| CaseRunError(format!("settings: {e}")))?;
         match set.broken() {
             [] => Ok(set),
-            [broken, ..] => Err(broken.error.clone()),
+            [broken, ..] => Err(CaseRunError(broken.error.to_string())),
         }
     }
 
     /// Builds the cluster state of a case. Objects that the policy reads may omit their version.
-    fn snapshot_of(&self, objects: &[Value]) -> Result<Snapshot, String> {
+    fn snapshot_of(&self, objects: &[Value]) -> Result<Snapshot, CaseRunError> {
         let mut snapshot = Snapshot::default();
         for object in objects {
             let mut object = server_version(object).unwrap_or_else(|| object.clone());
             self.complete_object(&mut object);
             let text = object.to_string();
-            let document = Document::parse(&text).map_err(|e| format!("cluster: {e}"))?;
-            snapshot.add(document).map_err(|e| format!("cluster: {e}"))?;
+            let document =
+                Document::parse(&text).map_err(|e| CaseRunError(format!("cluster: {e}")))?;
+            snapshot.add(document).map_err(|e| CaseRunError(format!("cluster: {e}")))?;
         }
         Ok(snapshot)
     }
@@ -308,18 +316,23 @@ impl Runner {
         }
     }
 
-    async fn call_policy(&self, set: &PolicySet, case: &Case) -> Result<PolicyResult, String> {
+    async fn call_policy(
+        &self,
+        set: &PolicySet,
+        case: &Case,
+    ) -> Result<PolicyResult, CaseRunError> {
         let mut asked = case.review();
         // One case is not in the way of the next.
         if let Some(request) = asked.get_mut("request").and_then(Value::as_object_mut) {
             request.insert("dryRun".to_owned(), json!(true));
         }
-        let text = review::text(asked.to_string().into_bytes()).map_err(|e| e.to_string())?;
-        let review = Review::read_check(&text).map_err(|e| e.to_string())?;
+        let text = review::text(asked.to_string().into_bytes())
+            .map_err(|e| CaseRunError(e.to_string()))?;
+        let review = Review::read_check(&text).map_err(|e| CaseRunError(e.to_string()))?;
         let decided = set.decide(&review, None, Instant::now() + CASE_TIMEOUT, &()).await;
-        let decision = decided.map_err(|e| e.to_string())?;
+        let decision = decided.map_err(|e| CaseRunError(e.to_string()))?;
         if let Some(policy_error) = decision.policy_errors.into_iter().next() {
-            return Err(policy_error.cause);
+            return Err(CaseRunError(policy_error.cause));
         }
         let finding = |found: opgate_admission::policy::Violation| Violation {
             level: Some(if found.effect == Effect::Deny { "deny" } else { "warn" }.to_owned()),
@@ -371,7 +384,7 @@ fn load_policy_set(
     )?;
     match set.broken() {
         [] => Ok(set),
-        [broken, ..] => Err(CommandError::engine(anyhow::anyhow!(broken.error.clone()))),
+        [broken, ..] => Err(CommandError::engine(broken.error.clone())),
     }
 }
 

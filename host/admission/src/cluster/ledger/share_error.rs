@@ -1,0 +1,16 @@
+//! The reasons why the ledger does not have a reservation.
+
+use crate::cluster::ReservationLimitReached;
+
+/// The reason why the ledger does not have a reservation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShareError {
+    /// Another replica has allowed a change that may change a result: evaluate again.
+    Outdated,
+    /// The deadline of the request has passed.
+    Late,
+    /// The share of the tenant is used up.
+    Full(ReservationLimitReached),
+    /// The ledger cannot be used: the reason.
+    Unavailable(String),
+}
