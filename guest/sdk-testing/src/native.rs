@@ -213,7 +213,7 @@ fn is_written(text: &str) -> bool {
     !text.trim().is_empty() && !text.contains(TODO)
 }
 
-/// Where a rule is decided in part only, before the other headings.
+/// Where a rule is evaluated in part only, before the other headings.
 const GAP_HEADING: &str = "# Gap";
 const HEADINGS: [&str; 4] = ["# Why", "# Remediation", "# Accepted", "# Rejected"];
 

@@ -172,7 +172,7 @@ fn documented_gaps_of_rules_are_listed() {
     for (rule, row) in listed.iter().zip(table.lines()) {
         let (id, policy) = (rule["id"].as_str().unwrap(), rule["policy"].as_str().unwrap());
         assert!(row.starts_with(id), "{row}");
-        assert_eq!(row.ends_with(" (decided in part)"), rule["gap"].is_string(), "{row}");
+        assert_eq!(row.ends_with(" (evaluated in part)"), rule["gap"].is_string(), "{row}");
         if let Some(gap) = rule["gap"].as_str() {
             let anchor = id.to_ascii_lowercase();
             writeln!(lines, "| [{id}](rules/{policy}.md#{anchor}) | {gap} |").unwrap();
@@ -180,7 +180,7 @@ fn documented_gaps_of_rules_are_listed() {
     }
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/gaps.md");
     let page = fs::read_to_string(page).unwrap();
-    let (_, section) = page.split_once("## Rules that are decided in part\n").unwrap();
+    let (_, section) = page.split_once("## Rules that are evaluated in part\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let rows: Vec<_> = section.lines().filter(|line| line.starts_with("| [")).collect();
     assert!(

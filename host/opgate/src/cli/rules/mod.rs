@@ -121,7 +121,7 @@ fn list(config: &ConfigArgs, output: Format) -> Result<ExitStatus, CommandError>
                 let level = level.map_or(rule.default.as_str(), RuleLevel::as_str);
                 let Rule { id, name, title, .. } = rule;
                 let only = WebhookConditions::of(policy, rule).summary();
-                let part = docs.gap(policy, rule).map_or("", |_| " (decided in part)");
+                let part = docs.gap(policy, rule).map_or("", |_| " (evaluated in part)");
                 let differs = match policy.level(&rule.id) {
                     None => docs.levels_note(policy, rule),
                     Some(_) => String::new(),
