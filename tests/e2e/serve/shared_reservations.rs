@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use testkit::fake_api_server::FakeCluster;
-use testkit::reviews::{self, GOOSE_API, OLM, WriteMode, cluster, group, policies};
+use testkit::reviews::{
+    self, GOOSE_API, OLM, OPERATOR_GROUPS, WriteMode, cluster, group, policies,
+};
 use testkit::{Server, wait_until};
 
 use crate::BINARY;
@@ -133,6 +135,25 @@ async fn request_whose_policy_queries_nothing_fails_without_the_ledger() {
     let answer = client.review(review).await.unwrap();
     assert_eq!(answer.status, 500, "{}", answer.body);
     assert!(answer.body.contains("the ledger cannot be written"), "{}", answer.body);
+}
+
+/// The ledger has a version of the resource that no list of it reaches any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn request_is_decided_after_its_policy_queries_an_uninstalled_resource() {
+    let cluster = cluster();
+    cluster.install_ledger("opgate-system");
+    let servers = [serve(&cluster, "a", &policies())];
+    wait_ready(&servers).await;
+    let namespace = |name: &str| json!({"metadata": {"name": name}});
+    cluster.apply("", "v1", "namespaces", namespace("later"));
+    assert!(create(&cluster, &servers[0], &group("a", "first", &["shared"], GOOSE_API)).await);
+    cluster.uninstall(OLM, "operatorgroups");
+    let objects = format!("opgate_cluster_cache_objects{{resource=\"{OPERATOR_GROUPS}\"}}");
+    wait_until("no group", async || servers[0].metric(&objects).await == Some(0.0)).await;
+    assert!(
+        allows(&servers[0], &group("b", "second", &["shared"], GOOSE_API), WriteMode::Persist)
+            .await
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! Two cluster states at once: one replaces the other.
 
 use super::*;
+use crate::cluster::ledger::MAX_APPEND_TIME;
 
 /// A read of these fields in addition to those that are always stored.
 fn resolved_read(fields: &[&str]) -> ResolvedRead {
@@ -168,4 +169,32 @@ async fn cache_that_missed_a_reservation_is_not_activated() {
         old.caches[0].apply(object(&name, "2", &name, "x").root(), "");
     }
     assert!(!new.activate());
+}
+
+/// Other replicas may have begun to serve with the new cluster state.
+#[tokio::test]
+async fn change_that_only_a_waiting_cache_cannot_keep_is_appended() {
+    let bounds = ReservationLimits { count: 2, bytes: 1 << 20 };
+    let options = ClusterOptions { reservation_limits: bounds, ..ClusterOptions::of(Source::Live) };
+    let old = ClusterState::new(&[], options);
+    let (_shared, _requests) = old.share_reservations("this");
+    let new = ClusterState::replacing(&[resolved_read(&["/spec"])], &old);
+    let mut open = Vec::new();
+    for name in ["a", "b", "c"] {
+        let made = reserve(&old, name, &[]);
+        let ReservationResult::Made(Some(reservation)) = made else { panic!("{name}: {made:?}") };
+        open.push(reservation);
+    }
+    assert!(!new.activate());
+}
+
+/// A reload waits this long before its first list: what was allowed before may be stored until then.
+#[tokio::test]
+async fn reservation_time_includes_the_wait_for_the_ledger() {
+    let local = live_cluster(&[resolved_read(&["/spec"])]);
+    let ttl = ClusterOptions::of(Source::Live).reservation_ttl;
+    assert_eq!(local.max_reservation_time(), ttl);
+    let (_shared, _requests) = local.share_reservations("this");
+    let new = ClusterState::replacing(&[resolved_read(&["/data"])], &local);
+    assert_eq!(new.max_reservation_time(), ttl + MAX_APPEND_TIME);
 }
