@@ -21,7 +21,7 @@ use crate::finding::{Finding, Findings};
 use opgate_admission::cluster::{ClusterOptions, Source};
 use opgate_admission::policy::{Configuration, Platform, PolicySet, Profile, Trust};
 use opgate_builtin_policies::BUILTINS;
-use opgate_manifests::permissions::Permissions;
+use opgate_manifests::read_roles::Permissions;
 
 const NAMESPACE: &str = "opgate-system";
 const DAYS: ExpiryDays = ExpiryDays { certificate: 7, ca: 30 };

@@ -20,8 +20,8 @@ pub(crate) mod generated {
         path: "../../wit/policy.wit",
         world: "cluster-policy",
         with: {
-            "opgate:policy/document.document": crate::handle::Handle,
-            "opgate:policy/request.request": crate::handle::RequestHandle,
+            "opgate:policy/document.document": crate::document_handle::Handle,
+            "opgate:policy/request.request": crate::document_handle::RequestHandle,
         },
         imports: { default: trappable },
     });

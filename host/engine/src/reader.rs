@@ -8,7 +8,7 @@ use std::sync::Arc;
 use opgate_cluster::Object;
 use opgate_document::{Account, Document, Meter, Text};
 
-pub use crate::handle::DeclaredRead;
+pub use crate::document_handle::DeclaredRead;
 use crate::wit::GroupVersionResource;
 
 /// Bytes of an object in a result in addition to its content.

@@ -7,11 +7,11 @@ use opgate_document::{Account, Charge, Document, Meter};
 use wasmtime::component::Resource;
 
 use super::bindings::Severity;
+use super::call_clock::CallClock;
 use super::call_error::{CallError, Import};
-use super::clock::CallClock;
-use super::handle::{Handle, Handles};
+use super::document_handle::{Handle, Handles};
 use super::inputs::Inputs;
-use super::limiter::{self, Limiter};
+use super::memory_limiter::{self, Limiter};
 use super::reader::ClusterReader;
 
 /// State of the host for one instance.
@@ -106,7 +106,7 @@ impl State {
     }
 
     pub(super) fn out_of_memory(&self, import: Import) -> CallError {
-        limiter::memory_error(&self.account, Some(import))
+        memory_limiter::memory_error(&self.account, Some(import))
     }
 
     /// Called after each look-up for the guest. Only this function decides whether the result is

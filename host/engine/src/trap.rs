@@ -2,10 +2,10 @@
 
 use wasmtime::Trap;
 
+use super::call_clock::CallClock;
 use super::call_error::CallError;
-use super::clock::CallClock;
-use super::limiter::Limiter;
 use super::limits::MAX_HOSTCALL_BYTES;
+use super::memory_limiter::Limiter;
 
 /// Maximum length of the text of a trap.
 const MAX_TEXT: usize = 512;

@@ -1,4 +1,4 @@
-//! Single steps of the machine. The model and the simulation explore the combinations.
+//! Single steps of the machine. `model_checker.rs` and `simulation.rs` explore the combinations.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 mod common;

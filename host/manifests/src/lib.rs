@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! policies ─▶ registration: webhooks ───────┐
-//! policies ─▶ permissions: roles ───────────┤
+//! policies ─▶ read_roles: roles for reads ──┤
 //! flags ────▶ network: NetworkPolicy ───────┼─▶ installation: every object ─▶ yaml, JSON
 //! flags ────▶ InstallationArgs ─────────────┘        └▶ package: files for kustomize, Helm and OLM
 //! ```
@@ -14,7 +14,7 @@ pub mod ca;
 pub mod installation;
 pub mod network;
 pub mod package;
-pub mod permissions;
+pub mod read_roles;
 pub mod registration;
 pub mod yaml;
 

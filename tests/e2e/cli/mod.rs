@@ -4,7 +4,7 @@ mod completions;
 mod escaping;
 mod help;
 mod pipelines;
-mod sarif;
+mod sarif_conformance;
 mod verbosity;
 
 use std::io::Write as _;

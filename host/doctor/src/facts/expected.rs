@@ -14,7 +14,7 @@ use super::Facts;
 use super::object::{Kind, list, text};
 use super::workload::Workload;
 use opgate_manifests::SYSTEM_NAMESPACE;
-use opgate_manifests::permissions::Permissions;
+use opgate_manifests::read_roles::Permissions;
 use opgate_manifests::registration::WebhookRegistration;
 use opgate_manifests::registration::matches::PolicyFacts;
 use opgate_manifests::registration::server::Target;

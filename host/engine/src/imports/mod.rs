@@ -22,7 +22,7 @@ use wasmtime::{AsContext as _, CallHook, Store, StoreContextMut};
 
 use super::bindings::{Severity, generated, types};
 use super::call_error::{CallError, Import};
-use super::handle::{Handle, RequestHandle};
+use super::document_handle::{Handle, RequestHandle};
 use super::limits::{MAX_HOSTCALL_BYTES, MAX_POINTER_BYTES};
 use super::state::State;
 use opgate_text::units::bytes;

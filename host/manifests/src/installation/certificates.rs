@@ -1,4 +1,5 @@
-//! Objects that cert-manager needs to manage the serving certificate: a separate CA, and the certificate.
+//! Objects for the serving certificate: the empty Secret that servers fill, or a separate CA and the certificate
+//! for cert-manager.
 //!
 //! ```text
 //! Issuer opgate-self-signed ─▶ Certificate opgate-ca ─▶ Issuer opgate-ca ─▶ Certificate opgate ─▶ Secret
@@ -6,10 +7,12 @@
 
 use serde_json::{Value, json};
 
-use super::rbac::SECRET_NAME;
 use super::{Certificates, Installation};
 
 const API_VERSION: &str = "cert-manager.io/v1";
+
+/// The Secret with the serving certificate.
+pub(super) const SECRET_NAME: &str = "opgate-tls";
 
 /// Annotation that names the source of a webhook configuration's CA bundle for cert-manager.
 pub(super) const INJECT_CA_ANNOTATION: &str = "cert-manager.io/inject-ca-from";
@@ -22,6 +25,14 @@ const CERTIFICATE_DURATION: &str = "2160h";
 const RENEW_BEFORE: &str = "720h";
 
 impl Installation {
+    /// Returns the empty Secret that the servers write: a permission to create cannot be limited to a name,
+    /// so servers that could create this one could create any. Applying it again changes none of their data:
+    /// it has neither data nor a type, which is immutable.
+    pub(super) fn secret(&self) -> Option<Value> {
+        (self.certificates == Certificates::SelfManaged)
+            .then(|| json!({"apiVersion": "v1", "kind": "Secret", "metadata": self.namespaced_metadata(SECRET_NAME)}))
+    }
+
     /// Returns the issuers and certificates, in this order.
     pub(super) fn issuers(&self) -> Vec<Value> {
         if self.certificates != Certificates::CertManager {

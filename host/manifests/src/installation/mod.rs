@@ -1,13 +1,14 @@
 //! `opgate manifests all`: every object of an installation, in the order in which they are applied.
 //!
 //! ```text
-//!              ┌─▶ access        Namespace, quota, ServiceAccount, the controller's roles ─┐
-//!              ├─▶ flow control  the servers' share of the API server's concurrency            │
-//!              ├─▶ permissions   what policies read                                        │
-//! Installation ┼─▶ servers       ConfigMaps, Deployment, PodDisruptionBudget               ├─▶ objects
-//!              ├─▶ traffic       Services, NetworkPolicy, webhook configuration            │
-//!              ├─▶ certificates  what cert-manager needs                                   │
-//!              └─▶ monitoring    ServiceMonitor, PrometheusRule ───────────────────────────┘
+//!              ┌─▶ server_namespace  Namespace, quota, ServiceAccount ──────────────────────┐
+//!              ├─▶ read_roles        roles for the reads of policies                        │
+//!              ├─▶ server_roles      roles for the objects that servers write               │
+//!              ├─▶ flow_control      the servers' share of the API server's concurrency     │
+//! Installation ┼─▶ servers           ConfigMaps, Deployment, PodDisruptionBudget            ├─▶ objects
+//!              ├─▶ traffic           Services, NetworkPolicy, webhook configuration         │
+//!              ├─▶ certificates      the Secret of the servers, or what cert-manager needs  │
+//!              └─▶ monitoring        ServiceMonitor, PrometheusRule ────────────────────────┘
 //! ```
 //!
 //! Applying the objects denies no request: the webhook configuration has no webhooks until the leader of
@@ -22,7 +23,8 @@ mod callers;
 mod certificates;
 mod flow_control;
 mod monitoring;
-mod rbac;
+mod server_namespace;
+mod server_roles;
 mod servers;
 mod services;
 
@@ -37,7 +39,7 @@ pub(crate) use self::callers::ApiServers;
 use self::callers::{ApiServer, ClientCa, api_server};
 use self::flow_control::FlowControl;
 use crate::network::label;
-use crate::permissions::{Permissions, Roles};
+use crate::read_roles::{Permissions, Roles};
 use crate::registration::names::{is_label, namespace, object_name};
 use opgate_admission::policy::{Configuration, ModuleSource, PlatformQuery, Policy};
 use opgate_controller::NAME_LABEL;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rbac::SECRET_NAME;
+use super::certificates::SECRET_NAME;
 use super::{Certificates, ClientCa, Installation, Registrar};
 
 /// Ports of a server, as `opgate serve` has them by default.

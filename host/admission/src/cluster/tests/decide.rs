@@ -1,4 +1,4 @@
-//! Ends of decisions that the model does not reach.
+//! Ends of decisions that the model of `random_orders.rs` does not reach.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -10,7 +10,7 @@ use opgate_admission::policy::{
     TrustedUsers, ValueOrigin,
 };
 use opgate_manifests::SYSTEM_NAMESPACE;
-use opgate_manifests::permissions::Permissions;
+use opgate_manifests::read_roles::Permissions;
 use opgate_manifests::registration::WebhookRegistration;
 use opgate_manifests::registration::matches::{Match, PolicyFacts};
 use opgate_manifests::registration::server::{Service, Target};

@@ -20,7 +20,7 @@ use crate::cli::args::ConfigArgs;
 use crate::cli::exit::{CommandError, ExitStatus};
 use opgate_manifests::installation::InstallationArgs;
 use opgate_manifests::network::Network;
-use opgate_manifests::permissions::Permissions;
+use opgate_manifests::read_roles::Permissions;
 use opgate_manifests::registration::WebhookRegistration;
 use opgate_manifests::registration::matches::PolicyFacts;
 use opgate_manifests::registration::names::{namespace, object_name};

@@ -22,7 +22,7 @@ use opgate_server::{ExternalMetrics, RegistrationNames, Server};
 use opgate_supervise::{SupervisedTask, Supervisor};
 use tokio::sync::{Mutex, watch};
 
-use super::cluster::ClusterArgs;
+use super::cluster_args::ClusterArgs;
 use super::webhook_registration::{CaBundleSource, RegistrationTask};
 use crate::cli::exit::CommandError;
 

@@ -2,7 +2,7 @@
 
 mod certificates;
 mod clients;
-mod cluster;
+mod cluster_args;
 mod controllers;
 mod discovery;
 mod installation;
@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 use self::certificates::CertificateArgs;
 use self::clients::ClientArgs;
-use self::cluster::ClusterArgs;
+use self::cluster_args::ClusterArgs;
 use self::controllers::Controllers;
 use self::discovery::Discovery;
 use self::installation::InstallationArgs;

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 
-use super::cluster::{ClusterArgs, ClusterSource};
+use super::cluster_args::{ClusterArgs, ClusterSource};
 use super::discovery::{Discovery, DiscoveryError};
 use crate::cli::args::ConfigArgs;
 use crate::cli::input;

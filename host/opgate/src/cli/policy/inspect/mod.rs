@@ -34,7 +34,7 @@ use opgate_admission::policy::{
 use opgate_builtin_policies::BUILTINS;
 use opgate_engine::{docs, interfaces};
 use opgate_input::read::{ReadPurpose, Reader};
-use opgate_manifests::permissions::Permissions;
+use opgate_manifests::read_roles::Permissions;
 use opgate_manifests::registration::WebhookRegistration;
 use opgate_manifests::registration::matches::PolicyFacts;
 use opgate_manifests::registration::server::Target;

@@ -1,4 +1,4 @@
-//! Arguments about the cluster that policies read.
+//! Flags of `opgate serve` for the cluster that policies read: its source, its cache, reservations and direct reads.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

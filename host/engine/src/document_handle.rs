@@ -1,4 +1,4 @@
-//! The handles of a guest: documents, and the request.
+//! The document handles of a guest, with the check of undeclared reads, and the handle of its request.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The clock of running guests: one epoch each millisecond while a guest runs.
+//! Advances the epoch of the engine each millisecond while a guest runs. `module.rs` ends calls by it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

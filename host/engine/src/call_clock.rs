@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             ┌─ epochs, once a millisecond ─ code of the guest
-//! Clock ◀─────┤
+//! CallClock ◀─┤
 //!             └─ meter, at intervals of units ─ loops of the host that work for the guest
 //! ```
 //!

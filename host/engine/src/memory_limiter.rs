@@ -1,4 +1,4 @@
-//! Keeps a call within its limits.
+//! Limits the memories and tables of a call.
 
 use std::sync::Arc;
 

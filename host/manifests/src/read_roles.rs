@@ -1,4 +1,4 @@
-//! `opgate manifests rbac`: what the server's ServiceAccount must be permitted to read.
+//! `opgate manifests rbac`: the roles that permit the server's ServiceAccount to read what the policies declare.
 //!
 //! ```text
 //! readings of policies ─┬─ all namespaces ─▶ ClusterRole ◀─┬─ custom resources that are granted
