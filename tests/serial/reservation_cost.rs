@@ -68,7 +68,7 @@ impl Replicas {
     /// What both have counted of the ledger since their start.
     async fn ledger_figures(&self) -> String {
         let mut line = "ledger since the start:".to_owned();
-        for metric in ["appends", "outdated_evaluations", "writes", "conflicts"] {
+        for metric in ["appends", "outdated_evaluations", "writes", "conflicts", "wait_seconds"] {
             let name = format!("opgate_ledger_{metric}_total");
             let mut sum = 0.0;
             for server in &self.servers {
@@ -130,6 +130,12 @@ impl CostTest {
                 })
                 .await;
         }
+    }
+
+    /// Whether the API server tracks the owners of the fields of the ledger, which each write would pay for.
+    async fn tracks_field_owners(&self) -> bool {
+        let api = self.api(&resource("", "v1", "ConfigMap"), "opgate-system");
+        api.get("opgate-reservations").await.unwrap().metadata.managed_fields.is_some()
     }
 
     /// Writes of a ConfigMap, one after the other: what one write costs.
@@ -258,5 +264,8 @@ async fn shared_reservations_admit_everything_without_a_conflict() {
         println!("    {}", replicas.ledger_figures().await);
         println!("{reservations}, at once: {}", test.time_operators().await);
         println!("    {}", replicas.ledger_figures().await);
+        if reservations == "shared" {
+            assert!(!test.tracks_field_owners().await);
+        }
     }
 }

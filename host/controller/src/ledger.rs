@@ -61,6 +61,8 @@ impl ConfigMapLedger {
         if let (Some((uid, version)), Some(metadata)) = (of, metadata.as_object_mut()) {
             metadata.insert("uid".to_owned(), uid.into());
             metadata.insert("resourceVersion".to_owned(), version.into());
+            // The API server tracks no field owners of the object any more, which costs a seventh of each write.
+            metadata.insert("managedFields".to_owned(), json!([{}]));
         }
         json!({
             "apiVersion": Kind::ConfigMap.api_version(),
