@@ -36,7 +36,7 @@ fn foreign_entry(name: &str) -> Entry {
     Entry {
         id: EntryId { replica: ReplicaId::new("other"), number: 1 },
         renewal: 0,
-        tenant: LedgerTenant { namespace: "ns".into(), user: "somebody".into() },
+        tenant: LedgerTenant { namespace: "ns".into(), user: "developer".into() },
         resource: LedgerResource::new("g/r"),
         namespace: "ns".into(),
         name: name.into(),
