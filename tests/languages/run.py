@@ -3,16 +3,20 @@
     for each language: pack its SDK ─▶ test the SDK ─▶ follow its tutorial ─▶ template ─▶ build ─▶ cases
                        ─▶ verdicts as those of Rust ─▶ serve and deny ─▶ mistakes ─▶ examples
 
-`.ci/languages` calls it. A failure reports the language, the step, the expected and the actual result.
+`.ci/languages` calls it. As many languages as there are processors are under way at a time, because most steps use
+one: each line begins with its language. A failure reports the language, the step, the expected and the actual result.
 """
 
 import argparse
+import logging
 import os
 import re
 import shutil
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import mistakes
@@ -112,7 +116,9 @@ class Run:
     """One run: its directory, the binary, and the environment of all commands."""
 
     def __init__(self, work, opgate):
-        self.work, self.packed = work, {}
+        self.work, self.packed = work, set()
+        # Languages share packages, the verdicts of Rust, and the ports in the tutorials.
+        self.shared = threading.RLock()
         (work / "bin").mkdir()
         (work / "bin" / "opgate").symlink_to(opgate)
         self.opgate = str(work / "bin" / "opgate")
@@ -136,9 +142,11 @@ class Run:
 
     def pack(self, language):
         """Packs the SDK, once."""
-        if language.pack not in self.packed:
-            self.packed[language.pack] = language.pack(self.work, self.env)
-        self.env.update(self.packed[language.pack])
+        with self.shared:
+            if language.pack not in self.packed:
+                # A new dictionary: other languages start commands with the old one.
+                self.env = {**self.env, **language.pack(self.work, self.env)}
+                self.packed.add(language.pack)
 
     def with_python(self, directory):
         """The environment with an own `python`, as after `. .venv/bin/activate`."""
@@ -164,7 +172,8 @@ class Run:
             directory = self.work / f"tutorial-{page.stem}"
             directory.mkdir()
             self.bring(language, directory)
-            tutorial.follow(page, directory, self.env)
+            with self.shared:
+                tutorial.follow(page, directory, self.env)
 
     def bring(self, language, directory):
         """Copies the files that users download."""
@@ -206,9 +215,10 @@ class Run:
 
     def verdicts(self, language):
         """The same as in Rust."""
-        if language is not RUST:
+        with self.shared:
             self.pack(RUST)
-        verdicts.compare(self.said(RUST), self.said(language))
+            expected = self.said(RUST)
+        verdicts.compare(expected, self.said(language))
 
     def serve(self, language):
         """Enforced."""
@@ -250,8 +260,21 @@ class Run:
             try:
                 getattr(self, name)(language)
             except Failed as failed:
-                raise type(failed)(f"{language.name}: {name.replace('_', ' ')}: {failed}") from None
-            print(f"ok {language.name}: {name.replace('_', ' ')} ({time.monotonic() - began:.0f} s)", flush=True)
+                raise type(failed)(f"{name.replace('_', ' ')}: {failed}") from None
+            logging.info("ok %s (%.0f s)", name.replace("_", " "), time.monotonic() - began)
+
+    def outcome(self, language):
+        """What became of a language: passed, failed or skipped."""
+        threading.current_thread().name = language.name
+        try:
+            self.language(language)
+        except Missing as missing:
+            logging.info("MISSING %s", missing)
+            return "skipped"
+        except Failed as why:
+            logging.info("FAILED %s", why)
+            return "failed"
+        return "passed"
 
 
 def main():
@@ -265,19 +288,11 @@ def main():
     # Outside of the repository, so that its directories belong to no workspace.
     work = Path(tempfile.mkdtemp(prefix="opgate-languages-")).resolve()
     this = Run(work, arguments.opgate.resolve())
-    passed, failed, skipped = 0, 0, 0
-    for language in LANGUAGES:
-        if arguments.language and language.name not in arguments.language:
-            continue
-        try:
-            this.language(language)
-            passed += 1
-        except Missing as missing:
-            print(f"MISSING {missing}", flush=True)
-            skipped += 1
-        except Failed as why:
-            print(f"FAILED {why}", flush=True)
-            failed += 1
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(threadName)s: %(message)s")
+    chosen = [language for language in LANGUAGES if not arguments.language or language.name in arguments.language]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        outcomes = list(pool.map(this.outcome, chosen))
+    passed, failed, skipped = (outcomes.count(outcome) for outcome in ("passed", "failed", "skipped"))
     if not arguments.allow_missing:
         failed, skipped = failed + skipped, 0
     if failed:

@@ -1,6 +1,7 @@
 """Commands and checks. A failure reports the language, the step, the expected and the actual result."""
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -49,7 +50,7 @@ def run(what, command, directory, env, *, status=0):
         raise Failed(f"{what}: {error}") from None
     duration = time.monotonic() - began
     if duration > 5:
-        print(f"   {what}: {duration:.0f} s", flush=True)
+        logging.info("   %s: %.0f s", what, duration)
     if status is not None and done.returncode != status:
         raise Failed(
             f"{what}: expected exit status {status}, got {done.returncode}\n"
