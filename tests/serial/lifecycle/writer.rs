@@ -28,6 +28,8 @@ struct WriterState {
 
 /// The client.
 pub(crate) struct Writer {
+    /// Of its cluster, in each line that it prints.
+    name: String,
     state: Arc<WriterState>,
     task: JoinHandle<()>,
 }
@@ -47,7 +49,7 @@ pub(crate) fn bundle(name: &str, label: &str) -> Value {
 
 impl Writer {
     /// Begins.
-    pub(crate) fn start(cluster: &Arc<TestCluster>) -> Self {
+    pub(crate) fn start(name: String, cluster: &Arc<TestCluster>) -> Self {
         let state = Arc::new(WriterState::default());
         let (cluster, kept) = (cluster.clone(), state.clone());
         let task = tokio::spawn(async move {
@@ -65,12 +67,12 @@ impl Writer {
                 }
             }
         });
-        Self { state, task }
+        Self { name, state, task }
     }
 
     /// What happens now.
     pub(crate) fn set_step(&self, step: &str) {
-        println!("  {step} ({} writes so far)", self.written());
+        println!("{}: {step} ({} writes so far)", self.name, self.written());
         step.clone_into(&mut self.state.step.lock().unwrap());
     }
 
@@ -100,7 +102,8 @@ impl Writer {
             time.map_or(0, |(time, _)| time.as_millis())
         };
         println!(
-            "{} writes, {} failed, {} failed while a replica was killed or the API server was away; p50 {} ms, p99 {} ms",
+            "{}: {} writes, {} failed, {} failed while a replica was killed or the API server was away; p50 {} ms, p99 {} ms",
+            self.name,
             self.state.written.load(Ordering::Relaxed),
             self.state.failures.lock().unwrap().len(),
             self.state.tolerated.load(Ordering::Relaxed),
@@ -108,7 +111,7 @@ impl Writer {
             at(990),
         );
         for (time, step) in times.iter().rev().take(5) {
-            println!("    {} ms: {step}", time.as_millis());
+            println!("{}: {} ms: {step}", self.name, time.as_millis());
         }
         self.state.failures.lock().unwrap().clone()
     }
