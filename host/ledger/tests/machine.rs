@@ -1,4 +1,4 @@
-//! Single steps of the machine. `model_checker.rs` and `simulation.rs` explore the combinations.
+//! Single steps of the machine. `model_checker` and `simulation` explore the combinations.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 mod common;
@@ -74,6 +74,20 @@ impl Replica {
         self.input(store, Input::Append(RequestId(id), append));
     }
 
+    /// Appends, and holds the write of it.
+    fn append_and_hold(&mut self, store: &mut Store, id: u64, name: &str, view: u64) -> Write {
+        self.is_holding = true;
+        self.append(store, id, name, view);
+        self.is_holding = false;
+        self.held.take().unwrap()
+    }
+
+    /// Carries out the write that is held, and reports the result.
+    fn finish_held_write(&mut self, store: &mut Store) {
+        let result = store.write(&self.held.take().unwrap());
+        self.input(store, Input::WriteFinished(result));
+    }
+
     fn watch(&mut self, store: &mut Store) {
         let observation = store.read();
         self.input(store, Input::Watched(observation));
@@ -101,9 +115,9 @@ impl Replica {
 }
 
 /// A ledger in use, with a watermark of 10.
-fn established(names: &[&str]) -> (Store, Vec<Replica>) {
+fn established<const N: usize>(names: [&str; N]) -> (Store, [Replica; N]) {
     let mut store = Store::default();
-    let mut replicas: Vec<_> = names.iter().map(|name| Replica::new(name)).collect();
+    let mut replicas = names.map(Replica::new);
     for replica in &mut replicas {
         replica.tick_at(&mut store, ms(0));
         replica.tick_at(&mut store, ms(13_000));
@@ -163,7 +177,7 @@ fn new_ledger_is_used_after_the_longest_hold() {
 
 #[test]
 fn second_replica_uses_an_established_ledger_at_once() {
-    let (mut store, _) = established(&["a"]);
+    let (mut store, _) = established(["a"]);
     let mut replica = Replica::new("b");
     replica.tick_at(&mut store, ms(0));
     assert_eq!(replica.machine.ledger_state(ms(0)), LedgerState::Ready);
@@ -173,33 +187,30 @@ fn second_replica_uses_an_established_ledger_at_once() {
 
 #[test]
 fn copy_in_another_object_is_not_established() {
-    let (mut store, mut replicas) = established(&["a"]);
+    let (mut store, [mut a]) = established(["a"]);
     let copy = store.object.as_ref().unwrap().1.clone();
     store.create(copy);
-    replicas[0].watch(&mut store);
-    assert!(matches!(replicas[0].machine.ledger_state(ms(14_000)), LedgerState::New(_)));
+    a.watch(&mut store);
+    assert!(matches!(a.machine.ledger_state(ms(14_000)), LedgerState::New(_)));
 }
 
 #[test]
 fn waiting_requests_go_together() {
-    let (mut store, mut replicas) = established(&["a"]);
+    let (mut store, [mut a]) = established(["a"]);
     let before = document(&store).revision;
-    let replica = &mut replicas[0];
-    replica.is_holding = true;
+    a.is_holding = true;
     for id in 1..=20 {
-        replica.append(&mut store, id, &format!("x{id}"), 10);
+        a.append(&mut store, id, &format!("x{id}"), 10);
     }
-    replica.is_holding = false;
-    let result = store.write(&replica.held.take().unwrap());
-    replica.input(&mut store, Input::WriteFinished(result));
-    assert_eq!(replica.committed(), (1..=20).collect::<Vec<_>>());
+    a.is_holding = false;
+    a.finish_held_write(&mut store);
+    assert_eq!(a.committed(), (1..=20).collect::<Vec<_>>());
     assert_eq!(document(&store).revision, before + 2);
 }
 
 #[test]
 fn conflict_imports_and_checks_all_waiting_requests() {
-    let (mut store, mut replicas) = established(&["a", "b"]);
-    let [a, b] = &mut replicas[..] else { panic!() };
+    let (mut store, [mut a, mut b]) = established(["a", "b"]);
     a.append(&mut store, 1, "x", 10);
     b.conflicting.insert((RequestId(1), "x".into()));
     b.is_holding = true;
@@ -224,8 +235,7 @@ fn conflict_imports_and_checks_all_waiting_requests() {
 
 #[test]
 fn import_between_evaluation_and_append_is_detected() {
-    let (mut store, mut replicas) = established(&["a", "b"]);
-    let [a, b] = &mut replicas[..] else { panic!() };
+    let (mut store, [mut a, mut b]) = established(["a", "b"]);
     let mark = b.machine.import_mark();
     a.append(&mut store, 1, "x", 10);
     b.watch(&mut store);
@@ -240,8 +250,7 @@ fn import_between_evaluation_and_append_is_detected() {
 
 #[test]
 fn removed_stored_entry_raises_the_watermark() {
-    let (mut store, mut replicas) = established(&["a", "b"]);
-    let [a, b] = &mut replicas[..] else { panic!() };
+    let (mut store, [mut a, mut b]) = established(["a", "b"]);
     a.append(&mut store, 1, "x", 10);
     a.input(&mut store, Input::Settle(RequestId(1), Outcome::Stored(15)));
     assert_eq!(a.machine.next_wake(), Some(ms(16_000)));
@@ -259,8 +268,7 @@ fn removed_stored_entry_raises_the_watermark() {
 
 #[test]
 fn entry_of_a_resource_without_watermark_stays_until_it_is_read() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
+    let (mut store, [mut a]) = established(["a"]);
     let other = Resource::new("apps/deployments");
     let append = creation("x", a.machine.import_mark(), 10, ms(20_000));
     let change = Change { resource: other.clone(), ..(*append.change).clone() };
@@ -278,8 +286,7 @@ fn entry_of_a_resource_without_watermark_stays_until_it_is_read() {
 
 #[test]
 fn removal_goes_with_the_next_append() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
+    let (mut store, [mut a]) = established(["a"]);
     a.append(&mut store, 1, "x", 10);
     a.input(&mut store, Input::Withdraw(RequestId(1)));
     a.append(&mut store, 2, "y", 10);
@@ -288,8 +295,7 @@ fn removal_goes_with_the_next_append() {
 
 #[test]
 fn stored_entry_stays_until_other_views_have_reached_it() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
+    let (mut store, [mut a]) = established(["a"]);
     a.append(&mut store, 1, "x", 10);
     a.input(&mut store, Input::Settle(RequestId(1), Outcome::Stored(15)));
     a.append(&mut store, 2, "y", 10);
@@ -303,8 +309,7 @@ fn stored_entry_stays_until_other_views_have_reached_it() {
 
 #[test]
 fn absent_foreign_entry_is_removed_after_its_time_only() {
-    let (mut store, mut replicas) = established(&["a", "b"]);
-    let [a, b] = &mut replicas[..] else { panic!() };
+    let (mut store, [mut a, mut b]) = established(["a", "b"]);
     a.append(&mut store, 1, "x", 10);
     b.watch(&mut store);
     let entry = only_entry(&store);
@@ -328,8 +333,7 @@ fn absent_foreign_entry_is_removed_after_its_time_only() {
 
 #[test]
 fn importers_release_what_another_replica_has_settled() {
-    let (mut store, mut replicas) = established(&["a", "b"]);
-    let [a, b] = &mut replicas[..] else { panic!() };
+    let (mut store, [mut a, mut b]) = established(["a", "b"]);
     a.append(&mut store, 1, "x", 10);
     b.watch(&mut store);
     let id = only_entry(&store).id.clone();
@@ -342,8 +346,7 @@ fn importers_release_what_another_replica_has_settled() {
 
 #[test]
 fn equal_requests_share_an_entry() {
-    let (mut store, mut replicas) = established(&["a", "b"]);
-    let [a, b] = &mut replicas[..] else { panic!() };
+    let (mut store, [mut a, mut b]) = established(["a", "b"]);
     a.append(&mut store, 1, "x", 10);
     b.watch(&mut store);
     b.take();
@@ -372,12 +375,8 @@ fn equal_requests_share_an_entry() {
 #[test]
 fn write_of_unknown_outcome_is_found_by_its_entry() {
     for is_applied in [false, true] {
-        let (mut store, mut replicas) = established(&["a"]);
-        let a = &mut replicas[0];
-        a.is_holding = true;
-        a.append(&mut store, 1, "x", 10);
-        a.is_holding = false;
-        let write = a.held.take().unwrap();
+        let (mut store, [mut a]) = established(["a"]);
+        let write = a.append_and_hold(&mut store, 1, "x", 10);
         if is_applied {
             store.write(&write);
         }
@@ -392,12 +391,8 @@ fn write_of_unknown_outcome_is_found_by_its_entry() {
 
 #[test]
 fn late_write_of_a_withdrawn_request_is_removed() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
-    a.is_holding = true;
-    a.append(&mut store, 1, "x", 10);
-    a.is_holding = false;
-    let write = a.held.take().unwrap();
+    let (mut store, [mut a]) = established(["a"]);
+    let write = a.append_and_hold(&mut store, 1, "x", 10);
     a.input(&mut store, Input::WriteFinished(WriteResult::Unknown("timed out".into())));
     a.tick_at(&mut store, ms(14_040));
     a.input(&mut store, Input::Withdraw(RequestId(1)));
@@ -410,8 +405,7 @@ fn late_write_of_a_withdrawn_request_is_removed() {
 
 #[test]
 fn watch_can_show_a_write_before_its_response() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
+    let (mut store, [mut a]) = established(["a"]);
     a.is_holding = true;
     a.append(&mut store, 1, "x", 10);
     let result = store.write(&a.held.take().unwrap());
@@ -423,12 +417,8 @@ fn watch_can_show_a_write_before_its_response() {
 
 #[test]
 fn request_fails_at_its_deadline() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
-    a.is_holding = true;
-    a.append(&mut store, 1, "x", 10);
-    a.is_holding = false;
-    let write = a.held.take().unwrap();
+    let (mut store, [mut a]) = established(["a"]);
+    let write = a.append_and_hold(&mut store, 1, "x", 10);
     let result = store.write(&write);
     assert_eq!(a.machine.next_wake(), Some(ms(24_000)));
     a.now = ms(24_000);
@@ -443,8 +433,7 @@ fn request_fails_at_its_deadline() {
 
 #[test]
 fn broken_ledger_is_replaced_by_a_new_one() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
+    let (mut store, [mut a]) = established(["a"]);
     let (key, _) = store.object.clone().unwrap();
     let error = DocumentError::Syntax("edited".into());
     let broken = Observation::Present(key.clone(), Err(error.clone()));
@@ -472,8 +461,7 @@ fn broken_ledger_is_replaced_by_a_new_one() {
 
 #[test]
 fn ledger_of_a_later_version_is_not_replaced() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
+    let (mut store, [mut a]) = established(["a"]);
     let (key, document) = store.object.clone().unwrap();
     let later = Observation::Present(key.clone(), Err(DocumentError::Format(2)));
     let mut never = |_: RequestId, _: &Entry| false;
@@ -491,8 +479,7 @@ fn ledger_of_a_later_version_is_not_replaced() {
 
 #[test]
 fn restored_older_state_is_broken() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
+    let (mut store, [mut a]) = established(["a"]);
     let older = store.object.clone().unwrap().1;
     a.append(&mut store, 1, "x", 10);
     let uid = store.object.as_ref().unwrap().0.uid.clone();
@@ -506,7 +493,7 @@ fn restored_older_state_is_broken() {
 #[test]
 fn tenant_gets_at_most_half_of_the_rest() {
     let limits = Limits { entries: 8, ..Limits::default() };
-    let (mut store, _) = established(&["a"]);
+    let (mut store, _) = established(["a"]);
     let mut a = Replica::with(opgate_ledger::Config { limits, ..config("c") });
     a.tick_at(&mut store, ms(0));
     for id in 0..6 {
@@ -528,7 +515,7 @@ fn tenant_gets_at_most_half_of_the_rest() {
 #[test]
 fn large_projection_goes_by_reference() {
     let limits = Limits { projection_bytes: 4, ..Limits::default() };
-    let (mut store, _) = established(&["a"]);
+    let (mut store, _) = established(["a"]);
     let mut a = Replica::with(opgate_ledger::Config { limits, ..config("c") });
     a.tick_at(&mut store, ms(0));
     a.append(&mut store, 0, "x", 10);
@@ -537,8 +524,7 @@ fn large_projection_goes_by_reference() {
 
 #[test]
 fn rejected_write_fails_all_requests() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
+    let (mut store, [mut a]) = established(["a"]);
     a.is_holding = true;
     a.append(&mut store, 1, "x", 10);
     a.append(&mut store, 2, "y", 10);
@@ -551,8 +537,7 @@ fn rejected_write_fails_all_requests() {
 
 #[test]
 fn entry_of_an_unknown_own_number_is_removed() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
+    let (mut store, [mut a]) = established(["a"]);
     a.append(&mut store, 1, "x", 10);
     let uid = store.object.as_ref().unwrap().0.uid.clone();
     let mut edited = document(&store).clone();
@@ -567,8 +552,7 @@ fn entry_of_an_unknown_own_number_is_removed() {
 
 #[test]
 fn extension_that_did_not_get_in_is_not_committed() {
-    let (mut store, mut replicas) = established(&["a", "b"]);
-    let [a, b] = &mut replicas[..] else { panic!() };
+    let (mut store, [mut a, mut b]) = established(["a", "b"]);
     a.append(&mut store, 1, "x", 10);
     a.take();
     a.is_holding = true;
@@ -578,15 +562,13 @@ fn extension_that_did_not_get_in_is_not_committed() {
     a.watch(&mut store);
     assert_eq!(a.committed(), Vec::<u64>::new());
     a.is_holding = false;
-    let result = store.write(&a.held.take().unwrap());
-    a.input(&mut store, Input::WriteFinished(result));
+    a.finish_held_write(&mut store);
     assert_eq!(a.committed(), [2]);
 }
 
 #[test]
 fn version_that_was_read_for_a_lost_ledger_does_not_count() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
+    let (mut store, [mut a]) = established(["a"]);
     let other = Resource::new("apps/deployments");
     let append = creation("x", a.machine.import_mark(), 10, ms(20_000));
     let append = Append { views: BTreeMap::from([(other.clone(), 5)]), ..append };
@@ -607,8 +589,7 @@ fn version_that_was_read_for_a_lost_ledger_does_not_count() {
 
 #[test]
 fn outcome_of_an_earlier_renewal_does_not_settle_an_entry() {
-    let (mut store, mut replicas) = established(&["a", "b"]);
-    let [a, b] = &mut replicas[..] else { panic!() };
+    let (mut store, [mut a, mut b]) = established(["a", "b"]);
     a.append(&mut store, 1, "x", 10);
     a.append(&mut store, 2, "x", 10);
     b.watch(&mut store);
@@ -623,8 +604,7 @@ fn outcome_of_an_earlier_renewal_does_not_settle_an_entry() {
 
 #[test]
 fn entry_holds_until_the_last_of_its_requests() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
+    let (mut store, [mut a]) = established(["a"]);
     // An entry with an earlier deadline joins that of a later one.
     for (id, deadline) in [(1, ms(20_000)), (2, ms(16_000))] {
         let append = creation("x", a.machine.import_mark(), 10, deadline);
@@ -636,8 +616,7 @@ fn entry_holds_until_the_last_of_its_requests() {
 
 #[test]
 fn request_is_not_held_longer_than_the_longest_hold() {
-    let (mut store, mut replicas) = established(&["a"]);
-    let a = &mut replicas[0];
+    let (mut store, [mut a]) = established(["a"]);
     let append = creation("x", a.machine.import_mark(), 10, ms(60_000));
     a.input(&mut store, Input::Append(RequestId(1), append));
     let respond_before = ms(24_000);
@@ -646,15 +625,13 @@ fn request_is_not_held_longer_than_the_longest_hold() {
 
 #[test]
 fn winner_waits_while_others_write() {
-    let (mut store, mut replicas) = established(&["a", "b"]);
-    let [a, b] = &mut replicas[..] else { panic!() };
+    let (mut store, [mut a, mut b]) = established(["a", "b"]);
     b.append(&mut store, 1, "y", 10);
     a.watch(&mut store);
     a.is_holding = true;
     a.append(&mut store, 1, "x1", 10);
     a.now += ms(5);
-    let result = store.write(&a.held.take().unwrap());
-    a.input(&mut store, Input::WriteFinished(result));
+    a.finish_held_write(&mut store);
     a.append(&mut store, 2, "x2", 10);
     assert_eq!((&a.held, a.machine.next_wake()), (&None, Some(ms(14_015))));
     // The write of another replica ends the wait.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use opgate_ledger::{
     Append, Change, Config, Document, ImportMark, LedgerKey, LedgerUid, LedgerVersion, Limits,
-    Observation, ReplicaId, Resource, Tenant, Write, WriteResult,
+    Observation, ReplicaId, RequestId, Resource, Tenant, Write, WriteResult,
 };
 
 /// One object that is replaced by compare-and-swap.
@@ -20,6 +20,16 @@ pub(crate) struct Store {
 }
 
 impl Store {
+    /// With a ledger that replicas use at once, and these watermarks.
+    pub(crate) fn established(versions: BTreeMap<Resource, u64>) -> Self {
+        let mut store = Self::default();
+        // The uid of the first object.
+        let established = Some("uid-1".into());
+        let entries = BTreeMap::new();
+        store.create(Arc::new(Document { revision: 1, established, versions, entries }));
+        store
+    }
+
     pub(crate) fn read(&self) -> Observation {
         match &self.object {
             Some((key, document)) => Observation::Present(key.clone(), Ok(document.clone())),
@@ -74,6 +84,14 @@ pub(crate) fn config(replica: &str) -> Config {
 
 pub(crate) fn groups() -> Resource {
     Resource::new("operators.coreos.com/operatorgroups")
+}
+
+pub(crate) fn request_id(number: usize) -> RequestId {
+    RequestId(u64::try_from(number).unwrap())
+}
+
+pub(crate) fn request_number(id: RequestId) -> usize {
+    usize::try_from(id.0).unwrap()
 }
 
 /// A creation that depends on all objects of its resource, of which it has seen those up to `view`.
