@@ -21,7 +21,7 @@ use serde_json::Value;
 /// Path of the table.
 const TABLE_PATH: &str = "common/schema/src/table.rs";
 /// Kinds that are not in the crate.
-const EXTRA_KINDS: &str = include_str!("kinds/kinds.txt");
+const EXTRA_KINDS: &str = include_str!("kinds.txt");
 
 /// The type of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
