@@ -15,7 +15,7 @@ use opgate_sdk::Document;
 use opgate_sdk::cluster::{IndexMatch, MAX_INDEX_VALUES, Query, ReadError};
 
 use crate::apis::{self, Api, ApiSet};
-use crate::groups::{
+use crate::group_surface::{
     PROVIDED_APIS, STATUS, Selection, TARGETS, TargetExtent, status_extent, status_targets,
     targets_with_own,
 };

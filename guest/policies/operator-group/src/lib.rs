@@ -20,7 +20,7 @@ mod conflicting_groups;
 mod csv;
 mod grants;
 mod group;
-pub mod groups;
+pub mod group_surface;
 mod kinds;
 mod olm_reason;
 mod rbac;
@@ -42,7 +42,7 @@ opgate_sdk::policy! {
         group::account::RULES,
         group::members::RULES,
         group::conflict::RULES,
-        csv::group::RULES,
+        csv::group_count::RULES,
         csv::install_modes::RULES,
         csv::provided_apis::RULES,
         csv::owners::RULES,

@@ -4,7 +4,7 @@
 use opgate_sdk::copies;
 use opgate_sdk::{ClusterRead, Index};
 
-use crate::groups;
+use crate::group_surface;
 use crate::kinds::{OLM, RBAC};
 
 /// OperatorGroups.
@@ -13,17 +13,17 @@ pub(crate) static GROUPS: ClusterRead = ClusterRead {
     version: "v1",
     resource: "operatorgroups",
     fields: &[
-        groups::TARGETS,
-        groups::SELECTOR,
-        groups::STATIC_PROVIDED_APIS,
+        group_surface::TARGETS,
+        group_surface::SELECTOR,
+        group_surface::STATIC_PROVIDED_APIS,
         "/spec/serviceAccountName",
-        groups::STATUS,
-        groups::PROVIDED_APIS,
+        group_surface::STATUS,
+        group_surface::PROVIDED_APIS,
     ],
     indexes: &[
         // An item without spaces is the text of an API, so the index decides without reading the
         // annotation.
-        Index { name: "provided", field: groups::PROVIDED_APIS, separator: "," },
+        Index { name: "provided", field: group_surface::PROVIDED_APIS, separator: "," },
         Index { name: "targets", field: "/status/namespaces/*", separator: "" },
         Index { name: "named", field: "/spec/targetNamespaces/*", separator: "" },
         Index { name: "namespace", field: "/metadata/namespace", separator: "" },

@@ -4,7 +4,7 @@ use opgate_sdk::Document;
 use opgate_sdk::cluster::ReadError;
 pub(crate) use opgate_sdk::operator_groups::status_without_spec;
 
-use crate::groups::Selection;
+use crate::group_surface::Selection;
 use crate::namespaces::NamespaceSet;
 use crate::reads::NAMESPACES;
 

@@ -12,7 +12,7 @@ mod shorthand;
 
 use opgate_operator_group::POLICY;
 use opgate_operator_group::apis::{Api, ApiSet};
-use opgate_operator_group::groups::{ApiReconciliation, Surface};
+use opgate_operator_group::group_surface::{ApiReconciliation, Surface};
 use opgate_operator_group::install_modes::InstallModes;
 use opgate_operator_group::namespaces::NamespaceSet;
 use opgate_sdk::Level;
@@ -231,7 +231,7 @@ proptest! {
 
     #[test]
     fn a_group_with_targets_works_in_its_own_namespace(targets in names(), own in "[a-g]") {
-        let reach = opgate_operator_group::groups::targets_with_own(&targets, &own);
+        let reach = opgate_operator_group::group_surface::targets_with_own(&targets, &own);
         prop_assert_eq!(reach.contains(&own), !targets.is_empty());
         prop_assert!(targets.iter().all(|name| reach.contains(name)));
         prop_assert_eq!(reach.is_all(), targets.is_all());

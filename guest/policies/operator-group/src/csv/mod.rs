@@ -8,7 +8,7 @@
 
 pub(crate) mod annotations;
 mod copies;
-pub(crate) mod group;
+pub(crate) mod group_count;
 pub(crate) mod install_modes;
 pub(crate) mod owners;
 pub(crate) mod provided_apis;
@@ -20,7 +20,7 @@ use crate::apis::ApiSet;
 use crate::grants;
 use crate::install_modes::InstallModes;
 use annotations::{GROUP_ANNOTATIONS, OPG_30};
-use group::{OPG_20, OPG_21};
+use group_count::{OPG_20, OPG_21};
 use install_modes::{OPG_22, OPG_23, OPG_24};
 use provided_apis::{OPG_25, OPG_26, OPG_27};
 

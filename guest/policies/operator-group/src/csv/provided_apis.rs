@@ -5,7 +5,7 @@ use opgate_sdk::{Document, Report, Rule, rule, rules};
 use super::{MAX_SHOWN, MemberCsv};
 use crate::apis::{self, ApiSet};
 use crate::conflicting_groups;
-use crate::groups::{
+use crate::group_surface::{
     ApiReconciliation, PROVIDED_APIS, STATIC_PROVIDED_APIS, reconcile, targets_with_own,
 };
 use crate::kinds::CSV;

@@ -4,7 +4,7 @@
 use opgate_sdk::identities::is_garbage_collector;
 use opgate_sdk::{Report, Review, rule, rules};
 
-use crate::groups::{PROVIDED_APIS, STATIC_PROVIDED_APIS};
+use crate::group_surface::{PROVIDED_APIS, STATIC_PROVIDED_APIS};
 use crate::kinds::GROUP;
 
 rules![OPG_19, OPG_35];

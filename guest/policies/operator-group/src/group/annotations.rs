@@ -4,7 +4,7 @@ use opgate_sdk::go::{duration, quote};
 use opgate_sdk::{Document, Report, Review, Shape, escape, names, rule, rules};
 
 use crate::apis::ApiParts;
-use crate::groups::PROVIDED_APIS;
+use crate::group_surface::PROVIDED_APIS;
 use crate::kinds::GROUP;
 
 rules![OPG_12, OPG_13, OPG_14];

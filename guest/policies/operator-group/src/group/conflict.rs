@@ -4,7 +4,7 @@ use opgate_sdk::{Document, Level, Report, rule, rules};
 
 use super::Group;
 use crate::apis::ApiSet;
-use crate::groups::{PROVIDED_APIS, STATIC_PROVIDED_APIS, Selection, targets_with_own};
+use crate::group_surface::{PROVIDED_APIS, STATIC_PROVIDED_APIS, Selection, targets_with_own};
 use crate::kinds::GROUP;
 use crate::olm_reason::{self, OlmReason};
 use crate::reads::{GROUPS, NAMESPACES};

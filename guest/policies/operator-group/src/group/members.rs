@@ -6,7 +6,7 @@ use opgate_sdk::cluster::Query;
 use opgate_sdk::{Report, is_terminating, rule, rules};
 
 use super::Group;
-use crate::groups::Selection;
+use crate::group_surface::Selection;
 use crate::install_modes::InstallModes;
 use crate::kinds::GROUP;
 use crate::olm_reason::{self, OlmReason};

@@ -14,7 +14,7 @@ use std::cell::OnceCell;
 use opgate_sdk::cluster::ReadError;
 use opgate_sdk::{Document, Report, Review};
 
-use crate::groups::Selection;
+use crate::group_surface::Selection;
 use crate::namespaces::NamespaceSet;
 use crate::{grants, targets};
 

@@ -4,7 +4,7 @@ use opgate_sdk::cluster::Query;
 use opgate_sdk::{Document, Kind, Report, Review, rule, rules};
 
 use super::Group;
-use crate::groups::{SELECTOR, Selection, has_requirements};
+use crate::group_surface::{SELECTOR, Selection, has_requirements};
 use crate::kinds::GROUP;
 use crate::reads::NAMESPACES;
 

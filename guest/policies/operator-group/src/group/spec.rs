@@ -6,7 +6,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, Selector, SelectorError, Shape, escape, rule, rules};
 
 use super::selection;
-use crate::groups::{SELECTOR, TARGETS};
+use crate::group_surface::{SELECTOR, TARGETS};
 use crate::kinds::GROUP;
 use crate::lists;
 
