@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use opgate_text::one_line;
 
-use crate::catalog::{Doc, Level};
 use crate::facts::Facts;
 use crate::facts::object::{Kind, Object};
+use crate::finding_docs::{Doc, Level};
 
 /// Maximum number of findings of one id; the others are counted.
 const MAX_FINDINGS_PER_ID: usize = 32;
@@ -65,7 +65,7 @@ impl std::fmt::Display for ObjectReference {
 /// A problem of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// `DOC-12`; see [`crate::catalog`].
+    /// `DOC-12`; see [`crate::finding_docs`].
     pub doc: &'static str,
     /// Severity.
     pub level: Level,

@@ -3,16 +3,16 @@
 //! ```text
 //! cluster, files, port, configuration ─▶ facts ─▶ checks ─▶ findings
 //!                                                   ▲
-//!                                       catalog ────┴▶ documentation
+//!                                  finding_docs ────┴▶ documentation
 //! ```
 //!
 //! Everything is read first, within bounds; nothing is written. Checks are functions of the collected facts.
 //! Failed reads are findings, and each check that needs them is reported as skipped.
 
-pub mod catalog;
 mod checks;
 mod facts;
 mod finding;
+pub mod finding_docs;
 #[cfg(test)]
 mod tests;
 

@@ -11,13 +11,13 @@ use opgate_certs::{CertificateAuthority, CertificateChain, service_names};
 use opgate_server::ClusterStatus;
 use serde_json::{Value, json};
 
-use crate::catalog::docs;
 use crate::checks::{ExpiryDays, run_all};
 use crate::facts::expected::{ExpectedObjects, find_configuration};
 use crate::facts::object::{Kind, Object};
 use crate::facts::tls_probe::TlsProbe;
 use crate::facts::{Clock, Facts, Installation};
 use crate::finding::{Finding, Findings};
+use crate::finding_docs::docs;
 use opgate_admission::cluster::{ClusterOptions, Source};
 use opgate_admission::policy::{Configuration, Platform, PolicySet, Profile, Trust};
 use opgate_builtin_policies::BUILTINS;

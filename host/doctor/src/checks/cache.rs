@@ -1,31 +1,28 @@
-//! State of the cluster cache, from the Leases of the servers or from their responses.
+//! State of the cluster cache, from the Leases of the servers or from their responses, which also have that of
+//! their reservations.
 
 use std::collections::BTreeSet;
 
-use opgate_server::{ClusterStatus, NEARLY_FULL_PERCENT, ResourceCacheStatus, ResourceState};
+use opgate_server::{ClusterStatus, ResourceCacheStatus, ResourceState};
 
-use crate::catalog::Doc;
-use crate::catalog::cache::{
-    CACHE_NOT_READY, LEDGER_UNUSABLE, LOCAL_RESERVATIONS, RESERVATION_LIMIT, TOKEN_REJECTED,
-    WATCH_FAILED,
-};
+use super::reservations;
 use crate::facts::lease::{self, running_pods};
 use crate::facts::object::{Kind, Object};
 use crate::facts::{FactError, Facts};
 use crate::finding::{Findings, join_names, shell_word};
+use crate::finding_docs::Doc;
+use crate::finding_docs::cache::{CACHE_NOT_READY, TOKEN_REJECTED, WATCH_FAILED};
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
     if !found.require_kind(facts, Kind::Pod, "what the servers know of the cluster") {
         return;
     }
-    let mut local = Vec::new();
+    let mut states = Vec::new();
     for pod in running_pods(facts) {
         match cache_state(facts, pod) {
             Ok(state) => {
                 check_cache(facts, pod, &state, found);
-                if state.local_reservations {
-                    local.push(pod);
-                }
+                states.push((pod, state));
             }
             Err(why) => {
                 found.add_unchecked(
@@ -35,12 +32,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
             }
         }
     }
-    if let [first, _, ..] = local.as_slice() {
-        let servers = join_names(local.iter().map(|pod| pod.name.as_str()));
-        let what = format!("{} servers do not share their reservations: {servers}", local.len());
-        let repair = "remove reservations: local from opgate.yaml, and restart the servers";
-        found.add(&LOCAL_RESERVATIONS, *first, "", &what, repair);
-    }
+    reservations::check(&states, found);
 }
 
 fn cache_state(facts: &Facts, pod: &Object) -> Result<ClusterStatus, FactError> {
@@ -98,17 +90,4 @@ fn check_cache(facts: &Facts, pod: &Object, state: &ClusterStatus, found: &mut F
     let failing = all(&|one| !one.unauthorized && one.state == ResourceCacheStatus::Interrupted);
     let repair = "wait for a restart of the API server to end; otherwise see its health";
     told(&WATCH_FAILED, &failing, "it cannot watch", repair, found);
-    for one in state.reservations.iter().filter(|one| one.percent >= NEARLY_FULL_PERCENT) {
-        let what = format!(
-            "{} uses {} % of the reservations of {} that it may have",
-            one.tenant, one.percent, one.resource
-        );
-        let repair = "find out in the audit log of the API server why its requests are not stored";
-        found.add(&RESERVATION_LIMIT, pod, &one.resource, &what, repair);
-    }
-    if let Some(problem) = &state.ledger_problem {
-        let what = format!("it reports the ledger of reservations: {problem}");
-        let repair = "see the reasons in operate/reservations.md#replicas";
-        found.add(&LEDGER_UNUSABLE, pod, "", &what, repair);
-    }
 }

@@ -15,17 +15,17 @@ use opgate_compat::go::base64;
 use serde_json::{Map, Value};
 
 use super::ExpiryDays;
-use crate::catalog::Doc;
-use crate::catalog::certificates::{
-    EXPIRED, EXPIRES_SOON, NO_SECRET, NO_TLS, NOT_RELOADED, NOT_YET_VALID, UNTRUSTED, WRONG_NAME,
-    WRONG_SECRET_TYPE,
-};
 use crate::facts::hooks::Hook;
 use crate::facts::object::{Kind, Object, text};
 use crate::facts::tls_probe::TlsProbe;
 use crate::facts::workload::Workload;
 use crate::facts::{DEFAULT_SECRET, Facts};
 use crate::finding::{Findings, ObjectReference, join_names, shell_word};
+use crate::finding_docs::Doc;
+use crate::finding_docs::certificates::{
+    EXPIRED, EXPIRES_SOON, NO_SECRET, NO_TLS, NOT_RELOADED, NOT_YET_VALID, UNTRUSTED, WRONG_NAME,
+    WRONG_SECRET_TYPE,
+};
 
 /// Maximum number of different bundles to check.
 const MAX_BUNDLES: usize = 16;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::catalog::cluster::{CLOCK_SKEW, UNREADABLE_OBJECTS};
 use crate::facts::Facts;
 use crate::finding::{Findings, ObjectReference};
+use crate::finding_docs::cluster::{CLOCK_SKEW, UNREADABLE_OBJECTS};
 
 /// Clocks of machines that are synchronised differ by far less.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);

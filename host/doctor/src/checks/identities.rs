@@ -2,10 +2,10 @@
 
 use opgate_admission::policy::{Profile, ValueOrigin};
 
-use crate::catalog::identities::{UNTRUSTED_OLM_USER, WRONG_PROFILE};
 use crate::facts::Facts;
 use crate::facts::object::Kind;
 use crate::finding::{Findings, ObjectReference, shell_word};
+use crate::finding_docs::identities::{UNTRUSTED_OLM_USER, WRONG_PROFILE};
 
 const CHECK_NAME: &str = "profile and identities";
 

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use opgate_controller::lease::LEASE_NAME;
 
-use crate::catalog::replicas::LEASE_STALE;
 use crate::facts::Facts;
 use crate::facts::lease::{lease_of, ready_duration, running_pods, stale_age};
 use crate::facts::object::Kind;
 use crate::facts::workload::Workload;
 use crate::finding::{Findings, shell_word};
+use crate::finding_docs::replicas::LEASE_STALE;
 
 /// A server that has been ready for this long has a Lease.
 const FIRST_LEASE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalog::lockout::{
-    ALL_NAMESPACES, ALL_RESOURCES, OLM_RECOVERY, OWN_NAMESPACE, RECOVERY_OBJECTS,
-    UNSTORED_RESOURCES,
-};
 use crate::facts::Facts;
 use crate::facts::hooks::Hook;
 use crate::facts::object::Kind;
 use crate::finding::{Findings, join_names};
+use crate::finding_docs::lockout::{
+    ALL_NAMESPACES, ALL_RESOURCES, OLM_RECOVERY, OWN_NAMESPACE, RECOVERY_OBJECTS,
+    UNSTORED_RESOURCES,
+};
 use opgate_manifests::SYSTEM_NAMESPACE;
 
 /// Resources that pods and controllers need to start, by API group.

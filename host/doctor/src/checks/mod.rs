@@ -1,4 +1,4 @@
-//! The checks: pure functions over facts, one file for each theme.
+//! The checks: pure functions over facts, one file for each topic.
 
 mod cache;
 mod certificates;
@@ -7,12 +7,13 @@ mod identities;
 mod leases;
 mod lockout;
 mod network;
-mod others;
+mod other_webhooks;
 mod permissions;
 mod pods;
 mod reach;
 mod registration;
 mod replicas;
+mod reservations;
 mod servers;
 
 use crate::facts::Facts;
@@ -50,7 +51,7 @@ pub fn run_all(facts: &Facts, days: ExpiryDays) -> Findings {
         let why = "the webhooks call a URL: the servers are not examined as pods";
         found.add_unchecked("servers, Service, permissions", why);
     }
-    others::check(facts, &mut found);
+    other_webhooks::check(facts, &mut found);
     cluster::check(facts, &mut found);
     found.into_sorted()
 }

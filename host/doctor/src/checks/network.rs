@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use crate::catalog::reach::PORT_BLOCKED;
-use crate::catalog::servers::{NO_CLIENT_CA, NO_NETWORK_POLICY, OPEN_TO_ALL_PODS};
 use crate::facts::Facts;
 use crate::facts::hooks::is_selected;
 use crate::facts::object::{Kind, Object, list, text};
 use crate::facts::workload::Workload;
 use crate::finding::Findings;
+use crate::finding_docs::reach::PORT_BLOCKED;
+use crate::finding_docs::servers::{NO_CLIENT_CA, NO_NETWORK_POLICY, OPEN_TO_ALL_PODS};
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
     let Some(workload) = Workload::of(facts) else { return };

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::catalog::permissions::{
-    EXCESSIVE_READS, EXCESSIVE_WRITES, MISSING_PERMISSION, SECRET_READS,
-};
 use crate::facts::Facts;
 use crate::facts::expected::RequiredPermission;
 use crate::facts::object::{Kind, Object, list, text};
 use crate::facts::workload::Workload;
 use crate::finding::{Findings, ObjectReference, join_names, shell_word};
+use crate::finding_docs::permissions::{
+    EXCESSIVE_READS, EXCESSIVE_WRITES, MISSING_PERMISSION, SECRET_READS,
+};
 
 const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 

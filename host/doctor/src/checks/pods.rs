@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::catalog::servers::{
-    CPU_LIMIT, EXCESSIVE_PRIVILEGES, NO_MEMORY_LIMIT, NO_READINESS, NO_TOKEN, SHORT_GRACE_PERIOD,
-};
 use crate::facts::Facts;
 use crate::facts::object::{Kind, list, text};
 use crate::facts::workload::Workload;
 use crate::finding::{Findings, join_names};
+use crate::finding_docs::servers::{
+    CPU_LIMIT, EXCESSIVE_PRIVILEGES, NO_MEMORY_LIMIT, NO_READINESS, NO_TOKEN, SHORT_GRACE_PERIOD,
+};
 
 /// Default of `--drain-delay` of a server.
 pub const DRAIN_DELAY: Duration = Duration::from_secs(15);

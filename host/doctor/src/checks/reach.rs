@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::catalog::reach::{NO_ENDPOINTS, NO_PODS, NO_SERVICE, NOT_ALL_READY, WRONG_PORT};
 use crate::facts::Facts;
 use crate::facts::object::{Kind, Object, list, string_map, text};
 use crate::facts::related_objects::is_slice_of;
 use crate::facts::workload::{Workload, contains_labels, selected_pods};
 use crate::finding::{Findings, ObjectReference, shell_word};
+use crate::finding_docs::reach::{NO_ENDPOINTS, NO_PODS, NO_SERVICE, NOT_ALL_READY, WRONG_PORT};
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
     let installation = &facts.installation;

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use opgate_controller::{INSTALLATION_LABEL, OWNER_ANNOTATION};
 use serde_json::{Map, Value, json};
 
-use crate::catalog::registration::{
-    CONFIG_INVALID, CONFIG_MISSING, DUPLICATE_REGISTRATION, LONG_TIMEOUT, NOT_OWNED,
-    NOT_REGISTERED, OUTDATED_REGISTRATION, UNKNOWN_POLICY, UNSUPPORTED_CONDITIONS,
-};
 use crate::facts::Facts;
 use crate::facts::hooks::Hook;
 use crate::facts::object::{Kind, list, text};
 use crate::facts::workload::Workload;
 use crate::finding::{Findings, ObjectReference, join_names, shell_word};
+use crate::finding_docs::registration::{
+    CONFIG_INVALID, CONFIG_MISSING, DUPLICATE_REGISTRATION, LONG_TIMEOUT, NOT_OWNED,
+    NOT_REGISTERED, OUTDATED_REGISTRATION, UNKNOWN_POLICY, UNSUPPORTED_CONDITIONS,
+};
 
 /// Maximum timeout, in seconds, before it is reported.
 const MAX_TIMEOUT_SECONDS: i64 = 10;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalog::Doc;
-use crate::catalog::replicas::{CA_BUNDLES_DIFFER, CONFIGURATIONS_DIFFER, VERSIONS_DIFFER};
 use crate::facts::Facts;
 use crate::facts::object::{Kind, Object, list, text};
 use crate::facts::workload::{Workload, selected_pods};
 use crate::finding::{Findings, join_names};
+use crate::finding_docs::Doc;
+use crate::finding_docs::replicas::{CA_BUNDLES_DIFFER, CONFIGURATIONS_DIFFER, VERSIONS_DIFFER};
 
 /// Label of the Leases of servers, and beginning of their names.
 const REPLICA_LABEL: &str = "opgate.dev/replica";

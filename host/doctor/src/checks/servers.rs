@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::catalog::servers::{
-    EVICTIONS_BLOCKED, NO_DISRUPTION_BUDGET, NO_SERVICE_ACCOUNT, SINGLE_NODE, TOO_FEW_REPLICAS,
-    UPDATE_INTERRUPTS,
-};
 use crate::facts::Facts;
 use crate::facts::hooks::{Hook, is_selected};
 use crate::facts::object::{Kind, Object};
 use crate::facts::workload::{Workload, selected_pods};
 use crate::finding::{Findings, ObjectReference, shell_word};
+use crate::finding_docs::servers::{
+    EVICTIONS_BLOCKED, NO_DISRUPTION_BUDGET, NO_SERVICE_ACCOUNT, SINGLE_NODE, TOO_FEW_REPLICAS,
+    UPDATE_INTERRUPTS,
+};
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
     let Some(workload) = Workload::of(facts) else {

@@ -6,7 +6,7 @@ use std::path::Path;
 use opgate_admission::policy::{
     Builtin, Configuration, ModuleSource, PolicySet, Profile, Trust, ValueOrigin,
 };
-use opgate_controller::ledger::LEDGER_NAME;
+use opgate_controller::config_map_ledger::LEDGER_NAME;
 use opgate_text::one_line;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! arguments ─▶ opgate_doctor: facts ─▶ findings ─▶ report
-//!              opgate_doctor::catalog ─▶ explain, pages
+//!              opgate_doctor::finding_docs ─▶ explain, pages
 //! ```
 
 mod report;
@@ -25,7 +25,7 @@ use opgate_admission::cluster::{Connection, Source};
 use opgate_admission::policy::Configuration;
 use opgate_builtin_policies::BUILTINS;
 use opgate_certs::error_text::with_causes;
-use opgate_doctor::catalog::{self, Level};
+use opgate_doctor::finding_docs::{self, Level};
 use opgate_doctor::{
     ClusterReader, DumpedCluster, ExpectedObjects, ExpiryDays, Facts, Installation,
     find_configuration, probe_server, run_all, set_platform,
@@ -169,17 +169,17 @@ fn url(text: &str) -> Result<String, String> {
 }
 
 fn known_id(text: &str) -> Result<String, String> {
-    let known = catalog::find_doc(text).map(|doc| doc.id.to_owned());
+    let known = finding_docs::find_doc(text).map(|doc| doc.id.to_owned());
     known.ok_or_else(|| unknown_id_error(text))
 }
 
 /// Iterates over the ids of all findings.
 pub(super) fn ids() -> impl Iterator<Item = &'static str> {
-    catalog::docs().map(|(_, doc)| doc.id)
+    finding_docs::docs().map(|(_, doc)| doc.id)
 }
 
 fn unknown_id_error(id: &str) -> String {
-    let hint = opgate_text::hint(id, catalog::docs().map(|(_, doc)| doc.id));
+    let hint = opgate_text::hint(id, finding_docs::docs().map(|(_, doc)| doc.id));
     format!("there is no finding {:?}: docs/doctor lists them{hint}", one_line(id, 64))
 }
 
@@ -196,12 +196,12 @@ impl Doctor {
 fn explain(ids: &[String]) -> Result<ExitStatus, CommandError> {
     let mut out = anstream::stdout();
     for (index, id) in ids.iter().enumerate() {
-        let doc = catalog::find_doc(id)
+        let doc = finding_docs::find_doc(id)
             .ok_or_else(|| CommandError::usage(anyhow::anyhow!(unknown_id_error(id))))?;
         if index > 0 {
             writeln!(out)?;
         }
-        write!(out, "{}", catalog::render_section(doc))?;
+        write!(out, "{}", finding_docs::render_section(doc))?;
     }
     Ok(ExitStatus::Ok)
 }
@@ -209,7 +209,7 @@ fn explain(ids: &[String]) -> Result<ExitStatus, CommandError> {
 fn write_pages(directory: &Path) -> Result<ExitStatus, CommandError> {
     let written = || -> std::io::Result<()> {
         std::fs::create_dir_all(directory)?;
-        catalog::render_pages()
+        finding_docs::render_pages()
             .iter()
             .try_for_each(|(name, text)| std::fs::write(directory.join(name), text))
     };

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::cli::output::{ERROR, WARNING};
 use opgate_admission::policy::Trust;
-use opgate_doctor::catalog::{Level, page_of};
+use opgate_doctor::finding_docs::{Level, page_of};
 use opgate_doctor::{Facts, Finding, Findings, Installation};
 use opgate_text::one_line;
 

@@ -3,7 +3,7 @@
 use super::Level::Warning;
 use super::{Doc, Topic};
 
-pub(crate) const THEME: Topic =
+pub(crate) const TOPIC: Topic =
     Topic { name: "cluster", title: "Cluster", docs: &[&CLOCK_SKEW, &UNREADABLE_OBJECTS] };
 
 pub(crate) const CLOCK_SKEW: Doc = Doc {

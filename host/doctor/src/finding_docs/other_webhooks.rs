@@ -3,8 +3,8 @@
 use super::Level::{Note, Warning};
 use super::{Doc, Topic};
 
-pub(crate) const THEME: Topic = Topic {
-    name: "others",
+pub(crate) const TOPIC: Topic = Topic {
+    name: "other-webhooks",
     title: "Third-party webhooks",
     docs: &[&BACKEND_UNAVAILABLE, &SLOW_WEBHOOK, &START_DEADLOCK, &SERVER_MUTATION],
 };

@@ -3,7 +3,7 @@
 use super::Level::{Critical, Warning};
 use super::{Doc, Topic};
 
-pub(crate) const THEME: Topic = Topic {
+pub(crate) const TOPIC: Topic = Topic {
     name: "replicas",
     title: "Differences between servers",
     docs: &[&VERSIONS_DIFFER, &CONFIGURATIONS_DIFFER, &CA_BUNDLES_DIFFER, &LEASE_STALE],

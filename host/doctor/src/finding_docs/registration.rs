@@ -3,7 +3,7 @@
 use super::Level::{Critical, Warning};
 use super::{Doc, Topic};
 
-pub(crate) const THEME: Topic = Topic {
+pub(crate) const TOPIC: Topic = Topic {
     name: "registration",
     title: "Webhook registration and configuration",
     docs: &[

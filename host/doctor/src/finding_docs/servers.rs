@@ -3,7 +3,7 @@
 use super::Level::{Critical, Note, Warning};
 use super::{Doc, Topic};
 
-pub(crate) const THEME: Topic = Topic {
+pub(crate) const TOPIC: Topic = Topic {
     name: "servers",
     title: "Servers and clients",
     docs: &[

@@ -1,13 +1,15 @@
 //! Webhooks of others for the same requests, or for the servers themselves.
 
 use super::reach::count_ready_endpoints;
-use crate::catalog::others::{BACKEND_UNAVAILABLE, SERVER_MUTATION, SLOW_WEBHOOK, START_DEADLOCK};
 use crate::facts::Facts;
 use crate::facts::hooks::Hook;
 use crate::facts::object::Kind;
 use crate::facts::related_objects::{matched_resources, overlaps, third_party_hooks};
 use crate::facts::workload::Workload;
 use crate::finding::{Findings, join_names, shell_word};
+use crate::finding_docs::other_webhooks::{
+    BACKEND_UNAVAILABLE, SERVER_MUTATION, SLOW_WEBHOOK, START_DEADLOCK,
+};
 
 /// Maximum timeout of other webhooks, in seconds, before it is reported.
 const MAX_TIMEOUT_SECONDS: i64 = 10;

@@ -3,7 +3,7 @@
 use super::Level::{Critical, Warning};
 use super::{Doc, Topic};
 
-pub(crate) const THEME: Topic = Topic {
+pub(crate) const TOPIC: Topic = Topic {
     name: "identities",
     title: "Profile and identities",
     docs: &[&UNTRUSTED_OLM_USER, &WRONG_PROFILE],

@@ -3,7 +3,7 @@
 use super::Level::{Critical, Warning};
 use super::{Doc, Topic};
 
-pub(crate) const THEME: Topic = Topic {
+pub(crate) const TOPIC: Topic = Topic {
     name: "reach",
     title: "Service and endpoints",
     docs: &[&NO_SERVICE, &NO_PODS, &NO_ENDPOINTS, &WRONG_PORT, &PORT_BLOCKED, &NOT_ALL_READY],

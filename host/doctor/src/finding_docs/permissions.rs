@@ -3,7 +3,7 @@
 use super::Level::{Critical, Note, Warning};
 use super::{Doc, Topic};
 
-pub(crate) const THEME: Topic = Topic {
+pub(crate) const TOPIC: Topic = Topic {
     name: "permissions",
     title: "Permissions",
     docs: &[&MISSING_PERMISSION, &EXCESSIVE_WRITES, &SECRET_READS, &EXCESSIVE_READS],
