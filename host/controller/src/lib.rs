@@ -12,11 +12,11 @@
 pub mod api;
 pub mod certificates;
 pub mod clock;
+pub mod config_map_ledger;
 pub mod events;
 #[cfg(test)]
 mod fake;
 pub mod lease;
-pub mod ledger;
 mod object_watch;
 pub mod registration;
 pub mod replicas;

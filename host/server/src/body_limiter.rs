@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::connection_limiter::Origin;
-use super::memory::{BudgetExceeded, RequestCharge, RequestMemory};
+use super::request_memory::{BudgetExceeded, RequestCharge, RequestMemory};
 
 /// Minimum bytes per second of a body. An API server sends megabytes in milliseconds; a body of 7
 /// MiB would not even arrive within its ten seconds at five times this rate.

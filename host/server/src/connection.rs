@@ -34,8 +34,8 @@ use tower_service::Service as _;
 use super::bucket::TokenBucket;
 use super::connection_limiter::{ConnectionSlot, RequestGuard, RequestTracker};
 use super::handshake_limiter::HandshakeLimiter;
-use super::memory::ResponseCharge;
 use super::metrics::Metrics;
+use super::request_memory::ResponseCharge;
 use super::timeout_stream::{Activity, RequestInProgress, TimeoutStream};
 
 /// The phases of the shutdown.

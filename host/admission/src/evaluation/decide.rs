@@ -20,8 +20,8 @@ use opgate_cluster::{Key, Resource};
 use opgate_document::Account;
 use tokio::time::Instant;
 
+use super::await_outcomes::{SettleWait, has_settled_since, max_pending_depth, object_names};
 use super::read_need::{DirectReadNeed, ReadConsistency, direct_read_need};
-use super::settle::{SettleWait, has_settled_since, max_pending_depth, object_names};
 use crate::cluster::{
     CLAIM_RECHECK_INTERVAL, Claim, ClusterState, DenialGround, DirectReadError, DirectReadPlan,
     DirectReader, EvaluationView, LedgerMark, MAX_CONFIRMATIONS, ObjectWrite, OpenReservation,

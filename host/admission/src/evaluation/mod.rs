@@ -10,10 +10,10 @@
 //!           evaluator: calls every matching policy (policy::dispatch), combines their verdicts
 //! ```
 
+mod await_outcomes;
 mod decide;
 mod evaluator;
 mod read_need;
-mod settle;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

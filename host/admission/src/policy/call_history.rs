@@ -1,6 +1,6 @@
 //! The usual duration of the calls of a policy, so that hardly any call runs twice.
 //!
-//! The calls of a tenant determine where its next one starts (`permits.rs`). But if the calls of a
+//! The calls of a tenant determine where its next one starts (`permits`). But if the calls of a
 //! policy are long for all tenants, as those of an interpreter can be, the first call of each
 //! tenant would run twice. So tenants have votes, on each route of the policy:
 //!

@@ -9,7 +9,7 @@
 //! short for some time. Calls of other tenants do not, unless calls are long for most of them (`call_history.rs`).
 //!
 //! ```text
-//!  tenant ─▶ permit (permits.rs) ─▶ fast path, 2 ms ──ok──▶ verdict
+//!  tenant ─▶ permit (permits) ─▶ fast path, 2 ms ──ok──▶ verdict
 //!              │                       │ too long: a permit for long calls
 //!              │ calls were long       ▼
 //!              └──────────────▶ slow path: worker thread, whole deadline ──▶ verdict or policy error

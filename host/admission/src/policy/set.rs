@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::config::{ConfigErrors, Configuration, PolicyConfig};
 use super::load::{LoadContext, LoadOutcome, LoadedPolicy, PolicyLoadError, load};
-use super::loading::LoadProgress;
+use super::load_progress::LoadProgress;
 use super::permits::{Tenant, Tenants};
 use super::scope::labels_of;
 use super::{EffectiveMatchRule, Mode, OnError, PlatformQuery, Policy, PolicyError, Trust};

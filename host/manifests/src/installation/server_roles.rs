@@ -4,7 +4,7 @@
 //! They are separate from the roles for the reads of policies (`read_roles.rs`): `opgate manifests rbac` prints
 //! only those, and applying them again removes no permission.
 
-use opgate_controller::ledger::LEDGER_NAME;
+use opgate_controller::config_map_ledger::LEDGER_NAME;
 use serde_json::{Value, json};
 
 use super::certificates::SECRET_NAME;

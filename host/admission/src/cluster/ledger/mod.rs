@@ -11,17 +11,17 @@
 //! A change is first reserved in this process, so that its own requests see it at once, and then
 //! appended to the ledger. The request is allowed when the ledger has it.
 
-mod content;
-mod exchange;
-mod open;
+mod ledger_store;
+mod machine_driver;
+mod open_reservation;
 mod share_error;
-mod shared;
-mod store;
+mod shared_content;
+mod shared_reservations;
 
-pub use exchange::exchange_ledger;
-pub use open::OpenReservation;
+pub use ledger_store::{LedgerStore, StoreError, StoredLedger};
+pub use machine_driver::exchange_ledger;
+pub use open_reservation::OpenReservation;
 pub use share_error::ShareError;
-pub(super) use shared::MAX_APPEND_TIME;
-pub(crate) use shared::{LedgerMark, SharedQuery};
-pub use shared::{LedgerRequests, LedgerStatus, SharedReservations};
-pub use store::{LedgerStore, StoreError, StoredLedger};
+pub(super) use shared_reservations::MAX_APPEND_TIME;
+pub(crate) use shared_reservations::{LedgerMark, SharedQuery};
+pub use shared_reservations::{LedgerRequests, LedgerStatus, SharedReservations};

@@ -211,7 +211,7 @@ async fn entry_that_leaves_the_ledger_is_settled_at_once() {
     let (cluster, shared, _requests) = replica(10);
     shared.handle(Input::Watched(ledger(2, 10, Some(foreign_entry("other")))));
     let api = EmptyApi;
-    let settle = watch::settle::settle_forever(&cluster.caches[0], &api);
+    let settle = watch::settle_reservations::settle_forever(&cluster.caches[0], &api);
     let rest = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(open_requests(&cluster, "other"), 1);

@@ -216,7 +216,7 @@ impl Replica {
         });
         let (of, source) = (cluster.clone(), api.clone());
         tokio::task::spawn_local(async move {
-            watch::settle::settle_forever(&of.caches[0], &source).await;
+            watch::settle_reservations::settle_forever(&of.caches[0], &source).await;
         });
         Self { cluster, direct: DirectReader::new(api.clone()) }
     }

@@ -24,7 +24,7 @@ use crate::cluster::watch::direct_read_source::{SampleError, SampleRequest};
 use crate::cluster::watch::list_watch::{Backoff, list_and_watch};
 use crate::cluster::watch::parse_limiter::ReadPriority;
 use crate::cluster::watch::requests::{ApiServer, resource_path};
-use crate::cluster::watch::settle::settle_forever;
+use crate::cluster::watch::settle_reservations::settle_forever;
 use crate::cluster::watch::token::Token;
 use crate::cluster::{CacheStatus, ClusterState, ResourceCache};
 use opgate_certs::error_text::with_causes;

@@ -19,5 +19,5 @@ pub(in crate::cluster) mod paging;
 pub(in crate::cluster) mod parse_limiter;
 pub(in crate::cluster) mod requests;
 mod sample_list;
-pub(in crate::cluster) mod settle;
+pub(in crate::cluster) mod settle_reservations;
 pub(in crate::cluster) mod token;

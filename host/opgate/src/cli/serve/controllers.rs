@@ -13,9 +13,9 @@ use opgate_controller::certificates::{
     CertificateController, CertificateLifetimes, CertificateState,
 };
 use opgate_controller::clock::{Clock, SystemClock};
+use opgate_controller::config_map_ledger::ConfigMapLedger;
 use opgate_controller::events::EventRecorder;
 use opgate_controller::lease::{Election, Leadership, unique_suffix};
-use opgate_controller::ledger::ConfigMapLedger;
 use opgate_controller::registration::{self, RegistrationController};
 use opgate_controller::replicas::{Publisher, ReplicaStatus, Replicas};
 use opgate_server::{ExternalMetrics, RegistrationNames, Server};

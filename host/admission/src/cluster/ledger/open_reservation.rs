@@ -7,9 +7,9 @@ use opgate_cluster::Key;
 use opgate_ledger::{Change, RequestId, Resource, Tenant as LedgerTenant};
 use tokio::time::Instant;
 
-use super::content::{SharedContent, resource_name};
 use super::share_error::ShareError;
-use super::shared::{Evaluated, LedgerMark, SharedQuery, SharedReservations};
+use super::shared_content::{SharedContent, resource_name};
+use super::shared_reservations::{Evaluated, LedgerMark, SharedQuery, SharedReservations};
 use crate::cluster::reservations::{ReservationId, Tenant};
 use crate::cluster::store::cache::ReservationCounters;
 use crate::cluster::{ObjectWrite, ResourceCache};

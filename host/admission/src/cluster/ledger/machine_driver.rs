@@ -19,8 +19,8 @@ use opgate_ledger::{
 };
 use tokio::time::Instant;
 
-use super::shared::{LedgerRequests, SharedReservations};
-use super::store::{LedgerStore, StoreError, StoredLedger};
+use super::ledger_store::{LedgerStore, StoreError, StoredLedger};
+use super::shared_reservations::{LedgerRequests, SharedReservations};
 
 /// The interval at which settled reservations are reported.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(200);

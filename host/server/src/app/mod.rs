@@ -14,12 +14,12 @@ use super::body_limiter::{Arrival, BodyError, BodyLimiter};
 use super::bucket::TokenBucket;
 use super::connection_limiter::Origin;
 use super::liveness::Liveness;
-use super::memory::{self, RequestMemory, ResponseCharge};
 use super::metrics::{GaugeGuard, Metrics};
 use super::pause_detector::PauseDetector;
 use super::rate_limited_log::RateLimitedLog;
 use super::readiness;
 use super::registration_names::RegistrationNames;
+use super::request_memory::{self, RequestMemory, ResponseCharge};
 use super::state::{self, ClusterStatus};
 use axum::Router;
 use axum::body::Body;
@@ -393,7 +393,7 @@ impl App {
         origin: Origin,
         headers: &HeaderMap,
         mut body: Body,
-    ) -> Result<(Vec<u8>, memory::RequestCharge), Response> {
+    ) -> Result<(Vec<u8>, request_memory::RequestCharge), Response> {
         let announced = body_hint(&body);
         if announced > self.max_body_bytes {
             return Err(self.too_large(headers, body));
