@@ -280,3 +280,19 @@ async fn resource_that_is_gone_is_read_directly() {
     cluster.caches[0].require_version(12);
     assert_eq!(cluster.caches[0].missing_version(), Some(12));
 }
+
+/// What shared reservations add to a request that reserves nothing, for one cache.
+#[test]
+#[ignore = "prints figures; see docs/performance.md"]
+fn figures() {
+    const CALLS: u32 = 1_000_000;
+    let local = cluster(ClusterOptions::of(Source::Live));
+    let (shared, _machine, _requests) = replica(0);
+    for (name, cluster) in [("local", &local), ("shared", &shared)] {
+        let began = std::time::Instant::now();
+        for _ in 0..CALLS {
+            std::hint::black_box(std::hint::black_box(cluster).ledger_mark(None));
+        }
+        println!("{name}: {} ns a request", began.elapsed().as_nanos() / u128::from(CALLS));
+    }
+}
