@@ -29,6 +29,9 @@ from step import Failed, Missing, run
 
 NAME = "house-images"
 
+# Names of locks.
+PORTS, ENVIRONMENT = "ports", "environment"
+
 
 class Language:
     """The differences between languages."""
@@ -117,8 +120,9 @@ class Run:
 
     def __init__(self, work, opgate):
         self.work, self.packed = work, set()
-        # Languages share packages, the verdicts of Rust, and the ports in the tutorials.
-        self.shared = threading.RLock()
+        # What several languages use: packages, the policy of Rust with its verdicts, and the ports in tutorials.
+        shared = [*(language.name for language in LANGUAGES), *(language.pack for language in LANGUAGES)]
+        self.locks = {of: threading.RLock() for of in [*shared, PORTS, ENVIRONMENT]}
         (work / "bin").mkdir()
         (work / "bin" / "opgate").symlink_to(opgate)
         self.opgate = str(work / "bin" / "opgate")
@@ -142,10 +146,12 @@ class Run:
 
     def pack(self, language):
         """Packs the SDK, once."""
-        with self.shared:
+        with self.locks[language.pack]:
             if language.pack not in self.packed:
-                # A new dictionary: other languages start commands with the old one.
-                self.env = {**self.env, **language.pack(self.work, self.env)}
+                found = language.pack(self.work, self.env)
+                with self.locks[ENVIRONMENT]:
+                    # A new dictionary: other languages start commands with the old one.
+                    self.env = {**self.env, **found}
                 self.packed.add(language.pack)
 
     def with_python(self, directory):
@@ -172,7 +178,7 @@ class Run:
             directory = self.work / f"tutorial-{page.stem}"
             directory.mkdir()
             self.bring(language, directory)
-            with self.shared:
+            with self.locks[PORTS]:
                 tutorial.follow(page, directory, self.env)
 
     def bring(self, language, directory):
@@ -182,6 +188,11 @@ class Run:
 
     def template(self, language):
         """A policy of the template: built, and its cases. Returns its directory and its component."""
+        with self.locks[language.name]:
+            return self.built_template(language)
+
+    def built_template(self, language):
+        """See `template`."""
         directory = self.work / language.name / NAME
         if directory.exists():
             return directory, self.component(directory)
@@ -207,18 +218,17 @@ class Run:
     def said(self, language):
         """What the policy of a language says and decides."""
         out = self.work / "verdicts" / language.name / "out"
-        if out.exists():
-            return out
-        directory, component = self.template(language)
-        text = (directory / "opgate.yaml").read_text()
-        return verdicts.collect(self.opgate, component, text, out.parent, self.env)
+        with self.locks[language.name]:
+            if out.exists():
+                return out
+            directory, component = self.template(language)
+            text = (directory / "opgate.yaml").read_text()
+            return verdicts.collect(self.opgate, component, text, out.parent, self.env)
 
     def verdicts(self, language):
         """The same as in Rust."""
-        with self.shared:
-            self.pack(RUST)
-            expected = self.said(RUST)
-        verdicts.compare(expected, self.said(language))
+        self.pack(RUST)
+        verdicts.compare(self.said(RUST), self.said(language))
 
     def serve(self, language):
         """Enforced."""
