@@ -85,7 +85,8 @@ struct LifecycleTest {
 
 impl LifecycleTest {
     fn start(cluster: TestCluster, way: InstallMethod) -> Self {
-        let name = format!("{way:?}, {} API server", if cluster.is_real() { "real" } else { "fake" });
+        let name =
+            format!("{way:?}, {} API server", if cluster.is_real() { "real" } else { "fake" });
         let cluster = Arc::new(cluster);
         let (previous, current) =
             (previous_build(Path::new(BINARY)), Build::new(BINARY, "current"));

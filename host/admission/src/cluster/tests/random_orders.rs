@@ -374,7 +374,7 @@ async fn simulate(steps: &[Step], consistent: bool, most: usize) {
     let cluster = Arc::new(cluster(ClusterOptions::of(Source::Live)));
     let (kind, api) = (cluster.caches[0].clone(), FakeApi(server.clone()));
     let settler = tokio::task::spawn_local(async move {
-        watch::settle_reservations::settle_forever(&kind, &api).await
+        watch::settle_reservations::settle_forever(&kind, &api).await;
     });
     let world = Rc::new(Simulation {
         cluster,
