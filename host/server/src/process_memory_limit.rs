@@ -5,7 +5,7 @@
 //!
 //! | of the limit | for | at most |
 //! |---|---|---|
-//! | a quarter | memory of requests ([`super::memory`]) | 256 MiB |
+//! | a quarter | memory of requests ([`super::request_memory`]) | 256 MiB |
 //! | a quarter | connections, of 64 KiB each | 4,096 connections |
 //! | a quarter | objects of the cluster that policies read (`opgate_admission::cluster`) | |
 //! | three eighths, or all but 128 MiB up to three quarters if that is more | subprocesses that compile, before clients connect | 1 GiB each |
