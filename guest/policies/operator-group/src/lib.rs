@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Modules that do not depend on requests port OLM's computations: [`namespaces`], [`apis`],
-//! [`install_modes`] and [`groups`]. `kinds` declares the evaluated resources, `reads` the cluster
+//! [`install_modes`] and [`group_surface`]. `kinds` declares the evaluated resources, `reads` the cluster
 //! objects that the policy queries. The messages are upstream's, byte for byte.
 
 pub mod apis;
