@@ -12,12 +12,15 @@ import os
 import re
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 from step import MAX_SECONDS, Failed, group, shown
 
 COMMENT = re.compile(r"<!--\s*(run|output|file|status)\s*(?::\s*(.*?))?\s*-->$")
 INDENT = "    "
+# Seconds that a killed server may keep its port.
+MAX_END_SECONDS = 10
 
 
 class Block:
@@ -73,21 +76,32 @@ def compare(block, printed):
             )
 
 
-def free(text, name):
-    """The ports in a page must be free: otherwise the tutorial reaches another server."""
+def wait_until_free(text, name):
+    """The ports in a page must be free: otherwise the tutorial reaches another server. That of a tutorial before is
+    killed, and may take a moment to end."""
+    until = time.monotonic() + MAX_END_SECONDS
     for port in sorted(set(re.findall(r"127\.0\.0\.1:(\d+)", text))):
-        with socket.socket() as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                one.bind(("127.0.0.1", int(port)))
-            except OSError as error:
-                raise Failed(f"{name}: it serves on port {port}, which is not free: {error}") from None
+        while (error := bind_error(int(port))) is not None:
+            if time.monotonic() > until:
+                raise Failed(f"{name}: it serves on port {port}, which is not free: {error}")
+            time.sleep(0.1)
+
+
+def bind_error(port):
+    """The reason why a server cannot listen on a port of the loopback address; None if it can."""
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError as error:
+            return error
+    return None
 
 
 def follow(page, directory, env):
     """Follows one page in a directory."""
     name = page.name
-    free(page.read_text(), name)
+    wait_until_free(page.read_text(), name)
     state, log = directory.parent / f"{directory.name}.env", directory.parent / f"{directory.name}.out"
     # The state after a block: its directory and its exported variables.
     after = f"trap 'code=$?; {{ declare -px; printf \"cd %q\\n\" \"$PWD\"; }} > {state}; exit $code' EXIT\n"
