@@ -274,7 +274,7 @@ class Run:
             logging.info("ok %s (%.0f s)", name.replace("_", " "), time.monotonic() - began)
 
     def outcome(self, language):
-        """What became of a language: passed, failed or skipped."""
+        """Runs all steps of a language. Returns "passed", "failed" or "skipped"."""
         threading.current_thread().name = language.name
         try:
             self.language(language)

@@ -50,7 +50,7 @@ pub enum Scope {
     Namespaced,
 }
 
-/// What becomes of watches.
+/// How the server answers watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchBehavior {
     /// They are served.

@@ -181,7 +181,7 @@ pub struct ClusterState {
     options: ClusterOptions,
     /// The registry in which reservations are compared and made, one at a time with other cluster
     /// states of the same server.
-    registry_handle: store::cache_registry::RegistryHandle,
+    registry_handle: store::reservation_registry::RegistryHandle,
     /// The reservations of all replicas; empty if this is the only one. The same for all cluster states of
     /// the server.
     shared: SharedHandle,
@@ -286,7 +286,7 @@ impl ClusterState {
             let name = name(reading);
             let is_it = |cache: &&Arc<ResourceCache>| {
                 cache.name() == name
-                    && store::cache_registry::can_share_cache(cache.resolved_read(), reading)
+                    && store::reservation_registry::can_share_cache(cache.resolved_read(), reading)
             };
             let known = replaced.and_then(|other| other.caches.iter().find(is_it));
             let new = || {
@@ -297,7 +297,7 @@ impl ClusterState {
             known.cloned().unwrap_or_else(new)
         };
         let caches: Vec<_> = merged.iter().map(cache).collect();
-        let registry_handle = store::cache_registry::RegistryHandle::register(
+        let registry_handle = store::reservation_registry::RegistryHandle::register(
             replaced.map(|other| other.registry_handle.registry()).unwrap_or_default(),
         );
         registry_handle.acquire().add(&caches);

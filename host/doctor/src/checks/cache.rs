@@ -1,5 +1,5 @@
-//! State of the cluster cache, from the Leases of the servers or from their responses, which also have that of
-//! their reservations.
+//! State of the cluster cache, from the Leases of the servers or from their responses. The same state has the
+//! reservations, for `reservations`.
 
 use std::collections::BTreeSet;
 

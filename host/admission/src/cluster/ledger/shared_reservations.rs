@@ -19,7 +19,7 @@ use super::share_error::ShareError;
 use super::shared_content::{SharedContent, resource_name};
 use crate::cluster::reservations::{ForeignChange, Origin, RecordedQuery, ReservationId, Tenant};
 use crate::cluster::store::cache::ReservationCounters;
-use crate::cluster::store::cache_registry::ReservationRegistry;
+use crate::cluster::store::reservation_registry::ReservationRegistry;
 use crate::cluster::{ReservationLimitReached, ResourceCache, ResourceId};
 
 /// The longest time from an append to the response. An append that takes longer fails. All servers

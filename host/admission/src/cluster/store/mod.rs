@@ -9,9 +9,9 @@
 //! ```
 
 pub(in crate::cluster) mod cache;
-pub(in crate::cluster) mod cache_registry;
 pub(in crate::cluster) mod listing;
 pub(in crate::cluster) mod memory;
+pub(in crate::cluster) mod reservation_registry;
 pub(in crate::cluster) mod reservation_usage;
 pub(in crate::cluster) mod snapshot;
 pub(in crate::cluster) mod unreadable;

@@ -22,9 +22,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::cluster::reservations::Reservations;
-use crate::cluster::store::cache_registry::StandbyState;
 use crate::cluster::store::listing::Listing;
 use crate::cluster::store::memory::CacheMemory;
+use crate::cluster::store::reservation_registry::StandbyState;
 use crate::cluster::{ClusterOptions, ResolvedRead, Source};
 
 pub(crate) use changes::Change;
