@@ -2,10 +2,11 @@
 
     docs/policies/LANGUAGE.md ─▶ blocks with a comment before them ─▶ one directory, in order
 
-The comments: `<!-- run -->` commands, `<!-- status: 1 -->` before commands that fail so, `<!-- file: PATH -->`
-content of a file, `<!-- output -->` lines that the last commands have printed, in this order (`…` stands for
-anything). A block without a comment is only read. Directory and environment are kept from block to block, and
-background processes end with the tutorial.
+The comments: `<!-- run -->` commands, `<!-- run: 10 -->` commands that are repeated for up to 10 seconds until their
+exit status is the expected one, `<!-- status: 1 -->` before commands that fail so, `<!-- file: PATH -->` content of a
+file, `<!-- output -->` lines that the last commands have printed, in this order (`…` stands for anything). A block
+without a comment is only read. Directory and environment are kept from block to block, and background processes end
+with the tutorial. A failure shows the logs in the directory.
 """
 
 import os
@@ -98,6 +99,32 @@ def bind_error(port):
     return None
 
 
+def execute(script, directory, env, log, groups):
+    """Runs commands. Returns their exit status and what they printed; their process group is added to `groups`."""
+    with open(log, "w+") as out:
+        process = subprocess.Popen(
+            ["bash", "-c", script],
+            cwd=directory,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        groups.append(process.pid)
+        try:
+            code = process.wait(MAX_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = f"nothing within {MAX_SECONDS} s"
+    return code, log.read_text(errors="replace")
+
+
+def logs(directory):
+    """The ends of the logs in a directory, for a failure."""
+    found = sorted(directory.glob("*.log"))
+    return "".join(f"\n  {log.name}:\n{shown(log.read_text(errors='replace'))}" for log in found)
+
+
 def follow(page, directory, env):
     """Follows one page in a directory."""
     name = page.name
@@ -116,27 +143,18 @@ def follow(page, directory, env):
                 compare(block, printed)
             else:
                 before = f". {state}\n" if state.exists() else ""
-                with open(log, "w+") as out:
-                    process = subprocess.Popen(
-                        ["bash", "-c", f"{before}{after}set -eo pipefail\n{block.text}"],
-                        cwd=here,
-                        env=env,
-                        stdin=subprocess.DEVNULL,
-                        stdout=out,
-                        stderr=subprocess.STDOUT,
-                        start_new_session=True,
-                    )
-                    groups.append(process.pid)
-                    try:
-                        code = process.wait(MAX_SECONDS)
-                    except subprocess.TimeoutExpired:
-                        code = f"nothing within {MAX_SECONDS} s"
-                printed = log.read_text(errors="replace")
+                script = f"{before}{after}set -eo pipefail\n{block.text}"
+                until = time.monotonic() + int(block.argument or 0)
+                while True:
+                    code, printed = execute(script, here, env, log, groups)
+                    if code == block.status or time.monotonic() > until:
+                        break
+                    time.sleep(0.1)
                 ran += 1
                 if code != block.status:
                     raise Failed(
                         f"{block.place}: expected exit status {block.status}, got {code}\n"
-                        f"{shown(block.text)}\n  printed:\n{shown(printed)}"
+                        f"{shown(block.text)}\n  printed:\n{shown(printed)}{logs(here)}"
                     )
                 moved = re.search(r"^cd (.*)$", state.read_text().splitlines()[-1])
                 quoted = subprocess.run(
