@@ -23,7 +23,7 @@ pub fn unsupported_type(document: Value<'_>) -> Option<&'static str> {
             "an AdmissionReview without request: record it as the API server sends it, or create one from a manifest with `opgate review new`",
         ),
         ("audit.k8s.io", "Event" | "EventList") => Some(
-            "an event of an audit log, not an AdmissionReview: save its requestObject as a manifest, and create a review from it with `opgate review new`",
+            "an event of an audit log, not a manifest: `opgate replay` evaluates the writes of an audit log",
         ),
         _ => None,
     }

@@ -226,7 +226,7 @@ fn empty_input_is_an_error_and_broken_link_is_reported() {
         let output = opgate(directory.path(), &["replay", path]);
         assert_eq!(output.status.code(), Some(2), "{path}");
         assert!(
-            err(&output).contains("no AdmissionReview and no manifest found"),
+            err(&output).contains("no AdmissionReview, manifest or write in an audit log found"),
             "{}",
             err(&output)
         );

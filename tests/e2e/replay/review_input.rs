@@ -73,7 +73,17 @@ fn detected_input_type_is_printed() {
             "no-request.json: an AdmissionReview without request: record",
         ),
         ("check no-request.json", 2, "no-request.json: an AdmissionReview without request: record"),
-        ("replay audit.json", 2, "audit.json: an event of an audit log"),
+        ("replay audit.json", 2, "1 that write no object"),
+        (
+            "check audit.json",
+            2,
+            "audit.json: an event of an audit log, not a manifest: `opgate replay`",
+        ),
+        (
+            "replay --explain audit.log",
+            0,
+            "audit.log:4: an audit event, CREATE of operators.coreos.com",
+        ),
         ("replay empty.yaml", 2, "empty.yaml: empty: it should hold AdmissionReviews or manifests"),
         ("check empty.yaml", 2, "empty.yaml: empty: it should hold manifests"),
         (
@@ -95,6 +105,67 @@ fn detected_input_type_is_printed() {
         assert_eq!(output.status.code(), Some(status), "{line}: {text}");
         assert!(text.contains(expected), "{line}: {text}");
     }
+}
+
+/// The writes of an audit log are decided in their order, each with the previous version of its object. Events that
+/// never reached a webhook, or lack an object, are counted.
+#[test]
+fn writes_of_an_audit_log_are_decided() {
+    let directory = directory();
+    let output = run(&directory, "replay --apply-allowed -o jsonl audit.log");
+    let decisions: Vec<_> = json_lines(&output)
+        .iter()
+        .map(|record| {
+            let text = |member: &str| record[member].as_str().unwrap().to_owned();
+            let rules = record["violations"].as_array().unwrap().iter();
+            let denying: Vec<_> = rules
+                .filter(|violation| violation["effect"] == "deny")
+                .map(|violation| violation["rule"].as_str().unwrap().to_owned())
+                .collect();
+            assert_eq!(record["inputType"], "auditEvent");
+            let what = format!("{} {}/{}", text("operation"), text("resource"), text("name"));
+            (text("source"), what, denying.join(" "))
+        })
+        .collect();
+    let expected = [
+        ("audit.log:3", "CREATE /v1/namespaces/one", ""),
+        ("audit.log:4", "CREATE operators.coreos.com/v1/operatorgroups/g1", ""),
+        // The log has an earlier one: it was created without opgate.
+        ("audit.log:5", "CREATE operators.coreos.com/v1/operatorgroups/g2", "OPG-01"),
+        ("audit.log:6", "UPDATE operators.coreos.com/v1/operatorgroups/g1", ""),
+        ("audit.log:7", "UPDATE operators.coreos.com/v1/operatorgroups/g1", ""),
+        ("audit.log:8", "UPDATE operators.coreos.com/v1/operatorgroups/g1", ""),
+        // A dry run, and a request that another webhook denied.
+        ("audit.log:10", "CREATE operators.coreos.com/v1/operatorgroups/g3", "OPG-01"),
+        ("audit.log:11", "CREATE operators.coreos.com/v1/operatorgroups/g4", "OPG-01"),
+        ("audit.log:12", "CREATE apps/v1/deployments/web", ""),
+        ("audit.log:15", "CREATE /v1/pods/web-kw4pg", ""),
+    ];
+    let expected: Vec<_> = expected
+        .into_iter()
+        .map(|(source, what, denying)| (source.into(), what.into(), denying.to_owned()))
+        .collect();
+    assert_eq!(decisions, expected);
+    assert_eq!(output.status.code(), Some(1));
+    let summary = "audit log: 10 of 21 events evaluated; not evaluated: 1 that write no object, \
+        1 of a stage other than ResponseComplete, 1 rejected by the API server itself, \
+        1 that connect to a Pod, Service or Node, 1 that delete a collection, \
+        1 without the object (it needs level RequestResponse), \
+        2 without the previous version in an earlier event, 3 that no rule evaluates";
+    assert!(err(&output).contains(summary), "{}", err(&output));
+
+    // The user of a request is the one that the client impersonates.
+    let output = run(&directory, "replay --explain audit.log");
+    let text = err(&output);
+    assert!(text.contains("audit.log:11: an audit event, CREATE of operators.coreos.com/v1/operatorgroups one/g4 by jane"), "{text}");
+
+    // Both configurations of a comparison decide them.
+    let output = run(&directory, "diff reasons.yaml reasons.yaml --reviews audit.log");
+    assert!(
+        out(&output).contains("reviews: 13 compared, 0 decided otherwise"),
+        "{}",
+        all_output(&output)
+    );
 }
 
 /// A review is what an API server sends, and the same whenever it is made.

@@ -152,7 +152,7 @@ fn insert_member(json: &str, at: usize, member: &str, is_more: bool) -> String {
 }
 
 /// Returns a JSON string.
-fn json_string(text: &str) -> String {
+pub(in crate::cli) fn json_string(text: &str) -> String {
     Json::from(text).to_string()
 }
 
@@ -205,7 +205,8 @@ fn groups_of(user: &str, named: &[String]) -> Vec<String> {
     groups
 }
 
-fn options(operation: Operation, dry_run: bool) -> Json {
+/// Returns the `options` of a request.
+pub(in crate::cli) fn options_of(operation: Operation, dry_run: bool) -> Json {
     let mut options = match operation {
         Operation::Create => {
             json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "kubectl-client-side-apply", "fieldValidation": "Strict"})
@@ -370,35 +371,67 @@ pub(in crate::cli) fn make_review(
         info.insert("uid".to_owned(), uuid(&digest(&[account])).into());
     }
     let (info, options) =
-        (info.to_string(), options(operation, request_options.dry_run).to_string());
+        (info.to_string(), options_of(operation, request_options.dry_run).to_string());
     let id = [operation.as_str(), &resource, sub, &object, &old_object, &info, &options];
     let uid = uuid(&digest(&id));
-    let gvk = format!(
-        r#"{{"group":{},"version":{},"kind":{}}}"#,
-        json_string(group),
-        json_string(version),
-        json_string(kind)
-    );
-    let gvr = format!(
-        r#"{{"group":{},"version":{},"resource":{}}}"#,
-        json_string(&new.group),
-        json_string(&new.version),
-        json_string(&resource)
-    );
-    let (mut sub_resource, mut request_sub) = (String::new(), String::new());
-    if !sub.is_empty() {
-        sub_resource = format!(r#""subResource":{},"#, json_string(sub));
-        request_sub = format!(r#""requestSubResource":{},"#, json_string(sub));
-    }
-    let part = |member: &str, text: &str| match text {
+    let json = review_json(&ReviewParts {
+        uid: &uid,
+        kind: (group, version, kind),
+        resource: (&new.group, &new.version, &resource),
+        sub_resource: sub,
+        name: &name,
+        namespace,
+        operation,
+        user: &info,
+        object: &object,
+        old_object: &old_object,
+        is_dry_run: request_options.dry_run,
+        options: &options,
+    });
+    Ok(GeneratedReview { json, operation, user, notes })
+}
+
+/// The parts of an AdmissionReview. Members of a request that only repeat others are made from them.
+pub(in crate::cli) struct ReviewParts<'a> {
+    pub(in crate::cli) uid: &'a str,
+    /// Group, version and kind of the object.
+    pub(in crate::cli) kind: (&'a str, &'a str, &'a str),
+    /// Group, version and resource of the request.
+    pub(in crate::cli) resource: (&'a str, &'a str, &'a str),
+    pub(in crate::cli) sub_resource: &'a str,
+    pub(in crate::cli) name: &'a str,
+    pub(in crate::cli) namespace: &'a str,
+    pub(in crate::cli) operation: Operation,
+    /// `userInfo` as JSON.
+    pub(in crate::cli) user: &'a str,
+    /// The object and the older one as JSON, or `null`.
+    pub(in crate::cli) object: &'a str,
+    pub(in crate::cli) old_object: &'a str,
+    pub(in crate::cli) is_dry_run: bool,
+    /// `options` as JSON.
+    pub(in crate::cli) options: &'a str,
+}
+
+/// Returns an AdmissionReview as JSON in one line.
+pub(in crate::cli) fn review_json(parts: &ReviewParts<'_>) -> String {
+    let ReviewParts { uid, sub_resource, user, object, old_object, is_dry_run, options, .. } =
+        parts;
+    let typed = |(group, version, name): (&str, &str, &str), member: &str| {
+        let (group, version, name) = (json_string(group), json_string(version), json_string(name));
+        format!(r#"{{"group":{group},"version":{version},"{member}":{name}}}"#)
+    };
+    let (kind, resource) = (typed(parts.kind, "kind"), typed(parts.resource, "resource"));
+    let optional = |member: &str, text: &str| match text {
         "" => String::new(),
         text => format!("{}:{},", json_string(member), json_string(text)),
     };
-    let (name, namespace) = (part("name", &name), part("namespace", namespace));
-    let (operation_name, dry_run) = (operation.as_str(), request_options.dry_run);
+    let sub = optional("subResource", sub_resource);
+    let request_sub = optional("requestSubResource", sub_resource);
+    let (name, namespace) = (optional("name", parts.name), optional("namespace", parts.namespace));
+    let (uid, operation) = (json_string(uid), parts.operation.as_str());
     let json = format!(
-        r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":"{uid}","kind":{gvk},"resource":{gvr},{sub_resource}"requestKind":{gvk},"requestResource":{gvr},{request_sub}{name}{namespace}"operation":"{operation_name}","userInfo":{info},"object":{object},"oldObject":{old_object},"dryRun":{dry_run},"options":{options}}}}}"#
+        r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":{uid},"kind":{kind},"resource":{resource},{sub}"requestKind":{kind},"requestResource":{resource},{request_sub}{name}{namespace}"operation":"{operation}","userInfo":{user},"object":{object},"oldObject":{old_object},"dryRun":{is_dry_run},"options":{options}}}}}"#
     );
-    let json = json.replace(['\n', '\r'], " ");
-    Ok(GeneratedReview { json, operation, user, notes })
+    // Between values; texts have them escaped.
+    json.replace(['\n', '\r'], " ")
 }

@@ -41,6 +41,7 @@ mod make_review;
 mod output;
 mod registry;
 mod report;
+mod review_input;
 mod runtime;
 mod stdin;
 mod verbosity;
@@ -92,7 +93,7 @@ engine failed. `opgate COMMAND --help` describes a command.";
 enum Command {
     /// Serve as an admission webhook
     Serve(Box<serve::Serve>),
-    /// Evaluate recorded AdmissionReviews or manifests
+    /// Evaluate recorded AdmissionReviews, manifests or audit logs
     Replay(replay::Replay),
     /// Create AdmissionReviews from manifests
     Review(review::ReviewArgs),

@@ -59,7 +59,7 @@ pub(super) struct Diff {
     /// Configuration as it would be; - for standard input
     #[arg(value_name = "AFTER")]
     new: PathBuf,
-    /// Recorded AdmissionReviews to decide with both, as `opgate replay` reads them; may be repeated
+    /// Recorded AdmissionReviews, manifests or audit logs to decide with both, as `opgate replay` reads them; may be repeated
     #[arg(long, value_name = "PATH")]
     reviews: Vec<PathBuf>,
     /// Files with the objects of a cluster, as `kubectl get -A -o yaml` prints them; may be repeated

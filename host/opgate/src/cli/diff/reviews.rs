@@ -1,15 +1,18 @@
 //! Recorded reviews, decided by both sides. What two decisions are is kept, and no review.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use crate::cli::exit::{CommandError, ExitStatus};
-use crate::cli::input::{self, InputError};
+use crate::cli::input;
 use crate::cli::report::review_record::ReviewRecord;
+use crate::cli::review_input::{InputLines, ReviewFactory};
 use crate::cli::runtime;
+use crate::cli::verbosity::note;
 use opgate_admission::policy::PolicySet;
 use opgate_admission::review::Review;
 use opgate_input::read::Reader;
@@ -79,29 +82,39 @@ impl ReviewDifferences {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
         let mut reviews = Self { compared: 0, different: Vec::new(), outcome: ExitStatus::Ok };
-        for file in files {
-            for item in input::read(&file, reader) {
-                let read = item.checked_text().and_then(|text| {
-                    let review = Review::read(&text).map_err(|e| item.error_line(&e))?;
-                    let decide = |set| {
-                        runtime::block_on(decide(set, &review, &item.source))
-                            .map_err(|error| InputError::Line(error.to_string()))
-                    };
-                    Ok((decide(old)?, decide(new)?))
-                });
-                match read {
-                    Ok((old, new)) => reviews.add(&old, new),
-                    Err(why) => {
-                        reviews.outcome = reviews.outcome.max(ExitStatus::Usage);
-                        tracing::error!("{why}");
+        let (mut factory, mut lines) = (ReviewFactory::default(), InputLines::default());
+        for item in files.iter().flat_map(|file| input::read(file, reader)) {
+            let all = factory.create_reviews(&item).unwrap_or_else(|why| {
+                reviews.add_unreadable(&why);
+                Vec::new()
+            });
+            for taken in all {
+                lines.print(&taken, false);
+                match Review::read(&taken.text) {
+                    Ok(review) => {
+                        let decide = |set| runtime::block_on(decide(set, &review, &taken.source));
+                        let (old, new) = (decide(old), decide(new));
+                        reviews.add(&old?, new?);
+                    }
+                    Err(error) => {
+                        reviews.add_unreadable(&format_args!("{}: {error}", taken.source));
                     }
                 }
             }
+        }
+        lines.finish();
+        if let Some(line) = factory.audit_log_summary() {
+            note(line);
         }
         if reviews.compared == 0 && reviews.outcome == ExitStatus::Ok {
             return Err(CommandError::usage(anyhow::anyhow!("no review found in the given paths")));
         }
         Ok(reviews)
+    }
+
+    fn add_unreadable(&mut self, why: &dyn fmt::Display) {
+        self.outcome = self.outcome.max(ExitStatus::Usage);
+        tracing::error!("{why}");
     }
 
     fn add(&mut self, old: &ReviewRecord, new: ReviewRecord) {

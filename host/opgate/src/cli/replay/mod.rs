@@ -6,7 +6,6 @@
 //! ```
 
 mod report;
-mod review_input;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,15 +15,16 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use self::report::Report;
-use self::review_input::{InputLines, ReviewFactory, ReviewInput};
 use super::explanation::{self, Explanation, Trace};
 use super::fail_on::FailOn;
 use super::report::level::MinEffect;
 use super::report::{Format, UnreadableInput};
+use super::review_input::{InputLines, ReviewFactory, ReviewInput};
 use super::{input, runtime};
 use crate::cli::args::{ConfigArgs, ReadArgs};
 use crate::cli::exit::{CommandError, ExitStatus};
-use crate::cli::report::review_record::ReviewRecord;
+use crate::cli::report::review_record::{InputType, ReviewRecord};
+use crate::cli::verbosity::note;
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Decision, PolicySet};
 use opgate_admission::review::{Review, ReviewError};
@@ -72,7 +72,7 @@ pub(super) struct Replay {
     require_evaluated: bool,
     #[command(flatten)]
     read: ReadArgs,
-    /// Files with reviews or manifests (JSON, YAML, JSON Lines), directories, or - for standard input
+    /// Files with reviews, manifests or audit logs (JSON, YAML, JSON Lines), directories, or - for standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
@@ -142,6 +142,15 @@ impl Replay {
                         continue;
                     }
                 };
+                let is_unevaluated_event = taken.input_type == InputType::AuditEvent
+                    && record.not_evaluated.is_some()
+                    && !explain
+                    && !require_evaluated;
+                if is_unevaluated_event {
+                    decisions += 1;
+                    factory.set_unevaluated_event();
+                    continue;
+                }
                 record.line_range = Some(item.line_range());
                 outcome = outcome.max(record.outcome());
                 if fail_on == FailOn::Warn && record.warns() {
@@ -167,6 +176,9 @@ impl Replay {
             other => other?,
         }
         lines.finish();
+        if let Some(line) = factory.audit_log_summary() {
+            note(line);
+        }
         if !replayer.skipped_rules.is_empty() {
             let all: Vec<_> = replayer.skipped_rules.iter().map(String::as_str).collect();
             let rules = explanation::list_some(&all);
@@ -175,7 +187,8 @@ impl Replay {
             tracing::warn!(rules, "not evaluated: they need other objects of a cluster{with}");
         }
         if decisions == 0 && outcome == ExitStatus::Ok {
-            let text = "no AdmissionReview and no manifest found in the given paths";
+            let text =
+                "no AdmissionReview, manifest or write in an audit log found in the given paths";
             return Err(CommandError::usage(anyhow::anyhow!(text)));
         }
         Ok(fail_on.status(outcome))

@@ -15,10 +15,12 @@ use opgate_text::one_line;
 
 /// Detected type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "camelCase")]
 pub(in crate::cli) enum InputType {
     /// A review from an API server.
     Review,
+    /// An event of an audit log from which a review was made.
+    AuditEvent,
     /// An object from which a review was made.
     Manifest,
 }

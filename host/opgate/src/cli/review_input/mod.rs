@@ -3,8 +3,11 @@
 //! ```text
 //! Item ─┬▶ AdmissionReview ─────────────────▶ ReviewInput
 //!       ├▶ object, list of objects ─▶ make ─▶ ReviewInput, one for each
+//!       ├▶ event of an audit log ─▶ AuditLog ▶ ReviewInput, if it is a write
 //!       └▶ anything else ───────────────────▶ what it is, and what to do with it
 //! ```
+
+mod audit_log;
 
 use std::sync::Arc;
 
@@ -14,6 +17,7 @@ use opgate_files::unsupported_type;
 use opgate_input::objects::{self, TypedObject};
 use opgate_text::one_line;
 
+use self::audit_log::AuditLog;
 use crate::cli::input::{InputError, ReviewItem};
 use crate::cli::kinds::Kinds;
 use crate::cli::make_review::{
@@ -59,6 +63,7 @@ impl From<MakeReviewError> for ObjectError {
 pub(super) struct ReviewFactory {
     kinds: Kinds,
     request_options: RequestOptions,
+    audit_log: AuditLog,
 }
 
 impl ReviewFactory {
@@ -78,7 +83,7 @@ impl ReviewFactory {
         let text = item.checked_text().map_err(|why| why.with_empty_text(EMPTY_INPUT))?;
         let wrong = match Review::read(&text) {
             Ok(review) => {
-                let line = describe_review(source, &review);
+                let line = describe_review(source, "AdmissionReview", &review);
                 let source = source.to_owned();
                 return Ok(vec![ReviewInput {
                     source,
@@ -91,7 +96,8 @@ impl ReviewFactory {
             Err(error) => return Err(item.error_line(&error)),
         };
         let document = item.document()?;
-        if let Some(what) = unsupported_type(document.root()) {
+        let is_audit_event = audit_log::is_audit_event(document.root());
+        if let Some(what) = unsupported_type(document.root()).filter(|_| !is_audit_event) {
             return Err(InputError::Line(format!("{source}: {what}")));
         }
         if document.get("/kind").and_then(|kind| kind.text()) == Some("AdmissionReview") {
@@ -117,7 +123,7 @@ impl ReviewFactory {
                 Err(wrong) => Err(ObjectError::Reason(wrong.to_string())),
             };
             match one {
-                Ok(one) => review_input.push(one),
+                Ok(one) => review_input.extend(one),
                 Err(ObjectError::Line(line)) => error = Some(line),
                 Err(ObjectError::Reason(why)) => error = Some(format!("{source}: {why}")),
             }
@@ -125,7 +131,7 @@ impl ReviewFactory {
         if let Some(error) = error {
             return Err(InputError::Line(error));
         }
-        if review_input.is_empty() {
+        if review_input.is_empty() && !is_audit_event {
             return Err(InputError::Line(format!(
                 "{source}: a list without objects: it contains nothing to evaluate"
             )));
@@ -133,32 +139,41 @@ impl ReviewFactory {
         Ok(review_input)
     }
 
-    /// Returns the review of an object of a document, or the object that is one.
+    /// Returns the review of an object of a document, or the object that is one; none for an audit event
+    /// without a review.
     fn create_review(
         &mut self,
         item: &ReviewItem,
         found: &TypedObject<'_, '_>,
-    ) -> Result<ReviewInput, ObjectError> {
+    ) -> Result<Option<ReviewInput>, ObjectError> {
         let source = match found.pointer {
             "" => item.source.clone(),
             pointer => format!("{}{}", item.source, pointer.replace("/items/", "#")),
         };
+        let fail = |error: ReviewError| ObjectError::Line(format!("{source}: {error}"));
+        if audit_log::is_audit_event(found.value) {
+            let Some(json) = self.audit_log.review(found.value) else { return Ok(None) };
+            let text = review::text(json.into_bytes()).map_err(fail)?;
+            let review = Review::read(&text).map_err(fail)?;
+            let line = describe_review(&source, "audit event", &review);
+            let text = text.clone();
+            return Ok(Some(ReviewInput { source, text, input_type: InputType::AuditEvent, line }));
+        }
         if let Some(what) = unsupported_type(found.value) {
             return Err(ObjectError::Line(format!("{source}: {what}")));
         }
-        let fail = |error: ReviewError| ObjectError::Line(format!("{source}: {error}"));
         if found.kind == "AdmissionReview" {
             // An element of a list.
             let text = review::text(found.value.raw().into_owned().into_bytes());
             let text = text.map_err(fail)?;
             let review = Review::read(&text).map_err(fail)?;
-            let line = describe_review(&source, &review);
-            return Ok(ReviewInput {
+            let line = describe_review(&source, "AdmissionReview", &review);
+            return Ok(Some(ReviewInput {
                 source,
                 text: text.clone(),
                 input_type: InputType::Review,
                 line,
-            });
+            }));
         }
         let (group, _) = found.group_version();
         self.kinds.add_definition(group, found.kind, found.value);
@@ -170,12 +185,22 @@ impl ReviewFactory {
             tracing::warn!("{note}");
         }
         let line = format!("{source}: a manifest, evaluated as {} by {user}", operation.as_str());
-        Ok(ReviewInput { source, text, input_type: InputType::Manifest, line })
+        Ok(Some(ReviewInput { source, text, input_type: InputType::Manifest, line }))
+    }
+
+    /// Counts an audit event that no rule evaluates. Most events of a cluster are such.
+    pub(super) fn set_unevaluated_event(&mut self) {
+        self.audit_log.set_unevaluated();
+    }
+
+    /// Returns a line about the events of audit logs; none without events.
+    pub(super) fn audit_log_summary(&self) -> Option<String> {
+        self.audit_log.summary()
     }
 }
 
 /// Returns `a.json: an AdmissionReview, UPDATE of v1/pods ns/name by admin`.
-fn describe_review(source: &str, review: &Review<'_>) -> String {
+fn describe_review(source: &str, input: &str, review: &Review<'_>) -> String {
     let namespace = review.own_namespace();
     let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
     let (path, sub) = (review.resource_path(), &review.sub_resource);
@@ -188,7 +213,7 @@ fn describe_review(source: &str, review: &Review<'_>) -> String {
         path.trim_start_matches('/'),
         review.name
     );
-    format!("{source}: an AdmissionReview, {}", one_line(&what, 512))
+    format!("{source}: an {input}, {}", one_line(&what, 512))
 }
 
 /// Error for an empty file.
@@ -208,7 +233,7 @@ pub(super) struct InputLines {
 impl InputLines {
     /// Reports the detected type of a file: always if it is unexpected, otherwise with `all`.
     pub(super) fn print(&mut self, review_input: &ReviewInput, all: bool) {
-        if review_input.input_type == InputType::Review && !all {
+        if review_input.input_type != InputType::Manifest && !all {
             return;
         }
         if all || self.printed < MAX_LINES {

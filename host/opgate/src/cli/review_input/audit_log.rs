@@ -1,0 +1,320 @@
+//! Reviews from the audit log of an API server.
+//!
+//! ```text
+//! event ─▶ is it a write that reached admission? ─▶ its object ─┬▶ AdmissionReview
+//!                                                previous version ┘
+//! ```
+//!
+//! An event has no previous version of its object. It is that of the last event of the log about the same object,
+//! so the first update of an object has none. Such events, and those that are no writes, are omitted and counted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use opgate_admission::review::Operation;
+use opgate_document::Value;
+
+use crate::cli::make_review::{ReviewParts, options_of, review_json};
+
+/// Maximum bytes of previous versions. The objects of the oldest events are forgotten first.
+const MAX_VERSION_BYTES: usize = 256 << 20;
+
+/// The group of audit events.
+const GROUP: &str = "audit.k8s.io";
+
+/// Reports whether a document is an audit event, or a list of some.
+pub(super) fn is_audit_event(document: Value<'_>) -> bool {
+    let group = text(document, "/apiVersion").split_once('/').map(|(group, _)| group);
+    group == Some(GROUP) && matches!(text(document, "/kind"), "Event" | "EventList")
+}
+
+/// The reason why there is no review of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Omission {
+    NoWrite,
+    OtherStage,
+    Rejected,
+    Connect,
+    Collection,
+    NoObject,
+    NoPreviousVersion,
+    NoRule,
+}
+
+impl Omission {
+    fn describe(self) -> &'static str {
+        match self {
+            Self::NoWrite => "that write no object",
+            Self::OtherStage => "of a stage other than ResponseComplete",
+            Self::Rejected => "rejected by the API server itself",
+            Self::Connect => "that connect to a Pod, Service or Node",
+            Self::Collection => "that delete a collection",
+            Self::NoObject => "without the object (it needs level RequestResponse)",
+            Self::NoPreviousVersion => "without the previous version in an earlier event",
+            Self::NoRule => "that no rule evaluates",
+        }
+    }
+}
+
+/// The events of all files of a command.
+#[derive(Debug, Default)]
+pub(super) struct AuditLog {
+    versions: ObjectVersions,
+    reviews: usize,
+    omissions: BTreeMap<Omission, usize>,
+}
+
+impl AuditLog {
+    /// Returns the review of an event as JSON, or none if the event has none.
+    pub(super) fn review(&mut self, event: Value<'_>) -> Option<String> {
+        match self.create_review(event) {
+            Ok(review) => {
+                self.reviews = self.reviews.saturating_add(1);
+                Some(review)
+            }
+            Err(omission) => {
+                self.omit(omission);
+                None
+            }
+        }
+    }
+
+    /// Counts an event as omitted, because no rule evaluates its review.
+    pub(super) fn set_unevaluated(&mut self) {
+        self.reviews = self.reviews.saturating_sub(1);
+        self.omit(Omission::NoRule);
+    }
+
+    fn omit(&mut self, omission: Omission) {
+        let count = self.omissions.entry(omission).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// Returns a line with the numbers of evaluated and omitted events; none without events.
+    pub(super) fn summary(&self) -> Option<String> {
+        let omitted: usize = self.omissions.values().sum();
+        let total = omitted.saturating_add(self.reviews);
+        if total == 0 {
+            return None;
+        }
+        let mut line = format!("audit log: {} of {total} events evaluated", self.reviews);
+        for (index, (omission, count)) in self.omissions.iter().enumerate() {
+            let separator = if index == 0 { "; not evaluated: " } else { ", " };
+            line = format!("{line}{separator}{count} {}", omission.describe());
+        }
+        Some(line)
+    }
+
+    fn create_review(&mut self, event: Value<'_>) -> Result<String, Omission> {
+        let stage = text(event, "/stage");
+        let verb = text(event, "/verb");
+        let sub_resource = text(event, "/objectRef/subresource");
+        let mut operation = match verb {
+            _ if text(event, "/objectRef/resource").is_empty() => return Err(Omission::NoWrite),
+            _ if matches!(sub_resource, "exec" | "attach" | "portforward" | "proxy") => {
+                return Err(Omission::Connect);
+            }
+            "create" => Operation::Create,
+            "update" | "patch" => Operation::Update,
+            "delete" => Operation::Delete,
+            "deletecollection" => return Err(Omission::Collection),
+            _ => return Err(Omission::NoWrite),
+        };
+        if stage != "ResponseComplete" {
+            return Err(Omission::OtherStage);
+        }
+        let code = event.get("/responseStatus/code").and_then(|code| code.integer()).unwrap_or(0);
+        let is_stored = (200..300).contains(&code);
+        if !is_stored && !text(event, "/responseStatus/message").contains("admission webhook \"") {
+            return Err(Omission::Rejected);
+        }
+        if operation == Operation::Update && code == 201 {
+            operation = Operation::Create;
+        }
+        let response = event.get("/responseObject").filter(|object| is_object(*object));
+        let request = event.get("/requestObject").filter(|object| is_object(*object));
+        // A patch is no object. Without the response, the request has no defaults.
+        let request = request.filter(|_| matches!(verb, "create" | "update"));
+        let object = match operation {
+            Operation::Delete => response,
+            _ => Some(response.or(request).ok_or(Omission::NoObject)?),
+        };
+        let key = ObjectKey::of(event, object);
+        let previous = self.versions.get(&key, object);
+        let (new, old) = match operation {
+            Operation::Delete => {
+                let old = previous.or_else(|| response.map(raw)).ok_or(Omission::NoPreviousVersion);
+                ("null".into(), old)
+            }
+            Operation::Update => {
+                (object.map_or("null".into(), raw), previous.ok_or(Omission::NoPreviousVersion))
+            }
+            _ => (object.map_or("null".into(), raw), Ok("null".into())),
+        };
+        let is_dry_run = is_dry_run(text(event, "/requestURI"));
+        if is_stored && !is_dry_run {
+            // The object changes with its scale, and the scale with it.
+            self.versions.remove(&key.related());
+            if operation == Operation::Delete && response.is_none() {
+                self.versions.remove(&key);
+            } else if let Some(object) = object {
+                self.versions.insert(key.clone(), raw(object));
+            }
+        }
+        let old = old?;
+        let typed = if operation == Operation::Delete { old.as_ref() } else { new.as_ref() };
+        let (api_version, kind) = type_of(typed).ok_or(Omission::NoObject)?;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        // The name of a request is that of the client, and empty if the API server generates it.
+        let has_name = operation != Operation::Create
+            || request.is_none_or(|request| !text(request, "/metadata/name").is_empty());
+        let name = if has_name { key.name.as_str() } else { "" };
+        let is_namespace = key.group.is_empty() && key.resource == "namespaces";
+        let namespace = if is_namespace { &key.name } else { &key.namespace };
+        let user = event.get("/impersonatedUser").or_else(|| event.get("/user"));
+        Ok(review_json(&ReviewParts {
+            uid: text(event, "/auditID"),
+            kind: (group, version, &kind),
+            resource: (&key.group, text(event, "/objectRef/apiVersion"), &key.resource),
+            sub_resource,
+            name,
+            namespace,
+            operation,
+            user: &user.map_or("{}".into(), |user| user.raw()),
+            object: &new,
+            old_object: &old,
+            is_dry_run,
+            options: &options_of(operation, is_dry_run).to_string(),
+        }))
+    }
+}
+
+/// Returns the text of a member, or an empty one.
+fn text<'d>(value: Value<'d>, pointer: &str) -> &'d str {
+    value.get(pointer).and_then(|value| value.text()).unwrap_or_default()
+}
+
+fn raw(value: Value<'_>) -> Arc<str> {
+    Arc::from(&*value.raw())
+}
+
+/// Reports whether a value is an object of a resource, and not the status of a failure or a deletion.
+fn is_object(value: Value<'_>) -> bool {
+    let (api_version, kind) = (text(value, "/apiVersion"), text(value, "/kind"));
+    !kind.is_empty() && !api_version.is_empty() && (api_version, kind) != ("v1", "Status")
+}
+
+/// Returns `apiVersion` and kind of an object.
+fn type_of(json: &str) -> Option<(String, String)> {
+    #[derive(serde::Deserialize)]
+    struct Type {
+        #[serde(rename = "apiVersion")]
+        api_version: String,
+        kind: String,
+    }
+    let Type { api_version, kind } = serde_json::from_str(json).ok()?;
+    Some((api_version, kind))
+}
+
+fn name_of<'d>(event: Value<'d>, object: Option<Value<'d>>) -> &'d str {
+    match (text(event, "/objectRef/name"), object) {
+        ("", Some(object)) => text(object, "/metadata/name"),
+        (name, _) => name,
+    }
+}
+
+fn is_dry_run(uri: &str) -> bool {
+    let query = uri.split_once('?').map_or("", |(_, query)| query);
+    query.split('&').any(|parameter| parameter == "dryRun=All")
+}
+
+/// An object of the cluster. A sub-resource with a kind of its own, such as `scale`, is another one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct ObjectKey {
+    group: String,
+    resource: String,
+    sub_resource: String,
+    namespace: String,
+    name: String,
+}
+
+impl ObjectKey {
+    fn of(event: Value<'_>, object: Option<Value<'_>>) -> Self {
+        let sub_resource = match text(event, "/objectRef/subresource") {
+            // The object is that of the resource.
+            "status" | "finalize" | "approval" | "ephemeralcontainers" | "resize" => "",
+            other => other,
+        };
+        Self {
+            group: text(event, "/objectRef/apiGroup").to_owned(),
+            resource: text(event, "/objectRef/resource").to_owned(),
+            sub_resource: sub_resource.to_owned(),
+            namespace: text(event, "/objectRef/namespace").to_owned(),
+            name: name_of(event, object).to_owned(),
+        }
+    }
+
+    /// Returns the object of a sub-resource, or the scale of an object.
+    fn related(&self) -> Self {
+        let sub_resource = if self.sub_resource.is_empty() { "scale" } else { "" };
+        Self { sub_resource: sub_resource.to_owned(), ..self.clone() }
+    }
+
+    fn size(&self) -> usize {
+        let Self { group, resource, sub_resource, namespace, name } = self;
+        [group, resource, sub_resource, namespace, name].iter().map(|text| text.len()).sum()
+    }
+}
+
+/// The last version of each object that an event had.
+#[derive(Debug, Default)]
+struct ObjectVersions {
+    versions: HashMap<ObjectKey, (u64, Arc<str>)>,
+    /// The objects in the order of their last events.
+    order: BTreeMap<u64, ObjectKey>,
+    next: u64,
+    bytes: usize,
+}
+
+impl ObjectVersions {
+    /// Returns the stored version, if it is one of the same object in the same API version as `object`.
+    fn get(&self, key: &ObjectKey, object: Option<Value<'_>>) -> Option<Arc<str>> {
+        let (_, json) = self.versions.get(key)?;
+        if let Some(object) = object {
+            let document = opgate_document::Document::parse(json).ok()?;
+            let both = |pointer| (text(document.root(), pointer), text(object, pointer));
+            let is_same = |(stored, new)| stored == new;
+            // What a client creates has no uid yet.
+            let is_same_uid =
+                |(stored, new): (&str, &str)| stored.is_empty() || new.is_empty() || stored == new;
+            if !is_same(both("/apiVersion"))
+                || !is_same(both("/kind"))
+                || !is_same_uid(both("/metadata/uid"))
+            {
+                return None;
+            }
+        }
+        Some(json.clone())
+    }
+
+    fn insert(&mut self, key: ObjectKey, json: Arc<str>) {
+        self.remove(&key);
+        self.bytes = self.bytes.saturating_add(json.len()).saturating_add(key.size());
+        self.order.insert(self.next, key.clone());
+        self.versions.insert(key, (self.next, json));
+        self.next = self.next.saturating_add(1);
+        while self.bytes > MAX_VERSION_BYTES
+            && let Some((_, oldest)) = self.order.first_key_value()
+        {
+            let oldest = oldest.clone();
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        if let Some((number, json)) = self.versions.remove(key) {
+            self.order.remove(&number);
+            self.bytes = self.bytes.saturating_sub(json.len()).saturating_sub(key.size());
+        }
+    }
+}
