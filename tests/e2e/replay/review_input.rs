@@ -168,6 +168,57 @@ fn writes_of_an_audit_log_are_decided() {
     );
 }
 
+/// A watched object that appears again is an update of its previous version.
+#[test]
+fn changes_of_watched_objects_are_decided() {
+    let directory = directory();
+    let decide = |line: &str| {
+        let output = run(&directory, line);
+        let records = json_lines(&output);
+        let text = |record: &Value| {
+            let text = |member: &str| record[member].as_str().unwrap().to_owned();
+            let denied = if record["allowed"] == false { " denied" } else { "" };
+            format!("{} {} {}{denied}", text("source"), text("operation"), text("name"))
+        };
+        (records.iter().map(text).collect::<Vec<_>>(), err(&output))
+    };
+    let (decisions, _) = decide("replay --apply-allowed -o jsonl watch.json");
+    let expected = ["#1 CREATE g1", "#2 UPDATE g1", "#3 CREATE g2 denied", "#4 UPDATE g1"];
+    assert_eq!(decisions, expected.map(|text| format!("watch.json{text}")));
+    let (decisions, _) = decide("replay --apply-allowed -o jsonl watch-events.json");
+    let expected = [":1 CREATE g1", ":2 UPDATE g1", ":3 CREATE g2 denied", ":4 DELETE g1"];
+    assert_eq!(decisions, expected.map(|text| format!("watch-events.json{text}")));
+
+    let write = |name: &str, text: &str| {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    };
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
+    // The watch was interrupted within an object.
+    let cut = read("watch.json").lines().take(30).collect::<Vec<_>>().join("\n");
+    write("cut.json", &cut);
+    let (decisions, said) = decide("replay -o jsonl cut.json");
+    assert_eq!(decisions, ["cut.json#1 CREATE g1"]);
+    assert!(said.contains("cut.json:30:"), "{said}");
+    let events = read("watch-events.json");
+    let (_, changes) = events.split_once('\n').unwrap();
+    write(
+        "later.jsonl",
+        &format!(
+            "{changes}{}\n{}\n",
+            r#"{"type":"BOOKMARK","object":{"kind":"OperatorGroup","apiVersion":"operators.coreos.com/v1","metadata":{"resourceVersion":"9"}}}"#,
+            r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","message":"too old resource version: 1 (9)","code":410}}"#
+        ),
+    );
+    let (decisions, said) = decide("replay -o jsonl later.jsonl");
+    assert_eq!(decisions, ["later.jsonl:2 CREATE g2", "later.jsonl:3 DELETE g1"]);
+    for line in [
+        "later.jsonl:1: a change of an object without its previous version: `kubectl get --watch`",
+        "later.jsonl:5: the watch failed: too old resource version: 1 (9)",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+}
+
 /// A review is what an API server sends, and the same whenever it is made.
 #[test]
 fn review_is_created_from_a_manifest() {

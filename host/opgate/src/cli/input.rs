@@ -1,6 +1,6 @@
 //! Recorded reviews from files, directories and standard input.
 //!
-//! A file holds one review (JSON or YAML), several YAML documents, or one review per line (JSON Lines).
+//! A file holds one review (JSON or YAML), several documents, or one review per line (JSON Lines).
 //! Directories are read recursively in the order of names. Every review keeps its source; unreadable input is
 //! reported and the remaining files are read.
 
@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use opgate_document::Document;
 use opgate_yaml::BooleanWords;
+use serde::de::IgnoredAny;
 
 use opgate_admission::cluster::{ClusterState, Snapshot};
 use opgate_admission::review::{self, ReviewError};
@@ -240,6 +241,10 @@ fn split(source: &str, ending: &str, bytes: Vec<u8>) -> Vec<ReviewItem> {
     if matches!(ending, "jsonl" | "ndjson") || is_json_lines(&bytes) {
         return split_lines(source, &bytes);
     }
+    let documents = split_json_documents(source, &bytes);
+    if documents.len() > 1 {
+        return documents;
+    }
     let lines = memchr::memchr_iter(b'\n', bytes.trim_ascii_end()).count().saturating_add(1);
     vec![ReviewItem {
         source: source.to_owned(),
@@ -254,7 +259,7 @@ fn split(source: &str, ending: &str, bytes: Vec<u8>) -> Vec<ReviewItem> {
 fn is_json_lines(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let first = lines.next().unwrap_or_default();
-    let whole = || serde_json::from_slice::<serde::de::IgnoredAny>(first).is_ok();
+    let whole = || serde_json::from_slice::<IgnoredAny>(first).is_ok();
     lines.next().is_some() && whole()
 }
 
@@ -269,6 +274,37 @@ fn split_lines(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
         line_count: Some(1),
     };
     lines.map(item).collect()
+}
+
+/// Returns JSON documents that follow each other, as `kubectl get --watch -o json` prints them. What follows the last
+/// complete one is an item as well. Empty if the first is not complete.
+fn split_json_documents(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
+    let mut documents = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
+    let (mut items, mut start, mut lines_before) = (Vec::new(), 0, 0_usize);
+    while start < bytes.trim_ascii_end().len() {
+        let end = match documents.next() {
+            Some(Ok(_)) => documents.byte_offset(),
+            _ if items.is_empty() => return items,
+            _ => bytes.len(),
+        };
+        let text = bytes.get(start..end).unwrap_or_default();
+        // The line of an error counts from the document's own first line.
+        let blank = text.len().saturating_sub(text.trim_ascii_start().len());
+        let (before, text) = text.split_at_checked(blank).unwrap_or_default();
+        let count_lines = |text: &[u8]| memchr::memchr_iter(b'\n', text).count();
+        lines_before = lines_before.saturating_add(count_lines(before));
+        let inner_lines = count_lines(text);
+        items.push(ReviewItem {
+            source: format!("{source}#{}", items.len() + 1),
+            file: source.to_owned(),
+            text: Ok(text.to_vec()),
+            lines_before,
+            line_count: Some(inner_lines.saturating_add(1)),
+        });
+        lines_before = lines_before.saturating_add(inner_lines);
+        start = end;
+    }
+    items
 }
 
 fn split_yaml(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
@@ -343,7 +379,7 @@ impl ReviewItem {
             return Err(InputError::Line(format!("{}: {NO_OBJECTS_ERROR}", self.source)));
         }
         let text = self.checked_text().map_err(|why| why.with_empty_text(NO_OBJECTS_ERROR))?;
-        serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|error| {
+        serde_json::from_str::<IgnoredAny>(&text).map_err(|error| {
             let (line, column) = (error.line() + self.lines_before, error.column());
             InputError::Line(format!("{}:{line}:{column}: not JSON: {error}", self.file))
         })?;

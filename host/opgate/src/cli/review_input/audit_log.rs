@@ -8,16 +8,14 @@
 //! An event has no previous version of its object. It is that of the last event of the log about the same object,
 //! so the first update of an object has none. Such events, and those that are no writes, are omitted and counted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use opgate_admission::review::Operation;
-use opgate_document::Value;
+use opgate_document::{Document, Value};
 
+use super::object_versions::{ObjectKey, ObjectVersions};
 use crate::cli::make_review::{ReviewParts, options_of, review_json};
-
-/// Maximum bytes of previous versions. The objects of the oldest events are forgotten first.
-const MAX_VERSION_BYTES: usize = 256 << 20;
 
 /// The group of audit events.
 const GROUP: &str = "audit.k8s.io";
@@ -59,7 +57,7 @@ impl Omission {
 /// The events of all files of a command.
 #[derive(Debug, Default)]
 pub(super) struct AuditLog {
-    versions: ObjectVersions,
+    versions: ObjectVersions<Arc<str>>,
     reviews: usize,
     omissions: BTreeMap<Omission, usize>,
 }
@@ -139,8 +137,8 @@ impl AuditLog {
             Operation::Delete => response,
             _ => Some(response.or(request).ok_or(Omission::NoObject)?),
         };
-        let key = ObjectKey::of(event, object);
-        let previous = self.versions.get(&key, object);
+        let key = object_key(event, object);
+        let previous = previous_version(&self.versions, &key, object);
         let (new, old) = match operation {
             Operation::Delete => {
                 let old = previous.or_else(|| response.map(raw)).ok_or(Omission::NoPreviousVersion);
@@ -158,7 +156,9 @@ impl AuditLog {
             if operation == Operation::Delete && response.is_none() {
                 self.versions.remove(&key);
             } else if let Some(object) = object {
-                self.versions.insert(key.clone(), raw(object));
+                let json = raw(object);
+                let bytes = json.len();
+                self.versions.insert(key.clone(), json, bytes);
             }
         }
         let old = old?;
@@ -228,93 +228,42 @@ fn is_dry_run(uri: &str) -> bool {
     query.split('&').any(|parameter| parameter == "dryRun=All")
 }
 
-/// An object of the cluster. A sub-resource with a kind of its own, such as `scale`, is another one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct ObjectKey {
-    group: String,
-    resource: String,
-    sub_resource: String,
-    namespace: String,
-    name: String,
-}
-
-impl ObjectKey {
-    fn of(event: Value<'_>, object: Option<Value<'_>>) -> Self {
-        let sub_resource = match text(event, "/objectRef/subresource") {
-            // The object is that of the resource.
-            "status" | "finalize" | "approval" | "ephemeralcontainers" | "resize" => "",
-            other => other,
-        };
-        Self {
-            group: text(event, "/objectRef/apiGroup").to_owned(),
-            resource: text(event, "/objectRef/resource").to_owned(),
-            sub_resource: sub_resource.to_owned(),
-            namespace: text(event, "/objectRef/namespace").to_owned(),
-            name: name_of(event, object).to_owned(),
-        }
-    }
-
-    /// Returns the object of a sub-resource, or the scale of an object.
-    fn related(&self) -> Self {
-        let sub_resource = if self.sub_resource.is_empty() { "scale" } else { "" };
-        Self { sub_resource: sub_resource.to_owned(), ..self.clone() }
-    }
-
-    fn size(&self) -> usize {
-        let Self { group, resource, sub_resource, namespace, name } = self;
-        [group, resource, sub_resource, namespace, name].iter().map(|text| text.len()).sum()
+/// Returns the object of an event. A sub-resource with a separate kind, such as `scale`, is another object.
+fn object_key(event: Value<'_>, object: Option<Value<'_>>) -> ObjectKey {
+    let sub_resource = match text(event, "/objectRef/subresource") {
+        // The object is that of the resource.
+        "status" | "finalize" | "approval" | "ephemeralcontainers" | "resize" => "",
+        other => other,
+    };
+    ObjectKey {
+        group: text(event, "/objectRef/apiGroup").to_owned(),
+        resource: text(event, "/objectRef/resource").to_owned(),
+        sub_resource: sub_resource.to_owned(),
+        namespace: text(event, "/objectRef/namespace").to_owned(),
+        name: name_of(event, object).to_owned(),
     }
 }
 
-/// The last version of each object that an event had.
-#[derive(Debug, Default)]
-struct ObjectVersions {
-    versions: HashMap<ObjectKey, (u64, Arc<str>)>,
-    /// The objects in the order of their last events.
-    order: BTreeMap<u64, ObjectKey>,
-    next: u64,
-    bytes: usize,
-}
-
-impl ObjectVersions {
-    /// Returns the stored version, if it is one of the same object in the same API version as `object`.
-    fn get(&self, key: &ObjectKey, object: Option<Value<'_>>) -> Option<Arc<str>> {
-        let (_, json) = self.versions.get(key)?;
-        if let Some(object) = object {
-            let document = opgate_document::Document::parse(json).ok()?;
-            let both = |pointer| (text(document.root(), pointer), text(object, pointer));
-            let is_same = |(stored, new)| stored == new;
-            // What a client creates has no uid yet.
-            let is_same_uid =
-                |(stored, new): (&str, &str)| stored.is_empty() || new.is_empty() || stored == new;
-            if !is_same(both("/apiVersion"))
-                || !is_same(both("/kind"))
-                || !is_same_uid(both("/metadata/uid"))
-            {
-                return None;
-            }
-        }
-        Some(json.clone())
-    }
-
-    fn insert(&mut self, key: ObjectKey, json: Arc<str>) {
-        self.remove(&key);
-        self.bytes = self.bytes.saturating_add(json.len()).saturating_add(key.size());
-        self.order.insert(self.next, key.clone());
-        self.versions.insert(key, (self.next, json));
-        self.next = self.next.saturating_add(1);
-        while self.bytes > MAX_VERSION_BYTES
-            && let Some((_, oldest)) = self.order.first_key_value()
+/// Returns the previous version, if it is one of the same object in the same API version as `object`.
+fn previous_version(
+    versions: &ObjectVersions<Arc<str>>,
+    key: &ObjectKey,
+    object: Option<Value<'_>>,
+) -> Option<Arc<str>> {
+    let json = versions.get(key)?;
+    if let Some(object) = object {
+        let document = Document::parse(json).ok()?;
+        let both = |pointer| (text(document.root(), pointer), text(object, pointer));
+        let is_same = |(stored, new)| stored == new;
+        // What a client creates has no uid yet.
+        let is_same_uid =
+            |(stored, new): (&str, &str)| stored.is_empty() || new.is_empty() || stored == new;
+        if !is_same(both("/apiVersion"))
+            || !is_same(both("/kind"))
+            || !is_same_uid(both("/metadata/uid"))
         {
-            let oldest = oldest.clone();
-            self.remove(&oldest);
+            return None;
         }
     }
-
-    fn remove(&mut self, key: &ObjectKey) {
-        if let Some((number, json)) = self.versions.remove(key) {
-            self.order.remove(&number);
-            self.bytes = self.bytes.saturating_sub(json.len()).saturating_sub(key.size());
-        }
-    }
+    Some(json.clone())
 }

@@ -3,21 +3,25 @@
 //! ```text
 //! Item ─┬▶ AdmissionReview ─────────────────▶ ReviewInput
 //!       ├▶ object, list of objects ─▶ make ─▶ ReviewInput, one for each
+//!       ├▶ object again, watch event ─▶ make ▶ ReviewInput of the change
 //!       ├▶ event of an audit log ─▶ AuditLog ▶ ReviewInput, if it is a write
 //!       └▶ anything else ───────────────────▶ what it is, and what to do with it
 //! ```
 
 mod audit_log;
+mod object_versions;
+mod watch;
 
 use std::sync::Arc;
 
-use opgate_admission::review::{self, Review, ReviewError};
+use opgate_admission::review::{self, Operation, Review, ReviewError};
 use opgate_document::Text;
 use opgate_files::unsupported_type;
 use opgate_input::objects::{self, TypedObject};
 use opgate_text::one_line;
 
 use self::audit_log::AuditLog;
+use self::watch::{WatchEvent, WatchedObjects};
 use crate::cli::input::{InputError, ReviewItem};
 use crate::cli::kinds::Kinds;
 use crate::cli::make_review::{
@@ -64,6 +68,7 @@ pub(super) struct ReviewFactory {
     kinds: Kinds,
     request_options: RequestOptions,
     audit_log: AuditLog,
+    watched: WatchedObjects,
 }
 
 impl ReviewFactory {
@@ -97,6 +102,16 @@ impl ReviewFactory {
         };
         let document = item.document()?;
         let is_audit_event = audit_log::is_audit_event(document.root());
+        let (event, root) = match WatchEvent::of(document.root()) {
+            Some((WatchEvent::Bookmark, _)) => return Ok(Vec::new()),
+            Some((WatchEvent::Error, status)) => {
+                let message = status.get("/message").and_then(|value| value.text());
+                let message = one_line(message.unwrap_or_default(), 512);
+                return Err(InputError::Line(format!("{source}: the watch failed: {message}")));
+            }
+            Some((event, object)) => (Some(event), object),
+            None => (None, document.root()),
+        };
         if let Some(what) = unsupported_type(document.root()).filter(|_| !is_audit_event) {
             return Err(InputError::Line(format!("{source}: {what}")));
         }
@@ -106,7 +121,7 @@ impl ReviewFactory {
         let mut review_input = Vec::new();
         let mut error = None;
         let mut count = 0_usize;
-        objects::for_each_object(document.root(), None, &mut |found| {
+        objects::for_each_object(root, None, &mut |found| {
             count = count.saturating_add(1);
             if error.is_some() {
                 return;
@@ -115,7 +130,7 @@ impl ReviewFactory {
                 _ if count > MAX_DOCUMENT_OBJECTS => {
                     Err(ObjectError::Reason(format!("more than {MAX_DOCUMENT_OBJECTS} objects")))
                 }
-                Ok(found) => self.create_review(item, &found),
+                Ok(found) => self.create_review(item, &found, event),
                 // Neither a review nor an object.
                 Err(_) if count == 1 && review_input.is_empty() => {
                     Err(ObjectError::Reason(format!("{wrong}; {UNKNOWN_INPUT}")))
@@ -145,6 +160,7 @@ impl ReviewFactory {
         &mut self,
         item: &ReviewItem,
         found: &TypedObject<'_, '_>,
+        event: Option<WatchEvent>,
     ) -> Result<Option<ReviewInput>, ObjectError> {
         let source = match found.pointer {
             "" => item.source.clone(),
@@ -178,8 +194,18 @@ impl ReviewFactory {
         let (group, _) = found.group_version();
         self.kinds.add_definition(group, found.kind, found.value);
         let manifest = Manifest::of(&source, found);
+        let old = self.watched.replace(&item.line_range().file, found.value, &manifest);
+        let operation = match event {
+            Some(WatchEvent::Deleted) => Some(Operation::Delete),
+            Some(WatchEvent::Modified) if old.is_none() => {
+                return Err(ObjectError::Line(format!("{source}: {NO_PREVIOUS_VERSION}")));
+            }
+            _ => None,
+        };
+        let options = RequestOptions { operation, ..self.request_options.clone() };
+        let old = old.filter(|_| operation.is_none());
         let GeneratedReview { json, operation, user, notes } =
-            make(&manifest, None, &self.request_options, &self.kinds)?;
+            make(&manifest, old.as_ref(), &options, &self.kinds)?;
         let text = review::text(json.into_bytes()).map_err(fail)?;
         for note in notes {
             tracing::warn!("{note}");
@@ -219,6 +245,9 @@ fn describe_review(source: &str, input: &str, review: &Review<'_>) -> String {
 /// Error for an empty file.
 pub(super) const EMPTY_INPUT: &str =
     "empty: it should hold AdmissionReviews or manifests (apiVersion, kind, metadata)";
+
+const NO_PREVIOUS_VERSION: &str = "a change of an object without its previous version: \
+    `kubectl get --watch` prints it first, without `--watch-only`";
 
 const UNKNOWN_INPUT: &str = "and no manifest: apiVersion and kind are missing; \
     `opgate review new` creates an AdmissionReview from a manifest";
