@@ -1,4 +1,5 @@
 //! `opgate replay`.
 
 mod decisions;
+mod golden;
 mod review_input;

@@ -45,6 +45,7 @@ mod review_input;
 mod runtime;
 mod stdin;
 mod verbosity;
+mod write_file;
 
 use std::io;
 use std::process::ExitCode;

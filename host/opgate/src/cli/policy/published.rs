@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::registry::{RegistryArgs, parse_reference, read_keys, run_on_runtime};
+use crate::cli::write_file::write_atomically;
 use opgate_admission::policy::read_component;
 use opgate_engine::interfaces;
 use opgate_registry::{Interfaces, PublicKeys, Repository};
@@ -107,16 +108,4 @@ fn keys_for(path: &Path, repository: Option<&str>) -> anyhow::Result<PublicKeys>
 pub(super) fn print_reference(reference: &str) -> Result<ExitStatus, CommandError> {
     writeln!(anstream::stdout(), "{reference}")?;
     Ok(ExitStatus::Ok)
-}
-
-/// Replaces the file atomically.
-pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = PathBuf::from(temporary);
-    let written =
-        std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
-    written
-        .inspect_err(|_| drop(std::fs::remove_file(&temporary)))
-        .with_context(|| path.display().to_string())
 }

@@ -13,9 +13,10 @@ use anyhow::Context as _;
 use clap::Args;
 use opgate_registry::Interfaces;
 
-use super::published::{print_reference, write_atomically};
+use super::published::print_reference;
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::registry::{RegistryArgs, parse_reference, run_on_runtime};
+use crate::cli::write_file::write_atomically;
 
 /// The contract that this binary speaks.
 const CONTRACT_TEXT: &str = include_str!("../../../../../wit/policy.wit");

@@ -5,15 +5,17 @@
 //!                                           └▶ explained: matched policies, and skipped rules
 //! ```
 
+mod golden;
 mod report;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use self::golden::GoldenDecisions;
 use self::report::Report;
 use super::explanation::{self, Explanation, Trace};
 use super::fail_on::FailOn;
@@ -37,6 +39,8 @@ Examples:
   opgate replay --explain pod.yaml                Explain which policies matched, and why
   opgate replay --cluster-state cluster.yaml reviews    Evaluate rules that need a cluster as well
   opgate replay --config new.yaml reviews         Test a configuration before you roll it out
+  opgate replay --bless expected.jsonl reviews    Write the decisions to a file
+  opgate replay --verify expected.jsonl reviews   Fail if a decision differs from the file
 
 Exit status: 0 every review is allowed, 1 a review is denied (see --fail-on), 2 wrong usage or
 unreadable input, 3 a policy or the engine failed. docs/replay.md has the details.";
@@ -70,6 +74,13 @@ pub(super) struct Replay {
     /// Fail if a review was not evaluated: no policy matched it, or every rule was skipped
     #[arg(long)]
     require_evaluated: bool,
+    /// Write the decisions to a file for `--verify`, instead of a report
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "min_effect", "fail_on", "explain", "verify"])]
+    bless: Option<PathBuf>,
+    /// Compare the decisions with those that `--bless` wrote: print the differences instead of a report, and fail
+    /// if there are any
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "min_effect", "fail_on", "explain"])]
+    verify: Option<PathBuf>,
     #[command(flatten)]
     read: ReadArgs,
     /// Files with reviews, manifests or audit logs (JSON, YAML, JSON Lines), directories, or - for standard input
@@ -91,10 +102,15 @@ impl Replay {
             fail_on,
             explain,
             require_evaluated,
+            bless,
+            verify,
             read,
             paths,
         } = self;
         let reader = read.reader();
+        let expected =
+            verify.as_deref().map(|file| GoldenDecisions::read(file, &reader)).transpose()?;
+        let mut golden = (bless.is_some() || verify.is_some()).then(GoldenDecisions::default);
         let source = if cluster_state.is_empty() && !apply_allowed {
             Source::Absent
         } else {
@@ -152,6 +168,13 @@ impl Replay {
                     continue;
                 }
                 record.line_range = Some(item.line_range());
+                if let Some(golden) = &mut golden {
+                    decisions += 1;
+                    // A denial can be what is expected.
+                    outcome = outcome.max(record.engine_outcome());
+                    golden.add(&record);
+                    continue;
+                }
                 outcome = outcome.max(record.outcome());
                 if fail_on == FailOn::Warn && record.warns() {
                     outcome = outcome.max(ExitStatus::Denied);
@@ -169,11 +192,15 @@ impl Replay {
                 }
             }
         }
-        match report.finish() {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Ok(fail_on.status(outcome));
+        if let Some(golden) = &golden {
+            outcome = golden_outcome(golden, expected.as_ref(), bless.as_deref(), outcome)?;
+        } else {
+            match report.finish() {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    return Ok(fail_on.status(outcome));
+                }
+                other => other?,
             }
-            other => other?,
         }
         lines.finish();
         if let Some(line) = factory.audit_log_summary() {
@@ -193,6 +220,29 @@ impl Replay {
         }
         Ok(fail_on.status(outcome))
     }
+}
+
+/// Compares the decisions of a run with the `expected` ones, or writes them to a file. Returns the exit status.
+fn golden_outcome(
+    golden: &GoldenDecisions,
+    expected: Option<&GoldenDecisions>,
+    bless: Option<&Path>,
+    outcome: ExitStatus,
+) -> Result<ExitStatus, CommandError> {
+    if let Some(expected) = expected {
+        let differences = golden.print_differences(expected)?;
+        note(format!("{} decisions, {differences} differ from the expected ones", golden.len()));
+        let found = if differences == 0 { ExitStatus::Ok } else { ExitStatus::Denied };
+        return Ok(outcome.max(found));
+    }
+    let Some(file) = bless else { return Ok(outcome) };
+    if outcome != ExitStatus::Ok {
+        tracing::error!("{}: not written: the errors above are no decisions", file.display());
+        return Ok(outcome);
+    }
+    golden.write(file)?;
+    note(format!("{}: {} decisions", file.display(), golden.len()));
+    Ok(outcome)
 }
 
 /// Decides one review after the other.

@@ -130,6 +130,11 @@ impl ReviewRecord {
         }
     }
 
+    /// Returns whether a policy or the engine failed, whatever the decision is.
+    pub(in crate::cli) fn engine_outcome(&self) -> ExitStatus {
+        if self.error.is_some() { ExitStatus::Engine } else { ExitStatus::Ok }
+    }
+
     /// Reports whether a violation warns.
     pub(in crate::cli) fn warns(&self) -> bool {
         self.violations.iter().any(|violation| violation.has_effect(Effect::Warn))
