@@ -20,6 +20,8 @@ use crate::meter::Cost;
 pub(crate) struct ScanResult {
     /// Offsets of opening and closing bracket, in the order of the opening ones.
     pub(crate) brackets: Vec<(u32, u32)>,
+    /// Offsets of the opening quote and behind the closing one, of long strings.
+    pub(crate) strings: Vec<(u32, u32)>,
     /// Ranges of the values.
     pub(crate) values: Vec<Range<usize>>,
     /// A name, quotes included, that stood in its object before.
@@ -46,6 +48,7 @@ pub(crate) fn scan_values(json: &str, options: ScanOptions, cost: Cost<'_>) -> O
         at: 0,
         // Objects of the cluster have a bracket in 50 to 100 bytes.
         brackets: ChargedVec::with_capacity(charge, json.len() / 64),
+        strings: ChargedVec::new(charge),
         open: ChargedVec::with_capacity(charge, 16),
         names: ChargedVec::new(charge),
         duplicate_name: None,
@@ -65,8 +68,10 @@ pub(crate) fn scan_values(json: &str, options: ScanOptions, cost: Cost<'_>) -> O
         }
     }
     let (brackets, _) = reader.brackets.finish(0)?;
+    let (strings, _) = reader.strings.finish(0)?;
     Some(ScanResult {
         brackets,
+        strings,
         values: std::mem::take(&mut values.items),
         duplicate_name: reader.duplicate_name,
     })
@@ -77,6 +82,7 @@ struct Reader<'t, 'c> {
     bytes: &'t [u8],
     at: usize,
     brackets: ChargedVec<'c, (u32, u32)>,
+    strings: ChargedVec<'c, (u32, u32)>,
     open: ChargedVec<'c, OpenLevel>,
     /// Names of all open objects.
     names: ChargedVec<'c, Name<'t>>,
@@ -86,6 +92,9 @@ struct Reader<'t, 'c> {
     /// Length of the text whose work is charged.
     charged_length: usize,
 }
+
+/// Strings of this size and more are indexed. Others are read faster than they are looked up.
+pub(crate) const MIN_INDEXED_STRING_BYTES: usize = 512;
 
 /// Bytes of text between two payments.
 const CHARGE_INTERVAL_BYTES: usize = 1 << 10;
@@ -301,12 +310,17 @@ impl Reader<'_, '_> {
         if self.bytes.get(self.at) != Some(&b'"') {
             return None;
         }
+        let start = self.at;
         self.at += 1;
         loop {
             self.at += plain_length(self.bytes.get(self.at..)?);
             match self.bytes.get(self.at)? {
                 b'"' => {
                     self.at += 1;
+                    if self.at - start >= MIN_INDEXED_STRING_BYTES {
+                        let offset = |at: usize| u32::try_from(at).ok();
+                        self.strings.push((offset(start)?, offset(self.at)?))?;
+                    }
                     return Some(());
                 }
                 b'\\' => match self.bytes.get(self.at + 1)? {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::account::{Account, Charge};
 use crate::charged_vec::ChargedVec;
 use crate::meter::{Cost, Meter};
-use crate::scan::{self, ScanOptions, string_end};
+use crate::scan::{self, MIN_INDEXED_STRING_BYTES, ScanOptions, ScanResult, string_end};
 use crate::{Document, Error};
 
 /// Deepest nesting of lists and objects. Kubernetes objects stay far below (a CRD schema of 60
@@ -28,8 +28,7 @@ pub struct Text {
     json: String,
     /// Offsets of opening and closing bracket, in the order of the opening ones.
     brackets: OffsetPairs,
-    /// Offsets of the opening quote and behind the closing one, of strings of [`MIN_INDEXED_STRING_BYTES`] bytes and more;
-    /// empty in texts that were indexed while they were checked.
+    /// Offsets of the opening quote and behind the closing one, of strings of [`MIN_INDEXED_STRING_BYTES`] bytes and more.
     strings: OffsetPairs,
     /// Documents that stand for what is at an offset, in the order of the offsets.
     parts: Vec<(u32, Arc<Document>)>,
@@ -43,9 +42,6 @@ pub struct Text {
 
 /// Offsets of two ends, in the order of the first ones.
 type OffsetPairs = Vec<(u32, u32)>;
-
-/// Bytes that are read faster than they are looked up.
-const MIN_INDEXED_STRING_BYTES: usize = 512;
 
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -215,10 +211,10 @@ impl Text {
     ) -> Result<(Self, Vec<Range<usize>>), RejectedText> {
         match scan::scan_values(&json, options, Cost { charge: &charge, meter }) {
             Some(found) => {
-                let (brackets, twice) = (found.brackets, found.duplicate_name);
+                let ScanResult { brackets, strings, values, duplicate_name } = found;
                 let text =
-                    Self { json, brackets, duplicate_name: twice, charge, ..Self::default() };
-                Ok((text, found.values))
+                    Self { json, brackets, strings, duplicate_name, charge, ..Self::default() };
+                Ok((text, values))
             }
             None => Err((json, charge)),
         }
@@ -376,8 +372,15 @@ mod tests {
         for length in (0..40).chain(490..530).chain([100_000]) {
             for (fill, size) in [("x", 1), ("\\\"", 2), ("é", 2)] {
                 let string = format!("\"{}\"", fill.repeat(length / size));
-                let text = Text::new(format!("[1, {string}, \"a\"]")).unwrap();
-                assert_eq!(text.string_end(4), 4 + string.len(), "{length} of {fill}");
+                let json = format!("[1, {string}, \"a\"]");
+                let end = 4 + string.len();
+                let checked = Text::with_syntax_check(json.clone(), Charge::default()).unwrap();
+                for text in [Text::new(json).unwrap(), checked] {
+                    assert_eq!(text.string_end(4), end, "{length} of {fill}");
+                    // Nothing reads a long string again to find its end.
+                    let is_long = string.len() >= MIN_INDEXED_STRING_BYTES;
+                    assert_eq!(paired_offset(&text.strings, 4), is_long.then_some(end), "{length}");
+                }
             }
         }
     }
