@@ -491,21 +491,21 @@ impl Reservations {
     }
 
     /// Records that a direct read that started at this time found the object, or none. `known` is
-    /// a result that the watch does not show yet. `filtered` is the version of a read with a label
-    /// selector: the object can be stored without the label.
+    /// a result that the watch does not show yet. `excluded` is the version of an object that the cache does
+    /// not keep, because it has other labels.
     pub(super) fn record_direct_read(
         &mut self,
         key: &Key,
         found: Option<&Arc<Object>>,
         known: Option<DirectReadResult>,
         asked: Instant,
-        filtered: Option<&str>,
+        excluded: Option<&str>,
     ) {
         if known.is_some() {
             self.by_key.entry(key.clone()).or_default();
         }
-        let is_filtered = filtered.is_some();
-        let version = found.map(|object| object.resource_version()).or(filtered);
+        let is_excluded = excluded.is_some();
+        let version = found.map(|object| object.resource_version()).or(excluded);
         self.update(key, version, |overlay| {
             match found {
                 Some(object) => {
@@ -513,7 +513,7 @@ impl Reservations {
                     overlay.pending.retain_mut(|pending| !pending.settle_by_object(version, uid));
                 }
                 None => {
-                    overlay.pending.retain(|pending| !pending.is_settled_by_absence(is_filtered));
+                    overlay.pending.retain(|pending| !pending.is_settled_by_absence(is_excluded));
                 }
             }
             overlay.pending.retain(|pending| pending.ends > asked);

@@ -13,6 +13,9 @@ pub struct Listing {
     pub unreadable: UnreadableObjects,
     /// The `resourceVersion` up to which it is complete; empty for files.
     pub version: String,
+    /// The version of an object that the cache does not keep, such as one with other labels, in a read of one
+    /// object.
+    pub excluded_version: Option<String>,
 }
 
 /// A query of an evaluation about a kind.

@@ -295,12 +295,23 @@ async fn object_hidden_by_labels_does_not_count_as_deleted() {
     reserve(&kind, "a", "u", "6", "visible again");
     // The event that hid it comes late; a read and a list do not show it yet.
     kind.delete(&key("a"), "6", "u");
-    kind.record_direct_read(&key("a"), &Listing { version: "7".to_owned(), ..kind.empty() }, now());
+    let read = |version: &str, labels: &str| {
+        let json = format!(
+            r#"{{"metadata":{{"name":"a","namespace":"ns","uid":"u","resourceVersion":"6","labels":{labels}}}}}"#
+        );
+        let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
+        kind.add_object(&mut listing, Document::parse(&json).unwrap().root(), "");
+        kind.record_direct_read(&key("a"), &listing, now());
+    };
+    read("7", r#"{"hidden":""}"#);
     apply_list(&kind, "7", &[]);
     assert_eq!(pending(), 1);
     advance_time(3).await;
-    kind.record_direct_read(&key("a"), &Listing { version: "8".to_owned(), ..kind.empty() }, now());
+    read("8", r#"{"hidden":""}"#);
     assert_eq!(pending(), 0, "it never came");
+    reserve(&kind, "a", "u", "6", "visible again");
+    kind.record_direct_read(&key("a"), &Listing { version: "8".to_owned(), ..kind.empty() }, now());
+    assert_eq!(pending(), 0, "without the object no change of it can be stored");
     reserve(&kind, "a", "u", "8", "again");
     kind.delete(&key("a"), "9", "u");
     assert_eq!(pending(), 0, "this is a later end");

@@ -57,7 +57,8 @@ impl<E: Into<ApiError>> From<E> for PageError {
 }
 
 impl ApiServer {
-    /// All objects of a kind, or the one with this name.
+    /// All objects of a kind, or the one with this name: that one whatever its labels are, because an object
+    /// without the labels of the cache is something else than none.
     pub(in crate::cluster) async fn list(
         &self,
         cache: &ResourceCache,
@@ -73,7 +74,7 @@ impl ApiServer {
         // Most polled resources do not support pages: then this is one request.
         let mut limit = if cache.is_polled() { 1 } else { FIRST_PAGE_LIMIT };
         let mut params = ListParams {
-            label_selector: label_selector(cache),
+            label_selector: label_selector(cache).filter(|_| name.is_none()),
             field_selector: name.map(|name| format!("metadata.name={}", escape_field_value(name))),
             ..ListParams::default()
         };

@@ -112,7 +112,7 @@ impl ResourceCache {
     /// Adds an object to a listing. It is charged separately unless the cache already holds an
     /// equal object.
     pub(crate) fn add(&self, listing: &mut Listing, change: Change) {
-        let Change { key, object, sketch, .. } = change;
+        let Change { key, version, object, sketch, .. } = change;
         let known = self.state.read().listing.objects.get(&key).cloned();
         if let (Ok(Some(object)), Some(known)) = (&object, known)
             && known.is_identical(object)
@@ -122,7 +122,7 @@ impl ResourceCache {
             return;
         }
         match object {
-            Ok(None) => {}
+            Ok(None) => listing.excluded_version = Some(version),
             Ok(Some(object)) => match self.charge(object, 0, sketch) {
                 Ok(object) => listing.objects.add(object),
                 Err(name) => listing.unreadable.insert(name),
