@@ -54,8 +54,8 @@ fn changed_decisions_differ_from_the_expected_ones() {
     for line in [
         "~ reviews/007-update-bundles-combo-tag-ref.json: UPDATE core.rukpak.io/v1alpha1/bundles \
          combo-tag-ref: deny → allow\n",
-        "    - deny RPK-01 spec: bundle.spec is immutable\n",
-        "    + warn RPK-01 spec: bundle.spec is immutable\n",
+        "    - deny RPK-01 spec: bundle.spec is immutable (policy bundle-immutability)\n",
+        "    + warn RPK-01 spec: bundle.spec is immutable (policy bundle-immutability)\n",
         "2 decisions, 1 differ from the expected ones",
     ] {
         assert!(said.contains(line), "{said}");

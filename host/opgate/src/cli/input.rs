@@ -5,6 +5,7 @@
 //! reported and the remaining files are read.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -242,7 +243,7 @@ fn split(source: &str, ending: &str, bytes: Vec<u8>) -> Vec<ReviewItem> {
         return split_lines(source, &bytes);
     }
     let documents = split_json_documents(source, &bytes);
-    if documents.len() > 1 {
+    if !documents.is_empty() {
         return documents;
     }
     let lines = memchr::memchr_iter(b'\n', bytes.trim_ascii_end()).count().saturating_add(1);
@@ -276,35 +277,46 @@ fn split_lines(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
     lines.map(item).collect()
 }
 
+/// Maximum number of documents that follow each other in a file. The rest is one, and an error.
+const MAX_DOCUMENTS: usize = 100_000;
+
 /// Returns JSON documents that follow each other, as `kubectl get --watch -o json` prints them. What follows the last
-/// complete one is an item as well. Empty if the first is not complete.
+/// complete one is an item as well. Empty if there is only one, or the first is not complete.
 fn split_json_documents(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
+    let length = bytes.trim_ascii_end().len();
     let mut documents = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
-    let (mut items, mut start, mut lines_before) = (Vec::new(), 0, 0_usize);
-    while start < bytes.trim_ascii_end().len() {
+    let (mut ranges, mut start) = (Vec::new(), 0);
+    while start < length {
         let end = match documents.next() {
-            Some(Ok(_)) => documents.byte_offset(),
-            _ if items.is_empty() => return items,
-            _ => bytes.len(),
+            Some(Ok(_)) if ranges.len() < MAX_DOCUMENTS => documents.byte_offset(),
+            _ if ranges.is_empty() => return Vec::new(),
+            _ => length,
         };
-        let text = bytes.get(start..end).unwrap_or_default();
-        // The line of an error counts from the document's own first line.
-        let blank = text.len().saturating_sub(text.trim_ascii_start().len());
-        let (before, text) = text.split_at_checked(blank).unwrap_or_default();
-        let count_lines = |text: &[u8]| memchr::memchr_iter(b'\n', text).count();
-        lines_before = lines_before.saturating_add(count_lines(before));
-        let inner_lines = count_lines(text);
-        items.push(ReviewItem {
-            source: format!("{source}#{}", items.len() + 1),
-            file: source.to_owned(),
-            text: Ok(text.to_vec()),
-            lines_before,
-            line_count: Some(inner_lines.saturating_add(1)),
-        });
-        lines_before = lines_before.saturating_add(inner_lines);
+        ranges.push(start..end);
         start = end;
     }
-    items
+    if ranges.len() < 2 {
+        return Vec::new();
+    }
+    let count_lines = |text: &[u8]| memchr::memchr_iter(b'\n', text).count();
+    let mut lines_before = 0_usize;
+    let item = |(index, range): (usize, Range<usize>)| {
+        let text = bytes.get(range).unwrap_or_default();
+        // The line of an error counts from the first line of the document.
+        let blank = text.len().saturating_sub(text.trim_ascii_start().len());
+        let (before, text) = text.split_at_checked(blank).unwrap_or_default();
+        let first_line = lines_before.saturating_add(count_lines(before));
+        let inner_lines = count_lines(text);
+        lines_before = first_line.saturating_add(inner_lines);
+        ReviewItem {
+            source: format!("{source}#{}", index + 1),
+            file: source.to_owned(),
+            text: Ok(text.to_vec()),
+            lines_before: first_line,
+            line_count: Some(inner_lines.saturating_add(1)),
+        }
+    };
+    ranges.into_iter().enumerate().map(item).collect()
 }
 
 fn split_yaml(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {

@@ -13,9 +13,31 @@ pub struct Listing {
     pub unreadable: UnreadableObjects,
     /// The `resourceVersion` up to which it is complete; empty for files.
     pub version: String,
-    /// The version of an object that the cache does not keep, such as one with other labels, in a read of one
-    /// object.
-    pub excluded_version: Option<String>,
+    /// What it does not have because the cache does not keep it.
+    pub excluded: ExcludedObjects,
+}
+
+/// Objects that exist, and that a cache does not keep: they have other labels, or are in another namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ExcludedObjects {
+    /// An object that is absent does not exist.
+    #[default]
+    None,
+    /// This object, at this version.
+    One(Key, String),
+    /// Any object that is absent, up to this version: the API server was asked for some of the objects only.
+    Any(String),
+}
+
+impl ExcludedObjects {
+    /// The version up to which an absent object can exist; none if it does not.
+    pub(in crate::cluster) fn version_of(&self, key: &Key) -> Option<&str> {
+        match self {
+            Self::One(excluded, version) if excluded == key => Some(version),
+            Self::Any(version) => Some(version),
+            _ => None,
+        }
+    }
 }
 
 /// A query of an evaluation about a kind.

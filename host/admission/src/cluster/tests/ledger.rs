@@ -12,6 +12,9 @@ use opgate_ledger::{
 use tokio::time::Instant;
 
 use super::*;
+use crate::cluster::store::listing::ExcludedObjects;
+use crate::cluster::watch::parse_limiter::ReadPriority;
+use crate::cluster::watch::requests::ApiServer;
 
 /// Both threads take about as long, so that one round of twenty hits the moment between two steps.
 const ROUNDS: usize = 500;
@@ -256,10 +259,16 @@ async fn creation_that_no_cache_keeps_is_not_appended() {
 /// and all evaluations would read directly until then.
 #[tokio::test(start_paused = true)]
 async fn version_of_an_object_that_a_selector_hides_is_the_outcome() {
-    for (entry, excluded) in [
-        (foreign_update("other", 0, "9"), Some("15")),
-        (foreign_update("other", 0, "9"), None),
-        (foreign_entry("other"), None),
+    let one = |name: &str| ExcludedObjects::One(key(name), "15".to_owned());
+    let any = || ExcludedObjects::Any("20".to_owned());
+    let none = ExcludedObjects::None;
+    for (entry, excluded, outcome) in [
+        (foreign_update("other", 0, "9"), one("other"), Some("15")),
+        (foreign_update("other", 0, "9"), one("another"), None),
+        (foreign_update("other", 0, "9"), any(), Some("20")),
+        (foreign_update("other", 0, "9"), none.clone(), None),
+        (foreign_entry("other"), any(), Some("20")),
+        (foreign_entry("other"), none, None),
     ] {
         let selector = r#"{"matchLabels": {"team": "a"}}"#;
         let cluster = cluster_with_selector(ClusterOptions::of(Source::Live), selector);
@@ -270,13 +279,45 @@ async fn version_of_an_object_that_a_selector_hides_is_the_outcome() {
         shared.handle(Input::ReadFinished(Ok(ledger(1, 10, None))));
         shared.handle(Input::Watched(ledger(2, 10, Some(entry))));
         tokio::time::advance(Duration::from_secs(11)).await;
-        let excluded_version = excluded.map(str::to_owned);
-        let listing = Listing { version: "20".to_owned(), excluded_version, ..cache.empty() };
+        let listing = Listing { version: "20".to_owned(), excluded, ..cache.empty() };
         cache.record_direct_read(&key("other"), &listing, Instant::now());
         let settled = cache.take_settled();
-        assert_eq!(settled.len(), 1, "{excluded:?}");
-        assert_eq!(settled[0].stored_version.as_deref(), excluded);
+        assert_eq!(settled.len(), 1, "{:?}", listing.excluded);
+        assert_eq!(settled[0].stored_version.as_deref(), outcome, "{:?}", listing.excluded);
     }
+}
+
+/// An API server with one object, `other`, without the labels of a cache. It evaluates `labelSelector`.
+fn api_with_unlabelled_object() -> ApiServer {
+    let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let object = object("other", "15", "o", "x").root().raw().into_owned();
+        let items = if query.contains("labelSelector") { String::new() } else { object };
+        let list =
+            format!(r#"{{"kind":"List","metadata":{{"resourceVersion":"20"}},"items":[{items}]}}"#);
+        Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::from(
+            list.into_bytes(),
+        )))
+    });
+    ApiServer::new(kube::Client::new(service, "default"), None)
+}
+
+/// A read of one object finds it without the labels of the cache. A list does not, and proves no absence.
+#[tokio::test]
+async fn reads_tell_absent_objects_from_those_with_other_labels() {
+    let api = api_with_unlabelled_object();
+    let excluded = async |selector: &str, name: Option<&str>| {
+        let cluster = cluster_with_selector(ClusterOptions::of(Source::Live), selector);
+        let read = api.list(&cluster.caches[0], Some("ns"), name, ReadPriority::Request).await;
+        let listing = read.unwrap();
+        (listing.objects.get(&key("other")).is_some(), listing.excluded)
+    };
+    let team = r#"{"matchLabels": {"team": "a"}}"#;
+    let one = ExcludedObjects::One(key("other"), "15".to_owned());
+    assert_eq!(excluded(team, Some("other")).await, (false, one));
+    assert_eq!(excluded(team, None).await, (false, ExcludedObjects::Any("20".to_owned())));
+    assert_eq!(excluded("{}", Some("other")).await, (true, ExcludedObjects::None));
+    assert_eq!(excluded("{}", None).await, (true, ExcludedObjects::None));
 }
 
 /// The ledger has a watermark of a resource that was removed from the cluster.

@@ -20,7 +20,7 @@ use kube::core::Request;
 use kube::core::params::ListParams;
 
 use crate::cluster::ResourceCache;
-use crate::cluster::store::listing::Listing;
+use crate::cluster::store::listing::{ExcludedObjects, Listing};
 use crate::cluster::watch::decode::{self, ApiError, Page, PageReader};
 use crate::cluster::watch::parse_limiter::ReadPriority;
 use crate::cluster::watch::requests::{ApiServer, label_selector, resource_path, with_timeout};
@@ -99,6 +99,13 @@ impl ApiServer {
             };
             if page.next.is_empty() {
                 listing.version = page.version;
+                if name.is_none() {
+                    listing.excluded = if is_partial(cache, namespace) {
+                        ExcludedObjects::Any(listing.version.clone())
+                    } else {
+                        ExcludedObjects::None
+                    };
+                }
                 return match listing.unreadable.nameless_reason() {
                     // A cache records the missing object. In a direct read, a missing object would
                     // count as absent.
@@ -163,6 +170,12 @@ impl ApiServer {
         };
         with_timeout(reading).await
     }
+}
+
+/// Whether a list of this scope lacks objects that the cache does not keep.
+fn is_partial(cache: &ResourceCache, namespace: Option<&str>) -> bool {
+    let is_elsewhere = cache.namespace().is_some_and(|own| namespace.is_some_and(|ns| ns != own));
+    is_elsewhere || label_selector(cache).is_some()
 }
 
 /// Fails if a listing holds more than the limit.

@@ -31,10 +31,11 @@ struct GoldenDecision {
     source: String,
     /// `CREATE v1/pods ns/name`
     request: String,
-    /// `allow`, `deny`, `fail` if the webhook returns no decision, `notEvaluated` if no rule evaluates the review.
+    /// `allow`, `deny`, `notEvaluated` if no rule evaluates the review; in a run also `fail`, if the webhook
+    /// returns no decision.
     decision: String,
     violations: Vec<GoldenViolation>,
-    /// The policy error.
+    /// The policy error of a run. Such a run is not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -176,12 +177,17 @@ fn describe_change(old: &GoldenDecision, new: &GoldenDecision) -> String {
     }
     text.push('\n');
     let mut add = |sign: char, one: &GoldenDecision, other: &GoldenDecision| {
-        let only_here =
-            one.violations.iter().filter(|violation| !other.violations.contains(violation));
-        for GoldenViolation { effect, rule, field, message, .. } in only_here {
-            let line = one_line(&format!("{effect} {rule} {field}: {message}"), MAX_LINE_BYTES);
+        // Equal violations count: a field can have two.
+        let mut others: Vec<_> = other.violations.iter().collect();
+        for violation in &one.violations {
+            if let Some(index) = others.iter().position(|other| *other == violation) {
+                others.swap_remove(index);
+                continue;
+            }
+            let GoldenViolation { policy, effect, rule, field, message } = violation;
+            let line = format!("{effect} {rule} {field}: {message} (policy {policy})");
             // Writing to a text does not fail.
-            let _ = writeln!(text, "    {sign} {line}");
+            let _ = writeln!(text, "    {sign} {}", one_line(&line, MAX_LINE_BYTES));
         }
         if let Some(error) = one.error.as_ref().filter(|_| one.error != other.error) {
             let _ = writeln!(text, "    {sign} error: {}", one_line(error, MAX_LINE_BYTES));

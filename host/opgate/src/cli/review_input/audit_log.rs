@@ -66,15 +66,17 @@ impl AuditLog {
     /// Returns the review of an event as JSON, or none if the event has none.
     pub(super) fn review(&mut self, event: Value<'_>) -> Option<String> {
         match self.create_review(event) {
-            Ok(review) => {
-                self.reviews = self.reviews.saturating_add(1);
-                Some(review)
-            }
+            Ok(review) => Some(review),
             Err(omission) => {
                 self.omit(omission);
                 None
             }
         }
+    }
+
+    /// Counts an event whose review is evaluated.
+    pub(super) fn set_evaluated(&mut self) {
+        self.reviews = self.reviews.saturating_add(1);
     }
 
     /// Counts an event as omitted, because no rule evaluates its review.
@@ -133,12 +135,23 @@ impl AuditLog {
         let request = event.get("/requestObject").filter(|object| is_object(*object));
         // A patch is no object. Without the response, the request has no defaults.
         let request = request.filter(|_| matches!(verb, "create" | "update"));
-        let object = match operation {
-            Operation::Delete => response,
-            _ => Some(response.or(request).ok_or(Omission::NoObject)?),
+        let is_dry_run = is_dry_run(event);
+        let is_change = is_stored && !is_dry_run;
+        let object = match (operation, response.or(request)) {
+            (Operation::Delete, _) => response,
+            (_, Some(object)) => Some(object),
+            (_, None) => {
+                if is_change {
+                    // What is known of it is older.
+                    self.versions.remove(&object_key(event, None));
+                    self.versions.remove(&object_key(event, None).related());
+                }
+                return Err(Omission::NoObject);
+            }
         };
         let key = object_key(event, object);
-        let previous = previous_version(&self.versions, &key, object);
+        let base = request.map_or("", |request| text(request, "/metadata/resourceVersion"));
+        let previous = previous_version(&self.versions, &key, object, base);
         let (new, old) = match operation {
             Operation::Delete => {
                 let old = previous.or_else(|| response.map(raw)).ok_or(Omission::NoPreviousVersion);
@@ -149,10 +162,11 @@ impl AuditLog {
             }
             _ => (object.map_or("null".into(), raw), Ok("null".into())),
         };
-        let is_dry_run = is_dry_run(text(event, "/requestURI"));
-        if is_stored && !is_dry_run {
+        if is_change {
             // The object changes with its scale, and the scale with it.
-            self.versions.remove(&key.related());
+            if matches!(sub_resource, "" | "scale" | "binding" | "eviction") {
+                self.versions.remove(&key.related());
+            }
             if operation == Operation::Delete && response.is_none() {
                 self.versions.remove(&key);
             } else if let Some(object) = object {
@@ -167,6 +181,7 @@ impl AuditLog {
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
         // The name of a request is that of the client, and empty if the API server generates it.
         let has_name = operation != Operation::Create
+            || !sub_resource.is_empty()
             || request.is_none_or(|request| !text(request, "/metadata/name").is_empty());
         let name = if has_name { key.name.as_str() } else { "" };
         let is_namespace = key.group.is_empty() && key.resource == "namespaces";
@@ -223,9 +238,12 @@ fn name_of<'d>(event: Value<'d>, object: Option<Value<'d>>) -> &'d str {
     }
 }
 
-fn is_dry_run(uri: &str) -> bool {
-    let query = uri.split_once('?').map_or("", |(_, query)| query);
+/// Reports whether a request stores nothing: by its query, or by the options of a deletion.
+fn is_dry_run(event: Value<'_>) -> bool {
+    let query = text(event, "/requestURI").split_once('?').map_or("", |(_, query)| query);
+    let options = event.get("/requestObject/dryRun").filter(|_| text(event, "/verb") == "delete");
     query.split('&').any(|parameter| parameter == "dryRun=All")
+        || options.is_some_and(|options| options.length() != Some(0))
 }
 
 /// Returns the object of an event. A sub-resource with a separate kind, such as `scale`, is another object.
@@ -235,24 +253,41 @@ fn object_key(event: Value<'_>, object: Option<Value<'_>>) -> ObjectKey {
         "status" | "finalize" | "approval" | "ephemeralcontainers" | "resize" => "",
         other => other,
     };
+    let (group, resource) =
+        (text(event, "/objectRef/apiGroup"), text(event, "/objectRef/resource"));
+    // An API server names a Namespace as its own namespace, but not in the event of its creation.
+    let is_namespace = group.is_empty() && resource == "namespaces";
+    let namespace = if is_namespace { "" } else { text(event, "/objectRef/namespace") };
     ObjectKey {
-        group: text(event, "/objectRef/apiGroup").to_owned(),
-        resource: text(event, "/objectRef/resource").to_owned(),
+        group: group.to_owned(),
+        resource: resource.to_owned(),
         sub_resource: sub_resource.to_owned(),
-        namespace: text(event, "/objectRef/namespace").to_owned(),
+        namespace: namespace.to_owned(),
         name: name_of(event, object).to_owned(),
     }
 }
 
-/// Returns the previous version, if it is one of the same object in the same API version as `object`.
+/// Returns the previous version, if it is one of the same object in the same API version as `object`, and older. `base`
+/// is the version that the client has changed, if it names one.
 fn previous_version(
     versions: &ObjectVersions<Arc<str>>,
     key: &ObjectKey,
     object: Option<Value<'_>>,
+    base: &str,
 ) -> Option<Arc<str>> {
     let json = versions.get(key)?;
+    let document = Document::parse(json).ok()?;
+    let stored = text(document.root(), "/metadata/resourceVersion");
+    if !base.is_empty() && !stored.is_empty() && base != stored {
+        return None;
+    }
     if let Some(object) = object {
-        let document = Document::parse(json).ok()?;
+        // Logs of several API servers need not be in the order of the writes.
+        let number = |version: &str| version.parse::<u64>().ok();
+        let new = number(text(object, "/metadata/resourceVersion"));
+        if number(stored).zip(new).is_some_and(|(stored, new)| stored > new) {
+            return None;
+        }
         let both = |pointer| (text(document.root(), pointer), text(object, pointer));
         let is_same = |(stored, new)| stored == new;
         // What a client creates has no uid yet.
@@ -266,4 +301,110 @@ fn previous_version(
         }
     }
     Some(json.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value as Json, json};
+
+    use super::*;
+
+    /// An event of a write, with these members instead of the usual ones.
+    fn event(verb: &str, object: &Json, changes: &Json) -> Json {
+        let mut event = json!({
+            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "RequestResponse", "auditID": "1",
+            "stage": "ResponseComplete", "requestURI": "/api/v1/namespaces/one", "verb": verb,
+            "user": {"username": "jane"}, "responseStatus": {"code": 200},
+            "objectRef": {"resource": "configmaps", "namespace": "ns", "name": "a", "apiVersion": "v1"},
+            "responseObject": object,
+        });
+        for (name, value) in changes.as_object().unwrap() {
+            event[name] = value.clone();
+        }
+        event
+    }
+
+    fn object(kind: &str, version: u32) -> Json {
+        let metadata = json!({"name": "a", "uid": "u", "resourceVersion": version.to_string()});
+        json!({"apiVersion": "v1", "kind": kind, "metadata": metadata})
+    }
+
+    /// Whether each event has a review, and the version of its older object.
+    fn old_versions(events: &[Json]) -> Vec<Option<String>> {
+        let mut log = AuditLog::default();
+        let mut review = |event: &Json| {
+            let document = Document::parse(&event.to_string()).unwrap();
+            let review: Json = serde_json::from_str(&log.review(document.root())?).unwrap();
+            let old = &review["request"]["oldObject"]["metadata"]["resourceVersion"];
+            Some(old.as_str().unwrap_or_default().to_owned())
+        };
+        events.iter().map(|event| review(event)).collect()
+    }
+
+    #[test]
+    fn older_object_is_the_previous_version_or_unknown() {
+        let update =
+            |version, changes: &Json| event("update", &object("ConfigMap", version), changes);
+        let create =
+            event("create", &object("ConfigMap", 1), &json!({"responseStatus": {"code": 201}}));
+        let none = json!({});
+        let base = |version: u32| json!({"requestObject": object("ConfigMap", version)});
+        let known = |version: &str| Some(version.to_owned());
+        for (what, events, expected) in [
+            (
+                "in order",
+                vec![create.clone(), update(2, &none), update(3, &none)],
+                vec![known(""), known("1"), known("2")],
+            ),
+            ("first update", vec![update(2, &none), update(3, &none)], vec![None, known("2")]),
+            ("other base", vec![create.clone(), update(4, &base(3))], vec![known(""), None]),
+            ("same base", vec![create.clone(), update(4, &base(1))], vec![known(""), known("1")]),
+            (
+                "wrong order",
+                vec![create.clone(), update(3, &none), update(2, &none)],
+                vec![known(""), known("1"), None],
+            ),
+            (
+                "write without an object",
+                vec![create.clone(), update(2, &json!({"responseObject": null})), update(3, &none)],
+                vec![known(""), None, None],
+            ),
+            (
+                "deletion as a dry run",
+                vec![
+                    create.clone(),
+                    event(
+                        "delete",
+                        &Json::Null,
+                        &json!({"requestObject": {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]}}),
+                    ),
+                    update(2, &none),
+                ],
+                vec![known(""), known("1"), known("1")],
+            ),
+            (
+                "deletion",
+                vec![create.clone(), event("delete", &Json::Null, &none), update(2, &none)],
+                vec![known(""), known("1"), None],
+            ),
+            (
+                "Namespace, which its creation does not name as its namespace",
+                vec![
+                    event(
+                        "create",
+                        &object("Namespace", 1),
+                        &json!({"responseStatus": {"code": 201}, "objectRef": {"resource": "namespaces", "name": "a", "apiVersion": "v1"}}),
+                    ),
+                    event(
+                        "update",
+                        &object("Namespace", 2),
+                        &json!({"objectRef": {"resource": "namespaces", "namespace": "a", "name": "a", "apiVersion": "v1"}}),
+                    ),
+                ],
+                vec![known(""), known("1")],
+            ),
+        ] {
+            assert_eq!(old_versions(&events), expected, "{what}");
+        }
+    }
 }

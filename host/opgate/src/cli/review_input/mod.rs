@@ -33,6 +33,9 @@ use crate::cli::verbosity::note;
 /// Objects of one document.
 const MAX_DOCUMENT_OBJECTS: usize = 100_000;
 
+/// Bytes of all reviews of one document, which are in memory together.
+const MAX_DOCUMENT_BYTES: usize = 512 << 20;
+
 /// Lines about files that were taken for something.
 const MAX_LINES: usize = 20;
 
@@ -120,7 +123,7 @@ impl ReviewFactory {
         }
         let mut review_input = Vec::new();
         let mut error = None;
-        let mut count = 0_usize;
+        let (mut count, mut bytes) = (0_usize, 0_usize);
         objects::for_each_object(root, None, &mut |found| {
             count = count.saturating_add(1);
             if error.is_some() {
@@ -130,6 +133,11 @@ impl ReviewFactory {
                 _ if count > MAX_DOCUMENT_OBJECTS => {
                     Err(ObjectError::Reason(format!("more than {MAX_DOCUMENT_OBJECTS} objects")))
                 }
+                _ if bytes > MAX_DOCUMENT_BYTES => {
+                    let mebibytes = MAX_DOCUMENT_BYTES >> 20;
+                    let what = "of requests in one document: write an object on each line instead";
+                    Err(ObjectError::Reason(format!("more than {mebibytes} MiB {what}")))
+                }
                 Ok(found) => self.create_review(item, &found, event),
                 // Neither a review nor an object.
                 Err(_) if count == 1 && review_input.is_empty() => {
@@ -138,7 +146,11 @@ impl ReviewFactory {
                 Err(wrong) => Err(ObjectError::Reason(wrong.to_string())),
             };
             match one {
-                Ok(one) => review_input.extend(one),
+                Ok(one) => {
+                    let size = one.as_ref().map_or(0, |one: &ReviewInput| one.text.len());
+                    bytes = bytes.saturating_add(size);
+                    review_input.extend(one);
+                }
                 Err(ObjectError::Line(line)) => error = Some(line),
                 Err(ObjectError::Reason(why)) => error = Some(format!("{source}: {why}")),
             }
@@ -172,6 +184,7 @@ impl ReviewFactory {
             let text = review::text(json.into_bytes()).map_err(fail)?;
             let review = Review::read(&text).map_err(fail)?;
             let line = describe_review(&source, "audit event", &review);
+            self.audit_log.set_evaluated();
             let text = text.clone();
             return Ok(Some(ReviewInput { source, text, input_type: InputType::AuditEvent, line }));
         }

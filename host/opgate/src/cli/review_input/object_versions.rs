@@ -5,6 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum bytes of all versions. Those of the oldest events are forgotten first.
 const MAX_BYTES: usize = 256 << 20;
 
+/// Maximum bytes of one version. A larger object is no object of an API server.
+const MAX_VERSION_BYTES: usize = 32 << 20;
+
+/// Bytes of one version in addition to its text and its key.
+const OVERHEAD_BYTES: usize = 512;
+
 /// An object of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ObjectKey {
@@ -62,7 +68,11 @@ impl<V> ObjectVersions<V> {
     /// Replaces the version of an object with one of this size.
     pub(super) fn insert(&mut self, key: ObjectKey, value: V, bytes: usize) {
         self.remove(&key);
-        let bytes = bytes.saturating_add(key.size());
+        if bytes > MAX_VERSION_BYTES {
+            return;
+        }
+        let key_bytes = key.size().saturating_mul(2);
+        let bytes = bytes.saturating_add(key_bytes).saturating_add(OVERHEAD_BYTES);
         self.bytes = self.bytes.saturating_add(bytes);
         self.order.insert(self.next, key.clone());
         self.versions.insert(key, Version { value, position: self.next, bytes });
@@ -100,15 +110,23 @@ mod tests {
 
     #[test]
     fn oldest_versions_are_forgotten_at_the_limit() {
+        const LARGE: usize = MAX_VERSION_BYTES;
         let mut versions = ObjectVersions::default();
-        versions.insert(key("a"), 1, MAX_BYTES / 3);
-        versions.insert(key("b"), 2, MAX_BYTES / 3);
+        let count = MAX_BYTES / LARGE;
+        for number in 0..count {
+            versions.insert(key(&number.to_string()), number, LARGE - 1_024);
+        }
         // A new version of the oldest object is the newest.
-        versions.insert(key("a"), 3, MAX_BYTES / 3);
-        versions.insert(key("c"), 4, MAX_BYTES / 2);
-        assert_eq!(versions.get(&key("a")), Some(&3));
-        assert_eq!((versions.get(&key("b")), versions.get(&key("c"))), (None, Some(&4)));
-        versions.insert(key("d"), 5, MAX_BYTES + 1);
+        versions.insert(key("0"), 100, LARGE - 1_024);
+        versions.insert(key("new"), 101, LARGE - 1_024);
+        assert_eq!(versions.get(&key("0")), Some(&100));
+        assert_eq!((versions.get(&key("1")), versions.get(&key("new"))), (None, Some(&101)));
+        assert!(versions.bytes <= MAX_BYTES);
+        versions.insert(key("new"), 102, LARGE + 1);
+        assert_eq!(versions.get(&key("new")), None, "too large");
+        for number in 0..count {
+            versions.remove(&key(&number.to_string()));
+        }
         assert!(versions.versions.is_empty() && versions.order.is_empty());
         assert_eq!(versions.bytes, 0);
     }

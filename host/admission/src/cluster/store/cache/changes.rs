@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 
 use crate::cluster::ResolvedRead;
 use crate::cluster::reservations::is_newer;
-use crate::cluster::store::listing::Listing;
+use crate::cluster::store::listing::{ExcludedObjects, Listing};
 use crate::cluster::store::unreadable::{MissingContent, UnreadableObject};
 
 /// Listings of more objects are dropped on another thread.
@@ -53,9 +53,25 @@ impl ResolvedRead {
         object: Value<'_>,
         namespace: &str,
     ) -> Result<Option<Object>, UnreadableReason> {
-        let object = self.declaration.project(object)?.with_default_namespace(namespace);
-        let is_inside = self.namespace.as_ref().is_none_or(|ns| **ns == *object.key().namespace);
-        Ok((is_inside && self.labels.matches(|key| object.label(key))).then_some(object))
+        let projected = match self.declaration.project(object) {
+            Ok(projected) => projected.with_default_namespace(namespace),
+            // The content of an object that is not stored does not matter.
+            Err(_) if !self.has_labels(object) => return Ok(None),
+            Err(why) => return Err(why),
+        };
+        let is_inside = self.namespace.as_ref().is_none_or(|ns| **ns == *projected.key().namespace);
+        let is_stored = is_inside && self.labels.matches(|key| projected.label(key));
+        Ok(is_stored.then_some(projected))
+    }
+
+    /// Whether an object has the labels of the stored ones.
+    fn has_labels(&self, object: Value<'_>) -> bool {
+        let labels = object.get("/metadata/labels");
+        let label = |key: &str| {
+            let mut members = labels?.members();
+            members.find(|(name, _)| *name == key).and_then(|(_, value)| value.text())
+        };
+        self.labels.matches(label)
     }
 
     /// Reads an object of the API server; `None` if it has no name.
@@ -122,7 +138,7 @@ impl ResourceCache {
             return;
         }
         match object {
-            Ok(None) => listing.excluded_version = Some(version),
+            Ok(None) => listing.excluded = ExcludedObjects::One(key, version),
             Ok(Some(object)) => match self.charge(object, 0, sketch) {
                 Ok(object) => listing.objects.add(object),
                 Err(name) => listing.unreadable.insert(name),

@@ -318,7 +318,7 @@ impl ResourceCache {
                 < self.options.reservation_limits.count.saturating_mul(2);
         // A polled resource has no versions that show which list is later.
         let known = known.filter(|_| has_room && !state.polled);
-        let excluded = found.excluded_version.as_deref();
+        let excluded = found.excluded.version_of(key);
         state.reservations.record_direct_read(key, object, known, asked, excluded);
         drop(state);
         self.settled_notify.notify_waiters();
