@@ -332,13 +332,13 @@ mod tests {
     /// Whether each event has a review, and the version of its older object.
     fn old_versions(events: &[Json]) -> Vec<Option<String>> {
         let mut log = AuditLog::default();
-        let mut review = |event: &Json| {
+        let review = |event: &Json| {
             let document = Document::parse(&event.to_string()).unwrap();
             let review: Json = serde_json::from_str(&log.review(document.root())?).unwrap();
             let old = &review["request"]["oldObject"]["metadata"]["resourceVersion"];
             Some(old.as_str().unwrap_or_default().to_owned())
         };
-        events.iter().map(|event| review(event)).collect()
+        events.iter().map(review).collect()
     }
 
     #[test]
