@@ -1,7 +1,7 @@
 //! Writes files that another process may read at the same time.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -11,14 +11,28 @@ use anyhow::Context as _;
 /// # Errors
 /// If the file cannot be written. The old content then stays.
 pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = PathBuf::from(temporary);
-    // Never a file that is there: in a shared directory it could be a link of another user.
-    let created = OpenOptions::new().write(true).create_new(true).open(&temporary);
-    let written = created.and_then(|mut file| {
+    let written = create_temporary(path).and_then(|(mut file, temporary)| {
         let written = file.write_all(bytes).and_then(|()| fs::rename(&temporary, path));
         written.inspect_err(|_| drop(fs::remove_file(&temporary)))
     });
     written.with_context(|| path.display().to_string())
+}
+
+/// Files that earlier processes may have left.
+const MAX_ATTEMPTS: u32 = 16;
+
+/// Creates a file beside `path`. Never one that is there: in a shared directory it could be a link of another user.
+fn create_temporary(path: &Path) -> io::Result<(File, PathBuf)> {
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for attempt in 0..MAX_ATTEMPTS {
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(format!(".{}.{attempt}.tmp", std::process::id()));
+        let temporary = PathBuf::from(temporary);
+        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            Ok(file) => return Ok((file, temporary)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
 }

@@ -30,6 +30,15 @@ pub enum ExcludedObjects {
 }
 
 impl ExcludedObjects {
+    /// Adds an object. A read of one object can have more: not every API server knows field selectors.
+    pub(in crate::cluster) fn add(&mut self, key: Key, version: String) {
+        *self = match self {
+            Self::One(known, _) if *known != key => Self::Any(version),
+            Self::Any(_) => Self::Any(version),
+            _ => Self::One(key, version),
+        };
+    }
+
     /// The version up to which an absent object can exist; none if it does not.
     pub(in crate::cluster) fn version_of(&self, key: &Key) -> Option<&str> {
         match self {

@@ -320,6 +320,23 @@ async fn reads_tell_absent_objects_from_those_with_other_labels() {
     assert_eq!(excluded("{}", None).await, (true, ExcludedObjects::None));
 }
 
+/// A cache of one namespace has the reservations of all: its lists do not show what became of the others.
+#[tokio::test(start_paused = true)]
+async fn list_of_one_namespace_settles_no_objects_of_others() {
+    for (namespace, pending) in [(None, 0), (Some("ns"), 0), (Some("another"), 1)] {
+        let cluster = cluster_of(ClusterOptions::of(Source::Live), "{}", namespace);
+        let cache = &cluster.caches[0];
+        apply_list(cache, "10", &[]);
+        let (shared, _requests) = cluster.share_reservations("this");
+        shared.handle(Input::Tick);
+        shared.handle(Input::ReadFinished(Ok(ledger(1, 10, None))));
+        shared.handle(Input::Watched(ledger(2, 10, Some(foreign_update("other", 0, "9")))));
+        assert_eq!(cache.pending_summary(&key("other")).0, 1, "{namespace:?}");
+        apply_list(cache, "20", &[]);
+        assert_eq!(cache.pending_summary(&key("other")).0, pending, "{namespace:?}");
+    }
+}
+
 /// The ledger has a watermark of a resource that was removed from the cluster.
 #[tokio::test]
 async fn resource_that_is_gone_is_read_directly() {

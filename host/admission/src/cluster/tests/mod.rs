@@ -21,6 +21,11 @@ fn cluster(options: ClusterOptions) -> ClusterState {
 
 /// Cluster state for objects with some labels only.
 fn cluster_with_selector(options: ClusterOptions, selector: &str) -> ClusterState {
+    cluster_of(options, selector, None)
+}
+
+/// Cluster state for objects of one namespace, or of all, with some labels only.
+fn cluster_of(options: ClusterOptions, selector: &str, namespace: Option<&str>) -> ClusterState {
     let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
     let index = opgate_cluster::Index {
         name: "spec".into(),
@@ -29,7 +34,8 @@ fn cluster_with_selector(options: ClusterOptions, selector: &str) -> ClusterStat
     };
     let declaration = Declaration::new(&["/spec".to_owned()], &[], &[index]).unwrap();
     let labels = opgate_cluster::parse_selector(Document::parse(selector).unwrap().root()).unwrap();
-    let reading = ResolvedRead { resource, declaration, labels, namespace: None, optional: false };
+    let namespace = namespace.map(Into::into);
+    let reading = ResolvedRead { resource, declaration, labels, namespace, optional: false };
     ClusterState::new(&[reading], options)
 }
 

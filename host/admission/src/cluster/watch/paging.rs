@@ -99,13 +99,13 @@ impl ApiServer {
             };
             if page.next.is_empty() {
                 listing.version = page.version;
-                if name.is_none() {
-                    listing.excluded = if is_partial(cache, namespace) {
-                        ExcludedObjects::Any(listing.version.clone())
-                    } else {
-                        ExcludedObjects::None
-                    };
-                }
+                let any = || ExcludedObjects::Any(listing.version.clone());
+                listing.excluded = match (name, listing.excluded) {
+                    (None, _) if is_partial(cache, namespace) => any(),
+                    (None, _) => ExcludedObjects::None,
+                    (Some(_), ExcludedObjects::Any(_)) => any(),
+                    (Some(_), excluded) => excluded,
+                };
                 return match listing.unreadable.nameless_reason() {
                     // A cache records the missing object. In a direct read, a missing object would
                     // count as absent.

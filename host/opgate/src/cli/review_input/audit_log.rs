@@ -54,10 +54,18 @@ impl Omission {
     }
 }
 
+/// A version of an object.
+#[derive(Debug)]
+struct ObjectVersion {
+    json: Arc<str>,
+    /// Whether it is from a response, as the API server has stored it, or from a request.
+    is_stored: bool,
+}
+
 /// The events of all files of a command.
 #[derive(Debug, Default)]
 pub(super) struct AuditLog {
-    versions: ObjectVersions<Arc<str>>,
+    versions: ObjectVersions<ObjectVersion>,
     reviews: usize,
     omissions: BTreeMap<Omission, usize>,
 }
@@ -74,9 +82,9 @@ impl AuditLog {
         }
     }
 
-    /// Counts an event whose review is evaluated.
-    pub(super) fn set_evaluated(&mut self) {
-        self.reviews = self.reviews.saturating_add(1);
+    /// Counts events whose reviews are evaluated.
+    pub(super) fn add_evaluated(&mut self, events: usize) {
+        self.reviews = self.reviews.saturating_add(events);
     }
 
     /// Counts an event as omitted, because no rule evaluates its review.
@@ -103,6 +111,15 @@ impl AuditLog {
             line = format!("{line}{separator}{count} {}", omission.describe());
         }
         Some(line)
+    }
+
+    /// Forgets the version of an object, and of what changes with it: an object with its scale, and the other way
+    /// round.
+    fn forget(&mut self, key: &ObjectKey, sub_resource: &str) {
+        self.versions.remove(key);
+        if matches!(sub_resource, "" | "status" | "scale" | "binding" | "eviction") {
+            self.versions.remove(&key.related());
+        }
     }
 
     fn create_review(&mut self, event: Value<'_>) -> Result<String, Omission> {
@@ -143,8 +160,7 @@ impl AuditLog {
             (_, None) => {
                 if is_change {
                     // What is known of it is older.
-                    self.versions.remove(&object_key(event, None));
-                    self.versions.remove(&object_key(event, None).related());
+                    self.forget(&object_key(event, None), sub_resource);
                 }
                 return Err(Omission::NoObject);
             }
@@ -163,16 +179,11 @@ impl AuditLog {
             _ => (object.map_or("null".into(), raw), Ok("null".into())),
         };
         if is_change {
-            // The object changes with its scale, and the scale with it.
-            if matches!(sub_resource, "" | "scale" | "binding" | "eviction") {
-                self.versions.remove(&key.related());
-            }
-            if operation == Operation::Delete && response.is_none() {
-                self.versions.remove(&key);
-            } else if let Some(object) = object {
-                let json = raw(object);
-                let bytes = json.len();
-                self.versions.insert(key.clone(), json, bytes);
+            self.forget(&key, sub_resource);
+            if let Some(object) = object {
+                let version = ObjectVersion { json: raw(object), is_stored: response.is_some() };
+                let bytes = version.json.len();
+                self.versions.insert(key.clone(), version, bytes);
             }
         }
         let old = old?;
@@ -270,14 +281,16 @@ fn object_key(event: Value<'_>, object: Option<Value<'_>>) -> ObjectKey {
 /// Returns the previous version, if it is one of the same object in the same API version as `object`, and older. `base`
 /// is the version that the client has changed, if it names one.
 fn previous_version(
-    versions: &ObjectVersions<Arc<str>>,
+    versions: &ObjectVersions<ObjectVersion>,
     key: &ObjectKey,
     object: Option<Value<'_>>,
     base: &str,
 ) -> Option<Arc<str>> {
-    let json = versions.get(key)?;
+    let ObjectVersion { json, is_stored } = versions.get(key)?;
     let document = Document::parse(json).ok()?;
+    // What a client has sent names the version before.
     let stored = text(document.root(), "/metadata/resourceVersion");
+    let stored = if *is_stored { stored } else { "" };
     if !base.is_empty() && !stored.is_empty() && base != stored {
         return None;
     }

@@ -158,7 +158,9 @@ impl ReviewFactory {
         if let Some(error) = error {
             return Err(InputError::Line(error));
         }
-        if review_input.is_empty() && !is_audit_event {
+        if is_audit_event {
+            self.audit_log.add_evaluated(review_input.len());
+        } else if review_input.is_empty() {
             return Err(InputError::Line(format!(
                 "{source}: a list without objects: it contains nothing to evaluate"
             )));
@@ -184,7 +186,6 @@ impl ReviewFactory {
             let text = review::text(json.into_bytes()).map_err(fail)?;
             let review = Review::read(&text).map_err(fail)?;
             let line = describe_review(&source, "audit event", &review);
-            self.audit_log.set_evaluated();
             let text = text.clone();
             return Ok(Some(ReviewInput { source, text, input_type: InputType::AuditEvent, line }));
         }

@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 
 use crate::cluster::ResolvedRead;
 use crate::cluster::reservations::is_newer;
-use crate::cluster::store::listing::{ExcludedObjects, Listing};
+use crate::cluster::store::listing::Listing;
 use crate::cluster::store::unreadable::{MissingContent, UnreadableObject};
 
 /// Listings of more objects are dropped on another thread.
@@ -56,7 +56,7 @@ impl ResolvedRead {
         let projected = match self.declaration.project(object) {
             Ok(projected) => projected.with_default_namespace(namespace),
             // The content of an object that is not stored does not matter.
-            Err(_) if !self.has_labels(object) => return Ok(None),
+            Err(_) if !self.may_store(object, namespace) => return Ok(None),
             Err(why) => return Err(why),
         };
         let is_inside = self.namespace.as_ref().is_none_or(|ns| **ns == *projected.key().namespace);
@@ -64,8 +64,12 @@ impl ResolvedRead {
         Ok(is_stored.then_some(projected))
     }
 
-    /// Whether an object has the labels of the stored ones.
-    fn has_labels(&self, object: Value<'_>) -> bool {
+    /// Whether an object has the namespace and the labels of the stored ones.
+    fn may_store(&self, object: Value<'_>, namespace: &str) -> bool {
+        let own = object.get("/metadata/namespace").and_then(|value| value.text());
+        if self.namespace.as_ref().is_some_and(|ns| **ns != *own.unwrap_or(namespace)) {
+            return false;
+        }
         let labels = object.get("/metadata/labels");
         let label = |key: &str| {
             let mut members = labels?.members();
@@ -138,7 +142,7 @@ impl ResourceCache {
             return;
         }
         match object {
-            Ok(None) => listing.excluded = ExcludedObjects::One(key, version),
+            Ok(None) => listing.excluded.add(key, version),
             Ok(Some(object)) => match self.charge(object, 0, sketch) {
                 Ok(object) => listing.objects.add(object),
                 Err(name) => listing.unreadable.insert(name),
@@ -192,7 +196,7 @@ impl ResourceCache {
     /// Replaces all objects by a complete list that started at this time. The list shows nothing
     /// that came later.
     pub(crate) fn replace(&self, listing: Listing, began: Instant) {
-        let is_filtered = !self.labels().is_empty();
+        let has_labels = !self.labels().is_empty();
         let mut state = self.state.write();
         if is_newer(&state.listing.version, &listing.version) {
             state.reservations.reset();
@@ -203,7 +207,12 @@ impl ResourceCache {
                     let (version, uid) = (object.resource_version(), object.uid());
                     state.reservations.record_object(&key, version, uid, Some(object));
                 }
-                None => state.reservations.record_unlisted(&key, &listing.version, is_filtered),
+                None => {
+                    // Caches of other namespaces have the reservations of the ledger, too.
+                    let is_elsewhere = self.namespace().is_some_and(|own| *own != *key.namespace);
+                    let is_filtered = has_labels || is_elsewhere;
+                    state.reservations.record_unlisted(&key, &listing.version, is_filtered);
+                }
             }
         }
         self.is_partial.store(false, Ordering::Relaxed);
