@@ -21,7 +21,7 @@ pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> anyhow::Result<()> 
 /// Files that earlier processes may have left.
 const MAX_ATTEMPTS: u32 = 16;
 
-/// Creates a file beside `path`. Never one that is there: in a shared directory it could be a link of another user.
+/// Creates a file next to `path`. Never one that is there: in a shared directory it could be a link of another user.
 fn create_temporary(path: &Path) -> io::Result<(File, PathBuf)> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for attempt in 0..MAX_ATTEMPTS {

@@ -320,7 +320,7 @@ async fn reads_tell_absent_objects_from_those_with_other_labels() {
     assert_eq!(excluded("{}", None).await, (true, ExcludedObjects::None));
 }
 
-/// A cache of one namespace has the reservations of all: its lists do not show what became of the others.
+/// A cache of one namespace has the reservations of all: its lists do not show the outcome of the others.
 #[tokio::test(start_paused = true)]
 async fn list_of_one_namespace_settles_no_objects_of_others() {
     for (namespace, pending) in [(None, 0), (Some("ns"), 0), (Some("another"), 1)] {

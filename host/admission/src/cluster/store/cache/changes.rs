@@ -202,18 +202,15 @@ impl ResourceCache {
             state.reservations.reset();
         }
         for key in state.reservations.all_keys() {
-            match listing.objects.get(&key) {
-                Some(object) => {
-                    let (version, uid) = (object.resource_version(), object.uid());
-                    state.reservations.record_object(&key, version, uid, Some(object));
-                }
-                None => {
-                    // Caches of other namespaces have the reservations of the ledger, too.
-                    let is_elsewhere = self.namespace().is_some_and(|own| *own != *key.namespace);
-                    let is_filtered = has_labels || is_elsewhere;
-                    state.reservations.record_unlisted(&key, &listing.version, is_filtered);
-                }
+            if let Some(object) = listing.objects.get(&key) {
+                let (version, uid) = (object.resource_version(), object.uid());
+                state.reservations.record_object(&key, version, uid, Some(object));
+                continue;
             }
+            // Caches of other namespaces have the reservations of the ledger, too.
+            let is_elsewhere = self.namespace().is_some_and(|own| *own != *key.namespace);
+            let is_filtered = has_labels || is_elsewhere;
+            state.reservations.record_unlisted(&key, &listing.version, is_filtered);
         }
         self.is_partial.store(false, Ordering::Relaxed);
         let old = std::mem::replace(&mut state.listing, listing);
