@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::check::{command, err, out};
+use testkit::{configuration, misbehaves};
 
 fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
@@ -166,6 +167,31 @@ fn writes_of_an_audit_log_are_decided() {
         "{}",
         all_output(&output)
     );
+}
+
+/// A policy that fails on an event is reported, and no event that no rule evaluates.
+#[test]
+fn policy_error_on_an_audit_event_is_reported() {
+    let directory = directory();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    let mut policy = misbehaves("evil", &json!({"do": "panic"}));
+    policy["onError"] = "allow".into();
+    write("evil.json", &configuration(&[policy]));
+    let event = json!({
+        "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "RequestResponse", "auditID": "1",
+        "stage": "ResponseComplete", "requestURI": "/apis/core.rukpak.io/v1alpha1/bundles",
+        "verb": "create", "user": {"username": "jane"}, "responseStatus": {"code": 201},
+        "objectRef": {"resource": "bundles", "name": "b", "apiGroup": "core.rukpak.io", "apiVersion": "v1alpha1"},
+        "responseObject": {"apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b"}},
+    });
+    write("event.json", &event.to_string());
+    for line in
+        ["replay --config evil.json event.json", "replay --config evil.json --bless f event.json"]
+    {
+        let output = run(&directory, line);
+        assert_eq!(output.status.code(), Some(3), "{line}: {}", all_output(&output));
+    }
+    assert!(!directory.path().join("f").exists());
 }
 
 /// A watched object that appears again is an update of its previous version.

@@ -152,7 +152,7 @@ fn insert_member(json: &str, at: usize, member: &str, is_more: bool) -> String {
 }
 
 /// Returns a JSON string.
-pub(in crate::cli) fn json_string(text: &str) -> String {
+fn json_string(text: &str) -> String {
     Json::from(text).to_string()
 }
 
