@@ -58,8 +58,9 @@ def crates(work, env):
     command = ["cargo", "publish", "--dry-run", "--allow-dirty", "--locked", "--target-dir", str(target)]
     run("cargo publish --dry-run", [*command, *flags], TOP, env)
     directory = work / "crates"
-    # Policies in several directories share their dependencies.
-    lines = ["[build]", f"build-dir = {json.dumps(str(target / 'policies'))}", "", "[patch.crates-io]"]
+    # No common build directory: cargo tells packages of the same name and version in two directories apart by nothing
+    # else, and would take the policy of the template for that of the tutorial.
+    lines = ["[patch.crates-io]"]
     version = next(package["version"] for package in packages if package["name"] == "opgate-sdk")
     for name in names:
         with tarfile.open(only(target / "package" / "tmp-crate", f"{name}-{version}.crate")) as crate:
