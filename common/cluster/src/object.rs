@@ -28,6 +28,20 @@ pub struct Object {
 pub type Attachment = Box<dyn fmt::Debug + Send + Sync>;
 
 impl Object {
+    /// Returns an object of which this text is kept, and nothing to find it by.
+    #[must_use]
+    pub fn of_text(key: Key, text: Text) -> Self {
+        Self {
+            key: Arc::new(key),
+            labels: Labels::default(),
+            resource_version: Box::default(),
+            uid: Box::default(),
+            tokens: Box::default(),
+            text: Arc::new(text),
+            _attachment: None,
+        }
+    }
+
     /// Returns the namespace and name.
     #[must_use]
     pub fn key(&self) -> &Key {

@@ -142,7 +142,7 @@ pub struct ResultAccounts<'p> {
 }
 
 /// Stored objects, for a policy that may see less of each.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct QueryResult {
     objects: Vec<Arc<Object>>,
     declared_read: Option<Arc<DeclaredRead>>,
@@ -167,6 +167,19 @@ impl QueryResult {
     #[must_use]
     pub fn objects(&self) -> &[Arc<Object>] {
         &self.objects
+    }
+
+    /// The text of [`QueryResult::document`], without an account. Empty if the fields nest too deep.
+    #[must_use]
+    pub fn visible_text(&self, object: &Object) -> String {
+        let whole = object.document();
+        match self.declared_read.as_ref().filter(|_| self.has_more) {
+            None => whole.root().raw().into_owned(),
+            Some(scope) => {
+                let own = scope.declaration.project_text(whole.root()).unwrap_or_default();
+                str::to_owned(&own)
+            }
+        }
     }
 
     /// An object with only the fields that the policy declares; none if that exceeds the accounts.

@@ -8,6 +8,8 @@ pub mod lines;
 pub mod printed;
 pub mod units;
 
+use std::borrow::Cow;
+
 /// The text as one line of at most `limit` bytes. Control characters become spaces. A text that is
 /// too long is cut at a character and marked with `…`.
 #[must_use]
@@ -23,6 +25,16 @@ pub fn one_line(text: &str, limit: usize) -> String {
         line.push(if is_control(c) { ' ' } else { c });
     }
     line
+}
+
+/// A JSON text on one line. Line breaks in JSON are between its tokens, where a space means the same.
+#[must_use]
+pub fn without_line_breaks(json: &str) -> Cow<'_, str> {
+    if json.contains(['\n', '\r']) {
+        Cow::Owned(json.replace(['\n', '\r'], " "))
+    } else {
+        Cow::Borrowed(json)
+    }
 }
 
 /// The text as one line of at most `most` characters, as people count. Otherwise like [`one_line`].

@@ -43,13 +43,14 @@ pub use ledger::{
     StoreError, StoredLedger, exchange_ledger,
 };
 pub use opgate_engine::reader::CacheUnavailable;
+pub use read::call_reads::{CallReads, ReadAnswers, ReadRecord};
 pub use read::confirm::{DenialGround, GroundRecorder};
 pub(crate) use read::confirm::{MAX_ROUNDS as MAX_CONFIRMATIONS, confirm};
 pub use read::direct::DirectReader;
 pub use read::query_stats::QueryStats;
 pub use read::reader::{PolicyView, Reader, SampleAccess, UnavailableRead, UnavailableReason};
 pub use read::samples::{GrantError, SampleGrants, Samples};
-pub use read::view::{DirectReadPlan, DirectReads, EvaluationView, ReviewedObject};
+pub use read::view::{AnswersByPolicy, DirectReadPlan, DirectReads, EvaluationView, ReviewedObject};
 pub(crate) use reservations::claims::CLAIM_RECHECK_INTERVAL;
 pub use reservations::claims::{Claim, Claims};
 pub use reservations::possible_state::{PossibleState, ResourceView};
@@ -66,7 +67,8 @@ pub use watch::direct_read_source::{
     DirectReadError, DirectReadSource, SampleError, SampleRequest,
 };
 pub use watch::inspect::{ListFilter, ReadFailure, ServerInfo};
-pub use watch::list_once::{ApiGroup, ListError, ListableResource};
+pub use watch::list_once::{ApiGroup, ListableResource};
+pub use watch::object_pages::{ListError, ObjectPages};
 
 pub(crate) use reservations::MAX_POSSIBLE_STATES;
 pub(crate) use watch::settle_reservations::settle_all;

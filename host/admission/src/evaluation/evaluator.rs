@@ -13,8 +13,8 @@ use crate::cluster::{
     ResourceId,
 };
 use crate::policy::{
-    AcceptedVerdict, CallContext, CallOutcome, Decision, DecisionBuilder, OnError, Overload,
-    Policy, PolicyError, ReviewTime, Tenant, call, response, write_log_lines,
+    AcceptedVerdict, CallContext, CallOutcome, Decision, DecisionBuilder, DecisionInputs, OnError,
+    Overload, Policy, PolicyError, ReviewTime, Tenant, call, response, write_log_lines,
 };
 use crate::review::Review;
 
@@ -54,7 +54,8 @@ impl<O> ReviewEvaluator<'_, O> {
         let mut builder = self.builder.clone();
         // An overload would have been reported earlier.
         let _ = combine(&mut builder, &self.matching, &combined.policy_results);
-        CombinedVerdict { decision: builder.build(), ..combined }
+        let server_state = Some(why.to_owned());
+        CombinedVerdict { decision: builder.build(), server_state, ..combined }
     }
 }
 
@@ -72,7 +73,9 @@ impl<O: Observer> Evaluate for ReviewEvaluator<'_, O> {
     ) -> Result<Evaluation<CombinedVerdict>, Overload> {
         let own = self.cluster.hidden_object(self.review);
         let reviewed = self.cluster.reviewed_object(self.review);
-        let evaluation_view = &EvaluationView { hidden: own, reviewed, ..evaluation_view.clone() };
+        let records_reads = self.observer.records_reads();
+        let evaluation_view =
+            &EvaluationView { hidden: own, reviewed, records_reads, ..evaluation_view.clone() };
         let time = self.time.begin()?;
         let calls = self
             .matching
@@ -114,7 +117,7 @@ impl<O: Observer> Evaluate for ReviewEvaluator<'_, O> {
             let grounds = denying.map(|policy_result| std::mem::take(&mut policy_result.grounds));
             grounds.flat_map(|grounds| grounds.into_denial_grounds(&denial.message)).collect()
         });
-        let verdict = CombinedVerdict { decision, policy_results };
+        let verdict = CombinedVerdict::new(decision, policy_results);
         Ok(Evaluation {
             verdict,
             allows,
@@ -144,6 +147,7 @@ impl<O: Observer> Evaluate for ReviewEvaluator<'_, O> {
         mut combined: CombinedVerdict,
         objects: &[String],
     ) -> CombinedVerdict {
+        combined.pending_objects = objects.to_vec();
         if let Some(denial) = &mut combined.decision.denial {
             let objects = objects.join(", ");
             let why = format!(
@@ -182,6 +186,33 @@ impl<O: Observer> Evaluate for ReviewEvaluator<'_, O> {
 pub(super) struct CombinedVerdict {
     pub(super) decision: Decision,
     policy_results: Vec<PolicyResult>,
+    /// Objects of unsettled requests that the denial names.
+    pending_objects: Vec<String>,
+    /// The reason why the calls of some policies count as failed.
+    server_state: Option<String>,
+}
+
+impl CombinedVerdict {
+    fn new(decision: Decision, policy_results: Vec<PolicyResult>) -> Self {
+        Self { decision, policy_results, pending_objects: Vec::new(), server_state: None }
+    }
+
+    /// The decision, with its inputs if reads were recorded or repeated.
+    pub(super) fn into_decision(self, matching: &[&Arc<Policy>]) -> Decision {
+        let Self { mut decision, policy_results, pending_objects, server_state } = self;
+        let mut inputs = DecisionInputs { pending_objects, server_state, ..Default::default() };
+        for (policy, result) in matching.iter().zip(policy_results) {
+            inputs.reads.extend(result.call_reads.map(|reads| (policy.name.clone(), reads)));
+            let missing = result.missing_reads.into_iter();
+            inputs.missing_reads.extend(missing.map(|query| (policy.name.clone(), query)));
+        }
+        let is_empty = inputs.reads.is_empty()
+            && inputs.pending_objects.is_empty()
+            && inputs.server_state.is_none()
+            && inputs.missing_reads.is_empty();
+        decision.inputs = (!is_empty).then(|| Arc::new(inputs));
+        decision
+    }
 }
 
 /// What became of the call of one policy.
@@ -201,6 +232,8 @@ struct PolicyResult {
     is_unsure: bool,
     grounds: GroundRecorder,
     needed_samples: Vec<(opgate_cluster::Resource, usize)>,
+    call_reads: Option<cluster::CallReads>,
+    missing_reads: Vec<String>,
 }
 
 impl PolicyResult {
@@ -220,6 +253,8 @@ impl PolicyResult {
             is_unsure,
             grounds,
             needed_samples,
+            call_reads: None,
+            missing_reads: Vec::new(),
         }
     }
 }
@@ -277,6 +312,9 @@ async fn call_policy<O: Observer>(
         reader.as_ref().map(|reader| reader.needed_samples().to_vec()).unwrap_or_default();
     let is_unsure = reader.as_ref().is_some_and(cluster::Reader::is_unsure);
     let grounds = reader.as_mut().map(cluster::Reader::take_grounds).unwrap_or_default();
+    let call_reads = reader.as_mut().and_then(cluster::Reader::take_call_reads);
+    let missing_reads =
+        reader.as_mut().map(cluster::Reader::take_missing_reads).unwrap_or_default();
     let recorded_queries = reader.map(cluster::Reader::into_recorded_queries).unwrap_or_default();
     PolicyResult {
         verdict: match accepted_verdict {
@@ -289,6 +327,8 @@ async fn call_policy<O: Observer>(
         is_unsure,
         grounds,
         needed_samples,
+        call_reads,
+        missing_reads,
     }
 }
 

@@ -15,7 +15,7 @@ mod decide;
 mod evaluator;
 mod read_need;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ pub(crate) use decide::{Evaluate, Evaluation, decide};
 use evaluator::{ReviewEvaluator, reserve_response_memory};
 pub(crate) use read_need::ReadConsistency;
 
-use crate::cluster;
+use crate::cluster::{self, AnswersByPolicy};
 use crate::policy::{Decision, DecisionBuilder, Overload, Policy, PolicySet, ReviewTime};
 use crate::review::Review;
 
@@ -55,6 +55,22 @@ pub trait Observer {
     fn on_queries(&self, policy: &Policy, tallies: Vec<cluster::QueryStats>) {
         let _ = (policy, tallies);
     }
+
+    /// Whether the decision gets the reads of the policies with their results.
+    fn records_reads(&self) -> bool {
+        false
+    }
+}
+
+/// What a recorded decision depended on in addition to the review and the policies.
+#[derive(Debug, Clone, Default)]
+pub struct RecordedInputs {
+    /// The reads of each policy.
+    pub reads: AnswersByPolicy,
+    /// The labels of the namespace, if opgate has evaluated them.
+    pub namespace_labels: Option<BTreeMap<String, String>>,
+    /// Objects of unsettled requests that the denial names.
+    pub pending_objects: Vec<String>,
 }
 
 /// An observer that does nothing.
@@ -97,41 +113,91 @@ impl PolicySet {
         deadline: Instant,
         observer: &impl Observer,
     ) -> Result<Decision, Overload> {
-        let is_named = |name: &str| names.is_none_or(|names| names.contains(name));
-        let mut builder = DecisionBuilder::default();
-        for broken in self.broken().iter().filter(|broken| is_named(&broken.name)) {
-            builder.add_policy_error(broken.policy_error(), broken.mode, broken.on_error);
-        }
-        // In the order in which they serve, whatever the order of the names.
-        let policies = self.policies().iter();
-        let mut matching: Vec<_> = policies.filter(|policy| is_named(&policy.name)).collect();
         self.resolve_namespace_labels(review);
-        matching.retain(|policy| policy.matches(review));
+        let (builder, matching) = self.matching(review, names);
         // A review that no policy of this set evaluates can conflict with one that the next set
         // evaluates.
         let mut decision = if matching.is_empty() && !self.cluster().is_cached_elsewhere(review) {
             builder.build()
         } else {
-            let evaluator = ReviewEvaluator {
-                cluster: self.cluster(),
-                conflicting_resources: self.conflicting_resources(),
-                review,
-                builder,
-                inputs: Arc::new(review.inputs()),
-                tenant: self.tenant_of(review),
-                deadline,
-                time: ReviewTime::of(&matching, review.size()),
-                matching,
-                observer,
-            };
+            let evaluator = self.evaluator(review, (builder, matching), deadline, observer);
             let consistency = ReadConsistency {
                 direct: self.direct_reader(),
                 always: self.is_consistent(),
                 conflicting_resources: self.conflicting_resources(),
             };
-            decide(self.cluster(), consistency, deadline.into(), &evaluator).await?.decision
+            let verdict = decide(self.cluster(), consistency, deadline.into(), &evaluator).await?;
+            verdict.into_decision(&evaluator.matching)
         };
         reserve_response_memory(review, &mut decision)?;
         Ok(decision)
+    }
+
+    /// Repeats the decision on a review with the recorded inputs instead of the cluster, as
+    /// [`PolicySet::decide_among`].
+    ///
+    /// # Errors
+    /// If the process is overloaded.
+    pub async fn decide_recorded(
+        &self,
+        review: &Review<'_>,
+        names: Option<&BTreeSet<&str>>,
+        recorded: RecordedInputs,
+        deadline: Instant,
+        observer: &impl Observer,
+    ) -> Result<Decision, Overload> {
+        let RecordedInputs { reads, namespace_labels, pending_objects } = recorded;
+        if let Some(labels) = namespace_labels {
+            review.set_namespace_labels(labels);
+        }
+        let (builder, matching) = self.matching(review, names);
+        if matching.is_empty() {
+            return Ok(builder.build());
+        }
+        let evaluator = self.evaluator(review, (builder, matching), deadline, observer);
+        let answers = Some(Arc::new(reads));
+        let view = cluster::EvaluationView { answers, ..Default::default() };
+        let mut verdict = evaluator.evaluate(&view).await?.verdict;
+        if !pending_objects.is_empty() {
+            verdict = evaluator.with_pending_note(verdict, &pending_objects);
+        }
+        Ok(verdict.into_decision(&evaluator.matching))
+    }
+
+    /// The policies that evaluate a review, in the order in which they serve, and a decision with the errors of
+    /// those that failed to load.
+    fn matching(
+        &self,
+        review: &Review<'_>,
+        names: Option<&BTreeSet<&str>>,
+    ) -> (DecisionBuilder, Vec<&Arc<Policy>>) {
+        let is_named = |name: &str| names.is_none_or(|names| names.contains(name));
+        let mut builder = DecisionBuilder::default();
+        for broken in self.broken().iter().filter(|broken| is_named(&broken.name)) {
+            builder.add_policy_error(broken.policy_error(), broken.mode, broken.on_error);
+        }
+        let policies = self.policies().iter().filter(|policy| is_named(&policy.name));
+        (builder, policies.filter(|policy| policy.matches(review)).collect())
+    }
+
+    fn evaluator<'e, O: Observer>(
+        &'e self,
+        review: &'e Review<'e>,
+        (builder, matching): (DecisionBuilder, Vec<&'e Arc<Policy>>),
+        deadline: Instant,
+        observer: &'e O,
+    ) -> ReviewEvaluator<'e, O> {
+        ReviewEvaluator {
+            cluster: self.cluster(),
+            conflicting_resources: self.conflicting_resources(),
+            review,
+            builder,
+            inputs: Arc::new(review.inputs()),
+            tenant: self.tenant_of(review),
+            deadline,
+            time: ReviewTime::of(&matching, review.size()),
+            matching,
+            observer,
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use opgate_document::{Account, Charge};
 
 use super::descriptor::DefaultLevel;
+use crate::cluster::CallReads;
 use super::{Mode, OnError, Policy, RuleLevel, warnings};
 use opgate_engine::{CallError, wit};
 use opgate_text::one_line;
@@ -151,10 +152,25 @@ pub struct Decision {
     /// A policy error after which the webhook must not respond, so that its `failurePolicy`
     /// applies.
     pub failure: Option<PolicyError>,
+    /// What it depended on in addition to the review, if that was asked for.
+    pub inputs: Option<Arc<DecisionInputs>>,
     /// The memory of the request that the violations use.
     violation_charges: Vec<Arc<Charge>>,
     /// Memory for the response, so that the decision can be sent.
     response_charge: Option<Arc<Charge>>,
+}
+
+/// What a decision depended on in addition to the review and the policies.
+#[derive(Debug, Default)]
+pub struct DecisionInputs {
+    /// The reads of each policy.
+    pub reads: Vec<(String, CallReads)>,
+    /// Objects of unsettled requests that a denial names.
+    pub pending_objects: Vec<String>,
+    /// The reason why opgate let the calls of some policies count as failed: no recording repeats that.
+    pub server_state: Option<String>,
+    /// Policies and queries without a recorded result, if the decision was repeated.
+    pub missing_reads: Vec<(String, String)>,
 }
 
 impl Decision {

@@ -303,7 +303,7 @@ pub(crate) async fn call(
             (true, false) => TimeLimit::Attempt(FAST_PATH_TIMEOUT.min(left)),
             _ => TimeLimit::of(policy.limits, left),
         };
-        let reader = policy.view.reader(evaluation_view.clone());
+        let reader = policy.view.reader(evaluation_view.clone()).for_policy(&policy.name);
         let budget =
             Budget { memory: policy.limits.memory, time, worker: None, shared_time: shared };
         let call = policy.module.validate(inputs, routes, &policy.settings, reader, budget);
@@ -487,6 +487,7 @@ impl WorkerCall {
         let (apart, shared) = (Some(apart), self.shared.as_ref());
         let budget = Budget { memory: limits.memory, time, worker: apart, shared_time: shared };
         let reader = self.policy.view.reader(self.evaluation_view.clone());
+        let reader = reader.for_policy(&self.policy.name);
         Ok(self.policy.module.validate(&self.inputs, self.routes, settings, reader, budget))
     }
 }

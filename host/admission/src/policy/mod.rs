@@ -48,7 +48,8 @@ pub use config::{
 };
 pub(crate) use decision::{AcceptedVerdict, DecisionBuilder};
 pub use decision::{
-    Cause, Decision, Denial, DroppedRules, Effect, PolicyError, SkippedRule, Violation,
+    Cause, Decision, DecisionInputs, Denial, DroppedRules, Effect, PolicyError, SkippedRule,
+    Violation,
 };
 pub use declared_value::Setting;
 pub use descriptor::{DeclaredRead, DefaultLevel, Descriptor, Rule};

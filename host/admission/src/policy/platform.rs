@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use opgate_cluster::Resource;
 use opgate_compat::controllers::{ACCOUNTS, Controller, ServiceAccount};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Profile;
@@ -64,7 +65,7 @@ impl PlatformQuery {
 }
 
 /// The platform of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Platform {
     /// The edition that matches best.
     pub profile: Profile,

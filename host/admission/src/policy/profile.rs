@@ -1,9 +1,9 @@
 //! The editions of the documentation.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The edition of the documentation that applies if editions contradict each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
 pub enum Profile {
     /// OpenShift 4.5.
     #[serde(rename = "ocp-4.5")]

@@ -15,7 +15,7 @@ use super::load::{LoadContext, LoadOutcome, LoadedPolicy, PolicyLoadError, load}
 use super::load_progress::LoadProgress;
 use super::permits::{Tenant, Tenants};
 use super::scope::labels_of;
-use super::{EffectiveMatchRule, Mode, OnError, PlatformQuery, Policy, PolicyError, Trust};
+use super::{EffectiveMatchRule, Mode, OnError, Platform, PlatformQuery, Policy, PolicyError, Trust};
 use crate::cluster::{
     self, ClusterState, DirectReader, PossibleState, ResolvedRead, ResourceId, SampleAccess,
     Source, Watches,
@@ -86,6 +86,10 @@ pub struct PolicySet {
     queue: usize,
     /// See [`Configuration::digest`].
     digest: String,
+    /// The text of the configuration, if it has a file.
+    configuration_text: Option<Arc<str>>,
+    /// The platform of the cluster, if it was read.
+    platform: Option<Platform>,
     trust: Trust,
     platform_query: Option<PlatformQuery>,
     /// The watches. They end with the set.
@@ -272,6 +276,8 @@ impl PolicySet {
             tenants,
             queue,
             digest,
+            configuration_text: configuration.file_text().cloned(),
+            platform: configuration.platform().cloned(),
             trust: Trust::of(configuration),
             platform_query: configuration.platform_query(),
             watches: Watches::default(),
@@ -290,6 +296,18 @@ impl PolicySet {
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// The text of the configuration of this set, if it has a file.
+    #[must_use]
+    pub fn configuration_text(&self) -> Option<&Arc<str>> {
+        self.configuration_text.as_ref()
+    }
+
+    /// The platform of the cluster, if it was read for this set.
+    #[must_use]
+    pub fn platform(&self) -> Option<&Platform> {
+        self.platform.as_ref()
     }
 
     /// The edition that applies, and the trusted identities.
@@ -420,8 +438,7 @@ impl PolicySet {
             found.map(|namespace| labels_of(&review.namespace, namespace.document().root()))
         };
         if let Some(labels) = labels {
-            // A review that is decided again has them already.
-            let _ = review.namespace_labels.set(labels);
+            review.set_namespace_labels(labels);
         }
     }
 }

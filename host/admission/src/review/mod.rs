@@ -159,6 +159,15 @@ const CHECK_GROUPS: &str = "opgate:";
 /// The replacement of that name for any other user.
 const CLAIMED_USER: &str = "opgate:check (claimed)";
 
+/// A part of the text of a review for a recording. One after the other, they are a review.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TextPart {
+    /// Text around the objects.
+    Envelope(String),
+    /// An object.
+    Object(String),
+}
+
 /// A request for review, borrowed from its text.
 #[derive(Debug)]
 pub struct Review<'a> {
@@ -189,6 +198,8 @@ pub struct Review<'a> {
     old_object: Option<Range<usize>>,
     /// The labels of its namespace, if they are known and no API server has evaluated them.
     pub(crate) namespace_labels: OnceLock<BTreeMap<String, String>>,
+    /// Whether the values of Secrets were removed from the text before.
+    is_redacted: bool,
 }
 
 impl<'a> Review<'a> {
@@ -215,6 +226,49 @@ impl<'a> Review<'a> {
     /// As for [`Review::read`].
     pub fn read_check(text: &'a Arc<Text>) -> Result<Self, ReviewError> {
         parse::read(text)
+    }
+
+    /// Reads a review of a recording, with the parts of [`Review::parts_for_recording`]. Otherwise like
+    /// [`Review::read`].
+    ///
+    /// # Errors
+    /// As for [`Review::read`].
+    pub fn read_recorded(text: &'a Arc<Text>) -> Result<Self, ReviewError> {
+        Ok(Self { is_redacted: true, ..Self::read(text)? })
+    }
+
+    /// The text of the review with what policies received of its objects, which has no values of Secrets.
+    #[must_use]
+    pub fn parts_for_recording(&self) -> Vec<TextPart> {
+        let Inputs { object, old_object, .. } = self.inputs();
+        let mut objects: Vec<_> = [(&self.object, object), (&self.old_object, old_object)]
+            .into_iter()
+            .filter_map(|(range, document)| Some((range.clone()?, document?)))
+            .collect();
+        objects.sort_by_key(|(range, _)| range.start);
+        let (mut parts, mut end) = (Vec::new(), 0);
+        let envelope = |range: Range<usize>| {
+            TextPart::Envelope(self.text.get(range).unwrap_or_default().to_owned())
+        };
+        for (range, document) in objects {
+            parts.push(envelope(end..range.start));
+            parts.push(TextPart::Object(document.root().raw().into_owned()));
+            end = range.end;
+        }
+        parts.push(envelope(end..self.text.len()));
+        parts
+    }
+
+    /// The labels of its namespace, if opgate evaluates selectors of namespaces itself.
+    #[must_use]
+    pub fn namespace_labels(&self) -> Option<&BTreeMap<String, String>> {
+        self.namespace_labels.get()
+    }
+
+    /// Sets the labels of its namespace, unless they are known.
+    pub(crate) fn set_namespace_labels(&self, labels: BTreeMap<String, String>) {
+        // A review that is decided again has them already.
+        let _ = self.namespace_labels.set(labels);
     }
 
     /// Bytes of its text.
@@ -280,7 +334,9 @@ impl<'a> Review<'a> {
         let stands_for_files = resource.group == FILES_GROUP;
         let document = |range: &Range<usize>| {
             let document = Document::part(self.text.clone(), range.clone());
-            Arc::new(if is_secret {
+            Arc::new(if self.is_redacted {
+                document
+            } else if is_secret {
                 secret::redact(&document)
             } else if stands_for_files {
                 secret::redact_files(&document).unwrap_or(document)

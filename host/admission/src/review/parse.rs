@@ -129,6 +129,7 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
         object,
         old_object,
         namespace_labels: std::sync::OnceLock::new(),
+        is_redacted: false,
     })
 }
 

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! call of a policy ─▶ reader ─▶ view: store, reservations, direct reads ─▶ result
-//!                        └────▶ samples: some objects of a kind that is not declared
+//!                        ├────▶ samples: some objects of a kind that is not declared
+//!                        └────▶ call_reads: queries with their results, for a recording
 //! denial ─▶ confirm ─▶ direct: reads from the API server
 //! ```
 
+pub(in crate::cluster) mod call_reads;
 pub(in crate::cluster) mod confirm;
 pub(in crate::cluster) mod direct;
 pub(in crate::cluster) mod query_stats;

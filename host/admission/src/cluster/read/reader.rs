@@ -7,6 +7,9 @@ use std::sync::Arc;
 use opgate_cluster::{IndexMatch, Key, Object, Query, Resource, Selector};
 use opgate_document::{Charge, Document, Meter};
 
+use crate::cluster::read::call_reads::{
+    CallReads, RepeatedReads, get_query, list_query, sample_query,
+};
 use crate::cluster::read::query_stats::{QueryCounter, QueryStats};
 use crate::cluster::read::samples::{MAX_SAMPLE_OBJECTS, is_custom_resource};
 use crate::cluster::read::view::EvaluationView;
@@ -131,6 +134,8 @@ impl PolicyView {
     pub fn reader(self: &Arc<Self>, evaluation_view: EvaluationView) -> Reader {
         Reader {
             view: self.clone(),
+            call_reads: evaluation_view.records_reads.then(CallReads::default),
+            repeated: None,
             evaluation_view,
             queries: Vec::new(),
             recorded_queries: Vec::new(),
@@ -161,9 +166,32 @@ pub struct Reader {
     /// Kind and last object of the last page, and the number of its copies that were shown.
     page: Option<(ResourceId, Key, usize)>,
     query_counter: QueryCounter,
+    /// The reads with their results, if they are recorded.
+    call_reads: Option<CallReads>,
+    /// Recorded results, which replace the cluster.
+    repeated: Option<RepeatedReads>,
 }
 
 impl Reader {
+    /// The reader of a call of this policy: it repeats the recorded reads, if the view has some.
+    #[must_use]
+    pub fn for_policy(mut self, policy: &str) -> Self {
+        let recorded = self.evaluation_view.answers.as_ref();
+        self.repeated = recorded
+            .map(|answers| RepeatedReads::of(answers.get(policy).cloned().unwrap_or_default()));
+        self
+    }
+
+    /// The reads of the call with their results, if they were recorded.
+    pub fn take_call_reads(&mut self) -> Option<CallReads> {
+        self.call_reads.take()
+    }
+
+    /// Queries of a repeated call that the recorded one did not ask.
+    pub fn take_missing_reads(&mut self) -> Vec<String> {
+        self.repeated.as_mut().map(RepeatedReads::take_missing).unwrap_or_default()
+    }
+
     /// The reader of a call that has ended.
     #[must_use]
     pub fn of(call: Box<dyn ClusterReader>) -> Option<Self> {
@@ -444,7 +472,12 @@ impl ClusterReader for Reader {
         name: &str,
         payer: ResultAccounts<'_>,
     ) -> ReadResult {
-        let answer = self.get_object(resource, namespace, name, payer);
+        let query = self.is_recorded().then(|| get_query(resource, namespace, name));
+        let answer = match self.repeated_result(resource, query.as_deref()) {
+            Some(answer) => Ok(answer),
+            None => self.get_object(resource, namespace, name, payer),
+        };
+        self.record_result(query, &answer, true);
         self.count_query(resource, answer)
     }
 
@@ -454,7 +487,12 @@ impl ClusterReader for Reader {
         query: PolicyQuery,
         payer: ResultAccounts<'_>,
     ) -> ReadResult {
-        let answer = self.select(resource, query, MAX_DOCUMENTS, payer);
+        let text = self.is_recorded().then(|| list_query("list", resource, &query));
+        let answer = match self.repeated_result(resource, text.as_deref()) {
+            Some(answer) => Ok(answer),
+            None => self.select(resource, query, MAX_DOCUMENTS, payer),
+        };
+        self.record_result(text, &answer, true);
         self.count_query(resource, answer)
     }
 
@@ -464,7 +502,12 @@ impl ClusterReader for Reader {
         query: PolicyQuery,
         payer: ResultAccounts<'_>,
     ) -> ReadResult {
-        let answer = self.select(resource, query, MAX_NAMES, payer);
+        let text = self.is_recorded().then(|| list_query("names", resource, &query));
+        let answer = match self.repeated_result(resource, text.as_deref()) {
+            Some(answer) => Ok(answer),
+            None => self.select(resource, query, MAX_NAMES, payer),
+        };
+        self.record_result(text, &answer, false);
         self.count_query(resource, answer)
     }
 
@@ -473,7 +516,14 @@ impl ClusterReader for Reader {
         resource: &wit::GroupVersionResource,
         limit: usize,
     ) -> Result<Result<Sample, ReadError>, CacheUnavailable> {
-        let sample = self.sample_objects(resource, limit);
+        let query = self.is_recorded().then(|| sample_query(resource, limit));
+        let sample = match (&mut self.repeated, &query) {
+            (Some(repeated), Some(query)) => Ok(repeated.sample(query.clone())),
+            _ => self.sample_objects(resource, limit),
+        };
+        if let (Some(reads), Some(query), Ok(sample)) = (&mut self.call_reads, query, &sample) {
+            reads.add_sample(query, sample);
+        }
         if let Ok(found) = &sample {
             self.query_counter
                 .count(resource, found.as_ref().ok().map(|found| found.objects.len()));
@@ -483,6 +533,33 @@ impl ClusterReader for Reader {
 }
 
 impl Reader {
+    /// Whether reads are recorded or repeated.
+    fn is_recorded(&self) -> bool {
+        self.call_reads.is_some() || self.repeated.is_some()
+    }
+
+    /// The recorded result of a query; none if the cluster answers it.
+    fn repeated_result(
+        &mut self,
+        resource: &wit::GroupVersionResource,
+        query: Option<&str>,
+    ) -> Option<Result<QueryResult, ReadError>> {
+        let (repeated, query) = (self.repeated.as_mut()?, query?);
+        let is_it = |known: &Resource| {
+            known.resource == resource.resource
+                && known.group == resource.group
+                && known.version == resource.version
+        };
+        let window = self.view.windows.iter().find(|(known, _)| is_it(known));
+        Some(repeated.objects(query.to_owned(), window.map(|(_, window)| &window.scope)))
+    }
+
+    fn record_result(&mut self, query: Option<String>, answer: &ReadResult, with_fields: bool) {
+        if let (Some(reads), Some(query)) = (&mut self.call_reads, query) {
+            reads.add(query, answer, with_fields);
+        }
+    }
+
     /// Returns a sample of custom resources.
     fn sample_objects(
         &mut self,

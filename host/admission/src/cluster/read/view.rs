@@ -6,12 +6,13 @@
 //! reservations ──────────────────┴▶ PossibleState: Stored, Pending, UnionPreferPending, UnionPreferStored ─▶ visible to a policy
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use opgate_cluster::Key;
 
 use crate::cluster::ResourceId;
+use crate::cluster::read::call_reads::ReadAnswers;
 use crate::cluster::read::samples::Samples;
 use crate::cluster::reservations::possible_state::{PossibleState, ResourceView};
 use crate::cluster::store::listing::{Listing, QueryScope};
@@ -31,7 +32,14 @@ pub struct EvaluationView {
     /// requests about one object only one can be stored on top of the reviewed state, so the
     /// results of the others never coexist with it.
     pub reviewed: Option<Arc<ReviewedObject>>,
+    /// Whether reads are recorded with their results.
+    pub records_reads: bool,
+    /// Recorded results instead of the cluster, by policy.
+    pub answers: Option<Arc<AnswersByPolicy>>,
 }
+
+/// The recorded reads of all policies that evaluated a review.
+pub type AnswersByPolicy = BTreeMap<String, Arc<ReadAnswers>>;
 
 /// The object under review.
 #[derive(Debug)]

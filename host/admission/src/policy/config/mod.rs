@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -149,7 +150,9 @@ pub struct Configuration {
     pub reservations: Option<ReservationScope>,
     /// Whether a check fails if there are only warnings.
     pub warnings_as_errors: bool,
-    /// `sha256:…` of the text, if there is a file.
+    /// The text, if there is a file.
+    text: Option<Arc<str>>,
+    /// `sha256:…` of the text.
     pub(super) text_digest: Option<String>,
     /// The built-in policies.
     pub(super) builtins: &'static [Builtin],
@@ -219,6 +222,7 @@ impl Configuration {
             policies: default_policies(builtins),
             reservations: None,
             warnings_as_errors: false,
+            text: None,
             text_digest: None,
             builtins,
             docs_url: None,
@@ -355,6 +359,7 @@ impl Configuration {
             policies,
             reservations: file.reservations,
             warnings_as_errors: file.check.0.warnings_as_errors,
+            text: Some(text.into()),
             text_digest: Some(opgate_engine::digest(text.as_bytes())),
             builtins,
             docs_url: file.docs_url,
@@ -390,6 +395,12 @@ impl Configuration {
     #[must_use]
     pub fn platform(&self) -> Option<&Platform> {
         self.platform.as_ref()
+    }
+
+    /// The text of the file, if there is one.
+    #[must_use]
+    pub fn file_text(&self) -> Option<&Arc<str>> {
+        self.text.as_ref()
     }
 
     /// The documentation of a policy's rules, by their IDs.
