@@ -51,6 +51,7 @@ use std::time::Duration;
 
 use axum::Router;
 use opgate_certs::{ClientVerifier, Reloader, server_config};
+use opgate_recording::Recorder;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -114,6 +115,8 @@ pub struct Options {
     pub webhook_router: Option<Router>,
     /// Metrics of other components, for `/metrics`.
     pub external_metrics: Vec<ExternalMetrics>,
+    /// Records reviews and their decisions.
+    pub recorder: Option<Arc<Recorder>>,
 }
 
 impl Default for Options {
@@ -134,6 +137,7 @@ impl Default for Options {
             registration_names: None,
             webhook_router: None,
             external_metrics: Vec::new(),
+            recorder: None,
         }
     }
 }

@@ -30,10 +30,11 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
-use opgate_admission::evaluation::DecideError;
-use opgate_admission::policy::response;
+use opgate_admission::evaluation::{DecideError, Observer};
+use opgate_admission::policy::{Policy, response};
 use opgate_admission::review::{self, Review, ReviewError};
 use opgate_document::Charge;
+use opgate_recording::Recorder;
 use opgate_text::units::parse_duration;
 
 /// Time limit of a body. An API server waits at most 30 s for the whole response.
@@ -62,6 +63,22 @@ const MAX_DISCARDED_BYTES: usize = 64 << 20;
 const MAX_DISCARD_BURST_BYTES: u64 = 256 << 20;
 const MAX_DISCARD_BYTES_PER_SECOND: u64 = 32 << 20;
 
+/// Counts calls, and has reads recorded.
+struct RecordingObserver<'m> {
+    metrics: &'m Metrics,
+    records: bool,
+}
+
+impl Observer for RecordingObserver<'_> {
+    fn on_call(&self, policy: &Policy, took: Duration) {
+        self.metrics.on_call(policy, took);
+    }
+
+    fn records_reads(&self) -> bool {
+        self.records
+    }
+}
+
 /// The state of all requests.
 pub(super) struct App {
     pub(super) serving: Arc<ActivePolicySet>,
@@ -73,6 +90,7 @@ pub(super) struct App {
     pub(super) beats: Arc<PauseDetector>,
     sync_timeout: Duration,
     max_body_bytes: usize,
+    recorder: Option<Arc<Recorder>>,
     pub(super) memory: Arc<RequestMemory>,
     body_limiter: Arc<BodyLimiter>,
     /// Bytes that are read only to be discarded.
@@ -103,6 +121,7 @@ impl App {
             beats,
             sync_timeout,
             max_body_bytes: body_limit,
+            recorder: options.recorder.clone(),
             memory,
             body_limiter: bodies,
             discard_budget: Arc::new(TokenBucket::new(
@@ -304,20 +323,21 @@ impl App {
         }
         // Until the end of the call, whichever set is active by then.
         let set = self.serving.current().set.clone();
-        let decided = match (&self.registration_names, only) {
+        let recorder = self.recorder.as_ref().filter(|recorder| recorder.can_record(&review.uid));
+        let observer = RecordingObserver { metrics: &self.metrics, records: recorder.is_some() };
+        let resolved = match (&self.registration_names, only) {
             (Some(registered), Some(only)) => {
-                match registered.resolve(&set, only, deadline).await.unwrap_or_default() {
-                    Some(addressed) => {
-                        let names = Some(&addressed);
-                        let decided = set.decide_among(&review, names, deadline, &*self.metrics);
-                        decided.await.map_err(DecideError::from)
-                    }
-                    None => set.decide(&review, Some(only), deadline, &*self.metrics).await,
-                }
+                registered.resolve(&set, only, deadline).await.unwrap_or_default()
             }
-            _ => set.decide(&review, only, deadline, &*self.metrics).await,
+            _ => None,
         };
-        drop(set);
+        let decided = match &resolved {
+            Some(names) => {
+                let decided = set.decide_among(&review, Some(names), deadline, &observer);
+                decided.await.map_err(DecideError::from)
+            }
+            None => set.decide(&review, only, deadline, &observer).await,
+        };
         if account.is_exhausted() {
             // Without memory, the policies would have evaluated missing data as absent fields.
             return self.out_of_memory();
@@ -332,7 +352,7 @@ impl App {
                     } else {
                         SHED_DELAY
                     };
-                    drop((text, envelope, account));
+                    drop((text, envelope, account, set));
                     let pause = deadline.min(Instant::now() + pause);
                     tokio::time::sleep_until(pause.into()).await;
                 }
@@ -349,11 +369,18 @@ impl App {
         }
         self.metrics.count_decision(&decision);
         log_decision(&review, &decision, started.elapsed());
+        let is_failed = decision.failure.is_some();
+        let body = (!is_failed).then(|| response::body(&review, &decision));
+        if let Some(recorder) = recorder {
+            let addressed = resolved.or_else(|| Some(only?.split('/').collect()));
+            recorder.record(&set, &review, addressed.as_ref(), &decision, body.as_deref());
+        }
+        drop(set);
         if let Some(fault) = &decision.failure {
             let text = format!("policy {}: {}", fault.policy, fault.cause);
             return plain(StatusCode::INTERNAL_SERVER_ERROR, &text);
         }
-        let mut response = json(response::body(&review, &decision));
+        let mut response = json(body.unwrap_or_default());
         response
             .extensions_mut()
             .insert(ResponseCharge::for_charge(decision.take_response_charge()));

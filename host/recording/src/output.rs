@@ -1,0 +1,296 @@
+//! Where a recording goes: files of a directory, compressed and limited in total, or stdout.
+//!
+//! ```text
+//! line ─▶ current file ─ full, or an hour old ─▶ end it, delete the oldest ─▶ next file, with the header
+//! ```
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use time::OffsetDateTime;
+
+/// Maximum bytes of a file, compressed; less if the directory is limited to less than some files.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+const MIN_FILES: u64 = 8;
+
+/// Maximum age of the current file.
+const MAX_FILE_AGE: Duration = Duration::from_secs(3_600);
+
+/// A low level: half of the time of the default one.
+const COMPRESSION_LEVEL: i32 = 1;
+
+const PREFIX: &str = "recording-";
+const SUFFIX: &str = ".jsonl.zst";
+
+/// Maximum number of files that begin in one second.
+const MAX_FILES_PER_SECOND: u32 = 1_000;
+
+/// Where a recording goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// Files of this directory, which have at most this many bytes together. The oldest are deleted.
+    Directory(PathBuf, u64),
+    /// Standard output, not compressed.
+    Stdout,
+}
+
+/// An open destination.
+pub(crate) struct Output {
+    destination: Destination,
+    current: Option<CurrentFile>,
+}
+
+struct CurrentFile {
+    encoder: zstd::Encoder<'static, CountingFile>,
+    started: Instant,
+}
+
+struct CountingFile {
+    file: File,
+    written: u64,
+}
+
+impl Write for CountingFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.written = self.written.saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Output {
+    /// Creates the directory, for this user only, and checks that a file can be written.
+    ///
+    /// # Errors
+    /// If that is not possible.
+    pub(crate) fn open(destination: Destination) -> io::Result<Self> {
+        if let Destination::Directory(directory, _) = &destination {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        }
+        let mut output = Self { destination, current: None };
+        output.ensure_file(b"")?;
+        Ok(output)
+    }
+
+    /// Writes a line of a review, after the header if it is the first one of a file.
+    ///
+    /// # Errors
+    /// If it cannot be written. The next line begins a new file.
+    pub(crate) fn write(
+        &mut self,
+        header: &[u8],
+        is_new_header: bool,
+        line: &[u8],
+    ) -> io::Result<()> {
+        let written = self.write_lines(header, is_new_header, line);
+        if written.is_err() {
+            self.current = None;
+        }
+        written
+    }
+
+    fn write_lines(&mut self, header: &[u8], is_new_header: bool, line: &[u8]) -> io::Result<()> {
+        if self.destination == Destination::Stdout {
+            let mut stdout = io::stdout().lock();
+            if is_new_header {
+                stdout.write_all(header)?;
+            }
+            return stdout.write_all(line);
+        }
+        if self.is_full() {
+            self.finish()?;
+        }
+        let has_begun = self.ensure_file(header)?;
+        let Some(current) = &mut self.current else { return Ok(()) };
+        if is_new_header && !has_begun {
+            current.encoder.write_all(header)?;
+        }
+        current.encoder.write_all(line)
+    }
+
+    /// Writes what is buffered, so that a reader of the file sees it.
+    ///
+    /// # Errors
+    /// If it cannot be written. The next line begins a new file.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let flushed = match (&self.destination, &mut self.current) {
+            (Destination::Stdout, _) => io::stdout().lock().flush(),
+            (_, Some(current)) => current.encoder.flush(),
+            (_, None) => Ok(()),
+        };
+        if flushed.is_err() {
+            self.current = None;
+        }
+        flushed
+    }
+
+    /// Ends the current file.
+    ///
+    /// # Errors
+    /// If its rest cannot be written.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        match self.current.take() {
+            Some(current) => current.encoder.finish()?.file.sync_data(),
+            None => io::stdout().lock().flush(),
+        }
+    }
+
+    fn max_file_bytes(&self) -> u64 {
+        match &self.destination {
+            Destination::Directory(_, most) => MAX_FILE_BYTES.min(most / MIN_FILES),
+            Destination::Stdout => MAX_FILE_BYTES,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let most = self.max_file_bytes();
+        self.current.as_ref().is_some_and(|current| {
+            current.encoder.get_ref().written >= most || current.started.elapsed() >= MAX_FILE_AGE
+        })
+    }
+
+    /// Begins a file with this header, if there is none. Returns whether it did.
+    fn ensure_file(&mut self, header: &[u8]) -> io::Result<bool> {
+        let Destination::Directory(directory, most) = &self.destination else { return Ok(false) };
+        if self.current.is_some() {
+            return Ok(false);
+        }
+        prune(directory, most.saturating_sub(self.max_file_bytes()))?;
+        let file = CountingFile { file: create_file(directory)?, written: 0 };
+        let mut encoder = zstd::Encoder::new(file, COMPRESSION_LEVEL)?;
+        encoder.write_all(header)?;
+        self.current = Some(CurrentFile { encoder, started: Instant::now() });
+        Ok(!header.is_empty())
+    }
+}
+
+/// A file that only this user can read.
+fn create_file(directory: &Path) -> io::Result<File> {
+    // Names in the order of time.
+    let now = OffsetDateTime::now_utc();
+    let (year, month, day) = now.to_calendar_date();
+    let (hour, minute, second) = now.to_hms();
+    let month = u8::from(month);
+    let time = format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z");
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    for number in 0..MAX_FILES_PER_SECOND {
+        let name = format!("{PREFIX}{time}-{number:03}{SUFFIX}");
+        match options.open(directory.join(name)) {
+            // Of another server, or of this second.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            opened => return opened,
+        }
+    }
+    Err(io::Error::other("too many files in one second"))
+}
+
+/// Deletes the oldest recordings until the others have at most this many bytes.
+fn prune(directory: &Path, most: u64) -> io::Result<()> {
+    let mut files: Vec<(OsString, u64)> = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_own = name.to_str().is_some_and(|n| n.starts_with(PREFIX) && n.ends_with(SUFFIX));
+        // Another server can have deleted it.
+        let metadata = entry.metadata().ok().filter(|metadata| metadata.is_file() && is_own);
+        files.extend(metadata.map(|metadata| (name, metadata.len())));
+    }
+    files.sort();
+    let mut total =
+        files.iter().map(|(_, bytes)| bytes).fold(0_u64, |sum, n| sum.saturating_add(*n));
+    for (name, bytes) in files {
+        if total <= most {
+            break;
+        }
+        match fs::remove_file(directory.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => total = total.saturating_sub(bytes),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// The texts of all files, oldest first.
+    fn texts(directory: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        let text = |path: &PathBuf| {
+            let found = crate::decompress(&fs::read(path).unwrap(), 1 << 30).unwrap();
+            String::from_utf8(found.bytes).unwrap()
+        };
+        names.iter().filter(|path| path.to_string_lossy().ends_with(SUFFIX)).map(text).collect()
+    }
+
+    /// A line that does not compress to nothing.
+    fn line(seed: u64) -> Vec<u8> {
+        let mut text = String::new();
+        let mut state = seed.wrapping_add(1);
+        while text.len() < 16_384 {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            text.push_str(&format!("{state:x}"));
+        }
+        format!("{text}\n").into_bytes()
+    }
+
+    #[test]
+    fn each_file_begins_with_a_header_and_the_oldest_are_deleted() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("of-an-administrator.txt"), vec![0; 1 << 20]).unwrap();
+        let most = 256 << 10;
+        let destination = Destination::Directory(directory.path().to_owned(), most);
+        let mut output = Output::open(destination).unwrap();
+        for seed in 0..200 {
+            output.write(b"header\n", seed == 0, &line(seed)).unwrap();
+            output.flush().unwrap();
+        }
+        output.finish().unwrap();
+        let found = texts(directory.path());
+        assert!(found.len() > 2, "{}", found.len());
+        assert!(found.iter().all(|text| text.starts_with("header\n") && text.ends_with('\n')));
+        let last = String::from_utf8(line(199)).unwrap();
+        assert!(found.last().unwrap().ends_with(&last), "the latest are kept");
+        let bytes = |entry: io::Result<fs::DirEntry>| entry.unwrap().metadata().unwrap().len();
+        let total: u64 = fs::read_dir(directory.path()).unwrap().map(bytes).sum();
+        assert!(total - (1 << 20) <= most + (32 << 10), "{total}");
+    }
+
+    #[test]
+    fn new_header_is_written_within_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let destination = Destination::Directory(directory.path().to_owned(), 1 << 30);
+        let mut output = Output::open(destination).unwrap();
+        for (header, is_new, line) in
+            [("one\n", true, "1\n"), ("one\n", false, "2\n"), ("two\n", true, "3\n")]
+        {
+            output.write(header.as_bytes(), is_new, line.as_bytes()).unwrap();
+        }
+        output.finish().unwrap();
+        assert_eq!(texts(directory.path()), ["one\n1\n2\ntwo\n3\n"]);
+        let name = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap();
+        assert_eq!(name.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn directory_that_cannot_be_written_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(Output::open(Destination::Directory(file, 1 << 30)).is_err());
+    }
+}
