@@ -26,8 +26,8 @@ const COMPRESSION_LEVEL: i32 = 1;
 const PREFIX: &str = "recording-";
 const SUFFIX: &str = ".jsonl.zst";
 
-/// Maximum number of files that begin in one second.
-const MAX_FILES_PER_SECOND: u32 = 1_000;
+/// Maximum number of attempts to find a new name.
+const MAX_ATTEMPTS: u32 = 1_000;
 
 /// Where a recording goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,23 +174,26 @@ impl Output {
 
 /// A file that only this user can read.
 fn create_file(directory: &Path) -> io::Result<File> {
-    // Names in the order of time.
-    let now = OffsetDateTime::now_utc();
-    let (year, month, day) = now.to_calendar_date();
-    let (hour, minute, second) = now.to_hms();
-    let month = u8::from(month);
-    let time = format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z");
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
-    for number in 0..MAX_FILES_PER_SECOND {
-        let name = format!("{PREFIX}{time}-{number:03}{SUFFIX}");
-        match options.open(directory.join(name)) {
-            // Of another server, or of this second.
+    for _ in 0..MAX_ATTEMPTS {
+        match options.open(directory.join(file_name(OffsetDateTime::now_utc()))) {
+            // Another server began a file in this microsecond.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             opened => return opened,
         }
     }
-    Err(io::Error::other("too many files in one second"))
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Names are in the order of time, so that the first ones are the oldest.
+fn file_name(time: OffsetDateTime) -> String {
+    let (year, month, day) = time.to_calendar_date();
+    let (hour, minute, second, microsecond) = time.to_hms_micro();
+    let month = u8::from(month);
+    format!(
+        "{PREFIX}{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}.{microsecond:06}Z{SUFFIX}"
+    )
 }
 
 /// Deletes the oldest recordings until the others have at most this many bytes.
