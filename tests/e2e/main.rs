@@ -19,6 +19,7 @@ mod doctor;
 mod manifests;
 mod policy;
 mod replay;
+mod report;
 mod repository;
 mod rules;
 mod serve;

@@ -188,7 +188,7 @@ fn escape_codes_are_printed_only_if_enabled() {
     );
     write(&directory, "codes/plain.yaml", text);
     let arguments = ["check", "codes", "bundle-broken", "nowhere"];
-    for form in ["table", "json", "jsonl", "junit", "sarif"] {
+    for form in ["table", "json", "jsonl", "junit", "sarif", "html"] {
         let mut command =
             command(directory.path(), &[&arguments[..], &["--output", form]].concat());
         for (name, value) in [("TERM", "xterm"), ("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")] {

@@ -7,7 +7,7 @@ use crate::check::{BUNDLE_WITHOUT_CLASS, check, command, directory, err, out, st
 /// `{"auths":{"registry.redhat.io":{"auth":"hunter2"},"quay.io":{"auth":"hunter2"}}}`
 const DOCKER_CONFIG: &str = "eyJhdXRocyI6eyJyZWdpc3RyeS5yZWRoYXQuaW8iOnsiYXV0aCI6Imh1bnRlcjIifSwicXVheS5pbyI6eyJhdXRoIjoiaHVudGVyMiJ9fX0=";
 
-const FORMATS: [&str; 6] = ["table", "json", "jsonl", "junit", "sarif", "github"];
+const FORMATS: [&str; 7] = ["table", "json", "jsonl", "junit", "sarif", "github", "html"];
 
 const CATALOG_SOURCE: &str = "apiVersion: operators.coreos.com/v1alpha1
 kind: CatalogSource

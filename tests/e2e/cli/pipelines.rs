@@ -114,6 +114,19 @@ fn snippets_fail_on_denied_input() {
     }
 }
 
+/// The page is written also if the check fails.
+#[test]
+fn page_snippet_keeps_the_page_of_a_failed_check() {
+    for (bundle, code, denied) in [("bundle-valid", 0, "0"), ("bundle-broken", 1, "1")] {
+        let directory = repository(bundle);
+        let output = sh(&directory, &block("page"));
+        assert_eq!(output.status.code(), Some(code), "{bundle}: {}", err(&output));
+        let page = std::fs::read_to_string(directory.path().join("opgate.html")).unwrap();
+        let summary = format!("{denied} denied, 0 errors</title>");
+        assert!(page.contains(&summary), "{bundle}: {page}");
+    }
+}
+
 /// The hooks get the staged files, or none.
 #[test]
 fn pre_commit_hooks_run() {

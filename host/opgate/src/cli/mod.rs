@@ -25,6 +25,7 @@ mod replay;
 mod review;
 mod rules;
 mod serve;
+mod stored_report;
 mod version;
 
 // What commands share.
@@ -102,6 +103,8 @@ enum Command {
     Diff(diff::Diff),
     /// Check bundles, catalogs and manifests in files
     Check(check::Check),
+    /// Write the result of a check or replay as an HTML page
+    Report(stored_report::ReportArgs),
     /// List the rules of the configured policies
     Rules(rules::Rules),
     /// List, inspect, package, push and pull policies
@@ -157,6 +160,7 @@ pub fn main() -> ExitCode {
         Command::Review(review) => review.run(),
         Command::Diff(diff) => diff.run(),
         Command::Check(check) => check.run(),
+        Command::Report(report) => report.run(),
         Command::Rules(rules) => rules.run(),
         Command::Policy(policy) => policy.run(),
         Command::Certs(certs) => certs.run(),

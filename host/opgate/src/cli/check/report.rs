@@ -12,7 +12,7 @@ use crate::cli::report::level::{HiddenCounts, MinEffect};
 use crate::cli::report::page::RulePages;
 use crate::cli::report::{
     AppliedWaiver, Format, PolicyErrorRecord, ReportItem, ReportLocation, ReportedViolation,
-    ResultKind, UnreadableInput, Violation, github, junit, sarif, table,
+    ResultKind, UnreadableInput, Violation, describe_object, github, html, junit, sarif, table,
 };
 use crate::cli::verbosity::note;
 use opgate_admission::policy::{Configuration, Decision, Effect, PolicySet};
@@ -24,7 +24,7 @@ const MAX_RECENT_VIOLATIONS: usize = 1_000;
 
 /// Result of a bundle, a catalog's package or a manifest. The members are part of the stable interface.
 #[derive(Debug, Serialize)]
-pub(super) struct CheckRecord {
+pub(in crate::cli) struct CheckRecord {
     source: String,
     kind: String,
     name: String,
@@ -167,6 +167,16 @@ impl CheckRecord {
         self.explanations.push(ObjectExplanation { object, explanation });
     }
 
+    /// Iterates over the violations.
+    pub(in crate::cli) fn violations(&self) -> impl Iterator<Item = &Violation> {
+        self.violations.iter().map(|located_violation| &located_violation.violation)
+    }
+
+    /// Returns the policy error, if there is one.
+    pub(in crate::cli) fn policy_error(&self) -> Option<&PolicyErrorRecord> {
+        self.error.as_ref()
+    }
+
     /// Reports whether the policies have evaluated it.
     pub(super) fn is_evaluated(&self) -> bool {
         self.error.is_none()
@@ -238,22 +248,7 @@ impl CheckRecord {
 
     /// Returns the outcome that the summary counts.
     fn result_kind(&self) -> ResultKind {
-        match self.outcome() {
-            ExitStatus::Engine => ResultKind::Failed,
-            ExitStatus::Denied | ExitStatus::Usage => ResultKind::Denied,
-            ExitStatus::Ok if self.not_evaluated.is_some() => ResultKind::NotEvaluated,
-            ExitStatus::Ok if self.warns => ResultKind::Warned,
-            ExitStatus::Ok => ResultKind::Passed,
-        }
-    }
-
-    /// Returns `OperatorGroup operators/global`.
-    fn object(&self) -> String {
-        let Self { kind, name, .. } = self;
-        match self.namespace.as_deref().filter(|namespace| !namespace.is_empty()) {
-            Some(namespace) => format!("{kind} {namespace}/{name}"),
-            None => format!("{kind} {name}"),
-        }
+        ResultKind::of(self.outcome(), self.not_evaluated.is_none(), self.warns)
     }
 
     fn item(&self) -> ReportItem<'_> {
@@ -270,7 +265,7 @@ impl CheckRecord {
         ReportItem {
             source: &self.source,
             region: None,
-            object: one_line(self.object().trim_end(), 512),
+            object: describe_object(&self.kind, self.namespace.as_deref(), &self.name),
             outcome: self.outcome(),
             message: message.or_else(first).unwrap_or_default(),
             time: Some(self.time),
@@ -312,7 +307,7 @@ impl LocatedViolation {
 }
 
 /// A report under way.
-pub(super) struct Report<'s> {
+pub(in crate::cli) struct Report<'s> {
     format: Format,
     set: &'s PolicySet,
     pages: RulePages,
@@ -326,17 +321,18 @@ pub(super) struct Report<'s> {
     write_error: Option<io::Error>,
     unreadable: Vec<UnreadableInput>,
     is_audit: bool,
+    subject: String,
 }
 
 impl<'s> Report<'s> {
-    pub(super) fn start(
+    pub(in crate::cli) fn start(
         format: Format,
         is_verbose: bool,
         level: MinEffect,
         configuration: &Configuration,
         set: &'s PolicySet,
     ) -> Self {
-        let pages = RulePages::of(configuration, set, format == Format::Sarif);
+        let pages = RulePages::of(configuration, set, format.has_rule_docs());
         let (kept, unread) = (Vec::new(), Vec::new());
         Self {
             format,
@@ -350,7 +346,13 @@ impl<'s> Report<'s> {
             write_error: None,
             unreadable: unread,
             is_audit: false,
+            subject: String::new(),
         }
+    }
+
+    /// Sets the text that names what is evaluated.
+    pub(in crate::cli) fn set_subject(&mut self, subject: String) {
+        self.subject = subject;
     }
 
     /// Marks the check as an audit of the objects of a cluster.
@@ -413,6 +415,15 @@ impl<'s> Report<'s> {
                 serde_json::to_writer_pretty(&mut self.out, &log)?;
                 writeln!(self.out)?;
             }
+            Format::Html => html::Page {
+                command: html::EvaluationCommand::Check,
+                subject: &self.subject,
+                items: &items,
+                unreadable: &self.unreadable,
+                hidden: self.hidden.summary(),
+                pages: &self.pages,
+            }
+            .write(&mut self.out)?,
         }
         self.out.flush()?;
         if let Some(line) = self.hidden.summary() {

@@ -8,7 +8,7 @@ use crate::cli::report::level::{HiddenCounts, MinEffect};
 use crate::cli::report::page::RulePages;
 use crate::cli::report::review_record::ReviewRecord;
 use crate::cli::report::{
-    Counts, Format, ResultKind, UnreadableInput, Violation, github, junit, sarif, table,
+    Counts, Format, ResultKind, UnreadableInput, Violation, github, html, junit, sarif, table,
 };
 use crate::cli::verbosity::{is_quiet, note};
 use opgate_admission::policy::{Configuration, PolicySet};
@@ -23,6 +23,7 @@ pub(super) struct Report<'s> {
     records: Vec<ReviewRecord>,
     unreadable: Vec<UnreadableInput>,
     hidden: HiddenCounts,
+    subject: String,
     counts: Counts,
     /// One violation of each rule that denied.
     denied: BTreeMap<(String, String), Violation>,
@@ -35,7 +36,7 @@ impl<'s> Report<'s> {
         configuration: &Configuration,
         set: &'s PolicySet,
     ) -> Self {
-        let pages = RulePages::of(configuration, set, format == Format::Sarif);
+        let pages = RulePages::of(configuration, set, format.has_rule_docs());
         let (kept, denied) = (Vec::new(), BTreeMap::new());
         let (hidden, counts, out) =
             (HiddenCounts::default(), Counts::default(), stdout(format.form()));
@@ -49,9 +50,15 @@ impl<'s> Report<'s> {
             records: kept,
             unreadable: unread,
             hidden,
+            subject: String::new(),
             counts,
             denied,
         }
+    }
+
+    /// Sets the text that names what is evaluated.
+    pub(super) fn set_subject(&mut self, subject: String) {
+        self.subject = subject;
     }
 
     pub(super) fn add(&mut self, mut record: ReviewRecord) -> io::Result<()> {
@@ -80,7 +87,7 @@ impl<'s> Report<'s> {
                 serde_json::to_writer(&mut self.out, &record)?;
                 writeln!(self.out)
             }
-            Format::Json | Format::Junit | Format::Sarif | Format::Github => {
+            Format::Json | Format::Junit | Format::Sarif | Format::Github | Format::Html => {
                 self.records.push(record);
                 Ok(())
             }
@@ -124,6 +131,15 @@ impl<'s> Report<'s> {
                 serde_json::to_writer_pretty(&mut self.out, &log)?;
                 writeln!(self.out)?;
             }
+            Format::Html => html::Page {
+                command: html::EvaluationCommand::Replay,
+                subject: &self.subject,
+                items: &items,
+                unreadable: &self.unreadable,
+                hidden: self.hidden.summary(),
+                pages: &self.pages,
+            }
+            .write(&mut self.out)?,
         }
         self.out.flush()?;
         if let Some(line) = self.hidden.summary() {

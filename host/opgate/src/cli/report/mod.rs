@@ -3,13 +3,15 @@
 //! ```text
 //! replayed (reviews) ─┐              ┌─▶ table   for users
 //!                     ├─▶ Item, Line ┼─▶ junit   test results
-//! checked  (files) ───┘              ├─▶ sarif   results of code scanners
-//!                                    └─▶ github  annotations of a workflow
+//! checked  (files) ───┤              ├─▶ sarif   results of code scanners
+//! stored   (JSON) ────┘              ├─▶ github  annotations of a workflow
+//!                                    └─▶ html    a page for a ticket or a browser
 //! ```
 //!
 //! JSON is the serialized result of a replay or check: its members are part of the stable interface.
 
 pub(super) mod github;
+pub(super) mod html;
 pub(super) mod junit;
 pub(super) mod level;
 pub(super) mod page;
@@ -18,6 +20,7 @@ pub(super) mod sarif;
 pub(super) mod table;
 mod tree;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anstyle::Style;
@@ -25,6 +28,7 @@ use serde::Serialize;
 
 use crate::cli::exit::ExitStatus;
 use crate::cli::output::{ERROR, WARNING};
+use crate::cli::stdin;
 use opgate_admission::policy::Effect;
 use opgate_files::Location;
 use opgate_text::one_line;
@@ -45,6 +49,8 @@ pub(super) enum Format {
     Sarif,
     /// Annotations of GitHub Actions
     Github,
+    /// A page for a ticket or a browser
+    Html,
 }
 
 impl Format {
@@ -54,9 +60,15 @@ impl Format {
         match self {
             Self::Table => Some(Form::Text),
             Self::Json | Self::Jsonl | Self::Sarif => Some(Form::Json),
-            Self::Junit => Some(Form::Xml),
+            // Character references are the same in both.
+            Self::Junit | Self::Html => Some(Form::Xml),
             Self::Github => None,
         }
+    }
+
+    /// Reports whether the format contains the documentation of the rules.
+    pub(super) fn has_rule_docs(self) -> bool {
+        matches!(self, Self::Sarif | Self::Html)
     }
 }
 
@@ -138,7 +150,7 @@ impl PolicyErrorRecord {
 }
 
 /// A place in a file.
-#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, Serialize, PartialEq, Eq)]
 pub(super) struct ReportLocation {
     pub(super) file: String,
     pub(super) line: u64,
@@ -152,6 +164,34 @@ impl ReportLocation {
     fn describe(&self) -> String {
         one_line(&format!("{}:{}:{}", self.file, self.line, self.column), 1_024)
     }
+
+    /// Returns the line of the location, if it is known and not empty.
+    fn excerpt(&self) -> Option<Excerpt> {
+        let column = usize::try_from(self.column.saturating_sub(1)).unwrap_or(usize::MAX);
+        let length = self.excerpt.chars().count();
+        if self.excerpt.trim().is_empty() || column > length {
+            return None;
+        }
+        // A long line is cut around the column.
+        let start = if length <= MAX_EXCERPT_CHARS {
+            0
+        } else {
+            column.saturating_sub(MAX_EXCERPT_CHARS / 2)
+        };
+        let text: String = self.excerpt.chars().skip(start).take(MAX_EXCERPT_CHARS).collect();
+        Some(Excerpt { text: text.trim_end().to_owned(), column: column - start })
+    }
+}
+
+/// Characters of a line that are shown.
+const MAX_EXCERPT_CHARS: usize = 120;
+
+/// The line of a location, or the part of it around the column.
+struct Excerpt {
+    /// Not empty, without white space at its end.
+    text: String,
+    /// Characters before the location. The location can be behind the end of the text.
+    column: usize,
 }
 
 impl From<Location> for ReportLocation {
@@ -191,6 +231,49 @@ pub(super) enum ResultKind {
     Denied,
     Failed,
     NotEvaluated,
+}
+
+impl ResultKind {
+    /// Returns the kind of a result with this outcome, which was evaluated or not, and has warnings or not.
+    pub(super) fn of(outcome: ExitStatus, is_evaluated: bool, warns: bool) -> Self {
+        match outcome {
+            ExitStatus::Engine => Self::Failed,
+            ExitStatus::Denied | ExitStatus::Usage => Self::Denied,
+            ExitStatus::Ok if !is_evaluated => Self::NotEvaluated,
+            ExitStatus::Ok if warns => Self::Warned,
+            ExitStatus::Ok => Self::Passed,
+        }
+    }
+}
+
+/// Returns the paths of a command as one text.
+pub(super) fn describe_paths(paths: &[PathBuf]) -> String {
+    let name = |path: &PathBuf| match path.to_str() {
+        Some(stdin::NAME) => "standard input".to_owned(),
+        _ => path.display().to_string(),
+    };
+    paths.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns `the cluster of the context NAME, namespace NAME`, as far as they are named.
+pub(super) fn describe_cluster(context: Option<&str>, namespace: Option<&str>) -> String {
+    let cluster = context.map_or_else(
+        || "a running cluster".to_owned(),
+        |context| format!("the cluster of the context {context}"),
+    );
+    match namespace {
+        Some(namespace) => format!("{cluster}, namespace {namespace}"),
+        None => cluster,
+    }
+}
+
+/// Returns `OperatorGroup operators/global`.
+pub(super) fn describe_object(kind: &str, namespace: Option<&str>, name: &str) -> String {
+    let object = match namespace.filter(|namespace| !namespace.is_empty()) {
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
+    };
+    one_line(object.trim_end(), 512)
 }
 
 /// Number of items with each outcome.

@@ -14,7 +14,9 @@ use opgate_admission::policy::{Configuration, Docs, Policy, PolicySet, Rule};
 pub(in crate::cli) struct RulePages {
     /// By policy and rule.
     sections: BTreeMap<(String, String), String>,
+    titles: BTreeMap<(String, String), String>,
     summaries: BTreeMap<(String, String), String>,
+    remediations: BTreeMap<(String, String), String>,
     urls: BTreeMap<(String, String), String>,
 }
 
@@ -34,6 +36,10 @@ impl RulePages {
                 if wanted {
                     let text = docs.get(&rule.id).map(String::as_str).unwrap_or_default();
                     pages.sections.insert(key.clone(), render_section(policy, rule, text));
+                    pages.titles.insert(key.clone(), rule.title.clone());
+                    if let Some(remediation) = section_text(text, "# Remediation") {
+                        pages.remediations.insert(key.clone(), remediation);
+                    }
                     let summary = first_paragraph(text);
                     if !summary.is_empty() {
                         pages.summaries.insert(key, summary);
@@ -47,6 +53,16 @@ impl RulePages {
     /// Returns the page of a rule.
     pub(in crate::cli) fn page(&self, policy: &str, rule: &str) -> Option<&str> {
         self.sections.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
+    }
+
+    /// Returns the requirement in one sentence.
+    pub(in crate::cli) fn title(&self, policy: &str, rule: &str) -> Option<&str> {
+        self.titles.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
+    }
+
+    /// Returns the remediation, in Markdown.
+    pub(in crate::cli) fn remediation(&self, policy: &str, rule: &str) -> Option<&str> {
+        self.remediations.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
     }
 
     /// Returns the requirement in a few sentences.
@@ -158,6 +174,26 @@ pub(in crate::cli) fn unevaluated_part(docs: &str) -> Option<String> {
     Some(lines.join(" ").trim().to_owned())
 }
 
+/// Returns the text below a heading, up to the next heading of the same depth. A comment in an example is no
+/// heading.
+fn section_text(docs: &str, heading: &str) -> Option<String> {
+    let (mut is_code, mut found) = (false, None::<String>);
+    for line in docs.lines() {
+        is_code ^= line.starts_with("```");
+        let is_heading = line.starts_with("# ") && !is_code;
+        match &mut found {
+            Some(_) if is_heading => break,
+            Some(text) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+            None if is_heading && line == heading => found = Some(String::new()),
+            None => {}
+        }
+    }
+    found.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
 /// The last section of the documentation of a rule whose level depends on the input type: a list of the
 /// input types in which it denies. The SDK writes it.
 const LEVEL_HEADING: &str = "\n# Level\n";
@@ -202,5 +238,15 @@ mod tests {
         assert_eq!(levels_note(docs), " in a bundle and a catalog, warn elsewhere");
         assert_eq!(levels_note("x"), "");
         assert_eq!(unevaluated_part("x\n\n# Why\n\n## Gap\n"), None);
+    }
+
+    #[test]
+    fn remediation_is_the_text_of_its_section() {
+        let docs =
+            "x\n\n# Remediation\n\nSet it:\n\n```yaml\n# a comment\na: 1\n```\n\n# Accepted\n\ny\n";
+        let remediation = section_text(docs, "# Remediation");
+        assert_eq!(remediation.as_deref(), Some("Set it:\n\n```yaml\n# a comment\na: 1\n```"));
+        assert_eq!(section_text("```\n# Remediation\n```\n", "# Remediation"), None);
+        assert_eq!(section_text("# Remediation\n\n# Why\n", "# Remediation"), None);
     }
 }

@@ -23,6 +23,8 @@ pub(in crate::cli) enum InputType {
     AuditEvent,
     /// An object from which a review was made.
     Manifest,
+    /// A review of a recording.
+    RecordedReview,
 }
 
 /// Result of one review. The members are part of the stable interface.
@@ -141,15 +143,8 @@ impl ReviewRecord {
     }
 
     pub(in crate::cli) fn object(&self) -> String {
-        let sub = if self.subresource.is_empty() {
-            String::new()
-        } else {
-            format!("/{}", self.subresource)
-        };
-        let namespace =
-            if self.namespace.is_empty() { String::new() } else { format!("{}/", self.namespace) };
-        let kind = self.resource.trim_start_matches('/');
-        one_line(&format!("{} {kind}{sub} {namespace}{}", self.operation, self.name), 512)
+        let Self { operation, resource, subresource, namespace, name, .. } = self;
+        describe_request(operation, resource, subresource, namespace, name)
     }
 
     pub(in crate::cli) fn item(&self) -> ReportItem<'_> {
@@ -175,12 +170,20 @@ impl ReviewRecord {
 
     /// Returns the outcome that the summary counts.
     pub(in crate::cli) fn result_kind(&self) -> ResultKind {
-        match self.outcome() {
-            ExitStatus::Engine => ResultKind::Failed,
-            ExitStatus::Denied | ExitStatus::Usage => ResultKind::Denied,
-            ExitStatus::Ok if self.not_evaluated.is_some() => ResultKind::NotEvaluated,
-            ExitStatus::Ok if self.warns() => ResultKind::Warned,
-            ExitStatus::Ok => ResultKind::Passed,
-        }
+        ResultKind::of(self.outcome(), self.not_evaluated.is_none(), self.warns())
     }
+}
+
+/// Returns `UPDATE apps/v1/deployments/scale ns/name`.
+pub(in crate::cli) fn describe_request(
+    operation: &str,
+    resource: &str,
+    subresource: &str,
+    namespace: &str,
+    name: &str,
+) -> String {
+    let sub = if subresource.is_empty() { String::new() } else { format!("/{subresource}") };
+    let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    let kind = resource.trim_start_matches('/');
+    one_line(&format!("{operation} {kind}{sub} {namespace}{name}"), 512)
 }

@@ -6,8 +6,8 @@ use std::io;
 use super::page::RulePages;
 use super::tree::Tree;
 use super::{
-    AppliedWaiver, Counts, PolicyErrorRecord, ReportItem, ReportLocation, ReportedViolation,
-    UnreadableInput, Violation,
+    AppliedWaiver, Counts, Excerpt, MAX_EXCERPT_CHARS, PolicyErrorRecord, ReportItem,
+    ReportLocation, ReportedViolation, UnreadableInput, Violation,
 };
 use crate::cli::exit::ExitStatus;
 use crate::cli::output::{DIMMED, ERROR, SUCCESS, WARNING};
@@ -146,7 +146,7 @@ pub(in crate::cli) fn write_waived(
 }
 
 /// Returns `5,000`.
-fn format_thousands(count: usize) -> String {
+pub(super) fn format_thousands(count: usize) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -271,23 +271,12 @@ pub(in crate::cli) fn summary(items: &[ReportItem<'_>], unread: &[UnreadableInpu
     format!("{}{unread}", counts.summary("passed"))
 }
 
-/// Characters of a line that are shown.
-const MAX_EXCERPT_CHARS: usize = 120;
-
 /// Writes the line of a location, with a mark below the column.
 fn write_excerpt(out: &mut impl io::Write, place: &ReportLocation) -> io::Result<()> {
-    let column = usize::try_from(place.column.saturating_sub(1)).unwrap_or(usize::MAX);
-    let length = place.excerpt.chars().count();
-    if place.excerpt.trim().is_empty() || column > length {
-        return Ok(());
-    }
-    // A long line is cut around the column.
-    let start =
-        if length <= MAX_EXCERPT_CHARS { 0 } else { column.saturating_sub(MAX_EXCERPT_CHARS / 2) };
-    let shown: String = place.excerpt.chars().skip(start).take(MAX_EXCERPT_CHARS).collect();
-    let shown = one_line(shown.trim_end(), MAX_EXCERPT_CHARS * 4);
+    let Some(Excerpt { text, column: mark }) = place.excerpt() else { return Ok(()) };
+    let shown = one_line(&text, MAX_EXCERPT_CHARS * 4);
     let (number, space) = (place.line.to_string(), "");
-    let (margin, mark) = (number.len(), column - start);
+    let margin = number.len();
     writeln!(out, "  {DIMMED}{number} |{DIMMED:#} {shown}")?;
     writeln!(out, "  {DIMMED}{space:margin$} |{DIMMED:#} {space:mark$}{ERROR}^{ERROR:#}")
 }
