@@ -1,4 +1,4 @@
-//! Records reviews beside their answers: a queue that never waits, and one thread that writes.
+//! Records reviews after they are decided: a queue that never waits, and one thread that writes.
 //!
 //! ```text
 //! serving thread: sampled? ─▶ copy of the review, reads, answer ─▶ queue, limited in bytes ─▶ thread ─▶ output

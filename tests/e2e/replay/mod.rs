@@ -1,5 +1,6 @@
 //! `opgate replay`.
 
+mod against;
 mod decisions;
 mod golden;
 mod review_input;

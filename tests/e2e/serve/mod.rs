@@ -9,6 +9,7 @@ mod large_csv;
 mod managed_webhooks;
 mod platform;
 mod polled_resources;
+mod recording;
 mod reload;
 mod samples;
 mod scope;

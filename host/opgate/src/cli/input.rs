@@ -71,7 +71,11 @@ const NO_OBJECTS_ERROR: &str =
     "no object found in it: a context holds objects as `kubectl get -o yaml` prints them";
 
 /// Extensions of the files that are read in directories.
-const REVIEW_EXTENSIONS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];
+const REVIEW_EXTENSIONS: [&str; 6] =
+    ["json", "jsonl", "ndjson", "yaml", "yml", COMPRESSED_EXTENSION];
+
+/// Extension of recordings.
+const COMPRESSED_EXTENSION: &str = "zst";
 
 /// A file that is meant.
 #[derive(Debug)]
@@ -132,7 +136,15 @@ fn add_directory(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> 
 impl Input {
     fn bytes(&self, reader: &Reader) -> io::Result<Vec<u8>> {
         let opened = match &self.origin {
-            Origin::Stdin => return reader.read_stdin(),
+            Origin::Stdin => {
+                let bytes = reader.read_stdin()?;
+                let is_compressed = bytes.starts_with(&opgate_recording::MAGIC);
+                return if is_compressed {
+                    Err(io::Error::other(COMPRESSED_STDIN))
+                } else {
+                    Ok(bytes)
+                };
+            }
             Origin::Named => FilePath::Named(&self.path).open()?,
             Origin::Below(directory, index) => {
                 let entry = directory.files.get(*index).ok_or(io::ErrorKind::NotFound)?;
@@ -142,9 +154,28 @@ impl Input {
                 entry.file_path(directory).open()?
             }
         };
+        if extension(&self.path) == COMPRESSED_EXTENSION {
+            let compressed = reader.read(opened, false, ReadPurpose::Keep)?;
+            return self.decompress(&compressed, reader);
+        }
         reader.read(opened, true, ReadPurpose::Keep)
     }
+
+    fn decompress(&self, compressed: &[u8], reader: &Reader) -> io::Result<Vec<u8>> {
+        let found = opgate_recording::decompress(compressed, reader.remaining_bytes())?;
+        reader.charge(u64::try_from(found.bytes.len()).unwrap_or(u64::MAX), ReadPurpose::Keep)?;
+        if found.is_cut {
+            tracing::warn!(
+                "{}: it ends early, because a server still writes it or was killed: its complete lines are evaluated",
+                self.path.display()
+            );
+        }
+        Ok(found.bytes)
+    }
 }
+
+const COMPRESSED_STDIN: &str =
+    "compressed: name the file, or decompress it: zstdcat FILE | opgate replay -";
 
 /// Fills the cluster state with the objects in files and directories, and logs their numbers.
 ///
@@ -239,7 +270,7 @@ fn split(source: &str, ending: &str, bytes: Vec<u8>) -> Vec<ReviewItem> {
     if is_yaml {
         return split_yaml(source, &bytes);
     }
-    if matches!(ending, "jsonl" | "ndjson") || is_json_lines(&bytes) {
+    if matches!(ending, "jsonl" | "ndjson" | COMPRESSED_EXTENSION) || is_json_lines(&bytes) {
         return split_lines(source, &bytes);
     }
     let documents = split_json_documents(source, &bytes);

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::input;
 use crate::cli::report::review_record::ReviewRecord;
-use crate::cli::review_input::{InputLines, ReviewFactory};
+use crate::cli::review_input::{InputLines, ReviewFactory, ReviewInput};
 use crate::cli::runtime;
 use crate::cli::verbosity::note;
 use opgate_admission::policy::PolicySet;
@@ -79,7 +79,7 @@ impl ReviewDifferences {
     ) -> Result<Self, CommandError> {
         let (files, skipped) = input::list_files(paths)?;
         if skipped > 0 {
-            tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
+            tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml, .yml or .zst");
         }
         let mut reviews = Self { compared: 0, different: Vec::new(), outcome: ExitStatus::Ok };
         let (mut factory, mut lines) = (ReviewFactory::default(), InputLines::default());
@@ -90,9 +90,9 @@ impl ReviewDifferences {
             });
             for taken in all {
                 lines.print(&taken, false);
-                match Review::read(&taken.text) {
+                match taken.review() {
                     Ok(review) => {
-                        let decide = |set| runtime::block_on(decide(set, &review, &taken.source));
+                        let decide = |set| runtime::block_on(decide(set, &review, &taken));
                         let (old, new) = (decide(old), decide(new));
                         reviews.add(&old?, new?);
                     }
@@ -148,10 +148,10 @@ impl ReviewDifferences {
     }
 }
 
-async fn decide(set: &PolicySet, review: &Review<'_>, source: &str) -> ReviewRecord {
+async fn decide(set: &PolicySet, review: &Review<'_>, taken: &ReviewInput) -> ReviewRecord {
     let started = Instant::now();
-    let decided = set.decide(review, None, started + REVIEW_TIMEOUT, &()).await;
-    ReviewRecord::new(review, source, decided, started.elapsed())
+    let decided = taken.decide(review, set, None, started + REVIEW_TIMEOUT, &()).await;
+    ReviewRecord::new(review, &taken.source, decided, started.elapsed())
 }
 
 impl DecisionSummary {

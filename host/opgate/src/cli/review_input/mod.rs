@@ -5,22 +5,33 @@
 //!       ├▶ object, list of objects ─▶ make ─▶ ReviewInput, one for each
 //!       ├▶ object again, watch event ─▶ make ▶ ReviewInput of the change
 //!       ├▶ event of an audit log ─▶ AuditLog ▶ ReviewInput, if it is a write
+//!       ├▶ line of a recording ─▶ recording ─▶ ReviewInput with its RecordedDecision
 //!       └▶ anything else ───────────────────▶ what it is, and what to do with it
 //! ```
 
 mod audit_log;
 mod object_versions;
+mod recording;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
+use opgate_admission::evaluation::{DecideError, Observer};
+use opgate_admission::policy::{Decision, PolicySet};
 use opgate_admission::review::{self, Operation, Review, ReviewError};
 use opgate_document::Text;
 use opgate_files::unsupported_type;
 use opgate_input::objects::{self, TypedObject};
+use opgate_recording::{RecordedLine, RecordingHeader};
 use opgate_text::one_line;
 
 use self::audit_log::AuditLog;
+use self::recording::RecordingLines;
+pub(super) use self::recording::{
+    RecordedDecision, recorded_configuration, with_recorded_platform,
+};
 use self::watch::{WatchEvent, WatchedObjects};
 use crate::cli::input::{InputError, ReviewItem};
 use crate::cli::kinds::Kinds;
@@ -46,6 +57,58 @@ pub(super) struct ReviewInput {
     pub(super) input_type: InputType,
     /// A line for the user.
     pub(super) line: String,
+    /// The decision of a recording.
+    pub(super) recorded: Option<Arc<RecordedDecision>>,
+}
+
+impl ReviewInput {
+    /// Reads the review.
+    ///
+    /// # Errors
+    /// If it is not one.
+    pub(super) fn review(&self) -> Result<Review<'_>, ReviewError> {
+        match &self.recorded {
+            Some(_) => Review::read_recorded(&self.text),
+            None => Review::read(&self.text),
+        }
+    }
+
+    /// Decides the review, with the recorded inputs if there are some. `only` names policies with `/` between them.
+    ///
+    /// # Errors
+    /// If the process is overloaded, or a named policy does not exist.
+    pub(super) async fn decide(
+        &self,
+        review: &Review<'_>,
+        set: &PolicySet,
+        only: Option<&str>,
+        deadline: Instant,
+        observer: &impl Observer,
+    ) -> Result<Decision, DecideError> {
+        let Some(recorded) = &self.recorded else {
+            return set.decide(review, only, deadline, observer).await;
+        };
+        let names: Option<BTreeSet<&str>> = match (only, &recorded.addressed) {
+            (Some(only), _) => Some(only.split('/').collect()),
+            (None, Some(names)) => Some(names.iter().map(String::as_str).collect()),
+            (None, None) => None,
+        };
+        let inputs = recorded.inputs.clone();
+        let decided = set.decide_recorded(review, names.as_ref(), inputs, deadline, observer);
+        Ok(decided.await?)
+    }
+}
+
+/// Returns the header of a recording, if the item is one.
+pub(super) fn recording_header(item: &ReviewItem) -> Option<RecordingHeader> {
+    let document = item.document().ok()?;
+    if !RecordingLines::is_line(document.root()) {
+        return None;
+    }
+    match RecordedLine::read(&document.root().raw()).ok()? {
+        RecordedLine::Header(header) => Some(*header),
+        RecordedLine::Review(_) => None,
+    }
 }
 
 /// The reason why an object of a document has no review.
@@ -72,6 +135,7 @@ pub(super) struct ReviewFactory {
     request_options: RequestOptions,
     audit_log: AuditLog,
     watched: WatchedObjects,
+    recording: RecordingLines,
 }
 
 impl ReviewFactory {
@@ -98,12 +162,16 @@ impl ReviewFactory {
                     text: text.clone(),
                     input_type: InputType::Review,
                     line,
+                    recorded: None,
                 }]);
             }
             Err(error @ ReviewError::Shape(_)) => error,
             Err(error) => return Err(item.error_line(&error)),
         };
         let document = item.document()?;
+        if RecordingLines::is_line(document.root()) {
+            return self.recorded_review(item, &text);
+        }
         let is_audit_event = audit_log::is_audit_event(document.root());
         let (event, root) = match WatchEvent::of(document.root()) {
             Some((WatchEvent::Bookmark, _)) => return Ok(Vec::new()),
@@ -168,6 +236,31 @@ impl ReviewFactory {
         Ok(review_input)
     }
 
+    /// Returns the review of a line of a recording; none for a header.
+    fn recorded_review(
+        &mut self,
+        item: &ReviewItem,
+        json: &str,
+    ) -> Result<Vec<ReviewInput>, InputError> {
+        let source = item.source.as_str();
+        let fail = |error: &dyn std::fmt::Display| {
+            let error = one_line(&error.to_string(), 512);
+            InputError::Line(format!("{source}: not a line of a recording: {error}"))
+        };
+        let line = self.recording.read(json).map_err(|error| fail(&error))?;
+        let Some((text, recorded)) = line else { return Ok(Vec::new()) };
+        let text = review::text(text.into_bytes()).map_err(|error| fail(&error))?;
+        let review = Review::read_recorded(&text).map_err(|error| fail(&error))?;
+        let line = describe_review(source, "recorded review", &review);
+        Ok(vec![ReviewInput {
+            source: source.to_owned(),
+            text: text.clone(),
+            input_type: InputType::RecordedReview,
+            line,
+            recorded: Some(Arc::new(recorded)),
+        }])
+    }
+
     /// Returns the review of an object of a document, or the object that is one; none for an audit event
     /// without a review.
     fn create_review(
@@ -187,7 +280,8 @@ impl ReviewFactory {
             let review = Review::read(&text).map_err(fail)?;
             let line = describe_review(&source, "audit event", &review);
             let text = text.clone();
-            return Ok(Some(ReviewInput { source, text, input_type: InputType::AuditEvent, line }));
+            let (input_type, recorded) = (InputType::AuditEvent, None);
+            return Ok(Some(ReviewInput { source, text, input_type, line, recorded }));
         }
         if let Some(what) = unsupported_type(found.value) {
             return Err(ObjectError::Line(format!("{source}: {what}")));
@@ -203,6 +297,7 @@ impl ReviewFactory {
                 text: text.clone(),
                 input_type: InputType::Review,
                 line,
+                recorded: None,
             }));
         }
         let (group, _) = found.group_version();
@@ -225,7 +320,13 @@ impl ReviewFactory {
             tracing::warn!("{note}");
         }
         let line = format!("{source}: a manifest, evaluated as {} by {user}", operation.as_str());
-        Ok(Some(ReviewInput { source, text, input_type: InputType::Manifest, line }))
+        let (input_type, recorded) = (InputType::Manifest, None);
+        Ok(Some(ReviewInput { source, text, input_type, line, recorded }))
+    }
+
+    /// Returns what the reviews of a recording were decided with, from the last header.
+    pub(super) fn recording_header(&self) -> Option<&Arc<RecordingHeader>> {
+        self.recording.header()
     }
 
     /// Counts an audit event that no rule evaluates. Most events of a cluster are such.

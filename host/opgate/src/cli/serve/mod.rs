@@ -6,6 +6,7 @@ mod cluster_args;
 mod controllers;
 mod discovery;
 mod installation;
+mod recording_args;
 mod reload;
 mod webhook_registration;
 
@@ -26,6 +27,7 @@ use self::cluster_args::ClusterArgs;
 use self::controllers::Controllers;
 use self::discovery::Discovery;
 use self::installation::InstallationArgs;
+use self::recording_args::RecordingArgs;
 use self::reload::Reload;
 use self::webhook_registration::WebhookRegistrationArgs;
 use super::input;
@@ -95,6 +97,8 @@ pub(super) struct Serve {
     tls_reload_interval: Duration,
     #[command(flatten)]
     clients: ClientArgs,
+    #[command(flatten)]
+    recording: RecordingArgs,
     /// Maximum number of connections to the webhook port; beyond it the server closes silent and idle
     /// ones [default: 4096, or one for each 256Ki of the memory limit if that is less]
     #[arg(long, value_name = "NUMBER")]
@@ -122,6 +126,7 @@ impl Serve {
             reload_interval,
             tls_reload_interval,
             clients,
+            recording,
             max_connections,
             system_root,
         } = self;
@@ -192,6 +197,10 @@ impl Serve {
                 "policy failed to load"
             );
         }
+        let recorder = recording.start(&set)?;
+        let external_metrics = running_controllers.as_ref().map(Controllers::metrics);
+        let mut external_metrics = external_metrics.unwrap_or_default();
+        external_metrics.extend(recorder.as_deref().map(recording_args::metrics));
         let options = Options {
             listen,
             ops_listen,
@@ -207,10 +216,8 @@ impl Serve {
             registration_names: running_controllers
                 .as_mut()
                 .map(Controllers::subscribe_registration),
-            external_metrics: running_controllers
-                .as_ref()
-                .map(Controllers::metrics)
-                .unwrap_or_default(),
+            external_metrics,
+            recorder: recorder.clone(),
             ..Options::default()
         };
         tracing::info!(
@@ -289,6 +296,9 @@ impl Serve {
                     supervisor.spawn("configuration", move || reload.clone().watch(hangup.clone()))
                 });
                 server.run(stop, hangup).await.map_err(CommandError::usage)?;
+                if let Some(recorder) = recorder {
+                    recorder.finish();
+                }
                 drop(reload);
             }
             if let Some(running_controllers) = running_controllers {

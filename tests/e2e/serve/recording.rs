@@ -1,0 +1,294 @@
+//! `opgate serve --record`: what a recording has, and that `opgate replay` needs nothing else.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::reviews::{GOOSE_API, OLM, WriteMode, cluster, create, group, policies, serve_with};
+use testkit::{
+    ConfigMap, Server, builtin_policy, configuration, create_bundle, good_spec, wait_until,
+};
+
+use crate::BINARY;
+use crate::check::{command, err, out};
+
+const SECRET_VALUE: &str = "aHVudGVyMg==";
+
+/// A directory for a recording.
+struct Recording(TempDir);
+
+impl Recording {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("rec")
+    }
+
+    /// Its lines, of all files.
+    fn lines(&self) -> Vec<Value> {
+        let entries = fs::read_dir(self.path()).unwrap();
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        let mut text = String::new();
+        for file in files {
+            let mut bytes = Vec::new();
+            let file = fs::File::open(file).unwrap();
+            // What a server has not written yet is missing at the end.
+            let _ = zstd::Decoder::new(file).unwrap().read_to_end(&mut bytes);
+            text.push_str(&String::from_utf8(bytes).unwrap());
+        }
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn reviews(&self) -> Vec<Value> {
+        let lines = self.lines().into_iter();
+        lines.filter(|line| line["kind"] == "RecordedReview").collect()
+    }
+
+    /// Runs `opgate` in another directory, without any of the files that the server had.
+    fn run(&self, line: &str) -> (Option<i32>, String) {
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::rename(self.path(), elsewhere.path().join("rec")).unwrap();
+        let arguments: Vec<_> = line.split(' ').collect();
+        let output = command(elsewhere.path(), &arguments).output().unwrap();
+        fs::rename(elsewhere.path().join("rec"), self.path()).unwrap();
+        (output.status.code(), out(&output) + &err(&output))
+    }
+}
+
+/// Ends a server as a kubelet does.
+fn stop(mut server: Server) {
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+}
+
+fn secret() -> Value {
+    let (kind, resource) = ("Secret", "secrets");
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "secret",
+            "kind": {"group": "", "version": "v1", "kind": kind},
+            "resource": {"group": "", "version": "v1", "resource": resource},
+            "name": "s", "namespace": "a", "operation": "UPDATE", "userInfo": {"username": "jo"},
+            "object": {"apiVersion": "v1", "kind": kind, "metadata": {"name": "s", "namespace": "a"},
+                "data": {"password": SECRET_VALUE}},
+            "oldObject": {"apiVersion": "v1", "kind": kind, "metadata": {"name": "s", "namespace": "a"},
+                "stringData": {"password": SECRET_VALUE}},
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn decisions_that_depend_on_the_cluster_are_repeated_from_the_recording() {
+    let (cluster, recording) = (cluster(), Recording::new());
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE_API));
+    let directory = recording.path();
+    let arguments = ["--record", directory.to_str().unwrap(), "--drain-delay", "0s"];
+    let server = serve_with(BINARY, &cluster, &policies(), &arguments);
+    wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
+    let mut client = server.connect().await;
+    let mut allowed = Vec::new();
+    for review in [
+        // Denied because of a stored group, allowed, and denied because of the one that was just allowed.
+        create(&group("b", "new", &["shared"], GOOSE_API), WriteMode::Persist),
+        create(&group("c", "new", &["c"], GOOSE_API), WriteMode::Persist),
+        create(&group("b", "other", &["c"], GOOSE_API), WriteMode::Persist),
+        create_bundle("1", "b", &good_spec()).to_string(),
+        create_bundle("2", "b", &json!({"source": {"type": "image"}})).to_string(),
+        secret().to_string(),
+    ] {
+        let answer = client.post("/validate?timeout=1s", "application/json", review).await.unwrap();
+        allowed.push(answer.response()["allowed"] == true);
+    }
+    assert_eq!(allowed, [false, true, false, true, false, true]);
+    let written = "opgate_recorded_reviews_total{result=\"written\"}";
+    wait_until("six reviews", async || server.metric(written).await == Some(6.0)).await;
+    stop(server);
+    drop(cluster);
+
+    let reviews = recording.reviews();
+    assert_eq!(reviews.len(), 6);
+    let reads = reviews[0]["reads"]["operator-group"].to_string();
+    assert!(reads.contains("operatorgroups") && reads.contains(GOOSE_API), "{reads}");
+    let pending = reviews[2]["pendingObjects"].to_string();
+    assert!(pending.contains("c/new"), "{pending}");
+    let text = recording.lines().iter().map(Value::to_string).collect::<String>();
+    assert!(!text.contains(SECRET_VALUE), "{text}");
+
+    let (code, said) = recording.run("replay --verify-recorded rec");
+    assert_eq!(
+        (code, said.contains("6 decided as recorded, 0 differently")),
+        (Some(0), true),
+        "{said}"
+    );
+    let (code, said) = recording.run("replay rec");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("3 allowed, 3 denied") || said.contains("3 denied"), "{said}");
+
+    // With a configuration that decides otherwise, also without the cluster.
+    let lenient = json!({"name": "operator-group", "mode": "warn", "limits": {"time": "20s"}});
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("lenient.yaml");
+    fs::write(&config, configuration(&[builtin_policy(), lenient])).unwrap();
+    let config = config.to_str().unwrap();
+    let (code, said) = recording.run(&format!("replay --config {config} --verify-recorded rec"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("b/new: deny → allow"), "{said}");
+    assert!(said.contains("# recorded with another configuration"), "{said}");
+    assert!(said.contains("differently"), "{said}");
+    let old = Path::new(config).with_file_name("old.yaml");
+    fs::write(&old, policies()).unwrap();
+    let (code, said) = recording.run(&format!("diff --reviews rec {} {config}", old.display()));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("reviews: 6 compared, 2 decided otherwise"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reviews_are_repeated_with_the_configuration_that_decided_them() {
+    let recording = Recording::new();
+    let with_mode = |mode: &str| {
+        let mut policy = builtin_policy();
+        policy["mode"] = mode.into();
+        configuration(&[policy])
+    };
+    let mut files = ConfigMap::new(&[("opgate.yaml", &with_mode("enforce"))]);
+    let (config, directory) = (files.path("opgate.yaml"), recording.path());
+    let server = Server::start(
+        BINARY,
+        None,
+        &[
+            "--config",
+            config.to_str().unwrap(),
+            "--record",
+            directory.to_str().unwrap(),
+            "--drain-delay",
+            "0s",
+            "--reload-interval",
+            "20ms",
+        ],
+    );
+    let bundle = || create_bundle("1", "b", &json!({"source": {"type": "image"}})).to_string();
+    let is_allowed = async || {
+        let mut client = server.connect().await;
+        client.review(bundle()).await.unwrap().response()["allowed"] == true
+    };
+    assert!(!is_allowed().await);
+    files.swap(&[("opgate.yaml", &with_mode("warn"))]);
+    wait_until("the new configuration", async || is_allowed().await).await;
+    stop(server);
+
+    let headers = recording.lines().iter().filter(|line| line["kind"] == "Recording").count();
+    assert_eq!(headers, 2);
+    let (code, said) = recording.run("replay --verify-recorded rec");
+    assert_eq!((code, said.contains(" 0 differently")), (Some(0), true), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recording_has_the_sampled_reviews_without_redacted_values() {
+    let recording = Recording::new();
+    let directory = recording.path();
+    let server = Server::start(
+        BINARY,
+        None,
+        &[
+            "--record",
+            directory.to_str().unwrap(),
+            "--drain-delay",
+            "0s",
+            "--record-sample",
+            "allowed=0",
+            "--record-redact",
+            "/metadata/annotations/*",
+        ],
+    );
+    let mut client = server.connect().await;
+    for (number, spec) in [good_spec(), json!({"source": {"type": "image"}})].iter().enumerate() {
+        let mut review = create_bundle(&number.to_string(), "b", spec);
+        review["request"]["object"]["metadata"]["annotations"] = json!({"token": "of-jo"});
+        // A text with line breaks is one line of the recording.
+        let review = serde_json::to_string_pretty(&review).unwrap();
+        client.review(review).await.unwrap();
+    }
+    stop(server);
+    let reviews = recording.reviews();
+    assert_eq!(reviews.len(), 1, "{reviews:?}");
+    let object = &reviews[0]["review"]["request"]["object"];
+    assert_eq!(object["metadata"]["annotations"], json!({"token": "redacted"}));
+    assert_eq!(reviews[0]["answer"]["response"]["response"]["allowed"], false);
+    let (code, said) = recording.run("replay --verify-recorded rec");
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recording_of_a_killed_server_has_its_complete_lines() {
+    let recording = Recording::new();
+    let directory = recording.path();
+    let mut server = Server::start(BINARY, None, &["--record", directory.to_str().unwrap()]);
+    let mut client = server.connect().await;
+    client.review(create_bundle("1", "b", &good_spec()).to_string()).await.unwrap();
+    wait_until("the review in the file", async || !recording.reviews().is_empty()).await;
+    server.signal(Signal::KILL);
+    let _ = server.wait();
+    let (code, said) = recording.run("replay --verify-recorded rec");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("it ends early") && said.contains("1 decided as recorded"), "{said}");
+}
+
+#[test]
+fn recording_flags_without_effect_are_errors() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    fs::write(path("file"), "").unwrap();
+    fs::create_dir(path("tls")).unwrap();
+    let certs =
+        command(directory.path(), &["certs", "issue", "--out", "tls", "--name", "localhost"]);
+    assert!({ certs }.output().unwrap().status.success());
+    for (flags, expected) in [
+        ("--record file", "--record file: "),
+        ("--record rec --record-sample OPG-99=1", "--record-sample opg-99: neither an outcome"),
+        ("--record rec --record-sample allowed=2", "2 is not between 0 and 1"),
+        ("--record rec --record-redact spec", "is not a JSON pointer"),
+        ("--record rec --record-max-size 1Mi", "--record-max-size is less than 16Mi"),
+        ("--record-sample allowed=1", "--record"),
+    ] {
+        let line = format!(
+            "serve --tls-dir tls --listen 127.0.0.1:0 --ops-listen 127.0.0.1:0 --cluster-source none {flags}"
+        );
+        let arguments: Vec<_> = line.split(' ').collect();
+        let output = command(directory.path(), &arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{flags}");
+        assert!(err(&output).contains(expected), "{flags}: {}", err(&output));
+    }
+}
+
+#[test]
+fn broken_line_of_a_recording_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let head = r#""apiVersion":"opgate.dev/v1alpha1""#;
+    let lines = format!(
+        "{{{head},\"kind\":\"RecordedReview\",\"time\":\"\"}}\n{{{head},\"kind\":\"Recording\",\"version\":1}}\n"
+    );
+    fs::write(directory.path().join("rec.jsonl"), &lines).unwrap();
+    let compressed = zstd::encode_all(lines.as_bytes(), 1).unwrap();
+    fs::write(directory.path().join("rec.jsonl.zst"), &compressed).unwrap();
+    fs::write(directory.path().join("no.zst"), "no zstd").unwrap();
+    for (file, expected) in [
+        ("rec.jsonl", "rec.jsonl:1: not a line of a recording: missing field `review`"),
+        ("rec.jsonl.zst", "rec.jsonl.zst:2: not a line of a recording: invalid type: integer `1`"),
+        ("no.zst", "no.zst: "),
+    ] {
+        let output = command(directory.path(), &["replay", file]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{file}");
+        assert!(err(&output).contains(expected), "{file}: {}", err(&output));
+    }
+    let output = command(directory.path(), &["replay", "--max-input-size", "100", "rec.jsonl.zst"]);
+    let output = { output }.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
