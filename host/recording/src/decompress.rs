@@ -69,9 +69,8 @@ mod tests {
 
     #[test]
     fn file_that_is_cut_off_has_its_whole_lines() {
-        let lines: String = (0..20_000_u64)
-            .map(|n| format!("{{\"n\":{}}}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
-            .collect();
+        let line = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string();
+        let lines = (0..20_000).map(line).collect::<Vec<_>>().join("\n");
         let file = compressed(lines.as_bytes());
         let half = file.get(..file.len() / 2).unwrap();
         let found = decompress(half, 1 << 30).unwrap();

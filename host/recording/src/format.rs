@@ -64,7 +64,7 @@ impl RecordingHeader {
             kind: HeaderKind::Recording,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             digest: set.digest().to_owned(),
-            configuration: set.configuration_text().map(|text| text.to_string()),
+            configuration: set.configuration_text().map(ToString::to_string),
             platform: set.platform().cloned(),
             policies: policies.collect(),
         }

@@ -246,7 +246,7 @@ mod tests {
         let mut state = seed.wrapping_add(1);
         while text.len() < 16_384 {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            text.push_str(&format!("{state:x}"));
+            text.push_str(&state.to_string());
         }
         format!("{text}\n").into_bytes()
     }

@@ -70,10 +70,14 @@ fn replace(value: &mut Value, parts: &[String]) -> bool {
     let mut found = false;
     match value {
         Value::Object(members) if first == "*" => {
-            members.values_mut().for_each(|member| found |= replace(member, rest));
+            for member in members.values_mut() {
+                found |= replace(member, rest);
+            }
         }
         Value::Array(elements) if first == "*" => {
-            elements.iter_mut().for_each(|element| found |= replace(element, rest));
+            for element in elements {
+                found |= replace(element, rest);
+            }
         }
         Value::Object(members) => {
             found = members.get_mut(first).is_some_and(|member| replace(member, rest));

@@ -50,7 +50,9 @@ pub use read::direct::DirectReader;
 pub use read::query_stats::QueryStats;
 pub use read::reader::{PolicyView, Reader, SampleAccess, UnavailableRead, UnavailableReason};
 pub use read::samples::{GrantError, SampleGrants, Samples};
-pub use read::view::{AnswersByPolicy, DirectReadPlan, DirectReads, EvaluationView, ReviewedObject};
+pub use read::view::{
+    AnswersByPolicy, DirectReadPlan, DirectReads, EvaluationView, ReviewedObject,
+};
 pub(crate) use reservations::claims::CLAIM_RECHECK_INTERVAL;
 pub use reservations::claims::{Claim, Claims};
 pub use reservations::possible_state::{PossibleState, ResourceView};

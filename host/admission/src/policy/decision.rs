@@ -9,8 +9,8 @@ use std::sync::Arc;
 use opgate_document::{Account, Charge};
 
 use super::descriptor::DefaultLevel;
-use crate::cluster::CallReads;
 use super::{Mode, OnError, Policy, RuleLevel, warnings};
+use crate::cluster::CallReads;
 use opgate_engine::{CallError, wit};
 use opgate_text::one_line;
 

@@ -15,7 +15,9 @@ use super::load::{LoadContext, LoadOutcome, LoadedPolicy, PolicyLoadError, load}
 use super::load_progress::LoadProgress;
 use super::permits::{Tenant, Tenants};
 use super::scope::labels_of;
-use super::{EffectiveMatchRule, Mode, OnError, Platform, PlatformQuery, Policy, PolicyError, Trust};
+use super::{
+    EffectiveMatchRule, Mode, OnError, Platform, PlatformQuery, Policy, PolicyError, Trust,
+};
 use crate::cluster::{
     self, ClusterState, DirectReader, PossibleState, ResolvedRead, ResourceId, SampleAccess,
     Source, Watches,

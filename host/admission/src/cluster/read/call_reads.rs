@@ -354,7 +354,7 @@ mod tests {
         GroupVersionResource { group: text("g"), version: text("v1"), resource: text("widgets") }
     }
 
-    fn result(objects: &[(&str, &str)]) -> ReadResult {
+    fn found(objects: &[(&str, &str)]) -> QueryResult {
         let declaration = Declaration::new(&["/spec".to_owned()], &[], &[]).unwrap();
         let resource = opgate_cluster::Resource {
             group: "g".to_owned(),
@@ -366,7 +366,7 @@ mod tests {
             Arc::new(Object::of_text(Key::new("ns", name), text))
         });
         let scope = Arc::new(DeclaredRead { resource, declaration });
-        Ok(Ok(QueryResult::new(objects.collect(), scope, true)))
+        QueryResult::new(objects.collect(), scope, true)
     }
 
     fn answers(reads: &CallReads) -> RepeatedReads {
@@ -385,12 +385,12 @@ mod tests {
         let mut reads = CallReads::default();
         let query = |name: &str| get_query(&resource(), "ns", name);
         let before = "{\"spec\":\n{\"n\": 1.00},\"status\":{\"hidden\":true}}";
-        reads.add(query("a"), &result(&[("a", before)]), true);
-        reads.add(query("a"), &result(&[]), true);
+        reads.add(query("a"), &Ok(Ok(found(&[("a", before)]))), true);
+        reads.add(query("a"), &Ok(Ok(found(&[]))), true);
         reads.add(query("b"), &Ok(Err(ReadError::Unavailable("why".to_owned()))), true);
         let mut answers = answers(&reads);
-        let Ok(Ok(of)) = result(&[]) else { panic!("a result") };
-        let scope = of.declared_read().unwrap();
+        let none = found(&[]);
+        let scope = none.declared_read().unwrap();
         let first = answers.objects(query("a"), Some(scope)).unwrap();
         let texts: Vec<_> = first.objects().iter().map(|o| first.visible_text(o)).collect();
         assert_eq!(texts, ["{\"spec\":{\"n\": 1.00}}"], "declared fields, as they were written");
@@ -410,12 +410,12 @@ mod tests {
         let large = format!("{{\"spec\":\"{}\"}}", "x".repeat(1 << 20));
         let mut reads = CallReads::default();
         for number in 0..8 {
-            reads.add(format!("query {number}"), &result(&[("a", &large)]), true);
+            reads.add(format!("query {number}"), &Ok(Ok(found(&[("a", &large)]))), true);
         }
         assert!(reads.is_cut() && reads.reads.len() < 4 && reads.size() < 16 << 20);
         let mut reads = CallReads::default();
         for number in 0..2_000 {
-            reads.add(format!("query {number}"), &result(&[]), true);
+            reads.add(format!("query {number}"), &Ok(Ok(found(&[]))), true);
         }
         assert!(reads.is_cut());
         assert_eq!(reads.reads.len(), MAX_READS);

@@ -79,7 +79,10 @@ impl ReviewDifferences {
     ) -> Result<Self, CommandError> {
         let (files, skipped) = input::list_files(paths)?;
         if skipped > 0 {
-            tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml, .yml or .zst");
+            tracing::warn!(
+                files = skipped,
+                "left out: not .json, .jsonl, .ndjson, .yaml, .yml or .zst"
+            );
         }
         let mut reviews = Self { compared: 0, different: Vec::new(), outcome: ExitStatus::Ok };
         let (mut factory, mut lines) = (ReviewFactory::default(), InputLines::default());

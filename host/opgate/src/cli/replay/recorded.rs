@@ -83,7 +83,8 @@ impl RecordedComparison {
         set: &PolicySet,
     ) -> io::Result<()> {
         let LocalDecision { record, response, missing_reads } = local;
-        let (before, now) = (Answer::of_recording(&recorded.answer), Answer::of(record, response));
+        let (before, now) =
+            (Answer::of_recording(&recorded.answer), Answer::of(record, response.as_deref()));
         let mut head = format!("{}: {}: {}", record.source, record.object(), before.decision);
         if before.decision != now.decision {
             head = format!("{head} → {}", now.decision);
@@ -180,7 +181,7 @@ impl Answer {
         }
     }
 
-    fn of(record: &ReviewRecord, response: &Option<Vec<u8>>) -> Self {
+    fn of(record: &ReviewRecord, response: Option<&[u8]>) -> Self {
         match (response, &record.error) {
             (Some(body), _) => Self::of_body(body),
             (None, Some(error)) => {

@@ -172,7 +172,10 @@ fn read_manifests(
     let (mut all, mut errors) = (Vec::new(), Vec::new());
     let (files, skipped) = input::list_files(paths)?;
     if skipped > 0 {
-        tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml, .yml or .zst");
+        tracing::warn!(
+            files = skipped,
+            "left out: not .json, .jsonl, .ndjson, .yaml, .yml or .zst"
+        );
     }
     for item in files.iter().flat_map(|file| input::read(file, reader)) {
         match parse_manifests(&item, kinds) {
