@@ -9,6 +9,7 @@
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
 
+mod audit;
 mod certs;
 mod check;
 mod cli;

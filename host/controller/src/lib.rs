@@ -7,9 +7,11 @@
 //! Connection ─▶ api ◀─┬─ lease: leader election ───────┐
 //!                     ├─ replicas: their policy sets ──┤
 //!                     └─ writes of the leader ◀────────┘
+//! Connection ─▶ audit_reports: `opgate audit`
 //! ```
 
 pub mod api;
+pub mod audit_reports;
 pub mod certificates;
 pub mod clock;
 pub mod config_map_ledger;

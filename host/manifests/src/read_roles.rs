@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::registration::names::{NameError, namespace, object_name};
 use opgate_admission::cluster::{ResolvedRead, SampleAccess};
 use opgate_admission::policy::{PlatformQuery, Policy};
+use opgate_admission::review::Operation;
 use opgate_controller::NAME_LABEL;
 
 /// The reason why a text names no ServiceAccount.
@@ -62,6 +63,67 @@ pub struct Roles {
     pub namespaced_roles: Vec<(String, [Value; 2])>,
 }
 
+/// Rules for what policies read.
+struct ReadRules<'p> {
+    /// In all namespaces.
+    everywhere: Rules<'p>,
+    /// By namespace.
+    places: BTreeMap<&'p str, Rules<'p>>,
+}
+
+/// Returns the rules for the declared reads of policies with these verbs, and for the samples that are
+/// granted.
+fn read_rules<'p>(policies: &[&'p Policy], verbs: &'static [&'static str]) -> ReadRules<'p> {
+    let mut everywhere = Rules::new();
+    let mut places: BTreeMap<&str, Rules<'_>> = BTreeMap::new();
+    let readings = policies.iter().flat_map(|policy| &policy.reads);
+    // Everybody may read the version of the API server.
+    for ResolvedRead { resource, namespace, .. } in
+        readings.filter(|reading| !reading.resource.is_server_version())
+    {
+        let rules = match namespace.as_deref() {
+            Some(namespace) => places.entry(namespace).or_default(),
+            None => &mut everywhere,
+        };
+        rules.entry((verbs, &resource.group)).or_default().insert(&resource.resource);
+    }
+    for policy in policies {
+        if let SampleAccess::On(grants) = &policy.sample_access {
+            for (group, resource) in grants.rules() {
+                everywhere.entry((LIST_VERBS, group)).or_default().insert(resource);
+            }
+        }
+    }
+    ReadRules { everywhere, places }
+}
+
+/// Adds the resources whose objects an audit evaluates: those whose creation the policy matches. It evaluates
+/// Secrets only for a rule that names them, and not for rules of files.
+fn add_matched_resources<'p>(rules: &mut ReadRules<'p>, policy: &'p Policy) {
+    let creations = policy
+        .match_rules
+        .iter()
+        .filter(|matched| matched.rule.operations.contains(&Operation::Create));
+    for matched in creations {
+        let is_for_files = matched.rule.enabled_by == ["/files"];
+        let resources =
+            matched.rule.resources.iter().filter_map(|resource| match resource.as_str() {
+                "*/*" => Some("*"),
+                "secrets" if is_for_files => None,
+                resource => (!resource.contains('/')).then_some(resource),
+            });
+        let rules = match matched.namespace.as_deref() {
+            Some(namespace) => rules.places.entry(namespace).or_default(),
+            None => &mut rules.everywhere,
+        };
+        for resource in resources {
+            for group in &matched.rule.groups {
+                rules.entry((LIST_VERBS, group)).or_default().insert(resource);
+            }
+        }
+    }
+}
+
 impl Permissions {
     /// Uses the default ServiceAccount, if only the rules matter.
     pub fn with_defaults() -> Self {
@@ -86,26 +148,32 @@ impl Permissions {
 
     /// Roles and bindings.
     pub fn roles(&self, policies: &[&Policy], wanted: Option<PlatformQuery>) -> Roles {
-        let mut everywhere = Rules::new();
-        let mut places: BTreeMap<&str, Rules<'_>> = BTreeMap::new();
-        let readings = policies.iter().flat_map(|policy| &policy.reads);
-        // Everybody may read the version of the API server.
-        for ResolvedRead { resource, namespace, .. } in
-            readings.filter(|reading| !reading.resource.is_server_version())
-        {
-            let rules = match namespace.as_deref() {
-                Some(namespace) => places.entry(namespace).or_default(),
-                None => &mut everywhere,
-            };
-            rules.entry((WATCH_VERBS, &resource.group)).or_default().insert(&resource.resource);
-        }
+        self.roles_of(read_rules(policies, WATCH_VERBS), wanted, &[])
+    }
+
+    /// Roles and bindings of an audit, which lists what policies read and match, and has these other
+    /// permissions in all namespaces.
+    pub(crate) fn audit_roles(
+        &self,
+        policies: &[&Policy],
+        wanted: Option<PlatformQuery>,
+        others: &[Value],
+    ) -> Roles {
+        let mut rules = read_rules(policies, LIST_VERBS);
         for policy in policies {
-            if let SampleAccess::On(grants) = &policy.sample_access {
-                for (group, resource) in grants.rules() {
-                    everywhere.entry((LIST_VERBS, group)).or_default().insert(resource);
-                }
-            }
+            add_matched_resources(&mut rules, policy);
         }
+        self.roles_of(rules, wanted, others)
+    }
+
+    /// Roles and bindings for these rules. `others` are more rules of the ClusterRole.
+    fn roles_of(
+        &self,
+        read_rules: ReadRules<'_>,
+        wanted: Option<PlatformQuery>,
+        others: &[Value],
+    ) -> Roles {
+        let ReadRules { everywhere, mut places } = read_rules;
         for (key, resources) in places.values_mut().flatten() {
             let permitted = everywhere.get(key);
             resources.retain(|resource| {
@@ -114,27 +182,31 @@ impl Permissions {
         }
         let of_place = |(namespace, mut rules): (&str, Rules<'_>)| {
             rules.retain(|_, resources| !resources.is_empty());
-            let roles = || self.role("Role", Some(namespace), &rules, &[]);
+            let roles = || self.role("Role", Some(namespace), &rules, Vec::new());
             (!rules.is_empty()).then(|| (namespace.to_owned(), roles()))
         };
         let named = wanted.map(PlatformQuery::objects).unwrap_or_default();
+        let named = named.iter().map(|(group, resource, names)| {
+            json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": ["get"]})
+        });
+        let others: Vec<_> = named.chain(others.iter().cloned()).collect();
         Roles {
-            cluster_roles: if everywhere.is_empty() && named.is_empty() {
+            cluster_roles: if everywhere.is_empty() && others.is_empty() {
                 Vec::new()
             } else {
-                self.role("ClusterRole", None, &everywhere, &named).into()
+                self.role("ClusterRole", None, &everywhere, others).into()
             },
             namespaced_roles: places.into_iter().filter_map(of_place).collect(),
         }
     }
 
-    /// Returns a role and its binding. `named` are single objects.
+    /// Returns a role and its binding.
     fn role(
         &self,
         kind: &str,
         namespace: Option<&str>,
         rules: &Rules<'_>,
-        named: &[(&str, &str, Vec<&str>)],
+        others: Vec<Value>,
     ) -> [Value; 2] {
         let rule = |((verbs, group), resources): (&(&[&str], &str), &BTreeSet<&str>)| {
             let is_all = resources.contains("*");
@@ -142,10 +214,7 @@ impl Permissions {
                 resources.iter().filter(|resource| !is_all || **resource == "*").collect();
             json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
         };
-        let named = named.iter().map(|(group, resource, names)| {
-            json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": ["get"]})
-        });
-        let rules: Vec<_> = rules.iter().map(rule).chain(named).collect();
+        let rules: Vec<_> = rules.iter().map(rule).chain(others).collect();
         let labels = json!({NAME_LABEL.0: NAME_LABEL.1});
         let metadata = match namespace {
             Some(namespace) => {

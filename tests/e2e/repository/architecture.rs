@@ -43,11 +43,13 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "certs",
             "host/admission",
             "host/engine",
+            "host/recording",
             "host/supervise",
             "host/system",
             "host/text",
         ],
     ),
+    ("host/recording", &["host/admission", "host/text"]),
     ("host/controller", &["common/", "certs", "host/admission", "host/supervise", "host/text"]),
     (
         "host/manifests",

@@ -4,8 +4,8 @@
 //! It answers as a real one where clients can tell: lists in pages of one snapshot, watches that
 //! replay and then follow, bookmarks, selectors, metadata alone, discovery, creation and changes,
 //! and errors as `Status`. Types can be served by another server behind it. It accepts every token
-//! that a test does not refuse, checks no schemas, speaks JSON only, treats every patch as a merge
-//! patch, and knows no subresources but the proxy of a pod.
+//! that a test does not refuse, checks no schemas, speaks JSON only, stores what is applied as the whole
+//! object, treats every other patch as a merge patch, and knows no subresources but the proxy of a pod.
 //!
 //! ```text
 //! test ─▶ FakeCluster, Writer ─▶ ClusterState ─▶ lines of watches ─▶ transport ─▶ client

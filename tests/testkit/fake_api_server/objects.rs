@@ -129,6 +129,7 @@ impl ClusterState {
         match (verb, old.as_deref()) {
             ("create", Some(_)) => return refused(409, "{} already exists"),
             ("create", None) => {}
+            ("patch", _) if view.call.is_apply => {}
             (_, None) => return refused(404, "{} not found"),
             ("get", Some(old)) => return Ok(Reply::Json(200, view.render(old))),
             ("delete", Some(_)) => {
@@ -142,6 +143,7 @@ impl ClusterState {
             }
             (_, Some(_)) => {}
         }
+        let is_created = old.is_none();
         let seen = sent["metadata"]["resourceVersion"].as_str().filter(|seen| !seen.is_empty());
         if let Some(old) = old
             && seen.is_some_and(|seen| old["metadata"]["resourceVersion"] != seen)
@@ -155,7 +157,7 @@ impl ClusterState {
             sent["metadata"]["namespace"] = json!(namespace);
         }
         let new = self.put(&view.of, &view.version, sent);
-        Ok(Reply::Json(if verb == "create" { 201 } else { 200 }, view.render(&new)))
+        Ok(Reply::Json(if is_created { 201 } else { 200 }, view.render(&new)))
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) struct ApiRequest {
     pub(super) path: Vec<String>,
     query: BTreeMap<String, String>,
     pub(super) partial: bool,
+    /// Whether the body is for a server-side apply.
+    pub(super) is_apply: bool,
     pub(super) token: String,
     body: Bytes,
 }
@@ -32,6 +34,7 @@ impl ApiRequest {
             path: segments.map(decoded).collect(),
             query: pairs.map(|(name, value)| (decoded(name), decoded(value))).collect(),
             partial: accept.contains("as=PartialObjectMetadata"),
+            is_apply: header("content-type").contains("apply-patch"),
             body,
         }
     }

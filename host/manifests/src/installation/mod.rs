@@ -19,6 +19,7 @@
 //! Roles in other namespaces come last: such a namespace may not exist, and all other objects are applied by
 //! then. Servers treat a namespace that does not exist as empty.
 
+pub mod audit;
 mod callers;
 mod certificates;
 mod flow_control;
@@ -200,12 +201,7 @@ impl InstallationArgs {
                 ),
             }
         }
-        if self.image.is_none() {
-            tracing::warn!(
-                image = PLACEHOLDER_IMAGE,
-                "no --image: name the image that your nodes can pull"
-            );
-        }
+        let image = image_or_placeholder(self.image);
         if self.replicas == 1 {
             tracing::warn!(
                 "a single server: whenever it or its node restarts, nothing is checked, or nothing can be written"
@@ -227,7 +223,7 @@ impl InstallationArgs {
         Ok(Installation {
             namespace,
             name,
-            image: self.image.unwrap_or_else(|| PLACEHOLDER_IMAGE.to_owned()),
+            image,
             certificates: self.certificates,
             registration: self.registration,
             replicas: self.replicas,
@@ -357,6 +353,17 @@ fn image(text: &str) -> Result<String, ArgumentError> {
     Err(ArgumentError(format!(
         "{text:?} is not an image: write REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST"
     )))
+}
+
+/// Returns the image, or without one a placeholder with a warning.
+fn image_or_placeholder(image: Option<String>) -> String {
+    image.unwrap_or_else(|| {
+        tracing::warn!(
+            image = PLACEHOLDER_IMAGE,
+            "no --image: name the image that your nodes can pull"
+        );
+        PLACEHOLDER_IMAGE.to_owned()
+    })
 }
 
 fn class(text: &str) -> Result<String, ArgumentError> {

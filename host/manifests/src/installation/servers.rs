@@ -25,7 +25,34 @@ const TERMINATION_GRACE_SECONDS: u32 = 30;
 const ARCHITECTURES: &[&str] = &["amd64", "arm64"];
 
 /// For compiled policies from files; a component takes less than 10 MiB.
-const CACHE_VOLUME_SIZE: &str = "256Mi";
+pub(super) const CACHE_VOLUME_SIZE: &str = "256Mi";
+
+/// Returns the affinity to nodes that can run the image.
+pub(super) fn node_affinity() -> Value {
+    let one_of =
+        |label: &str, values: &[&str]| json!({"key": label, "operator": "In", "values": values});
+    json!({"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [
+            one_of("kubernetes.io/arch", ARCHITECTURES),
+            one_of("kubernetes.io/os", &["linux"]),
+        ]}],
+    }})
+}
+
+/// Returns the `securityContext` of a pod.
+pub(super) fn pod_security() -> Value {
+    json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}})
+}
+
+/// Returns the `securityContext` of a container. The image states the user. On OpenShift the namespace does.
+pub(super) fn container_security() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": true,
+        "runAsNonRoot": true,
+    })
+}
 
 impl Installation {
     pub(super) fn config_map(&self) -> Value {
@@ -66,18 +93,12 @@ impl Installation {
 
     /// Returns `spec` of the Deployment.
     pub(crate) fn deployment_spec(&self) -> Value {
-        let one_of = |label: &str, values: &[&str]| json!({"key": label, "operator": "In", "values": values});
         let mut pod = json!({
             "serviceAccountName": self.name,
             "automountServiceAccountToken": true,
             "terminationGracePeriodSeconds": TERMINATION_GRACE_SECONDS,
             "affinity": {
-                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [{"matchExpressions": [
-                        one_of("kubernetes.io/arch", ARCHITECTURES),
-                        one_of("kubernetes.io/os", &["linux"]),
-                    ]}],
-                }},
+                "nodeAffinity": node_affinity(),
                 "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
                     "weight": 100,
                     "podAffinityTerm": {
@@ -90,10 +111,7 @@ impl Installation {
                 Self::topology_spread_constraint("kubernetes.io/hostname"),
                 Self::topology_spread_constraint("topology.kubernetes.io/zone"),
             ],
-            "securityContext": {
-                "runAsNonRoot": true,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": pod_security(),
             "containers": [self.container()],
             "volumes": self.volumes(),
         });
@@ -173,13 +191,7 @@ impl Installation {
                 "requests": {"cpu": POD_CPU_REQUEST, "memory": POD_MEMORY},
                 "limits": {"memory": POD_MEMORY},
             },
-            // The image says as which user. On OpenShift the namespace does.
-            "securityContext": {
-                "allowPrivilegeEscalation": false,
-                "capabilities": {"drop": ["ALL"]},
-                "readOnlyRootFilesystem": true,
-                "runAsNonRoot": true,
-            },
+            "securityContext": container_security(),
             "volumeMounts": self.mounts(),
         })
     }

@@ -100,6 +100,10 @@ const COMMAND_EXAMPLES: &[(&str, &str)] = &[
         "Example:\n  opgate manifests rbac --config opgate.yaml --service-account opgate-system/opgate\n\ndocs/operate/permissions.md has the details.",
     ),
     (
+        "manifests audit",
+        "Example:\n  opgate manifests audit --config opgate.yaml --image IMAGE | kubectl apply -f -\n\ndocs/audit.md has the details.",
+    ),
+    (
         "manifests network-policy",
         "Example:\n  opgate manifests network-policy --api-server 10.0.0.0/28 | kubectl apply -f -\n\ndocs/operate/restrict-clients.md has the details.",
     ),

@@ -10,6 +10,7 @@
 //! input, 3 a policy or the engine failed.
 
 // Commands.
+mod audit;
 mod certs;
 mod check;
 mod completions;
@@ -105,6 +106,8 @@ enum Command {
     Check(check::Check),
     /// Write the result of a check or replay as an HTML page
     Report(stored_report::ReportArgs),
+    /// Evaluate the stored objects of a cluster, and keep reports of violations in it
+    Audit(audit::Audit),
     /// List the rules of the configured policies
     Rules(rules::Rules),
     /// List, inspect, package, push and pull policies
@@ -160,6 +163,7 @@ pub fn main() -> ExitCode {
         Command::Review(review) => review.run(),
         Command::Diff(diff) => diff.run(),
         Command::Check(check) => check.run(),
+        Command::Audit(audit) => audit.run(),
         Command::Report(report) => report.run(),
         Command::Rules(rules) => rules.run(),
         Command::Policy(policy) => policy.run(),

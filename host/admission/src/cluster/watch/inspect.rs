@@ -1,5 +1,5 @@
-//! Single reads from a cluster, for the doctor: objects of a resource, one object, the version and
-//! the clock.
+//! Single reads from a cluster, for the doctor and the reports of an audit: objects of a resource, one
+//! object, the version and the clock.
 //!
 //! Only lists and reads are sent. A list ends where its reader has enough, however large the
 //! response.
@@ -14,7 +14,7 @@ use opgate_document::Document;
 use crate::cluster::Connection;
 use crate::cluster::watch::decode::ApiError;
 use crate::cluster::watch::decode::MAX_OBJECT_BYTES;
-use crate::cluster::watch::list_once::error_text;
+use crate::cluster::watch::object_pages::{ListedContent, ObjectPages, error_text};
 use crate::cluster::watch::requests::resource_path;
 
 /// Maximum bytes of `/version`.
@@ -71,12 +71,34 @@ impl Connection {
         selected: ListFilter<'_>,
         mut visit: impl FnMut(Document) -> ControlFlow<()>,
     ) -> Result<(), ReadFailure> {
+        let pages = self.selected_pages(resource, selected);
+        Ok(pages.visit_all(&mut visit).await?)
+    }
+
+    /// [`for_each_selected`](Self::for_each_selected) with only the metadata of each object.
+    ///
+    /// # Errors
+    /// The reason why they cannot be listed.
+    pub async fn for_each_metadata(
+        &self,
+        resource: &Resource,
+        selected: ListFilter<'_>,
+        mut visit: impl FnMut(Document) -> ControlFlow<()>,
+    ) -> Result<(), ReadFailure> {
+        let pages = self.selected_pages(resource, selected).with_content(ListedContent::Metadata);
+        Ok(pages.visit_all(&mut visit).await?)
+    }
+
+    fn selected_pages<'l>(
+        &'l self,
+        resource: &'l Resource,
+        selected: ListFilter<'l>,
+    ) -> ObjectPages<'l> {
         let params = ListParams {
             label_selector: selected.labels.map(str::to_owned),
             ..ListParams::default()
         };
-        let pages = self.for_each_page(resource, selected.namespace, params, &mut visit);
-        Ok(pages.await?)
+        ObjectPages::new(self, resource, selected.namespace, params)
     }
 
     /// Reads one object, if it exists.

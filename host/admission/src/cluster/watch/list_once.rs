@@ -2,7 +2,7 @@
 //! policies read, and all objects.
 //!
 //! ```text
-//! discovery ─▶ Served ─▶ objects: page by page, one object after the other ─▶ evaluated
+//! discovery ─▶ Served ─▶ ObjectPages: one object after the other ─▶ evaluated
 //! fill: one list for each resource that policies read ─▶ ResourceCache
 //! ```
 //!
@@ -10,27 +10,13 @@
 //! Objects that are created during the audit are then evaluated as well, and no evaluated object
 //! lacks another one that it needs.
 
-use std::ops::ControlFlow;
-
-use futures_util::AsyncBufReadExt as _;
-use kube::core::Request;
-use kube::core::params::ListParams;
 use opgate_cluster::Resource;
 use opgate_document::{Document, Value};
 
-use crate::cluster::watch::decode::{ApiError, PageReader, read_document};
-use crate::cluster::watch::paging::{FIRST_PAGE_LIMIT, next_limit};
+use crate::cluster::watch::decode::ApiError;
+use crate::cluster::watch::object_pages::{ListError, MAX_RESTARTS, error_text};
 use crate::cluster::watch::parse_limiter::ReadPriority;
-use crate::cluster::watch::requests::{resource_path, with_timeout};
 use crate::cluster::{ClusterState, Connection, ResourceCache};
-
-/// The reason why the API server does not list objects or resources.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ListError(String);
-
-/// Maximum number of times that a list is restarted because it changes while it is read.
-const MAX_RESTARTS: u32 = 5;
 
 /// A resource that an API server lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,14 +36,6 @@ pub struct ApiGroup {
     pub name: String,
     /// Its versions.
     pub versions: Vec<String>,
-}
-
-/// A page that was read.
-struct ReadPage {
-    /// The token of the next page, empty for the last one.
-    next: String,
-    bytes: usize,
-    objects: usize,
 }
 
 impl Connection {
@@ -149,98 +127,8 @@ impl Connection {
             return Ok(());
         }
     }
-
-    /// Calls `visit` with the text of each object of a resource, in pages of some hundred. An
-    /// object can occur twice: a list whose version the API server no longer has is read again
-    /// from its start.
-    ///
-    /// # Errors
-    /// The reason why they cannot be listed.
-    pub async fn for_each_object(
-        &self,
-        resource: &Resource,
-        namespace: Option<&str>,
-        mut visit: impl FnMut(Document),
-    ) -> Result<(), ListError> {
-        let mut visit = |document| {
-            visit(document);
-            ControlFlow::Continue(())
-        };
-        let all = self.for_each_page(resource, namespace, ListParams::default(), &mut visit);
-        all.await.map_err(|trouble| ListError(error_text(&trouble)))
-    }
-
-    /// Reads the pages of a list until its end, or until `visit` stops.
-    pub(in crate::cluster) async fn for_each_page(
-        &self,
-        resource: &Resource,
-        namespace: Option<&str>,
-        mut params: ListParams,
-        visit: &mut impl FnMut(Document) -> ControlFlow<()>,
-    ) -> Result<(), ApiError> {
-        let (mut limit, mut restarts) = (FIRST_PAGE_LIMIT, 0);
-        loop {
-            params.limit = Some(limit);
-            match self.read_page(resource, namespace, &params, visit).await {
-                Ok(ReadPage { next, bytes, objects }) => {
-                    if next.is_empty() {
-                        return Ok(());
-                    }
-                    limit = next_limit(limit, bytes, objects);
-                    params.continue_token = Some(next);
-                }
-                Err(ApiError::Absent) => return Ok(()),
-                Err(ApiError::Gone) if restarts < MAX_RESTARTS => {
-                    restarts += 1;
-                    params.continue_token = None;
-                }
-                Err(trouble) => return Err(trouble),
-            }
-        }
-    }
-
-    /// Reads one page. The page ends early, as if it were the last one, if `visit` stops.
-    async fn read_page(
-        &self,
-        resource: &Resource,
-        namespace: Option<&str>,
-        params: &ListParams,
-        visit: &mut impl FnMut(Document) -> ControlFlow<()>,
-    ) -> Result<ReadPage, ApiError> {
-        let request = Request::new(resource_path(resource, namespace)).list(params);
-        let request = request.map_err(|error| ApiError::Other(error.to_string()))?;
-        let mut stream = std::pin::pin!(self.0.send(request).await?);
-        let (mut text, mut bytes) = (PageReader::default(), 0_usize);
-        loop {
-            let part =
-                with_timeout(async { stream.fill_buf().await.map_err(ApiError::from) }).await?;
-            let length = part.len();
-            if length == 0 {
-                let page = text.finish()?;
-                return Ok(ReadPage { next: page.next, bytes, objects: page.count });
-            }
-            bytes = bytes.saturating_add(length);
-            let mut rest = part;
-            while let Some(item) = text.next(&mut rest)? {
-                if visit(read_document(item)?).is_break() {
-                    return Ok(ReadPage { next: String::new(), bytes, objects: 0 });
-                }
-            }
-            stream.consume_unpin(length);
-        }
-    }
 }
 
 fn text(value: Value<'_>, pointer: &str) -> String {
     value.get(pointer).and_then(|value| value.text()).unwrap_or_default().to_owned()
-}
-
-pub(in crate::cluster) fn error_text(trouble: &ApiError) -> String {
-    match trouble {
-        ApiError::Forbidden(_) => format!("{trouble}; grant list on it to this user"),
-        ApiError::Unauthorized(_) => format!(
-            "{trouble}: the token or certificate has expired or was revoked; log in again, or name another kubeconfig or context"
-        ),
-        _ => trouble.to_string(),
-    }
 }

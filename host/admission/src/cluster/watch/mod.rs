@@ -4,7 +4,7 @@
 //! connection ─▶ list_watch: a task for each resource ─▶ requests ─▶ paging ─▶ decode ─▶ store
 //!     ├───────▶ direct_read_source, sample_list: reads for an evaluation
 //!     ├───────▶ settle: reads for reservations whose time is over
-//!     ├───────▶ list_once: an audit
+//!     ├───────▶ list_once, object_pages: an audit
 //!     └───────▶ inspect: the doctor
 //! ```
 
@@ -15,6 +15,7 @@ pub(in crate::cluster) mod inspect;
 pub(in crate::cluster) mod list_once;
 pub(in crate::cluster) mod list_splitter;
 pub(in crate::cluster) mod list_watch;
+pub(in crate::cluster) mod object_pages;
 pub(in crate::cluster) mod paging;
 pub(in crate::cluster) mod parse_limiter;
 pub(in crate::cluster) mod requests;

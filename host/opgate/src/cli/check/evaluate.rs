@@ -64,6 +64,13 @@ pub(super) struct SubjectResult {
     skipped_rules: Vec<(SkipReason, String)>,
 }
 
+impl SubjectResult {
+    /// Reports whether a rule was skipped for want of other objects.
+    pub(super) fn has_skipped_rules(&self) -> bool {
+        !self.skipped_rules.is_empty()
+    }
+}
+
 /// Asks the policies.
 pub(super) struct SubjectEvaluator<'s> {
     set: &'s PolicySet,
@@ -140,14 +147,14 @@ impl<'s> SubjectEvaluator<'s> {
 }
 
 /// Results so far.
-pub(super) struct CheckRun<'s> {
+pub(in crate::cli) struct CheckRun<'s> {
     report: Report<'s>,
     waivers: Vec<waivers::WaiverFile>,
     fail_on: FailOn,
     /// Standard input, where it was named.
     pub(super) stdin: Option<Stdin>,
     /// Unreadable input.
-    pub(super) unreadable: Vec<UnreadableInput>,
+    pub(in crate::cli) unreadable: Vec<UnreadableInput>,
     /// Number of objects of a cluster that are being deleted and are therefore not evaluated.
     pub(super) terminating: usize,
     /// Objects that no webhook matches.
@@ -164,6 +171,13 @@ pub(super) struct CheckRun<'s> {
 }
 
 impl<'s> CheckRun<'s> {
+    /// Starts the results of a running cluster, which has no waivers.
+    pub(in crate::cli) fn of_cluster(report: Report<'s>, fail_on: FailOn) -> Self {
+        let mut run = Self::new(report, Vec::new(), fail_on);
+        run.set_audit();
+        run
+    }
+
     pub(super) fn new(
         report: Report<'s>,
         waivers: Vec<waivers::WaiverFile>,
@@ -237,7 +251,7 @@ impl<'s> CheckRun<'s> {
     }
 
     /// Tells everything.
-    pub(super) fn finish(mut self) -> Result<ExitStatus, CommandError> {
+    pub(in crate::cli) fn finish(mut self) -> Result<ExitStatus, CommandError> {
         let unread = std::mem::take(&mut self.unreadable).into_iter();
         for unread in unread.chain(std::mem::take(&mut self.unreported)) {
             let UnreadableInput { source, line } = unread;

@@ -6,11 +6,11 @@
 //!                               └▶ waivers ──────────────────────────────────────────────────────┘
 //! ```
 
-mod audit;
-mod evaluate;
+pub(super) mod audit;
+pub(super) mod evaluate;
 mod inputs;
 mod lines;
-mod report;
+pub(super) mod report;
 mod units;
 mod waivers;
 
@@ -29,8 +29,8 @@ use self::waivers::KnownRules;
 use super::fail_on::FailOn;
 use super::help::is_plugin;
 use super::input;
-use super::report::Format;
 use super::report::level::MinEffect;
+use super::report::{Format, describe_cluster, describe_paths};
 use super::verbosity::is_verbose;
 use crate::cli::args::{ConfigArgs, ReadArgs};
 use crate::cli::exit::{CommandError, ExitStatus};
@@ -119,7 +119,7 @@ pub(super) struct Check {
 }
 
 /// Time of one call, unless the configuration says otherwise: catalogs are large.
-const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Check {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
@@ -151,7 +151,8 @@ impl Check {
         let waivers = std::mem::take(&mut loaded.waivers).into_iter();
         let waivers =
             waivers.map(|waivers| waivers::WaiverFile::new(waivers, self.no_waivers, today));
-        let report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
+        let mut report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
+        report.set_subject(describe_paths(&self.paths));
         let mut lines = StatusLines::new(*output == Format::Table, is_verbose() || self.explain);
         lines.print_detection(&mut loaded);
         let mut check_run =
@@ -203,11 +204,11 @@ impl Check {
         configuration.apply_file_limits(DEFAULT_CALL_TIMEOUT, parallel::worker_count().max(4));
         let set = self.config.load_all_or_fail(&configuration, Source::Listed)?;
         let Self { output, min_effect, .. } = self;
-        let report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
-        let mut check_run =
-            CheckRun::new(report, Vec::new(), self.effective_fail_on(&configuration));
-        check_run.requires_evaluated = self.require_evaluated;
+        let mut report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
         let context = self.cluster.kube_context.as_deref();
+        report.set_subject(describe_cluster(context, self.namespace.as_deref()));
+        let mut check_run = CheckRun::of_cluster(report, self.effective_fail_on(&configuration));
+        check_run.requires_evaluated = self.require_evaluated;
         let live = audit::LiveCluster { kubeconfig, context, namespace: self.namespace.as_deref() };
         audit::evaluate_cluster(&live, &set, check_run)
     }

@@ -4,6 +4,8 @@
 //! policies exactly the requests that they match with their settings. `rbac` prints the permissions for reads
 //! of the server, `network-policy` the restriction of its clients.
 //!
+//! `audit` prints the CronJob of `opgate audit`.
+//!
 //! `package` writes the objects of `all` as files. The crate `opgate-manifests` makes the objects.
 
 #[cfg(test)]
@@ -19,6 +21,7 @@ use serde_json::{Value, json};
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::{CommandError, ExitStatus};
 use opgate_manifests::installation::InstallationArgs;
+use opgate_manifests::installation::audit::AuditArgs;
 use opgate_manifests::network::Network;
 use opgate_manifests::read_roles::Permissions;
 use opgate_manifests::registration::WebhookRegistration;
@@ -56,6 +59,12 @@ enum Command {
     /// Apply it with `kubectl apply -f -` before the servers start. Print and apply it again whenever the
     /// configuration changes: levels, settings and `allowedSamples` decide what is read.
     Rbac(Rbac),
+    /// Print a CronJob that runs `opgate audit`, with its ServiceAccount and roles
+    ///
+    /// Apply it with `kubectl apply -f -` after `opgate manifests all`, whose ConfigMap has the
+    /// configuration. Print and apply it again whenever the configuration changes: levels and settings
+    /// decide what is read.
+    Audit(Audit),
     /// Print a network policy that admits only API servers to the webhook port
     ///
     /// Apply it with `kubectl apply -f -`. It works only if the network of the cluster enforces network
@@ -94,6 +103,17 @@ struct Rbac {
     config: ConfigArgs,
     #[command(flatten)]
     permissions: Permissions,
+    /// Output format
+    #[arg(long, short, value_name = "FORMAT", default_value = "yaml")]
+    output: Format,
+}
+
+#[derive(Debug, Args)]
+struct Audit {
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    audit: AuditArgs,
     /// Output format
     #[arg(long, short, value_name = "FORMAT", default_value = "yaml")]
     output: Format,
@@ -204,6 +224,11 @@ impl Manifests {
                 let set = config.load_server_set()?;
                 let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
                 output.print(&permissions.of(&policies, set.platform_query()))
+            }
+            Command::Audit(Audit { config, audit, output }) => {
+                let set = config.load_server_set()?;
+                let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
+                output.print_all(&audit.objects(&policies, set.platform_query()))
             }
             Command::NetworkPolicy(NetworkPolicy { network, output }) => {
                 output.print(&network.policy().map_err(CommandError::usage)?)

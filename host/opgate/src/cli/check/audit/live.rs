@@ -1,24 +1,25 @@
 //! The audit of a running cluster.
 //!
 //! ```text
-//! discovery × what policies match ─▶ resources, each in one version ─▶ objects, page by page ─▶ evaluated
+//! discovery ─▶ resources, each in one version ─▶ objects, page by page ─▶ evaluated
+//!                                                      CheckRun, ResultSink (reports) ◀───────────┘
 //! ```
 //!
-//! Only kinds whose creation a policy matches with its settings are listed, as for a webhook. Secrets are
-//! listed only if an enabled rule names them.
+//! The objects that policies read are listed before all others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 
 use opgate_admission::cluster::{ApiGroup, Connection, ListError, ListableResource};
-use opgate_admission::policy::{MatchRule, PolicySet};
-use opgate_admission::review::Operation;
+use opgate_admission::policy::PolicySet;
 use opgate_document::Document;
-use opgate_files::{GROUP, dump, parallel};
+use opgate_files::{dump, parallel};
 use opgate_input::objects::{self, ElementType};
 use opgate_text::one_line;
 
 use crate::cli::check::audit::MAX_OBJECTS;
+use crate::cli::check::audit::discovery::{AuditedResource, UndiscoveredGroup, discover_resources};
+use crate::cli::check::audit::result_sink::{NoReports, ObjectIdentity, ResultSink};
 use crate::cli::check::evaluate::{CheckRun, SubjectEvaluator, SubjectResult, is_exempt};
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::kubeconfig::kubeconfig_paths;
@@ -37,6 +38,18 @@ pub(in crate::cli) struct LiveCluster<'l> {
     pub(in crate::cli) namespace: Option<&'l str>,
 }
 
+impl LiveCluster<'_> {
+    /// Returns the connection with the kubeconfigs.
+    ///
+    /// # Errors
+    /// If they cannot be used.
+    pub(in crate::cli) async fn connect(&self) -> Result<Connection, CommandError> {
+        let paths = kubeconfig_paths(self.kubeconfig)?;
+        let connection = Connection::kubeconfig(&paths, self.context);
+        connection.await.map_err(CommandError::usage)
+    }
+}
+
 /// Evaluates a running cluster.
 ///
 /// # Errors
@@ -46,32 +59,70 @@ pub(in crate::cli) fn evaluate_cluster(
     set: &PolicySet,
     mut findings: CheckRun<'_>,
 ) -> Result<ExitStatus, CommandError> {
-    findings.set_audit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let paths = kubeconfig_paths(live.kubeconfig)?;
-        let connection = Connection::kubeconfig(&paths, live.context);
-        let connection = connection.await.map_err(CommandError::usage)?;
-        let unreachable =
-            |why: ListError| CommandError::usage(anyhow::anyhow!("the cluster: {why}"));
-        let groups = connection.groups().await.map_err(unreachable)?;
-        let (served, unknown) = discover_resources(&connection, set, groups).await;
-        for why in unknown {
-            findings.unreadable.push(UnreadableInput { source: why.clone(), line: why });
+        let connection = live.connect().await?;
+        let groups = served_groups(&connection).await?;
+        let audited = AuditedCluster { connection: &connection, groups, namespace: live.namespace };
+        audited.evaluate(set, &mut findings, &mut NoReports).await
+    })?;
+    findings.finish()
+}
+
+/// Returns the API groups that are served.
+///
+/// # Errors
+/// If the API server does not list them.
+pub(in crate::cli) async fn served_groups(
+    connection: &Connection,
+) -> Result<Vec<ApiGroup>, CommandError> {
+    let unreachable = |why: ListError| CommandError::usage(anyhow::anyhow!("the cluster: {why}"));
+    connection.groups().await.map_err(unreachable)
+}
+
+/// A cluster with a connection, and what is evaluated of it.
+pub(in crate::cli) struct AuditedCluster<'c> {
+    pub(in crate::cli) connection: &'c Connection,
+    pub(in crate::cli) groups: Vec<ApiGroup>,
+    /// The only namespace whose objects are evaluated.
+    pub(in crate::cli) namespace: Option<&'c str>,
+}
+
+impl AuditedCluster<'_> {
+    /// Evaluates its objects.
+    ///
+    /// # Errors
+    /// If the engine fails.
+    pub(in crate::cli) async fn evaluate(
+        self,
+        set: &PolicySet,
+        findings: &mut CheckRun<'_>,
+        reports: &mut impl ResultSink,
+    ) -> Result<(), CommandError> {
+        let Self { connection, groups, namespace } = self;
+        let (resources, unknown) = discover_resources(connection, set, groups).await;
+        for UndiscoveredGroup { name, reason } in unknown {
+            reports.set_unknown(&name, None);
+            findings.unreadable.push(UnreadableInput { source: reason.clone(), line: reason });
         }
         let failed = connection.list_all(set.cluster()).await;
         for (resource, why) in &failed {
             findings.unreadable.push(unreadable_resource(&resource.to_string(), why));
         }
-        // A resource whose first listing fails is not listed again.
-        let is_listed =
-            |served: &ListableResource| failed.iter().all(|(of, _)| *of != served.resource);
-        for served in served.into_iter().filter(is_listed) {
-            evaluate_resource(&connection, set, &served, live.namespace, &mut findings).await?;
+        let reads_failed = !failed.is_empty();
+        for AuditedResource { served, namespaces } in resources {
+            // A resource whose first listing fails is not listed again.
+            if failed.iter().any(|(of, _)| *of == served.resource) {
+                reports.set_unknown(&served.resource.group, Some(&served.kind));
+                continue;
+            }
+            for namespace in namespaces.select(namespace) {
+                let listing = Listing { connection, set, served: &served, namespace, reads_failed };
+                listing.evaluate(findings, reports).await?;
+            }
         }
-        Ok::<_, CommandError>(())
-    })?;
-    findings.finish()
+        Ok(())
+    }
 }
 
 fn unreadable_resource(resource: &str, why: &str) -> UnreadableInput {
@@ -79,113 +130,93 @@ fn unreadable_resource(resource: &str, why: &str) -> UnreadableInput {
     UnreadableInput { source: resource.to_owned(), line }
 }
 
-/// Discovers the resources that the webhook would receive, each in one version, and reports the groups that
-/// cannot be discovered.
-async fn discover_resources(
-    connection: &Connection,
-    set: &PolicySet,
-    groups: Vec<ApiGroup>,
-) -> (Vec<ListableResource>, Vec<String>) {
-    let rules: Vec<_> = set
-        .policies()
-        .iter()
-        .flat_map(|policy| &policy.match_rules)
-        .map(|requests| &requests.rule)
-        .filter(|rule| rule.operations.contains(&Operation::Create))
-        .collect();
-    let (mut found, mut unknown) = (Vec::new(), Vec::new());
-    for ApiGroup { name, versions } in groups.into_iter().filter(|group| group.name != GROUP) {
-        let rules: Vec<_> = rules.iter().filter(|rule| has(&rule.groups, &name)).collect();
-        let is_asked = |version: &&String| rules.iter().any(|rule| has(&rule.versions, version));
-        // The preferred version is the first one.
-        let mut known = BTreeSet::new();
-        for version in versions.iter().filter(is_asked) {
-            match connection.resources(&name, version).await {
-                Err(why) => unknown.push(why.to_string()),
-                Ok(all) => {
-                    let is_wanted = |served: &ListableResource| {
-                        rules.iter().any(|rule| matches_creation(rule, served))
-                    };
-                    let new = all.into_iter().filter(is_wanted);
-                    let new = new.filter(|served| known.insert(served.resource.resource.clone()));
-                    found.extend(new);
-                }
+/// The list of the objects of a resource.
+struct Listing<'l> {
+    connection: &'l Connection,
+    set: &'l PolicySet,
+    served: &'l ListableResource,
+    namespace: Option<&'l str>,
+    /// Whether objects that policies read could not be listed.
+    reads_failed: bool,
+}
+
+impl Listing<'_> {
+    /// Reads the objects page by page, and evaluates them in batches.
+    async fn evaluate(
+        &self,
+        findings: &mut CheckRun<'_>,
+        reports: &mut impl ResultSink,
+    ) -> Result<(), CommandError> {
+        let Self { connection, served, namespace, .. } = self;
+        if namespace.is_some() && !served.is_namespaced {
+            return Ok(());
+        }
+        let mut batch = Batch::new(self, findings, reports);
+        let mut pages = connection.pages(&served.resource, *namespace);
+        let listed = loop {
+            let page = pages.read_next(|document| batch.add(document)).await;
+            batch.evaluate();
+            batch.reports.write().await;
+            match page {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(why) => break Err(why),
             }
+        };
+        let count = batch.count;
+        if let Some(error) = batch.error {
+            return Err(CommandError::engine(error));
         }
-    }
-    (found, unknown)
-}
-
-fn has(all: &[String], name: &str) -> bool {
-    all.iter().any(|one| one == "*" || one == name)
-}
-
-/// Reports whether a rule matches the creation of such objects.
-fn matches_creation(rule: &MatchRule, served: &ListableResource) -> bool {
-    let resource = &served.resource;
-    let is_secret = resource.group.is_empty() && resource.resource == "secrets";
-    // Secrets of a whole cluster are read only if a setting requires it.
-    let is_for_files = rule.enabled_by == ["/files"];
-    let is_named = rule.resources.contains(&resource.resource) && !(is_secret && is_for_files);
-    has(&rule.versions, &resource.version)
-        && (is_named || !is_secret && rule.resources.iter().any(|one| one == "*" || one == "*/*"))
-}
-
-/// Lists the objects of a resource and evaluates them in batches.
-async fn evaluate_resource(
-    connection: &Connection,
-    set: &PolicySet,
-    served: &ListableResource,
-    namespace: Option<&str>,
-    findings: &mut CheckRun<'_>,
-) -> Result<(), CommandError> {
-    if namespace.is_some() && !served.is_namespaced {
-        return Ok(());
-    }
-    let mut batch =
-        Batch { set, served, documents: Vec::new(), bytes: 0, check_run: findings, error: None };
-    let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let mut count = 0_usize;
-    let listed = connection.for_each_object(&served.resource, namespace, |document| {
-        let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
-        let space = text("/metadata/namespace").unwrap_or_default().to_owned();
-        let name = text("/metadata/name").unwrap_or_default().to_owned();
-        // A list that was read again has some twice.
-        if count < MAX_OBJECTS && seen.entry(space).or_default().insert(name) {
-            count += 1;
-            batch.add(document);
+        let resource = served.resource.to_string();
+        if let Err(why) = &listed {
+            findings.unreadable.push(unreadable_resource(&resource, &why.to_string()));
         }
-    });
-    let listed = listed.await;
-    batch.evaluate();
-    let Batch { error: failed, check_run: findings, .. } = batch;
-    if let Some(error) = failed {
-        return Err(CommandError::engine(error));
+        if count >= MAX_OBJECTS {
+            let why = format!("more than {MAX_OBJECTS} objects");
+            findings.unreadable.push(unreadable_resource(&resource, &why));
+        }
+        if listed.is_err() || count >= MAX_OBJECTS {
+            reports.set_unknown(&served.resource.group, Some(&served.kind));
+        }
+        Ok(())
     }
-    if let Err(why) = listed {
-        findings
-            .unreadable
-            .push(unreadable_resource(&served.resource.to_string(), &why.to_string()));
-    }
-    if count >= MAX_OBJECTS {
-        let why = format!("more than {MAX_OBJECTS} objects");
-        findings.unreadable.push(unreadable_resource(&served.resource.to_string(), &why));
-    }
-    Ok(())
 }
 
 /// Objects that are evaluated together.
-struct Batch<'b, 's> {
-    set: &'b PolicySet,
-    served: &'b ListableResource,
+struct Batch<'b, 's, R> {
+    listing: &'b Listing<'b>,
     documents: Vec<Document>,
     bytes: usize,
     check_run: &'b mut CheckRun<'s>,
+    reports: &'b mut R,
+    /// Names of the objects so far, by namespace: a list that was read again has some twice.
+    seen: BTreeMap<String, BTreeSet<String>>,
+    count: usize,
     error: Option<anyhow::Error>,
 }
 
-impl Batch<'_, '_> {
+impl<'b, 's, R: ResultSink> Batch<'b, 's, R> {
+    fn new(listing: &'b Listing<'b>, check_run: &'b mut CheckRun<'s>, reports: &'b mut R) -> Self {
+        Self {
+            listing,
+            documents: Vec::new(),
+            bytes: 0,
+            check_run,
+            reports,
+            seen: BTreeMap::new(),
+            count: 0,
+            error: None,
+        }
+    }
+
     fn add(&mut self, document: Document) {
+        let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
+        let namespace = text("/metadata/namespace").unwrap_or_default().to_owned();
+        let name = text("/metadata/name").unwrap_or_default().to_owned();
+        if self.count >= MAX_OBJECTS || !self.seen.entry(namespace).or_default().insert(name) {
+            return;
+        }
+        self.count += 1;
         self.bytes = self.bytes.saturating_add(document.size());
         self.documents.push(document);
         if self.bytes >= BATCH_BYTES {
@@ -194,22 +225,37 @@ impl Batch<'_, '_> {
     }
 
     fn evaluate(&mut self) {
-        let (set, served) = (self.set, self.served);
+        let Listing { set, served, reads_failed, .. } = self.listing;
         self.bytes = 0;
         let documents = std::mem::take(&mut self.documents);
         for found in parallel::map(&documents, |document| evaluate_object(set, served, document)) {
-            match found {
-                Ok(ObjectResult::Evaluated(result)) => self.check_run.add_result(*result, None),
-                Ok(ObjectResult::Terminating) => self.check_run.terminating += 1,
-                Ok(ObjectResult::Exempt) => self.check_run.exempt += 1,
+            let ObjectResult { object, outcome } = found;
+            match outcome {
+                Ok(ObjectOutcome::Evaluated(result)) => {
+                    if *reads_failed && result.has_skipped_rules() {
+                        self.reports.keep(&object);
+                    }
+                    self.reports.add(&object, &result.record);
+                    self.check_run.add_result(*result, None);
+                }
+                Ok(ObjectOutcome::Terminating) => {
+                    self.reports.keep(&object);
+                    self.check_run.terminating += 1;
+                }
+                Ok(ObjectOutcome::Exempt) => self.check_run.exempt += 1,
                 Err(error) => drop(self.error.get_or_insert(error)),
             }
         }
     }
 }
 
-/// Result of one object.
-enum ObjectResult {
+/// An object, and the result of its evaluation.
+struct ObjectResult {
+    object: ObjectIdentity,
+    outcome: anyhow::Result<ObjectOutcome>,
+}
+
+enum ObjectOutcome {
     Evaluated(Box<SubjectResult>),
     /// It is being deleted.
     Terminating,
@@ -221,29 +267,26 @@ fn evaluate_object(
     set: &PolicySet,
     served: &ListableResource,
     document: &Document,
-) -> anyhow::Result<ObjectResult> {
-    let ListableResource { resource, kind, .. } = served;
-    let api_version = match resource.group.as_str() {
-        "" => resource.version.clone(),
-        group => format!("{group}/{}", resource.version),
-    };
-    let typed = ElementType { api_version, kind: kind.clone() };
+) -> ObjectResult {
+    let object = ObjectIdentity::of(served, document);
+    let ObjectIdentity { api_version, kind, namespace, name, .. } = &object;
+    let typed = ElementType { api_version: api_version.clone(), kind: kind.clone() };
     let mut subject = None;
     objects::for_each_object(document.root(), Some(&typed), &mut |found| {
         let Ok(found) = found else { return };
-        let text = |name: &str| found.value.get(name).and_then(|value| value.text());
-        let name = text("/metadata/name").unwrap_or_default();
-        let name = match text("/metadata/namespace").filter(|namespace| !namespace.is_empty()) {
-            Some(namespace) => format!("{kind} {namespace}/{name}"),
-            None => format!("{kind} {name}"),
+        let source = if namespace.is_empty() {
+            format!("{kind} {name}")
+        } else {
+            format!("{kind} {namespace}/{name}")
         };
-        subject = dump::live_subject(one_line(&name, 512), &found, &resource.resource);
+        subject = dump::live_subject(one_line(&source, 512), &found, &served.resource.resource);
     });
-    match subject {
-        None => Ok(ObjectResult::Terminating),
-        Some(subject) if is_exempt(&subject) => Ok(ObjectResult::Exempt),
-        Some(subject) => {
-            Ok(ObjectResult::Evaluated(Box::new(SubjectEvaluator::new(set).evaluate(&subject)?)))
-        }
-    }
+    let outcome = match subject {
+        None => Ok(ObjectOutcome::Terminating),
+        Some(subject) if is_exempt(&subject) => Ok(ObjectOutcome::Exempt),
+        Some(subject) => SubjectEvaluator::new(set)
+            .evaluate(&subject)
+            .map(|result| ObjectOutcome::Evaluated(Box::new(result))),
+    };
+    ObjectResult { object, outcome }
 }

@@ -11,7 +11,9 @@
 //! twice, and only the parts that policies read of other objects are kept, so that memory does not grow with
 //! the cluster.
 
+mod discovery;
 mod live;
+mod result_sink;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,7 +27,8 @@ use opgate_input::read::Reader;
 use crate::cli::check::evaluate::{CheckRun, Progress, SubjectEvaluator, SubjectResult, is_exempt};
 use crate::cli::exit::CommandError;
 use crate::cli::report::UnreadableInput;
-pub(super) use live::{LiveCluster, evaluate_cluster};
+pub(in crate::cli) use live::{AuditedCluster, LiveCluster, evaluate_cluster, served_groups};
+pub(in crate::cli) use result_sink::{ObjectIdentity, ResultSink};
 
 /// Maximum number of objects: their results are kept for the report.
 const MAX_OBJECTS: usize = 1_000_000;

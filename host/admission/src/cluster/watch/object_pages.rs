@@ -1,0 +1,198 @@
+//! A list of objects page by page, for readers that act between two pages.
+//!
+//! ```text
+//! ObjectPages ─▶ read_page: request ─▶ response, as it arrives ─▶ one object after the other ─▶ reader
+//!      ▲                                                                                          │
+//!      └──────────── the next page, when the reader asks for it ◀─────────────────────────────────┘
+//! ```
+//!
+//! Between two pages no response is open: the reader can take minutes, as long as the API server keeps the
+//! version of the list.
+
+use std::ops::ControlFlow;
+
+use futures_util::AsyncBufReadExt as _;
+use kube::core::Request;
+use kube::core::params::ListParams;
+use opgate_cluster::Resource;
+use opgate_document::Document;
+
+use crate::cluster::Connection;
+use crate::cluster::watch::decode::{ApiError, PageReader, read_document};
+use crate::cluster::watch::paging::{FIRST_PAGE_LIMIT, next_limit};
+use crate::cluster::watch::requests::{resource_path, with_timeout};
+
+/// The reason why the API server does not list objects or resources.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ListError(pub(in crate::cluster) String);
+
+/// Maximum number of times that a list is restarted because it changes while it is read.
+pub(in crate::cluster) const MAX_RESTARTS: u32 = 5;
+
+/// The parts of each object that are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cluster) enum ListedContent {
+    Object,
+    /// `PartialObjectMetadata`.
+    Metadata,
+}
+
+/// A list that is read page by page. An object can occur twice: a list whose version the API server no
+/// longer has is read again from its start.
+pub struct ObjectPages<'l> {
+    connection: &'l Connection,
+    resource: &'l Resource,
+    namespace: Option<&'l str>,
+    content: ListedContent,
+    params: ListParams,
+    limit: u32,
+    restarts: u32,
+}
+
+impl std::fmt::Debug for ObjectPages<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ObjectPages").field("resource", self.resource).finish_non_exhaustive()
+    }
+}
+
+/// A page that was read.
+struct ReadPage {
+    /// The token of the next page, empty for the last one.
+    next: String,
+    bytes: usize,
+    objects: usize,
+}
+
+impl<'l> ObjectPages<'l> {
+    pub(in crate::cluster) fn new(
+        connection: &'l Connection,
+        resource: &'l Resource,
+        namespace: Option<&'l str>,
+        params: ListParams,
+    ) -> Self {
+        let (content, limit) = (ListedContent::Object, FIRST_PAGE_LIMIT);
+        Self { connection, resource, namespace, content, params, limit, restarts: 0 }
+    }
+
+    /// Lists only this part of each object.
+    pub(in crate::cluster) fn with_content(self, content: ListedContent) -> Self {
+        Self { content, ..self }
+    }
+
+    /// Calls `visit` with the text of each object of the next page, some hundred at most. Returns whether
+    /// there is another page.
+    ///
+    /// # Errors
+    /// The reason why the page cannot be read.
+    pub async fn read_next(&mut self, mut visit: impl FnMut(Document)) -> Result<bool, ListError> {
+        let mut visit = |document| {
+            visit(document);
+            ControlFlow::Continue(())
+        };
+        let has_more = self.visit_next(&mut visit).await;
+        has_more.map_err(|trouble| ListError(error_text(&trouble)))
+    }
+
+    /// Reads the rest of the list, or until `visit` stops.
+    pub(in crate::cluster) async fn visit_all(
+        mut self,
+        visit: &mut impl FnMut(Document) -> ControlFlow<()>,
+    ) -> Result<(), ApiError> {
+        while self.visit_next(visit).await? {}
+        Ok(())
+    }
+
+    /// Reads a page, unless `visit` stops. Returns whether there is another one.
+    async fn visit_next(
+        &mut self,
+        visit: &mut impl FnMut(Document) -> ControlFlow<()>,
+    ) -> Result<bool, ApiError> {
+        self.params.limit = Some(self.limit);
+        match self.read_page(visit).await {
+            Ok(ReadPage { next, bytes, objects }) => {
+                self.limit = next_limit(self.limit, bytes, objects);
+                let has_more = !next.is_empty();
+                self.params.continue_token = Some(next);
+                Ok(has_more)
+            }
+            Err(ApiError::Absent) => Ok(false),
+            Err(ApiError::Gone) if self.restarts < MAX_RESTARTS => {
+                self.restarts += 1;
+                self.params.continue_token = None;
+                Ok(true)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Reads one page. The page ends early, as if it were the last one, if `visit` stops.
+    async fn read_page(
+        &self,
+        visit: &mut impl FnMut(Document) -> ControlFlow<()>,
+    ) -> Result<ReadPage, ApiError> {
+        let request = Request::new(resource_path(self.resource, self.namespace));
+        let request = match self.content {
+            ListedContent::Object => request.list(&self.params),
+            ListedContent::Metadata => request.list_metadata(&self.params),
+        };
+        let request = request.map_err(|error| ApiError::Other(error.to_string()))?;
+        let mut stream = std::pin::pin!(self.connection.0.send(request).await?);
+        let (mut text, mut bytes) = (PageReader::default(), 0_usize);
+        loop {
+            let part =
+                with_timeout(async { stream.fill_buf().await.map_err(ApiError::from) }).await?;
+            let length = part.len();
+            if length == 0 {
+                let page = text.finish()?;
+                return Ok(ReadPage { next: page.next, bytes, objects: page.count });
+            }
+            bytes = bytes.saturating_add(length);
+            let mut rest = part;
+            while let Some(item) = text.next(&mut rest)? {
+                if visit(read_document(item)?).is_break() {
+                    return Ok(ReadPage { next: String::new(), bytes, objects: 0 });
+                }
+            }
+            stream.consume_unpin(length);
+        }
+    }
+}
+
+impl Connection {
+    /// Starts a list of the objects of a resource. Nothing is sent before its first page is read.
+    #[must_use]
+    pub fn pages<'l>(
+        &'l self,
+        resource: &'l Resource,
+        namespace: Option<&'l str>,
+    ) -> ObjectPages<'l> {
+        ObjectPages::new(self, resource, namespace, ListParams::default())
+    }
+
+    /// Calls `visit` with the text of each object of a resource, in pages of some hundred. An
+    /// object can occur twice, as in [`ObjectPages`].
+    ///
+    /// # Errors
+    /// The reason why they cannot be listed.
+    pub async fn for_each_object(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        mut visit: impl FnMut(Document),
+    ) -> Result<(), ListError> {
+        let mut pages = self.pages(resource, namespace);
+        while pages.read_next(&mut visit).await? {}
+        Ok(())
+    }
+}
+
+pub(in crate::cluster) fn error_text(trouble: &ApiError) -> String {
+    match trouble {
+        ApiError::Forbidden(_) => format!("{trouble}; grant list on it to this user"),
+        ApiError::Unauthorized(_) => format!(
+            "{trouble}: the token or certificate has expired or was revoked; log in again, or name another kubeconfig or context"
+        ),
+        _ => trouble.to_string(),
+    }
+}

@@ -1,0 +1,127 @@
+//! The reports that a cluster has, by their metadata.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use opgate_admission::cluster::{Connection, ListFilter, ReadFailure};
+use opgate_document::{Document, Value};
+
+use super::{
+    DIGEST_ANNOTATION, FIELD_MANAGER, MANAGED_BY_LABEL, NAME_PREFIX, ReportApi, ReportKey, group_of,
+};
+
+/// Maximum number of reports. Each takes some hundred bytes of memory.
+const MAX_REPORTS: usize = 1_000_000;
+
+/// Members of a report that only opgate writes.
+const CONTENT_FIELDS: [&str; 4] = ["f:results", "f:scope", "f:source", "f:summary"];
+
+/// A report that the cluster has.
+#[derive(Debug)]
+pub(super) struct StoredReport {
+    /// UID of the report itself.
+    pub(super) uid: String,
+    /// Group and kind of its object.
+    pub(super) owner_group: String,
+    pub(super) owner_kind: String,
+    /// The digest of its content, unless another client has changed that.
+    pub(super) digest: Option<String>,
+    /// Whether it stays although no result was added for it.
+    pub(super) is_kept: bool,
+}
+
+/// All reports of opgate.
+#[derive(Debug, Default)]
+pub(super) struct StoredReports(BTreeMap<ReportKey, StoredReport>);
+
+impl StoredReports {
+    /// Lists them, or those of one namespace.
+    ///
+    /// # Errors
+    /// The reason why they cannot be listed.
+    pub(super) async fn read(
+        connection: &Connection,
+        api: ReportApi,
+        namespace: Option<&str>,
+    ) -> Result<Self, ReadFailure> {
+        let mut found = BTreeMap::new();
+        let label = format!("{}={}", MANAGED_BY_LABEL.0, MANAGED_BY_LABEL.1);
+        let selected = ListFilter { namespace, labels: Some(&label) };
+        for is_namespaced in [true, false] {
+            if namespace.is_some() && !is_namespaced {
+                continue;
+            }
+            let resource = api.listed_resource(is_namespaced);
+            let visit = |document: Document| {
+                if found.len() >= MAX_REPORTS {
+                    return ControlFlow::Break(());
+                }
+                found.extend(stored_report(document.root()));
+                ControlFlow::Continue(())
+            };
+            let listed = connection.for_each_metadata(&resource, selected, visit).await;
+            listed.map_err(|ReadFailure { is_forbidden, reason }| ReadFailure {
+                is_forbidden,
+                reason: format!("{resource}: {reason}"),
+            })?;
+        }
+        if found.len() >= MAX_REPORTS {
+            let reason = format!("{}: more than {MAX_REPORTS} reports", api.group());
+            return Err(ReadFailure { is_forbidden: false, reason });
+        }
+        Ok(Self(found))
+    }
+
+    pub(super) fn get_mut(&mut self, key: &ReportKey) -> Option<&mut StoredReport> {
+        self.0.get_mut(key)
+    }
+
+    pub(super) fn into_iter(self) -> impl Iterator<Item = (ReportKey, StoredReport)> {
+        self.0.into_iter()
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(objects: &[Document]) -> Self {
+        Self(objects.iter().filter_map(|object| stored_report(object.root())).collect())
+    }
+}
+
+/// Reads the metadata of a report; none if its name is not that of its object: then another client created
+/// it.
+fn stored_report(object: Value<'_>) -> Option<(ReportKey, StoredReport)> {
+    let metadata = object.get("/metadata")?;
+    let owner = metadata.get("/ownerReferences")?.items().next()?;
+    let name = text(metadata, "/name");
+    if name.strip_prefix(NAME_PREFIX) != Some(text(owner, "/uid")) {
+        return None;
+    }
+    let annotations = metadata.get("/annotations");
+    let mut annotations = annotations.into_iter().flat_map(|all| all.members());
+    let digest = annotations.find(|(key, _)| *key == DIGEST_ANNOTATION);
+    let digest = digest.and_then(|(_, value)| value.text()).map(str::to_owned);
+    let report = StoredReport {
+        uid: text(metadata, "/uid").to_owned(),
+        owner_group: group_of(text(owner, "/apiVersion")).to_owned(),
+        owner_kind: text(owner, "/kind").to_owned(),
+        digest: digest.filter(|_| !is_changed(metadata)),
+        is_kept: false,
+    };
+    let namespace = text(metadata, "/namespace").to_owned();
+    Some((ReportKey { namespace, name: name.to_owned() }, report))
+}
+
+/// Reports whether another client has changed the content.
+fn is_changed(metadata: Value<'_>) -> bool {
+    let managers = metadata.get("/managedFields").into_iter().flat_map(|all| all.items());
+    let mut others = managers.filter(|manager| {
+        text(*manager, "/manager") != FIELD_MANAGER || text(*manager, "/operation") != "Apply"
+    });
+    others.any(|manager| {
+        let fields = manager.get("/fieldsV1").into_iter().flat_map(|fields| fields.members());
+        fields.into_iter().any(|(name, _)| CONTENT_FIELDS.contains(&name))
+    })
+}
+
+fn text<'d>(value: Value<'d>, pointer: &str) -> &'d str {
+    value.get(pointer).and_then(|value| value.text()).unwrap_or_default()
+}
