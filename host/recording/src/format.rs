@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use opgate_admission::cluster::ReadRecord;
+use opgate_admission::cluster::{ReadRecord, Source};
 use opgate_admission::policy::{Platform, PolicySet};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -25,6 +25,9 @@ pub struct RecordingHeader {
     /// What the server had read from its cluster for the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<Platform>,
+    /// Whether the objects of the cluster were read from files, which have all resources.
+    #[serde(default)]
+    pub from_files: bool,
     /// The policies, in the order in which they serve.
     pub policies: Vec<RecordedPolicy>,
 }
@@ -66,6 +69,7 @@ impl RecordingHeader {
             digest: set.digest().to_owned(),
             configuration: set.configuration_text().map(ToString::to_string),
             platform: set.platform().cloned(),
+            from_files: set.cluster().options().source == Source::Snapshot,
             policies: policies.collect(),
         }
     }
@@ -174,6 +178,9 @@ pub enum RecordedLine {
 }
 
 impl RecordedLine {
+    /// The first bytes of each line, as a server writes it.
+    pub const START: &'static [u8] = br#"{"apiVersion":"opgate.dev/v1alpha1","kind":"Record"#;
+
     /// Whether a document with this `apiVersion` and `kind` is a line of a recording.
     #[must_use]
     pub fn is_kind(api_version: &str, kind: &str) -> bool {

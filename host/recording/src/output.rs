@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
 use time::OffsetDateTime;
 
 /// Maximum bytes of a file, compressed; less if the directory is limited to less than some files.
@@ -25,6 +26,12 @@ const COMPRESSION_LEVEL: i32 = 1;
 
 const PREFIX: &str = "recording-";
 const SUFFIX: &str = ".jsonl.zst";
+
+/// Maximum number of files. Each is small if the server restarts often.
+const MAX_FILES: usize = 4_096;
+
+/// The time after a failed write without another attempt.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Maximum number of attempts to find a new name.
 const MAX_ATTEMPTS: u32 = 1_000;
@@ -42,10 +49,13 @@ pub enum Destination {
 pub(crate) struct Output {
     destination: Destination,
     current: Option<CurrentFile>,
+    /// The next attempt after a failed one.
+    paused_until: Option<Instant>,
 }
 
 struct CurrentFile {
     encoder: zstd::Encoder<'static, CountingFile>,
+    path: PathBuf,
     started: Instant,
 }
 
@@ -75,9 +85,11 @@ impl Output {
         if let Destination::Directory(directory, _) = &destination {
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
-        let mut output = Self { destination, current: None };
-        output.ensure_file(b"")?;
-        Ok(output)
+        if let Destination::Directory(directory, _) = &destination {
+            let (_, path) = create_file(directory)?;
+            fs::remove_file(path)?;
+        }
+        Ok(Self { destination, current: None, paused_until: None })
     }
 
     /// Writes a line of a review, after the header if it is the first one of a file.
@@ -90,11 +102,25 @@ impl Output {
         is_new_header: bool,
         line: &[u8],
     ) -> io::Result<()> {
+        if self.paused_until.is_some_and(|until| Instant::now() < until) {
+            return Err(io::Error::other("the last attempt failed less than a minute ago"));
+        }
         let written = self.write_lines(header, is_new_header, line);
         if written.is_err() {
-            self.current = None;
+            self.end_failed();
         }
         written
+    }
+
+    /// Ends a file that could not be written, and removes it if it is empty.
+    fn end_failed(&mut self) {
+        self.paused_until = Some(Instant::now() + RETRY_INTERVAL);
+        if let Some(current) = self.current.take()
+            && current.encoder.get_ref().written == 0
+        {
+            // Another server can have deleted it.
+            let _ = fs::remove_file(&current.path);
+        }
     }
 
     fn write_lines(&mut self, header: &[u8], is_new_header: bool, line: &[u8]) -> io::Result<()> {
@@ -127,7 +153,7 @@ impl Output {
             (_, None) => Ok(()),
         };
         if flushed.is_err() {
-            self.current = None;
+            self.end_failed();
         }
         flushed
     }
@@ -164,26 +190,39 @@ impl Output {
             return Ok(false);
         }
         prune(directory, most.saturating_sub(self.max_file_bytes()))?;
-        let file = CountingFile { file: create_file(directory)?, written: 0 };
-        let mut encoder = zstd::Encoder::new(file, COMPRESSION_LEVEL)?;
-        encoder.write_all(header)?;
-        self.current = Some(CurrentFile { encoder, started: Instant::now() });
-        Ok(!header.is_empty())
+        let (file, path) = create_file(directory)?;
+        let file = CountingFile { file, written: 0 };
+        let encoder = zstd::Encoder::new(file, COMPRESSION_LEVEL)?;
+        let current = self.current.insert(CurrentFile { encoder, path, started: Instant::now() });
+        current.encoder.write_all(header)?;
+        Ok(true)
     }
 }
 
-/// A file that only this user can read.
-fn create_file(directory: &Path) -> io::Result<File> {
+/// A file that only this user can read, with a lock by which other servers see that it is in use.
+fn create_file(directory: &Path) -> io::Result<(File, PathBuf)> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     for _ in 0..MAX_ATTEMPTS {
-        match options.open(directory.join(file_name(OffsetDateTime::now_utc()))) {
+        let path = directory.join(file_name(OffsetDateTime::now_utc()));
+        match options.open(&path) {
             // Another server began a file in this microsecond.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            opened => return opened,
+            opened => {
+                let file = opened?;
+                // Some network file systems have no locks.
+                let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+                return Ok((file, path));
+            }
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Whether a server writes a file.
+fn is_in_use(path: &Path) -> bool {
+    let file = File::open(path);
+    file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
 }
 
 /// Names are in the order of time, so that the first ones are the oldest.
@@ -196,7 +235,7 @@ fn file_name(time: OffsetDateTime) -> String {
     )
 }
 
-/// Deletes the oldest recordings until the others have at most this many bytes.
+/// Deletes the oldest recordings until the others have at most this many bytes. Files in use stay.
 fn prune(directory: &Path, most: u64) -> io::Result<()> {
     let mut files: Vec<(OsString, u64)> = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -208,15 +247,23 @@ fn prune(directory: &Path, most: u64) -> io::Result<()> {
         files.extend(metadata.map(|metadata| (name, metadata.len())));
     }
     files.sort();
+    let mut count = files.len();
     let mut total =
         files.iter().map(|(_, bytes)| bytes).fold(0_u64, |sum, n| sum.saturating_add(*n));
     for (name, bytes) in files {
-        if total <= most {
+        if total <= most && count < MAX_FILES {
             break;
         }
-        match fs::remove_file(directory.join(name)) {
+        let path = directory.join(name);
+        if is_in_use(&path) {
+            continue;
+        }
+        match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => total = total.saturating_sub(bytes),
+            _ => {
+                total = total.saturating_sub(bytes);
+                count = count.saturating_sub(1);
+            }
         }
     }
     Ok(())
@@ -287,6 +334,32 @@ mod tests {
         assert_eq!(texts(directory.path()), ["one\n1\n2\ntwo\n3\n"]);
         let name = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap();
         assert_eq!(name.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn file_of_another_server_stays_while_it_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Output::open(Destination::Directory(directory.path().to_owned(), 0)).unwrap();
+        let (mut quiet, mut busy) = (open(), open());
+        quiet.write(b"", true, b"first\n").unwrap();
+        quiet.flush().unwrap();
+        for _ in 0..3 {
+            busy.write(b"", true, b"other\n").unwrap();
+            busy.finish().unwrap();
+        }
+        assert_eq!(texts(directory.path()), ["first\n", "other\n"]);
+        drop(quiet);
+        busy.write(b"", true, b"last\n").unwrap();
+        busy.finish().unwrap();
+        assert_eq!(texts(directory.path()), ["last\n"]);
+    }
+
+    #[test]
+    fn server_that_has_written_nothing_leaves_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let destination = Destination::Directory(directory.path().to_owned(), 1 << 30);
+        Output::open(destination).unwrap().finish().unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     #[test]

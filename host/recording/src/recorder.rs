@@ -12,7 +12,6 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use opgate_admission::policy::{Decision, DecisionInputs, PolicySet};
@@ -38,6 +37,9 @@ const REVIEW_OVERHEAD_BYTES: usize = 1 << 10;
 
 /// The time after which a reader of the file sees a review.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum time for writing the queue when the server ends.
+const MAX_END_TIME: Duration = Duration::from_secs(5);
+
 /// The interval of log lines about a full queue or a full disk.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -109,7 +111,8 @@ pub struct Recorder {
     counts: Counts,
     /// The header of the set that has decided the last review.
     header: Mutex<Option<(Weak<PolicySet>, Arc<RecordingHeader>)>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Receives the end of the thread.
+    end: Mutex<Option<Receiver<()>>>,
 }
 
 enum Message {
@@ -135,7 +138,12 @@ impl Recorder {
     pub fn start(options: RecorderOptions, set: &PolicySet) -> Result<Self, StartError> {
         let RecorderOptions { destination, rates, redaction } = options;
         if let Some(name) = rates.unknown(set).first() {
-            return Err(StartError::Rate(one_line(name, 64)));
+            let name = one_line(name, 64);
+            if set.broken().is_empty() {
+                return Err(StartError::Rate(name));
+            }
+            // A server must start although a registry is down.
+            tracing::warn!(name, "--record-sample: no rule of the policies that were loaded");
         }
         let name = match &destination {
             Destination::Directory(directory, _) => directory.display().to_string(),
@@ -151,10 +159,17 @@ impl Recorder {
             counts: recorder.counts.clone(),
             header: None,
             last_log: None,
+            unflushed: 0,
         };
         let thread = std::thread::Builder::new().name("recorder".to_owned());
-        let thread = thread.spawn(move || writer.run(&messages)).map_err(fail)?;
-        *recorder.thread.lock() = Some(thread);
+        let (ended, end) = mpsc::channel();
+        let run = move || {
+            writer.run(&messages);
+            // The server waits no longer, if it is gone.
+            let _ = ended.send(());
+        };
+        thread.spawn(run).map_err(fail)?;
+        *recorder.end.lock() = Some(end);
         Ok(recorder)
     }
 
@@ -167,7 +182,7 @@ impl Recorder {
             queued_bytes: Arc::default(),
             counts: Counts::default(),
             header: Mutex::default(),
-            thread: Mutex::default(),
+            end: Mutex::default(),
         };
         (recorder, messages)
     }
@@ -231,14 +246,17 @@ impl Recorder {
         self.counts.clone()
     }
 
-    /// Writes what waits, and ends the output. Later reviews are not recorded.
+    /// Writes what waits, and ends the output, within a time limit: a disk or a reader can block. Later reviews are
+    /// not recorded.
     pub fn finish(&self) {
-        let thread = self.thread.lock().take();
+        let end = self.end.lock().take();
         if self.queue.send(Message::End).is_ok()
-            && let Some(thread) = thread
+            && let Some(end) = end
+            && end.recv_timeout(MAX_END_TIME).is_err()
         {
-            // A panic of the thread was logged.
-            let _ = thread.join();
+            tracing::error!(
+                "the output of the recording blocks: the last reviews are not recorded"
+            );
         }
     }
 
@@ -294,6 +312,8 @@ struct Writer {
     /// The last header that was written, and its line.
     header: Option<(Arc<RecordingHeader>, Vec<u8>)>,
     last_log: Option<Instant>,
+    /// Reviews that are written, and may be buffered.
+    unflushed: u64,
 }
 
 impl Writer {
@@ -310,44 +330,68 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => {
                     let ended = self.output.finish();
-                    self.log_error(ended);
+                    self.count_flushed(ended);
                     return;
                 }
             }
             if flushed.elapsed() >= FLUSH_INTERVAL {
                 flushed = Instant::now();
-                let written = self.output.flush();
-                self.log_error(written);
+                let flushed = self.output.flush();
+                self.count_flushed(flushed);
             }
         }
     }
 
     fn count(&mut self, written: io::Result<()>) {
-        let count = if written.is_ok() { &self.counts.written } else { &self.counts.failed };
-        count.inc();
-        self.log_error(written);
+        match written {
+            Ok(()) => self.unflushed = self.unflushed.saturating_add(1),
+            Err(error) => {
+                self.counts.failed.inc_by(std::mem::take(&mut self.unflushed).saturating_add(1));
+                self.log_error(Err(error));
+            }
+        }
+    }
+
+    /// Counts the reviews that have reached the output, or not.
+    fn count_flushed(&mut self, flushed: io::Result<()>) {
+        let count = if flushed.is_ok() { &self.counts.written } else { &self.counts.failed };
+        count.inc_by(std::mem::take(&mut self.unflushed));
+        self.log_error(flushed);
     }
 
     fn write(&mut self, queued: QueuedReview) -> io::Result<()> {
         let QueuedReview { header, parts, inputs, mut review, .. } = queued;
-        let redact = |object: &str| self.redaction.apply(object);
+        let mut is_redacted = false;
+        let redaction = &self.redaction;
+        let mut redact = |object: String| match redaction.apply(&object) {
+            Some(redacted) => {
+                is_redacted = true;
+                redacted
+            }
+            None => object,
+        };
         let mut text = String::new();
         for part in parts {
             match part {
                 TextPart::Envelope(part) => text.push_str(&part),
                 TextPart::Object(object) => {
-                    text.push_str(redact(&object).as_deref().unwrap_or(&object));
+                    let object = object.into_visible().ok_or_else(|| unreadable("an object"))?;
+                    text.push_str(&redact(object));
                 }
             }
         }
         review.review = RawValue::from_string(without_line_breaks(&text).trim().to_owned())?;
         for (policy, reads) in inputs.iter().flat_map(|inputs| &inputs.reads) {
-            let records = reads.to_records(&redact);
-            let records = records.ok_or_else(|| io::Error::other("a read object is not JSON"))?;
+            let redact: Option<&mut dyn FnMut(String) -> String> =
+                if redaction.is_empty() { None } else { Some(&mut redact) };
+            let records = reads.to_records(redact).ok_or_else(|| unreadable("a read object"))?;
             review.reads.insert(policy.clone(), records);
         }
         review.pending_objects =
             inputs.map(|inputs| inputs.pending_objects.clone()).unwrap_or_default();
+        if is_redacted && review.not_repeatable.is_none() {
+            review.not_repeatable = Some("values are redacted".to_owned());
+        }
         let is_new = self.header.as_ref().is_none_or(|(last, _)| !Arc::ptr_eq(last, &header));
         if is_new {
             self.header = Some((header.clone(), line(&*header)?));
@@ -363,6 +407,10 @@ impl Writer {
             tracing::error!(%error, "reviews are not recorded");
         }
     }
+}
+
+fn unreadable(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what} of a review cannot be read"))
 }
 
 fn line(value: &impl serde::Serialize) -> io::Result<Vec<u8>> {

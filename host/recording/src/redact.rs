@@ -48,13 +48,22 @@ impl Redaction {
         Ok(Self { pointers: pointers.iter().map(parts).collect::<Result<_, _>>()? })
     }
 
-    /// Replaces the values in an object. `None` if it has none of them.
+    /// Whether there are values to replace.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pointers.is_empty()
+    }
+
+    /// Replaces the values in an object. `None` if it has none of them. An object that cannot be read is replaced as
+    /// a whole: it nests deeper than 127 levels, or has a text that is not Unicode.
     #[must_use]
     pub fn apply(&self, object: &str) -> Option<String> {
         if self.pointers.is_empty() {
             return None;
         }
-        let mut value: Value = serde_json::from_str(object).ok()?;
+        let Ok(mut value) = serde_json::from_str::<Value>(object) else {
+            return Some(Value::String(REDACTED.to_owned()).to_string());
+        };
         let replaced = self.pointers.iter().filter(|parts| replace(&mut value, parts)).count();
         (replaced > 0).then(|| value.to_string())
     }
@@ -112,6 +121,19 @@ mod tests {
                 (Some(found), Some(expected)) => assert!(found.contains(expected), "{found}"),
                 (found, expected) => assert_eq!(found.as_deref(), expected),
             }
+        }
+    }
+
+    #[test]
+    fn object_that_cannot_be_read_is_replaced() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for object in [
+            format!(r#"{{"spec":{{"env":"x"}},"status":{deep}}}"#),
+            r#"{"spec":{"env":"x"},"status":"\ud800"}"#.to_owned(),
+        ] {
+            let redaction = Redaction::of(&["/spec/env".to_owned()]).unwrap();
+            assert_eq!(redaction.apply(&object).as_deref(), Some(r#""redacted""#));
+            assert_eq!(Redaction::default().apply(&object), None);
         }
     }
 

@@ -551,8 +551,10 @@ async fn client_texts_are_truncated_to_one_line() {
         client.review(recorded_review("006")).await.unwrap();
         entry = logged(server.log());
     }
-    let uid = entry.unwrap()["uid"].as_str().unwrap().to_owned();
+    let entry = entry.unwrap();
+    let uid = entry["uid"].as_str().unwrap().to_owned();
     assert!(uid.starts_with("x 2026") && uid.len() <= 128, "{uid}");
+    assert_eq!(entry["denial"], "bundle.spec is immutable");
     let answer =
         client.review(review_with("/request", Some("A".repeat(1 << 20).into()))).await.unwrap();
     assert_eq!(answer.status, 422);

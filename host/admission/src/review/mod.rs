@@ -165,7 +165,59 @@ pub enum TextPart {
     /// Text around the objects.
     Envelope(String),
     /// An object.
-    Object(String),
+    Object(ReviewedText),
+}
+
+/// The text of an object under review, as the API server sent it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReviewedText {
+    text: String,
+    redaction: Redaction,
+}
+
+/// What policies do not receive of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Redaction {
+    /// They receive everything.
+    Nothing,
+    /// Values of the Secret.
+    Secret,
+    /// Values of Secrets among files.
+    Files,
+}
+
+impl Redaction {
+    /// The object as policies receive it.
+    fn apply(self, document: Document) -> Document {
+        match self {
+            Self::Nothing => document,
+            Self::Secret => secret::redact(&document),
+            Self::Files => secret::redact_files(&document).unwrap_or(document),
+        }
+    }
+}
+
+impl TextPart {
+    /// Bytes of the text.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Envelope(text) => text.len(),
+            Self::Object(object) => object.text.len(),
+        }
+    }
+}
+
+impl ReviewedText {
+    /// The text as policies receive it, without values of Secrets. `None` if it nests too deep.
+    #[must_use]
+    pub fn into_visible(self) -> Option<String> {
+        if self.redaction == Redaction::Nothing {
+            return Some(self.text);
+        }
+        let document = Document::parse(&self.text).ok()?;
+        Some(self.redaction.apply(document).root().raw().into_owned())
+    }
 }
 
 /// A request for review, borrowed from its text.
@@ -237,26 +289,34 @@ impl<'a> Review<'a> {
         Ok(Self { is_redacted: true, ..Self::read(text)? })
     }
 
-    /// The text of the review with what policies received of its objects, which has no values of Secrets.
+    /// Copies of the parts of the text, for a recording. Values of Secrets are still in them.
     #[must_use]
     pub fn parts_for_recording(&self) -> Vec<TextPart> {
-        let Inputs { object, old_object, .. } = self.inputs();
-        let mut objects: Vec<_> = [(&self.object, object), (&self.old_object, old_object)]
-            .into_iter()
-            .filter_map(|(range, document)| Some((range.clone()?, document?)))
-            .collect();
-        objects.sort_by_key(|(range, _)| range.start);
+        let mut ranges: Vec<_> = [&self.object, &self.old_object].into_iter().flatten().collect();
+        ranges.sort_by_key(|range| range.start);
+        let text = |range: Range<usize>| self.text.get(range).unwrap_or_default().to_owned();
         let (mut parts, mut end) = (Vec::new(), 0);
-        let envelope = |range: Range<usize>| {
-            TextPart::Envelope(self.text.get(range).unwrap_or_default().to_owned())
-        };
-        for (range, document) in objects {
-            parts.push(envelope(end..range.start));
-            parts.push(TextPart::Object(document.root().raw().into_owned()));
+        for range in ranges {
+            parts.push(TextPart::Envelope(text(end..range.start)));
+            let redaction = self.redaction();
+            parts.push(TextPart::Object(ReviewedText { text: text(range.clone()), redaction }));
             end = range.end;
         }
-        parts.push(envelope(end..self.text.len()));
+        parts.push(TextPart::Envelope(text(end..self.text.len())));
         parts
+    }
+
+    /// What policies do not receive of the objects.
+    fn redaction(&self) -> Redaction {
+        if self.is_redacted {
+            Redaction::Nothing
+        } else if secret::is_secret(&self.resource, &self.kind) {
+            Redaction::Secret
+        } else if self.resource.group == FILES_GROUP {
+            Redaction::Files
+        } else {
+            Redaction::Nothing
+        }
     }
 
     /// The labels of its namespace, if opgate evaluates selectors of namespaces itself.
@@ -329,20 +389,9 @@ impl<'a> Review<'a> {
     /// policies get no values.
     #[must_use]
     pub fn inputs(&self) -> Inputs {
-        let (kind, resource) = (&self.kind, &self.resource);
-        let is_secret = secret::is_secret(resource, kind);
-        let stands_for_files = resource.group == FILES_GROUP;
+        let redaction = self.redaction();
         let document = |range: &Range<usize>| {
-            let document = Document::part(self.text.clone(), range.clone());
-            Arc::new(if self.is_redacted {
-                document
-            } else if is_secret {
-                secret::redact(&document)
-            } else if stands_for_files {
-                secret::redact_files(&document).unwrap_or(document)
-            } else {
-                document
-            })
+            Arc::new(redaction.apply(Document::part(self.text.clone(), range.clone())))
         };
         Inputs {
             operation: match self.operation {

@@ -155,15 +155,18 @@ impl Input {
             }
         };
         if extension(&self.path) == COMPRESSED_EXTENSION {
-            let compressed = reader.read(opened, false, ReadPurpose::Keep)?;
-            return self.decompress(&compressed, reader);
+            let compressed = reader.read(opened, false, ReadPurpose::Scan)?;
+            return self.decompress(&compressed, &reader.with_full_budget());
         }
         reader.read(opened, true, ReadPurpose::Keep)
     }
 
     fn decompress(&self, compressed: &[u8], reader: &Reader) -> io::Result<Vec<u8>> {
-        let found = opgate_recording::decompress(compressed, reader.remaining_bytes())?;
-        reader.charge(u64::try_from(found.bytes.len()).unwrap_or(u64::MAX), ReadPurpose::Keep)?;
+        // One file is in memory at a time.
+        let found = opgate_recording::decompress(compressed, reader.remaining_bytes());
+        let found = found.map_err(|error| {
+            io::Error::other(format!("{error}: allow more with --max-input-size"))
+        })?;
         if found.is_cut {
             tracing::warn!(
                 "{}: it ends early, because a server still writes it or was killed: its complete lines are evaluated",

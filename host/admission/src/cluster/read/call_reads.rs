@@ -145,11 +145,18 @@ impl CallReads {
         self.bytes.saturating_add(self.reads.len().saturating_mul(MAX_QUERY_BYTES))
     }
 
-    /// The records. `redact` can replace an object. `None` if an object is no JSON, which no API server has sent.
+    /// The records. With `redact`, which replaces objects, they have digests of the queries: these can have the same
+    /// values. `None` if an object is no JSON, which no API server has sent.
     #[must_use]
-    pub fn to_records(&self, redact: &dyn Fn(&str) -> Option<String>) -> Option<Vec<ReadRecord>> {
-        let raw = |json: &str| raw(redact(json).as_deref().unwrap_or(json));
-        let record = |(query, result): &(String, CallResult)| {
+    pub fn to_records(
+        &self,
+        redact: Option<&mut dyn FnMut(String) -> String>,
+    ) -> Option<Vec<ReadRecord>> {
+        let is_redacted = redact.is_some();
+        let mut unchanged = |text: String| text;
+        let redact = redact.unwrap_or(&mut unchanged);
+        let mut raw = |json: &str| raw(&redact(json.to_owned()));
+        let mut record = |(query, result): &(String, CallResult)| {
             let result = match result {
                 CallResult::Error(reason, message) => {
                     RecordedResult::Error { reason: *reason, message: message.clone() }
@@ -171,9 +178,10 @@ impl CallReads {
                     found.objects().iter().map(|object| named(object)).collect(),
                 ),
             };
-            Some(ReadRecord { query: query.clone(), result })
+            let query = if is_redacted { digest(query) } else { query.clone() };
+            Some(ReadRecord { query, result })
         };
-        self.reads.iter().map(record).collect()
+        self.reads.iter().map(&mut record).collect()
     }
 }
 
@@ -237,13 +245,18 @@ impl RepeatedReads {
         std::mem::take(&mut self.missing)
     }
 
+    fn add_missing(&mut self, query: String) {
+        if self.missing.len() < MAX_READS {
+            self.missing.push(query);
+        }
+    }
+
     /// The next result of a query; the last one again if there is no further one.
     fn next(&mut self, query: String) -> Option<RecordedResult> {
-        let known = self.answers.results.get(&query).filter(|results| !results.is_empty());
-        let Some(results) = known else {
-            if self.missing.len() < MAX_READS {
-                self.missing.push(query);
-            }
+        let results = &self.answers.results;
+        let known = results.get(&query).or_else(|| results.get(&digest(&query)));
+        let Some(results) = known.filter(|results| !results.is_empty()) else {
+            self.add_missing(query);
             return None;
         };
         let count = self.asked.entry(query).or_default();
@@ -258,6 +271,10 @@ impl RepeatedReads {
         query: String,
         scope: Option<&Arc<DeclaredRead>>,
     ) -> Result<QueryResult, ReadError> {
+        let Some(scope) = scope else {
+            self.add_missing(query);
+            return Err(not_recorded());
+        };
         let objects = match self.next(query) {
             Some(RecordedResult::Objects(objects)) => objects,
             Some(RecordedResult::Error { reason, message }) => {
@@ -266,10 +283,8 @@ impl RepeatedReads {
             Some(RecordedResult::Sample { .. }) | None => return Err(not_recorded()),
         };
         let objects = objects.into_iter().map(restored).collect::<Option<_>>();
-        match (objects, scope) {
-            (Some(objects), Some(scope)) => Ok(QueryResult::new(objects, scope.clone(), false)),
-            _ => Err(not_recorded()),
-        }
+        let objects = objects.ok_or_else(not_recorded)?;
+        Ok(QueryResult::new(objects, scope.clone(), false))
     }
 
     /// The recorded sample.
@@ -341,7 +356,11 @@ fn path(GroupVersionResource { group, version, resource }: &GroupVersionResource
 }
 
 fn bounded(query: String) -> String {
-    if query.len() <= MAX_QUERY_BYTES { query } else { opgate_engine::digest(query.as_bytes()) }
+    if query.len() <= MAX_QUERY_BYTES { query } else { digest(&query) }
+}
+
+fn digest(query: &str) -> String {
+    opgate_engine::digest(query.as_bytes())
 }
 
 #[cfg(test)]
@@ -370,7 +389,7 @@ mod tests {
     }
 
     fn answers(reads: &CallReads) -> RepeatedReads {
-        let records = reads.to_records(&|_| None).unwrap();
+        let records = reads.to_records(None).unwrap();
         // As in a file.
         let records = records.iter().map(|record| {
             let line = serde_json::to_string(record).unwrap();
@@ -403,6 +422,21 @@ mod tests {
         let error = answers.objects(query("c"), Some(scope)).unwrap_err();
         assert!(matches!(error, ReadError::NoCluster(_)), "rules are skipped");
         assert_eq!(answers.take_missing(), ["get g/v1/widgets ns/c"]);
+    }
+
+    #[test]
+    fn redacted_records_have_no_values_of_queries() {
+        let mut reads = CallReads::default();
+        let query = || get_query(&resource(), "ns", "confidential");
+        reads.add(query(), &Ok(Ok(found(&[("a", r#"{"spec":"confidential"}"#)]))), true);
+        let mut redact = |_: String| r#""redacted""#.to_owned();
+        let records = reads.to_records(Some(&mut redact)).unwrap();
+        let text = serde_json::to_string(&records).unwrap();
+        assert!(!text.contains("confidential"), "{text}");
+        let mut answers = RepeatedReads::of(Arc::new(ReadAnswers::of(records)));
+        let none = found(&[]);
+        let objects = answers.objects(query(), none.declared_read()).unwrap();
+        assert_eq!(objects.visible_text(&objects.objects()[0]), r#""redacted""#);
     }
 
     #[test]

@@ -25,13 +25,16 @@ use self::change::Difference;
 use self::facts::Facts;
 use self::reviews::ReviewDifferences;
 use super::registry::RegistryArgs;
+use super::review_input::{recording_header, with_recorded_platform};
 use crate::cli::args::{ConfigArgs, ReadArgs};
 use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::input;
 use crate::cli::output::{stdout, text_or_json};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Configuration, PolicySet};
 use opgate_builtin_policies::BUILTINS;
 use opgate_input::read::Reader;
+use opgate_recording::RecordingHeader;
 
 /// Examples and exit statuses after the help text.
 const AFTER_HELP: &str = "\
@@ -126,6 +129,12 @@ impl DiffSide {
         Ok(Self { name, configuration })
     }
 
+    /// Applies the platform of a recording, unless the configuration sets it.
+    fn with_platform_of(self, header: Option<&RecordingHeader>) -> Self {
+        let Some(header) = header else { return self };
+        Self { configuration: with_recorded_platform(self.configuration, header), ..self }
+    }
+
     fn load(&self, source: Source, config: &ConfigArgs) -> Result<PolicySet, CommandError> {
         config.load_all_or_fail(&self.configuration, source).map_err(|failure| {
             let CommandError { outcome, error } = failure;
@@ -138,6 +147,13 @@ impl DiffSide {
             CommandError { outcome, error }
         })
     }
+}
+
+/// Returns the header with which a path begins, if it is a recording. Standard input can be read only once.
+fn first_header(path: &Path, reader: &Reader) -> Option<RecordingHeader> {
+    let (files, _) = input::list_files(&[path.to_path_buf()]).ok().filter(|_| !is_stdin(path))?;
+    let items = input::read(files.first()?, reader);
+    recording_header(items.first()?)
 }
 
 fn is_stdin(path: &Path) -> bool {
@@ -164,7 +180,12 @@ impl Diff {
             return Err(CommandError::usage(anyhow::anyhow!(error)));
         }
         let config = ConfigArgs { config: None, cache_dir, registry };
-        let (old, new) = (DiffSide::read(&old, &config)?, DiffSide::read(&new, &config)?);
+        let header = reviews.first().and_then(|path| first_header(path, &read.reader()));
+        let read_side = |path: &Path| {
+            let side = DiffSide::read(path, &config)?;
+            Ok::<_, CommandError>(side.with_platform_of(header.as_ref()))
+        };
+        let (old, new) = (read_side(&old)?, read_side(&new)?);
         let load = |side: &DiffSide, source| side.load(source, &config);
         let mut sets = (load(&old, Source::Absent)?, load(&new, Source::Absent)?);
         let facts = |side: &DiffSide, set: &PolicySet| {
@@ -176,11 +197,12 @@ impl Diff {
         let mut outcome = ExitStatus::Ok;
         if !reviews.is_empty() {
             let reader = read.reader();
-            if !cluster_state.is_empty() {
+            let from_files = header.as_ref().is_some_and(|header| header.from_files);
+            if !cluster_state.is_empty() || from_files {
                 // Reads that need no permission are compared, too.
                 drop(sets);
                 sets = (load(&old, Source::Snapshot)?, load(&new, Source::Snapshot)?);
-                let snapshot = super::input::snapshot(&cluster_state, &reader)?;
+                let snapshot = input::snapshot(&cluster_state, &reader)?;
                 snapshot.replace_state(sets.0.cluster());
                 snapshot.replace_state(sets.1.cluster());
             }

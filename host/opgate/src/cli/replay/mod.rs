@@ -347,7 +347,7 @@ impl Run<'_> {
         } else if let Some(comparison) = self.comparison.as_ref().filter(|_| has_decisions) {
             comparison.finish();
         } else if let Some(comparison) = self.recorded.as_ref().filter(|_| has_decisions) {
-            comparison.finish();
+            comparison.finish().map_err(CommandError::usage)?;
         } else {
             match self.report.finish() {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -369,8 +369,11 @@ impl Run<'_> {
             tracing::warn!(rules, "not evaluated: they need other objects of a cluster{with}");
         }
         if !has_decisions && self.outcome == ExitStatus::Ok {
-            let text =
-                "no AdmissionReview, manifest or write in an audit log found in the given paths";
+            let text = if self.factory.recording_header().is_some() {
+                "the recording has no review"
+            } else {
+                "no AdmissionReview, manifest or write in an audit log found in the given paths"
+            };
             return Err(CommandError::usage(anyhow::anyhow!(text)));
         }
         Ok(self.fail_on.status(self.outcome))
@@ -458,7 +461,14 @@ impl Replayer {
             self.skipped_rules.extend(skipped.map(|skipped| skipped.rule.clone()));
             unevaluated = explanation::not_evaluated_reason(set, &review, decision);
         }
-        let explain = || Explanation::of(set.match_results(&review), decision, &trace);
+        let is_addressed = |policy: &str| {
+            taken.addressed().is_none_or(|names| names.iter().any(|name| name == policy))
+        };
+        let explain = || {
+            let results = set.match_results(&review).into_iter();
+            let results = results.filter(|(policy, _)| is_addressed(policy)).collect();
+            Explanation::of(results, decision, &trace)
+        };
         let explanation = self.explain.then(explain);
         let answered = decision.filter(|d| self.with_responses && d.failure.is_none());
         let response = answered.map(|decision| response::body(&review, decision));

@@ -102,9 +102,13 @@ impl RecordedComparison {
         let reads: Vec<_> =
             reads.map(|(policy, read)| format!("policy {policy}: {read}")).collect();
         write_lines(&mut self.out, "# read that the recording does not have:", reads.iter())?;
+        if let Some(error) = &record.error {
+            let line = format!("policy {}: {}", error.policy, error.cause);
+            write_lines(&mut self.out, "# error now:", [line].iter())?;
+        }
         let Some(header) = &recorded.header else { return Ok(()) };
         let differences = header.differences(set);
-        if differences.is_empty() && reads.is_empty() {
+        if differences.is_empty() && reads.is_empty() && record.error.is_none() {
             let line =
                 "the recorded inputs are the same: report this as a bug of opgate".to_owned();
             return write_lines(&mut self.out, "#", [line].iter());
@@ -118,7 +122,10 @@ impl RecordedComparison {
     }
 
     /// Prints the numbers of decisions.
-    pub(super) fn finish(&self) {
+    ///
+    /// # Errors
+    /// If there was no recorded one.
+    pub(super) fn finish(&self) -> anyhow::Result<()> {
         let Self { same, different, not_repeatable, unrecorded, .. } = self;
         let mut line = format!("{same} decided as recorded, {different} differently");
         for (count, what) in [
@@ -130,6 +137,8 @@ impl RecordedComparison {
             }
         }
         note(line);
+        anyhow::ensure!(*unrecorded == 0, "not of a recording: there is nothing to compare with");
+        Ok(())
     }
 }
 

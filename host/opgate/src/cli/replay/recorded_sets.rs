@@ -39,7 +39,7 @@ impl RecordedSets {
             Some(header) => sets.configuration(header)?,
             None => sets.config.configuration()?,
         };
-        let set = sets.config.load_all_or_fail(&configuration, source)?;
+        let set = sets.load(&configuration)?;
         Ok((sets, configuration, set))
     }
 
@@ -52,14 +52,24 @@ impl RecordedSets {
         header: &Arc<RecordingHeader>,
     ) -> Result<Option<PolicySet>, CommandError> {
         let is_known = self.header.as_ref().is_some_and(|known| {
-            known.configuration == header.configuration && known.platform == header.platform
+            known.configuration == header.configuration
+                && known.platform == header.platform
+                && known.from_files == header.from_files
         });
         if is_known {
             return Ok(None);
         }
         self.header = Some(header.clone());
         let configuration = self.configuration(header)?;
-        self.config.load_all_or_fail(&configuration, self.source).map(Some)
+        self.load(&configuration).map(Some)
+    }
+
+    /// Loads the policies for the same source of cluster state as that of the recording: files have resources that
+    /// no API server has.
+    fn load(&self, configuration: &Configuration) -> Result<PolicySet, CommandError> {
+        let from_files = self.header.as_ref().is_some_and(|header| header.from_files);
+        let source = if from_files { Source::Snapshot } else { self.source };
+        self.config.load_all_or_fail(configuration, source)
     }
 
     /// Returns the configuration of the flags for the platform of a header; without one, that of the header.
@@ -68,7 +78,7 @@ impl RecordedSets {
             return Ok(with_recorded_platform(self.config.configuration()?, header));
         }
         let mut configuration = recorded_configuration(header).map_err(|errors| {
-            CommandError::usage(anyhow::anyhow!("{errors}\nname another one with --config"))
+            CommandError::usage(anyhow::anyhow!("{errors}\nname the configuration with --config"))
         })?;
         self.config.resolve(&mut configuration)?;
         Ok(configuration)

@@ -73,6 +73,11 @@ impl ReviewInput {
         }
     }
 
+    /// Returns the policies that the URL of a recorded review names; none if it names none.
+    pub(super) fn addressed(&self) -> Option<&[String]> {
+        self.recorded.as_ref()?.addressed.as_deref()
+    }
+
     /// Decides the review, with the recorded inputs if there are some. `only` names policies with `/` between them.
     ///
     /// # Errors
@@ -101,11 +106,14 @@ impl ReviewInput {
 
 /// Returns the header of a recording, if the item is one.
 pub(super) fn recording_header(item: &ReviewItem) -> Option<RecordingHeader> {
-    let document = item.document().ok()?;
-    if !RecordingLines::is_line(document.root()) {
-        return None;
-    }
-    match RecordedLine::read(&document.root().raw()).ok()? {
+    let json = match item.text.as_ref().ok().and_then(|text| RecordingLines::text(text)) {
+        Some(json) => json.to_owned(),
+        None => {
+            let document = item.document().ok()?;
+            RecordingLines::is_line(document.root()).then(|| document.root().raw().into_owned())?
+        }
+    };
+    match RecordedLine::read(&json).ok()? {
         RecordedLine::Header(header) => Some(*header),
         RecordedLine::Review(_) => None,
     }
@@ -152,10 +160,13 @@ impl ReviewFactory {
         if item.text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
             return Err(InputError::Line(format!("{source}: {EMPTY_INPUT}")));
         }
+        if let Some(json) = item.text.as_ref().ok().and_then(|text| RecordingLines::text(text)) {
+            return self.recorded_review(item, json);
+        }
         let text = item.checked_text().map_err(|why| why.with_empty_text(EMPTY_INPUT))?;
         let wrong = match Review::read(&text) {
             Ok(review) => {
-                let line = describe_review(source, "AdmissionReview", &review);
+                let line = describe_review(source, "an AdmissionReview", &review);
                 let source = source.to_owned();
                 return Ok(vec![ReviewInput {
                     source,
@@ -251,7 +262,7 @@ impl ReviewFactory {
         let Some((text, recorded)) = line else { return Ok(Vec::new()) };
         let text = review::text(text.into_bytes()).map_err(|error| fail(&error))?;
         let review = Review::read_recorded(&text).map_err(|error| fail(&error))?;
-        let line = describe_review(source, "recorded review", &review);
+        let line = describe_review(source, "a recorded review", &review);
         Ok(vec![ReviewInput {
             source: source.to_owned(),
             text: text.clone(),
@@ -278,7 +289,7 @@ impl ReviewFactory {
             let Some(json) = self.audit_log.review(found.value) else { return Ok(None) };
             let text = review::text(json.into_bytes()).map_err(fail)?;
             let review = Review::read(&text).map_err(fail)?;
-            let line = describe_review(&source, "audit event", &review);
+            let line = describe_review(&source, "an audit event", &review);
             let text = text.clone();
             let (input_type, recorded) = (InputType::AuditEvent, None);
             return Ok(Some(ReviewInput { source, text, input_type, line, recorded }));
@@ -291,7 +302,7 @@ impl ReviewFactory {
             let text = review::text(found.value.raw().into_owned().into_bytes());
             let text = text.map_err(fail)?;
             let review = Review::read(&text).map_err(fail)?;
-            let line = describe_review(&source, "AdmissionReview", &review);
+            let line = describe_review(&source, "an AdmissionReview", &review);
             return Ok(Some(ReviewInput {
                 source,
                 text: text.clone(),
@@ -354,7 +365,7 @@ fn describe_review(source: &str, input: &str, review: &Review<'_>) -> String {
         path.trim_start_matches('/'),
         review.name
     );
-    format!("{source}: an {input}, {}", one_line(&what, 512))
+    format!("{source}: {input}, {}", one_line(&what, 512))
 }
 
 /// Error for an empty file.

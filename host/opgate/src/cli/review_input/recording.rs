@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::cli::explanation::list_some;
 use opgate_admission::cluster::ReadAnswers;
 use opgate_admission::evaluation::RecordedInputs;
 use opgate_admission::policy::{ConfigErrors, Configuration, Profile};
@@ -44,6 +45,12 @@ impl RecordingLines {
     /// Returns the last header.
     pub(super) fn header(&self) -> Option<&Arc<RecordingHeader>> {
         self.header.as_ref()
+    }
+
+    /// Returns the text of a line as a server writes it. It may nest deeper than other inputs, because objects are
+    /// members of members in it; each object is checked when it is read.
+    pub(super) fn text(line: &[u8]) -> Option<&str> {
+        line.starts_with(RecordedLine::START).then(|| std::str::from_utf8(line).ok()).flatten()
     }
 
     /// Reports whether a document is a line of a recording.
@@ -96,7 +103,8 @@ impl RecordingLines {
 /// Returns the configuration of a recording.
 ///
 /// # Errors
-/// If it is not one for this opgate: all errors, each with line and column.
+/// If it is not one for this opgate: all errors, each with line and column; or if it names policies that are not
+/// built in. A recording does not choose the files and registries that a replay reads.
 pub(in crate::cli) fn recorded_configuration(
     header: &RecordingHeader,
 ) -> Result<Configuration, ConfigErrors> {
@@ -104,7 +112,15 @@ pub(in crate::cli) fn recorded_configuration(
         Some(text) => Configuration::parse(Path::new(CONFIGURATION_NAME), text, BUILTINS),
         None => Ok(Configuration::builtin(Profile::default(), BUILTINS)),
     };
-    configuration.map(|configuration| with_recorded_platform(configuration, header))
+    let configuration = configuration?;
+    let foreign = configuration.policies.iter().filter(|policy| policy.module.is_foreign());
+    let names: Vec<_> = foreign.map(|policy| policy.name.as_str()).collect();
+    if !names.is_empty() {
+        let names = list_some(&names);
+        let text = format!("{CONFIGURATION_NAME}: policies that are not built in: {names}");
+        return Err(ConfigErrors::one(text));
+    }
+    Ok(with_recorded_platform(configuration, header))
 }
 
 /// Returns a configuration for the cluster of a recording.
