@@ -41,6 +41,7 @@ mod self_check;
 mod startup;
 mod state;
 mod timeout_stream;
+mod ui;
 
 use std::future::Future;
 use std::io;
@@ -117,6 +118,8 @@ pub struct Options {
     pub external_metrics: Vec<ExternalMetrics>,
     /// Records reviews and their decisions.
     pub recorder: Option<Arc<Recorder>>,
+    /// Whether the ops port has a page for administrators, `/ui/`.
+    pub ui: bool,
 }
 
 impl Default for Options {
@@ -138,6 +141,7 @@ impl Default for Options {
             webhook_router: None,
             external_metrics: Vec::new(),
             recorder: None,
+            ui: false,
         }
     }
 }

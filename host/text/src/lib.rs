@@ -1,9 +1,11 @@
-//! Makes untrusted texts safe for a log line, a header or a terminal, and suggests similar names.
+//! Makes untrusted texts safe for a log line, a header, a page or a terminal, and suggests similar names.
 //!
+//! * [`html`]: untrusted texts on HTML pages.
 //! * [`lines`]: lines and columns of offsets in a text.
 //! * [`printed`]: what may be printed where a terminal or a runner of CI jobs reads it.
 //! * [`units`]: sizes and durations as people write them.
 
+pub mod html;
 pub mod lines;
 pub mod printed;
 pub mod units;

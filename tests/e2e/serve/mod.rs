@@ -17,4 +17,5 @@ mod self_managed_certificates;
 mod settings;
 mod shared_reservations;
 mod token;
+mod ui;
 mod webhook_port;

@@ -14,6 +14,7 @@ use super::config::{ConfigErrors, Configuration, PolicyConfig};
 use super::load::{LoadContext, LoadOutcome, LoadedPolicy, PolicyLoadError, load};
 use super::load_progress::LoadProgress;
 use super::permits::{Tenant, Tenants};
+use super::rule_docs::RuleDocs;
 use super::scope::labels_of;
 use super::{
     EffectiveMatchRule, Mode, OnError, Platform, PlatformQuery, Policy, PolicyError, Trust,
@@ -96,6 +97,8 @@ pub struct PolicySet {
     platform_query: Option<PlatformQuery>,
     /// The watches. They end with the set.
     watches: Watches,
+    /// The documentation of the rules, if the server shows it.
+    rule_docs: RuleDocs,
 }
 
 /// Maximum number of names of earlier configurations that still get a response.
@@ -176,17 +179,49 @@ impl PolicySet {
         };
         let others = configuration.policies.iter().filter(|config| !shares_lane(config));
         let more = others.map(|config| config.limits.concurrency).sum();
-        let mut pool = pool_of(configuration);
-        let engine = if self.engine.has_capacity(more, pool.memory) {
-            self.engine.use_cache_directory(cache);
-            self.engine.clone()
-        } else {
-            pool.instances = pool.instances.saturating_add(SPARE_INSTANCES);
-            Arc::new(Engine::start(pool, cache)?.with_compiler(compiler.clone()))
-        };
+        let engine = self.engine_for(configuration, more, cache, &compiler)?;
         let (source, replaced) = (options.source, self.policies.as_slice());
         let context = LoadContext { engine, compiler, queue, source, replaced };
         Self::assemble(configuration, context, options, loading, Some(self))
+    }
+
+    /// Loads a set that evaluates the stored objects of the cluster while this one serves. The sets share the
+    /// engine, if its pool is large enough, and the code of policies, but no permits and no cluster state.
+    /// `memory` is the maximum for the objects that policies read.
+    ///
+    /// # Errors
+    /// As for [`PolicySet::load`].
+    pub fn load_for_audit(
+        &self,
+        configuration: &Configuration,
+        cache: Option<PathBuf>,
+        compiler: Compiler,
+        memory: usize,
+    ) -> Result<Self, SetError> {
+        let more = pool_of(configuration).instances;
+        let engine = self.engine_for(configuration, more, cache, &compiler)?;
+        let options =
+            cluster::ClusterOptions { memory, ..cluster::ClusterOptions::of(Source::Listed) };
+        let (queue, source) = (self.queue, options.source);
+        let context = LoadContext { engine, compiler, queue, source, replaced: &[] };
+        Self::assemble(configuration, context, options, &LoadProgress::default(), None)
+    }
+
+    /// The engine of this set, if its pool has `more` instances left for a configuration, or a new one.
+    fn engine_for(
+        &self,
+        configuration: &Configuration,
+        more: usize,
+        cache: Option<PathBuf>,
+        compiler: &Compiler,
+    ) -> Result<Arc<Engine>, SetError> {
+        let mut pool = pool_of(configuration);
+        if self.engine.has_capacity(more, pool.memory) {
+            self.engine.use_cache_directory(cache);
+            return Ok(self.engine.clone());
+        }
+        pool.instances = pool.instances.saturating_add(SPARE_INSTANCES);
+        Ok(Arc::new(Engine::start(pool, cache)?.with_compiler(compiler.clone())))
     }
 
     fn assemble(
@@ -283,6 +318,7 @@ impl PolicySet {
             trust: Trust::of(configuration),
             platform_query: configuration.platform_query(),
             watches: Watches::default(),
+            rule_docs: RuleDocs::default(),
         })
     }
 
@@ -334,6 +370,17 @@ impl PolicySet {
     #[must_use]
     pub fn watches(&self) -> &Watches {
         &self.watches
+    }
+
+    /// Keeps the documentation of the rules.
+    pub fn keep_rule_docs(&mut self, docs: RuleDocs) {
+        self.rule_docs = docs;
+    }
+
+    /// The documentation of the rules; empty unless it is kept.
+    #[must_use]
+    pub fn rule_docs(&self) -> &RuleDocs {
+        &self.rule_docs
     }
 
     /// Policies that failed to load in this set and not in the other one.

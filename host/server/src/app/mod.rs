@@ -2,6 +2,8 @@
 
 #![expect(clippy::result_large_err, reason = "an answer is as good as an error: both are sent")]
 
+mod ui_routes;
+
 use std::net::Ipv4Addr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use super::readiness;
 use super::registration_names::RegistrationNames;
 use super::request_memory::{self, RequestMemory, ResponseCharge};
 use super::state::{self, ClusterStatus};
+use super::ui::Ui;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -54,6 +57,9 @@ const SHED_DELAY: Duration = Duration::from_secs(1);
 /// Delay in that case for a large review, which takes longer to read.
 const LARGE_SHED_DELAY: Duration = Duration::from_secs(5);
 const LARGE_REVIEW_BYTES: usize = 64 << 10;
+
+/// Maximum bytes of the message of a denial in the log.
+const MAX_LOGGED_BYTES: usize = 1_024;
 
 /// The server discards at most this much of a body that is too large, and then ends the connection.
 const MAX_DISCARDED_BYTES: usize = 64 << 20;
@@ -91,6 +97,8 @@ pub(super) struct App {
     sync_timeout: Duration,
     max_body_bytes: usize,
     recorder: Option<Arc<Recorder>>,
+    /// The page for administrators, if it is on.
+    ui: Option<Arc<Ui>>,
     pub(super) memory: Arc<RequestMemory>,
     body_limiter: Arc<BodyLimiter>,
     /// Bytes that are read only to be discarded.
@@ -122,6 +130,7 @@ impl App {
             sync_timeout,
             max_body_bytes: body_limit,
             recorder: options.recorder.clone(),
+            ui: options.ui.then(|| Arc::new(Ui::new())),
             memory,
             body_limiter: bodies,
             discard_budget: Arc::new(TokenBucket::new(
@@ -183,16 +192,17 @@ impl App {
         let policies = |State(app): State<Arc<Self>>| async move {
             response_of_type(StatusCode::OK, "application/json", app.policies().to_string())
         };
-        let elsewhere = async || {
-            plain(StatusCode::NOT_FOUND, "there is GET /livez, /readyz, /metrics and /policies")
+        let elsewhere = async |State(app): State<Arc<Self>>| {
+            let ui = if app.ui.is_some() { "; for a browser, /ui/" } else { "" };
+            let text = format!("there is GET /livez, /readyz, /metrics and /policies{ui}");
+            plain(StatusCode::NOT_FOUND, &text)
         };
-        Router::new()
+        let router = Router::new()
             .route("/livez", get(live))
             .route("/readyz", get(ready))
             .route("/metrics", get(metrics))
-            .route("/policies", get(policies))
-            .fallback(elsewhere)
-            .with_state(self.clone())
+            .route("/policies", get(policies));
+        self.with_ui(router).fallback(elsewhere).with_state(self.clone())
     }
 
     /// A draining server must not be killed because it no longer accepts connections.
@@ -282,6 +292,9 @@ impl App {
             plain(StatusCode::INTERNAL_SERVER_ERROR, "opgate failed: a panic, see its log")
         });
         self.metrics.count_response(response.status().as_u16(), started.elapsed());
+        if let Some(ui) = &self.ui {
+            ui.record_response(started.elapsed());
+        }
         response
     }
 
@@ -369,6 +382,9 @@ impl App {
         }
         self.metrics.count_decision(&decision);
         log_decision(&review, &decision, started.elapsed());
+        if let Some(ui) = &self.ui {
+            ui.record_decision(&review, &decision);
+        }
         let is_failed = decision.failure.is_some();
         let body = (!is_failed).then(|| response::body(&review, &decision));
         if let Some(recorder) = recorder {
@@ -560,6 +576,8 @@ fn log_decision(
         return;
     }
     let rules: Vec<_> = decision.violations.iter().map(|v| v.rule.as_str()).collect();
+    let denial = decision.denial.as_ref();
+    let denial = denial.map(|denial| opgate_text::one_line(&denial.message, MAX_LOGGED_BYTES));
     tracing::info!(
         uid = opgate_text::one_line(&review.uid, 128),
         operation = review.operation.as_str(),
@@ -571,6 +589,7 @@ fn log_decision(
         allowed = decision.denial.is_none() && decision.failure.is_none(),
         failed = decision.failure.is_some(),
         rules = rules.join(","),
+        denial = denial.as_deref(),
         microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         "review decided"
     );

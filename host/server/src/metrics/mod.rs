@@ -19,6 +19,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::ledger::LedgerMetrics;
+pub(super) use self::request_totals::RequestTotals;
 use self::series::{HasPolicyLabel, PolicyCounters};
 use super::body_limiter::BodyError;
 use super::bucket::TokenBucket;
@@ -29,6 +30,7 @@ use opgate_admission::policy::{Decision, Policy, PolicySet};
 use opgate_supervise::Supervisor;
 
 mod ledger;
+mod request_totals;
 mod series;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]

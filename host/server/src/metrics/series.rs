@@ -42,6 +42,16 @@ impl<L: HasPolicyLabel + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'stati
         self.known.lock().insert(labels);
     }
 
+    /// Returns all counters with their labels.
+    pub(super) fn counts(&self) -> Vec<(L, u64)> {
+        let known: Vec<L> = self.known.lock().iter().cloned().collect();
+        let counts = known.into_iter().filter_map(|labels| {
+            let count = self.family.get(&labels)?.get();
+            Some((labels, count))
+        });
+        counts.collect()
+    }
+
     /// Ends the counters of all other policies.
     pub(super) fn retain_policies(&self, is_there: impl Fn(&str) -> bool) {
         self.known.lock().retain(|labels| {

@@ -435,13 +435,7 @@ impl Configuration {
     /// without `{policy}`, it is the directory of the generated pages.
     #[must_use]
     pub fn page_of(&self, policy: &str, rule: &str) -> Option<String> {
-        let url = self.docs_url.as_deref()?;
-        let anchor = rule.to_ascii_lowercase();
-        Some(if url.contains("{policy}") || url.contains("{rule}") {
-            url.replace("{policy}", policy).replace("{rule}", &anchor)
-        } else {
-            format!("{}/{policy}.md#{anchor}", url.trim_end_matches('/'))
-        })
+        self.docs_url.as_deref().map(|url| rule_page(url, policy, rule))
     }
 
     /// Sets the time, the concurrent calls and the memory of the policies for packages of files,
@@ -461,6 +455,18 @@ impl Configuration {
         }
     }
 
+    /// Sets the limits of the policies for an audit: calls that no API request waits for, with the memory of any
+    /// other call. Unless the file sets it, `time` is the CPU time of a call.
+    pub fn apply_audit_limits(&mut self, time: Duration, concurrency: usize) {
+        for policy in &mut self.policies {
+            if !policy.explicit_limits.time {
+                policy.limits.cpu_time = time;
+            }
+            policy.limits.concurrency = concurrency;
+            policy.is_for_files = true;
+        }
+    }
+
     /// Prefixes a text with the location of a part of a policy, if there is a file.
     #[must_use]
     pub fn locate(&self, policy: &PolicyConfig, pointer: &str, text: &str) -> String {
@@ -468,6 +474,16 @@ impl Configuration {
             Some(source_file) => source_file.locate(&format!("{}{pointer}", policy.pointer), text),
             None => format!("policy {}: {text}", policy.name),
         }
+    }
+}
+
+/// The page of a rule below an address, see [`Configuration::page_of`].
+pub(in crate::policy) fn rule_page(url: &str, policy: &str, rule: &str) -> String {
+    let anchor = rule.to_ascii_lowercase();
+    if url.contains("{policy}") || url.contains("{rule}") {
+        url.replace("{policy}", policy).replace("{rule}", &anchor)
+    } else {
+        format!("{}/{policy}.md#{anchor}", url.trim_end_matches('/'))
     }
 }
 

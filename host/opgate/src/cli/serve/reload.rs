@@ -26,7 +26,7 @@ use super::discovery::{Discovery, DiscoveryError};
 use crate::cli::args::ConfigArgs;
 use crate::cli::input;
 use opgate_admission::cluster::{Connection, Source};
-use opgate_admission::policy::{Configuration, PolicySet, SetError};
+use opgate_admission::policy::{Configuration, PolicySet, RuleDocs, SetError};
 use opgate_controller::events::{EventRecorder, Severity};
 use opgate_input::read::Reader;
 use opgate_server::{ActivePolicySet, DefaultLimits, lower_priority, unlisted_resources};
@@ -72,6 +72,8 @@ pub(super) struct Reload {
     /// Bytes that requests may still take.
     pub(super) free_for_requests: Box<dyn Fn() -> usize + Send + Sync>,
     pub(super) events: Option<Arc<EventRecorder>>,
+    /// Whether the server shows the documentation of the rules.
+    pub(super) keeps_rule_docs: bool,
 }
 
 /// The error in the files.
@@ -216,8 +218,12 @@ impl Reload {
             self.default_limits.subprocess_bytes.min(left.saturating_sub(MIN_FREE_BYTES / 2));
         let (config, old) = (self.config.clone(), served.set.clone());
         let context = self.cluster.cluster_state.clone();
+        let keeps_rule_docs = self.keeps_rule_docs;
         let loaded = run_in_background(move || {
-            let set = config.candidate_set(&old, &configuration, children)?;
+            let mut set = config.candidate_set(&old, &configuration, children)?;
+            if keeps_rule_docs {
+                set.keep_rule_docs(RuleDocs::of(&configuration));
+            }
             if set.cluster().options().source == Source::Snapshot {
                 let filled = input::load_cluster_state(set.cluster(), &context, &Reader::default());
                 return Ok((set, filled.map_err(|error| format!("--cluster-state: {error}"))));

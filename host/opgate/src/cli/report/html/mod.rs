@@ -7,12 +7,11 @@
 //!                                      └▶ unreadable inputs
 //! ```
 //!
-//! `maud` escapes every text, and [`text::visible`] shows control characters. The page of a result is always the
+//! `maud` escapes every text, and [`visible`] shows control characters. The page of a result is always the
 //! same: it contains no time.
 
 mod objects;
 mod rules;
-mod text;
 
 use std::io;
 
@@ -22,10 +21,10 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use self::rules::RuleTable;
-use self::text::visible;
 use super::page::RulePages;
 use super::table::format_thousands;
 use super::{Counts, ReportItem, UnreadableInput};
+use opgate_text::html::visible;
 use opgate_text::short_line;
 
 const STYLE: &str = include_str!("page.css");
@@ -101,7 +100,7 @@ impl Page<'_> {
                         p.subject { "Evaluated: " (visible(&subject)) }
                         (self.summary(&counts))
                         (rules.render())
-                        (objects::render_findings(self.items, &rules, passed))
+                        (objects::render_reported(self.items, &rules, passed))
                         (self.unreadable_inputs())
                         (objects::render_not_evaluated(self.items))
                         (objects::render_passed(self.items, passed))

@@ -3,17 +3,17 @@
 use maud::{Markup, html};
 
 use super::rules::RuleTable;
-use super::text::visible;
 use crate::cli::report::table::format_thousands;
 use crate::cli::report::{ReportItem, ReportLocation, ReportedViolation, ResultKind, Violation};
+use opgate_text::html::visible;
 
 /// Renders the objects with violations, errors or another outcome than `passed`, the most severe outcome first.
-pub(super) fn render_findings(
+pub(super) fn render_reported(
     items: &[ReportItem<'_>],
     rules: &RuleTable<'_>,
     passed: &str,
 ) -> Markup {
-    let mut found: Vec<_> = items.iter().filter(|item| has_finding(item)).collect();
+    let mut found: Vec<_> = items.iter().filter(|item| is_reported(item)).collect();
     found.sort_by_key(|item| severity(item.result_kind));
     html! {
         @if !found.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn render_not_evaluated(items: &[ReportItem<'_>]) -> Markup {
 /// Renders the objects that passed without a violation, in a list that is closed at first.
 pub(super) fn render_passed(items: &[ReportItem<'_>], passed: &str) -> Markup {
     let is_shown =
-        |item: &&ReportItem<'_>| item.result_kind == ResultKind::Passed && !has_finding(item);
+        |item: &&ReportItem<'_>| item.result_kind == ResultKind::Passed && !is_reported(item);
     let all: Vec<_> = items.iter().filter(is_shown).collect();
     html! {
         @if !all.is_empty() {
@@ -77,7 +77,7 @@ pub(super) fn render_passed(items: &[ReportItem<'_>], passed: &str) -> Markup {
     }
 }
 
-fn has_finding(item: &ReportItem<'_>) -> bool {
+fn is_reported(item: &ReportItem<'_>) -> bool {
     let is_listed = match item.result_kind {
         ResultKind::Denied | ResultKind::Failed | ResultKind::Warned => true,
         ResultKind::Passed | ResultKind::NotEvaluated => false,

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
 
-use super::text::{render_docs, visible};
 use crate::cli::report::page::RulePages;
 use crate::cli::report::table::format_thousands;
 use crate::cli::report::{ReportItem, Violation};
 use opgate_admission::policy::Effect;
+use opgate_text::html::{render_docs, visible};
 
 /// The violations of a rule that are counted separately.
 const COUNTS: [&str; 4] = ["deny", "warn", "audit", "waived"];

@@ -1,14 +1,16 @@
-//! Texts of others on the page: visible control characters, and documentation as paragraphs.
+//! Untrusted texts on HTML pages: visible control characters, and documentation as paragraphs.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use maud::{Markup, html};
-use opgate_text::is_control;
+
+use crate::{is_control, one_line};
 
 /// Returns a text in which control characters, and characters that change the direction or the width of the
 /// text around them, are visible: `\u{202e}`. A line break stays, and is a space unless the style keeps it.
-pub(super) fn visible(text: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn visible(text: &str) -> Cow<'_, str> {
     let is_hidden = |c: char| is_control(c) && c != '\n' && c != '\t';
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
@@ -25,21 +27,32 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Returns a text as one line of at most `limit` bytes in which control characters are visible. The time does not
+/// depend on the length of the text.
+#[must_use]
+pub fn visible_line(text: &str, limit: usize) -> String {
+    let start: String = text.chars().take(limit.saturating_add(1)).collect();
+    one_line(&visible(&start), limit)
+}
+
 /// A part of a documentation text.
 #[derive(Debug, PartialEq, Eq)]
 enum Block<'d> {
+    Heading(&'d str),
     Paragraph(Vec<&'d str>),
     /// The items of a list, each with its lines.
     List(Vec<Vec<&'d str>>),
     Code(Vec<&'d str>),
 }
 
-/// Renders the Markdown of a documentation text: paragraphs, lists, blocks of code, and code in a line. Other
-/// markup is shown unchanged.
-pub(super) fn render_docs(text: &str) -> Markup {
+/// Renders the Markdown of a documentation text: headings, paragraphs, lists, blocks of code, and code in a line.
+/// Other markup is shown unchanged.
+#[must_use]
+pub fn render_docs(text: &str) -> Markup {
     html! {
         @for block in blocks(text) {
             @match block {
+                Block::Heading(line) => h3 { (render_inline(&[line])) },
                 Block::Paragraph(lines) => p { (render_inline(&lines)) },
                 Block::List(items) => ul { @for lines in items { li { (render_inline(&lines)) } } },
                 Block::Code(lines) => pre { code { (visible(&lines.join("\n"))) } },
@@ -61,6 +74,12 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
             continue;
         }
         let item = line.strip_prefix("* ").or_else(|| line.strip_prefix("- "));
+        let heading = line.strip_prefix("# ").filter(|_| !is_code);
+        if let Some(heading) = heading {
+            blocks.push(Block::Heading(heading));
+            is_new = true;
+            continue;
+        }
         match (blocks.last_mut(), item) {
             (Some(Block::Code(lines)), _) if is_code => lines.push(line),
             _ if line.trim().is_empty() => is_new = true,
@@ -111,6 +130,18 @@ mod tests {
     }
 
     #[test]
+    fn visible_line_is_bounded() {
+        let cases = [
+            ("a<b>\u{202e}c\nd", "a<b>\\u{202e}c d".to_owned()),
+            (&*"é".repeat(1_000), format!("{}…", "é".repeat(125))),
+            (&*"\u{200b}".repeat(1_000), "\\u{200b}".repeat(31) + "\\u…"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(visible_line(text, 253), expected);
+        }
+    }
+
+    #[test]
     fn documentation_becomes_escaped_paragraphs_lists_and_code() {
         for (text, expected) in [
             ("Set `a: <b>`,\nor not.", "<p>Set <code>a: &lt;b&gt;</code>, or not.</p>"),
@@ -124,6 +155,10 @@ mod tests {
                 "<p>See:</p><pre><code>a:\n\n  - `b`</code></pre><p>End.</p>",
             ),
             ("```\nnot closed", "<pre><code>not closed</code></pre>"),
+            (
+                "One.\n# Why\nTwo.\n```\n# a comment\n```",
+                "<p>One.</p><h3>Why</h3><p>Two.</p><pre><code># a comment</code></pre>",
+            ),
         ] {
             assert_eq!(render_docs(text).into_string(), expected, "{text:?}");
         }
