@@ -7,10 +7,11 @@
 //! Connection ─▶ api ◀─┬─ lease: leader election ───────┐
 //!                     ├─ replicas: their policy sets ──┤
 //!                     └─ writes of the leader ◀────────┘
-//! Connection ─▶ audit_reports: `opgate audit`
+//! Connection ─▶ audit_reports: `opgate audit`, and the audit of the leader (audit_metrics)
 //! ```
 
 pub mod api;
+pub mod audit_metrics;
 pub mod audit_reports;
 pub mod certificates;
 pub mod clock;

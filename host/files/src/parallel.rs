@@ -19,6 +19,15 @@ pub fn worker_count() -> usize {
 /// Returns the results of `work` for each item, in the order of the items. It runs on threads with enough
 /// stack for deep documents, even for a single item.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    map_on(worker_count(), items, work)
+}
+
+/// [`map`] on this number of threads, or fewer.
+pub fn map_on<T: Sync, R: Send>(
+    max_threads: usize,
+    items: &[T],
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let run = || {
         let mut done = Vec::new();
@@ -31,7 +40,7 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
     let mut done = thread::scope(|scope| {
         let spawn =
             |_| thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run).ok();
-        let threads: Vec<_> = (0..worker_count().min(items.len())).filter_map(spawn).collect();
+        let threads: Vec<_> = (0..max_threads.min(items.len())).filter_map(spawn).collect();
         let mut all = if threads.is_empty() { run() } else { Vec::new() };
         for thread in threads {
             match thread.join() {
@@ -129,6 +138,15 @@ mod tests {
         let items: Vec<u32> = (0..1_000).collect();
         assert_eq!(map(&items, |i| i * 2), items.iter().map(|i| i * 2).collect::<Vec<_>>());
         assert!(map(&Vec::<u32>::new(), |i| *i).is_empty());
+    }
+
+    #[test]
+    fn one_thread_processes_all_items() {
+        let items = [(); 100];
+        let used: std::collections::HashSet<_> =
+            map_on(1, &items, |()| thread::current().id()).into_iter().collect();
+        assert_eq!(used.len(), 1);
+        assert!(!used.contains(&thread::current().id()));
     }
 
     #[test]

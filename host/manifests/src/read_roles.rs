@@ -54,6 +54,9 @@ type Rules<'p> = BTreeMap<(&'static [&'static str], &'p str), BTreeSet<&'p str>>
 const WATCH_VERBS: &[&str] = &["list", "watch"];
 const LIST_VERBS: &[&str] = &["list"];
 
+/// The group of objects that opgate makes from files.
+const FILES_GROUP: &str = "opgate.dev";
+
 /// Roles and their bindings.
 #[derive(Debug)]
 pub struct Roles {
@@ -117,7 +120,8 @@ fn add_matched_resources<'p>(rules: &mut ReadRules<'p>, policy: &'p Policy) {
             None => &mut rules.everywhere,
         };
         for resource in resources {
-            for group in &matched.rule.groups {
+            // opgate makes the objects of its group from files; no API server has them.
+            for group in matched.rule.groups.iter().filter(|group| *group != FILES_GROUP) {
                 rules.entry((LIST_VERBS, group)).or_default().insert(resource);
             }
         }

@@ -149,6 +149,35 @@ fn printed_roles_permit_every_request_and_no_other() {
 }
 
 #[test]
+fn leader_has_the_permissions_of_the_audit_only_with_the_flag() {
+    let all = |flags: &[&str]| -> Vec<Value> {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("opgate.yaml"), CONFIGURATION).unwrap();
+        let mut command = Command::new(BINARY);
+        command.args(["manifests", "all", "--config", "opgate.yaml", "-o", "json", "--with"]);
+        command.arg("rukpak").args(flags).current_dir(directory.path());
+        let output = command.output().unwrap();
+        assert_eq!(status(&output), 0, "{}", err(&output));
+        let list: Value = serde_json::from_str(&out(&output)).unwrap();
+        list["items"].as_array().unwrap().clone()
+    };
+    let (with, without) = (all(&["--audit-interval", "1h"]), all(&[]));
+    let audit = granted(&objects(&[]));
+    assert!(granted(&with).is_superset(&audit));
+    let reports = |objects: &[Value]| {
+        let is_report = |group: &str| [POLICY_REPORT.group, OPEN_REPORTS.group].contains(&group);
+        granted(objects).iter().filter(|(_, group, ..)| is_report(group)).count()
+    };
+    assert_eq!((reports(&with), reports(&without)), (16, 0));
+    for binding in with.iter().filter(|object| object["subjects"].is_array()) {
+        assert_eq!(binding["subjects"][0]["name"], "opgate", "{binding}");
+    }
+    let deployment = with.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert!(arguments.to_string().contains(r#""--audit-interval","1h""#), "{arguments}");
+}
+
+#[test]
 fn cron_job_runs_the_audit_of_an_installation() {
     let arguments = ["--installation", "gates/gate", "--schedule", "@daily", "--pull-secret", "s"];
     let objects = objects(&arguments);

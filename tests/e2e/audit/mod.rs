@@ -8,6 +8,7 @@ use testkit::fake_api_server::{FakeCluster, Scope};
 
 use crate::BINARY;
 
+mod leader;
 mod manifests;
 
 const OLM: &str = "operators.coreos.com";
@@ -65,9 +66,19 @@ impl ReportApi {
         }
     }
 
-    /// Which of the reports are stored.
+    /// Which of the reports are stored: of an audit that a user started.
     fn reports(&self, cluster: &FakeCluster) -> Vec<&'static str> {
         REPORTS.into_iter().filter(|name| self.stored(cluster, name).is_some()).collect()
+    }
+
+    /// Which of the reports are stored: of the audits of the installation `opgate-system/opgate`.
+    fn installation_reports(&self, cluster: &FakeCluster) -> Vec<&'static str> {
+        let stored = |name: &&str| {
+            // The digits are the first of the SHA-256 of that name.
+            let name = name.replacen("opgate-", "opgate-f0d3f428-", 1);
+            self.stored(cluster, &name).is_some()
+        };
+        REPORTS.into_iter().filter(stored).collect()
     }
 }
 
@@ -360,4 +371,41 @@ fn hostile_objects_have_bounded_reports() {
         );
     }
     assert_eq!(writes(&cluster).len(), 1, "{:?}", writes(&cluster));
+}
+
+#[test]
+fn object_that_nests_too_deep_stops_no_audit() {
+    let cluster = audited_cluster();
+    let mut deep = json!(1);
+    for _ in 0..600 {
+        deep = json!({"f": deep});
+    }
+    let mut object = cluster.stored(OLM, "operatorgroups", "one", "first").unwrap();
+    object["metadata"]["managedFields"] = json!([{"fieldsV1": deep}]);
+    cluster.apply(OLM, "v1", "operatorgroups", object);
+    cluster.delete(RUKPAK, "bundles", "", "bad");
+    let output = audit(&cluster, &[]);
+    assert_eq!(status(&output), 2, "{}", err(&output));
+    let line = "not evaluated: OperatorGroup one/first: the body nests deeper than 512 levels";
+    assert!((out(&output) + &err(&output)).contains(line), "{}{}", out(&output), err(&output));
+    // The others were evaluated, and its report stays.
+    assert!(out(&output).contains("OperatorGroup two/"), "{}", out(&output));
+    assert_eq!(POLICY_REPORT.reports(&cluster), &REPORTS[..4]);
+}
+
+#[test]
+fn audits_of_an_installation_have_separate_reports() {
+    let cluster = audited_cluster();
+    let installation = ["--installation", "opgate-system/opgate"];
+    let output = audit(&cluster, &installation);
+    assert!(err(&output).contains("reports: 5 written, 0 deleted"), "{}", err(&output));
+    assert_eq!(POLICY_REPORT.installation_reports(&cluster), REPORTS);
+    // A user tries another configuration.
+    let nothing = "{apiVersion: opgate.dev/v1alpha1, kind: Configuration, policies: []}";
+    let output = audit_with(&cluster, nothing, &[]);
+    assert!(err(&output).contains("reports: 0 written, 5 deleted"), "{}", err(&output));
+    assert_eq!(POLICY_REPORT.reports(&cluster), [""; 0]);
+    assert_eq!(POLICY_REPORT.installation_reports(&cluster), REPORTS);
+    let output = audit(&cluster, &["--installation", "opgate-system"]);
+    assert_eq!(status(&output), 2);
 }

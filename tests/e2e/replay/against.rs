@@ -72,7 +72,7 @@ fn server_with_the_same_configuration_answers_equally() {
     ] {
         let (code, stdout, stderr) = replay(&directory, url, &more);
         assert_eq!((code, stdout.as_str()), (Some(0), ""), "{stderr}");
-        assert!(stderr.contains("3 reviews, 0 answered differently"), "{stderr}");
+        assert!(stderr.contains("3 reviews, 0 with another response"), "{stderr}");
     }
 }
 
@@ -90,7 +90,7 @@ fn other_configuration_of_the_server_is_a_difference() {
     let (_server, url) = serve(&directory, &warns, &[]);
     let (code, stdout, stderr) = replay(&directory, &url, "--ca ca.crt");
     assert_eq!(code, Some(1), "{stderr}");
-    assert!(stderr.contains("2 reviews, 1 answered differently"), "{stderr}");
+    assert!(stderr.contains("2 reviews, 1 with another response"), "{stderr}");
     let expected =
         "~ reviews/update.json: UPDATE core.rukpak.io/v1alpha1/bundles combo-tag-ref: deny → allow
     - status.code: 403
@@ -116,7 +116,7 @@ fn only_the_policies_in_the_url_decide() {
     let url = |policy: &str| format!("https://{}/validate/{policy}", server.address);
     let (code, _, stderr) = replay(&directory, &url("subscription"), "--ca ca.crt");
     assert_eq!(code, Some(0), "{stderr}");
-    assert!(stderr.contains("2 reviews, 0 answered differently"), "{stderr}");
+    assert!(stderr.contains("2 reviews, 0 with another response"), "{stderr}");
     let (code, _, stderr) = replay(&directory, &url("absent"), "--ca ca.crt");
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("the configuration has no policy \"absent\""), "{stderr}");
@@ -167,7 +167,7 @@ fn client_certificate_is_presented() {
     let arguments = ["--client-ca", client_ca.to_str().unwrap()];
     let (_server, url) = serve(&directory, &bundles(), &arguments);
     for (more, status, expected) in [
-        ("--client-cert client.crt --client-key client.key", 0, "0 answered differently"),
+        ("--client-cert client.crt --client-key client.key", 0, "0 with another response"),
         ("", 2, "name it with --client-cert and --client-key"),
         ("--client-cert client.crt", 2, "--client-key <FILE>"),
         ("--client-cert client.crt --client-key client.crt", 2, "client.crt: no private key"),
@@ -338,7 +338,7 @@ fn error_for_one_review_does_not_end_the_comparison() {
     assert_eq!(code, Some(2), "{stderr}");
     let error = "500 Internal Server Error: policy p: exceeded the CPU time limit";
     assert!(stderr.contains(error), "{stderr}");
-    let summary = "1 review, 0 answered differently, 1 more without a response";
+    let summary = "1 review, 0 with another response, 1 more without a response";
     assert!(stderr.contains(summary), "{stderr}");
 }
 
@@ -349,7 +349,7 @@ fn overloaded_server_is_asked_again() {
     let server = FixedServer::start(vec![overload(), allowed("1"), allowed("2")]);
     let (code, _, stderr) = replay(&directory, &server.url(), "");
     assert_eq!(code, Some(0), "{stderr}");
-    assert!(stderr.contains("2 reviews, 0 answered differently"), "{stderr}");
+    assert!(stderr.contains("2 reviews, 0 with another response"), "{stderr}");
     let server = FixedServer::start(vec![overload()]);
     let (code, _, stderr) = replay(&directory, &server.url(), "");
     assert_eq!((code, server.requests().len()), (Some(2), 4), "{stderr}");
@@ -374,7 +374,7 @@ async fn comparison_leaves_no_reservation() {
     let url = format!("https://{}/validate?timeout=30s", server.address);
     let (code, stdout, stderr) = replay(&directory, &url, "--ca ca.crt --cluster-state state.json");
     assert_eq!((code, stdout.as_str()), (Some(0), ""), "{stderr}");
-    assert!(stderr.contains("1 review, 0 answered differently"), "{stderr}");
+    assert!(stderr.contains("1 review, 0 with another response"), "{stderr}");
     let metric = format!("opgate_reservations{{resource=\"{OPERATOR_GROUPS}\"}}");
     assert_eq!(server.metric(&metric).await, Some(0.0));
     let mut client = server.connect().await;

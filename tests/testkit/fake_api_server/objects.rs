@@ -129,7 +129,13 @@ impl ClusterState {
         match (verb, old.as_deref()) {
             ("create", Some(_)) => return refused(409, "{} already exists"),
             ("create", None) => {}
-            ("patch", _) if view.call.is_apply => {}
+            ("patch", _) if view.call.is_apply => {
+                let members = sent.as_object().into_iter().flatten();
+                let fields: Value =
+                    members.map(|(name, _)| (format!("f:{name}"), json!({}))).collect();
+                let manager = json!({"manager": view.call.query("fieldManager"), "operation": "Apply", "fieldsV1": fields});
+                sent["metadata"]["managedFields"] = json!([manager]);
+            }
             (_, None) => return refused(404, "{} not found"),
             ("get", Some(old)) => return Ok(Reply::Json(200, view.render(old))),
             ("delete", Some(_)) => {

@@ -11,7 +11,7 @@ use opgate_compat::names::{is_label, is_subdomain};
 use opgate_text::one_line;
 use serde_json::{Value, json};
 
-use super::{DIGEST_ANNOTATION, MANAGED_BY_LABEL, NAME_PREFIX, ReportApi, ReportKey};
+use super::{DIGEST_ANNOTATION, ReportApi, ReportKey, ReportOwner};
 
 /// Maximum number of results of a report, without the one that counts the others.
 const MAX_RESULTS: usize = 100;
@@ -47,10 +47,10 @@ pub struct ReportedObject {
 
 impl ReportedObject {
     /// Returns the key of its report, unless an API server would not accept it.
-    pub(super) fn report_key(&self) -> Option<ReportKey> {
+    pub(super) fn report_key(&self, owner: &ReportOwner) -> Option<ReportKey> {
         let Self { api_version, kind, namespace, name, uid } = self;
         let is_short = |text: &str| !text.is_empty() && text.len() <= MAX_NAME_BYTES;
-        let report = format!("{NAME_PREFIX}{uid}");
+        let report = format!("{}{uid}", owner.name_prefix());
         let is_valid = [api_version, kind, name, uid].into_iter().all(|text| is_short(text))
             && (namespace.is_empty() || is_label(namespace))
             && report.len() <= MAX_NAME_BYTES
@@ -151,6 +151,7 @@ impl ReportResult {
 pub(super) struct ObjectReport {
     pub(super) key: ReportKey,
     object: ReportedObject,
+    owner: ReportOwner,
     results: Vec<Value>,
     summary: Value,
     /// Digest of scope, summary and results.
@@ -162,6 +163,7 @@ impl ObjectReport {
     pub(super) fn new(
         key: ReportKey,
         object: ReportedObject,
+        owner: ReportOwner,
         mut results: Vec<ReportResult>,
     ) -> Self {
         results.sort_unstable();
@@ -179,12 +181,14 @@ impl ObjectReport {
             .to_string();
         let hash = digest(&SHA256, content.as_bytes());
         let bytes: Vec<_> = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { key, object, results, summary, digest: bytes.concat() }
+        Self { key, object, owner, results, summary, digest: bytes.concat() }
     }
 
     /// Returns the object to apply, with the time of the results in seconds.
     pub(super) fn body(&self, api: ReportApi, seconds: u64) -> Value {
-        let Self { key, object, results, summary, digest } = self;
+        let Self { key, object, owner, results, summary, digest } = self;
+        let labels = owner.labels().into_iter().map(|(key, value)| (key.to_owned(), json!(value)));
+        let labels: serde_json::Map<_, _> = labels.collect();
         let timed = results.iter().cloned().map(|mut result| {
             if let Value::Object(members) = &mut result {
                 let time = json!({"seconds": seconds, "nanos": 0});
@@ -194,7 +198,7 @@ impl ObjectReport {
         });
         let mut metadata = json!({
             "name": key.name,
-            "labels": {MANAGED_BY_LABEL.0: MANAGED_BY_LABEL.1},
+            "labels": labels,
             "annotations": {DIGEST_ANNOTATION: digest},
             "ownerReferences": [object.owner()],
         });

@@ -11,6 +11,7 @@
 //! not all rules evaluated.
 
 mod content;
+mod owner;
 mod stored;
 mod sync;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use opgate_admission::cluster::ApiGroup;
 use opgate_cluster::Resource;
 
 pub use content::{ReportResult, ReportedObject, ResultStatus};
+pub use owner::{INSTALLATION_LABEL, ReportOwner};
 pub use sync::{ReportSync, SyncSummary};
 
 /// Label of every report: `app.kubernetes.io/managed-by=opgate`.

@@ -13,13 +13,15 @@ use opgate_admission::cluster::{Connection, ReadFailure};
 use super::content::{ObjectReport, ReportResult, ReportedObject};
 use super::stored::{StoredReport, StoredReports};
 use super::writer::{ReportWrite, ReportWriter};
-use super::{ReportApi, ReportKey};
+use super::{ReportApi, ReportKey, ReportOwner};
+use crate::lease::Leadership;
 
 /// The reports of a cluster, while its objects are evaluated.
 #[derive(Debug)]
 pub struct ReportSync {
     stored: StoredReports,
     writer: ReportWriter,
+    owner: ReportOwner,
     pending: Vec<ReportWrite>,
     /// Groups and kinds whose objects are not all known; without a kind, all of the group.
     unknown: BTreeSet<(String, Option<String>)>,
@@ -53,14 +55,24 @@ impl ReportSync {
         connection: &Connection,
         api: ReportApi,
         namespace: Option<&str>,
+        owner: ReportOwner,
     ) -> Result<Self, ReadFailure> {
-        let stored = StoredReports::read(connection, api, namespace).await?;
-        Ok(Self::new(stored, ReportWriter::new(connection.client(), api)))
+        let stored = StoredReports::read(connection, api, namespace, &owner).await?;
+        let sync = Self::new(stored, ReportWriter::new(connection.client(), api));
+        Ok(Self { owner, ..sync })
     }
 
     pub(super) fn new(stored: StoredReports, writer: ReportWriter) -> Self {
         let (pending, unknown) = (Vec::new(), BTreeSet::new());
-        Self { stored, writer, pending, unknown, unchanged: 0, unreportable: 0 }
+        let owner = ReportOwner::default();
+        Self { stored, writer, owner, pending, unknown, unchanged: 0, unreportable: 0 }
+    }
+
+    /// Writes only while this server is the leader.
+    #[must_use]
+    pub fn while_leading(mut self, leadership: Leadership) -> Self {
+        self.writer.leadership = Some(leadership);
+        self
     }
 
     /// Takes the results of an object.
@@ -68,11 +80,11 @@ impl ReportSync {
         if results.is_empty() {
             return;
         }
-        let Some(key) = object.report_key() else {
+        let Some(key) = object.report_key(&self.owner) else {
             self.unreportable += 1;
             return;
         };
-        let report = ObjectReport::new(key, object, results);
+        let report = ObjectReport::new(key, object, self.owner.clone(), results);
         if let Some(stored) = self.stored.get_mut(&report.key) {
             let is_same = stored.digest.as_ref() == Some(&report.digest);
             if std::mem::replace(&mut stored.is_kept, true) || is_same {
@@ -85,7 +97,7 @@ impl ReportSync {
 
     /// Keeps the report of an object unchanged, if it has one: not all rules evaluated it.
     pub fn keep(&mut self, object: &ReportedObject) {
-        let stored = object.report_key().and_then(|key| self.stored.get_mut(&key));
+        let stored = object.report_key(&self.owner).and_then(|key| self.stored.get_mut(&key));
         if let Some(stored) = stored {
             stored.is_kept = true;
         }
@@ -114,8 +126,11 @@ impl ReportSync {
             !report.is_kept && is_known(&report.owner_group, &report.owner_kind)
         };
         let stale = stored.into_iter().filter(is_stale);
-        let deletions: Vec<_> =
-            stale.map(|(key, StoredReport { uid, .. })| ReportWrite::Delete { key, uid }).collect();
+        let deletion = |(key, report): (ReportKey, StoredReport)| {
+            let StoredReport { uid, resource_version, .. } = report;
+            ReportWrite::Delete { key, uid, resource_version }
+        };
+        let deletions: Vec<_> = stale.map(deletion).collect();
         writer.write_all(&deletions).await;
         let ReportWriter { written, deleted, failures, failed, .. } = writer;
         SyncSummary { written, deleted, unchanged, unreportable, failures, failed }

@@ -1,5 +1,6 @@
 //! Reports against an API server in the process, with time that passes only while it waits.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,7 +105,8 @@ fn result(rule: &str, message: &str) -> ReportResult {
 
 fn report(namespace: &str, results: Vec<ReportResult>) -> ObjectReport {
     let object = object(namespace, UID);
-    ObjectReport::new(object.report_key().unwrap(), object, results)
+    let owner = ReportOwner::default();
+    ObjectReport::new(object.report_key(&owner).unwrap(), object, owner, results)
 }
 
 fn writes(count: usize) -> Vec<ReportWrite> {
@@ -116,6 +118,7 @@ fn writes(count: usize) -> Vec<ReportWrite> {
 fn stored(report: &ObjectReport, change: impl FnOnce(&mut Value)) -> Document {
     let mut object = report.body(ReportApi::PolicyReport, 1);
     object["metadata"]["uid"] = json!("the-report");
+    object["metadata"]["resourceVersion"] = json!("7");
     object["metadata"]["managedFields"] = json!([
         {"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:results": {}}},
         {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:metadata": {}}},
@@ -209,11 +212,11 @@ fn impossible_names_have_no_report() {
         ("a/b", UID, false),
         ("ns", &"a".repeat(300), false),
     ] {
-        let key = object(namespace, uid).report_key();
+        let key = object(namespace, uid).report_key(&ReportOwner::default());
         assert_eq!(key.is_some(), is_valid, "{namespace} {uid}");
     }
     let nameless = ReportedObject { name: String::new(), ..object("ns", UID) };
-    assert_eq!(nameless.report_key(), None);
+    assert_eq!(nameless.report_key(&ReportOwner::default()), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -317,9 +320,16 @@ async fn only_differences_are_written() {
         assert_eq!(body["results"][0]["rule"], "OPG-02");
     }
     // Another client has changed the content, with or without the digest.
-    let tampered: [fn(&mut Value); 2] = [
+    let tampered: [fn(&mut Value); 5] = [
         |object| object["metadata"]["managedFields"][1]["fieldsV1"] = json!({"f:results": {}}),
         |object| object["metadata"]["annotations"] = json!({}),
+        // The record of writers is gone.
+        |object| object["metadata"]["managedFields"] = json!([{}]),
+        |object| {
+            object["metadata"]["annotations"]["opgate.dev/digest"] = "x".repeat(1 << 20).into();
+        },
+        // A report that names an object of an impossible kind is not one of opgate.
+        |object| object["metadata"]["ownerReferences"][0]["kind"] = "x".repeat(1 << 20).into(),
     ];
     for change in tampered {
         let stored = [stored(&report, change)];
@@ -354,7 +364,7 @@ async fn stale_reports_are_deleted_and_unknown_ones_kept() {
         let Received { method, path, body } = &requests[0];
         assert_eq!(method, "DELETE");
         assert!(path.ends_with(&format!("/namespaces/ns/policyreports/opgate-{UID}")), "{path}");
-        assert_eq!(body["preconditions"]["uid"], "the-report");
+        assert_eq!(body["preconditions"], json!({"uid": "the-report", "resourceVersion": "7"}));
     }
     // Reports of others that have the label.
     let foreign: [fn(&mut Value); 2] = [
@@ -364,5 +374,33 @@ async fn stale_reports_are_deleted_and_unknown_ones_kept() {
     for change in foreign {
         let (_, requests) = synchronize(&[stored(&report, change)], |_| {}).await;
         assert!(requests.is_empty(), "{requests:?}");
+    }
+}
+
+#[test]
+fn installations_have_separate_reports() {
+    let long = "x".repeat(60);
+    let owners = [
+        ReportOwner::default(),
+        ReportOwner::installation("opgate-system", "opgate"),
+        ReportOwner::installation("opgate-test", "opgate"),
+        ReportOwner::installation(&long, &long),
+    ];
+    let names: BTreeSet<_> =
+        owners.iter().map(|owner| object("ns", UID).report_key(owner).unwrap().name).collect();
+    assert_eq!(names.len(), owners.len(), "{names:?}");
+    assert!(names.contains(&format!("opgate-{UID}")));
+    for owner in &owners {
+        assert!(owner.labels().iter().all(|(_, value)| value.len() <= 63));
+        // Of each report, one selector is right.
+        let key = object("ns", UID).report_key(owner).unwrap();
+        let report = ObjectReport::new(key, object("ns", UID), owner.clone(), vec![]);
+        let labels = &report.body(ReportApi::PolicyReport, 1)["metadata"]["labels"];
+        let installation = labels["opgate.dev/installation"].as_str();
+        let selector = match installation {
+            Some(label) => format!("opgate.dev/installation={label}"),
+            None => "!opgate.dev/installation".to_owned(),
+        };
+        assert!(owner.selector().ends_with(&selector), "{}", owner.selector());
     }
 }

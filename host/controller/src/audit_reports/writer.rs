@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::content::ObjectReport;
 use super::{FIELD_MANAGER, ReportApi, ReportKey};
 use crate::api::ApiError;
+use crate::lease::Leadership;
 
 /// Maximum number of requests at a time.
 const MAX_CONCURRENCY: usize = 8;
@@ -60,6 +61,8 @@ pub(super) enum ReportWrite {
         key: ReportKey,
         /// Its UID.
         uid: String,
+        /// Its version: another audit can have changed it meanwhile.
+        resource_version: String,
     },
 }
 
@@ -77,6 +80,8 @@ impl ReportWrite {
 pub(super) struct ReportWriter {
     client: DebugClient,
     api: ReportApi,
+    /// If it is set, only the leader writes.
+    pub(super) leadership: Option<Leadership>,
     concurrency: usize,
     silent_rounds: u32,
     pub(super) written: usize,
@@ -127,6 +132,7 @@ impl ReportWriter {
         Self {
             client: DebugClient(client),
             api,
+            leadership: None,
             concurrency: MAX_CONCURRENCY,
             silent_rounds: 0,
             written: 0,
@@ -187,6 +193,9 @@ impl ReportWriter {
         let mut latency = Duration::ZERO;
         let (mut has_response, mut attempts) = (true, 0);
         let result = loop {
+            if self.leadership.as_ref().is_some_and(|leadership| !leadership.is_leader()) {
+                break Err("this server is no longer the leader".to_owned());
+            }
             attempts += 1;
             let began = Instant::now();
             let sent = timeout(REQUEST_TIMEOUT, self.send_once(write)).await;
@@ -258,11 +267,11 @@ impl ReportWriter {
                 .uri(format!("{path}?fieldManager={FIELD_MANAGER}&force=true"))
                 .header(CONTENT_TYPE, "application/apply-patch+yaml")
                 .body(Body::from(report.body(self.api, now()).to_string().into_bytes())),
-            ReportWrite::Delete { uid, .. } => {
+            ReportWrite::Delete { uid, resource_version, .. } => {
                 let options = json!({
                     "apiVersion": "v1",
                     "kind": "DeleteOptions",
-                    "preconditions": {"uid": uid},
+                    "preconditions": {"uid": uid, "resourceVersion": resource_version},
                 });
                 request
                     .method("DELETE")

@@ -6,7 +6,7 @@
 //! AuditArgs ─▶ ServiceAccount, CronJob ──────────────────────────────────────────────┴▶ objects
 //! ```
 //!
-//! The servers have other roles: only the audit writes reports, and only servers watch.
+//! The servers have other roles: they watch, and write reports only with `--audit-interval`.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ use opgate_admission::policy::{PlatformQuery, Policy};
 use opgate_controller::NAME_LABEL;
 use opgate_controller::audit_reports::ReportApi;
 
-/// Memory of the pod: results of all objects stay in memory until the end.
-const POD_MEMORY: &str = "150Mi";
+/// Memory of the pod unless a flag sets it: results of all objects stay in memory until the end.
+const DEFAULT_POD_MEMORY: &str = "256Mi";
 
 const POD_CPU_REQUEST: &str = "100m";
 
@@ -51,6 +51,9 @@ pub struct AuditArgs {
     /// Schedule in the format of cron, in the time zone of the cluster
     #[arg(long, value_name = "CRON", value_parser = schedule, default_value = "0 * * * *")]
     schedule: String,
+    /// Memory of the pod
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory, default_value = DEFAULT_POD_MEMORY)]
+    memory: String,
     /// Secret of the namespace with the credentials for the image; may be repeated
     #[arg(long, value_name = "NAME", value_parser = object_name)]
     pull_secret: Vec<String>,
@@ -66,6 +69,7 @@ impl AuditArgs {
             installation,
             image: image_or_placeholder(self.image),
             schedule: self.schedule,
+            memory: self.memory,
             pull_secrets: self.pull_secret,
         };
         let permissions = Permissions::new(&job.namespace, &job.name, &job.name);
@@ -81,7 +85,7 @@ impl AuditArgs {
 }
 
 /// Returns the permissions for reports, of whichever API the cluster has.
-fn report_rules() -> Vec<Value> {
+pub(super) fn report_rules() -> Vec<Value> {
     let rule = |api: ReportApi| {
         json!({
             "apiGroups": [api.group()],
@@ -101,6 +105,7 @@ struct AuditJob {
     installation: String,
     image: String,
     schedule: String,
+    memory: String,
     pull_secrets: Vec<String>,
 }
 
@@ -166,11 +171,12 @@ impl AuditJob {
                 "image": self.image,
                 "args": [
                     "audit", "--config", "/etc/opgate/opgate.yaml", "--cache-dir", "/cache/opgate",
-                    "--log-format", "json",
+                    "--log-format", "json", "-o", "jsonl",
+                    "--installation", format!("{}/{}", self.namespace, self.installation),
                 ],
                 "resources": {
-                    "requests": {"cpu": POD_CPU_REQUEST, "memory": POD_MEMORY},
-                    "limits": {"memory": POD_MEMORY},
+                    "requests": {"cpu": POD_CPU_REQUEST, "memory": self.memory},
+                    "limits": {"memory": self.memory},
                 },
                 "securityContext": container_security(),
                 "volumeMounts": [
@@ -193,6 +199,15 @@ impl AuditJob {
 }
 
 /// Checks a schedule, as far as its syntax allows: the API server checks the rest.
+/// Checks a size in the format of Kubernetes, in Mi or Gi.
+fn parse_memory(text: &str) -> Result<String, ArgumentError> {
+    let number = text.strip_suffix("Mi").or_else(|| text.strip_suffix("Gi"));
+    match number.map(str::parse::<u32>) {
+        Some(Ok(1..)) => Ok(text.to_owned()),
+        _ => Err(ArgumentError(format!("{text:?} is not a size such as 256Mi or 1Gi"))),
+    }
+}
+
 fn schedule(text: &str) -> Result<String, ArgumentError> {
     let is_field = |field: &str| {
         field.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"*/,-?".contains(&byte))

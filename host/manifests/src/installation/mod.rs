@@ -77,6 +77,10 @@ pub struct InstallationArgs {
     /// Number of servers
     #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=100))]
     replicas: u16,
+    /// The leader of the servers audits the cluster, with this pause between two audits, and writes reports
+    /// [default: no audit]
+    #[arg(long, value_name = "DURATION", value_parser = audit_interval)]
+    audit_interval: Option<String>,
     /// Additional objects to print; may be repeated
     #[arg(long, value_name = "KIND")]
     with: Vec<Extra>,
@@ -151,6 +155,8 @@ pub struct Installation {
     pub(crate) certificates: Certificates,
     pub(crate) registration: Registrar,
     pub(crate) replicas: u16,
+    /// `--audit-interval` of the servers.
+    pub(crate) audit_interval: Option<String>,
     pub(crate) monitoring: bool,
     pub(crate) api_servers: ApiServers,
     /// With it, clients need a certificate.
@@ -227,6 +233,7 @@ impl InstallationArgs {
             certificates: self.certificates,
             registration: self.registration,
             replicas: self.replicas,
+            audit_interval: self.audit_interval,
             monitoring: self.with.contains(&Extra::Monitoring),
             api_servers: ApiServers::of(self.api_server)?,
             client_ca: client_ca.transpose()?,
@@ -272,15 +279,30 @@ impl Installation {
     /// Namespaces of others in which there are roles.
     pub fn foreign_namespaces(&self, policies: &[&Policy]) -> Vec<String> {
         let places = self.roles(policies).namespaced_roles.into_iter().map(|(place, _)| place);
-        places.filter(|place| *place != self.namespace).collect()
+        let places: BTreeSet<_> = places.filter(|place| *place != self.namespace).collect();
+        places.into_iter().collect()
     }
 
-    /// Returns the roles for the declared reads of the policies.
+    /// Returns the roles for the declared reads of the policies, and for the audit.
     fn roles(&self, policies: &[&Policy]) -> Roles {
         let mut roles = Permissions::new(&self.namespace, &self.name, &self.name)
             .roles(policies, self.platform_reads);
+        if self.audit_interval.is_some() {
+            // Roles with another name: `opgate manifests rbac` prints those of the reads again.
+            let name = self.leader_audit_role();
+            let audit = Permissions::new(&self.namespace, &self.name, &name);
+            let Roles { cluster_roles, namespaced_roles } =
+                audit.audit_roles(policies, None, &audit::report_rules());
+            roles.cluster_roles.extend(cluster_roles);
+            roles.namespaced_roles.extend(namespaced_roles);
+        }
         roles.namespaced_roles.retain(|(place, _)| !self.absent_namespaces.contains(place));
         roles
+    }
+
+    /// Returns the name of the roles for the audit of the leader.
+    pub(crate) fn leader_audit_role(&self) -> String {
+        format!("{}-leader-audit", self.name)
     }
 
     /// Returns `metadata` of an object of the namespace.
@@ -364,6 +386,16 @@ fn image_or_placeholder(image: Option<String>) -> String {
         );
         PLACEHOLDER_IMAGE.to_owned()
     })
+}
+
+/// Checks a duration, as far as its syntax allows: the server reads the rest.
+fn audit_interval(text: &str) -> Result<String, ArgumentError> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let is_number = number.parse::<u32>().is_ok_and(|number| number > 0);
+    if is_number && ["s", "m", "h"].iter().any(|unit| text.strip_prefix(number) == Some(unit)) {
+        return Ok(text.to_owned());
+    }
+    Err(ArgumentError(format!("{text:?} is not an interval: write a number with s, m or h")))
 }
 
 fn class(text: &str) -> Result<String, ArgumentError> {

@@ -211,6 +211,9 @@ impl Installation {
         if self.registration == Registrar::Managed {
             arguments.push("--manage-webhooks");
         }
+        if let Some(interval) = &self.audit_interval {
+            arguments.extend(["--audit-interval", interval]);
+        }
         arguments.extend(self.client_ca.iter().flat_map(ClientCa::arguments));
         arguments.into_iter().map(str::to_owned).collect()
     }

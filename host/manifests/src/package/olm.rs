@@ -98,10 +98,12 @@ pub(super) fn files(
         ..installation.clone()
     };
     let objects = installation.objects(policies);
+    let names = [installation.name.clone(), installation.leader_audit_role()];
+    let is_read = |o: &&Value| kind(o) == "ClusterRole" && names.iter().any(|one| name(o) == one);
+    let read = objects.iter().filter(is_read).filter_map(|role| role.get("rules")?.as_array());
+    let read = read.flatten().cloned();
     let account = &installation.name;
-    let read = objects.iter().find(|o| kind(o) == "ClusterRole" && name(o) == account);
-    let read = read.and_then(|role| role.get("rules")?.as_array()).cloned().unwrap_or_default();
-    let rules: Vec<_> = read.into_iter().chain(installation.cluster_rules()).collect();
+    let rules: Vec<_> = read.chain(installation.cluster_rules()).collect();
     // OLM replaces the Secrets of a bundle with each update, and with them the certificates. So the
     // servers create theirs.
     let create = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]});

@@ -113,6 +113,22 @@ impl ConfigArgs {
         served.load_replacing(configuration, cache, compiler, &LoadProgress::default())
     }
 
+    /// Returns a set for the audit by a server, which serves with another set of the same configuration.
+    /// Processes that compile have `children` bytes of memory together, the objects that policies read `memory`.
+    ///
+    /// # Errors
+    /// Returns the errors of the configuration or of the machine.
+    pub(super) fn audit_set(
+        &self,
+        served: &PolicySet,
+        configuration: &Configuration,
+        children: usize,
+        memory: usize,
+    ) -> Result<PolicySet, SetError> {
+        let compiler = Compiler::in_subprocess(children).map_err(|e| EngineError::of(&e))?;
+        served.load_for_audit(configuration, self.cache(configuration), compiler, memory)
+    }
+
     /// Loads the policies as servers do, for any platform.
     pub(super) fn load_server_set(&self) -> Result<PolicySet, CommandError> {
         let mut configuration = self.configuration()?;
@@ -162,3 +178,17 @@ impl ReadArgs {
 
 /// Calls wait at most this long for each policy in `serve`.
 pub(super) const DEFAULT_MAX_QUEUED_CALLS: usize = 64;
+
+/// Parses `NAMESPACE/SERVICE`.
+pub(super) fn parse_installation(text: &str) -> Result<(String, String), String> {
+    let is_name = |name: &str| {
+        let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !name.is_empty() && name.len() <= 63 && name.chars().all(is_part)
+    };
+    match text.split_once('/') {
+        Some((namespace, service)) if is_name(namespace) && is_name(service) => {
+            Ok((namespace.to_owned(), service.to_owned()))
+        }
+        _ => Err("write NAMESPACE/SERVICE, such as opgate-system/opgate".to_owned()),
+    }
+}

@@ -6,11 +6,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// Replaces a file: readers see the old content or the new one.
+/// Replaces a file: readers see the old content or the new one. A pipe or a device is written instead, and a link
+/// stays: its target is replaced.
 ///
 /// # Errors
 /// If the file cannot be written. The old content then stays.
 pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let target = fs::canonicalize(path);
+    let path = target.as_deref().unwrap_or(path);
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+        let mut file = OpenOptions::new().write(true).open(path);
+        let written = file.as_mut().map_or_else(|_| Ok(()), |file| file.write_all(bytes));
+        return file.and(written).with_context(|| path.display().to_string());
+    }
     let written = create_temporary(path).and_then(|(mut file, temporary)| {
         let written = file.write_all(bytes).and_then(|()| fs::rename(&temporary, path));
         written.inspect_err(|_| drop(fs::remove_file(&temporary)))

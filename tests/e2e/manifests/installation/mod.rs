@@ -42,6 +42,7 @@ const INSTALLATION_VARIANTS: &[&[&str]] = &[
     &["--certificates", "files", "--registration", "manual", "--pull-secret", "registry"],
     &["--installation", "guard/gate", "--label", "team=a", "--api-server", "10.0.0.0/24"],
     &["--api-server", "any", "--with", "monitoring"],
+    &["--audit-interval", "1h"],
 ];
 
 fn opgate(arguments: &[&str]) -> Output {
@@ -589,6 +590,8 @@ fn wrong_usage_is_rejected_with_a_hint() {
         (&["--client-name", "a"], "--client-ca"),
         (&["--client-ca", "Cargo.toml"], "Cargo.toml"),
         (&["--config", "none.yaml"], "none.yaml"),
+        (&["--audit-interval", "1 hour"], "is not an interval"),
+        (&["--audit-interval", "0s"], "is not an interval"),
     ] {
         let output = opgate(&[&["manifests", "all"], arguments].concat());
         let said = String::from_utf8_lossy(&output.stderr);

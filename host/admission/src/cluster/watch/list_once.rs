@@ -74,11 +74,9 @@ impl Connection {
             "" => format!("/api/{version}"),
             _ => format!("/apis/{group}/{version}"),
         };
-        let document: Document = match self.0.document(&api).await {
-            Ok(document) => document,
-            Err(ApiError::Absent) => return Ok(Vec::new()),
-            Err(error) => return Err(ListError(format!("{api}: {error}"))),
-        };
+        // A group that discovery lists has resources. Without them, nothing is known of its objects.
+        let document: Document =
+            self.0.document(&api).await.map_err(|error| ListError(format!("{api}: {error}")))?;
         let list = document.get("/resources").into_iter().flat_map(|list| list.items());
         let lists = |one: &Value<'_>| {
             let mut verbs = one.get("/verbs").into_iter().flat_map(|verbs| verbs.items());

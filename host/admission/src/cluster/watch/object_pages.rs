@@ -84,7 +84,8 @@ impl<'l> ObjectPages<'l> {
     /// there is another page.
     ///
     /// # Errors
-    /// The reason why the page cannot be read.
+    /// The reason why the page cannot be read, also if the API server does not know the resource: it is unknown
+    /// whether there are objects.
     pub async fn read_next(&mut self, mut visit: impl FnMut(Document)) -> Result<bool, ListError> {
         let mut visit = |document| {
             visit(document);
@@ -94,13 +95,20 @@ impl<'l> ObjectPages<'l> {
         has_more.map_err(|trouble| ListError(error_text(&trouble)))
     }
 
-    /// Reads the rest of the list, or until `visit` stops.
+    /// Reads the rest of the list, or until `visit` stops. A resource that the API server does not know has no
+    /// objects.
     pub(in crate::cluster) async fn visit_all(
         mut self,
         visit: &mut impl FnMut(Document) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
-        while self.visit_next(visit).await? {}
-        Ok(())
+        loop {
+            let is_first = self.params.continue_token.is_none();
+            match self.visit_next(visit).await {
+                Ok(true) => {}
+                Err(ApiError::Absent) if is_first => return Ok(()),
+                ended => return ended.map(drop),
+            }
+        }
     }
 
     /// Reads a page, unless `visit` stops. Returns whether there is another one.
@@ -116,7 +124,6 @@ impl<'l> ObjectPages<'l> {
                 self.params.continue_token = Some(next);
                 Ok(has_more)
             }
-            Err(ApiError::Absent) => Ok(false),
             Err(ApiError::Gone) if self.restarts < MAX_RESTARTS => {
                 self.restarts += 1;
                 self.params.continue_token = None;

@@ -6,18 +6,20 @@
 //!                                                                                   └▶ reports ─▶ cluster
 //! ```
 //!
-//! The evaluation is that of `opgate check --cluster`.
+//! The evaluation is that of `opgate check --cluster`. `opgate serve --audit-interval` has the same reports.
 
-mod reports;
+mod reported_run;
+pub(super) mod reports;
 
 use std::ffi::{OsStr, OsString};
 
 use clap::Args;
 
-use self::reports::{ClusterReports, ReportChoice};
-use crate::cli::args::ConfigArgs;
+use self::reported_run::ReportedRun;
+use self::reports::{ClusterReports, MissingReportApi, ReportChoice};
+use crate::cli::args::{ConfigArgs, parse_installation};
 use crate::cli::check::DEFAULT_CALL_TIMEOUT;
-use crate::cli::check::audit::{AuditedCluster, LiveCluster, served_groups};
+use crate::cli::check::audit::{AuditedCluster, EvaluationThreads, LiveCluster, served_groups};
 use crate::cli::check::evaluate::CheckRun;
 use crate::cli::check::report::Report;
 use crate::cli::exit::{CommandError, ExitStatus};
@@ -25,8 +27,9 @@ use crate::cli::fail_on::FailOn;
 use crate::cli::report::level::MinEffect;
 use crate::cli::report::{Format, describe_cluster};
 use crate::cli::verbosity::is_verbose;
-use opgate_admission::cluster::{Connection, Source};
+use opgate_admission::cluster::{ApiGroup, Connection, Source};
 use opgate_admission::policy::{Configuration, Platform};
+use opgate_controller::audit_reports::ReportOwner;
 use opgate_files::parallel;
 
 /// Examples and exit statuses after the help text.
@@ -72,6 +75,10 @@ pub(super) struct Audit {
     /// Write no reports
     #[arg(long, conflicts_with = "reports")]
     no_reports: bool,
+    /// Installation that the reports belong to, with its configuration [default: none: they are separate from those
+    /// of installations]
+    #[arg(long, value_name = "NAMESPACE/SERVICE", value_parser = parse_installation, conflicts_with = "no_reports")]
+    installation: Option<(String, String)>,
 }
 
 impl Audit {
@@ -83,7 +90,7 @@ impl Audit {
             set_platform(&connection, &mut configuration).await?;
             Ok::<_, CommandError>(connection)
         })?;
-        configuration.apply_file_limits(DEFAULT_CALL_TIMEOUT, parallel::worker_count().max(4));
+        configuration.apply_audit_limits(DEFAULT_CALL_TIMEOUT, parallel::worker_count());
         let set = self.config.load_all_or_fail(&configuration, Source::Listed)?;
         let mut report =
             Report::start(self.output, is_verbose(), self.min_effect, &configuration, &set);
@@ -93,18 +100,48 @@ impl Audit {
         runtime.block_on(async {
             let groups = served_groups(&connection).await?;
             let namespace = self.namespace.as_deref();
-            let mut reports = ClusterReports::none();
-            if !self.no_reports
-                && let Some(api) = self.reports.select(&groups)?
-            {
-                reports = ClusterReports::start(&connection, api, namespace, &mut check_run).await;
-            }
-            let audited = AuditedCluster { connection: &connection, groups, namespace };
-            audited.evaluate(&set, &mut check_run, &mut reports).await?;
-            reports.finish(&mut check_run).await;
+            let reports = self.start_reports(&connection, &groups, &mut check_run).await?;
+            let threads = EvaluationThreads::All;
+            let audited = AuditedCluster { connection: &connection, groups, namespace, threads };
+            let mut results = ReportedRun::new(&mut check_run, reports);
+            audited.evaluate(&set, &mut results).await?;
+            results.finish_reports().await;
             Ok::<_, CommandError>(())
         })?;
         check_run.finish()
+    }
+
+    /// Lists the reports, if any are written.
+    async fn start_reports(
+        &self,
+        connection: &Connection,
+        groups: &[ApiGroup],
+        check_run: &mut CheckRun<'_>,
+    ) -> Result<ClusterReports, CommandError> {
+        if self.no_reports {
+            return Ok(ClusterReports::none());
+        }
+        let api = match self.reports.select(groups) {
+            Ok(api) => api,
+            Err(missing @ MissingReportApi::Named(_)) => {
+                return Err(CommandError::usage(anyhow::anyhow!("{missing}, or use --no-reports")));
+            }
+            Err(missing @ MissingReportApi::All) => {
+                tracing::warn!("{missing}, or use --no-reports");
+                return Ok(ClusterReports::none());
+            }
+        };
+        let owner = self
+            .installation
+            .as_ref()
+            .map(|(namespace, service)| ReportOwner::installation(namespace, service));
+        let owner = owner.unwrap_or_default();
+        let started =
+            ClusterReports::start(connection, api, self.namespace.as_deref(), owner).await;
+        Ok(started.unwrap_or_else(|line| {
+            reported_run::add_error(check_run, api.group(), &line);
+            ClusterReports::none()
+        }))
     }
 
     /// Connects with the kubeconfig that is named, or in a Pod with its service account.

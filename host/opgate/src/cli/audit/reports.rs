@@ -2,28 +2,21 @@
 //!
 //! ```text
 //! CheckRecord ─▶ results ─▶ ReportSync (controller) ─▶ API server
-//!                               └▶ failures ─▶ CheckRun: exit status 2
 //! ```
 
-use crate::cli::check::audit::{ObjectIdentity, ResultSink};
-use crate::cli::check::evaluate::CheckRun;
+use crate::cli::check::audit::ObjectIdentity;
 use crate::cli::check::report::CheckRecord;
-use crate::cli::exit::CommandError;
-use crate::cli::report::{UnreadableInput, Violation};
-use crate::cli::verbosity::note;
+use crate::cli::report::Violation;
 use opgate_admission::cluster::{ApiGroup, Connection};
 use opgate_admission::policy::Effect;
 use opgate_controller::audit_reports::{
-    ReportApi, ReportResult, ReportSync, ReportedObject, ResultStatus, SyncSummary,
+    ReportApi, ReportOwner, ReportResult, ReportSync, ReportedObject, ResultStatus, SyncSummary,
 };
-use opgate_text::one_line;
-
-/// Maximum bytes of a line.
-const MAX_LINE_BYTES: usize = 1_024;
+use opgate_controller::lease::Leadership;
 
 /// The API in which reports are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum ReportChoice {
+pub(in crate::cli) enum ReportChoice {
     /// The API that the cluster serves; of both, openreports.io
     Auto,
     /// `PolicyReport` and `ClusterPolicyReport` of wgpolicyk8s.io
@@ -34,111 +27,110 @@ pub(super) enum ReportChoice {
     OpenReports,
 }
 
+/// The cluster does not serve the chosen API. The texts do not name the flag that avoids it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(in crate::cli) enum MissingReportApi {
+    /// That which is named.
+    #[error(
+        "the cluster does not serve {}/{}: install the CustomResourceDefinitions of {}",
+        .0.group(),
+        .0.version(),
+        .0.project()
+    )]
+    Named(ReportApi),
+    /// Any.
+    #[error(
+        "no reports are written: the cluster serves neither openreports.io/v1alpha1 nor wgpolicyk8s.io/v1alpha2; install the CustomResourceDefinitions of {}",
+        ReportApi::OpenReports.project()
+    )]
+    All,
+}
+
 impl ReportChoice {
-    /// Returns the API. Warns if the cluster serves none.
+    /// Returns the API.
     ///
     /// # Errors
-    /// If the cluster does not serve the API that is named.
-    pub(super) fn select(self, groups: &[ApiGroup]) -> Result<Option<ReportApi>, CommandError> {
+    /// If the cluster does not serve it.
+    pub(in crate::cli) fn select(self, groups: &[ApiGroup]) -> Result<ReportApi, MissingReportApi> {
         let named = match self {
             Self::Auto => None,
             Self::PolicyReport => Some(ReportApi::PolicyReport),
             Self::OpenReports => Some(ReportApi::OpenReports),
         };
-        if let Some(api) = named {
-            if api.is_among(groups) {
-                return Ok(Some(api));
+        match named {
+            Some(api) if api.is_among(groups) => Ok(api),
+            Some(api) => Err(MissingReportApi::Named(api)),
+            None => {
+                let found = ReportApi::ALL.into_iter().find(|api| api.is_among(groups));
+                found.ok_or(MissingReportApi::All)
             }
-            let (group, version, project) = (api.group(), api.version(), api.project());
-            return Err(CommandError::usage(anyhow::anyhow!(
-                "the cluster does not serve {group}/{version}: install the CustomResourceDefinitions of {project}, or use --no-reports"
-            )));
         }
-        let found = ReportApi::ALL.into_iter().find(|api| api.is_among(groups));
-        if found.is_none() {
-            let project = ReportApi::OpenReports.project();
-            tracing::warn!(
-                "no reports are written: the cluster serves neither openreports.io/v1alpha1 nor wgpolicyk8s.io/v1alpha2; install the CustomResourceDefinitions of {project}, or use --no-reports"
-            );
-        }
-        Ok(found)
     }
 }
 
 /// The reports of a cluster, or none.
-pub(super) struct ClusterReports(Option<ReportSync>);
+pub(in crate::cli) struct ClusterReports(Option<ReportSync>);
 
 impl ClusterReports {
     /// Writes nothing.
-    pub(super) fn none() -> Self {
+    pub(in crate::cli) fn none() -> Self {
         Self(None)
     }
 
-    /// Lists the reports. If that fails, none is written.
-    pub(super) async fn start(
+    /// Lists the reports.
+    ///
+    /// # Errors
+    /// The reason why that fails, and none is written.
+    pub(in crate::cli) async fn start(
         connection: &Connection,
         api: ReportApi,
         namespace: Option<&str>,
-        check_run: &mut CheckRun<'_>,
-    ) -> Self {
-        match ReportSync::start(connection, api, namespace).await {
-            Ok(sync) => Self(Some(sync)),
-            Err(failure) => {
-                let line = format!("no reports are written: {}", failure.reason);
-                add_error(check_run, api.group(), &line);
-                Self(None)
-            }
+        owner: ReportOwner,
+    ) -> Result<Self, String> {
+        match ReportSync::start(connection, api, namespace, owner).await {
+            Ok(sync) => Ok(Self(Some(sync))),
+            Err(failure) => Err(format!("no reports are written: {}", failure.reason)),
         }
     }
 
-    /// Writes the rest, and adds failed writes to the results.
-    pub(super) async fn finish(self, check_run: &mut CheckRun<'_>) {
-        let Some(sync) = self.0 else { return };
-        let SyncSummary { written, deleted, unchanged, unreportable, failures, failed } =
-            sync.finish().await;
-        for line in &failures {
-            add_error(check_run, "reports", line);
-        }
-        let more = failed.saturating_sub(failures.len());
-        if more > 0 {
-            add_error(check_run, "reports", &format!("reports: {more} more not written"));
-        }
-        if unreportable > 0 {
-            tracing::warn!(objects = unreportable, "no report: no valid UID or name");
-        }
-        note(format!(
-            "reports: {written} written, {deleted} deleted, {unchanged} unchanged, {failed} failed"
-        ));
+    /// Writes only while this server is the leader.
+    pub(in crate::cli) fn while_leading(self, leadership: Leadership) -> Self {
+        Self(self.0.map(|sync| sync.while_leading(leadership)))
     }
-}
 
-fn add_error(check_run: &mut CheckRun<'_>, source: &str, line: &str) {
-    let (source, line) = (source.to_owned(), one_line(line, MAX_LINE_BYTES));
-    check_run.unreadable.push(UnreadableInput { source, line });
-}
-
-impl ResultSink for ClusterReports {
-    fn add(&mut self, object: &ObjectIdentity, record: &CheckRecord) {
+    /// Takes the result of an object.
+    pub(in crate::cli) fn add(&mut self, object: &ObjectIdentity, record: &CheckRecord) {
         if let Some(sync) = self.0.as_mut().filter(|_| !is_report(object)) {
             sync.add(reported(object), results(record));
         }
     }
 
-    fn keep(&mut self, object: &ObjectIdentity) {
+    /// Keeps what is known of an object.
+    pub(in crate::cli) fn keep(&mut self, object: &ObjectIdentity) {
         if let Some(sync) = &mut self.0 {
             sync.keep(&reported(object));
         }
     }
 
-    fn set_unknown(&mut self, group: &str, kind: Option<&str>) {
+    /// Keeps what is known of a kind, or of all kinds of a group.
+    pub(in crate::cli) fn set_unknown(&mut self, group: &str, kind: Option<&str>) {
         if let Some(sync) = &mut self.0 {
             sync.set_unknown(group, kind);
         }
     }
 
-    async fn write(&mut self) {
+    /// Writes the reports that differ.
+    pub(in crate::cli) async fn write(&mut self) {
         if let Some(sync) = &mut self.0 {
             sync.write().await;
+        }
+    }
+
+    /// Writes the rest, and deletes the reports of objects without results.
+    pub(in crate::cli) async fn finish(self) -> Option<SyncSummary> {
+        match self.0 {
+            Some(sync) => Some(sync.finish().await),
+            None => None,
         }
     }
 }

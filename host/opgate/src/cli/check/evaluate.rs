@@ -54,8 +54,8 @@ impl SkipReason {
 const MAX_SKIPPED_RULE_LINES: usize = 20;
 
 /// Result of a subject.
-pub(super) struct SubjectResult {
-    pub(super) record: CheckRecord,
+pub(in crate::cli) struct SubjectResult {
+    pub(in crate::cli) record: CheckRecord,
     /// Whether there is a policy for such a bundle or catalog.
     pub(super) is_matched: bool,
     /// Unreadable files that no policy has reported, each with a one-line reason.
@@ -77,6 +77,23 @@ pub(super) struct SubjectEvaluator<'s> {
     explains: bool,
 }
 
+/// The reason why a subject has no result.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EvaluateError {
+    /// It makes no review: one line with its source.
+    #[error("{0}")]
+    Unreadable(String),
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] anyhow::Error),
+}
+
+impl EvaluateError {
+    fn unreadable(source: &str, error: &ReviewError) -> Self {
+        Self::Unreadable(format!("{source}: {error}"))
+    }
+}
+
 impl<'s> SubjectEvaluator<'s> {
     pub(super) fn new(set: &'s PolicySet) -> Self {
         Self { set, explains: false }
@@ -87,7 +104,11 @@ impl<'s> SubjectEvaluator<'s> {
         Self { explains, ..self }
     }
 
-    pub(super) fn evaluate(&self, subject: &Subject) -> anyhow::Result<SubjectResult> {
+    /// Evaluates the requests of a subject.
+    ///
+    /// # Errors
+    /// If a request is no review, or the engine fails.
+    pub(super) fn evaluate(&self, subject: &Subject) -> Result<SubjectResult, EvaluateError> {
         let Self { set, explains } = self;
         let started = Instant::now();
         let mut checked = CheckRecord::new(subject);
@@ -97,17 +118,19 @@ impl<'s> SubjectEvaluator<'s> {
         for request in &subject.requests {
             let text = request.text();
             let text = text.map_err(|TooDeep(offset)| ReviewError::Depth(offset));
-            let text = text.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
+            let unreadable = |error| EvaluateError::unreadable(&subject.source, &error);
+            let text = text.map_err(unreadable)?;
             // A recorded review has the identity of its sender.
             let read = if request.recorded.is_some() { Review::read } else { Review::read_check };
             let review = read(&text);
-            let review = review.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
+            let review = review.map_err(unreadable)?;
             if request.represents_files() {
                 is_seen = set.policies().iter().any(|policy| policy.matches(&review));
             }
             let trace = Trace::default();
             let decided = set.decide(&review, None, Instant::now() + REVIEW_TIMEOUT, &trace);
-            let decision = runtime::block_on(decided)??;
+            let decision = runtime::block_on(decided).map_err(anyhow::Error::from)?;
+            let decision = decision.map_err(anyhow::Error::from)?;
             if !is_evaluated {
                 let why = explanation::not_evaluated_reason(set, &review, &decision);
                 is_evaluated = why.is_none();

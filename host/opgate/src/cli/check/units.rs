@@ -102,7 +102,8 @@ impl<'u> UnitEvaluator<'u> {
             }
         };
         let evaluator = SubjectEvaluator::new(self.set).with_explanations(self.explains);
-        let evaluate_request = |subject: &Subject| evaluator.evaluate(subject);
+        let evaluate_request =
+            |subject: &Subject| evaluator.evaluate(subject).map_err(anyhow::Error::from);
         let evaluated = match &subjects[..] {
             // The packages of a catalog.
             subjects if input.input_type == CheckInputType::Catalog => {

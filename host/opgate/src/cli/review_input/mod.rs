@@ -106,12 +106,12 @@ impl ReviewInput {
 
 /// Returns the header of a recording, if the item is one.
 pub(super) fn recording_header(item: &ReviewItem) -> Option<RecordingHeader> {
-    let json = match item.text.as_ref().ok().and_then(|text| RecordingLines::text(text)) {
-        Some(json) => json.to_owned(),
-        None => {
-            let document = item.document().ok()?;
-            RecordingLines::is_line(document.root()).then(|| document.root().raw().into_owned())?
-        }
+    let written = item.text.as_ref().ok().and_then(|text| RecordingLines::text(text));
+    let json = if let Some(json) = written {
+        json.to_owned()
+    } else {
+        let document = item.document().ok()?;
+        RecordingLines::is_line(document.root()).then(|| document.root().raw().into_owned())?
     };
     match RecordedLine::read(&json).ok()? {
         RecordedLine::Header(header) => Some(*header),

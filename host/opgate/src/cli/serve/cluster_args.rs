@@ -12,7 +12,7 @@ use opgate_server::DefaultLimits;
 use opgate_text::units::{parse_bytes, parse_duration};
 
 /// Source of the other objects of the cluster.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct ClusterArgs {
     /// Source of the other objects of the cluster for policies [default: `kubeconfig` if one is named,
     /// otherwise `in-cluster` in a pod, otherwise `none`]

@@ -9,6 +9,7 @@ use opgate_admission::cluster::{ClusterState, Connection, LedgerStore, exchange_
 use opgate_certs::{Reloader, ServingCertificate};
 use opgate_controller::Installation;
 use opgate_controller::api::{Api, ApiServer};
+use opgate_controller::audit_reports::ReportOwner;
 use opgate_controller::certificates::{
     CertificateController, CertificateLifetimes, CertificateState,
 };
@@ -22,6 +23,7 @@ use opgate_server::{ExternalMetrics, RegistrationNames, Server};
 use opgate_supervise::{SupervisedTask, Supervisor};
 use tokio::sync::{Mutex, watch};
 
+use super::audit::AuditTask;
 use super::cluster_args::ClusterArgs;
 use super::webhook_registration::{CaBundleSource, RegistrationTask};
 use crate::cli::exit::CommandError;
@@ -178,6 +180,11 @@ impl Controllers {
         reloader
     }
 
+    /// Returns the owner of the reports of an audit.
+    pub(super) fn report_owner(&self) -> ReportOwner {
+        ReportOwner::installation(&self.installation.namespace, &self.installation.service)
+    }
+
     /// Returns the recorder of events.
     pub(super) fn events(&self) -> Arc<EventRecorder> {
         Arc::new(EventRecorder::new(self.api.clone(), self.installation.clone(), pod_uid()))
@@ -219,6 +226,20 @@ impl Controllers {
         self.tasks.push(self.supervisor.spawn("registration", move || {
             let follow = follow.clone();
             async move { follow.lock().await.run().await }
+        }));
+    }
+
+    /// Returns whether this server is the leader.
+    pub(super) fn leadership(&self) -> Leadership {
+        self.leader.clone()
+    }
+
+    /// Starts the audit of the leader.
+    pub(super) fn start_audit(&mut self, audit: AuditTask) {
+        let audit = Arc::new(audit);
+        self.tasks.push(self.supervisor.spawn("audit", move || {
+            let audit = audit.clone();
+            async move { audit.run().await }
         }));
     }
 

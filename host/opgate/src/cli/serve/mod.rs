@@ -1,5 +1,7 @@
 //! `opgate serve`: the webhook. This module puts the parts of a server together; the others have its arguments.
 
+mod audit;
+mod audit_args;
 mod certificates;
 mod clients;
 mod cluster_args;
@@ -21,6 +23,8 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use self::audit::{AuditConditions, AuditRun, AuditTask};
+use self::audit_args::AuditArgs;
 use self::certificates::CertificateArgs;
 use self::clients::ClientArgs;
 use self::cluster_args::ClusterArgs;
@@ -34,9 +38,10 @@ use super::input;
 use crate::cli::args::{ConfigArgs, DEFAULT_MAX_QUEUED_CALLS};
 use crate::cli::exit::{CommandError, ExitStatus};
 use opgate_admission::cluster::ReservationLimits;
-use opgate_admission::policy::{LoadProgress, ReservationScope};
+use opgate_admission::policy::{LoadProgress, ReservationScope, RuleDocs};
+use opgate_controller::audit_metrics::AuditMetrics;
 use opgate_input::read::Reader;
-use opgate_server::{DefaultLimits, Options, Server, StartupServer};
+use opgate_server::{DefaultLimits, ExternalMetrics, Options, Server, StartupServer};
 use opgate_supervise::Supervisor;
 use opgate_text::units::{parse_bytes, parse_duration};
 
@@ -66,6 +71,9 @@ pub(super) struct Serve {
     /// Address of the ops port, plain HTTP: /livez, /readyz, /metrics, /policies
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081", env = "OPGATE_OPS_LISTEN")]
     ops_listen: SocketAddr,
+    /// Serve a read-only page for administrators on the ops port: /ui/. It names users and objects of denied requests
+    #[arg(long, env = "OPGATE_UI")]
+    ui: bool,
     /// Maximum size of a request body
     #[arg(long, value_name = "SIZE", default_value = "7Mi", value_parser = parse_bytes)]
     max_body: usize,
@@ -88,6 +96,8 @@ pub(super) struct Serve {
     installation: InstallationArgs,
     #[command(flatten)]
     follow: WebhookRegistrationArgs,
+    #[command(flatten)]
+    audit: AuditArgs,
     /// Interval at which to check for changes of the configuration and of policy files; SIGHUP checks
     /// immediately
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
@@ -115,6 +125,7 @@ impl Serve {
             certificates,
             listen,
             ops_listen,
+            ui,
             max_body,
             max_request_memory,
             max_queued_calls,
@@ -123,6 +134,7 @@ impl Serve {
             cluster: cluster_args,
             installation,
             follow,
+            audit,
             reload_interval,
             tls_reload_interval,
             clients,
@@ -190,6 +202,9 @@ impl Serve {
                 &Reader::default(),
             )?;
         }
+        if ui {
+            set.keep_rule_docs(RuleDocs::of(&configuration));
+        }
         for broken in set.broken() {
             tracing::error!(
                 policy = broken.name,
@@ -198,9 +213,17 @@ impl Serve {
             );
         }
         let recorder = recording.start(&set)?;
+        // It adds metrics.
+        let registration_names =
+            running_controllers.as_mut().map(Controllers::subscribe_registration);
         let external_metrics = running_controllers.as_ref().map(Controllers::metrics);
         let mut external_metrics = external_metrics.unwrap_or_default();
         external_metrics.extend(recorder.as_deref().map(recording_args::metrics));
+        let audit_metrics = AuditMetrics::default();
+        let audit = audit.settings().inspect(|_| {
+            let shown = audit_metrics.clone();
+            external_metrics.push(ExternalMetrics::new(move |registry| shown.register(registry)));
+        });
         let options = Options {
             listen,
             ops_listen,
@@ -213,11 +236,10 @@ impl Serve {
             max_connections: max_connections.map_or(room.connections, NonZeroUsize::get),
             sync_timeout: cluster_args.sync_timeout,
             supervisor,
-            registration_names: running_controllers
-                .as_mut()
-                .map(Controllers::subscribe_registration),
+            registration_names,
             external_metrics,
             recorder: recorder.clone(),
+            ui,
             ..Options::default()
         };
         tracing::info!(
@@ -273,6 +295,27 @@ impl Serve {
                 if let Some(running_controllers) = &mut running_controllers {
                     let bundle = certificates::bundle(directory, running_controllers.states(), certificate);
                     running_controllers.start_registration(follow.is_managed(), &server, bundle);
+                    if let (Some(settings), Some(source)) = (audit, cluster_source) {
+                        let run = AuditRun {
+                            config: config.clone(),
+                            cluster: cluster_args.clone(),
+                            source,
+                            reports: settings.reports,
+                            owner: running_controllers.report_owner(),
+                            active_set: server.active_set(),
+                            conditions: AuditConditions {
+                                leadership: running_controllers.leadership(),
+                                default_limits: room,
+                                system_root: system_root.clone(),
+                                free_for_requests: Box::new(server.free_request_memory()),
+                            },
+                        };
+                        let audit = AuditTask::new(settings.interval, run, audit_metrics);
+                        running_controllers.start_audit(audit);
+                    }
+                } else if audit.is_some() {
+                    let error = "--audit-interval needs a cluster: it cannot be `none`";
+                    return Err(CommandError::usage(anyhow::anyhow!(error)));
                 } else if follow.is_managed() {
                     let error = "--manage-webhooks needs a cluster: it cannot be `none`";
                     return Err(CommandError::usage(anyhow::anyhow!(error)));
@@ -290,19 +333,20 @@ impl Serve {
                     active_set: server.active_set(),
                     free_for_requests: Box::new(server.free_request_memory()),
                     events: running_controllers.as_ref().map(Controllers::events),
+                    keeps_rule_docs: ui,
                 });
                 let reload = reload.can_change().then(|| {
                     let hangup = hangup.clone();
                     supervisor.spawn("configuration", move || reload.clone().watch(hangup.clone()))
                 });
                 server.run(stop, hangup).await.map_err(CommandError::usage)?;
-                if let Some(recorder) = recorder {
-                    recorder.finish();
-                }
                 drop(reload);
             }
             if let Some(running_controllers) = running_controllers {
                 running_controllers.shut_down().await;
+            }
+            if let Some(recorder) = recorder {
+                recorder.finish();
             }
             Ok(ExitStatus::Ok)
         })

@@ -7,6 +7,7 @@
 
 mod result;
 
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -19,6 +20,7 @@ use super::stdin;
 use super::write_file::write_atomically;
 use crate::cli::args::{ConfigArgs, ReadArgs};
 use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::output::stdout;
 use opgate_admission::cluster::Source;
 use opgate_input::read::{FilePath, ReadPurpose, Reader};
 use opgate_text::printed::{Form, Printed};
@@ -37,7 +39,7 @@ Exit status: 0 the page is written, 2 wrong usage or unreadable input. docs/chec
 pub(super) struct ReportArgs {
     #[command(flatten)]
     config: ConfigArgs,
-    /// File to write the HTML page to; an existing file is replaced
+    /// File to write the HTML page to, or - for standard output; an existing file is replaced
     #[arg(long, value_name = "FILE")]
     html: PathBuf,
     #[command(flatten)]
@@ -73,13 +75,20 @@ impl ReportArgs {
         // The same bytes as `-o html` prints.
         let mut text = Vec::new();
         page.write(&mut Printed::new(&mut text, Form::Xml))?;
+        if html.as_os_str() == stdin::NAME {
+            let mut out = stdout(None);
+            match out.write_all(&text).and_then(|()| out.flush()) {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+                _ => return Ok(ExitStatus::Ok),
+            }
+        }
         write_atomically(&html, &text)?;
         Ok(ExitStatus::Ok)
     }
 }
 
 /// Reads the file, or standard input.
-fn read_result(path: &Path, reader: &Reader) -> std::io::Result<Vec<u8>> {
+fn read_result(path: &Path, reader: &Reader) -> io::Result<Vec<u8>> {
     if path.as_os_str() == stdin::NAME {
         return reader.read_stdin();
     }

@@ -1,8 +1,7 @@
 //! The audit of a running cluster.
 //!
 //! ```text
-//! discovery ─▶ resources, each in one version ─▶ objects, page by page ─▶ evaluated
-//!                                                      CheckRun, ResultSink (reports) ◀───────────┘
+//! discovery ─▶ resources, each in one version ─▶ objects, page by page ─▶ evaluated ─▶ ResultSink
 //! ```
 //!
 //! The objects that policies read are listed before all others.
@@ -19,14 +18,19 @@ use opgate_text::one_line;
 
 use crate::cli::check::audit::MAX_OBJECTS;
 use crate::cli::check::audit::discovery::{AuditedResource, UndiscoveredGroup, discover_resources};
-use crate::cli::check::audit::result_sink::{NoReports, ObjectIdentity, ResultSink};
-use crate::cli::check::evaluate::{CheckRun, SubjectEvaluator, SubjectResult, is_exempt};
+use crate::cli::check::audit::result_sink::{ObjectIdentity, ResultSink, SkippedObject};
+use crate::cli::check::evaluate::{
+    CheckRun, EvaluateError, SubjectEvaluator, SubjectResult, is_exempt,
+};
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::kubeconfig::kubeconfig_paths;
 use crate::cli::report::UnreadableInput;
 
 /// Bytes of objects in one batch.
 const BATCH_BYTES: usize = 1 << 20;
+
+/// Lines about objects of one resource that cannot be reviewed. The others have no line.
+const MAX_UNREADABLE: usize = 100;
 
 /// A running cluster and the options for its evaluation.
 pub(in crate::cli) struct LiveCluster<'l> {
@@ -63,8 +67,13 @@ pub(in crate::cli) fn evaluate_cluster(
     runtime.block_on(async {
         let connection = live.connect().await?;
         let groups = served_groups(&connection).await?;
-        let audited = AuditedCluster { connection: &connection, groups, namespace: live.namespace };
-        audited.evaluate(set, &mut findings, &mut NoReports).await
+        let audited = AuditedCluster {
+            connection: &connection,
+            groups,
+            namespace: live.namespace,
+            threads: EvaluationThreads::All,
+        };
+        audited.evaluate(set, &mut findings).await
     })?;
     findings.finish()
 }
@@ -80,45 +89,72 @@ pub(in crate::cli) async fn served_groups(
     connection.groups().await.map_err(unreachable)
 }
 
+/// The threads that evaluate objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum EvaluationThreads {
+    /// One for each CPU.
+    All,
+    /// One that gets the CPU time that other threads leave.
+    OneIdle,
+}
+
+impl EvaluationThreads {
+    /// Returns the results of `work` for each document, in their order.
+    fn map<R: Send>(self, documents: &[Document], work: impl Fn(&Document) -> R + Sync) -> Vec<R> {
+        match self {
+            Self::All => parallel::map(documents, work),
+            Self::OneIdle => parallel::map_on(1, documents, |document| {
+                // If the system does not allow it, the thread runs with normal priority.
+                let _ = opgate_system::set_idle_priority();
+                work(document)
+            }),
+        }
+    }
+}
+
 /// A cluster with a connection, and what is evaluated of it.
 pub(in crate::cli) struct AuditedCluster<'c> {
     pub(in crate::cli) connection: &'c Connection,
     pub(in crate::cli) groups: Vec<ApiGroup>,
     /// The only namespace whose objects are evaluated.
     pub(in crate::cli) namespace: Option<&'c str>,
+    pub(in crate::cli) threads: EvaluationThreads,
 }
 
 impl AuditedCluster<'_> {
-    /// Evaluates its objects.
+    /// Evaluates its objects, until the sink stops that.
     ///
     /// # Errors
     /// If the engine fails.
     pub(in crate::cli) async fn evaluate(
         self,
         set: &PolicySet,
-        findings: &mut CheckRun<'_>,
-        reports: &mut impl ResultSink,
+        results: &mut impl ResultSink,
     ) -> Result<(), CommandError> {
-        let Self { connection, groups, namespace } = self;
+        let Self { connection, groups, namespace, threads } = self;
         let (resources, unknown) = discover_resources(connection, set, groups).await;
         for UndiscoveredGroup { name, reason } in unknown {
-            reports.set_unknown(&name, None);
-            findings.unreadable.push(UnreadableInput { source: reason.clone(), line: reason });
+            results.set_unknown(&name, None);
+            results.add_error(UnreadableInput { source: reason.clone(), line: reason });
         }
         let failed = connection.list_all(set.cluster()).await;
         for (resource, why) in &failed {
-            findings.unreadable.push(unreadable_resource(&resource.to_string(), why));
+            results.add_error(unreadable_resource(&resource.to_string(), why));
         }
         let reads_failed = !failed.is_empty();
         for AuditedResource { served, namespaces } in resources {
             // A resource whose first listing fails is not listed again.
             if failed.iter().any(|(of, _)| *of == served.resource) {
-                reports.set_unknown(&served.resource.group, Some(&served.kind));
+                results.set_unknown(&served.resource.group, Some(&served.kind));
                 continue;
             }
             for namespace in namespaces.select(namespace) {
-                let listing = Listing { connection, set, served: &served, namespace, reads_failed };
-                listing.evaluate(findings, reports).await?;
+                if results.is_stopped(set) {
+                    return Ok(());
+                }
+                let served = &served;
+                let listing = Listing { connection, set, served, namespace, threads, reads_failed };
+                listing.evaluate(results).await?;
             }
         }
         Ok(())
@@ -136,27 +172,27 @@ struct Listing<'l> {
     set: &'l PolicySet,
     served: &'l ListableResource,
     namespace: Option<&'l str>,
+    threads: EvaluationThreads,
     /// Whether objects that policies read could not be listed.
     reads_failed: bool,
 }
 
 impl Listing<'_> {
     /// Reads the objects page by page, and evaluates them in batches.
-    async fn evaluate(
-        &self,
-        findings: &mut CheckRun<'_>,
-        reports: &mut impl ResultSink,
-    ) -> Result<(), CommandError> {
+    async fn evaluate(&self, results: &mut impl ResultSink) -> Result<(), CommandError> {
         let Self { connection, served, namespace, .. } = self;
         if namespace.is_some() && !served.is_namespaced {
             return Ok(());
         }
-        let mut batch = Batch::new(self, findings, reports);
+        let mut batch = Batch::new(self, results);
         let mut pages = connection.pages(&served.resource, *namespace);
         let listed = loop {
             let page = pages.read_next(|document| batch.add(document)).await;
             batch.evaluate();
-            batch.reports.write().await;
+            if batch.is_stopped {
+                return Ok(());
+            }
+            batch.results.write().await;
             match page {
                 Ok(true) => {}
                 Ok(false) => break Ok(()),
@@ -169,42 +205,45 @@ impl Listing<'_> {
         }
         let resource = served.resource.to_string();
         if let Err(why) = &listed {
-            findings.unreadable.push(unreadable_resource(&resource, &why.to_string()));
+            results.add_error(unreadable_resource(&resource, &why.to_string()));
         }
         if count >= MAX_OBJECTS {
             let why = format!("more than {MAX_OBJECTS} objects");
-            findings.unreadable.push(unreadable_resource(&resource, &why));
+            results.add_error(unreadable_resource(&resource, &why));
         }
         if listed.is_err() || count >= MAX_OBJECTS {
-            reports.set_unknown(&served.resource.group, Some(&served.kind));
+            results.set_unknown(&served.resource.group, Some(&served.kind));
         }
         Ok(())
     }
 }
 
 /// Objects that are evaluated together.
-struct Batch<'b, 's, R> {
+struct Batch<'b, R> {
     listing: &'b Listing<'b>,
     documents: Vec<Document>,
     bytes: usize,
-    check_run: &'b mut CheckRun<'s>,
-    reports: &'b mut R,
+    results: &'b mut R,
     /// Names of the objects so far, by namespace: a list that was read again has some twice.
     seen: BTreeMap<String, BTreeSet<String>>,
     count: usize,
+    is_stopped: bool,
+    /// Objects that could not be reviewed.
+    unreadable: usize,
     error: Option<anyhow::Error>,
 }
 
-impl<'b, 's, R: ResultSink> Batch<'b, 's, R> {
-    fn new(listing: &'b Listing<'b>, check_run: &'b mut CheckRun<'s>, reports: &'b mut R) -> Self {
+impl<'b, R: ResultSink> Batch<'b, R> {
+    fn new(listing: &'b Listing<'b>, results: &'b mut R) -> Self {
         Self {
             listing,
             documents: Vec::new(),
             bytes: 0,
-            check_run,
-            reports,
+            results,
             seen: BTreeMap::new(),
             count: 0,
+            is_stopped: false,
+            unreadable: 0,
             error: None,
         }
     }
@@ -225,26 +264,37 @@ impl<'b, 's, R: ResultSink> Batch<'b, 's, R> {
     }
 
     fn evaluate(&mut self) {
-        let Listing { set, served, reads_failed, .. } = self.listing;
+        let Listing { set, served, threads, reads_failed, .. } = self.listing;
         self.bytes = 0;
         let documents = std::mem::take(&mut self.documents);
-        for found in parallel::map(&documents, |document| evaluate_object(set, served, document)) {
+        self.is_stopped = self.is_stopped || self.results.is_stopped(set);
+        if self.is_stopped {
+            return;
+        }
+        for found in threads.map(&documents, |document| evaluate_object(set, served, document)) {
             let ObjectResult { object, outcome } = found;
             match outcome {
                 Ok(ObjectOutcome::Evaluated(result)) => {
-                    if *reads_failed && result.has_skipped_rules() {
-                        self.reports.keep(&object);
-                    }
-                    self.reports.add(&object, &result.record);
-                    self.check_run.add_result(*result, None);
+                    let is_complete = !(*reads_failed && result.has_skipped_rules());
+                    self.results.add(&object, *result, is_complete);
                 }
-                Ok(ObjectOutcome::Terminating) => {
-                    self.reports.keep(&object);
-                    self.check_run.terminating += 1;
-                }
-                Ok(ObjectOutcome::Exempt) => self.check_run.exempt += 1,
-                Err(error) => drop(self.error.get_or_insert(error)),
+                Ok(ObjectOutcome::Skipped(reason)) => self.results.skip(&object, reason),
+                Err(EvaluateError::Unreadable(line)) => self.add_unreadable(&object, &line),
+                Err(EvaluateError::Engine(error)) => drop(self.error.get_or_insert(error)),
             }
+        }
+    }
+}
+
+impl<R: ResultSink> Batch<'_, R> {
+    /// Reports an object that cannot be reviewed, and continues: any user can store one.
+    fn add_unreadable(&mut self, object: &ObjectIdentity, line: &str) {
+        self.results.skip(object, SkippedObject::Unreadable);
+        self.unreadable += 1;
+        if self.unreadable <= MAX_UNREADABLE {
+            let source = self.listing.served.resource.to_string();
+            let line = one_line(&format!("not evaluated: {line}"), 1_024);
+            self.results.add_error(UnreadableInput { source, line });
         }
     }
 }
@@ -252,15 +302,12 @@ impl<'b, 's, R: ResultSink> Batch<'b, 's, R> {
 /// An object, and the result of its evaluation.
 struct ObjectResult {
     object: ObjectIdentity,
-    outcome: anyhow::Result<ObjectOutcome>,
+    outcome: Result<ObjectOutcome, EvaluateError>,
 }
 
 enum ObjectOutcome {
     Evaluated(Box<SubjectResult>),
-    /// It is being deleted.
-    Terminating,
-    /// No webhook matches it.
-    Exempt,
+    Skipped(SkippedObject),
 }
 
 fn evaluate_object(
@@ -282,8 +329,8 @@ fn evaluate_object(
         subject = dump::live_subject(one_line(&source, 512), &found, &served.resource.resource);
     });
     let outcome = match subject {
-        None => Ok(ObjectOutcome::Terminating),
-        Some(subject) if is_exempt(&subject) => Ok(ObjectOutcome::Exempt),
+        None => Ok(ObjectOutcome::Skipped(SkippedObject::Terminating)),
+        Some(subject) if is_exempt(&subject) => Ok(ObjectOutcome::Skipped(SkippedObject::Exempt)),
         Some(subject) => SubjectEvaluator::new(set)
             .evaluate(&subject)
             .map(|result| ObjectOutcome::Evaluated(Box::new(result))),

@@ -24,11 +24,15 @@ use opgate_files::dump::{Dump, Slot};
 use opgate_files::parallel;
 use opgate_input::read::Reader;
 
-use crate::cli::check::evaluate::{CheckRun, Progress, SubjectEvaluator, SubjectResult, is_exempt};
+use crate::cli::check::evaluate::{
+    CheckRun, EvaluateError, Progress, SubjectEvaluator, SubjectResult, is_exempt,
+};
 use crate::cli::exit::CommandError;
 use crate::cli::report::UnreadableInput;
-pub(in crate::cli) use live::{AuditedCluster, LiveCluster, evaluate_cluster, served_groups};
-pub(in crate::cli) use result_sink::{ObjectIdentity, ResultSink};
+pub(in crate::cli) use live::{
+    AuditedCluster, EvaluationThreads, LiveCluster, evaluate_cluster, served_groups,
+};
+pub(in crate::cli) use result_sink::{ObjectIdentity, ResultSink, SkippedObject};
 
 /// Maximum number of objects: their results are kept for the report.
 const MAX_OBJECTS: usize = 1_000_000;
@@ -106,7 +110,13 @@ pub(super) fn evaluate_dumps(
         let before = count.fetch_add(all.subjects.len(), Ordering::Relaxed);
         if before < MAX_OBJECTS {
             let evaluator = SubjectEvaluator::new(options.set).with_explanations(options.explains);
-            found.results = all.subjects.iter().map(|one| evaluator.evaluate(one)).collect();
+            for subject in &all.subjects {
+                match evaluator.evaluate(subject) {
+                    Ok(result) => found.results.push(Ok(result)),
+                    Err(EvaluateError::Unreadable(line)) => found.unreadable.push(line),
+                    Err(EvaluateError::Engine(error)) => found.results.push(Err(error)),
+                }
+            }
         }
         progress.step();
         found

@@ -2,9 +2,11 @@
 //! memory does not grow with their number.
 
 use opgate_admission::cluster::ListableResource;
+use opgate_admission::policy::PolicySet;
 use opgate_document::Document;
 
-use crate::cli::check::report::CheckRecord;
+use crate::cli::check::evaluate::{CheckRun, SubjectResult};
+use crate::cli::report::UnreadableInput;
 
 /// The object that a result belongs to. Names come from the API server, or from one behind it: check them
 /// before use.
@@ -39,30 +41,60 @@ impl ObjectIdentity {
     }
 }
 
+/// Why an object was not evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum SkippedObject {
+    /// It is being deleted or replaced.
+    Terminating,
+    /// No webhook matches it.
+    Exempt,
+    /// It makes no review: it nests too deep, for example.
+    Unreadable,
+}
+
 /// Receives results while a cluster is evaluated.
 pub(in crate::cli) trait ResultSink {
-    /// Takes the result of an object.
-    fn add(&mut self, object: &ObjectIdentity, record: &CheckRecord);
+    /// Takes the result of an object. If it is not `complete`, a rule was skipped because a list failed: what
+    /// is known of the object besides stays.
+    fn add(&mut self, object: &ObjectIdentity, result: SubjectResult, complete: bool);
 
-    /// Notes that an object was not evaluated, or not by all rules: what is known of it stays.
-    fn keep(&mut self, object: &ObjectIdentity);
+    /// Notes that an object was not evaluated.
+    fn skip(&mut self, object: &ObjectIdentity, reason: SkippedObject);
 
     /// Notes that not all objects of a kind, or of all kinds of a group, are known.
     fn set_unknown(&mut self, group: &str, kind: Option<&str>);
 
+    /// Takes what could not be read.
+    fn add_error(&mut self, error: UnreadableInput);
+
     /// Writes the results so far. No response of the API server is open.
     async fn write(&mut self);
+
+    /// Reports whether the evaluation ends early. It is checked before each batch and each write.
+    fn is_stopped(&mut self, _: &PolicySet) -> bool {
+        false
+    }
 }
 
-/// Writes nothing.
-pub(super) struct NoReports;
+/// The results of a command that writes none to the cluster.
+impl ResultSink for CheckRun<'_> {
+    fn add(&mut self, _: &ObjectIdentity, result: SubjectResult, _: bool) {
+        self.add_result(result, None);
+    }
 
-impl ResultSink for NoReports {
-    fn add(&mut self, _: &ObjectIdentity, _: &CheckRecord) {}
-
-    fn keep(&mut self, _: &ObjectIdentity) {}
+    fn skip(&mut self, _: &ObjectIdentity, reason: SkippedObject) {
+        match reason {
+            SkippedObject::Terminating => self.terminating += 1,
+            SkippedObject::Exempt => self.exempt += 1,
+            SkippedObject::Unreadable => {}
+        }
+    }
 
     fn set_unknown(&mut self, _: &str, _: Option<&str>) {}
+
+    fn add_error(&mut self, error: UnreadableInput) {
+        self.unreadable.push(error);
+    }
 
     async fn write(&mut self) {}
 }

@@ -87,6 +87,8 @@ pub(super) struct Comparison {
     compared: usize,
     different: usize,
     unanswered: usize,
+    /// Reviews that were not sent, because a local policy failed.
+    undecided: usize,
 }
 
 impl Comparison {
@@ -100,7 +102,7 @@ impl Comparison {
             anyhow::bail!("{}: the configuration has no policy {name:?}", client.url());
         }
         let out = output::stdout(Some(Form::Text));
-        Ok(Self { client, out, compared: 0, different: 0, unanswered: 0 })
+        Ok(Self { client, out, compared: 0, different: 0, unanswered: 0, undecided: 0 })
     }
 
     /// Returns the policies that decide, with `/` between them; none if all do.
@@ -124,7 +126,10 @@ impl Comparison {
         }
         let outcome = record.engine_outcome();
         // Without a local response there is nothing to compare.
-        let Some(expected) = &local.response else { return Ok(ControlFlow::Continue(outcome)) };
+        let Some(expected) = &local.response else {
+            self.undecided = self.undecided.saturating_add(1);
+            return Ok(ControlFlow::Continue(outcome));
+        };
         let url = self.client.url().to_string();
         let body = match self.client.send(&review.text) {
             Ok(body) => body,
@@ -179,11 +184,16 @@ impl Comparison {
 
     /// Prints the numbers of reviews and of differences.
     pub(super) fn finish(&self) {
-        let Self { compared, different, unanswered, .. } = self;
+        let Self { compared, different, unanswered, undecided, .. } = self;
         let reviews = if *compared == 1 { "review" } else { "reviews" };
-        let mut line = format!("{compared} {reviews}, {different} answered differently");
-        if *unanswered > 0 {
-            line = format!("{line}, {unanswered} more without a response");
+        let mut line = format!("{compared} {reviews}, {different} with another response");
+        for (count, what) in [
+            (*unanswered, "more without a response"),
+            (*undecided, "not sent, because a local policy failed"),
+        ] {
+            if count > 0 {
+                line = format!("{line}, {count} {what}");
+            }
         }
         note(line);
     }

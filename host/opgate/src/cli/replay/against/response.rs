@@ -49,6 +49,8 @@ struct ResponseBody {
     status: Option<Status>,
     warnings: Option<Vec<String>>,
     audit_annotations: Option<BTreeMap<String, String>>,
+    /// opgate changes no object.
+    patch: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -158,7 +160,7 @@ impl AdmissionResponse {
 }
 
 fn lines(response: &ResponseBody) -> Vec<String> {
-    let ResponseBody { status, warnings, audit_annotations, .. } = response;
+    let ResponseBody { status, warnings, audit_annotations, patch, .. } = response;
     let mut lines = Vec::new();
     if let Some(Status { code, reason, message, details }) = status {
         lines.extend(code.map(|code| format!("status.code: {code}")));
@@ -171,6 +173,7 @@ fn lines(response: &ResponseBody) -> Vec<String> {
             format!("status.details.causes: {}: {message}", place.trim())
         }));
     }
+    lines.extend(patch.as_ref().map(|patch| format!("patch: {patch}")));
     lines.extend(warnings.iter().flatten().map(|line| format!("warnings: {line}")));
     let annotations = audit_annotations.iter().flatten();
     lines.extend(annotations.map(|(key, value)| format!("auditAnnotations.{key}: {value}")));
@@ -190,7 +193,7 @@ mod tests {
     fn responses_differ_in_single_fields() {
         let base = r#"{"uid":"u","allowed":false,"status":{"code":403,"reason":"no","message":"m",
             "details":{"causes":[{"reason":"A-1","field":"spec","message":"m"}]}},
-            "warnings":["w","w","x"],"auditAnnotations":{"p":"deny"}}"#;
+            "warnings":["w","w","x"],"auditAnnotations":{"p":"deny"},"patch":"W10="}"#;
         let one = parse(base);
         for (from, to, missing) in [
             ("403", "422", "status.code: 403"),
@@ -199,6 +202,7 @@ mod tests {
             ("A-1", "A-2", "status.details.causes: A-1 spec: m"),
             ("\"w\",\"w\",\"x\"", "\"w\",\"x\"", "warnings: w"),
             ("\"p\":\"deny\"", "", "auditAnnotations.p: deny"),
+            (",\"patch\":\"W10=\"", "", "patch: W10="),
         ] {
             let other = parse(&base.replacen(from, to, 1));
             assert!(!one.is_equal(&other) && !other.is_equal(&one), "{from}");
