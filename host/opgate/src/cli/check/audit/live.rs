@@ -94,8 +94,9 @@ pub(in crate::cli) async fn served_groups(
 pub(in crate::cli) enum EvaluationThreads {
     /// One for each CPU.
     All,
-    /// One that gets the CPU time that other threads leave.
-    OneIdle,
+    /// One, with the priority of the thread that starts it. With idle priority, an audit would never end while other
+    /// threads use all CPUs.
+    One,
 }
 
 impl EvaluationThreads {
@@ -103,11 +104,7 @@ impl EvaluationThreads {
     fn map<R: Send>(self, documents: &[Document], work: impl Fn(&Document) -> R + Sync) -> Vec<R> {
         match self {
             Self::All => parallel::map(documents, work),
-            Self::OneIdle => parallel::map_on(1, documents, |document| {
-                // If the system does not allow it, the thread runs with normal priority.
-                let _ = opgate_system::set_idle_priority();
-                work(document)
-            }),
+            Self::One => parallel::map_on(1, documents, work),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Leadership ─▶ AuditTask ─ pause ─▶ AuditRun, in a thread with low priority ─▶ reports in the cluster
-//!                  ▲   │                 └▶ evaluation, in a thread with idle priority
+//!                  ▲   │                 └▶ evaluation, in one thread of the same priority
 //!                  │   └ lost lead, end of the server: stops the run
 //!                  └──── RunOutcome ─▶ AuditMetrics, log
 //! ```

@@ -93,7 +93,7 @@ impl AuditRun {
             Ok(reports) => results.set_reports(reports),
             Err(problem) => results.set_report_problem(&problem),
         }
-        let threads = EvaluationThreads::OneIdle;
+        let threads = EvaluationThreads::One;
         let audited = AuditedCluster { connection: &connection, groups, namespace: None, threads };
         audited.evaluate(set, &mut results).await.map_err(|e| e.error)?;
         Ok(results.finish().await)
