@@ -61,10 +61,11 @@ pub(crate) fn scan_values(json: &str, options: ScanOptions, cost: Cost<'_>) -> O
         let start = reader.at;
         reader.value()?;
         values.push(start..reader.at)?;
-        // Behind a bracket or a quote the next value may follow at once; behind others, a space.
+        // Next to a bracket or a quote, the next value may follow at once; otherwise, after a space.
         let last = reader.bytes.get(reader.at.wrapping_sub(1));
         if !matches!(last, Some(b'}' | b']' | b'"')) && reader.at < reader.bytes.len() {
-            reader.bytes.get(reader.at).filter(|byte| is_space(**byte))?;
+            let is_start = |byte: &&u8| is_space(**byte) || matches!(**byte, b'{' | b'[' | b'"');
+            reader.bytes.get(reader.at).filter(is_start)?;
         }
     }
     let (brackets, _) = reader.brackets.finish(0)?;

@@ -180,6 +180,26 @@ fn inserted_documents_read_like_parts_of_the_text() {
     assert!(!equal(Some(doc.root()), Some(document(&text).root())));
 }
 
+/// Checks that values may follow each other where the parser knows their ends.
+#[test]
+fn values_follow_brackets_and_quotes_without_a_space() {
+    for (text, expected) in [
+        ("true{}", Some(&["true", "{}"][..])),
+        ("1[2]3", Some(&["1", "[2]", "3"])),
+        ("1[2] 3", Some(&["1", "[2]", "3"])),
+        ("null\"a\"null", Some(&["null", "\"a\"", "null"])),
+        ("true false", Some(&["true", "false"])),
+        ("truefalse", None),
+        ("1}", None),
+    ] {
+        let found = Text::parse_values(text.to_owned(), MAX_DEPTH).ok();
+        let found = found.map(|(text, ranges)| {
+            ranges.into_iter().map(|range| text[range].to_owned()).collect::<Vec<_>>()
+        });
+        assert_eq!(found, expected.map(|e| e.iter().map(|&v| v.to_owned()).collect()), "{text}");
+    }
+}
+
 fn json() -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),
