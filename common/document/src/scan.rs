@@ -466,7 +466,6 @@ mod tests {
             "\"a\tb\"",
             "\"long enough for a word \u{1} \"",
             "1true",
-            "1[]",
             "[[[[[[[[[]]]]]]]]]",
             "\u{feff}1",
         ] {
