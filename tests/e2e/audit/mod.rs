@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use testkit::fake_api_server::{FakeCluster, Scope};
+use testkit::wait_until;
 
 use crate::BINARY;
 
@@ -408,4 +409,30 @@ fn audits_of_an_installation_have_separate_reports() {
     assert_eq!(POLICY_REPORT.installation_reports(&cluster), REPORTS);
     let output = audit(&cluster, &["--installation", "opgate-system"]);
     assert_eq!(status(&output), 2);
+}
+
+/// A resource that discovery lists can be gone at the next request, or only seem so behind a proxy.
+#[tokio::test(flavor = "multi_thread")]
+async fn unserved_resource_keeps_its_reports() {
+    let cluster = audited_cluster();
+    cluster.hold_lists(OLM, "operatorgroups");
+    let before = cluster.requests().len();
+    let kubeconfig = cluster.kubeconfig();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("opgate.yaml"), include_str!("opgate.yaml")).unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(["audit", "--config", "opgate.yaml", "--kubeconfig"]).arg(kubeconfig);
+    command.current_dir(directory.path()).env("OPGATE_CACHE_DIR", directory.path().join("cache"));
+    let audit = tokio::task::spawn_blocking(move || command.output().unwrap());
+    wait_until("the list", async || {
+        let requests = cluster.requests();
+        requests.iter().skip(before).any(|request| request.contains("/operatorgroups?"))
+    })
+    .await;
+    cluster.uninstall(OLM, "operatorgroups");
+    cluster.release_lists(OLM, "operatorgroups");
+    let output = audit.await.unwrap();
+    assert_eq!(status(&output), 2, "{}", err(&output));
+    assert!(err(&output).contains("0 deleted"), "{}", err(&output));
+    assert_eq!(POLICY_REPORT.reports(&cluster)[..3], REPORTS[..3]);
 }

@@ -323,6 +323,24 @@ async fn recording_on_standard_output_is_not_compressed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn blocked_standard_output_does_not_keep_the_server_from_ending() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe").display().to_string();
+    // Nothing reads the pipe.
+    let shell = format!("mkfifo {pipe}; exec 1<>{pipe}");
+    let server =
+        Server::start_after(&shell, BINARY, None, &["--record", "-", "--drain-delay", "0s"]);
+    let mut client = server.connect().await;
+    let mut review = create_bundle("1", "b", &good_spec());
+    review["request"]["object"]["metadata"]["annotations"] = json!({"text": "x".repeat(1 << 20)});
+    for _ in 0..3 {
+        let answer = client.review(review.to_string()).await.unwrap();
+        assert_eq!(answer.response()["allowed"], true);
+    }
+    stop(server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn recording_of_a_killed_server_has_its_complete_lines() {
     let recording = Recording::new();
     let directory = recording.path();

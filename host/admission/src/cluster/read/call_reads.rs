@@ -120,9 +120,13 @@ impl CallReads {
         self.push(query, result);
     }
 
+    /// Whether a result of this size is kept. Only such results count: a review whose reads are cut is still recorded.
     fn has_room(&mut self, bytes: usize) -> bool {
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.is_cut |= self.bytes > MAX_READ_BYTES;
+        let total = self.bytes.saturating_add(bytes);
+        self.is_cut |= total > MAX_READ_BYTES;
+        if !self.is_cut {
+            self.bytes = total;
+        }
         !self.is_cut
     }
 
@@ -446,7 +450,7 @@ mod tests {
         for number in 0..8 {
             reads.add(format!("query {number}"), &Ok(Ok(found(&[("a", &large)]))), true);
         }
-        assert!(reads.is_cut() && reads.reads.len() < 4 && reads.size() < 16 << 20);
+        assert!(reads.is_cut() && reads.reads.len() < 4 && reads.size() < MAX_READ_BYTES + 4_096);
         let mut reads = CallReads::default();
         for number in 0..2_000 {
             reads.add(format!("query {number}"), &Ok(Ok(found(&[]))), true);
