@@ -62,7 +62,7 @@ pub(crate) fn render_page(root: &Path) -> Result<String> {
     }
     let gaps = fs::read_to_string(root.join(GAPS_PATH)).context(GAPS_PATH)?;
     read_gaps(&gaps, &mut cited)?;
-    render_citations(&cited, include_str!("coverage/headings.tsv"))
+    render_citations(&cited, include_str!("../../host/ui/src/headings.tsv"))
 }
 
 /// By edition and lines: the links to what is said of them, in the order of the IDs.

@@ -1,5 +1,6 @@
 //! Tasks of the project, run as `cargo xtask`.
 
+mod browser;
 mod c_bindings;
 mod corpus;
 mod coverage;
@@ -7,6 +8,8 @@ mod image;
 mod kinds;
 mod mutate;
 mod new_rule;
+#[path = "../../host/builtin-components/policies.rs"]
+mod policies;
 mod source;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +26,7 @@ Usage: cargo xtask new-rule POLICY ID [--in MODULE]
        cargo xtask kinds
        cargo xtask mutate POLICY… [--sample N] [--seed N]
        cargo xtask corpus FOLDER… [--binary FILE] [-- ARGUMENT…]
+       cargo xtask browser OUT [--jco DIR]
        cargo xtask image [--arch ARCH]… [--output FOLDER] [--tag TAG] [--check]
 
 new-rule starts a rule: its section in a module of the policy, and its case file.
@@ -45,6 +49,12 @@ corpus checks published content in directories, prints what each rule denies and
 is denied that was not in the last run. ARGUMENTs go to `opgate check`. docs/reliability.md names repositories.
 
   --binary FILE  the opgate to run; by default the release build
+
+browser writes the page that evaluates the built-in policies in a browser (docs/try-it.md). It needs node and npm.
+
+  OUT        the directory for its files
+  --jco DIR  a directory in which the packages of host/browser/page/package.json are installed;
+             by default npm installs them below target
 
 image builds the image of opgate as an OCI layout, and prints its digest (docs/image.md).
 
@@ -86,9 +96,10 @@ fn run(arguments: &[&str]) -> Result<String> {
         ["corpus", arguments @ ..] => corpus::run(root, &parse_corpus_options(arguments)?),
         ["kinds"] => kinds::write(root),
         ["mutate", arguments @ ..] => mutate::run(root, &parse_mutate_options(arguments)?),
+        ["browser", arguments @ ..] => browser::run(root, &parse_browser_options(arguments)?),
         ["image", arguments @ ..] => image::run(root, &parse_image_options(arguments)?),
         _ => bail!(
-            "the tasks are new-rule, coverage, c-bindings, kinds, mutate, corpus and image\n\n{USAGE}"
+            "the tasks are new-rule, coverage, c-bindings, kinds, mutate, corpus, browser and image\n\n{USAGE}"
         ),
     }
 }
@@ -124,6 +135,16 @@ fn parse_corpus_options<'a>(arguments: &[&'a str]) -> Result<corpus::CorpusOptio
         bail!("corpus needs a directory\n\n{USAGE}");
     }
     Ok(wanted)
+}
+
+fn parse_browser_options<'a>(arguments: &[&'a str]) -> Result<browser::BrowserOptions<'a>> {
+    match arguments {
+        [out] if !out.starts_with('-') => Ok(browser::BrowserOptions { out, jco: None }),
+        [out, "--jco", jco] | ["--jco", jco, out] if !out.starts_with('-') => {
+            Ok(browser::BrowserOptions { out, jco: Some(jco) })
+        }
+        _ => bail!("browser needs a directory\n\n{USAGE}"),
+    }
 }
 
 fn parse_mutate_options<'a>(arguments: &[&'a str]) -> Result<mutate::MutationOptions<'a>> {

@@ -8,10 +8,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use opgate_document::{Document, Kind, Value};
+use opgate_document::Document;
 
 use super::content::{Documents, File};
 use super::excerpt::{can_be_shown, is_in_secret, mentions_secret};
+use opgate_input::field::resolve_tokens;
 use opgate_input::yaml::ValueNumbers;
 
 /// A place in a file.
@@ -65,26 +66,6 @@ fn source_line(file: &File, line: u64) -> Option<&str> {
 /// Returns the part of a line that is shown.
 fn excerpt(line: Option<&str>) -> String {
     line.filter(|line| can_be_shown(line)).unwrap_or_default().to_owned()
-}
-
-/// Returns the JSON pointer of the target of the tokens in a document, or of the nearest enclosing value, and
-/// the remaining tokens.
-fn resolve_tokens<'t>(root: Value<'_>, tokens: &'t [String]) -> (String, &'t [String]) {
-    let (mut at, mut pointer, mut tokens) = (root, String::new(), tokens);
-    while !tokens.is_empty() {
-        // The name, or the longest name that the tokens combine to: it can contain points.
-        let longest = if at.kind() == Kind::Object { tokens.len() } else { 1 };
-        let found = std::iter::once(1).chain((2..=longest).rev()).find_map(|count| {
-            let name = tokens.get(..count)?.join(".");
-            let step = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-            Some((at.get(&step)?, step, count))
-        });
-        let Some((value, step, count)) = found else { break };
-        at = value;
-        pointer.push_str(&step);
-        tokens = tokens.get(count..).unwrap_or_default();
-    }
-    (pointer, tokens)
 }
 
 /// The JSON in a text.

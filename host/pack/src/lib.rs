@@ -35,6 +35,10 @@ const LARGE_DATA_LINK_ARGS: [&str; 2] = ["-zstack-size=65536", "--initial-memory
 const LARGE_DATA_GUESTS: [&str; 3] =
     ["opgate-cluster-service-version", "opgate-crd-upgrade", "opgate-registry-bundle"];
 
+/// The host of policies in a browser reads YAML and JSON of users, which can nest deep.
+const BROWSER_LINK_ARGS: [&str; 2] = ["-zstack-size=1048576", "--initial-memory=2097152"];
+const BROWSER_GUEST: &str = "opgate-browser";
+
 /// The error of a failed build.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -98,25 +102,52 @@ pub fn build_components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Erro
     for input in ["Cargo.toml", "Cargo.lock", "common", "guest", "wit"] {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
     }
+    let modules = build_modules(&workspace, &target_dir()?, guest)?;
+    modules.iter().map(|module| encode_module(module)).collect()
+}
+
+/// Builds the guest of a package in a workspace, outside of a build script, and returns its component. The
+/// directory is that of all guests, `<target>/guest`: what the build of the workspace has built is not built again.
+///
+/// # Errors
+/// As for [`build_components`].
+pub fn build_component(
+    workspace: &Path,
+    target_dir: &Path,
+    package: &str,
+) -> Result<Vec<u8>, Error> {
+    let mut component = Vec::new();
+    for module in build_modules(workspace, target_dir, Guest::Package(package))? {
+        (_, component) = encode_module(&module)?;
+    }
+    Ok(component)
+}
+
+/// Builds guests, and returns the paths of their modules.
+fn build_modules(
+    workspace: &Path,
+    target_dir: &Path,
+    guest: Guest<'_>,
+) -> Result<Vec<PathBuf>, Error> {
     ensure_target()?;
-    let target_dir = target_dir()?;
     let package = match guest {
         Guest::Package(package) | Guest::Examples { package, .. } => package,
     };
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(&workspace);
+    cargo.current_dir(workspace);
     // `cargo rustc` for the one library: with `rlib` among its crate types there is no LTO.
     match guest {
         Guest::Package(_) => cargo.args(["rustc", "--lib", "--crate-type", "cdylib"]),
         Guest::Examples { .. } => cargo.args(["build", "--examples"]),
     };
     cargo.args(["--quiet", "--profile", "guest"]);
-    cargo.args(["--target", WASM_TARGET, "--package", package, "--target-dir"]).arg(&target_dir);
+    cargo.args(["--target", WASM_TARGET, "--package", package, "--target-dir"]).arg(target_dir);
     if let Guest::Package(package) = guest {
         let layout = match package {
             deep if LARGE_STACK_GUESTS.contains(&deep) => LARGE_STACK_LINK_ARGS,
             wide if LARGE_DATA_GUESTS.contains(&wide) => LARGE_DATA_LINK_ARGS,
             small if SMALL_MEMORY_GUESTS.contains(&small) => SMALL_MEMORY_LINK_ARGS,
+            BROWSER_GUEST => BROWSER_LINK_ARGS,
             _ => DEFAULT_LINK_ARGS,
         };
         cargo.arg("--").args(layout.map(|flag| format!("-Clink-arg={flag}")));
@@ -136,15 +167,14 @@ pub fn build_components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Erro
         return Err(Error::Cargo(status.to_string()));
     }
     let built = target_dir.join(WASM_TARGET).join("guest");
-    let modules = match guest {
+    Ok(match guest {
         Guest::Package(name) => vec![built.join(format!("{}.wasm", name.replace('-', "_")))],
         Guest::Examples { directory, .. } => {
             let directory = workspace.join(directory);
             println!("cargo::rerun-if-changed={}", directory.display());
             find_examples(&directory, &built.join("examples"))?
         }
-    };
-    modules.iter().map(|module| encode_module(module)).collect()
+    })
 }
 
 /// Returns the flags that replace paths, in cargo's encoding.

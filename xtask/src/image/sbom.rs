@@ -9,9 +9,6 @@
 //!
 //! Macros and build scripts are omitted: they run during the build, and are not part of the binary.
 
-#[path = "../../../host/builtin-components/policies.rs"]
-mod policies;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -22,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::platform::Arch;
 use super::{ImageMetadata, cargo, command_output, digest};
+use crate::policies;
 
 const GUEST_TARGET: &str = "wasm32-unknown-unknown";
 /// The crate with the CA certificates, which `files` takes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use opgate_casefile::{Case, Expectation, Violation};
 use serde_json::{Value, json};
 
-use super::run::{CaseResult, CaseRun};
+use super::run::{CaseDecision, CaseResult, CaseRun};
 use crate::cli::exit::ExitStatus;
 use crate::cli::output::{ERROR, Out, SUCCESS, WARNING, stdout};
 use crate::cli::policy::source::PolicySubject;
@@ -85,6 +85,22 @@ fn violation_line(finding: &Violation) -> String {
     let at = at.as_deref().filter(|at| !at.is_empty()).map(|at| format!("{at}: "));
     let rest = if *starts { "…" } else { "" };
     one_line(&format!("{level}{rule} {}{message}{rest}", at.unwrap_or_default()), 4_096)
+}
+
+/// Returns the decision of a case as JSON: all that its policy reported, whether it was expected or not.
+fn decision_json(decision: &CaseDecision) -> Value {
+    let violation = |found: &Violation| {
+        let Violation { rule, level, field, message, .. } = found;
+        json!({"rule": rule, "level": level, "field": field, "message": message})
+    };
+    let skipped = |(rule, reason): &(String, String)| json!({"rule": rule, "reason": reason});
+    let result = &decision.result;
+    json!({
+        "violations": result.violations.iter().map(violation).collect::<Vec<_>>(),
+        "skipped": decision.skipped.iter().map(skipped).collect::<Vec<_>>(),
+        "auditAnnotations": result.audit_annotations,
+        "reason": result.reason,
+    })
 }
 
 /// Returns why a case failed: lines that begin with `-` for the expected result, `+` for the actual one.
@@ -275,6 +291,7 @@ impl Report {
                 "line": place.line,
                 "status": status(&ran.result),
                 "seconds": ran.duration.as_secs_f64(),
+                "decision": ran.decision.as_ref().map(decision_json),
             });
             if let Some(members) = one.as_object_mut()
                 && !matches!(ran.result, CaseResult::Ok | CaseResult::Updated)

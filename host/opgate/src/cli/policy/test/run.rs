@@ -60,7 +60,17 @@ pub(super) enum CaseResult {
 pub(super) struct CaseRun {
     pub(super) case: Case,
     pub(super) result: CaseResult,
+    /// The decision; none after a policy error.
+    pub(super) decision: Option<CaseDecision>,
     pub(super) duration: Duration,
+}
+
+/// The decision on the request of a case.
+#[derive(Debug)]
+pub(super) struct CaseDecision {
+    pub(super) result: PolicyResult,
+    /// The rules that were skipped, each with the reason.
+    pub(super) skipped: Vec<(String, String)>,
 }
 
 /// A policy that runs cases.
@@ -127,11 +137,13 @@ impl Runner {
         let mut all = Vec::with_capacity(cases.len());
         for case in cases {
             let started = Instant::now();
-            let result = self.evaluate(&case, None);
+            let evaluated = self.evaluate(&case, None);
             let took = started.elapsed();
-            let result = match result {
-                Err(why) => CaseResult::Error(why),
-                Ok((diff, answer)) if !diff.is_empty() => CaseResult::Differs(diff, answer),
+            let result = match &evaluated {
+                Err(why) => CaseResult::Error(why.clone()),
+                Ok((diff, decision)) if !diff.is_empty() => {
+                    CaseResult::Differs(diff.clone(), decision.result.clone())
+                }
                 Ok(_) if case.expects != Expectation::Reject => CaseResult::Ok,
                 Ok(_) => match self.evaluate(&case, Some("off")) {
                     Ok((diff, _)) if diff.is_empty() => CaseResult::PassesWithoutRule,
@@ -139,7 +151,8 @@ impl Runner {
                     _ => CaseResult::Ok,
                 },
             };
-            let one = CaseRun { case, result, duration: took };
+            let decision = evaluated.ok().map(|(_, decision)| decision);
+            let one = CaseRun { case, result, decision, duration: took };
             ran(&one)?;
             all.push(one);
         }
@@ -197,16 +210,16 @@ impl Runner {
         &mut self,
         case: &Case,
         level: Option<&str>,
-    ) -> Result<(Diff, PolicyResult), CaseRunError> {
+    ) -> Result<(Diff, CaseDecision), CaseRunError> {
         let set = self.set_of(case, level)?;
-        let answer = runtime::block_on(self.call_policy(&set, case))
+        let decision = runtime::block_on(self.call_policy(&set, case))
             .map_err(|error| CaseRunError(error.to_string()))??;
-        let mut diff = case.compare(&answer, |rule| self.level(rule));
+        let mut diff = case.compare(&decision.result, |rule| self.level(rule));
         for finding in &mut diff.missing {
             let own = self.level(&finding.rule).map(str::to_owned);
             finding.level = finding.level.take().or(own);
         }
-        Ok((diff, answer))
+        Ok((diff, decision))
     }
 
     /// Returns the level of a rule; none if settings decide it.
@@ -320,7 +333,7 @@ impl Runner {
         &self,
         set: &PolicySet,
         case: &Case,
-    ) -> Result<PolicyResult, CaseRunError> {
+    ) -> Result<CaseDecision, CaseRunError> {
         let mut asked = case.review();
         // One case is not in the way of the next.
         if let Some(request) = asked.get_mut("request").and_then(Value::as_object_mut) {
@@ -350,16 +363,19 @@ impl Runner {
         // The host adds one itself.
         let notes = notes.filter(|(key, _)| *key != "skipped-rules" || expected(key));
         let denied = decision.denial.map(|denial| denial.reason);
-        Ok(PolicyResult {
+        let skipped: Vec<_> =
+            decision.skipped.into_iter().map(|skipped| (skipped.rule, skipped.reason)).collect();
+        let result = PolicyResult {
             violations: decision.violations.into_iter().map(finding).collect(),
-            skipped: decision.skipped.into_iter().map(|skipped| skipped.rule).collect(),
+            skipped: skipped.iter().map(|(rule, _)| rule.clone()).collect(),
             audit_annotations: notes.map(|(key, value)| (key.to_owned(), value.clone())).collect(),
             // Without a denial, clients do not see the reason of a verdict.
             reason: denied.map_or_else(
                 || case.reason.clone(),
                 |reason| Some(reason).filter(|reason| reason != "Forbidden"),
             ),
-        })
+        };
+        Ok(CaseDecision { result, skipped })
     }
 }
 
