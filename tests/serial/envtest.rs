@@ -8,6 +8,7 @@ use kube::core::{ApiResource, DynamicObject};
 use serde_json::json;
 use testkit::control_plane::{ControlPlane, eventually};
 use testkit::objects::{csv, csvs, denial_message, group, groups, namespace, resource};
+use testkit::otlp_collector::OtlpCollector;
 use testkit::{Server, configuration, create_bundle, good_spec, polls};
 
 use crate::{BINARY, wait_for_idle_machine};
@@ -256,4 +257,41 @@ async fn real_api_server_unwatchable_resources_are_polled() {
     let said = server.connect().await.review(review).await.unwrap().message();
     assert!(said.starts_with("serverversions: [\"v1."), "{said}");
     assert!(!server.log().iter().any(|line| line.to_string().contains("forbidden")), "{said}");
+}
+
+/// With `--tracing-config-file`, an API server sends `traceparent` to webhooks.
+#[tokio::test(flavor = "multi_thread")]
+async fn review_continues_the_trace_of_a_real_api_server() {
+    let _turn = wait_for_idle_machine().await;
+    let files = tempfile::tempdir().unwrap();
+    let file = files.path().join("tracing.yaml");
+    // No collector listens there: the spans of the API server itself are of no interest.
+    let tracing = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "TracingConfiguration",
+        "endpoint": "127.0.0.1:1",
+        "samplingRatePerMillion": 1_000_000,
+    });
+    std::fs::write(&file, tracing.to_string()).unwrap();
+    let argument = format!("--tracing-config-file={}", file.display());
+    let arguments = ["--disable-admission-plugins=ServiceAccount", argument.as_str()];
+    let Some(plane) = ControlPlane::start_with(&arguments).await else { return };
+    plane.install().await;
+    plane.grant().await;
+    let collector = OtlpCollector::start().await;
+    let (kubeconfig, endpoint) = (plane.kubeconfig("opgate"), collector.endpoint());
+    let configuration = ControlPlane::operator_group("20s");
+    // Only the API server has requests traced.
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let arguments =
+        ["--kubeconfig", kubeconfig, "--otlp-endpoint", &endpoint, "--trace-sample", "0"];
+    let servers = [Server::start(BINARY, Some(&configuration), &arguments)];
+    plane.enforce(BINARY, &configuration, servers[0].address, &servers).await;
+    let root = eventually("a span", || async {
+        collector.spans().into_iter().find(|span| span.name.starts_with("POST /validate"))
+    })
+    .await;
+    assert_eq!((root.trace_id.len(), root.parent_span_id.len()), (16, 8));
+    let calls = collector.spans().into_iter().filter(|span| span.trace_id == root.trace_id);
+    assert!(calls.filter(|span| span.name == "evaluate operator-group").count() >= 1);
 }

@@ -11,6 +11,7 @@
 //! * [`review`]: AdmissionReviews as they arrive.
 //! * [`cluster`]: objects of the cluster that policies can read.
 //! * [`policy`]: policies, their configuration, the active policy set, decisions and responses.
+//! * [`step`]: the timed steps of a decision, for traces.
 
 // For the feature that chooses a version of Kubernetes.
 use k8s_openapi as _;
@@ -22,3 +23,4 @@ pub mod fuzzing;
 mod object;
 pub mod policy;
 pub mod review;
+pub mod step;

@@ -24,11 +24,13 @@ use super::await_outcomes::{SettleWait, has_settled_since, max_pending_depth, ob
 use super::read_need::{DirectReadNeed, ReadConsistency, direct_read_need};
 use crate::cluster::{
     CLAIM_RECHECK_INTERVAL, Claim, ClusterState, DenialGround, DirectReadError, DirectReadPlan,
-    DirectReader, EvaluationView, LedgerMark, MAX_CONFIRMATIONS, ObjectWrite, OpenReservation,
-    PossibleState, QueryScope, RecordedQuery, ReservationCounters, ReservationLimitReached,
-    ReservationResult, ResourceId, ShareError, SharedQuery, Source, confirm, settle_all,
+    DirectReader, DirectReads, EvaluationView, LedgerMark, MAX_CONFIRMATIONS, ObjectWrite,
+    OpenReservation, PossibleState, QueryScope, RecordedQuery, ReservationCounters,
+    ReservationLimitReached, ReservationResult, ResourceId, ShareError, SharedQuery, Source,
+    confirm, settle_all,
 };
 use crate::policy::Overload;
+use crate::step::{ClusterWait, StepRecorder, StepTimer};
 
 /// Maximum time of a direct read that replaces a watch that fails.
 const FALLBACK_READ_TIMEOUT: Duration = Duration::from_secs(3);
@@ -48,6 +50,11 @@ pub(crate) trait Evaluate {
 
     /// The account that samples are charged to.
     fn account(&self) -> Option<&Arc<Account>> {
+        None
+    }
+
+    /// The recorder of the steps, if the request is traced.
+    fn steps(&self) -> Option<&dyn StepRecorder> {
         None
     }
 
@@ -264,19 +271,33 @@ impl<'r, E: Evaluate> Run<'r, E> {
     async fn read_directly(&mut self, need: DirectReadNeed<'r>) -> Result<bool, DirectReadError> {
         let read = match need {
             DirectReadNeed::NotNeeded => return Ok(false),
-            DirectReadNeed::Read(direct) => {
-                direct.read_all(self.cluster, &self.read_plan, self.deadline).await?
-            }
+            DirectReadNeed::Read(direct) => self.read_planned(direct, self.deadline).await?,
             DirectReadNeed::ReadInstead(direct, reason) => {
                 // Direct reads instead of a failed watch must not use the whole time of the request.
                 let soon = self.deadline.min(Instant::now() + FALLBACK_READ_TIMEOUT);
-                let read = direct.read_all(self.cluster, &self.read_plan, soon).await;
+                let read = self.read_planned(direct, soon).await;
                 read.map_err(|error| DirectReadError(format!("{reason}; read directly: {error}")))?
             }
             DirectReadNeed::Fail(reason) => return Err(DirectReadError(reason)),
         };
         self.evaluation_view.direct_reads = Some(read.into());
         Ok(true)
+    }
+
+    /// Reads directly what is in the plan.
+    async fn read_planned(
+        &self,
+        direct: &DirectReader,
+        deadline: Instant,
+    ) -> Result<DirectReads, DirectReadError> {
+        let timer = self.start_step();
+        let read = direct.read_all(self.cluster, &self.read_plan, deadline).await;
+        timer.end_wait(ClusterWait::DirectRead, || read.as_ref().err().map(ToString::to_string));
+        read
+    }
+
+    fn start_step(&self) -> StepTimer<'r> {
+        StepTimer::start(self.evaluator.steps())
     }
 
     fn direct_read_need(&mut self, evaluations: &[Evaluation<E::Verdict>]) -> DirectReadNeed<'r> {
@@ -300,7 +321,9 @@ impl<'r, E: Evaluate> Run<'r, E> {
         let samples = self.evaluation_view.samples.take();
         let mut samples = samples.map(Arc::unwrap_or_clone).unwrap_or_default();
         let source = self.consistency.direct.map(DirectReader::sample_source);
+        let timer = self.start_step();
         samples.fetch(&needed, source, self.evaluator.account(), self.deadline).await;
+        timer.end_wait(ClusterWait::Sample, || None);
         self.evaluation_view.samples = Some(Arc::new(samples));
         true
     }
@@ -315,12 +338,12 @@ impl<'r, E: Evaluate> Run<'r, E> {
             return false;
         }
         self.confirmations += 1;
+        let timer = self.start_step();
         let read = confirm(self.cluster, direct, &stored.grounds, self.deadline).await;
+        timer.end_wait(ClusterWait::Confirmation, || None);
         let new = read.empty_namespaces.iter();
         let has_new = new.filter(|(id, scope)| self.read_plan.add(*id, scope)).count() > 0;
-        if has_new
-            && let Ok(read) = direct.read_all(self.cluster, &self.read_plan, self.deadline).await
-        {
+        if has_new && let Ok(read) = self.read_planned(direct, self.deadline).await {
             self.evaluation_view.direct_reads = Some(read.into());
         }
         has_new || read.is_outdated
@@ -335,15 +358,21 @@ impl<'r, E: Evaluate> Run<'r, E> {
     ) -> Result<bool, E::Overload> {
         let objects = all_pending_objects(evaluations);
         // Requests that were settled during the evaluation need no wait.
-        let is_settled = has_settled_since(self.cluster, seen)
-            || self
-                .settle_wait
-                .wait(self.cluster, self.consistency.direct, &objects, self.deadline)
-                .await;
+        let is_settled =
+            has_settled_since(self.cluster, seen) || self.wait_until_settled(&objects).await;
         if is_settled && Instant::now() >= self.deadline {
             return Err(EvaluationError::Contention.into());
         }
         Ok(is_settled)
+    }
+
+    async fn wait_until_settled(&mut self, objects: &[(ResourceId, Key)]) -> bool {
+        let timer = self.start_step();
+        let direct = self.consistency.direct;
+        let is_settled = self.settle_wait.wait(self.cluster, direct, objects, self.deadline).await;
+        let error = || (!is_settled).then(|| "not settled in time".to_owned());
+        timer.end_wait(ClusterWait::PendingRequests, error);
+        is_settled
     }
 
     /// The denial of a request whose verdict depends on requests in progress.
@@ -451,7 +480,11 @@ impl<'r, E: Evaluate> Run<'r, E> {
             Some(SharedQuery { id: *id, cache, query: query.clone() })
         };
         let mark = self.ledger_mark.clone().unwrap_or_default();
-        open.share(queries.iter().filter_map(shared).collect(), mark, self.deadline).await
+        let timer = self.start_step();
+        let queries = queries.iter().filter_map(shared).collect();
+        let shared = open.share(queries, mark, self.deadline).await;
+        timer.end_wait(ClusterWait::LedgerWrite, || shared.as_ref().err().map(ShareError::text));
+        shared
     }
 
     /// Counts an attempt that came too late. After some, the request gets priority.

@@ -17,6 +17,7 @@ use crate::policy::{
     Overload, Policy, PolicyError, ReviewTime, Tenant, call, response, write_log_lines,
 };
 use crate::review::Review;
+use crate::step::{Step, StepRecorder, StepTimer};
 
 /// The policies that evaluate one review.
 pub(super) struct ReviewEvaluator<'b, O> {
@@ -65,6 +66,10 @@ impl<O: Observer> Evaluate for ReviewEvaluator<'_, O> {
 
     fn account(&self) -> Option<&Arc<Account>> {
         self.review.account()
+    }
+
+    fn steps(&self) -> Option<&dyn StepRecorder> {
+        self.observer.steps()
     }
 
     async fn evaluate(
@@ -273,13 +278,19 @@ async fn call_policy<O: Observer>(
         tenant: *tenant,
         shared_time: time,
         deadline: *deadline,
+        step: StepTimer::start(observer.steps()),
     };
+    let step = context.step;
     let asked = call(policy, inputs, evaluation_view, context).await;
     let CallOutcome { call, dropped_error: dropped } = match asked {
         Ok(asked) => asked,
-        Err(overload) => return PolicyResult::from_overload(overload),
+        Err(overload) => {
+            end_call_step(step, policy, || (Vec::new(), Some(overload.to_string())));
+            return PolicyResult::from_overload(overload);
+        }
     };
-    write_log_lines(&policy.name, &call.log);
+    let trace_id = observer.steps().map(StepRecorder::trace_id);
+    write_log_lines(&policy.name, trace_id, &call.log);
     let mut accepted_verdict = evaluator.time.charge_work(time, || {
         call.result
             .and_then(|verdict| AcceptedVerdict::of(policy, verdict, evaluator.review.account()))
@@ -287,19 +298,20 @@ async fn call_policy<O: Observer>(
     if let (Ok(accepted_verdict), Some(error)) = (&mut accepted_verdict, dropped) {
         let rules = policy.advisory_rules_for(evaluator.review);
         tracing::warn!(
-            policy = policy.name, rules = ?rules, cause = %error,
+            policy = policy.name, rules = ?rules, cause = %error, trace_id,
             "advisory rules dropped after a policy error"
         );
         accepted_verdict.set_dropped(policy, rules, &error);
     }
     observer.on_call(policy, started.elapsed());
+    end_call_step(step, policy, || rules_and_error(&accepted_verdict));
     // A call that wants a sample is repeated with it.
     if let Err(error) = &accepted_verdict
         && !matches!(error, CallError::SampleNeeded(_))
     {
         policy.record_error(error.to_string());
         let uid = opgate_text::one_line(inputs.request.uid(), 128);
-        tracing::error!(policy = policy.name, uid, cause = %error, "policy evaluation failed");
+        tracing::error!(policy = policy.name, uid, cause = %error, trace_id, "policy evaluation failed");
     }
     let mut reader = call.reader.and_then(cluster::Reader::of);
     if let Some(reader) = &mut reader {
@@ -329,6 +341,30 @@ async fn call_policy<O: Observer>(
         needed_samples,
         call_reads,
         missing_reads,
+    }
+}
+
+/// Ends the step of a call with its violated rules and its error, if the request is traced.
+fn end_call_step<'v>(
+    step: StepTimer<'_>,
+    policy: &Policy,
+    result: impl FnOnce() -> (Vec<&'v str>, Option<String>),
+) {
+    if step.is_on() {
+        let (rules, error) = result();
+        let version = &policy.descriptor.version;
+        let (policy, rules, error) = (&policy.name, &rules, error.as_deref());
+        step.end(Step::Call { policy, version, rules, error });
+    }
+}
+
+/// The violated rules or the policy error of a call. A call that wants a sample is repeated with it.
+fn rules_and_error(verdict: &Result<AcceptedVerdict, CallError>) -> (Vec<&str>, Option<String>) {
+    match verdict {
+        Ok(verdict) => (verdict.violated_rules(), None),
+        Err(CallError::SampleNeeded(_)) => (Vec::new(), None),
+        // The text of an error can contain what a policy has read.
+        Err(error) => (Vec::new(), Some(error.cause().to_owned())),
     }
 }
 

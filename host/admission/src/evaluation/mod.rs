@@ -28,6 +28,7 @@ pub(crate) use read_need::ReadConsistency;
 use crate::cluster::{self, AnswersByPolicy};
 use crate::policy::{Decision, DecisionBuilder, Overload, Policy, PolicySet, ReviewTime};
 use crate::review::Review;
+use crate::step::StepRecorder;
 
 /// The reason why a review got no decision.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +55,11 @@ pub trait Observer {
     /// changed, each evaluation is a separate call.
     fn on_queries(&self, policy: &Policy, tallies: Vec<cluster::QueryStats>) {
         let _ = (policy, tallies);
+    }
+
+    /// The recorder of the steps of this request, if it is traced.
+    fn steps(&self) -> Option<&dyn StepRecorder> {
+        None
     }
 
     /// Whether the decision gets the reads of the policies with their results.

@@ -214,6 +214,12 @@ impl AcceptedVerdict {
         self.violations.iter().any(|violation| violation.effect == Effect::Deny)
     }
 
+    /// The rules with violations, each once.
+    pub(crate) fn violated_rules(&self) -> Vec<&str> {
+        let rules: BTreeSet<_> = self.violations.iter().map(|v| v.rule.as_str()).collect();
+        rules.into_iter().collect()
+    }
+
     /// Records that these rules were dropped.
     pub(crate) fn set_dropped(
         &mut self,

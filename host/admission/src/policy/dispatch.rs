@@ -36,6 +36,7 @@ use super::permits::{
 use super::worker_pool::WorkerPool;
 use crate::cluster::EvaluationView;
 use crate::review::Review;
+use crate::step::{Step, StepTimer};
 use opgate_engine::{
     Budget, CallError, CallResult, Engine, HostWork, Inputs, InstanceQuota, Limits, SharedCpuTime,
     TimeLimit, WorkerControl, thread_cpu_time, wit,
@@ -239,10 +240,13 @@ impl Dispatcher {
         policy: &Policy,
         call: QueuedCall,
         deadline: Instant,
+        step: StepTimer<'_>,
     ) -> Result<Permit, Overload> {
         // A policy that can never block a request does not delay it either.
         let patience = policy.is_enforced().then_some(deadline);
+        let wait = step.start_part();
         let permit = self.permits.acquire(call, patience).await;
+        wait.end(Step::PermitWait { is_acquired: permit.is_ok() });
         let policy = || policy.name.clone();
         permit.map_err(|refused| match refused {
             PermitError::Busy => Overload::Busy { policy: policy() },
@@ -271,6 +275,8 @@ pub(crate) struct CallContext<'a> {
     /// The deadline of the whole request. It limits the wait for a permit and, if it is earlier than the
     /// deadline of the policy, the call.
     pub(crate) deadline: Instant,
+    /// The step of the call in the trace of the request.
+    pub(crate) step: StepTimer<'a>,
 }
 
 /// Gets the verdict of a policy.
@@ -283,12 +289,12 @@ pub(crate) async fn call(
     evaluation_view: &EvaluationView,
     context: CallContext<'_>,
 ) -> Result<CallOutcome, Overload> {
-    let CallContext { review, tenant, shared_time: shared, deadline } = context;
+    let CallContext { review, tenant, shared_time: shared, deadline, step } = context;
     let dispatcher = &policy.dispatcher;
     let routes = policy.routes(review);
     let call_class = dispatcher.expected_class(routes, tenant);
     let queued = QueuedCall { tenant, review_bytes: review.size(), class: call_class };
-    let mut permit = dispatcher.acquire_permit(policy, queued, deadline).await?;
+    let mut permit = dispatcher.acquire_permit(policy, queued, deadline, step).await?;
     let mut failed = None;
     if call_class == CallClass::Short {
         let started = Instant::now();
@@ -333,7 +339,7 @@ pub(crate) async fn call(
         }
         drop(permit);
         let queued = QueuedCall { class: CallClass::Long, ..queued };
-        permit = dispatcher.acquire_permit(policy, queued, deadline).await?;
+        permit = dispatcher.acquire_permit(policy, queued, deadline, step).await?;
     }
     let job = WorkerCall {
         policy: policy.clone(),

@@ -135,7 +135,7 @@ pub(super) fn load(
     let without_advice = policy_settings(configuration, config, &descriptor, &advice);
     let settings = policy_settings(configuration, config, &descriptor, &BTreeSet::new());
     let checked = module.validate_settings(&settings, Budget::of(config.limits));
-    write_log_lines(&config.name, &checked.log);
+    write_log_lines(&config.name, None, &checked.log);
     match checked.result {
         Err(fault) => {
             return Ok(LoadOutcome::Broken(call_error("validate-settings", &fault)));
@@ -303,7 +303,7 @@ pub fn describe(
     limits: Limits,
 ) -> Result<Descriptor, PolicyLoadError> {
     let described = module.describe(Budget::of(limits));
-    write_log_lines(name, &described.log);
+    write_log_lines(name, None, &described.log);
     let descriptor = described.result;
     let descriptor = descriptor.map_err(|fault| call_error("describe", &fault))?;
     Descriptor::check(&descriptor).map_err(|why| PolicyLoadError::Component(why.to_string()))
@@ -357,13 +357,17 @@ fn open_component(
 }
 
 /// Writes the log lines of a policy to the host's log.
-pub(crate) fn write_log_lines(policy: &str, lines: &[opgate_engine::LogLine]) {
+pub(crate) fn write_log_lines(
+    policy: &str,
+    trace_id: Option<&str>,
+    lines: &[opgate_engine::LogLine],
+) {
     for (level, text) in lines {
         match *level {
-            tracing::Level::ERROR => tracing::error!(policy, "{text}"),
-            tracing::Level::WARN => tracing::warn!(policy, "{text}"),
-            tracing::Level::INFO => tracing::info!(policy, "{text}"),
-            _ => tracing::debug!(policy, "{text}"),
+            tracing::Level::ERROR => tracing::error!(policy, trace_id, "{text}"),
+            tracing::Level::WARN => tracing::warn!(policy, trace_id, "{text}"),
+            tracing::Level::INFO => tracing::info!(policy, trace_id, "{text}"),
+            _ => tracing::debug!(policy, trace_id, "{text}"),
         }
     }
 }

@@ -372,10 +372,15 @@ impl Policy {
 }
 
 impl PolicySet {
-    /// Whether a review was evaluated: a policy has reported a violation, or evaluated a rule.
-    /// Costs little if one has.
+    /// Whether a review was evaluated: a policy has reported a violation, or one of those that decided has evaluated
+    /// a rule. Costs little if one has.
     #[must_use]
-    pub fn has_evaluated(&self, review: &Review<'_>, decision: &Decision) -> bool {
+    pub fn has_evaluated(
+        &self,
+        review: &Review<'_>,
+        decision: &Decision,
+        decides: impl Fn(&str) -> bool,
+    ) -> bool {
         if !decision.violations.is_empty() || !decision.policy_errors.is_empty() {
             return true;
         }
@@ -385,7 +390,8 @@ impl PolicySet {
                 |d: &DroppedRules| d.policy == policy && d.rules.iter().any(|known| known == rule);
             decision.skipped.iter().any(is_skipped) || decision.dropped.iter().any(is_dropped)
         };
-        self.policies().iter().filter(|policy| policy.matches(review)).any(|policy| {
+        let deciding = self.policies().iter().filter(|policy| decides(&policy.name));
+        deciding.filter(|policy| policy.matches(review)).any(|policy| {
             let evaluates = |rule: &str| !policy.is_off(rule) && !is_missed(&policy.name, rule);
             policy.matching_rules(review).into_iter().any(evaluates)
         })

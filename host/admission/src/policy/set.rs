@@ -472,6 +472,12 @@ impl PolicySet {
         &self.engine
     }
 
+    /// The cache whose objects decide in addition to a request which policies match it, if there is one.
+    #[must_use]
+    pub fn namespace_labels(&self) -> Option<&cluster::ResourceCache> {
+        self.namespaces.as_deref()
+    }
+
     /// Resolves the labels of the namespace of a review that comes from a file, for
     /// [`Policy::matches`]. A Namespace has the labels itself.
     pub fn resolve_namespace_labels(&self, review: &Review<'_>) {

@@ -14,3 +14,15 @@ pub enum ShareError {
     /// The ledger cannot be used: the reason.
     Unavailable(String),
 }
+
+impl ShareError {
+    /// The reason, for traces.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Outdated => "another replica allowed a conflicting change".to_owned(),
+            Self::Late => "the deadline passed".to_owned(),
+            Self::Full(limit) => limit.reason.clone(),
+            Self::Unavailable(reason) => reason.clone(),
+        }
+    }
+}
