@@ -18,9 +18,11 @@ use crate::facts::tls_probe::TlsProbe;
 use crate::facts::{Clock, Facts, Installation};
 use crate::finding::{Finding, Findings};
 use crate::finding_docs::docs;
-use opgate_admission::cluster::{ClusterOptions, Source};
+use opgate_admission::cluster::{ApiGroup, ClusterOptions, Source};
 use opgate_admission::policy::{Configuration, Platform, PolicySet, Profile, Trust};
 use opgate_builtin_policies::BUILTINS;
+use opgate_controller::audit_reports::ReportApi;
+use opgate_manifests::installation::audit::REPORT_VERBS;
 use opgate_manifests::read_roles::Permissions;
 
 const NAMESPACE: &str = "opgate-system";
@@ -247,6 +249,55 @@ fn rules(groups: &[&str], resources: &[&str]) -> Value {
     json!([{"apiGroups": groups, "apiVersions": ["*"], "operations": ["*"], "resources": resources, "scope": "*"}])
 }
 
+fn load_for_any_cluster() -> PolicySet {
+    let mut configuration =
+        Configuration::parse(Path::new("opgate.yaml"), CONFIGURATION, BUILTINS).unwrap();
+    configuration.assume_any_cluster();
+    load(&configuration)
+}
+
+/// The roles of an audit.
+fn audit_roles(account: &str) -> Vec<Mutation> {
+    let set = load_for_any_cluster();
+    let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
+    let permissions = Permissions::new(NAMESPACE, account, "opgate-audit");
+    let mut list = permissions.of_audit(&policies, set.platform_query());
+    let rules = list["items"][0]["rules"].as_array_mut().unwrap();
+    for api in ReportApi::ALL {
+        let resources = [api.resource(false), api.resource(true)];
+        rules.push(
+            json!({"apiGroups": [api.group()], "resources": resources, "verbs": REPORT_VERBS}),
+        );
+    }
+    list["items"].as_array().unwrap().iter().cloned().map(Add).collect()
+}
+
+/// An audit of the leader, with its permissions.
+fn leader_audit(flags: &[&str], served: Mutation) -> Vec<Mutation> {
+    let arguments = args(&[flags, &["--client-ca=/c"]].concat());
+    let mut changes = audit_roles("opgate");
+    changes.extend([Set("Deployment/opgate", CONTAINER_ARGS, arguments), served]);
+    changes
+}
+
+/// An audit of a `CronJob`, with its permissions.
+fn job_audit(flags: &[&str]) -> Vec<Mutation> {
+    let mut changes = audit_roles("opgate-audit");
+    changes.extend([Add(audit_job(flags)), Serve(&[])]);
+    changes
+}
+
+/// The `CronJob` of an audit.
+fn audit_job(flags: &[&str]) -> Value {
+    let arguments = [&["audit", "--installation=opgate-system/opgate"], flags].concat();
+    let pod = json!({
+        "serviceAccountName": "opgate-audit",
+        "containers": [{"name": "audit", "args": arguments}],
+    });
+    let spec = json!({"jobTemplate": {"spec": {"template": {"spec": pod}}}});
+    manifest("batch/v1", "CronJob", "audit-of-opgate", json!({"spec": spec}))
+}
+
 /// Everything that is right.
 fn healthy_installation() -> Vec<Value> {
     let mut objects = vec![
@@ -285,10 +336,7 @@ fn healthy_installation() -> Vec<Value> {
     for name in ["n1", "n2"] {
         objects.push(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}));
     }
-    let mut configuration =
-        Configuration::parse(Path::new("opgate.yaml"), CONFIGURATION, BUILTINS).unwrap();
-    configuration.assume_any_cluster();
-    let set = load(&configuration);
+    let set = load_for_any_cluster();
     let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
     let roles = Permissions::with_defaults().of(&policies, set.platform_query());
     objects.extend(roles["items"].as_array().unwrap().clone());
@@ -303,9 +351,11 @@ enum Mutation {
     Delete(&'static str),
     Add(Value),
     UpdateFacts(fn(&mut Facts)),
+    /// API groups that the cluster serves, each with a version.
+    Serve(&'static [(&'static str, &'static str)]),
 }
 
-use Mutation::{Add, Delete, Remove, Set, UpdateFacts};
+use Mutation::{Add, Delete, Remove, Serve, Set, UpdateFacts};
 
 fn facts_of(healthy: &[Value], breaks: Vec<Mutation>) -> Facts {
     let mut objects = healthy.to_vec();
@@ -319,7 +369,7 @@ fn facts_of(healthy: &[Value], breaks: Vec<Mutation>) -> Facts {
         };
         objects.iter().position(is_it).unwrap_or_else(|| panic!("no {name}"))
     };
-    let mut known = Vec::new();
+    let (mut known, mut groups) = (Vec::new(), None);
     for one in breaks {
         match one {
             Set(name, pointer, value) => {
@@ -344,6 +394,7 @@ fn facts_of(healthy: &[Value], breaks: Vec<Mutation>) -> Facts {
             Delete(name) => drop(objects.remove(find(&objects, name))),
             Add(value) => objects.push(value),
             UpdateFacts(change) => known.push(change),
+            Serve(served) => groups = Some(served),
         }
     }
     let mut facts = empty();
@@ -357,6 +408,13 @@ fn facts_of(healthy: &[Value], breaks: Vec<Mutation>) -> Facts {
         insert_object(&mut facts, object);
     }
     facts.expected = fixture().expected.clone();
+    facts.api_groups = groups.map(|groups| {
+        let group = |(name, version): &(&str, &str)| ApiGroup {
+            name: (*name).to_owned(),
+            versions: vec![(*version).to_owned()],
+        };
+        Ok(groups.iter().map(group).collect())
+    });
     for change in known {
         change(&mut facts);
     }
@@ -372,6 +430,10 @@ fn format_findings(found: &Findings) -> String {
     let unchecked = found.not_checked().iter().map(|(what, why)| format!("{what}: {why}\n"));
     found.all().iter().map(line).chain(omitted).chain(unchecked).collect()
 }
+
+/// The flag of an audit of the leader, and the older API of reports.
+const AUDIT_INTERVAL: &str = "--audit-interval=1h";
+const POLICY_REPORTS: &[(&str, &str)] = &[("wgpolicyk8s.io", "v1alpha2")];
 
 const CONTAINER_ARGS: &str = "/spec/template/spec/containers/0/args";
 
@@ -397,6 +459,10 @@ fn bound_role(namespace: Option<&str>, rule: Value) -> Vec<Mutation> {
             "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE, "name": "opgate"}],
         })),
     ]
+}
+
+fn event_rule() -> Value {
+    json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]})
 }
 
 /// A time long ago.
@@ -724,6 +790,50 @@ fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
             })],
         ),
         ("", vec![UpdateFacts(|facts| set_platform(facts, Profile::Upstream, None, "olm"))]),
+        // Events for denials: with and without the flag.
+        ("DOC-61", bound_role(None, event_rule())),
+        (
+            "",
+            [
+                bound_role(None, event_rule()),
+                vec![Set(deployment, CONTAINER_ARGS, args(&["--events", "--client-ca=/c"]))],
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+        ),
+        // Audits: of the leader, and of a CronJob. Roles that remain from one are too wide.
+        ("DOC-61", audit_roles("opgate")),
+        ("DOC-68", leader_audit(&[AUDIT_INTERVAL], Serve(&[]))),
+        ("DOC-68", leader_audit(&[AUDIT_INTERVAL], Serve(&[("openreports.io", "v1")]))),
+        (
+            "DOC-68",
+            leader_audit(
+                &[AUDIT_INTERVAL, "--audit-reports", "openreports"],
+                Serve(POLICY_REPORTS),
+            ),
+        ),
+        ("DOC-68", job_audit(&[])),
+        (
+            "DOC-69",
+            vec![
+                Set(deployment, CONTAINER_ARGS, args(&[AUDIT_INTERVAL, "--client-ca=/c"])),
+                Serve(POLICY_REPORTS),
+            ],
+        ),
+        ("DOC-69", vec![Add(audit_job(&["--no-reports"]))]),
+        ("", leader_audit(&[AUDIT_INTERVAL], Serve(POLICY_REPORTS))),
+        ("", leader_audit(&[AUDIT_INTERVAL, "--audit-reports=none"], Serve(&[]))),
+        ("", job_audit(&["--no-reports"])),
+        (
+            "",
+            vec![Add({
+                let mut suspended = audit_job(&[]);
+                suspended["spec"]["suspend"] = json!(true);
+                suspended
+            })],
+        ),
+        ("", vec![Serve(&[])]),
         (
             "DOC-70",
             vec![Set(

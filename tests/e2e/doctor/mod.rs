@@ -54,16 +54,12 @@ fn directory() -> TempDir {
 
 /// What `opgate manifests all` prints, as its objects.
 fn manifests(directory: &TempDir) -> Vec<Value> {
-    let arguments = [
-        "manifests",
-        "all",
-        "--config",
-        "opgate.yaml",
-        "--api-server",
-        "10.0.0.1/32",
-        "--output",
-        "json",
-    ];
+    printed_manifests(directory, &["all", "--api-server", "10.0.0.1/32"])
+}
+
+fn printed_manifests(directory: &TempDir, arguments: &[&str]) -> Vec<Value> {
+    let common = ["--config", "opgate.yaml", "--output", "json"];
+    let arguments = [&["manifests"], arguments, &common].concat();
     let printed = opgate(directory.path(), &arguments, "");
     assert_eq!(printed.status.code(), Some(0), "{}", err(&printed));
     let printed: Value = serde_json::from_slice(&printed.stdout).unwrap();
@@ -214,7 +210,7 @@ fn published_pages_equal_the_output_of_doctor() {
 }
 
 /// Group, resource, kind and scope of everything that the doctor reads.
-const READ_RESOURCES: [(&str, &str, &str, Scope); 18] = [
+const READ_RESOURCES: [(&str, &str, &str, Scope); 19] = [
     ("", "namespaces", "Namespace", Scope::Cluster),
     ("", "nodes", "Node", Scope::Cluster),
     (
@@ -237,6 +233,7 @@ const READ_RESOURCES: [(&str, &str, &str, Scope); 18] = [
     ("networking.k8s.io", "networkpolicies", "NetworkPolicy", Scope::Namespaced),
     ("", "configmaps", "ConfigMap", Scope::Namespaced),
     ("", "secrets", "Secret", Scope::Namespaced),
+    ("batch", "cronjobs", "CronJob", Scope::Namespaced),
     ("", "serviceaccounts", "ServiceAccount", Scope::Namespaced),
     ("coordination.k8s.io", "leases", "Lease", Scope::Namespaced),
     ("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", Scope::Cluster),
@@ -341,6 +338,44 @@ fn doctor_only_reads_the_cluster() {
         assert!(unchecked.contains(what), "{unchecked}");
     }
     assert!(unchecked.contains("forbidden"), "{unchecked}");
+}
+
+/// An audit that is configured needs an API for its reports, which a cluster can lack, and permissions.
+#[test]
+fn audit_without_report_api_or_permissions_is_reported() {
+    let directory = directory();
+    let of_leader = printed_manifests(&directory, &["all", "--audit-interval", "1h", "--events"]);
+    let of_both = [of_leader.clone(), printed_manifests(&directory, &["audit"])].concat();
+    for objects in [&of_leader, &of_both] {
+        let (_, found, report) = examine(&directory, &["-"], &list(objects));
+        for id in ["DOC-61", "DOC-63", "DOC-68", "DOC-69"] {
+            assert!(!found.contains(id), "{report:#}");
+        }
+        let unchecked = report["unchecked"].to_string();
+        assert!(unchecked.contains("the API of the audit's reports"), "{report:#}");
+    }
+
+    let examined = |cluster: &FakeCluster| {
+        let kubeconfig = cluster.kubeconfig();
+        let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+        let report = examine(&directory, &arguments, "").2;
+        assert!(!report["unchecked"].to_string().contains("audit"), "{report:#}");
+        let findings = report["findings"].as_array().unwrap().iter();
+        let of_audit = findings.filter(|one| one["id"] == "DOC-68" || one["id"] == "DOC-69");
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let names = of_audit.map(|one| text(&one["id"]) + " " + &text(&one["object"]["kind"]));
+        names.collect::<Vec<_>>()
+    };
+    let cluster = cluster(&of_both);
+    assert_eq!(examined(&cluster), ["DOC-68 CronJob", "DOC-68 Deployment"]);
+    let (group, version) = ("wgpolicyk8s.io", "v1alpha2");
+    cluster.install(group, version, "policyreports", "PolicyReport", Scope::Namespaced);
+    assert!(examined(&cluster).is_empty());
+    cluster.delete("rbac.authorization.k8s.io", "clusterrolebindings", "", "opgate-audit");
+    assert_eq!(examined(&cluster), ["DOC-69 ServiceAccount"]);
+    // Without an audit, nothing is said about one.
+    let plain = super::doctor::cluster(&manifests(&directory));
+    assert!(examined(&plain).is_empty());
 }
 
 /// A pod of the servers that runs, and its Lease.

@@ -1,5 +1,6 @@
 //! The checks: pure functions over facts, one file for each topic.
 
+mod audit;
 mod cache;
 mod certificates;
 mod cluster;
@@ -44,6 +45,7 @@ pub fn run_all(facts: &Facts, days: ExpiryDays) -> Findings {
         network::check(facts, &mut found);
         permissions::check(facts, &mut found);
         identities::check(facts, &mut found);
+        audit::check(facts, &mut found);
         replicas::check(facts, &mut found);
         leases::check(facts, &mut found);
         cache::check(facts, &mut found);

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use opgate_controller::audit_reports::ReportApi;
 use serde_json::Value;
 
 use crate::facts::Facts;
+use crate::facts::audit::{ConfiguredAudit, report_permissions};
 use crate::facts::expected::RequiredPermission;
 use crate::facts::object::{Kind, Object, list, text};
 use crate::facts::workload::Workload;
@@ -36,7 +38,7 @@ const OWNED_CLUSTER_RESOURCES: [(&str, &str); 1] =
 const OWNER_VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
 /// A rule of a role that is bound to the account.
-struct Grant<'f> {
+pub(super) struct Grant<'f> {
     role: &'f Object,
     /// The only namespace in which it holds.
     namespace: Option<&'f str>,
@@ -56,13 +58,11 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
         );
         return;
     };
-    for kind in [Kind::ClusterRoleBinding, Kind::RoleBinding, Kind::ClusterRole, Kind::Role] {
-        if !found.require_kind(facts, kind, "permissions") {
-            return;
-        }
+    if !require_roles(facts, "permissions", found) {
+        return;
     }
     let (namespace, account) = (&workload.object.namespace, workload.service_account());
-    let grants = grants(facts, namespace, account);
+    let grants = account_grants(facts, namespace, account);
     let expected = &facts.expected;
     match expected.unknown_reason.as_ref().or(expected.error.as_ref()) {
         Some(why) => found.add_unchecked("missing permissions", why),
@@ -80,6 +80,12 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     check_excessive(facts, &grants, found);
 }
 
+/// Reports whether roles and bindings are known; otherwise records the skipped check.
+pub(super) fn require_roles(facts: &Facts, what: &str, found: &mut Findings) -> bool {
+    let kinds = [Kind::ClusterRoleBinding, Kind::RoleBinding, Kind::ClusterRole, Kind::Role];
+    kinds.into_iter().all(|kind| found.require_kind(facts, kind, what))
+}
+
 /// Reports whether a subject is an account, or a group to which all accounts belong.
 fn is_subject(subject: &Value, namespace: &str, account: &str) -> Option<bool> {
     let name = text(subject, "/name");
@@ -95,7 +101,12 @@ fn is_subject(subject: &Value, namespace: &str, account: &str) -> Option<bool> {
     is_direct.then_some(true)
 }
 
-fn grants<'f>(facts: &'f Facts, namespace: &str, account: &str) -> Vec<Grant<'f>> {
+/// Returns the rules of all roles that are bound to an account.
+pub(super) fn account_grants<'f>(
+    facts: &'f Facts,
+    namespace: &str,
+    account: &str,
+) -> Vec<Grant<'f>> {
     let mut grants = Vec::new();
     for binding in facts.all(Kind::ClusterRoleBinding).chain(facts.all(Kind::RoleBinding)) {
         let subjects = binding.list("/subjects").iter();
@@ -143,19 +154,22 @@ impl Grant<'_> {
     }
 }
 
+/// Returns the verbs of a permission that no rule grants.
+pub(super) fn missing_verbs<'p>(
+    grants: &[Grant<'_>],
+    permission: &'p RequiredPermission,
+) -> Vec<&'p str> {
+    let is_missing = |verb: &&String| !grants.iter().any(|grant| grant.permits(permission, verb));
+    permission.verbs.iter().filter(is_missing).map(String::as_str).collect()
+}
+
 fn check_missing(facts: &Facts, grants: &[Grant<'_>], at: &ObjectReference, found: &mut Findings) {
     for permission in &facts.expected.permissions {
-        let is_missing =
-            |verb: &&String| !grants.iter().any(|grant| grant.permits(permission, verb));
-        let verbs: Vec<_> =
-            permission.verbs.iter().filter(is_missing).map(String::as_str).collect();
+        let verbs = missing_verbs(grants, permission);
         if verbs.is_empty() {
             continue;
         }
-        let resource = match permission.group.as_str() {
-            "" => permission.resource.clone(),
-            group => format!("{}.{group}", permission.resource),
-        };
+        let resource = permission.display_resource();
         let place = match &permission.namespace {
             Some(namespace) => format!("the namespace {namespace}"),
             None => "all namespaces".to_owned(),
@@ -171,6 +185,7 @@ fn check_missing(facts: &Facts, grants: &[Grant<'_>], at: &ObjectReference, foun
 }
 
 fn check_excessive(facts: &Facts, grants: &[Grant<'_>], found: &mut Findings) {
+    let needed = needed_permissions(facts);
     for grant in grants.iter().filter(|grant| grant.is_direct && !grant.resources.is_empty()) {
         let (mut writes, mut secrets, mut more) = (Vec::new(), Vec::new(), Vec::new());
         let pairs = grant
@@ -178,7 +193,8 @@ fn check_excessive(facts: &Facts, grants: &[Grant<'_>], found: &mut Findings) {
             .iter()
             .flat_map(|group| grant.resources.iter().map(move |one| (*group, *one)));
         for (group, resource) in pairs.take(MAX_RULE_PAIRS) {
-            if is_owned(facts, grant, group, resource) || is_needed(facts, grant, group, resource) {
+            if is_owned(facts, grant, group, resource) || is_needed(&needed, grant, group, resource)
+            {
                 continue;
             }
             let verbs: Vec<_> =
@@ -233,9 +249,33 @@ fn is_owned(facts: &Facts, grant: &Grant<'_>, group: &str, resource: &str) -> bo
                 || OWNED_CLUSTER_RESOURCES.contains(&(group, resource)))
 }
 
-/// Reports whether the configuration needs it, in that place.
-fn is_needed(facts: &Facts, grant: &Grant<'_>, group: &str, resource: &str) -> bool {
-    facts.expected.permissions.iter().any(|permission| {
+/// Returns the permissions that the configuration needs, and those of the audit by the leader and of Events for denials.
+fn needed_permissions(facts: &Facts) -> Vec<RequiredPermission> {
+    let mut needed = facts.expected.permissions.clone();
+    if Workload::of(facts).is_some_and(|workload| workload.writes_denial_events()) {
+        needed.push(RequiredPermission {
+            namespace: None,
+            group: "events.k8s.io".to_owned(),
+            resource: "events".to_owned(),
+            verbs: vec!["create".to_owned(), "patch".to_owned()],
+            names: Vec::new(),
+        });
+    }
+    if ConfiguredAudit::of_leader(facts).is_some() {
+        needed.extend(facts.expected.audit_permissions.iter().cloned());
+        needed.extend(ReportApi::ALL.into_iter().flat_map(report_permissions));
+    }
+    needed
+}
+
+/// Reports whether one of the permissions needs it, in that place.
+fn is_needed(
+    needed: &[RequiredPermission],
+    grant: &Grant<'_>,
+    group: &str,
+    resource: &str,
+) -> bool {
+    needed.iter().any(|permission| {
         let is_place =
             permission.namespace.is_none() || permission.namespace.as_deref() == grant.namespace;
         let is_it = |needed: &str, granted: &str| needed == granted || needed == "*";

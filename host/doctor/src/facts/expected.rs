@@ -37,6 +37,8 @@ pub struct ExpectedObjects {
     /// Names of the policies.
     pub(crate) policies: Vec<String>,
     pub(crate) permissions: Vec<RequiredPermission>,
+    /// The reads of an audit.
+    pub(crate) audit_permissions: Vec<RequiredPermission>,
     /// The profile and the identities, if they are known.
     pub trust: Option<Trust>,
 }
@@ -51,6 +53,16 @@ pub(crate) struct RequiredPermission {
     pub(crate) verbs: Vec<String>,
     /// Only objects of these names; all without.
     pub(crate) names: Vec<String>,
+}
+
+impl RequiredPermission {
+    /// Returns `pods` or `deployments.apps`.
+    pub(crate) fn display_resource(&self) -> String {
+        match self.group.as_str() {
+            "" => self.resource.clone(),
+            group => format!("{}.{group}", self.resource),
+        }
+    }
 }
 
 /// Returns the configuration of the servers and its source, for a platform that is known. Files that it names
@@ -163,6 +175,9 @@ impl ExpectedObjects {
                 managed_object_permissions(facts),
             ]
             .concat(),
+            audit_permissions: permissions_of_roles(
+                &Permissions::with_defaults().of_audit(&policies, set.platform_query()),
+            ),
             trust: Some(set.trust()).filter(|trust| trust.origin != ValueOrigin::Default).cloned(),
             ..Self::default()
         }

@@ -16,6 +16,7 @@ use opgate_document::Document;
 use opgate_server::ClusterStatus;
 use tokio::time::Instant;
 
+use super::audit::ConfiguredAudit;
 use super::lease;
 use super::object::{Kind, Object};
 use super::related_objects::{self, MAX_OBJECT_BYTES, MAX_OBJECTS};
@@ -104,6 +105,7 @@ impl ClusterReader {
                 let all = self.list(kind, own, |_| true).await;
                 insert_objects(&mut facts, kind, all);
             }
+            self.get_cron_jobs(&mut facts, own).await;
             self.get_named_objects(&mut facts).await;
             self.query_states(&mut facts).await;
             let olm = RefCell::new(BTreeSet::new());
@@ -117,6 +119,7 @@ impl ClusterReader {
             }
             facts.olm_accounts = olm.into_inner();
             self.get_roles(&mut facts).await;
+            self.get_api_groups(&mut facts).await;
         }
         self.get_third_party_services(&mut facts).await;
         let finding = Platform::read(&self.connection, PlatformQuery::ALL);
@@ -225,6 +228,27 @@ impl ClusterReader {
                 return;
             }
         }
+    }
+
+    /// Lists the `CronJob`s, of which one can be an audit. A missing permission is no finding: most installations have
+    /// no such CronJob.
+    async fn get_cron_jobs(&self, facts: &mut Facts, own: ListFilter<'_>) {
+        match self.list(Kind::CronJob, own, |_| true).await {
+            Ok(all) => all.into_iter().for_each(|object| facts.insert(object)),
+            Err(why) => facts.set_unread(Kind::CronJob, why.to_string()),
+        }
+    }
+
+    /// Reads the API groups, which an audit needs for its reports.
+    async fn get_api_groups(&self, facts: &mut Facts) {
+        if ConfiguredAudit::all(facts).is_empty() {
+            return;
+        }
+        let groups = tokio::time::timeout_at(self.deadline, self.connection.groups()).await;
+        facts.api_groups = Some(match groups {
+            Ok(groups) => groups.map_err(|error| FactError(error.to_string())),
+            Err(_) => Err(FactError(DEADLINE_EXCEEDED.to_owned())),
+        });
     }
 
     async fn get_roles(&self, facts: &mut Facts) {

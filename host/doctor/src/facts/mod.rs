@@ -9,6 +9,7 @@
 //! configuration ▶ expected   the registration and the permissions that belong to it
 //! ```
 
+pub(crate) mod audit;
 pub(crate) mod expected;
 pub(crate) mod from_files;
 pub(crate) mod hooks;
@@ -22,6 +23,7 @@ pub(crate) mod workload;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
+use opgate_admission::cluster::ApiGroup;
 use opgate_admission::policy::Platform;
 use opgate_controller::{NAME_LABEL, OWNER_ANNOTATION};
 use opgate_server::ClusterStatus;
@@ -95,6 +97,8 @@ pub struct Facts {
     pub(crate) unreachable: BTreeSet<(String, String)>,
     /// The platform of the cluster, or the error of its detection; none if it was not requested.
     pub(crate) platform: Option<Result<Platform, FactError>>,
+    /// The API groups that the cluster serves, or the error; none if they were not requested.
+    pub(crate) api_groups: Option<Result<Vec<ApiGroup>, FactError>>,
     /// Service accounts with the role of OLM, as users.
     pub(crate) olm_accounts: BTreeSet<String>,
 }
@@ -116,6 +120,7 @@ impl Facts {
             failed_reads: Vec::new(),
             unreachable: BTreeSet::new(),
             platform: None,
+            api_groups: None,
             olm_accounts: BTreeSet::new(),
         }
     }

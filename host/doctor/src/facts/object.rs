@@ -16,6 +16,7 @@ pub(crate) enum Kind {
     EndpointSlice,
     Pod,
     Deployment,
+    CronJob,
     PodDisruptionBudget,
     NetworkPolicy,
     ConfigMap,
@@ -29,7 +30,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Namespace,
         Self::Node,
         Self::ValidatingWebhookConfiguration,
@@ -38,6 +39,7 @@ impl Kind {
         Self::EndpointSlice,
         Self::Pod,
         Self::Deployment,
+        Self::CronJob,
         Self::PodDisruptionBudget,
         Self::NetworkPolicy,
         Self::ConfigMap,
@@ -67,6 +69,7 @@ impl Kind {
             Self::EndpointSlice => ("discovery.k8s.io", "endpointslices", "EndpointSlice"),
             Self::Pod => ("", "pods", "Pod"),
             Self::Deployment => ("apps", "deployments", "Deployment"),
+            Self::CronJob => ("batch", "cronjobs", "CronJob"),
             Self::PodDisruptionBudget => ("policy", "poddisruptionbudgets", "PodDisruptionBudget"),
             Self::NetworkPolicy => ("networking.k8s.io", "networkpolicies", "NetworkPolicy"),
             Self::ConfigMap => ("", "configmaps", "ConfigMap"),

@@ -93,15 +93,8 @@ impl<'f> Workload<'f> {
 
     /// Returns the value of a flag, by argument or by its variable.
     pub(crate) fn flag(&self, name: &str, variable: Option<&str>) -> Option<&'f str> {
-        let mut arguments = self.arguments.iter();
-        while let Some(argument) = arguments.next() {
-            if *argument == name {
-                return Some(arguments.next().copied().unwrap_or_default());
-            }
-            let value = argument.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
-            if value.is_some() {
-                return value;
-            }
+        if let Some(value) = flag_value(&self.arguments, name) {
+            return Some(value);
         }
         let variable = variable?;
         let mut all = list(self.container, "/env").iter();
@@ -121,6 +114,12 @@ impl<'f> Workload<'f> {
     /// Reports whether they keep the registration.
     pub(crate) fn manages_registration(&self) -> bool {
         let flag = self.flag("--manage-webhooks", Some("OPGATE_MANAGE_WEBHOOKS"));
+        flag.is_some_and(|value| value != "false")
+    }
+
+    /// Reports whether they write Events for denials, in all namespaces.
+    pub(crate) fn writes_denial_events(&self) -> bool {
+        let flag = self.flag("--events", Some("OPGATE_EVENTS"));
         flag.is_some_and(|value| value != "false")
     }
 
@@ -185,8 +184,28 @@ impl<'f> Workload<'f> {
     }
 }
 
+/// Returns the value of a flag, with `=` or as the next argument.
+pub(crate) fn flag_value<'a>(arguments: &[&'a str], name: &str) -> Option<&'a str> {
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        if *argument == name {
+            return Some(arguments.next().copied().unwrap_or_default());
+        }
+        let value = argument.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
+        if value.is_some() {
+            return value;
+        }
+    }
+    None
+}
+
+/// Reports whether a flag without a value is set.
+pub(crate) fn has_flag(arguments: &[&str], name: &str) -> bool {
+    arguments.contains(&name)
+}
+
 /// Iterates over command and arguments of a container.
-fn command_words(container: &Value) -> impl Iterator<Item = &str> {
+pub(crate) fn command_words(container: &Value) -> impl Iterator<Item = &str> {
     let all = list(container, "/command").iter().chain(list(container, "/args"));
     all.filter_map(Value::as_str)
 }

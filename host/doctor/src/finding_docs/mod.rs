@@ -6,6 +6,7 @@
 //!      └▶ pages: docs/doctor
 //! ```
 
+pub(crate) mod audit;
 pub(crate) mod cache;
 pub(crate) mod certificates;
 pub(crate) mod cluster;
@@ -78,7 +79,7 @@ pub struct Topic {
 }
 
 /// All topics.
-pub(crate) const TOPICS: [&Topic; 12] = [
+pub(crate) const TOPICS: [&Topic; 13] = [
     &registration::TOPIC,
     &reach::TOPIC,
     &certificates::TOPIC,
@@ -86,6 +87,7 @@ pub(crate) const TOPICS: [&Topic; 12] = [
     &servers::TOPIC,
     &permissions::TOPIC,
     &identities::TOPIC,
+    &audit::TOPIC,
     &replicas::TOPIC,
     &cache::TOPIC,
     &reservations::TOPIC,
