@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use opgate_input::read::{FilePath, ReadPurpose, Reader};
 use opgate_input::yaml::{self, Offsets, YamlError};
-use opgate_text::lines::Lines;
+use opgate_text::lines::{Lines, character_column, line_and_column};
 
 /// Maximum size of a text in a document.
 const MAX_TEXT_BYTES: u64 = 64 << 10;
@@ -291,7 +291,7 @@ impl Content {
             let end = error.utf8_error().valid_up_to();
             let before = error.as_bytes().get(..end).unwrap_or_default();
             let before = String::from_utf8_lossy(before);
-            let (line, column) = opgate_text::lines::line_and_column(&before, before.len());
+            let (line, column) = line_and_column(&before, before.len());
             ReadError::at(line, column, "not UTF-8: save the file as UTF-8")
         })?;
         if text.starts_with('\u{feff}') {
@@ -320,7 +320,7 @@ fn parse_documents(
     };
     let read = match memchr::memchr(0, text.as_bytes()) {
         Some(offset) => {
-            let (line, column) = opgate_text::lines::line_and_column(&text, offset);
+            let (line, column) = line_and_column(&text, offset);
             Err(ReadError::at(line, column, "not a text: there is a byte 0 in it"))
         }
         // As in the tools of Kubernetes, the content determines the format.
@@ -347,16 +347,14 @@ fn parse_json(text: &str) -> Result<Vec<DocumentText>, ReadError> {
                 let why = error.to_string();
                 let why = why.split(" at line ").next().unwrap_or_default();
                 let number = |n: usize| u64::try_from(n.max(1)).unwrap_or(u64::MAX);
-                ReadError::at(
-                    number(error.line()),
-                    number(error.column()),
-                    format!("not JSON: {why}"),
-                )
+                let (line, column) = (error.line(), error.column());
+                let column = character_column(text.as_bytes(), line, column);
+                ReadError::at(number(line), number(column), format!("not JSON: {why}"))
             })?
             .get();
         if let Some(offset) = find_too_deep(raw) {
             let start = raw.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
-            let (line, column) = opgate_text::lines::line_and_column(text, start + offset);
+            let (line, column) = line_and_column(text, start + offset);
             let why = format!("nests deeper than {} levels", yaml::MAX_DEPTH);
             return Err(ReadError::at(line, column, why));
         }
@@ -417,7 +415,7 @@ fn parse_yaml(text: &str, reader: &Reader) -> Result<Vec<DocumentText>, ReadErro
 
 /// Returns the error in the part of a file that starts at an offset.
 fn yaml_error(file: &str, start: usize, error: &YamlError) -> ReadError {
-    let (line, _) = opgate_text::lines::line_and_column(file, start);
+    let (line, _) = line_and_column(file, start);
     ReadError::at(line + error.line - 1, error.column, format!("not YAML: {}", error.message))
 }
 

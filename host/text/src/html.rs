@@ -61,6 +61,27 @@ pub fn render_docs(text: &str) -> Markup {
     }
 }
 
+/// Returns the text below a heading, up to the next heading of the same depth. A comment in an example is no
+/// heading.
+#[must_use]
+pub fn docs_section(docs: &str, heading: &str) -> Option<String> {
+    let (mut is_code, mut found) = (false, None::<String>);
+    for line in docs.lines() {
+        is_code ^= line.starts_with("```");
+        let is_heading = line.starts_with("# ") && !is_code;
+        match &mut found {
+            Some(_) if is_heading => break,
+            Some(text) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+            None if is_heading && line == heading => found = Some(String::new()),
+            None => {}
+        }
+    }
+    found.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
 fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
     let (mut is_code, mut is_new) = (false, true);
@@ -162,5 +183,15 @@ mod tests {
         ] {
             assert_eq!(render_docs(text).into_string(), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn section_is_the_text_below_its_heading() {
+        let docs =
+            "x\n\n# Remediation\n\nSet it:\n\n```yaml\n# a comment\na: 1\n```\n\n# Accepted\n\ny\n";
+        let remediation = docs_section(docs, "# Remediation");
+        assert_eq!(remediation.as_deref(), Some("Set it:\n\n```yaml\n# a comment\na: 1\n```"));
+        assert_eq!(docs_section("```\n# Remediation\n```\n", "# Remediation"), None);
+        assert_eq!(docs_section("# Remediation\n\n# Why\n", "# Remediation"), None);
     }
 }

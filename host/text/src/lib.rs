@@ -32,7 +32,7 @@ pub fn one_line(text: &str, limit: usize) -> String {
 /// A JSON text on one line. Line breaks in JSON are between its tokens, where a space means the same.
 #[must_use]
 pub fn without_line_breaks(json: &str) -> Cow<'_, str> {
-    if json.contains(['\n', '\r']) {
+    if memchr::memchr2(b'\n', b'\r', json.as_bytes()).is_some() {
         Cow::Owned(json.replace(['\n', '\r'], " "))
     } else {
         Cow::Borrowed(json)

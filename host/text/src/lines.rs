@@ -28,11 +28,26 @@ pub fn line_and_column(text: &str, offset: usize) -> (u64, u64) {
     (number(lines), number(column))
 }
 
+/// Column in characters of a column in bytes, as parsers of JSON count. Lines and columns start at 1.
+#[must_use]
+pub fn character_column(text: &[u8], line: usize, byte_column: usize) -> usize {
+    let mut line_starts = memchr::memchr_iter(b'\n', text).map(|newline| newline + 1);
+    let line_start = match line.checked_sub(2) {
+        None => 0,
+        Some(index) => line_starts.nth(index).unwrap_or(text.len()),
+    };
+    let before = text.get(line_start..).unwrap_or_default();
+    let end = byte_column.saturating_sub(1).min(before.len());
+    count_characters(before.get(..end).unwrap_or_default()).saturating_add(1)
+}
+
 /// The lines of a text.
 #[derive(Debug)]
 pub struct Lines(Vec<Before>);
 
-fn characters(bytes: &[u8]) -> usize {
+/// Counts the characters of a text.
+#[must_use]
+pub fn count_characters(bytes: &[u8]) -> usize {
     // All bytes except those that continue a character.
     bytes.iter().filter(|byte| (**byte & 0xc0) != 0x80).count()
 }
@@ -44,10 +59,10 @@ impl Before {
         if let Some(last) = memchr::memrchr(b'\n', bytes) {
             self.newlines += memchr::memchr_iter(b'\n', bytes).count();
             from = last + 1;
-            self.characters += characters(bytes.get(..from).unwrap_or_default());
+            self.characters += count_characters(bytes.get(..from).unwrap_or_default());
             (self.line_start, self.line_characters) = (offset + from, self.characters);
         }
-        self.characters += characters(bytes.get(from..).unwrap_or_default());
+        self.characters += count_characters(bytes.get(from..).unwrap_or_default());
         self
     }
 }

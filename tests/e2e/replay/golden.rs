@@ -74,6 +74,29 @@ fn changed_decisions_differ_from_the_expected_ones() {
 }
 
 #[test]
+fn expected_decisions_can_be_among_the_reviews() {
+    let directory = directory();
+    for line in [
+        "replay --bless reviews/expected.jsonl reviews",
+        "replay --bless reviews/expected.jsonl ./reviews",
+    ] {
+        let (code, said) = run(&directory, line);
+        assert_eq!(code, Some(0), "{said}");
+    }
+    for paths in ["reviews", "./reviews", "reviews/"] {
+        let line = format!("replay --verify reviews/expected.jsonl {paths}");
+        let (code, said) = run(&directory, &line);
+        assert_eq!(code, Some(0), "{line}: {said}");
+        assert!(said.contains("2 decisions, 0 differ"), "{said}");
+    }
+    // Other paths are no other decisions.
+    let path = directory.path().join("reviews").display().to_string();
+    let (code, said) = run(&directory, &format!("replay --verify reviews/expected.jsonl {path}"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("no source is in the file: name the same paths"), "{said}");
+}
+
+#[test]
 fn unreadable_reviews_are_not_written_as_decisions() {
     let directory = directory();
     let path = |name: &str| directory.path().join(name);

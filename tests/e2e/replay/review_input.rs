@@ -160,13 +160,64 @@ fn writes_of_an_audit_log_are_decided() {
     let text = err(&output);
     assert!(text.contains("audit.log:11: an audit event, CREATE of operators.coreos.com/v1/operatorgroups one/g4 by jane"), "{text}");
 
-    // Both configurations of a comparison decide them.
-    let output = run(&directory, "diff reasons.yaml reasons.yaml --reviews audit.log");
-    assert!(
-        out(&output).contains("reviews: 13 compared, 0 decided otherwise"),
-        "{}",
-        all_output(&output)
-    );
+    // Both configurations of a comparison decide them. It counts events that one of them evaluates.
+    let all = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
+    std::fs::write(directory.path().join("all.yaml"), all).unwrap();
+    for (old, new, compared) in [
+        ("reasons.yaml", "reasons.yaml", 3),
+        ("reasons.yaml", "all.yaml", 10),
+        ("all.yaml", "all.yaml", 10),
+    ] {
+        let output = run(&directory, &format!("diff {old} {new} --reviews audit.log"));
+        let text = all_output(&output);
+        assert!(text.contains(&format!("reviews: {compared} compared, ")), "{text}");
+        assert!(text.contains(&format!("audit log: {compared} of 21 events evaluated")), "{text}");
+    }
+}
+
+/// Errors have line and column of the file, in characters, wherever the document begins.
+#[test]
+fn location_of_a_json_error_is_that_in_the_file() {
+    const POD: &str =
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"ä","namespace":"dev"}}"#;
+    let directory = directory();
+    // `?` stands for a character that is not JSON.
+    for (name, text) in [
+        ("only.json", r#"{"a": ?}"#.to_owned()),
+        ("second.json", format!(r#"{POD} {{"a": ?}}"#)),
+        ("third.json", format!(r#"{POD}{POD}  {{"a": ?}}"#)),
+        ("indented.json", format!("{POD}\n\n  {{\"a\": ?}}")),
+        ("later.json", format!("{{\n{}\n{POD} {{\"a\":\n 1, \"ä\": ?}}", &POD[1..])),
+        ("word.json", format!(r#"{POD} {{"ä": "ö", "a": ?}}"#)),
+        ("member.json", r#"{"ä": "ö", "a": ?}"#.to_owned()),
+        ("lines.jsonl", format!("{POD}\n  {{\"ä\": ?}}\n")),
+        ("list.json", format!(r#"{{"apiVersion":"v1","kind":"List","items":[{POD},{{"a": ?}}]}}"#)),
+    ] {
+        let before = text.split('?').next().unwrap();
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap().chars().count() + 1;
+        let expected = format!("error: {name}:{line}:{column}: not JSON");
+        std::fs::write(directory.path().join(name), text).unwrap();
+        for command in ["replay", "check", "replay --cluster-state"] {
+            // A check reads no JSON Lines.
+            if command != "check" || !name.ends_with("jsonl") {
+                let paths = if command.ends_with("state") {
+                    format!("{name} pod.yaml")
+                } else {
+                    name.to_owned()
+                };
+                let output = run(&directory, &format!("{command} {paths}"));
+                assert_eq!(output.status.code(), Some(2), "{command} {name}");
+                let said = err(&output);
+                assert!(said.contains(&expected), "{command}: {expected}: {said}");
+                assert!(!said.contains(" at line "), "{said}");
+            }
+        }
+    }
+    // A byte order mark is no text.
+    std::fs::write(directory.path().join("mark.json"), format!("\u{feff}{POD}")).unwrap();
+    let output = run(&directory, "replay mark.json");
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
 }
 
 /// A policy that fails on an event is reported, and no event that no rule evaluates.

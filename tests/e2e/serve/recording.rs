@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::reviews::{GOOSE_API, OLM, WriteMode, cluster, create, group, policies, serve_with};
+use testkit::reviews::{
+    GOOSE_API, OLM, WriteMode, cluster, create, group, namespace, policies, serve_with,
+};
 use testkit::{
     ConfigMap, Server, builtin_policy, configuration, create_bundle, good_spec, recorded_review,
     wait_until,
@@ -28,6 +30,13 @@ impl Recording {
 
     fn path(&self) -> PathBuf {
         self.0.path().join("rec")
+    }
+
+    /// Starts a server that records to it.
+    fn serve(&self, configuration: Option<&str>, more: &[&str]) -> Server {
+        let path = self.path();
+        let arguments = ["--record", path.to_str().unwrap(), "--drain-delay", "0s"];
+        Server::start(BINARY, configuration, &[&arguments[..], more].concat())
     }
 
     /// Its lines, of all files.
@@ -160,21 +169,9 @@ async fn reviews_are_repeated_with_the_configuration_that_decided_them() {
         configuration(&[policy])
     };
     let mut files = ConfigMap::new(&[("opgate.yaml", &with_mode("enforce"))]);
-    let (config, directory) = (files.path("opgate.yaml"), recording.path());
-    let server = Server::start(
-        BINARY,
-        None,
-        &[
-            "--config",
-            config.to_str().unwrap(),
-            "--record",
-            directory.to_str().unwrap(),
-            "--drain-delay",
-            "0s",
-            "--reload-interval",
-            "20ms",
-        ],
-    );
+    let config = files.path("opgate.yaml");
+    let flags = ["--config", config.to_str().unwrap(), "--reload-interval", "20ms"];
+    let server = recording.serve(None, &flags);
     let bundle = || create_bundle("1", "b", &json!({"source": {"type": "image"}})).to_string();
     let is_allowed = async || {
         let mut client = server.connect().await;
@@ -194,21 +191,8 @@ async fn reviews_are_repeated_with_the_configuration_that_decided_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn recording_has_the_sampled_reviews_without_redacted_values() {
     let recording = Recording::new();
-    let directory = recording.path();
-    let server = Server::start(
-        BINARY,
-        None,
-        &[
-            "--record",
-            directory.to_str().unwrap(),
-            "--drain-delay",
-            "0s",
-            "--record-sample",
-            "allowed=0",
-            "--record-redact",
-            "/metadata/annotations/*",
-        ],
-    );
+    let redact = ["--record-redact", "/metadata/annotations/*"];
+    let server = recording.serve(None, &[&["--record-sample", "allowed=0"], &redact[..]].concat());
     let mut client = server.connect().await;
     for (number, spec) in [good_spec(), json!({"source": {"type": "image"}})].iter().enumerate() {
         let mut review = create_bundle(&number.to_string(), "b", spec);
@@ -230,20 +214,8 @@ async fn recording_has_the_sampled_reviews_without_redacted_values() {
 #[tokio::test(flavor = "multi_thread")]
 async fn decision_on_redacted_values_is_not_repeatable() {
     let recording = Recording::new();
-    let directory = recording.path();
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
-    let server = Server::start(
-        BINARY,
-        None,
-        &[
-            "--record",
-            directory.to_str().unwrap(),
-            "--drain-delay",
-            "0s",
-            "--record-redact",
-            "/spec/source",
-        ],
-    );
+    let server = recording.serve(None, &["--record-redact", "/spec/source"]);
     let mut client = server.connect().await;
     let review = create_bundle("1", "b", &json!({"source": {"type": "of-jo"}})).to_string();
     // An object that the redaction cannot read is redacted as a whole.
@@ -265,13 +237,12 @@ async fn decision_on_redacted_values_is_not_repeatable() {
 #[tokio::test(flavor = "multi_thread")]
 async fn policies_in_the_url_decide_again() {
     let recording = Recording::new();
-    let (path, state) = (recording.path(), recording.0.path().join("state.json"));
+    let state = recording.0.path().join("state.json");
     let objects = [group("a", "first", &["a"], GOOSE_API)];
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     fs::write(&state, list.to_string()).unwrap();
-    let arguments = ["--record", path.to_str().unwrap(), "--drain-delay", "0s"];
     let state = ["--cluster-state", state.to_str().unwrap()];
-    let server = Server::start(BINARY, Some(&policies()), &[&arguments[..], &state].concat());
+    let server = recording.serve(Some(&policies()), &state);
     let mut client = server.connect().await;
     let review = create(&group("a", "second", &["a"], GOOSE_API), WriteMode::Persist);
     let mut decisions = Vec::new();
@@ -285,6 +256,54 @@ async fn policies_in_the_url_decide_again() {
     assert_eq!((code, said.contains("3 decided as recorded")), (Some(0), true), "{said}");
     let (_, said) = recording.run("replay --explain rec");
     assert!(said.contains("a recorded review, CREATE of"), "{said}");
+    // A policy that the URL does not name has evaluated nothing.
+    let reason = "not evaluated: no policy in the URL of the review matches CREATE of operators.";
+    assert_eq!(said.matches(reason).count(), 1, "{said}");
+    assert!(said.contains("2 denied, 0 errors, 1 not evaluated"), "{said}");
+}
+
+/// A server with files evaluates selectors of namespaces itself, and the recording has the labels that it used.
+#[tokio::test(flavor = "multi_thread")]
+async fn namespace_labels_of_a_decision_are_recorded() {
+    let recording = Recording::new();
+    let state = recording.0.path().join("state.json");
+    let group_of = |name: &str| group(name, "first", &[name], GOOSE_API);
+    let objects = [namespace("a"), namespace("b"), group_of("a"), group_of("b")];
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    fs::write(&state, list.to_string()).unwrap();
+    let selecting = |team: &str| {
+        let selector = json!({"matchLabels": {"team": team}});
+        let limits = json!({"time": "20s"});
+        configuration(&[json!({
+            "name": "operator-group", "limits": limits, "match": {"namespaceSelector": selector},
+        })])
+    };
+    let state = ["--cluster-state", state.to_str().unwrap()];
+    let server = recording.serve(Some(&selecting("a")), &state);
+    let mut client = server.connect().await;
+    let mut allowed = Vec::new();
+    for namespace in ["a", "b"] {
+        let second = group(namespace, "second", &[namespace], GOOSE_API);
+        let answer = client.review(create(&second, WriteMode::Persist)).await.unwrap();
+        allowed.push(answer.response()["allowed"].clone());
+    }
+    assert_eq!(allowed, [false, true]);
+    stop(server);
+    let labels: Vec<_> = recording
+        .reviews()
+        .iter()
+        .map(|review| review["namespaceLabels"]["team"].clone())
+        .collect();
+    assert_eq!(labels, ["a", "b"]);
+    let (code, said) = recording.run("replay --verify-recorded rec");
+    assert_eq!((code, said.contains("2 decided as recorded")), (Some(0), true), "{said}");
+    // Another selector has an effect on the recorded labels.
+    let other = recording.0.path().join("other.yaml");
+    fs::write(&other, selecting("c")).unwrap();
+    let line = format!("replay --config {} --verify-recorded rec", other.display());
+    let (code, said) = recording.run(&line);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("a/second: deny → allow") && !said.contains("b/second"), "{said}");
 }
 
 #[test]

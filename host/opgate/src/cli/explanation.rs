@@ -101,11 +101,13 @@ struct Condition {
 }
 
 /// Returns in one line why a review was not evaluated; none if it was. Rules that match objects of every kind
-/// also match an object of an unknown kind. Such a match does not count as an evaluation.
+/// also match an object of an unknown kind. Such a match does not count as an evaluation. Of the policies, only
+/// those `addressed` by the URL of the review have decided; all if it names none.
 pub(super) fn not_evaluated_reason(
     set: &PolicySet,
     review: &Review<'_>,
     decision: &Decision,
+    addressed: Option<&[String]>,
 ) -> Option<String> {
     if !decision.violations.is_empty() {
         return None;
@@ -113,14 +115,37 @@ pub(super) fn not_evaluated_reason(
     let is_whole = review.sub_resource.is_empty();
     let misspelt =
         is_whole.then(|| misspelling_hint(&review.kind.group, &review.kind.name)).flatten();
-    if misspelt.is_none() && set.has_evaluated(review, decision) {
+    if misspelt.is_none() && set.has_evaluated(review, decision, |name| decides(addressed, name)) {
         return None;
     }
-    misspelt.or_else(|| Some(mismatch_summary(&set.match_results(review), review)))
+    misspelt.or_else(|| {
+        let results = match_results(set, review, addressed);
+        Some(mismatch_summary(&results, review, addressed.is_some()))
+    })
+}
+
+/// Reports whether a policy is one of those that a URL names.
+fn decides(addressed: Option<&[String]>, policy: &str) -> bool {
+    addressed.is_none_or(|names| names.iter().any(|name| name == policy))
+}
+
+/// Returns the relation of each addressed policy to a review.
+pub(super) fn match_results<'s>(
+    set: &'s PolicySet,
+    review: &Review<'_>,
+    addressed: Option<&[String]>,
+) -> Vec<(&'s str, MatchResult)> {
+    let mut results = set.match_results(review);
+    results.retain(|(policy, _)| decides(addressed, policy));
+    results
 }
 
 /// Explains why no policy matched a review.
-fn mismatch_summary(attention: &[(&str, MatchResult)], review: &Review<'_>) -> String {
+fn mismatch_summary(
+    attention: &[(&str, MatchResult)],
+    review: &Review<'_>,
+    is_addressed: bool,
+) -> String {
     let asked =
         |(_, attention): &&(&str, MatchResult)| matches!(attention, MatchResult::Matched(_));
     let looked: Vec<_> = attention.iter().filter(asked).map(|(policy, _)| *policy).collect();
@@ -130,8 +155,9 @@ fn mismatch_summary(attention: &[(&str, MatchResult)], review: &Review<'_>) -> S
     let path = review.resource_path();
     let sub = &review.sub_resource;
     let slash = if sub.is_empty() { "" } else { "/" };
+    let policy = if is_addressed { "no policy in the URL of the review" } else { "no policy" };
     let what = format!(
-        "no policy matches {} of {}{slash}{sub}",
+        "{policy} matches {} of {}{slash}{sub}",
         review.operation.as_str(),
         path.trim_start_matches('/')
     );

@@ -20,7 +20,7 @@ use opgate_files as files;
 use opgate_files::directory::{DirectoryListing, Entry};
 use opgate_input::read::{FilePath, ReadPurpose, Reader};
 use opgate_input::yaml::{self, YamlError};
-use opgate_text::lines::Lines;
+use opgate_text::lines::{Lines, character_column, count_characters};
 
 /// The reason why an item has no review and no object, as a complete line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +53,8 @@ pub(super) struct ReviewItem {
     file: String,
     /// Lines of the file in front of the text.
     pub(super) lines_before: usize,
+    /// Characters in front of the text in its first line.
+    columns_before: usize,
     /// Its own lines, if they are known.
     line_count: Option<usize>,
 }
@@ -76,6 +78,9 @@ const REVIEW_EXTENSIONS: [&str; 6] =
 
 /// Extension of recordings.
 const COMPRESSED_EXTENSION: &str = "zst";
+
+/// Start of the files of some editors, which is not part of the text.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// A file that is meant.
 #[derive(Debug)]
@@ -112,6 +117,21 @@ pub(super) fn list_files(paths: &[PathBuf]) -> anyhow::Result<(Vec<Input>, usize
     Ok((inputs, skipped))
 }
 
+/// Lists the files with reviews, and warns about those in directories that are left out.
+///
+/// # Errors
+/// As for [`list_files`].
+pub(super) fn list_review_files(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
+    let (files, skipped) = list_files(paths)?;
+    if skipped > 0 {
+        tracing::warn!(
+            files = skipped,
+            "left out: not .json, .jsonl, .ndjson, .yaml, .yml or .zst"
+        );
+    }
+    Ok(files)
+}
+
 /// Adds the files of a directory; returns the number of skipped files.
 fn add_directory(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> {
     let directory = Rc::new(files::directory::walk(path)?);
@@ -134,6 +154,17 @@ fn add_directory(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> 
 }
 
 impl Input {
+    /// Reports whether the file was found in a directory, and is this one.
+    pub(super) fn is_found_as(&self, path: &Path) -> bool {
+        let is_same = || {
+            let (ours, theirs) = (self.path.canonicalize().ok(), path.canonicalize().ok());
+            ours.is_some() && ours == theirs
+        };
+        matches!(self.origin, Origin::Below(..))
+            && self.path.file_name() == path.file_name()
+            && is_same()
+    }
+
     fn bytes(&self, reader: &Reader) -> io::Result<Vec<u8>> {
         let opened = match &self.origin {
             Origin::Stdin => {
@@ -260,13 +291,17 @@ pub(super) fn read(input: &Input, reader: &Reader) -> Vec<ReviewItem> {
                 file: source.clone(),
                 source,
                 lines_before: 0,
+                columns_before: 0,
                 line_count: None,
             }]
         }
     }
 }
 
-fn split(source: &str, ending: &str, bytes: Vec<u8>) -> Vec<ReviewItem> {
+fn split(source: &str, ending: &str, mut bytes: Vec<u8>) -> Vec<ReviewItem> {
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
     let first = bytes.iter().find(|b| !b.is_ascii_whitespace());
     let is_yaml = matches!(ending, "yaml" | "yml")
         || (!REVIEW_EXTENSIONS.contains(&ending) && first.is_some_and(|b| *b != b'{'));
@@ -286,6 +321,7 @@ fn split(source: &str, ending: &str, bytes: Vec<u8>) -> Vec<ReviewItem> {
         file: source.to_owned(),
         text: Ok(bytes),
         lines_before: 0,
+        columns_before: 0,
         line_count: Some(lines),
     }]
 }
@@ -306,6 +342,7 @@ fn split_lines(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
         file: source.to_owned(),
         text: Ok(line.to_vec()),
         lines_before: number,
+        columns_before: 0,
         line_count: Some(1),
     };
     lines.map(item).collect()
@@ -333,21 +370,29 @@ fn split_json_documents(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
         return Vec::new();
     }
     let count_lines = |text: &[u8]| memchr::memchr_iter(b'\n', text).count();
-    let mut lines_before = 0_usize;
+    // The location of the first byte of the range.
+    let (mut lines_before, mut columns_before) = (0_usize, 0_usize);
+    let mut advance = |text: &[u8]| {
+        lines_before = lines_before.saturating_add(count_lines(text));
+        columns_before = match memchr::memrchr(b'\n', text) {
+            Some(newline) => count_characters(text.get(newline + 1..).unwrap_or_default()),
+            None => columns_before.saturating_add(count_characters(text)),
+        };
+        (lines_before, columns_before)
+    };
     let item = |(index, range): (usize, Range<usize>)| {
         let text = bytes.get(range).unwrap_or_default();
-        // The line of an error counts from the first line of the document.
         let blank = text.len().saturating_sub(text.trim_ascii_start().len());
         let (before, text) = text.split_at_checked(blank).unwrap_or_default();
-        let first_line = lines_before.saturating_add(count_lines(before));
-        let inner_lines = count_lines(text);
-        lines_before = first_line.saturating_add(inner_lines);
+        let (lines_before, columns_before) = advance(before);
+        advance(text);
         ReviewItem {
             source: format!("{source}#{}", index + 1),
             file: source.to_owned(),
             text: Ok(text.to_vec()),
-            lines_before: first_line,
-            line_count: Some(inner_lines.saturating_add(1)),
+            lines_before,
+            columns_before,
+            line_count: Some(count_lines(text).saturating_add(1)),
         }
     };
     ranges.into_iter().enumerate().map(item).collect()
@@ -360,6 +405,7 @@ fn split_yaml(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
             file: source.to_owned(),
             text: Err(why),
             lines_before: 0,
+            columns_before: 0,
             line_count: None,
         }]
     };
@@ -386,6 +432,7 @@ fn split_yaml(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
             file: source.to_owned(),
             text: Ok(part.json.as_bytes().to_vec()),
             lines_before: usize::try_from(line.saturating_sub(1)).unwrap_or_default(),
+            columns_before: 0,
             line_count: None,
         }
     };
@@ -402,21 +449,29 @@ impl ReviewItem {
 
     /// Formats an error with its location.
     pub(super) fn error_line(&self, error: &ReviewError) -> InputError {
-        let file = &self.file;
         InputError::Line(match error {
             ReviewError::Empty => return InputError::Empty(self.source.clone()),
             ReviewError::Syntax { line, column, why } => {
-                format!("{file}:{}:{column}: not JSON: {why}", line + self.lines_before)
+                format!("{}: not JSON: {why}", self.location(*line, *column))
             }
             ReviewError::Depth(offset) | ReviewError::Encoding(offset) => {
                 let text = self.text.as_deref().unwrap_or_default();
                 let before = text.get(..*offset).unwrap_or_default();
-                let lines = memchr::memchr_iter(b'\n', before).count();
+                let line = memchr::memchr_iter(b'\n', before).count() + 1;
                 let column = before.iter().rev().take_while(|b| **b != b'\n').count() + 1;
-                format!("{file}:{}:{column}: {error}", lines + 1 + self.lines_before)
+                format!("{}: {error}", self.location(line, column))
             }
             other => format!("{}: {other}", self.source),
         })
+    }
+
+    /// Returns file, line and column, in characters, of a line and a column of the text, in bytes.
+    fn location(&self, line: usize, byte_column: usize) -> String {
+        let text = self.text.as_deref().unwrap_or_default();
+        let column = character_column(text, line, byte_column);
+        let columns_before = if line <= 1 { self.columns_before } else { 0 };
+        let (line, column) = (line + self.lines_before, column + columns_before);
+        format!("{}:{line}:{column}", self.file)
     }
 
     /// Returns the text as a document.
@@ -426,8 +481,10 @@ impl ReviewItem {
         }
         let text = self.checked_text().map_err(|why| why.with_empty_text(NO_OBJECTS_ERROR))?;
         serde_json::from_str::<IgnoredAny>(&text).map_err(|error| {
-            let (line, column) = (error.line() + self.lines_before, error.column());
-            InputError::Line(format!("{}:{line}:{column}: not JSON: {error}", self.file))
+            let location = self.location(error.line(), error.column());
+            let why = error.to_string();
+            let why = why.split(" at line ").next().unwrap_or_default();
+            InputError::Line(format!("{location}: not JSON: {why}"))
         })?;
         let end = text.len();
         Ok(Document::part(text, 0..end))

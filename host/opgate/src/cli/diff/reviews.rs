@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::explanation::not_evaluated_reason;
 use crate::cli::input;
-use crate::cli::report::review_record::ReviewRecord;
+use crate::cli::report::review_record::{InputType, ReviewRecord};
 use crate::cli::review_input::{InputLines, ReviewFactory, ReviewInput};
 use crate::cli::runtime;
 use crate::cli::verbosity::note;
@@ -77,14 +78,9 @@ impl ReviewDifferences {
         paths: &[PathBuf],
         reader: &Reader,
     ) -> Result<Self, CommandError> {
-        let (files, skipped) = input::list_files(paths)?;
-        if skipped > 0 {
-            tracing::warn!(
-                files = skipped,
-                "left out: not .json, .jsonl, .ndjson, .yaml, .yml or .zst"
-            );
-        }
+        let files = input::list_review_files(paths)?;
         let mut reviews = Self { compared: 0, different: Vec::new(), outcome: ExitStatus::Ok };
+        let mut has_decisions = false;
         let (mut factory, mut lines) = (ReviewFactory::default(), InputLines::default());
         for item in files.iter().flat_map(|file| input::read(file, reader)) {
             let all = factory.create_reviews(&item).unwrap_or_else(|why| {
@@ -96,8 +92,13 @@ impl ReviewDifferences {
                 match taken.review() {
                     Ok(review) => {
                         let decide = |set| runtime::block_on(decide(set, &review, &taken));
-                        let (old, new) = (decide(old), decide(new));
-                        reviews.add(&old?, new?);
+                        let (old, new) = (decide(old)?, decide(new)?);
+                        has_decisions = true;
+                        if is_unevaluated_event(&taken, [&old, &new]) {
+                            factory.set_unevaluated_event();
+                        } else {
+                            reviews.add(&old, new);
+                        }
                     }
                     Err(error) => {
                         reviews.add_unreadable(&format_args!("{}: {error}", taken.source));
@@ -109,7 +110,7 @@ impl ReviewDifferences {
         if let Some(line) = factory.audit_log_summary() {
             note(line);
         }
-        if reviews.compared == 0 && reviews.outcome == ExitStatus::Ok {
+        if !has_decisions && reviews.outcome == ExitStatus::Ok {
             return Err(CommandError::usage(anyhow::anyhow!("no review found in the given paths")));
         }
         Ok(reviews)
@@ -154,7 +155,18 @@ impl ReviewDifferences {
 async fn decide(set: &PolicySet, review: &Review<'_>, taken: &ReviewInput) -> ReviewRecord {
     let started = Instant::now();
     let decided = taken.decide(review, set, None, started + REVIEW_TIMEOUT, &()).await;
-    ReviewRecord::new(review, &taken.source, decided, started.elapsed())
+    let reason = |decision| not_evaluated_reason(set, review, decision, taken.addressed());
+    let not_evaluated = decided.as_ref().ok().and_then(reason);
+    let mut record = ReviewRecord::new(review, &taken.source, decided, started.elapsed());
+    record.not_evaluated = not_evaluated;
+    record
+}
+
+/// Reports whether a review is of an audit event that no rule of either side evaluates. Most events of a cluster
+/// are such.
+fn is_unevaluated_event(taken: &ReviewInput, records: [&ReviewRecord; 2]) -> bool {
+    taken.input_type == InputType::AuditEvent
+        && records.iter().all(|record| record.not_evaluated.is_some())
 }
 
 impl DecisionSummary {

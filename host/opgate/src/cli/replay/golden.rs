@@ -5,7 +5,7 @@
 //! FILE ─▶ GoldenDecision ─────────┴▶ --verify: differences ─▶ stdout
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -75,7 +75,11 @@ impl GoldenDecisions {
                 ))
             })
         });
-        decisions.collect::<Result<_, _>>().map(Self)
+        let mut decisions = Self(decisions.collect::<Result<_, _>>()?);
+        for decision in &mut decisions.0 {
+            decision.source = source_name(&decision.source).to_owned();
+        }
+        Ok(decisions)
     }
 
     /// Writes all decisions to a file.
@@ -108,12 +112,19 @@ impl GoldenDecisions {
         };
         let error = record.error.as_ref().map(|e| format!("policy {}: {}", e.policy, e.cause));
         self.0.push(GoldenDecision {
-            source: record.source.clone(),
+            source: source_name(&record.source).to_owned(),
             request: record.object(),
             decision: decision.to_owned(),
             violations: violations.collect(),
             error,
         });
+    }
+
+    /// Reports whether no source is one of another run: the paths are others, and not the decisions.
+    pub(super) fn has_other_sources(&self, other: &Self) -> bool {
+        let sources: BTreeSet<_> = other.0.iter().map(|one| one.source.as_str()).collect();
+        let is_known = |one: &GoldenDecision| sources.contains(one.source.as_str());
+        !self.0.is_empty() && !sources.is_empty() && !self.0.iter().any(is_known)
     }
 
     /// Returns the number of decisions.
@@ -157,6 +168,15 @@ impl GoldenDecisions {
         };
         self.0.iter().map(|one| ((one.source.as_str(), key(one)), one)).collect()
     }
+}
+
+/// Returns a source without `./`: a directory can be named `reviews` and `./reviews`.
+fn source_name(source: &str) -> &str {
+    let mut name = source;
+    while let Some(rest) = name.strip_prefix("./") {
+        name = rest.trim_start_matches('/');
+    }
+    name
 }
 
 impl GoldenDecision {

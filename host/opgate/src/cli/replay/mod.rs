@@ -146,7 +146,7 @@ impl Replay {
         } else {
             Source::Snapshot
         };
-        let files = list_files(&paths)?;
+        let files = list_files(&paths, bless.as_deref().or(verify.as_deref()))?;
         let mut items = files.iter().flat_map(|file| input::read(file, &reader)).peekable();
         let (sets, configuration, set) = RecordedSets::begin(config, source, items.peek())?;
         let set = Arc::new(set);
@@ -178,14 +178,11 @@ impl Replay {
     }
 }
 
-/// Lists the files to read, and warns about those in directories that are left out.
-fn list_files(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
-    let (files, skipped) = input::list_files(paths)?;
-    if skipped > 0 {
-        tracing::warn!(
-            files = skipped,
-            "left out: not .json, .jsonl, .ndjson, .yaml, .yml or .zst"
-        );
+/// Lists the files to read. The file with the expected decisions can be in a directory with reviews.
+fn list_files(paths: &[PathBuf], golden: Option<&Path>) -> anyhow::Result<Vec<Input>> {
+    let mut files = input::list_review_files(paths)?;
+    if let Some(golden) = golden {
+        files.retain(|file| !file.is_found_as(golden));
     }
     Ok(files)
 }
@@ -396,6 +393,11 @@ fn golden_outcome(
             printed => printed?,
         };
         note(format!("{} decisions, {differences} differ from the expected ones", golden.len()));
+        if golden.has_other_sources(expected) {
+            tracing::warn!(
+                "no source is in the file: name the same paths, in the same directory, as with --bless"
+            );
+        }
         let found = if differences == 0 { ExitStatus::Ok } else { ExitStatus::Denied };
         return Ok(outcome.max(found));
     }
@@ -459,14 +461,11 @@ impl Replayer {
         if let Some(decision) = decision {
             let skipped = decision.skipped.iter().filter(|_| taken.recorded.is_none());
             self.skipped_rules.extend(skipped.map(|skipped| skipped.rule.clone()));
-            unevaluated = explanation::not_evaluated_reason(set, &review, decision);
+            unevaluated =
+                explanation::not_evaluated_reason(set, &review, decision, taken.addressed());
         }
-        let is_addressed = |policy: &str| {
-            taken.addressed().is_none_or(|names| names.iter().any(|name| name == policy))
-        };
         let explain = || {
-            let results = set.match_results(&review).into_iter();
-            let results = results.filter(|(policy, _)| is_addressed(policy)).collect();
+            let results = explanation::match_results(set, &review, taken.addressed());
             Explanation::of(results, decision, &trace)
         };
         let explanation = self.explain.then(explain);

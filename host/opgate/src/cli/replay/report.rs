@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 
 use crate::cli::output::{Out, stdout};
+use crate::cli::report::html::{EvaluationCommand, Page};
 use crate::cli::report::level::{HiddenCounts, MinEffect};
 use crate::cli::report::page::RulePages;
 use crate::cli::report::review_record::ReviewRecord;
-use crate::cli::report::{
-    Counts, Format, ResultKind, UnreadableInput, Violation, github, html, junit, sarif, table,
-};
+use crate::cli::report::{Counts, Format, ResultKind, UnreadableInput, Violation, complete, table};
 use crate::cli::verbosity::{is_quiet, note};
 use opgate_admission::policy::{Configuration, PolicySet};
 
@@ -110,36 +109,17 @@ impl<'s> Report<'s> {
                 serde_json::to_writer_pretty(&mut self.out, &self.records)?;
                 writeln!(self.out)?;
             }
-            Format::Junit => {
-                junit::write(
-                    &mut self.out,
-                    "opgate replay",
-                    &items,
-                    &self.unreadable,
-                    &self.pages,
-                )?;
+            Format::Junit | Format::Github | Format::Sarif | Format::Html => {
+                let page = Page {
+                    command: EvaluationCommand::Replay,
+                    subject: &self.subject,
+                    items: &items,
+                    unreadable: &self.unreadable,
+                    hidden: self.hidden.summary(),
+                    pages: &self.pages,
+                };
+                complete::write(&mut self.out, self.format, self.set, &page)?;
             }
-            Format::Github => github::write(&mut self.out, &items, &self.unreadable, &self.pages)?,
-            Format::Sarif => {
-                let log = sarif::build_log(
-                    "opgate replay",
-                    self.set,
-                    &items,
-                    &self.unreadable,
-                    &self.pages,
-                );
-                serde_json::to_writer_pretty(&mut self.out, &log)?;
-                writeln!(self.out)?;
-            }
-            Format::Html => html::Page {
-                command: html::EvaluationCommand::Replay,
-                subject: &self.subject,
-                items: &items,
-                unreadable: &self.unreadable,
-                hidden: self.hidden.summary(),
-                pages: &self.pages,
-            }
-            .write(&mut self.out)?,
         }
         self.out.flush()?;
         if let Some(line) = self.hidden.summary() {

@@ -170,13 +170,7 @@ fn read_manifests(
     kinds: &mut Kinds,
 ) -> anyhow::Result<Vec<Manifest>> {
     let (mut all, mut errors) = (Vec::new(), Vec::new());
-    let (files, skipped) = input::list_files(paths)?;
-    if skipped > 0 {
-        tracing::warn!(
-            files = skipped,
-            "left out: not .json, .jsonl, .ndjson, .yaml, .yml or .zst"
-        );
-    }
+    let files = input::list_review_files(paths)?;
     for item in files.iter().flat_map(|file| input::read(file, reader)) {
         match parse_manifests(&item, kinds) {
             Ok(manifests) => all.extend(manifests),
