@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -45,6 +46,9 @@ const MAX_LEASE_EXPIRY: Duration = Duration::from_secs(60);
 /// Interval at which the lease is read or renewed.
 pub const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Maximum bytes of the name of a leader.
+const MAX_HOLDER_BYTES: usize = 253;
+
 /// Whether this replica is the leader. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct Leadership {
@@ -52,6 +56,8 @@ pub struct Leadership {
     /// Milliseconds of the clock at which the term ends.
     term_end: Arc<AtomicU64>,
     changes: watch::Sender<bool>,
+    /// The leader when the lease was read last; empty if it was not.
+    holder: Arc<Mutex<String>>,
     gauge: Gauge,
 }
 
@@ -61,6 +67,7 @@ impl Leadership {
             clock,
             term_end: Arc::default(),
             changes: watch::Sender::new(false),
+            holder: Arc::default(),
             gauge: Gauge::default(),
         }
     }
@@ -75,6 +82,19 @@ impl Leadership {
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<bool> {
         self.changes.subscribe()
+    }
+
+    /// Returns the name of the replica that was the leader when this one read the lease last.
+    #[must_use]
+    pub fn holder(&self) -> Option<String> {
+        Some(self.holder.lock().clone()).filter(|holder| !holder.is_empty())
+    }
+
+    /// Sets the leader from its identity, which ends with a text for its process.
+    fn set_holder(&self, identity: &str) {
+        let name = identity.rsplit_once('_').map_or(identity, |(name, _)| name);
+        let name = if name.len() <= MAX_HOLDER_BYTES { name } else { "" };
+        name.clone_into(&mut self.holder.lock());
     }
 
     /// Adds its figure to those of the server.
@@ -145,7 +165,10 @@ impl Election {
         let requested_at = self.clock.elapsed();
         let result = self.try_acquire(api, requested_at).await;
         match result {
-            Ok(true) => self.leader.set_term_end(requested_at.saturating_add(LEADER_TERM)),
+            Ok(true) => {
+                self.leader.set_holder(&self.identity);
+                self.leader.set_term_end(requested_at.saturating_add(LEADER_TERM));
+            }
             Ok(false) => self.leader.set_term_end(Duration::ZERO),
             Err(_) => self.leader.notify(),
         }
@@ -193,6 +216,7 @@ impl Election {
         let holder = text(&lease, "/spec/holderIdentity");
         let is_mine = holder == self.identity;
         if !is_mine && !holder.is_empty() && seen.saturating_sub(since) < takeover_delay(&lease) {
+            self.leader.set_holder(holder);
             return Ok(false);
         }
         let transitions = number_at(&lease, "/spec/leaseTransitions");

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::{Value, json};
@@ -235,6 +236,18 @@ impl Publisher {
     }
 }
 
+/// The replicas that were alive when their leases were read last. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct KnownReplicas(Arc<Mutex<Vec<ReplicaStatus>>>);
+
+impl KnownReplicas {
+    /// Returns a copy of the list, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<ReplicaStatus> {
+        self.0.lock().clone()
+    }
+}
+
 /// The replicas that can be seen.
 #[derive(Debug)]
 pub struct Replicas {
@@ -242,13 +255,25 @@ pub struct Replicas {
     clock: Arc<dyn Clock>,
     /// By name of the lease: its version, and when it was seen first.
     observed: HashMap<String, (String, Duration)>,
+    known: KnownReplicas,
 }
 
 impl Replicas {
     /// Creates it for an installation.
     #[must_use]
     pub fn new(installation: &Installation, clock: Arc<dyn Clock>) -> Self {
-        Self { namespace: installation.namespace.clone(), clock, observed: HashMap::new() }
+        Self {
+            namespace: installation.namespace.clone(),
+            clock,
+            observed: HashMap::new(),
+            known: KnownReplicas::default(),
+        }
+    }
+
+    /// Returns the replicas that are alive, as of the last read.
+    #[must_use]
+    pub fn known(&self) -> KnownReplicas {
+        self.known.clone()
     }
 
     /// Returns the replicas that are alive, by name.
@@ -256,11 +281,8 @@ impl Replicas {
     /// # Errors
     /// Fails if the API server does not respond as expected.
     pub async fn live(&mut self, api: &dyn Api) -> Result<Vec<ReplicaStatus>, ApiError> {
-        let seen = self.list_leases(api).await?;
-        let live = seen.iter().filter(|(_, age)| *age < REPLICA_EXPIRY);
-        let mut live: Vec<_> = live.filter_map(|(lease, _)| ReplicaStatus::of(lease)).collect();
-        live.sort_by(|a, b| a.replica.cmp(&b.replica));
-        Ok(live)
+        self.list_leases(api).await?;
+        Ok(self.known.list())
     }
 
     /// Deletes the leases of replicas that have long gone. For the leader.
@@ -302,6 +324,10 @@ impl Replicas {
             seen.push((lease, now.saturating_sub(since)));
         }
         self.observed = observed;
+        let live = seen.iter().filter(|(_, age)| *age < REPLICA_EXPIRY);
+        let mut live: Vec<_> = live.filter_map(|(lease, _)| ReplicaStatus::of(lease)).collect();
+        live.sort_by(|a, b| a.replica.cmp(&b.replica));
+        *self.known.0.lock() = live;
         Ok(seen)
     }
 }

@@ -13,7 +13,7 @@ use super::{App, plain};
 use crate::ui::{ServerStatus, Ui};
 
 impl App {
-    /// Adds the routes of the page, if it is on.
+    /// Adds the routes of the page, if it is on. Each checks the name by which the page was opened.
     pub(super) fn with_ui(&self, router: Router<Arc<Self>>) -> Router<Arc<Self>> {
         let Some(ui) = self.ui.clone() else { return router };
         let moved = async || {
@@ -23,14 +23,18 @@ impl App {
         };
         let shown = ui.clone();
         let overview = |State(app): State<Arc<Self>>, request: Request| async move {
-            app.overview(&shown, request.uri().query())
+            let known = shown.check_host(request.headers());
+            known.map_or_else(|error| *error, |()| app.overview(&shown, request.uri().query()))
         };
         let listed = ui.clone();
         let rules = |State(app): State<Arc<Self>>, request: Request| async move {
-            listed.rules(&app.serving.current().set, request.uri().query())
+            let (set, query) = (app.serving.current().set.clone(), request.uri().query());
+            let known = listed.check_host(request.headers());
+            known.map_or_else(|error| *error, |()| listed.rules(&set, query))
         };
-        let rule = |State(app): State<Arc<Self>>, Path(id): Path<String>| async move {
-            ui.rule(&app.serving.current().set, &id)
+        let rule = |State(app): State<Arc<Self>>, Path(id): Path<String>, request: Request| async move {
+            let known = ui.check_host(request.headers());
+            known.map_or_else(|error| *error, |()| ui.rule(&app.serving.current().set, &id))
         };
         router
             .route("/ui", get(moved))

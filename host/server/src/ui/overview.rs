@@ -5,16 +5,19 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use maud::{Markup, html};
 use opgate_admission::policy::{BrokenPolicy, Effect, Policy, PolicySet};
-use opgate_text::html::visible_line;
+use opgate_text::html::{docs_section, visible_line};
+use opgate_ui::Table;
 
+use super::audit::render_audit;
+use super::cells::{duration, rule_link, time};
+use super::installation::{InstallationSource, ReplicaOverview, ReplicaSummary};
 use super::reported_review::{Outcome, ReportedReview, ReportedViolation};
 use super::review_log::{LogTenant, TenantReviews, order_fairly};
-use super::table::Table;
-use crate::active_set::{ActivePolicySet, timestamp};
+use crate::active_set::ActivePolicySet;
 use crate::metrics::RequestTotals;
 use crate::state::{ClusterStatus, ResourceCacheStatus, ResourceState};
 
@@ -26,6 +29,9 @@ const MAX_REASONS: usize = 8;
 
 /// Maximum bytes of a text.
 const MAX_TEXT_BYTES: usize = 1 << 10;
+
+/// Maximum bytes of the remediation next to a violation.
+const MAX_FIX_BYTES: usize = 256;
 
 /// Maximum bytes of the rows of tables; together less than a page can have.
 const MAX_REVIEW_ROWS_BYTES: usize = 180 << 10;
@@ -51,22 +57,30 @@ pub(super) fn render_overview(
     status: &ServerStatus<'_>,
     quantiles: Quantiles,
     reported: &[TenantReviews],
+    installation: Option<&dyn InstallationSource>,
 ) -> Markup {
     let active = status.serving.current();
     let set = &active.set;
+    let replicas = installation.map(InstallationSource::replicas);
     html! {
         h1 { "What the server does now" }
-        (render_server(status, set))
-        (render_reviews(reported))
+        (render_server(status, set, replicas.as_ref()))
+        (render_reviews(reported, set))
         (render_counts(reported))
         (render_policies(set))
+        @if let Some(installation) = installation { (render_audit(&installation.audit())) }
         (render_requests(status, quantiles, set))
         (render_policy_errors(&status.totals))
         (render_cluster(set))
+        @if let Some(replicas) = &replicas { (render_replicas(replicas)) }
     }
 }
 
-fn render_server(status: &ServerStatus<'_>, set: &PolicySet) -> Markup {
+fn render_server(
+    status: &ServerStatus<'_>,
+    set: &PolicySet,
+    replicas: Option<&ReplicaOverview>,
+) -> Markup {
     let active = status.serving.current();
     let broken = set.broken().len();
     html! {
@@ -107,19 +121,33 @@ fn render_server(status: &ServerStatus<'_>, set: &PolicySet) -> Markup {
                     dt { "Webhooks" }
                     dd { (visible_line(registration, MAX_TEXT_BYTES)) }
                 }
+                @if let Some(replicas) = replicas {
+                    dt { "This replica" }
+                    dd #this-replica {
+                        (visible_line(&replicas.this, MAX_TEXT_BYTES))
+                        @if replicas.is_leader { ", the leader" }
+                    }
+                    dt { "Leader" }
+                    dd #leader {
+                        @match &replicas.leader {
+                            Some(leader) => (visible_line(leader, MAX_TEXT_BYTES)),
+                            None => span.muted { "not known" },
+                        }
+                    }
+                }
             }
         }
     }
 }
 
-fn render_reviews(reported: &[TenantReviews]) -> Markup {
-    let rows = select_rows(reported);
+fn render_reviews(reported: &[TenantReviews], set: &PolicySet) -> Markup {
+    let rows = select_rows(reported, set);
     let all: usize = reported.iter().map(|tenant| tenant.reviews.len()).sum();
     let shown = rows.len();
     let table = Table {
         id: "reviews",
         caption: "Reviews with violations or policy errors in the last hour, newest first",
-        headings: &["Time", "Decision", "Request", "Object", "User", "Violations"],
+        headings: &["Time", "Decision", "Request", "Object", "User", "Violations", "Read"],
         empty: "No policy has reported a violation or failed in the last hour.",
         max_bytes: MAX_REVIEW_ROWS_BYTES,
     };
@@ -136,10 +164,11 @@ fn render_reviews(reported: &[TenantReviews]) -> Markup {
 
 /// Renders the reviews that fit, and returns them newest first. Namespaces take turns, so that the
 /// reviews of one fill no page.
-fn select_rows(reported: &[TenantReviews]) -> Vec<Markup> {
+fn select_rows(reported: &[TenantReviews], set: &PolicySet) -> Vec<Markup> {
     let (mut bytes, mut rows) = (0, Vec::new());
+    let mut remediations = Remediations { set, known: BTreeMap::new() };
     for (number, review) in order_fairly(reported).into_iter().take(MAX_SHOWN_REVIEWS) {
-        let row = render_review(review);
+        let row = render_review(review, &mut remediations);
         if bytes + row.0.len() <= MAX_REVIEW_ROWS_BYTES {
             bytes += row.0.len();
             rows.push((number, row));
@@ -149,7 +178,7 @@ fn select_rows(reported: &[TenantReviews]) -> Vec<Markup> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-fn render_review(review: &ReportedReview) -> Markup {
+fn render_review(review: &ReportedReview, remediations: &mut Remediations<'_>) -> Markup {
     let class = if review.outcome == Outcome::Allowed { "good" } else { "deny" };
     html! { tr {
         th scope="row" { (time(review.at)) }
@@ -161,10 +190,43 @@ fn render_review(review: &ReportedReview) -> Markup {
         }
         td.text { (review.user) }
         td { ul {
-            @for violation in &review.violations { li { (render_violation(violation)) } }
+            @for violation in &review.violations {
+                li {
+                    (render_violation(violation))
+                    @if let Some(fix) = remediations.get(violation) { p.fix { "Fix: " (fix) } }
+                }
+            }
             @if review.omitted > 0 { li { (review.omitted) " more" } }
         } }
+        td { @if review.reads.is_empty() { "–" } @else {
+            ul { @for read in &review.reads {
+                li {
+                    (read.objects) " of " (read.resource)
+                    @if read.failed > 0 { ", " span.warn { (read.failed) " without result" } }
+                }
+            } }
+        } }
     } }
+}
+
+/// The first paragraphs of the remediations of rules, each read once for a page.
+struct Remediations<'s> {
+    set: &'s PolicySet,
+    known: BTreeMap<(String, String), Option<String>>,
+}
+
+impl Remediations<'_> {
+    fn get(&mut self, violation: &ReportedViolation) -> Option<&str> {
+        let key = (violation.policy.clone(), violation.rule.clone());
+        let docs = self.set.rule_docs();
+        let read = || {
+            let docs = docs.text(&violation.policy, &violation.rule)?;
+            let section = docs_section(docs, "# Remediation")?;
+            let paragraph = section.split("\n\n").next().unwrap_or_default().replace('`', "");
+            Some(visible_line(&paragraph, MAX_FIX_BYTES)).filter(|text| !text.is_empty())
+        };
+        self.known.entry(key).or_insert_with(read).as_deref()
+    }
 }
 
 fn render_violation(violation: &ReportedViolation) -> Markup {
@@ -181,11 +243,6 @@ fn render_violation(violation: &ReportedViolation) -> Markup {
         span.text { (message) }
         @if !field.is_empty() { " " code.muted { (field) } }
     }
-}
-
-/// Links to the documentation of a rule. An id has only letters, digits, hyphens and dots.
-fn rule_link(rule: &str) -> Markup {
-    html! { a href={ "rules/" (rule) } { (rule) } }
 }
 
 fn render_counts(reported: &[TenantReviews]) -> Markup {
@@ -400,6 +457,33 @@ fn render_cluster(set: &PolicySet) -> Markup {
     }
 }
 
+fn render_replicas(replicas: &ReplicaOverview) -> Markup {
+    let table = Table {
+        id: "replica-table",
+        caption: "Replicas of the installation",
+        headings: &["Replica", "Version", "Configuration"],
+        empty: "Only the leader knows all replicas.",
+        max_bytes: MAX_ROWS_BYTES / 2,
+    };
+    let rows = replicas.all.iter().map(|replica| {
+        let ReplicaSummary { name, version, configuration } = replica;
+        html! { tr {
+            th scope="row" {
+                (visible_line(name, MAX_TEXT_BYTES))
+                @if *name == replicas.this { " (this one)" }
+            }
+            td { (visible_line(version, MAX_TEXT_BYTES)) }
+            td.nowrap { code { (short_digest(&visible_line(configuration, MAX_TEXT_BYTES))) } }
+        } }
+    });
+    html! {
+        section aria-labelledby="replicas" {
+            h2 #replicas { "Replicas" }
+            (table.render(rows))
+        }
+    }
+}
+
 fn render_cache_state(resource: &ResourceState) -> Markup {
     let (label, class) = match resource.state {
         ResourceCacheStatus::Current => ("ready", "good"),
@@ -418,32 +502,19 @@ fn render_cache_state(resource: &ResourceState) -> Markup {
     }
 }
 
-/// The time since the last contact. Seconds would change the page each second.
+/// The time since the last contact. Single seconds would change the page each second.
 fn contact_age(age: Duration) -> String {
-    match age.as_secs() / 60 {
-        0 => "less than a minute ago".to_owned(),
-        1 => "1 minute ago".to_owned(),
-        minutes => format!("{minutes} minutes ago"),
+    match age.as_secs() {
+        0..10 => "less than 10 seconds ago".to_owned(),
+        10..60 => "less than a minute ago".to_owned(),
+        60..120 => "1 minute ago".to_owned(),
+        seconds => format!("{} minutes ago", seconds / 60),
     }
-}
-
-/// `2026-11-20T15:19:09Z`
-fn time(at: SystemTime) -> Markup {
-    let text = timestamp(at).unwrap_or_default();
-    html! { time.nowrap datetime=(text) { (text) } }
 }
 
 /// The beginning of `sha256:…`.
 fn short_digest(digest: &str) -> String {
     digest.trim_start_matches("sha256:").chars().take(12).collect()
-}
-
-fn duration(time: Duration) -> String {
-    match time.as_micros() {
-        0..1_000 => format!("{} µs", time.as_micros()),
-        1_000..1_000_000 => format!("{} ms", time.as_millis()),
-        _ => format!("{} s", time.as_secs()),
-    }
 }
 
 fn size(bytes: usize) -> String {

@@ -9,6 +9,8 @@ use opgate_admission::policy::{Decision, Effect};
 use opgate_admission::review::Review;
 use opgate_text::html::visible_line;
 
+use super::review_reads::{ResourceRead, ReviewReads};
+
 /// Maximum bytes of names of Kubernetes and of resources, of fields, and of messages.
 const MAX_NAME_BYTES: usize = 253;
 const MAX_FIELD_BYTES: usize = 128;
@@ -68,11 +70,18 @@ pub(super) struct ReportedReview {
     pub(super) violations: Vec<ReportedViolation>,
     /// The number of violations that are not kept.
     pub(super) omitted: usize,
+    /// The objects that policies read.
+    pub(super) reads: Vec<ResourceRead>,
 }
 
 impl ReportedReview {
     /// Reduces a review. None if no policy has reported anything.
-    pub(super) fn of(review: &Review<'_>, decision: &Decision, at: SystemTime) -> Option<Self> {
+    pub(super) fn of(
+        review: &Review<'_>,
+        decision: &Decision,
+        reads: &ReviewReads,
+        at: SystemTime,
+    ) -> Option<Self> {
         let errors = decision.policy_errors.iter().map(|error| ReportedViolation {
             policy: error.policy.clone(),
             rule: String::new(),
@@ -109,6 +118,7 @@ impl ReportedReview {
             },
             omitted: all - violations.len(),
             violations,
+            reads: bound_reads(reads.by_resource()),
         })
     }
 
@@ -120,8 +130,21 @@ impl ReportedReview {
             size_of::<ReportedViolation>()
                 + [policy, rule, field, message].map(String::len).iter().sum::<usize>()
         });
-        OVERHEAD_BYTES + texts.map(String::len).iter().sum::<usize>() + found.sum::<usize>()
+        let reads = self.reads.iter().map(|read| size_of::<ResourceRead>() + read.resource.len());
+        OVERHEAD_BYTES
+            + reads.sum::<usize>()
+            + texts.map(String::len).iter().sum::<usize>()
+            + found.sum::<usize>()
     }
+}
+
+/// Shortens the names of resources, which policies choose.
+fn bound_reads(reads: Vec<ResourceRead>) -> Vec<ResourceRead> {
+    let bound = |read: ResourceRead| ResourceRead {
+        resource: visible_line(&read.resource, MAX_NAME_BYTES),
+        ..read
+    };
+    reads.into_iter().map(bound).collect()
 }
 
 fn severity(effect: Effect) -> u8 {

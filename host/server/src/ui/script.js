@@ -3,6 +3,8 @@
   const main = document.getElementById("main");
   const button = document.getElementById("pause");
   const state = document.getElementById("state");
+  // Milliseconds. With the response, a denial is visible within a second.
+  const INTERVAL = 800;
   let paused = false;
   let shown = null;
   let timer;
@@ -60,7 +62,7 @@
       announce("The server does not respond; trying again");
     }
     clearTimeout(timer);
-    timer = setTimeout(update, 1000);
+    timer = setTimeout(update, INTERVAL);
   }
 
   button.addEventListener("click", () => {

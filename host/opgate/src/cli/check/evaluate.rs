@@ -10,11 +10,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::read_resources::ReadResources;
 use super::report::{CheckRecord, Report};
 use super::waivers;
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::explanation;
-use crate::cli::explanation::{Explanation, Trace};
+use crate::cli::explanation::Explanation;
 use crate::cli::fail_on::FailOn;
 use crate::cli::report::UnreadableInput;
 use crate::cli::runtime;
@@ -62,6 +63,9 @@ pub(in crate::cli) struct SubjectResult {
     pub(super) unreported: Vec<(String, String)>,
     /// Rules that were not evaluated, each after the reason.
     skipped_rules: Vec<(SkipReason, String)>,
+    /// The resources that the result depends on in addition to the subject; none if they are not known, or if a
+    /// call failed.
+    pub(super) reads: Option<BTreeSet<String>>,
 }
 
 impl SubjectResult {
@@ -114,6 +118,7 @@ impl<'s> SubjectEvaluator<'s> {
         let mut checked = CheckRecord::new(subject);
         let mut not_evaluated = Vec::new();
         let mut is_seen = true;
+        let mut reads = Some(BTreeSet::new());
         let (mut is_evaluated, mut unevaluated) = (false, subject.not_evaluated.clone());
         for request in &subject.requests {
             let text = request.text();
@@ -127,18 +132,18 @@ impl<'s> SubjectEvaluator<'s> {
             if request.represents_files() {
                 is_seen = set.policies().iter().any(|policy| policy.matches(&review));
             }
-            let trace = Trace::default();
-            let decided = set.decide(&review, None, Instant::now() + REVIEW_TIMEOUT, &trace);
+            let resources = ReadResources::new(set);
+            let decided = set.decide(&review, None, Instant::now() + REVIEW_TIMEOUT, &resources);
             let decision = runtime::block_on(decided).map_err(anyhow::Error::from)?;
             let decision = decision.map_err(anyhow::Error::from)?;
             if !is_evaluated {
-                let why = explanation::not_evaluated_reason(set, &review, &decision);
+                let why = explanation::not_evaluated_reason(set, &review, &decision, None);
                 is_evaluated = why.is_none();
                 unevaluated = unevaluated.or(why);
             }
             if *explains {
                 let explanation =
-                    Explanation::of(set.match_results(&review), Some(&decision), &trace);
+                    Explanation::of(set.match_results(&review), Some(&decision), &resources.trace);
                 checked.explain(request.display_name(), explanation);
             }
             not_evaluated.extend(decision.skipped.iter().map(|skipped| {
@@ -150,6 +155,7 @@ impl<'s> SubjectEvaluator<'s> {
                 };
                 (reason, skipped.rule.clone())
             }));
+            resources.add_to(&mut reads, &decision);
             checked.add_decision(request, decision);
         }
         checked.set_duration(started.elapsed());
@@ -165,6 +171,7 @@ impl<'s> SubjectEvaluator<'s> {
             is_matched: is_seen,
             unreported,
             skipped_rules: not_evaluated,
+            reads,
         })
     }
 }
@@ -237,6 +244,7 @@ impl<'s> CheckRun<'s> {
             is_matched: is_seen,
             unreported,
             skipped_rules: not_evaluated,
+            reads: _,
         } = result;
         if let Some(waivers) = waivers.and_then(|number| self.waivers.get_mut(number)) {
             waivers.waive(&mut checked);

@@ -7,9 +7,11 @@
 //! ```
 
 pub(super) mod audit;
+pub(super) mod collected;
 pub(super) mod evaluate;
 mod inputs;
 mod lines;
+mod read_resources;
 pub(super) mod report;
 mod units;
 mod waivers;

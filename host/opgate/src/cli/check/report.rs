@@ -8,11 +8,12 @@ use serde::Serialize;
 use crate::cli::exit::ExitStatus;
 use crate::cli::explanation::Explanation;
 use crate::cli::output::{Out, stdout};
+use crate::cli::report::html::{EvaluationCommand, Page};
 use crate::cli::report::level::{HiddenCounts, MinEffect};
 use crate::cli::report::page::RulePages;
 use crate::cli::report::{
-    AppliedWaiver, Format, PolicyErrorRecord, ReportItem, ReportLocation, ReportedViolation,
-    ResultKind, UnreadableInput, Violation, describe_object, github, html, junit, sarif, table,
+    AppliedWaiver, Counts, Format, PolicyErrorRecord, ReportItem, ReportLocation,
+    ReportedViolation, ResultKind, UnreadableInput, Violation, complete, describe_object, table,
 };
 use crate::cli::verbosity::note;
 use opgate_admission::policy::{Configuration, Decision, Effect, PolicySet};
@@ -44,6 +45,9 @@ pub(in crate::cli) struct CheckRecord {
     /// Explanation of each policy: for a bundle, and for each of its manifests.
     #[serde(rename = "explain", skip_serializing_if = "Vec::is_empty")]
     explanations: Vec<ObjectExplanation>,
+    /// All policy errors, of which `error` is the first one.
+    #[serde(skip)]
+    policy_errors: Vec<PolicyErrorRecord>,
     /// Whether a warning that is not waived is among its violations, shown or not.
     #[serde(skip)]
     warns: bool,
@@ -92,6 +96,7 @@ impl CheckRecord {
             input_type: subject.input_type(),
             not_evaluated: None,
             explanations: Vec::new(),
+            policy_errors: Vec::new(),
             warns: false,
             package: subject.package(),
             hidden: HiddenCounts::default(),
@@ -132,12 +137,14 @@ impl CheckRecord {
                 self.violations.push(LocatedViolation { violation, location: place, about });
             }
         }
-        let policy_error = decision.policy_errors.into_iter().next();
-        let policy_error = policy_error.map(|policy_error| PolicyErrorRecord {
-            policy: policy_error.policy,
-            cause: policy_error.cause,
-        });
-        self.error = self.error.take().or(policy_error);
+        let policy_errors = decision.policy_errors.into_iter();
+        self.policy_errors.extend(
+            policy_errors
+                .map(|error| PolicyErrorRecord { policy: error.policy, cause: error.cause }),
+        );
+        if self.error.is_none() {
+            self.error = self.policy_errors.first().cloned();
+        }
     }
 
     /// Sets the total time of the policies, after the last document.
@@ -175,6 +182,11 @@ impl CheckRecord {
     /// Returns the policy error, if there is one.
     pub(in crate::cli) fn policy_error(&self) -> Option<&PolicyErrorRecord> {
         self.error.as_ref()
+    }
+
+    /// Returns all policy errors.
+    pub(in crate::cli) fn policy_errors(&self) -> &[PolicyErrorRecord] {
+        &self.policy_errors
     }
 
     /// Reports whether the policies have evaluated it.
@@ -239,6 +251,7 @@ impl CheckRecord {
             input_type: "",
             not_evaluated: None,
             explanations: Vec::new(),
+            policy_errors: Vec::new(),
             warns: false,
             package: None,
             hidden: HiddenCounts::default(),
@@ -246,12 +259,17 @@ impl CheckRecord {
         }
     }
 
+    /// Reports whether it has nothing to show.
+    fn is_empty(&self) -> bool {
+        self.violations.is_empty() && self.error.is_none() && self.explanations.is_empty()
+    }
+
     /// Returns the outcome that the summary counts.
     fn result_kind(&self) -> ResultKind {
         ResultKind::of(self.outcome(), self.not_evaluated.is_none(), self.warns)
     }
 
-    fn item(&self) -> ReportItem<'_> {
+    pub(super) fn item(&self) -> ReportItem<'_> {
         let message = self
             .error
             .as_ref()
@@ -321,6 +339,9 @@ pub(in crate::cli) struct Report<'s> {
     write_error: Option<io::Error>,
     unreadable: Vec<UnreadableInput>,
     is_audit: bool,
+    /// Objects of an audit without anything to show, which are only counted: a cluster can have a million.
+    counted: Counts,
+    command: EvaluationCommand,
     subject: String,
 }
 
@@ -346,6 +367,8 @@ impl<'s> Report<'s> {
             write_error: None,
             unreadable: unread,
             is_audit: false,
+            counted: Counts::default(),
+            command: EvaluationCommand::Check,
             subject: String::new(),
         }
     }
@@ -353,6 +376,11 @@ impl<'s> Report<'s> {
     /// Sets the text that names what is evaluated.
     pub(in crate::cli) fn set_subject(&mut self, subject: String) {
         self.subject = subject;
+    }
+
+    /// Sets the command that titles name.
+    pub(in crate::cli) fn set_command(&mut self, command: EvaluationCommand) {
+        self.command = command;
     }
 
     /// Marks the check as an audit of the objects of a cluster.
@@ -363,7 +391,9 @@ impl<'s> Report<'s> {
     pub(super) fn add(&mut self, mut record: CheckRecord) {
         record.hide_below(self.level);
         self.hidden.add(record.hidden);
-        if self.format != Format::Jsonl {
+        if self.is_audit && self.format == Format::Table && record.is_empty() {
+            self.counted.add(record.result_kind());
+        } else if self.format != Format::Jsonl {
             self.results.push(record);
         } else if self.write_error.is_none() {
             self.write_error = self.write_line(&record).err();
@@ -400,37 +430,24 @@ impl<'s> Report<'s> {
                 serde_json::to_writer_pretty(&mut self.out, &kept)?;
                 writeln!(self.out)?;
             }
-            Format::Junit => {
-                junit::write(&mut self.out, "opgate check", &items, &self.unreadable, &self.pages)?;
+            Format::Junit | Format::Github | Format::Sarif | Format::Html => {
+                let page = Page {
+                    command: self.command,
+                    subject: &self.subject,
+                    items: &items,
+                    unreadable: &self.unreadable,
+                    hidden: self.hidden.summary(),
+                    pages: &self.pages,
+                };
+                complete::write(&mut self.out, self.format, self.set, &page)?;
             }
-            Format::Github => github::write(&mut self.out, &items, &self.unreadable, &self.pages)?,
-            Format::Sarif => {
-                let log = sarif::build_log(
-                    "opgate check",
-                    self.set,
-                    &items,
-                    &self.unreadable,
-                    &self.pages,
-                );
-                serde_json::to_writer_pretty(&mut self.out, &log)?;
-                writeln!(self.out)?;
-            }
-            Format::Html => html::Page {
-                command: html::EvaluationCommand::Check,
-                subject: &self.subject,
-                items: &items,
-                unreadable: &self.unreadable,
-                hidden: self.hidden.summary(),
-                pages: &self.pages,
-            }
-            .write(&mut self.out)?,
         }
         self.out.flush()?;
         if let Some(line) = self.hidden.summary() {
             note(line);
         }
-        if self.format == Format::Table && !items.is_empty() {
-            note(table::summary(&items, &self.unreadable));
+        if self.format == Format::Table && items.len() + self.counted.total() > 0 {
+            note(table::summary(&items, self.counted, &self.unreadable));
         }
         Ok(())
     }
@@ -442,7 +459,7 @@ impl<'s> Report<'s> {
         table::write_policy_errors(out, items)?;
         table::write_waived(out, items, self.is_verbose)?;
         if self.is_audit {
-            table::write_denied_objects(out, items)?;
+            table::write_denied_objects(out, items, self.counted.total())?;
         } else {
             table::write_not_evaluated(out, items, self.is_verbose)?;
         }

@@ -10,6 +10,7 @@
 //!
 //! JSON is the serialized result of a replay or check: its members are part of the stable interface.
 
+pub(super) mod complete;
 pub(super) mod github;
 pub(super) mod html;
 pub(super) mod junit;
@@ -136,7 +137,7 @@ impl Violation {
 }
 
 /// A policy without a verdict.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct PolicyErrorRecord {
     pub(super) policy: String,
     pub(super) cause: String,
@@ -295,6 +296,11 @@ impl Counts {
             ResultKind::Failed => &mut self.failed,
             ResultKind::NotEvaluated => &mut self.not_evaluated,
         } += 1;
+    }
+
+    pub(super) fn total(&self) -> usize {
+        let Self { passed, warned, denied, failed, not_evaluated } = *self;
+        passed + warned + denied + failed + not_evaluated
     }
 
     /// Formats the summary `1 passed, 2 warned, 0 denied, 0 errors, 3 not evaluated`: `warned` and `not

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use super::Violation;
 use opgate_admission::policy::{Configuration, Docs, Policy, PolicySet, Rule};
+use opgate_text::html::docs_section;
 
 /// The pages of the configured policies, and where they are published.
 #[derive(Default)]
@@ -37,7 +38,7 @@ impl RulePages {
                     let text = docs.get(&rule.id).map(String::as_str).unwrap_or_default();
                     pages.sections.insert(key.clone(), render_section(policy, rule, text));
                     pages.titles.insert(key.clone(), rule.title.clone());
-                    if let Some(remediation) = section_text(text, "# Remediation") {
+                    if let Some(remediation) = docs_section(text, "# Remediation") {
                         pages.remediations.insert(key.clone(), remediation);
                     }
                     let summary = first_paragraph(text);
@@ -73,6 +74,12 @@ impl RulePages {
     /// Returns the address of the published page.
     pub(in crate::cli) fn url(&self, policy: &str, rule: &str) -> Option<&str> {
         self.urls.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
+    }
+
+    /// Replaces the addresses of all pages.
+    pub(in crate::cli) fn set_urls(&mut self, address: impl Fn(&str) -> String) {
+        let keys = self.titles.keys();
+        self.urls = keys.map(|key| (key.clone(), address(&key.1))).collect();
     }
 
     /// Lines that lead from violations to their pages: addresses, or else the command that prints them.
@@ -174,26 +181,6 @@ pub(in crate::cli) fn unevaluated_part(docs: &str) -> Option<String> {
     Some(lines.join(" ").trim().to_owned())
 }
 
-/// Returns the text below a heading, up to the next heading of the same depth. A comment in an example is no
-/// heading.
-fn section_text(docs: &str, heading: &str) -> Option<String> {
-    let (mut is_code, mut found) = (false, None::<String>);
-    for line in docs.lines() {
-        is_code ^= line.starts_with("```");
-        let is_heading = line.starts_with("# ") && !is_code;
-        match &mut found {
-            Some(_) if is_heading => break,
-            Some(text) => {
-                text.push_str(line);
-                text.push('\n');
-            }
-            None if is_heading && line == heading => found = Some(String::new()),
-            None => {}
-        }
-    }
-    found.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
-}
-
 /// The last section of the documentation of a rule whose level depends on the input type: a list of the
 /// input types in which it denies. The SDK writes it.
 const LEVEL_HEADING: &str = "\n# Level\n";
@@ -238,15 +225,5 @@ mod tests {
         assert_eq!(levels_note(docs), " in a bundle and a catalog, warn elsewhere");
         assert_eq!(levels_note("x"), "");
         assert_eq!(unevaluated_part("x\n\n# Why\n\n## Gap\n"), None);
-    }
-
-    #[test]
-    fn remediation_is_the_text_of_its_section() {
-        let docs =
-            "x\n\n# Remediation\n\nSet it:\n\n```yaml\n# a comment\na: 1\n```\n\n# Accepted\n\ny\n";
-        let remediation = section_text(docs, "# Remediation");
-        assert_eq!(remediation.as_deref(), Some("Set it:\n\n```yaml\n# a comment\na: 1\n```"));
-        assert_eq!(section_text("```\n# Remediation\n```\n", "# Remediation"), None);
-        assert_eq!(section_text("# Remediation\n\n# Why\n", "# Remediation"), None);
     }
 }

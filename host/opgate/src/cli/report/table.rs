@@ -218,10 +218,12 @@ pub(in crate::cli) fn write_not_evaluated(
     }
 }
 
-/// Writes the objects of a cluster that would be denied, each with the rules.
+/// Writes the objects of a cluster that would be denied, each with the rules. There are `others` without results to
+/// show.
 pub(in crate::cli) fn write_denied_objects(
     out: &mut impl io::Write,
     items: &[ReportItem<'_>],
+    others: usize,
 ) -> io::Result<()> {
     let rules = |item: &ReportItem<'_>| -> BTreeSet<String> {
         let denials = item.lines.iter().map(|line| line.violation).filter(|v| v.denies());
@@ -229,7 +231,7 @@ pub(in crate::cli) fn write_denied_objects(
     };
     let refused = items.iter().map(|item| (item, rules(item))).filter(|(_, r)| !r.is_empty());
     let refused: Vec<_> = refused.collect();
-    let (count, all) = (format_thousands(refused.len()), format_thousands(items.len()));
+    let (count, all) = (format_thousands(refused.len()), format_thousands(items.len() + others));
     let (style, end) = if refused.is_empty() { (SUCCESS, ".") } else { (ERROR, ":") };
     if items.iter().any(|item| !item.lines.is_empty()) {
         writeln!(out)?;
@@ -258,9 +260,12 @@ pub(in crate::cli) fn write_help_lines<'v>(
     lines.iter().try_for_each(|line| writeln!(out, "{DIMMED}{line}{DIMMED:#}"))
 }
 
-/// Returns `3 passed, 1 denied, 0 errors`.
-pub(in crate::cli) fn summary(items: &[ReportItem<'_>], unread: &[UnreadableInput]) -> String {
-    let mut counts = Counts::default();
+/// Returns `3 passed, 1 denied, 0 errors`, with the counts of results that are not among the items.
+pub(in crate::cli) fn summary(
+    items: &[ReportItem<'_>],
+    mut counts: Counts,
+    unread: &[UnreadableInput],
+) -> String {
     for item in items {
         counts.add(item.result_kind);
     }

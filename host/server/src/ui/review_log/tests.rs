@@ -24,6 +24,7 @@ fn review(tenant: &str, name: &str, seconds: u64) -> ReportedReview {
         outcome: Outcome::Denied,
         violations: Vec::new(),
         omitted: 0,
+        reads: Vec::new(),
     }
 }
 

@@ -2,14 +2,18 @@
 //!
 //! ```text
 //! discovery ─▶ resources, each in one version ─▶ objects, page by page ─▶ evaluated ─▶ ResultSink
+//!                 └▶ metadata ─▶ EvaluationMemory ─┬▶ changed objects ───────┘            ▲
+//!                                                  └▶ results of unchanged objects ───────┘
 //! ```
 //!
-//! The objects that policies read are listed before all others.
+//! The objects that policies read are listed before all others. A page is read as a whole before its objects are
+//! evaluated.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
+use std::hash::{BuildHasher as _, RandomState};
 
-use opgate_admission::cluster::{ApiGroup, Connection, ListError, ListableResource};
+use opgate_admission::cluster::{ApiGroup, Connection, ListError, ListableResource, ObjectPages};
 use opgate_admission::policy::PolicySet;
 use opgate_document::Document;
 use opgate_files::{dump, parallel};
@@ -18,6 +22,7 @@ use opgate_text::one_line;
 
 use crate::cli::check::audit::MAX_OBJECTS;
 use crate::cli::check::audit::discovery::{AuditedResource, UndiscoveredGroup, discover_resources};
+use crate::cli::check::audit::evaluation_memory::{EvaluationMemory, RememberedResult};
 use crate::cli::check::audit::result_sink::{ObjectIdentity, ResultSink, SkippedObject};
 use crate::cli::check::evaluate::{
     CheckRun, EvaluateError, SubjectEvaluator, SubjectResult, is_exempt,
@@ -26,8 +31,13 @@ use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::kubeconfig::kubeconfig_paths;
 use crate::cli::report::UnreadableInput;
 
-/// Bytes of objects in one batch.
-const BATCH_BYTES: usize = 1 << 20;
+/// Bytes of objects beyond which they are evaluated before the end of their page: an API server that does not know
+/// pages sends all objects in one. Other pages are smaller.
+const MAX_BATCH_BYTES: usize = 8 << 20;
+
+/// Objects of one resource that have changed since the last audit and are read one by one. With more of them, all
+/// objects are read.
+const MAX_CHANGED: usize = 200;
 
 /// Lines about objects of one resource that cannot be reviewed. The others have no line.
 const MAX_UNREADABLE: usize = 100;
@@ -72,6 +82,7 @@ pub(in crate::cli) fn evaluate_cluster(
             groups,
             namespace: live.namespace,
             threads: EvaluationThreads::All,
+            memory: None,
         };
         audited.evaluate(set, &mut findings).await
     })?;
@@ -116,6 +127,8 @@ pub(in crate::cli) struct AuditedCluster<'c> {
     /// The only namespace whose objects are evaluated.
     pub(in crate::cli) namespace: Option<&'c str>,
     pub(in crate::cli) threads: EvaluationThreads,
+    /// Results of the last audit, and of this one for the next.
+    pub(in crate::cli) memory: Option<&'c mut EvaluationMemory>,
 }
 
 impl AuditedCluster<'_> {
@@ -128,17 +141,22 @@ impl AuditedCluster<'_> {
         set: &PolicySet,
         results: &mut impl ResultSink,
     ) -> Result<(), CommandError> {
-        let Self { connection, groups, namespace, threads } = self;
+        let Self { connection, groups, namespace, threads, mut memory } = self;
         let (resources, unknown) = discover_resources(connection, set, groups).await;
         for UndiscoveredGroup { name, reason } in unknown {
             results.set_unknown(&name, None);
             results.add_error(UnreadableInput { source: reason.clone(), line: reason });
         }
         let failed = connection.list_all(set.cluster()).await;
+        // The texts of the lists are no longer needed: the peak is during the evaluation.
+        opgate_system::release_free_memory();
         for (resource, why) in &failed {
             results.add_error(unreadable_resource(&resource.to_string(), why));
         }
         let reads_failed = !failed.is_empty();
+        if let Some(memory) = &mut memory {
+            memory.begin(set.digest(), set.cluster());
+        }
         for AuditedResource { served, namespaces } in resources {
             // A resource whose first listing fails is not listed again.
             if failed.iter().any(|(of, _)| *of == served.resource) {
@@ -151,7 +169,7 @@ impl AuditedCluster<'_> {
                 }
                 let served = &served;
                 let listing = Listing { connection, set, served, namespace, threads, reads_failed };
-                listing.evaluate(results).await?;
+                listing.evaluate(results, memory.as_deref_mut()).await?;
             }
         }
         Ok(())
@@ -175,27 +193,22 @@ struct Listing<'l> {
 }
 
 impl Listing<'_> {
-    /// Reads the objects page by page, and evaluates them in batches.
-    async fn evaluate(&self, results: &mut impl ResultSink) -> Result<(), CommandError> {
-        let Self { connection, served, namespace, .. } = self;
+    /// Reads the objects page by page, and evaluates those that have no valid result.
+    async fn evaluate(
+        &self,
+        results: &mut impl ResultSink,
+        memory: Option<&mut EvaluationMemory>,
+    ) -> Result<(), CommandError> {
+        let Self { served, namespace, .. } = self;
         if namespace.is_some() && !served.is_namespaced {
             return Ok(());
         }
-        let mut batch = Batch::new(self, results);
-        let mut pages = connection.pages(&served.resource, *namespace);
-        let listed = loop {
-            let page = pages.read_next(|document| batch.add(document)).await;
-            batch.evaluate();
-            if batch.is_stopped {
-                return Ok(());
-            }
-            batch.results.write().await;
-            match page {
-                Ok(true) => {}
-                Ok(false) => break Ok(()),
-                Err(why) => break Err(why),
-            }
-        };
+        let mut batch = Batch::new(self, results, memory);
+        let is_done = batch.has_memory() && self.read_changed(&mut batch).await;
+        let listed = if is_done { Ok(()) } else { self.read_all(&mut batch).await };
+        if batch.is_stopped {
+            return Ok(());
+        }
         let count = batch.count;
         if let Some(error) = batch.error {
             return Err(CommandError::engine(error));
@@ -213,6 +226,65 @@ impl Listing<'_> {
         }
         Ok(())
     }
+
+    /// Reads all objects, and evaluates them in batches.
+    async fn read_all(&self, batch: &mut Batch<'_, impl ResultSink>) -> Result<(), ListError> {
+        self.read_pages(self.connection.pages(&self.served.resource, self.namespace), batch).await
+    }
+
+    async fn read_pages(
+        &self,
+        mut pages: ObjectPages<'_>,
+        batch: &mut Batch<'_, impl ResultSink>,
+    ) -> Result<(), ListError> {
+        loop {
+            let page = pages.read_next(|document| batch.add(document)).await;
+            batch.evaluate();
+            if batch.is_stopped {
+                return Ok(());
+            }
+            batch.results.write().await;
+            if !page? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads the metadata of all objects, and then only the objects without a valid result. Returns whether that
+    /// was possible: otherwise, those that are left must be read with all others.
+    async fn read_changed(&self, batch: &mut Batch<'_, impl ResultSink>) -> bool {
+        let Self { connection, served, namespace, .. } = self;
+        let resource = &served.resource;
+        let mut changed = Vec::new();
+        let mut pages = connection.metadata_pages(resource, *namespace);
+        loop {
+            let mut recall = |document: Document| {
+                if !batch.recall(&document) && changed.len() <= MAX_CHANGED {
+                    changed.push(ObjectIdentity::of(served, &document));
+                }
+            };
+            let page = pages.read_next(&mut recall).await;
+            batch.check_stopped();
+            match page {
+                _ if batch.is_stopped => return true,
+                Ok(_) if changed.len() > MAX_CHANGED => return false,
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => return false,
+            }
+        }
+        for ObjectIdentity { namespace, name, .. } in &changed {
+            let within = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
+            let pages = connection.pages_of_object(resource, within, name);
+            if self.read_pages(pages, batch).await.is_err() {
+                return false;
+            }
+            if batch.is_stopped {
+                return true;
+            }
+        }
+        true
+    }
 }
 
 /// Objects that are evaluated together.
@@ -221,8 +293,10 @@ struct Batch<'b, R> {
     documents: Vec<Document>,
     bytes: usize,
     results: &'b mut R,
-    /// Names of the objects so far, by namespace: a list that was read again has some twice.
-    seen: BTreeMap<String, BTreeSet<String>>,
+    memory: Option<&'b mut EvaluationMemory>,
+    /// Hashes of the namespaces and names of the objects so far: a list that was read again has some twice.
+    seen: HashSet<u64>,
+    hashes: RandomState,
     count: usize,
     is_stopped: bool,
     /// Objects that could not be reviewed.
@@ -231,13 +305,19 @@ struct Batch<'b, R> {
 }
 
 impl<'b, R: ResultSink> Batch<'b, R> {
-    fn new(listing: &'b Listing<'b>, results: &'b mut R) -> Self {
+    fn new(
+        listing: &'b Listing<'b>,
+        results: &'b mut R,
+        memory: Option<&'b mut EvaluationMemory>,
+    ) -> Self {
         Self {
             listing,
             documents: Vec::new(),
             bytes: 0,
             results,
-            seen: BTreeMap::new(),
+            memory,
+            seen: HashSet::new(),
+            hashes: RandomState::new(),
             count: 0,
             is_stopped: false,
             unreadable: 0,
@@ -245,40 +325,91 @@ impl<'b, R: ResultSink> Batch<'b, R> {
         }
     }
 
-    fn add(&mut self, document: Document) {
+    /// Reports whether there are results of an earlier audit.
+    fn has_memory(&self) -> bool {
+        self.memory.as_ref().is_some_and(|memory| memory.has_results())
+    }
+
+    fn check_stopped(&mut self) {
+        self.is_stopped = self.is_stopped || self.results.is_stopped(self.listing.set);
+    }
+
+    /// Counts an object, unless it was counted before.
+    fn count_new(&mut self, document: &Document) -> bool {
         let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
-        let namespace = text("/metadata/namespace").unwrap_or_default().to_owned();
-        let name = text("/metadata/name").unwrap_or_default().to_owned();
-        if self.count >= MAX_OBJECTS || !self.seen.entry(namespace).or_default().insert(name) {
+        let name = self.hashes.hash_one((text("/metadata/namespace"), text("/metadata/name")));
+        let is_new = self.count < MAX_OBJECTS && self.seen.insert(name);
+        self.count += usize::from(is_new);
+        is_new
+    }
+
+    fn add(&mut self, document: Document) {
+        if !self.count_new(&document) {
             return;
         }
-        self.count += 1;
         self.bytes = self.bytes.saturating_add(document.size());
         self.documents.push(document);
-        if self.bytes >= BATCH_BYTES {
+        if self.bytes >= MAX_BATCH_BYTES {
             self.evaluate();
         }
+    }
+
+    /// Takes the result of an object in the last audit, if it is still valid. The document need have its metadata
+    /// only.
+    fn recall(&mut self, document: &Document) -> bool {
+        let Some(key) = self.object_key(document) else { return false };
+        let Some(memory) = self.memory.as_deref_mut() else { return false };
+        let Some(outcome) = memory.recall(key) else { return false };
+        let object = ObjectIdentity::of(self.listing.served, document);
+        let is_taken = self.results.recall(&object, outcome.result());
+        if is_taken {
+            memory.keep(key, outcome);
+            self.count_new(document);
+        }
+        is_taken
+    }
+
+    fn object_key(&self, document: &Document) -> Option<u64> {
+        let memory = self.memory.as_ref()?;
+        memory.object_key(&self.listing.served.resource.to_string(), document)
     }
 
     fn evaluate(&mut self) {
         let Listing { set, served, threads, reads_failed, .. } = self.listing;
         self.bytes = 0;
         let documents = std::mem::take(&mut self.documents);
-        self.is_stopped = self.is_stopped || self.results.is_stopped(set);
+        self.check_stopped();
         if self.is_stopped {
             return;
         }
-        for found in threads.map(&documents, |document| evaluate_object(set, served, document)) {
-            let ObjectResult { object, outcome } = found;
+        let found = threads.map(&documents, |document| evaluate_object(set, served, document));
+        for (ObjectResult { object, outcome }, document) in found.into_iter().zip(&documents) {
             match outcome {
-                Ok(ObjectOutcome::Evaluated(result)) => {
+                Ok(ObjectOutcome::Evaluated(mut result)) => {
+                    let reads = result.reads.take();
                     let is_complete = !(*reads_failed && result.has_skipped_rules());
-                    self.results.add(&object, *result, is_complete);
+                    let added = self.results.add(&object, *result, is_complete);
+                    self.remember(document, reads, added);
                 }
                 Ok(ObjectOutcome::Skipped(reason)) => self.results.skip(&object, reason),
                 Err(EvaluateError::Unreadable(line)) => self.add_unreadable(&object, &line),
                 Err(EvaluateError::Engine(error)) => drop(self.error.get_or_insert(error)),
             }
+        }
+    }
+
+    /// Remembers a result, if all is known that it depends on.
+    fn remember(
+        &mut self,
+        document: &Document,
+        reads: Option<BTreeSet<String>>,
+        result: Option<RememberedResult>,
+    ) {
+        let key = self.object_key(document);
+        if let (Some(memory), Some(key), Some(reads), Some(result)) =
+            (self.memory.as_deref_mut(), key, reads, result)
+        {
+            memory.remember(key, reads, result);
         }
     }
 }

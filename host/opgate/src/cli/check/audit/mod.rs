@@ -12,6 +12,7 @@
 //! the cluster.
 
 mod discovery;
+mod evaluation_memory;
 mod live;
 mod result_sink;
 
@@ -29,6 +30,9 @@ use crate::cli::check::evaluate::{
 };
 use crate::cli::exit::CommandError;
 use crate::cli::report::UnreadableInput;
+pub(in crate::cli) use evaluation_memory::{
+    EvaluationMemory, RememberedResult, RememberedViolation,
+};
 pub(in crate::cli) use live::{
     AuditedCluster, EvaluationThreads, LiveCluster, evaluate_cluster, served_groups,
 };

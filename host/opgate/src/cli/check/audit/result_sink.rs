@@ -5,6 +5,7 @@ use opgate_admission::cluster::ListableResource;
 use opgate_admission::policy::PolicySet;
 use opgate_document::Document;
 
+use crate::cli::check::audit::evaluation_memory::RememberedResult;
 use crate::cli::check::evaluate::{CheckRun, SubjectResult};
 use crate::cli::report::UnreadableInput;
 
@@ -55,8 +56,19 @@ pub(in crate::cli) enum SkippedObject {
 /// Receives results while a cluster is evaluated.
 pub(in crate::cli) trait ResultSink {
     /// Takes the result of an object. If it is not `complete`, a rule was skipped because a list failed: what
-    /// is known of the object besides stays.
-    fn add(&mut self, object: &ObjectIdentity, result: SubjectResult, complete: bool);
+    /// is known of the object besides stays. Returns what the next audit needs to take the same result.
+    fn add(
+        &mut self,
+        object: &ObjectIdentity,
+        result: SubjectResult,
+        complete: bool,
+    ) -> Option<RememberedResult>;
+
+    /// Takes the result of an object in the last audit, which an evaluation would repeat. Returns whether that is
+    /// enough.
+    fn recall(&mut self, _: &ObjectIdentity, _: &RememberedResult) -> bool {
+        false
+    }
 
     /// Notes that an object was not evaluated.
     fn skip(&mut self, object: &ObjectIdentity, reason: SkippedObject);
@@ -78,8 +90,14 @@ pub(in crate::cli) trait ResultSink {
 
 /// The results of a command that writes none to the cluster.
 impl ResultSink for CheckRun<'_> {
-    fn add(&mut self, _: &ObjectIdentity, result: SubjectResult, _: bool) {
+    fn add(
+        &mut self,
+        _: &ObjectIdentity,
+        result: SubjectResult,
+        _: bool,
+    ) -> Option<RememberedResult> {
         self.add_result(result, None);
+        None
     }
 
     fn skip(&mut self, _: &ObjectIdentity, reason: SkippedObject) {

@@ -26,7 +26,9 @@ use super::table::format_thousands;
 use super::{Counts, ReportItem, UnreadableInput};
 use opgate_text::html::visible;
 use opgate_text::short_line;
+use opgate_ui::BASE_STYLE;
 
+/// The style of the page, after the one that it shares with other pages.
 const STYLE: &str = include_str!("page.css");
 
 /// Maximum characters of the text that names what was evaluated.
@@ -37,14 +39,17 @@ const MAX_SUBJECT_CHARS: usize = 512;
 pub(in crate::cli) enum EvaluationCommand {
     /// `opgate check`.
     Check,
+    /// `opgate audit`.
+    Audit,
     /// `opgate replay`.
     Replay,
 }
 
 impl EvaluationCommand {
-    fn as_str(self) -> &'static str {
+    pub(in crate::cli) fn as_str(self) -> &'static str {
         match self {
             Self::Check => "opgate check",
+            Self::Audit => "opgate audit",
             Self::Replay => "opgate replay",
         }
     }
@@ -52,7 +57,7 @@ impl EvaluationCommand {
     /// Returns the word for the outcome of an object without denial.
     fn passed(self) -> &'static str {
         match self {
-            Self::Check => "passed",
+            Self::Check | Self::Audit => "passed",
             Self::Replay => "allowed",
         }
     }
@@ -79,10 +84,28 @@ impl Page<'_> {
         writeln!(out, "{}", self.render().into_string())
     }
 
-    fn render(&self) -> Markup {
+    /// Renders the sections of the result, for another page around them.
+    pub(in crate::cli) fn render_sections(&self) -> Markup {
         let rules = RuleTable::of(self.items, self.pages);
-        let (counts, passed) = (self.counts(), self.command.passed());
-        let title = format!("{}: {}", self.command.as_str(), counts.summary(passed));
+        let passed = self.command.passed();
+        html! {
+            (self.summary(&self.counts()))
+            (rules.render())
+            (objects::render_reported(self.items, &rules, passed))
+            (self.unreadable_inputs())
+            (objects::render_not_evaluated(self.items))
+            (objects::render_passed(self.items, passed))
+            (rules.render_remediation())
+        }
+    }
+
+    /// Returns the numbers of objects by outcome, in one line.
+    pub(in crate::cli) fn headline(&self) -> String {
+        self.counts().summary(self.command.passed())
+    }
+
+    fn render(&self) -> Markup {
+        let title = format!("{}: {}", self.command.as_str(), self.headline());
         let subject = short_line(self.subject, MAX_SUBJECT_CHARS);
         html! {
             (DOCTYPE)
@@ -92,19 +115,13 @@ impl Page<'_> {
                     meta http-equiv="Content-Security-Policy" content=(content_security_policy());
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     title { (title) }
-                    style { (PreEscaped(STYLE)) }
+                    style { (PreEscaped(BASE_STYLE)) (PreEscaped(STYLE)) }
                 }
                 body {
                     main {
                         h1 { "Result of " code { (self.command.as_str()) } }
                         p.subject { "Evaluated: " (visible(&subject)) }
-                        (self.summary(&counts))
-                        (rules.render())
-                        (objects::render_reported(self.items, &rules, passed))
-                        (self.unreadable_inputs())
-                        (objects::render_not_evaluated(self.items))
-                        (objects::render_passed(self.items, passed))
-                        (rules.render_remediation())
+                        (self.render_sections())
                     }
                     footer.muted { p { "opgate " (env!("CARGO_PKG_VERSION")) } }
                 }
@@ -121,7 +138,7 @@ impl Page<'_> {
     fn summary(&self, counts: &Counts) -> Markup {
         let Counts { passed, warned, denied, failed, not_evaluated } = *counts;
         let passed_label = match self.command {
-            EvaluationCommand::Check => "Passed",
+            EvaluationCommand::Check | EvaluationCommand::Audit => "Passed",
             EvaluationCommand::Replay => "Allowed",
         };
         let rows = [
@@ -130,7 +147,7 @@ impl Page<'_> {
             ("Warned", warned, "warn"),
             ("Not evaluated", not_evaluated, "warn"),
             ("Unreadable inputs", self.unreadable.len(), "deny"),
-            (passed_label, passed, "pass"),
+            (passed_label, passed, "good"),
         ];
         html! {
             section {
@@ -164,6 +181,7 @@ impl Page<'_> {
 
 /// Returns a policy by which a browser loads nothing, runs nothing, and applies only the style of the page.
 fn content_security_policy() -> String {
-    let hash = STANDARD.encode(digest(&SHA256, STYLE.as_bytes()));
+    let style = [BASE_STYLE, STYLE].concat();
+    let hash = STANDARD.encode(digest(&SHA256, style.as_bytes()));
     format!("default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'")
 }

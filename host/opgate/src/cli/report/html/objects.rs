@@ -110,7 +110,7 @@ fn source(item: &ReportItem<'_>) -> Markup {
 
 fn outcome(kind: ResultKind, passed: &str) -> Markup {
     let (word, class) = match kind {
-        ResultKind::Passed => (passed, "pass"),
+        ResultKind::Passed => (passed, "good"),
         ResultKind::Warned => ("warned", "warn"),
         ResultKind::Denied => ("denied", "deny"),
         ResultKind::Failed => ("error", "deny"),
@@ -121,7 +121,7 @@ fn outcome(kind: ResultKind, passed: &str) -> Markup {
 
 fn violation(line: &ReportedViolation<'_>, rules: &RuleTable<'_>) -> Markup {
     let Violation { policy, rule, effect, field, message, waived } = line.violation;
-    let class = if waived.is_some() { "pass" } else { effect };
+    let class = if waived.is_some() { "good" } else { effect };
     html! {
         li {
             p {

@@ -3,20 +3,24 @@
 use maud::{Markup, PreEscaped, html};
 
 /// A table whose rows stop at a limit.
-pub(super) struct Table<'t> {
+#[derive(Debug)]
+pub struct Table<'t> {
     /// Unique on the page.
-    pub(super) id: &'t str,
-    pub(super) caption: &'t str,
-    pub(super) headings: &'t [&'t str],
+    pub id: &'t str,
+    /// The title of the table.
+    pub caption: &'t str,
+    /// The headings of its columns.
+    pub headings: &'t [&'t str],
     /// The text instead of a table without rows.
-    pub(super) empty: &'t str,
+    pub empty: &'t str,
     /// Maximum bytes of the rows.
-    pub(super) max_bytes: usize,
+    pub max_bytes: usize,
 }
 
 impl Table<'_> {
     /// Renders the rows that fit, and the number of the others.
-    pub(super) fn render(&self, rows: impl IntoIterator<Item = Markup>) -> Markup {
+    #[must_use]
+    pub fn render(&self, rows: impl IntoIterator<Item = Markup>) -> Markup {
         let (mut text, mut omitted) = (String::new(), 0_usize);
         for row in rows {
             let row = row.into_string();

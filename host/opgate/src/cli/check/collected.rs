@@ -1,0 +1,137 @@
+//! Results of a check in memory, for a page instead of a report.
+//!
+//! ```text
+//! PATH ─▶ LoadedInput ─▶ UnitEvaluator ─▶ CollectedResults: records, unreadable inputs, notes
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use opgate_admission::policy::{Configuration, PolicySet};
+use opgate_files::{CheckInputType, DetectedInput, parallel};
+use opgate_input::read::Reader;
+
+use super::evaluate::{SubjectResult, error_lines};
+use super::inputs::LoadedInput;
+use super::report::CheckRecord;
+use super::units::{UnitEvaluator, UnitResult};
+use super::waivers::{self, KnownRules, WaiverFile};
+use crate::cli::report::{ReportItem, UnreadableInput};
+
+/// Results of a file or a directory. Names of files are relative to the directory.
+pub(in crate::cli) struct CollectedResults {
+    records: Vec<CheckRecord>,
+    pub(in crate::cli) unreadable: Vec<UnreadableInput>,
+    /// One line each.
+    pub(in crate::cli) notes: Vec<String>,
+    /// Whether rules were skipped for want of cluster state.
+    pub(in crate::cli) has_skipped_rules: bool,
+    /// The beginning of all paths.
+    prefix: String,
+}
+
+impl CollectedResults {
+    /// Evaluates everything in a directory, or only this file in it.
+    pub(in crate::cli) fn of(
+        directory: &Path,
+        file: Option<&Path>,
+        configuration: &Configuration,
+        set: &PolicySet,
+        reader: &Reader,
+    ) -> Self {
+        let mut collected = Self {
+            records: Vec::new(),
+            unreadable: Vec::new(),
+            notes: Vec::new(),
+            has_skipped_rules: false,
+            prefix: directory.display().to_string(),
+        };
+        let path = file.map_or_else(|| directory.to_owned(), |file| directory.join(file));
+        let mut loaded = load(path, &KnownRules::of(configuration, set), reader);
+        let mut waivers: Vec<_> = std::mem::take(&mut loaded.waivers)
+            .into_iter()
+            .map(|read| WaiverFile::new(read, false, waivers::today()))
+            .collect();
+        let units = UnitEvaluator::new(set, reader);
+        units.share_objects(&loaded.units);
+        let evaluate = |(input, _): &(DetectedInput, Option<usize>)| units.evaluate(input);
+        let Ok(()) =
+            parallel::for_each_in_order(&loaded.units, evaluate, |(input, number), unit| {
+                let file = number.and_then(|number| waivers.get_mut(number));
+                collected.add_unit(&input.path, unit, file, configuration.warnings_as_errors);
+                Ok::<(), std::convert::Infallible>(())
+            });
+        collected.unreadable.append(&mut loaded.unreadable);
+        collected.notes.extend(waivers.iter().flat_map(WaiverFile::notes));
+        collected.rename_paths();
+        collected
+    }
+
+    fn add_unit(
+        &mut self,
+        path: &Path,
+        unit: UnitResult,
+        mut waivers: Option<&mut WaiverFile>,
+        warnings_as_errors: bool,
+    ) {
+        let source = path.display().to_string();
+        self.notes.extend(unit.warnings);
+        self.add_error(&source, unit.error.as_deref().unwrap_or_default());
+        for result in unit.results {
+            match result {
+                Ok(result) => self.add_result(result, waivers.as_deref_mut(), warnings_as_errors),
+                Err(error) => self.add_error(&source, &format!("{error:#}")),
+            }
+        }
+    }
+
+    fn add_result(
+        &mut self,
+        result: SubjectResult,
+        waivers: Option<&mut WaiverFile>,
+        warnings_as_errors: bool,
+    ) {
+        self.has_skipped_rules |= result.has_skipped_rules();
+        let SubjectResult { mut record, unreported, .. } = result;
+        if let Some(waivers) = waivers {
+            waivers.waive(&mut record);
+        }
+        record.conclude(warnings_as_errors, unreported.is_empty());
+        let unreadable =
+            unreported.into_iter().map(|(source, line)| UnreadableInput { source, line });
+        self.unreadable.extend(unreadable);
+        self.records.push(record);
+    }
+
+    fn add_error(&mut self, source: &str, lines: &str) {
+        let lines = error_lines(source, lines).into_iter();
+        self.unreadable
+            .extend(lines.map(|line| UnreadableInput { source: source.to_owned(), line }));
+    }
+
+    /// Removes the directory from all names of files.
+    fn rename_paths(&mut self) {
+        let inside = format!("{}/", self.prefix);
+        let named = |text: &str| text.replace(&inside, "").replace(&self.prefix, "(input)");
+        self.records.iter_mut().for_each(|record| record.rename_paths(named));
+        for UnreadableInput { source, line } in &mut self.unreadable {
+            (*source, *line) = (named(source), named(line));
+        }
+        self.notes.iter_mut().for_each(|note| *note = named(note));
+    }
+
+    /// Returns the results for a report.
+    pub(in crate::cli) fn items(&self) -> Vec<ReportItem<'_>> {
+        self.records.iter().map(CheckRecord::item).collect()
+    }
+}
+
+/// Finds the subjects. Objects that were exported from a cluster are manifests here: they are not all objects of it.
+fn load(path: PathBuf, rules: &KnownRules<'_>, reader: &Reader) -> LoadedInput {
+    let waivers = |directory: &Path| rules.waivers(directory, &reader.with_full_budget());
+    let paths = [path];
+    let loaded = LoadedInput::of(&paths, None, None, reader, &waivers);
+    if loaded.dumps.is_empty() {
+        return loaded;
+    }
+    LoadedInput::of(&paths, Some(CheckInputType::Manifest), None, reader, &waivers)
+}
