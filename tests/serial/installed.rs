@@ -69,6 +69,7 @@ async fn real_api_server_accepts_every_object() {
     apply(&admin, &[namespace]).await;
     for arguments in [
         &["--with", "monitoring", "--certificates", "cert-manager"][..],
+        &["--events", "--with", "dashboard"],
         &[
             "--certificates",
             "files",

@@ -8,6 +8,7 @@
 mod attacks;
 mod cgroup;
 mod connections;
+mod denial_events;
 mod doctor;
 mod envtest;
 mod flow_control;

@@ -23,8 +23,9 @@ use crate::{BINARY, wait_for_idle_machine};
 /// The most time that the server takes: what is asserted is that nothing is refused or lost.
 const VALIDATE_PATH: &str = "/validate?timeout=60s";
 
-/// Calls that were given up.
-const POLICY_ERRORS_METRIC: &str = "opgate_policy_errors_total{";
+/// Calls that were given up because they took too long.
+const POLICY_ERRORS_METRIC: &str =
+    "opgate_policy_errors_total{policy=\"evil\",cause=\"deadline\"}";
 
 fn binary() -> String {
     std::env::var("OPGATE_BINARY").unwrap_or_else(|_| BINARY.to_owned())

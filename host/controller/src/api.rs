@@ -43,7 +43,7 @@ pub enum Kind {
     Secret,
     /// In the namespace of the installation.
     ConfigMap,
-    /// In the namespace of the installation.
+    /// In the namespace of the installation, or for a denial in that of its object.
     Event,
     /// In the namespace of the installation. opgate only lists them.
     EndpointSlice,
@@ -190,6 +190,16 @@ pub trait Api: Send + Sync {
     fn replace<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value)
     -> ApiFuture<'a, Value>;
 
+    /// Changes the fields that `patch` has, if the object has the version that the patch names; gives it as it
+    /// was stored.
+    fn merge<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        name: &'a str,
+        patch: Value,
+    ) -> ApiFuture<'a, Value>;
+
     /// Deletes this version of an object, and no other.
     fn delete<'a>(
         &'a self,
@@ -258,10 +268,12 @@ impl ApiServer {
         };
         let asking = async {
             let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+            let media =
+                if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
             let request = http::Request::builder()
                 .method(method)
                 .uri(path)
-                .header(http::header::CONTENT_TYPE, "application/json")
+                .header(http::header::CONTENT_TYPE, media)
                 .header(http::header::ACCEPT, "application/json")
                 .body(Body::from(bytes))
                 .map_err(|e| ApiError::Invalid(format!("{about}: {e}")))?;
@@ -332,6 +344,16 @@ impl Api for ApiServer {
             }
             self.send("PUT", path, Some(object)).await
         })
+    }
+
+    fn merge<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        name: &'a str,
+        patch: Value,
+    ) -> ApiFuture<'a, Value> {
+        Box::pin(self.send("PATCH", format!("{}/{name}", kind.path(namespace)), Some(patch)))
     }
 
     fn delete<'a>(

@@ -157,7 +157,7 @@ impl State {
 }
 
 /// Formats a time with exactly six digits: `2026-11-20T15:19:09.000000Z`.
-fn micro_time(at: OffsetDateTime) -> String {
+pub(crate) fn micro_time(at: OffsetDateTime) -> String {
     let seconds = at.replace_nanosecond(0).unwrap_or(at);
     let text = seconds.format(&Rfc3339).unwrap_or_default();
     format!("{}.{:06}Z", text.trim_end_matches('Z'), at.microsecond())

@@ -265,6 +265,28 @@ impl Api for FakeApiClient {
         })
     }
 
+    fn merge<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        name: &'a str,
+        patch: Value,
+    ) -> ApiFuture<'a, Value> {
+        self.request(kind, |store, client| {
+            let old = store.objects.get(&key(kind, namespace, name));
+            let mut new = old.ok_or_else(|| missing(name))?.clone();
+            if version(&new) != version(&patch) {
+                return Err(ApiError::Conflict(format!("{name} has been modified")));
+            }
+            let members = patch.as_object().into_iter().flatten();
+            for (member, value) in members.filter(|(member, _)| *member != "metadata") {
+                new[member] = value.clone();
+            }
+            store.written(client, kind, name);
+            Ok(store.store(kind, namespace, name, new))
+        })
+    }
+
     fn delete<'a>(
         &'a self,
         kind: Kind,

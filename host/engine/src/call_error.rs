@@ -100,6 +100,22 @@ fn panic_text(last_words: &str) -> String {
 }
 
 impl CallError {
+    /// All results of [`CallError::cause`].
+    pub const CAUSES: [&'static str; 12] = [
+        "deadline",
+        "overload",
+        "cancelled",
+        "memory",
+        "limit",
+        "table",
+        "stack",
+        "panic",
+        "pointer",
+        "trap",
+        "cluster_cache",
+        "answer",
+    ];
+
     /// The label value for metrics.
     #[must_use]
     pub fn cause(&self) -> &'static str {

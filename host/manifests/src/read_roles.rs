@@ -66,6 +66,14 @@ pub struct Roles {
     pub namespaced_roles: Vec<(String, [Value; 2])>,
 }
 
+impl Roles {
+    fn into_list(self) -> Value {
+        let places = self.namespaced_roles.into_iter().flat_map(|(_, roles)| roles);
+        let items: Vec<_> = self.cluster_roles.into_iter().chain(places).collect();
+        json!({"apiVersion": "v1", "kind": "List", "items": items})
+    }
+}
+
 /// Rules for what policies read.
 struct ReadRules<'p> {
     /// In all namespaces.
@@ -143,11 +151,12 @@ impl Permissions {
     /// Returns a list of roles and bindings, for policies and for the reads with which a server detects its
     /// platform.
     pub fn of(&self, policies: &[&Policy], wanted: Option<PlatformQuery>) -> Value {
-        let Roles { cluster_roles: everywhere, namespaced_roles: places } =
-            self.roles(policies, wanted);
-        let places = places.into_iter().flat_map(|(_, roles)| roles);
-        let items: Vec<_> = everywhere.into_iter().chain(places).collect();
-        json!({"apiVersion": "v1", "kind": "List", "items": items})
+        self.roles(policies, wanted).into_list()
+    }
+
+    /// Returns a list of the roles and bindings of an audit, without reports.
+    pub fn of_audit(&self, policies: &[&Policy], wanted: Option<PlatformQuery>) -> Value {
+        self.audit_roles(policies, wanted, &[]).into_list()
     }
 
     /// Roles and bindings.

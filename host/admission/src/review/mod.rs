@@ -7,6 +7,7 @@
 
 mod envelope;
 mod fast_parser;
+mod identity;
 mod parse;
 pub(crate) mod secret;
 
@@ -18,6 +19,8 @@ use std::sync::{Arc, OnceLock};
 use opgate_document::{Account, Charge, Document, IndexError, Text, TooDeep};
 
 use opgate_engine::{Inputs, RequestParts, RequestTexts, wit};
+
+pub use identity::Controller;
 
 /// Version of the review and of its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use super::servers::{CACHE_VOLUME_SIZE, container_security, node_affinity, pod_s
 use super::{ArgumentError, image, image_or_placeholder, installation};
 use crate::read_roles::{Permissions, Roles};
 use crate::registration::names::object_name;
-use opgate_admission::policy::{PlatformQuery, Policy};
+use opgate_admission::policy::{Configuration, ModuleSource, PlatformQuery, Policy};
 use opgate_controller::NAME_LABEL;
 use opgate_controller::audit_reports::ReportApi;
 
@@ -33,7 +33,7 @@ const ACTIVE_DEADLINE_SECONDS: u32 = 3_000;
 const STARTING_DEADLINE_SECONDS: u32 = 600;
 
 /// Verbs on reports: server-side apply creates with `create` and `patch`.
-const REPORT_VERBS: [&str; 4] = ["create", "delete", "list", "patch"];
+pub const REPORT_VERBS: [&str; 4] = ["create", "delete", "list", "patch"];
 
 /// Macros that replace a schedule.
 const SCHEDULE_MACROS: [&str; 7] =
@@ -60,6 +60,25 @@ pub struct AuditArgs {
 }
 
 impl AuditArgs {
+    /// Warns of policies whose modules the `CronJob` does not have.
+    pub fn warn_of_missing_modules(configuration: &Configuration) {
+        for policy in &configuration.policies {
+            match &policy.module {
+                ModuleSource::Builtin(_) => {}
+                ModuleSource::File(path) => tracing::warn!(
+                    policy = policy.name,
+                    module = %path.display(),
+                    "the module is not among the objects: mount it into the CronJob, or every audit fails"
+                ),
+                ModuleSource::Oci(remote) => tracing::warn!(
+                    policy = policy.name,
+                    module = %remote,
+                    "the CronJob pulls the module: if its registry wants credentials or has a private CA, mount them, and name them with --registry-config and --registry-ca"
+                ),
+            }
+        }
+    }
+
     /// Returns the objects, roles in other namespaces last.
     pub fn objects(self, policies: &[&Policy], wanted: Option<PlatformQuery>) -> Vec<Value> {
         let (namespace, installation) = self.installation;

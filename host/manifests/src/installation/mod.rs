@@ -8,7 +8,8 @@
 //! Installation ┼─▶ servers           ConfigMaps, Deployment, PodDisruptionBudget            ├─▶ objects
 //!              ├─▶ traffic           Services, NetworkPolicy, webhook configuration         │
 //!              ├─▶ certificates      the Secret of the servers, or what cert-manager needs  │
-//!              └─▶ monitoring        ServiceMonitor, PrometheusRule ────────────────────────┘
+//!              ├─▶ monitoring        ServiceMonitor, PrometheusRule (alerts) ───────────────┤
+//!              └─▶ dashboard         ConfigMap for Grafana ─────────────────────────────────┘
 //! ```
 //!
 //! Applying the objects denies no request: the webhook configuration has no webhooks until the leader of
@@ -20,13 +21,15 @@
 //! then. Servers treat a namespace that does not exist as empty.
 
 pub mod audit;
+pub(crate) mod alerts;
 mod callers;
 mod certificates;
+pub(crate) mod dashboard;
 mod flow_control;
 mod monitoring;
 mod server_namespace;
 mod server_roles;
-mod servers;
+pub(crate) mod servers;
 mod services;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,6 +84,12 @@ pub struct InstallationArgs {
     /// [default: no audit]
     #[arg(long, value_name = "DURATION", value_parser = audit_interval)]
     audit_interval: Option<String>,
+    /// Write Events for denied requests in the namespaces of their objects, with the permission for it
+    #[arg(long)]
+    events: bool,
+    /// Address where you have published the documentation: alerts link to its run-book
+    #[arg(long, value_name = "URL", value_parser = docs_url)]
+    docs_url: Option<String>,
     /// Additional objects to print; may be repeated
     #[arg(long, value_name = "KIND")]
     with: Vec<Extra>,
@@ -141,6 +150,8 @@ const RUKPAK_NAMESPACE: &str = "rukpak-system";
 enum Extra {
     /// Objects for the Prometheus Operator: what to collect, and what to alert on
     Monitoring,
+    /// ConfigMap with the dashboard, for Grafana with a sidecar that loads dashboards
+    Dashboard,
     /// The Role in rukpak-system, for rules that read the ConfigMaps of Bundles
     Rukpak,
 }
@@ -157,7 +168,13 @@ pub struct Installation {
     pub(crate) replicas: u16,
     /// `--audit-interval` of the servers.
     pub(crate) audit_interval: Option<String>,
+    /// Whether the servers write Events for denials.
+    pub(crate) events: bool,
     pub(crate) monitoring: bool,
+    /// Whether there is a ConfigMap with the dashboard.
+    pub(crate) dashboard: bool,
+    /// The start of addresses of the documentation, without a slash at the end.
+    pub(crate) docs_url: Option<String>,
     pub(crate) api_servers: ApiServers,
     /// With it, clients need a certificate.
     pub(crate) client_ca: Option<ClientCa>,
@@ -234,7 +251,10 @@ impl InstallationArgs {
             registration: self.registration,
             replicas: self.replicas,
             audit_interval: self.audit_interval,
+            events: self.events,
             monitoring: self.with.contains(&Extra::Monitoring),
+            dashboard: self.with.contains(&Extra::Dashboard),
+            docs_url: self.docs_url,
             api_servers: ApiServers::of(self.api_server)?,
             client_ca: client_ca.transpose()?,
             metrics_from: self.metrics_from,
@@ -262,6 +282,7 @@ impl Installation {
         objects.extend(roles.cluster_roles.into_iter().map(|role| self.with_labels(role)));
         objects.extend(own.into_iter().flat_map(labelled).map(|role| self.with_labels(role)));
         objects.extend(self.controller_roles());
+        objects.extend(self.event_roles());
         objects.extend(self.flow_control_objects());
         objects.extend(self.secret());
         objects.extend(self.issuers());
@@ -272,6 +293,7 @@ impl Installation {
         objects.extend(self.disruption_budget());
         objects.push(self.deployment());
         objects.extend(self.monitoring_objects());
+        objects.extend(self.dashboard_config_map());
         objects.extend(others.into_iter().flat_map(labelled).map(|role| self.with_labels(role)));
         objects
     }
@@ -396,6 +418,18 @@ fn audit_interval(text: &str) -> Result<String, ArgumentError> {
         return Ok(text.to_owned());
     }
     Err(ArgumentError(format!("{text:?} is not an interval: write a number with s, m or h")))
+}
+
+/// Checks the start of addresses, as far as its syntax allows.
+fn docs_url(text: &str) -> Result<String, ArgumentError> {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._-/:~%".contains(&b);
+    let is_address = ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme));
+    if is_address && text.len() <= 512 && text.bytes().all(is_plain) {
+        return Ok(text.trim_end_matches('/').to_owned());
+    }
+    Err(ArgumentError(format!(
+        "{text:?} is not an address: write one such as https://docs.example.com/opgate"
+    )))
 }
 
 fn class(text: &str) -> Result<String, ArgumentError> {

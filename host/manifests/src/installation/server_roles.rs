@@ -43,6 +43,40 @@ impl Installation {
         objects
     }
 
+    /// Returns the role for Events of denials, and its binding: they are in the namespaces of the objects.
+    pub(super) fn event_roles(&self) -> Vec<Value> {
+        if !self.events {
+            return Vec::new();
+        }
+        let name = self.event_role();
+        let (version, metadata) = (format!("{API_VERSION}/v1"), self.cluster_metadata(&name));
+        let rule = json!({
+            "apiGroups": ["events.k8s.io"],
+            "resources": ["events"],
+            "verbs": ["create", "get", "patch"],
+        });
+        let subject = json!({
+            "kind": "ServiceAccount",
+            "namespace": self.namespace,
+            "name": self.name,
+        });
+        vec![
+            json!({"apiVersion": version, "kind": "ClusterRole", "metadata": metadata, "rules": [rule]}),
+            json!({
+                "apiVersion": version,
+                "kind": "ClusterRoleBinding",
+                "metadata": metadata,
+                "roleRef": {"apiGroup": API_VERSION, "kind": "ClusterRole", "name": name},
+                "subjects": [subject],
+            }),
+        ]
+    }
+
+    /// Returns the name of the role for Events of denials.
+    pub(crate) fn event_role(&self) -> String {
+        format!("{}-denial-events", self.name)
+    }
+
     /// Returns the permissions of the servers in their namespace: leases, their Secret,
     /// events, and the endpoints of their Service.
     pub(crate) fn namespace_rules(&self) -> Vec<Value> {

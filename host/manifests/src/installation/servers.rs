@@ -21,6 +21,9 @@ const POD_CPU_REQUEST: &str = "250m";
 /// Seconds from SIGTERM to SIGKILL: more than `--drain-delay` (15) and `--grace-period` (10) together.
 const TERMINATION_GRACE_SECONDS: u32 = 30;
 
+/// Environment variable that switches on Events for denials.
+pub(crate) const EVENTS_VARIABLE: &str = "OPGATE_EVENTS";
+
 /// Architectures of the image.
 const ARCHITECTURES: &[&str] = &["amd64", "arm64"];
 
@@ -156,14 +159,18 @@ impl Installation {
     fn container(&self) -> Value {
         let get = |path: &str| json!({"path": path, "port": "ops"});
         let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
+        let mut environment = vec![
+            json!({"name": "POD_NAME", "valueFrom": field("metadata.name")}),
+            json!({"name": "POD_UID", "valueFrom": field("metadata.uid")}),
+        ];
+        if self.events {
+            environment.push(json!({"name": EVENTS_VARIABLE, "value": "true"}));
+        }
         json!({
             "name": "opgate",
             "image": self.image,
             "args": self.arguments(),
-            "env": [
-                {"name": "POD_NAME", "valueFrom": field("metadata.name")},
-                {"name": "POD_UID", "valueFrom": field("metadata.uid")},
-            ],
+            "env": environment,
             "ports": [
                 {"name": "webhook", "containerPort": WEBHOOK_PORT, "protocol": "TCP"},
                 {"name": "ops", "containerPort": OPS_PORT, "protocol": "TCP"},

@@ -5,14 +5,16 @@
 //!                                     (values, choices)                (holes filled with expressions)
 //! ```
 //!
-//! The templates use few features of Helm: `if`, `else if`, `else`, `eq`, `gt`, `int`, `hasPrefix`, and
-//! `toJson` for each value, because JSON is valid YAML at every position, and a value cannot change the
-//! structure.
+//! The templates use few features of Helm: `if`, `else if`, `else`, `eq`, `gt`, `int`, `hasPrefix`, `trimPrefix`,
+//! `coalesce`, `printf`, and `toJson` for each value, because JSON is valid YAML at every position, and a value
+//! cannot change the structure.
 
 use serde_json::{Map, Value, json};
 
 use super::values::{chart_values, values_schema, values_yaml};
 use super::{Files, kind, name, yaml};
+use crate::installation::alerts::runbook_section;
+use crate::installation::servers::EVENTS_VARIABLE;
 use crate::installation::{ApiServers, Certificates, Installation, Registrar};
 use opgate_admission::policy::Policy;
 
@@ -150,6 +152,10 @@ fn render_condition(object: &Value) -> Option<&'static str> {
         ("Issuer" | "Certificate", _) => Some(r#"eq .Values.certificates "cert-manager""#),
         ("Secret", _) => Some(r#"eq .Values.certificates "self-managed""#),
         ("ServiceMonitor" | "PrometheusRule", _) => Some(".Values.monitoring.enabled"),
+        ("ConfigMap", name) if name.ends_with("-dashboard") => Some(".Values.monitoring.dashboard"),
+        ("ClusterRole" | "ClusterRoleBinding", name) if name.ends_with("-denial-events") => {
+            Some(".Values.events.enabled")
+        }
         ("PodDisruptionBudget", _) => Some("gt (int .Values.replicas) 1"),
         ("FlowSchema" | "PriorityLevelConfiguration", _) => Some(".Values.flowControl.enabled"),
         ("NetworkPolicy", _) => Some(".Values.networkPolicy.enabled"),
@@ -173,6 +179,7 @@ fn insert_values(placeholders: &mut Placeholders, object: &mut Value) {
         "FlowSchema" | "PriorityLevelConfiguration" => {
             placeholders.set(object, "", "apiVersion", FLOW_CONTROL_VERSION);
         }
+        "PrometheusRule" => set_runbooks(placeholders, object),
         "ResourceQuota" => {
             let class = placeholders.add("{{ toJson .Values.priorityClassName }}".to_owned());
             if let Some(of) = object.pointer_mut("/spec/scopeSelector/matchExpressions/0/values/0")
@@ -182,6 +189,7 @@ fn insert_values(placeholders: &mut Placeholders, object: &mut Value) {
         }
         "Deployment" => {
             set_labels(placeholders, object, "/spec/template/metadata");
+            set_event_variable(placeholders, object);
             let (pod, container) = ("/spec/template/spec", "/spec/template/spec/containers/0");
             for (at, member, expression) in [
                 ("/spec", "replicas", "{{ int .Values.replicas }}"),
@@ -198,6 +206,42 @@ fn insert_values(placeholders: &mut Placeholders, object: &mut Value) {
         _ => {}
     }
     set_namespaces(placeholders, object);
+}
+
+/// Puts the address of the documentation into the alerts.
+fn set_runbooks(placeholders: &mut Placeholders, object: &mut Value) {
+    let rules = object.pointer_mut("/spec/groups/0/rules").and_then(Value::as_array_mut);
+    for rule in rules.into_iter().flatten() {
+        let alert = rule.get("alert").and_then(Value::as_str).unwrap_or_default();
+        let section = runbook_section(alert);
+        let expression = format!(
+            r#"{{{{ toJson (printf "%s/{section}" (coalesce .Values.monitoring.docsUrl "docs")) }}}}"#
+        );
+        placeholders.set(rule, "/annotations", "runbook_url", &expression);
+    }
+}
+
+/// Keeps the environment variable for Events only if they are on.
+fn set_event_variable(placeholders: &mut Placeholders, object: &mut Value) {
+    let container = "/spec/template/spec/containers/0";
+    let Some(all) = object.pointer(&format!("{container}/env")).and_then(Value::as_array) else {
+        return;
+    };
+    let is_other =
+        |item: &&Value| item.get("name").is_none_or(|name| name.as_str() != Some(EVENTS_VARIABLE));
+    let others: Vec<_> = all.iter().filter(is_other).collect();
+    let choice = VariantConditions { conditions: vec![".Values.events.enabled"] };
+    let expression =
+        choice.render(&[with_extra_variables(&json!(all)), with_extra_variables(&json!(others))]);
+    placeholders.set(object, container, "env", &expression);
+}
+
+/// Writes a list of environment variables, to which the templates append those of the values.
+fn with_extra_variables(list: &Value) -> String {
+    let text = list.to_string();
+    let items = text.strip_suffix(']').unwrap_or(&text);
+    let more = r#"{{ if .Values.extraEnv }},{{ trimPrefix "[" (toJson .Values.extraEnv) }}{{ else }}]{{ end }}"#;
+    format!("{items}{more}")
 }
 
 /// Adds the labels of the values; those of the object take precedence.
@@ -240,6 +284,9 @@ pub(super) fn files(policies: &[&Policy], installation: &Installation) -> anyhow
         namespace: NAMESPACE_PLACEHOLDER.to_owned(),
         api_servers: ApiServers::Any,
         registration: Registrar::Managed,
+        events: true,
+        dashboard: true,
+        docs_url: None,
         replicas: installation.replicas.max(2),
         certificates,
         monitoring,

@@ -27,12 +27,14 @@ const BASE: &str = "\
 ";
 
 const MONITORING: &str = "\
-# The base with a ServiceMonitor and alerts, for the Prometheus Operator.
+# The base with a ServiceMonitor and alerts, for the Prometheus Operator, and a dashboard, for Grafana.
 ";
 
 pub(super) fn files(policies: &[&Policy], installation: &Installation) -> anyhow::Result<Files> {
-    let plain = Installation { monitoring: false, ..installation.clone() }.objects(policies);
-    let monitored = Installation { monitoring: true, ..installation.clone() }.objects(policies);
+    let plain = Installation { monitoring: false, dashboard: false, ..installation.clone() }
+        .objects(policies);
+    let monitored = Installation { monitoring: true, dashboard: true, ..installation.clone() }
+        .objects(policies);
     let of = |object: &Value| (kind(object).to_owned(), name(object).to_owned());
     let same = |object: &Value| plain.iter().find(|other| of(other) == of(object));
     let more: Vec<_> = monitored.iter().filter(|o| same(o).is_none()).cloned().collect();

@@ -3,7 +3,8 @@
 //! ```text
 //!                                ┌─▶ kustomize  kustomize/base, kustomize/monitoring
 //! all: objects, by each variant ─┼─▶ helm       helm/opgate: templates, values and their schema
-//!                                └─▶ olm        olm/bundle, olm/catalog
+//!                                ├─▶ olm        olm/bundle, olm/catalog
+//!                                └─▶ grafana/opgate.json, which can be imported
 //! ```
 //!
 //! All of it comes from the objects that `opgate manifests all` prints. `deploy/` in the sources is the output
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::installation::Installation;
+use crate::installation::{Installation, dashboard};
 use crate::yaml;
 use opgate_admission::policy::Policy;
 
@@ -39,6 +40,7 @@ pub fn write(
     let mut files = kustomize::files(policies, installation)?;
     files.extend(helm::files(policies, installation)?);
     files.extend(olm::files(policies, installation, bundle_image)?);
+    files.push(("grafana/opgate.json".into(), dashboard::dashboard_json()?));
     let mut written = Vec::new();
     for (path, text) in files {
         let path = directory.join(path);

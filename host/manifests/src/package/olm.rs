@@ -95,6 +95,9 @@ pub(super) fn files(
         certificates: Certificates::SelfManaged,
         registration: Registrar::Managed,
         monitoring: false,
+        dashboard: false,
+        // The bundle has no cluster role for them.
+        events: false,
         ..installation.clone()
     };
     let objects = installation.objects(policies);

@@ -123,9 +123,49 @@ pub(super) fn chart_values(
         ),
         entry(
             "monitoring",
-            "Whether to create a ServiceMonitor and alerts. The Prometheus Operator must be installed.",
+            "Whether to create a ServiceMonitor and alerts, for which the Prometheus Operator must be installed, and a\n\
+             ConfigMap with a dashboard, which a sidecar of Grafana loads. docsUrl is where you have published the\n\
+             documentation: alerts link to its run-book.",
+            json!({"enabled": false, "dashboard": false, "docsUrl": ""}),
+            json!({
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "enabled": {
+                        "type": "boolean",
+                        "description": "create a ServiceMonitor and a PrometheusRule",
+                    },
+                    "dashboard": {"type": "boolean", "description": "create the ConfigMap"},
+                    "docsUrl": {
+                        "type": "string",
+                        "pattern": "^(https?://[A-Za-z0-9._:/~%-]*[A-Za-z0-9])?$",
+                        "description": "such as https://docs.example.com/opgate",
+                    },
+                },
+            }),
+        ),
+        entry(
+            "events",
+            "Whether to write an Event for denied requests in the namespace of their object. The servers then may write\n\
+             Events in all namespaces.",
             json!({"enabled": false}),
-            switch("enabled", "create a ServiceMonitor and a PrometheusRule"),
+            switch("enabled", "write Events, and create a ClusterRole for them"),
+        ),
+        entry(
+            "extraEnv",
+            "Additional environment variables of the servers, as in a container. For traces and metrics over OTLP:\n\
+             [{name: OTEL_EXPORTER_OTLP_ENDPOINT, value: \"http://otel-collector.observability:4318\"}].",
+            json!([]),
+            json!({"type": "array", "items": {
+                "type": "object",
+                "required": ["name"],
+                "additionalProperties": false,
+                "properties": {
+                    "name": {"type": "string", "minLength": 1},
+                    "value": {"type": "string"},
+                    "valueFrom": {"type": "object"},
+                },
+            }}),
         ),
         entry("nodeSelector", "Labels of nodes for the pods.", json!({}), texts.clone()),
         entry(

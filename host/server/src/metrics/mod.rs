@@ -1,7 +1,7 @@
 //! Prometheus metrics. The number of labels is limited: configured policies and rules, classes of
 //! policy errors, and HTTP codes of the server.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -9,26 +9,32 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use opgate_certs::ClientRejection;
+use opgate_engine::CallError;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use self::exemplars::TraceLabels;
+pub(super) use self::exemplars::{accepts_exemplars, without_exemplars};
 use self::ledger::LedgerMetrics;
 pub(super) use self::request_totals::RequestTotals;
 use self::series::{HasPolicyLabel, PolicyCounters};
 use super::body_limiter::BodyError;
 use super::bucket::TokenBucket;
+use super::request_trace::ResponseTime;
 use super::state::{reservation_usages, usage_percent};
 use opgate_admission::cluster::ClusterState;
 use opgate_admission::evaluation::Observer;
-use opgate_admission::policy::{Decision, Policy, PolicySet};
+use opgate_admission::policy::{Decision, Policy, PolicySet, Violation};
 use opgate_supervise::Supervisor;
 
+mod exemplars;
 mod ledger;
 mod request_totals;
 mod series;
@@ -53,6 +59,8 @@ struct PolicyErrorLabels {
 struct ViolationLabels {
     policy: String,
     rule: String,
+    /// Empty for cluster-scoped objects.
+    namespace: String,
     effect: &'static str,
 }
 
@@ -71,6 +79,17 @@ struct AnnotationLabels {
     policy: String,
     key: String,
 }
+
+/// Maximum number of series of violations, and of one namespace. Violations of further namespaces count as those
+/// of `OTHER`: tenants can create namespaces, and determine the rules that they violate.
+const MAX_VIOLATION_SERIES: usize = 1_000;
+const MAX_NAMESPACE_SERIES: usize = 100;
+
+/// The namespace label of violations beyond the limits.
+const OTHER: &str = "other";
+
+/// Maximum bytes of the name of a Namespace.
+const MAX_NAMESPACE_BYTES: usize = 63;
 
 /// Maximum number of different audit annotations of a policy that are counted by name. A policy
 /// determines its annotations, but not their memory.
@@ -153,12 +172,12 @@ impl ExternalMetrics {
 pub(super) struct Metrics {
     registry: Registry,
     requests: Family<CodeLabel, Counter>,
-    duration: Histogram,
+    duration: HistogramWithExemplars<TraceLabels>,
     durations: Family<PolicyLabel, Histogram, fn() -> Histogram>,
     /// Durations of evaluations by name, for the active policies.
     evaluations: RwLock<HashMap<String, Histogram>>,
     up: Family<PolicyLabel, Gauge>,
-    /// Policies of earlier sets, which may have been dropped.
+    /// Policies of earlier sets, which may have been dropped, and broken ones.
     former_policies: Mutex<BTreeSet<String>>,
     policy_errors: PolicyCounters<PolicyErrorLabels>,
     violations: PolicyCounters<ViolationLabels>,
@@ -375,7 +394,7 @@ impl Metrics {
         let mut registry = Registry::with_prefix("opgate");
         let requests = Family::<CodeLabel, Counter>::default();
         registry.register("requests", "Responses by HTTP code", requests.clone());
-        let duration = Histogram::new(DURATION_BUCKETS);
+        let duration = HistogramWithExemplars::new(DURATION_BUCKETS.into_iter());
         let text = "Time from the head of a request to its response";
         registry.register_with_unit("request_duration", text, Unit::Seconds, duration.clone());
         let new: fn() -> Histogram = || Histogram::new(DURATION_BUCKETS);
@@ -515,12 +534,20 @@ impl Metrics {
         let evaluations: HashMap<_, _> = evaluations.collect();
         for policy in set.policies() {
             self.up.get_or_create(&named(&policy.name)).set(1);
+            // From the start, so that the first increase is visible.
+            for cause in CallError::CAUSES {
+                let policy = policy.name.clone();
+                self.policy_errors.start(PolicyErrorLabels { policy, cause });
+            }
         }
         for broken in set.broken() {
             self.up.get_or_create(&named(&broken.name)).set(0);
+            let policy = broken.name.clone();
+            self.policy_errors.start(PolicyErrorLabels { policy, cause: "load" });
         }
         let old = mem::replace(&mut *self.evaluations.write(), evaluations);
-        self.former_policies.lock().extend(old.into_keys());
+        let broken = set.broken().iter().map(|broken| broken.name.clone());
+        self.former_policies.lock().extend(old.into_keys().chain(broken));
         self.configuration.set_active(digest, since);
     }
 
@@ -532,13 +559,15 @@ impl Metrics {
         self.dropped.retain_policies(is_there);
         self.audit_annotations.retain_policies(is_there);
         self.annotation_keys.lock().retain(|policy, _| is_there(policy));
-        for policy in mem::take(&mut *self.former_policies.lock()) {
-            if !is_there(&policy) {
-                let named = PolicyLabel { policy };
+        self.former_policies.lock().retain(|policy| {
+            let stays = is_there(policy);
+            if !stays {
+                let named = PolicyLabel { policy: policy.clone() };
                 self.durations.remove(&named);
                 self.up.remove(&named);
             }
-        }
+            stays
+        });
     }
 
     /// Counts a reload: `replaced` or `failed`.
@@ -550,19 +579,20 @@ impl Metrics {
         self.configuration.stale.set(i64::from(stale));
     }
 
-    pub(super) fn count_response(&self, code: u16, took: Duration) {
+    pub(super) fn count_response(&self, code: u16, time: &ResponseTime<'_>) {
         self.requests.get_or_create(&CodeLabel { code }).inc();
-        self.duration.observe(took.as_secs_f64());
+        let exemplar = time.trace.map(|trace| {
+            let (trace_id, span_id) = trace.ids();
+            TraceLabels { trace_id, span_id }
+        });
+        let now = exemplar.is_some().then(SystemTime::now);
+        self.duration.observe(time.duration.as_secs_f64(), exemplar, now);
     }
 
-    pub(super) fn count_decision(&self, decision: &Decision) {
+    /// Counts a decision on an object of this namespace, which is empty for cluster-scoped objects.
+    pub(super) fn count_decision(&self, namespace: &str, decision: &Decision) {
         for violation in &decision.violations {
-            let labels = ViolationLabels {
-                policy: violation.policy.clone(),
-                rule: violation.rule.clone(),
-                effect: violation.effect.as_str(),
-            };
-            self.violations.count(labels);
+            self.count_violation(namespace, violation);
         }
         for fault in &decision.policy_errors {
             let labels = PolicyErrorLabels { policy: fault.policy.clone(), cause: fault.class };
@@ -583,6 +613,26 @@ impl Metrics {
                 key: self.annotation_label(policy, note),
             };
             self.audit_annotations.count(labels);
+        }
+    }
+
+    fn count_violation(&self, namespace: &str, violation: &Violation) {
+        let is_name = namespace.len() <= MAX_NAMESPACE_BYTES;
+        let labels = ViolationLabels {
+            policy: violation.policy.clone(),
+            rule: violation.rule.clone(),
+            namespace: if is_name { namespace } else { OTHER }.to_owned(),
+            effect: violation.effect.as_str(),
+        };
+        let has_room = |known: &HashSet<ViolationLabels>| {
+            let of_namespace = |other: &&ViolationLabels| other.namespace == labels.namespace;
+            known.len() < MAX_VIOLATION_SERIES
+                && known.iter().filter(of_namespace).count() < MAX_NAMESPACE_SERIES
+        };
+        if !is_name || self.violations.has_room_for(&labels, has_room) {
+            self.violations.count(labels);
+        } else {
+            self.violations.count(ViolationLabels { namespace: OTHER.to_owned(), ..labels });
         }
     }
 
@@ -651,7 +701,7 @@ impl Observer for Metrics {
 mod tests {
     use super::*;
     use opgate_admission::cluster::{ClusterOptions, Source};
-    use opgate_admission::policy::{Configuration, Profile};
+    use opgate_admission::policy::{Configuration, Effect, Profile};
 
     #[test]
     fn audit_annotation_keys_in_metrics_are_limited() {
@@ -664,12 +714,52 @@ mod tests {
             let key = format!("foreign.note-{number}");
             decision.audit_annotations.insert(key, "text".to_owned());
             decision.audit_annotations.insert("foreign".to_owned(), "what was found".to_owned());
-            metrics.count_decision(&decision);
+            metrics.count_decision("", &decision);
         }
         let text = String::from_utf8(metrics.encode_text(set.cluster()).to_vec()).unwrap();
         let lines = text.lines().filter(|line| line.starts_with("opgate_audit_annotations_total{"));
         assert_eq!(lines.count(), MAX_ANNOTATION_KEYS + 1);
         let other = r#"opgate_audit_annotations_total{policy="foreign",key="other"} 84"#;
         assert!(text.contains(other), "{text}");
+    }
+
+    fn violation(rule: usize) -> Decision {
+        let violation = Violation {
+            policy: "p".to_owned(),
+            rule: format!("R-{rule}"),
+            effect: Effect::Audit,
+            would_deny: true,
+            field: String::new(),
+            message: String::new(),
+            logical_location: Vec::new(),
+        };
+        let mut decision = Decision::default();
+        decision.violations.push(violation);
+        decision
+    }
+
+    #[test]
+    fn violation_series_are_limited_and_none_is_lost() {
+        let metrics = Metrics::new(&Supervisor::default(), &[]);
+        metrics.count_decision("quiet", &violation(0));
+        for number in 0..2_000 {
+            metrics.count_decision("loud", &violation(number % 150));
+            metrics.count_decision(&format!("team-{number}"), &violation(0));
+        }
+        metrics.count_decision(&"x".repeat(64), &violation(0));
+        metrics.count_decision("quiet", &violation(0));
+        let counts = metrics.violations.counts();
+        let total: u64 = counts.iter().map(|(_, count)| count).sum();
+        assert_eq!(total, 4_003);
+        let of = |namespace: &str| {
+            let of_it = counts.iter().filter(|(labels, _)| labels.namespace == namespace);
+            (of_it.clone().count(), of_it.map(|(_, count)| count).sum::<u64>())
+        };
+        assert_eq!(of("quiet"), (1, 2));
+        assert_eq!(of("loud").0, MAX_NAMESPACE_SERIES);
+        // One for each rule that violations beyond the limit have.
+        assert!(counts.len() <= MAX_VIOLATION_SERIES + 150, "{}", counts.len());
+        let most = counts.iter().map(|(labels, _)| &labels.namespace);
+        assert!(most.max_by_key(|name| name.len()).is_some_and(|name| name.len() < 64));
     }
 }

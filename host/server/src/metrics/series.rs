@@ -36,18 +36,34 @@ impl<L: HasPolicyLabel + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'stati
         self.family.clone()
     }
 
+    /// Begins a series with 0.
+    pub(super) fn start(&self, labels: L) {
+        drop(self.family.get_or_create(&labels));
+        self.known.lock().insert(labels);
+    }
+
+    /// Reports whether labels have a series, or `has_room` for a new one next to these.
+    pub(super) fn has_room_for(
+        &self,
+        labels: &L,
+        has_room: impl FnOnce(&HashSet<L>) -> bool,
+    ) -> bool {
+        let known = self.known.lock();
+        known.contains(labels) || has_room(&known)
+    }
+
     /// Counts one more.
     pub(super) fn count(&self, labels: L) {
         self.family.get_or_create(&labels).inc();
         self.known.lock().insert(labels);
     }
 
-    /// Returns all counters with their labels.
+    /// Returns all counters that have counted, with their labels.
     pub(super) fn counts(&self) -> Vec<(L, u64)> {
         let known: Vec<L> = self.known.lock().iter().cloned().collect();
         let counts = known.into_iter().filter_map(|labels| {
             let count = self.family.get(&labels)?.get();
-            Some((labels, count))
+            (count > 0).then_some((labels, count))
         });
         counts.collect()
     }
