@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::hash::{Hash as _, Hasher};
 use std::sync::Arc;
 
 use opgate_document::{Document, Text, Value, equal};
@@ -126,6 +127,23 @@ impl Object {
     #[must_use]
     pub fn document(&self) -> Document {
         Document::part(self.text.clone(), 0..self.text.len())
+    }
+
+    /// Feeds the key and what is kept to a hasher, except for the version: objects with the same hash are
+    /// [equivalent](Self::is_equivalent). Equivalent ones can have different hashes.
+    pub fn hash_content(&self, hasher: &mut impl Hasher) {
+        self.key.hash(hasher);
+        for tokens in &self.tokens {
+            tokens.len().hash(hasher);
+            tokens.iter().for_each(|token| token.hash(hasher));
+        }
+        let text: &str = &self.text;
+        let version = format!("\"resourceVersion\":\"{}\"", self.resource_version);
+        // In the text of a value, quotes have escapes: this is a member.
+        match text.split_once(&version) {
+            Some(parts) => parts.hash(hasher),
+            None => (text, ()).hash(hasher),
+        }
     }
 
     /// Returns a label's value as JSON: with escapes, which no valid value needs.

@@ -190,6 +190,11 @@ impl Store {
         self.bytes
     }
 
+    /// Iterates over all objects, in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.objects.values()
+    }
+
     /// Returns one object.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&Arc<Object>> {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 
 use opgate_cluster::access::Access;
@@ -305,7 +306,22 @@ fn objects_differing_only_in_version_are_equal() {
     ] {
         assert_eq!(first.is_equivalent(&other), alike, "{other:?}");
         assert_eq!(other.is_equivalent(&first), alike, "{other:?}");
+        assert!(alike || content_hash(&other) != content_hash(&first), "{other:?}");
     }
+    let newer = object("2", "u", r#"{"a":[1,2],"b":{}}"#);
+    assert_eq!(content_hash(&newer), content_hash(&first));
+    // Only the version of the object itself does not count.
+    let reference = |version: &str| {
+        let spec = format!(r#"{{"resourceVersion":"{version}"}}"#);
+        content_hash(&object("7", "u", &spec))
+    };
+    assert_ne!(reference("7"), reference("8"));
+}
+
+fn content_hash(object: &Object) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    object.hash_content(&mut hasher);
+    hasher.finish()
 }
 
 /// A server that makes up its objects gives them no uid, and need not give them names of their own.

@@ -78,6 +78,14 @@ impl ViolationCounts {
         *self.0.entry(labels(OTHER, OTHER, OTHER)).or_default() += 1;
     }
 
+    /// Returns the counts with their policies, rules, namespaces and effects.
+    pub fn iter(&self) -> impl Iterator<Item = ([&str; 4], u64)> {
+        self.0.iter().map(|(labels, count)| {
+            let ViolationLabels { policy, rule, namespace, effect } = labels;
+            ([policy.as_str(), rule, namespace, effect], *count)
+        })
+    }
+
     /// Returns the number of violations.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -90,8 +98,10 @@ impl ViolationCounts {
 pub struct AuditResults {
     /// The violations.
     pub violations: ViolationCounts,
-    /// Number of evaluated objects.
+    /// Number of objects with results.
     pub objects: u64,
+    /// Of these, objects with the results of the audit before: nothing that these depend on has changed.
+    pub unchanged: u64,
     /// Number of policy errors, of lists that failed and of groups that could not be discovered.
     pub errors: u64,
     /// When it ended.
@@ -149,6 +159,11 @@ impl AuditMetrics {
         }
     }
 
+    /// Reads the results of the last complete audit, if there are any.
+    pub fn with_last_results<T>(&self, read: impl FnOnce(&AuditResults) -> T) -> Option<T> {
+        self.last.lock().as_ref().map(read)
+    }
+
     /// Removes the results: another server is the leader.
     pub fn clear(&self) {
         *self.last.lock() = None;
@@ -162,7 +177,8 @@ struct LastResults(Arc<Mutex<Option<AuditResults>>>);
 impl Collector for LastResults {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let last = self.0.lock();
-        let Some(AuditResults { violations, objects, errors, ended, duration }) = &*last else {
+        let Some(AuditResults { violations, objects, unchanged, errors, ended, duration }) = &*last
+        else {
             return Ok(());
         };
         let (name, text) = ("audit_violations", "Violations by stored objects, in the last audit");
@@ -171,7 +187,12 @@ impl Collector for LastResults {
             ConstGauge::new(number(*count)).encode(family.encode_family(labels)?)?;
         }
         for (name, text, count) in [
-            ("audit_objects", "Objects that the last audit evaluated", *objects),
+            ("audit_objects", "Objects with results in the last audit", *objects),
+            (
+                "audit_unchanged_objects",
+                "Objects whose results the last audit kept, because nothing has changed",
+                *unchanged,
+            ),
             ("audit_errors", "What the last audit could not evaluate", *errors),
         ] {
             let metric = encoder.encode_descriptor(name, text, None, MetricType::Gauge)?;
@@ -207,7 +228,7 @@ mod tests {
 
     fn results(violations: ViolationCounts) -> AuditResults {
         let (ended, duration) = (UNIX_EPOCH + Duration::from_secs(5), Duration::from_millis(1_500));
-        AuditResults { violations, objects: 7, errors: 2, ended, duration }
+        AuditResults { violations, objects: 7, unchanged: 3, errors: 2, ended, duration }
     }
 
     /// Series of violations: labels and value.
@@ -266,6 +287,7 @@ mod tests {
         let complete = text(&metrics);
         for line in [
             "opgate_audit_objects 7",
+            "opgate_audit_unchanged_objects 3",
             "opgate_audit_errors 2",
             "opgate_audit_last_run_timestamp_seconds 5.0",
             "opgate_audit_last_run_duration_seconds 1.5",

@@ -8,6 +8,7 @@
 //!                     ├─ replicas: their policy sets ──┤
 //!                     └─ writes of the leader ◀────────┘
 //! Connection ─▶ audit_reports: `opgate audit`, and the audit of the leader (audit_metrics)
+//! denied requests ─▶ denial_events ─▶ api
 //! ```
 
 pub mod api;
@@ -16,6 +17,7 @@ pub mod audit_reports;
 pub mod certificates;
 pub mod clock;
 pub mod config_map_ledger;
+pub mod denial_events;
 pub mod events;
 #[cfg(test)]
 mod fake;

@@ -114,6 +114,64 @@ async fn only_the_leader_audits_and_the_next_one_continues() {
     wait_until("results", async || other.metric(OBJECTS).await == Some(4.0)).await;
 }
 
+const UNCHANGED: &str = "opgate_audit_unchanged_objects";
+
+/// The numbers of unchanged objects of the audits so far.
+fn unchanged_counts(server: &Server) -> Vec<u64> {
+    let lines = logged(server, "audit finished");
+    lines.iter().map(|line| line["unchanged"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_objects_with_changes_are_evaluated_again() {
+    let cluster = cluster();
+    let server = serve(&cluster, "a");
+    wait_until("no changes", async || server.metric(UNCHANGED).await == Some(5.0)).await;
+    assert_eq!(unchanged_counts(&server)[0], 0);
+    assert_eq!(violations(&server, "OPG-01", "one", "deny").await, Some(2.0));
+    assert_eq!(server.metric(OBJECTS).await, Some(5.0));
+    assert_eq!(POLICY_REPORT.installation_reports(&cluster), REPORTS);
+    // One object that no policy reads.
+    let before = unchanged_counts(&server).len();
+    let mut bundle = cluster.stored(RUKPAK, "bundles", "", "bad").unwrap();
+    bundle["metadata"]["labels"] = json!({"changed": "true"});
+    cluster.apply(RUKPAK, "v1alpha1", "bundles", bundle);
+    let after = || unchanged_counts(&server).split_off(before);
+    wait_until("an audit after the change", async || after().contains(&4)).await;
+    wait_until("no more changes", async || after().last() == Some(&5)).await;
+    assert!(after().iter().all(|count| *count >= 4), "{:?}", after());
+    assert_eq!(violations(&server, "RPK-12", "", "deny").await, Some(1.0));
+    // What an unchanged object depends on.
+    cluster.delete(OLM, "operatorgroups", "one", "second");
+    wait_until("no violation", async || {
+        violations(&server, "OPG-01", "one", "deny").await.is_none()
+    })
+    .await;
+    wait_reports(&cluster, &REPORTS[2..]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_of_unchanged_objects_are_restored() {
+    let cluster = cluster();
+    let server = serve(&cluster, "a");
+    wait_until("no changes", async || server.metric(UNCHANGED).await == Some(5.0)).await;
+    let [plural, _] = POLICY_REPORT.namespaced;
+    let name = REPORTS[0].replacen("one/opgate-", "opgate-f0d3f428-", 1);
+    cluster.delete(POLICY_REPORT.group, plural, "one", &name);
+    wait_reports(&cluster, &REPORTS).await;
+    let mut report = cluster.stored(POLICY_REPORT.group, plural, "one", &name).unwrap();
+    report["results"] = json!([]);
+    report["metadata"]["managedFields"] = json!([
+        {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:results": {}}},
+    ]);
+    cluster.apply(POLICY_REPORT.group, POLICY_REPORT.version, plural, report);
+    wait_until("the results", async || {
+        let report = cluster.stored(POLICY_REPORT.group, plural, "one", &name).unwrap();
+        report["results"] != json!([])
+    })
+    .await;
+}
+
 /// A server that loses the lead while it audits writes nothing more.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_lead_stops_the_audit_before_its_next_write() {

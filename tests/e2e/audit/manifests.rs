@@ -214,3 +214,21 @@ fn cron_job_runs_the_audit_of_an_installation() {
         assert!(err(&output).contains("is not a schedule"), "{}", err(&output));
     }
 }
+
+#[test]
+fn modules_that_the_cron_job_lacks_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let module = testkit::example_component("resources");
+    let policies =
+        [json!({"name": "resources", "module": module}), json!({"name": "operator-group"})];
+    std::fs::write(directory.path().join("opgate.yaml"), testkit::configuration(&policies))
+        .unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(["manifests", "audit", "--config", "opgate.yaml", "--image", "x/opgate:1"]);
+    command.env("OPGATE_CACHE_DIR", directory.path().join("cache"));
+    let output = command.current_dir(directory.path()).output().unwrap();
+    assert_eq!(status(&output), 0, "{}", err(&output));
+    let warning = "the module is not among the objects: mount it into the CronJob";
+    assert_eq!(err(&output).matches(warning).count(), 1, "{}", err(&output));
+    assert!(!err(&print(&[])).contains("module"), "{}", err(&print(&[])));
+}

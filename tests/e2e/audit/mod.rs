@@ -11,6 +11,7 @@ use crate::BINARY;
 
 mod leader;
 mod manifests;
+mod page;
 
 const OLM: &str = "operators.coreos.com";
 const RUKPAK: &str = "core.rukpak.io";
@@ -392,6 +393,78 @@ fn object_that_nests_too_deep_stops_no_audit() {
     // The others were evaluated, and its report stays.
     assert!(out(&output).contains("OperatorGroup two/"), "{}", out(&output));
     assert_eq!(POLICY_REPORT.reports(&cluster), &REPORTS[..4]);
+}
+
+#[test]
+fn overloaded_api_server_gets_the_pauses_that_it_asks_for() {
+    let cluster = audited_cluster();
+    // The second one is a kind that policies read.
+    for (times, expected, reports) in [(2, 0, &REPORTS[..]), (6, 2, &REPORTS[..])] {
+        cluster.fail_next_lists(RUKPAK, "bundles", 429, times);
+        cluster.fail_next_lists(OLM, "operatorgroups", 429, 1);
+        let output = audit(&cluster, &[]);
+        assert_eq!(status(&output), expected, "{times}: {}", err(&output));
+        let is_told = err(&output).contains("bundles: not evaluated: 429");
+        assert_eq!(is_told, expected == 2, "{times}: {}", err(&output));
+        assert_eq!(POLICY_REPORT.reports(&cluster), reports, "{times}");
+    }
+}
+
+#[test]
+fn expired_list_continues_after_its_last_page() {
+    let cluster = empty_cluster();
+    let object = |number: usize| json!({"kind": "Bundle", "metadata": {"name": format!("b{number:03}")}, "spec": {}});
+    (0..60).for_each(|n| cluster.apply(RUKPAK, "v1alpha1", "bundles", object(n)));
+    // The first two lists are those of the cluster state.
+    cluster.expire_history_after(RUKPAK, "bundles", 3);
+    let before = cluster.requests().len();
+    let output = audit(&cluster, &["--no-reports"]);
+    assert_eq!(status(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains("60 of 60 objects"), "{}", out(&output));
+    let requests = cluster.requests().split_off(before);
+    let lists = requests.iter().filter(|request| request.contains("/bundles?"));
+    let first_pages = lists.filter(|request| !request.contains("continue="));
+    assert_eq!(first_pages.count(), 2, "{requests:?}");
+}
+
+#[test]
+fn reports_of_an_installation_move_to_the_api_that_is_chosen() {
+    let cluster = audited_cluster();
+    let installation = ["--installation", "opgate-system/opgate"];
+    assert_eq!(status(&audit(&cluster, &installation)), 0);
+    assert_eq!(POLICY_REPORT.installation_reports(&cluster), REPORTS);
+    OPEN_REPORTS.install(&cluster);
+    // What is unknown stays.
+    cluster.fail_next_lists(RUKPAK, "bundles", 500, 1);
+    let output = audit(&cluster, &installation);
+    assert_eq!(status(&output), 2, "{}", err(&output));
+    assert_eq!(OPEN_REPORTS.installation_reports(&cluster), REPORTS[..4]);
+    assert_eq!(POLICY_REPORT.installation_reports(&cluster), REPORTS[4..]);
+    let output = audit(&cluster, &installation);
+    assert!(
+        err(&output).contains("reports: 1 written, 1 deleted, 4 unchanged"),
+        "{}",
+        err(&output)
+    );
+    assert_eq!(OPEN_REPORTS.installation_reports(&cluster), REPORTS);
+    assert_eq!(POLICY_REPORT.installation_reports(&cluster), [""; 0]);
+    // Those of users stay.
+    assert_eq!(POLICY_REPORT.reports(&cluster), REPORTS);
+}
+
+#[test]
+fn titles_name_the_command() {
+    let cluster = cluster();
+    for (format, title, other) in [
+        ("junit", "<testsuite name=\"opgate audit\"", "<testsuite name=\"opgate check\""),
+        ("sarif", "\"id\": \"opgate-audit/\"", "\"id\": \"opgate-check/\""),
+        ("html", "opgate audit", "opgate check</title>"),
+    ] {
+        let output = audit(&cluster, &["--no-reports", "-o", format]);
+        assert_eq!(status(&output), 0, "{}", err(&output));
+        let text = out(&output);
+        assert!(text.contains(title) && !text.contains(other), "{format}: {text}");
+    }
 }
 
 #[test]

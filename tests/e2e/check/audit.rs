@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use opgate::cluster::Connection;
+use opgate_document::Document;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::fake_api_server::{FakeCluster, Scope};
@@ -414,7 +415,7 @@ fn namespace_flag_applies_to_manifests_without_one() {
 
 /// The API server may forget the version of a list while it is read.
 #[tokio::test]
-async fn expired_list_is_read_again() {
+async fn expired_list_continues_or_is_read_again() {
     let cluster = cluster();
     for number in 0..100 {
         cluster.apply(
@@ -430,7 +431,7 @@ async fn expired_list_is_read_again() {
     assert!(!served.is_namespaced && served.kind == "Namespace");
     let list = async |forgets: usize| {
         let (mut names, mut count) = (BTreeSet::new(), 0);
-        let listed = connection.for_each_object(&served.resource, None, |object| {
+        let mut visit = |object: Document| {
             names.insert(object.get("/metadata/name").unwrap().text().unwrap().to_owned());
             count += 1;
             if count % 10 == 0 && count <= forgets * 10 {
@@ -438,10 +439,21 @@ async fn expired_list_is_read_again() {
                 cluster.apply("", "v1", "namespaces", json!({"metadata": {"name": name}}));
                 cluster.expire_history();
             }
-        });
-        (listed.await, names.len(), count)
+        };
+        let mut pages = connection.pages(&served.resource, None);
+        let listed = loop {
+            match pages.read_next(&mut visit).await {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        (listed, names.len(), count)
     };
     assert_eq!(list(0).await, (Ok(()), 103, 103));
+    // The new object is in front of the next page.
+    assert_eq!(list(1).await, (Ok(()), 103, 103));
+    cluster.withhold_tokens();
     let (listed, names, count) = list(1).await;
     assert!(listed.is_ok() && names == 104 && count > 104, "{listed:?} {names} {count}");
 }

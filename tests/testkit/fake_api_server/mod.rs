@@ -17,6 +17,7 @@
 
 mod discovery;
 mod objects;
+mod prepared;
 mod read_request;
 mod reply;
 mod request;
@@ -37,7 +38,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::{oneshot, watch};
 
-use resource::{Objects, Resource, resource_type};
+use prepared::PreparedObjects;
+use resource::{Objects, Resource, api_version, resource_type};
 use state::{ClusterState, PodEndpoint, Shared, Watch};
 use transport::accept;
 
@@ -161,6 +163,28 @@ impl FakeCluster {
         self.apply("", "v1", "configmaps", object);
     }
 
+    /// Makes these the objects of an installed resource type, in one of its versions. Lists of them are prepared,
+    /// and cheap; only objects with other names can be written in addition, and are not listed with them.
+    pub fn prepare(&self, group: &str, version: &str, plural: &str, objects: Vec<Value>) {
+        self.shared.change(|cluster| {
+            let of = resource_type(group, plural);
+            let kind = cluster.resources[&of].kind.clone();
+            let mut objects = objects;
+            for object in &mut objects {
+                cluster.version += 1;
+                object["apiVersion"] = json!(api_version(group, version));
+                object["kind"] = json!(kind);
+                let metadata = &mut object["metadata"];
+                metadata["resourceVersion"] = json!(cluster.version.to_string());
+                if metadata["uid"].is_null() {
+                    metadata["uid"] =
+                        json!(format!("00000000-0000-4000-8000-{:012}", cluster.version));
+                }
+            }
+            cluster.prepared.insert(of, PreparedObjects::new(&kind, objects));
+        });
+    }
+
     /// Removes a resource type as the removal of its definition does: watches see the objects
     /// deleted and end, requests are answered with 404.
     pub fn uninstall(&self, group: &str, plural: &str) {
@@ -207,6 +231,14 @@ impl FakeCluster {
             .objects
             .get(&key)
             .map(|o| Value::clone(o))
+    }
+
+    /// All stored objects of a type.
+    pub fn objects(&self, group: &str, plural: &str) -> Vec<Value> {
+        let cluster = self.shared.cluster.lock().unwrap();
+        let resource = cluster.resources.get(&resource_type(group, plural));
+        let objects = resource.into_iter().flat_map(|resource| resource.objects.values());
+        objects.map(|object| Value::clone(object)).collect()
     }
 
     /// The last version that an object got.
@@ -261,6 +293,11 @@ impl FakeCluster {
             cluster.oldest_version = cluster.version;
             cluster.history.clear();
         });
+    }
+
+    /// Answers a list whose version is forgotten without a token that continues it in the current version.
+    pub fn withhold_tokens(&self) {
+        self.shared.change(|cluster| cluster.lacks_tokens = true);
     }
 
     /// Cuts the connections of all open watches in the middle of the answer; what they have not
@@ -324,6 +361,14 @@ impl FakeCluster {
     pub fn fail_next_requests(&self, code: u16, times: usize) {
         self.shared
             .change(|cluster| cluster.next_failures.extend(std::iter::repeat_n(code, times)));
+    }
+
+    /// [`fail_next_requests`](Self::fail_next_requests) of the lists of a resource type only.
+    pub fn fail_next_lists(&self, group: &str, plural: &str, code: u16, times: usize) {
+        self.shared.change(|cluster| {
+            let failures = cluster.failing_lists.entry(resource_type(group, plural)).or_default();
+            failures.extend(std::iter::repeat_n(code, times));
+        });
     }
 
     /// Answers requests with this token with 401 from now on.

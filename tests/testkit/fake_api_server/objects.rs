@@ -15,6 +15,13 @@ use super::status::{ApiResult, status, status_about};
 impl ClusterState {
     pub(super) fn list(&self, view: &ReadRequest) -> ApiResult<Reply> {
         let call = &view.call;
+        // Single objects may have been written.
+        let is_of_one = call.query("fieldSelector").starts_with("metadata.name=");
+        let is_written = is_of_one
+            && self.resources[&view.of].objects.values().any(|object| view.is_selected(object));
+        if let Some(prepared) = self.prepared.get(&view.of).filter(|_| !is_written) {
+            return Ok(Reply::Prepared(prepared.page(view, self.version)?));
+        }
         let token: Vec<&str> = call.query("continue").split('/').collect();
         let (version, after) = match *token.as_slice() {
             [""] => (self.version, Bound::Unbounded),
@@ -26,7 +33,12 @@ impl ClusterState {
         if version < self.oldest_version {
             let message = "The provided continue parameter is too old to display a consistent list \
                            result. You can start a new list without the continue parameter.";
-            return Err(status(410, message));
+            let mut expired = status(410, message);
+            if let (Bound::Excluded((namespace, name)), false) = (&after, self.lacks_tokens) {
+                let token = format!("{}/{namespace}/{name}", self.version);
+                expired["metadata"]["continue"] = json!(token);
+            }
+            return Err(expired);
         }
         // As a real server, which answers a list of any version from a cache that has no pages.
         let any = call.query("resourceVersion") == "0";

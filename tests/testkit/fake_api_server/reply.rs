@@ -9,6 +9,7 @@ use super::read_request::ReadRequest;
 pub(super) enum Reply {
     Json(u16, Value),
     Text(u16, &'static str),
+    Prepared(Bytes),
     Watch {
         lines: UnboundedReceiver<Bytes>,
         seconds: u64,

@@ -1,6 +1,8 @@
 //! The path and method of a request determine the function that serves it. This module also answers
 //! requests that are refused before: forbidden ones, and those that a test lets fail.
 
+use std::collections::VecDeque;
+
 use serde_json::{Value, json};
 
 use super::Scope;
@@ -129,6 +131,10 @@ impl ClusterState {
         let view = ReadRequest { of, version: version.to_owned(), namespace, call };
         match verb {
             "list" => {
+                let failures = self.failing_lists.get_mut(&view.of);
+                if let Some(code) = failures.and_then(VecDeque::pop_front) {
+                    return Err(status(code, "the test asked for this answer"));
+                }
                 let answer = self.list(&view);
                 if let Some((of, left)) = &mut self.expiring_lists
                     && *of == view.of

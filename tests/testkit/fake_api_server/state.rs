@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
 use super::WatchBehavior;
+use super::prepared::PreparedObjects;
 use super::read_request::{ReadRequest, line};
 use super::resource::{Change, Key, Objects, Resource, ResourceType, api_version};
 
@@ -43,6 +44,8 @@ pub(super) struct ClusterState {
     pub(super) oldest_version: u64,
     pub(super) history: Vec<Change>,
     pub(super) resources: BTreeMap<ResourceType, Resource>,
+    /// Types whose lists are prepared.
+    pub(super) prepared: BTreeMap<ResourceType, PreparedObjects>,
     pub(super) watches: Vec<Watch>,
     pub(super) forbidden: BTreeSet<ResourceType>,
     pub(super) watch_forbidden: BTreeSet<ResourceType>,
@@ -58,6 +61,10 @@ pub(super) struct ClusterState {
     /// By `NAME:PORT`.
     pub(super) proxies: BTreeMap<String, PodEndpoint>,
     pub(super) paused: bool,
+    /// Whether an expired list gets no token to continue with.
+    pub(super) lacks_tokens: bool,
+    /// Types whose next lists are answered with these codes.
+    pub(super) failing_lists: BTreeMap<ResourceType, VecDeque<u16>>,
     /// Types whose lists are held.
     pub(super) held_lists: BTreeSet<ResourceType>,
     /// The type, and the number of lists of it after which the server forgets the history.

@@ -53,6 +53,9 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> hyper::Resul
         }
         Ok(Reply::Json(code, body)) => (code, full_body(&body)),
         Ok(Reply::Text(code, body)) => (code, full_body(&body)),
+        Ok(Reply::Prepared(body)) => {
+            (200, Full::from(body).map_err(|never| match never {}).boxed_unsync())
+        }
         Err(body) => (body["code"].as_u64().unwrap().try_into().unwrap(), full_body(&body)),
     };
     let mut response = Response::builder().status(code).header("content-type", "application/json");

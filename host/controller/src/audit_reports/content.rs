@@ -94,6 +94,10 @@ pub enum ResultStatus {
 }
 
 impl ResultStatus {
+    fn of_text(text: &str) -> Option<Self> {
+        [Self::Error, Self::Fail, Self::Warn].into_iter().find(|status| status.as_str() == text)
+    }
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -121,6 +125,21 @@ pub struct ReportResult {
 }
 
 impl ReportResult {
+    /// Reads a result of a stored report.
+    pub(super) fn of_value(value: &Value) -> Option<Self> {
+        let text =
+            |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let status = ResultStatus::of_text(text("/result"))?;
+        Some(Self {
+            status,
+            policy: text("/policy").to_owned(),
+            rule: text("/rule").to_owned(),
+            field: text("/properties/field").to_owned(),
+            effect: text("/properties/effect").to_owned(),
+            message: text("/message").to_owned(),
+        })
+    }
+
     fn to_value(&self) -> Value {
         let mut result = json!({
             "source": SOURCE,

@@ -3,12 +3,12 @@
 //! ```text
 //! API server ─▶ StoredReports: metadata only, with the digest of each content ──┐
 //! results of an object ─▶ ObjectReport ─▶ digest ─▶ ReportSync ◀────────────────┘
-//!                                                     └▶ ReportWriter: apply what differs, delete the rest
+//!          policy error: earlier results ─▶ ▲          └▶ ReportWriter: apply what differs, delete the rest
 //! ```
 //!
 //! Each report belongs to its object (`ownerReferences`), so that the garbage collector of the cluster deletes
 //! both together. **What is unknown keeps its report**: a kind that could not be listed, or an object that
-//! not all rules evaluated.
+//! not all rules evaluated. Of a policy that failed, the earlier results stay next to its error.
 
 mod content;
 mod owner;

@@ -62,7 +62,7 @@ impl Server {
             state.received.push(Received {
                 method: head.method.to_string(),
                 path: head.uri.to_string(),
-                body: serde_json::from_slice(&body).unwrap(),
+                body: serde_json::from_slice(&body).unwrap_or_default(),
             });
             state.in_flight += 1;
             let in_flight = state.in_flight;
@@ -284,14 +284,14 @@ async fn namespaces_that_are_deleted_meanwhile_are_no_failure() {
 }
 
 /// Runs a sync with one stored report. Returns the requests.
-async fn synchronize(
+async fn synchronize<R>(
     stored: &[Document],
-    results: impl FnOnce(&mut ReportSync),
+    results: impl FnOnce(&mut ReportSync) -> R,
 ) -> (SyncSummary, Vec<Received>) {
     let server = Server::default();
     let writer = ReportWriter::new(server.client(), ReportApi::PolicyReport);
     let mut sync = ReportSync::new(StoredReports::of(stored), writer);
-    results(&mut sync);
+    drop(results(&mut sync));
     let summary = sync.finish().await;
     (summary, server.received())
 }
@@ -346,7 +346,7 @@ async fn stale_reports_are_deleted_and_unknown_ones_kept() {
         |sync| sync.set_unknown("operators.coreos.com", Some("OperatorGroup")),
         |sync| {
             sync.keep(&object("ns", UID));
-            sync.add(object("ns", UID), vec![result("OPG-02", "another")]);
+            drop(sync.add(object("ns", UID), vec![result("OPG-02", "another")]));
         },
     ];
     for keep in kept {
@@ -355,7 +355,7 @@ async fn stale_reports_are_deleted_and_unknown_ones_kept() {
     }
     let deleted: [fn(&mut ReportSync); 3] = [
         |_| {},
-        |sync| sync.add(object("ns", UID), Vec::new()),
+        |sync| drop(sync.add(object("ns", UID), Vec::new())),
         |sync| sync.set_unknown("operators.coreos.com", Some("Subscription")),
     ];
     for delete in deleted {
@@ -374,6 +374,90 @@ async fn stale_reports_are_deleted_and_unknown_ones_kept() {
     for change in foreign {
         let (_, requests) = synchronize(&[stored(&report, change)], |_| {}).await;
         assert!(requests.is_empty(), "{requests:?}");
+    }
+}
+
+fn policy_error(policy: &str) -> ReportResult {
+    ReportResult {
+        status: ResultStatus::Error,
+        policy: policy.to_owned(),
+        rule: String::new(),
+        field: String::new(),
+        effect: String::new(),
+        message: "deadline exceeded".to_owned(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn policy_error_keeps_the_earlier_results_of_its_policy() {
+    let of_other = ReportResult { policy: "other".to_owned(), ..result("OTH-01", "old") };
+    let earlier = report("ns", vec![result("OPG-01", "old"), of_other]);
+    for (code, is_tampered, expected) in [
+        // A policy that succeeded has its new results only.
+        (200, false, Some(vec!["operator-group", "operator-group OPG-01", "other OTH-02"])),
+        // What another client has changed says nothing.
+        (200, true, Some(vec!["operator-group", "other OTH-02"])),
+        // What cannot be read stays.
+        (500, false, None),
+    ] {
+        let server = Server::default();
+        let body = earlier.body(ReportApi::PolicyReport, 1);
+        server.0.lock().status = json!({"items": [body]});
+        server.0.lock().codes = vec![code];
+        let writer = ReportWriter::new(server.client(), ReportApi::PolicyReport);
+        let stored = stored(&earlier, |object| {
+            if is_tampered {
+                object["metadata"]["managedFields"] = json!([]);
+            }
+        });
+        let mut sync = ReportSync::new(StoredReports::of(&[stored]), writer);
+        let new = ReportResult { policy: "other".to_owned(), ..result("OTH-02", "new") };
+        let digest = sync.add(object("ns", UID), vec![new, policy_error("operator-group")]);
+        assert_eq!(digest, None, "it is evaluated again");
+        let summary = sync.finish().await;
+        let mut received = server.received();
+        received.retain(|request| request.method != "GET");
+        let Some(expected) = expected else {
+            assert_eq!((received.len(), summary.failed), (0, 1), "{received:?}");
+            continue;
+        };
+        assert_eq!((received.len(), summary.written, summary.deleted), (1, 1, 0));
+        let results = received[0].body["results"].as_array().unwrap();
+        let name = |result: &Value| {
+            let text = |name: &str| result[name].as_str().unwrap_or_default().to_owned();
+            format!("{} {}", text("policy"), text("rule")).trim_end().to_owned()
+        };
+        assert_eq!(results.iter().map(name).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeated_policy_error_is_written_once() {
+    let both = vec![result("OPG-01", "old"), policy_error("operator-group")];
+    let earlier = report("ns", both);
+    let server = Server::default();
+    server.0.lock().status = json!({"items": [earlier.body(ReportApi::PolicyReport, 1)]});
+    let writer = ReportWriter::new(server.client(), ReportApi::PolicyReport);
+    let mut sync = ReportSync::new(StoredReports::of(&[stored(&earlier, |_| {})]), writer);
+    drop(sync.add(object("ns", UID), vec![policy_error("operator-group")]));
+    let summary = sync.finish().await;
+    assert_eq!((summary.written, summary.deleted, summary.unchanged), (0, 0, 1));
+    assert!(server.received().iter().all(|request| request.method == "GET"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn report_is_kept_only_with_the_same_content() {
+    let report = report("ns", vec![result("OPG-01", "m")]);
+    for (digest, is_kept) in [(report.digest.as_str(), true), (&"0".repeat(64), false)] {
+        let writer = ReportWriter::new(Server::default().client(), ReportApi::PolicyReport);
+        let stored = StoredReports::of(&[stored(&report, |_| {})]);
+        let mut sync = ReportSync::new(stored, writer);
+        assert_eq!(sync.keep_same(&object("ns", UID), digest), is_kept);
+        let summary = sync.finish().await;
+        assert_eq!(
+            (summary.unchanged, summary.deleted),
+            (usize::from(is_kept), usize::from(!is_kept))
+        );
     }
 }
 

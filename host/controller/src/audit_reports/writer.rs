@@ -18,7 +18,7 @@ use opgate_text::one_line;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::content::ObjectReport;
+use super::content::{ObjectReport, ReportResult};
 use super::{FIELD_MANAGER, ReportApi, ReportKey};
 use crate::api::ApiError;
 use crate::lease::Leadership;
@@ -177,14 +177,52 @@ impl ReportWriter {
             (Ok(Outcome::Done), ReportWrite::Apply(_)) => self.written += 1,
             (Ok(Outcome::Done), ReportWrite::Delete { .. }) => self.deleted += 1,
             (Ok(Outcome::Obsolete), _) => {}
-            (Err(why), _) => {
-                self.failed += 1;
-                if self.failures.len() < MAX_FAILURE_LINES {
-                    let kind = self.api.kind(write.key().is_namespaced());
-                    let line = format!("{kind} {}: not written: {why}", write.key());
-                    self.failures.push(one_line(&line, MAX_LINE_BYTES));
-                }
-            }
+            (Err(why), _) => self.add_failure(write.key(), &why),
+        }
+    }
+
+    /// Reads the results of stored reports; none of one that no longer exists.
+    pub(super) async fn read_results(
+        &self,
+        keys: &[ReportKey],
+    ) -> Vec<Result<Vec<ReportResult>, String>> {
+        let mut all = Vec::with_capacity(keys.len());
+        for round in keys.chunks(self.concurrency.max(1)) {
+            let reads = round.iter().map(|key| timeout(REQUEST_TIMEOUT, self.read_once(key)));
+            let silent = || format!("no answer from the API server within {REQUEST_TIMEOUT:?}");
+            let results = join_all(reads).await.into_iter();
+            all.extend(results.map(|read| read.unwrap_or_else(|_| Err(silent()))));
+        }
+        all
+    }
+
+    /// Lists one report, because audits have no permission to get it.
+    async fn read_once(&self, key: &ReportKey) -> Result<Vec<ReportResult>, String> {
+        let path =
+            format!("{}?fieldSelector=metadata.name%3D{}&limit=1", self.path_of(key), key.name);
+        let request = http::Request::get(path).header(ACCEPT, "application/json");
+        let request = request.body(Body::empty()).map_err(|error| error.to_string())?;
+        let about = format!("GET {}", request.uri().path());
+        let sent = self.client.0.send(request).await;
+        let response = sent.map_err(|error| with_causes(&error))?;
+        let code = response.status().as_u16();
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        if !(200..300).contains(&code) {
+            return Err(ApiError::of(code, &body, &about).to_string());
+        }
+        let list: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+        let results = list.pointer("/items/0/results").and_then(Value::as_array);
+        Ok(results.into_iter().flatten().filter_map(ReportResult::of_value).collect())
+    }
+
+    /// Notes a report that was not written.
+    pub(super) fn add_failure(&mut self, key: &ReportKey, why: &str) {
+        self.failed += 1;
+        if self.failures.len() < MAX_FAILURE_LINES {
+            let kind = self.api.kind(key.is_namespaced());
+            let line = format!("{kind} {key}: not written: {why}");
+            self.failures.push(one_line(&line, MAX_LINE_BYTES));
         }
     }
 
@@ -254,12 +292,16 @@ impl ReportWriter {
         }
     }
 
-    fn request(&self, write: &ReportWrite) -> http::Result<http::Request<Body>> {
-        let ReportKey { namespace, name } = write.key();
-        let (version, is_namespaced) = (self.api.group_version(), write.key().is_namespaced());
+    /// Returns the path of the reports next to one.
+    fn path_of(&self, ReportKey { namespace, .. }: &ReportKey) -> String {
+        let (version, is_namespaced) = (self.api.group_version(), !namespace.is_empty());
         let resource = self.api.resource(is_namespaced);
         let place = if is_namespaced { format!("namespaces/{namespace}/") } else { String::new() };
-        let path = format!("/apis/{version}/{place}{resource}/{name}");
+        format!("/apis/{version}/{place}{resource}")
+    }
+
+    fn request(&self, write: &ReportWrite) -> http::Result<http::Request<Body>> {
+        let path = format!("{}/{}", self.path_of(write.key()), write.key().name);
         let request = http::Request::builder().header(ACCEPT, RESPONSE_TYPES);
         match write {
             ReportWrite::Apply(report) => request

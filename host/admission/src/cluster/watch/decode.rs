@@ -9,6 +9,7 @@
 //! Tenants write the content, which can have any nesting and repetition.
 
 use std::string::FromUtf8Error;
+use std::time::Duration;
 
 use opgate_cluster::Key;
 use opgate_document::{Document, Kind as ValueKind};
@@ -198,6 +199,17 @@ pub(crate) enum ApiError {
     /// The version to continue from is too old, or in the future.
     #[error("the requested version is no longer available")]
     Gone,
+    /// As [`Gone`](Self::Gone), with a token that continues the list after its last page, in the current version.
+    #[error("the requested version is no longer available")]
+    Expired(String),
+    /// The API server asks for a pause.
+    #[error("429: {message}")]
+    Busy {
+        /// The pause.
+        pause: Duration,
+        /// The text of the response.
+        message: String,
+    },
     /// Watches without any message.
     #[error("the watch returns no messages")]
     Silence,
@@ -239,6 +251,7 @@ impl ApiError {
         match code {
             404 => Self::Absent,
             410 => Self::Gone,
+            429 => Self::Busy { pause: Duration::ZERO, message },
             // The request is for the changes after a version that the server has not reached, or
             // no longer has.
             504 if message.contains("Too large resource version") => Self::Gone,

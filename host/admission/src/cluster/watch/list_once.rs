@@ -15,6 +15,7 @@ use opgate_document::{Document, Value};
 
 use crate::cluster::watch::decode::ApiError;
 use crate::cluster::watch::object_pages::{ListError, MAX_RESTARTS, error_text};
+use crate::cluster::watch::page_backoff::PageBackoff;
 use crate::cluster::watch::parse_limiter::ReadPriority;
 use crate::cluster::{ClusterState, Connection, ResourceCache};
 
@@ -111,12 +112,14 @@ impl Connection {
 
     async fn list_into(&self, kind: &ResourceCache) -> Result<(), ApiError> {
         let mut restarts = 0;
+        let (priority, mut backoff) = (ReadPriority::Request, PageBackoff::default());
         loop {
             let began = tokio::time::Instant::now();
-            match self.0.list(kind, kind.namespace(), None, ReadPriority::Request).await {
+            let listed = self.0.list_with(kind, kind.namespace(), None, priority, &mut backoff);
+            match listed.await {
                 Ok(listing) => kind.replace(listing, began),
                 Err(ApiError::Absent) => kind.mark_absent(),
-                Err(ApiError::Gone) if restarts < MAX_RESTARTS => {
+                Err(ApiError::Gone | ApiError::Expired(_)) if restarts < MAX_RESTARTS => {
                     restarts += 1;
                     continue;
                 }

@@ -220,7 +220,7 @@ fn record_failure(cache: &ResourceCache, backoff: &mut Backoff, error: &ApiError
             cache.mark_absent();
             return ABSENT_WAIT;
         }
-        ApiError::Gone | ApiError::Silence | ApiError::Memory => {
+        ApiError::Gone | ApiError::Expired(_) | ApiError::Silence | ApiError::Memory => {
             tracing::debug!(resource = %cache.resource(), why = %error, "listing again");
             return backoff.next_wait();
         }
@@ -228,6 +228,7 @@ fn record_failure(cache: &ResourceCache, backoff: &mut Backoff, error: &ApiError
         ApiError::Unauthorized(_)
         | ApiError::Forbidden(_)
         | ApiError::NotAllowed(_)
+        | ApiError::Busy { .. }
         | ApiError::Other(_) => {}
     }
     let why = error.message_for(cache);
@@ -270,6 +271,7 @@ async fn watch_from(
             }
             Ok(()) => (format!("the API server ends watches within {short:?}"), false),
             Err(ApiError::Other(why) | ApiError::Unavailable(why)) => (why, true),
+            Err(error @ ApiError::Busy { .. }) => (error.to_string(), true),
             Err(error) => return error,
         };
         failed_here += 1;

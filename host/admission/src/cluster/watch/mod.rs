@@ -16,6 +16,7 @@ pub(in crate::cluster) mod list_once;
 pub(in crate::cluster) mod list_splitter;
 pub(in crate::cluster) mod list_watch;
 pub(in crate::cluster) mod object_pages;
+pub(in crate::cluster) mod page_backoff;
 pub(in crate::cluster) mod paging;
 pub(in crate::cluster) mod parse_limiter;
 pub(in crate::cluster) mod requests;

@@ -6,20 +6,26 @@
 //!      └──────────── the next page, when the reader asks for it ◀─────────────────────────────────┘
 //! ```
 //!
-//! Between two pages no response is open: the reader can take minutes, as long as the API server keeps the
-//! version of the list.
+//! Between two pages no response is open: the reader can take minutes. If the API server no longer has the version
+//! of the list, the rest is listed in the current version where the API server offers that, or the list starts
+//! again.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use futures_util::AsyncBufReadExt as _;
 use kube::core::Request;
 use kube::core::params::ListParams;
 use opgate_cluster::Resource;
 use opgate_document::Document;
+use tokio::time::Instant;
 
 use crate::cluster::Connection;
 use crate::cluster::watch::decode::{ApiError, PageReader, read_document};
-use crate::cluster::watch::paging::{FIRST_PAGE_LIMIT, next_limit};
+use crate::cluster::watch::page_backoff::PageBackoff;
+use crate::cluster::watch::paging::{
+    FIRST_PAGE_LIMIT, MAX_PAGE_BYTES, escape_field_value, next_limit,
+};
 use crate::cluster::watch::requests::{resource_path, with_timeout};
 
 /// The reason why the API server does not list objects or resources.
@@ -38,8 +44,8 @@ pub(in crate::cluster) enum ListedContent {
     Metadata,
 }
 
-/// A list that is read page by page. An object can occur twice: a list whose version the API server no
-/// longer has is read again from its start.
+/// A list that is read page by page. An object can occur twice: a page that is too large is read again with fewer
+/// objects, and a list whose version the API server no longer has can start again.
 pub struct ObjectPages<'l> {
     connection: &'l Connection,
     resource: &'l Resource,
@@ -48,6 +54,7 @@ pub struct ObjectPages<'l> {
     params: ListParams,
     limit: u32,
     restarts: u32,
+    backoff: PageBackoff,
 }
 
 impl std::fmt::Debug for ObjectPages<'_> {
@@ -62,6 +69,21 @@ struct ReadPage {
     next: String,
     bytes: usize,
     objects: usize,
+    /// The time until its first bytes.
+    latency: Duration,
+}
+
+/// The reason why there is no page.
+enum PageError {
+    /// Its objects are larger than expected.
+    TooLarge,
+    Api(ApiError),
+}
+
+impl<E: Into<ApiError>> From<E> for PageError {
+    fn from(error: E) -> Self {
+        Self::Api(error.into())
+    }
 }
 
 impl<'l> ObjectPages<'l> {
@@ -72,7 +94,8 @@ impl<'l> ObjectPages<'l> {
         params: ListParams,
     ) -> Self {
         let (content, limit) = (ListedContent::Object, FIRST_PAGE_LIMIT);
-        Self { connection, resource, namespace, content, params, limit, restarts: 0 }
+        let backoff = PageBackoff::default();
+        Self { connection, resource, namespace, content, params, limit, restarts: 0, backoff }
     }
 
     /// Lists only this part of each object.
@@ -118,18 +141,31 @@ impl<'l> ObjectPages<'l> {
     ) -> Result<bool, ApiError> {
         self.params.limit = Some(self.limit);
         match self.read_page(visit).await {
-            Ok(ReadPage { next, bytes, objects }) => {
+            Ok(ReadPage { next, bytes, objects, latency }) => {
                 self.limit = next_limit(self.limit, bytes, objects);
                 let has_more = !next.is_empty();
                 self.params.continue_token = Some(next);
+                if has_more {
+                    self.backoff.wait_after_page(latency).await;
+                }
                 Ok(has_more)
             }
-            Err(ApiError::Gone) if self.restarts < MAX_RESTARTS => {
+            Err(PageError::TooLarge) => {
+                self.limit = (self.limit / 4).max(1);
+                Ok(true)
+            }
+            Err(PageError::Api(error)) if self.backoff.wait_if_busy(&error).await => Ok(true),
+            Err(PageError::Api(ApiError::Gone)) if self.restarts < MAX_RESTARTS => {
                 self.restarts += 1;
                 self.params.continue_token = None;
                 Ok(true)
             }
-            Err(trouble) => Err(trouble),
+            Err(PageError::Api(ApiError::Expired(token))) if self.restarts < MAX_RESTARTS => {
+                self.restarts += 1;
+                self.params.continue_token = Some(token);
+                Ok(true)
+            }
+            Err(PageError::Api(error)) => Err(error),
         }
     }
 
@@ -137,29 +173,36 @@ impl<'l> ObjectPages<'l> {
     async fn read_page(
         &self,
         visit: &mut impl FnMut(Document) -> ControlFlow<()>,
-    ) -> Result<ReadPage, ApiError> {
+    ) -> Result<ReadPage, PageError> {
         let request = Request::new(resource_path(self.resource, self.namespace));
         let request = match self.content {
             ListedContent::Object => request.list(&self.params),
             ListedContent::Metadata => request.list_metadata(&self.params),
         };
         let request = request.map_err(|error| ApiError::Other(error.to_string()))?;
+        let began = Instant::now();
         let mut stream = std::pin::pin!(self.connection.0.send(request).await?);
+        let latency = began.elapsed();
         let (mut text, mut bytes) = (PageReader::default(), 0_usize);
+        let most = usize::try_from(self.limit).unwrap_or(usize::MAX);
         loop {
             let part =
                 with_timeout(async { stream.fill_buf().await.map_err(ApiError::from) }).await?;
             let length = part.len();
             if length == 0 {
                 let page = text.finish()?;
-                return Ok(ReadPage { next: page.next, bytes, objects: page.count });
+                return Ok(ReadPage { next: page.next, bytes, objects: page.count, latency });
             }
             bytes = bytes.saturating_add(length);
             let mut rest = part;
             while let Some(item) = text.next(&mut rest)? {
                 if visit(read_document(item)?).is_break() {
-                    return Ok(ReadPage { next: String::new(), bytes, objects: 0 });
+                    return Ok(ReadPage { next: String::new(), bytes, objects: 0, latency });
                 }
+            }
+            // More objects than requested: a server without pages, which would send all of them again.
+            if bytes > MAX_PAGE_BYTES && most > 1 && text.count() <= most {
+                return Err(PageError::TooLarge);
             }
             stream.consume_unpin(length);
         }
@@ -177,20 +220,27 @@ impl Connection {
         ObjectPages::new(self, resource, namespace, ListParams::default())
     }
 
-    /// Calls `visit` with the text of each object of a resource, in pages of some hundred. An
-    /// object can occur twice, as in [`ObjectPages`].
-    ///
-    /// # Errors
-    /// The reason why they cannot be listed.
-    pub async fn for_each_object(
-        &self,
-        resource: &Resource,
-        namespace: Option<&str>,
-        mut visit: impl FnMut(Document),
-    ) -> Result<(), ListError> {
-        let mut pages = self.pages(resource, namespace);
-        while pages.read_next(&mut visit).await? {}
-        Ok(())
+    /// [`pages`](Self::pages) with only the metadata of each object.
+    #[must_use]
+    pub fn metadata_pages<'l>(
+        &'l self,
+        resource: &'l Resource,
+        namespace: Option<&'l str>,
+    ) -> ObjectPages<'l> {
+        self.pages(resource, namespace).with_content(ListedContent::Metadata)
+    }
+
+    /// [`pages`](Self::pages) with the object of one name, if it exists: this needs no other permission.
+    #[must_use]
+    pub fn pages_of_object<'l>(
+        &'l self,
+        resource: &'l Resource,
+        namespace: Option<&'l str>,
+        name: &str,
+    ) -> ObjectPages<'l> {
+        let field_selector = Some(format!("metadata.name={}", escape_field_value(name)));
+        let params = ListParams { field_selector, ..ListParams::default() };
+        ObjectPages::new(self, resource, namespace, params)
     }
 }
 

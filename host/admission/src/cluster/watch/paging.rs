@@ -18,10 +18,12 @@ use std::sync::Arc;
 use futures_util::AsyncBufReadExt as _;
 use kube::core::Request;
 use kube::core::params::ListParams;
+use tokio::time::Instant;
 
 use crate::cluster::ResourceCache;
 use crate::cluster::store::listing::{ExcludedObjects, Listing};
 use crate::cluster::watch::decode::{self, ApiError, Page, PageReader};
+use crate::cluster::watch::page_backoff::PageBackoff;
 use crate::cluster::watch::parse_limiter::ReadPriority;
 use crate::cluster::watch::requests::{ApiServer, label_selector, resource_path, with_timeout};
 
@@ -31,7 +33,7 @@ const MAX_PAGE_LIMIT: u32 = 500;
 
 /// Desired bytes of a page, and maximum bytes of a page with more than one object.
 const TARGET_PAGE_BYTES: usize = 1 << 20;
-const MAX_PAGE_BYTES: usize = 2 << 20;
+pub(in crate::cluster) const MAX_PAGE_BYTES: usize = 2 << 20;
 
 /// An object of more bytes is read while no other such object is.
 const LARGE_OBJECT_BYTES: usize = 2 << 20;
@@ -66,6 +68,18 @@ impl ApiServer {
         name: Option<&str>,
         waiting: ReadPriority,
     ) -> Result<Listing, ApiError> {
+        self.list_with(cache, namespace, name, waiting, &mut PageBackoff::none()).await
+    }
+
+    /// [`list`](Self::list) with pauses for the API server.
+    pub(in crate::cluster) async fn list_with(
+        &self,
+        cache: &ResourceCache,
+        namespace: Option<&str>,
+        name: Option<&str>,
+        waiting: ReadPriority,
+        backoff: &mut PageBackoff,
+    ) -> Result<Listing, ApiError> {
         if cache.resource().is_server_version() {
             return self.version(cache).await;
         }
@@ -82,6 +96,7 @@ impl ApiServer {
             params.limit = Some(limit);
             let request = Request::new(resource_path(cache.resource(), namespace));
             let request = request.list(&params).map_err(|e| ApiError::Other(e.to_string()))?;
+            let began = Instant::now();
             let page = self.page(request, limit, cache, &within, waiting, &mut listing).await;
             let (page, bytes) = match page {
                 Ok(page) => page,
@@ -95,8 +110,10 @@ impl ApiServer {
                     limit = if name.is_some() { 1 } else { (limit / 4).max(1) };
                     continue;
                 }
+                Err(PageError::Api(error)) if backoff.wait_if_busy(&error).await => continue,
                 Err(PageError::Api(error)) => return Err(error),
             };
+            backoff.wait_after_page(began.elapsed()).await;
             if page.next.is_empty() {
                 listing.version = page.version;
                 let any = || ExcludedObjects::Any(listing.version.clone());
@@ -196,7 +213,7 @@ pub(in crate::cluster) fn next_limit(limit: u32, bytes: usize, count: usize) -> 
 }
 
 /// A text in a field selector.
-fn escape_field_value(text: &str) -> String {
+pub(in crate::cluster) fn escape_field_value(text: &str) -> String {
     text.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=")
 }
 

@@ -106,6 +106,8 @@ impl ApiServer {
             let status = answer.status();
             let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
             let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
+            let retry_after = answer.headers().get(http::header::RETRY_AFTER);
+            let pause = retry_after.and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
             let stream = answer.into_body().into_data_stream().map_err(io::Error::other);
             let stream = stream.into_async_read();
             if status.is_success() {
@@ -114,7 +116,7 @@ impl ApiServer {
             let mut text = Vec::new();
             // Without a text, the code remains.
             let _ = std::pin::pin!(stream.take(MAX_ERROR_BYTES)).read_to_end(&mut text).await;
-            Err(ApiError::from_status(status.as_u16(), &message(text)))
+            Err(response_error(status.as_u16(), text, pause.unwrap_or_default()))
         };
         with_timeout(asking).await
     }
@@ -220,13 +222,23 @@ pub(in crate::cluster) async fn with_timeout<T, E: From<ApiError>>(
     answer.unwrap_or_else(|_| Err(ApiError::Other(timeout_text(RESPONSE_TIMEOUT)).into()))
 }
 
-/// The text of an error: that of a `Status`, or the text that a proxy sends instead.
-fn message(text: Vec<u8>) -> String {
+/// The error of a response with a code, and a `Status` or the text that a proxy sends instead. An API server
+/// that is overloaded asks for a pause of some seconds.
+fn response_error(code: u16, text: Vec<u8>, pause_seconds: u64) -> ApiError {
     let text = String::from_utf8(text)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     let status = Document::parse(&text).ok();
-    let message = status.as_ref().and_then(|status| status.get("/message")?.text());
-    message.unwrap_or_else(|| text.trim()).to_owned()
+    let member = |pointer: &str| status.as_ref().and_then(|status| status.get(pointer)?.text());
+    match ApiError::from_status(code, member("/message").unwrap_or_else(|| text.trim())) {
+        ApiError::Gone => match member("/metadata/continue").filter(|token| !token.is_empty()) {
+            Some(token) => ApiError::Expired(token.to_owned()),
+            None => ApiError::Gone,
+        },
+        ApiError::Busy { message, .. } => {
+            ApiError::Busy { pause: Duration::from_secs(pause_seconds), message }
+        }
+        error => error,
+    }
 }
 
 impl From<kube::Error> for ApiError {

@@ -122,11 +122,13 @@ impl ApiServer {
                     Ok(builder.into_sample(false))
                 }
                 Err(StopReason::Late) => unavailable("the API server did not list it in time"),
-                Err(StopReason::Api(ApiError::Gone)) if is_first => {
+                Err(StopReason::Api(ApiError::Gone | ApiError::Expired(_))) if is_first => {
                     is_first = false;
                     continue;
                 }
-                Err(StopReason::Api(ApiError::Gone)) if !builder.texts.is_empty() => {
+                Err(StopReason::Api(ApiError::Gone | ApiError::Expired(_)))
+                    if !builder.texts.is_empty() =>
+                {
                     Ok(builder.into_sample(false))
                 }
                 // It no longer exists, or never did.

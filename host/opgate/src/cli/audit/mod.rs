@@ -24,6 +24,7 @@ use crate::cli::check::evaluate::CheckRun;
 use crate::cli::check::report::Report;
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::fail_on::FailOn;
+use crate::cli::report::html::EvaluationCommand;
 use crate::cli::report::level::MinEffect;
 use crate::cli::report::{Format, describe_cluster};
 use crate::cli::verbosity::is_verbose;
@@ -96,13 +97,20 @@ impl Audit {
             Report::start(self.output, is_verbose(), self.min_effect, &configuration, &set);
         let context = self.kube_context.as_deref();
         report.set_subject(describe_cluster(context, self.namespace.as_deref()));
+        report.set_command(EvaluationCommand::Audit);
         let mut check_run = CheckRun::of_cluster(report, self.fail_on);
         runtime.block_on(async {
             let groups = served_groups(&connection).await?;
             let namespace = self.namespace.as_deref();
             let reports = self.start_reports(&connection, &groups, &mut check_run).await?;
             let threads = EvaluationThreads::All;
-            let audited = AuditedCluster { connection: &connection, groups, namespace, threads };
+            let audited = AuditedCluster {
+                connection: &connection,
+                groups,
+                namespace,
+                threads,
+                memory: None,
+            };
             let mut results = ReportedRun::new(&mut check_run, reports);
             audited.evaluate(&set, &mut results).await?;
             results.finish_reports().await;
@@ -135,13 +143,22 @@ impl Audit {
             .installation
             .as_ref()
             .map(|(namespace, service)| ReportOwner::installation(namespace, service));
-        let owner = owner.unwrap_or_default();
-        let started =
-            ClusterReports::start(connection, api, self.namespace.as_deref(), owner).await;
-        Ok(started.unwrap_or_else(|line| {
-            reported_run::add_error(check_run, api.group(), &line);
-            ClusterReports::none()
-        }))
+        // Reports of users have no owner who could decide on an API.
+        let replaced = self.reports.replaced(api, groups).filter(|_| owner.is_some());
+        let (owner, namespace) = (owner.unwrap_or_default(), self.namespace.as_deref());
+        let mut reports = match ClusterReports::start(connection, api, namespace, owner).await {
+            Ok(reports) => reports,
+            Err(line) => {
+                reported_run::add_error(check_run, api.group(), &line);
+                return Ok(ClusterReports::none());
+            }
+        };
+        if let Some(replaced) = replaced
+            && let Err(line) = reports.set_replaced(connection, replaced, namespace).await
+        {
+            reported_run::add_error(check_run, replaced.group(), &line);
+        }
+        Ok(reports)
     }
 
     /// Connects with the kubeconfig that is named, or in a Pod with its service account.

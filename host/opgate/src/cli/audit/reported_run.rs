@@ -1,7 +1,7 @@
 //! The results of `opgate audit`: for its output, and as reports in the cluster.
 
 use super::reports::ClusterReports;
-use crate::cli::check::audit::{ObjectIdentity, ResultSink, SkippedObject};
+use crate::cli::check::audit::{ObjectIdentity, RememberedResult, ResultSink, SkippedObject};
 use crate::cli::check::evaluate::{CheckRun, SubjectResult};
 use crate::cli::report::UnreadableInput;
 use crate::cli::verbosity::note;
@@ -50,12 +50,17 @@ pub(super) fn add_error(check_run: &mut CheckRun<'_>, source: &str, line: &str) 
 }
 
 impl ResultSink for ReportedRun<'_, '_> {
-    fn add(&mut self, object: &ObjectIdentity, result: SubjectResult, complete: bool) {
+    fn add(
+        &mut self,
+        object: &ObjectIdentity,
+        result: SubjectResult,
+        complete: bool,
+    ) -> Option<RememberedResult> {
         if !complete {
             self.reports.keep(object);
         }
         self.reports.add(object, &result.record);
-        self.check_run.add(object, result, complete);
+        self.check_run.add(object, result, complete)
     }
 
     fn skip(&mut self, object: &ObjectIdentity, reason: SkippedObject) {

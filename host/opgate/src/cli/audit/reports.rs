@@ -6,7 +6,7 @@
 
 use crate::cli::check::audit::ObjectIdentity;
 use crate::cli::check::report::CheckRecord;
-use crate::cli::report::Violation;
+use crate::cli::report::{PolicyErrorRecord, Violation};
 use opgate_admission::cluster::{ApiGroup, Connection};
 use opgate_admission::policy::Effect;
 use opgate_controller::audit_reports::{
@@ -68,6 +68,18 @@ impl ReportChoice {
     }
 }
 
+impl ReportChoice {
+    /// Returns the API of earlier reports, which those in the chosen one replace.
+    pub(in crate::cli) fn replaced(
+        self,
+        chosen: ReportApi,
+        groups: &[ApiGroup],
+    ) -> Option<ReportApi> {
+        let mut others = ReportApi::ALL.into_iter().filter(|api| *api != chosen);
+        others.find(|api| self == Self::Auto && api.is_among(groups))
+    }
+}
+
 /// The reports of a cluster, or none.
 pub(in crate::cli) struct ClusterReports(Option<ReportSync>);
 
@@ -93,15 +105,47 @@ impl ClusterReports {
         }
     }
 
+    /// Deletes the reports of the same owner in another API in the end.
+    ///
+    /// # Errors
+    /// The reason why these cannot be listed, and stay.
+    pub(in crate::cli) async fn set_replaced(
+        &mut self,
+        connection: &Connection,
+        api: ReportApi,
+        namespace: Option<&str>,
+    ) -> Result<(), String> {
+        let Some(sync) = &mut self.0 else { return Ok(()) };
+        let listed = sync.set_replaced(connection, api, namespace).await;
+        listed.map_err(|failure| format!("earlier reports stay: {}", failure.reason))
+    }
+
     /// Writes only while this server is the leader.
     pub(in crate::cli) fn while_leading(self, leadership: Leadership) -> Self {
         Self(self.0.map(|sync| sync.while_leading(leadership)))
     }
 
-    /// Takes the result of an object.
-    pub(in crate::cli) fn add(&mut self, object: &ObjectIdentity, record: &CheckRecord) {
-        if let Some(sync) = self.0.as_mut().filter(|_| !is_report(object)) {
-            sync.add(reported(object), results(record));
+    /// Takes the result of an object. Returns the digest of its report, if it gets one with this result.
+    pub(in crate::cli) fn add(
+        &mut self,
+        object: &ObjectIdentity,
+        record: &CheckRecord,
+    ) -> Option<String> {
+        let sync = self.0.as_mut().filter(|_| !is_report(object))?;
+        sync.add(reported(object), results(record))
+    }
+
+    /// Keeps the report of an object with violations, if its content has this digest. Returns whether it does, or
+    /// no reports are written.
+    pub(in crate::cli) fn keep_same(
+        &mut self,
+        object: &ObjectIdentity,
+        digest: Option<&str>,
+    ) -> bool {
+        match (&mut self.0, digest) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(sync), Some(digest)) => sync.keep_same(&reported(object), digest),
         }
     }
 
@@ -165,13 +209,14 @@ fn results(record: &CheckRecord) -> Vec<ReportResult> {
         effect: violation.effect.to_owned(),
         message: violation.message.clone(),
     };
-    let error = record.policy_error().map(|error| ReportResult {
+    let of_error = |error: &PolicyErrorRecord| ReportResult {
         status: ResultStatus::Error,
         policy: error.policy.clone(),
         rule: String::new(),
         field: String::new(),
         effect: String::new(),
         message: error.cause.clone(),
-    });
-    record.violations().map(of_violation).chain(error).collect()
+    };
+    let errors = record.policy_errors().iter().map(of_error);
+    record.violations().map(of_violation).chain(errors).collect()
 }

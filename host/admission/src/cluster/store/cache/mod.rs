@@ -11,6 +11,7 @@ mod query;
 mod reserve;
 mod status;
 
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -219,6 +220,21 @@ impl ResourceCache {
         let mut state = self.state.write();
         state.failing_since.get_or_insert_with(Instant::now);
         state.error = Some(error);
+    }
+
+    /// A hash of everything that policies can read of it, except for the versions of objects; none if not all of it
+    /// is known.
+    #[must_use]
+    pub fn content_fingerprint(&self, keys: &RandomState) -> Option<u64> {
+        let state = self.state.read();
+        let Listing { objects, unreadable, .. } = &state.listing;
+        if state.synced.is_none() || self.is_partial() || !unreadable.is_empty() {
+            return None;
+        }
+        let mut hasher = keys.build_hasher();
+        (self.name(), state.absent, objects.len()).hash(&mut hasher);
+        objects.iter().for_each(|object| object.hash_content(&mut hasher));
+        Some(hasher.finish())
     }
 
     /// Whether the cache can be outdated because its watch fails, so that a direct read is newer.

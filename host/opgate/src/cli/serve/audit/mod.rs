@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Each run has its own policy set, connection and runtime, and drops them at its end. It never affects reviews or
-//! readiness: if memory is short, it does not start, or ends.
+//! readiness: if memory is short, it does not start, or ends. From one run to the next, the server keeps only which
+//! objects had which violations.
 
 mod conditions;
 mod results;
@@ -80,6 +81,7 @@ impl AuditTask {
                 _ = changes.wait_for(|leads| !leads) => {}
             }
             self.metrics.clear();
+            self.run.forget();
         }
     }
 
@@ -131,6 +133,7 @@ impl AuditTask {
         }
         tracing::info!(
             objects = results.objects,
+            unchanged = results.unchanged,
             violations = results.violations.total(),
             errors = results.errors,
             written,

@@ -1,12 +1,15 @@
 //! The results of an audit by the leader: counters, and reports in the cluster. No result is kept.
 
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::conditions::{AuditConditions, StopReason};
 use crate::cli::audit::reports::ClusterReports;
-use crate::cli::check::audit::{ObjectIdentity, ResultSink, SkippedObject};
+use crate::cli::check::audit::{
+    ObjectIdentity, RememberedResult, RememberedViolation, ResultSink, SkippedObject,
+};
 use crate::cli::check::evaluate::SubjectResult;
-use crate::cli::report::UnreadableInput;
+use crate::cli::report::{UnreadableInput, Violation};
 use opgate_admission::policy::PolicySet;
 use opgate_controller::audit_metrics::{AuditResults, ViolationCounts};
 use opgate_controller::audit_reports::SyncSummary;
@@ -41,6 +44,8 @@ pub(super) struct LeaderResults<'r> {
     reports: ClusterReports,
     violations: ViolationCounts,
     objects: u64,
+    /// Of these, objects with the results of the last audit.
+    unchanged: u64,
     errors: u64,
     /// The first error of the evaluation.
     error: Option<String>,
@@ -57,6 +62,7 @@ impl<'r> LeaderResults<'r> {
             reports: ClusterReports::none(),
             violations: ViolationCounts::default(),
             objects: 0,
+            unchanged: 0,
             errors: 0,
             error: None,
             report_problem: None,
@@ -95,6 +101,7 @@ impl<'r> LeaderResults<'r> {
         let results = AuditResults {
             violations: self.violations,
             objects: self.objects,
+            unchanged: self.unchanged,
             errors: self.errors,
             ended: SystemTime::now(),
             duration: self.started.elapsed(),
@@ -111,20 +118,42 @@ impl<'r> LeaderResults<'r> {
 }
 
 impl ResultSink for LeaderResults<'_> {
-    fn add(&mut self, object: &ObjectIdentity, result: SubjectResult, complete: bool) {
+    fn add(
+        &mut self,
+        object: &ObjectIdentity,
+        result: SubjectResult,
+        complete: bool,
+    ) -> Option<RememberedResult> {
         let record = &result.record;
         if !complete {
             self.reports.keep(object);
         }
-        self.reports.add(object, record);
+        let report = self.reports.add(object, record);
         self.objects += 1;
-        for violation in record.violations() {
-            let (policy, rule) = (&violation.policy, &violation.rule);
-            self.violations.add(policy, rule, &object.namespace, violation.effect);
+        let mut violations = Vec::new();
+        for Violation { policy, rule, effect, .. } in record.violations() {
+            self.violations.add(policy, rule, &object.namespace, effect);
+            let (policy, rule) = (policy.clone(), rule.clone());
+            violations.push(Arc::new(RememberedViolation { policy, rule, effect }));
         }
         if let Some(error) = record.policy_error() {
             self.count_error(|| format!("policy {}: {}", error.policy, error.cause));
         }
+        complete.then_some(RememberedResult { violations, report })
+    }
+
+    fn recall(&mut self, object: &ObjectIdentity, result: &RememberedResult) -> bool {
+        let RememberedResult { violations, report } = result;
+        if !violations.is_empty() && !self.reports.keep_same(object, report.as_deref()) {
+            return false;
+        }
+        self.objects += 1;
+        self.unchanged += 1;
+        for violation in violations {
+            let RememberedViolation { policy, rule, effect } = &**violation;
+            self.violations.add(policy, rule, &object.namespace, effect);
+        }
+        true
     }
 
     fn skip(&mut self, object: &ObjectIdentity, reason: SkippedObject) {

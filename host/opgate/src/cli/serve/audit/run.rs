@@ -7,14 +7,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
 
 use super::conditions::{AuditConditions, AuditMemory};
 use super::results::{LeaderResults, RunOutcome};
 use crate::cli::args::ConfigArgs;
 use crate::cli::audit::reports::{ClusterReports, ReportChoice};
 use crate::cli::check::DEFAULT_CALL_TIMEOUT;
-use crate::cli::check::audit::{AuditedCluster, EvaluationThreads, served_groups};
+use crate::cli::check::audit::{
+    AuditedCluster, EvaluationMemory, EvaluationThreads, served_groups,
+};
 use crate::cli::serve::cluster_args::{ClusterArgs, ClusterSource};
 use opgate_admission::cluster::{ApiGroup, Connection};
 use opgate_admission::policy::PolicySet;
@@ -32,6 +34,8 @@ pub(in crate::cli::serve) struct AuditRun {
     pub(in crate::cli::serve) owner: ReportOwner,
     pub(in crate::cli::serve) active_set: Arc<ActivePolicySet>,
     pub(in crate::cli::serve) conditions: AuditConditions,
+    /// Results of the last complete audit.
+    pub(in crate::cli::serve) memory: Mutex<EvaluationMemory>,
 }
 
 impl AuditRun {
@@ -47,7 +51,7 @@ impl AuditRun {
             Ok(runtime) => runtime,
             Err(error) => return RunOutcome::Failed(error.to_string()),
         };
-        runtime.block_on(async {
+        let outcome = runtime.block_on(async {
             tokio::select! {
                 biased;
                 _ = cancelled => RunOutcome::Stopped,
@@ -55,7 +59,22 @@ impl AuditRun {
                     outcome.unwrap_or_else(|error| RunOutcome::Failed(format!("{error:#}")))
                 }
             }
-        })
+        });
+        match &outcome {
+            RunOutcome::Complete(_) => {}
+            // The last results are still valid.
+            RunOutcome::Failed(_) => self.memory.blocking_lock().abandon(),
+            // Another server is the leader, and audits.
+            RunOutcome::Stopped => *self.memory.blocking_lock() = EvaluationMemory::default(),
+        }
+        outcome
+    }
+
+    /// Forgets the results: this server no longer leads. A run that still has them forgets them at its end.
+    pub(super) fn forget(&self) {
+        if let Ok(mut memory) = self.memory.try_lock() {
+            *memory = EvaluationMemory::default();
+        }
     }
 
     /// Loads the policies of the active configuration.
@@ -90,25 +109,45 @@ impl AuditRun {
         let groups = served_groups(&connection).await.map_err(|e| e.error)?;
         let mut results = LeaderResults::new(&self.conditions, started);
         match self.start_reports(&connection, &groups).await {
-            Ok(reports) => results.set_reports(reports),
+            Ok((reports, problem)) => {
+                results.set_reports(reports);
+                if let Some(problem) = problem {
+                    results.set_report_problem(&problem);
+                }
+            }
             Err(problem) => results.set_report_problem(&problem),
         }
-        let threads = EvaluationThreads::One;
-        let audited = AuditedCluster { connection: &connection, groups, namespace: None, threads };
+        let mut memory = self.memory.lock().await;
+        let audited = AuditedCluster {
+            connection: &connection,
+            groups,
+            namespace: None,
+            threads: EvaluationThreads::One,
+            memory: Some(&mut memory),
+        };
         audited.evaluate(set, &mut results).await.map_err(|e| e.error)?;
-        Ok(results.finish().await)
+        let outcome = results.finish().await;
+        if matches!(outcome, RunOutcome::Complete(_)) {
+            memory.complete();
+        }
+        Ok(outcome)
     }
 
-    /// Lists the reports, if any are written.
+    /// Lists the reports, if any are written. Also returns why those in another API stay, if so.
     async fn start_reports(
         &self,
         connection: &Connection,
         groups: &[ApiGroup],
-    ) -> Result<ClusterReports, String> {
-        let Some(choice) = self.reports else { return Ok(ClusterReports::none()) };
+    ) -> Result<(ClusterReports, Option<String>), String> {
+        let Some(choice) = self.reports else { return Ok((ClusterReports::none(), None)) };
         let api = choice.select(groups);
         let api = api.map_err(|missing| format!("{missing}, or use --audit-reports none"))?;
-        let reports = ClusterReports::start(connection, api, None, self.owner.clone()).await?;
-        Ok(reports.while_leading(self.conditions.leadership.clone()))
+        let mut reports = ClusterReports::start(connection, api, None, self.owner.clone()).await?;
+        let replaced = match choice.replaced(api, groups) {
+            Some(replaced) => reports.set_replaced(connection, replaced, None).await,
+            None => Ok(()),
+        };
+        let reports = reports.while_leading(self.conditions.leadership.clone());
+        Ok((reports, replaced.err()))
     }
 }
