@@ -9,6 +9,7 @@
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
 
+mod alerts;
 mod audit;
 mod certs;
 mod check;
@@ -24,3 +25,4 @@ mod report;
 mod repository;
 mod rules;
 mod serve;
+mod ui;

@@ -21,8 +21,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+pub mod audited_cluster;
 pub mod bombs;
 pub mod catalog;
+pub mod compared_load;
 pub mod control_plane;
 pub mod csv;
 pub mod fake_api_server;
@@ -30,6 +32,8 @@ pub mod fleet;
 pub mod forwarder;
 pub mod large;
 pub mod objects;
+pub mod promql;
+pub mod otlp_collector;
 pub mod registry;
 pub mod reviews;
 pub mod webhook_client;
@@ -430,11 +434,17 @@ impl Server {
 
     /// `GET` on the ops port.
     pub async fn get(&self, path: &str) -> (u16, String) {
+        self.get_as(path, "*/*").await
+    }
+
+    /// `GET` on the ops port for a client that accepts these types.
+    pub async fn get_as(&self, path: &str, accept: &str) -> (u16, String) {
         let stream = TcpStream::connect(self.ops).await.unwrap();
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        let request = hyper::Request::get(path).header("host", HOST).body(Full::<Bytes>::default());
+        let request = hyper::Request::get(path).header("host", HOST).header("accept", accept);
+        let request = request.body(Full::<Bytes>::default());
         let response = sender.send_request(request.unwrap()).await.unwrap();
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();

@@ -25,6 +25,7 @@ mod body_limiter;
 mod bucket;
 mod connection;
 mod connection_limiter;
+mod denial_observer;
 mod descriptors;
 mod handshake_limiter;
 mod listener;
@@ -37,6 +38,7 @@ mod readiness;
 mod registration_names;
 mod reload;
 mod request_memory;
+mod request_trace;
 mod self_check;
 mod startup;
 mod state;
@@ -53,6 +55,7 @@ use std::time::Duration;
 use axum::Router;
 use opgate_certs::{ClientVerifier, Reloader, server_config};
 use opgate_recording::Recorder;
+use opgate_telemetry::Telemetry;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -62,6 +65,7 @@ pub use active_set::{ActiveConfiguration, ActivePolicySet};
 use app::App;
 use connection::Phase;
 use connection_limiter::{ConnectionBounds, ConnectionLimiter};
+pub use denial_observer::DenialObserver;
 use descriptors::PortLimits;
 use listener::{OpsPort, WebhookPort};
 use liveness::Liveness;
@@ -73,6 +77,11 @@ use self_check::{SelfCheck, SelfCheckConnections};
 pub use startup::StartupServer;
 pub use state::{
     ClusterStatus, NEARLY_FULL_PERCENT, ReservationState, ResourceCacheStatus, ResourceState,
+};
+
+pub use ui::{
+    AuditCount, AuditState, AuditSummary, InstallationSource, ReplicaOverview, ReplicaSummary,
+    UiOptions,
 };
 
 use opgate_supervise::Supervisor;
@@ -118,8 +127,14 @@ pub struct Options {
     pub external_metrics: Vec<ExternalMetrics>,
     /// Records reviews and their decisions.
     pub recorder: Option<Arc<Recorder>>,
+    /// Receives denied requests.
+    pub denials: Option<DenialObserver>,
+    /// Traces requests, and exports metrics.
+    pub telemetry: Option<Arc<Telemetry>>,
     /// Whether the ops port has a page for administrators, `/ui/`.
     pub ui: bool,
+    /// Options of that page.
+    pub ui_options: UiOptions,
 }
 
 impl Default for Options {
@@ -141,7 +156,10 @@ impl Default for Options {
             webhook_router: None,
             external_metrics: Vec::new(),
             recorder: None,
+            telemetry: None,
+            denials: None,
             ui: false,
+            ui_options: UiOptions::default(),
         }
     }
 }
@@ -237,6 +255,12 @@ impl Server {
     #[must_use]
     pub fn active_set(&self) -> Arc<ActivePolicySet> {
         self.app.serving.clone()
+    }
+
+    /// The text of `/metrics`, with exemplars.
+    pub fn metrics_text(&self) -> impl Fn() -> bytes::Bytes + Send + Sync + 'static {
+        let app = self.app.clone();
+        move || app.metrics_text()
     }
 
     /// Whether the server is ready, as `/readyz` reports.

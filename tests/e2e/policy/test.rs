@@ -76,6 +76,13 @@ fn cases_of_a_built_in_policy_hold() {
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["policy"], &json["failed"]), (&"plain-bundle".into(), &0.into()));
     assert_eq!(json["notCovered"], serde_json::json!([]));
+    // The decision is there for cases that hold, too.
+    for case in json["cases"].as_array().unwrap() {
+        let violations = case["decision"]["violations"].as_array().unwrap();
+        let is_violated = violations.iter().any(|violation| violation["rule"] == case["rule"]);
+        assert_eq!(is_violated, case["expects"] == "reject", "{case}");
+        assert!(case["decision"]["skipped"].is_array(), "{case}");
+    }
     let junit = run(directory.path(), &[&BUILTIN_ARGS[..], &["-o", "junit"]].concat(), 0);
     assert!(junit.contains("classname=\"plain-bundle.PBF-01\""), "{junit}");
     assert!(junit.contains(" failures=\"0\" errors=\"0\" time=\""), "{junit}");

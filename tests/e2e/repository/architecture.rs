@@ -18,6 +18,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("examples/", &["guest/sdk"]),
     ("host/text", &[]),
     ("host/system", &[]),
+    ("host/telemetry", &["host/text"]),
     ("host/supervise", &["host/text"]),
     ("host/ledger", &[]),
     ("host/input", &["common/", "host/text"]),
@@ -46,10 +47,13 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "host/recording",
             "host/supervise",
             "host/system",
+            "host/telemetry",
             "host/text",
+            "host/ui",
         ],
     ),
     ("host/recording", &["host/admission", "host/text"]),
+    ("host/ui", &["host/admission", "host/text"]),
     ("host/controller", &["common/", "certs", "host/admission", "host/supervise", "host/text"]),
     (
         "host/manifests",
@@ -81,7 +85,8 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("tests", &["common/", "certs", "examples/", "guest/", "host/", "tests/"]),
     ("guest/sdk-testing", &["common/", "guest/sdk"]),
     ("tests/hostile", &["guest/sdk"]),
-    ("xtask", &[]),
+    ("host/browser", &["common/", "host/input", "host/text"]),
+    ("xtask", &["host/pack"]),
 ];
 
 /// What tests of any crate may use besides.

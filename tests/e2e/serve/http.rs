@@ -376,7 +376,7 @@ async fn ops_port_serves_probes_policies_and_metrics() {
     for line in [
         "opgate_requests_total{code=\"200\"} 2",
         "opgate_evaluation_duration_seconds_count{policy=\"bundle-immutability\"} 2",
-        "opgate_violations_total{policy=\"bundle-immutability\",rule=\"RPK-01\",effect=\"deny\"} 1",
+        "opgate_violations_total{policy=\"bundle-immutability\",rule=\"RPK-01\",namespace=\"\",effect=\"deny\"} 1",
         "opgate_policy_up{policy=\"bundle-immutability\"} 1",
         "opgate_connections 1",
         "# EOF",

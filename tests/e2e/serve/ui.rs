@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use testkit::{
     Client, Server, builtin_policy, configuration, create_bundle, good_spec, misbehaves,
+    recorded_review,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -29,8 +30,13 @@ impl Response {
 }
 
 async fn send(server: &Server, method: &str, path: &str) -> Response {
+    send_to(server, "Host: localhost:8081\r\n", method, path).await
+}
+
+/// Sends a request with these header lines.
+async fn send_to(server: &Server, lines: &str, method: &str, path: &str) -> Response {
     let mut stream = TcpStream::connect(server.ops).await.unwrap();
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request = format!("{method} {path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
@@ -109,6 +115,59 @@ async fn denial_is_on_the_page_with_its_rule() {
 }
 
 #[tokio::test]
+async fn page_is_served_only_by_its_names() {
+    let server = Server::start(BINARY, None, &["--ui", "--ui-host", "opgate.example.com"]);
+    let port = server.ops.port();
+    for (lines, expected) in [
+        (format!("Host: 127.0.0.1:{port}\r\n"), 200),
+        ("Host: localhost\r\n".to_owned(), 200),
+        ("Host: [::1]:8081\r\n".to_owned(), 200),
+        ("Host: Opgate.Example.com:8081\r\n".to_owned(), 200),
+        // A website whose name resolves to the address of a port-forward.
+        (format!("Host: rebinding.example:{port}\r\n"), 421),
+        ("Host: localhost.rebinding.example\r\n".to_owned(), 421),
+        ("Host: <b>\r\n".to_owned(), 421),
+        ("Host: localhost\r\nHost: rebinding.example\r\n".to_owned(), 421),
+    ] {
+        for path in ["/ui/", "/ui/?fragment", "/ui/rules", "/ui/rules/RPK-01"] {
+            let response = send_to(&server, &lines, "GET", path).await;
+            assert_eq!(response.status, expected, "{lines:?} {path}: {}", response.body);
+            assert!(!response.body.contains("<b>"), "{}", response.body);
+            let has_rules = response.body.contains("RPK-01") || path == "/ui/?fragment";
+            assert!(expected == 421 || has_rules || path == "/ui/", "{path}: {}", response.body);
+            assert_eq!(
+                expected == 421,
+                response.body.contains("Host header") || response.body.contains("--ui-host")
+            );
+        }
+        // Only the page can be read by a browser: metrics are scraped by any name.
+        let response =
+            send_to(&server, &lines.replace("Host: localhost\r\nHost", "Host"), "GET", "/livez")
+                .await;
+        assert_eq!(response.status, 200, "{lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn denials_have_remediations_and_the_objects_that_were_read() {
+    let group = recorded_review("016-create-operatorgroups-cluster-monitoring");
+    let state = concat!(env!("CARGO_MANIFEST_DIR"), "/context/demo.json");
+    let limits = json!({"time": "20s"});
+    let groups = json!({"name": "operator-group", "limits": limits});
+    let text = configuration(&[builtin_policy(), groups]);
+    let server = Server::start(BINARY, Some(&text), &["--ui", "--cluster-state", state]);
+    let mut client = server.connect().await;
+    let answer = client.review(group).await.unwrap();
+    assert_eq!(answer.response()["allowed"], false, "{}", answer.body);
+    deny(&mut client, "team-a", "my-bundle").await;
+    let text = page(&server, "/ui/").await;
+    let rows: Vec<_> = text.split("<tr>").filter(|row| row.contains("denied</span>")).collect();
+    let [bundle, group] = rows[..] else { panic!("{rows:?}") };
+    assert!(group.contains("of operators.coreos.com/v1/operatorgroups"), "{group}");
+    assert!(bundle.contains("<p class=\"fix\">Fix: ") && bundle.contains("<td>–</td>"), "{bundle}");
+}
+
+#[tokio::test]
 async fn names_of_objects_are_escaped() {
     let server = Server::start(BINARY, None, &["--ui"]);
     let mut client = server.connect().await;
@@ -153,8 +212,7 @@ async fn headers_restrict_the_page() {
         let (start, rest) = policy.split_once("; style-src 'sha256-").unwrap();
         assert_eq!(start, "default-src 'none'");
         assert!(rest.contains("'; script-src 'sha256-"), "{policy}");
-        let end =
-            "; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+        let end = "; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
         assert!(rest.ends_with(end), "{policy}");
         assert!(!policy.contains("unsafe"), "{policy}");
         assert!(!response.body.contains(" style=") && !response.body.contains(" onclick="));
@@ -235,8 +293,15 @@ async fn rules_are_listed_searched_and_documented() {
     let found = page(&server, "/ui/rules?q=rpk-01").await;
     assert_eq!(rows(&found), 1, "{found}");
     assert!(found.contains("value=\"rpk-01\""), "{found}");
+    let bundles = page(&server, "/ui/rules?kind=BundleDeployment").await;
+    assert!((2..rows(&list)).contains(&rows(&bundles)), "{bundles}");
+    assert!(bundles.contains("<option value=\"BundleDeployment\" selected>"), "{bundles}");
+    let chapter = "OCP+4.12%3A+Chapter+2.+Understanding+Operators";
+    let of_chapter = page(&server, &format!("/ui/rules?chapter={chapter}&q=RPK-01")).await;
+    assert_eq!(rows(&of_chapter), 1, "{of_chapter}");
+    assert_eq!(rows(&page(&server, "/ui/rules?kind=x&chapter=x").await), 0);
     let none = page(&server, "/ui/rules?q=no+such%20rule").await;
-    assert!(none.contains("No rule contains this text.") && none.contains("no such rule"));
+    assert!(none.contains("No rule matches the search.") && none.contains("no such rule"));
 
     let rule = page(&server, "/ui/rules/RPK-01").await;
     for expected in [
@@ -245,6 +310,7 @@ async fn rules_are_listed_searched_and_documented() {
         "(default: deny)",
         "href=\"https://docs.example.com/rules/bundle-immutability.md#rpk-01\"",
         "<h3>Remediation</h3>",
+        "OCP 4.12: Chapter 2. Understanding Operators</a> › Operator Framework packaging format",
         "<a href=\"../\"",
     ] {
         assert!(rule.contains(expected), "{expected}: {rule}");

@@ -27,6 +27,7 @@ mod review;
 mod rules;
 mod serve;
 mod stored_report;
+mod ui;
 mod version;
 
 // What commands share.
@@ -110,6 +111,8 @@ enum Command {
     Audit(audit::Audit),
     /// List the rules of the configured policies
     Rules(rules::Rules),
+    /// Serve a local page to browse rules and to try manifests, bundles and reviews
+    Ui(ui::Ui),
     /// List, inspect, package, push and pull policies
     Policy(policy::PolicyArgs),
     /// Issue and check certificates
@@ -166,6 +169,7 @@ pub fn main() -> ExitCode {
         Command::Audit(audit) => audit.run(),
         Command::Report(report) => report.run(),
         Command::Rules(rules) => rules.run(),
+        Command::Ui(ui) => ui.run(),
         Command::Policy(policy) => policy.run(),
         Command::Certs(certs) => certs.run(),
         Command::Constraint(constraint) => constraint.run(),

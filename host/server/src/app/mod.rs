@@ -15,15 +15,17 @@ use super::active_set::{ActiveConfiguration, ActivePolicySet, timestamp};
 use super::body_limiter::{Arrival, BodyError, BodyLimiter};
 use super::bucket::TokenBucket;
 use super::connection_limiter::Origin;
+use super::denial_observer::DenialObserver;
 use super::liveness::Liveness;
-use super::metrics::{GaugeGuard, Metrics};
+use super::metrics::{GaugeGuard, Metrics, accepts_exemplars, without_exemplars};
 use super::pause_detector::PauseDetector;
 use super::rate_limited_log::RateLimitedLog;
 use super::readiness;
 use super::registration_names::RegistrationNames;
 use super::request_memory::{self, RequestMemory, ResponseCharge};
+use super::request_trace::{RequestTrace, ResponseTime};
 use super::state::{self, ClusterStatus};
-use super::ui::Ui;
+use super::ui::{ReviewReads, Ui};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -31,13 +33,17 @@ use axum::http::header::{ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPE
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
+use opgate_admission::cluster::QueryStats;
 use opgate_admission::evaluation::{DecideError, Observer};
 use opgate_admission::policy::{Policy, response};
 use opgate_admission::review::{self, Review, ReviewError};
+use opgate_admission::step::StepRecorder;
 use opgate_document::Charge;
 use opgate_recording::Recorder;
+use opgate_telemetry::Telemetry;
 use opgate_text::units::parse_duration;
 
 /// Time limit of a body. An API server waits at most 30 s for the whole response.
@@ -69,15 +75,28 @@ const MAX_DISCARDED_BYTES: usize = 64 << 20;
 const MAX_DISCARD_BURST_BYTES: u64 = 256 << 20;
 const MAX_DISCARD_BYTES_PER_SECOND: u64 = 32 << 20;
 
-/// Counts calls, and has reads recorded.
+/// Counts calls, and has reads and steps recorded.
 struct RecordingObserver<'m> {
     metrics: &'m Metrics,
     records: bool,
+    trace: Option<&'m RequestTrace>,
+    /// The queries of policies, if the page shows them.
+    reads: Option<&'m ReviewReads>,
 }
 
 impl Observer for RecordingObserver<'_> {
     fn on_call(&self, policy: &Policy, took: Duration) {
         self.metrics.on_call(policy, took);
+    }
+
+    fn on_queries(&self, policy: &Policy, tallies: Vec<QueryStats>) {
+        if let Some(reads) = self.reads {
+            reads.record(policy, tallies);
+        }
+    }
+
+    fn steps(&self) -> Option<&dyn StepRecorder> {
+        self.trace.map(|trace| -> &dyn StepRecorder { trace })
     }
 
     fn records_reads(&self) -> bool {
@@ -97,6 +116,9 @@ pub(super) struct App {
     sync_timeout: Duration,
     max_body_bytes: usize,
     recorder: Option<Arc<Recorder>>,
+    /// Traces requests, if that is on.
+    telemetry: Option<Arc<Telemetry>>,
+    denials: Option<DenialObserver>,
     /// The page for administrators, if it is on.
     ui: Option<Arc<Ui>>,
     pub(super) memory: Arc<RequestMemory>,
@@ -130,7 +152,9 @@ impl App {
             sync_timeout,
             max_body_bytes: body_limit,
             recorder: options.recorder.clone(),
-            ui: options.ui.then(|| Arc::new(Ui::new())),
+            telemetry: options.telemetry.clone(),
+            denials: options.denials.clone(),
+            ui: options.ui.then(|| Arc::new(Ui::new(options.ui_options.clone()))),
             memory,
             body_limiter: bodies,
             discard_budget: Arc::new(TokenBucket::new(
@@ -180,14 +204,11 @@ impl App {
             let query = request.uri().query().unwrap_or_default();
             app.readiness(query.split('&').any(|part| part.split('=').next() == Some("verbose")))
         };
-        let metrics = |State(app): State<Arc<Self>>| async move {
-            let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            app.metrics.memory_used.set(i64::try_from(app.memory.used()).unwrap_or(i64::MAX));
-            response_of_type(
-                StatusCode::OK,
-                text,
-                app.metrics.encode_text(app.serving.current().set.cluster()),
-            )
+        let metrics = |State(app): State<Arc<Self>>, headers: HeaderMap| async move {
+            let media = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            let text = app.metrics_text();
+            let text = if accepts_exemplars(&headers) { text } else { without_exemplars(text) };
+            response_of_type(StatusCode::OK, media, text)
         };
         let policies = |State(app): State<Arc<Self>>| async move {
             response_of_type(StatusCode::OK, "application/json", app.policies().to_string())
@@ -203,6 +224,12 @@ impl App {
             .route("/metrics", get(metrics))
             .route("/policies", get(policies));
         self.with_ui(router).fallback(elsewhere).with_state(self.clone())
+    }
+
+    /// The text of all metrics, with exemplars.
+    pub(super) fn metrics_text(&self) -> Bytes {
+        self.metrics.memory_used.set(i64::try_from(self.memory.used()).unwrap_or(i64::MAX));
+        self.metrics.encode_text(self.serving.current().set.cluster())
     }
 
     /// A draining server must not be killed because it no longer accepts connections.
@@ -285,15 +312,23 @@ impl App {
     async fn review(&self, only: Option<&str>, request: Request) -> Response {
         let started = Instant::now();
         let _counted = GaugeGuard::new(&self.metrics.in_flight);
-        let answered =
-            AssertUnwindSafe(self.evaluate_review(only, request, started)).catch_unwind().await;
+        let telemetry = self.telemetry.as_deref();
+        let trace = telemetry
+            .and_then(|telemetry| RequestTrace::start(telemetry, request.headers(), started));
+        let evaluated = self.evaluate_review(only, request, started, trace.as_ref());
+        let answered = AssertUnwindSafe(evaluated).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| {
             self.metrics.panics.inc();
             plain(StatusCode::INTERNAL_SERVER_ERROR, "opgate failed: a panic, see its log")
         });
-        self.metrics.count_response(response.status().as_u16(), started.elapsed());
+        let code = response.status().as_u16();
+        let time = ResponseTime { duration: started.elapsed(), trace: trace.as_ref() };
+        self.metrics.count_response(code, &time);
         if let Some(ui) = &self.ui {
             ui.record_response(started.elapsed());
+        }
+        if let (Some(telemetry), Some(trace)) = (telemetry, trace) {
+            trace.end(telemetry, only, code);
         }
         response
     }
@@ -303,6 +338,7 @@ impl App {
         only: Option<&str>,
         request: Request,
         started: Instant,
+        trace: Option<&RequestTrace>,
     ) -> Response {
         let deadline = deadline(request.uri().query(), self.beats.earliest_start(started));
         let (head, body) = request.into_parts();
@@ -330,6 +366,9 @@ impl App {
             Ok(review) => review,
             Err(error) => return self.reject_invalid(&error),
         };
+        if let Some(trace) = trace {
+            trace.set_review(&review);
+        }
         let envelope = Charge::on(&account);
         if !envelope.grow(review.envelope_bytes()) {
             return self.out_of_memory();
@@ -337,7 +376,13 @@ impl App {
         // Until the end of the call, whichever set is active by then.
         let set = self.serving.current().set.clone();
         let recorder = self.recorder.as_ref().filter(|recorder| recorder.can_record(&review.uid));
-        let observer = RecordingObserver { metrics: &self.metrics, records: recorder.is_some() };
+        let reads = ReviewReads::default();
+        let observer = RecordingObserver {
+            metrics: &self.metrics,
+            records: recorder.is_some(),
+            trace,
+            reads: self.ui.as_ref().map(|_| &reads),
+        };
         let resolved = match (&self.registration_names, only) {
             (Some(registered), Some(only)) => {
                 registered.resolve(&set, only, deadline).await.unwrap_or_default()
@@ -380,10 +425,16 @@ impl App {
             // response any more.
             return self.shed("opgate was stopped for a while: try again");
         }
-        self.metrics.count_decision(&decision);
-        log_decision(&review, &decision, started.elapsed());
+        self.metrics.count_decision(review.own_namespace(), &decision);
+        log_decision(&review, &decision, started.elapsed(), trace);
+        if let Some(trace) = trace {
+            trace.set_decision(&decision);
+        }
         if let Some(ui) = &self.ui {
-            ui.record_decision(&review, &decision);
+            ui.record_decision(&review, &decision, &reads);
+        }
+        if let Some(denials) = self.denials.as_ref().filter(|_| decision.denial.is_some()) {
+            denials.on_denial(&review, &decision);
         }
         let is_failed = decision.failure.is_some();
         let body = (!is_failed).then(|| response::body(&review, &decision));
@@ -571,6 +622,7 @@ fn log_decision(
     review: &Review<'_>,
     decision: &opgate_admission::policy::Decision,
     took: Duration,
+    trace: Option<&RequestTrace>,
 ) {
     if decision.violations.is_empty() && decision.failure.is_none() {
         return;
@@ -591,6 +643,7 @@ fn log_decision(
         rules = rules.join(","),
         denial = denial.as_deref(),
         microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        trace_id = trace.map(StepRecorder::trace_id),
         "review decided"
     );
 }

@@ -1,5 +1,5 @@
-//! As much of Helm as the chart uses: `if`, `else if`, `else`, `end`, texts, `toJson`, `int`, `eq`, `gt`,
-//! `hasPrefix`, `merge`, `dict`, `coalesce`, `ternary`, `.Capabilities.APIVersions.Has`, parentheses, and paths
+//! As much of Helm as the chart uses: `if`, `else if`, `else`, `range`, `end`, texts, `toJson`, `int`, `eq`, `gt`,
+//! `hasPrefix`, `trimPrefix`, `printf`, `merge`, `dict`, `coalesce`, `ternary`, `.Capabilities.APIVersions.Has`, parentheses, and paths
 //! from `.Values` and `.Release`.
 //!
 //! ```text
@@ -73,6 +73,7 @@ fn render_template(template: &str, context: &Value) -> String {
     let mut text = String::new();
     // For each open `if`: whether this branch is taken, and whether one was.
     let mut open: Vec<(bool, bool)> = Vec::new();
+    let template = &expand_ranges(template, context);
     for piece in tokenize(template) {
         let is_on = open.iter().all(|(taken, _)| *taken);
         match piece {
@@ -103,6 +104,18 @@ fn render_template(template: &str, context: &Value) -> String {
     }
     assert!(open.is_empty(), "{template}");
     text
+}
+
+/// Repeats the text of a `range` for each item, which the text has as `{{ toJson . }}`. Items have no braces twice.
+fn expand_ranges(template: &str, context: &Value) -> String {
+    let Some((before, rest)) = template.split_once("{{ range ") else { return template.to_owned() };
+    let (list, rest) = rest.split_once(" }}").unwrap();
+    let (body, after) = rest.split_once("{{ end }}").unwrap();
+    let items = evaluate(list, context);
+    let items = items.as_array().into_iter().flatten();
+    let repeated: String =
+        items.map(|item| body.replace("{{ toJson . }}", &item.to_string())).collect();
+    format!("{before}{repeated}{}", expand_ranges(after, context))
 }
 
 /// Texts and actions, in turn. `{{-` takes the space before it away.
@@ -200,8 +213,16 @@ fn evaluate_call<'w>(words: &'w [String], context: &Value) -> (Value, &'w [Strin
         ("int", [value]) => {
             json!(value.as_f64().unwrap().trunc().to_string().parse::<i64>().unwrap())
         }
+        // One text in another.
+        ("printf", [format, text]) => {
+            json!(format.as_str().unwrap().replace("%s", text.as_str().unwrap()))
+        }
         ("eq", [a, b]) => json!(a == b),
         ("gt", [a, b]) => json!(a.as_i64().unwrap() > b.as_i64().unwrap()),
+        ("trimPrefix", [prefix, text]) => {
+            let (prefix, text) = (prefix.as_str().unwrap(), text.as_str().unwrap());
+            json!(text.strip_prefix(prefix).unwrap_or(text))
+        }
         ("hasPrefix", [prefix, text]) => {
             json!(text.as_str().unwrap().starts_with(prefix.as_str().unwrap()))
         }

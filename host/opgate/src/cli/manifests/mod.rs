@@ -226,6 +226,7 @@ impl Manifests {
                 output.print(&permissions.of(&policies, set.platform_query()))
             }
             Command::Audit(Audit { config, audit, output }) => {
+                AuditArgs::warn_of_missing_modules(&config.read()?);
                 let set = config.load_server_set()?;
                 let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
                 output.print_all(&audit.objects(&policies, set.platform_query()))

@@ -9,22 +9,25 @@ use opgate_admission::cluster::{ClusterState, Connection, LedgerStore, exchange_
 use opgate_certs::{Reloader, ServingCertificate};
 use opgate_controller::Installation;
 use opgate_controller::api::{Api, ApiServer};
+use opgate_controller::audit_metrics::AuditMetrics;
 use opgate_controller::audit_reports::ReportOwner;
 use opgate_controller::certificates::{
     CertificateController, CertificateLifetimes, CertificateState,
 };
 use opgate_controller::clock::{Clock, SystemClock};
 use opgate_controller::config_map_ledger::ConfigMapLedger;
+use opgate_controller::denial_events::DenialEvents;
 use opgate_controller::events::EventRecorder;
 use opgate_controller::lease::{Election, Leadership, unique_suffix};
 use opgate_controller::registration::{self, RegistrationController};
-use opgate_controller::replicas::{Publisher, ReplicaStatus, Replicas};
-use opgate_server::{ExternalMetrics, RegistrationNames, Server};
+use opgate_controller::replicas::{KnownReplicas, Publisher, ReplicaStatus, Replicas};
+use opgate_server::{DenialObserver, ExternalMetrics, RegistrationNames, Server};
 use opgate_supervise::{SupervisedTask, Supervisor};
 use tokio::sync::{Mutex, watch};
 
 use super::audit::AuditTask;
 use super::cluster_args::ClusterArgs;
+use super::ui_args::InstallationView;
 use super::webhook_registration::{CaBundleSource, RegistrationTask};
 use crate::cli::exit::CommandError;
 
@@ -42,6 +45,7 @@ pub(super) struct Controllers {
     election: Arc<Mutex<Election>>,
     leader: Leadership,
     publisher: Arc<Publisher>,
+    known_replicas: KnownReplicas,
     /// The status of this server.
     report: watch::Sender<ReplicaStatus>,
     states: Option<watch::Receiver<CertificateState>>,
@@ -83,6 +87,7 @@ impl Controllers {
             election: Arc::new(Mutex::new(election)),
             leader,
             publisher,
+            known_replicas: KnownReplicas::default(),
             report: watch::Sender::new(report),
             states: None,
             registration_names: Arc::default(),
@@ -110,6 +115,7 @@ impl Controllers {
         let (publisher, api, leader) =
             (self.publisher.clone(), self.api.clone(), self.leader.clone());
         let replicas = Replicas::new(&self.installation, self.clock.clone());
+        self.known_replicas = replicas.known();
         let (replicas, reports) = (Arc::new(Mutex::new(replicas)), self.report.subscribe());
         self.tasks.push(self.supervisor.spawn("replica", move || {
             let (publisher, api, leader) = (publisher.clone(), api.clone(), leader.clone());
@@ -190,6 +196,19 @@ impl Controllers {
         Arc::new(EventRecorder::new(self.api.clone(), self.installation.clone(), pod_uid()))
     }
 
+    /// Starts to write Events for denials.
+    pub(super) fn start_denial_events(&mut self) -> DenialObserver {
+        let events = DenialEvents::new(self.api.clone(), &self.installation.replica);
+        let events = Arc::new(events);
+        let (shown, written) = (events.clone(), events.clone());
+        self.metrics.push(ExternalMetrics::new(move |registry| shown.register(registry)));
+        self.tasks.push(self.supervisor.spawn("events", move || {
+            let written = written.clone();
+            async move { written.run().await }
+        }));
+        DenialObserver::new(move |review, decision| events.record(review, decision))
+    }
+
     /// Subscribes the server to the state of the webhook registration.
     pub(super) fn subscribe_registration(&mut self) -> Arc<RegistrationNames> {
         let shown = self.registration_metrics.clone();
@@ -232,6 +251,16 @@ impl Controllers {
     /// Returns whether this server is the leader.
     pub(super) fn leadership(&self) -> Leadership {
         self.leader.clone()
+    }
+
+    /// Returns the installation for the page for administrators, with the results of the audit if there is one.
+    pub(super) fn view(&self, audit: Option<AuditMetrics>) -> InstallationView {
+        InstallationView {
+            replica: self.installation.replica.clone(),
+            leadership: self.leader.clone(),
+            replicas: self.known_replicas.clone(),
+            audit,
+        }
     }
 
     /// Starts the audit of the leader.

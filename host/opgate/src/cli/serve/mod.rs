@@ -7,9 +7,12 @@ mod clients;
 mod cluster_args;
 mod controllers;
 mod discovery;
+mod event_args;
 mod installation;
 mod recording_args;
 mod reload;
+mod telemetry_args;
+mod ui_args;
 mod webhook_registration;
 
 use std::net::SocketAddr;
@@ -30,9 +33,12 @@ use self::clients::ClientArgs;
 use self::cluster_args::ClusterArgs;
 use self::controllers::Controllers;
 use self::discovery::Discovery;
+use self::event_args::EventArgs;
 use self::installation::InstallationArgs;
 use self::recording_args::RecordingArgs;
 use self::reload::Reload;
+use self::telemetry_args::TelemetryArgs;
+use self::ui_args::UiArgs;
 use self::webhook_registration::WebhookRegistrationArgs;
 use super::input;
 use crate::cli::args::{ConfigArgs, DEFAULT_MAX_QUEUED_CALLS};
@@ -71,9 +77,8 @@ pub(super) struct Serve {
     /// Address of the ops port, plain HTTP: /livez, /readyz, /metrics, /policies
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081", env = "OPGATE_OPS_LISTEN")]
     ops_listen: SocketAddr,
-    /// Serve a read-only page for administrators on the ops port: /ui/. It names users and objects of denied requests
-    #[arg(long, env = "OPGATE_UI")]
-    ui: bool,
+    #[command(flatten)]
+    page: UiArgs,
     /// Maximum size of a request body
     #[arg(long, value_name = "SIZE", default_value = "7Mi", value_parser = parse_bytes)]
     max_body: usize,
@@ -98,6 +103,8 @@ pub(super) struct Serve {
     follow: WebhookRegistrationArgs,
     #[command(flatten)]
     audit: AuditArgs,
+    #[command(flatten)]
+    events: EventArgs,
     /// Interval at which to check for changes of the configuration and of policy files; SIGHUP checks
     /// immediately
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
@@ -109,6 +116,8 @@ pub(super) struct Serve {
     clients: ClientArgs,
     #[command(flatten)]
     recording: RecordingArgs,
+    #[command(flatten)]
+    telemetry: TelemetryArgs,
     /// Maximum number of connections to the webhook port; beyond it the server closes silent and idle
     /// ones [default: 4096, or one for each 256Ki of the memory limit if that is less]
     #[arg(long, value_name = "NUMBER")]
@@ -125,7 +134,7 @@ impl Serve {
             certificates,
             listen,
             ops_listen,
-            ui,
+            page,
             max_body,
             max_request_memory,
             max_queued_calls,
@@ -135,10 +144,12 @@ impl Serve {
             installation,
             follow,
             audit,
+            events,
             reload_interval,
             tls_reload_interval,
             clients,
             recording,
+            telemetry,
             max_connections,
             system_root,
         } = self;
@@ -202,7 +213,7 @@ impl Serve {
                 &Reader::default(),
             )?;
         }
-        if ui {
+        if page.ui {
             set.keep_rule_docs(RuleDocs::of(&configuration));
         }
         for broken in set.broken() {
@@ -213,17 +224,25 @@ impl Serve {
             );
         }
         let recorder = recording.start(&set)?;
-        // It adds metrics.
+        let telemetry = telemetry.start()?;
+        // They add metrics.
+        let denials = {
+            let _runtime = runtime.enter();
+            events.start(running_controllers.as_mut())?
+        };
         let registration_names =
             running_controllers.as_mut().map(Controllers::subscribe_registration);
         let external_metrics = running_controllers.as_ref().map(Controllers::metrics);
         let mut external_metrics = external_metrics.unwrap_or_default();
         external_metrics.extend(recorder.as_deref().map(recording_args::metrics));
+        external_metrics.extend(telemetry.as_deref().map(telemetry_args::metrics));
         let audit_metrics = AuditMetrics::default();
         let audit = audit.settings().inspect(|_| {
             let shown = audit_metrics.clone();
             external_metrics.push(ExternalMetrics::new(move |registry| shown.register(registry)));
         });
+        let view = running_controllers.as_ref();
+        let view = view.map(|controllers| controllers.view(audit.map(|_| audit_metrics.clone())));
         let options = Options {
             listen,
             ops_listen,
@@ -239,7 +258,10 @@ impl Serve {
             registration_names,
             external_metrics,
             recorder: recorder.clone(),
-            ui,
+            telemetry: telemetry.clone(),
+            denials,
+            ui: page.ui,
+            ui_options: page.options(view),
             ..Options::default()
         };
         tracing::info!(
@@ -292,6 +314,9 @@ impl Serve {
             if let Some(certificate) = first.await? {
                 let server = Server::bind_after_startup(options, set, certificate.clone(), starting);
                 let server = server.map_err(CommandError::usage)?;
+                if let Some(telemetry) = &telemetry {
+                    telemetry.export_metrics(server.metrics_text());
+                }
                 if let Some(running_controllers) = &mut running_controllers {
                     let bundle = certificates::bundle(directory, running_controllers.states(), certificate);
                     running_controllers.start_registration(follow.is_managed(), &server, bundle);
@@ -309,6 +334,7 @@ impl Serve {
                                 system_root: system_root.clone(),
                                 free_for_requests: Box::new(server.free_request_memory()),
                             },
+                            memory: tokio::sync::Mutex::default(),
                         };
                         let audit = AuditTask::new(settings.interval, run, audit_metrics);
                         running_controllers.start_audit(audit);
@@ -333,7 +359,7 @@ impl Serve {
                     active_set: server.active_set(),
                     free_for_requests: Box::new(server.free_request_memory()),
                     events: running_controllers.as_ref().map(Controllers::events),
-                    keeps_rule_docs: ui,
+                    keeps_rule_docs: page.ui,
                 });
                 let reload = reload.can_change().then(|| {
                     let hangup = hangup.clone();
@@ -347,6 +373,9 @@ impl Serve {
             }
             if let Some(recorder) = recorder {
                 recorder.finish();
+            }
+            if let Some(telemetry) = telemetry {
+                telemetry.finish();
             }
             Ok(ExitStatus::Ok)
         })

@@ -148,8 +148,6 @@ impl AuditedCluster<'_> {
             results.add_error(UnreadableInput { source: reason.clone(), line: reason });
         }
         let failed = connection.list_all(set.cluster()).await;
-        // The texts of the lists are no longer needed: the peak is during the evaluation.
-        opgate_system::release_free_memory();
         for (resource, why) in &failed {
             results.add_error(unreadable_resource(&resource.to_string(), why));
         }
