@@ -114,6 +114,12 @@ test("dropped files and directories are evaluated", async () => {
     assert.match(await evaluate(page), /1 denied/);
     assert.ok((await textOf(page, "#result")).includes(location), location);
   }
+  // Without files, a text is evaluated again.
+  await page.click("#remove");
+  assert.match(await textOf(page, "#dropped"), /^Or drop files/);
+  await fill(page, DENIED_MANIFEST);
+  assert.match(await evaluate(page), /1 denied/);
+  assert.match(await textOf(page, "#result"), /pasted\.yaml:7:3/);
   assert.deepEqual(page.problems(), []);
   await page.closeAll();
 });

@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
@@ -43,12 +43,13 @@ function decideWithBinary(policy) {
 }
 
 // In a page: starts a worker with the cases of a policy, and returns their number.
-async function startCases(policy) {
+async function startCases(policy, script = "worker.js") {
   globalThis.worker?.terminate();
-  const worker = new Worker("worker.js", { type: "module" });
+  const worker = new Worker(script, { type: "module" });
   const pending = new Map();
   let next = 0;
-  worker.onmessage = ({ data }) => pending.get(data.id)(data);
+  // A message without an answer says that the evaluation starts.
+  worker.onmessage = ({ data }) => data.isStarted || pending.get(data.id)(data);
   globalThis.worker = worker;
   globalThis.ask = (task, argument) => {
     worker.postMessage({ id: next, task, argument });
@@ -146,6 +147,36 @@ test("page decides every case of every policy as the binary does", async (contex
   assert.ok(total >= MIN_CASE_COUNT, `${total} cases`);
 });
 
+// A worker in which other tasks can run while a policy is instantiated: Chromium instantiates small modules at once.
+const YIELDING_WORKER = 'import "./yield.js";\nimport "./worker.js";\n';
+const YIELD = `const { instantiate } = WebAssembly;
+WebAssembly.instantiate = async (...inputs) => {
+  await new Promise((resolve) => setTimeout(resolve));
+  return instantiate(...inputs);
+};
+`;
+
+test("tasks that are sent at once are decided as alone", async () => {
+  writeFileSync(path.join(directory, "yielding-worker.js"), YIELDING_WORKER);
+  writeFileSync(path.join(directory, "yield.js"), YIELD);
+  const page = await openPage(browser, `${files.url}index.html`);
+  await page.evaluate(startCases, "operator-group", "yielding-worker.js");
+  const input = readExample("manifests/operators.yaml");
+  const texts = { input, configuration: "", policy: "operator-group" };
+  const tasks = [readExample("manifests/allowed.yaml"), ""].map((cluster) => ({ ...texts, cluster }));
+  const [alone, together] = await page.evaluate(async (all) => {
+    const evaluate = (argument) => globalThis.ask("evaluate", argument).then(({ value, error }) => JSON.stringify(value ?? error));
+    const one = [];
+    for (const argument of all) {
+      one.push(await evaluate(argument));
+    }
+    return [one, await Promise.all(all.map(evaluate))];
+  }, tasks);
+  assert.deepEqual(together, alone);
+  assert.notEqual(alone[0], alone[1]);
+  await page.closeAll();
+});
+
 // Opens the page, and returns it with a function that evaluates texts.
 async function openForm() {
   const page = await openPage(browser, `${files.url}index.html`);
@@ -212,6 +243,7 @@ test("configuration and cluster state change the decision", async () => {
     [{ input, configuration: readExample("invalid.yaml") }, "5:1: unknown key", "allowed"],
     [{ input, configuration: readExample("unknown-setting.yaml") }, "unknown setting `exemptt`; did you mean", "allowed"],
     [{ input: "a: [1" }, "1:4: unclosed bracket", "allowed"],
+    [{ input: '{"kind": "AdmissionReview", "request": {"uid": "u"}}' }, "document 1: request.resource is missing", "allowed"],
     [{ input: "a: 1" }, "document 1: /apiVersion is missing: not a Kubernetes object", "allowed"],
     [{ input: "" }, "nothing to evaluate", "allowed"],
     [{ input: "x".repeat(1_000_001) }, "input: more than 1000000 characters", "allowed"],
@@ -248,10 +280,11 @@ test("page is accessible, and fits a narrow window", async () => {
 
 test("a page that takes too long stops, and evaluates again", async () => {
   const { page, evaluate } = await openForm();
-  // Every object is evaluated by several policies: more than the time that the page gives them.
+  // Every object is evaluated by each of the policies: more than the time that the page gives them.
   const object = readExample("manifests/allowed.yaml");
-  const slow = Array.from({ length: 999 }, () => object).join("---\n");
-  const stopped = await evaluate({ input: slow, cluster: Array.from({ length: 999 }, (_, index) => object.replace("name: group", `name: group-${index}`)).join("---\n") });
+  const input = Array.from({ length: 999 }, () => object).join("---\n");
+  const policies = Array.from({ length: 200 }, (_, index) => `- {name: policy-${index}, module: "builtin:operator-group"}\n`).join("");
+  const stopped = await evaluate({ input, configuration: `apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n${policies}` });
   assert.match(stopped, /^stopped after 5 seconds$/);
   assert.match(await evaluate({ input: object }), /OperatorGroup group: allowed/);
   assert.deepEqual(page.problems(), []);

@@ -22,6 +22,8 @@ const HOST: &str = "browser";
 const HOST_PACKAGE: &str = "opgate-browser";
 /// Files of npm that determine what is installed.
 const NPM_FILES: [&str; 2] = ["package.json", "package-lock.json"];
+/// The contents of these files at the last complete installation.
+const STAMP: &str = "node_modules/.opgate-installed";
 /// Level of compression for the size that a server sends.
 const COMPRESSION_LEVEL: u8 = 6;
 
@@ -70,11 +72,12 @@ fn build_components(root: &Path, directory: &Path) -> Result<PathBuf> {
 
 /// Installs jco with npm, unless it is there.
 fn install(page: &Path, directory: &Path) -> Result<PathBuf> {
-    let is_same = NPM_FILES.iter().all(|name| {
-        let installed = fs::read(directory.join(name));
-        installed.is_ok_and(|installed| fs::read(page.join(name)).ok() == Some(installed))
-    });
-    if is_same && directory.join("node_modules").is_dir() {
+    let mut wanted = Vec::new();
+    for name in NPM_FILES {
+        wanted.extend(fs::read(page.join(name)).with_context(|| name.to_owned())?);
+    }
+    let stamp = directory.join(STAMP);
+    if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(directory.to_owned());
     }
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
@@ -86,6 +89,7 @@ fn install(page: &Path, directory: &Path) -> Result<PathBuf> {
     let status =
         npm.current_dir(directory).status().context("npm: install Node.js 20.19 or later")?;
     ensure!(status.success(), "npm ci in {}: {status}", directory.display());
+    fs::write(&stamp, wanted).with_context(|| stamp.display().to_string())?;
     Ok(directory.to_owned())
 }
 

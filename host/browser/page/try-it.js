@@ -56,6 +56,8 @@ class Evaluations {
 const find = (id) => document.getElementById(id);
 const evaluations = new Evaluations();
 let examples = [];
+/** The number of the last evaluation: only its result is shown. */
+let lastEvaluation = 0;
 
 /** Creates an element with children, which are elements or texts. */
 function element(tag, classes, ...children) {
@@ -126,16 +128,22 @@ function readForm() {
 }
 
 async function evaluate() {
+  lastEvaluation += 1;
+  const number = lastEvaluation;
+  const isLast = () => number === lastEvaluation;
   find('evaluate').disabled = true;
   find('status').textContent = 'evaluating…';
   try {
     const form = readForm();
-    show(await evaluations.run('evaluate', form), form.input);
+    const results = await evaluations.run('evaluate', form);
+    if (isLast()) show(results, form.input);
   } catch (error) {
-    showError(error);
+    if (isLast()) showError(error);
   } finally {
-    find('evaluate').disabled = false;
-    find('status').textContent = '';
+    if (isLast()) {
+      find('evaluate').disabled = false;
+      find('status').textContent = '';
+    }
   }
 }
 
@@ -146,12 +154,15 @@ async function listExamples() {
   examples = [];
   list.replaceChildren(new Option(policy ? 'loading…' : 'choose a policy first', ''));
   if (!policy) return;
+  const isChosen = () => find('policy').value === policy;
+  let found = [];
   try {
-    examples = await evaluations.run('cases', { policy });
+    found = await evaluations.run('cases', { policy });
   } catch (error) {
-    showError(error);
+    if (isChosen()) showError(error);
   }
-  if (find('policy').value !== policy) return;
+  if (!isChosen()) return;
+  examples = found;
   const options = examples.map(({ rule, name, expects }, index) => new Option(`${rule}: ${name} (${expects})`, index));
   list.replaceChildren(new Option('choose an example', ''), ...options);
   list.disabled = false;

@@ -64,21 +64,23 @@ async function evaluate({ input, configuration, cluster, policy }, start) {
   }
   start();
   const results = [];
+  const located = [];
   for (const [index, { kind, name, isFile, review }] of inputs.entries()) {
     const decisions = [];
     for (const entry of policies) {
       const policy = await load(evaluator, entry.policy, settings(entry, isFile));
       const decision = await evaluator.evaluate(entry.policy, policy, review, state);
       if (!decision) continue;
-      const fields = decision.violations.map(({ field }) => field);
-      const places = JSON.parse(host.locate(input, index, fields));
-      decision.violations.forEach((violation, number) => {
-        [violation.line, violation.column] = places[number] ?? [];
-      });
+      located.push(...decision.violations.map((violation) => ({ index, violation })));
       decisions.push({ ...decision, policy: entry.name });
     }
     results.push({ kind, name, decisions });
   }
+  const fields = located.map(({ index, violation }) => [index, violation.field]);
+  const places = JSON.parse(host.locate(input, fields));
+  located.forEach(({ violation }, number) => {
+    [violation.line, violation.column] = places[number] ?? [];
+  });
   return results;
 }
 
@@ -99,7 +101,7 @@ async function evaluateCase({ policy, case: one }) {
 
 const tasks = { evaluate, cases, evaluateCase };
 
-self.onmessage = async ({ data: { id, task, argument } }) => {
+async function handle({ data: { id, task, argument } }) {
   try {
     const start = () => self.postMessage({ id, isStarted: true });
     self.postMessage({ id, value: await tasks[task](argument, start) });
@@ -107,4 +109,10 @@ self.onmessage = async ({ data: { id, task, argument } }) => {
     const isExpected = error instanceof ConfigurationError || error instanceof InputError;
     self.postMessage({ id, error: isExpected ? error.message : `opgate failed: ${error?.message ?? error}` });
   }
+}
+
+// The host has the state of one call, so that a task starts when the last one has ended.
+let last = Promise.resolve();
+self.onmessage = (event) => {
+  last = last.then(() => handle(event));
 };

@@ -5,6 +5,7 @@
 //!       └──▶ whole custom resources ──────────────── sample ──────▶ documents
 //! ```
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -72,13 +73,13 @@ pub(crate) struct CallCluster {
     reads: Rc<[ResolvedRead]>,
     sample_access: SampleAccess,
     /// None without cluster state.
-    snapshot: Option<Snapshot>,
+    snapshot: Option<Rc<Snapshot>>,
     /// Read and last object of the last page.
     page: Option<(usize, Key)>,
 }
 
 /// The objects that a policy reads.
-struct Snapshot {
+pub(crate) struct Snapshot {
     /// In the order of the reads.
     stores: Vec<Store>,
     /// Custom resources by group and resource.
@@ -87,20 +88,23 @@ struct Snapshot {
     namespaces: BTreeMap<String, Arc<Document>>,
 }
 
+/// The last snapshot of a policy, with its text: the objects of one evaluation have the same cluster state.
+#[derive(Default)]
+pub(crate) struct SnapshotCache(RefCell<Option<(String, Rc<Snapshot>)>>);
+
 /// An object of cluster state that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the cluster state is not valid: {0}")]
 pub(crate) struct ClusterError(String);
 
 impl CallCluster {
-    /// Reads the objects, a JSON list, as one policy sees them.
-    pub(crate) fn of(
+    /// The cluster state of a new call.
+    pub(crate) fn new(
         reads: Rc<[ResolvedRead]>,
         sample_access: SampleAccess,
-        objects: Option<String>,
-    ) -> Result<Self, ClusterError> {
-        let snapshot = objects.map(|json| Snapshot::of(&reads, json)).transpose()?;
-        Ok(Self { reads, sample_access, snapshot, page: None })
+        snapshot: Option<Rc<Snapshot>>,
+    ) -> Self {
+        Self { reads, sample_access, snapshot, page: None }
     }
 
     /// A Namespace of the snapshot.
@@ -245,7 +249,27 @@ impl UnavailableReason {
     }
 }
 
+impl SnapshotCache {
+    /// Returns the snapshot of a text, which is read again only if it differs from the last one.
+    pub(crate) fn read(
+        &self,
+        reads: &[ResolvedRead],
+        json: String,
+    ) -> Result<Rc<Snapshot>, ClusterError> {
+        let mut last = self.0.borrow_mut();
+        if let Some((text, snapshot)) = &*last
+            && *text == json
+        {
+            return Ok(snapshot.clone());
+        }
+        let snapshot = Rc::new(Snapshot::of(reads, json.clone())?);
+        *last = Some((json, snapshot.clone()));
+        Ok(snapshot)
+    }
+}
+
 impl Snapshot {
+    /// Reads the objects, a JSON list, as one policy sees them.
     fn of(reads: &[ResolvedRead], json: String) -> Result<Self, ClusterError> {
         let list = Document::of(json).map_err(|error| ClusterError(error.to_string()))?;
         let store = |read: &ResolvedRead| Store::new(read.declared.declaration.index_count());

@@ -85,8 +85,8 @@ impl evaluation::Guest for Browser {
         configuration::read(&text).map(|found| found.to_string())
     }
 
-    fn locate(text: String, input: u32, fields: Vec<String>) -> String {
-        let places = inputs::locate(&text, input, &fields).unwrap_or_default();
+    fn locate(text: String, fields: Vec<(u32, String)>) -> String {
+        let places = inputs::locate(&text, &fields).unwrap_or_default();
         serde_json::json!(places).to_string()
     }
 

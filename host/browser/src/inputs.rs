@@ -5,6 +5,8 @@
 //!                            └▶ objects, elements of lists ─▶ CREATE by opgate:check, as `opgate check` does
 //! ```
 
+use std::collections::BTreeMap;
+
 use opgate_compat::kinds::plural;
 use opgate_document::{Document, Value};
 use opgate_input::field::{path_tokens, resolve_tokens};
@@ -68,7 +70,7 @@ fn document_of(source: &YamlDocument) -> Document {
 
 /// Reads manifests and reviews.
 pub(crate) fn read(text: &str) -> Result<serde_json::Value, InputError> {
-    let inputs = read_inputs(text)?;
+    let inputs = read_inputs(&parse(text)?)?;
     let one = |input: &Input| {
         json!({
             "kind": one_line(&input.kind, 253),
@@ -80,9 +82,9 @@ pub(crate) fn read(text: &str) -> Result<serde_json::Value, InputError> {
     Ok(inputs.iter().map(one).collect())
 }
 
-fn read_inputs(text: &str) -> Result<Vec<Input>, InputError> {
+fn read_inputs(documents: &[YamlDocument]) -> Result<Vec<Input>, InputError> {
     let mut inputs = Vec::new();
-    for (index, source) in parse(text)?.iter().enumerate() {
+    for (index, source) in documents.iter().enumerate() {
         let document = document_of(source);
         let is_review =
             document.get("/kind").and_then(|kind| kind.text()) == Some("AdmissionReview");
@@ -105,6 +107,9 @@ fn read_review(document: usize, review: Value<'_>) -> Result<Input, String> {
     let text = |pointer: &str| {
         review.get(pointer).and_then(|value| value.text()).unwrap_or_default().to_owned()
     };
+    if text("/request/resource/resource").is_empty() {
+        return Err("request.resource is missing".to_owned());
+    }
     let mut members = Vec::new();
     for (name, value) in review.get("/request").into_iter().flat_map(|request| request.members()) {
         let written = value.raw();
@@ -180,27 +185,31 @@ pub(crate) fn read_cluster(text: &str) -> Result<String, InputError> {
     Ok(format!("[{}]", texts.join(",")))
 }
 
-/// Returns line and column of each field of an input, and the places are those of the nearest values.
+/// Returns line and column of each field, which are those of the nearest value; none if there is no such input.
 pub(crate) fn locate(
     text: &str,
-    input: u32,
-    fields: &[String],
-) -> Result<Vec<(u64, u64)>, InputError> {
-    let inputs = read_inputs(text)?;
-    let found = usize::try_from(input).ok().and_then(|index| inputs.get(index));
+    fields: &[(u32, String)],
+) -> Result<Vec<Option<(u64, u64)>>, InputError> {
+    if fields.is_empty() {
+        return Ok(Vec::new());
+    }
     let documents = parse(text)?;
-    let source = found.and_then(|input| documents.get(input.document));
-    let (Some(input), Some(source)) = (found, source) else { return Ok(Vec::new()) };
-    let document = document_of(source);
-    let (numbers, lines) = (ValueNumbers::of(&source.json), Lines::of(text));
-    let root = document.get(&input.pointer).unwrap_or_else(|| document.root());
-    let place = |field: &String| {
+    let inputs = read_inputs(&documents)?;
+    let lines = Lines::of(text);
+    let mut indexed = BTreeMap::new();
+    let mut place = |(input, field): &(u32, String)| {
+        let input = inputs.get(usize::try_from(*input).ok()?)?;
+        let source = documents.get(input.document)?;
+        let (document, numbers) = indexed
+            .entry(input.document)
+            .or_insert_with(|| (document_of(source), ValueNumbers::of(&source.json)));
+        let root = document.get(&input.pointer).unwrap_or_else(|| document.root());
         let tokens = path_tokens(field);
         let (pointer, _) = resolve_tokens(root, &tokens);
         let value = root.get(&pointer).unwrap_or(root).range().start;
-        lines.place(text, numbers.offset(&source.json, &source.offsets, value))
+        Some(lines.place(text, numbers.offset(&source.json, &source.offsets, value)))
     };
-    Ok(fields.iter().map(place).collect())
+    Ok(fields.iter().map(&mut place).collect())
 }
 
 #[cfg(test)]
@@ -237,11 +246,16 @@ spec:
 
     #[test]
     fn fields_have_the_place_of_the_nearest_value() {
-        let fields = ["spec.a.b[1]", "spec.missing.x", "", "metadata.name"].map(str::to_owned);
-        let expected = [(6, 27), (5, 1), (2, 1), (4, 12)];
-        assert_eq!(locate(MANIFESTS, 0, &fields).unwrap(), expected);
-        assert_eq!(locate(MANIFESTS, 1, &["kind".to_owned()]).unwrap(), [(8, 69)]);
-        assert_eq!(locate(MANIFESTS, 9, &fields).unwrap(), []);
+        let table = [
+            (0, "spec.a.b[1]", Some((6, 27))),
+            (0, "spec.missing.x", Some((5, 1))),
+            (1, "kind", Some((8, 69))),
+            (9, "kind", None),
+            (0, "", Some((2, 1))),
+            (0, "metadata.name", Some((4, 12))),
+        ];
+        let fields = table.map(|(input, field, _)| (input, field.to_owned()));
+        assert_eq!(locate(MANIFESTS, &fields).unwrap(), table.map(|(_, _, place)| place));
     }
 
     #[test]
@@ -253,7 +267,7 @@ spec:
         ] {
             let review = json!({
                 "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-                "request": {"uid": "u", "userInfo": {"username": user, "groups": [groups]}},
+                "request": {"uid": "u", "resource": {"resource": "pods"}, "userInfo": {"username": user, "groups": [groups]}},
             });
             let found = read(&review.to_string()).unwrap();
             let review = found[0]["review"].as_str().unwrap();
@@ -270,6 +284,8 @@ spec:
             ("", "nothing to evaluate: write a manifest or an AdmissionReview"),
             ("a: [1", "1:4: unclosed bracket"),
             ("kind: A\napiVersion: v1\n---\na: 1", "document 2: /apiVersion is missing"),
+            ("kind: AdmissionReview", "document 1: request.resource is missing"),
+            ("kind: AdmissionReview\nrequest: {}", "document 1: request.resource is missing"),
             (&"x".repeat(MAX_TEXT_BYTES + 1), "more than 4MiB of text"),
             (&"---\n{apiVersion: v1, kind: A}\n".repeat(MAX_INPUTS + 1), "more than 1000 objects"),
         ] {

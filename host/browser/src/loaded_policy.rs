@@ -13,7 +13,8 @@ use crate::bindings::types::{
 };
 use crate::call::Call;
 use crate::cluster::{
-    CallCluster, ClusterError, DeclaredRead, ResolvedRead, SampleAccess, UnavailableReason,
+    CallCluster, ClusterError, DeclaredRead, ResolvedRead, SampleAccess, SnapshotCache,
+    UnavailableReason,
 };
 use crate::configuration::{Mode, PolicyConfig, RuleLevel};
 use crate::matching::{EffectiveMatchRule, labels_of, setting_text};
@@ -52,6 +53,7 @@ pub(crate) struct LoadedPolicy {
     reads: Rc<[ResolvedRead]>,
     reads_without_cluster: Rc<[ResolvedRead]>,
     sample_access: SampleAccess,
+    snapshots: SnapshotCache,
     /// The review of the call in progress.
     pub(crate) review: RefCell<Option<Review>>,
 }
@@ -100,6 +102,7 @@ impl LoadedPolicy {
             reads,
             reads_without_cluster,
             sample_access,
+            snapshots: SnapshotCache::default(),
             review,
         })
     }
@@ -121,7 +124,8 @@ impl LoadedPolicy {
     ) -> Result<Option<u64>, BeginError> {
         let review = Review::read(review)?;
         let reads = if cluster.is_some() { &self.reads } else { &self.reads_without_cluster };
-        let cluster = CallCluster::of(reads.clone(), self.sample_access, cluster)?;
+        let snapshot = cluster.map(|json| self.snapshots.read(reads, json)).transpose()?;
+        let cluster = CallCluster::new(reads.clone(), self.sample_access, snapshot);
         let labels = self.namespace_labels(&review, &cluster);
         let matching = self.matches.iter().filter(|rule| rule.matches(&review, labels.as_ref()));
         let routes: Vec<u64> = matching.map(EffectiveMatchRule::route).collect();

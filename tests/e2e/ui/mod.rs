@@ -2,7 +2,11 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::BINARY;
 
@@ -32,10 +36,16 @@ struct Response {
 
 impl Page {
     fn start(arguments: &[&str]) -> Self {
+        Self::start_with_temporary(arguments, &std::env::temp_dir())
+    }
+
+    /// Starts the command with this directory for temporary files.
+    fn start_with_temporary(arguments: &[&str], temporary: &Path) -> Self {
         let mut child = Command::new(BINARY)
             .args(["ui", "--listen", "127.0.0.1:0"])
             .args(arguments)
             .env_remove("OPGATE_CONFIG")
+            .env("TMPDIR", temporary)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -168,6 +178,7 @@ fn profile_and_cluster_state_change_the_result() {
         "{}",
         broken.body
     );
+    assert!(!broken.body.contains("opgate-ui-"), "{}", broken.body);
 }
 
 #[test]
@@ -187,6 +198,10 @@ fn other_websites_cannot_use_the_page() {
         assert_eq!(response.status, status, "{lines}: {}", response.body);
         assert!(!response.body.contains("Result:"), "{}", response.body);
     }
+    let head = format!("POST /?fragment HTTP/1.1\r\nHost: {}\r\nOrigin: null\r\n", page.address);
+    let fragment = page.send(&head, "");
+    assert_eq!(fragment.status, 403);
+    assert!(fragment.body.contains("id=\"outcome\"") && !fragment.body.contains(&page.token));
     for path in ["/", "/rules", "/rules/RPK-01", "/x"] {
         let response = page.send(&format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n"), "");
         assert_eq!(response.status, 421, "{path}");
@@ -215,8 +230,61 @@ fn invalid_input_is_an_error_that_names_it() {
     }
     let large = page.evaluate(&[("text", &"a".repeat(33 << 20))]);
     assert!(large.status == 413 && large.body.contains("opgate check"), "{}", large.body);
+    // Its characters have six bytes each on the page.
+    let quotes = page.evaluate(&[("text", &"\"".repeat(2 << 20))]);
+    assert_eq!(quotes.status, 200);
+    assert!(quotes.body.contains("is too large to be repeated"), "{}", quotes.body);
     let text = page.evaluate(&[("text", "<script>alert(1)</script>: [\u{202e}")]);
     assert!(!text.body.contains("<script>alert") && text.status == 200, "{}", text.body);
+}
+
+#[test]
+fn two_files_with_one_name_are_an_error() {
+    let page = Page::start(&[]);
+    let response =
+        page.evaluate(&[("files/a.yaml", BUNDLE), ("files/a.yaml", "kind: ConfigMap\n")]);
+    assert_eq!(response.status, 422, "{}", response.body);
+    assert!(response.body.contains("two files are named a.yaml"), "{}", response.body);
+}
+
+/// Waits until a directory for temporary files has inputs, and returns their number.
+fn wait_for_inputs(directory: &Path) -> usize {
+    let end = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < end {
+        match count_inputs(directory) {
+            0 => std::thread::yield_now(),
+            count => return count,
+        }
+    }
+    0
+}
+
+fn count_inputs(directory: &Path) -> usize {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("opgate-ui-")).count()
+}
+
+#[test]
+fn signal_during_an_evaluation_removes_its_input() {
+    // The evaluation takes longer than the end of the command.
+    let long = format!("{BUNDLE}---\n").repeat(20_000);
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let temporary = tempfile::tempdir().unwrap();
+        let mut page = Page::start_with_temporary(&[], temporary.path());
+        let body = form(&[("token", &page.token), ("text", &long)]);
+        let mut stream = TcpStream::connect(&page.address).unwrap();
+        let head = format!(
+            "POST / HTTP/1.1\r\nHost: {}\r\nContent-Type: multipart/form-data; boundary=XX\r\n",
+            page.address
+        );
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        assert_eq!(wait_for_inputs(temporary.path()), 1);
+        let id = Pid::from_raw(page.child.id().try_into().unwrap()).unwrap();
+        kill_process(id, signal).unwrap();
+        let status = page.child.wait().unwrap();
+        assert_eq!((status.code(), count_inputs(temporary.path())), (Some(0), 0), "{signal:?}");
+    }
 }
 
 #[test]

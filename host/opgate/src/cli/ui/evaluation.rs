@@ -7,6 +7,7 @@
 //! Every evaluation has its own policy set: the objects of one input are unknown to the next.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use maud::{Markup, html};
 use opgate_admission::cluster::Source;
@@ -15,6 +16,7 @@ use opgate_files::parallel;
 use opgate_input::read::Reader;
 use opgate_text::html::visible_line;
 
+use super::input_directory::InputDirectory;
 use super::marked_text::render_marked_texts;
 use super::upload::Upload;
 use crate::cli::args::ConfigArgs;
@@ -37,6 +39,7 @@ pub(super) struct TryEvaluator {
     profile: (Profile, bool),
     cluster_state: Vec<PathBuf>,
     pages: RulePages,
+    inputs: Arc<InputDirectory>,
 }
 
 /// The result of an input.
@@ -51,6 +54,7 @@ impl TryEvaluator {
     pub(super) fn start(
         config: ConfigArgs,
         cluster_state: Vec<PathBuf>,
+        inputs: Arc<InputDirectory>,
     ) -> Result<(Self, PolicySet), CommandError> {
         let mut configuration = config.configuration()?;
         configuration.apply_file_limits(DEFAULT_CALL_TIMEOUT, parallel::worker_count().max(4));
@@ -61,7 +65,7 @@ impl TryEvaluator {
         let mut pages = RulePages::of(&configuration, &set, true);
         pages.set_urls(|rule| format!("rules/{rule}"));
         let profile = (configuration.profile, configuration.is_profile_set);
-        Ok((Self { config, configuration, profile, cluster_state, pages }, set))
+        Ok((Self { config, configuration, profile, cluster_state, pages, inputs }, set))
     }
 
     /// Evaluates an input.
@@ -69,14 +73,16 @@ impl TryEvaluator {
     /// # Errors
     /// If it cannot be written or its cluster state cannot be read, or the policies cannot be loaded.
     pub(super) fn evaluate(&mut self, upload: &Upload<'_>) -> anyhow::Result<TryResult> {
-        let files = upload.write()?;
+        let inputs = self.inputs.clone();
+        let files = upload.write(&inputs)?;
         let (profile, is_set) = upload.profile.map_or(self.profile, |profile| (profile, true));
         (self.configuration.profile, self.configuration.is_profile_set) = (profile, is_set);
         let set = self.config.load_all_or_fail(&self.configuration, Source::PartialSnapshot);
         let set = set.map_err(|error| error.error)?;
         let mut cluster_state = self.cluster_state.clone();
         cluster_state.extend(files.cluster_state.clone());
-        input::load_cluster_state(set.cluster(), &cluster_state, &Reader::default())?;
+        input::load_cluster_state(set.cluster(), &cluster_state, &Reader::default())
+            .map_err(|error| anyhow::Error::msg(files.without_directory(&format!("{error:#}"))))?;
         let results = CollectedResults::of(
             &files.input,
             files.file.as_deref(),

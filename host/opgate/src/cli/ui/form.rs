@@ -14,6 +14,9 @@ use super::upload::Upload;
 /// Accepts dropped files, and shows the result without a new page.
 const SCRIPT: &str = include_str!("script.js");
 
+/// Maximum bytes of a text that a page repeats.
+const MAX_REPEATED_BYTES: usize = 1 << 20;
+
 /// The restrictions of all pages.
 pub(super) static SECURITY_POLICY: LazyLock<String> =
     LazyLock::new(|| content_security_policy(SCRIPT));
@@ -59,7 +62,8 @@ pub(super) fn render_form_page(
             div.wide {
                 label for="text" { "Manifest or AdmissionReview, in YAML or JSON" }
                 // A browser removes the first line break.
-                textarea #text name="text" rows="12" spellcheck="false" autocomplete="off" { "\n" (sent.text) }
+                textarea #text name="text" rows="12" spellcheck="false" autocomplete="off" { "\n" (repeated(sent.text)) }
+                (render_omission(sent.text))
             }
             div.wide.drop #drop {
                 (render_file_inputs())
@@ -71,13 +75,27 @@ pub(super) fn render_form_page(
                     "Objects of the cluster, as " code { "kubectl get -A -o yaml" } " prints them"
                 }
                 textarea #cluster-state name="state" rows="8" spellcheck="false" autocomplete="off" {
-                    "\n" (sent.cluster_state)
+                    "\n" (repeated(sent.cluster_state))
                 }
+                (render_omission(sent.cluster_state))
             }
             button type="submit" { "Evaluate" }
         }
         section #result aria-labelledby="outcome" {
             @if let Some(outcome) = outcome { (render_outcome(outcome)) }
+        }
+    }
+}
+
+/// Returns a text that was sent, if it is small enough to be part of the page.
+fn repeated(text: &str) -> &str {
+    if text.len() > MAX_REPEATED_BYTES { "" } else { text }
+}
+
+fn render_omission(text: &str) -> Markup {
+    html! {
+        @if repeated(text).len() < text.len() {
+            p.muted { "The text that you sent is too large to be repeated here." }
         }
     }
 }
@@ -93,6 +111,7 @@ fn render_file_inputs() -> Markup {
             input #directory type="file" name="files" webkitdirectory;
         }
         p #dropped role="status" {}
+        button #remove type="button" hidden { "Remove files" }
     }
 }
 

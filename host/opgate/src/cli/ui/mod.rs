@@ -10,6 +10,7 @@
 mod connections;
 mod evaluation;
 mod form;
+mod input_directory;
 mod marked_text;
 mod multipart;
 mod request_guard;
@@ -19,12 +20,15 @@ mod upload;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::evaluation::TryEvaluator;
+use self::input_directory::InputDirectory;
 use self::server::LocalPage;
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::{CommandError, ExitStatus};
@@ -63,7 +67,8 @@ impl Ui {
             );
             return Err(CommandError::usage(anyhow::anyhow!(text)));
         }
-        let (evaluator, set) = TryEvaluator::start(config, cluster_state)?;
+        let inputs = Arc::new(InputDirectory::default());
+        let (evaluator, set) = TryEvaluator::start(config, cluster_state, inputs.clone())?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let served = runtime.block_on(async {
             let listener = TcpListener::bind(listen).await;
@@ -77,20 +82,21 @@ impl Ui {
             tokio::select! {
                 () = connections::serve(&listener, &router) => {}
                 interrupted = tokio::signal::ctrl_c() => interrupted?,
-                () = terminated() => {}
+                () = ended_by(SignalKind::terminate()) => {}
+                () = ended_by(SignalKind::hangup()) => {}
             }
             Ok::<_, CommandError>(ExitStatus::Ok)
         });
-        // An evaluation can take long. Its directory is removed when it ends.
+        // An evaluation can take long: the command does not wait.
         runtime.shutdown_background();
+        inputs.close().context("cannot remove the temporary directory of an input")?;
         served
     }
 }
 
-/// Ends at SIGTERM.
-async fn terminated() {
-    let signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-    match signal {
+/// Returns at a signal.
+async fn ended_by(kind: SignalKind) {
+    match signal(kind) {
         Ok(mut signal) => drop(signal.recv().await),
         Err(_) => std::future::pending().await,
     }

@@ -5,13 +5,22 @@
   const list = document.getElementById("dropped");
   const state = document.getElementById("state");
   const result = document.getElementById("result");
-  const button = form.querySelector("button");
+  const button = form.querySelector("button[type=submit]");
+  const remove = document.getElementById("remove");
+  const inputs = [...form.querySelectorAll("input[type=file]")];
   // Files with their paths.
   let dropped = [];
 
   function announceFiles() {
+    remove.hidden = dropped.length === 0 && inputs.every((input) => input.value === "");
     const count = dropped.length;
     list.textContent = count === 0 ? "Or drop files or a directory here" : `${count} dropped: ${dropped[0][0]}${count > 1 ? ", …" : ""}`;
+  }
+
+  function removeFiles() {
+    dropped = [];
+    inputs.forEach((input) => (input.value = ""));
+    announceFiles();
   }
 
   function readAll(directory) {
@@ -60,11 +69,11 @@
       const response = await fetch("./?fragment", { method: "POST", body: data, cache: "no-store" });
       result.innerHTML = await response.text();
       const heading = document.getElementById("outcome");
-      state.textContent = heading.textContent;
+      state.textContent = heading?.textContent ?? `The server responded with status ${response.status}`;
       button.disabled = false;
-      heading.focus();
+      heading?.focus();
     } catch (error) {
-      state.textContent = "The server does not respond: start opgate ui again";
+      state.textContent = "Nothing was evaluated: choose the files again if they have changed, or start opgate ui again";
     }
     button.disabled = false;
   }
@@ -84,13 +93,28 @@
     const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
     // The items are empty after the first pause.
     const entries = items.map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
-    const files = [];
-    for (const entry of entries) {
-      await collect(entry, files);
+    if (entries.length === 0 || button.disabled) {
+      return;
     }
-    dropped = files;
-    form.querySelectorAll("input[type=file]").forEach((input) => (input.value = ""));
+    removeFiles();
+    button.disabled = true;
+    state.textContent = "Reading the files";
+    try {
+      const files = [];
+      for (const entry of entries) {
+        await collect(entry, files);
+      }
+      dropped = files;
+      state.textContent = "";
+    } catch (error) {
+      state.textContent = `The files cannot be read: ${error.message}`;
+    }
+    button.disabled = false;
     announceFiles();
+  });
+  remove.addEventListener("click", () => {
+    removeFiles();
+    document.getElementById("files").focus();
   });
   form.addEventListener("change", (event) => {
     if (event.target.type === "file") {

@@ -1,5 +1,6 @@
 //! The HTTP server of `opgate ui`.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use axum::http::header::{CONTENT_TYPE, HeaderMap};
 use axum::http::{Response, StatusCode};
 use axum::routing::get;
 use bytes::Bytes;
+use http_body_util::LengthLimitError;
 use maud::{Markup, html};
 use opgate_admission::policy::PolicySet;
-use opgate_text::html::visible;
 use opgate_ui::{RuleFilter, render_list, render_rule, set_headers};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
@@ -96,7 +97,13 @@ impl LocalPage {
         let headers = request.headers().clone();
         let is_fragment = request.uri().query() == Some("fragment");
         if let Err(error) = check_host(&headers).and_then(|()| check_origin(&headers)) {
-            return respond(StatusCode::FORBIDDEN, html! { p { (error) } });
+            // Without the input fields: the token is for this page only.
+            let page = if is_fragment {
+                render_outcome(&Outcome::Error(error.to_string()))
+            } else {
+                html! { p { (error) } }
+            };
+            return respond(StatusCode::FORBIDDEN, page);
         }
         let Ok(permit) = self.permit.clone().try_acquire_owned() else {
             let error = "another input is being evaluated: try again when it is done".to_owned();
@@ -122,8 +129,9 @@ impl LocalPage {
         if let (Ok(_), Ok(response)) = (thread, response.await) {
             return response;
         }
-        let text = html! { p { "The evaluation failed: see the output of the command." } };
-        respond(StatusCode::INTERNAL_SERVER_ERROR, text)
+        let error = "the evaluation failed: see the output of the command".to_owned();
+        let code = StatusCode::INTERNAL_SERVER_ERROR;
+        self.respond(code, is_fragment, &Upload::default(), &Outcome::Error(error))
     }
 
     fn evaluate_body(&self, headers: &HeaderMap, body: &[u8], is_fragment: bool) -> Response<Body> {
@@ -179,6 +187,10 @@ async fn read_body(body: Body) -> Result<Bytes, (StatusCode, String)> {
     let read = axum::body::to_bytes(body, MAX_BODY_BYTES);
     match tokio::time::timeout(BODY_TIMEOUT, read).await {
         Ok(Ok(body)) => Ok(body),
+        Ok(Err(error)) if !is_limit(&error) => {
+            let text = format!("the input did not arrive completely: send it again: {error}");
+            Err((StatusCode::BAD_REQUEST, text))
+        }
         Ok(Err(_)) => {
             let limit = opgate_text::units::bytes(MAX_BODY_BYTES);
             let text = format!("the input has more than {limit}: use `opgate check` for it");
@@ -190,6 +202,11 @@ async fn read_body(body: Body) -> Result<Bytes, (StatusCode, String)> {
     }
 }
 
+/// Whether a body has too many bytes.
+fn is_limit(error: &axum::Error) -> bool {
+    error.source().is_some_and(<dyn Error>::is::<LengthLimitError>)
+}
+
 fn no_such_page() -> Markup {
     html! { p { "There is no such page. " a href="/" { "Try it" } " or " a href="/rules" { "browse the rules" } "." } }
 }
@@ -198,9 +215,9 @@ fn respond(code: StatusCode, page: Markup) -> Response<Body> {
     let mut text = page.into_string();
     let mut code = code;
     if text.len() > MAX_PAGE_BYTES {
-        let limit = "The result is too large for a page: use `opgate check`.";
-        (code, text) =
-            (StatusCode::INSUFFICIENT_STORAGE, html! { p { (visible(limit)) } }.into_string());
+        let limit = "the result is too large for a page: use `opgate check`".to_owned();
+        let page = render_outcome(&Outcome::Error(limit));
+        (code, text) = (StatusCode::INSUFFICIENT_STORAGE, page.into_string());
     }
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = code;

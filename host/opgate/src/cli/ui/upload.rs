@@ -1,15 +1,16 @@
 //! The input of one evaluation: pasted text, dropped files, cluster state, profile.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
 use opgate_admission::policy::Profile;
 use opgate_text::html::visible_line;
-use tempfile::TempDir;
 use thiserror::Error;
 
+use super::input_directory::{InputDirectory, InputDirectoryError};
 use super::multipart::{self, MultipartError, Part};
 
 /// Maximum bytes of the body of a request.
@@ -42,7 +43,11 @@ pub(super) enum UploadError {
     Profile(String),
     #[error("the text is not UTF-8: convert it")]
     Text,
-    #[error("the files cannot be written to a temporary directory: {0}")]
+    #[error("two files are named {0}: drop their directory, or rename one")]
+    Duplicate(String),
+    #[error(transparent)]
+    Directory(#[from] InputDirectoryError),
+    #[error("the files cannot be written to a temporary directory")]
     Io(#[from] io::Error),
 }
 
@@ -104,22 +109,35 @@ impl<'b> Upload<'b> {
         Ok(())
     }
 
-    /// Writes the input to a directory that only this user can read.
+    /// Writes the input to a temporary directory.
     ///
     /// # Errors
-    /// If the system cannot write it.
-    pub(super) fn write(&self) -> Result<InputFiles, UploadError> {
-        let directory = tempfile::Builder::new().prefix("opgate-ui-").tempdir()?;
+    /// If two files have one name, or the system cannot write it.
+    pub(super) fn write<'d>(
+        &self,
+        directory: &'d InputDirectory,
+    ) -> Result<InputFiles<'d>, UploadError> {
+        let written = directory.fill(|root| self.write_below(root))?;
+        Ok(InputFiles { written, directory })
+    }
+
+    fn write_below(&self, root: &Path) -> Result<WrittenInput, UploadError> {
         // Error messages have canonical paths.
-        let root = directory.path().canonicalize()?;
+        let root = root.canonicalize()?;
         let input = root.join("input");
         fs::create_dir(&input)?;
         let pasted = [(pasted_name(self.text), self.text.as_bytes())];
         let files = if self.files.is_empty() { &pasted[..] } else { &self.files };
         for (path, content) in files {
-            let path = input.join(path);
-            fs::create_dir_all(path.parent().unwrap_or(&input))?;
-            fs::write(path, content)?;
+            let target = input.join(path);
+            fs::create_dir_all(target.parent().unwrap_or(&input))?;
+            let created = fs::File::create_new(target).map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    UploadError::Duplicate(visible_line(&path.to_string_lossy(), MAX_NAME_BYTES))
+                }
+                _ => UploadError::Io(error),
+            });
+            created?.write_all(content)?;
         }
         let cluster_state = root.join("cluster-state.yaml");
         let has_state = !self.cluster_state.trim().is_empty();
@@ -132,7 +150,7 @@ impl<'b> Upload<'b> {
             _ => None,
         };
         let cluster_state = has_state.then_some(cluster_state);
-        Ok(InputFiles { _directory: directory, input, file, cluster_state })
+        Ok(WrittenInput { root, input, file, cluster_state })
     }
 
     /// Returns the text of a file.
@@ -145,10 +163,38 @@ impl<'b> Upload<'b> {
     }
 }
 
-/// The files of an input, which are removed with it.
+/// The files of an input, which are removed when it is dropped.
 #[derive(Debug)]
-pub(super) struct InputFiles {
-    _directory: TempDir,
+pub(super) struct InputFiles<'d> {
+    written: WrittenInput,
+    directory: &'d InputDirectory,
+}
+
+impl InputFiles<'_> {
+    /// Removes the path of the temporary directory from a message.
+    pub(super) fn without_directory(&self, message: &str) -> String {
+        message.replace(&format!("{}/", self.root.display()), "")
+    }
+}
+
+impl Deref for InputFiles<'_> {
+    type Target = WrittenInput;
+
+    fn deref(&self) -> &WrittenInput {
+        &self.written
+    }
+}
+
+impl Drop for InputFiles<'_> {
+    fn drop(&mut self) {
+        self.directory.clear();
+    }
+}
+
+/// The paths of a written input.
+#[derive(Debug)]
+pub(super) struct WrittenInput {
+    root: PathBuf,
     /// The directory of the input.
     pub(super) input: PathBuf,
     /// The only file in it, if there is one.
@@ -255,7 +301,8 @@ mod tests {
         let upload = parse(&body).unwrap();
         assert_eq!(upload.profile, Some(Profile::Ocp412));
         assert_eq!((upload.text_of("b/x.yaml"), upload.text_of("x.yaml")), (Some("x: 1"), None));
-        let written = upload.write().unwrap();
+        let directory = InputDirectory::default();
+        let written = upload.write(&directory).unwrap();
         assert_eq!(fs::read_to_string(written.input.join("b/y.yaml")).unwrap(), "y: 1");
         assert_eq!(written.file, None);
         let state = written.cluster_state.clone().unwrap();
@@ -265,9 +312,22 @@ mod tests {
         for (text, name) in [(" {}", "pasted.json"), ("a: 1", "pasted.yaml")] {
             let body = form(&[("\"token\"", "t"), ("\"text\"", text)]);
             let upload = parse(&body).unwrap();
-            let written = upload.write().unwrap();
+            let written = upload.write(&directory).unwrap();
             assert_eq!(written.file.as_deref(), Some(Path::new(name)));
             assert_eq!((written.cluster_state.as_ref(), upload.text_of(name)), (None, Some(text)));
         }
+    }
+
+    #[test]
+    fn closed_directory_is_removed_and_takes_no_input() {
+        let body = form(&[("\"token\"", "t"), ("\"text\"", "a: 1")]);
+        let (upload, directory) = (parse(&body).unwrap(), InputDirectory::default());
+        let written = upload.write(&directory).unwrap();
+        assert!(written.input.exists());
+        directory.close().unwrap();
+        assert!(!written.input.exists());
+        drop(written);
+        let error = upload.write(&directory).unwrap_err().to_string();
+        assert!(error.starts_with("the command ends"), "{error}");
     }
 }
