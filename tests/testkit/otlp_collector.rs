@@ -1,7 +1,7 @@
 //! An OpenTelemetry collector on loopback: it receives OTLP over HTTP, and keeps the messages.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -38,6 +38,7 @@ pub struct OtlpCollector {
     /// Where it listens.
     pub address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
+    requests: Arc<AtomicUsize>,
     status: Arc<AtomicU16>,
 }
 
@@ -70,22 +71,24 @@ impl OtlpCollector {
         let address = listener.local_addr().unwrap();
         let received: Arc<Mutex<Vec<Received>>> = Arc::default();
         let status = Arc::new(AtomicU16::new(200));
-        let (kept, answered) = (received.clone(), status.clone());
+        let requests = Arc::new(AtomicUsize::new(0));
+        let (kept, counted, answered) = (received.clone(), requests.clone(), status.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (tls, kept, answered) = (tls.clone(), kept.clone(), answered.clone());
+                let (tls, kept) = (tls.clone(), kept.clone());
+                let (counted, answered) = (counted.clone(), answered.clone());
                 tokio::spawn(async move {
                     match tls {
                         Some(tls) => {
                             let Ok(stream) = tls.accept(stream).await else { return };
-                            serve(stream, kept, answered).await;
+                            serve(stream, kept, counted, answered).await;
                         }
-                        None => serve(stream, kept, answered).await,
+                        None => serve(stream, kept, counted, answered).await,
                     }
                 });
             }
         });
-        Self { address, received, status }
+        Self { address, received, requests, status }
     }
 
     /// The endpoint, as `--otlp-endpoint` wants it.
@@ -96,6 +99,11 @@ impl OtlpCollector {
     /// Answers with another status from now on, or with [`Self::SILENT`] not at all.
     pub fn set_status(&self, status: u16) {
         self.status.store(status, Ordering::Relaxed);
+    }
+
+    /// The number of requests that have arrived, also of those without an answer.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
     }
 
     fn messages(&self, path: &str) -> Vec<Received> {
@@ -137,10 +145,12 @@ impl OtlpCollector {
 async fn serve<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     stream: S,
     kept: Arc<Mutex<Vec<Received>>>,
+    counted: Arc<AtomicUsize>,
     answered: Arc<AtomicU16>,
 ) {
     let answer = service_fn(move |request: Request<Incoming>| {
         let (kept, status) = (kept.clone(), answered.load(Ordering::Relaxed));
+        counted.fetch_add(1, Ordering::Relaxed);
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();

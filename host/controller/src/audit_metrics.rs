@@ -32,8 +32,9 @@ const MAX_NAMESPACED_SERIES: usize = 750;
 /// Maximum bytes of a namespace.
 const MAX_NAMESPACE_BYTES: usize = 63;
 
-/// Label of the namespaces, and of the policies and rules, that have no series of their own.
-const OTHER: &str = "other";
+/// Label of the namespaces, and of the policies and rules, that have no series of their own. No Namespace has this
+/// name.
+const OTHER: &str = "_other";
 
 /// Labels of a series.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -258,7 +259,8 @@ mod tests {
             assert!((MAX_NAMESPACED_SERIES..=MAX_SERIES).contains(&series.len()), "{rules}");
             let total: u64 = series.iter().map(|(_, count)| count).sum();
             assert_eq!(total, rules * namespaces * 3, "{rules} rules");
-            let others = series.iter().filter(|(labels, _)| labels.contains("namespace=\"other\""));
+            let others =
+                series.iter().filter(|(labels, _)| labels.contains("namespace=\"_other\""));
             assert!(others.count() > 0, "{rules} rules");
         }
     }
@@ -273,7 +275,7 @@ mod tests {
         metrics.complete(results(violations));
         let expected = [
             ("policy=\"p\",rule=\"R-1\",namespace=\"\",effect=\"deny\"}", 1),
-            ("policy=\"p\",rule=\"R-1\",namespace=\"other\",effect=\"deny\"}", 1),
+            ("policy=\"p\",rule=\"R-1\",namespace=\"_other\",effect=\"deny\"}", 1),
         ];
         assert_eq!(series(&text(&metrics)), expected);
     }

@@ -260,7 +260,7 @@ impl Server {
     /// The text of `/metrics`, with exemplars.
     pub fn metrics_text(&self) -> impl Fn() -> bytes::Bytes + Send + Sync + 'static {
         let app = self.app.clone();
-        move || app.metrics_text()
+        move || app.metrics_text().with_exemplars
     }
 
     /// Whether the server is ready, as `/readyz` reports.

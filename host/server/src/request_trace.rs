@@ -16,6 +16,9 @@ const TRACEPARENT: &str = "traceparent";
 /// Maximum number of rules in an attribute, which is limited in bytes, too.
 const MAX_RULES: usize = 32;
 
+/// The error of a request whose client disconnected before the response.
+const CANCELLED: &str = "cancelled";
+
 /// A traced request.
 #[derive(Debug)]
 pub(super) struct RequestTrace {
@@ -23,12 +26,7 @@ pub(super) struct RequestTrace {
 }
 
 impl RequestTrace {
-    /// Begins a trace, if the request is sampled.
-    pub(super) fn start(
-        telemetry: &Telemetry,
-        headers: &HeaderMap,
-        started: Instant,
-    ) -> Option<Self> {
+    fn start(telemetry: &Telemetry, headers: &HeaderMap, started: Instant) -> Option<Self> {
         let mut values = headers.get_all(TRACEPARENT).iter();
         // More than one is ambiguous.
         let traceparent = values.next().filter(|_| values.next().is_none());
@@ -67,8 +65,8 @@ impl RequestTrace {
         }
     }
 
-    /// Ends the trace with the response. `only` has the policies that the path names.
-    pub(super) fn end(self, telemetry: &Telemetry, only: Option<&str>, status: u16) {
+    /// Ends the trace with the status of the response, if there is one. `only` has the policies that the path names.
+    fn end(self, telemetry: &Telemetry, only: Option<&str>, status: Option<u16>) {
         let (route, path) = match only {
             Some(names) => ("/validate/{policies}", format!("/validate/{names}")),
             None => ("/validate", "/validate".to_owned()),
@@ -78,10 +76,56 @@ impl RequestTrace {
             Attribute::text("http.route", route),
             Attribute::text("url.path", &path),
             Attribute::text("url.scheme", "https"),
-            Attribute::number("http.response.status_code", status.into()),
         ]);
-        let error = (status >= 500).then(|| status.to_string());
+        let error = if let Some(status) = status {
+            let status_code = Attribute::number("http.response.status_code", status.into());
+            self.trace.add_attributes([status_code]);
+            (status >= 500).then(|| status.to_string())
+        } else {
+            self.trace.add_attributes([Attribute::text("error.type", CANCELLED)]);
+            Some(CANCELLED.to_owned())
+        };
         telemetry.end_trace(self.trace, &format!("POST {route}"), error.as_deref());
+    }
+}
+
+/// The trace of a request in progress. It ends also if the client disconnects and everything is dropped.
+#[derive(Debug)]
+pub(super) struct OpenTrace<'t> {
+    telemetry: &'t Telemetry,
+    /// The policies that the path names.
+    only: Option<&'t str>,
+    trace: Option<RequestTrace>,
+}
+
+impl<'t> OpenTrace<'t> {
+    /// Begins a trace, if the request is sampled.
+    pub(super) fn start(
+        telemetry: &'t Telemetry,
+        only: Option<&'t str>,
+        headers: &HeaderMap,
+        started: Instant,
+    ) -> Self {
+        Self { telemetry, only, trace: RequestTrace::start(telemetry, headers, started) }
+    }
+
+    pub(super) fn trace(&self) -> Option<&RequestTrace> {
+        self.trace.as_ref()
+    }
+
+    /// Ends it with the status of the response.
+    pub(super) fn end(mut self, status: u16) {
+        if let Some(trace) = self.trace.take() {
+            trace.end(self.telemetry, self.only, Some(status));
+        }
+    }
+}
+
+impl Drop for OpenTrace<'_> {
+    fn drop(&mut self) {
+        if let Some(trace) = self.trace.take() {
+            trace.end(self.telemetry, self.only, None);
+        }
     }
 }
 

@@ -38,8 +38,14 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 #[error("{0}")]
 pub(crate) struct ExportError(String);
 
+impl ExportError {
+    pub(crate) fn new(reason: impl std::fmt::Display) -> Self {
+        Self(one_line(&reason.to_string(), MAX_ERROR_BYTES))
+    }
+}
+
 fn failed(reason: impl std::fmt::Display) -> ExportError {
-    ExportError(one_line(&reason.to_string(), MAX_ERROR_BYTES))
+    ExportError::new(reason)
 }
 
 /// The reason why there is no client.

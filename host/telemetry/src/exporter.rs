@@ -23,6 +23,7 @@ use opgate_text::one_line;
 use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::client::{Client, ClientError, ExportError};
@@ -42,6 +43,9 @@ const TRACES_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Maximum time for the last export when the server ends.
 const MAX_END_TIME: Duration = Duration::from_secs(5);
+
+/// Of this, the time for an export in progress, which can wait for a collector that does not respond.
+const MAX_LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// The interval of log lines about failed exports.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -66,7 +70,6 @@ pub enum StartError {
 enum Message {
     Trace(EndedTrace),
     Metrics(MetricsSource),
-    End,
 }
 
 /// Traces requests and exports metrics.
@@ -79,8 +82,14 @@ pub struct Telemetry {
     queue: UnboundedSender<Message>,
     queued_bytes: Arc<AtomicUsize>,
     counts: Counts,
-    /// Receives the end of the thread.
-    end: Mutex<Option<mpsc::Receiver<()>>>,
+    thread: Mutex<Option<ThreadEnd>>,
+}
+
+/// Ends the thread that exports.
+#[derive(Debug)]
+struct ThreadEnd {
+    end: watch::Sender<bool>,
+    ended: mpsc::Receiver<()>,
 }
 
 impl Telemetry {
@@ -102,10 +111,12 @@ impl Telemetry {
             queue,
             queued_bytes: Arc::default(),
             counts: Counts::default(),
-            end: Mutex::default(),
+            thread: Mutex::default(),
         };
+        let (end, end_signal) = watch::channel(false);
         let exporter = Exporter {
             client,
+            end: Some(end_signal),
             resource: resource(settings.instance.as_deref()),
             traces: settings.traces,
             metrics: settings.metrics,
@@ -117,13 +128,13 @@ impl Telemetry {
             log: ErrorLog::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (ended, end) = mpsc::channel();
+        let (sender, ended) = mpsc::channel();
         std::thread::Builder::new().name("otlp".to_owned()).spawn(move || {
             runtime.block_on(exporter.run(messages, settings.metrics_interval));
             // The server waits no longer, if it is gone.
-            let _ = ended.send(());
+            let _ = sender.send(());
         })?;
-        *telemetry.end.lock() = Some(end);
+        *telemetry.thread.lock() = Some(ThreadEnd { end, ended });
         Ok(telemetry)
     }
 
@@ -134,7 +145,7 @@ impl Telemetry {
         let client = traceparent.and_then(TraceContext::parse);
         let random = u64::from_be_bytes(RandomIdGenerator::default().new_span_id().to_bytes());
         let active = match sampler.sample(client, random, started) {
-            Sampling::Traced => ActiveTrace::begin(&self.active),
+            Sampling::Traced => ActiveTrace::begin(&self.active, sampler.is_decided_by(client)),
             Sampling::NotSampled => return None,
             Sampling::Limited => None,
         };
@@ -178,11 +189,8 @@ impl Telemetry {
 
     /// Exports what waits, within a time limit. Later traces are not exported.
     pub fn finish(&self) {
-        let end = self.end.lock().take();
-        if self.queue.send(Message::End).is_ok()
-            && let Some(end) = end
-            && end.recv_timeout(MAX_END_TIME).is_err()
-        {
+        let Some(ThreadEnd { end, ended }) = self.thread.lock().take() else { return };
+        if end.send(true).is_ok() && ended.recv_timeout(MAX_END_TIME).is_err() {
             tracing::warn!("the last traces and metrics were not exported in time");
         }
     }
@@ -220,6 +228,8 @@ fn scope() -> InstrumentationScope {
 /// The thread that exports.
 struct Exporter {
     client: Client,
+    /// The signal to end, until it is there.
+    end: Option<watch::Receiver<bool>>,
     resource: ResourceMessage,
     traces: Option<Uri>,
     metrics: Option<Uri>,
@@ -239,8 +249,12 @@ impl Exporter {
         for timer in [&mut traces, &mut metrics] {
             timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
+        let end = self.end.clone();
+        let mut end = std::pin::pin!(ended(end));
         loop {
             tokio::select! {
+                biased;
+                () = end.as_mut() => break,
                 message = messages.recv() => match message {
                     Some(Message::Trace(trace)) => self.add(trace),
                     Some(Message::Metrics(source)) => {
@@ -248,7 +262,7 @@ impl Exporter {
                         // The first export is due after an interval.
                         metrics.reset();
                     }
-                    Some(Message::End) | None => break,
+                    None => break,
                 },
                 _ = traces.tick() => self.export_traces().await,
                 _ = metrics.tick() => self.export_metrics().await,
@@ -257,12 +271,32 @@ impl Exporter {
                 self.export_traces().await;
             }
         }
+        self.end = None;
+        while let Ok(message) = messages.try_recv() {
+            match message {
+                Message::Trace(trace) => self.add(trace),
+                Message::Metrics(source) => self.metrics_source = Some(source),
+            }
+        }
         // The server waits no longer than this.
         let last = async {
             self.export_traces().await;
             self.export_metrics().await;
         };
         let _ = tokio::time::timeout(MAX_END_TIME, last).await;
+    }
+
+    /// Sends a message. After the signal to end, it waits only a little longer.
+    async fn post(&self, uri: &Uri, message: Vec<u8>) -> Result<Bytes, ExportError> {
+        let end = self.end.clone();
+        let given_up = async {
+            ended(end).await;
+            tokio::time::sleep(MAX_LAST_WAIT).await;
+        };
+        tokio::select! {
+            sent = self.client.post(uri, message) => sent,
+            () = given_up => Err(ExportError::new("no response until the server ended")),
+        }
     }
 
     /// Adds a trace. Its bytes stay reserved until its last span is exported.
@@ -280,7 +314,7 @@ impl Exporter {
             let bytes: usize = batch.iter().map(|(_, bytes)| bytes).sum();
             let spans: Vec<_> = batch.into_iter().map(|(span, _)| span).collect();
             let count = spans.len();
-            let sent = self.client.post(&uri, self.traces_message(spans)).await;
+            let sent = self.post(&uri, self.traces_message(spans)).await;
             self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
             let rejected = sent.as_ref().map_or(count, |body| rejected_spans(body).min(count));
             self.counts.add_spans("exported", count - rejected);
@@ -310,7 +344,7 @@ impl Exporter {
         let text = std::str::from_utf8(&text).unwrap_or_default();
         let request = metric_messages::request(text, &times, self.resource.clone(), scope());
         let message = request.encode_to_vec();
-        let sent = self.client.post(&uri, message).await;
+        let sent = self.post(&uri, message).await;
         self.report("metrics", &uri, sent);
     }
 
@@ -325,6 +359,16 @@ impl Exporter {
             Err(error) => self.log.write(signal, uri, &error.to_string()),
         }
     }
+}
+
+/// Waits for the signal to end; without one, forever.
+async fn ended(end: Option<watch::Receiver<bool>>) {
+    if let Some(mut end) = end
+        && end.wait_for(|is_ended| *is_ended).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
 }
 
 /// The number of spans that the collector did not accept.
@@ -387,7 +431,7 @@ mod tests {
             queue,
             queued_bytes: Arc::default(),
             counts: Counts::default(),
-            end: Mutex::default(),
+            thread: Mutex::default(),
         };
         for _ in 0..MAX_QUEUED_BYTES / 256 {
             let trace = telemetry.start_trace(None, Instant::now()).unwrap();

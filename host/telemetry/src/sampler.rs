@@ -1,5 +1,6 @@
 //! Chooses the requests that are traced: those of a trace that the client samples, a share of the others, and
-//! never more than a number in a second.
+//! never more than a number in a second. API servers can pass on the header of their own clients, so that requests
+//! of which the client decides get at most half of that number.
 
 use std::time::{Duration, Instant};
 
@@ -37,13 +38,26 @@ pub(crate) struct Sampler {
     settings: SamplerSettings,
     /// Random numbers below this are chosen.
     threshold: u64,
-    /// The begin of a period, and the number of requests that were traced in it.
-    window: Mutex<Option<(Instant, u32)>>,
+    window: Mutex<Option<Window>>,
+}
+
+/// A period, and the requests that were traced in it.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    begin: Instant,
+    traced: u32,
+    /// Of these, requests of which the client decided.
+    traced_for_clients: u32,
 }
 
 impl Sampler {
     pub(crate) fn new(settings: SamplerSettings) -> Self {
         Self { settings, threshold: threshold(settings.ratio), window: Mutex::default() }
+    }
+
+    /// Whether the client decides for its request.
+    pub(crate) fn is_decided_by(&self, client: Option<TraceContext>) -> bool {
+        self.settings.follows_client && client.is_some()
     }
 
     /// Decides for a request. `random` is evenly distributed.
@@ -60,14 +74,22 @@ impl Sampler {
         if !is_chosen {
             return Sampling::NotSampled;
         }
+        let is_decided_by_client = self.is_decided_by(client);
         let mut window = self.window.lock();
-        let (begin, count) = window
-            .filter(|(begin, _)| now.saturating_duration_since(*begin) < PERIOD)
-            .unwrap_or((now, 0));
-        if count >= self.settings.max_per_second {
+        let mut current = window
+            .filter(|window| now.saturating_duration_since(window.begin) < PERIOD)
+            .unwrap_or(Window { begin: now, traced: 0, traced_for_clients: 0 });
+        let max = self.settings.max_per_second;
+        if current.traced >= max
+            || (is_decided_by_client && current.traced_for_clients >= max.div_ceil(2))
+        {
             return Sampling::Limited;
         }
-        *window = Some((begin, count.saturating_add(1)));
+        current.traced = current.traced.saturating_add(1);
+        if is_decided_by_client {
+            current.traced_for_clients = current.traced_for_clients.saturating_add(1);
+        }
+        *window = Some(current);
         Sampling::Traced
     }
 }
@@ -116,12 +138,25 @@ mod tests {
 
     #[test]
     fn traced_requests_are_limited_in_each_second() {
-        let settings = SamplerSettings { ratio: 0.0, follows_client: true, max_per_second: 2 };
+        let settings = SamplerSettings { ratio: 1.0, follows_client: true, max_per_second: 2 };
         let (sampler, start) = (Sampler::new(settings), Instant::now());
         let found = [0, 1, 500, 999, 1_000, 1_001, 1_500]
-            .map(|ms| sampler.sample(Some(client(true)), 0, start + Duration::from_millis(ms)));
+            .map(|ms| sampler.sample(None, 0, start + Duration::from_millis(ms)));
         let (traced, limited) = (Sampling::Traced, Sampling::Limited);
         assert_eq!(found, [traced, traced, limited, limited, traced, traced, limited]);
         assert_eq!(sampler.sample(Some(client(false)), 0, start), Sampling::NotSampled);
+    }
+
+    #[test]
+    fn clients_get_at_most_half_of_the_traced_requests() {
+        for (follows_client, expected) in [(true, [2, 2]), (false, [4, 0])] {
+            let settings = SamplerSettings { ratio: 1.0, follows_client, max_per_second: 4 };
+            let (sampler, now) = (Sampler::new(settings), Instant::now());
+            let traced = [Some(client(true)), None].map(|client| {
+                let found = (0..10).map(|_| sampler.sample(client, 0, now));
+                found.filter(|sampling| *sampling == Sampling::Traced).count()
+            });
+            assert_eq!(traced, expected, "{follows_client}");
+        }
     }
 }

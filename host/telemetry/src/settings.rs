@@ -12,6 +12,9 @@ use crate::sampler::SamplerSettings;
 /// The share of requests that is traced if nothing sets one.
 const DEFAULT_RATIO: f64 = 0.01;
 
+const ENDPOINT_FLAG: &str = "--otlp-endpoint";
+const ENDPOINT_VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
 /// Interval between exports of metrics.
 const DEFAULT_METRICS_INTERVAL: Duration = Duration::from_secs(60);
 const MIN_METRICS_INTERVAL: Duration = Duration::from_millis(100);
@@ -54,8 +57,17 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: {reason}")]
 pub struct SettingsError {
+    /// A flag or a variable.
     name: &'static str,
     reason: String,
+}
+
+impl SettingsError {
+    /// Whether the value is that of a flag, and not that of a variable.
+    #[must_use]
+    pub fn is_of_flag(&self) -> bool {
+        self.name.starts_with("--")
+    }
 }
 
 fn invalid(name: &'static str, reason: impl Into<String>) -> SettingsError {
@@ -73,9 +85,12 @@ impl Settings {
     ) -> Result<Option<Self>, SettingsError> {
         // An empty variable counts as unset.
         let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-        let endpoint = overrides.endpoint.filter(|endpoint| !endpoint.trim().is_empty());
-        let endpoint = endpoint.or_else(|| variable("OTEL_EXPORTER_OTLP_ENDPOINT"));
-        let Some(endpoint) = endpoint else { return Ok(None) };
+        let flag = overrides.endpoint.filter(|endpoint| !endpoint.trim().is_empty());
+        let of_variable = variable(ENDPOINT_VARIABLE);
+        // The parser of the flags reads the variable, too.
+        let is_flag = flag.is_some() && flag != of_variable;
+        let name = if is_flag { ENDPOINT_FLAG } else { ENDPOINT_VARIABLE };
+        let Some(endpoint) = flag.or(of_variable) else { return Ok(None) };
         if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(None);
         }
@@ -87,12 +102,14 @@ impl Settings {
         }
         let interval = milliseconds("OTEL_METRIC_EXPORT_INTERVAL", &variable)?;
         let interval = overrides.metrics_interval.or(interval).unwrap_or(DEFAULT_METRICS_INTERVAL);
+        // An export without any time would always fail.
         let timeout = milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT", &variable)?;
+        let timeout = timeout.filter(|timeout| !timeout.is_zero());
         let headers = variable("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
         let (ratio, max) = (overrides.ratio, overrides.max_traces_per_second);
         Ok(Some(Self {
-            traces: traces.then(|| signal_uri(&endpoint, "v1/traces")).transpose()?,
-            metrics: metrics.then(|| signal_uri(&endpoint, "v1/metrics")).transpose()?,
+            traces: traces.then(|| signal_uri(name, &endpoint, "v1/traces")).transpose()?,
+            metrics: metrics.then(|| signal_uri(name, &endpoint, "v1/metrics")).transpose()?,
             headers: read_headers(&headers)?,
             certificate: variable("OTEL_EXPORTER_OTLP_CERTIFICATE").map(PathBuf::from),
             timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),
@@ -100,6 +117,13 @@ impl Settings {
             metrics_interval: interval.max(MIN_METRICS_INTERVAL),
             instance: variable("POD_NAME").or_else(|| variable("HOSTNAME")),
         }))
+    }
+
+    /// Whether exports have headers, which can have credentials, and no TLS protects them.
+    #[must_use]
+    pub fn has_unprotected_headers(&self) -> bool {
+        let uri = self.traces.as_ref().or(self.metrics.as_ref());
+        !self.headers.is_empty() && uri.and_then(Uri::scheme_str) != Some("https")
     }
 }
 
@@ -148,18 +172,17 @@ fn milliseconds(
 }
 
 /// The address for one signal below an endpoint.
-fn signal_uri(endpoint: &str, path: &str) -> Result<Uri, SettingsError> {
-    const NAME: &str = "--otlp-endpoint";
+fn signal_uri(name: &'static str, endpoint: &str, path: &str) -> Result<Uri, SettingsError> {
     let wrong = || {
         let reason = "not the URL of a collector: write http://HOST:4318 or https://HOST:4318";
-        invalid(NAME, reason)
+        invalid(name, reason)
     };
     let uri: Uri = endpoint.trim().parse().map_err(|_| wrong())?;
     let has_scheme = matches!(uri.scheme_str(), Some("http" | "https"));
     let authority = uri.authority().filter(|_| has_scheme && uri.query().is_none());
     if authority.ok_or_else(wrong)?.as_str().contains('@') {
         let reason = "credentials belong into OTEL_EXPORTER_OTLP_HEADERS, not into the URL";
-        return Err(invalid(NAME, reason));
+        return Err(invalid(name, reason));
     }
     format!("{}/{path}", endpoint.trim().trim_end_matches('/')).parse().map_err(|_| wrong())
 }
@@ -228,7 +251,8 @@ mod tests {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        Settings::resolve(overrides, variable).map_err(|error| error.to_string())
+        let resolved = Settings::resolve(overrides, variable);
+        resolved.map_err(|error| format!("{error} (flag: {})", error.is_of_flag()))
     }
 
     fn endpoint() -> SettingsOverrides {
@@ -291,6 +315,30 @@ mod tests {
     }
 
     #[test]
+    fn timeout_of_zero_is_the_default() {
+        for (value, expected) in [("0", DEFAULT_TIMEOUT), ("20", Duration::from_millis(20))] {
+            let variables = [("OTEL_EXPORTER_OTLP_TIMEOUT", value)];
+            let settings = resolve(endpoint(), &variables).unwrap().unwrap();
+            assert_eq!(settings.timeout, expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn headers_without_tls_are_unprotected() {
+        for (address, headers, expected) in
+            [("http://c", "a=b", true), ("https://c", "a=b", false), ("http://c", "", false)]
+        {
+            let variables = [
+                ("OTEL_EXPORTER_OTLP_ENDPOINT", address),
+                ("OTEL_EXPORTER_OTLP_HEADERS", headers),
+                ("OTEL_TRACES_EXPORTER", "none"),
+            ];
+            let settings = resolve(SettingsOverrides::default(), &variables).unwrap().unwrap();
+            assert_eq!(settings.has_unprotected_headers(), expected, "{address} {headers}");
+        }
+    }
+
+    #[test]
     fn invalid_values_are_errors_without_credentials() {
         for (name, value, error) in [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318", "not the URL of a collector"),
@@ -311,7 +359,16 @@ mod tests {
             let variables = [(name, value), ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c")];
             let found = resolve(SettingsOverrides::default(), &variables).unwrap_err();
             assert!(found.contains(error) && !found.contains("secret"), "{value}: {found}");
+            assert!(found.contains("(flag: false)"), "{found}");
         }
+        let overrides =
+            SettingsOverrides { endpoint: Some("collector:4318".to_owned()), ..endpoint() };
+        let found = resolve(overrides, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c")]);
+        let found = found.unwrap_err();
+        assert!(
+            found.starts_with("--otlp-endpoint: ") && found.contains("(flag: true)"),
+            "{found}"
+        );
         let variables = [("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "2")];
         let found = resolve(endpoint(), &variables).unwrap_err();
         assert!(found.contains("0 to 1"), "{found}");

@@ -100,9 +100,10 @@ pub struct Trace {
 pub(crate) struct ActiveTrace(Arc<AtomicUsize>);
 
 impl ActiveTrace {
-    /// Counts one more, if there are not too many.
-    pub(crate) fn begin(active: &Arc<AtomicUsize>) -> Option<Self> {
-        let next = |count: usize| (count < MAX_ACTIVE_TRACES).then_some(count.saturating_add(1));
+    /// Counts one more, if there are not too many. Requests of which the client decides leave room for others.
+    pub(crate) fn begin(active: &Arc<AtomicUsize>, is_decided_by_client: bool) -> Option<Self> {
+        let max = if is_decided_by_client { MAX_ACTIVE_TRACES / 2 } else { MAX_ACTIVE_TRACES };
+        let next = |count: usize| (count < max).then_some(count.saturating_add(1));
         let counted = active.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         counted.is_ok().then(|| Self(active.clone()))
     }
@@ -252,17 +253,23 @@ mod tests {
     use super::*;
 
     fn active() -> ActiveTrace {
-        ActiveTrace::begin(&Arc::default()).unwrap()
+        ActiveTrace::begin(&Arc::default(), false).unwrap()
     }
 
     #[test]
     fn traces_at_the_same_time_are_limited() {
         let count = Arc::default();
-        let mut active: Vec<_> =
-            std::iter::from_fn(|| ActiveTrace::begin(&count)).take(1_000).collect();
+        let begin = |is_decided_by_client: bool| {
+            let count = &count;
+            let next = move || ActiveTrace::begin(count, is_decided_by_client);
+            std::iter::from_fn(next).take(1_000)
+        };
+        let mut active: Vec<_> = begin(true).collect();
+        assert_eq!(active.len(), MAX_ACTIVE_TRACES / 2);
+        active.extend(begin(false));
         assert_eq!(active.len(), MAX_ACTIVE_TRACES);
         active.pop();
-        assert!(ActiveTrace::begin(&count).is_some());
+        assert!(ActiveTrace::begin(&count, false).is_some());
     }
 
     #[test]

@@ -253,6 +253,43 @@ async fn unavailable_collector_fails_no_review() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hanging_export_does_not_keep_the_last_traces() {
+    let collector = OtlpCollector::start().await;
+    collector.set_status(OtlpCollector::SILENT);
+    let server = start(&collector, &["--trace-sample", "1", "--otlp-metrics-interval", "100ms"]);
+    wait_until("a hanging export", async || collector.requests() > 0).await;
+    collector.set_status(200);
+    let mut client = server.connect().await;
+    review(&mut client, "1", None).await;
+    stop(server);
+    assert!(!collector.spans().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_variables_turn_only_telemetry_off() {
+    for (variable, value) in [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_METRICS_EXPORTER", "console"),
+        ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "missing.crt"),
+    ] {
+        let endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1";
+        let shell = format!("export {endpoint} {variable}={value}");
+        let server = Server::start_after(&shell, BINARY, None, &["--drain-delay", "0s"]);
+        let mut client = server.connect().await;
+        assert_eq!(review(&mut client, "1", Some(&sampled())).await["allowed"], false);
+        let off = |line: &Value| {
+            line["level"] == "ERROR"
+                && line["message"].as_str().unwrap().starts_with("telemetry is off")
+                && line["error"].as_str().unwrap().contains(variable)
+        };
+        assert!(server.log().iter().any(off), "{variable}: {:#?}", server.log());
+        stop(server);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn exported_metrics_are_those_of_the_ops_port() {
     let collector = OtlpCollector::start().await;
     let server = start(&collector, &["--otlp-metrics-interval", "100ms"]);

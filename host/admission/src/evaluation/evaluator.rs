@@ -264,6 +264,9 @@ impl PolicyResult {
     }
 }
 
+/// The cause of a call that an overload prevents, in its step.
+const OVERLOAD_CAUSE: &str = "overload";
+
 /// Calls one policy, writes its log lines, and accepts its verdict.
 async fn call_policy<O: Observer>(
     policy: &Arc<Policy>,
@@ -285,7 +288,7 @@ async fn call_policy<O: Observer>(
     let CallOutcome { call, dropped_error: dropped } = match asked {
         Ok(asked) => asked,
         Err(overload) => {
-            end_call_step(step, policy, || (Vec::new(), Some(overload.to_string())));
+            end_call_step(step, policy, || (Vec::new(), Some(OVERLOAD_CAUSE.to_owned())));
             return PolicyResult::from_overload(overload);
         }
     };

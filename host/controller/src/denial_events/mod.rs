@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Denials of the same object by the same rules in an hour are one Event with a count, also of several
-//! servers: the name of an Event is a digest of what it reports. No request waits for an Event. A failed write is
-//! not repeated; the next denial of its series tries again.
+//! servers: the name of an Event is a digest of what it reports. No request waits for an Event. A write that fails
+//! for a reason that can pass is repeated a few times; it can count its denials twice if only the response was lost.
+//! After a refused write, the tenant has no Events for a minute.
 
 mod denial;
 mod queue;
@@ -33,7 +34,7 @@ use tokio::time::Instant;
 use self::denial::Denial;
 use self::queue::{Admission, DenialQueue, NextWrite};
 use self::write::EventWriter;
-use crate::api::Api;
+use crate::api::{Api, ApiError};
 
 /// Interval of log lines about Events that are not written.
 const LOG_INTERVAL: Duration = Duration::from_secs(600);
@@ -126,7 +127,12 @@ impl DenialEvents {
                             queue.set_written(&series, stored, Instant::now());
                         }
                         Err(error) => {
-                            let lost = queue.set_failed(&series, Instant::now());
+                            let now = Instant::now();
+                            let lost = if is_refusal(&error) {
+                                queue.set_failed(&series, now)
+                            } else {
+                                queue.set_delayed(&series, now)
+                            };
                             self.counts.failed.inc_by(lost);
                             self.log_failure(&series.denial.namespace, &error.to_string());
                         }
@@ -154,6 +160,11 @@ impl DenialEvents {
         let suppressed = std::mem::take(&mut log.suppressed);
         tracing::warn!(namespace, error, suppressed, "event of a denial not written");
     }
+}
+
+/// Whether another attempt would fail, too.
+fn is_refusal(error: &ApiError) -> bool {
+    matches!(error, ApiError::Forbidden(_) | ApiError::NotFound(_) | ApiError::Invalid(_))
 }
 
 /// Returns the number of the hour.

@@ -25,7 +25,11 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(500);
 const MIN_SERIES_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_SERIES_INTERVAL: Duration = Duration::from_secs(600);
 
-/// The time without Events for a tenant whose Event was not stored.
+/// Maximum number of writes of a series in a row that fail for a reason that can pass, such as a timeout. The time
+/// between them doubles; together it is some four minutes.
+const MAX_FAILED_WRITES: u32 = 9;
+
+/// The time without Events for a tenant whose Event was refused.
 const FAILURE_PAUSE: Duration = Duration::from_secs(60);
 
 /// Bytes of all series.
@@ -80,6 +84,8 @@ struct Series {
     last: OffsetDateTime,
     due: Instant,
     interval: Duration,
+    /// Writes in a row that failed.
+    failed_writes: u32,
     /// Its Event after the last write.
     stored: Option<StoredEvent>,
     bytes: usize,
@@ -170,6 +176,7 @@ impl DenialQueue {
             last: denial.at,
             due: now,
             interval: MIN_SERIES_INTERVAL,
+            failed_writes: 0,
             stored: None,
             bytes,
             denial: Arc::new(denial),
@@ -263,6 +270,12 @@ impl DenialQueue {
         self.bytes
     }
 
+    /// Denials that wait for a write.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> u64 {
+        self.tenants.values().flat_map(|known| known.series.values()).map(|s| s.count).sum()
+    }
+
     /// The number of tenants.
     #[cfg(test)]
     pub(super) fn tenants(&self) -> usize {
@@ -275,12 +288,32 @@ impl DenialQueue {
         let series = known.and_then(|known| known.series.get_mut(&due.denial.event));
         if let Some(series) = series {
             series.stored = Some(stored);
+            series.failed_writes = 0;
             series.due = now + series.interval;
             series.interval = (series.interval * 2).min(MAX_SERIES_INTERVAL);
         }
     }
 
-    /// Notes that the Event of a series was not stored, and pauses its tenant. Returns the number of denials
+    /// Notes that a write failed for a reason that can pass: the series is due again later. Returns the number of
+    /// denials without an Event, if it has failed too often.
+    pub(super) fn set_delayed(&mut self, due: &DueSeries, now: Instant) -> u64 {
+        let Some(known) = self.tenants.get_mut(&due.denial.tenant) else { return due.count };
+        let Some(series) = known.series.get_mut(&due.denial.event) else { return due.count };
+        let delay = MIN_SERIES_INTERVAL.saturating_mul(1 << series.failed_writes);
+        series.failed_writes += 1;
+        series.count = series.count.saturating_add(due.count);
+        series.due = now + delay.min(MAX_SERIES_INTERVAL);
+        if series.failed_writes < MAX_FAILED_WRITES {
+            return 0;
+        }
+        let lost = series.count;
+        known.bytes -= series.bytes;
+        self.bytes -= series.bytes;
+        known.series.remove(&due.denial.event);
+        lost
+    }
+
+    /// Notes that the Event of a series was refused, and pauses its tenant. Returns the number of denials
     /// without an Event.
     pub(super) fn set_failed(&mut self, due: &DueSeries, now: Instant) -> u64 {
         let Some(known) = self.tenants.get_mut(&due.denial.tenant) else { return due.count };

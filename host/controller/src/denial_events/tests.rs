@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 
 use super::*;
 use crate::api::{Kind, text};
-use crate::fake::FakeApiServer;
+use crate::fake::{Connectivity, FakeApiServer};
 
 fn decision(rules: &[&str], message: &str) -> Decision {
     let mut decision = Decision::default();
@@ -261,6 +261,28 @@ async fn forbidden_namespace_pauses_and_others_have_their_events() {
     setup.run_for(1).await;
     assert_eq!((setup.stored("team-b").len(), setup.stored("team-a").len()), (1, 1));
     assert_eq!(setup.counts(), [2, 1, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unavailable_api_server_delays_events() {
+    let setup = Setup::new();
+    setup.api.set_connectivity("a", Connectivity::Down);
+    setup.deny("team-a", "web");
+    setup.run_for(30).await;
+    setup.deny("team-a", "web");
+    setup.deny("team-a", "other");
+    assert_eq!(setup.counts(), [0, 0, 0]);
+    setup.api.set_connectivity("a", Connectivity::Up);
+    setup.run_for(60).await;
+    let mut counts: Vec<_> = setup.stored("team-a").iter().map(count).collect();
+    counts.sort_unstable();
+    assert_eq!((counts, setup.counts()), (vec![1, 2], [3, 0, 0]));
+    // Not without an end.
+    setup.api.set_connectivity("a", Connectivity::Down);
+    setup.deny("team-b", "web");
+    setup.run_for(900).await;
+    assert_eq!(setup.counts(), [3, 0, 1]);
+    assert_eq!(setup.events.queue.lock().waiting(), 0);
 }
 
 #[tokio::test(start_paused = true)]

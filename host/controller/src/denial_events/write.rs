@@ -51,7 +51,8 @@ impl EventWriter {
                 Err(ApiError::AlreadyExists(_) | ApiError::Conflict(_)) => {
                     let current = self.api.get(Kind::Event, namespace, event).await?;
                     if text(&current, "/reportingController") != REPORTING_CONTROLLER {
-                        return result.map(|event| stored_event(&event));
+                        let reason = format!("{event} is an Event of another reporter");
+                        return Err(ApiError::Invalid(reason));
                     }
                     Some(stored_event(&current))
                 }

@@ -18,8 +18,9 @@ const POD_MEMORY: &str = "512Mi";
 /// for a moment only.
 const POD_CPU_REQUEST: &str = "250m";
 
-/// Seconds from SIGTERM to SIGKILL: more than `--drain-delay` (15) and `--grace-period` (10) together.
-const TERMINATION_GRACE_SECONDS: u32 = 30;
+/// Seconds from SIGTERM to SIGKILL: more than `--drain-delay` (15), `--grace-period` (10), the end of connections (2)
+/// and of leases (3), and the last records and traces (5) together.
+const TERMINATION_GRACE_SECONDS: u32 = 45;
 
 /// Environment variable that switches on Events for denials.
 pub(crate) const EVENTS_VARIABLE: &str = "OPGATE_EVENTS";

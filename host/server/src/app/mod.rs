@@ -17,13 +17,13 @@ use super::bucket::TokenBucket;
 use super::connection_limiter::Origin;
 use super::denial_observer::DenialObserver;
 use super::liveness::Liveness;
-use super::metrics::{GaugeGuard, Metrics, accepts_exemplars, without_exemplars};
+use super::metrics::{GaugeGuard, Metrics, MetricsText, accepts_exemplars};
 use super::pause_detector::PauseDetector;
 use super::rate_limited_log::RateLimitedLog;
 use super::readiness;
 use super::registration_names::RegistrationNames;
 use super::request_memory::{self, RequestMemory, ResponseCharge};
-use super::request_trace::{RequestTrace, ResponseTime};
+use super::request_trace::{OpenTrace, RequestTrace, ResponseTime};
 use super::state::{self, ClusterStatus};
 use super::ui::{ReviewReads, Ui};
 use axum::Router;
@@ -33,7 +33,6 @@ use axum::http::header::{ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPE
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 use opgate_admission::cluster::QueryStats;
@@ -207,7 +206,7 @@ impl App {
         let metrics = |State(app): State<Arc<Self>>, headers: HeaderMap| async move {
             let media = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             let text = app.metrics_text();
-            let text = if accepts_exemplars(&headers) { text } else { without_exemplars(text) };
+            let text = if accepts_exemplars(&headers) { text.with_exemplars } else { text.plain };
             response_of_type(StatusCode::OK, media, text)
         };
         let policies = |State(app): State<Arc<Self>>| async move {
@@ -226,8 +225,8 @@ impl App {
         self.with_ui(router).fallback(elsewhere).with_state(self.clone())
     }
 
-    /// The text of all metrics, with exemplars.
-    pub(super) fn metrics_text(&self) -> Bytes {
+    /// The text of all metrics.
+    pub(super) fn metrics_text(&self) -> MetricsText {
         self.metrics.memory_used.set(i64::try_from(self.memory.used()).unwrap_or(i64::MAX));
         self.metrics.encode_text(self.serving.current().set.cluster())
     }
@@ -313,24 +312,33 @@ impl App {
         let started = Instant::now();
         let _counted = GaugeGuard::new(&self.metrics.in_flight);
         let telemetry = self.telemetry.as_deref();
-        let trace = telemetry
-            .and_then(|telemetry| RequestTrace::start(telemetry, request.headers(), started));
-        let evaluated = self.evaluate_review(only, request, started, trace.as_ref());
+        let open_trace = telemetry
+            .map(|telemetry| OpenTrace::start(telemetry, only, request.headers(), started));
+        let trace = open_trace.as_ref().and_then(OpenTrace::trace);
+        let evaluated = self.evaluate_review(only, request, started, trace);
         let answered = AssertUnwindSafe(evaluated).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| {
             self.metrics.panics.inc();
             plain(StatusCode::INTERNAL_SERVER_ERROR, "opgate failed: a panic, see its log")
         });
         let code = response.status().as_u16();
-        let time = ResponseTime { duration: started.elapsed(), trace: trace.as_ref() };
+        let time = ResponseTime { duration: started.elapsed(), trace };
         self.metrics.count_response(code, &time);
         if let Some(ui) = &self.ui {
-            ui.record_response(started.elapsed());
+            self.report("page", || ui.record_response(started.elapsed()));
         }
-        if let (Some(telemetry), Some(trace)) = (telemetry, trace) {
-            trace.end(telemetry, only, code);
+        if let Some(trace) = open_trace {
+            self.report("trace", || trace.end(code));
         }
         response
+    }
+
+    /// Reports a decision to `output`. A panic there does not change the response.
+    fn report(&self, output: &'static str, report: impl FnOnce()) {
+        if std::panic::catch_unwind(AssertUnwindSafe(report)).is_err() {
+            self.metrics.panics.inc();
+            tracing::error!(output, "decision not reported after a panic");
+        }
     }
 
     async fn evaluate_review(
@@ -425,22 +433,26 @@ impl App {
             // response any more.
             return self.shed("opgate was stopped for a while: try again");
         }
-        self.metrics.count_decision(review.own_namespace(), &decision);
-        log_decision(&review, &decision, started.elapsed(), trace);
-        if let Some(trace) = trace {
-            trace.set_decision(&decision);
-        }
-        if let Some(ui) = &self.ui {
-            ui.record_decision(&review, &decision, &reads);
-        }
-        if let Some(denials) = self.denials.as_ref().filter(|_| decision.denial.is_some()) {
-            denials.on_denial(&review, &decision);
-        }
         let is_failed = decision.failure.is_some();
         let body = (!is_failed).then(|| response::body(&review, &decision));
+        self.report("metrics", || {
+            self.metrics.count_decision(review.own_namespace(), &decision);
+        });
+        self.report("log", || log_decision(&review, &decision, started.elapsed(), trace));
+        if let Some(trace) = trace {
+            self.report("trace", || trace.set_decision(&decision));
+        }
+        if let Some(ui) = &self.ui {
+            self.report("page", || ui.record_decision(&review, &decision, &reads));
+        }
+        if let Some(denials) = self.denials.as_ref().filter(|_| decision.denial.is_some()) {
+            self.report("event", || denials.on_denial(&review, &decision));
+        }
         if let Some(recorder) = recorder {
             let addressed = resolved.or_else(|| Some(only?.split('/').collect()));
-            recorder.record(&set, &review, addressed.as_ref(), &decision, body.as_deref());
+            self.report("recording", || {
+                recorder.record(&set, &review, addressed.as_ref(), &decision, body.as_deref());
+            });
         }
         drop(set);
         if let Some(fault) = &decision.failure {

@@ -10,14 +10,19 @@ use tower_service::Service as _;
 use super::*;
 use opgate_admission::cluster::{ClusterOptions as View, Source};
 use opgate_admission::policy::{Configuration, PolicySet};
+use opgate_telemetry::{Settings, SettingsOverrides};
 
 /// A server without policies.
 fn app() -> Arc<App> {
+    app_with(&Options::default())
+}
+
+fn app_with(options: &Options) -> Arc<App> {
     let text = r#"{"apiVersion": "opgate.dev/v1alpha1", "kind": "Configuration", "policies": []}"#;
     let configuration =
         Configuration::parse(std::path::Path::new("opgate.yaml"), text, &[]).unwrap();
     let set = PolicySet::load(&configuration, None, 1, View::of(Source::Absent)).unwrap();
-    App::new(set.into(), &Options::default())
+    App::new(set.into(), options)
 }
 
 #[tokio::test]
@@ -61,6 +66,17 @@ async fn clients_that_do_not_read_share_the_metrics() {
     println!("{} texts of {} bytes for 400 clients", texts.len(), kept[0].len());
     // The ones at once, and one for each 100 ms of the test.
     assert!(texts.len() < 200, "{}", texts.len());
+}
+
+#[test]
+fn panic_in_a_report_is_counted_and_goes_no_further() {
+    let app = app();
+    app.report("event", || panic!("a mistake in a report"));
+    assert_eq!(app.metrics.panics.get(), 1);
+    let mut is_called = false;
+    app.report("event", || is_called = true);
+    assert!(is_called);
+    assert_eq!(app.metrics.panics.get(), 1);
 }
 
 /// A body that arrives in frames, with a pause before each, and ends or hangs.
@@ -123,6 +139,30 @@ async fn unfinished_bodies_do_not_block_other_reviews() {
         assert!(too_slow > 0 && shed > 0, "{too_slow} {shed}");
         assert!(app.memory.used() < 1 << 20, "{}", app.memory.used());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_of_a_client_that_disconnects_is_traced() {
+    let overrides = SettingsOverrides {
+        endpoint: Some("http://127.0.0.1:1".to_owned()),
+        ratio: Some(1.0),
+        max_traces_per_second: 10,
+        ..Default::default()
+    };
+    let settings = Settings::resolve(overrides, |_| None).unwrap().unwrap();
+    let telemetry = Arc::new(Telemetry::start(settings).unwrap());
+    let options = Options { telemetry: Some(telemetry.clone()), ..Options::default() };
+    let mut router = app_with(&options).webhook();
+    let request = post_from([10, 0, 0, 1], slow_body(1, Duration::from_secs(1), true));
+    let call = tokio::time::timeout(Duration::from_millis(1), router.call(request));
+    assert!(call.await.is_err(), "the client disconnects before the response");
+    telemetry.finish();
+    let mut registry = prometheus_client::registry::Registry::default();
+    telemetry.counts().register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    // No collector is there to accept it.
+    assert!(text.contains("spans_total{result=\"failed\"} 1\n"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,7 +33,7 @@ pub(crate) fn accepts_exemplars(headers: &HeaderMap) -> bool {
 }
 
 /// The text without its exemplars.
-pub(crate) fn without_exemplars(text: Bytes) -> Bytes {
+pub(super) fn without_exemplars(text: Bytes) -> Bytes {
     let Ok(lines) = std::str::from_utf8(&text) else { return text };
     if !lines.contains(EXEMPLAR) {
         return text;

@@ -21,7 +21,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::exemplars::TraceLabels;
-pub(super) use self::exemplars::{accepts_exemplars, without_exemplars};
+pub(super) use self::exemplars::accepts_exemplars;
+use self::exemplars::without_exemplars;
 use self::ledger::LedgerMetrics;
 pub(super) use self::request_totals::RequestTotals;
 use self::series::{HasPolicyLabel, PolicyCounters};
@@ -85,8 +86,8 @@ struct AnnotationLabels {
 const MAX_VIOLATION_SERIES: usize = 1_000;
 const MAX_NAMESPACE_SERIES: usize = 100;
 
-/// The namespace label of violations beyond the limits.
-const OTHER: &str = "other";
+/// The label of violations and audit annotations beyond the limits. No Namespace and no annotation has this name.
+const OTHER: &str = "_other";
 
 /// Maximum bytes of the name of a Namespace.
 const MAX_NAMESPACE_BYTES: usize = 63;
@@ -167,6 +168,14 @@ impl ExternalMetrics {
     }
 }
 
+/// The last text, shared by all requests for it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct MetricsText {
+    pub(super) with_exemplars: Bytes,
+    /// The same bytes if there are no exemplars.
+    pub(super) plain: Bytes,
+}
+
 /// All metrics of a server.
 #[derive(Debug)]
 pub(super) struct Metrics {
@@ -200,8 +209,7 @@ pub(super) struct Metrics {
     not_after: Gauge,
     configuration: ConfigurationMetrics,
     cluster: ClusterMetrics,
-    /// The last text, shared by all requests for it.
-    last_text: Mutex<Bytes>,
+    last_text: Mutex<MetricsText>,
     texts: TokenBucket,
 }
 
@@ -455,7 +463,7 @@ impl Metrics {
         let panics = Counter::default();
         registry.register(
             "panics",
-            "Requests with the response 500 after a panic of the host",
+            "Panics of the host; the request gets the response 500, or is only not reported",
             panics.clone(),
         );
         let reloads = Family::<ResultLabel, Counter>::default();
@@ -642,7 +650,7 @@ impl Metrics {
         let known = named.entry(policy.to_owned()).or_default();
         if !known.contains(note) {
             if known.len() >= MAX_ANNOTATION_KEYS {
-                return "other".to_owned();
+                return OTHER.to_owned();
             }
             known.insert(note.to_owned());
         }
@@ -671,14 +679,16 @@ impl Metrics {
     }
 
     /// The text for Prometheus, current or a moment old. One is created at a time.
-    pub(super) fn encode_text(&self, cluster: &ClusterState) -> Bytes {
+    pub(super) fn encode_text(&self, cluster: &ClusterState) -> MetricsText {
         let mut last = self.last_text.lock();
-        if last.is_empty() || self.texts.try_take(1, Instant::now()) {
+        if last.with_exemplars.is_empty() || self.texts.try_take(1, Instant::now()) {
             self.cluster.update(cluster);
             let mut text = String::new();
             // Writing to a `String` does not fail.
             let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
-            *last = text.into();
+            let with_exemplars = Bytes::from(text);
+            let plain = without_exemplars(with_exemplars.clone());
+            *last = MetricsText { with_exemplars, plain };
         }
         last.clone()
     }
@@ -716,11 +726,30 @@ mod tests {
             decision.audit_annotations.insert("foreign".to_owned(), "what was found".to_owned());
             metrics.count_decision("", &decision);
         }
-        let text = String::from_utf8(metrics.encode_text(set.cluster()).to_vec()).unwrap();
+        let text = String::from_utf8(metrics.encode_text(set.cluster()).plain.to_vec()).unwrap();
         let lines = text.lines().filter(|line| line.starts_with("opgate_audit_annotations_total{"));
         assert_eq!(lines.count(), MAX_ANNOTATION_KEYS + 1);
-        let other = r#"opgate_audit_annotations_total{policy="foreign",key="other"} 84"#;
+        let other = r#"opgate_audit_annotations_total{policy="foreign",key="_other"} 84"#;
         assert!(text.contains(other), "{text}");
+    }
+
+    #[test]
+    fn clients_without_openmetrics_share_a_text() {
+        let configuration = Configuration::builtin(Profile::default(), &[]);
+        let set =
+            PolicySet::load(&configuration, None, 1, ClusterOptions::of(Source::Absent)).unwrap();
+        let mut metrics = Metrics::new(&Supervisor::default(), &[]);
+        metrics.texts = TokenBucket::new(0, 0);
+        let labels = TraceLabels { trace_id: "0a".to_owned(), span_id: "0b".to_owned() };
+        metrics.duration.observe(0.1, Some(labels), None);
+        let texts = [(); 2].map(|()| metrics.encode_text(set.cluster()));
+        let text = |text: &Bytes| String::from_utf8(text.to_vec()).unwrap();
+        for MetricsText { with_exemplars, plain } in &texts {
+            assert!(text(with_exemplars).contains("trace_id=\"0a\""));
+            assert!(!text(plain).contains("trace_id"));
+        }
+        let [first, second] = texts.map(|text| text.plain.as_ptr());
+        assert_eq!(first, second);
     }
 
     fn violation(rule: usize) -> Decision {

@@ -8,9 +8,7 @@ use opgate_ui::Table;
 
 use super::cells::{duration, rule_link, time};
 use super::installation::{AuditCount, AuditState, AuditSummary};
-
-/// Maximum bytes of the rows.
-const MAX_ROWS_BYTES: usize = 40 << 10;
+use super::table_limits;
 
 /// Maximum bytes of a name.
 const MAX_NAME_BYTES: usize = 253;
@@ -39,7 +37,7 @@ fn render_summary(summary: &AuditSummary) -> Markup {
         caption: "Violations by stored objects, denials first",
         headings: &["Rule", "Policy", "Namespace", "Effect", "Violations"],
         empty: "No stored object violates a rule.",
-        max_bytes: MAX_ROWS_BYTES,
+        max_bytes: table_limits::AUDIT,
     };
     html! {
         dl {

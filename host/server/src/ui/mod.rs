@@ -18,6 +18,7 @@ mod reported_review;
 mod response_times;
 mod review_log;
 mod review_reads;
+mod table_limits;
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};

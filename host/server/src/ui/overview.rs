@@ -17,6 +17,7 @@ use super::cells::{duration, rule_link, time};
 use super::installation::{InstallationSource, ReplicaOverview, ReplicaSummary};
 use super::reported_review::{Outcome, ReportedReview, ReportedViolation};
 use super::review_log::{LogTenant, TenantReviews, order_fairly};
+use super::table_limits;
 use crate::active_set::ActivePolicySet;
 use crate::metrics::RequestTotals;
 use crate::state::{ClusterStatus, ResourceCacheStatus, ResourceState};
@@ -32,10 +33,6 @@ const MAX_TEXT_BYTES: usize = 1 << 10;
 
 /// Maximum bytes of the remediation next to a violation.
 const MAX_FIX_BYTES: usize = 256;
-
-/// Maximum bytes of the rows of tables; together less than a page can have.
-const MAX_REVIEW_ROWS_BYTES: usize = 180 << 10;
-const MAX_ROWS_BYTES: usize = 40 << 10;
 
 /// The server, as the page shows it.
 pub(crate) struct ServerStatus<'s> {
@@ -149,7 +146,7 @@ fn render_reviews(reported: &[TenantReviews], set: &PolicySet) -> Markup {
         caption: "Reviews with violations or policy errors in the last hour, newest first",
         headings: &["Time", "Decision", "Request", "Object", "User", "Violations", "Read"],
         empty: "No policy has reported a violation or failed in the last hour.",
-        max_bytes: MAX_REVIEW_ROWS_BYTES,
+        max_bytes: table_limits::REVIEWS,
     };
     html! {
         section aria-labelledby="denials" {
@@ -169,7 +166,7 @@ fn select_rows(reported: &[TenantReviews], set: &PolicySet) -> Vec<Markup> {
     let mut remediations = Remediations { set, known: BTreeMap::new() };
     for (number, review) in order_fairly(reported).into_iter().take(MAX_SHOWN_REVIEWS) {
         let row = render_review(review, &mut remediations);
-        if bytes + row.0.len() <= MAX_REVIEW_ROWS_BYTES {
+        if bytes + row.0.len() <= table_limits::REVIEWS {
             bytes += row.0.len();
             rows.push((number, row));
         }
@@ -261,7 +258,7 @@ fn render_counts(reported: &[TenantReviews]) -> Markup {
         caption: "Violations of these reviews by rule",
         headings: &["Rule", "Policy", "Violations"],
         empty: "None.",
-        max_bytes: MAX_ROWS_BYTES,
+        max_bytes: table_limits::REVIEWS_BY_RULE,
     };
     let rule_rows = rules.into_iter().map(|((policy, rule), count)| {
         html! { tr {
@@ -277,7 +274,7 @@ fn render_counts(reported: &[TenantReviews]) -> Markup {
         caption: "Reviews by namespace, or by user if there is none",
         headings: &["Namespace", "Reviews", "Of these not kept"],
         empty: "None.",
-        max_bytes: MAX_ROWS_BYTES,
+        max_bytes: table_limits::REVIEWS_BY_NAMESPACE,
     };
     let tenant_rows = tenants.into_iter().map(|tenant| {
         html! { tr {
@@ -314,7 +311,7 @@ fn render_policies(set: &PolicySet) -> Markup {
             "Last error",
         ],
         empty: "No policy is configured.",
-        max_bytes: MAX_ROWS_BYTES * 3 / 2,
+        max_bytes: table_limits::POLICIES,
     };
     let (failing, others): (Vec<_>, Vec<_>) =
         set.policies().iter().partition(|policy| policy.last_error().is_some());
@@ -399,7 +396,7 @@ fn render_policy_errors(totals: &RequestTotals) -> Markup {
         caption: "Policy errors since the start",
         headings: &["Policy", "Cause", "Errors"],
         empty: "No policy error since the start.",
-        max_bytes: MAX_ROWS_BYTES / 2,
+        max_bytes: table_limits::POLICY_ERRORS,
     };
     table.render(totals.policy_errors.iter().map(|error| {
         html! { tr {
@@ -417,7 +414,7 @@ fn render_cluster(set: &PolicySet) -> Markup {
         caption: "Resources that policies read, and their caches",
         headings: &["Resource", "State", "Objects", "Last contact", "Reservations", "Policies"],
         empty: "The server watches no resource.",
-        max_bytes: MAX_ROWS_BYTES,
+        max_bytes: table_limits::CACHES,
     };
     let resources = status.resources.iter().zip(set.cluster().caches()).map(|(resource, cache)| {
         let status = cache.status();
@@ -436,7 +433,7 @@ fn render_cluster(set: &PolicySet) -> Markup {
         caption: "Namespaces and users with the most reservations",
         headings: &["Resource", "Namespace or user", "Share of the limit"],
         empty: "No reservations.",
-        max_bytes: MAX_ROWS_BYTES,
+        max_bytes: table_limits::RESERVATIONS,
     };
     let tenants = status.reservations.iter().map(|reservation| {
         html! { tr {
@@ -463,7 +460,7 @@ fn render_replicas(replicas: &ReplicaOverview) -> Markup {
         caption: "Replicas of the installation",
         headings: &["Replica", "Version", "Configuration"],
         empty: "Only the leader knows all replicas.",
-        max_bytes: MAX_ROWS_BYTES / 2,
+        max_bytes: table_limits::REPLICAS,
     };
     let rows = replicas.all.iter().map(|replica| {
         let ReplicaSummary { name, version, configuration } = replica;

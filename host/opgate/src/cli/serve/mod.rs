@@ -25,6 +25,7 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 use self::audit::{AuditConditions, AuditRun, AuditTask};
 use self::audit_args::AuditArgs;
@@ -47,8 +48,10 @@ use opgate_admission::cluster::ReservationLimits;
 use opgate_admission::policy::{LoadProgress, ReservationScope, RuleDocs};
 use opgate_controller::audit_metrics::AuditMetrics;
 use opgate_input::read::Reader;
+use opgate_recording::Recorder;
 use opgate_server::{DefaultLimits, ExternalMetrics, Options, Server, StartupServer};
 use opgate_supervise::Supervisor;
+use opgate_telemetry::Telemetry;
 use opgate_text::units::{parse_bytes, parse_duration};
 
 /// Hints for tasks before and after the start.
@@ -371,14 +374,20 @@ impl Serve {
             if let Some(running_controllers) = running_controllers {
                 running_controllers.shut_down().await;
             }
-            if let Some(recorder) = recorder {
-                recorder.finish();
-            }
-            if let Some(telemetry) = telemetry {
-                telemetry.finish();
-            }
+            finish_outputs(recorder, telemetry).await;
             Ok(ExitStatus::Ok)
         })
+    }
+}
+
+/// Writes what recording and telemetry still have. Each has a time limit, and they share it.
+async fn finish_outputs(recorder: Option<Arc<Recorder>>, telemetry: Option<Arc<Telemetry>>) {
+    let recorder = recorder.map(|recorder| spawn_blocking(move || recorder.finish()));
+    let telemetry = telemetry.map(|telemetry| spawn_blocking(move || telemetry.finish()));
+    for task in [recorder, telemetry].into_iter().flatten() {
+        if let Err(error) = task.await {
+            tracing::error!(%error, "output not ended");
+        }
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct TelemetryArgs {
 }
 
 impl TelemetryArgs {
-    /// Starts the export, if there is an endpoint.
+    /// Starts the export, if there is an endpoint. Wrong variables only turn it off: reviews do not depend on it.
     pub(super) fn start(self) -> Result<Option<Arc<Telemetry>>, CommandError> {
         let Self { otlp_endpoint, trace_sample, max_traces_per_second, otlp_metrics_interval } =
             self;
@@ -38,11 +38,30 @@ impl TelemetryArgs {
             max_traces_per_second,
             metrics_interval: otlp_metrics_interval,
         };
-        let settings = Settings::resolve(overrides, |name| std::env::var(name).ok());
-        let Some(settings) = settings.map_err(CommandError::usage)? else { return Ok(None) };
-        let telemetry = Telemetry::start(settings).map_err(CommandError::usage)?;
-        Ok(Some(Arc::new(telemetry)))
+        let settings = match Settings::resolve(overrides, |name| std::env::var(name).ok()) {
+            Err(error) if error.is_of_flag() => return Err(CommandError::usage(error)),
+            Err(error) => {
+                log_off(&error);
+                return Ok(None);
+            }
+            Ok(settings) => settings,
+        };
+        let Some(settings) = settings else { return Ok(None) };
+        if settings.has_unprotected_headers() {
+            tracing::warn!(
+                "OTEL_EXPORTER_OTLP_HEADERS are sent without TLS; set an https endpoint if they have credentials"
+            );
+        }
+        let telemetry = Telemetry::start(settings).inspect_err(|error| log_off(error));
+        Ok(telemetry.ok().map(Arc::new))
     }
+}
+
+fn log_off(error: &dyn std::error::Error) {
+    tracing::error!(
+        error = error.to_string(),
+        "telemetry is off; correct the setting and restart the server"
+    );
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {
