@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
-use testkit::promql::parse;
+use testkit::promql::{Matcher, parse};
 
 use super::manifests;
 
@@ -79,15 +79,18 @@ fn queries_use_the_variables() {
     let variables = dashboard["templating"]["list"].as_array().unwrap();
     let names: Vec<_> = variables.iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["datasource", "job", "namespace"]);
+    let [label, operator, value] = ["job", "=", "$job"].map(str::to_owned);
+    let job = Matcher { label, operator, value };
     for panel in panels(&dashboard).iter().filter(|panel| panel["type"] != "row") {
         let mut references = BTreeSet::new();
         for target in panel["targets"].as_array().unwrap() {
             assert_eq!(target["datasource"]["uid"], "${datasource}");
             assert!(references.insert(target["refId"].as_str().unwrap()), "{target}");
             let expression = target["expr"].as_str().unwrap();
-            parse(expression);
-            let selectors = expression.matches('{').count();
-            assert_eq!(expression.matches("job=\"$job\"").count(), selectors, "{expression}");
+            for (metric, matchers) in parse(expression).selectors() {
+                let has_job = matchers.contains(&job);
+                assert!(has_job, "{metric} is not of the selected job: {expression}");
+            }
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::BINARY;
 const TARGET_LABELS: [&str; 5] = ["job", "namespace", "pod", "instance", "__name__"];
 
 /// Metrics of others.
-const FOREIGN_METRICS: [(&str, &[&str]); 1] =
-    [("apiserver_admission_webhook_fail_open_count", &["name", "type"])];
+const FOREIGN_METRICS: [(&str, &[&str]); 2] =
+    [("apiserver_admission_webhook_fail_open_count", &["name", "type"]), ("up", &[])];
 
 /// A server of an installation with all that adds metrics, and an object to audit.
 fn cluster() -> FakeCluster {
@@ -92,6 +92,11 @@ async fn alerts_and_dashboard_name_existing_metrics_and_labels() {
         .map(|rule| (text(&rule["expr"]), text(&rule["annotations"]["summary"])))
         .collect();
     assert!(expressions.len() > 20);
+    // The namespace of an object would take the place of the installation's one, by which alerts select.
+    for (metric, _) in expressions.iter().flat_map(|(alert, _)| parse(alert).metrics()) {
+        let has_own = served.get(&metric).is_some_and(|labels| labels.contains("namespace"));
+        assert!(!has_own, "an alert selects {metric}, which has the namespace of an object");
+    }
     expressions.extend(dashboard::queries());
     for (expression, template) in expressions {
         let named = parse(&expression).metrics();

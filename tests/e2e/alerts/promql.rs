@@ -1,5 +1,7 @@
 //! The values of expressions, for which `promtool test rules` gives the same.
 
+use std::panic::AssertUnwindSafe;
+
 use serde_json::Value;
 use testkit::promql::{Labels, Timeline, evaluate, parse, parse_metrics};
 
@@ -40,6 +42,24 @@ fn expressions_have_the_values_that_prometheus_documents() {
             let wanted = expected["value"].as_f64().unwrap();
             assert!((value - wanted).abs() < 1e-9, "{expression}: {value}, not {wanted}");
         }
+    }
+}
+
+#[test]
+fn expressions_that_prometheus_or_this_module_cannot_evaluate_fail() {
+    let cases: Vec<Value> = serde_json::from_str(include_str!("promql_invalid.json")).unwrap();
+    for case in cases {
+        let text = case["expression"].as_str().unwrap();
+        let expression = std::panic::catch_unwind(|| parse(text)).ok();
+        let Some(series) = case.get("series") else {
+            assert_eq!(expression, None, "{text} was parsed");
+            continue;
+        };
+        let expression = expression.unwrap_or_else(|| panic!("{text} was not parsed"));
+        let timeline = timeline(series);
+        let evaluation = AssertUnwindSafe(|| evaluate(&expression, &timeline, timeline.end()));
+        let value = std::panic::catch_unwind(evaluation).ok();
+        assert_eq!(value, None, "{text} was evaluated");
     }
 }
 

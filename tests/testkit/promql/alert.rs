@@ -9,7 +9,7 @@ use super::parse::{Expression, parse, seconds};
 use super::timeline::{Labels, Timeline};
 
 /// Interval of evaluations.
-const INTERVAL_SECONDS: f64 = 30.0;
+pub const INTERVAL_SECONDS: f64 = 30.0;
 
 /// A rule of an alert.
 pub struct Alert {
@@ -32,20 +32,18 @@ impl Alert {
         Self { name, expression: parse(text("expr")), duration }
     }
 
-    /// The series for which it fires at a time, if evaluations began at `start`.
-    pub fn firing(&self, timeline: &Timeline, start: f64, at: f64) -> Vec<Labels> {
+    /// The series for which it fires at each step between two times, of a server that evaluates it from the first.
+    pub fn firing(&self, timeline: &Timeline, start: f64, end: f64) -> Vec<(f64, Vec<Labels>)> {
+        let (mut steps, mut time) = (Vec::new(), start);
         let mut active: BTreeMap<Labels, f64> = BTreeMap::new();
-        let mut time = start;
-        loop {
+        while time <= end {
             let now = evaluate(&self.expression, timeline, time);
             let since = |labels: &Labels| active.get(labels).copied().unwrap_or(time);
             active = now.iter().map(|(labels, _)| (labels.clone(), since(labels))).collect();
-            if time >= at {
-                break;
-            }
-            time = (time + INTERVAL_SECONDS).min(at);
+            let firing = active.iter().filter(|(_, since)| time - *since >= self.duration);
+            steps.push((time, firing.map(|(labels, _)| labels.clone()).collect()));
+            time += INTERVAL_SECONDS;
         }
-        active.retain(|_, since| at - *since >= self.duration);
-        active.into_keys().collect()
+        steps
     }
 }

@@ -1,6 +1,6 @@
 //! Values of expressions, as Prometheus documents them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::parse::{Expression, Matcher};
 use super::timeline::{Labels, Timeline};
@@ -26,11 +26,21 @@ pub fn evaluate(expression: &Expression, timeline: &Timeline, at: f64) -> Vec<Sa
 }
 
 fn value(expression: &Expression, timeline: &Timeline, at: f64) -> Value {
+    let value = value_of(expression, timeline, at);
+    if let Value::Vector(vector) = &value {
+        let mut known = BTreeSet::new();
+        for (labels, _) in vector {
+            assert!(known.insert(labels), "two series with the labels {labels:?}");
+        }
+    }
+    value
+}
+
+fn value_of(expression: &Expression, timeline: &Timeline, at: f64) -> Value {
     match expression {
         Expression::Number(number) => Value::Scalar(*number),
         Expression::Selector { metric, matchers, range: None, offset } => {
-            let all = timeline.instant(metric, at - offset).into_iter();
-            Value::Vector(all.filter(|(labels, _)| is_selected(labels, matchers)).collect())
+            Value::Vector(select(timeline.instant(metric, at - offset), matchers).collect())
         }
         Expression::Selector { .. } => panic!("a range is no value"),
         Expression::Call(name, arguments) => call(name, arguments, timeline, at),
@@ -38,18 +48,31 @@ fn value(expression: &Expression, timeline: &Timeline, at: f64) -> Value {
             let [argument] = &arguments[..] else { panic!("one argument of {operator}") };
             Value::Vector(aggregate(operator, by, evaluate(argument, timeline, at)))
         }
-        Expression::Binary(operator, left, right) => {
-            binary(operator, value(left, timeline, at), value(right, timeline, at))
+        Expression::Binary { operator, on, left, right } => {
+            let (left, right) = (value(left, timeline, at), value(right, timeline, at));
+            if !matches!(operator.as_str(), "or" | "and" | "unless") {
+                return binary(operator, left, right);
+            }
+            let (Value::Vector(left), Value::Vector(right)) = (left, right) else {
+                panic!("{operator} is between vectors");
+            };
+            Value::Vector(combine_sets(operator, on.as_deref(), left, right))
         }
     }
 }
 
-fn is_selected(labels: &Labels, matchers: &[Matcher]) -> bool {
-    let text = |label: &str| labels.get(label).map_or("", String::as_str);
-    matchers.iter().all(|Matcher { label, operator, value }| match operator.as_str() {
-        "=" => text(label) == value,
-        "!=" => text(label) != value,
-        other => panic!("the operator {other}"),
+/// The series that matchers select; none of these may be a regular expression.
+fn select<T>(
+    series: BTreeMap<Labels, T>,
+    matchers: &[Matcher],
+) -> impl Iterator<Item = (Labels, T)> {
+    let is_known = |matcher: &Matcher| matches!(matcher.operator.as_str(), "=" | "!=");
+    assert!(matchers.iter().all(is_known), "a regular expression: {matchers:?}");
+    series.into_iter().filter(move |(labels, _)| {
+        matchers.iter().all(|Matcher { label, operator, value }| {
+            let is_equal = labels.get(label).map_or("", String::as_str) == value;
+            is_equal == (operator == "=")
+        })
     })
 }
 
@@ -76,8 +99,7 @@ fn call(name: &str, arguments: &[Expression], timeline: &Timeline, at: f64) -> V
         }
         ("increase", [Expression::Selector { metric, matchers, range: Some(range), offset }]) => {
             let end = at - offset;
-            let series = timeline.range(metric, *range, end).into_iter();
-            let series = series.filter(|(labels, _)| is_selected(labels, matchers));
+            let series = select(timeline.range(metric, *range, end), matchers);
             let increases = series.filter_map(|(labels, samples)| {
                 Some((without_name(labels), increase(&samples, end - range, end)?))
             });
@@ -125,12 +147,6 @@ fn aggregate(operator: &str, by: &[String], vector: Vec<Sample>) -> Vec<Sample> 
 }
 
 fn binary(operator: &str, left: Value, right: Value) -> Value {
-    if matches!(operator, "or" | "unless") {
-        let (Value::Vector(left), Value::Vector(right)) = (left, right) else {
-            panic!("{operator} is between vectors");
-        };
-        return Value::Vector(combine_sets(operator, left, right));
-    }
     let compares = matches!(operator, "==" | "!=" | "<" | "<=" | ">" | ">=");
     let result = |labels: Labels, kept: f64, left: f64, right: f64| {
         if compares {
@@ -156,33 +172,51 @@ fn binary(operator: &str, left: Value, right: Value) -> Value {
                 .collect(),
         ),
         (Value::Vector(left), Value::Vector(right)) => {
-            let of = |labels: &Labels| {
-                let same = right.iter().find(|(other, _)| is_same(labels, other));
-                same.map(|(_, value)| *value)
-            };
-            let matched = left.into_iter().filter_map(|(labels, value)| {
-                let other = of(&labels)?;
-                result(labels, value, value, other)
+            let (left, mut right) = (by_other_labels(left), by_other_labels(right));
+            let matched = left.into_iter().filter_map(|(others, (labels, value))| {
+                let (_, partner) = right.remove(&others)?;
+                result(labels, value, value, partner)
             });
             Value::Vector(matched.collect())
         }
     }
 }
 
-/// Whether two series have the same labels. Their names can differ.
-fn is_same(left: &Labels, right: &Labels) -> bool {
-    without_name(left.clone()) == without_name(right.clone())
+/// Series by their labels without the name, by which an operator matches them. Each has one partner at most.
+fn by_other_labels(vector: Vec<Sample>) -> BTreeMap<Labels, Sample> {
+    let mut series = BTreeMap::new();
+    for (labels, value) in vector {
+        let earlier = series.insert(without_name(labels.clone()), (labels, value));
+        assert!(earlier.is_none(), "two partners on a side of an operator: {earlier:?}");
+    }
+    series
 }
 
-fn combine_sets(operator: &str, left: Vec<Sample>, right: Vec<Sample>) -> Vec<Sample> {
-    let lacks = |vector: &[Sample], labels: &Labels| {
-        !vector.iter().any(|(other, _)| is_same(labels, other))
+/// Combines sets of series that match by labels, or by all but the name.
+fn combine_sets(
+    operator: &str,
+    on: Option<&[String]>,
+    left: Vec<Sample>,
+    right: Vec<Sample>,
+) -> Vec<Sample> {
+    let key = |labels: &Labels| {
+        let mut labels = without_name(labels.clone());
+        labels.retain(|label, _| on.is_none_or(|on| on.contains(label)));
+        labels
     };
-    if operator == "unless" {
-        return left.into_iter().filter(|(labels, _)| lacks(&right, labels)).collect();
+    let keys = |vector: &[Sample]| -> BTreeSet<Labels> {
+        vector.iter().map(|(labels, _)| key(labels)).collect()
+    };
+    let (in_left, in_right) = (keys(&left), keys(&right));
+    let left = left.into_iter();
+    match operator {
+        "and" => left.filter(|(labels, _)| in_right.contains(&key(labels))).collect(),
+        "unless" => left.filter(|(labels, _)| !in_right.contains(&key(labels))).collect(),
+        _ => {
+            let more = right.into_iter().filter(|(labels, _)| !in_left.contains(&key(labels)));
+            left.chain(more).collect()
+        }
     }
-    let more: Vec<_> = right.into_iter().filter(|(labels, _)| lacks(&left, labels)).collect();
-    left.into_iter().chain(more).collect()
 }
 
 fn holds(operator: &str, left: f64, right: f64) -> bool {

@@ -12,7 +12,7 @@ mod evaluate;
 mod parse;
 mod timeline;
 
-pub use alert::Alert;
+pub use alert::{Alert, INTERVAL_SECONDS};
 pub use evaluate::{Sample, evaluate};
 pub use parse::{Expression, Matcher, parse};
 pub use timeline::{Labels, Timeline, parse_metrics};

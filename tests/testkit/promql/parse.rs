@@ -41,10 +41,40 @@ pub enum Expression {
         arguments: Vec<Expression>,
     },
     /// An operator between two expressions.
-    Binary(String, Box<Expression>, Box<Expression>),
+    Binary {
+        /// `and`, `==`, `+`, …
+        operator: String,
+        /// The labels by which series match; all without `on`.
+        on: Option<Vec<String>>,
+        /// The left side.
+        left: Box<Expression>,
+        /// The right side.
+        right: Box<Expression>,
+    },
 }
 
-const AGGREGATIONS: [&str; 5] = ["sum", "max", "min", "count", "topk"];
+/// Aggregations, with the number of their arguments.
+const AGGREGATIONS: [(&str, usize); 5] =
+    [("sum", 1), ("max", 1), ("min", 1), ("count", 1), ("topk", 2)];
+
+/// Functions, with the number of their arguments.
+const FUNCTIONS: [(&str, usize); 7] = [
+    ("time", 0),
+    ("vector", 1),
+    ("abs", 1),
+    ("absent", 1),
+    ("increase", 1),
+    ("rate", 1),
+    ("histogram_quantile", 2),
+];
+
+/// Functions of the samples within a range.
+const RANGE_FUNCTIONS: [&str; 2] = ["increase", "rate"];
+
+/// Operators between two sets of series, which can have `on`.
+const SET_OPERATORS: [&str; 3] = ["or", "and", "unless"];
+
+const MATCHER_OPERATORS: [&str; 4] = ["=", "!=", "=~", "!~"];
 
 /// Operators from those that bind least.
 const OPERATORS: [&[&str]; 5] =
@@ -117,8 +147,10 @@ impl Parser<'_> {
         let mut left = self.binary(level + 1);
         while operators.contains(&self.peek()) {
             let operator = self.take();
-            let right = self.binary(level + 1);
-            left = Expression::Binary(operator, Box::new(left), Box::new(right));
+            let has_on = SET_OPERATORS.contains(&operator.as_str()) && self.take_if("on");
+            let on = has_on.then(|| self.names());
+            let right = Box::new(self.binary(level + 1));
+            left = Expression::Binary { operator, on, left: Box::new(left), right };
         }
         left
     }
@@ -133,48 +165,85 @@ impl Parser<'_> {
         if let Ok(number) = token.parse() {
             return Expression::Number(number);
         }
-        if AGGREGATIONS.contains(&token.as_str()) {
+        if let Some((_, count)) = AGGREGATIONS.iter().find(|(name, _)| *name == token) {
             let by = if self.take_if("by") { self.names() } else { Vec::new() };
-            return Expression::Aggregation { operator: token, by, arguments: self.arguments() };
+            let arguments = self.arguments();
+            assert_eq!(arguments.len(), *count, "the arguments of {token} in {}", self.text);
+            return Expression::Aggregation { operator: token, by, arguments };
         }
         if self.peek() == "(" {
-            return Expression::Call(token, self.arguments());
+            return self.call(token);
         }
         if token == "{" {
             self.at -= 1;
             return self.selector(String::new());
         }
+        assert!(is_name(&token), "{token:?} is no metric in {}", self.text);
         self.selector(token)
+    }
+
+    fn call(&mut self, name: String) -> Expression {
+        let arguments = self.arguments();
+        let known = FUNCTIONS.contains(&(name.as_str(), arguments.len()));
+        assert!(known, "the function {name} with {} arguments", arguments.len());
+        let is_range =
+            |one: &Expression| matches!(one, Expression::Selector { range: Some(_), .. });
+        let takes_range = RANGE_FUNCTIONS.contains(&name.as_str());
+        assert_eq!(arguments.iter().any(is_range), takes_range, "the range in {}", self.text);
+        Expression::Call(name, arguments)
+    }
+
+    /// Takes the comma before another member of a list, or its end.
+    fn ends_list(&mut self, end: &str) -> bool {
+        if !self.take_if(",") {
+            self.expect(end);
+            return true;
+        }
+        self.take_if(end)
+    }
+
+    fn name(&mut self) -> String {
+        let name = self.take();
+        assert!(is_name(&name), "{name:?} is no label in {}", self.text);
+        name
     }
 
     fn names(&mut self) -> Vec<String> {
         self.expect("(");
-        let mut names = Vec::new();
-        while !self.take_if(")") {
-            names.push(self.take());
-            self.take_if(",");
+        let (mut names, mut ended) = (Vec::new(), self.take_if(")"));
+        while !ended {
+            names.push(self.name());
+            ended = self.ends_list(")");
         }
         names
     }
 
     fn arguments(&mut self) -> Vec<Expression> {
         self.expect("(");
-        let mut arguments = Vec::new();
-        while !self.take_if(")") {
+        let (mut arguments, mut ended) = (Vec::new(), self.take_if(")"));
+        while !ended {
             arguments.push(self.binary(0));
-            self.take_if(",");
+            ended = self.ends_list(")");
         }
         arguments
+    }
+
+    fn matcher(&mut self) -> Matcher {
+        let (label, operator, value) = (self.name(), self.take(), self.take());
+        let known = MATCHER_OPERATORS.contains(&operator.as_str());
+        assert!(known, "the matcher {operator} in {}", self.text);
+        let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap();
+        assert!(!value.contains('\\'), "an escape in {}", self.text);
+        Matcher { label, operator, value: value.to_owned() }
     }
 
     fn selector(&mut self, metric: String) -> Expression {
         let mut matchers = Vec::new();
         if self.take_if("{") {
-            while !self.take_if("}") {
-                let (label, operator, value) = (self.take(), self.take(), self.take());
-                let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
-                matchers.push(Matcher { label, operator, value: value.unwrap().to_owned() });
-                self.take_if(",");
+            let mut ended = self.take_if("}");
+            while !ended {
+                matchers.push(self.matcher());
+                ended = self.ends_list("}");
             }
         }
         let range = self.take_if("[").then(|| {
@@ -185,6 +254,12 @@ impl Parser<'_> {
         let offset = if self.take_if("offset") { seconds(&self.take()) } else { 0.0 };
         Expression::Selector { metric, matchers, range, offset }
     }
+}
+
+/// Whether this can be the name of a metric or label.
+fn is_name(text: &str) -> bool {
+    let is_start = |c: char| c.is_ascii_alphabetic() || c == '_' || c == ':';
+    text.starts_with(is_start) && text.chars().all(|c| is_start(c) || c.is_ascii_digit())
 }
 
 /// Seconds of a duration such as `10m`. The interval of Grafana is 5 minutes here.
@@ -203,6 +278,38 @@ pub(super) fn seconds(duration: &str) -> f64 {
 }
 
 impl Expression {
+    /// The metric and matchers of each selector.
+    pub fn selectors(&self) -> Vec<(&str, &[Matcher])> {
+        let selectors = self.parts().into_iter().filter_map(|part| match part {
+            Self::Selector { metric, matchers, .. } => Some((metric.as_str(), &matchers[..])),
+            _ => None,
+        });
+        selectors.collect()
+    }
+
+    /// The age of the oldest samples that it can need, in seconds.
+    pub fn history_seconds(&self) -> f64 {
+        let ages = self.parts().into_iter().map(|part| match part {
+            Self::Selector { range, offset, .. } => range.unwrap_or(0.0) + offset,
+            _ => 0.0,
+        });
+        ages.fold(0.0, f64::max)
+    }
+
+    /// The expression and all in it.
+    fn parts(&self) -> Vec<&Self> {
+        let inner: Vec<&Self> = match self {
+            Self::Number(_) | Self::Selector { .. } => Vec::new(),
+            Self::Call(_, arguments) | Self::Aggregation { arguments, .. } => {
+                arguments.iter().collect()
+            }
+            Self::Binary { left, right, .. } => vec![left, right],
+        };
+        let mut parts = vec![self];
+        parts.extend(inner.into_iter().flat_map(Self::parts));
+        parts
+    }
+
     /// The metrics that it names, each with the labels that its selectors, or aggregations around them, name.
     pub fn metrics(&self) -> BTreeSet<(String, String)> {
         let mut found = BTreeSet::new();
@@ -229,9 +336,13 @@ impl Expression {
                     argument.collect(&labels, found);
                 }
             }
-            Self::Binary(_, left, right) => {
-                left.collect(outer, found);
-                right.collect(outer, found);
+            Self::Binary { operator, on, left, right } => {
+                let on = on.as_deref().unwrap_or_default();
+                left.collect(&[outer, on].concat(), found);
+                // The result of these has series of the left side only.
+                let is_filter = matches!(operator.as_str(), "and" | "unless");
+                let outer = if is_filter { &[][..] } else { outer };
+                right.collect(&[outer, on].concat(), found);
             }
         }
     }

@@ -121,6 +121,7 @@ impl Timeline {
     }
 }
 
+/// Whether a sample is of a metric; every one is if the selector has no name.
 fn is_named((labels, _): &(&Labels, &f64), metric: &str) -> bool {
-    labels.get("__name__").is_some_and(|name| name == metric)
+    metric.is_empty() || labels.get("__name__").is_some_and(|name| name == metric)
 }

@@ -28,7 +28,8 @@ struct Alert {
     severity: Severity,
     /// Time for which the condition must hold.
     duration: &'static str,
-    /// An expression; `{}` stands for the labels that select the servers.
+    /// An expression; `{}` stands for the labels that select the servers. Only for metrics without a label
+    /// `namespace` of their own, which would take the place of the servers' one.
     condition: &'static str,
     summary: &'static str,
 }
@@ -66,7 +67,7 @@ const ALERTS: &[Alert] = &[
         name: "OpgateTokenRefused",
         severity: Severity::Critical,
         duration: "1m",
-        condition: "max by (pod) (opgate_cluster_cache_unauthorized{}) == 1",
+        condition: "max by (namespace, pod) (opgate_cluster_cache_unauthorized{}) == 1",
         summary: "the API server does not accept the token of {{ $labels.pod }}",
     },
     Alert {
@@ -143,10 +144,12 @@ const ALERTS: &[Alert] = &[
         name: "OpgateFailOpen",
         severity: Severity::Warning,
         duration: "0m",
-        // The series of a webhook begins with its first failure, which is no increase.
+        // The series of a webhook begins with its first failure, which is no increase. A series is also new to a
+        // Prometheus that did not scrape the API server before.
         condition: "sum by (name) (increase(apiserver_admission_webhook_fail_open_count{type=\"validating\"}[10m])) > 0 \
-            or sum by (name) (apiserver_admission_webhook_fail_open_count{type=\"validating\"} \
-            unless apiserver_admission_webhook_fail_open_count{type=\"validating\"} offset 10m) > 0",
+            or sum by (name) ((apiserver_admission_webhook_fail_open_count{type=\"validating\"} \
+            unless apiserver_admission_webhook_fail_open_count{type=\"validating\"} offset 10m) \
+            and on (job, instance) (up offset 10m == 1)) > 0",
         summary: "API servers allowed requests without a response of the webhook {{ $labels.name }}",
     },
     Alert {
@@ -174,7 +177,7 @@ const ALERTS: &[Alert] = &[
         name: "OpgateCaNotTrusted",
         severity: Severity::Warning,
         duration: "30m",
-        condition: "max(opgate_ca_trusted{}) == 0",
+        condition: "max by (namespace) (opgate_ca_trusted{}) == 0",
         summary: "a webhook of the installation does not trust the newest CA",
     },
     Alert {
@@ -188,7 +191,7 @@ const ALERTS: &[Alert] = &[
         name: "OpgateNoLeader",
         severity: Severity::Warning,
         duration: "5m",
-        condition: "sum(opgate_leader{}) != 1",
+        condition: "sum by (namespace) (opgate_leader{}) != 1",
         summary: "there is no leader, or more than one server reports to be it",
     },
     Alert {
@@ -221,8 +224,9 @@ impl Installation {
     }
 
     fn alert_rule(&self, alert: &Alert) -> Value {
-        let job = format!("job=\"{}\"", self.metrics_service());
-        let condition = alert.condition.replace("{,", &format!("{{{job},"));
+        let servers =
+            format!("job=\"{}\",namespace=\"{}\"", self.metrics_service(), self.namespace);
+        let condition = alert.condition.replace("{,", &format!("{{{servers},"));
         let severity = match alert.severity {
             Severity::Critical => "critical",
             Severity::Warning => "warning",
@@ -230,7 +234,7 @@ impl Installation {
         let docs = self.docs_url.as_deref().unwrap_or(SOURCE_DOCS);
         json!({
             "alert": alert.name,
-            "expr": condition.replace("{}", &format!("{{{job}}}")),
+            "expr": condition.replace("{}", &format!("{{{servers}}}")),
             "for": alert.duration,
             "labels": {"severity": severity},
             "annotations": {
