@@ -24,8 +24,7 @@ use crate::{BINARY, wait_for_idle_machine};
 const VALIDATE_PATH: &str = "/validate?timeout=60s";
 
 /// Calls that were given up because they took too long.
-const POLICY_ERRORS_METRIC: &str =
-    "opgate_policy_errors_total{policy=\"evil\",cause=\"deadline\"}";
+const POLICY_ERRORS_METRIC: &str = "opgate_policy_errors_total{policy=\"evil\",cause=\"deadline\"}";
 
 fn binary() -> String {
     std::env::var("OPGATE_BINARY").unwrap_or_else(|_| BINARY.to_owned())

@@ -151,6 +151,41 @@ async fn only_objects_with_changes_are_evaluated_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn unchanged_objects_of_a_repeated_page_are_counted_once() {
+    let cluster = cluster();
+    // Their metadata makes the first page too large, which is then listed again.
+    for number in 0..12 {
+        let metadata = json!({
+            "name": format!("large-{number}"), "annotations": {"note": "x".repeat(256 << 10)},
+        });
+        let bundle = json!({"kind": "Bundle", "metadata": metadata, "spec": good_spec()});
+        cluster.apply(RUKPAK, "v1alpha1", "bundles", bundle);
+    }
+    let server = serve(&cluster, "a");
+    wait_until("no changes", async || server.metric(UNCHANGED).await > Some(0.0)).await;
+    wait_audits(&server, 1.0).await;
+    assert_eq!(server.metric(OBJECTS).await, Some(17.0));
+    assert_eq!(server.metric(UNCHANGED).await, Some(17.0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unchanged_objects_that_are_not_evaluated_are_not_read() {
+    let cluster = cluster();
+    let mut bundle = cluster.stored(RUKPAK, "bundles", "", "bad").unwrap();
+    bundle["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    bundle["metadata"]["finalizers"] = json!(["example.com/x"]);
+    cluster.apply(RUKPAK, "v1alpha1", "bundles", bundle);
+    let server = serve(&cluster, "a");
+    wait_until("no changes", async || server.metric(UNCHANGED).await == Some(4.0)).await;
+    let before = cluster.requests().len();
+    wait_audits(&server, 2.0).await;
+    let mut requests = cluster.requests().split_off(before);
+    requests.retain(|request| request.contains("/bundles?"));
+    let is_of_one = |request: &String| request.contains("fieldSelector");
+    assert!(!requests.is_empty() && !requests.iter().any(is_of_one), "{requests:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn reports_of_unchanged_objects_are_restored() {
     let cluster = cluster();
     let server = serve(&cluster, "a");
@@ -284,21 +319,25 @@ async fn unreadable_objects_are_counted_and_logged_once() {
     assert_eq!(POLICY_REPORT.installation_reports(&cluster), REPORTS);
 }
 
-/// The limit, and what the process has of it.
-fn system_with_little_memory() -> tempfile::TempDir {
+/// A system with a limit of 256 MiB, of which the process uses this much.
+fn system_with_memory(used_mib: u64) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
-    let files = [("meminfo", "MemTotal: 262144 kB\n"), ("self/status", "RssAnon: 204800 kB\n")];
-    for (name, text) in files {
-        std::fs::write(root.path().join("proc").join(name), text).unwrap();
-    }
+    std::fs::write(root.path().join("proc/meminfo"), "MemTotal: 262144 kB\n").unwrap();
+    set_used_memory(&root, used_mib);
     root
+}
+
+fn set_used_memory(root: &tempfile::TempDir, used_mib: u64) {
+    let (path, new) = (root.path().join("proc/self/status"), root.path().join("new"));
+    std::fs::write(&new, format!("RssAnon: {} kB\n", used_mib << 10)).unwrap();
+    std::fs::rename(new, path).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn audit_without_memory_fails_and_reviews_continue() {
     let cluster = cluster();
-    let system = system_with_little_memory();
+    let system = system_with_memory(200);
     let more = ["--audit-interval", "20ms", "--system-root", system.path().to_str().unwrap()];
     let server = serve_with(&cluster, &configuration(), "a", &more);
     wait_until("failures", async || server.metric(FAILED).await >= Some(3.0)).await;
@@ -311,6 +350,21 @@ async fn audit_without_memory_fails_and_reviews_continue() {
     let mut client = server.connect().await;
     let review = create_bundle("1", "b", &good_spec()).to_string();
     assert_eq!(client.review(review).await.unwrap().response()["allowed"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_are_forgotten_if_an_audit_needs_their_memory() {
+    let cluster = cluster();
+    let system = system_with_memory(20);
+    let more = ["--audit-interval", "100ms", "--system-root", system.path().to_str().unwrap()];
+    let server = serve_with(&cluster, &configuration(), "a", &more);
+    wait_until("no changes", async || server.metric(UNCHANGED).await == Some(5.0)).await;
+    set_used_memory(&system, 200);
+    wait_until("failures", async || server.metric(FAILED).await >= Some(2.0)).await;
+    let before = unchanged_counts(&server).len();
+    set_used_memory(&system, 20);
+    wait_audits(&server, 2.0).await;
+    assert_eq!(unchanged_counts(&server)[before..][..2], [0, 5]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

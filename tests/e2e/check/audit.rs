@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use opgate::cluster::Connection;
+use opgate::cluster::{Connection, PageBackoff};
 use opgate_document::Document;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -440,9 +440,10 @@ async fn expired_list_continues_or_is_read_again() {
                 cluster.expire_history();
             }
         };
-        let mut pages = connection.pages(&served.resource, None);
+        let (mut pages, mut backoff) =
+            (connection.pages(&served.resource, None), PageBackoff::default());
         let listed = loop {
-            match pages.read_next(&mut visit).await {
+            match pages.read_next(&mut backoff, &mut visit).await {
                 Ok(true) => {}
                 Ok(false) => break Ok(()),
                 Err(error) => break Err(error),

@@ -71,6 +71,7 @@ pub use watch::direct_read_source::{
 pub use watch::inspect::{ListFilter, ReadFailure, ServerInfo};
 pub use watch::list_once::{ApiGroup, ListableResource};
 pub use watch::object_pages::{ListError, ObjectPages};
+pub use watch::page_backoff::PageBackoff;
 
 pub(crate) use reservations::MAX_POSSIBLE_STATES;
 pub(crate) use watch::settle_reservations::settle_all;

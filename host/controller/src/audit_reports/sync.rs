@@ -21,6 +21,9 @@ use crate::lease::Leadership;
 /// they are.
 const MAX_MERGED_REPORTS: usize = 1_000;
 
+/// Of these, the reports that are in memory at a time.
+const MERGED_AT_ONCE: usize = 16;
+
 /// The reports of a cluster, while its objects are evaluated.
 #[derive(Debug)]
 pub struct ReportSync {
@@ -188,8 +191,7 @@ impl ReportSync {
     }
 
     /// Adds the earlier results of the policies that failed to the results of the others.
-    async fn merge_failed(&mut self) {
-        let failed = mem::take(&mut self.failed);
+    async fn merge_failed(&mut self, failed: Vec<FailedResults>) {
         let keys: Vec<_> = failed.iter().map(|failed| failed.key.clone()).collect();
         let earlier = self.writer.read_results(&keys).await;
         for (FailedResults { key, object, mut results }, earlier) in failed.into_iter().zip(earlier)
@@ -237,7 +239,16 @@ impl ReportSync {
 
     /// Writes the reports that differ. Errors are reported at the end.
     pub async fn write(&mut self) {
-        self.merge_failed().await;
+        let mut rest = mem::take(&mut self.failed);
+        while !rest.is_empty() {
+            let later = rest.split_off(rest.len().min(MERGED_AT_ONCE));
+            self.merge_failed(mem::replace(&mut rest, later)).await;
+            self.write_pending().await;
+        }
+        self.write_pending().await;
+    }
+
+    async fn write_pending(&mut self) {
         let pending = mem::take(&mut self.pending);
         self.writer.write_all(&pending).await;
     }

@@ -432,6 +432,32 @@ async fn policy_error_keeps_the_earlier_results_of_its_policy() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn few_earlier_results_are_in_memory_at_a_time() {
+    let server = Server::default();
+    let body = report("ns", vec![result("OPG-01", "old")]).body(ReportApi::PolicyReport, 1);
+    server.0.lock().status = json!({"items": [body]});
+    let uid = |number: u32| format!("0b6e3c0a-1f5d-4e1c-9b0a-5f6d7e8f9a{number}");
+    let objects: Vec<_> = (10..60).map(|number| object("ns", &uid(number))).collect();
+    let stored_report = |object: &ReportedObject| {
+        let (owner, old) = (ReportOwner::default(), vec![result("OPG-01", "old")]);
+        let key = object.report_key(&owner).unwrap();
+        stored(&ObjectReport::new(key, object.clone(), owner, old), |_| {})
+    };
+    let reports: Vec<_> = objects.iter().map(stored_report).collect();
+    let writer = ReportWriter::new(server.client(), ReportApi::PolicyReport);
+    let mut sync = ReportSync::new(StoredReports::of(&reports), writer);
+    for object in objects {
+        drop(sync.add(object, vec![policy_error("operator-group")]));
+    }
+    let summary = sync.finish().await;
+    assert_eq!((summary.written, summary.deleted, summary.failed), (50, 0, 0));
+    let received = server.received();
+    let rounds = received.chunk_by(|one, next| one.method == next.method);
+    let reads: Vec<_> = rounds.filter(|round| round[0].method == "GET").map(<[_]>::len).collect();
+    assert!(reads.iter().sum::<usize>() == 50 && reads.iter().all(|n| *n <= 16), "{reads:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn repeated_policy_error_is_written_once() {
     let both = vec![result("OPG-01", "old"), policy_error("operator-group")];
     let earlier = report("ns", both);

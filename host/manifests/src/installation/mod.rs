@@ -20,8 +20,8 @@
 //! Roles in other namespaces come last: such a namespace may not exist, and all other objects are applied by
 //! then. Servers treat a namespace that does not exist as empty.
 
-pub mod audit;
 pub(crate) mod alerts;
+pub mod audit;
 mod callers;
 mod certificates;
 pub(crate) mod dashboard;

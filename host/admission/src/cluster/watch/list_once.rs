@@ -45,8 +45,11 @@ impl Connection {
     /// # Errors
     /// If the API server does not list them.
     pub async fn groups(&self) -> Result<Vec<ApiGroup>, ListError> {
-        let document =
-            self.0.document("/apis").await.map_err(|e| ListError(format!("/apis: {e}")))?;
+        let document = self
+            .0
+            .document("/apis")
+            .await
+            .map_err(|e| ListError::new(format!("/apis: {e}"), &e))?;
         let core = ApiGroup { name: String::new(), versions: vec!["v1".to_owned()] };
         let list = document.get("/groups").into_iter().flat_map(|list| list.items());
         let group = |group: Value<'_>| {
@@ -76,8 +79,8 @@ impl Connection {
             _ => format!("/apis/{group}/{version}"),
         };
         // A group that discovery lists has resources. Without them, nothing is known of its objects.
-        let document: Document =
-            self.0.document(&api).await.map_err(|error| ListError(format!("{api}: {error}")))?;
+        let unreadable = |error| ListError::new(format!("{api}: {error}"), &error);
+        let document: Document = self.0.document(&api).await.map_err(unreadable)?;
         let list = document.get("/resources").into_iter().flat_map(|list| list.items());
         let lists = |one: &Value<'_>| {
             let mut verbs = one.get("/verbs").into_iter().flat_map(|verbs| verbs.items());
@@ -98,24 +101,31 @@ impl Connection {
         Ok(list.filter(lists).map(served).filter(is_name).collect())
     }
 
-    /// Lists once the objects that policies read. Returns the resources that cannot be listed,
-    /// each with the reason.
-    pub async fn list_all(&self, cluster: &ClusterState) -> Vec<(Resource, String)> {
+    /// Lists once the objects that policies read, with the pauses that the API server needs. Returns
+    /// the resources that cannot be listed, each with the reason.
+    pub async fn list_all(
+        &self,
+        cluster: &ClusterState,
+        backoff: &mut PageBackoff,
+    ) -> Vec<(Resource, String)> {
         let mut failed = Vec::new();
         for kind in cluster.caches() {
-            if let Err(trouble) = self.list_into(kind).await {
+            if let Err(trouble) = self.list_into(kind, backoff).await {
                 failed.push((kind.resource().clone(), error_text(&trouble)));
             }
         }
         failed
     }
 
-    async fn list_into(&self, kind: &ResourceCache) -> Result<(), ApiError> {
-        let mut restarts = 0;
-        let (priority, mut backoff) = (ReadPriority::Request, PageBackoff::default());
+    async fn list_into(
+        &self,
+        kind: &ResourceCache,
+        backoff: &mut PageBackoff,
+    ) -> Result<(), ApiError> {
+        let (mut restarts, priority) = (0, ReadPriority::Request);
         loop {
             let began = tokio::time::Instant::now();
-            let listed = self.0.list_with(kind, kind.namespace(), None, priority, &mut backoff);
+            let listed = self.0.list_with(kind, kind.namespace(), None, priority, backoff);
             match listed.await {
                 Ok(listing) => kind.replace(listing, began),
                 Err(ApiError::Absent) => kind.mark_absent(),

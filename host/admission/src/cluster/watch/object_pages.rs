@@ -30,8 +30,23 @@ use crate::cluster::watch::requests::{resource_path, with_timeout};
 
 /// The reason why the API server does not list objects or resources.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ListError(pub(in crate::cluster) String);
+#[error("{message}")]
+pub struct ListError {
+    message: String,
+    is_busy: bool,
+}
+
+impl ListError {
+    pub(in crate::cluster) fn new(message: String, error: &ApiError) -> Self {
+        Self { message, is_busy: matches!(error, ApiError::Busy { .. }) }
+    }
+
+    /// Reports whether the API server has answered 429 several times.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+}
 
 /// Maximum number of times that a list is restarted because it changes while it is read.
 pub(in crate::cluster) const MAX_RESTARTS: u32 = 5;
@@ -54,7 +69,6 @@ pub struct ObjectPages<'l> {
     params: ListParams,
     limit: u32,
     restarts: u32,
-    backoff: PageBackoff,
 }
 
 impl std::fmt::Debug for ObjectPages<'_> {
@@ -94,8 +108,7 @@ impl<'l> ObjectPages<'l> {
         params: ListParams,
     ) -> Self {
         let (content, limit) = (ListedContent::Object, FIRST_PAGE_LIMIT);
-        let backoff = PageBackoff::default();
-        Self { connection, resource, namespace, content, params, limit, restarts: 0, backoff }
+        Self { connection, resource, namespace, content, params, limit, restarts: 0 }
     }
 
     /// Lists only this part of each object.
@@ -103,30 +116,35 @@ impl<'l> ObjectPages<'l> {
         Self { content, ..self }
     }
 
-    /// Calls `visit` with the text of each object of the next page, some hundred at most. Returns whether
-    /// there is another page.
+    /// Calls `visit` with the text of each object of the next page, some hundred at most, after the pause that the
+    /// API server needs. Returns whether there is another page.
     ///
     /// # Errors
     /// The reason why the page cannot be read, also if the API server does not know the resource: it is unknown
     /// whether there are objects.
-    pub async fn read_next(&mut self, mut visit: impl FnMut(Document)) -> Result<bool, ListError> {
+    pub async fn read_next(
+        &mut self,
+        backoff: &mut PageBackoff,
+        mut visit: impl FnMut(Document),
+    ) -> Result<bool, ListError> {
         let mut visit = |document| {
             visit(document);
             ControlFlow::Continue(())
         };
-        let has_more = self.visit_next(&mut visit).await;
-        has_more.map_err(|trouble| ListError(error_text(&trouble)))
+        let has_more = self.visit_next(backoff, &mut visit).await;
+        has_more.map_err(|trouble| ListError::new(error_text(&trouble), &trouble))
     }
 
-    /// Reads the rest of the list, or until `visit` stops. A resource that the API server does not know has no
+    /// Reads the rest of the list without pauses, or until `visit` stops. A resource that the API server does not know has no
     /// objects.
     pub(in crate::cluster) async fn visit_all(
         mut self,
         visit: &mut impl FnMut(Document) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
+        let mut backoff = PageBackoff::none();
         loop {
             let is_first = self.params.continue_token.is_none();
-            match self.visit_next(visit).await {
+            match self.visit_next(&mut backoff, visit).await {
                 Ok(true) => {}
                 Err(ApiError::Absent) if is_first => return Ok(()),
                 ended => return ended.map(drop),
@@ -137,24 +155,24 @@ impl<'l> ObjectPages<'l> {
     /// Reads a page, unless `visit` stops. Returns whether there is another one.
     async fn visit_next(
         &mut self,
+        backoff: &mut PageBackoff,
         visit: &mut impl FnMut(Document) -> ControlFlow<()>,
     ) -> Result<bool, ApiError> {
         self.params.limit = Some(self.limit);
+        backoff.wait_before_page().await;
         match self.read_page(visit).await {
             Ok(ReadPage { next, bytes, objects, latency }) => {
                 self.limit = next_limit(self.limit, bytes, objects);
+                backoff.record_page(latency);
                 let has_more = !next.is_empty();
                 self.params.continue_token = Some(next);
-                if has_more {
-                    self.backoff.wait_after_page(latency).await;
-                }
                 Ok(has_more)
             }
             Err(PageError::TooLarge) => {
                 self.limit = (self.limit / 4).max(1);
                 Ok(true)
             }
-            Err(PageError::Api(error)) if self.backoff.wait_if_busy(&error).await => Ok(true),
+            Err(PageError::Api(error)) if backoff.wait_if_busy(&error).await => Ok(true),
             Err(PageError::Api(ApiError::Gone)) if self.restarts < MAX_RESTARTS => {
                 self.restarts += 1;
                 self.params.continue_token = None;

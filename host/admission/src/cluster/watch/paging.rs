@@ -14,6 +14,7 @@
 //! pages are parsed at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::AsyncBufReadExt as _;
 use kube::core::Request;
@@ -45,6 +46,14 @@ const MAX_LIST_BYTES: usize = 64 << 20;
 
 /// Bytes that count for an unreadable object.
 const UNREADABLE_OBJECT_BYTES: usize = 1 << 10;
+
+/// A page that was read.
+struct ReadPage {
+    page: Page,
+    bytes: usize,
+    /// The time until its first bytes.
+    latency: Duration,
+}
 
 /// The reason why there is no page.
 enum PageError {
@@ -96,9 +105,9 @@ impl ApiServer {
             params.limit = Some(limit);
             let request = Request::new(resource_path(cache.resource(), namespace));
             let request = request.list(&params).map_err(|e| ApiError::Other(e.to_string()))?;
-            let began = Instant::now();
+            backoff.wait_before_page().await;
             let page = self.page(request, limit, cache, &within, waiting, &mut listing).await;
-            let (page, bytes) = match page {
+            let ReadPage { page, bytes, latency } = match page {
                 Ok(page) => page,
                 Err(PageError::TooLarge) => {
                     if params.continue_token.is_none() {
@@ -113,7 +122,7 @@ impl ApiServer {
                 Err(PageError::Api(error)) if backoff.wait_if_busy(&error).await => continue,
                 Err(PageError::Api(error)) => return Err(error),
             };
-            backoff.wait_after_page(began.elapsed()).await;
+            backoff.record_page(latency);
             if page.next.is_empty() {
                 listing.version = page.version;
                 let any = || ExcludedObjects::Any(listing.version.clone());
@@ -137,7 +146,7 @@ impl ApiServer {
         }
     }
 
-    /// Adds the objects of a page to a listing. Returns its metadata and its bytes.
+    /// Adds the objects of a page to a listing. Returns its metadata and its size.
     async fn page(
         &self,
         request: http::Request<Vec<u8>>,
@@ -146,10 +155,12 @@ impl ApiServer {
         namespace: &Arc<str>,
         waiting: ReadPriority,
         listing: &mut Listing,
-    ) -> Result<(Page, usize), PageError> {
+    ) -> Result<ReadPage, PageError> {
         // A permit is acquired when a response arrives, so that a server that hangs does not delay
         // other reads.
+        let began = Instant::now();
         let stream = self.send(request).await?;
+        let latency = began.elapsed();
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let reading = async {
             let _place = self.page_permits.acquire().await.ok();
@@ -159,7 +170,7 @@ impl ApiServer {
                 let part = stream.fill_buf().await?;
                 let length = part.len();
                 if length == 0 {
-                    return Ok((text.finish()?, bytes));
+                    return Ok(ReadPage { page: text.finish()?, bytes, latency });
                 }
                 bytes = bytes.saturating_add(length);
                 let mut rest = part;

@@ -9,14 +9,21 @@
 //! what the policies read of the cluster: they have no clock, and nothing else that changes. Of a resource that a
 //! call has read, all of its content counts, as far as any policy declares it. Failed calls are not remembered.
 //!
+//! The API server can return an object differently in the same `resourceVersion`: after an update of itself, of a
+//! CRD or of a conversion webhook. So all results have a maximum age.
+//!
 //! Objects are kept as hashes, with keys that tenants do not know: two objects are never taken for each other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use opgate_admission::cluster::{ClusterState, ResourceCache};
 use opgate_document::Document;
+
+/// Maximum time for which results are kept. The next audit evaluates all objects.
+const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Maximum bytes of the results of one audit, about those of a million objects without violations. Objects beyond
 /// that are evaluated in each audit.
@@ -25,10 +32,11 @@ const MAX_BYTES: usize = 32 << 20;
 /// Bytes of an object: hash, number of its outcome, and the share of a map that is partly empty.
 const OBJECT_BYTES: usize = 32;
 
-/// Bytes of an outcome, of a violation in it, and of the name of a resource.
-const OUTCOME_BYTES: usize = 256;
+/// Bytes of an outcome with its report's digest and its place in a map that is partly empty, of a violation in it,
+/// and of the name of a resource.
+const OUTCOME_BYTES: usize = 512;
 const VIOLATION_BYTES: usize = 16;
-const RESOURCE_BYTES: usize = 64;
+const RESOURCE_BYTES: usize = 96;
 
 /// The result of an object, as far as a server needs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -46,15 +54,34 @@ pub(in crate::cli) struct RememberedViolation {
     pub(in crate::cli) effect: &'static str,
 }
 
+/// Why an object was not evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::cli) enum SkippedObject {
+    /// It is being deleted or replaced.
+    Terminating,
+    /// No webhook matches it.
+    Exempt,
+    /// It makes no review: it nests too deep, for example.
+    Unreadable,
+}
+
+/// What is remembered of an object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::cli) enum RememberedOutcome {
+    Evaluated(RememberedResult),
+    /// It was not evaluated, and would not be in this version.
+    Skipped(SkippedObject),
+}
+
 /// A result, and the resources that it depends on.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(in crate::cli) struct Outcome {
     reads: BTreeSet<String>,
-    result: RememberedResult,
+    result: RememberedOutcome,
 }
 
 impl Outcome {
-    pub(in crate::cli) fn result(&self) -> &RememberedResult {
+    pub(in crate::cli) fn result(&self) -> &RememberedOutcome {
         &self.result
     }
 }
@@ -87,7 +114,11 @@ impl AuditedObjects {
             return Some(*number);
         }
         let number = u32::try_from(self.outcomes.len()).ok()?;
-        let violations = outcome.result.violations.len().saturating_mul(VIOLATION_BYTES);
+        let violations = match &outcome.result {
+            RememberedOutcome::Evaluated(result) => result.violations.len(),
+            RememberedOutcome::Skipped(_) => 0,
+        };
+        let violations = violations.saturating_mul(VIOLATION_BYTES);
         let resources = outcome.reads.len().saturating_mul(RESOURCE_BYTES);
         let bytes = OUTCOME_BYTES.saturating_add(violations).saturating_add(resources);
         if !self.charge(bytes) {
@@ -123,13 +154,21 @@ pub(in crate::cli) struct EvaluationMemory {
     hashes: RandomState,
     last: AuditedObjects,
     current: AuditedObjects,
+    /// The time of the last audit that evaluated all objects.
+    fresh_since: Option<Instant>,
     /// For each outcome of the last audit, whether nothing has changed of what it depends on.
     is_valid: Vec<bool>,
 }
 
 impl EvaluationMemory {
     /// Begins an audit with a configuration, by its digest, once the objects that policies read are listed.
-    pub(in crate::cli) fn begin(&mut self, configuration: &str, cluster: &ClusterState) {
+    pub(in crate::cli) fn begin(
+        &mut self,
+        configuration: &str,
+        cluster: &ClusterState,
+        now: Instant,
+    ) {
+        self.forget_old(now);
         let content = |cache: &ResourceCache| {
             Some((cache.name().to_owned(), cache.content_fingerprint(&self.hashes)?))
         };
@@ -155,9 +194,17 @@ impl EvaluationMemory {
         };
     }
 
-    /// Reports whether there are results of an earlier audit.
-    pub(in crate::cli) fn has_results(&self) -> bool {
-        !self.last.objects.is_empty()
+    fn forget_old(&mut self, now: Instant) {
+        let age = self.fresh_since.map(|since| now.saturating_duration_since(since));
+        if age.is_none_or(|age| age >= MAX_AGE) {
+            self.last = AuditedObjects::default();
+            self.fresh_since = Some(now);
+        }
+    }
+
+    /// Reports whether there are results of an earlier audit that an evaluation would repeat.
+    pub(in crate::cli) fn has_valid_results(&self) -> bool {
+        self.is_valid.iter().any(|is_valid| *is_valid)
     }
 
     /// Returns the hash that stands for an object of a resource in its version; none if an API server did not
@@ -193,8 +240,14 @@ impl EvaluationMemory {
     ) {
         let RememberedResult { violations, report } = result;
         let violations = violations.into_iter().map(|one| self.current.intern(one)).collect();
-        let result = RememberedResult { violations, report };
+        let result = RememberedOutcome::Evaluated(RememberedResult { violations, report });
         self.current.add(object, Arc::new(Outcome { reads, result }));
+    }
+
+    /// Remembers that an object is not evaluated.
+    pub(in crate::cli) fn remember_skipped(&mut self, object: u64, reason: SkippedObject) {
+        let result = RememberedOutcome::Skipped(reason);
+        self.current.add(object, Arc::new(Outcome { reads: BTreeSet::new(), result }));
     }
 
     /// Makes the results of the current audit those of the last one: it was complete.
@@ -263,9 +316,9 @@ mod tests {
     }
 
     /// A memory of one object whose call has read groups.
-    fn memory() -> EvaluationMemory {
+    fn memory(began: Instant) -> EvaluationMemory {
         let mut memory = EvaluationMemory::default();
-        memory.begin("c", &cluster(&[NAMESPACE, GROUP]));
+        memory.begin("c", &cluster(&[NAMESPACE, GROUP]), began);
         let key = memory.object_key("v1/objects", &document(OBJECT)).unwrap();
         let reads = BTreeSet::from(["operators.coreos.com/v1/operatorgroups".to_owned()]);
         memory.remember(key, reads, violating());
@@ -275,7 +328,10 @@ mod tests {
 
     fn recall(memory: &EvaluationMemory, object: &str) -> Option<RememberedResult> {
         let key = memory.object_key("v1/objects", &document(object))?;
-        memory.recall(key).map(|outcome| outcome.result().clone())
+        match memory.recall(key)?.result() {
+            RememberedOutcome::Evaluated(result) => Some(result.clone()),
+            RememberedOutcome::Skipped(reason) => panic!("skipped: {reason:?}"),
+        }
     }
 
     #[test]
@@ -297,26 +353,48 @@ mod tests {
             ("the object", "c", vec![NAMESPACE, GROUP], newer_object.as_str(), false),
             ("its UID", "c", vec![NAMESPACE, GROUP], replaced_object.as_str(), false),
         ] {
-            let mut memory = memory();
-            memory.begin(configuration, &cluster(&objects));
+            let mut memory = memory(Instant::now());
+            memory.begin(configuration, &cluster(&objects), Instant::now());
             let kept = recall(&memory, object);
             assert_eq!(kept, is_kept.then(violating), "{what}");
+            let is_same = configuration == "c" && !objects.contains(&changed_group.as_str());
+            assert_eq!(memory.has_valid_results(), is_same && objects.len() == 2, "{what}");
+        }
+    }
+
+    #[test]
+    fn results_are_kept_for_a_day() {
+        let (began, cluster) = (Instant::now(), cluster(&[NAMESPACE, GROUP]));
+        for (hours, is_kept) in [(1, true), (23, true), (24, false), (48, false)] {
+            let mut memory = memory(began);
+            // Audits between do not make a result younger.
+            for hour in 1..hours {
+                memory.begin("c", &cluster, began + Duration::from_secs(hour * 3_600));
+                let key = memory.object_key("v1/objects", &document(OBJECT)).unwrap();
+                if let Some(outcome) = memory.recall(key) {
+                    memory.keep(key, outcome);
+                }
+                memory.complete();
+            }
+            memory.begin("c", &cluster, began + Duration::from_secs(hours * 3_600));
+            assert_eq!(recall(&memory, OBJECT), is_kept.then(violating), "{hours} hours");
         }
     }
 
     #[test]
     fn only_complete_audits_replace_results() {
-        let mut memory = memory();
+        let now = Instant::now();
+        let mut memory = memory(now);
         let cluster = cluster(&[NAMESPACE, GROUP]);
-        memory.begin("c", &cluster);
+        memory.begin("c", &cluster, now);
         memory.abandon();
-        memory.begin("c", &cluster);
+        memory.begin("c", &cluster, now);
         assert_eq!(recall(&memory, OBJECT), Some(violating()));
         // The object was not listed.
         memory.complete();
-        memory.begin("c", &cluster);
+        memory.begin("c", &cluster, now);
         assert_eq!(recall(&memory, OBJECT), None);
-        assert!(!memory.has_results());
+        assert!(!memory.has_valid_results());
     }
 
     #[test]
@@ -329,12 +407,24 @@ mod tests {
 
     #[test]
     fn results_have_a_limit() {
-        let mut objects = AuditedObjects::default();
-        let outcome = Arc::new(Outcome { reads: BTreeSet::new(), result: violating() });
-        for object in 0..2_000_000 {
-            objects.add(object, outcome.clone());
+        let outcome = |number: u64| {
+            let reads = BTreeSet::from(["operators.coreos.com/v1/operatorgroups".to_owned()]);
+            let report = Some(format!("{number:064}"));
+            let result = RememberedOutcome::Evaluated(RememberedResult { report, ..violating() });
+            Arc::new(Outcome { reads, result })
+        };
+        for (what, are_equal, added, expected) in [
+            ("equal", true, 2_000_000, 500_000..1_100_000),
+            ("different", false, 200_000, 40_000..60_000),
+        ] {
+            let (mut objects, first) = (AuditedObjects::default(), outcome(0));
+            for object in 0..added {
+                let outcome = if are_equal { first.clone() } else { outcome(object) };
+                objects.add(object, outcome);
+            }
+            let count = objects.objects.len();
+            assert!(expected.contains(&count), "{what}: {count}");
+            assert!(objects.bytes <= MAX_BYTES);
         }
-        assert!((500_000..1_100_000).contains(&objects.objects.len()), "{}", objects.objects.len());
-        assert!(objects.bytes <= MAX_BYTES);
     }
 }

@@ -7,13 +7,16 @@
 //! ```
 //!
 //! The objects that policies read are listed before all others. A page is read as a whole before its objects are
-//! evaluated.
+//! evaluated. All lists of an audit have the same pauses for a slow API server.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::hash::{BuildHasher as _, RandomState};
+use std::time::Instant;
 
-use opgate_admission::cluster::{ApiGroup, Connection, ListError, ListableResource, ObjectPages};
+use opgate_admission::cluster::{
+    ApiGroup, Connection, ListError, ListableResource, ObjectPages, PageBackoff,
+};
 use opgate_admission::policy::PolicySet;
 use opgate_document::Document;
 use opgate_files::{dump, parallel};
@@ -22,8 +25,10 @@ use opgate_text::one_line;
 
 use crate::cli::check::audit::MAX_OBJECTS;
 use crate::cli::check::audit::discovery::{AuditedResource, UndiscoveredGroup, discover_resources};
-use crate::cli::check::audit::evaluation_memory::{EvaluationMemory, RememberedResult};
-use crate::cli::check::audit::result_sink::{ObjectIdentity, ResultSink, SkippedObject};
+use crate::cli::check::audit::evaluation_memory::{
+    EvaluationMemory, RememberedOutcome, RememberedResult, SkippedObject,
+};
+use crate::cli::check::audit::result_sink::{ObjectIdentity, ResultSink};
 use crate::cli::check::evaluate::{
     CheckRun, EvaluateError, SubjectEvaluator, SubjectResult, is_exempt,
 };
@@ -35,8 +40,10 @@ use crate::cli::report::UnreadableInput;
 /// pages sends all objects in one. Other pages are smaller.
 const MAX_BATCH_BYTES: usize = 8 << 20;
 
-/// Objects of one resource that have changed since the last audit and are read one by one. With more of them, all
-/// objects are read.
+/// Objects of one resource that have changed since the last audit and are read one by one: one of this many of all
+/// objects of the resource, within these limits. With more of them, a list of all objects needs fewer requests.
+const OBJECTS_PER_CHANGED: usize = 50;
+const MIN_CHANGED: usize = 2;
 const MAX_CHANGED: usize = 200;
 
 /// Lines about objects of one resource that cannot be reviewed. The others have no line.
@@ -147,13 +154,14 @@ impl AuditedCluster<'_> {
             results.set_unknown(&name, None);
             results.add_error(UnreadableInput { source: reason.clone(), line: reason });
         }
-        let failed = connection.list_all(set.cluster()).await;
+        let mut backoff = PageBackoff::default();
+        let failed = connection.list_all(set.cluster(), &mut backoff).await;
         for (resource, why) in &failed {
             results.add_error(unreadable_resource(&resource.to_string(), why));
         }
         let reads_failed = !failed.is_empty();
         if let Some(memory) = &mut memory {
-            memory.begin(set.digest(), set.cluster());
+            memory.begin(set.digest(), set.cluster(), Instant::now());
         }
         for AuditedResource { served, namespaces } in resources {
             // A resource whose first listing fails is not listed again.
@@ -167,7 +175,7 @@ impl AuditedCluster<'_> {
                 }
                 let served = &served;
                 let listing = Listing { connection, set, served, namespace, threads, reads_failed };
-                listing.evaluate(results, memory.as_deref_mut()).await?;
+                listing.evaluate(results, memory.as_deref_mut(), &mut backoff).await?;
             }
         }
         Ok(())
@@ -196,14 +204,14 @@ impl Listing<'_> {
         &self,
         results: &mut impl ResultSink,
         memory: Option<&mut EvaluationMemory>,
+        backoff: &mut PageBackoff,
     ) -> Result<(), CommandError> {
         let Self { served, namespace, .. } = self;
         if namespace.is_some() && !served.is_namespaced {
             return Ok(());
         }
         let mut batch = Batch::new(self, results, memory);
-        let is_done = batch.has_memory() && self.read_changed(&mut batch).await;
-        let listed = if is_done { Ok(()) } else { self.read_all(&mut batch).await };
+        let listed = self.read(&mut batch, backoff).await;
         if batch.is_stopped {
             return Ok(());
         }
@@ -225,18 +233,36 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// Reads all objects, and evaluates them in batches.
-    async fn read_all(&self, batch: &mut Batch<'_, impl ResultSink>) -> Result<(), ListError> {
-        self.read_pages(self.connection.pages(&self.served.resource, self.namespace), batch).await
+    /// Reads all objects that have no valid result, and evaluates them in batches.
+    async fn read(
+        &self,
+        batch: &mut Batch<'_, impl ResultSink>,
+        backoff: &mut PageBackoff,
+    ) -> Result<(), ListError> {
+        if batch.has_memory() {
+            match self.read_changed(batch, backoff).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                // A list of all objects would be more load.
+                Err(error) if error.is_busy() => return Err(error),
+                Err(error) => {
+                    let resource = self.served.resource.to_string();
+                    tracing::debug!(resource, %error, "metadata not listed; listing all objects");
+                }
+            }
+        }
+        let pages = self.connection.pages(&self.served.resource, self.namespace);
+        self.read_pages(pages, batch, backoff).await
     }
 
     async fn read_pages(
         &self,
         mut pages: ObjectPages<'_>,
         batch: &mut Batch<'_, impl ResultSink>,
+        backoff: &mut PageBackoff,
     ) -> Result<(), ListError> {
         loop {
-            let page = pages.read_next(|document| batch.add(document)).await;
+            let page = pages.read_next(backoff, |document| batch.add(document)).await;
             batch.evaluate();
             if batch.is_stopped {
                 return Ok(());
@@ -248,41 +274,80 @@ impl Listing<'_> {
         }
     }
 
-    /// Reads the metadata of all objects, and then only the objects without a valid result. Returns whether that
-    /// was possible: otherwise, those that are left must be read with all others.
-    async fn read_changed(&self, batch: &mut Batch<'_, impl ResultSink>) -> bool {
-        let Self { connection, served, namespace, .. } = self;
-        let resource = &served.resource;
-        let mut changed = Vec::new();
-        let mut pages = connection.metadata_pages(resource, *namespace);
-        loop {
-            let mut recall = |document: Document| {
-                if !batch.recall(&document) && changed.len() <= MAX_CHANGED {
-                    changed.push(ObjectIdentity::of(served, &document));
-                }
-            };
-            let page = pages.read_next(&mut recall).await;
-            batch.check_stopped();
-            match page {
-                _ if batch.is_stopped => return true,
-                Ok(_) if changed.len() > MAX_CHANGED => return false,
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(_) => return false,
-            }
-        }
-        for ObjectIdentity { namespace, name, .. } in &changed {
+    /// Reads the metadata of all objects, and then only the objects without a valid result, if they are few.
+    /// Returns whether they are: otherwise, those that are left must be read with all others.
+    async fn read_changed(
+        &self,
+        batch: &mut Batch<'_, impl ResultSink>,
+        backoff: &mut PageBackoff,
+    ) -> Result<bool, ListError> {
+        let Some(changed) = self.list_changed(batch, backoff).await? else { return Ok(false) };
+        for ObjectName { namespace, name } in &changed {
             let within = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
-            let pages = connection.pages_of_object(resource, within, name);
-            if self.read_pages(pages, batch).await.is_err() {
-                return false;
-            }
+            let pages = self.connection.pages_of_object(&self.served.resource, within, name);
+            self.read_pages(pages, batch, backoff).await?;
             if batch.is_stopped {
-                return true;
+                break;
             }
         }
-        true
+        Ok(true)
     }
+
+    /// Takes the valid results, and returns the objects without one; none if they are too many to read them one by
+    /// one.
+    async fn list_changed(
+        &self,
+        batch: &mut Batch<'_, impl ResultSink>,
+        backoff: &mut PageBackoff,
+    ) -> Result<Option<BTreeSet<ObjectName>>, ListError> {
+        let Self { connection, served, namespace, .. } = self;
+        let (mut changed, mut has_unversioned) = (BTreeSet::new(), false);
+        let mut pages = connection.metadata_pages(&served.resource, *namespace);
+        loop {
+            let recall = |document: Document| match batch.recall(&document) {
+                RecallOutcome::Taken => {}
+                RecallOutcome::Changed if changed.len() > MAX_CHANGED => {}
+                RecallOutcome::Changed => {
+                    let ObjectIdentity { namespace, name, .. } =
+                        ObjectIdentity::of(served, &document);
+                    changed.insert(ObjectName { namespace, name });
+                }
+                RecallOutcome::Unversioned => has_unversioned = true,
+            };
+            let page = pages.read_next(backoff, recall).await;
+            batch.check_stopped();
+            if batch.is_stopped {
+                return Ok(Some(BTreeSet::new()));
+            }
+            if has_unversioned || changed.len() > MAX_CHANGED {
+                return Ok(None);
+            }
+            if !page? {
+                break;
+            }
+        }
+        let listed = batch.count.saturating_add(changed.len());
+        let max_changed = (listed / OBJECTS_PER_CHANGED).clamp(MIN_CHANGED, MAX_CHANGED);
+        Ok((changed.len() <= max_changed).then_some(changed))
+    }
+}
+
+/// The name of an object of one resource.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ObjectName {
+    /// Empty for objects of the cluster.
+    namespace: String,
+    name: String,
+}
+
+/// The result of looking for an object in the memory.
+enum RecallOutcome {
+    /// Nothing is left to do: its result is taken, or it was listed before.
+    Taken,
+    /// It has no valid result.
+    Changed,
+    /// It cannot have one, because it has no UID or no version.
+    Unversioned,
 }
 
 /// Objects that are evaluated together.
@@ -323,19 +388,23 @@ impl<'b, R: ResultSink> Batch<'b, R> {
         }
     }
 
-    /// Reports whether there are results of an earlier audit.
+    /// Reports whether there are valid results of an earlier audit.
     fn has_memory(&self) -> bool {
-        self.memory.as_ref().is_some_and(|memory| memory.has_results())
+        self.memory.as_ref().is_some_and(|memory| memory.has_valid_results())
     }
 
     fn check_stopped(&mut self) {
         self.is_stopped = self.is_stopped || self.results.is_stopped(self.listing.set);
     }
 
+    fn name_hash(&self, document: &Document) -> u64 {
+        let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
+        self.hashes.hash_one((text("/metadata/namespace"), text("/metadata/name")))
+    }
+
     /// Counts an object, unless it was counted before.
     fn count_new(&mut self, document: &Document) -> bool {
-        let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
-        let name = self.hashes.hash_one((text("/metadata/namespace"), text("/metadata/name")));
+        let name = self.name_hash(document);
         let is_new = self.count < MAX_OBJECTS && self.seen.insert(name);
         self.count += usize::from(is_new);
         is_new
@@ -352,19 +421,24 @@ impl<'b, R: ResultSink> Batch<'b, R> {
         }
     }
 
-    /// Takes the result of an object in the last audit, if it is still valid. The document need have its metadata
-    /// only.
-    fn recall(&mut self, document: &Document) -> bool {
-        let Some(key) = self.object_key(document) else { return false };
-        let Some(memory) = self.memory.as_deref_mut() else { return false };
-        let Some(outcome) = memory.recall(key) else { return false };
-        let object = ObjectIdentity::of(self.listing.served, document);
-        let is_taken = self.results.recall(&object, outcome.result());
-        if is_taken {
-            memory.keep(key, outcome);
-            self.count_new(document);
+    /// Takes the result of an object in the last audit, if it is still valid, and once if the object is listed
+    /// twice. The document need have its metadata only.
+    fn recall(&mut self, document: &Document) -> RecallOutcome {
+        if self.count >= MAX_OBJECTS || self.seen.contains(&self.name_hash(document)) {
+            return RecallOutcome::Taken;
         }
-        is_taken
+        let Some(key) = self.object_key(document) else { return RecallOutcome::Unversioned };
+        let Some(memory) = self.memory.as_deref_mut() else { return RecallOutcome::Changed };
+        let Some(outcome) = memory.recall(key) else { return RecallOutcome::Changed };
+        let object = ObjectIdentity::of(self.listing.served, document);
+        match outcome.result() {
+            RememberedOutcome::Skipped(reason) => self.results.skip(&object, *reason),
+            RememberedOutcome::Evaluated(result) if self.results.recall(&object, result) => {}
+            RememberedOutcome::Evaluated(_) => return RecallOutcome::Changed,
+        }
+        memory.keep(key, outcome);
+        self.count_new(document);
+        RecallOutcome::Taken
     }
 
     fn object_key(&self, document: &Document) -> Option<u64> {
@@ -389,7 +463,10 @@ impl<'b, R: ResultSink> Batch<'b, R> {
                     let added = self.results.add(&object, *result, is_complete);
                     self.remember(document, reads, added);
                 }
-                Ok(ObjectOutcome::Skipped(reason)) => self.results.skip(&object, reason),
+                Ok(ObjectOutcome::Skipped(reason)) => {
+                    self.results.skip(&object, reason);
+                    self.remember_skipped(document, reason);
+                }
                 Err(EvaluateError::Unreadable(line)) => self.add_unreadable(&object, &line),
                 Err(EvaluateError::Engine(error)) => drop(self.error.get_or_insert(error)),
             }
@@ -408,6 +485,14 @@ impl<'b, R: ResultSink> Batch<'b, R> {
             (self.memory.as_deref_mut(), key, reads, result)
         {
             memory.remember(key, reads, result);
+        }
+    }
+
+    /// Remembers that an object in its version is not evaluated.
+    fn remember_skipped(&mut self, document: &Document, reason: SkippedObject) {
+        let key = self.object_key(document);
+        if let (Some(memory), Some(key)) = (self.memory.as_deref_mut(), key) {
+            memory.remember_skipped(key, reason);
         }
     }
 }

@@ -31,12 +31,12 @@ use crate::cli::check::evaluate::{
 use crate::cli::exit::CommandError;
 use crate::cli::report::UnreadableInput;
 pub(in crate::cli) use evaluation_memory::{
-    EvaluationMemory, RememberedResult, RememberedViolation,
+    EvaluationMemory, RememberedResult, RememberedViolation, SkippedObject,
 };
 pub(in crate::cli) use live::{
     AuditedCluster, EvaluationThreads, LiveCluster, evaluate_cluster, served_groups,
 };
-pub(in crate::cli) use result_sink::{ObjectIdentity, ResultSink, SkippedObject};
+pub(in crate::cli) use result_sink::{ObjectIdentity, ResultSink};
 
 /// Maximum number of objects: their results are kept for the report.
 const MAX_OBJECTS: usize = 1_000_000;

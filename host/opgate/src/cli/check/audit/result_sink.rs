@@ -5,7 +5,7 @@ use opgate_admission::cluster::ListableResource;
 use opgate_admission::policy::PolicySet;
 use opgate_document::Document;
 
-use crate::cli::check::audit::evaluation_memory::RememberedResult;
+use crate::cli::check::audit::evaluation_memory::{RememberedResult, SkippedObject};
 use crate::cli::check::evaluate::{CheckRun, SubjectResult};
 use crate::cli::report::UnreadableInput;
 
@@ -40,17 +40,6 @@ impl ObjectIdentity {
             uid: text("/metadata/uid"),
         }
     }
-}
-
-/// Why an object was not evaluated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum SkippedObject {
-    /// It is being deleted or replaced.
-    Terminating,
-    /// No webhook matches it.
-    Exempt,
-    /// It makes no review: it nests too deep, for example.
-    Unreadable,
 }
 
 /// Receives results while a cluster is evaluated.

@@ -77,9 +77,18 @@ impl AuditRun {
         }
     }
 
+    /// Returns the memory for an audit. If there is not enough, the results of the last one are forgotten for it.
+    fn free_memory(&self) -> anyhow::Result<AuditMemory> {
+        self.conditions.memory().or_else(|_| {
+            *self.memory.blocking_lock() = EvaluationMemory::default();
+            opgate_system::release_free_memory();
+            self.conditions.memory()
+        })
+    }
+
     /// Loads the policies of the active configuration.
     fn load_set(&self) -> anyhow::Result<PolicySet> {
-        let AuditMemory { cluster_state, subprocesses } = self.conditions.memory()?;
+        let AuditMemory { cluster_state, subprocesses } = self.free_memory()?;
         let active = self.active_set.current();
         let mut configuration = self.config.configuration()?;
         if let (Some(_), Some(platform)) = (configuration.platform_query(), active.set.platform()) {
