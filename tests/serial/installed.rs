@@ -46,7 +46,7 @@ pub(crate) fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
 }
 
 /// The state of a stored object, which writes of its status do not change: the API server itself writes the status
-/// of a new FlowSchema, at any time after the creation.
+/// of a new `FlowSchema`, at any time after the creation.
 fn without_status(object: &DynamicObject) -> Value {
     let mut state = serde_json::to_value(object).unwrap();
     if state["kind"] != "FlowSchema" {
