@@ -30,12 +30,18 @@ fn serve(cluster: &FakeCluster, name: &str) -> Server {
     Server::start_with(BINARY, Some(&configuration), &arguments, Certificates::new())
 }
 
+/// The content of the page. A server limits pages in a second.
 async fn page(server: &Server) -> String {
-    let mut stream = TcpStream::connect(server.ops).await.unwrap();
-    let request = "GET /ui/?fragment HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).await.unwrap();
     let mut text = String::new();
-    stream.read_to_string(&mut text).await.unwrap();
+    wait_until("a page", async || {
+        let mut stream = TcpStream::connect(server.ops).await.unwrap();
+        let request = "GET /ui/?fragment HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        text.clear();
+        stream.read_to_string(&mut text).await.unwrap();
+        !text.starts_with("HTTP/1.1 503")
+    })
+    .await;
     text
 }
 
