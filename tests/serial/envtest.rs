@@ -5,13 +5,28 @@ use futures_util::future::join_all;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::control_plane::{ControlPlane, eventually};
 use testkit::objects::{csv, csvs, denial_message, group, groups, namespace, resource};
 use testkit::otlp_collector::OtlpCollector;
-use testkit::{Server, configuration, create_bundle, good_spec, polls};
+use testkit::{Server, create_bundle, good_spec, polls};
 
 use crate::{BINARY, wait_for_idle_machine};
+
+/// A configuration that names what `profile: auto` detects: a server without permissions would wait for it.
+fn configuration(policies: &[Value]) -> String {
+    json!({
+        "apiVersion": "opgate.dev/v1alpha1",
+        "kind": "Configuration",
+        "profile": "ocp-4.15",
+        "identities": {
+            "olm": ["system:serviceaccount:olm:olm-operator"],
+            "rukpak": ["system:serviceaccount:rukpak:core"],
+        },
+        "policies": policies,
+    })
+    .to_string()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_api_server_gets_the_same_verdicts() {
