@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
 
+import { Evaluator } from "../../host/browser/page/evaluator.js";
 import { findViolations, openPage, overflow, startBrowser, textOf } from "./lib/browser.js";
 import { serveFiles } from "./lib/files.js";
 import { run, TOP } from "./lib/opgate.js";
@@ -289,4 +290,23 @@ test("a page that takes too long stops, and evaluates again", async () => {
   assert.match(await evaluate({ input: object }), /OperatorGroup group: allowed/);
   assert.deepEqual(page.problems(), []);
   await page.closeAll();
+});
+
+test("an instance without memory is tried again, and other errors are not", async () => {
+  const outOfMemory = new RangeError("WebAssembly.instantiate(): Out of memory");
+  // Instantiates after some failures.
+  const create = (errors) => {
+    const instantiate = async () => {
+      const error = errors.shift();
+      if (error) {
+        throw error;
+      }
+      return { evaluation: "the host" };
+    };
+    return Evaluator.create(undefined, async () => ({ instantiate }));
+  };
+  const evaluator = await create([outOfMemory, outOfMemory]);
+  assert.equal(evaluator.host, "the host");
+  await assert.rejects(create(Array.from({ length: 100 }, () => outOfMemory)), outOfMemory);
+  await assert.rejects(create([new TypeError("no function")]), TypeError);
 });

@@ -7,6 +7,13 @@
 /** Imports of policies, by their names in transpiled components. */
 const INTERFACES = ['request', 'document', 'log', 'cluster'];
 
+/**
+ * Tries of an instance, and the milliseconds between them. A browser has addresses for about 100 memories in a process,
+ * and a worker that was ended gives its own back some time later: until then, an instance fails with a `RangeError`.
+ */
+const INSTANCE_TRIES = 20;
+const INSTANCE_RETRY_MS = 200;
+
 /** Releases a resource; jco uses another symbol where browsers have none. */
 const DISPOSE = Symbol.dispose ?? Symbol.for('dispose');
 
@@ -41,7 +48,14 @@ export class Evaluator {
       if (!this.#modules.has(file)) this.#modules.set(file, await WebAssembly.compile(await this.#read(file)));
       return this.#modules.get(file);
     };
-    return this.#components.get(path).instantiate(compile, imports);
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await this.#components.get(path).instantiate(compile, imports);
+      } catch (error) {
+        if (!(error instanceof RangeError) || tries === INSTANCE_TRIES) throw error;
+        await new Promise((resolve) => setTimeout(resolve, INSTANCE_RETRY_MS));
+      }
+    }
   }
 
   /** A new instance of a policy. */
