@@ -11,7 +11,7 @@ use crate::entry::{
     resolve_object,
 };
 use crate::tree::{self, Node};
-use crate::{CaseFileError, File, documents, line_of};
+use crate::{CaseFileError, File, documents, fixed, line_of};
 
 /// A violation that a rule must report in a case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +77,8 @@ pub struct Case {
     pub expects: Expectation,
     /// The rejected case of the same file that this case fixes, as described in the rule's remediation.
     pub fixes: Option<String>,
+    /// Whether the rule evaluates the request. It does not if it is off, and with another kind, operation or scope.
+    pub is_evaluated: bool,
     /// `CREATE`, `UPDATE` or `DELETE`.
     pub operation: &'static str,
     /// The object, as requests have it: on DELETE it is the old one.
@@ -89,6 +91,8 @@ pub struct Case {
     pub settings: Value,
     /// The objects of the cluster; none without cluster state.
     pub cluster: Option<Vec<Value>>,
+    /// Whether the case or its file names the cluster state, or none.
+    pub has_cluster: bool,
     /// All expected violations.
     pub violations: Vec<Violation>,
     /// Rules that are not evaluated.
@@ -99,6 +103,8 @@ pub struct Case {
     pub audit_annotations: Option<BTreeMap<String, String>>,
     /// Reason of the denial.
     pub reason: Option<String>,
+    /// The object after the fixes of the rule's violations.
+    pub fixed: Option<Value>,
 }
 
 /// Returns all cases of a file.
@@ -233,6 +239,17 @@ impl Case {
         if let Some(old) = &mut old {
             apply_changes(old, if operation == "DELETE" { &with } else { &with_old })?;
         }
+        let fixed = entry.fixed.take();
+        if fixed.is_some() && expects != Expectation::Reject {
+            return Err(CaseError("`fixed` is only for rejected cases".to_owned()));
+        }
+        let fixed = fixed.map(|fixed| {
+            let object = object
+                .as_ref()
+                .ok_or_else(|| CaseError("`fixed`: there is no object to fix".to_owned()))?;
+            fixed::fixed_object(object, &place.paths, fixed, objects)
+        });
+        let fixed = fixed.transpose()?;
         let mut findings = Vec::new();
         let Entry { field, message, message_prefix, level, .. } = entry;
         if message.is_some() || message_prefix.is_some() {
@@ -250,6 +267,7 @@ impl Case {
         if let Some(level) = levels.into_iter().find(|level| !["deny", "warn"].contains(level)) {
             return Err(CaseError(format!("`level` is deny or warn, not {level}")));
         }
+        let has_cluster = entry.cluster.is_some();
         let cluster = match entry.cluster {
             None => None,
             Some(Value::String(none)) if none == "none" => None,
@@ -263,6 +281,11 @@ impl Case {
         let settings = settings.unwrap_or_else(|| json!({}));
         if !settings.is_object() {
             return Err(CaseError("`settings` is an object".to_owned()));
+        }
+        if entry.matches == Some(false) && expects != Expectation::Accept {
+            return Err(CaseError(
+                "`matches: false` is only for accepted cases: the rule reports nothing".to_owned(),
+            ));
         }
         let mut skipped = entry.skipped;
         if expects == Expectation::Skip {
@@ -284,17 +307,20 @@ impl Case {
             location: place,
             expects,
             fixes: entry.fixes,
+            is_evaluated: entry.matches != Some(false),
             operation,
             object,
             old,
             request: entry.request,
             settings,
             cluster,
+            has_cluster,
             violations: findings,
             skipped,
             ignores_other_rules: false,
             audit_annotations: entry.audit_annotations,
             reason: entry.reason,
+            fixed,
         })
     }
 

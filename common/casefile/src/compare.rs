@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Case, Violation};
+use opgate_edit::Fix;
+
+use crate::{Case, Violation, fixed};
 
 /// Result of a policy for a case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub struct PolicyResult {
     pub audit_annotations: BTreeMap<String, String>,
     /// Reason of the denial, if it is not `Forbidden`.
     pub reason: Option<String>,
+    /// The fixes of the violations, each with the rule, in the order of the violations.
+    pub fixes: Vec<(String, Fix)>,
 }
 
 /// In what an answer differs from the expected one.
@@ -93,6 +97,11 @@ impl Case {
             let name = |reason: &Option<String>| reason.clone().unwrap_or("Forbidden".to_owned());
             let (found, expected) = (name(&result.reason), name(&self.reason));
             others.push(format!("reason: {found}, expected {expected}"));
+        }
+        if let Some(object) = &self.object {
+            let own = result.fixes.iter().filter(|(rule, _)| *rule == self.rule);
+            let own: Vec<_> = own.map(|(_, fix)| fix).collect();
+            others.extend(fixed::differences(&self.rule, object, self.fixed.as_ref(), &own));
         }
         Diff {
             missing: missing.into_iter().cloned().collect(),

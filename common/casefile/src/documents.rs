@@ -61,7 +61,8 @@ pub(crate) fn directory_document(
     Ok((document, paths))
 }
 
-fn file(path: &str, content: &Value) -> Value {
+/// Builds a file of a directory.
+pub(crate) fn file(path: &str, content: &Value) -> Value {
     let size = content.to_string().len();
     match content {
         Value::String(text) => json!({"path": path, "size": size, "text": text}),

@@ -64,6 +64,7 @@ pub(crate) enum OtherRules {
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) fixes: Option<String>,
+    pub(crate) matches: Option<bool>,
     pub(crate) create: Option<Value>,
     pub(crate) update: Option<(Value, Value)>,
     pub(crate) delete: Option<Value>,
@@ -97,6 +98,7 @@ pub(crate) struct Entry {
     pub(crate) skipped: BTreeSet<String>,
     pub(crate) audit_annotations: Option<BTreeMap<String, String>>,
     pub(crate) reason: Option<String>,
+    pub(crate) fixed: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -110,7 +112,7 @@ pub(crate) struct EntryViolation {
 }
 
 /// The members for the expected outcome, in the order in which they are written.
-pub(crate) const OUTCOME_MEMBERS: [&str; 9] = [
+pub(crate) const OUTCOME_MEMBERS: [&str; 10] = [
     "field",
     "level",
     "message",
@@ -120,6 +122,7 @@ pub(crate) const OUTCOME_MEMBERS: [&str; 9] = [
     "skipped",
     "auditAnnotations",
     "reason",
+    "fixed",
 ];
 
 /// Members that a fix changes partially: it replaces their members of the same name.

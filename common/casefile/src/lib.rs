@@ -50,6 +50,14 @@
 //! and its other members are changes: those of `with`, `patch`, `files`, `request` and `catalog` are added to
 //! those of the rejected case, others replace them.
 //!
+//! **No evaluation**: an accepted case shows that its rule evaluates a request and finds nothing. With `matches:
+//! false`, it shows that the rule does not evaluate the request: another kind, operation or scope, or a rule that is
+//! off.
+//!
+//! **The fixed object**: `fixed` of a rejected case is the object after the fixes of the rule's violations: an
+//! object, the name of one in `objects.yaml`, or the values that the fixes change, as in `with`. For a bundle it has
+//! these changes by path, as `patch` and `files` do. Without `fixed`, every fix must still apply.
+//!
 //! **The cluster** is a list of objects, or names of objects in `objects.yaml`. An element without a
 //! kind, `{gitVersion: v1.25.4}`, is the version of the API server, as `/version` gives it.
 //!
@@ -63,6 +71,7 @@ mod case;
 mod compare;
 mod documents;
 mod entry;
+mod fixed;
 mod tree;
 mod update;
 
@@ -71,12 +80,16 @@ use std::fmt;
 pub use case::{Case, Expectation, Location, Violation, server_version};
 pub use compare::{Diff, PolicyResult};
 pub use entry::RequestParts;
+pub use fixed::apply_fixes;
 pub use opgate_compat::kinds::plural;
 use serde_json::Value;
-pub use update::{UpdateError, update};
+pub use update::{UpdateError, set_cluster, update};
 
 /// The file with objects that cases name.
 pub const OBJECTS_FILE: &str = "objects.yaml";
+
+/// JSON Schema of a file with the cases of a rule, for editors.
+pub const SCHEMA: &str = include_str!("schema.json");
 
 /// Bytes of JSON that a file may become.
 const MAX_JSON_BYTES: usize = 64 << 20;

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::*;
@@ -198,4 +200,48 @@ reject:
         let wrong = read(&format!("rule: A-1\n{text}")).unwrap_err();
         assert!(wrong[0].to_string().starts_with(expected), "{wrong:?}");
     }
+}
+
+/// The members that the parser knows, which its error lists.
+fn parsed_members<T: serde::de::DeserializeOwned>() -> BTreeSet<String> {
+    let error = serde_json::from_value::<T>(json!({"?": 1})).err().unwrap().to_string();
+    let (_, known) = error.split_once("expected one of ").unwrap();
+    known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn schema_has_the_members_of_the_parser() {
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let members = |pointer: &str| -> BTreeSet<String> {
+        schema.pointer(pointer).unwrap().as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(members("/properties"), parsed_members::<entry::Content>());
+    assert_eq!(members("/$defs/case/properties"), parsed_members::<entry::Entry>());
+    assert_eq!(members("/$defs/violation/properties"), parsed_members::<entry::EntryViolation>());
+    assert_eq!(members("/$defs/request/properties"), parsed_members::<RequestParts>());
+}
+
+#[test]
+fn recorded_cluster_replaces_only_that_of_its_case() {
+    let text = "rule: A-1\naccept:\n- name: one  # kept\n  create: pod\n  # of one\n\n- name: two\n  create: pod\n  cluster: none\nreject:\n- {name: three, create: pod, message: m}\n";
+    let all = files(&[SHARED, ("A-1.yaml", text)]);
+    let cases = read(&all, &[]).unwrap();
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "b", "labels": {"on": "yes"}}}),
+        json!({"gitVersion": "v1.33.1"}),
+        json!({"kind": "X", "metadata": {"name": "# 1: \n"}, "spec": {"a": [], "b": {}, "c": [[1, {"d": null}], "e"]}}),
+    ];
+    let [one, two, three] = cases.as_slice() else { panic!("{cases:?}") };
+    let written = set_cluster(&all, &[], one, &objects).unwrap();
+    let block = "  cluster:\n    - apiVersion: v1\n      kind: Namespace\n      metadata:\n        labels:\n          \"on\": \"yes\"\n        name: b\n    - gitVersion: v1.33.1\n";
+    assert!(written.contains(&format!("- name: one  # kept\n  create: pod\n{block}")), "{written}");
+    let again = read(&files(&[SHARED, ("A-1.yaml", &written)]), &[]).unwrap();
+    assert_eq!(again[0].cluster.as_deref(), Some(&objects[..]));
+    assert_eq!(
+        (&again[1].cluster, again[1].has_cluster, again[2].has_cluster),
+        (&None, true, false)
+    );
+    let written = set_cluster(&all, &[], two, &[]).unwrap();
+    assert!(written.contains("- name: two\n  create: pod\n  cluster: []\n"), "{written}");
+    assert!(set_cluster(&all, &[], three, &[]).unwrap_err().to_string().contains("in braces"));
 }

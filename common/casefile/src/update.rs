@@ -1,8 +1,8 @@
-//! Writes the result of a policy to the file of a case: only the members for the expected outcome, and of
-//! these only those that change. Other text stays unchanged, with comments and order.
+//! Writes to the file of a case: the result of a policy, or the objects of a cluster. Of the members for these, it
+//! changes only those that differ. Other text stays unchanged, with comments and order.
 //!
 //! ```text
-//! text ─▶ places ─▶ lines of each member ─▶ other lines ─▶ read again: this case expects the answer, and
+//! text ─▶ places ─▶ lines of each member ─▶ other lines ─▶ read again: this case has the new members, and
 //!                                                          the others are what they were
 //! ```
 
@@ -57,6 +57,47 @@ pub fn update(
         }
         _ => {}
     }
+    let without_result = |case: &Case| Case {
+        violations: Vec::new(),
+        skipped: BTreeSet::new(),
+        audit_annotations: None,
+        reason: None,
+        ..case.clone()
+    };
+    let wanted = |old: &Map<String, Value>| expected_members(case, result, old, level);
+    rewrite(files, kinds, case, &OUTCOME_MEMBERS, wanted, without_result)
+}
+
+/// The member of a case with the objects of the cluster.
+const CLUSTER_MEMBER: [&str; 1] = ["cluster"];
+
+/// Returns the text of a case file in which the case has these objects of the cluster. `files` are all files of the
+/// directory, `kinds` as for [`read`].
+///
+/// # Errors
+/// If the text of the case cannot be changed without touching more.
+pub fn set_cluster(
+    files: &[File],
+    kinds: &[&str],
+    case: &Case,
+    objects: &[Value],
+) -> Result<String, UpdateError> {
+    let without_cluster = |case: &Case| Case { cluster: None, has_cluster: true, ..case.clone() };
+    let wanted = |_: &Map<String, Value>| Map::from_iter([("cluster".to_owned(), json!(objects))]);
+    rewrite(files, kinds, case, &CLUSTER_MEMBER, wanted, without_cluster)
+}
+
+/// Returns the text of a case file in which the case has the `wanted` ones of the `managed` members. Apart from
+/// what these are, `rest` is equal before and after.
+fn rewrite(
+    files: &[File],
+    kinds: &[&str],
+    case: &Case,
+    managed: &[&str],
+    wanted: impl FnOnce(&Map<String, Value>) -> Map<String, Value>,
+    rest: impl Fn(&Case) -> Case,
+) -> Result<String, UpdateError> {
+    let below = case.expects.as_str();
     let file = files.iter().find(|file| file.name == case.location.file);
     let file =
         file.ok_or_else(|| UpdateError(format!("there is no file {}", case.location.file)))?;
@@ -67,9 +108,8 @@ pub fn update(
     let (Some(old), Some(node)) = (old, node) else {
         return Err(UpdateError("it has moved".to_owned()));
     };
-    let wanted = expected_members(case, result, old, level);
     let by_hand = || UpdateError("its text cannot be changed safely: edit it manually".to_owned());
-    let text = replace_members(&file.text, &tree, node, old, &wanted)?;
+    let text = replace_members(&file.text, &tree, node, old, (managed, &wanted(old)))?;
     // The written text must mean exactly that.
     let is_it = |one: &Case| {
         (&one.location.file, &one.rule, &one.name) == (&case.location.file, &case.rule, &case.name)
@@ -84,15 +124,11 @@ pub fn update(
     let same = before.len() == after.len()
         && before.iter().zip(&after).all(|(before, after)| {
             let lined = |case: &Case| Case { location: Location::default(), ..case.clone() };
-            let evaluated = |case: &Case| Case {
-                violations: Vec::new(),
-                skipped: BTreeSet::new(),
-                audit_annotations: None,
-                reason: None,
-                ..lined(case)
-            };
-            if is_it(before) {
-                evaluated(before) == evaluated(after)
+            // An accepted case inherits the subject of the rejected one that it fixes.
+            let inherits = before.location.file == case.location.file
+                && before.fixes.as_ref() == Some(&case.name);
+            if is_it(before) || inherits {
+                lined(&rest(before)) == lined(&rest(after))
             } else {
                 lined(before) == lined(after)
             }
@@ -159,17 +195,19 @@ fn expected_members(
     if case.audit_annotations.is_some() {
         all.insert("auditAnnotations".to_owned(), json!(result.audit_annotations));
     }
+    // The fixed object is written manually.
+    all.extend(old.get("fixed").map(|fixed| ("fixed".to_owned(), fixed.clone())));
     all.extend(result.reason.as_ref().map(|reason| ("reason".to_owned(), json!(reason))));
     all
 }
 
-/// Returns the text with other members of one case.
+/// Returns the text with others of the managed members of one case: the wanted ones.
 fn replace_members(
     text: &str,
     tree: &Node,
     node: &Node,
     old: &Map<String, Value>,
-    wanted: &Map<String, Value>,
+    (managed, wanted): (&[&str], &Map<String, Value>),
 ) -> Result<String, UpdateError> {
     let line_start = |offset: usize| {
         text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1)
@@ -191,7 +229,7 @@ fn replace_members(
     let (Some((first, start)), true) = (members.first(), column > 0) else {
         return Err(UpdateError(flow.to_owned()));
     };
-    if OUTCOME_MEMBERS.contains(first) {
+    if managed.contains(first) {
         return Err(UpdateError(format!("it begins with `{first}`: write its name first")));
     }
     // It ends at the next one, or at another member of the file.
@@ -202,7 +240,7 @@ fn replace_members(
     let mut out = text.get(..*start).unwrap_or_default().to_owned();
     let mut kept_end = 0;
     let mut left: Vec<&str> =
-        OUTCOME_MEMBERS.into_iter().filter(|name| wanted.contains_key(*name)).collect();
+        managed.iter().copied().filter(|name| wanted.contains_key(*name)).collect();
     let mut tail = String::new();
     for (number, (name, offset)) in members.iter().enumerate() {
         let from = if number == 0 { *offset } else { line_start(*offset) };
@@ -210,7 +248,7 @@ fn replace_members(
         let span = text.get(from..to).ok_or_else(|| UpdateError(flow.to_owned()))?;
         // Comments and empty lines at its end belong to what follows.
         let (span, comments) = span.split_at(content_end(span));
-        if !OUTCOME_MEMBERS.contains(name) || wanted.get(*name) == old.get(*name) {
+        if !managed.contains(name) || wanted.get(*name) == old.get(*name) {
             out.push_str(span);
         } else if let Some(value) = wanted.get(*name) {
             out.push_str(&format_member(name, value, column));
@@ -250,6 +288,10 @@ fn content_end(span: &str) -> usize {
 /// Returns a member as lines.
 fn format_member(name: &str, value: &Value, column: usize) -> String {
     let indent = " ".repeat(column);
+    if CLUSTER_MEMBER.contains(&name) {
+        let lines = member_lines(name, value).into_iter().map(|line| format!("{indent}{line}\n"));
+        return lines.collect::<Vec<_>>().concat();
+    }
     match value {
         Value::Array(list) if list.iter().all(Value::is_object) => {
             let mut lines = vec![format!("{indent}{name}:\n")];
@@ -275,6 +317,38 @@ fn format_member(name: &str, value: &Value, column: usize) -> String {
             lines.concat()
         }
         value => format!("{indent}{name}: {}\n", scalar(value)),
+    }
+}
+
+/// Returns a member with each of its values on a separate line.
+fn member_lines(name: &str, value: &Value) -> Vec<String> {
+    let name = scalar(&json!(name));
+    match value {
+        Value::Object(members) if members.is_empty() => vec![format!("{name}: {{}}")],
+        Value::Array(list) if list.is_empty() => vec![format!("{name}: []")],
+        Value::Object(_) | Value::Array(_) => {
+            let lines = block_lines(value).into_iter().map(|line| format!("  {line}"));
+            std::iter::once(format!("{name}:")).chain(lines).collect()
+        }
+        value => vec![format!("{name}: {}", scalar(value))],
+    }
+}
+
+/// Returns a value as lines of YAML, without indentation.
+fn block_lines(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            members.iter().flat_map(|(name, value)| member_lines(name, value)).collect()
+        }
+        Value::Array(list) if !list.is_empty() => {
+            let element = |element: &Value| {
+                let marks = std::iter::once("- ").chain(std::iter::repeat("  "));
+                let lines = marks.zip(block_lines(element));
+                lines.map(|(mark, line)| format!("{mark}{line}")).collect::<Vec<_>>()
+            };
+            list.iter().flat_map(element).collect()
+        }
+        value => vec![scalar(value)],
     }
 }
 

@@ -16,7 +16,7 @@ use crate::error::{Error, Mark};
 use crate::merge::MergedMap;
 use crate::parser::{Event, Parser};
 use crate::scalar::{BooleanWords, Value, float_json, float_key, resolve};
-use crate::scanner::too_deep_message;
+use crate::scanner::{Style, too_deep_message};
 use crate::{MAX_DEPTH, ReadError};
 
 /// Options for reading a text.
@@ -166,7 +166,8 @@ impl<'y> Composer<'y> {
             self.decoded = self.decoded.saturating_add(1);
         }
         match event {
-            Event::Scalar { text, is_plain, anchor, tag } => {
+            Event::Scalar { text, style, anchor, tag, .. } => {
+                let is_plain = style == Style::Plain;
                 let anchor = anchor.map(|name| self.anchor(name));
                 self.scalar(text, is_plain, anchor, tag.as_deref(), mark)
             }

@@ -2,8 +2,9 @@
 //! catalogs. The only YAML that opgate reads with.
 //!
 //! ```text
-//! text ─▶ scanner: tokens ─▶ parser: events ─▶ compose: JSON text, and places
-//!                                                └▶ scalar: what a word or a number is
+//! text ─▶ scanner: tokens ─▶ parser: events ─┬▶ compose: JSON text, and places
+//!                                             │   └▶ scalar: what a word or a number is
+//!                                             └▶ tree: nodes as they are written, for edits of the text
 //! ```
 //!
 //! Syntax, values and errors follow go-yaml v2, which the tools of Kubernetes use (`sigs.k8s.io/yaml`); a
@@ -20,6 +21,7 @@ mod merge;
 mod parser;
 mod scalar;
 mod scanner;
+pub mod tree;
 
 use compose::{ComposeOptions, Composer, DuplicateKeyHandling};
 pub use error::Error;

@@ -13,7 +13,9 @@ pub(crate) enum Event<'y> {
     Alias(&'y str),
     Scalar {
         text: Cow<'y, str>,
-        is_plain: bool,
+        style: Style,
+        /// In bytes of the text.
+        end: usize,
         anchor: Option<&'y str>,
         tag: Option<Cow<'y, str>>,
     },
@@ -67,6 +69,8 @@ pub(crate) struct Parser<'y> {
     states: Vec<State>,
     /// Starts of the open collections.
     marks: Vec<Mark>,
+    /// The `-` of the newest element of a block.
+    pub(crate) dash: Mark,
     /// Handles of tags, and what they stand for.
     tag_prefixes: Vec<(&'y str, Cow<'y, str>)>,
 }
@@ -80,6 +84,7 @@ impl<'y> Parser<'y> {
             state: State::FirstDocument,
             states: Vec::new(),
             marks: Vec::new(),
+            dash: Mark::default(),
             tag_prefixes: Vec::new(),
         })
     }
@@ -277,11 +282,10 @@ impl<'y> Parser<'y> {
             Token::Scalar { .. } => {
                 self.pop();
                 let (token, _) = self.scanner.take()?;
-                let Token::Scalar { text, style } = token else {
+                let Token::Scalar { text, style, end } = token else {
                     return self.fail("did not find expected node content", mark);
                 };
-                let is_plain = style == Style::Plain;
-                return Ok((Event::Scalar { text, is_plain, anchor, tag }, mark));
+                return Ok((Event::Scalar { text, style, end, anchor, tag }, mark));
             }
             Token::FlowSequenceStart => (Event::ListStart { anchor }, State::FlowFirstEntry),
             Token::FlowMappingStart => (Event::MapStart { anchor }, State::FlowFirstKey),
@@ -294,7 +298,8 @@ impl<'y> Parser<'y> {
             _ if anchor.is_some() || tag.is_some() => {
                 self.pop();
                 let text = Cow::Borrowed("");
-                return Ok((Event::Scalar { text, is_plain: true, anchor, tag }, start));
+                let (style, end) = (Style::Plain, start.offset);
+                return Ok((Event::Scalar { text, style, end, anchor, tag }, start));
             }
             _ => {
                 return Err(self.unexpected_end("did not find expected node content", mark, start));
@@ -331,6 +336,7 @@ impl<'y> Parser<'y> {
         match self.scanner.peek()? {
             (Token::BlockEntry, mark) => {
                 let after = mark.after(1);
+                self.dash = mark;
                 self.scanner.take()?;
                 match self.scanner.peek()?.0 {
                     Token::BlockEntry | Token::BlockEnd => {
@@ -348,6 +354,7 @@ impl<'y> Parser<'y> {
         match self.scanner.peek()? {
             (Token::BlockEntry, mark) => {
                 let after = mark.after(1);
+                self.dash = mark;
                 self.scanner.take()?;
                 match self.scanner.peek()?.0 {
                     Token::BlockEntry | Token::Key | Token::Value | Token::BlockEnd => {
@@ -490,6 +497,6 @@ fn is_between(token: &Token<'_>) -> bool {
 }
 
 fn empty<'y>(mark: Mark) -> (Event<'y>, Mark) {
-    let text = Cow::Borrowed("");
-    (Event::Scalar { text, is_plain: true, anchor: None, tag: None }, mark)
+    let (text, style, end) = (Cow::Borrowed(""), Style::Plain, mark.offset);
+    (Event::Scalar { text, style, end, anchor: None, tag: None }, mark)
 }

@@ -17,6 +17,7 @@
 )]
 
 pub mod any;
+mod fix;
 pub mod native;
 
 use std::fs;

@@ -2,11 +2,12 @@
 //!
 //! [`tests!`](crate::tests!) makes the tests of a policy:
 //!
-//! * every case finds what it says, and nothing else;
+//! * every case finds what it says, and nothing else, and its rule evaluates the request unless it says `matches: false`;
 //! * every rule has a case that it accepts, one that it rejects and, where it reads the cluster, one in
 //!   which it is skipped; and where it is off, a case that it rejects fails;
 //! * every rule is listed, and documented under the usual headings;
 //! * nothing of what `cargo xtask new-rule` wrote is left as `TODO`;
+//! * every fix applies to its case, satisfies its rule, and adds no violation;
 //! * no value in any place of a case brings the policy down.
 
 use std::collections::BTreeSet;
@@ -15,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use opgate_sdk::cluster::Cluster;
 use opgate_sdk::{
-    Document, GroupVersionKind, GroupVersionResource, Level, Operation, Policy, Request,
-    RequestParts, Rule, UserInfo, Verdict,
+    Document, GroupVersionKind, GroupVersionResource, Level, Operation, Policy, Report, Request,
+    RequestParts, Review, Rule, UserInfo, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -46,6 +47,11 @@ macro_rules! tests {
         #[test]
         fn every_rule_is_listed_and_documented() {
             $crate::native::rules_are_documented(&$policy, DIRECTORY);
+        }
+
+        #[test]
+        fn a_fix_satisfies_its_rule_and_violates_no_other() {
+            $crate::native::fixes_hold(&$policy, DIRECTORY);
         }
 
         #[test]
@@ -151,6 +157,11 @@ fn level(level: Level) -> &'static str {
 
 /// What a verdict says, as cases expect it.
 fn answer(verdict: Verdict) -> PolicyResult {
+    let fixes = verdict
+        .violations
+        .iter()
+        .filter_map(|found| Some((found.rule.clone(), crate::fix::convert(found.fix.as_ref()?))));
+    let fixes = fixes.collect();
     let finding = |found: opgate_sdk::Violation| Violation {
         rule: found.rule,
         level: Some(level(found.level).to_owned()),
@@ -164,14 +175,54 @@ fn answer(verdict: Verdict) -> PolicyResult {
         skipped: verdict.skipped.into_iter().map(|skipped| skipped.rule).collect(),
         audit_annotations: notes.collect(),
         reason: verdict.reason,
+        fixes,
     }
+}
+
+/// Whether the rule of a case evaluates its request: one of the routes is for the rule, and the rule is on.
+fn evaluates(policy: &Policy, case: &Case) -> bool {
+    let (request, settings) = (request(case), document(&case.settings));
+    let rule = rule(policy, &case.rule);
+    let routes = policy.routes_of(&request, &settings);
+    let is_matched = (0_u32..).zip(policy.routes).any(|(number, route)| {
+        (routes >> number) & 1 == 1 && rule.applies_to(route.on, request.operation())
+    });
+    let review = Review { request: &request, object: None, old: None, settings: &settings };
+    is_matched && Report::new(review).is_on(rule)
+}
+
+/// Why an accepted case does not show what it says: a case that its rule does not evaluate would hold whatever the
+/// rule did.
+fn evaluation_mismatch(policy: &Policy, case: &Case) -> Option<String> {
+    let why = match (case.expects, evaluates(policy, case), case.is_evaluated) {
+        (Expectation::Accept, false, true) => {
+            "vacuous: the rule does not evaluate the request; change the case, or write `matches: false`"
+        }
+        (Expectation::Accept, true, false) => "it has `matches: false`, and the rule evaluates it",
+        _ => return None,
+    };
+    let Location { file, line, .. } = &case.location;
+    Some(format!("{file}:{line}: {}: {}: {why}", case.rule, case.name))
 }
 
 /// Every case finds what it says.
 pub fn cases_hold(policy: &Policy, directory: &str) {
     let cases = cases(policy, directory);
-    let wrong: Vec<_> = cases.iter().filter_map(|case| case_mismatch(policy, case)).collect();
+    let mismatch = |case| case_mismatch(policy, case).or_else(|| evaluation_mismatch(policy, case));
+    let wrong: Vec<_> = cases.iter().filter_map(mismatch).collect();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+/// Every fix of a rejected case applies to its object and satisfies the rule, and no rule has a new violation.
+pub fn fixes_hold(policy: &Policy, directory: &str) {
+    let mut wrong = Vec::new();
+    for case in cases(policy, directory).iter().filter(|case| case.expects == Expectation::Reject) {
+        if let Err(why) = crate::fix::check(case, &|case| verdict(policy, case)) {
+            let Location { file, line, .. } = &case.location;
+            wrong.push(format!("{file}:{line}: {}: {why}", case.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Every rule has its cases, and every case a rule.

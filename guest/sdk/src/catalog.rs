@@ -162,8 +162,14 @@ mod tests {
     fn about_of(document: &Document, field: &str) -> Vec<String> {
         let (rule, message) = (String::new(), String::new());
         let field = field.to_owned();
-        let mut finding =
-            [Violation { rule, level: Level::Deny, field, message, logical_location: vec![] }];
+        let mut finding = [Violation {
+            rule,
+            level: Level::Deny,
+            field,
+            message,
+            logical_location: vec![],
+            fix: None,
+        }];
         set_logical_locations(document, &mut finding);
         finding.into_iter().flat_map(|finding| finding.logical_location).collect()
     }

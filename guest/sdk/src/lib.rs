@@ -82,9 +82,12 @@ pub mod bundle_objects;
 pub mod catalog;
 pub mod cluster;
 pub mod copies;
+pub mod corrections;
+pub mod crd_conversion;
 pub mod describe;
 mod document;
 pub mod feature_set;
+mod fix;
 pub mod go_format;
 pub mod identities;
 pub mod install_modes;
@@ -108,6 +111,7 @@ mod rows;
 mod rule;
 mod sample;
 pub mod schema;
+mod selector;
 mod shape;
 
 #[doc(hidden)]
@@ -134,6 +138,7 @@ pub use bindings::opgate::policy::types::{
     SkippedRule, UserInfo, Verdict, Violation,
 };
 pub use document::{Document, Items, escape};
+pub use fix::{Fix, json_string};
 pub use opgate_compat::labels::{Selector, SelectorError};
 pub use opgate_compat::{go, image, names, openshift};
 #[doc(hidden)]

@@ -68,13 +68,19 @@ pub fn in_csv(csv: &Document) -> Vec<PodSpec> {
 }
 
 /// Returns the spec of a Pod, or of the template of a `Deployment`, `DaemonSet`, `StatefulSet`, `ReplicaSet`,
-/// Job or `CronJob`. None for other kinds.
+/// `ReplicationController`, Job, `CronJob` or `PodTemplate`. None for other kinds.
 #[must_use]
 pub fn in_object(object: &Document, kind: &str) -> Option<PodSpec> {
     let pointer = match kind {
         "Pod" => "/spec",
-        "Deployment" | "DaemonSet" | "StatefulSet" | "ReplicaSet" | "Job" => SPEC,
+        "Deployment"
+        | "DaemonSet"
+        | "StatefulSet"
+        | "ReplicaSet"
+        | "ReplicationController"
+        | "Job" => SPEC,
         "CronJob" => "/spec/jobTemplate/spec/template/spec",
+        "PodTemplate" => "/template/spec",
         _ => return None,
     };
     let length = |list: &str| {

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use crate::bindings::opgate::policy::types::AuditAnnotation;
 use crate::cluster::ReadError;
-use crate::{Document, Level, Review, Rule, SkippedRule, Verdict, Violation, log};
+use crate::{Document, Fix, Level, Review, Rule, SkippedRule, Verdict, Violation, log};
 
 /// Maximum bytes of a text that the host accepts, see `wit/policy.wit`. More would be a policy error,
 /// which may admit what should be denied: the report cuts its texts instead.
@@ -95,7 +95,31 @@ impl<'r> Report<'r> {
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
-        self.add_violation(rule, None, field, message);
+        self.add_violation((rule, None), field, message, None);
+    }
+
+    /// [`Report::add`] with the changes of the object after which it does not violate the rule. The fix may
+    /// be an [`Option`].
+    pub fn add_with_fix(
+        &mut self,
+        rule: &'static Rule,
+        field: impl Into<String>,
+        message: impl Into<String>,
+        fix: impl Into<Option<Fix>>,
+    ) {
+        self.add_violation((rule, None), field, message, fix.into());
+    }
+
+    /// [`Report::add_as`] with a fix, see [`Report::add_with_fix`].
+    pub fn add_as_with_fix(
+        &mut self,
+        level: Level,
+        rule: &'static Rule,
+        field: impl Into<String>,
+        message: impl Into<String>,
+        fix: impl Into<Option<Fix>>,
+    ) {
+        self.add_violation((rule, Some(level)), field, message, fix.into());
     }
 
     /// [`Report::add`] with another level than the rule's, if none is configured.
@@ -106,27 +130,46 @@ impl<'r> Report<'r> {
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
-        self.add_violation(rule, Some(level), field, message);
+        self.add_violation((rule, Some(level)), field, message, None);
     }
 
     fn add_violation(
         &mut self,
-        rule: &'static Rule,
-        level_override: Option<Level>,
+        (rule, level_override): (&'static Rule, Option<Level>),
         field: impl Into<String>,
         message: impl Into<String>,
+        fix: Option<Fix>,
     ) {
         let count = self.count.saturating_add(1);
         let Some(found) = self.violations_of(rule, level_override) else { return };
         let Some(level) = found.level else { return };
         found.count = found.count.saturating_add(1);
         if found.first.len() < Report::MAX_VIOLATIONS {
-            let (field, message) = (field.into(), message.into());
-            let (rule, about) = (rule.id.to_owned(), Vec::new());
-            found
-                .first
-                .push((count, Violation { rule, level, field, message, logical_location: about }));
+            let violation = Violation {
+                rule: rule.id.to_owned(),
+                level,
+                field: field.into(),
+                message: message.into(),
+                logical_location: Vec::new(),
+                fix: fix.map(Into::into),
+            };
+            found.first.push((count, violation));
             self.count = count;
+        }
+    }
+
+    /// Gives a fix to the violation that was added last, if it is a violation of the rule. A rule can be off and
+    /// a report full: the fix is then not created.
+    pub fn set_fix(&mut self, rule: &Rule, fix: impl FnOnce() -> Option<Fix>) {
+        let last = self.count;
+        let of_rule = self.violations.iter_mut().filter(|found| std::ptr::eq(found.rule, rule));
+        let shown = of_rule.filter(|found| found.count == found.first.len());
+        let newest = shown.filter_map(|found| found.first.last_mut());
+        let newest = newest.into_iter().find(|(place, _)| *place == last);
+        if let Some((_, violation)) = newest
+            && let Some(fix) = fix()
+        {
+            violation.fix = Some(fix.into());
         }
     }
 
@@ -424,8 +467,8 @@ impl<'r> Report<'r> {
                 let message = format!("{} was {how}: {why}", rule.id);
                 let (rule, level) = (rule.id.to_owned(), Level::Warn);
                 let field = field.clone();
-                let warning =
-                    Violation { rule, level, field, message, logical_location: Vec::new() };
+                let (logical_location, fix) = (Vec::new(), None);
+                let warning = Violation { rule, level, field, message, logical_location, fix };
                 self.violations.push(RuleViolations {
                     rule: missing.rule,
                     level_override: Some(Level::Warn),

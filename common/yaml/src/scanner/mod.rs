@@ -20,7 +20,8 @@ use crate::error::{Error, Mark};
 pub(crate) enum Style {
     Plain,
     Quoted,
-    Block,
+    Literal,
+    Folded,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -44,7 +45,7 @@ pub(crate) enum Token<'y> {
     Alias(&'y str),
     Anchor(&'y str),
     Tag { handle: &'y str, suffix: Cow<'y, str> },
-    Scalar { text: Cow<'y, str>, style: Style },
+    Scalar { text: Cow<'y, str>, style: Style, end: usize },
 }
 
 /// A possible key.

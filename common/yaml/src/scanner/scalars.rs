@@ -26,6 +26,7 @@ impl<'y> Scanner<'y> {
                 _ => break,
             }
         }
+        let mut end = self.offset;
         self.end_line(mark)?;
         let mut indent = if increment > 0 { self.indent.max(0) + increment } else { 0 };
         let mut text = String::new();
@@ -48,6 +49,7 @@ impl<'y> Scanner<'y> {
             let start = self.offset;
             self.skip_line();
             text.push_str(self.slice(start, self.offset));
+            end = self.offset;
             last_break = self.skip_break();
             self.block_breaks(&mut indent, &mut breaks, mark)?;
         }
@@ -56,8 +58,11 @@ impl<'y> Scanner<'y> {
         }
         if keep {
             text.push_str(&breaks);
+            // Empty lines are part of it.
+            end = self.line_start.saturating_sub(1).max(end);
         }
-        self.push(Token::Scalar { text: text.into(), style: Style::Block }, mark);
+        let style = if is_literal { Style::Literal } else { Style::Folded };
+        self.push(Token::Scalar { text: text.into(), style, end }, mark);
         Ok(())
     }
 
@@ -97,7 +102,7 @@ impl<'y> Scanner<'y> {
             Some(text) => Cow::Borrowed(text),
             None => Cow::Owned(self.quoted_lines(quote, mark)?),
         };
-        self.push(Token::Scalar { text, style: Style::Quoted }, mark);
+        self.push(Token::Scalar { text, style: Style::Quoted, end: self.offset }, mark);
         Ok(())
     }
 
@@ -278,7 +283,7 @@ impl<'y> Scanner<'y> {
         self.may_be_key |= after_break;
         let rest = self.slice(from, to);
         let text = if text.is_empty() { Cow::Borrowed(rest) } else { Cow::Owned(text + rest) };
-        self.push(Token::Scalar { text, style: Style::Plain }, mark);
+        self.push(Token::Scalar { text, style: Style::Plain, end: to }, mark);
         Ok(())
     }
 

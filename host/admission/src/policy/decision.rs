@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use opgate_document::{Account, Charge};
+use opgate_edit::Fix;
 
 use super::descriptor::DefaultLevel;
+use super::fix::FixLimiter;
 use super::{Mode, OnError, Policy, RuleLevel, warnings};
 use crate::cluster::CallReads;
 use opgate_engine::{CallError, wit};
@@ -73,6 +75,8 @@ pub struct Violation {
     pub message: String,
     /// The logical location in a file, from the outermost to the innermost.
     pub logical_location: Vec<String>,
+    /// The changes that fix it, for files only.
+    pub fix: Option<Box<Fix>>,
 }
 
 /// A rule that was not evaluated, or only in part.
@@ -270,12 +274,14 @@ impl AcceptedVerdict {
             policy.descriptor.rule(id).ok_or_else(unknown)
         };
         let mut violations = Vec::with_capacity(count);
+        let mut fixes = FixLimiter::new(policy, account.is_none());
         for violation in verdict.violations {
             let rule = rule_of(&violation.rule)?;
             let level = violation_level(policy, rule, violation.level);
             let Some(effect) = effect_of(level, policy.mode) else { continue };
             violations.push(Violation {
                 policy: policy.name.clone(),
+                fix: fixes.accept(&violation.rule, violation.fix),
                 rule: violation.rule,
                 effect,
                 would_deny: level == RuleLevel::Deny,
@@ -512,6 +518,7 @@ mod tests {
             field: String::new(),
             message: format!("{rule}: {}", "x".repeat(200)),
             logical_location: Vec::new(),
+            fix: None,
         };
         let violations: Vec<_> = (1..=9)
             .map(|n| violation(&format!("A-{n}"), Effect::Warn, false))

@@ -304,6 +304,17 @@ impl Policy {
         None
     }
 
+    /// Whether one of its rules evaluates a review, whatever the labels of the namespace are. A selector of labels only
+    /// saves requests: without it, the rule has the same result.
+    #[must_use]
+    pub fn evaluates(&self, review: &Review<'_>, rule: &str) -> bool {
+        let is_for_rule = |requests: &&MatchRule| {
+            requests.rules.is_empty() || requests.rules.iter().any(|id| id == rule)
+        };
+        let mut matches = self.descriptor.matches.iter().filter(is_for_rule);
+        !self.is_off(rule) && matches.any(|requests| self.mismatch(requests, review).is_none())
+    }
+
     /// Explains the relation of the policy to a review.
     fn match_result(&self, review: &Review<'_>) -> MatchResult {
         if self.matches(review) {

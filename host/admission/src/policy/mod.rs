@@ -15,6 +15,7 @@ mod declared_value;
 mod descriptor;
 mod digest;
 mod dispatch;
+mod fix;
 mod load;
 mod load_progress;
 mod match_explanation;

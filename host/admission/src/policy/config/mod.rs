@@ -431,6 +431,12 @@ impl Configuration {
         self.docs_url.as_deref()
     }
 
+    /// The file that it was read from; none without one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.source_file.as_ref().map(|file| file.path.as_path())
+    }
+
     /// The page of a rule, if `docsUrl` is set. `{policy}` and `{rule}` in it are replaced;
     /// without `{policy}`, it is the directory of the generated pages.
     #[must_use]

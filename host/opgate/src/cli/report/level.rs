@@ -74,6 +74,7 @@ mod tests {
             field: String::new(),
             message: String::new(),
             waived: None,
+            fix: None,
         };
         for (level, expected) in [
             (MinEffect::Audit, None),

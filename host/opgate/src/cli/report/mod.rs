@@ -11,6 +11,7 @@
 //! JSON is the serialized result of a replay or check: its members are part of the stable interface.
 
 pub(super) mod complete;
+pub(super) mod fix;
 pub(super) mod github;
 pub(super) mod html;
 pub(super) mod junit;
@@ -18,6 +19,7 @@ pub(super) mod level;
 pub(super) mod page;
 pub(super) mod review_record;
 pub(super) mod sarif;
+mod sarif_fix;
 pub(super) mod table;
 mod tree;
 
@@ -27,6 +29,7 @@ use std::time::Duration;
 use anstyle::Style;
 use serde::Serialize;
 
+use self::fix::ReportedFix;
 use crate::cli::exit::ExitStatus;
 use crate::cli::output::{ERROR, WARNING};
 use crate::cli::stdin;
@@ -85,6 +88,9 @@ pub(super) struct Violation {
     /// The waiver, if the violation does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waived: Option<AppliedWaiver>,
+    /// The changes that fix it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fix: Option<ReportedFix>,
 }
 
 /// Why a violation does not count.
@@ -116,6 +122,7 @@ impl From<opgate_admission::policy::Violation> for Violation {
             field: v.field,
             message: v.message,
             waived: None,
+            fix: v.fix.map(ReportedFix::new),
         }
     }
 }
@@ -162,7 +169,7 @@ pub(super) struct ReportLocation {
 
 impl ReportLocation {
     /// Returns `file:line:column`.
-    fn describe(&self) -> String {
+    pub(in crate::cli) fn describe(&self) -> String {
         one_line(&format!("{}:{}:{}", self.file, self.line, self.column), 1_024)
     }
 

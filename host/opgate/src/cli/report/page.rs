@@ -5,10 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use super::Violation;
 use opgate_admission::policy::{Configuration, Docs, Policy, PolicySet, Rule};
 use opgate_text::html::docs_section;
+use opgate_text::one_line;
 
 /// The pages of the configured policies, and where they are published.
 #[derive(Default)]
@@ -19,14 +21,22 @@ pub(in crate::cli) struct RulePages {
     summaries: BTreeMap<(String, String), String>,
     remediations: BTreeMap<(String, String), String>,
     urls: BTreeMap<(String, String), String>,
+    /// Policies whose rules are known only with the configuration: all but the built-in ones.
+    foreign: BTreeSet<String>,
+    /// The file of the configuration.
+    configuration: Option<PathBuf>,
 }
 
 impl RulePages {
     /// Collects the addresses of all pages; their text only if it is `wanted`. A component that was removed
     /// meanwhile has none.
     pub(in crate::cli) fn of(configuration: &Configuration, set: &PolicySet, wanted: bool) -> Self {
-        let mut pages = Self::default();
+        let configuration_file = configuration.path().map(Path::to_owned);
+        let mut pages = Self { configuration: configuration_file, ..Self::default() };
         for policy in set.policies() {
+            if policy.source.is_foreign() {
+                pages.foreign.insert(policy.name.clone());
+            }
             let docs = if wanted { configuration.docs_of(&policy.source) } else { Ok(Docs::new()) };
             let docs = docs.unwrap_or_default();
             for rule in &policy.descriptor.rules {
@@ -93,14 +103,43 @@ impl RulePages {
         for (policy, rule) in rules {
             match self.url(policy, rule) {
                 Some(url) => lines.push(format!("{rule}: {url}")),
-                None => drop(unpublished.insert(rule)),
+                None => drop(unpublished.insert((rule, policy))),
             }
         }
         if !unpublished.is_empty() {
-            let rules = unpublished.into_iter().collect::<Vec<_>>().join(" ");
-            lines.push(format!("details: opgate rules explain {rules}"));
+            let policies = unpublished.iter().map(|(_, policy)| *policy);
+            let command = self.explain_command(policies);
+            let mut rules: Vec<_> = unpublished.into_iter().map(|(rule, _)| rule).collect();
+            rules.dedup();
+            lines.push(format!("details: {command} {}", rules.join(" ")));
         }
         lines
+    }
+
+    /// Returns the command that prints pages of rules, which follow it. Those of the built-in policies need no
+    /// configuration.
+    pub(in crate::cli) fn explain_command<'p>(
+        &self,
+        mut policies: impl Iterator<Item = &'p str>,
+    ) -> String {
+        let command = "opgate rules explain".to_owned();
+        match &self.configuration {
+            Some(path) if policies.any(|policy| self.foreign.contains(policy)) => {
+                format!("{command} --config {}", shell_word(&path.display().to_string()))
+            }
+            _ => command,
+        }
+    }
+}
+
+/// Returns a text as one argument of a shell.
+pub(in crate::cli) fn shell_word(text: &str) -> String {
+    let text = one_line(text, 1_024);
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%=,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 
@@ -215,6 +254,18 @@ pub(in crate::cli) fn escape_markdown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn path_is_one_word_for_a_shell() {
+        for (path, expected) in [
+            ("../opgate.yaml", "../opgate.yaml"),
+            ("my policies/opgate.yaml", "'my policies/opgate.yaml'"),
+            ("it's.yaml", r"'it'\''s.yaml'"),
+            ("$(reboot)", "'$(reboot)'"),
+        ] {
+            assert_eq!(shell_word(path), expected);
+        }
+    }
 
     #[test]
     fn gap_is_the_text_of_its_section() {

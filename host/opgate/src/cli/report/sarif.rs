@@ -1,10 +1,12 @@
 //! Findings for code scanners, SARIF 2.1.0.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::page::RulePages;
+use super::sarif_fix::SarifFixes;
 use super::{AppliedWaiver, Region, ReportItem, ReportLocation, UnreadableInput, Violation};
 use opgate_admission::policy::PolicySet;
 
@@ -24,6 +26,7 @@ pub(in crate::cli) fn build_log(
     let has_waivers =
         items.iter().flat_map(|item| &item.lines).any(|line| line.violation.waived.is_some());
     let mut rules = RuleIndex::of(set, pages);
+    let mut fixes = SarifFixes::new();
     for item in items {
         for line in &item.lines {
             let v = line.violation;
@@ -34,6 +37,9 @@ pub(in crate::cli) fn build_log(
             insert(&mut result, "partialFingerprints", fingerprint(item, line.location, &parts));
             if has_waivers {
                 insert(&mut result, "suppressions", suppressions(v.waived.as_ref()));
+            }
+            if let Some(fixes) = v.fix.as_ref().and_then(|fix| fixes.of(fix, uri)) {
+                insert(&mut result, "fixes", fixes);
             }
             results.push(result);
         }
@@ -242,8 +248,8 @@ fn severity(violation: &Violation) -> &'static str {
 fn uri(path: &str) -> String {
     let path = path.strip_prefix("./").unwrap_or(path);
     let mut uri = String::with_capacity(path.len());
-    if path.starts_with('/') {
-        uri.push_str("file://");
+    if Path::new(path).is_absolute() {
+        uri.push_str(if path.starts_with('/') { "file://" } else { "file:///" });
     }
     for byte in path.bytes() {
         match char::from(byte) {

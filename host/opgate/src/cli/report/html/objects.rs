@@ -120,7 +120,7 @@ fn outcome(kind: ResultKind, passed: &str) -> Markup {
 }
 
 fn violation(line: &ReportedViolation<'_>, rules: &RuleTable<'_>) -> Markup {
-    let Violation { policy, rule, effect, field, message, waived } = line.violation;
+    let Violation { policy, rule, effect, field, message, waived, .. } = line.violation;
     let class = if waived.is_some() { "good" } else { effect };
     html! {
         li {

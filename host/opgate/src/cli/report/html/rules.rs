@@ -102,7 +102,9 @@ impl<'r> RuleTable<'r> {
                                 @if let Some(url) = self.pages.url(policy, rule) {
                                     a href=(url) { (visible(url)) }
                                 } @else {
-                                    "Details: " code { "opgate rules explain " (visible(rule)) }
+                                    "Details: " code {
+                                        (visible(&self.pages.explain_command(std::iter::once(*policy)))) " " (visible(rule))
+                                    }
                                 }
                             }
                         }

@@ -1,0 +1,171 @@
+//! Fixes of violations: the changes of an object after which it does not violate a rule.
+//!
+//! ```
+//! use opgate_sdk::Fix;
+//!
+//! let fix = Fix::safe("add the label")
+//!     .set_text("/metadata/labels/app", "shop")
+//!     .remove("/spec/replicas");
+//! ```
+//!
+//! The host checks a fix, and ignores one that is not valid: a fix never changes the decision.
+
+use std::fmt::Write as _;
+
+use crate::bindings::opgate::policy::types;
+use crate::bindings::opgate::policy::types::{Edit, FixSafety, MoveEdit, RenameEdit, ValueEdit};
+
+/// Maximum number of edits of a fix.
+const MAX_EDITS: usize = 16;
+/// Maximum size of the edits of a fix with several parts, in bytes: below the maximum of the host.
+const MAX_BYTES: usize = 48 << 10;
+
+/// Changes of an object. Pointers are JSON pointers relative to the object of the review, and the changes
+/// apply one after another.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub struct Fix(types::Fix);
+
+impl Fix {
+    /// Creates a fix that needs no review: the object means the same, or there is only one way to satisfy the
+    /// rule. The title is an imperative.
+    pub fn safe(title: impl Into<String>) -> Self {
+        Self::new(title, FixSafety::Safe)
+    }
+
+    /// Creates a fix that a person needs to review: it changes what the object does, or guesses a value.
+    pub fn needs_review(title: impl Into<String>) -> Self {
+        Self::new(title, FixSafety::Unsafe)
+    }
+
+    fn new(title: impl Into<String>, safety: FixSafety) -> Self {
+        Self(types::Fix { title: title.into(), safety, edits: Vec::new() })
+    }
+
+    /// Replaces or adds a value, which is JSON text. Objects on the way that are missing are created.
+    pub fn set(self, pointer: impl Into<String>, json: impl Into<String>) -> Self {
+        self.with(Edit::Set(ValueEdit { pointer: pointer.into(), value: json.into() }))
+    }
+
+    /// Replaces or adds a text.
+    pub fn set_text(self, pointer: impl Into<String>, text: &str) -> Self {
+        self.set(pointer, json_string(text))
+    }
+
+    /// Inserts an element, which is JSON text, in a list: before the one at the pointer, or at the end with
+    /// `/list/-`.
+    pub fn insert(self, pointer: impl Into<String>, json: impl Into<String>) -> Self {
+        self.with(Edit::Insert(ValueEdit { pointer: pointer.into(), value: json.into() }))
+    }
+
+    /// Inserts a text in a list.
+    pub fn insert_text(self, pointer: impl Into<String>, text: &str) -> Self {
+        self.insert(pointer, json_string(text))
+    }
+
+    /// Removes a member or an element.
+    pub fn remove(self, pointer: impl Into<String>) -> Self {
+        self.with(Edit::Remove(pointer.into()))
+    }
+
+    /// Renames a member, in its place.
+    pub fn rename_key(self, pointer: impl Into<String>, name: impl Into<String>) -> Self {
+        self.with(Edit::RenameKey(RenameEdit { pointer: pointer.into(), name: name.into() }))
+    }
+
+    /// Moves a file of a bundle (`/spec/files/3`), or one of its documents (`/spec/files/3/documents/1`), to
+    /// another path in the directory.
+    pub fn move_file(self, pointer: impl Into<String>, path: impl Into<String>) -> Self {
+        self.with(Edit::MoveFile(MoveEdit { pointer: pointer.into(), path: path.into() }))
+    }
+
+    /// Adds the edits of another fix, if there is room for them. A fix with an unsafe part is unsafe.
+    pub fn and(mut self, other: Self) -> Self {
+        let (own, others) = (self.size(), other.size());
+        if own.0.saturating_add(others.0) <= MAX_EDITS
+            && own.1.saturating_add(others.1) <= MAX_BYTES
+        {
+            if other.0.safety == FixSafety::Unsafe {
+                self.0.safety = FixSafety::Unsafe;
+            }
+            self.0.edits.extend(other.0.edits);
+        }
+        self
+    }
+
+    /// The number of edits, and their size in bytes.
+    fn size(&self) -> (usize, usize) {
+        let sizes = self.0.edits.iter().map(|edit| match edit {
+            Edit::Set(edit) | Edit::Insert(edit) => {
+                edit.pointer.len().saturating_add(edit.value.len())
+            }
+            Edit::RenameKey(edit) => edit.pointer.len().saturating_add(edit.name.len()),
+            Edit::MoveFile(edit) => edit.pointer.len().saturating_add(edit.path.len()),
+            Edit::Remove(pointer) => pointer.len(),
+        });
+        (self.0.edits.len(), sizes.fold(0, usize::saturating_add))
+    }
+
+    /// Returns it with its pointers relative to a value of the object: `at` is the pointer of that value.
+    pub fn below(mut self, at: &str) -> Self {
+        for edit in &mut self.0.edits {
+            let pointer = match edit {
+                Edit::Set(ValueEdit { pointer, .. })
+                | Edit::Insert(ValueEdit { pointer, .. })
+                | Edit::RenameKey(RenameEdit { pointer, .. })
+                | Edit::MoveFile(MoveEdit { pointer, .. })
+                | Edit::Remove(pointer) => pointer,
+            };
+            pointer.insert_str(0, at);
+        }
+        self
+    }
+
+    fn with(mut self, edit: Edit) -> Self {
+        self.0.edits.push(edit);
+        self
+    }
+}
+
+impl From<Fix> for types::Fix {
+    fn from(fix: Fix) -> Self {
+        fix.0
+    }
+}
+
+/// Returns a text as JSON.
+#[must_use]
+pub fn json_string(text: &str) -> String {
+    let mut json = String::with_capacity(text.len().saturating_add(2));
+    json.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => json.push_str("\\\""),
+            '\\' => json.push_str("\\\\"),
+            '\n' => json.push_str("\\n"),
+            '\r' => json.push_str("\\r"),
+            '\t' => json.push_str("\\t"),
+            c if u32::from(c) < 0x20 => {
+                // Writing to a text never fails.
+                let _ = write!(json, "\\u{:04x}", u32::from(c));
+            }
+            c => json.push(c),
+        }
+    }
+    json.push('"');
+    json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_written_as_json() {
+        let fix = Fix::needs_review("x").set_text("/a", "é\"\\\n\u{1}").below("/b");
+        let types::Fix { title, safety, edits } = fix.into();
+        assert_eq!((title.as_str(), safety), ("x", FixSafety::Unsafe));
+        let [Edit::Set(ValueEdit { pointer, value })] = &edits[..] else { panic!("{edits:?}") };
+        assert_eq!((pointer.as_str(), value.as_str()), ("/b/a", "\"é\\\"\\\\\\n\\u0001\""));
+    }
+}

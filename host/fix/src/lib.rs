@@ -1,0 +1,194 @@
+//! Edits of YAML and JSON text by pointer. Everything else stays unchanged: comments, order, quoting, indentation and
+//! line ends.
+//!
+//! ```text
+//! text ─▶ source: documents as nodes with their positions, and as JSON ─▶ find the node of a pointer
+//!            ▲                                                               │
+//!            │                                    block: lines, by indentation ┐
+//!            │                                    flow: in brackets, and JSON  ┼▶ splices ─▶ new text
+//!            └── one edit after another ◀──────── render: new values          ─┘                │
+//! new text ─▶ source ─▶ compare with the documents after `opgate_edit::apply` ◀─────────────────┘
+//! ```
+//!
+//! The comparison makes the result certain: a text that does not mean exactly what the edits say is refused. So is a
+//! place where an edit of the text would change other places, such as an anchor.
+
+mod block;
+mod diff;
+mod flow;
+mod json;
+mod layout;
+mod path;
+mod rename;
+mod render;
+mod source;
+mod split;
+
+pub use diff::{LineChange, changed_lines, unified_diff};
+use opgate_edit::{Edit, EditError};
+use opgate_yaml::tree::NodeKind;
+use serde_json::Value;
+pub use split::{SplitFile, split_document};
+
+use crate::layout::{Layout, Splice, apply_splices};
+use crate::path::{Place, Resolved, resolve};
+use crate::source::{Source, same_json};
+
+/// The reason why the text of a file is not edited.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The file is neither YAML nor JSON.
+    #[error("the file cannot be edited: {0}")]
+    Unreadable(String),
+    /// The file has fewer documents.
+    #[error("the file has changed: there is no document {}", .0.saturating_add(1))]
+    NoDocument(usize),
+    /// The edit does not fit the document.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    /// The place is an alias, or has an anchor or a tag.
+    #[error("{0} is written with an anchor, an alias or a tag: edit it manually")]
+    Marked(String),
+    /// The place comes from a merge key.
+    #[error("{0} comes from a merge key (<<): edit it manually")]
+    Merged(String),
+    /// The text around the place has a style that is not edited.
+    #[error("the text at {0} is written in a way that cannot be edited safely: edit it manually")]
+    Style(String),
+    /// The new text would not mean what the edits say.
+    #[error("the edited text would not mean what the fix says: edit it manually")]
+    Different,
+    /// The edit moves a file, which is no edit of a text.
+    #[error("{0} is a file, not a value")]
+    File(String),
+}
+
+/// Applies edits to a document of a file, and returns the new text. `name` is that of the file, and the number of the
+/// document counts those that are not empty, from 0.
+///
+/// # Errors
+/// Fails if the edits do not fit, or cannot be made in the text with certainty.
+pub fn apply(text: &str, name: &str, document: usize, edits: &[Edit]) -> Result<String, Refusal> {
+    // A byte order mark stays where it is.
+    let (mark, text) = match text.strip_prefix('\u{feff}') {
+        Some(rest) => ("\u{feff}", rest),
+        None => ("", text),
+    };
+    let before = Source::parse(text, name)?;
+    let mut expected = before.value(document)?;
+    opgate_edit::apply(&mut expected, edits)?;
+    let mut new = text.to_owned();
+    for edit in edits {
+        let source = Source::parse(&new, name)?;
+        let splices = edit_splices(&source, document, edit)?;
+        let edited = apply_splices(&new, splices);
+        new = edited.ok_or_else(|| Refusal::Style(edit.pointer().to_owned()))?;
+    }
+    let after = Source::parse(&new, name).map_err(|_| Refusal::Different)?;
+    if is_expected(&before, &after, document, &expected) {
+        Ok(format!("{mark}{new}"))
+    } else {
+        Err(Refusal::Different)
+    }
+}
+
+/// Reports whether a document has the expected value, and all others are unchanged.
+fn is_expected(before: &Source<'_>, after: &Source<'_>, document: usize, expected: &Value) -> bool {
+    before.len() == after.len()
+        && (0..before.len()).all(|number| match (before.value(number), after.value(number)) {
+            (Ok(_), Ok(after)) if number == document => same_json(&after, expected),
+            (Ok(before), Ok(after)) => before == after,
+            _ => false,
+        })
+}
+
+fn edit_splices(source: &Source<'_>, document: usize, edit: &Edit) -> Result<Vec<Splice>, Refusal> {
+    let root = source.root(document)?;
+    let layout = Layout::of(source, root);
+    let pointer = edit.pointer();
+    let resolved = resolve(root, &source.value(document)?, pointer)?;
+    let splices = match edit {
+        Edit::Set { value, .. } => set(&layout, &resolved, value),
+        Edit::Insert { value, .. } => {
+            resolved.parent().and_then(|around| insert(&layout, around, &resolved.last, value))
+        }
+        Edit::Remove { .. } => remove(&layout, &resolved.place),
+        Edit::RenameKey { name, .. } => {
+            resolved.place.member().and_then(|member| rename::rename(&layout, member, name))
+        }
+        Edit::MoveFile { .. } => return Err(Refusal::File(pointer.to_owned())),
+    };
+    splices.ok_or_else(|| Refusal::Style(pointer.to_owned()))
+}
+
+/// Replaces the value at a place, or adds the missing members that lead to it.
+fn set(layout: &Layout<'_>, resolved: &Resolved<'_>, json: &str) -> Option<Vec<Splice>> {
+    let Some((first, further)) = resolved.missing.split_first() else {
+        return replace(layout, &resolved.place, json);
+    };
+    // The members on the way, from the innermost.
+    let nested = further
+        .iter()
+        .rev()
+        .fold(json.to_owned(), |json, name| format!("{{{}:{json}}}", Value::String(name.clone())));
+    let node = resolved.place.node();
+    match &node.kind {
+        NodeKind::Map(..) if Layout::is_block(node) => {
+            block::add_member(layout, node, first, &nested)
+        }
+        NodeKind::Map(_, members) => {
+            let is_empty = members.is_empty();
+            if is_empty && layout.is_written_anew(&resolved.place) {
+                let whole = format!("{{{}:{nested}}}", Value::String(first.clone()));
+                return replace(layout, &resolved.place, &whole);
+            }
+            flow::add_member(layout, node, first, &nested)
+        }
+        // A member without a value.
+        NodeKind::Scalar(_) => {
+            let whole = format!("{{{}:{nested}}}", Value::String(first.clone()));
+            replace(layout, &resolved.place, &whole)
+        }
+        _ => None,
+    }
+}
+
+fn replace(layout: &Layout<'_>, place: &Place<'_>, json: &str) -> Option<Vec<Splice>> {
+    if layout.is_in_block(place) {
+        block::replace(layout, place, json)
+    } else {
+        flow::replace(layout, place.node(), json)
+    }
+}
+
+fn insert(layout: &Layout<'_>, list: &Place<'_>, token: &str, json: &str) -> Option<Vec<Splice>> {
+    let NodeKind::List(_, elements) = &list.node().kind else { return None };
+    let index = if token == "-" { elements.len() } else { token.parse().ok()? };
+    if Layout::is_block(list.node()) {
+        block::insert_element(layout, list.node(), index, json)
+    } else if elements.is_empty() && layout.is_written_anew(list) {
+        replace(layout, list, &format!("[{json}]"))
+    } else {
+        flow::insert_element(layout, list.node(), index, json)
+    }
+}
+
+fn remove(layout: &Layout<'_>, place: &Place<'_>) -> Option<Vec<Splice>> {
+    let around = place.around()?;
+    let count = match &around.node().kind {
+        NodeKind::Map(_, members) => members.len(),
+        NodeKind::List(_, elements) => elements.len(),
+        _ => return None,
+    };
+    if !Layout::is_block(around.node()) {
+        return flow::remove(layout, around.node(), place.index()?);
+    }
+    if count == 1 {
+        let is_map = matches!(around.node().kind, NodeKind::Map(..));
+        return replace(layout, around, if is_map { "{}" } else { "[]" });
+    }
+    block::remove(layout, around.node(), place.index()?)
+}
+
+#[cfg(test)]
+mod tests;
