@@ -15,6 +15,14 @@ use crate::names::{label_key_error, label_value_error};
 #[error("{0}")]
 pub struct SelectorError(String);
 
+impl SelectorError {
+    /// The reason why a value is not a selector, in the words of the reader of the JSON.
+    #[must_use]
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
 /// The message of a violation is this text.
 impl From<SelectorError> for String {
     fn from(error: SelectorError) -> Self {
@@ -142,9 +150,9 @@ impl Selector {
     }
 
     /// Reports whether an object with these labels is selected. `label` returns the value of a key.
-    pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
+    pub fn matches<L: AsRef<str>>(&self, label: impl Fn(&str) -> Option<L>) -> bool {
         self.requirements.iter().all(|requirement| {
-            let listed = |value: &str| requirement.values.contains(value);
+            let listed = |value: L| requirement.values.contains(value.as_ref());
             match (requirement.operator, label(&requirement.key)) {
                 (Operator::In, value) => value.is_some_and(listed),
                 // As upstream, an object without the label satisfies `NotIn`.

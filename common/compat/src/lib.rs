@@ -12,6 +12,7 @@
 //! * [`openshift`]: versions of OpenShift that a bundle names.
 //! * [`controllers`]: the service accounts as which OLM and RukPak run.
 //! * [`names`]: labels of DNS, names of APIs, keys and values of labels.
+//! * [`nearest`]: the most similar of several names.
 
 pub mod controllers;
 pub mod go;
@@ -21,6 +22,7 @@ pub mod kinds;
 pub mod labels;
 pub mod masterminds;
 pub mod names;
+pub mod nearest;
 pub mod openshift;
 pub mod range;
 pub mod version;

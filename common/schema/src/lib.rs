@@ -9,11 +9,13 @@
 //! The table is made by `cargo xtask kinds` and is read-only data: nothing is allocated or parsed before it is used.
 
 mod decode;
-mod nearest;
 mod table;
 mod walk;
 
+use opgate_compat::nearest;
+
 pub use decode::quantity_error;
+pub use opgate_compat::json::Kind;
 pub use walk::{FieldPath, Mismatch, SchemaErrorSink, walk};
 
 /// The type of a value. Null fits all.

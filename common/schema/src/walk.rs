@@ -94,6 +94,22 @@ impl FieldPath<'_> {
         field
     }
 
+    /// Returns the JSON pointer of the value.
+    #[must_use]
+    pub fn pointer(&self) -> String {
+        let mut pointer = String::new();
+        for level in self.levels {
+            pointer.push('/');
+            if level.of == LevelKind::Items {
+                pointer.push_str(&level.count.saturating_sub(1).to_string());
+            } else {
+                let key = self.json.get(level.key.clone()).unwrap_or_default();
+                pointer.push_str(&json::escape(&json::decode_text(key)));
+            }
+        }
+        pointer
+    }
+
     /// Returns the types of the structs on the way and the names in them, without elements: what Go's errors
     /// show. Empty outside of structs.
     fn go_path(&self) -> String {
@@ -132,6 +148,30 @@ pub struct Mismatch<'m> {
 }
 
 impl Mismatch<'_> {
+    /// Returns the kind of value that the type accepts; none if it accepts several kinds, or has a syntax.
+    #[must_use]
+    pub fn wanted(&self) -> Option<Kind> {
+        match self.of.get() {
+            Type::Boolean => Some(Kind::Boolean),
+            Type::String => Some(Kind::Text),
+            Type::Int32 | Type::Int64 => Some(Kind::Number),
+            Type::List(_) => Some(Kind::List),
+            _ => None,
+        }
+    }
+
+    /// Reports whether the type is a list of texts.
+    #[must_use]
+    pub fn wants_texts(&self) -> bool {
+        matches!(self.of.get(), Type::List(inner) if TypeId(inner).get() == Type::String)
+    }
+
+    /// Reports whether the type is a quantity, such as `64Mi`.
+    #[must_use]
+    pub fn wants_quantity(&self) -> bool {
+        self.of.get() == Type::Quantity
+    }
+
     /// Returns the words of Go's decoder.
     #[must_use]
     pub fn message(&self, field_path: &FieldPath<'_>) -> String {
@@ -255,6 +295,7 @@ mod tests {
     impl SchemaErrorSink for Collector {
         fn unknown_field(&mut self, field_path: &FieldPath<'_>, of: TypeId, name: &str) {
             let meant = of.nearest(name).map(|name| format!(", {name}?")).unwrap_or_default();
+            assert!(field_path.pointer().ends_with(&format!("/{}", json::escape(name))));
             self.0.push(format!("{}: unknown{meant}", field_path.field()));
         }
         fn type_mismatch(&mut self, field_path: &FieldPath<'_>, mismatch: &Mismatch<'_>) {

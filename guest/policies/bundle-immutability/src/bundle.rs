@@ -4,7 +4,7 @@
 //! changed fields must be as valid as in a new Bundle.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Operation, Report, Review, Shape, rule, rules};
+use opgate_sdk::{Document, Fix, Operation, Report, Review, Shape, corrections, rule, rules};
 
 use crate::reads::{ConfigMaps, NO_CONFIG_MAPS};
 use crate::source::webhook::RPK_07;
@@ -115,7 +115,9 @@ pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
         class::check_source_set(object, SOURCE, report);
         if object.has(SOURCE) {
             for found in schema::find_violations(object, SOURCE) {
+                let is_type = found.field == "spec.source.type";
                 report.add(found.rule, found.field, found.message);
+                report.set_fix(found.rule, || is_type.then(|| name_only_source(object)).flatten());
             }
         }
         pinned::check(object, SOURCE, report);
@@ -147,6 +149,8 @@ rule! {
     /// # Remediation
     ///
     /// Set `spec.source.type` to the key in `spec.source` that has the content.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -185,5 +189,18 @@ fn check_source_type(object: &Document, report: &mut Report<'_>) {
             quote(&members.join(", "))
         );
         report.add(&RPK_18, "spec.source.type", message);
+        report.set_fix(&RPK_18, || {
+            let spelt = corrections::spelling(pointer, &kind, &members);
+            let only = || Some(corrections::propose(pointer, members.first()?));
+            spelt.or_else(|| (members.len() == 1).then(only).flatten())
+        });
+    }
+}
+
+/// The type of the only source that is set.
+fn name_only_source(object: &Document) -> Option<Fix> {
+    match source::present_sources(object, SOURCE)[..] {
+        [only] => Some(corrections::write("/spec/source/type", only)),
+        _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! The provisioner class: it is set together with a source, well-formed and known.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Report, names, rule, rules};
+use opgate_sdk::{Document, Report, corrections, names, rule, rules};
 
 use crate::source::field;
 use crate::targets::{BUNDLE, DEPLOYMENT};
@@ -111,6 +111,8 @@ rule! {
     ///
     /// Write the exact ID of the provisioner, for example `core-rukpak-io-plain`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -141,6 +143,7 @@ fn report_invalid_class(class: &str, pointer: &str, report: &mut Report<'_>) {
         quote(class)
     );
     report.add(&RPK_13, field, message);
+    report.set_fix(&RPK_13, || corrections::spelling(pointer, class, &KNOWN_PROVISIONERS));
 }
 
 rule! {

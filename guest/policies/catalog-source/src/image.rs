@@ -1,7 +1,7 @@
 //! The image of a catalog.
 
 use opgate_sdk::go::{quote, shorten};
-use opgate_sdk::{Report, image, rule, rules};
+use opgate_sdk::{Report, corrections, image, rule, rules};
 
 use crate::source::{IMAGE, Source, TYPE};
 use crate::targets::CATALOG_SOURCE;
@@ -30,6 +30,8 @@ rule! {
     /// Write the reference as `podman pull` accepts it, such as
     /// `quay.io/example-org/example-catalog:v1`. Replace placeholders, and remove `https://` and
     /// `docker://`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -63,5 +65,9 @@ pub(crate) fn check(source: &Source<'_>, report: &mut Report<'_>) {
         let field = IMAGE.name();
         let message = format!("{field}: Invalid value: {value}: not an image reference: {why}");
         report.add(&CAT_24, field, message);
+        report.set_fix(&CAT_24, || {
+            let reference = corrections::image_reference(image)?;
+            Some(corrections::write(IMAGE.pointer(), &reference))
+        });
     }
 }

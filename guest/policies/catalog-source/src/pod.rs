@@ -1,7 +1,7 @@
 //! `spec.grpcPodConfig`: the configuration of a catalog's pod.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Report, rule, rules};
+use opgate_sdk::{Fix, Report, corrections, rule, rules};
 
 use crate::source::{
     IMAGE, NODE_SELECTOR, PRIORITY_CLASS, SECURITY, Source, TEMPLATE, TOLERATIONS, TYPE,
@@ -34,6 +34,8 @@ rule! {
     ///
     /// Use `restricted` for a file-based catalog, `legacy` for a catalog in the SQLite format that
     /// an old opm built.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -111,6 +113,10 @@ fn check_security_context(source: &Source<'_>, report: &mut Report<'_>) {
                 "spec.grpcPodConfig.securityContextConfig: Unsupported value: {value}: supported values: \"legacy\", \"restricted\""
             );
             report.add(&CAT_06, SECURITY.name(), message);
+            report.set_fix(&CAT_06, || {
+                let words = ["legacy", "restricted"];
+                corrections::spelling(SECURITY.pointer(), source.text(SECURITY), &words)
+            });
         }
     }
 }
@@ -180,6 +186,8 @@ rule! {
     ///
     /// Remove the fields, or set the image of the catalog.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -212,6 +220,10 @@ fn check_pod_config_effect(source: &Source<'_>, report: &mut Report<'_>) {
                 "{name} has no effect: it requires sourceType grpc with spec.image defined"
             );
             report.add(&CAT_08, name, message);
+            report.set_fix(&CAT_08, || {
+                let fix = Fix::safe("remove the field, which has no effect");
+                Some(fix.remove(field.pointer()))
+            });
         }
     }
 }

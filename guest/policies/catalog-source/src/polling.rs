@@ -1,6 +1,6 @@
 //! The update strategy of a catalog: the interval at which OLM checks for a newer image.
 
-use opgate_sdk::{Kind, Report, go, rule, rules};
+use opgate_sdk::{Fix, Kind, Report, corrections, go, rule, rules};
 
 use crate::source::{INTERVAL, POLL, STRATEGY, Source};
 use crate::targets::CATALOG_SOURCE;
@@ -34,6 +34,8 @@ rule! {
     ///
     /// Write numbers with their units `h`, `m` and `s`, without spaces. Go has no unit for days.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -63,6 +65,10 @@ fn check_interval(source: &Source<'_>, report: &mut Report<'_>) {
             "error parsing spec.updateStrategy.registryPoll.interval. Using the default value of 15m0s instead. Error: {why}"
         );
         report.add(&CAT_14, INTERVAL.name(), message);
+        report.set_fix(&CAT_14, || {
+            let duration = corrections::go_duration(source.text(INTERVAL))?;
+            Some(corrections::write(INTERVAL.pointer(), &duration))
+        });
     }
 }
 
@@ -82,6 +88,8 @@ rule! {
     /// # Remediation
     ///
     /// Remove `updateStrategy`, or add `registryPoll` with an interval.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -107,5 +115,10 @@ fn check_strategy_set(source: &Source<'_>, report: &mut Report<'_>) {
     if source.touches(&[STRATEGY]) {
         let message = "spec.updateStrategy.registryPoll: Required value";
         report.add(&CAT_15, POLL.name(), message);
+        report.set_fix(&CAT_15, || {
+            let is_empty = source.object.length(STRATEGY.pointer()) == Some(0);
+            let fix = Fix::safe("remove the empty update strategy");
+            is_empty.then(|| fix.remove(STRATEGY.pointer()))
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! The priority class of a catalog's pod.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Kind, Report, rule, rules};
+use opgate_sdk::{Fix, Kind, Report, rule, rules};
 
 use crate::reads::PRIORITY_CLASSES;
 use crate::source::{PRIORITY_ANNOTATION, PRIORITY_CLASS, Source};
@@ -89,6 +89,8 @@ rule! {
     ///
     /// Remove the annotation. It is the older way to set the priority class.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -121,5 +123,9 @@ fn check_single_priority_class(source: &Source<'_>, report: &mut Report<'_>) {
     {
         let message = "annotation operatorframework.io/priorityclass takes precedence over spec.grpcPodConfig.priorityClassName";
         report.add(&CAT_10, PRIORITY_ANNOTATION.name(), message);
+        report.set_fix(&CAT_10, || {
+            let fix = Fix::needs_review("remove the older annotation");
+            Some(fix.remove(PRIORITY_ANNOTATION.pointer()))
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! Requirements of the schema of CatalogSources: for files, and where the schema is incomplete.
 
-use opgate_sdk::{Kind, Report, go_format, rule, rules};
+use opgate_sdk::{Fix, Kind, Report, corrections, go_format, rule, rules};
 
 use crate::source::{CATALOG_DIR, EXTRACT, Field, ICON, ICON_DATA, ICON_TYPE, PRIORITY, Source};
 use crate::targets::CATALOG_SOURCE;
@@ -32,6 +32,8 @@ rule! {
     /// Write the priority as a whole number without quotes, and `base64data`, `mediatype` and
     /// `catalogDir` as strings. The message names the field. Remove an icon that has only one of
     /// its two members.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -85,7 +87,16 @@ fn check_members(source: &Source<'_>, object: Field, members: &[Field], report: 
     }
     for member in members {
         match source.kind(*member) {
-            Kind::Missing | Kind::Null => report_type_error(*member, "Required value", report),
+            Kind::Missing | Kind::Null => {
+                report_type_error(*member, "Required value", report);
+                report.set_fix(&CAT_16, || {
+                    let data = source.object.text(ICON_DATA.pointer());
+                    let data = data.filter(|_| member.pointer() == ICON_TYPE.pointer())?;
+                    let media_type = corrections::media_type(&data)?;
+                    let fix = Fix::safe(format!("set the media type of the image, {media_type}"));
+                    Some(fix.set_text(member.pointer(), media_type))
+                });
+            }
             Kind::Text => {}
             _ => check_type(source, *member, "string", report),
         }
@@ -96,6 +107,11 @@ fn check_type(source: &Source<'_>, field: Field, expected: &str, report: &mut Re
     let name = field.name();
     let message = go_format::wrong_type(source.object, field.pointer(), &name, expected);
     report.add(&CAT_16, name, message);
+    report.set_fix(&CAT_16, || {
+        (expected == "integer")
+            .then(|| corrections::integer_fix(source.object, field.pointer()))
+            .flatten()
+    });
 }
 
 fn report_type_error(field: Field, why: &str, report: &mut Report<'_>) {

@@ -1,6 +1,6 @@
 //! The types of sources, and the fields that each type requires.
 
-use opgate_sdk::{Report, rule, rules};
+use opgate_sdk::{Report, corrections, rule, rules};
 
 use crate::source::{ADDRESS, CONFIG_MAP, IMAGE, Source, TEMPLATE, TYPE};
 use crate::targets::CATALOG_SOURCE;
@@ -35,6 +35,8 @@ rule! {
     ///
     /// Use `grpc` with `spec.image`, which is correct for nearly all catalogs.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -59,6 +61,15 @@ fn check_known_type(source: &Source<'_>, report: &mut Report<'_>) {
     if source.touches(&[TYPE]) {
         let message = format!("unknown sourcetype: {}", source.display_text(TYPE));
         report.add(&CAT_01, TYPE.name(), message);
+        let words = ["grpc", "configmap", "internal"];
+        report.set_fix(&CAT_01, || {
+            let meant = corrections::word(source.text(TYPE), &words)?;
+            let is_complete = match meant {
+                "grpc" => source.has_image() || !source.text(ADDRESS).is_empty(),
+                _ => !source.text(CONFIG_MAP).is_empty(),
+            };
+            is_complete.then(|| corrections::write(TYPE.pointer(), meant))
+        });
     }
 }
 
@@ -77,6 +88,8 @@ rule! {
     /// # Remediation
     ///
     /// Add `sourceType: grpc` for an image or an image template.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -101,6 +114,15 @@ rule! {
 fn check_type_set(source: &Source<'_>, report: &mut Report<'_>) {
     if source.touches(&[TYPE]) {
         report.add(&CAT_02, TYPE.name(), "spec.sourceType is not set");
+        report.set_fix(&CAT_02, || {
+            let has_config_map = !source.text(CONFIG_MAP).is_empty();
+            let meant = match (source.has_image(), has_config_map) {
+                (true, false) => "grpc",
+                (false, true) => "configmap",
+                _ => return None,
+            };
+            Some(corrections::write(TYPE.pointer(), meant))
+        });
     }
 }
 

@@ -61,7 +61,7 @@ impl Package<'_> {
         let types = self.catalog.rows(&properties, &["/type"]);
         let place = format!("{field}.properties");
         let maxima = maximum::read_document(self.catalog, &properties, &place);
-        maximum::report_invalid(&maxima, report);
+        maximum::report_invalid(&maxima, self.catalog, &properties, report);
         let has_maximum = !maxima.is_empty();
         let (mut metadata, mut is_found) = (None, false);
         for (property, row) in types.iter().enumerate() {

@@ -10,7 +10,7 @@
 //! of violations become fields of the catalog. Members that `olm.csv.metadata` omits are unknown: a
 //! rule that reports a missing member calls [`Csv::has_member_set`] first.
 
-use opgate_sdk::{Document, Kind, Level, Report, Review, Rule, Shape, escape};
+use opgate_sdk::{Document, Fix, Kind, Level, Report, Review, Rule, Shape, escape};
 
 use crate::object::Object;
 
@@ -153,6 +153,29 @@ impl<'a, 'r> Csv<'a, 'r> {
         self.report.add_once(field, std::iter::once((*rule, message)).chain(others));
     }
 
+    /// Gives a fix to the violation that was added last, if it is one of the rule. Pointers are relative to the
+    /// ClusterServiceVersion. An object in a catalog has no fixes: it is a copy of the object in the bundle.
+    pub(crate) fn fix(&mut self, rule: &Rule, fix: impl FnOnce() -> Option<Fix>) {
+        let Source::Object(place) = &self.source else { return };
+        if let Some(base) = object_pointer(place) {
+            self.report.set_fix(rule, || fix().map(|fix| fix.below(&base)));
+        }
+    }
+
+    /// [`Csv::fix`] by a function of the ClusterServiceVersion.
+    pub(crate) fn fix_with(&mut self, rule: &Rule, fix: impl FnOnce(&Self) -> Option<Fix>) {
+        // Only a violation of the report needs a fix.
+        let mut is_wanted = false;
+        self.fix(rule, || {
+            is_wanted = true;
+            None
+        });
+        if is_wanted {
+            let fix = fix(self);
+            self.fix(rule, || fix);
+        }
+    }
+
     /// [`Csv::add`] with another level than the rule's, if none is configured.
     pub(crate) fn add_as(
         &mut self,
@@ -249,6 +272,15 @@ impl<'a, 'r> Csv<'a, 'r> {
             _ => self.object.raw(&pointer).and_then(|json| String::from_utf8(json).ok()),
         }
     }
+}
+
+/// The pointer of an object that is the whole document, or a document of a bundle.
+pub(crate) fn object_pointer(place: &str) -> Option<String> {
+    if place.is_empty() {
+        return Some(String::new());
+    }
+    let file = place.strip_prefix("spec.files[")?.strip_suffix("].documents[0]")?;
+    Some(format!("/spec/files/{file}/documents/0"))
 }
 
 /// The pointer of an annotation.

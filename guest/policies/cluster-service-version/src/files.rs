@@ -1,10 +1,11 @@
 //! Checks that need the files of a bundle. The manifest is a separate request ([`crate::evaluate`]).
 
+use opgate_sdk::corrections;
 use opgate_sdk::{Document, Kind, Report, Review, Row, Rows};
 
 use crate::annotations::maximum;
 use crate::cross_object::{conversion, required};
-use crate::csv::{Csv, Source};
+use crate::csv::{Csv, Source, object_pointer};
 use crate::description::header::{self, CSV_27};
 use crate::object::Object;
 
@@ -40,6 +41,11 @@ pub(crate) fn check_bundle(review: &Review<'_>, report: &mut Report<'_>) {
     for (object, place, file) in manifests(header::KIND).chain(manifests("")) {
         for (member, message) in header::missing_fields(&object, file.text_or_empty(0)) {
             report.add(&CSV_27, format!("{place}.{member}"), message);
+            let value = if member == "kind" { header::KIND } else { header::API_VERSION };
+            report.set_fix(&CSV_27, || {
+                let pointer = object_pointer(&place)?;
+                Some(corrections::write(format!("{pointer}/{member}"), value))
+            });
         }
     }
 }
@@ -54,6 +60,7 @@ fn check_properties(directory: &Document, files: &Rows, report: &mut Report<'_>)
     for (index, _) in files.iter().enumerate().filter(is_wanted) {
         let list = format!("/spec/files/{index}/documents/0/properties");
         let place = format!("spec.files[{index}].documents[0].properties");
-        maximum::report_invalid(&maximum::read_document(directory, &list, &place), report);
+        let found = maximum::read_document(directory, &list, &place);
+        maximum::report_invalid(&found, directory, &list, report);
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use opgate_compat::range::Range;
 use opgate_constraint::{cel, properties as list};
-use opgate_sdk::{Document, Kind, rule, rules};
+use opgate_sdk::corrections::ScalarText;
+use opgate_sdk::{Document, Fix, Kind, corrections, rule, rules};
 
 use crate::checks::CON_22;
 use crate::item::Item;
@@ -24,10 +25,11 @@ pub(crate) fn check(
 ) {
     for (index, item) in document.items("/dependencies").enumerate() {
         let field = format!("{at}.dependencies[{index}].value");
+        let place = pointer(at).map(|at| format!("{at}/dependencies/{index}/value"));
         let item =
             Item { kind: item.text_or_empty("/type"), value: item.at("/value"), field: &field };
         match item.kind.as_str() {
-            "olm.package" => check_package(&item, requirements, scan),
+            "olm.package" => check_package(&item, place.as_deref(), requirements, scan),
             "olm.gvk" => check_api(&item, requirements, scan),
             "olm.constraint" => {
                 properties::check_constraint(&item, requirements, scan);
@@ -58,6 +60,8 @@ rule! {
     /// # Remediation
     ///
     /// Set `packageName` to the name of the package in the catalog.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -99,6 +103,8 @@ rule! {
     ///
     /// Write a whole version such as `0.5.2` or a range such as `>0.5.1`, in quotes.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -125,27 +131,69 @@ rule! {
 }
 
 /// A package and the meaning of its range.
-fn check_package(item: &Item<'_>, requirements: &mut Requirements, scan: &mut Scan<'_, '_>) {
+/// The pointer of a document of a bundle, whose field this is.
+fn pointer(at: &str) -> Option<String> {
+    let (file, document) = at.strip_prefix("spec.files[")?.split_once("].documents[")?;
+    Some(format!("/spec/files/{file}/documents/{}", document.strip_suffix(']')?))
+}
+
+/// The member that has the name of the package or the range under another name.
+fn rename(item: &Item<'_>, place: Option<&str>, name: &str, right: &str) -> Option<Fix> {
+    let value = item.value.as_ref()?;
+    let is_text = value.kind(&format!("/{name}")) == Kind::Text;
+    let is_free = value.kind(&format!("/{right}")) == Kind::Missing;
+    let fix = Fix::safe(format!("rename {name} to {right}"));
+    let pointer = format!("{}/{name}", place?);
+    (is_text && is_free).then(|| fix.rename_key(pointer, right))
+}
+
+/// The version or range that a wrong one means.
+fn correct_version(item: &Item<'_>, place: Option<&str>) -> Option<Fix> {
+    let value = item.value.as_ref()?;
+    let fix = if let Some(text) = value.text("/version") {
+        let range = corrections::version_range(&text)?;
+        corrections::write("/version", &range)
+    } else {
+        let scalar = ScalarText::read(value, "/version")?;
+        Range::parse(&scalar.text).ok()?;
+        scalar.fix("/version")
+    };
+    Some(fix.below(place?))
+}
+
+fn check_package(
+    item: &Item<'_>,
+    place: Option<&str>,
+    requirements: &mut Requirements,
+    scan: &mut Scan<'_, '_>,
+) {
     let name = item.text("packageName");
     if name.is_empty() {
         scan.add(&CON_19, item.field("packageName"), "Package name is empty");
+        scan.report.set_fix(&CON_19, || rename(item, place, "name", "packageName"));
     }
     let field = item.field("version");
     let version = item.value.as_ref().map(|value| (value.kind("/version"), value.text("/version")));
     match version {
-        Some((Kind::Text, Some(text))) if !text.is_empty() => match Range::parse(&text) {
-            Ok(range) => {
+        Some((Kind::Text, Some(text))) if !text.is_empty() => {
+            if let Ok(range) = Range::parse(&text) {
                 let mut found = Vec::new();
                 list::check_range(&name, &text, &range, true, "/version", &mut found);
                 scan.add_problems(item.field, found.into());
+            } else {
+                scan.add(&CON_20, field, "Invalid semver format version");
+                scan.report.set_fix(&CON_20, || correct_version(item, place));
             }
-            Err(_) => scan.add(&CON_20, field, "Invalid semver format version"),
-        },
+        }
         None | Some((Kind::Missing | Kind::Null | Kind::Text, _)) => {
             scan.add(&CON_20, field, "Package version is empty");
+            scan.report.set_fix(&CON_20, || rename(item, place, "versionRange", "version"));
         }
         // A version that YAML reads as a number.
-        Some(_) => scan.add(&CON_20, field, "Invalid semver format version"),
+        Some(_) => {
+            scan.add(&CON_20, field, "Invalid semver format version");
+            scan.report.set_fix(&CON_20, || correct_version(item, place));
+        }
     }
     requirements.packages.insert(name);
 }

@@ -1,7 +1,7 @@
 //! The columns that `kubectl get` prints for custom resources.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Kind, Level, Report, Review, rule, rules};
+use opgate_sdk::{Fix, Kind, Level, Report, Review, corrections, rule, rules};
 
 use crate::crd::Crd;
 use crate::targets::CRD;
@@ -33,6 +33,8 @@ rule! {
     ///
     /// Correct the field that the message names. The field is called `jsonPath` in `apiextensions.k8s.io/v1`, and
     /// `JSONPath` in `apiextensions.k8s.io/v1beta1`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -69,11 +71,18 @@ pub(crate) fn check(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>)
         for (index, column) in columns.iter().enumerate() {
             let field = version.member(&format!("additionalPrinterColumns[{index}]"));
             let text = |at| column.text_or_empty(at);
+            let pointer = format!("{list}/{index}");
             let mut add = |member: &str, why: Option<String>| {
                 if let Some(why) = why {
                     let field = format!("{field}.{member}");
                     let message = format!("{field}: {why}");
                     report.add(&CRD_28, field, message);
+                    report.set_fix(&CRD_28, || match member {
+                        "type" => correct_type(&format!("{pointer}/type"), text(1)),
+                        "jsonPath" if text(3).is_empty() => rename_path(&pointer, text(4)),
+                        "jsonPath" => add_dot(&format!("{pointer}/jsonPath"), text(3)),
+                        _ => None,
+                    });
                 }
             };
             add("name", text(0).is_empty().then(|| "Required value".to_owned()));
@@ -94,6 +103,10 @@ pub(crate) fn check(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>)
             let field = format!("{field}.jsonPath");
             let message = format!("{field}: Invalid value: {}: {why}", quote(path));
             report.add_as(Level::Warn, &CRD_28, field, message);
+            let has_path = column.kind(3) != Kind::Missing;
+            report.set_fix(&CRD_28, || {
+                (is_read && !has_path).then(|| rename_path(&pointer, path)).flatten()
+            });
         }
     }
 }
@@ -135,4 +148,36 @@ fn is_balanced(path: &str) -> bool {
         }
     }
     depth == 0 && quote.is_none()
+}
+
+/// The type of a column that another word means.
+fn correct_type(pointer: &str, value: &str) -> Option<Fix> {
+    const ALIASES: [(&str, &str); 8] = [
+        ("bool", "boolean"),
+        ("int", "integer"),
+        ("int32", "integer"),
+        ("int64", "integer"),
+        ("float", "number"),
+        ("double", "number"),
+        ("str", "string"),
+        ("text", "string"),
+    ];
+    let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(value));
+    let known = alias.map(|(_, name)| *name).or_else(|| corrections::word(value, &COLUMN_TYPES));
+    let meant = known.map(|name| corrections::write(pointer, name));
+    meant.or_else(|| {
+        Some(corrections::propose(pointer, corrections::nearest(value, &COLUMN_TYPES)?))
+    })
+}
+
+/// The name of the member in `apiextensions.k8s.io/v1`.
+fn rename_path(column: &str, path: &str) -> Option<Fix> {
+    let fix = Fix::safe("rename JSONPath to jsonPath");
+    path.starts_with('.').then(|| fix.rename_key(format!("{column}/JSONPath"), "jsonPath"))
+}
+
+/// A path with the dot before it.
+fn add_dot(pointer: &str, path: &str) -> Option<Fix> {
+    let is_field = path.starts_with(|c: char| c.is_ascii_alphabetic()) && is_balanced(path);
+    is_field.then(|| corrections::write(pointer, &format!(".{path}")))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use opgate_compat::names::dns1035_errors;
 use opgate_sdk::cluster::IndexMatch;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, InputType, Kind, Report, Review, rule, rules};
+use opgate_sdk::{Document, Fix, InputType, Kind, Report, Review, corrections, rule, rules};
 
 use crate::crd::Crd;
 use crate::owners::{Budget, INCOMPLETE_REASON, is_installed};
@@ -123,6 +123,8 @@ rule! {
     /// Write `strategy: None` and remove `webhook`, or write `strategy: Webhook` and complete `webhook`. OLM writes
     /// the webhook into the CRD if the ClusterServiceVersion has a webhook definition of type `ConversionWebhook`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -150,10 +152,11 @@ fn check_valid(crd: &Crd<'_>, report: &mut Report<'_>) {
     if !document.has("/spec/conversion") {
         return;
     }
-    let mut add = |field: &str, why: &str| {
-        let field = format!("spec.conversion.{field}");
+    let mut add = |member: &str, why: &str| {
+        let field = format!("spec.conversion.{member}");
         let message = format!("{field}: {why}");
         report.add(&CRD_30, field, message);
+        report.set_fix(&CRD_30, || correct(document, member));
     };
     match document.text_or_empty("/spec/conversion/strategy").as_str() {
         "" => add("strategy", "Required value"),
@@ -177,6 +180,28 @@ fn check_valid(crd: &Crd<'_>, report: &mut Report<'_>) {
                 &format!("Unsupported value: {other}: supported values: \"None\", \"Webhook\""),
             );
         }
+    }
+}
+
+/// The strategy or the path that a wrong one means, or the list without a duplicate.
+fn correct(document: &Document, member: &str) -> Option<Fix> {
+    let pointer = format!("/spec/conversion/{}", member.replace('.', "/"));
+    if let Some((list, index)) = member.strip_suffix(']').and_then(|member| member.split_once('['))
+    {
+        let list = format!("/spec/conversion/{}", list.replace('.', "/"));
+        let versions = document.texts(&list);
+        let index: usize = index.parse().ok()?;
+        let is_known = versions.iter().take(index).any(|known| versions.get(index) == Some(known));
+        let fix = Fix::safe("remove the duplicate");
+        return is_known.then(|| fix.remove(format!("{list}/{index}")));
+    }
+    let value = document.text(&pointer)?;
+    match member {
+        "strategy" => corrections::spelling(&pointer, &value, &["None", "Webhook"]),
+        "webhook.clientConfig.service.path" => {
+            Some(corrections::write(pointer, &format!("/{value}")))
+        }
+        _ => None,
     }
 }
 
@@ -266,6 +291,8 @@ rule! {
     /// `x-kubernetes-preserve-unknown-fields: true` in the schema of each value that can have any
     /// fields.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -295,6 +322,10 @@ fn check_pruning(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
             "{FIELD}: Invalid value: true: must be false in order to use defaults in the schema"
         );
         report.add(&CRD_31, FIELD, message);
+        report.set_fix(&CRD_31, || {
+            let fix = Fix::needs_review("remove the field: unknown fields are pruned");
+            Some(fix.remove("/spec/preserveUnknownFields"))
+        });
     }
     // The validator of bundles applies the default of v1beta1, and the rules of v1.
     if crd.is_v1beta1 && value != Some(false) && review.input_type() == InputType::Bundle {

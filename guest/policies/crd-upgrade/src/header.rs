@@ -1,7 +1,7 @@
 //! The name of a CRD, its API version, group and scope.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Report, Review, rule, rules};
+use opgate_sdk::{Document, Report, Review, corrections, crd_conversion, rule, rules};
 
 use crate::crd;
 use crate::names::CRD_29;
@@ -34,6 +34,8 @@ rule! {
     /// # Remediation
     ///
     /// Rename the object, or correct `spec.names.plural` or `spec.group`.
+    ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
     ///
     /// # Accepted
     ///
@@ -74,6 +76,11 @@ fn check_name(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
         } else {
             report.add(&CRD_01, "metadata.name", message);
         }
+        report.set_fix(&CRD_01, || {
+            let is_named = !plural.is_empty() && !group.is_empty();
+            let name = format!("{plural}.{group}");
+            is_named.then(|| corrections::propose("/metadata/name", &name))
+        });
     }
 }
 
@@ -95,6 +102,8 @@ rule! {
     /// # Remediation
     ///
     /// Write the CRD for `apiextensions.k8s.io/v1`, with a schema for each version.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -119,6 +128,7 @@ rule! {
 fn check_api_version(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
     if crd::is_v1beta1(crd) && !review.is_from_bundle() {
         report.add(&CRD_02, "apiVersion", "Use the apiextensions.k8s.io/v1 API.");
+        report.set_fix(&CRD_02, || crd_conversion::to_v1(crd));
     }
 }
 
@@ -138,6 +148,8 @@ rule! {
     ///
     /// Write `Namespaced` for objects of projects, and `Cluster` for objects outside of projects.
     /// You cannot change the scope of an existing CRD.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -177,6 +189,9 @@ fn check_scope(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
         ),
     };
     report.add(&CRD_03, "spec.scope", message);
+    report.set_fix(&CRD_03, || {
+        corrections::spelling(SCOPE, &crd.text(SCOPE)?, &["Cluster", "Namespaced"])
+    });
 }
 
 rule! {

@@ -3,7 +3,7 @@
 use opgate_compat::go::url;
 use opgate_compat::names::dns1035_errors;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Report, Review, escape, rule, rules};
+use opgate_sdk::{Document, Report, Review, corrections, escape, rule, rules};
 
 use crate::crd::Crd;
 use crate::targets::CRD;
@@ -37,6 +37,8 @@ rule! {
     /// Write all names except `kind` and `listKind` in lower case, and name the list after the kind
     /// with the suffix `List`. If `singular` and `listKind` are not set, the API server sets them.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -61,10 +63,24 @@ fn check_names(crd: &Document, report: &mut Report<'_>) {
     if !report.is_on(&CRD_29) {
         return;
     }
+    let [crd_name, group] = ["/metadata/name", "/spec/group"].map(|name| crd.text_or_empty(name));
+    let is_name = |plural: &str| crd_name == format!("{plural}.{group}");
     let mut add = |field: String, name: &str, why: &str| {
-        let field = format!("spec.names.{field}");
+        let pointer = field;
+        let field = format!("spec.names.{pointer}");
         let message = format!("{field}: Invalid value: {}: {why}", quote(name));
         report.add(&CRD_29, field, message);
+        report.set_fix(&CRD_29, || {
+            let pointer = format!("/spec/names/{}", pointer.replace('[', "/").replace(']', ""));
+            // A plural is part of the name of the CRD.
+            let is_free = pointer != "/spec/names/plural" || is_name(&name.to_lowercase());
+            let lower = name.trim().to_lowercase();
+            if why.starts_with("kind and listKind") {
+                return Some(corrections::write(pointer, &format!("{name}List")));
+            }
+            let is_valid = dns1035_errors(&lower).is_empty() && lower != name;
+            (is_valid && is_free).then(|| corrections::write(pointer, &lower))
+        });
     };
     let [plural, singular, kind, list_kind] = ["plural", "singular", "kind", "listKind"]
         .map(|name| crd.text_or_empty(&format!("/spec/names/{name}")));

@@ -1,8 +1,10 @@
 //! The list of versions of a CRD: names, served versions, and the stored version.
 
+use std::collections::BTreeMap;
+
 use opgate_compat::names;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Kind, Report, Review, rule, rules};
+use opgate_sdk::{Fix, Kind, Report, Review, corrections, rule, rules};
 
 use crate::crd::Crd;
 use crate::targets::CRD;
@@ -136,6 +138,8 @@ rule! {
     ///
     /// Set `storage: false` for all versions except one.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -176,6 +180,13 @@ fn check_unique(crd: &Crd<'_>, old: Option<&Crd<'_>>, report: &mut Report<'_>) {
     if crd.by_name().count() < crd.versions.len() {
         let message = "spec.versions: Invalid value: must contain unique version names";
         report.add(&CRD_06, "spec.versions", message);
+        report.set_fix(&CRD_06, || {
+            let mut seen = BTreeMap::new();
+            let mut versions = crd.versions.iter().map(|version| (version.index(), &version.name));
+            let (first, second) = versions
+                .find_map(|(index, name)| seen.insert(name, index).map(|first| (first, index)))?;
+            corrections::remove_equal(crd.document, VERSIONS, first, second)
+        });
     }
     if crd.versions.iter().filter(|version| version.storage).nth(1).is_some() {
         let message =
@@ -201,6 +212,8 @@ rule! {
     /// # Remediation
     ///
     /// Write a list, and set `storage: true` for the version in which objects are stored.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -231,6 +244,7 @@ fn check_list(crd: &Crd<'_>, report: &mut Report<'_>) {
     if crd.is_mapping || !crd.versions.iter().any(|version| version.storage) {
         let message = "spec.versions must be a list with one storage version";
         report.add(&CRD_07, "spec.versions", message);
+        report.set_fix(&CRD_07, || store_only_version(crd));
     }
 }
 
@@ -287,4 +301,20 @@ fn check_storage_served(crd: &Crd<'_>, old: Option<&Crd<'_>>, report: &mut Repor
         );
         (version.member("served"), message)
     });
+}
+
+/// The list with the version that a mapping describes, or the only version as the one that is stored.
+fn store_only_version(crd: &Crd<'_>) -> Option<Fix> {
+    const MAX_BYTES: u32 = 32 << 10;
+    let [version] = &crd.versions[..] else { return None };
+    if !crd.is_mapping {
+        let storage = format!("{VERSIONS}/{}/storage", version.index());
+        let is_list = crd.document.kind(VERSIONS) == Kind::List;
+        return is_list.then(|| Fix::safe("store the only version").set(storage, "true"));
+    }
+    let is_complete = version.storage && !version.name.is_empty();
+    let size = crd.document.size(VERSIONS).filter(|size| is_complete && *size <= MAX_BYTES);
+    let mapping = size.and_then(|_| crd.document.raw(VERSIONS))?;
+    let list = format!("[{}]", String::from_utf8(mapping).ok()?);
+    Some(Fix::safe("write a list of versions").set(VERSIONS, list))
 }

@@ -10,10 +10,13 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Row, Rows, escape, go_format, rule, rules};
+use opgate_sdk::{
+    Document, Fix, Kind, Report, Row, Rows, corrections, escape, go_format, rule, rules,
+};
 
 use crate::CATALOG;
 use crate::files::FBC_43;
+use crate::package_list;
 use crate::settings::Settings;
 use crate::text::{MAX_MESSAGE_BYTES, join};
 
@@ -35,6 +38,10 @@ const COLUMNS: [&str; 8] = [
     "/value/relatedImages",
     "/value/entries",
 ];
+/// The column of the schema of a blob.
+pub(crate) const SCHEMA_COLUMN: usize = 1;
+/// The column of the name of a blob.
+pub(crate) const NAME_COLUMN: usize = 3;
 const USUAL_MEMBERS: [&str; 7] =
     ["schema", "package", "name", "image", "properties", "relatedImages", "entries"];
 
@@ -125,6 +132,11 @@ impl<'d> Blob<'d> {
     pub(crate) fn fields(&self, pointer: &str, columns: &[String]) -> Rows {
         let columns: Vec<_> = columns.iter().map(String::as_str).collect();
         self.document.fields(&self.absolute(pointer), &columns)
+    }
+
+    /// Whether the catalog has a package of this name.
+    pub(crate) fn has_package(&self, name: &str) -> bool {
+        package_list::is_listed(self.document, name)
     }
 
     /// The column of a member, if the row has the complete information.
@@ -243,6 +255,8 @@ rule! {
     ///
     /// Write a string, in quotes if YAML would read a number. Remove an empty `package`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -288,6 +302,10 @@ impl Blob<'_> {
                 let message =
                     "package is optional, but if it's defined, it must be a non-empty string";
                 report.add(&FBC_02, self.field("package"), message);
+                report.set_fix(&FBC_02, || {
+                    let pointer = self.absolute(&self.pointer("package"));
+                    Some(Fix::safe("remove the empty package").remove(pointer))
+                });
             }
         }
         BlobIdentity { schema, package, name }
@@ -309,6 +327,11 @@ impl Blob<'_> {
             quote(self.key(name))
         );
         report.add(&FBC_02, self.field(name), message);
+        report.set_fix(&FBC_02, || {
+            // The schema and the package decide to what the blob belongs.
+            let fix = corrections::text_fix(self.value(), &pointer).filter(|_| name == "name")?;
+            Some(fix.below(&self.absolute("")))
+        });
         Text::WrongType
     }
 
@@ -351,6 +374,8 @@ rule! {
     /// Correct the spelling, or use your own prefix. For a schema of a later OLM, add it to
     /// `catalog.reservedSchemas`. Render a template with `opm alpha render-template`, and check the
     /// catalog that it prints.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -441,6 +466,15 @@ impl Blob<'_> {
                     quote(schema)
                 );
                 report.add(&FBC_07, self.field("schema"), message);
+                report.set_fix(&FBC_07, || {
+                    let (words, pointer) = ([PACKAGE, CHANNEL, BUNDLE, DEPRECATIONS], "/schema");
+                    let pointer = self.absolute(&self.pointer(pointer.trim_start_matches('/')));
+                    let spelt = corrections::spelling(&pointer, schema, &words);
+                    spelt.or_else(|| {
+                        let near = corrections::nearest(schema, &words)?;
+                        Some(corrections::propose(pointer, near))
+                    })
+                });
             }
         } else if !schema.contains('.') {
             let message = format!(

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use opgate_constraint::range::Range;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Kind, Report, Row, rule, rules};
+use opgate_sdk::{Fix, Kind, Report, Row, corrections, escape, rule, rules};
 
 use crate::CATALOG;
 use crate::blob::{Blob, BlobIdentity, blob_path};
@@ -33,12 +33,36 @@ pub(crate) struct Entry {
     /// Whether there is a `skipRange`, valid or not.
     pub(crate) has_range: bool,
     pub(crate) skip_range: Option<Range>,
+    /// Its text.
+    skip_range_text: String,
+    /// Whether it has only members that OLM reads.
+    is_plain: bool,
+}
+
+impl Entry {
+    /// Whether it has a name and nothing else.
+    fn is_bare(&self) -> bool {
+        let has_edges = !self.replaces.is_empty() || !self.skips.is_empty() || self.has_range;
+        self.is_plain && !has_edges
+    }
+
+    /// Whether it has the edges of another entry.
+    fn is_equal(&self, other: &Self) -> bool {
+        self.replaces == other.replaces
+            && self.skips == other.skips
+            && self.skip_range_text == other.skip_range_text
+    }
 }
 
 impl Channel {
     /// Path of the list of entries.
     pub(crate) fn entries_field(&self) -> String {
         blob_path(self.at, &format!(".{}", self.key))
+    }
+
+    /// The pointer of a value of an entry in the document.
+    fn entry_pointer(&self, entry: &Entry, inner: &str) -> String {
+        format!("/spec/blobs/{}/value/{}/{}{inner}", self.at, self.key, entry.index)
     }
 
     /// Path of a member of an entry.
@@ -140,6 +164,8 @@ rule! {
     ///
     /// Put `replaces`, `skips` and `skipRange` into one entry, and remove the other.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -210,6 +236,13 @@ pub(crate) fn check(blob: &Blob<'_>, meta: &BlobIdentity, report: &mut Report<'_
                 quote(&entry.name)
             );
             report.add(&FBC_17, channel.entry_field(&entry, "name"), message);
+            report.set_fix(&FBC_17, || {
+                let first = channel.entries.iter().find(|first| first.name == entry.name)?;
+                let adds_nothing =
+                    entry.is_bare() || entry.is_equal(first) && entry.is_plain && first.is_plain;
+                let pointer = channel.entry_pointer(&entry, "");
+                adds_nothing.then(|| Fix::safe("remove the duplicate").remove(pointer))
+            });
         }
     }
     channel
@@ -230,6 +263,8 @@ rule! {
     /// # Remediation
     ///
     /// Correct the member that the message names. Remove a member that is empty.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -268,6 +303,8 @@ rule! {
     /// # Remediation
     ///
     /// Write the range with operators and full versions.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -341,8 +378,12 @@ fn check_entry(
         skips: Vec::new(),
         has_range: false,
         skip_range: None,
+        skip_range_text: String::new(),
+        is_plain: false,
     };
     let misspelt = check_spelling(blob, row, &entry, channel, report);
+    let known = (0..ENTRY_COLUMN).filter(|column| row.kind(*column) != Kind::Missing).count();
+    entry.is_plain = row.length(ENTRY_COLUMN).map(usize::try_from) == Some(Ok(known));
     if entry.name.is_empty() && !misspelt.contains(&NAME_COLUMN) {
         let field = match row.kind(NAME_COLUMN) {
             Kind::Missing => format!("{}[{index}]", channel.entries_field()),
@@ -355,11 +396,16 @@ fn check_entry(
     entry.skips = check_skips(blob, row, &entry, channel, report);
     if let Some(text) = check_optional(row, RANGE_COLUMN, &entry, channel, report) {
         entry.has_range = true;
+        entry.skip_range_text.clone_from(&text);
         match Range::parse(&text) {
             Ok(range) => entry.skip_range = Some(range),
             Err(why) => {
                 let message = format!("invalid skipRange {}: {why}", quote(&text));
                 report.add(&FBC_22, channel.entry_field(&entry, "skipRange"), message);
+                report.set_fix(&FBC_22, || {
+                    let range = corrections::version_range(&text)?;
+                    Some(corrections::write(channel.entry_pointer(&entry, "/skipRange"), &range))
+                });
             }
         }
     }
@@ -405,6 +451,10 @@ fn check_spelling(
         let hint = spelling::key_spelling(&key, name);
         let message = format!("entries[{}].{name}: must be spelt like this{hint}", entry.index);
         report.add(&FBC_16, channel.entry_field(entry, &key), message);
+        report.set_fix(&FBC_16, || {
+            let pointer = channel.entry_pointer(entry, &format!("/{}", escape(&key)));
+            Some(Fix::safe(format!("rename the member to {name}")).rename_key(pointer, name))
+        });
         true
     };
     missing.into_iter().filter(is_misspelt).collect()
@@ -429,6 +479,11 @@ fn check_optional(
     }
     let name = COLUMNS.get(column).map_or("", |pointer| pointer.trim_start_matches('/'));
     report.add(&FBC_16, channel.entry_field(entry, name), missing_message(entry.index, name));
+    report.set_fix(&FBC_16, || {
+        let pointer = channel.entry_pointer(entry, &format!("/{name}"));
+        let is_empty = row.text(column) == Some("");
+        is_empty.then(|| Fix::safe(format!("remove the empty {name}")).remove(pointer))
+    });
     None
 }
 
@@ -446,6 +501,11 @@ fn check_skips(
             let message =
                 format!("entries[{}].skips: must be a list of non-empty strings", entry.index);
             report.add(&FBC_16, channel.entry_field(entry, "skips"), message);
+            report.set_fix(&FBC_16, || {
+                let skip = row.text(SKIPS_COLUMN).filter(|skip| !skip.is_empty())?;
+                let list = format!("[{}]", opgate_sdk::json_string(skip));
+                Some(Fix::safe("write a list").set(channel.entry_pointer(entry, "/skips"), list))
+            });
             return Vec::new();
         }
     }
@@ -462,6 +522,11 @@ fn check_skips(
             None => missing_message(entry.index, &format!("skips[{index}]")),
         };
         report.add(&FBC_16, channel.entry_field(entry, &format!("skips[{index}]")), message);
+        report.set_fix(&FBC_16, || {
+            let pointer = channel.entry_pointer(entry, &format!("/skips/{index}"));
+            let is_empty = row.text(0) == Some("");
+            is_empty.then(|| Fix::safe("remove the empty name").remove(pointer))
+        });
     }
     skips
 }

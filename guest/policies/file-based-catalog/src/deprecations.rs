@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Report, corrections, rule, rules};
 
 use crate::CATALOG;
 use crate::blob::{self, Blob, BlobIdentity, Text, blob_path};
@@ -33,6 +33,8 @@ rule! {
     /// # Remediation
     ///
     /// Set `package` to the name of the package, and remove `name`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -112,6 +114,9 @@ pub(crate) fn check(
         let message =
             format!("olm.deprecations of package {} must not have a name", quote(&package));
         report.add(&FBC_47, blob.field("name"), message);
+        report.set_fix(&FBC_47, || {
+            Some(Fix::safe("remove the name").remove(blob.absolute(&blob.pointer("name"))))
+        });
     }
     let mut deprecations = Deprecations { at: blob.at, package, references: Vec::new() };
     let pointer = blob.pointer("entries");
@@ -154,6 +159,8 @@ rule! {
     /// Correct the schema of the reference, or remove the second entry. Indent `schema` and `name`
     /// below `reference`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -188,6 +195,8 @@ rule! {
     /// # Remediation
     ///
     /// Remove `name` from the reference.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -277,6 +286,7 @@ impl Deprecations {
                 "schema must be set for deprecation entry [{index}] for package {package}{hint}"
             );
             report.add(&FBC_49, field, message);
+            report.set_fix(&FBC_49, || Some(indent(item)?.below(&entry_pointer(blob, index))));
             return;
         }
         let written = || {
@@ -287,6 +297,15 @@ impl Deprecations {
             let message =
                 format!("duplicate deprecation entry {} for package {package}", written());
             report.add(&FBC_49, reference, message);
+            report.set_fix(&FBC_49, || {
+                let list = blob.pointer("entries");
+                let first = (0..index).find(|first| {
+                    let at = |index: u32| format!("{list}/{index}");
+                    blob.value().equal(&at(*first), blob.value(), &at(index))
+                });
+                let fix = Fix::safe("remove the duplicate");
+                first.map(|_| fix.remove(entry_pointer(blob, index)))
+            });
             return;
         }
         seen.insert((schema.clone(), name.clone()));
@@ -298,6 +317,13 @@ impl Deprecations {
                         quote(&name)
                     );
                     report.add(&FBC_50, format!("{reference}.name"), message);
+                    report.set_fix(&FBC_50, || {
+                        let title = "remove the name";
+                        let is_own = name == self.package;
+                        let fix = if is_own { Fix::safe(title) } else { Fix::needs_review(title) };
+                        let entry = entry_pointer(blob, index);
+                        Some(fix.remove(format!("{entry}/reference/name")))
+                    });
                 }
             }
             blob::CHANNEL | blob::BUNDLE => self.references.push((index, schema, name)),
@@ -307,6 +333,14 @@ impl Deprecations {
                     written()
                 );
                 report.add(&FBC_49, format!("{reference}.schema"), message);
+                report.set_fix(&FBC_49, || {
+                    let words = [blob::PACKAGE, blob::CHANNEL, blob::BUNDLE];
+                    let with_prefix = format!("olm.{schema}");
+                    let meant = corrections::word(&schema, &words)
+                        .or_else(|| corrections::word(&with_prefix, &words))?;
+                    let entry = entry_pointer(blob, index);
+                    Some(corrections::write(format!("{entry}/reference/schema"), meant))
+                });
             }
         }
     }
@@ -372,6 +406,8 @@ rule! {
     ///
     /// Correct the name, or remove the entry together with the channel or bundle.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -426,7 +462,38 @@ pub(crate) fn check_references(
                 );
                 let field = blob_path(deprecations.at, &format!(".entries[{index}].reference"));
                 report.add(&FBC_51, field, message);
+                report.set_fix(&FBC_51, || {
+                    let names: Vec<&str> = names.iter().copied().take(MAX_COMPARED).collect();
+                    // Names of bundles differ in their versions, so that a similar one is another one.
+                    let meant = corrections::nearest(name, &names).filter(|_| kind == "channel")?;
+                    let blob = deprecations.at;
+                    let entry = format!("/spec/blobs/{blob}/value/entries/{index}");
+                    Some(corrections::propose(format!("{entry}/reference/name"), meant))
+                });
             }
         }
     }
+}
+
+/// Maximum number of names with which an unknown name is compared.
+const MAX_COMPARED: usize = 256;
+
+/// The pointer of an entry in the document.
+fn entry_pointer(blob: &Blob<'_>, index: u32) -> String {
+    blob.absolute(&format!("{}/{index}", blob.pointer("entries")))
+}
+
+/// The schema and the name of an entry as members of its reference.
+fn indent(item: &Document) -> Option<Fix> {
+    let is_unset = matches!(item.kind("/reference"), Kind::Missing | Kind::Null);
+    let schema = item.text("/schema").filter(|schema| is_unset && !schema.is_empty())?;
+    let mut members = format!("\"schema\":{}", opgate_sdk::json_string(&schema));
+    let name = item.text("/name");
+    if let Some(name) = &name {
+        members.push_str(",\"name\":");
+        members.push_str(&opgate_sdk::json_string(name));
+    }
+    let fix = Fix::safe("write schema and name below reference");
+    let fix = fix.set("/reference", format!("{{{members}}}")).remove("/schema");
+    Some(if name.is_some() { fix.remove("/name") } else { fix })
 }

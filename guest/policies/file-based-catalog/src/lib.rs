@@ -31,6 +31,7 @@ mod go_text;
 mod graph;
 mod objects;
 mod package;
+mod package_list;
 mod properties;
 mod settings;
 mod spelling;

@@ -1,7 +1,7 @@
 //! Separate checks of each package.
 
 use opgate_sdk::go::{base64, quote};
-use opgate_sdk::{Kind, Report, names, rule, rules};
+use opgate_sdk::{Fix, Kind, Report, corrections, names, rule, rules};
 
 use crate::CATALOG;
 use crate::blob::{Blob, BlobIdentity, Text};
@@ -71,6 +71,8 @@ rule! {
     ///
     /// Set `defaultChannel` to the name of a channel of the package.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -92,7 +94,12 @@ rule! {
 }
 
 /// Evaluates a package separately.
-pub(crate) fn check(blob: &Blob<'_>, meta: &BlobIdentity, report: &mut Report<'_>) -> Package {
+pub(crate) fn check(
+    blob: &Blob<'_>,
+    meta: &BlobIdentity,
+    only_channel: Option<&str>,
+    report: &mut Report<'_>,
+) -> Package {
     match &meta.name {
         Text::WrongType => {}
         Text::Value(name) if !name.is_empty() => {
@@ -117,6 +124,11 @@ pub(crate) fn check(blob: &Blob<'_>, meta: &BlobIdentity, report: &mut Report<'_
             _ => blob.field("defaultChannel"),
         };
         report.add(&FBC_10, field, "default channel must be set");
+        report.set_fix(&FBC_10, || {
+            let channel = only_channel?;
+            let fix = Fix::safe(format!("set the only channel, {}", corrections::shown(channel)));
+            Some(fix.set_text(blob.absolute(&blob.pointer("defaultChannel")), channel))
+        });
     }
     check_description_and_icon(blob, report);
     Package {

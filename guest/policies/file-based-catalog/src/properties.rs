@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Row, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Report, Row, corrections, escape, rule, rules};
 
 use crate::CATALOG;
 use crate::blob::{Blob, BlobIdentity};
@@ -121,6 +121,8 @@ rule! {
     ///
     /// Give the item a type and a value, or remove it.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -159,6 +161,8 @@ rule! {
     ///
     /// Correct the spelling, or use your own prefix. For a type of a later OLM, add it to
     /// `catalog.reservedProperties`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -209,6 +213,14 @@ pub(crate) fn check(
         let hint = spelling::spelling_hint(blob.value(), &format!("{list}/{index}"), name);
         readable &= hint.is_empty();
         complain(index, inner, &format!("{name} must be set{hint}"), report);
+        report.set_fix(&FBC_03, || {
+            let item = format!("{list}/{index}");
+            let key = spelling::other_spelling(blob.value(), &item, name)?;
+            let is_free = blob.value().kind(&format!("{item}/{name}")) == Kind::Missing;
+            let pointer = blob.absolute(&format!("{item}/{}", escape(&key)));
+            let fix = Fix::safe(format!("rename the member to {name}"));
+            is_free.then(|| fix.rename_key(pointer, name))
+        });
     };
     let rows = blob.rows(&list, &COLUMNS);
     for (index, row) in (0_u32..).zip(rows.iter()) {
@@ -237,6 +249,14 @@ pub(crate) fn check(
         {
             let message = format!("property type {} uses the reserved olm.* prefix", quote(name));
             report.add(&FBC_40, field(blob, index, ".type"), message);
+            report.set_fix(&FBC_40, || {
+                let pointer = blob.absolute(&format!("{list}/{index}/type"));
+                let spelt = corrections::spelling(&pointer, name, &KNOWN_TYPES);
+                spelt.or_else(|| {
+                    let near = corrections::nearest(name, &KNOWN_TYPES)?;
+                    Some(corrections::propose(pointer, near))
+                })
+            });
         }
         match row.kind(VALUE.0) {
             Kind::Missing => must_be_set(index, "", "value", report),

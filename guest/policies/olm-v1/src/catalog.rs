@@ -1,7 +1,7 @@
 //! The source of the content of a Catalog.
 
 use opgate_sdk::go::{quote, shorten};
-use opgate_sdk::{Document, Report, Review, Shape, go_format, rule, rules};
+use opgate_sdk::{Document, Report, Review, Shape, corrections, go_format, rule, rules};
 
 use crate::reference::{REF, is_reference};
 use crate::targets::CATALOG;
@@ -30,6 +30,8 @@ rule! {
     /// # Remediation
     ///
     /// Build an image of the catalog.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -62,6 +64,12 @@ fn check_source_type(review: &Review<'_>, catalog: &Document, report: &mut Repor
     {
         let message = format!("source type {} not supported", quote(&value));
         report.add(&OL1_13, "spec.source.type", message);
+        report.set_fix(&OL1_13, || {
+            // The only type.
+            let is_meant = corrections::word(&value, &["image"]).is_some()
+                || value.is_empty() && catalog.has(REF);
+            is_meant.then(|| corrections::write(TYPE, "image"))
+        });
     }
 }
 
@@ -82,6 +90,8 @@ rule! {
     /// # Remediation
     ///
     /// Set the image of the catalog, without a scheme.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -124,4 +134,8 @@ fn check_image(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>)
         _ => format!("{FIELD}: Required value"),
     };
     report.add(&OL1_14, FIELD, message);
+    report.set_fix(&OL1_14, || {
+        let reference = corrections::image_reference(&catalog.text(REF)?)?;
+        is_reference(&reference).then(|| corrections::write(REF, &reference))
+    });
 }

@@ -1,7 +1,7 @@
 //! Requirements for both Operators and Catalogs in a cluster: their scope, and the feature set.
 
 use opgate_sdk::feature_set::{self, FEATURE_GATES, TECH_PREVIEW};
-use opgate_sdk::{Document, Report, Review, rule, rules};
+use opgate_sdk::{Document, Fix, Report, Review, rule, rules};
 
 use crate::targets::{CATALOG, OPERATOR};
 
@@ -29,6 +29,8 @@ rule! {
     ///
     /// Remove the namespace.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -54,6 +56,9 @@ fn check_scope(object: &Document, report: &mut Report<'_>) {
         let kind = object.text_or_empty("/kind");
         let message = format!("{kind} is cluster-scoped; metadata.namespace is ignored");
         report.add(&OL1_08, "metadata.namespace", message);
+        report.set_fix(&OL1_08, || {
+            Some(Fix::safe("remove the namespace").remove("/metadata/namespace"))
+        });
     }
 }
 

@@ -1,7 +1,7 @@
 //! An Operator: the package, the channel and the upgrade constraint policy.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Review, Shape, go_format, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Review, Shape, corrections, go_format, rule, rules};
 
 use crate::targets::OPERATOR;
 
@@ -82,6 +82,8 @@ rule! {
     ///
     /// Copy the names from the catalog.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -121,11 +123,11 @@ fn check_channel(review: &Review<'_>, operator: &Document, report: &mut Report<'
     if !is_new(review, operator, CHANNEL) {
         return;
     }
-    match operator.text(CHANNEL) {
-        Some(name) => check_name(&name, FIELD, ".-", r"^[a-z0-9]+([\.-][a-z0-9]+)*$", report),
-        None => {
-            report.add(&OL1_02, FIELD, go_format::wrong_type(operator, CHANNEL, FIELD, "string"));
-        }
+    if let Some(name) = operator.text(CHANNEL) {
+        check_name(&name, FIELD, ".-", r"^[a-z0-9]+([\.-][a-z0-9]+)*$", report);
+    } else {
+        report.add(&OL1_02, FIELD, go_format::wrong_type(operator, CHANNEL, FIELD, "string"));
+        report.set_fix(&OL1_02, || corrections::text_fix(operator, CHANNEL));
     }
 }
 
@@ -161,6 +163,8 @@ rule! {
     ///
     /// Remove the field. Use `Ignore` only to force an update or a rollback that you have tested.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -194,5 +198,8 @@ fn check_upgrade_policy(review: &Review<'_>, operator: &Document, report: &mut R
             quote(&value)
         );
         report.add(&OL1_04, "spec.upgradeConstraintPolicy", message);
+        report.set_fix(&OL1_04, || {
+            corrections::spelling(POLICY, &operator.text(POLICY)?, &["Enforce", "Ignore"])
+        });
     }
 }

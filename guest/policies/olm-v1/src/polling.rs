@@ -1,7 +1,7 @@
 //! The interval at which a Catalog checks for newer content.
 
 use opgate_sdk::go::{duration, quote};
-use opgate_sdk::{Document, Kind, Report, Review, Shape, go_format, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Report, Review, Shape, corrections, go_format, rule, rules};
 
 use crate::reference::REF;
 use crate::targets::CATALOG;
@@ -28,6 +28,10 @@ pub(crate) fn check(review: &Review<'_>, catalog: &Document, report: &mut Report
     if catalog.text_or_empty(REF).contains("@sha256:") && (touches(INTERVAL) || touches(REF)) {
         let message = "cannot specify PollInterval while using digest-based image";
         report.add(&OL1_19, FIELD, message);
+        report.set_fix(&OL1_19, || {
+            let fix = Fix::safe("remove the interval: the content of a digest does not change");
+            Some(fix.remove(INTERVAL))
+        });
     }
 }
 
@@ -47,6 +51,8 @@ rule! {
     /// # Remediation
     ///
     /// Write `24h` for a day, and put the duration in quotes.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -75,6 +81,10 @@ fn check_interval(value: &str, report: &mut Report<'_>) {
         quote(value)
     );
     report.add(&OL1_18, FIELD, message);
+    report.set_fix(&OL1_18, || {
+        let interval = corrections::go_duration(value).filter(|text| is_interval(text))?;
+        Some(corrections::write(INTERVAL, &interval))
+    });
 }
 
 /// A Go duration with the units of the documents.
@@ -99,6 +109,8 @@ rule! {
     /// # Remediation
     ///
     /// Remove the interval, or name the image by a tag.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///

@@ -2,7 +2,7 @@
 
 use opgate_compat::masterminds::Constraint;
 use opgate_sdk::go::shorten;
-use opgate_sdk::{Document, Kind, Report, Review, go_format, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Review, corrections, go_format, rule, rules};
 
 use crate::operator::is_new;
 use crate::targets::OPERATOR;
@@ -33,6 +33,8 @@ rule! {
     /// # Remediation
     ///
     /// Correct the part that the message quotes. Put the constraint in quotes: `version: "1.11"`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -70,6 +72,7 @@ pub(crate) fn check(review: &Review<'_>, operator: &Document, report: &mut Repor
         };
         let message = format!("invalid .spec.version: improper constraint: {value}{hint}");
         report.add(&OL1_03, FIELD, message);
+        report.set_fix(&OL1_03, || corrections::text_fix(operator, VERSION));
         return;
     };
     if version.chars().count() > MAX_CHARS {

@@ -1,7 +1,7 @@
 //! The OLMConfig of a cluster.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Review, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Review, corrections, rule, rules};
 
 use crate::targets::OLM_CONFIG;
 
@@ -39,6 +39,8 @@ rule! {
     ///
     /// Change the name to `cluster`. If that object exists already, change it instead.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -66,6 +68,7 @@ fn check_name(review: &Review<'_>, config: &Document, report: &mut Report<'_>) {
         let message =
             format!("OLM is configured by an OLMConfig named cluster; {name} has no effect");
         report.add(&CND_08, "metadata.name", message);
+        report.set_fix(&CND_08, || Some(corrections::propose("/metadata/name", "cluster")));
     }
 }
 
@@ -87,6 +90,8 @@ rule! {
     /// # Remediation
     ///
     /// Write `true` or `false` without quotes, and an interval such as `10m` or `1h30m`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -158,6 +163,11 @@ fn check_copied_csvs(config: &Document, report: &mut Report<'_>) {
     if !matches!(config.kind(DISABLE_COPIED_CSVS), Kind::Missing | Kind::Null | Kind::Boolean) {
         let message = format!("{DISABLE_FIELD}: Invalid value: must be of type boolean");
         report.add(&CND_09, DISABLE_FIELD, message);
+        report.set_fix(&CND_09, || {
+            // CND-10 warns of the other value.
+            let is_disabled = corrections::boolean(&config.text(DISABLE_COPIED_CSVS)?)?;
+            (!is_disabled).then(|| corrections::boolean_fix(config, DISABLE_COPIED_CSVS)).flatten()
+        });
     }
     if config.boolean(DISABLE_COPIED_CSVS) == Some(true) {
         let message = "disabling copied CSVs limits a user's ability to discover Operators to those installed directly in the user's namespace";
@@ -173,6 +183,10 @@ fn check_interval(config: &Document, report: &mut Report<'_>) {
         _ => "must be of type string".to_owned(),
     };
     report.add(&CND_09, INTERVAL_FIELD, format!("{INTERVAL_FIELD}: Invalid value: {what}"));
+    report.set_fix(&CND_09, || {
+        let interval = corrections::go_duration(&config.text(SYNC_INTERVAL)?)?;
+        is_interval(&interval).then(|| corrections::write(SYNC_INTERVAL, &interval))
+    });
 }
 
 /// `^([0-9]+(\.[0-9]+)?(s|m|h))+$`

@@ -1,7 +1,7 @@
 //! The OperatorHub of an OpenShift cluster and its default catalog sources.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Review, Row, operator_hub, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Review, Row, corrections, operator_hub, rule, rules};
 
 use crate::targets::OPERATOR_HUB;
 
@@ -38,6 +38,8 @@ rule! {
     /// Change the name to `cluster`. The object usually exists already: change it, for example with
     /// `oc patch OperatorHub cluster`.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -67,6 +69,7 @@ fn check_name(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
             "the Marketplace Operator manages an OperatorHub named cluster; {name} has no effect"
         );
         report.add(&CND_11, "metadata.name", message);
+        report.set_fix(&CND_11, || Some(corrections::propose("/metadata/name", "cluster")));
     }
 }
 
@@ -87,6 +90,8 @@ rule! {
     /// # Remediation
     ///
     /// Write `true` or `false` without quotes.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -282,6 +287,7 @@ fn check_disable_all(hub: &Document, report: &mut Report<'_>) {
     const FIELD: &str = "spec.disableAllDefaultSources";
     if !matches!(hub.kind(DISABLE_ALL), Kind::Missing | Kind::Null | Kind::Boolean) {
         report.add(&CND_12, FIELD, type_error(FIELD, "boolean"));
+        report.set_fix(&CND_12, || corrections::boolean_fix(hub, DISABLE_ALL));
     }
     if hub.boolean(DISABLE_ALL) != Some(true) {
         let message = "In a restricted network environment, you must disable the default catalogs as a cluster administrator.";

@@ -10,7 +10,7 @@
 use opgate_compat::go::duration;
 use opgate_compat::json::{self, Kind};
 use opgate_sdk::go::{quote, shorten};
-use opgate_sdk::{Document, Report, Review, escape, rule, rules};
+use opgate_sdk::{Document, Report, Review, corrections, escape, rule, rules};
 
 use crate::targets::{CUSTOM_RESOURCE, MANIFEST};
 
@@ -68,6 +68,10 @@ fn check_ansible(review: &Review<'_>, object: &Document, report: &mut Report<'_>
         let value = quote(&shorten(&period, MAX_SHOWN_BYTES));
         let message = format!("annotation {RECONCILE_PERIOD} {value} is not a duration");
         report.add(&MSC_10, format!("metadata.annotations[{RECONCILE_PERIOD}]"), message);
+        report.set_fix(&MSC_10, || {
+            let pointer = format!("/metadata/annotations/{}", escape(RECONCILE_PERIOD));
+            Some(corrections::write(pointer, &corrections::go_duration(&period)?))
+        });
     }
     for name in NUMERIC_ANNOTATIONS {
         if let Some(number) = changed_text(review, object, name)
@@ -99,6 +103,8 @@ rule! {
     ///
     /// Write a number with a unit: `ns`, `us`, `ms`, `s`, `m` or `h`. Quote it, because the value
     /// of an annotation is a string.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -187,6 +193,8 @@ rule! {
     ///
     /// Put the value in quotes.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -240,6 +248,10 @@ fn check_values(review: &Review<'_>, object: &Document, map: &str, report: &mut 
     for key in wrong {
         let field = format!("{field}[{key}]");
         report.add(&MSC_20, &field, format!("{field} must be a string"));
+        report.set_fix(&MSC_20, || {
+            let value = format!("{pointer}/{}", escape(&key));
+            corrections::string_fix(object, &value, map == "annotations")
+        });
     }
     report.add_count(&MSC_20, more);
 }

@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use opgate_compat::go::{duration, folds_to};
 use opgate_compat::json::{self, Child, Kind};
 use opgate_sdk::go::{quote, shorten};
-use opgate_sdk::{Level, Report, Review, rule, rules};
+use opgate_sdk::{Fix, Level, Report, Review, corrections, escape, rule, rules};
 
 use crate::targets::PROJECT;
 
@@ -98,6 +98,8 @@ rule! {
     /// `version` or `kind` from the CRD that the Operator watches, and one of `role`, `playbook`
     /// and `chart`. Write booleans and numbers without quotes, and durations with a unit. Remove
     /// one of two entries for the same kind.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -287,6 +289,24 @@ fn type_error(member: &str, found: &Child<'_>) -> Option<&'static str> {
     (!is_right && !is_variable(found)).then_some(what)
 }
 
+/// The pointer of a member of an entry.
+fn member_pointer(index: usize, member: &Child<'_>) -> String {
+    let key = member.key.map(json::decode_text).unwrap_or_default();
+    format!("{FILE}/documents/0/{index}/{}", escape(&key))
+}
+
+/// The boolean or the number that a text means.
+fn correct_type(index: usize, member: &Child<'_>, what: &str) -> Option<Fix> {
+    let text = (member.kind == Kind::Text).then(|| json::text(member.raw))?;
+    let value = match what {
+        "a boolean" => corrections::boolean(&text)?.to_string(),
+        "a whole number" => text.trim().parse::<i64>().ok()?.to_string(),
+        _ => return None,
+    };
+    let fix = Fix::safe(format!("write {value} without quotes"));
+    Some(fix.set(member_pointer(index, member), value))
+}
+
 struct WatchesFile<'f, 'r> {
     field: &'f str,
     /// Group, version and kind of the entries so far.
@@ -316,6 +336,8 @@ impl WatchesFile<'_, '_> {
         for (at, name) in MEMBERS.into_iter().enumerate() {
             if let Some(what) = members.get(at).and_then(|found| type_error(name, found)) {
                 self.report_invalid(index, name, || format!("{name} must be {what}"));
+                let found = members.get(at);
+                self.report.set_fix(&MSC_13, || correct_type(index, found?, what));
             } else if at < 3 && members.text(at).is_empty() {
                 // A missing member has the location of its entry.
                 self.report_invalid(index, name, || format!("{name} must not be empty"));
@@ -403,6 +425,10 @@ impl WatchesFile<'_, '_> {
                             "{RECONCILE_PERIOD}: {}",
                             shorten(&why.to_string(), MAX_SHOWN_BYTES)
                         )
+                    });
+                    self.report.set_fix(&MSC_13, || {
+                        let text = corrections::go_duration(&json::decode_text(found.raw))?;
+                        Some(corrections::write(member_pointer(index, found), &text))
                     });
                 }
             }

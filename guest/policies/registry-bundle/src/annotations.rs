@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use opgate_sdk::go::quote;
 use opgate_sdk::openshift;
-use opgate_sdk::{Document, Kind, Report, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Report, corrections, escape, rule, rules};
 
 use crate::ascii;
 use crate::directory::{BUNDLE, BundleDirectory, Content, File, METADATA};
@@ -23,6 +23,9 @@ const CHANNELS: &str = "operators.operatorframework.io.bundle.channels.v1";
 const DEFAULT_CHANNEL: &str = "operators.operatorframework.io.bundle.channel.default.v1";
 const OPENSHIFT_VERSIONS: &str = "com.redhat.openshift.versions";
 const REGISTRY_V1: &str = "registry+v1";
+
+/// The annotations that a bundle must have.
+const REQUIRED_KEYS: [&str; 5] = [MEDIA_TYPE, MANIFESTS, METADATA_KEY, PACKAGE, CHANNELS];
 
 const NOT_FOUND: &str = "Could not find annotations file";
 
@@ -41,6 +44,39 @@ impl Annotations<'_> {
     /// The package's name, if there is one.
     pub(crate) fn package(&self) -> Option<&str> {
         self.get(PACKAGE).filter(|name| !name.is_empty())
+    }
+
+    /// The pointer of an annotation.
+    fn pointer(&self, key: &str) -> String {
+        self.file.pointer(&format!("/annotations/{}", escape(key)))
+    }
+
+    /// The missing annotation: under another spelling, with its only value, or as in `bundle.Dockerfile`.
+    fn add(&self, key: &str, labels: &BTreeMap<String, String>, has_csv: bool) -> Option<Fix> {
+        let is_free = |name: &&String| {
+            !REQUIRED_KEYS.contains(&name.as_str()) && name.as_str() != DEFAULT_CHANNEL
+        };
+        for name in self.values.keys().filter(is_free) {
+            let title = format!("rename the annotation to {key}");
+            let fix = if corrections::word(name, &[key]).is_some() {
+                Fix::safe(title)
+            } else if corrections::nearest(name, &[key]).is_some() {
+                Fix::needs_review(title)
+            } else {
+                continue;
+            };
+            return Some(fix.rename_key(self.pointer(name), key));
+        }
+        let value = match key {
+            MEDIA_TYPE if has_csv => REGISTRY_V1,
+            MANIFESTS => "manifests/",
+            METADATA_KEY => "metadata/",
+            _ => labels.get(key).map(String::as_str).filter(|value| !value.contains('$'))?,
+        };
+        let is_empty = value.split(',').any(|part| part.trim().is_empty());
+        (!is_empty).then(|| {
+            Fix::safe(format!("add the annotation {key}")).set_text(self.pointer(key), value)
+        })
     }
 
     fn field(&self, key: &str) -> String {
@@ -70,6 +106,8 @@ rule! {
     /// Add `metadata/annotations.yaml` with the mapping `annotations`, and correct a file that
     /// cannot be parsed. Write several channels in one string, separated by commas, and remove all
     /// but one of the values of a key.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -138,10 +176,17 @@ fn read_annotations<'f>(
 ) -> Annotations<'f> {
     let mut annotations = Annotations { file, values: BTreeMap::new() };
     for key in map.keys("") {
-        let value = text(map, &format!("/{}", opgate_sdk::escape(&key)));
+        let pointer = format!("/{}", escape(&key));
+        let value = text(map, &pointer);
         if value.is_none() {
             let message = format!("{NOT_FOUND}: the value of {} is not a text", quote(&key));
             report.add(&RBF_02, annotations.field(&key), message);
+            report.set_fix(&RBF_02, || {
+                let texts: Option<Vec<_>> = map.items(&pointer).map(|item| item.text("")).collect();
+                let texts = texts.filter(|texts| key == CHANNELS || texts.len() == 1)?;
+                (!texts.is_empty())
+                    .then(|| corrections::write(annotations.pointer(&key), &texts.join(",")))
+            });
         }
         annotations.values.insert(key, value.unwrap_or_default());
     }
@@ -180,6 +225,8 @@ rule! {
     /// # Remediation
     ///
     /// Add the key that the message names to `metadata/annotations.yaml`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -225,6 +272,8 @@ rule! {
     ///
     /// Set the annotation to `registry+v1`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -267,6 +316,8 @@ rule! {
     /// Name the channels without empty elements. Remove `channel.default.v1` if there is no default
     /// channel.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -292,11 +343,17 @@ rule! {
 }
 
 /// The keys that every bundle has.
-pub(crate) fn check(annotations: &Annotations<'_>, has_csv: bool, report: &mut Report<'_>) {
-    for key in [MEDIA_TYPE, MANIFESTS, METADATA_KEY, PACKAGE, CHANNELS] {
+pub(crate) fn check(
+    annotations: &Annotations<'_>,
+    labels: &BTreeMap<String, String>,
+    has_csv: bool,
+    report: &mut Report<'_>,
+) {
+    for key in REQUIRED_KEYS {
         if annotations.get(key).is_none() {
             let message = format!("Missing annotation {}", quote(key));
             report.add(&RBF_03, annotations.file.within("annotations"), message);
+            report.set_fix(&RBF_03, || annotations.add(key, labels, has_csv));
         }
     }
     if let Some(value) = annotations.get(MEDIA_TYPE)
@@ -310,6 +367,9 @@ pub(crate) fn check(annotations: &Annotations<'_>, has_csv: bool, report: &mut R
             quote(value)
         );
         report.add(&RBF_04, annotations.field(MEDIA_TYPE), message);
+        report.set_fix(&RBF_04, || {
+            Some(corrections::write(annotations.pointer(MEDIA_TYPE), REGISTRY_V1))
+        });
     }
     let is_empty = |list: &str| list.split(',').any(|name| name.trim().is_empty());
     let empty = [(CHANNELS, annotations.get(CHANNELS).is_some_and(is_empty)), {
@@ -319,6 +379,16 @@ pub(crate) fn check(annotations: &Annotations<'_>, has_csv: bool, report: &mut R
     for (key, _) in empty.iter().filter(|(_, empty)| *empty) {
         let message = format!("Expecting annotation {} to have non-empty value", quote(key));
         report.add(&RBF_05, annotations.field(key), message);
+        report.set_fix(&RBF_05, || {
+            let names = annotations.get(key)?.split(',').map(str::trim);
+            let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
+            let pointer = annotations.pointer(key);
+            if *key == DEFAULT_CHANNEL {
+                return Some(Fix::safe("remove the empty annotation").remove(pointer));
+            }
+            let fix = Fix::safe("remove the empty channels");
+            (!names.is_empty()).then(|| fix.set_text(pointer, &names.join(",")))
+        });
     }
 }
 
@@ -341,6 +411,8 @@ rule! {
     /// # Remediation
     ///
     /// Set the annotation to a version or to a range with the lower version first.
+    ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
     ///
     /// # Accepted
     ///
@@ -379,7 +451,37 @@ pub(crate) fn check_openshift_versions(
             quote(value)
         );
         report.add(&RBF_21, annotations.field(OPENSHIFT_VERSIONS), message);
+        report.set_fix(&RBF_21, || {
+            let pointer = annotations.pointer(OPENSHIFT_VERSIONS);
+            let range = with_v(value)?;
+            if openshift::earliest_version(&range).is_some() {
+                return Some(corrections::write(pointer, &range));
+            }
+            let (from, to) = range.split_once('-')?;
+            let range = format!("{to}-{from}");
+            openshift::earliest_version(&range)?;
+            Some(corrections::propose(pointer, &range))
+        });
     }
+}
+
+/// The versions without spaces, each with a `v`.
+fn with_v(value: &str) -> Option<String> {
+    const MAX_BYTES: usize = 256;
+    let plain: String = value.chars().filter(|c| !c.is_whitespace()).collect();
+    if plain.len() > MAX_BYTES {
+        return None;
+    }
+    let mut range = String::new();
+    let mut is_start = true;
+    for c in plain.chars() {
+        if is_start && c.is_ascii_digit() {
+            range.push('v');
+        }
+        range.push(if is_start && c == 'V' { 'v' } else { c });
+        is_start = matches!(c, '=' | '-' | ',');
+    }
+    Some(range)
 }
 
 rule! {

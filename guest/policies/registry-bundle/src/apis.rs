@@ -1,10 +1,10 @@
 //! CRDs of a bundle, and the APIs that its `ClusterServiceVersion` owns. After api
 //! `pkg/validation/internal/bundle.go`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, names, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Report, corrections, json_string, names, rule, rules};
 
 use crate::directory::{BUNDLE, BundleDirectory, File};
 use crate::manifests::{CRD, CSV, Manifest};
@@ -30,9 +30,12 @@ impl ApiKey {
 }
 
 /// A key and its field.
-struct LocatedKey {
+struct LocatedKey<'f> {
     key: ApiKey,
     field: String,
+    file: &'f File,
+    /// The position in `spec.versions` of a CRD.
+    index: usize,
 }
 
 rule! {
@@ -109,6 +112,8 @@ rule! {
     ///
     /// Add an entry to `spec.customresourcedefinitions.owned`, or remove the CRD from the bundle.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -153,6 +158,8 @@ rule! {
     /// # Remediation
     ///
     /// Remove the duplicate. Define several versions of a kind in `spec.versions` of one CRD.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -214,11 +221,13 @@ pub(crate) fn check(
     let keys: BTreeSet<&ApiKey> = defined.iter().map(|found| &found.key).collect();
     let mut owned_kinds = BTreeSet::new();
     let mut bundle = None;
+    let mut owner = None;
     let mut is_unknown = false;
     for csv in manifests.iter().filter(|manifest| manifest.kind == CSV) {
         let Some(object) = directory.first_document(csv.file) else { continue };
         let name = quote(&csv.name);
-        for LocatedKey { key, field } in owned_keys(&object, csv) {
+        owner.get_or_insert(csv);
+        for LocatedKey { key, field, .. } in owned_keys(&object, csv) {
             if keys.contains(&key) {
                 owned_kinds.insert(key.group_kind());
             } else if is_named_in(failed, &key.kind) {
@@ -237,41 +246,52 @@ pub(crate) fn check(
         return;
     }
     let name = bundle.clone().unwrap_or_else(|| quote(""));
-    let mut seen = BTreeSet::new();
-    for LocatedKey { key, field } in &defined {
-        if !seen.insert(key) {
+    let mut seen = BTreeMap::new();
+    let mut is_fixed = false;
+    for located in &defined {
+        let LocatedKey { key, field, .. } = located;
+        if let Some(first) = seen.insert(key, located) {
             let message = format!("duplicate CRD {} in bundle {name}", key.quoted());
             report.add(&RBF_09, field.as_str(), message);
+            report.set_fix(&RBF_09, || remove_duplicate(directory, first, located));
+            seen.insert(key, first);
         // Without a ClusterServiceVersion (RBF-06) no CRD is owned, and no CRD is superfluous.
         } else if bundle.is_some() && !owned_kinds.contains(&key.group_kind()) {
             let message =
                 format!("CRD {} is present in bundle {name} but not defined in CSV", key.quoted());
             report.add(&RBF_08, field.as_str(), message);
+            if !is_fixed {
+                report.set_fix(&RBF_08, || {
+                    is_fixed = true;
+                    own_crds(directory, owner?, &defined, &owned_kinds)
+                });
+            }
         }
     }
 }
 
 /// The versions that a CRD defines. A `v1beta1` CRD can have one version and no list.
-fn add_versions(crd: &Document, manifest: &Manifest<'_>, found: &mut Vec<LocatedKey>) {
+fn add_versions<'f>(crd: &Document, manifest: &Manifest<'f>, found: &mut Vec<LocatedKey<'f>>) {
     let group = crd.text_or_empty("/spec/group");
     let kind = crd.text_or_empty("/spec/names/kind");
-    let mut add = |version: String, field: &str| {
+    let file = manifest.file;
+    let mut add = |version: String, index: usize, field: &str| {
         let key = ApiKey { group: group.clone(), version, kind: kind.clone() };
-        found.push(LocatedKey { key, field: manifest.file.within(field) });
+        found.push(LocatedKey { key, field: file.within(field), file, index });
     };
     let has_list = crd.kind("/spec/versions") == Kind::List
         && crd.length("/spec/versions").unwrap_or_default() > 0;
     if has_list {
         for (index, version) in crd.items("/spec/versions").enumerate() {
-            add(version.text_or_empty("/name"), &format!("spec.versions[{index}].name"));
+            add(version.text_or_empty("/name"), index, &format!("spec.versions[{index}].name"));
         }
     } else if manifest.api_version.ends_with("/v1beta1") {
-        add(crd.text_or_empty("/spec/version"), "spec.version");
+        add(crd.text_or_empty("/spec/version"), 0, "spec.version");
     }
 }
 
 /// The APIs that a `ClusterServiceVersion` owns. The name is `<plural>.<group>`.
-fn owned_keys(csv: &Document, manifest: &Manifest<'_>) -> Vec<LocatedKey> {
+fn owned_keys<'f>(csv: &Document, manifest: &Manifest<'f>) -> Vec<LocatedKey<'f>> {
     let list = "spec.customresourcedefinitions.owned";
     let entries = csv.items("/spec/customresourcedefinitions/owned").enumerate();
     let found = entries.map(|(index, entry)| {
@@ -279,7 +299,114 @@ fn owned_keys(csv: &Document, manifest: &Manifest<'_>) -> Vec<LocatedKey> {
         let group = name.split_once('.').map_or(name.as_str(), |(_, group)| group).to_owned();
         let (version, kind) = (entry.text_or_empty("/version"), entry.text_or_empty("/kind"));
         let field = manifest.file.within(&format!("{list}[{index}]"));
-        LocatedKey { key: ApiKey { group, version, kind }, field }
+        LocatedKey { key: ApiKey { group, version, kind }, field, file: manifest.file, index }
     });
     found.collect()
+}
+
+/// The removal of a version that is equal to an earlier one of the same CRD.
+fn remove_duplicate(
+    directory: &BundleDirectory<'_>,
+    first: &LocatedKey<'_>,
+    second: &LocatedKey<'_>,
+) -> Option<Fix> {
+    if first.file.path != second.file.path {
+        return None;
+    }
+    let crd = directory.first_document(first.file)?;
+    let fix = corrections::remove_equal(&crd, "/spec/versions", first.index, second.index)?;
+    Some(fix.below(&first.file.pointer("")))
+}
+
+/// Entries for the CRDs that the ClusterServiceVersion does not own, as `operator-sdk` generates them. A CRD without
+/// a description, or without an example where others have one, needs its author.
+fn own_crds(
+    directory: &BundleDirectory<'_>,
+    owner: &Manifest<'_>,
+    defined: &[LocatedKey<'_>],
+    owned_kinds: &BTreeSet<(String, String)>,
+) -> Option<Fix> {
+    const OWNED: &str = "/spec/customresourcedefinitions/owned";
+    const MAX_ENTRIES: usize = 16;
+    let csv = directory.first_document(owner.file)?;
+    let examples = Examples::of(&csv);
+    let mut added = BTreeSet::new();
+    let mut entries = Vec::new();
+    for LocatedKey { key, file, index, .. } in defined {
+        let Some(crd) = directory.first_document(file) else { continue };
+        let is_stored = crd.boolean(&format!("/spec/versions/{index}/storage")) != Some(false);
+        let is_served = crd.boolean(&format!("/spec/versions/{index}/served")) != Some(false);
+        let is_wanted = !owned_kinds.contains(&key.group_kind()) && is_stored && is_served;
+        if !is_wanted || entries.len() >= MAX_ENTRIES || !added.insert(key.group_kind()) {
+            continue;
+        }
+        let schemas = [
+            format!("/spec/versions/{index}/schema/openAPIV3Schema/description"),
+            "/spec/validation/openAPIV3Schema/description".to_owned(),
+        ];
+        let description = schemas.iter().find_map(|schema| crd.text(schema));
+        let description = description.map(|text| text.trim().to_owned());
+        let name = crd.text_or_empty("/metadata/name");
+        let is_complete = !name.is_empty() && !key.version.is_empty() && !key.kind.is_empty();
+        let Some(description) = description.filter(|text| !text.is_empty()) else { continue };
+        if is_complete && examples.allow(key) {
+            let [description, display_name, kind, name, version] =
+                [&description, &display_name(&key.kind), &key.kind, &name, &key.version]
+                    .map(|text| json_string(text));
+            entries.push(format!(
+                "{{\"description\":{description},\"displayName\":{display_name},\"kind\":{kind},\"name\":{name},\"version\":{version}}}"
+            ));
+        }
+    }
+    let fix = Fix::safe("list the CRDs of the bundle as owned");
+    let list = owner.file.pointer(OWNED);
+    match csv.kind(OWNED) {
+        _ if entries.is_empty() => None,
+        Kind::List => {
+            let end = format!("{list}/-");
+            Some(entries.into_iter().fold(fix, |fix, entry| fix.insert(end.clone(), entry)))
+        }
+        Kind::Missing | Kind::Null => Some(fix.set(list, format!("[{}]", entries.join(",")))),
+        _ => None,
+    }
+}
+
+/// The words of a kind with spaces between them: `Etcd Cluster`.
+fn display_name(kind: &str) -> String {
+    let mut name = String::new();
+    let mut characters = kind.chars().peekable();
+    let mut before: Option<char> = None;
+    while let Some(c) = characters.next() {
+        let ends_word = before.is_some_and(|before| !before.is_uppercase());
+        let begins_word = characters.peek().is_some_and(|next| next.is_lowercase());
+        if c.is_uppercase() && before.is_some() && (ends_word || begins_word) {
+            name.push(' ');
+        }
+        name.push(c);
+        before = Some(c);
+    }
+    name
+}
+
+/// The APIs of the examples in the annotations of a ClusterServiceVersion; none without these annotations.
+struct Examples(Option<BTreeSet<(String, String)>>);
+
+impl Examples {
+    fn of(csv: &Document) -> Self {
+        const MAX_BYTES: usize = 1 << 20;
+        let annotations = ["alm-examples", "olm.examples"];
+        let texts = annotations.map(|name| csv.text(&format!("/metadata/annotations/{name}")));
+        let Some(text) = texts.into_iter().flatten().next() else { return Self(None) };
+        let list = (text.len() <= MAX_BYTES).then(|| Document::parse(&text).ok()).flatten();
+        let rows = list.map(|list| list.rows("", &["/apiVersion", "/kind"]));
+        let rows = rows.iter().flat_map(opgate_sdk::Rows::iter);
+        let apis =
+            rows.map(|row| (row.text_or_empty(0).to_owned(), row.text_or_empty(1).to_owned()));
+        Self(Some(apis.collect()))
+    }
+
+    fn allow(&self, key: &ApiKey) -> bool {
+        let api = (format!("{}/{}", key.group, key.version), key.kind.clone());
+        self.0.as_ref().is_none_or(|apis| apis.contains(&api))
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Report, rule, rules};
+use opgate_sdk::{Fix, Report, corrections, rule, rules};
 
 use crate::directory::{BUNDLE, BundleDirectory, MANIFESTS};
 use crate::manifests::{self, CSV, Manifest};
@@ -172,6 +172,8 @@ rule! {
     /// Rename the ClusterServiceVersion to the name that the message expects, and remove
     /// `olm.substitutesFor`. Otherwise remove `spec.release`.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// In the package `test-operator`:
@@ -223,6 +225,9 @@ pub(crate) fn check_release(
                     quote(&expected)
                 );
                 report.add(&RBF_16, csv.file.within("metadata.name"), message);
+                report.set_fix(&RBF_16, || {
+                    Some(corrections::propose(csv.file.pointer("/metadata/name"), &expected))
+                });
             }
         }
         let substitutes = object.text_or_empty("/metadata/annotations/olm.substitutesFor");
@@ -235,6 +240,10 @@ pub(crate) fn check_release(
             );
             let field = csv.file.within("metadata.annotations[olm.substitutesFor]");
             report.add(&RBF_16, field, message);
+            report.set_fix(&RBF_16, || {
+                let annotation = csv.file.pointer("/metadata/annotations/olm.substitutesFor");
+                Some(Fix::needs_review("remove olm.substitutesFor").remove(annotation))
+            });
         }
     }
 }

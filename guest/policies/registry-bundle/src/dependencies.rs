@@ -4,7 +4,7 @@
 //! constraint. The registry searches every file of `metadata/` for `dependencies`; a file of that
 //! name is also evaluated if it has none.
 
-use opgate_sdk::{Document, Kind, Report, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Report, corrections, rule, rules};
 
 use crate::directory::{BUNDLE, BundleDirectory, Content, METADATA};
 
@@ -32,6 +32,8 @@ rule! {
     ///
     /// Write each dependency as an item with `type` and `value`, and put versions in quotes. Write
     /// each key of a mapping once. Remove the file if the bundle has no dependencies.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -72,13 +74,21 @@ pub(crate) fn check(directory: &BundleDirectory<'_>, settings: &Document, report
             Kind::List => {
                 for (index, item) in object.items("/dependencies").enumerate() {
                     let field = file.within(&format!("dependencies[{index}]"));
-                    check_dependency(&item, field, allows_labels, report);
+                    let pointer = file.pointer(&format!("/dependencies/{index}"));
+                    check_dependency(&item, field, &pointer, allows_labels, report);
                 }
             }
             // The value can be an item without the list.
             Kind::Object if object.kind("/dependencies/type") == Kind::Text => {
                 let message = unreadable_message(&object.text_or_empty("/dependencies/type"));
                 report.add(&RBF_17, file.within("dependencies"), message);
+                report.set_fix(&RBF_17, || {
+                    let item =
+                        object.raw("/dependencies").filter(|item| item.len() <= MAX_ITEM_BYTES)?;
+                    let list = format!("[{}]", String::from_utf8(item).ok()?);
+                    let fix = Fix::safe("write a list of dependencies");
+                    Some(fix.set(file.pointer("/dependencies"), list))
+                });
             }
             Kind::Missing if is_named && object.kind("/properties") != Kind::List => {
                 let why = "dependencies is missing: list below it what the bundle depends on, or remove the file";
@@ -130,6 +140,8 @@ rule! {
     /// Use one of the three types: `olm.gvk` for an API, `olm.package` for an Operator, and
     /// `olm.constraint` for anything else.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -154,7 +166,13 @@ rule! {
     }
 }
 
-fn check_dependency(item: &Document, field: String, allows_labels: bool, report: &mut Report<'_>) {
+fn check_dependency(
+    item: &Document,
+    field: String,
+    pointer: &str,
+    allows_labels: bool,
+    report: &mut Report<'_>,
+) {
     let kind = item.text_or_empty("/type");
     let fields: &[&str] = match kind.as_str() {
         "olm.gvk" => &["group", "version", "kind"],
@@ -168,6 +186,7 @@ fn check_dependency(item: &Document, field: String, allows_labels: bool, report:
         }
         _ => {
             report.add(&RBF_18, field + ".type", unreadable_message(&kind));
+            report.set_fix(&RBF_18, || known_type(&kind, &format!("{pointer}/type")));
             return;
         }
     };
@@ -177,7 +196,24 @@ fn check_dependency(item: &Document, field: String, allows_labels: bool, report:
     if item.kind("/value") != Kind::Object || !fields.iter().all(is_text) {
         let field = if item.has("/value") { field + ".value" } else { field };
         report.add(&RBF_17, field, unreadable_message(&kind));
+        report.set_fix(&RBF_17, || {
+            let wrong = fields.iter().find(|name| !is_text(name))?;
+            let fix = corrections::text_fix(item, &format!("/value/{wrong}"))?;
+            Some(fix.below(pointer))
+        });
     } else if kind == "olm.label" && item.text_or_empty("/value/label").is_empty() {
         report.add(&RBF_18, field + ".value", unreadable_message(&kind));
     }
+}
+
+/// Maximum size of a dependency that a fix writes into a list, in bytes.
+const MAX_ITEM_BYTES: usize = 16 << 10;
+
+/// The type that a wrong one means.
+fn known_type(kind: &str, pointer: &str) -> Option<Fix> {
+    const TYPES: [&str; 3] = ["olm.gvk", "olm.package", "olm.constraint"];
+    let with_prefix = format!("olm.{kind}");
+    let same = corrections::word(kind, &TYPES).or_else(|| corrections::word(&with_prefix, &TYPES));
+    let meant = same.map(|meant| corrections::write(pointer, meant));
+    meant.or_else(|| Some(corrections::propose(pointer, corrections::nearest(kind, &TYPES)?)))
 }

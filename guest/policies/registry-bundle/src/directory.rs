@@ -78,6 +78,16 @@ impl File {
         format!("spec.files[{}]", self.index)
     }
 
+    /// The pointer of the file in the document.
+    pub(crate) fn file_pointer(&self) -> String {
+        format!("/spec/files/{}", self.index)
+    }
+
+    /// The pointer of a value of the first document: `rest` is a pointer in it.
+    pub(crate) fn pointer(&self, rest: &str) -> String {
+        format!("/spec/files/{}/documents/0{rest}", self.index)
+    }
+
     /// A field of its first document; `rest` as in `metadata.name`, empty for the whole document.
     pub(crate) fn within(&self, rest: &str) -> String {
         let dot = if rest.is_empty() || rest.starts_with('[') { "" } else { "." };

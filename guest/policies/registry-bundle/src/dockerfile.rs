@@ -85,6 +85,13 @@ pub(crate) fn check(
     }
 }
 
+/// The values of the labels in `bundle.Dockerfile`.
+pub(crate) fn label_values(directory: &BundleDirectory<'_>) -> BTreeMap<String, String> {
+    let text = directory.file(DOCKERFILE).and_then(|file| directory.text(file));
+    let labels = text.map(|text| labels(&text)).unwrap_or_default();
+    labels.into_iter().map(|(key, label)| (key, label.value)).collect()
+}
+
 /// The value of a label, and the line of its key, counted from 0.
 #[derive(Debug, PartialEq)]
 struct Label {

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use opgate_schema::{FieldPath, SchemaErrorSink, TypeId, walk};
 use opgate_sdk::go::{quote, shorten};
-use opgate_sdk::{InputType, Report, Review, Target, rule, rules};
+use opgate_sdk::{Document, Fix, InputType, Report, Review, Target, corrections, rule, rules};
 
 use crate::manifests::MAX_MANIFEST_BYTES;
 
@@ -106,6 +106,8 @@ rule! {
     /// Write the name as the message suggests. Without a suggestion, look up the field in the
     /// reference of the API: it can belong to another level. Remove unknown fields.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -136,12 +138,47 @@ rule! {
 /// Longest name that a message shows, in bytes.
 const MAX_SHOWN_BYTES: usize = 128;
 
+/// Maximum number of fields that a fix renames.
+const MAX_RENAMED: usize = 16;
+
+/// An unknown field of a kind.
+struct UnknownField {
+    /// The first location.
+    field: String,
+    message: String,
+    /// Number of occurrences.
+    count: usize,
+    name: String,
+    /// The most similar known name.
+    meant: Option<&'static str>,
+    /// The first locations.
+    pointers: Vec<String>,
+}
+
+impl UnknownField {
+    /// The known name at all locations, unless a field of that name is there.
+    fn rename(&self, object: &Document) -> Option<Fix> {
+        let meant = self.meant?;
+        let title = format!("rename the field to {meant}");
+        let is_same = corrections::word(&self.name, &[meant]).is_some();
+        let mut fix = if is_same { Fix::safe(title) } else { Fix::needs_review(title) };
+        for pointer in &self.pointers {
+            let (parent, _) = pointer.rsplit_once('/')?;
+            if object.has(&format!("{parent}/{meant}")) {
+                return None;
+            }
+            fix = fix.rename_key(pointer, meant);
+        }
+        Some(fix)
+    }
+}
+
 /// Unknown fields, by type and name, in the order of their first locations.
 #[derive(Default)]
 struct UnknownFields {
     indexes: BTreeMap<(TypeId, String), usize>,
     /// The first unknown fields: the field, the message, and the number of locations.
-    first: Vec<(String, String, usize)>,
+    first: Vec<UnknownField>,
     more: usize,
 }
 
@@ -151,18 +188,24 @@ impl SchemaErrorSink for UnknownFields {
         // Keys of annotations or labels at a too high level are one error.
         let is_key = name.contains(['.', '/']);
         let key = (of, if is_key { "/".to_owned() } else { name.clone() });
-        if let Some((_, _, count)) = self.indexes.get(&key).and_then(|at| self.first.get_mut(*at)) {
+        let known = self.indexes.get(&key).and_then(|at| self.first.get_mut(*at));
+        if let Some(UnknownField { count, pointers, .. }) = known {
             *count = count.saturating_add(1);
+            if pointers.len() < MAX_RENAMED {
+                pointers.push(place.pointer());
+            }
             return;
         }
         if self.first.len() >= Report::MAX_VIOLATIONS {
             self.more = self.more.saturating_add(1);
             return;
         }
-        let meant = of.nearest(&name).map(|near| format!(", did you mean {}?", quote(near)));
-        let message = format!("unknown field {}{}", quote(&name), meant.unwrap_or_default());
+        let meant = of.nearest(&name);
+        let hint = meant.map(|near| format!(", did you mean {}?", quote(near)));
+        let message = format!("unknown field {}{}", quote(&name), hint.unwrap_or_default());
         let at = self.first.len();
-        self.first.push((place.field(), message, 1));
+        let (field, pointers) = (place.field(), vec![place.pointer()]);
+        self.first.push(UnknownField { field, message, count: 1, name, meant, pointers });
         self.indexes.insert(key, at);
     }
 }
@@ -179,12 +222,13 @@ pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     }
     let mut unknown = UnknownFields::default();
     walk(&object.raw("").unwrap_or_default(), of, &mut unknown);
-    for (field, mut message, count) in unknown.first {
-        if count > 1 {
+    for mut found in unknown.first {
+        if found.count > 1 {
             // Writing to a text does not fail.
-            let _ = write!(message, " (and {} more)", count.saturating_sub(1));
+            let _ = write!(found.message, " (and {} more)", found.count.saturating_sub(1));
         }
-        report.add(&RBF_34, field, message);
+        report.add(&RBF_34, std::mem::take(&mut found.field), std::mem::take(&mut found.message));
+        report.set_fix(&RBF_34, || found.rename(object));
     }
     report.add_count(&RBF_34, unknown.more);
 }

@@ -100,7 +100,8 @@ fn check_bundle(directory: &BundleDirectory<'_>, settings: &Document, report: &m
     let annotations = annotations::find_annotations(directory, report);
     if let Some(annotations) = &annotations {
         let has_csv = objects.iter().any(|object| object.kind == manifests::CSV);
-        annotations::check(annotations, has_csv, report);
+        let labels = dockerfile::label_values(directory);
+        annotations::check(annotations, &labels, has_csv, report);
         annotations::check_openshift_versions(annotations, settings, report);
         annotations::check_channel_names(annotations, settings, report);
         dockerfile::check(directory, annotations, report);

@@ -2,7 +2,7 @@
 //!
 //! Like dependencies, properties can be in any file of `metadata/`.
 
-use opgate_sdk::{Document, Kind, Level, Report, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Level, Report, corrections, escape, rule, rules};
 
 use crate::directory::{BUNDLE, BundleDirectory, Content, METADATA};
 
@@ -45,6 +45,8 @@ rule! {
     /// next to them, such as `name`, into the value. Remove the file if the bundle declares no
     /// properties.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -82,7 +84,8 @@ pub(crate) fn check(directory: &BundleDirectory<'_>, report: &mut Report<'_>) {
             Kind::List => {
                 for (index, item) in object.items("/properties").enumerate() {
                     let field = file.within(&format!("properties[{index}]"));
-                    check_property(&item, index, &field, report);
+                    let pointer = file.pointer(&format!("/properties/{index}"));
+                    check_property(&item, index, (&field, &pointer), report);
                 }
             }
             Kind::Null => {}
@@ -95,6 +98,15 @@ pub(crate) fn check(directory: &BundleDirectory<'_>, report: &mut Report<'_>) {
                     file.within(field),
                     property_message(0, "properties is not a list"),
                 );
+                report.set_fix(&RBF_19, || {
+                    let is_property = object.text("/properties/type").is_some();
+                    let item =
+                        object.raw("/properties").filter(|item| item.len() <= MAX_ITEM_BYTES);
+                    let item = item.filter(|_| is_property && kind == Kind::Object)?;
+                    let list = format!("[{}]", String::from_utf8(item).ok()?);
+                    let fix = Fix::safe("write a list of properties");
+                    Some(fix.set(file.pointer("/properties"), list))
+                });
             }
         }
     }
@@ -121,6 +133,8 @@ rule! {
     ///
     /// Remove `property:`, and move `type` and `value` up to the item.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -144,7 +158,12 @@ rule! {
     }
 }
 
-fn check_property(item: &Document, index: usize, field: &str, report: &mut Report<'_>) {
+fn check_property(
+    item: &Document,
+    index: usize,
+    (field, pointer): (&str, &str),
+    report: &mut Report<'_>,
+) {
     if item.kind("") != Kind::Object {
         report.add(&RBF_19, field, property_message(index, "not an object"));
         return;
@@ -157,6 +176,7 @@ fn check_property(item: &Document, index: usize, field: &str, report: &mut Repor
             "properties[{index}] uses the property: wrapper; write type and value at the item level"
         );
         report.add(&RBF_20, format!("{field}.property"), text);
+        report.set_fix(&RBF_20, || unwrap(item).map(|fix| fix.below(pointer)));
     }
     if is_wrapped && item.kind(at) != Kind::Object {
         report.add(&RBF_19, format!("{field}.property"), property_message(index, "not an object"));
@@ -166,11 +186,35 @@ fn check_property(item: &Document, index: usize, field: &str, report: &mut Repor
     if kind.is_empty() {
         let why = property_message(index, "type must be a non-empty string");
         report.add(&RBF_19, format!("{field}{inside}"), why);
+        report.set_fix(&RBF_19, || respell(item, at, "type").map(|fix| fix.below(pointer)));
     }
     if !item.has(&format!("{at}/value")) {
         let why = property_message(index, "value must be set and not null");
         let is_used = kind.is_empty() || EVALUATED_TYPES.contains(&kind.as_str());
         let level = if is_used { Level::Deny } else { Level::Warn };
         report.add_as(level, &RBF_19, format!("{field}{inside}"), why);
+        report.set_fix(&RBF_19, || respell(item, at, "value").map(|fix| fix.below(pointer)));
     }
+}
+
+/// Maximum size of a property that a fix moves, in bytes.
+const MAX_ITEM_BYTES: usize = 16 << 10;
+
+/// The type and the value of a wrapped property as members of the item.
+fn unwrap(item: &Document) -> Option<Fix> {
+    let is_plain = item.length("") == Some(1) && item.length("/property") == Some(2);
+    let json = |pointer| item.raw(pointer).and_then(|json| String::from_utf8(json).ok());
+    let (name, value) = (json("/property/type")?, json("/property/value")?);
+    let fix = Fix::safe("write type and value at the level of the item");
+    (is_plain && value.len() <= MAX_ITEM_BYTES)
+        .then(|| fix.set("/type", name).set("/value", value).remove("/property"))
+}
+
+/// The right name of a member with another spelling.
+fn respell(item: &Document, at: &str, name: &str) -> Option<Fix> {
+    let keys = item.keys(at);
+    let written = keys.iter().find(|key| corrections::word(key, &[name]).is_some())?;
+    let fix = Fix::safe(format!("rename the member to {name}"));
+    (written != name && !keys.iter().any(|key| key == name))
+        .then(|| fix.rename_key(format!("{at}/{}", escape(written)), name))
 }

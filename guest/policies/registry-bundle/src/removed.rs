@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_sdk::{Document, Level, Report, rule, rules};
+use opgate_sdk::{Document, Fix, Level, Report, crd_conversion, json_string, rule, rules};
 
 use crate::directory::{BUNDLE, BundleDirectory};
 use crate::manifests::{CRD, CSV, Manifest};
@@ -62,6 +62,8 @@ fn removal_version(api_version: &str, kind: &str) -> Option<u64> {
 struct RemovedApis {
     names: BTreeMap<String, Vec<String>>,
     field: Option<String>,
+    /// The fixes of the removed APIs.
+    fix: Option<Fix>,
 }
 
 impl RemovedApis {
@@ -82,7 +84,55 @@ impl RemovedApis {
             kinds.join(",")
         );
         report.add_as(level, &RBF_26, field.as_str(), message);
+        report.set_fix(&RBF_26, || self.fix.clone());
     }
+
+    /// Adds the fix of a removed API.
+    fn fix_with(&mut self, fix: impl FnOnce() -> Option<Fix>) {
+        let Some(fix) = fix() else { return };
+        let all = self.fix.take();
+        let all = all.unwrap_or_else(|| Fix::safe("replace the removed API versions"));
+        self.fix = Some(all.and(fix));
+    }
+}
+
+/// The API version that has the same fields.
+fn replacement(api_version: &str, kind: &str) -> Option<String> {
+    const SAME_FIELDS: [&str; 15] = [
+        "APIService",
+        "CSIDriver",
+        "CSINode",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CronJob",
+        "IngressClass",
+        "Lease",
+        "PodDisruptionBudget",
+        "PriorityClass",
+        "Role",
+        "RoleBinding",
+        "RuntimeClass",
+        "StorageClass",
+        "VolumeAttachment",
+    ];
+    let group = api_version.strip_suffix("/v1beta1")?;
+    SAME_FIELDS.contains(&kind).then(|| format!("{group}/v1"))
+}
+
+/// The API version of a manifest that replaces the removed one.
+fn replace_api(directory: &BundleDirectory<'_>, manifest: &Manifest<'_>) -> Option<Fix> {
+    let replacement = replacement(&manifest.api_version, &manifest.kind)?;
+    let object = directory.first_document(manifest.file)?;
+    // An empty selector matches no pods in policy/v1beta1, and all pods in policy/v1.
+    let is_empty =
+        |member: &str| object.length(&format!("/spec/selector{member}")).unwrap_or(0) == 0;
+    let selects_other_pods = manifest.kind == "PodDisruptionBudget"
+        && object.has("/spec/selector")
+        && is_empty("/matchLabels")
+        && is_empty("/matchExpressions");
+    let title = format!("write apiVersion: {replacement}");
+    let fix = if selects_other_pods { Fix::needs_review(title) } else { Fix::safe(title) };
+    Some(fix.set(manifest.file.pointer("/apiVersion"), json_string(&replacement)))
 }
 
 rule! {
@@ -108,6 +158,8 @@ rule! {
     ///
     /// Move to the API version that replaces the removed one; the message links to the migration
     /// guide. For older clusters, publish the bundle with a limit on the versions of OpenShift.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -149,11 +201,16 @@ pub(crate) fn check(
         if manifest.kind == CRD && manifest.api_version == "apiextensions.k8s.io/v1beta1" {
             let found = removed.entry(22).or_default();
             found.add("CRD", manifest.name.clone(), || manifest.file.within("apiVersion"));
+            found.fix_with(|| {
+                let crd = directory.first_document(manifest.file)?;
+                Some(crd_conversion::to_v1(&crd)?.below(&manifest.file.pointer("")))
+            });
         }
         if let Some(minor) = removal_version(&manifest.api_version, &manifest.kind) {
             let found = removed.entry(minor).or_default();
             let field = || manifest.file.within("apiVersion");
             found.add(&manifest.kind, manifest.name.clone(), field);
+            found.fix_with(|| replace_api(directory, manifest));
         }
         if manifest.kind == CSV
             && let Some(object) = directory.first_document(manifest.file)
@@ -191,6 +248,15 @@ fn add_resources(
                     );
                     let field = || manifest.file.within(&format!("{path}[{i}].resources[{j}]"));
                     removed.add(&kind, name, field);
+                    removed.fix_with(|| {
+                        let version = resource.text_or_empty("/version");
+                        let replacement = replacement(&version, &kind)?;
+                        let pointer = format!(
+                            "/spec/customresourcedefinitions/{member}/{i}/resources/{j}/version"
+                        );
+                        let fix = Fix::safe(format!("write {replacement}"));
+                        Some(fix.set_text(manifest.file.pointer(&pointer), &replacement))
+                    });
                 }
             }
         }

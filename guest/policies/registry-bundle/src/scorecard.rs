@@ -1,6 +1,6 @@
 //! The scorecard configuration, `tests/scorecard/config.yaml`.
 
-use opgate_sdk::{Document, Kind, Report, escape, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Report, corrections, escape, rule, rules};
 
 use crate::directory::{BUNDLE, BundleDirectory, Content, File};
 
@@ -29,6 +29,8 @@ rule! {
     /// # Remediation
     ///
     /// Set the field that the message names, or generate the file again with `make bundle`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -77,6 +79,8 @@ rule! {
     ///
     /// Put the value in quotes.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -104,40 +108,56 @@ rule! {
 
 pub(crate) fn check(directory: &BundleDirectory<'_>, report: &mut Report<'_>) {
     let Some(file) = directory.file(CONFIGURATION) else { return };
-    let mut warn = |field: String, why: &str| {
+    let warn = |report: &mut Report<'_>, field: String, why: &str| {
         report.add(&RBF_31, field, format!("scorecard configuration: {why}"));
     };
     if let Content::Invalid(why) = &file.content {
-        warn(file.error_field(), why);
+        warn(report, file.error_field(), why);
         return;
     }
     let Some(object) = directory.first_document(file) else {
-        warn(file.field(), "the file is empty");
+        warn(report, file.field(), "the file is empty");
         return;
     };
     if let Some(why) = &file.duplicate_key {
-        warn(file.duplicate_key_field(), &format!("{why}: the last one counts"));
+        warn(report, file.duplicate_key_field(), &format!("{why}: the last one counts"));
     }
     if object.text_or_empty("/kind") != "Configuration" {
-        warn(file.within("kind"), "kind must be Configuration");
+        warn(report, file.within("kind"), "kind must be Configuration");
+        report.set_fix(&RBF_31, || {
+            let (pointer, kind) = (file.pointer("/kind"), object.text_or_empty("/kind"));
+            let is_meant =
+                kind.is_empty() || corrections::word(&kind, &["Configuration"]).is_some();
+            is_meant.then(|| corrections::write(pointer, "Configuration"))
+        });
     }
     // One edition of the documentation has `apiversion`.
     let version = object.text("/apiVersion").or_else(|| object.text("/apiversion"));
     if version.as_deref() != Some(API_VERSION) {
-        warn(file.within("apiVersion"), &format!("apiVersion must be {API_VERSION}"));
+        warn(report, file.within("apiVersion"), &format!("apiVersion must be {API_VERSION}"));
+        report.set_fix(&RBF_31, || {
+            let pointer = file.pointer("/apiVersion");
+            let is_missing = !object.has("/apiVersion") && !object.has("/apiversion");
+            let write = if is_missing { corrections::write } else { corrections::propose };
+            (!object.has("/apiversion")).then(|| write(pointer, API_VERSION))
+        });
     }
     if object.kind("/stages") != Kind::List {
-        warn(file.within("stages"), "stages must be a list");
+        warn(report, file.within("stages"), "stages must be a list");
     }
     for (index, stage) in object.items("/stages").enumerate() {
         let place = format!("stages[{index}]");
         if stage.has("/parallel") && stage.kind("/parallel") != Kind::Boolean {
             let field = format!("{place}.parallel");
-            warn(file.within(&field), &format!("{field} must be true or false"));
+            warn(report, file.within(&field), &format!("{field} must be true or false"));
+            report.set_fix(&RBF_31, || {
+                let fix = corrections::boolean_fix(&stage, "/parallel")?;
+                Some(fix.below(&file.pointer(&format!("/stages/{index}"))))
+            });
         }
         if stage.kind("/tests") != Kind::List {
             let field = format!("{place}.tests");
-            warn(file.within(&field), &format!("{field} must be a list"));
+            warn(report, file.within(&field), &format!("{field} must be a list"));
         }
         for (number, test) in stage.items("/tests").enumerate() {
             let place = format!("{place}.tests[{number}]");
@@ -145,7 +165,16 @@ pub(crate) fn check(directory: &BundleDirectory<'_>, report: &mut Report<'_>) {
                 [("image", has_image(&test)), ("entrypoint", has_entry(&test))]
             {
                 if !is_there {
-                    warn(file.within(&place), &format!("{place}.{member} is missing"));
+                    warn(report, file.within(&place), &format!("{place}.{member} is missing"));
+                    report.set_fix(&RBF_31, || {
+                        let command =
+                            test.text("/entrypoint").filter(|_| member == "entrypoint")?;
+                        let list = format!("[{}]", opgate_sdk::json_string(&command));
+                        let pointer = format!("/stages/{index}/tests/{number}/entrypoint");
+                        let is_one = !command.is_empty() && !command.contains(char::is_whitespace);
+                        let fix = Fix::safe("write a list");
+                        is_one.then(|| fix.set(file.pointer(&pointer), list))
+                    });
                 }
             }
         }
@@ -166,6 +195,11 @@ fn check_labels(configuration: &Document, file: &File, report: &mut Report<'_>) 
                     let message =
                         format!("scorecard configuration: {labels}.{key} must be a string");
                     report.add(&RBF_33, file.within(&format!("{labels}[{key}]")), message);
+                    report.set_fix(&RBF_33, || {
+                        let fix =
+                            corrections::text_fix(&test, &format!("/labels/{}", escape(&key)))?;
+                        Some(fix.below(&file.pointer(&format!("/stages/{index}/tests/{number}"))))
+                    });
                 }
             }
         }

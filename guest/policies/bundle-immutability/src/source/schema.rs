@@ -153,6 +153,8 @@ rule! {
     ///
     /// Set the field that the message names.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml

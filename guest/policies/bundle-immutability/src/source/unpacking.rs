@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::go::{clean_path, quote};
-use opgate_sdk::{Document, Report, rule, rules};
+use opgate_sdk::{Document, Report, corrections, rule, rules};
 
 use super::{entries, field};
 use crate::reads::{CONFIG_MAPS, ConfigMaps, NO_CONFIG_MAPS};
@@ -28,6 +28,8 @@ rule! {
     /// # Remediation
     ///
     /// Use a path relative to the root of the repository or of the bundle, for example `manifests`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -58,19 +60,24 @@ rule! {
 
 /// After rukpak v0.16.0 internal/source/git.go.
 pub(crate) fn check_paths(object: &Document, source: &str, report: &mut Report<'_>) {
-    let mut found = |field: String, path: &str, of: &str, name: &str| {
+    let mut found = |pointer: &str, field: String, path: &str, of: &str, name: &str| {
         let message = format!(
             "get subdirectory {} for {of} {}: directory can not start with '../' or '/'",
             quote(path),
             quote(name)
         );
         report.add(&RPK_08, field, message);
+        report.set_fix(&RPK_08, || {
+            let relative = path.trim_start_matches('/');
+            let is_valid = relative.split('/').all(|part| part != ".." && !part.is_empty());
+            is_valid.then(|| corrections::write(pointer, relative))
+        });
     };
     let directory = format!("{source}/git/directory");
     let path = object.text_or_empty(&directory);
     if breaks_unpacking(&clean_path(&path)) {
         let repository = object.text_or_empty(&format!("{source}/git/repository"));
-        found(field(&directory), &path, "repository", &repository);
+        found(&directory, field(&directory), &path, "repository", &repository);
     }
     let config_maps = format!("{source}/configMaps");
     for (index, entry) in entries(object, &config_maps) {
@@ -78,7 +85,7 @@ pub(crate) fn check_paths(object: &Document, source: &str, report: &mut Report<'
         if breaks_unpacking(&clean_path(&path)) {
             let field = format!("{}[{index}].path", field(&config_maps));
             let name = object.text_or_empty(&format!("{entry}/configMap/name"));
-            found(field, &path, "configmap", &name);
+            found(&format!("{entry}/path"), field, &path, "configmap", &name);
         }
     }
 }

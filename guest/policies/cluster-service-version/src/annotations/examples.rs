@@ -10,11 +10,11 @@
 use std::borrow::Cow;
 
 use opgate_compat::json::Kind;
-use opgate_sdk::{rule, rules};
+use opgate_sdk::{Document, Fix, rule, rules};
 
 use super::field;
 use super::lists::{self, Element, JsonSpan};
-use crate::csv::Csv;
+use crate::csv::{Csv, annotation};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_52, CSV_53, CSV_54, CSV_55];
@@ -139,6 +139,8 @@ rule! {
     ///
     /// Move the examples to `alm-examples`, and remove `olm.examples`.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -165,6 +167,13 @@ fn check_single_annotation(csv: &mut Csv<'_, '_>, are_new: bool) {
         let message =
             "both `alm-examples` and `olm.examples` are present. Checking only `alm-examples`";
         csv.add(&CSV_53, &field(OTHER_EXAMPLES), message);
+        let texts = [EXAMPLES, OTHER_EXAMPLES].map(|name| csv.annotation(name));
+        csv.fix(&CSV_53, || {
+            let title = format!("remove {OTHER_EXAMPLES}, which no program reads");
+            let [first, other] = texts;
+            let fix = if first == other { Fix::safe(title) } else { Fix::needs_review(title) };
+            Some(fix.remove(annotation(OTHER_EXAMPLES)))
+        });
     }
 }
 
@@ -253,6 +262,11 @@ fn check_examples(
     };
     if is_new {
         csv.add(&CSV_55, &at, "error decoding example CustomResource");
+        csv.fix(&CSV_55, || {
+            let is_example = kind == Kind::Object && is_complete(text) && !is_refused_by_yaml(text);
+            let fix = Fix::safe("put the example into a list");
+            is_example.then(|| fix.set_text(annotation(name), &format!("[{}]", text.trim())))
+        });
     }
     None
 }
@@ -301,6 +315,8 @@ rule! {
     ///
     /// Put the objects into a list, and set `apiVersion` and `kind` of each. Write characters
     /// instead of their escapes.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -377,6 +393,16 @@ fn has_odd_escape(text: &str) -> bool {
         rest = after.get(1..).unwrap_or_default();
     }
     false
+}
+
+/// Whether a text of moderate size is an object with `apiVersion` and `kind`.
+fn is_complete(text: &str) -> bool {
+    const MAX_BYTES: usize = 32 << 10;
+    let object = (text.len() <= MAX_BYTES).then(|| Document::parse(text).ok()).flatten();
+    object.is_some_and(|object| {
+        let has = |pointer: &str| !object.text_or_empty(pointer).is_empty();
+        has("/apiVersion") && has("/kind")
+    })
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 
 use opgate_compat::json::Kind;
 use opgate_sdk::go::{quote, shorten};
-use opgate_sdk::{rule, rules};
+use opgate_sdk::{Document, Fix, corrections, rule, rules};
 
 use super::lists;
 use super::{AnnotationViolations, MAX_SHOWN_BYTES, field};
-use crate::csv::Csv;
+use crate::csv::{Csv, annotation};
+use crate::images;
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_62, CSV_63, CSV_64, CSV_65, CSV_66];
@@ -61,6 +62,8 @@ rule! {
     ///
     /// Write a JSON array of the listed strings, and remove other values.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -97,6 +100,8 @@ rule! {
     /// # Remediation
     ///
     /// Write each value as the message shows it.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -137,6 +142,8 @@ rule! {
     ///
     /// Write an annotation for each feature of the list. Keep the list while the Operator also
     /// supports older versions of OpenShift. Otherwise remove it.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -199,20 +206,25 @@ fn check_infrastructure_features(csv: &mut Csv<'_, '_>) {
     });
     if is_applicable && (lacks_own || kind != Ok(Kind::List)) {
         csv.add(&CSV_64, &at, deprecated);
+        let is_there = INFRASTRUCTURE_FEATURES.map(|f| csv.has_annotation(&own_annotation(f)));
+        csv.fix(&CSV_64, || add_own_annotations(&text, is_there));
     }
     if kind != Ok(Kind::List) {
         let value = quote(&shorten(&text, MAX_SHOWN_BYTES));
-        return csv.add(&CSV_62, &at, unsupported(&value));
+        csv.add(&CSV_62, &at, unsupported(&value));
+        return csv.fix_with(&CSV_62, |csv| write_features(csv, &text));
     }
     let other = (!other_case.is_empty())
         .then(|| format!("{INFRASTRUCTURE} {} (case-sensitive)", other_case.list()));
     if unknown.is_empty() {
         let Some(message) = other else { return };
         csv.add(&CSV_63, &other_case.field(&at), message);
+        csv.fix_with(&CSV_63, |csv| write_features(csv, &text));
     } else {
         let mut message = unsupported(&unknown.list());
         let Some(other) = other else {
-            return csv.add(&CSV_62, &unknown.field(&at), message);
+            csv.add(&CSV_62, &unknown.field(&at), message);
+            return csv.fix_with(&CSV_62, |csv| write_features(csv, &text));
         };
         if csv.is_on(&CSV_63) {
             message = format!("{message}; {}", other_case.list());
@@ -221,7 +233,57 @@ fn check_infrastructure_features(csv: &mut Csv<'_, '_>) {
             (&CSV_62, &|| [at.clone(), message.clone()]),
             (&CSV_63, &|| [at.clone(), other.clone()]),
         ]);
+        csv.fix_with(&CSV_62, |csv| write_features(csv, &text));
     }
+}
+
+/// The words in the annotation: the elements of a list of texts, a text, or words with commas between them.
+fn feature_words(text: &str) -> Option<Vec<String>> {
+    if text.len() > MAX_SHOWN_BYTES {
+        return None;
+    }
+    let plain = || text.split(',').map(|word| word.trim().to_owned()).collect();
+    let Ok(document) = Document::parse(text) else { return Some(plain()) };
+    match document.kind("") {
+        opgate_sdk::Kind::Text => Some(vec![document.text_or_empty("")]),
+        opgate_sdk::Kind::List => document.items("").map(|word| word.text("")).collect(),
+        _ => None,
+    }
+}
+
+/// The list of the documented features that the words mean, if all of them mean one, and the object satisfies the
+/// rules for them.
+fn write_features(csv: &Csv<'_, '_>, text: &str) -> Option<Fix> {
+    let mut features = Vec::new();
+    for word in feature_words(text)? {
+        let feature = corrections::word(&word, &INFRASTRUCTURE_FEATURES)?;
+        if !features.contains(&feature) {
+            features.push(feature);
+        }
+    }
+    let list = features.iter().map(|feature| format!("\"{feature}\"")).collect::<Vec<_>>();
+    let list = format!("[{}]", list.join(", "));
+    let fix = corrections::write(annotation(INFRASTRUCTURE), &list);
+    features.iter().try_fold(fix, |fix, feature| images::claim(csv, feature, fix))
+}
+
+/// The annotation of each feature that the list names; none if the list has other values.
+fn add_own_annotations(text: &str, is_there: [bool; 6]) -> Option<Fix> {
+    let words = feature_words(text).filter(|_| text.trim_start().starts_with('['))?;
+    let known = |word: &String| {
+        INFRASTRUCTURE_FEATURES.iter().position(|known| known.eq_ignore_ascii_case(word))
+    };
+    let features: Option<Vec<usize>> = words.iter().map(known).collect();
+    let mut fix = Fix::safe("add the annotation of each feature");
+    let mut is_empty = true;
+    for (at, feature) in INFRASTRUCTURE_FEATURES.iter().enumerate() {
+        let is_listed = features.as_ref()?.contains(&at);
+        if is_listed && is_there.get(at) == Some(&false) {
+            fix = fix.set_text(annotation(&own_annotation(feature)), "true");
+            is_empty = false;
+        }
+    }
+    (!is_empty).then_some(fix)
 }
 
 /// The annotation of a feature of the list.
@@ -286,6 +348,8 @@ rule! {
     ///
     /// Write `"true"` or `"false"`, with quotes.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -322,6 +386,8 @@ rule! {
     /// # Remediation
     ///
     /// Correct the name. If it belongs to a newer OpenShift version, add it to `csv.features`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -362,17 +428,36 @@ fn check_feature_annotations(csv: &mut Csv<'_, '_>) {
                 let shown = shorten(&name, MAX_SHOWN_BYTES);
                 (field(&name), format!("{shown} is not a documented feature annotation"))
             });
+            let has = FEATURES.map(|known| csv.has_annotation(&format!("{FEATURE_PREFIX}{known}")));
+            csv.fix(&CSV_66, || rename_feature(&name, feature, has));
         }
     }
     undocumented.finish(csv);
 }
 
+/// The documented name of a misspelled annotation.
+fn rename_feature(name: &str, feature: &str, has: [bool; 10]) -> Option<Fix> {
+    let same = corrections::word(feature, &FEATURES);
+    let meant = same.or_else(|| corrections::nearest(feature, &FEATURES))?;
+    let title = format!("rename the annotation to {FEATURE_PREFIX}{meant}");
+    let fix = if same.is_some() { Fix::safe(title) } else { Fix::needs_review(title) };
+    let at = FEATURES.iter().position(|known| *known == meant)?;
+    let is_free = has.get(at) == Some(&false);
+    is_free.then(|| fix.rename_key(annotation(name), format!("{FEATURE_PREFIX}{meant}")))
+}
+
 fn check_feature_value(csv: &mut Csv<'_, '_>, name: &str) {
     let Some(value) = csv.annotation(name) else { return };
     if !matches!(value.as_str(), "true" | "false") {
-        let value = quote(&shorten(&value, MAX_SHOWN_BYTES));
+        let shown = quote(&shorten(&value, MAX_SHOWN_BYTES));
         let message =
-            format!("{name}: Unsupported value: {value}: supported values: \"true\", \"false\"");
+            format!("{name}: Unsupported value: {shown}: supported values: \"true\", \"false\"");
         csv.add(&CSV_65, &field(name), message);
+        csv.fix_with(&CSV_65, |csv| {
+            let meant = corrections::boolean(&value)?;
+            let fix = corrections::write(annotation(name), &meant.to_string());
+            let feature = name.strip_prefix(FEATURE_PREFIX)?;
+            if meant { images::claim(csv, feature, fix) } else { Some(fix) }
+        });
     }
 }

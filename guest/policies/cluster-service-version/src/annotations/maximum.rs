@@ -12,6 +12,7 @@
 
 use opgate_compat::json;
 use opgate_compat::version::{Identifier, Version};
+use opgate_sdk::corrections::ScalarText;
 use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::{Document, Kind, Level, Report, rule, rules};
 
@@ -47,6 +48,8 @@ rule! {
     /// # Remediation
     ///
     /// Write the last supported version as a string, such as `"4.9"`, in one property.
+    ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
     ///
     /// # Accepted
     ///
@@ -182,13 +185,26 @@ pub(crate) fn read_document(document: &Document, list: &str, place: &str) -> Vec
     found.collect()
 }
 
-/// Reports invalid properties outside of ClusterServiceVersions.
-pub(crate) fn report_invalid(found: &[MaximumProperty], report: &mut Report<'_>) {
+/// Reports invalid properties outside of ClusterServiceVersions, in the list at a pointer of a document.
+pub(crate) fn report_invalid(
+    found: &[MaximumProperty],
+    document: &Document,
+    list: &str,
+    report: &mut Report<'_>,
+) {
     for (level, field, message) in find_violations(found) {
+        let index = field.strip_suffix("].value").and_then(|field| field.rsplit_once('['));
+        let pointer = index.map(|(_, index)| format!("{list}/{index}/value"));
         match level {
             Some(level) => report.add_as(level, &CSV_80, field, message),
             None => report.add(&CSV_80, field, message),
         }
+        report.set_fix(&CSV_80, || {
+            let pointer = pointer?;
+            let number = ScalarText::read(document, &pointer)?;
+            let is_version = Version::parse_tolerant(&number.text).is_ok();
+            is_version.then(|| number.fix(&pointer))
+        });
     }
 }
 

@@ -1,11 +1,11 @@
 //! Annotations with lists of strings or of properties.
 
 use opgate_compat::json::Kind;
-use opgate_sdk::{rule, rules};
+use opgate_sdk::{Document, Fix, rule, rules};
 
 use super::lists::{self, Element};
 use super::{field, maximum, openshift};
-use crate::csv::Csv;
+use crate::csv::{Csv, annotation};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_78, CSV_79];
@@ -40,6 +40,8 @@ rule! {
     /// # Remediation
     ///
     /// Write a JSON array, also for one string.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -77,13 +79,26 @@ fn check_string_list(csv: &mut Csv<'_, '_>, name: &str) {
             other.get_or_insert(element.index);
         }
     });
-    let wrong = match (kind, other) {
+    let wrong = match (&kind, other) {
         (Ok(Kind::List), None) => None,
         (Ok(Kind::List), Some(index)) => Some(format!("{}[{index}]", field(name))),
         _ => Some(field(name)),
     };
     if let Some(wrong) = wrong {
         csv.add(&CSV_78, &wrong, format!("annotation {name} is not a JSON array of strings"));
+        csv.fix(&CSV_78, || {
+            let plain = text.trim();
+            let is_word =
+                !plain.is_empty() && !plain.contains(['[', ']', '{', '}', '"', ',', '\\']);
+            let json = match kind {
+                Ok(Kind::Text) => Some(format!("[{plain}]")),
+                Err(_) if is_word => Some(format!("[\"{plain}\"]")),
+                _ => None,
+            };
+            let fix = Fix::safe("write a JSON array");
+            json.filter(|json| Document::parse(json).is_ok())
+                .map(|json| fix.set_text(annotation(name), &json))
+        });
     }
 }
 
@@ -103,6 +118,8 @@ rule! {
     /// # Remediation
     ///
     /// Write a JSON array of objects with `type` and `value`, also for one property.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -144,8 +161,28 @@ fn check_properties(csv: &mut Csv<'_, '_>) {
         (Ok(Kind::List), Some((index, why))) => {
             report_invalid_property(csv, &format!("[{index}]"), why);
         }
-        (Ok(kind), _) => report_invalid_property(csv, "", type_phrase(kind)),
+        (Ok(kind), _) => {
+            report_invalid_property(csv, "", type_phrase(kind));
+            csv.fix(&CSV_79, || list_of_properties(&text));
+        }
     }
+}
+
+/// The list with the only property of the annotation, or the list in it.
+fn list_of_properties(text: &str) -> Option<Fix> {
+    const MAX_BYTES: usize = 32 << 10;
+    let object = (text.len() <= MAX_BYTES).then(|| Document::parse(text).ok()).flatten()?;
+    let json =
+        if object.length("") == Some(1) && object.kind("/properties") == opgate_sdk::Kind::List {
+            String::from_utf8(object.raw("/properties")?).ok()?
+        } else if object.text("/type").is_some_and(|name| !name.is_empty())
+            && object.size("/value").is_some()
+        {
+            format!("[{}]", text.trim())
+        } else {
+            return None;
+        };
+    Some(Fix::safe("write a list of properties").set_text(annotation(PROPERTIES), &json))
 }
 
 /// The reason why an element is not a property.

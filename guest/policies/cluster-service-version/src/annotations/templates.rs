@@ -2,11 +2,11 @@
 //! of the Operator.
 
 use opgate_sdk::go::{quote, shorten};
-use opgate_sdk::{Document, Kind, names, rule, rules};
+use opgate_sdk::{Document, Kind, corrections, names, rule, rules};
 use opgate_yaml::BooleanWords;
 
 use super::{MAX_SHOWN_BYTES, field};
-use crate::csv::Csv;
+use crate::csv::{Csv, annotation};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_59, CSV_60, CSV_61];
@@ -149,6 +149,8 @@ rule! {
     ///
     /// Write the name of one namespace.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -178,6 +180,11 @@ fn check_namespace(csv: &mut Csv<'_, '_>) {
             &field(NAMESPACE),
             format!("{NAMESPACE} {shown} is not a valid namespace name"),
         );
+        csv.fix(&CSV_60, || {
+            let lower = name.trim().to_ascii_lowercase();
+            let is_valid = names::label_errors(&lower).is_empty();
+            is_valid.then(|| corrections::write(annotation(NAMESPACE), &lower))
+        });
     }
 }
 

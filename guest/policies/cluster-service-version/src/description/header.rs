@@ -12,6 +12,8 @@ rules![CSV_27];
 /// The kind.
 pub(crate) const KIND: &str = "ClusterServiceVersion";
 /// The group.
+/// The API of ClusterServiceVersions.
+pub(crate) const API_VERSION: &str = "operators.coreos.com/v1alpha1";
 const GROUP: &str = "operators.coreos.com";
 /// Members of the spec that no other kind of the group has.
 const MEMBERS: [&str; 5] = [
@@ -41,6 +43,8 @@ rule! {
     /// # Remediation
     ///
     /// Start the file with the lines below.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///

@@ -1,6 +1,7 @@
 //! The Kubernetes version that an Operator needs.
 
 use opgate_compat::version::Version;
+use opgate_sdk::corrections::{self, ScalarText};
 use opgate_sdk::{InputType, Shape, rule, rules};
 
 use super::MAX_VERSION_BYTES;
@@ -70,6 +71,8 @@ rule! {
     ///
     /// Write all three numbers, without a `v` before them: `1.21.0` for `1.21` and for `v1.21.0`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -117,6 +120,14 @@ pub(crate) fn check(csv: &mut Csv<'_, '_>) {
         let hint = if has_v { "; remove the v" } else { "" };
         let message = format!("csv.Spec.MinKubeVersion has an invalid value: {text}{hint}");
         csv.add(&CSV_22, "spec.minKubeVersion", message);
+        let object = csv.object;
+        csv.fix(&CSV_22, || {
+            let strict = corrections::version(&text)?;
+            match ScalarText::read(object, MIN_KUBE) {
+                Some(scalar) => Some(ScalarText { text: strict, ..scalar }.fix(MIN_KUBE)),
+                None => is_text.then(|| corrections::write(MIN_KUBE, &strict)),
+            }
+        });
     }
 }
 

@@ -1,8 +1,9 @@
 //! The maturity, the icon and the label selector of an Operator.
 
 use opgate_compat::json::{self, Child};
+use opgate_sdk::corrections;
 use opgate_sdk::go::{base64, quote};
-use opgate_sdk::{Kind, Selector, SelectorError, Shape, names, rule, rules};
+use opgate_sdk::{Fix, Kind, Selector, SelectorError, Shape, names, rule, rules};
 
 use super::MAX_ELEMENTS;
 use crate::csv::Csv;
@@ -50,6 +51,8 @@ rule! {
     ///
     /// Choose the level that fits this version, or remove the field.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -77,6 +80,7 @@ fn check_maturity(csv: &mut Csv<'_, '_>) {
         let message =
             format!("spec.maturity {} is not one of {}", quote(&level), MATURITY_LEVELS.join(", "));
         csv.add(&CSV_17, "spec.maturity", message);
+        csv.fix(&CSV_17, || corrections::spelling(MATURITY, &level, &MATURITY_LEVELS));
     }
 }
 
@@ -96,6 +100,8 @@ rule! {
     /// # Remediation
     ///
     /// Encode one image with `base64 -w0`, and name its type.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -134,14 +140,21 @@ fn check_icon(csv: &mut Csv<'_, '_>) {
     }
     let media_type = csv.object.text_or_empty("/spec/icon/0/mediatype");
     let data = csv.object.text_or_empty("/spec/icon/0/base64data");
+    let set_media_type = || {
+        let media_type = corrections::media_type(&data)?;
+        let fix = Fix::safe(format!("set the media type of the image, {media_type}"));
+        Some(fix.set_text("/spec/icon/0/mediatype", media_type))
+    };
     if media_type.is_empty() || data.is_empty() {
         csv.add(&CSV_19, "spec.icon[0]", INCOMPLETE_ICON);
+        csv.fix(&CSV_19, set_media_type);
     } else if csv.is_on(&CSV_19) && base64::decode(&data, &mut Vec::new()).is_err() {
         csv.add(&CSV_19, "spec.icon[0].base64data", INCOMPLETE_ICON);
     }
     if !media_type.is_empty() && !MEDIA_TYPES.contains(&media_type.as_str()) {
         let message = format!("csv.Spec.Icon {media_type} does not have a valid mediatype");
         csv.add(&CSV_19, "spec.icon[0].mediatype", message);
+        csv.fix(&CSV_19, set_media_type);
     }
 }
 

@@ -1,11 +1,12 @@
 //! Annotations that describe a ClusterServiceVersion.
 
 use opgate_compat::range::Range;
+use opgate_sdk::corrections;
 use opgate_sdk::go::quote;
-use opgate_sdk::{InputType, rule, rules};
+use opgate_sdk::{Fix, InputType, rule, rules};
 
 use super::{MAX_VERSION_BYTES, add_all, is_selected, quote_start};
-use crate::csv::Csv;
+use crate::csv::{Csv, annotation};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_15, CSV_16, CSV_25, CSV_26, CSV_28];
@@ -23,6 +24,9 @@ const MAX_ANNOTATIONS_BYTES: usize = 256 << 10;
 
 const CAPABILITY_LEVELS: [&str; 5] =
     ["Basic Install", "Seamless Upgrades", "Full Lifecycle", "Deep Insights", "Auto Pilot"];
+
+/// Maximum number of categories that a fix corrects.
+const MAX_CORRECTED: usize = 64;
 
 const STANDARD_CATEGORIES: [&str; 16] = [
     "AI/Machine Learning",
@@ -99,6 +103,8 @@ rule! {
     ///
     /// Set the level that the Operator has reached, exactly as written above.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -130,11 +136,14 @@ fn check_capabilities(csv: &mut Csv<'_, '_>) {
         return csv.add(&CSV_15, &field(CAPABILITIES), message);
     };
     if !CAPABILITY_LEVELS.contains(&level.as_str()) {
-        let level = quote(&level);
+        let shown = quote(&level);
         let message = format!(
-            "csv.Metadata.Annotations.Capabilities {level} is not a valid capabilities level"
+            "csv.Metadata.Annotations.Capabilities {shown} is not a valid capabilities level"
         );
         csv.add(&CSV_15, &field(CAPABILITIES), message);
+        csv.fix(&CSV_15, || {
+            corrections::spelling(&annotation(CAPABILITIES), &level, &CAPABILITY_LEVELS)
+        });
     }
 }
 
@@ -158,6 +167,8 @@ rule! {
     /// # Remediation
     ///
     /// Use one of the categories above, or list your own in `csv.categories`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -199,6 +210,23 @@ fn check_categories(csv: &mut Csv<'_, '_>) {
         );
         (field(CATEGORIES), message)
     });
+    csv.fix(&CSV_16, || {
+        let own: Vec<&str> = own.iter().flatten().map(String::as_str).collect();
+        let known = if own.is_empty() { &STANDARD_CATEGORIES[..] } else { &own };
+        let mut corrected: Vec<&str> = Vec::new();
+        let mut is_other = false;
+        for category in categories.split(',').map(str::trim).take(MAX_CORRECTED) {
+            let meant = if is_known(category) { None } else { corrections::word(category, known) };
+            is_other |= meant.is_some();
+            let category = meant.unwrap_or(category);
+            if !corrected.contains(&category) {
+                corrected.push(category);
+            }
+        }
+        let is_whole = categories.split(',').nth(MAX_CORRECTED).is_none();
+        let text = corrected.join(",");
+        (is_other && is_whole).then(|| corrections::write(annotation(CATEGORIES), &text))
+    });
 }
 
 rule! {
@@ -218,6 +246,8 @@ rule! {
     /// # Remediation
     ///
     /// Write the name that the message shows.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -259,6 +289,14 @@ fn check_spelling(csv: &mut Csv<'_, '_>) {
         let message =
             format!("provided annotation {name} uses wrong case and should be {known} instead");
         csv.add(&CSV_25, &field(&name), message);
+        let is_there = csv.has_annotation(known);
+        let range = csv.annotation(&name).filter(|_| known == SKIP_RANGE);
+        csv.fix(&CSV_25, || {
+            let is_valid =
+                range.is_none_or(|range| range.is_empty() || Range::parse(&range).is_ok());
+            let fix = Fix::safe(format!("rename the annotation to {known}"));
+            (!is_there && is_valid).then(|| fix.rename_key(annotation(&name), known))
+        });
     }
 }
 
@@ -340,6 +378,8 @@ rule! {
     /// Write versions with three numbers, each after an operator and without a `v`: `<1.4.0` for
     /// `<v1.4.0`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -376,24 +416,13 @@ fn check_skip_range(csv: &mut Csv<'_, '_>) {
         return csv.add(&CSV_28, &field(SKIP_RANGE), message);
     }
     if let Err(why) = Range::parse(&range) {
-        let is_readable = Range::parse(&without_v(&range)).is_ok();
+        let is_readable = Range::parse(&corrections::without_v(&range)).is_ok();
         let hint = if is_readable { "; remove the v" } else { "" };
         let message = format!("invalid olm.skipRange {}: {why}{hint}", quote(&range));
         csv.add(&CSV_28, &field(SKIP_RANGE), message);
+        csv.fix(&CSV_28, || {
+            let corrected = corrections::version_range(&range)?;
+            Some(corrections::write(annotation(SKIP_RANGE), &corrected))
+        });
     }
-}
-
-/// The range without each `v` that is directly before the first digit of a version.
-fn without_v(range: &str) -> String {
-    let mut rest = range.chars().peekable();
-    let mut text = String::with_capacity(range.len());
-    let mut is_start = true;
-    while let Some(character) = rest.next() {
-        let has_number = rest.peek().is_some_and(char::is_ascii_digit);
-        if !(character == 'v' && is_start && has_number) {
-            text.push(character);
-        }
-        is_start = matches!(character, ' ' | '<' | '>' | '=' | '!' | '|');
-    }
-    text
 }

@@ -2,8 +2,9 @@
 
 use opgate_compat::json;
 use opgate_compat::version::Version;
+use opgate_sdk::corrections::{self, ScalarText};
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Shape, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Shape, rule, rules};
 
 use super::{MAX_VERSION_BYTES, quote_start};
 use crate::csv::Csv;
@@ -69,6 +70,8 @@ rule! {
     ///
     /// Write `MAJOR.MINOR.PATCH`. Quote a version in YAML that looks like a number.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -105,6 +108,8 @@ rule! {
     /// # Remediation
     ///
     /// Write all three numbers, without a `v` and without leading zeros.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -144,6 +149,8 @@ rule! {
     ///
     /// Set the semantic version of the Operator.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -169,7 +176,10 @@ fn check_version(csv: &mut Csv<'_, '_>) {
     const UNSET_MESSAGE: &str = "csv.Spec.Version must be set";
     let text = match csv.object.kind(VERSION) {
         Kind::Missing if !csv.has_member_set("version") => return,
-        Kind::Missing => return csv.add(&CSV_14, "spec.version", UNSET_MESSAGE),
+        Kind::Missing => {
+            csv.add(&CSV_14, "spec.version", UNSET_MESSAGE);
+            return fix_unset(csv);
+        }
         Kind::Null => String::new(),
         Kind::Text => csv.object.text_or_empty(VERSION),
         _ => {
@@ -179,7 +189,13 @@ fn check_version(csv: &mut Csv<'_, '_>) {
                 "spec.version: Invalid value: {}: json: cannot unmarshal {word} into Go value of type string",
                 quote(&String::from_utf8_lossy(&raw))
             );
-            return csv.add(&CSV_06, "spec.version", message);
+            csv.add(&CSV_06, "spec.version", message);
+            let (object, name) = (csv.object, csv.name.clone());
+            return csv.fix(&CSV_06, || {
+                let scalar = ScalarText::read(object, VERSION)?;
+                let text = corrections::version(&scalar.text).filter(|v| is_in_name(v, &name))?;
+                Some(ScalarText { text, ..scalar }.fix(VERSION))
+            });
         }
     };
     // A strict version is also tolerated, and has the same meaning.
@@ -202,12 +218,37 @@ fn check_version(csv: &mut Csv<'_, '_>) {
     };
     if (version.major, version.minor, version.patch) == (0, 0, 0) && version.pre.is_empty() {
         csv.add(&CSV_14, "spec.version", UNSET_MESSAGE);
+        fix_unset(csv);
     }
     if let Some(why) = slack {
         let message =
             format!("spec.version {} is not a strict semantic version: {why}", quote(&text));
         csv.add(&CSV_07, "spec.version", message);
+        let name = csv.name.clone();
+        csv.fix(&CSV_07, || {
+            let strict = corrections::version(&text).filter(|strict| is_in_name(strict, &name))?;
+            Some(corrections::write(VERSION, &strict))
+        });
     }
+}
+
+/// Whether the name of the object allows the version: it contains the version, or there is none (CSV-04).
+fn is_in_name(version: &str, name: &str) -> bool {
+    let without_build = version.split('+').next().unwrap_or_default();
+    name.is_empty() || name.contains(without_build)
+}
+
+/// The version that the name of the object has, `operator.v1.0.0`.
+fn fix_unset(csv: &mut Csv<'_, '_>) {
+    let name = csv.name.clone();
+    let is_new = csv.review.old_of_update().is_none();
+    csv.fix(&CSV_14, || {
+        let (_, version) = name.split_once(".v")?;
+        let parsed = Version::parse(version).ok()?;
+        let is_set = is_new && (parsed.major, parsed.minor, parsed.patch) != (0, 0, 0);
+        let fix = Fix::needs_review("set the version in the name of the ClusterServiceVersion");
+        is_set.then(|| fix.set_text(VERSION, version))
+    });
 }
 
 rule! {

@@ -5,7 +5,7 @@
 //! object.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Shape, escape, rule, rules};
+use opgate_sdk::{Document, Fix, Shape, corrections, escape, rule, rules};
 
 use super::features;
 use crate::csv::Csv;
@@ -41,6 +41,8 @@ rule! {
     /// # Remediation
     ///
     /// Set the value to `supported`, or remove the label.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -80,6 +82,8 @@ rule! {
     /// Use the string for the architecture: `amd64` for x86-64, `ppc64le` for IBM Power, `s390x`
     /// for IBM Z.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -115,6 +119,8 @@ rule! {
     /// # Remediation
     ///
     /// Use `linux` or `zos`, or add the operating system to the setting `csv.oses`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -156,6 +162,8 @@ rule! {
     ///
     /// Add the label of the default platform. If the Operator does not support it, ignore the
     /// warning.
+    ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
     ///
     /// # Accepted
     ///
@@ -225,6 +233,12 @@ fn claims_fips(csv: &Document) -> bool {
     features::claims_feature(csv, "fips", "fips-compliant")
 }
 
+/// Whether the labels of architectures allow a claim of FIPS.
+pub(super) fn allow_fips(csv: &Csv<'_, '_>) -> bool {
+    let mut arches = csv.labels().iter().filter_map(|label| label.strip_prefix(ARCH_LABEL_PREFIX));
+    arches.all(|arch| FIPS_ARCHES.contains(&arch))
+}
+
 pub(super) fn check(csv: &mut Csv<'_, '_>) {
     let is_platform =
         |name: &&String| name.starts_with(ARCH_LABEL_PREFIX) || name.starts_with(OS_LABEL_PREFIX);
@@ -250,11 +264,25 @@ pub(super) fn check(csv: &mut Csv<'_, '_>) {
         let is_supported = object.text(&pointer).is_some_and(|value| value == SUPPORTED);
         if is_new && !is_supported {
             csv.add(&CSV_73, &field, format!("label {label} must have the value supported"));
+            csv.fix(&CSV_73, || {
+                let value = object.text(&pointer)?;
+                let is_meant = corrections::boolean(&value)
+                    .or_else(|| corrections::word(&value, &[SUPPORTED]).map(|_| true))
+                    .or_else(|| corrections::word(&value, &["unsupported"]).map(|_| false))?;
+                Some(if is_meant {
+                    corrections::write(pointer, SUPPORTED)
+                } else {
+                    Fix::safe("remove the label of an unsupported platform").remove(pointer)
+                })
+            });
         }
         if let Some(arch) = label.strip_prefix(ARCH_LABEL_PREFIX) {
             if is_new && !is_one_of("/csv/arches", &KNOWN_ARCHES, arch) {
                 let message = format!("{} is not a supported architecture string", quote(arch));
                 csv.add(&CSV_74, &field, message);
+                let meant =
+                    arch_alias(arch).filter(|arch| is_one_of("/csv/arches", &KNOWN_ARCHES, arch));
+                csv.fix(&CSV_74, || Some(rename_label(label, ARCH_LABEL_PREFIX, meant?, &labels)));
             }
             if (is_new || is_fips_new) && is_fips && is_supported && !FIPS_ARCHES.contains(&arch) {
                 let message = format!(
@@ -269,9 +297,37 @@ pub(super) fn check(csv: &mut Csv<'_, '_>) {
         {
             let message = format!("{} is not a supported operating system string", quote(os));
             csv.add(&CSV_75, &field, message);
+            let meant = corrections::word(os, &KNOWN_SYSTEMS)
+                .filter(|os| is_one_of("/csv/oses", &KNOWN_SYSTEMS, os));
+            csv.fix(&CSV_75, || Some(rename_label(label, OS_LABEL_PREFIX, meant?, &labels)));
         }
     }
     check_default_labels(csv, &labels);
+}
+
+/// The architecture with another name.
+fn arch_alias(name: &str) -> Option<&'static str> {
+    const ALIASES: [(&str, &str); 8] = [
+        ("x86_64", "amd64"),
+        ("x86-64", "amd64"),
+        ("x64", "amd64"),
+        ("aarch64", "arm64"),
+        ("armv8", "arm64"),
+        ("ppc64el", "ppc64le"),
+        ("powerpc64le", "ppc64le"),
+        ("s390", "s390x"),
+    ];
+    let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name));
+    alias.map(|(_, arch)| *arch).or_else(|| corrections::word(name, &KNOWN_ARCHES))
+}
+
+/// The label with the name of a known platform, or without it if that label is there.
+fn rename_label(label: &str, prefix: &str, meant: &str, labels: &[String]) -> Fix {
+    let right = format!("{prefix}{meant}");
+    if labels.contains(&right) {
+        return Fix::safe(format!("remove the label, {right} is there")).remove(pointer(label));
+    }
+    Fix::safe(format!("rename the label to {right}")).rename_key(pointer(label), right)
 }
 
 /// CSV-76.
@@ -300,6 +356,10 @@ fn check_default_labels(csv: &mut Csv<'_, '_>, labels: &[String]) {
                 "after adding an architecture or operating system, include the default {variant} variant explicitly"
             );
             csv.add(&CSV_76, "metadata.labels", message);
+            csv.fix(&CSV_76, || {
+                let fix = Fix::needs_review(format!("add the label of {variant}"));
+                Some(fix.set_text(pointer(&format!("{prefix}{name}")), SUPPORTED))
+            });
         }
     }
 }

@@ -62,6 +62,11 @@ rule! {
     }
 }
 
+/// Whether the permissions allow the Operator to get its credentials as tokens.
+pub(super) fn are_granted(csv: &Document) -> bool {
+    missing_verbs(csv).is_empty()
+}
+
 pub(super) fn check(csv: &mut Csv<'_, '_>) {
     let object = csv.object;
     let mut declared =

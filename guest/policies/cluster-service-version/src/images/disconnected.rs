@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use opgate_sdk::go::quote;
 use opgate_sdk::image;
 use opgate_sdk::pods::PodSpec;
-use opgate_sdk::{Document, pods, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, json_string, pods, rule, rules};
 
 use super::features;
 use crate::csv::{Csv, LazyViolation};
@@ -154,6 +154,8 @@ rule! {
     ///
     /// Add the image to `spec.relatedImages`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// Each image of the deployments is in `spec.relatedImages`.
@@ -209,6 +211,7 @@ pub(super) fn check(
         listed_before: old.map(related_images).unwrap_or_default(),
         reported: BTreeSet::new(),
         unlisted: BTreeSet::new(),
+        is_fixed: false,
         invalid: find_invalid(csv),
     };
     let object = csv.object;
@@ -229,6 +232,8 @@ struct Images {
     reported: BTreeSet<String>,
     /// Images that CSV-69 has reported.
     unlisted: BTreeSet<String>,
+    /// Whether a violation of CSV-69 has the fix that lists all images.
+    is_fixed: bool,
     invalid: InvalidImages,
 }
 
@@ -269,6 +274,13 @@ impl Images {
         let violations: Vec<_> =
             violations.into_iter().filter(|(is, _)| *is).map(|(_, it)| it).collect();
         csv.add_once(&violations);
+        if is_unlisted && !self.is_fixed {
+            let (object, listed, is_fixed) = (csv.object, &self.listed, &mut self.is_fixed);
+            csv.fix(&CSV_69, || {
+                *is_fixed = true;
+                list_images(object, listed).0
+            });
+        }
     }
 
     /// Evaluates an image of the list.
@@ -310,6 +322,17 @@ impl ImageUse<'_> {
         }
     }
 
+    /// The name of the image in the list of related images.
+    fn name(&self) -> String {
+        match self.variable {
+            Some((_, name)) => {
+                let name = name.strip_prefix(RELATED_IMAGE_PREFIX).unwrap_or_default();
+                name.to_ascii_lowercase().replace('_', "-")
+            }
+            None => self.csv.text_or_empty(&format!("{}/name", self.container.pointer())),
+        }
+    }
+
     /// The user of the image, for messages.
     fn user(&self) -> String {
         let name = self.csv.text_or_empty(&format!("{}/name", self.container.pointer()));
@@ -340,6 +363,58 @@ fn for_each_image(csv: &Document, specs: &[PodSpec], mut visit: impl FnMut(&str,
             }
         }
     });
+}
+
+/// Entries for the images of the deployments that the list lacks, and whether they are all of them, with the names that `operator-sdk` gives them:
+/// those of the containers and variables. An image whose name is in use remains.
+fn list_images(csv: &Document, listed: &BTreeMap<String, usize>) -> (Option<Fix>, bool) {
+    const MAX_ENTRIES: usize = 16;
+    let rows = csv.rows(RELATED_IMAGES, &["/name"]);
+    let mut names: BTreeSet<String> =
+        rows.iter().filter_map(|row| row.text(0)).map(str::to_owned).collect();
+    let mut images = BTreeSet::new();
+    let mut entries = Vec::new();
+    let mut is_complete = true;
+    for_each_image(csv, &pods::in_csv(csv), |image, used| {
+        if listed.contains_key(image) || images.contains(image) {
+            return;
+        }
+        let name = used.name();
+        let is_listable = image::digest(image).is_some() && entries.len() < MAX_ENTRIES;
+        if is_listable && !name.is_empty() && names.insert(name.clone()) {
+            images.insert(image.to_owned());
+            let [image, name] = [image, &name].map(json_string);
+            entries.push(format!("{{\"image\":{image},\"name\":{name}}}"));
+        } else {
+            is_complete = false;
+        }
+    });
+    let fix = Fix::safe("list the images of the deployments");
+    let fix = match csv.kind(RELATED_IMAGES) {
+        _ if entries.is_empty() => None,
+        Kind::List => {
+            let end = format!("{RELATED_IMAGES}/-");
+            Some(entries.into_iter().fold(fix, |fix, entry| fix.insert(end.clone(), entry)))
+        }
+        Kind::Missing | Kind::Null => {
+            Some(fix.set(RELATED_IMAGES, format!("[{}]", entries.join(","))))
+        }
+        _ => None,
+    };
+    (fix, is_complete)
+}
+
+/// Adds what a new claim needs: entries for images. None if an image has no digest, or has no name for the list.
+pub(super) fn prepare(csv: &Document, fix: Fix) -> Option<Fix> {
+    let listed = related_images(csv);
+    if listed.keys().any(|image| image::digest(image).is_none()) {
+        return None;
+    }
+    let (images, is_complete) = list_images(csv, &listed);
+    is_complete.then(|| match images {
+        Some(images) => fix.and(images),
+        None => fix,
+    })
 }
 
 fn used_images(csv: &Document) -> BTreeSet<String> {

@@ -18,7 +18,7 @@ pub(crate) mod practices;
 pub(crate) mod probes;
 pub(crate) mod related;
 
-use opgate_sdk::{Rule, pods};
+use opgate_sdk::{Fix, Rule, pods};
 
 use crate::csv::Csv;
 
@@ -36,6 +36,21 @@ pub(crate) fn check(csv: &mut Csv<'_, '_>) {
         probes::check(csv, &specs);
     }
     practices::check(csv, &specs);
+}
+
+/// Adds to a fix that claims a feature what the claim needs. None if the author has to provide it.
+pub(crate) fn claim(csv: &Csv<'_, '_>, feature: &str, fix: Fix) -> Option<Fix> {
+    let settings = csv.review.settings;
+    match feature {
+        "disconnected" if !disconnected::is_claimed(csv.object, settings) => {
+            disconnected::prepare(csv.object, fix)
+        }
+        "fips" | "fips-compliant" => architectures::allow_fips(csv).then_some(fix),
+        "token-auth-aws" | "token-auth-azure" => {
+            credentials::are_granted(csv.object).then_some(fix)
+        }
+        _ => Some(fix),
+    }
 }
 
 /// Adds a violation of a rule that can have a hundred thousand of them. Makes the texts only for

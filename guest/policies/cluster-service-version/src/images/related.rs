@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::go::quote;
 use opgate_sdk::image;
-use opgate_sdk::{Document, Kind, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, corrections, rule, rules};
 
 use super::add_violation;
 use super::disconnected::{self, CSV_67, CSV_68, FurtherViolations, InvalidImages};
@@ -36,6 +36,8 @@ rule! {
     /// # Remediation
     ///
     /// Correct the reference, or remove the entry.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -76,6 +78,8 @@ rule! {
     /// # Remediation
     ///
     /// Give each related image a unique name.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -141,6 +145,12 @@ pub(super) fn check(csv: &mut Csv<'_, '_>, invalid: &InvalidImages) {
                 let message = format!("{field} {name} is not a unique identifier for the image");
                 (field, message)
             });
+            let object = csv.object;
+            csv.fix(&CSV_72, || {
+                let first = rows.iter().position(|row| row.text_or_empty(1) == name)?;
+                let is_other = first != index && !name.is_empty();
+                is_other.then(|| corrections::remove_equal(object, LIST, first, index)).flatten()
+            });
         }
     }
 }
@@ -178,6 +188,16 @@ fn check_reference(
         violations.push((&CSV_68, &listed_by_tag));
     }
     csv.add_once(&violations);
+    let object = csv.object;
+    csv.fix(&CSV_71, || {
+        let entry = format!("{LIST}/{index}");
+        if image.is_empty() {
+            let is_empty = object.text_or_empty(&format!("{entry}/name")).is_empty();
+            return is_empty.then(|| Fix::safe("remove the empty entry").remove(entry));
+        }
+        let reference = corrections::image_reference(image)?;
+        Some(corrections::write(format!("{entry}/image"), &reference))
+    });
 }
 
 /// The images, with an empty one for an entry without an image.

@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use opgate_sdk::corrections;
 use opgate_sdk::names::group_version_kind;
-use opgate_sdk::{Document, rule, rules};
+use opgate_sdk::{Document, Row, rule, rules};
 
+use super::deployments::{DEPLOYMENTS, propose_deployment};
 use super::descriptors;
 use super::schema::{RequiredTexts, lacks};
 use crate::csv::Csv;
@@ -37,7 +39,6 @@ const OWNED: &str = "/spec/apiservicedefinitions/owned";
 const OWNED_FIELD: &str = "spec.apiservicedefinitions.owned";
 const REQUIRED: &str = "/spec/apiservicedefinitions/required";
 const REQUIRED_FIELD: &str = "spec.apiservicedefinitions.required";
-const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
 
 pub(super) fn check(csv: &mut Csv<'_, '_>) {
     check_owned_complete(csv);
@@ -71,6 +72,8 @@ rule! {
     ///
     /// Add the missing values. `deploymentName` is the name of a deployment of the install
     /// strategy.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -213,6 +216,8 @@ rule! {
     ///
     /// Correct `deploymentName`, or add the deployment.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -257,6 +262,13 @@ fn check_deployment_exists(csv: &mut Csv<'_, '_>) {
                 "strategyDetailsDeployment is missing deployment {name} for owned APIServices {version}.{group}"
             );
             [format!("{OWNED_FIELD}[{index}].deploymentName"), message]
+        });
+        // An old entry that changes is evaluated by all rules.
+        let is_old = csv.ratchet_base().is_some();
+        let object = csv.object;
+        csv.fix(&CSV_47, || {
+            let pointer = format!("{OWNED}/{index}/deploymentName");
+            (!is_old).then(|| propose_deployment(object, pointer, name)).flatten()
         });
     }
 }
@@ -303,6 +315,8 @@ rule! {
     ///
     /// Remove the entry, or name the same deployment.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -347,6 +361,15 @@ fn check_unique(csv: &mut Csv<'_, '_>, owned: &ChangedList) {
                 let api = group_version_kind(group, version, kind);
                 let message = format!("owned API service {api} is listed more than once");
                 [format!("{OWNED_FIELD}[{index}]"), message]
+            });
+            let object = csv.object;
+            csv.fix(&CSV_48, || {
+                let key = [group, version, kind];
+                let is_same = |(_, api): &(usize, Row<'_>)| {
+                    [GROUP, VERSION, KIND].map(|column| api.text_or_empty(column)) == key
+                };
+                let (first, _) = owned.entries().iter().find(is_same)?;
+                corrections::remove_equal(object, OWNED, first, index)
             });
         }
         let name = api.text_or_empty(DEPLOYMENT);

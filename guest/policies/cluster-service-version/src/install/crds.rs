@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use opgate_sdk::corrections;
 use opgate_sdk::go::{quote, shorten};
-use opgate_sdk::{rule, rules};
+use opgate_sdk::{Fix, names, rule, rules};
 
 use super::descriptors;
 use super::schema::{RequiredTexts, lacks};
@@ -170,6 +171,8 @@ rule! {
     ///
     /// Write the full name of the CustomResourceDefinition.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -199,6 +202,14 @@ fn check_names(csv: &mut Csv<'_, '_>, crds: &ChangedList, place: &str) {
                 let message = format!("couldn't parse plural.group from crd name: {name}");
                 [format!("{place}[{index}].name"), message]
             });
+            let object = csv.object;
+            csv.fix(&CSV_38, || {
+                let entry = format!("/{}/{index}", place.replace('.', "/"));
+                let group = object.text(&format!("{entry}/group"))?;
+                let is_group = names::is_subdomain(&group) && group.contains('.');
+                let name = format!("{name}.{group}");
+                is_group.then(|| corrections::write(format!("{entry}/name"), &name))
+            });
         }
     }
 }
@@ -218,6 +229,8 @@ rule! {
     /// # Remediation
     ///
     /// Correct the group, or remove the field.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -251,6 +264,10 @@ fn check_groups(csv: &mut Csv<'_, '_>, owned: &ChangedList) {
                 let message =
                     format!("owned CRD {name}: group {group} does not match the CRD name");
                 [format!("{OWNED_FIELD}[{index}].group"), message]
+            });
+            csv.fix(&CSV_39, || {
+                let fix = Fix::safe("remove the group, which no program reads");
+                Some(fix.remove(format!("{OWNED}/{index}/group")))
             });
         }
     }

@@ -1,7 +1,8 @@
 //! Descriptors: hints for user interfaces on how to show a field of an API.
 
+use opgate_sdk::corrections;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Kind, rule, rules};
+use opgate_sdk::{Fix, Kind, escape, rule, rules};
 
 use crate::csv::Csv;
 use crate::entries::{ChangedList, Entries, RuleViolations};
@@ -30,6 +31,8 @@ rule! {
     ///
     /// Write the path below `spec` or `status`, without this prefix: `resources.limits` for
     /// `spec.resources.limits`. Remove the field that the message names.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -128,9 +131,23 @@ impl DescriptorList {
             match row.text_or_empty(1) {
                 "" => wrong.add(csv, || [at("path"), say("path is required")]),
                 path if is_delimited(path) => {}
-                path => wrong.add(csv, || {
-                    [at("path"), say(&format!("path {} is not dot-delimited", quote(path)))]
-                }),
+                path => {
+                    wrong.add(csv, || {
+                        [at("path"), say(&format!("path {} is not dot-delimited", quote(path)))]
+                    });
+                    csv.fix(&CSV_42, || {
+                        let parts = path.split(['.', '/']).map(str::trim);
+                        let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+                        // The path begins below the spec or the status.
+                        let parts = match &parts[..] {
+                            ["spec" | "status", rest @ ..] if !rest.is_empty() => rest,
+                            parts => parts,
+                        };
+                        let dotted = parts.join(".");
+                        let pointer = format!("{}/{index}/path", self.pointer);
+                        is_delimited(&dotted).then(|| corrections::propose(pointer, &dotted))
+                    });
+                }
             }
             let known = (1..COLUMNS.len()).filter(|&column| row.kind(column) != Kind::Missing);
             if row.length(0).is_none_or(|members| u32::try_from(known.count()) == Ok(members)) {
@@ -139,6 +156,13 @@ impl DescriptorList {
             let members = object.keys(&format!("{}/{index}", self.pointer));
             for member in members.iter().filter(|member| !MEMBERS.contains(&member.as_str())) {
                 wrong.add(csv, || [at(member), say(&format!("unknown field {}", quote(member)))]);
+                csv.fix(&CSV_42, || {
+                    let meant = corrections::word(member, &MEMBERS)?;
+                    let is_there = members.iter().any(|member| member == meant);
+                    let pointer = format!("{}/{index}/{}", self.pointer, escape(member));
+                    let fix = Fix::safe(format!("rename the field to {meant}"));
+                    (!is_there).then(|| fix.rename_key(pointer, meant))
+                });
             }
         }
     }

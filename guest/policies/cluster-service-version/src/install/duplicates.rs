@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use opgate_sdk::corrections;
 use opgate_sdk::go::{quote, shorten};
 use opgate_sdk::names::group_version_kind;
 use opgate_sdk::{Row, rule, rules};
@@ -36,6 +37,8 @@ rule! {
     /// # Remediation
     ///
     /// Remove the second entry, or correct its `version` if it describes another version.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -86,6 +89,12 @@ pub(super) fn check(csv: &mut Csv<'_, '_>) {
             let crd = group_version_kind(group, version, kind);
             let crd = quote(&shorten(&crd, MAX_SHOWN_BYTES));
             [format!("{OWNED_FIELD}[{index}]"), format!("duplicate CRD {crd} in CSV {name}")]
+        });
+        let object = csv.object;
+        csv.fix(&CSV_106, || {
+            let mut entries = owned.entries().iter();
+            let (first, _) = entries.find(|(_, row)| self::key(*row) == Some(key))?;
+            corrections::remove_equal(object, OWNED, first, index)
         });
     }
 }

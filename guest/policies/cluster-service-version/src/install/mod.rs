@@ -13,6 +13,7 @@
 mod apis;
 mod crds;
 mod created;
+mod deployments;
 mod descriptors;
 mod duplicates;
 mod modes;
@@ -23,6 +24,7 @@ mod strategy;
 pub(crate) use apis::RULES as APIS;
 pub(crate) use crds::RULES as CRDS;
 pub(crate) use created::RULES as CREATED;
+pub(crate) use deployments::propose_deployment;
 pub(crate) use descriptors::RULES as DESCRIPTORS;
 pub(crate) use duplicates::RULES as DUPLICATES;
 pub(crate) use modes::{RULES as MODES, are_changed as modes_differ};

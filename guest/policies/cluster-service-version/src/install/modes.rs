@@ -1,9 +1,10 @@
 //! Install modes: the sets of namespaces that an Operator can watch.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use opgate_sdk::corrections;
 use opgate_sdk::go::quote;
-use opgate_sdk::{InputType, Kind, Shape, rule, rules};
+use opgate_sdk::{Fix, InputType, Kind, Shape, rule, rules};
 
 use super::schema::{required_error, type_error};
 use crate::csv::Csv;
@@ -63,6 +64,8 @@ rule! {
     ///
     /// Correct the `type`. Write `true` or `false` without quotes.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -118,17 +121,33 @@ fn check_known(csv: &mut Csv<'_, '_>, modes: &ChangedList) {
                 wrong.add(csv, || invalid("type", mode.kind(TYPE_COLUMN), Kind::Text));
             }
             Some(known) if MODE_TYPES.contains(&known) => {}
-            Some(other) => wrong.add(csv, || {
-                let (_, field) = at("type");
-                let (other, types) = (quote(other), MODE_TYPES.map(quote).join(", "));
-                let message =
-                    format!("{field}: Unsupported value: {other}: supported values: {types}");
-                [field, message]
-            }),
+            Some(other) => {
+                wrong.add(csv, || {
+                    let (_, field) = at("type");
+                    let (other, types) = (quote(other), MODE_TYPES.map(quote).join(", "));
+                    let message =
+                        format!("{field}: Unsupported value: {other}: supported values: {types}");
+                    [field, message]
+                });
+                csv.fix(&CSV_29, || {
+                    let meant = corrections::word(other, &MODE_TYPES)?;
+                    let mut entries = modes.entries().iter();
+                    let is_listed = entries.any(|(_, mode)| mode.text(TYPE_COLUMN) == Some(meant));
+                    (!is_listed).then(|| corrections::write(at("type").0, meant))
+                });
+            }
         }
         let is_absent = matches!(mode.kind(SUPPORTED_COLUMN), Kind::Missing | Kind::Null);
         if mode.kind(SUPPORTED_COLUMN) != Kind::Boolean && !(is_absent && is_decoded) {
             wrong.add(csv, || invalid("supported", mode.kind(SUPPORTED_COLUMN), Kind::Boolean));
+            csv.fix(&CSV_29, || {
+                let (pointer, _) = at("supported");
+                if is_absent {
+                    // What every reader assumes.
+                    return Some(Fix::safe("set supported to false").set(pointer, "false"));
+                }
+                corrections::boolean_fix(object, &pointer)
+            });
         }
     }
 }
@@ -148,6 +167,8 @@ rule! {
     /// # Remediation
     ///
     /// Keep one entry of each type.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -189,6 +210,27 @@ fn check_distinct(csv: &mut Csv<'_, '_>, modes: &ChangedList) {
     let printed = printed.collect::<Vec<_>>().join(" ");
     let message = format!("InstallMode list contains duplicates, cannot make set: [{printed}]");
     csv.add(&CSV_30, &format!("{FIELD}[{twice}].type"), message);
+    csv.fix(&CSV_30, || remove_equal_modes(modes));
+}
+
+/// The removal of modes that are listed before with the same value; none if the values of a mode differ.
+fn remove_equal_modes(modes: &ChangedList) -> Option<Fix> {
+    let mut values = HashMap::new();
+    let mut twice = Vec::new();
+    for (index, mode) in modes.entries().iter().take(MAX_SHOWN_ENTRIES) {
+        let (name, value) = (mode.text_or_empty(TYPE_COLUMN), mode.boolean(SUPPORTED_COLUMN));
+        match values.insert(name, value) {
+            None => {}
+            Some(before) if before == value && mode.length(ENTRY_COLUMN) == Some(2) => {
+                twice.push(index);
+            }
+            Some(_) => return None,
+        }
+    }
+    let fix = Fix::safe("remove the duplicates");
+    // The last one first: a removal moves the elements behind it.
+    let fix = twice.iter().rev().fold(fix, |fix, index| fix.remove(format!("{POINTER}/{index}")));
+    (!twice.is_empty()).then_some(fix)
 }
 
 rule! {

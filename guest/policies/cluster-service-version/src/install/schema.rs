@@ -40,6 +40,14 @@ impl RequiredTexts<'_> {
                     let message = error.unwrap_or_else(|| required_error(&field));
                     [field, message]
                 });
+                csv.fix(rule, || {
+                    let pointer = format!("{pointer}/{index}/{member}");
+                    let is_absent = !matches!(row.kind(column), Kind::Boolean | Kind::Number);
+                    let is_deployment = *member == "deploymentName" && is_absent;
+                    is_deployment
+                        .then(|| super::deployments::propose_deployment(object, pointer, ""))
+                        .flatten()
+                });
             }
         }
         Some(list)

@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use opgate_sdk::corrections;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Shape, names, rule, rules};
 
+use super::deployments::DEPLOYMENTS;
 use crate::csv::Csv;
 use crate::entries::{ChangedList, Entries, RuleViolations};
 use crate::targets::{CATALOG, CSV};
@@ -12,7 +14,8 @@ use crate::targets::{CATALOG, CSV};
 rules![CSV_33, CSV_34, CSV_35, CSV_49];
 
 const STRATEGY: &str = "/spec/install/strategy";
-const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
+/// The only strategy.
+const DEPLOYMENT: &str = "deployment";
 const DEPLOYMENTS_FIELD: &str = "spec.install.spec.deployments";
 
 pub(super) fn check(csv: &mut Csv<'_, '_>) {
@@ -44,6 +47,8 @@ rule! {
     /// # Remediation
     ///
     /// Add the field that the message names.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -77,6 +82,8 @@ fn check_present(csv: &mut Csv<'_, '_>) {
         let lacked_it = |(_, was): &(_, &str)| was.is_empty() || *was == part;
         if !before.iter().any(lacked_it) {
             csv.add(&CSV_33, field, format!("required field missing: Spec.InstallStrategy{part}"));
+            let is_name = part == ".StrategyName";
+            csv.fix(&CSV_33, || is_name.then(|| corrections::write(STRATEGY, DEPLOYMENT)));
         }
     }
 }
@@ -119,6 +126,8 @@ rule! {
     ///
     /// Write `strategy: deployment`, and describe the deployments under `spec`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -148,6 +157,11 @@ fn check_strategy(csv: &mut Csv<'_, '_>) {
     if !is_fine && csv.touches(STRATEGY, &Shape::Scalar) {
         let message = "install strategy invalid: unrecognized install strategy";
         csv.add(&CSV_34, "spec.install.strategy", message);
+        let has_deployments = csv.object.length(DEPLOYMENTS).is_some_and(|length| length > 0);
+        csv.fix(&CSV_34, || {
+            let spelt = corrections::spelling(STRATEGY, &strategy?, &[DEPLOYMENT]);
+            spelt.or_else(|| has_deployments.then(|| corrections::propose(STRATEGY, DEPLOYMENT)))
+        });
     }
 }
 
@@ -168,6 +182,8 @@ rule! {
     ///
     /// Rename the deployment. Rename it also in `webhookdefinitions` and `apiservicedefinitions`,
     /// where `deploymentName` refers to it.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -214,6 +230,12 @@ fn check_deployment_names(csv: &mut Csv<'_, '_>) {
                     "cluster service version contains duplicate strategy deployment spec '{name}'"
                 );
                 [field(), message]
+            });
+            let object = csv.object;
+            csv.fix(&CSV_35, || {
+                let mut entries = deployments.entries().iter();
+                let (first, _) = entries.find(|(_, entry)| entry.text_or_empty(0) == name)?;
+                corrections::remove_equal(object, DEPLOYMENTS, first, index)
             });
         }
         if *count == 1 && !counts.contains_key(name) {

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_sdk::{Document, Kind, Row, Shape, go, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Row, Shape, corrections, go, rule, rules};
 
 use super::listed::{OldCrds, adds_crds};
 use super::{CONVERSION_WEBHOOK, Definition, Definitions, LIST};
@@ -48,6 +48,11 @@ pub(crate) struct ConvertedCrd {
 impl ConvertedCrd {
     pub(crate) fn field(&self) -> String {
         format!("spec.webhookdefinitions[{}].conversionCRDs[{}]", self.definition, self.at)
+    }
+
+    /// The pointer of the CRD in the list of its definition.
+    fn pointer(&self) -> String {
+        format!("{LIST}/{}/conversionCRDs/{}", self.definition, self.at)
     }
 }
 
@@ -143,6 +148,8 @@ rule! {
     /// Set `supported: false` for the other install modes, and `supported: true` for
     /// `AllNamespaces`.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -189,7 +196,26 @@ fn check_install_modes(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
                 "only AllNamespaces InstallModeType is supported when conversionCRDs is present";
             [definition.field(member), message.to_owned()]
         });
+        let object = csv.object;
+        csv.fix(&CSV_92, || support_all_namespaces_only(object));
     }
+}
+
+/// The install modes of which only `AllNamespaces` is supported.
+fn support_all_namespaces_only(csv: &Document) -> Option<Fix> {
+    const MAX_MODES: usize = 16;
+    let modes = Entries::read_first(csv, MODES, &["/type", "/supported"]);
+    let mut fix = Fix::needs_review("support the install mode AllNamespaces only");
+    let (mut has_all, mut changes) = (false, 0_usize);
+    for (index, mode) in modes.iter().take(MAX_MODES) {
+        let is_all = mode.text(0) == Some("AllNamespaces");
+        has_all |= is_all;
+        if mode.boolean(1).unwrap_or_default() != is_all {
+            fix = fix.set(format!("{MODES}/{index}/supported"), is_all.to_string());
+            changes = changes.saturating_add(1);
+        }
+    }
+    (has_all && changes > 0).then_some(fix)
 }
 
 /// Whether a ClusterServiceVersion supports all namespaces and nothing else.
@@ -265,6 +291,8 @@ rule! {
     ///
     /// Add the CRD to the owned ones, or remove it from `conversionCRDs`.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -306,10 +334,20 @@ fn check_owned(csv: &mut Csv<'_, '_>, targets: &[ConvertedCrd]) {
     };
     let own = go::shorten(&csv.name, MAX_SHOWN_BYTES);
     let mut violations = RuleViolations::of(&CSV_94);
+    let mut proposed = BTreeSet::new();
     for target in targets.iter().filter(|target| !owned.contains(target.name.as_str())) {
         if target.is_new || was_owned.contains(&target.name) {
             violations.add(csv, || {
                 [target.field(), format!("csv {own} does not own CRD {}", target.name)]
+            });
+            let all: Vec<&str> = rows.iter().filter_map(|(_, row)| row.text(0)).collect();
+            csv.fix(&CSV_94, || {
+                let same = corrections::word(&target.name, &all);
+                let meant = same.or_else(|| corrections::nearest(&target.name, &all))?;
+                let is_converted = targets.iter().any(|other| other.name == meant);
+                let write = if same.is_some() { corrections::write } else { corrections::propose };
+                let is_free = !is_converted && proposed.insert(meant.to_owned());
+                is_free.then(|| write(target.pointer(), meant))
             });
         }
     }
@@ -332,6 +370,8 @@ rule! {
     /// # Remediation
     ///
     /// Remove the CRD from all definitions but one.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -394,6 +434,12 @@ fn check_single_conversion(
                 "conversion webhooks [{names}] reference same custom resource definition '{crd}'"
             );
             [second.field(), message]
+        });
+        csv.fix(&CSV_96, || {
+            let mut same = listings.iter().filter(|target| target.definition == second.definition);
+            let is_first = same.next().is_some_and(|first| first.at < second.at);
+            let fix = Fix::safe("remove the duplicate");
+            is_first.then(|| fix.remove(second.pointer()))
         });
     }
 }

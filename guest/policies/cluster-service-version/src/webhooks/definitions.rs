@@ -1,10 +1,11 @@
 //! Requirements for every webhook definition: a type, the members of its schema, a deployment.
 
-use opgate_sdk::{Kind, Shape, go, rule, rules};
+use opgate_sdk::{Kind, Shape, corrections, go, rule, rules};
 
 use super::{Definition, Definitions, REQUIRED};
 use crate::csv::Csv;
 use crate::entries::{Entries, RuleViolations};
+use crate::install;
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_83, CSV_84, CSV_85, CSV_86];
@@ -33,6 +34,8 @@ rule! {
     /// # Remediation
     ///
     /// Write one of the three types.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -74,6 +77,8 @@ rule! {
     ///
     /// Add the member that the message names, or correct the port. Without `containerPort` the
     /// port is 443.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -130,6 +135,15 @@ pub(super) fn check_members(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>
                 );
                 [field, message]
             });
+            csv.fix(&CSV_83, || {
+                let (pointer, found) = (definition.pointer("/type"), &definition.webhook_type);
+                let spelt = corrections::spelling(&pointer, found, &TYPES);
+                spelt.or_else(|| {
+                    let begins = |start: &&str| found.to_lowercase().starts_with(*start);
+                    let at = ["validating", "mutating", "conversion"].iter().position(begins);
+                    Some(corrections::propose(pointer, TYPES.get(at?)?))
+                })
+            });
         }
         for (at, (member, _)) in REQUIRED.iter().enumerate() {
             let lacks = |it: &Definition| it.missing.get(at) == Some(&true);
@@ -166,6 +180,12 @@ fn check_port(
         let message = format!("{field}: Invalid value: {value}: {must}");
         [field, message]
     });
+    let object = csv.object;
+    csv.fix(&CSV_84, || {
+        let port: i64 = object.text(&pointer)?.trim().parse().ok()?;
+        let is_port = (1..=65_535).contains(&port);
+        is_port.then(|| corrections::integer_fix(object, &pointer)).flatten()
+    });
 }
 
 /// The beginning of a value, as written.
@@ -191,6 +211,8 @@ rule! {
     /// # Remediation
     ///
     /// Name the deployment that serves the webhook: one of the deployments that the message lists.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -291,6 +313,11 @@ pub(super) fn check_deployments(csv: &mut Csv<'_, '_>, definitions: &Definitions
                 )
             };
             [definition.field(".deploymentName"), message]
+        });
+        let object = csv.object;
+        csv.fix(&CSV_85, || {
+            let pointer = definition.pointer("/deploymentName");
+            install::propose_deployment(object, pointer, deployment)
         });
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use opgate_sdk::{names, rule, rules};
+use opgate_sdk::{corrections, names, rule, rules};
 
-use super::{Definition, Definitions};
+use super::{Definition, Definitions, LIST};
 use crate::csv::Csv;
 use crate::entries::RuleViolations;
 use crate::targets::{CATALOG, CSV};
@@ -29,6 +29,8 @@ rule! {
     ///
     /// Give each definition a unique name.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -52,6 +54,8 @@ rule! {
 /// The number of definitions that have a name so far, and the number that had it before an UPDATE.
 pub(super) struct Names<'d> {
     now: BTreeMap<&'d str, usize>,
+    /// The index of the first definition with each name.
+    first: BTreeMap<&'d str, usize>,
     before: BTreeMap<&'d str, usize>,
     violations: RuleViolations,
 }
@@ -62,13 +66,19 @@ impl<'d> Names<'d> {
         for definition in definitions.before.iter().flat_map(|before| &before.list) {
             *before.entry(definition.name.as_str()).or_default() += 1;
         }
-        Self { now: BTreeMap::new(), before, violations: RuleViolations::of(&CSV_90) }
+        Self {
+            now: BTreeMap::new(),
+            first: BTreeMap::new(),
+            before,
+            violations: RuleViolations::of(&CSV_90),
+        }
     }
 
     pub(super) fn check(&mut self, csv: &mut Csv<'_, '_>, definition: &'d Definition) {
         let name = definition.name.as_str();
         let count = self.now.entry(name).or_insert(0_usize);
         *count += 1;
+        self.first.entry(name).or_insert(definition.index);
         if *count < 2 || self.before.get(name).is_some_and(|before| before >= count) {
             return;
         }
@@ -76,6 +86,8 @@ impl<'d> Names<'d> {
             let message = "CSV contains repeated WebhookDescription name";
             [definition.field(".generateName"), message.to_owned()]
         });
+        let (object, first) = (csv.object, self.first.get(name).copied());
+        csv.fix(&CSV_90, || corrections::remove_equal(object, LIST, first?, definition.index));
     }
 }
 

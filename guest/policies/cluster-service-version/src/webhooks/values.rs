@@ -10,7 +10,7 @@
 //! A value of another type than in the schema is not evaluated here, and neither is a missing one:
 //! Kubernetes has defaults for optional values.
 
-use opgate_sdk::{Kind, Row, go, lists, names, rule, rules};
+use opgate_sdk::{Fix, Kind, Row, corrections, go, lists, names, rule, rules};
 
 use super::{Definition, Definitions, LIST};
 use crate::csv::Csv;
@@ -85,6 +85,8 @@ rule! {
     /// Write one of the values that the message names. For `generateName`, write a name with three
     /// parts, such as `vwebhooktest.kb.io`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -137,6 +139,9 @@ pub(super) fn check(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
                     let message = format!("{field}: {error}");
                     [field, message]
                 });
+                csv.fix(&CSV_104, || {
+                    correct(&definition.pointer(&format!("/{member}")), member, row.text(column)?)
+                });
             }
         }
     }
@@ -175,6 +180,22 @@ fn member_error(
         }
         _ => None,
     }
+}
+
+/// The value with the spelling of the API, and a path with a slash before it.
+fn correct(pointer: &str, member: &str, value: &str) -> Option<Fix> {
+    let words: &[&str] = match member {
+        "sideEffects" => &["None", "NoneOnDryRun"],
+        "failurePolicy" => &["Fail", "Ignore"],
+        "matchPolicy" => &["Equivalent", "Exact"],
+        "reinvocationPolicy" => &["IfNeeded", "Never"],
+        "webhookPath" => {
+            let path = format!("/{}", value.trim_start_matches('/'));
+            return path_error(&path).is_none().then(|| corrections::write(pointer, &path));
+        }
+        _ => return None,
+    };
+    corrections::spelling(pointer, value, words)
 }
 
 fn invalid_message(value: &str, error: &str) -> String {

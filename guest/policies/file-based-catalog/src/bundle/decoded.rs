@@ -4,7 +4,7 @@
 //! declared as [`Struct`]s, and read list by list: one host call returns all elements.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Kind, Report, Row, escape, rule, rules};
+use opgate_sdk::{Kind, Report, Row, corrections, escape, rule, rules};
 
 use crate::CATALOG;
 use crate::blob::Blob;
@@ -219,7 +219,7 @@ impl ValueLocation {
 }
 
 /// A decoding error: the field and the reason.
-type DecodeError = (String, String);
+type DecodeError = (ValueLocation, String);
 
 /// Decodes the values of a blob.
 struct Decoder<'b, 'd>(&'b Blob<'d>);
@@ -301,13 +301,13 @@ impl Decoder<'_, '_> {
         let path = format!("{}.{}", of.name, at.path);
         let why =
             format!("json: cannot unmarshal {found} into Go struct field {path} of type int32");
-        Some((at.field.clone(), why))
+        Some((at.clone(), why))
     }
 }
 
 fn type_error(kind: Kind, of: &Struct, at: &ValueLocation, go_type: &str) -> DecodeError {
     let path = format!("{}.{}", of.name, at.path);
-    (at.field.clone(), wrong_field(kind, &path, go_type))
+    (at.clone(), wrong_field(kind, &path, go_type))
 }
 
 rule! {
@@ -331,6 +331,8 @@ rule! {
     ///
     /// Write the value that the message names with the required type, a number or a boolean in
     /// quotes, or render the bundle again with `opm render`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -387,15 +389,20 @@ pub(crate) fn check(
             let rows = blob.fields(&at.pointer, &of.columns());
             rows.iter().next().and_then(|row| Decoder(blob).decode_object(row, of, &at))
         }
-        kind => Some((at.field, wrong_value(kind, &of.go_type()))),
+        kind => Some((at, wrong_value(kind, &of.go_type()))),
     };
-    if let Some((inner, why)) = found {
+    if let Some((at, why)) = found {
         let message = format!(
             "parse properties for bundle {}: parse property[{}] of type {}: {why}",
             quote(&bundle.name),
             property.index,
             quote(property.name)
         );
-        report.add(&FBC_54, field(blob, property.index, &inner), message);
+        report.add(&FBC_54, field(blob, property.index, &at.field), message);
+        report.set_fix(&FBC_54, || {
+            let wants_text = why.ends_with(" of type string");
+            let fix = wants_text.then(|| corrections::text_fix(blob.value(), &at.pointer))??;
+            Some(fix.below(&blob.absolute("")))
+        });
     }
 }

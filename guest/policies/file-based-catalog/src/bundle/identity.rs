@@ -1,8 +1,9 @@
 //! The identity of a bundle: the property with package, version and release.
 
 use opgate_constraint::version::{Identifier, Version};
+use opgate_sdk::corrections::ScalarText;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Kind, Report, rule, rules};
+use opgate_sdk::{Fix, Kind, Report, corrections, rule, rules};
 
 use crate::CATALOG;
 use crate::blob::Blob;
@@ -30,6 +31,8 @@ rule! {
     /// # Remediation
     ///
     /// Add the property, or remove the duplicate. `opm render` writes it.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -67,6 +70,8 @@ rule! {
     /// # Remediation
     ///
     /// Write the same name in both fields.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -106,6 +111,8 @@ rule! {
     /// # Remediation
     ///
     /// Write all three numbers, without a prefix.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -149,6 +156,7 @@ pub(crate) fn check(
             _ => blob.field("properties"),
         };
         report.add(&FBC_33, field, message);
+        report.set_fix(&FBC_33, || remove_equal_packages(blob));
         return;
     };
     let place = |inner: &str| field(blob, property.index, inner);
@@ -159,6 +167,7 @@ pub(crate) fn check(
             property.index
         );
         report.add(&FBC_35, place(inner), message);
+        report.set_fix(&FBC_35, || write_version(blob, property.index));
         return;
     }
     if !bundle.package.is_empty() && bundle.package != property.name {
@@ -168,6 +177,12 @@ pub(crate) fn check(
             quote(&property.name)
         );
         report.add(&FBC_34, place(".value.packageName"), message);
+        report.set_fix(&FBC_34, || {
+            let is_same = property.name.is_empty()
+                || corrections::word(&property.name, &[&bundle.package]).is_some();
+            let write = if is_same { corrections::write } else { corrections::propose };
+            Some(write(value_pointer(blob, property.index, "packageName"), &bundle.package))
+        });
     }
     let version = match Version::parse(&property.version) {
         Ok(version) => version,
@@ -175,6 +190,7 @@ pub(crate) fn check(
             let version = quote(&property.version);
             let message = format!("error parsing bundle {} version {version}: {why}", name());
             report.add(&FBC_35, place(".value.version"), message);
+            report.set_fix(&FBC_35, || write_version(blob, property.index));
             return;
         }
     };
@@ -252,4 +268,38 @@ fn validate_release(text: &str) -> Result<(), String> {
     });
     let errors: Vec<_> = errors.collect();
     if errors.is_empty() { Ok(()) } else { wrong(&errors.join("\n")) }
+}
+
+/// The pointer of a member of a property's value in the document.
+fn value_pointer(blob: &Blob<'_>, property: u32, member: &str) -> String {
+    blob.absolute(&format!("{}/{property}/value/{member}", blob.pointer("properties")))
+}
+
+/// The strict version that the version of a property means.
+fn write_version(blob: &Blob<'_>, property: u32) -> Option<Fix> {
+    let own = format!("{}/{property}/value/version", blob.pointer("properties"));
+    let pointer = value_pointer(blob, property, "version");
+    if let Some(scalar) = ScalarText::read(blob.value(), &own) {
+        let text = corrections::version(&scalar.text)?;
+        return Some(ScalarText { text, ..scalar }.fix(&pointer));
+    }
+    let text = blob.value().text(&own)?;
+    let strict = corrections::version(&text).filter(|strict| *strict != text)?;
+    Some(corrections::write(pointer, &strict))
+}
+
+/// The removal of package properties that are equal to the first one.
+fn remove_equal_packages(blob: &Blob<'_>) -> Option<Fix> {
+    const MAX_REMOVED: usize = 16;
+    let list = blob.pointer("properties");
+    let rows = blob.rows(&list, &["/type"]);
+    let packages = rows.iter().enumerate().filter(|(_, row)| row.text(0) == Some("olm.package"));
+    let packages: Vec<usize> = packages.map(|(index, _)| index).take(MAX_REMOVED + 1).collect();
+    let [first, others @ ..] = &packages[..] else { return None };
+    let at = |index: &usize| format!("{list}/{index}");
+    let is_equal = |index: &usize| blob.value().equal(&at(first), blob.value(), &at(index));
+    // The last one first: a removal moves the elements behind it.
+    let fix = Fix::safe("remove the duplicates");
+    let fix = others.iter().rev().fold(fix, |fix, index| fix.remove(blob.absolute(&at(index))));
+    (!others.is_empty() && others.iter().all(is_equal)).then_some(fix)
 }

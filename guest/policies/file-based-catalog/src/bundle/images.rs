@@ -1,7 +1,7 @@
 //! The images of a bundle.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Kind, Report, image, rule, rules};
+use opgate_sdk::{Fix, Kind, Report, corrections, image, rule, rules};
 
 use crate::CATALOG;
 use crate::blob::Blob;
@@ -64,6 +64,8 @@ rule! {
     ///
     /// Correct the reference that the message quotes.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -102,6 +104,8 @@ rule! {
     ///
     /// Give the item its `image`, or remove the item.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -139,6 +143,10 @@ pub(crate) fn check(
                 quote(&image)
             );
             report.add(&FBC_28, blob.field("image"), message);
+            report.set_fix(&FBC_28, || {
+                let reference = corrections::image_reference(&image)?;
+                Some(corrections::write(blob.absolute(&blob.pointer("image")), &reference))
+            });
         }
     } else {
         let kind = blob.kind("image");
@@ -188,6 +196,11 @@ fn check_related_images(blob: &Blob<'_>, bundle: &Bundle, report: &mut Report<'_
                     quote(image)
                 );
                 report.add(&FBC_28, format!("{list}[{index}].image"), message);
+                report.set_fix(&FBC_28, || {
+                    let reference = corrections::image_reference(image)?;
+                    let item = format!("{}/{index}/image", blob.pointer("relatedImages"));
+                    Some(corrections::write(blob.absolute(&item), &reference))
+                });
             }
         } else if is_decoded && row.text_or_empty(1).is_empty() {
             let item = format!("{}/{index}", blob.pointer("relatedImages"));
@@ -198,6 +211,12 @@ fn check_related_images(blob: &Blob<'_>, bundle: &Bundle, report: &mut Report<'_
                 _ => format!("{list}[{index}].image"),
             };
             report.add(&FBC_29, field, message);
+            report.set_fix(&FBC_29, || {
+                let known = [0, 1].iter().filter(|column| row.kind(**column) != Kind::Missing);
+                let is_empty = row.length(2).map(usize::try_from) == Some(Ok(known.count()));
+                let fix = Fix::safe("remove the empty item");
+                is_empty.then(|| fix.remove(blob.absolute(&item)))
+            });
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod properties;
 
 use opgate_constraint::version::Version;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Report, rule, rules};
+use opgate_sdk::{Report, corrections, rule, rules};
 
 use self::properties::{PropertyChecker, PropertyValues};
 use crate::CATALOG;
@@ -56,6 +56,8 @@ rule! {
     ///
     /// Set the member that the message names. `opm render` writes both.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -95,6 +97,14 @@ pub(crate) fn check(
     if meta.package.is_missing() {
         let message = format!("package name must be set for bundle {}", quote(&bundle.name));
         report.add(&FBC_26, blob.path(), message);
+        report.set_fix(&FBC_26, || {
+            let rows = blob.rows(&blob.pointer("properties"), &["/type", "/value/packageName"]);
+            let mut names = rows.iter().filter(|row| row.text(0) == Some("olm.package"));
+            let name = names.next()?.text(1).filter(|name| !name.is_empty())?;
+            let pointer = blob.absolute(&blob.pointer("package"));
+            let is_certain = names.next().is_none() && blob.has_package(name);
+            is_certain.then(|| corrections::write(pointer, name))
+        });
     }
     if meta.name.is_missing() {
         report.add(&FBC_26, blob.path(), "name must be set");

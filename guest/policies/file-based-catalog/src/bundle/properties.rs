@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use opgate_constraint::range::Range;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Kind, Report, names, rule, rules};
+use opgate_sdk::{Fix, Kind, Report, corrections, names, rule, rules};
 
 use crate::CATALOG;
 use crate::blob::Blob;
@@ -49,6 +49,8 @@ rule! {
     ///
     /// Add the missing property, or remove the second one. `opm render` writes them all.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -77,10 +79,34 @@ rule! {
 impl PropertyValues {
     /// Reports provided APIs that no property lists.
     pub(crate) fn check_unlisted(&self, blob: &Blob<'_>, report: &mut Report<'_>) {
+        let mut is_fixed = false;
         for api in self.provided.difference(&self.listed) {
             let message = format!("provided API {api} has no olm.gvk property");
             report.add(&FBC_39, blob.field("properties"), message);
+            if !is_fixed {
+                is_fixed = true;
+                report.set_fix(&FBC_39, || self.list_apis(blob));
+            }
         }
+    }
+
+    /// Properties for the APIs that have none, as `opm render` writes them.
+    fn list_apis(&self, blob: &Blob<'_>) -> Option<Fix> {
+        const MAX_ADDED: usize = 16;
+        let end = blob.absolute(&format!("{}/-", blob.pointer("properties")));
+        let mut fix = Fix::safe("add the olm.gvk properties of the provided APIs");
+        let mut is_empty = true;
+        for api in self.provided.difference(&self.listed).take(MAX_ADDED) {
+            let (group_version, kind) = api.split_once(", Kind=")?;
+            let (group, version) = group_version.split_once('/')?;
+            let [group, kind, version] = [group, kind, version].map(opgate_sdk::json_string);
+            fix = fix.insert(
+                end.clone(),
+                format!("{{\"type\":\"olm.gvk\",\"value\":{{\"group\":{group},\"kind\":{kind},\"version\":{version}}}}}"),
+            );
+            is_empty = false;
+        }
+        (!is_empty && blob.kind("properties") == Kind::List).then_some(fix)
     }
 }
 
@@ -200,6 +226,11 @@ impl PropertyChecker<'_, '_> {
             if self.found.listed.contains(&api) {
                 let message = format!("olm.gvk {api} is listed more than once");
                 report.add(&FBC_39, field(self.blob, property.index, ".value"), message);
+                report.set_fix(&FBC_39, || {
+                    let pointer = self.blob.absolute(&property.pointer(""));
+                    let is_plain = property.members() == Some(3);
+                    is_plain.then(|| Fix::safe("remove the duplicate").remove(pointer))
+                });
             } else {
                 self.found.listed.insert(api);
             }
@@ -222,6 +253,8 @@ rule! {
     /// # Remediation
     ///
     /// Name the package, and write the range with operators such as `>=1.2.0 <2.0.0`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -250,24 +283,29 @@ impl PropertyChecker<'_, '_> {
     /// Evaluates a package that the bundle requires.
     fn check_required_package(&self, property: &Property<'_>, report: &mut Report<'_>) {
         let index = property.index;
-        let mut complain = |inner: &str, why: &str| {
+        let complain = |report: &mut Report<'_>, inner: &str, why: &str| {
             let message = format!("property[{index}] of type \"olm.package.required\": {why}");
             report.add(&FBC_38, field(self.blob, index, inner), message);
         };
         if property.kind(VALUE) != Kind::Object {
             let why = wrong_value(property.kind(VALUE), "property.PackageRequired");
-            complain(".value", &why);
+            complain(report, ".value", &why);
             return;
         }
         let wanting = |name| format!("{name} must be a non-empty string{}", property.hint(name));
         if property.text(PACKAGE_NAME).is_empty() {
-            complain(".value.packageName", &wanting("packageName"));
+            complain(report, ".value.packageName", &wanting("packageName"));
         }
         let range = property.text(VERSION_RANGE);
         if range.is_empty() {
-            complain(".value.versionRange", &wanting("versionRange"));
+            complain(report, ".value.versionRange", &wanting("versionRange"));
         } else if let Err(why) = Range::parse(range) {
-            complain(".value.versionRange", &why.to_string());
+            complain(report, ".value.versionRange", &why.to_string());
+            report.set_fix(&FBC_38, || {
+                let range = corrections::version_range(range)?;
+                let pointer = self.blob.absolute(&property.pointer("/value/versionRange"));
+                Some(corrections::write(pointer, &range))
+            });
         }
     }
 }
@@ -365,6 +403,8 @@ rule! {
     ///
     /// Write one of the two, or remove the property from a registry bundle.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -395,6 +435,16 @@ impl PropertyChecker<'_, '_> {
                 quote(value)
             );
             report.add(&FBC_42, field(self.blob, property.index, ".value"), message);
+            report.set_fix(&FBC_42, || {
+                let pointer = self.blob.absolute(&property.pointer("/value"));
+                let letters: String = value.chars().filter(char::is_ascii_alphanumeric).collect();
+                let meant = match letters.to_ascii_lowercase().as_str() {
+                    "registry" | "registryv1" => "registry+v1",
+                    "plain" | "plainv0" => "plain+v0",
+                    _ => return None,
+                };
+                Some(corrections::write(pointer, meant))
+            });
         }
     }
 }

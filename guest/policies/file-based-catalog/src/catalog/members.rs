@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Report, rule, rules};
+use opgate_sdk::{Report, corrections, rule, rules};
 
 use crate::CATALOG;
 use crate::blob::blob_path;
@@ -117,6 +117,8 @@ rule! {
     ///
     /// Name a channel that exists, or add the `olm.channel` blob.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -157,6 +159,16 @@ pub(crate) fn check_default_channels(
         {
             let message = "channel must contain at least one bundle";
             report.add(&FBC_11, field.clone(), message);
+            report.set_fix(&FBC_11, || {
+                let (at, names): (_, Vec<&str>) = (package.at, channels.iter().copied().collect());
+                let pointer = format!("/spec/blobs/{at}/value/{}", field.rsplit('.').next()?);
+                let same = corrections::word(name, &names).map(|meant| (true, meant));
+                let only = (names.len() == 1).then(|| names.first().copied()).flatten();
+                let near = only.or_else(|| corrections::nearest(name, &names));
+                let (is_same, meant) = same.or(near.map(|meant| (false, meant)))?;
+                let write = if is_same { corrections::write } else { corrections::propose };
+                Some(write(pointer, meant))
+            });
         }
     }
 }

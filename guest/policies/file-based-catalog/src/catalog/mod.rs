@@ -5,7 +5,6 @@
 pub(crate) mod members;
 pub(crate) mod unique;
 
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
@@ -19,7 +18,7 @@ use crate::files::FBC_43;
 use crate::objects::Objects;
 use crate::package::{self, Package};
 use crate::settings::Settings;
-use crate::{CATALOG, go_text, graph, properties};
+use crate::{CATALOG, go_text, graph, package_list, properties};
 
 rules![FBC_04];
 
@@ -31,21 +30,6 @@ pub(crate) struct Catalog {
     deprecations: Vec<Deprecations>,
     /// Packages that the blobs name and that the catalog has.
     pub(crate) known_packages: BTreeSet<String>,
-}
-
-/// Whether the list of all packages, which is sorted, has a name.
-fn is_listed(document: &Document, name: &str) -> bool {
-    let (mut from, mut to) = (0, document.length("/spec/packages").unwrap_or_default());
-    while from < to {
-        let middle = from.midpoint(to);
-        let found = document.text_or_empty(&format!("/spec/packages/{middle}"));
-        match found.as_str().cmp(name) {
-            Ordering::Equal => return true,
-            Ordering::Less => from = middle.saturating_add(1),
-            Ordering::Greater => to = middle,
-        }
-    }
-    false
 }
 
 impl Catalog {
@@ -60,13 +44,20 @@ impl Catalog {
         };
         let mut objects = Objects::default();
         let table = blob::read_blobs(document);
+        let channels =
+            table.iter().filter(|row| row.text(blob::SCHEMA_COLUMN) == Some(blob::CHANNEL));
+        let channels: BTreeSet<&str> =
+            channels.filter_map(|row| row.text(blob::NAME_COLUMN)).collect();
+        let only_channel = channels.first().copied().filter(|_| channels.len() == 1);
         let (mut templates, mut blobs) = (0, 0);
         for (at, row) in (0..).zip(table.iter()) {
             let blob = Blob::new(document, at, row);
             blobs += 1;
             match blob.kind_of_all() {
                 Kind::Object if blob.is_template(settings) => templates += 1,
-                Kind::Object => catalog.add_blob(&blob, settings, &mut objects, report),
+                Kind::Object => {
+                    catalog.add_blob(&blob, settings, &mut objects, only_channel, report);
+                }
                 Kind::Missing => {}
                 kind => {
                     let message = go_text::wrong_value(kind, "map[string]interface {}");
@@ -90,7 +81,8 @@ impl Catalog {
         let deprecations = self.deprecations.iter().map(|deprecations| &deprecations.package);
         let package_names: BTreeSet<_> = channels.chain(bundles).chain(deprecations).collect();
         for name in package_names {
-            if !name.is_empty() && !known.contains(name) && is_listed(document, name) {
+            if !name.is_empty() && !known.contains(name) && package_list::is_listed(document, name)
+            {
                 known.insert(name.clone());
             }
         }
@@ -102,6 +94,7 @@ impl Catalog {
         blob: &Blob<'_>,
         settings: &Settings,
         objects: &mut Objects,
+        only_channel: Option<&str>,
         report: &mut Report<'_>,
     ) {
         let meta = blob.check(settings, report);
@@ -110,7 +103,9 @@ impl Catalog {
                 self.bundles.push(bundle::check(blob, &meta, settings, objects, report));
                 return;
             }
-            blob::PACKAGE => self.packages.push(package::check(blob, &meta, report)),
+            blob::PACKAGE => {
+                self.packages.push(package::check(blob, &meta, only_channel, report));
+            }
             blob::CHANNEL => {
                 if meta.package.is_missing() {
                     let name = quote(meta.name.as_str());

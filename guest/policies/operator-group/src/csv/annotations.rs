@@ -2,7 +2,7 @@
 
 use opgate_sdk::copies::CopyMarks;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Report, Review, rule, rules};
+use opgate_sdk::{Document, Fix, Report, Review, escape, rule, rules};
 
 use super::MemberCsv;
 use crate::kinds::CSV;
@@ -37,6 +37,8 @@ rule! {
     /// # Remediation
     ///
     /// Remove the three annotations from the manifest; OLM adds them.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -84,6 +86,10 @@ impl MemberCsv<'_> {
                     "annotation {key} is {text}, expected {expected} from operator group {namespace}/{name}"
                 );
                 report.add(&OPG_30, format!("metadata.annotations[{key}]"), message);
+                report.set_fix(&OPG_30, || {
+                    let fix = Fix::safe("remove the annotation, which OLM adds");
+                    Some(fix.remove(format!("/metadata/annotations/{}", escape(key))))
+                });
             }
         }
     }
@@ -107,6 +113,8 @@ rule! {
     ///
     /// Remove the annotation from the copy. If you wrote the CSV yourself, remove the label
     /// `olm.copiedFrom` as well: only OLM creates copies.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -139,5 +147,8 @@ pub(super) fn check_copy(review: &Review<'_>, object: &Document, report: &mut Re
     if object.has(TARGETS_ANNOTATION) && !review.ratchet_base().is_some_and(was_so) {
         let message = "copied CSV must not carry the olm.targetNamespaces annotation";
         report.add(&OPG_31, "metadata.annotations[olm.targetNamespaces]", message);
+        report.set_fix(&OPG_31, || {
+            Some(Fix::safe("remove the annotation").remove(TARGETS_ANNOTATION))
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! The annotations of an OperatorGroup. These rules read nothing else.
 
 use opgate_sdk::go::{duration, quote};
-use opgate_sdk::{Document, Report, Review, Shape, escape, names, rule, rules};
+use opgate_sdk::{Document, Fix, Report, Review, Shape, corrections, escape, names, rule, rules};
 
 use crate::apis::ApiParts;
 use crate::group_surface::PROVIDED_APIS;
@@ -118,6 +118,8 @@ rule! {
     ///
     /// Rename the annotation to the name in the message.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -150,6 +152,11 @@ fn check_spelling(review: &Review<'_>, object: &Document, report: &mut Report<'_
                 "provided annotation {key} uses wrong case and should be {spelled} instead"
             );
             report.add(&OPG_13, format!("metadata.annotations[{key}]"), message);
+            report.set_fix(&OPG_13, || {
+                let is_there = object.has(&format!("/metadata/annotations/{spelled}"));
+                let fix = Fix::safe(format!("rename the annotation to {spelled}"));
+                (!is_there).then(|| fix.rename_key(pointer, *spelled))
+            });
         }
     }
 }
@@ -172,6 +179,8 @@ rule! {
     /// # Remediation
     ///
     /// Write a number with its unit and without spaces, or remove the annotation.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -206,6 +215,9 @@ fn check_durations(review: &Review<'_>, object: &Document, report: &mut Report<'
         {
             let message = format!("failed to parse unpack {what} annotation({key}: {text}): {why}");
             report.add(&OPG_14, format!("metadata.annotations[{key}]"), message);
+            report.set_fix(&OPG_14, || {
+                Some(corrections::write(pointer, &corrections::go_duration(&text)?))
+            });
         }
     }
 }

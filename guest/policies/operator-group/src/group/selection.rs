@@ -1,7 +1,7 @@
 //! The namespaces that an OperatorGroup selects: by names, by a selector, or all.
 
 use opgate_sdk::cluster::Query;
-use opgate_sdk::{Document, Kind, Report, Review, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Report, Review, escape, rule, rules};
 
 use super::Group;
 use crate::group_surface::{SELECTOR, Selection, has_requirements};
@@ -78,6 +78,8 @@ rule! {
     ///
     /// Keep the field that you intend to use, and remove the other.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -116,6 +118,8 @@ rule! {
     ///
     /// Put the labels below `matchLabels`. For a group for all namespaces, remove the selector.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -148,11 +152,30 @@ fn check_names_and_selector(object: &Document, names: &[String], report: &mut Re
     if !names.is_empty() && selects {
         let message = "spec.selector is ignored because spec.targetNamespaces is set";
         report.add(&OPG_09, "spec.selector", message);
+        report.set_fix(&OPG_09, || {
+            Some(Fix::safe("remove the selector, which is ignored").remove(SELECTOR))
+        });
     }
     if names.is_empty() && !selects && object.kind(SELECTOR) == Kind::Object {
         let message = "spec.selector has neither matchLabels nor matchExpressions: the Operator group selects all namespaces";
         report.add(&OPG_10, "spec.selector", message);
+        report.set_fix(&OPG_10, || {
+            let is_empty = object.length(SELECTOR) == Some(0);
+            let fix = Fix::safe("remove the empty selector: the group is for all namespaces");
+            is_empty.then(|| fix.remove(SELECTOR)).or_else(|| move_to_match_labels(object))
+        });
     }
+}
+
+/// The members of the selector as labels, if all of them are texts.
+fn move_to_match_labels(object: &Document) -> Option<Fix> {
+    const MAX_BYTES: usize = 4 << 10;
+    let members = object.keys(SELECTOR);
+    let is_text = |key: &String| object.kind(&format!("{SELECTOR}/{}", escape(key))) == Kind::Text;
+    let labels = object.raw(SELECTOR).filter(|labels| labels.len() <= MAX_BYTES)?;
+    let labels = String::from_utf8(labels).ok()?;
+    let fix = Fix::needs_review("write the labels below matchLabels");
+    members.iter().all(is_text).then(|| fix.set(SELECTOR, format!("{{\"matchLabels\":{labels}}}")))
 }
 
 rule! {

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Report, Review, Selector, SelectorError, Shape, escape, rule, rules};
+use opgate_sdk::{
+    Document, Fix, Report, Review, Selector, SelectorError, Shape, corrections, escape, rule, rules,
+};
 
 use super::selection;
 use crate::group_surface::{SELECTOR, TARGETS};
@@ -21,13 +23,14 @@ pub(crate) fn check(review: &Review<'_>, object: &Document, report: &mut Report<
     let new_selector = review.touches_json(object, SELECTOR);
     let names = lists::texts(object, TARGETS);
     if new_names {
-        check_namespace_names(&names, report);
+        check_namespace_names(&names, review.is_update(), report);
         if is_v1 {
             check_duplicate_names(&names, report);
         }
     }
     if new_selector && let Err(message) = parse_selector(object) {
         report.add(&OPG_05, "spec.selector", message);
+        report.set_fix(&OPG_05, || spell_operator(object));
     }
     if is_v1 && review.touches(object, STRATEGY, &Shape::Scalar) {
         check_strategy(object, report);
@@ -56,6 +59,8 @@ rule! {
     /// For all namespaces, remove `targetNamespaces` and `selector`. Otherwise remove the empty
     /// entry.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -78,11 +83,12 @@ rule! {
     }
 }
 
-fn check_namespace_names(names: &[String], report: &mut Report<'_>) {
+fn check_namespace_names(names: &[String], is_update: bool, report: &mut Report<'_>) {
     if names.iter().any(String::is_empty) {
         let message =
             format!("TargetNamespaces cannot contain NamespaceAll: [{}]", names.join(" "));
         report.add(&OPG_04, "spec.targetNamespaces", message);
+        report.set_fix(&OPG_04, || remove_empty_names(names, is_update));
     }
 }
 
@@ -103,6 +109,8 @@ rule! {
     /// # Remediation
     ///
     /// Remove the entry at the index that the message names. Indexes start at 0.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -133,6 +141,9 @@ fn check_duplicate_names(names: &[String], report: &mut Report<'_>) {
         let field = format!("spec.targetNamespaces[{index}]");
         let message = format!("{field}: Duplicate value: {}", quote(name));
         report.add(&OPG_06, field, message);
+        report.set_fix(&OPG_06, || {
+            Some(Fix::safe("remove the duplicate").remove(format!("{TARGETS}/{index}")))
+        });
     }
     report.add_count(&OPG_06, twice.count());
 }
@@ -157,6 +168,8 @@ rule! {
     ///
     /// Correct the first mistake, which the message quotes, and apply the group again. Use
     /// `matchLabels` for plain comparisons.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -214,6 +227,8 @@ rule! {
     ///
     /// Set one of the two values, or remove the field.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -244,5 +259,36 @@ fn check_strategy(object: &Document, report: &mut Report<'_>) {
             quote(&strategy)
         );
         report.add(&OPG_07, "spec.upgradeStrategy", message);
+        report.set_fix(&OPG_07, || corrections::spelling(STRATEGY, &strategy, &STRATEGIES));
     }
+}
+
+/// The list without empty names. Without any other name, the group is for all namespaces and has no list.
+fn remove_empty_names(names: &[String], is_update: bool) -> Option<Fix> {
+    const MAX_REMOVED: usize = 16;
+    if names.iter().all(String::is_empty) {
+        return Some(Fix::safe("remove the list: the group is for all namespaces").remove(TARGETS));
+    }
+    // The members of an existing group depend on its namespaces.
+    if is_update {
+        return None;
+    }
+    let mut seen = HashSet::new();
+    let mut is_removed = |name: &String| name.is_empty() || !seen.insert(name.clone());
+    let removed = names.iter().enumerate().filter(|(_, name)| is_removed(name));
+    let removed: Vec<usize> = removed.map(|(index, _)| index).take(MAX_REMOVED).collect();
+    // The last one first: a removal moves the elements behind it.
+    let fix = Fix::needs_review("remove the empty names and the duplicates");
+    Some(removed.iter().rev().fold(fix, |fix, index| fix.remove(format!("{TARGETS}/{index}"))))
+}
+
+/// The first operator of the selector that is not spelled like those of Kubernetes.
+fn spell_operator(object: &Document) -> Option<Fix> {
+    const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
+    const EXPRESSIONS: &str = "/spec/selector/matchExpressions";
+    let rows = object.rows(EXPRESSIONS, &["/operator"]);
+    let mut rows = rows.iter().enumerate();
+    let (index, row) = rows.find(|(_, row)| !OPERATORS.contains(&row.text_or_empty(0)))?;
+    let pointer = format!("{EXPRESSIONS}/{index}/operator");
+    corrections::spelling(&pointer, row.text_or_empty(0), &OPERATORS)
 }

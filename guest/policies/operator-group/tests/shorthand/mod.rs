@@ -32,12 +32,15 @@ pub(crate) fn create(object: &Value, cluster: &[Value]) -> Case {
         request: RequestParts::default(),
         settings: json!({}),
         cluster: Some(cluster.to_vec()),
+        has_cluster: true,
         violations: Vec::new(),
         skipped: std::collections::BTreeSet::new(),
         ignores_other_rules: false,
         fixes: None,
+        is_evaluated: true,
         audit_annotations: None,
         reason: None,
+        fixed: None,
         location: opgate_sdk_testing::Location::default(),
     }
 }

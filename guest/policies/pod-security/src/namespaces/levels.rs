@@ -1,9 +1,9 @@
 //! Values of the labels for levels and versions, and namespaces whose level cannot be changed.
 
 use opgate_sdk::go::{quote, shorten};
-use opgate_sdk::{Report, rule, rules};
+use opgate_sdk::{Report, corrections, rule, rules};
 
-use super::{LabelledNamespace, MODE_LABELS, VERSION_LABELS, field};
+use super::{LabelledNamespace, MODE_LABELS, VERSION_LABELS, field, pointer};
 use crate::level::is_version;
 use crate::targets::{NAMESPACE, NAMESPACE_PARTS};
 
@@ -33,6 +33,8 @@ rule! {
     /// # Remediation
     ///
     /// Use one of the three levels, or remove the label.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -111,6 +113,8 @@ rule! {
     ///
     /// Write `v1.25`, with the `v` and without a patch version, or `latest`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -141,6 +145,12 @@ fn check_versions(namespace: &LabelledNamespace<'_>, report: &mut Report<'_>) {
             let message =
                 format!("{field}: Invalid value: {value}: must be \"latest\" or \"v1.x\"");
             report.add(&PSA_17, field, message);
+            report.set_fix(&PSA_17, || {
+                let plain = version.trim().to_ascii_lowercase();
+                let with_v = format!("v{plain}");
+                let meant = [plain, with_v].into_iter().find(|version| is_version(version))?;
+                Some(corrections::write(pointer(label), &meant))
+            });
         }
     }
 }
@@ -159,6 +169,9 @@ pub(super) fn check(namespace: &LabelledNamespace<'_>, report: &mut Report<'_>) 
                 POD_SECURITY_LEVELS.join(", ")
             );
             report.add(&PSA_01, field, message);
+            report.set_fix(&PSA_01, || {
+                corrections::spelling(&pointer(label), &level, &POD_SECURITY_LEVELS)
+            });
         }
         if is_fixed && level != POD_SECURITY_LEVELS[0] {
             let name = quote(&namespace.name);

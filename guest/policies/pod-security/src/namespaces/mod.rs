@@ -45,7 +45,7 @@ impl LabelledNamespace<'_> {
 
     /// Whether a label is new or changes.
     fn is_new(&self, name: &str) -> bool {
-        let pointer = format!("/metadata/labels/{}", escape(name));
+        let pointer = pointer(name);
         // The namespace controller writes the subresources of every Namespace that is deleted, also
         // if `ratcheting` is off.
         if !self.review.request.sub_resource().is_empty() {
@@ -54,6 +54,11 @@ impl LabelledNamespace<'_> {
         }
         self.review.touches(self.object, &pointer, &Shape::Scalar)
     }
+}
+
+/// The pointer of a label.
+fn pointer(label: &str) -> String {
+    format!("/metadata/labels/{}", escape(label))
 }
 
 /// The field of a label.

@@ -3,9 +3,9 @@
 //! It acts on the value `true` only: other spellings have no effect.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Report, rule, rules};
+use opgate_sdk::{Fix, Report, rule, rules};
 
-use super::{LabelledNamespace, MODE_LABELS, SYNC, field};
+use super::{LabelledNamespace, MODE_LABELS, SYNC, field, pointer};
 use crate::targets::{NAMESPACE, NAMESPACE_PARTS};
 
 rules![PSA_03, PSA_04, PSA_05];
@@ -34,6 +34,8 @@ rule! {
     /// # Remediation
     ///
     /// Remove the label.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -160,6 +162,10 @@ pub(super) fn check(namespace: &LabelledNamespace<'_>, report: &mut Report<'_>) 
                 "pod security admission synchronization is permanently disabled in namespace {name}"
             );
             report.add(&PSA_03, field(SYNC), message);
+            report.set_fix(&PSA_03, || {
+                let fix = Fix::safe("remove the label, which has no effect here");
+                Some(fix.remove(pointer(SYNC)))
+            });
         }
         let payload = namespace.review.settings.texts("/psa/payloadNamespaces");
         if namespace.name != OPERATORS_NAMESPACE && payload.contains(&namespace.name) {

@@ -12,7 +12,7 @@ mod types;
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Level, Report, names, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Level, Report, corrections, names, rule, rules};
 
 use crate::directory::{BUNDLE, BundleDirectory, Content, File, MANIFESTS};
 
@@ -157,6 +157,7 @@ pub(crate) fn check_files(
     for file in directory.files_in(MANIFESTS) {
         if file.is_hidden() {
             report.add(&RBF_12, file.field(), parse_error(&file.path, "is a hidden file"));
+            report.set_fix(&RBF_12, || show_file(directory, file));
             continue;
         }
         check_parsable(directory, file, report);
@@ -202,6 +203,9 @@ fn check_csv_version(manifest: &Manifest<'_>, report: &mut Report<'_>) {
     );
     let message = parse_error(&file.path, &why);
     report.add_as(Level::Warn, &RBF_12, file.within("apiVersion"), message);
+    report.set_fix(&RBF_12, || {
+        Some(corrections::write(file.pointer("/apiVersion"), CSV_API_VERSION))
+    });
 }
 
 /// Whether upstream can decode a ClusterServiceVersion.
@@ -210,8 +214,9 @@ fn check_csv_types(csv: &Document, file: &File, report: &mut Report<'_>) {
         let why = "the ClusterServiceVersion is too large for its types to be evaluated";
         return report.skip_part(&RBF_12, &file.within(""), why);
     };
-    for (field, why) in &mismatches.first {
+    for types::FoundMismatch { field, why, correction } in &mismatches.first {
         report.add(&RBF_12, file.within(field), parse_error(&file.path, why));
+        report.set_fix(&RBF_12, || Some(correction.fix(csv)?.below(&file.pointer(""))));
     }
     report.add_count(&RBF_12, mismatches.more);
 }
@@ -252,6 +257,8 @@ rule! {
     /// Correct the place that the message names, and remove a namespace and all but one of the
     /// values of a key. Move other files and subdirectories out of `manifests/`, and render
     /// templates before you run opgate.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -298,29 +305,58 @@ pub(crate) fn check_parsable(
     // Users who put another file here do not expect the registry to read it.
     let hint =
         if file.is_named_document() { "" } else { "; the registry reads every file in manifests/" };
-    let mut deny = |field: String, why: &str| {
+    let deny = |report: &mut Report<'_>, field: String, why: &str| {
         report.add(&RBF_12, field, parse_error(&file.path, &format!("{why}{hint}")));
+        report.set_fix(&RBF_12, || move_out(directory, file));
     };
     match &file.content {
-        Content::Invalid(why) => deny(file.error_field(), why),
-        Content::Other => deny(file.field(), "neither YAML nor JSON"),
-        Content::Documents(0) => deny(file.field(), "no object"),
+        Content::Invalid(why) => deny(report, file.error_field(), why),
+        Content::Other => deny(report, file.field(), "neither YAML nor JSON"),
+        Content::Documents(0) => deny(report, file.field(), "no object"),
         Content::Documents(_) => {
             let Some(object) = directory.first_document(file) else { return };
             if object.kind("") != Kind::Object {
-                deny(file.within(""), "not an object");
+                deny(report, file.within(""), "not an object");
                 return;
             }
             let kind = object.text_or_empty("/kind");
             // Upstream decodes CRDs by their version, and others by their kind.
             if kind == CRD && object.text_or_empty("/apiVersion").is_empty() {
-                deny(file.within("apiVersion"), "Object 'apiVersion' is missing");
+                deny(report, file.within("apiVersion"), "Object 'apiVersion' is missing");
+                report.set_fix(&RBF_12, || {
+                    let has_schemas = object.has("/spec/versions/0/schema/openAPIV3Schema");
+                    let pointer = file.pointer("/apiVersion");
+                    has_schemas.then(|| corrections::write(pointer, "apiextensions.k8s.io/v1"))
+                });
             }
             if kind.is_empty() && !is_csv_without_kind(&object, file) {
-                deny(file.within("kind"), "Object 'kind' is missing");
+                deny(report, file.within("kind"), "Object 'kind' is missing");
             }
         }
     }
+}
+
+/// The move of another file, such as a README, to the top of the bundle.
+fn move_out(directory: &BundleDirectory<'_>, file: &File) -> Option<Fix> {
+    const ENDINGS: [&str; 11] =
+        ["adoc", "gif", "html", "jpeg", "jpg", "md", "pdf", "png", "rst", "svg", "txt"];
+    const NAMES: [&str; 6] = ["changelog", "contributing", "license", "notes", "owners", "readme"];
+    let name = file.name().to_ascii_lowercase();
+    let (stem, ending) = name.rsplit_once('.').unwrap_or((&name, ""));
+    let is_other = ENDINGS.contains(&ending) || ending.is_empty() && NAMES.contains(&stem);
+    let is_free = directory.file(file.name()).is_none();
+    let fix = Fix::safe(format!("move the file out of {MANIFESTS}/"));
+    (is_free && is_other && file.directory() == MANIFESTS)
+        .then(|| fix.move_file(file.file_pointer(), file.name()))
+}
+
+/// The name of a manifest without the dot before it.
+fn show_file(directory: &BundleDirectory<'_>, file: &File) -> Option<Fix> {
+    let path = format!("{MANIFESTS}/{}", file.name().trim_start_matches('.'));
+    let is_free = directory.file(&path).is_none();
+    let is_manifest = file.is_named_document() && file.has_documents();
+    let fix = Fix::needs_review("rename the file");
+    (is_free && is_manifest).then(|| fix.move_file(file.file_pointer(), path))
 }
 
 /// Whether an object without a kind is intended as a ClusterServiceVersion, with the same check as

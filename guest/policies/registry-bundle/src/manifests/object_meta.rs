@@ -3,7 +3,7 @@
 //! bundle validate` call it.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, escape, names};
+use opgate_sdk::{Document, Fix, Kind, Report, corrections, escape, names};
 
 use crate::manifests::{CSV, Manifest, RBF_12};
 
@@ -33,6 +33,9 @@ pub(crate) fn check(object: &Document, manifest: &Manifest<'_>, report: &mut Rep
     if manifest.kind != CSV && !object.text_or_empty("/metadata/namespace").is_empty() {
         let error = "metadata.namespace: Forbidden: not allowed on this type";
         metadata.report_invalid("metadata.namespace", error);
+        let pointer = manifest.file.pointer("/metadata/namespace");
+        let fix = || Some(Fix::safe("remove the namespace").remove(pointer));
+        metadata.report.set_fix(&RBF_12, fix);
     }
     metadata.check_map(object, "labels", true);
     metadata.check_map(object, "annotations", false);
@@ -86,6 +89,9 @@ impl MetadataChecker<'_, '_, '_> {
                 }
                 None if map.has(&value) => {
                     self.report_unparsable(&entry, &format!("{entry} is not a text"));
+                    let place = self.manifest.file.pointer(&pointer);
+                    let fix = || corrections::string_fix(&map, &value, !is_labels);
+                    self.report.set_fix(&RBF_12, || fix().map(|fix| fix.below(&place)));
                 }
                 _ => {}
             }

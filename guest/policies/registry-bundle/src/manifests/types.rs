@@ -11,8 +11,8 @@
 //! reports them. Numbers instead of strings are rejected: not all of upstream's decoders accept
 //! them, and no API server does.
 
-use opgate_schema::{FieldPath, Mismatch, SchemaErrorSink, TypeId, walk};
-use opgate_sdk::Document;
+use opgate_schema::{FieldPath, Kind, Mismatch, SchemaErrorSink, TypeId, quantity_error, walk};
+use opgate_sdk::{Document, Fix, corrections};
 
 use crate::manifests::CSV;
 
@@ -23,7 +23,7 @@ pub(crate) const MAX_MANIFEST_BYTES: u32 = 3 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Mismatches {
     /// The first values: the field, and the reason why Go does not decode it.
-    pub(super) first: Vec<(String, String)>,
+    pub(super) first: Vec<FoundMismatch>,
     /// The number of further values.
     pub(super) more: usize,
     max_shown: usize,
@@ -55,11 +55,69 @@ pub(super) fn find_mismatches(csv: &Document, max_shown: usize) -> Option<Mismat
     Some(mismatches)
 }
 
+/// A value of another type.
+#[derive(Debug)]
+pub(super) struct FoundMismatch {
+    pub(super) field: String,
+    /// The words of Go's decoder.
+    pub(super) why: String,
+    pub(super) correction: Correction,
+}
+
+/// The location of a value of another type, and the type.
+#[derive(Debug)]
+pub(super) struct Correction {
+    pointer: String,
+    wanted: Option<Kind>,
+    wants_texts: bool,
+    wants_quantity: bool,
+}
+
+impl Correction {
+    /// The fix, if the value can only mean one value of the type.
+    pub(super) fn fix(&self, csv: &Document) -> Option<Fix> {
+        let pointer = self.pointer.as_str();
+        if self.wants_quantity {
+            let quantity = quantity(&csv.text(pointer)?)?;
+            return Some(corrections::write(pointer, &quantity));
+        }
+        match self.wanted? {
+            Kind::Text => corrections::text_fix(csv, pointer),
+            Kind::Boolean => corrections::boolean_fix(csv, pointer),
+            Kind::Number => corrections::integer_fix(csv, pointer),
+            Kind::List if self.wants_texts => {
+                let text = csv.text(pointer).filter(|text| !text.is_empty())?;
+                let is_one = !text.contains(|c: char| c == ',' || c.is_whitespace());
+                let list = format!("[{}]", opgate_sdk::json_string(&text));
+                is_one.then(|| Fix::safe("write a list").set(pointer, list))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The quantity without spaces, and without the `B` for bytes.
+fn quantity(text: &str) -> Option<String> {
+    let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    let plain = plain.strip_suffix('B').unwrap_or(&plain);
+    let is_number = plain.starts_with(|c: char| c.is_ascii_digit());
+    (is_number && plain != text && quantity_error(plain).is_none()).then(|| plain.to_owned())
+}
+
 impl SchemaErrorSink for Mismatches {
     fn type_mismatch(&mut self, place: &FieldPath<'_>, mismatch: &Mismatch<'_>) {
         if is_evaluated(place) {
         } else if self.first.len() < self.max_shown {
-            self.first.push((place.field(), mismatch.message(place)));
+            self.first.push(FoundMismatch {
+                field: place.field(),
+                why: mismatch.message(place),
+                correction: Correction {
+                    pointer: place.pointer(),
+                    wanted: mismatch.wanted(),
+                    wants_texts: mismatch.wants_texts(),
+                    wants_quantity: mismatch.wants_quantity(),
+                },
+            });
         } else {
             self.more = self.more.saturating_add(1);
         }
@@ -89,7 +147,7 @@ mod tests {
     fn found(json: &str) -> Vec<String> {
         let document = Document::parse(json).unwrap();
         let found = find_mismatches(&document, 3).unwrap();
-        let first = found.first.iter().map(|(field, why)| format!("{field}: {why}"));
+        let first = found.first.iter().map(|found| format!("{}: {}", found.field, found.why));
         first.chain((found.more > 0).then(|| format!("{} more", found.more))).collect()
     }
 

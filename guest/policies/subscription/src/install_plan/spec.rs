@@ -1,7 +1,7 @@
 //! The fields of an InstallPlan, and the users that approve it.
 
 use opgate_sdk::schema::{required_error, type_error};
-use opgate_sdk::{Document, Kind, Report, Review, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Report, Review, corrections, rule, rules};
 
 use super::{approves, is_approved};
 use crate::bounded::{self, TOO_MANY};
@@ -43,6 +43,8 @@ rule! {
     /// Correct the field that the message names. Normally, leave InstallPlans to OLM, and approve
     /// them with `spec.approved: true`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -77,12 +79,24 @@ fn check_types(plan: &Document, report: &mut Report<'_>) {
         if kind != wanted {
             let error = type_error(plan, &pointer, &field, kind, wanted);
             report.add(&SUB_26, field.as_str(), error.unwrap_or_else(|| required_error(&field)));
+            report.set_fix(&SUB_26, || match wanted {
+                Kind::List => {
+                    let name = plan.text(&pointer).filter(|name| !name.is_empty())?;
+                    let list = format!("[{}]", opgate_sdk::json_string(&name));
+                    Some(Fix::safe("write a list").set(&pointer, list))
+                }
+                Kind::Boolean => corrections::boolean_fix(plan, &pointer),
+                _ => None,
+            });
         }
     }
     if let Some(approval) = plan.text(APPROVAL)
         && !matches!(approval.as_str(), "Automatic" | "Manual")
     {
         report.add(&SUB_26, "spec.approval", unsupported_message("spec.approval", &approval));
+        report.set_fix(&SUB_26, || {
+            corrections::spelling(APPROVAL, &approval, &["Automatic", "Manual"])
+        });
     }
     let list = "/spec/clusterServiceVersionNames";
     let Some(names) = bounded::read_rows(plan, list, &[""]) else {
@@ -118,6 +132,8 @@ rule! {
     ///
     /// Create the plan with `approved: false` and approve it then, or use `approval: Automatic`.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -144,6 +160,10 @@ fn check_not_approved(plan: &Document, report: &mut Report<'_>) {
         let message =
             "an install plan with Manual approval must be manually approved, but arrives approved";
         report.add(&SUB_29, "spec.approved", message);
+        report.set_fix(&SUB_29, || {
+            let fix = Fix::needs_review("set approved to false");
+            Some(fix.set("/spec/approved", "false"))
+        });
     }
 }
 

@@ -1,6 +1,6 @@
 //! The affinity of an Operator's pods.
 
-use opgate_sdk::{Kind, Report, rule, rules};
+use opgate_sdk::{Fix, Kind, Report, rule, rules};
 
 use super::Subscription;
 use crate::targets::SUBSCRIPTION;
@@ -26,6 +26,8 @@ rule! {
     /// # Remediation
     ///
     /// Add one of the three, or remove `affinity`.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -57,6 +59,11 @@ impl Subscription<'_> {
         {
             let message = "spec.config.affinity has no effect; add a nodeAffinity, podAffinity, or podAntiAffinity";
             report.add(&SUB_17, "spec.config.affinity", message);
+            report.set_fix(&SUB_17, || {
+                let is_empty = self.object.length(AFFINITY) == Some(0);
+                let fix = Fix::safe("remove the empty affinity");
+                is_empty.then(|| fix.remove(AFFINITY))
+            });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Whether updates are installed automatically or wait for an approval.
 
 use opgate_sdk::cluster::{Query, ReadError};
-use opgate_sdk::{Kind, Level, Report, is_terminating, rule, rules, schema};
+use opgate_sdk::{Kind, Level, Report, corrections, is_terminating, rule, rules, schema};
 
 use super::{Subscription, is_manual};
 use crate::bounded::quote;
@@ -43,6 +43,8 @@ rule! {
     ///
     /// Write `Automatic` or `Manual`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -74,6 +76,9 @@ impl Subscription<'_> {
             (None, other) => unsupported_message(FIELD, other),
         };
         report.add(&SUB_09, FIELD, message);
+        report.set_fix(&SUB_09, || {
+            corrections::spelling(POINTER, &self.approval, &["Automatic", "Manual"])
+        });
     }
 }
 
@@ -100,6 +105,8 @@ rule! {
     ///
     /// Set `installPlanApproval: Manual`, and approve the first InstallPlan manually. If you do not
     /// need the exact version, remove `startingCSV`.
+    ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
     ///
     /// # Accepted
     ///
@@ -130,6 +137,7 @@ impl Subscription<'_> {
                 "set installPlanApproval to Manual to prevent the Operator from automatically upgrading past startingCSV {csv}"
             );
             report.add(&SUB_10, FIELD, message);
+            report.set_fix(&SUB_10, || Some(corrections::propose(POINTER, "Manual")));
         }
     }
 }
@@ -220,6 +228,8 @@ rule! {
     ///
     /// Set `installPlanApproval: Manual`. If the cluster is in no such mode, turn the rule off.
     ///
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -255,6 +265,7 @@ impl Subscription<'_> {
         let message = "the cluster uses token authentication: set installPlanApproval to Manual";
         if self.review.settings.has("/cluster/tokenAuth") {
             report.add_as(Level::Deny, &SUB_20, FIELD, message);
+            report.set_fix(&SUB_20, || Some(corrections::propose(POINTER, "Manual")));
             return;
         }
         let found = AUTHENTICATIONS.get("", "cluster");
@@ -265,6 +276,7 @@ impl Subscription<'_> {
         };
         if issuer.as_ref().is_some_and(is_hint) {
             report.add(&SUB_20, FIELD, message);
+            report.set_fix(&SUB_20, || Some(corrections::propose(POINTER, "Manual")));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The catalog source that a Subscription names.
 
-use opgate_sdk::{Report, escape, operator_hub, rule, rules, schema};
+use opgate_sdk::{Fix, Report, escape, operator_hub, rule, rules, schema};
 
 use super::Subscription;
 use crate::bounded::quote;
@@ -163,6 +163,8 @@ rule! {
     ///
     /// Add the field. The package is `spec.name`; there is no `spec.package`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -197,6 +199,12 @@ impl Subscription<'_> {
                 let field = format!("spec.{name}");
                 let message = schema::required_error(&field);
                 report.add(&SUB_03, field, message);
+                let spec = "/spec/package";
+                let is_package = name == "name"
+                    && !self.object.has("/spec/name")
+                    && !self.object.text_or_empty(spec).is_empty();
+                let fix = || Fix::safe("rename package to name").rename_key(spec, "name");
+                report.set_fix(&SUB_03, || is_package.then(fix));
             }
         }
     }

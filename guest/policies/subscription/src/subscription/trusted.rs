@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::cluster::Query;
-use opgate_sdk::{Document, Kind, Report, Row, Rows, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Row, Rows, corrections, rule, rules};
 
 use super::Subscription;
 use super::volumes::VOLUMES;
@@ -63,6 +63,8 @@ rule! {
     /// # Remediation
     ///
     /// Write the items as below. Choose another name for a volume without trusted certificates.
+    ///
+    /// `opgate check --fix` corrects this where only one value is possible.
     ///
     /// # Accepted
     ///
@@ -155,6 +157,9 @@ impl Subscription<'_> {
         let path = format!("{CA_BUNDLE_PATH} is required as the config map path");
         if let Some(item) = items.iter().position(|item| item.text(0) == Some(CA_BUNDLE_KEY)) {
             report.add(&SUB_15, format!("{field}[{item}].path"), path);
+            report.set_fix(&SUB_15, || {
+                Some(corrections::write(format!("{list}/{item}/path"), CA_BUNDLE_PATH))
+            });
             return;
         }
         let key = format!("{CA_BUNDLE_KEY} is required as the config map key");

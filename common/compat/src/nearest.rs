@@ -5,7 +5,8 @@ const MAX_NAME_BYTES: usize = 64;
 
 /// Returns the most similar candidate, if it is similar enough: equal except for case, or with one mistake in
 /// a name of three to five letters, or two in longer ones. Of equally similar ones the first.
-pub(crate) fn nearest<'c>(
+#[must_use]
+pub fn nearest<'c>(
     name: &str,
     candidates: impl Iterator<Item = &'c str> + Clone,
 ) -> Option<&'c str> {
