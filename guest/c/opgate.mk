@@ -1,7 +1,7 @@
 # Builds a policy in C. The Makefile of the policy:
 #
 #   NAME = house_images
-#   OPGATE_SDK = opgate-policy-c-0.6.0
+#   OPGATE_SDK = opgate-policy-c-0.7.0
 #   include $(OPGATE_SDK)/opgate.mk
 #
 #   src/*.c of the policy, src/*.c of the SDK ─▶ clang, wasm-ld ─▶ build/NAME.wasm ─▶ opgate policy pack ─▶ dist/NAME.component.wasm
@@ -16,7 +16,7 @@ OPGATE_STACK ?= 65536
 OPGATE_MEMORY ?= 131072
 
 OPGATE_CFLAGS = --target=wasm32-unknown-unknown -std=c11 -Os -mbulk-memory -ffreestanding -nostdlib \
-	-ffunction-sections -fdata-sections -Wall -Wextra \
+	-ffunction-sections -fdata-sections -Wall -Wextra -Werror=format \
 	-I$(OPGATE_SDK)/include -isystem $(OPGATE_SDK)/include/freestanding
 OPGATE_LDFLAGS = -Wl,--no-entry -Wl,--gc-sections -Wl,--strip-all -Wl,--stack-first \
 	-Wl,-z,stack-size=$(OPGATE_STACK) -Wl,--initial-memory=$(OPGATE_MEMORY)

@@ -1,7 +1,7 @@
 """Writes, tests and enforces the same policy in every language, from packages as they are published.
 
-    for each language: pack its SDK ─▶ test the SDK ─▶ follow its tutorial ─▶ template ─▶ build ─▶ cases
-                       ─▶ verdicts as those of Rust ─▶ serve and deny ─▶ mistakes ─▶ examples
+    for each language: pack its SDK ─▶ test the SDK ─▶ follow its tutorial ─▶ a new policy from the checkout
+                       ─▶ the example from the packages ─▶ build ─▶ cases ─▶ verdicts as those of Rust ─▶ serve and deny ─▶ mistakes ─▶ examples
 
 `.ci/languages` calls it. As many languages as there are processors are under way at a time, because most steps use
 one: each line begins with its language. A failure reports the language, the step, the expected and the actual result.
@@ -25,9 +25,11 @@ import serve
 import tutorial
 import verdicts
 from packages import TOP
-from step import Failed, Missing, run
+from step import Failed, Missing, run, shown
 
 NAME = "house-images"
+# The small policy.
+NEW = "house-rules"
 
 # Names of locks.
 PORTS, ENVIRONMENT = "ports", "environment"
@@ -83,7 +85,7 @@ LANGUAGES = [
         packages.wheels,
         "guest/python",
         [
-            ["python", "-m", "pip", "install", "--quiet", "opgate-policy[cases]==0.6.0", "pytest==8.3.4"],
+            ["python", "-m", "pip", "install", "--quiet", "opgate-policy[cases]==0.7.0", "pytest==8.3.4"],
             ["python", "-m", "pytest", "--quiet", "tests"],
         ],
         [["python", "-m", "pip", "install", "--quiet", "-r", "requirements.txt"]],
@@ -186,8 +188,26 @@ class Run:
         for path in self.work.glob(language.files) if language.files else []:
             shutil.copy(path, directory)
 
+    def new(self, language):
+        """A new policy, from this checkout: the commands that `opgate policy new` prints, and nothing else."""
+        directory = self.work / "new" / language.name
+        directory.mkdir(parents=True)
+        made = run(
+            "opgate policy new", [self.opgate, "policy", "new", NEW, "--lang", language.name], directory, self.env
+        )
+        printed = made.stdout.partition("Next:\n")[2].partition("\n\n")[0]
+        # Two columns: a command, and its purpose.
+        commands = [re.split(r" {2,}", line.strip())[0] for line in printed.splitlines()]
+        if len(commands) < 4 or not commands[-1].startswith("opgate check "):
+            raise Failed(f"opgate policy new prints no commands:\n{made.stdout}")
+        script = "\n".join(["set -eo pipefail", *commands[:-1], f"{commands[-1]} || test $? = 1"])
+        done = run("the printed commands", ["bash", "-c", script], directory, self.env)
+        for part in ("2 passed", "the label team is missing"):
+            if part not in done.stdout:
+                raise Failed(f"new: expected {part!r}\n{shown(done.stdout)}\n{shown(done.stderr)}")
+
     def template(self, language):
-        """A policy of the template: built, and its cases. Returns its directory and its component."""
+        """The example: built, and its cases. Returns its directory and its component."""
         with self.locks[language.name]:
             return self.built_template(language)
 
@@ -196,9 +216,9 @@ class Run:
         directory = self.work / language.name / NAME
         if directory.exists():
             return directory, self.component(directory)
-        packages.needs(f"host/opgate/templates/{language.name}")
+        packages.needs(f"host/opgate/templates/example/{language.name}")
         directory.parent.mkdir(exist_ok=True)
-        new = [self.opgate, "policy", "new", NAME, "--lang", language.name]
+        new = [self.opgate, "policy", "new", NAME, "--lang", language.name, "--example", "--sdk", "packages"]
         run("opgate policy new", new, directory.parent, self.env)
         self.bring(language, directory)
         env = self.environment(language, "template")
@@ -260,7 +280,7 @@ class Run:
     def language(self, language):
         """All steps of one language."""
         packages.needs(language.source)
-        steps = ["pack", "sdk_tests", "template", "verdicts", "serve", "mistakes"]
+        steps = ["pack", "sdk_tests", "new", "template", "verdicts", "serve", "mistakes"]
         if language.marker:
             steps.append("examples")
         if language.page:

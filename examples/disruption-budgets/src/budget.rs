@@ -2,7 +2,6 @@
 
 use opgate_sdk::{Document, Kind, Selector, go};
 
-use crate::selector::selector;
 use crate::workload::Workload;
 
 /// A number of pods, or a share of them.
@@ -38,7 +37,9 @@ impl Budget {
             (None, Some((min, written))) => (Limit::MinAvailable(min), written),
             (None, None) => (Limit::Neither, String::new()),
         };
-        Self { selector: selector(object), limit, written }
+        // An API server rejects an invalid selector. An empty one selects all pods of the namespace.
+        let selector = object.selector("/spec/selector").ok().flatten();
+        Self { selector, limit, written }
     }
 
     pub(crate) fn selects(&self, workload: &Workload) -> bool {

@@ -9,7 +9,6 @@
 
 mod budget;
 mod rules;
-mod selector;
 mod workload;
 
 use std::collections::BTreeMap;

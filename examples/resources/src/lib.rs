@@ -46,6 +46,9 @@ fn check_containers(review: &Review<'_>, report: &mut Report<'_>) {
     let usage = usage::Requirements::of(review.settings);
     let probes = review.settings.texts("/probes");
     let runs_for_ever = probes::runs_for_ever(object, &spec, kind);
+    // A pod that only now runs for ever needs probes now.
+    let ran_for_ever =
+        old.as_ref().is_some_and(|(old, spec)| probes::runs_for_ever(old, spec, kind));
     for container in list_containers(object, &spec) {
         let is_same = |part: &str| {
             before.as_ref().is_some_and(|before| before.has_same(object, &container, part))
@@ -57,7 +60,8 @@ fn check_containers(review: &Review<'_>, report: &mut Report<'_>) {
             usage.check(object, &spec, &container, report);
         }
         if container.is_regular && runs_for_ever {
-            for probe in probes.iter().filter(|probe| !is_same(&format!("/{probe}"))) {
+            let is_new = |probe: &&String| !(ran_for_ever && is_same(&format!("/{probe}")));
+            for probe in probes.iter().filter(is_new) {
                 probes::check_probe(object, &container, probe, report);
             }
         }

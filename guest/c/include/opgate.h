@@ -37,12 +37,19 @@ typedef struct opgate_texts {
 #define OPGATE_ARG(text) (int)(text).len, (text).ptr
 
 opgate_text opgate_text_of(const char *text);
-/* Formats with %s, %.*s, %d, %u, %zu and %%. The result ends with a zero byte, which is not counted. */
+/*
+ * Formats texts and integers as printf does: %s, %c, %d, %i, %u, %x, %X, %o, %p and %% with flags - and 0, a width, a precision, and the
+ * lengths hh, h, l, ll, j, z and t. Any other conversion, such as %f, ends the call. The result ends with a zero byte, which is not counted.
+ */
 opgate_text opgate_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool opgate_text_equal(opgate_text left, opgate_text right);
 bool opgate_text_has_prefix(opgate_text text, opgate_text prefix);
 bool opgate_text_has_suffix(opgate_text text, opgate_text suffix);
 bool opgate_contains(opgate_text text, char byte);
+/* A name as a token of a JSON pointer: ~0 for ~, and ~1 for /. */
+opgate_text opgate_escape(opgate_text name);
+/* A text as JSON, with its quotes: a value for opgate_fix_set. */
+opgate_text opgate_json(opgate_text text);
 /* Memory until the end of the call, set to zero. */
 void *opgate_allocate(size_t size);
 
@@ -98,6 +105,97 @@ bool opgate_equal(opgate_document left, const char *pointer, opgate_document rig
 opgate_document opgate_parse(opgate_text json, opgate_text *error);
 /* A call may have 1,000 documents: release those of long lists. */
 void opgate_release(opgate_document document);
+
+/* ---- Label selectors ---- */
+
+typedef enum opgate_selector_status {
+  OPGATE_NO_SELECTOR, /* the value is missing or null: which objects that selects depends on the field, mostly none */
+  OPGATE_VALID_SELECTOR,
+  OPGATE_INVALID_SELECTOR, /* an API server rejects it */
+} opgate_selector_status;
+
+typedef struct opgate_selector {
+  opgate_selector_status status;
+  opgate_text error; /* the reason why it is invalid, in the words of Kubernetes */
+  const struct opgate_requirement *requirements;
+  size_t len; /* a valid selector without requirements matches all objects */
+} opgate_selector;
+
+/* The label selector at a pointer, such as "/spec/selector". */
+opgate_selector opgate_selector_at(opgate_document document, const char *pointer);
+/* The selector of a map of labels, such as "/spec/selector" of a Service; none if it is missing or empty, and so selects nothing. */
+opgate_selector opgate_map_selector_at(opgate_document document, const char *pointer);
+/* Whether the labels at a pointer, such as "/metadata/labels", match a selector; false unless it is valid. */
+bool opgate_matches(opgate_document document, const char *pointer, const opgate_selector *selector);
+
+/* ---- Shapes ---- */
+
+typedef enum opgate_shape_kind {
+  OPGATE_SHAPE_SCALAR,  /* a text, a boolean or a number: missing is the same as the zero value */
+  OPGATE_SHAPE_STRUCT,  /* a struct by value */
+  OPGATE_SHAPE_POINTER, /* a pointer to a struct: missing is not the same as {} */
+  OPGATE_SHAPE_LIST,    /* missing is the same as [], and the order matters */
+} opgate_shape_kind;
+
+/* The Go type behind a JSON value, to compare values as Kubernetes does. */
+typedef struct opgate_shape {
+  opgate_shape_kind kind;
+  const struct opgate_shape_field *fields; /* ends with a field without a name */
+  const struct opgate_shape *item;
+} opgate_shape;
+
+typedef struct opgate_shape_field {
+  const char *name;
+  opgate_shape shape;
+} opgate_shape_field;
+
+/* Initializers: static const opgate_shape PORTS = OPGATE_LIST_SHAPE(OPGATE_STRUCT_SHAPE({"port", OPGATE_SCALAR_SHAPE})); */
+#define OPGATE_SCALAR_SHAPE {OPGATE_SHAPE_SCALAR, NULL, NULL}
+#define OPGATE_FIELD_SHAPES(...) ((const opgate_shape_field[]){__VA_ARGS__, {NULL, OPGATE_SCALAR_SHAPE}})
+#define OPGATE_STRUCT_SHAPE(...) {OPGATE_SHAPE_STRUCT, OPGATE_FIELD_SHAPES(__VA_ARGS__), NULL}
+#define OPGATE_POINTER_SHAPE(...) {OPGATE_SHAPE_POINTER, OPGATE_FIELD_SHAPES(__VA_ARGS__), NULL}
+#define OPGATE_LIST_SHAPE(...) {OPGATE_SHAPE_LIST, NULL, &(const opgate_shape)__VA_ARGS__}
+
+/* Whether the values at one pointer in two documents are semantically equal. */
+bool opgate_shape_equal(const opgate_shape *shape, opgate_document left, opgate_document right, const char *pointer);
+
+/* ---- Pods ---- */
+
+/* The spec of a Pod, or of the pods that a template creates. */
+typedef struct opgate_pod_spec {
+  opgate_text name;    /* of the object, or of the deployment of a ClusterServiceVersion */
+  opgate_text pointer; /* its path as a JSON pointer */
+  opgate_text field;   /* its path as Kubernetes writes it */
+} opgate_pod_spec;
+
+typedef struct opgate_pod_specs {
+  opgate_pod_spec *ptr;
+  size_t len;
+} opgate_pod_specs;
+
+typedef struct opgate_container {
+  const opgate_pod_spec *spec;
+  const char *list;  /* containers, initContainers or ephemeralContainers */
+  size_t index;      /* in the list */
+  opgate_text value; /* the text at the requested column; missing if there is none */
+} opgate_container;
+
+typedef struct opgate_containers {
+  opgate_container *ptr;
+  size_t len;
+} opgate_containers;
+
+/* The spec of a Pod, or of the template of a Deployment, DaemonSet, StatefulSet, ReplicaSet, ReplicationController, Job, CronJob or
+ * PodTemplate; none for other kinds. The kind of a request is `opgate_kind_of(review).resource`. */
+opgate_pod_specs opgate_pods_in_object(opgate_document object, opgate_text kind);
+/* The templates of the deployments of a ClusterServiceVersion. */
+opgate_pod_specs opgate_pods_in_csv(opgate_document csv);
+/* The containers of all three lists, with the text at a pointer relative to a container. One call of the host for each list. `document`
+ * is the one from which the spec is. */
+opgate_containers opgate_containers_of(opgate_document document, const opgate_pod_spec *spec, const char *column);
+/* Their paths, as a JSON pointer and as Kubernetes writes them. */
+opgate_text opgate_container_pointer(const opgate_container *container);
+opgate_text opgate_container_field(const opgate_container *container);
 
 /* ---- Declarations of a policy ---- */
 
@@ -236,15 +334,37 @@ bool opgate_is_exempt(opgate_review *review);
 opgate_document opgate_ratchet_base(opgate_review *review);
 /* Whether a rule must evaluate the value at the pointer of the object: always on CREATE, on UPDATE only if it changed. */
 bool opgate_touches(opgate_review *review, const char *pointer);
+/* The same, with values compared as their Go types are. */
+bool opgate_touches_as(opgate_review *review, const char *pointer, const opgate_shape *shape);
 
 /* ---- Reports ---- */
 
 typedef struct opgate_report opgate_report;
 
+/* The changes of an object after which it does not violate a rule, for `opgate check --fix` and for editors. Pointers are JSON pointers
+ * relative to the object of the review, values are JSON text (opgate_json quotes a text), and the changes apply one after another. The
+ * host ignores a fix that is not valid: it never changes the decision. */
+typedef struct opgate_fix opgate_fix;
+/* A fix that needs no review: the object means the same, or there is only one way to satisfy the rule. The title says what it does. */
+opgate_fix *opgate_fix_safe(opgate_text title);
+/* A fix that a person needs to review: it changes what the object does, or guesses a value. */
+opgate_fix *opgate_fix_needs_review(opgate_text title);
+/* Replaces or adds a value. Objects on the way that are missing are created. */
+void opgate_fix_set(opgate_fix *fix, opgate_text pointer, opgate_text json);
+/* Inserts an element in a list: before the one at the pointer, or at the end with `/list/-`. */
+void opgate_fix_insert(opgate_fix *fix, opgate_text pointer, opgate_text json);
+void opgate_fix_remove(opgate_fix *fix, opgate_text pointer);
+/* Renames a member, in its place. */
+void opgate_fix_rename_key(opgate_fix *fix, opgate_text pointer, opgate_text name);
+/* Moves a file of a bundle (`/spec/files/3`), or one of its documents, to another path in the directory. */
+void opgate_fix_move_file(opgate_fix *fix, opgate_text pointer, opgate_text path);
+
 /* Adds a violation: the field as Kubernetes writes it, and one sentence for the person who sent the request. */
 void opgate_add(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text message);
 /* Adds a violation with another level than the rule's; a configured level wins. */
 void opgate_add_as(opgate_report *report, opgate_level level, const opgate_rule *rule, opgate_text field, opgate_text message);
+/* Adds a violation with its fix; NULL for none. */
+void opgate_add_with_fix(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text message, const opgate_fix *fix);
 /* Counts violations without their texts. */
 void opgate_add_count(opgate_report *report, const opgate_rule *rule, size_t more);
 bool opgate_is_full(const opgate_report *report, const opgate_rule *rule);
@@ -355,7 +475,11 @@ typedef struct opgate_source_position {
   int line;
 } opgate_source_position;
 extern opgate_source_position opgate_last_position;
-#define opgate_mark_position() ((void)(opgate_last_position = (opgate_source_position){__FILE__, __LINE__}))
+/* A function, so that one expression can have several calls of the SDK. */
+static inline void opgate_mark_position_at(const char *file, int line) {
+  opgate_last_position = (opgate_source_position){file, line};
+}
+#define opgate_mark_position() opgate_mark_position_at(__FILE__, __LINE__)
 #ifndef OPGATE_IN_SDK
 #define opgate_kind_at(...) (opgate_mark_position(), opgate_kind_at(__VA_ARGS__))
 #define opgate_has(...) (opgate_mark_position(), opgate_has(__VA_ARGS__))
@@ -374,6 +498,19 @@ extern opgate_source_position opgate_last_position;
 #define opgate_size_at(...) (opgate_mark_position(), opgate_size_at(__VA_ARGS__))
 #define opgate_equal(...) (opgate_mark_position(), opgate_equal(__VA_ARGS__))
 #define opgate_touches(...) (opgate_mark_position(), opgate_touches(__VA_ARGS__))
+#define opgate_touches_as(...) (opgate_mark_position(), opgate_touches_as(__VA_ARGS__))
+#define opgate_format(...) (opgate_mark_position(), opgate_format(__VA_ARGS__))
+#define opgate_selector_at(...) (opgate_mark_position(), opgate_selector_at(__VA_ARGS__))
+#define opgate_map_selector_at(...) (opgate_mark_position(), opgate_map_selector_at(__VA_ARGS__))
+#define opgate_matches(...) (opgate_mark_position(), opgate_matches(__VA_ARGS__))
+#define opgate_shape_equal(...) (opgate_mark_position(), opgate_shape_equal(__VA_ARGS__))
+#define opgate_pods_in_object(...) (opgate_mark_position(), opgate_pods_in_object(__VA_ARGS__))
+#define opgate_pods_in_csv(...) (opgate_mark_position(), opgate_pods_in_csv(__VA_ARGS__))
+#define opgate_fix_set(...) (opgate_mark_position(), opgate_fix_set(__VA_ARGS__))
+#define opgate_fix_insert(...) (opgate_mark_position(), opgate_fix_insert(__VA_ARGS__))
+#define opgate_fix_remove(...) (opgate_mark_position(), opgate_fix_remove(__VA_ARGS__))
+#define opgate_fix_rename_key(...) (opgate_mark_position(), opgate_fix_rename_key(__VA_ARGS__))
+#define opgate_containers_of(...) (opgate_mark_position(), opgate_containers_of(__VA_ARGS__))
 #endif
 
 #endif

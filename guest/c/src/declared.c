@@ -153,6 +153,11 @@ void opgate_check_column(opgate_document document, opgate_text pointer, opgate_t
   }
 }
 
+bool opgate_is_whole(opgate_document document, const char *pointer) {
+  const opgate_part *part = document.part;
+  return part == NULL || lacking(part->read, joined(part, opgate_text_of(pointer)), OPGATE_ACCESS_WHOLE) == ENOUGH;
+}
+
 const opgate_part *opgate_whole_of(const opgate_read *read) {
   opgate_part *part = opgate_allocate(sizeof *part);
   part->read = read;

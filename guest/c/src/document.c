@@ -142,19 +142,8 @@ opgate_document opgate_member_at(opgate_document document, const char *pointer, 
     /* The host takes no longer pointers, and no field has such a name. */
     return (opgate_document){0};
   }
-  char *path = opgate_allocate(before + 1 + 2 * name.len);
-  memcpy(path, pointer, before);
-  size_t len = before;
-  path[len++] = '/';
-  for (size_t i = 0; i < name.len; i++) {
-    char byte = name.ptr[i];
-    if (byte == '~' || byte == '/') {
-      path[len++] = '~';
-      byte = byte == '~' ? '0' : '1';
-    }
-    path[len++] = byte;
-  }
-  return at_pointer(document, (wit_string_t){(uint8_t *)path, len});
+  opgate_text path = opgate_format("%s/%.*s", pointer, OPGATE_ARG(opgate_escape(name)));
+  return at_pointer(document, opgate_to_wit(path));
 }
 
 opgate_text opgate_raw_at(opgate_document document, const char *pointer) {

@@ -27,6 +27,10 @@ static inline wit_string_t opgate_wit_of(const char *text) {
   return opgate_to_wit(opgate_text_of(text == NULL ? "" : text));
 }
 
+/* The errors for the key and the value of a label; missing if it is valid. */
+opgate_text opgate_label_key_error(opgate_text key);
+opgate_text opgate_label_value_error(opgate_text value);
+
 /* Rules in the order of their IDs. */
 typedef struct opgate_rules {
   const opgate_rule **ptr;
@@ -55,11 +59,19 @@ typedef enum opgate_access {
 void opgate_check(opgate_document document, opgate_text pointer, opgate_access access);
 /* Checks a column of the elements of a list in the same way. */
 void opgate_check_column(opgate_document document, opgate_text pointer, opgate_text column);
+/* Whether all of the value at a pointer is there: of a cluster object, only the declared fields are. */
+bool opgate_is_whole(opgate_document document, const char *pointer);
 const opgate_part *opgate_whole_of(const opgate_read *read);
 /* The declared fields of the value at a pointer; NULL if all of it is declared. */
 const opgate_part *opgate_part_below(const opgate_part *part, opgate_text pointer);
 /* Ends the call with the location of the policy's last call of the SDK. */
 _Noreturn void opgate_fail_here(opgate_text text);
+
+/* A fix, which has room for more edits. */
+struct opgate_fix {
+  opgate_policy_types_fix_t wit;
+  size_t room;
+};
 
 opgate_report *opgate_report_new(opgate_review *review);
 void opgate_finish(opgate_report *report, wit_verdict_t *verdict);

@@ -22,6 +22,7 @@ typedef struct {
   size_t order; /* among all violations */
   opgate_text field;
   opgate_text message;
+  const opgate_fix *fix; /* NULL for none */
 } violation;
 
 /* The violations of one rule at one level. */
@@ -182,7 +183,7 @@ static found *of(opgate_report *report, const opgate_rule *rule, int given) {
   return push(report, rule, given, applies ? level_of(report, rule, given) : NO_LEVEL);
 }
 
-static void add(opgate_report *report, const opgate_rule *rule, int given, opgate_text field, opgate_text message) {
+static void add(opgate_report *report, const opgate_rule *rule, int given, violation added) {
   found *all = of(report, rule, given);
   if (all->level == NO_LEVEL) {
     return;
@@ -190,16 +191,21 @@ static void add(opgate_report *report, const opgate_rule *rule, int given, opgat
   all->count++;
   if (all->len < OPGATE_MAX_VIOLATIONS) {
     all->first = opgate_grow(all->first, all->len, &all->room, sizeof *all->first);
-    all->first[all->len++] = (violation){++report->count, field, message};
+    added.order = ++report->count;
+    all->first[all->len++] = added;
   }
 }
 
 void opgate_add(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text message) {
-  add(report, rule, NO_LEVEL, field, message);
+  add(report, rule, NO_LEVEL, (violation){.field = field, .message = message});
+}
+
+void opgate_add_with_fix(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text message, const opgate_fix *fix) {
+  add(report, rule, NO_LEVEL, (violation){.field = field, .message = message, .fix = fix});
 }
 
 void opgate_add_as(opgate_report *report, opgate_level level, const opgate_rule *rule, opgate_text field, opgate_text message) {
-  add(report, rule, (int)level, field, message);
+  add(report, rule, (int)level, (violation){.field = field, .message = message});
 }
 
 void opgate_add_count(opgate_report *report, const opgate_rule *rule, size_t count) {
@@ -327,7 +333,7 @@ static void warn_of_skipped(opgate_report *report) {
     const char *how = one.is_part ? "evaluated in part" : "not evaluated";
     found *warning = push(report, one.rule, OPGATE_WARN, OPGATE_WARN);
     warning->first = opgate_array(1, sizeof(violation));
-    warning->first[0] = (violation){SIZE_MAX, one.field, opgate_format("%s was %s: %.*s", one.rule->id, how, OPGATE_ARG(one.reason))};
+    warning->first[0] = (violation){SIZE_MAX, one.field, opgate_format("%s was %s: %.*s", one.rule->id, how, OPGATE_ARG(one.reason)), NULL};
     warning->len = warning->count = 1;
   }
 }
@@ -374,6 +380,9 @@ static opgate_policy_types_list_violation_t share_out(const opgate_report *repor
           .field = cut(one.field, MAX_FIELD_BYTES),
           .message = opgate_to_wit(one.message),
       };
+      if (one.fix != NULL) {
+        violations[at].fix = (opgate_policy_types_option_fix_t){true, one.fix->wit};
+      }
     }
   }
   return (opgate_policy_types_list_violation_t){violations, len};

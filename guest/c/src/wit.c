@@ -3,93 +3,93 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Imported Functions from `opgate:policy/document@0.6.0`
+// Imported Functions from `opgate:policy/document@0.7.0`
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[static]document.parse")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[static]document.parse")))
 extern void __wasm_import_opgate_policy_document_static_document_parse(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.kind")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.kind")))
 extern int32_t __wasm_import_opgate_policy_document_method_document_kind(int32_t, uint8_t *, size_t);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.text")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.text")))
 extern void __wasm_import_opgate_policy_document_method_document_text(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.boolean")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.boolean")))
 extern void __wasm_import_opgate_policy_document_method_document_boolean(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.integer")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.integer")))
 extern void __wasm_import_opgate_policy_document_method_document_integer(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.number")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.number")))
 extern void __wasm_import_opgate_policy_document_method_document_number(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.length")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.length")))
 extern void __wasm_import_opgate_policy_document_method_document_length(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.keys")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.keys")))
 extern void __wasm_import_opgate_policy_document_method_document_keys(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.table")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.table")))
 extern void __wasm_import_opgate_policy_document_method_document_table(int32_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.row")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.row")))
 extern void __wasm_import_opgate_policy_document_method_document_row(int32_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.at")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.at")))
 extern void __wasm_import_opgate_policy_document_method_document_at(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.raw")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.raw")))
 extern void __wasm_import_opgate_policy_document_method_document_raw(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.size")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.size")))
 extern void __wasm_import_opgate_policy_document_method_document_size(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.equal")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[method]document.equal")))
 extern int32_t __wasm_import_opgate_policy_document_method_document_equal(int32_t, uint8_t *, size_t, int32_t, uint8_t *, size_t);
 
-// Imported Functions from `opgate:policy/cluster@0.6.0`
+// Imported Functions from `opgate:policy/cluster@0.7.0`
 
-__attribute__((__import_module__("opgate:policy/cluster@0.6.0"), __import_name__("get")))
+__attribute__((__import_module__("opgate:policy/cluster@0.7.0"), __import_name__("get")))
 extern void __wasm_import_opgate_policy_cluster_get(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/cluster@0.6.0"), __import_name__("list")))
+__attribute__((__import_module__("opgate:policy/cluster@0.7.0"), __import_name__("list")))
 extern void __wasm_import_opgate_policy_cluster_list(uint8_t *, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/cluster@0.6.0"), __import_name__("names")))
+__attribute__((__import_module__("opgate:policy/cluster@0.7.0"), __import_name__("names")))
 extern void __wasm_import_opgate_policy_cluster_names(uint8_t *, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/cluster@0.6.0"), __import_name__("sample")))
+__attribute__((__import_module__("opgate:policy/cluster@0.7.0"), __import_name__("sample")))
 extern void __wasm_import_opgate_policy_cluster_sample(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, uint8_t *);
 
-// Imported Functions from `opgate:policy/request@0.6.0`
+// Imported Functions from `opgate:policy/request@0.7.0`
 
-__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.uid")))
+__attribute__((__import_module__("opgate:policy/request@0.7.0"), __import_name__("[method]request.uid")))
 extern void __wasm_import_opgate_policy_request_method_request_uid(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.kind")))
+__attribute__((__import_module__("opgate:policy/request@0.7.0"), __import_name__("[method]request.kind")))
 extern void __wasm_import_opgate_policy_request_method_request_kind(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.resource")))
+__attribute__((__import_module__("opgate:policy/request@0.7.0"), __import_name__("[method]request.resource")))
 extern void __wasm_import_opgate_policy_request_method_request_resource(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.sub-resource")))
+__attribute__((__import_module__("opgate:policy/request@0.7.0"), __import_name__("[method]request.sub-resource")))
 extern void __wasm_import_opgate_policy_request_method_request_sub_resource(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.name")))
+__attribute__((__import_module__("opgate:policy/request@0.7.0"), __import_name__("[method]request.name")))
 extern void __wasm_import_opgate_policy_request_method_request_name(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.namespace")))
+__attribute__((__import_module__("opgate:policy/request@0.7.0"), __import_name__("[method]request.namespace")))
 extern void __wasm_import_opgate_policy_request_method_request_namespace(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.user")))
+__attribute__((__import_module__("opgate:policy/request@0.7.0"), __import_name__("[method]request.user")))
 extern void __wasm_import_opgate_policy_request_method_request_user(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.dry-run")))
+__attribute__((__import_module__("opgate:policy/request@0.7.0"), __import_name__("[method]request.dry-run")))
 extern int32_t __wasm_import_opgate_policy_request_method_request_dry_run(int32_t);
 
-// Imported Functions from `opgate:policy/log@0.6.0`
+// Imported Functions from `opgate:policy/log@0.7.0`
 
-__attribute__((__import_module__("opgate:policy/log@0.6.0"), __import_name__("log")))
+__attribute__((__import_module__("opgate:policy/log@0.7.0"), __import_name__("log")))
 extern void __wasm_import_opgate_policy_log_log(int32_t, uint8_t *, size_t);
 
 // Exported Functions from `cluster-policy`
@@ -473,11 +473,11 @@ void __wasm_export_exports_wit_validate_settings_post_return(uint8_t * arg0) {
 
 __attribute__((__weak__, __export_name__("cabi_post_validate")))
 void __wasm_export_exports_wit_validate_post_return(uint8_t * arg0) {
-  size_t len0 = *((size_t*) (arg0 + sizeof(void*)));
-  if (len0 > 0) {
-    uint8_t *ptr1 = *((uint8_t **) (arg0 + 0));
-    for (size_t i2 = 0; i2 < len0; i2++) {
-      uint8_t *base = ptr1 + i2 * (9*sizeof(void*));
+  size_t len3 = *((size_t*) (arg0 + sizeof(void*)));
+  if (len3 > 0) {
+    uint8_t *ptr4 = *((uint8_t **) (arg0 + 0));
+    for (size_t i5 = 0; i5 < len3; i5++) {
+      uint8_t *base = ptr4 + i5 * (15*sizeof(void*));
       (void) base;
       if ((*((size_t*) (base + sizeof(void*)))) > 0) {
         free(*((uint8_t **) (base + 0)));
@@ -500,8 +500,72 @@ void __wasm_export_exports_wit_validate_post_return(uint8_t * arg0) {
         }
         free(ptr);
       }
+      switch ((int32_t) (int32_t) *((uint8_t*) (base + (9*sizeof(void*))))) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          if ((*((size_t*) (base + (11*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (base + (10*sizeof(void*)))));
+          }
+          size_t len0 = *((size_t*) (base + (14*sizeof(void*))));
+          if (len0 > 0) {
+            uint8_t *ptr1 = *((uint8_t **) (base + (13*sizeof(void*))));
+            for (size_t i2 = 0; i2 < len0; i2++) {
+              uint8_t *base = ptr1 + i2 * (5*sizeof(void*));
+              (void) base;
+              switch ((int32_t) (int32_t) *((uint8_t*) (base + 0))) {
+                case 0: {
+                  if ((*((size_t*) (base + (2*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + sizeof(void*))));
+                  }
+                  if ((*((size_t*) (base + (4*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + (3*sizeof(void*)))));
+                  }
+                  break;
+                }
+                case 1: {
+                  if ((*((size_t*) (base + (2*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + sizeof(void*))));
+                  }
+                  if ((*((size_t*) (base + (4*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + (3*sizeof(void*)))));
+                  }
+                  break;
+                }
+                case 2: {
+                  if ((*((size_t*) (base + (2*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + sizeof(void*))));
+                  }
+                  break;
+                }
+                case 3: {
+                  if ((*((size_t*) (base + (2*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + sizeof(void*))));
+                  }
+                  if ((*((size_t*) (base + (4*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + (3*sizeof(void*)))));
+                  }
+                  break;
+                }
+                case 4: {
+                  if ((*((size_t*) (base + (2*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + sizeof(void*))));
+                  }
+                  if ((*((size_t*) (base + (4*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + (3*sizeof(void*)))));
+                  }
+                  break;
+                }
+              }
+            }
+            free(ptr1);
+          }
+          break;
+        }
+      }
     }
-    free(ptr1);
+    free(ptr4);
   }
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + (2*sizeof(void*))))) {
     case 0: {
@@ -514,24 +578,9 @@ void __wasm_export_exports_wit_validate_post_return(uint8_t * arg0) {
       break;
     }
   }
-  size_t len3 = *((size_t*) (arg0 + (6*sizeof(void*))));
-  if (len3 > 0) {
-    uint8_t *ptr4 = *((uint8_t **) (arg0 + (5*sizeof(void*))));
-    for (size_t i5 = 0; i5 < len3; i5++) {
-      uint8_t *base = ptr4 + i5 * (4*sizeof(void*));
-      (void) base;
-      if ((*((size_t*) (base + sizeof(void*)))) > 0) {
-        free(*((uint8_t **) (base + 0)));
-      }
-      if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
-        free(*((uint8_t **) (base + (2*sizeof(void*)))));
-      }
-    }
-    free(ptr4);
-  }
-  size_t len6 = *((size_t*) (arg0 + (8*sizeof(void*))));
+  size_t len6 = *((size_t*) (arg0 + (6*sizeof(void*))));
   if (len6 > 0) {
-    uint8_t *ptr7 = *((uint8_t **) (arg0 + (7*sizeof(void*))));
+    uint8_t *ptr7 = *((uint8_t **) (arg0 + (5*sizeof(void*))));
     for (size_t i8 = 0; i8 < len6; i8++) {
       uint8_t *base = ptr7 + i8 * (4*sizeof(void*));
       (void) base;
@@ -543,6 +592,21 @@ void __wasm_export_exports_wit_validate_post_return(uint8_t * arg0) {
       }
     }
     free(ptr7);
+  }
+  size_t len9 = *((size_t*) (arg0 + (8*sizeof(void*))));
+  if (len9 > 0) {
+    uint8_t *ptr10 = *((uint8_t **) (arg0 + (7*sizeof(void*))));
+    for (size_t i11 = 0; i11 < len9; i11++) {
+      uint8_t *base = ptr10 + i11 * (4*sizeof(void*));
+      (void) base;
+      if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+        free(*((uint8_t **) (base + 0)));
+      }
+      if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
+        free(*((uint8_t **) (base + (2*sizeof(void*)))));
+      }
+    }
+    free(ptr10);
   }
 }
 
@@ -591,11 +655,74 @@ void opgate_policy_types_user_info_free(opgate_policy_types_user_info_t *ptr) {
   wit_list_string_free(&ptr->groups);
 }
 
+void opgate_policy_types_value_edit_free(opgate_policy_types_value_edit_t *ptr) {
+  wit_string_free(&ptr->pointer);
+  wit_string_free(&ptr->value);
+}
+
+void opgate_policy_types_rename_edit_free(opgate_policy_types_rename_edit_t *ptr) {
+  wit_string_free(&ptr->pointer);
+  wit_string_free(&ptr->name);
+}
+
+void opgate_policy_types_move_edit_free(opgate_policy_types_move_edit_t *ptr) {
+  wit_string_free(&ptr->pointer);
+  wit_string_free(&ptr->path);
+}
+
+void opgate_policy_types_edit_free(opgate_policy_types_edit_t *ptr) {
+  switch ((int32_t) ptr->tag) {
+    case 0: {
+      opgate_policy_types_value_edit_free(&ptr->val.set);
+      break;
+    }
+    case 1: {
+      opgate_policy_types_value_edit_free(&ptr->val.insert);
+      break;
+    }
+    case 2: {
+      wit_string_free(&ptr->val.remove);
+      break;
+    }
+    case 3: {
+      opgate_policy_types_rename_edit_free(&ptr->val.rename_key);
+      break;
+    }
+    case 4: {
+      opgate_policy_types_move_edit_free(&ptr->val.move_file);
+      break;
+    }
+  }
+}
+
+void opgate_policy_types_list_edit_free(opgate_policy_types_list_edit_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    opgate_policy_types_edit_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      opgate_policy_types_edit_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void opgate_policy_types_fix_free(opgate_policy_types_fix_t *ptr) {
+  wit_string_free(&ptr->title);
+  opgate_policy_types_list_edit_free(&ptr->edits);
+}
+
+void opgate_policy_types_option_fix_free(opgate_policy_types_option_fix_t *ptr) {
+  if (ptr->is_some) {
+    opgate_policy_types_fix_free(&ptr->val);
+  }
+}
+
 void opgate_policy_types_violation_free(opgate_policy_types_violation_t *ptr) {
   wit_string_free(&ptr->rule);
   wit_string_free(&ptr->field);
   wit_string_free(&ptr->message);
   wit_list_string_free(&ptr->logical_location);
+  opgate_policy_types_option_fix_free(&ptr->fix);
 }
 
 void opgate_policy_types_skipped_rule_free(opgate_policy_types_skipped_rule_t *ptr) {
@@ -830,7 +957,7 @@ void opgate_policy_document_table_free(opgate_policy_document_table_t *ptr) {
   wit_string_free(&ptr->texts);
 }
 
-__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[resource-drop]document")))
+__attribute__((__import_module__("opgate:policy/document@0.7.0"), __import_name__("[resource-drop]document")))
 extern void __wasm_import_opgate_policy_document_document_drop(int32_t handle);
 
 void opgate_policy_document_document_drop_own(opgate_policy_document_own_document_t handle) {
@@ -1026,7 +1153,7 @@ void opgate_policy_request_user_info_free(opgate_policy_request_user_info_t *ptr
   opgate_policy_types_user_info_free(ptr);
 }
 
-__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[resource-drop]request")))
+__attribute__((__import_module__("opgate:policy/request@0.7.0"), __import_name__("[resource-drop]request")))
 extern void __wasm_import_opgate_policy_request_request_drop(int32_t handle);
 
 void opgate_policy_request_request_drop_own(opgate_policy_request_own_request_t handle) {
@@ -1797,10 +1924,10 @@ uint8_t * __wasm_export_exports_wit_validate(int32_t arg, int64_t arg0, int32_t 
   *((size_t*)(ptr + sizeof(void*))) = ((ret).violations).len;
   *((uint8_t **)(ptr + 0)) = (uint8_t *) ((ret).violations).ptr;
   if (((ret).reason).is_some) {
-    const wit_string_t *payload11 = &((ret).reason).val;
+    const wit_string_t *payload18 = &((ret).reason).val;
     *((int8_t*)(ptr + (2*sizeof(void*)))) = 1;
-    *((size_t*)(ptr + (4*sizeof(void*)))) = (*payload11).len;
-    *((uint8_t **)(ptr + (3*sizeof(void*)))) = (uint8_t *) (*payload11).ptr;
+    *((size_t*)(ptr + (4*sizeof(void*)))) = (*payload18).len;
+    *((uint8_t **)(ptr + (3*sizeof(void*)))) = (uint8_t *) (*payload18).ptr;
   } else {
     *((int8_t*)(ptr + (2*sizeof(void*)))) = 0;
   }

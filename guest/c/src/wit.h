@@ -61,6 +61,79 @@ typedef struct opgate_policy_types_user_info_t {
   wit_list_string_t   groups;
 } opgate_policy_types_user_info_t;
 
+// Whether a fix can be applied without a review.
+typedef uint8_t opgate_policy_types_fix_safety_t;
+
+// The object means the same, or there is only one way to satisfy the rule.
+#define OPGATE_POLICY_TYPES_FIX_SAFETY_SAFE 0
+// It changes what the object does, or guesses a value: a person needs to look at it.
+#define OPGATE_POLICY_TYPES_FIX_SAFETY_UNSAFE 1
+
+// A value at a JSON pointer.
+typedef struct opgate_policy_types_value_edit_t {
+  wit_string_t   pointer;
+  // JSON text.
+  wit_string_t   value;
+} opgate_policy_types_value_edit_t;
+
+// A new name for the member of an object at a JSON pointer.
+typedef struct opgate_policy_types_rename_edit_t {
+  wit_string_t   pointer;
+  wit_string_t   name;
+} opgate_policy_types_rename_edit_t;
+
+// A new path for a file of a bundle.
+typedef struct opgate_policy_types_move_edit_t {
+  // The file (`/spec/files/3`), or one of its documents (`/spec/files/3/documents/1`).
+  wit_string_t   pointer;
+  // Relative to the directory of the bundle: `manifests/role.yaml`. There must be no such file.
+  wit_string_t   path;
+} opgate_policy_types_move_edit_t;
+
+// One change of the object.
+typedef struct opgate_policy_types_edit_t {
+  uint8_t tag;
+  union {
+    opgate_policy_types_value_edit_t     set;
+    opgate_policy_types_value_edit_t     insert;
+    wit_string_t     remove;
+    opgate_policy_types_rename_edit_t     rename_key;
+    opgate_policy_types_move_edit_t     move_file;
+  } val;
+} opgate_policy_types_edit_t;
+
+// Replaces or adds the value. Objects on the way that are missing are created.
+#define OPGATE_POLICY_TYPES_EDIT_SET 0
+// Inserts an element in a list, before the element at the pointer, or at its end: `/spec/list/-`.
+#define OPGATE_POLICY_TYPES_EDIT_INSERT 1
+// Removes the member or element.
+#define OPGATE_POLICY_TYPES_EDIT_REMOVE 2
+// Renames the member, in its place.
+#define OPGATE_POLICY_TYPES_EDIT_RENAME_KEY 3
+// Moves a file, or a document of it, in the directory of the bundle.
+#define OPGATE_POLICY_TYPES_EDIT_MOVE_FILE 4
+
+typedef struct {
+  opgate_policy_types_edit_t *ptr;
+  size_t len;
+} opgate_policy_types_list_edit_t;
+
+// Changes of the object after which it does not violate the rule. They apply one after another, and all
+// pointers are relative to the object of the request. The host ignores a fix that is not valid, or too
+// large: at most 64 KiB in a violation, and 1 MiB in a verdict. A fix never changes the decision.
+typedef struct opgate_policy_types_fix_t {
+  // What it does, as an imperative: `add the label`. At most 256 bytes.
+  wit_string_t   title;
+  opgate_policy_types_fix_safety_t   safety;
+  // At least one, at most 16. A pointer has at most 1,024 bytes.
+  opgate_policy_types_list_edit_t   edits;
+} opgate_policy_types_fix_t;
+
+typedef struct {
+  bool is_some;
+  opgate_policy_types_fix_t val;
+} opgate_policy_types_option_fix_t;
+
 // One violation of a rule by the request.
 typedef struct opgate_policy_types_violation_t {
   // ID of a rule that `describe` lists. A violation of any other rule is a policy error.
@@ -75,6 +148,8 @@ typedef struct opgate_policy_types_violation_t {
   // Logical location in a file, for reports, from the outermost to the innermost:
   // `channel "stable"`, `bundle "etcd.v1"`. At most 8 texts of 256 bytes; usually empty.
   wit_list_string_t   logical_location;
+  // Changes that repair it in a file, for `opgate check --fix` and for editors.
+  opgate_policy_types_option_fix_t   fix;
 } opgate_policy_types_violation_t;
 
 // A rule that was not evaluated, or only in part.
@@ -589,7 +664,7 @@ typedef struct {
   wit_borrow_document_t val;
 } wit_option_borrow_document_t;
 
-// Imported Functions from `opgate:policy/document@0.6.0`
+// Imported Functions from `opgate:policy/document@0.7.0`
 // Parses JSON text, for example that of an annotation. The error says what is wrong, with
 // line and column. Nesting deeper than 512 levels is an error.
 extern bool opgate_policy_document_static_document_parse(wit_string_t *json, opgate_policy_document_own_document_t *ret, wit_string_t *err);
@@ -627,7 +702,7 @@ extern bool opgate_policy_document_method_document_size(opgate_policy_document_b
 // on the Go type. The SDK's `Shape` knows the type and decides that.
 extern bool opgate_policy_document_method_document_equal(opgate_policy_document_borrow_document_t self, wit_string_t *pointer, opgate_policy_document_borrow_document_t other, wit_string_t *other_pointer);
 
-// Imported Functions from `opgate:policy/cluster@0.6.0`
+// Imported Functions from `opgate:policy/cluster@0.7.0`
 // One object; `none` if it does not exist. A server behind the API server that does not store its
 // objects can have several of one name; `list` returns all of them, `get` the first.
 extern bool opgate_policy_cluster_get(opgate_policy_cluster_group_version_resource_t *resource, wit_string_t *namespace_, wit_string_t *name, opgate_policy_cluster_option_own_document_t *ret, opgate_policy_cluster_read_error_t *err);
@@ -650,7 +725,7 @@ extern bool opgate_policy_cluster_names(opgate_policy_cluster_group_version_reso
 // version of the group they are written.
 extern bool opgate_policy_cluster_sample(opgate_policy_cluster_group_version_resource_t *resource, uint32_t limit, opgate_policy_cluster_sample_result_t *ret, opgate_policy_cluster_read_error_t *err);
 
-// Imported Functions from `opgate:policy/request@0.6.0`
+// Imported Functions from `opgate:policy/request@0.7.0`
 // Identifies this call. It differs between retries of the same API request.
 extern void opgate_policy_request_method_request_uid(opgate_policy_request_borrow_request_t self, wit_string_t *ret);
 extern void opgate_policy_request_method_request_kind(opgate_policy_request_borrow_request_t self, opgate_policy_request_group_version_kind_t *ret);
@@ -666,7 +741,7 @@ extern void opgate_policy_request_method_request_user(opgate_policy_request_borr
 // Whether the request is a dry run, which the API server does not persist.
 extern bool opgate_policy_request_method_request_dry_run(opgate_policy_request_borrow_request_t self);
 
-// Imported Functions from `opgate:policy/log@0.6.0`
+// Imported Functions from `opgate:policy/log@0.7.0`
 extern void opgate_policy_log_log(opgate_policy_log_severity_t severity, wit_string_t *message);
 
 // Exported Functions from `cluster-policy`
@@ -683,6 +758,20 @@ void opgate_policy_types_group_version_resource_free(opgate_policy_types_group_v
 void wit_list_string_free(wit_list_string_t *ptr);
 
 void opgate_policy_types_user_info_free(opgate_policy_types_user_info_t *ptr);
+
+void opgate_policy_types_value_edit_free(opgate_policy_types_value_edit_t *ptr);
+
+void opgate_policy_types_rename_edit_free(opgate_policy_types_rename_edit_t *ptr);
+
+void opgate_policy_types_move_edit_free(opgate_policy_types_move_edit_t *ptr);
+
+void opgate_policy_types_edit_free(opgate_policy_types_edit_t *ptr);
+
+void opgate_policy_types_list_edit_free(opgate_policy_types_list_edit_t *ptr);
+
+void opgate_policy_types_fix_free(opgate_policy_types_fix_t *ptr);
+
+void opgate_policy_types_option_fix_free(opgate_policy_types_option_fix_t *ptr);
 
 void opgate_policy_types_violation_free(opgate_policy_types_violation_t *ptr);
 

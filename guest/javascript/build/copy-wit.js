@@ -1,4 +1,5 @@
-// `npm pack`: the package carries a copy of the contract. The repository has one.
+// `npm pack`: copies the contract and the licence into the package. The repository also has this copy of the contract, for
+// `npm install --install-links` of this directory, which runs no script of it.
 
 import { copyFileSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';

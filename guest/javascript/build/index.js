@@ -20,11 +20,12 @@ import { Failure } from './failure.js';
 
 const PACKAGE = resolve(dirname(fileURLToPath(import.meta.url)), '..');
 const USAGE = `Usage: opgate-policy build [DIR]
-       opgate-policy test [DIR]
+       opgate-policy test [DIR] [--coverage]
 
 build: Check the types, and write the component. The source is the member "main" of package.json (default: src/policy.ts),
        and the component is the file of the member "module" of the policy in opgate.yaml.
-test:  Check the types, and run the cases in the directory cases and the files test/*.test.js (or .ts) natively, with node.`;
+test:  Check the types, and run the cases in the directory cases and the files test/*.test.js (or .ts) natively, with node.
+       --coverage prints the lines that they run.`;
 
 /** All features of componentize-js are disabled, so that the component imports only opgate:policy. */
 const NO_FEATURES = ['stdio', 'random', 'clocks', 'http', 'fetch-event'];
@@ -49,11 +50,12 @@ async function build(directory) {
   console.log(`${relative(process.cwd(), output)}: ${policy.name}, ${policy.rules.length} rule${policy.rules.length === 1 ? '' : 's'}, ${(component.length / 2 ** 20).toFixed(1)} MiB`);
 }
 
-async function test(directory) {
+async function test(directory, options) {
   const entry = entryOf(directory, JSON.parse(await text(join(directory, 'package.json'))));
   checkTypes(directory);
   const files = await tests(directory, entry);
-  const { status } = spawnSync(process.execPath, ['--enable-source-maps', '--test', '--test-reporter=spec', ...files], { cwd: directory, stdio: 'inherit' });
+  const coverage = options.includes('--coverage') ? ['--experimental-test-coverage'] : [];
+  const { status } = spawnSync(process.execPath, ['--enable-source-maps', '--test', ...coverage, '--test-reporter=spec', ...files], { cwd: directory, stdio: 'inherit' });
   process.exitCode = status ?? 1;
 }
 
@@ -88,10 +90,10 @@ async function outputOf(directory, name) {
   return resolve(directory, module);
 }
 
-/** The contract: in the package a copy, in the repository the one file. */
+/** The contract: in the repository the one file, in the package a copy. */
 function witOf() {
-  const own = join(PACKAGE, 'wit');
-  return existsSync(own) ? own : resolve(PACKAGE, '..', '..', 'wit');
+  const top = resolve(PACKAGE, '..', '..');
+  return existsSync(join(top, 'guest', 'javascript', 'package.json')) ? join(top, 'wit') : join(PACKAGE, 'wit');
 }
 
 async function text(path) {
@@ -102,14 +104,17 @@ async function text(path) {
   }
 }
 
-const [command, directory = '.', ...rest] = process.argv.slice(2);
+const OPTIONS = { build: [], test: ['--coverage'] };
+const [command, ...args] = process.argv.slice(2);
 const run = { build, test }[command];
-if (run === undefined || directory.startsWith('-') || rest.length > 0) {
+const options = args.filter((it) => it.startsWith('-'));
+const [directory = '.', ...rest] = args.filter((it) => !it.startsWith('-'));
+if (run === undefined || rest.length > 0 || options.some((it) => !OPTIONS[command].includes(it))) {
   console.error(USAGE);
   process.exit(command === '--help' || command === '-h' ? 0 : 2);
 }
 try {
-  await run(resolve(directory));
+  await run(resolve(directory), options);
 } catch (error) {
   console.error(`error: ${error instanceof Failure ? error.message : (error?.stack ?? error)}`);
   process.exit(1);

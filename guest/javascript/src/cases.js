@@ -9,12 +9,16 @@ import { basename, join } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 
+import { applyFixes } from './edits.js';
 import { evaluate } from './native.js';
 import { unescape } from './pointer.js';
 
-const MEMBERS = ['name', 'create', 'update', 'delete', 'with', 'withOld', 'request', 'folder', 'catalog', 'files', 'patch', 'directories',
-  'compressedSize', 'compressedSizeIsMore', 'settings', 'cluster', 'field', 'message', 'messagePrefix', 'level', 'violations', 'otherViolations',
-  'skipped', 'auditAnnotations', 'reason'];
+/** Members for the expected outcome: a case with `fixes` does not inherit these. */
+const OUTCOME = ['field', 'level', 'message', 'messagePrefix', 'violations', 'otherViolations', 'skipped', 'auditAnnotations', 'reason', 'fixed'];
+/** Members of which a case with `fixes` replaces entries of the same name. */
+const MERGED = ['with', 'withOld', 'files', 'patch', 'directory', 'catalog', 'request'];
+const MEMBERS = [...OUTCOME, ...MERGED, 'name', 'fixes', 'matches', 'create', 'update', 'delete', 'directories', 'compressedSize',
+  'compressedSizeIsMore', 'settings', 'cluster'];
 
 /** Declares a test for each case of a directory, and one that every rule has cases. */
 export function cases(policy, directory = 'cases') {
@@ -28,12 +32,13 @@ export function cases(policy, directory = 'cases') {
     const rule = policy.rules.find(({ id }) => id === file.rule);
     if (rule === undefined) throw new Error(`${path}: the policy has no rule ${file.rule}`);
     for (const expects of ['accept', 'reject', 'skip']) {
-      for (const entry of file[expects] ?? []) {
+      for (const written of file[expects] ?? []) {
+        const entry = written.fixes === undefined ? written : inherited(written, file.reject ?? [], path);
         const title = `${file.rule}: ${entry.name}`;
         const unknown = Object.keys(entry).find((member) => !MEMBERS.includes(member));
         if (unknown !== undefined) throw new Error(`${path}: ${entry.name}: there is no member ${unknown}`);
         covered.set(`${file.rule} ${expects}`, true);
-        const skip = (entry.folder ?? entry.catalog) !== undefined && 'a case with files: opgate policy test runs it';
+        const skip = (entry.directory ?? entry.catalog) !== undefined && 'a case with files: opgate policy test runs it';
         test(title, { skip }, () => check(policy, rule, file, expects, entry, objects));
       }
     }
@@ -42,6 +47,15 @@ export function cases(policy, directory = 'cases') {
     const needed = policy.rules.flatMap(({ id, reads }) => [`${id} accept`, `${id} reject`, ...(reads.length > 0 ? [`${id} skip`] : [])]);
     deepStrictEqual(needed.filter((it) => !covered.has(it)), [], 'missing cases');
   });
+}
+
+/** A case with the subject of the rejected one that it fixes. */
+function inherited(entry, rejected, path) {
+  const fixed = rejected.find(({ name }) => name === entry.fixes);
+  if (fixed === undefined) throw new Error(`${path}: ${entry.name}: there is no rejected case ${entry.fixes}`);
+  const subject = Object.fromEntries(Object.entries(fixed).filter(([name]) => !OUTCOME.includes(name)));
+  const own = Object.entries(entry).map(([name, value]) => [name, MERGED.includes(name) ? { ...subject[name], ...value } : value]);
+  return { ...subject, ...Object.fromEntries(own) };
 }
 
 function readYaml(path, isOptional = false) {
@@ -73,12 +87,13 @@ function check(policy, rule, file, expects, entry, objects) {
   const cluster = entry.cluster ?? file.cluster ?? 'none';
   const { version, resource, ...request } = entry.request ?? {};
   const subject = named(object ?? old);
+  const evaluated = changed(object, entry.with);
   const verdict = evaluate(policy, {
     user: '',
     ...request,
     ...(resource === undefined && version === undefined ? {} : { resource: resourceOf(subject, resource, version) }),
     operation,
-    object: changed(object, entry.with),
+    object: evaluated,
     oldObject: changed(old, operation === 'delete' ? entry.with : entry.withOld),
     settings: entry.settings ?? file.settings ?? {},
     cluster: cluster === 'none' ? undefined : cluster.map(named),
@@ -95,6 +110,19 @@ function check(policy, rule, file, expects, entry, objects) {
   const annotations = verdict.auditAnnotations.map(({ key, value }) => [key, value]);
   if (entry.auditAnnotations) deepStrictEqual(Object.fromEntries(annotations), entry.auditAnnotations);
   if (entry.reason) deepStrictEqual(verdict.reason, entry.reason);
+  compareFixed(verdict.violations.filter((it) => it.rule === rule.id), evaluated, entry.fixed, named);
+}
+
+/** Every fix of the rule fits the object. `fixed` is the object after them: changes as in `with`, an object, or its name. */
+function compareFixed(violations, object, fixed, named) {
+  const fixes = violations.map(({ fix }) => fix).filter((fix) => fix !== undefined);
+  if (fixes.length === 0 && fixed !== undefined) throw new Error('fixed: no violation of the rule has a fix');
+  if (fixes.length === 0 || object === undefined) return;
+  const found = structuredClone(object);
+  applyFixes(found, fixes);
+  if (fixed === undefined) return;
+  const areChanges = typeof fixed === 'object' && Object.keys(fixed).length > 0 && Object.keys(fixed).every((name) => name.startsWith('/'));
+  deepStrictEqual(found, areChanges ? change(structuredClone(object), fixed) : named(fixed), 'fixed');
 }
 
 function resourceOf(object, resource, version) {

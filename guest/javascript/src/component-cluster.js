@@ -1,6 +1,6 @@
 // The imports of the world `cluster-policy`. Importing this module connects them.
 
-import { get, list, names, sample } from 'opgate:policy/cluster@0.6.0';
+import { get, list, names, sample } from 'opgate:policy/cluster@0.7.0';
 
 import { host } from './host.js';
 

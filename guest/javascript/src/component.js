@@ -5,8 +5,8 @@
 // All of this runs while the component is built: the descriptor, the rules and the compiled functions of
 // the SDK are in the snapshot that every call starts from.
 
-import { Document as Handle } from 'opgate:policy/document@0.6.0';
-import { log as hostLog } from 'opgate:policy/log@0.6.0';
+import { Document as Handle } from 'opgate:policy/document@0.7.0';
+import { log as hostLog } from 'opgate:policy/log@0.7.0';
 
 import { describe } from './describe.js';
 import { Document } from './document.js';

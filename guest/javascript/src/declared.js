@@ -102,7 +102,8 @@ export function below(part, pointer) {
   return lacking(part, pointer, 'scalar') === undefined ? undefined : { ...part, base: part.base + pointer };
 }
 
-const isWhole = (part, pointer) => lacking(part, pointer, 'whole') === undefined;
+/** Whether the declaration covers all of the value at a pointer. */
+export const isWhole = (part, pointer) => lacking(part, pointer, 'whole') === undefined;
 
 function parsed(handle, pointer) {
   const raw = handle.raw(pointer);

@@ -3,10 +3,11 @@
 // `value` copies the JSON text from the host once and parses it. That is one call of the host for all of a
 // document; a look-up by pointer is one call, whatever the size of the document.
 
-import { below, check, keptAt, valueAt } from './declared.js';
+import { below, check, isWhole, keptAt, valueAt } from './declared.js';
 import { host } from './host.js';
 import { Plain } from './plain.js';
 import { at, checked } from './pointer.js';
+import { Selector } from './selector.js';
 
 const decoder = new TextDecoder();
 const dispose = Symbol.dispose ?? Symbol.for('dispose');
@@ -104,6 +105,28 @@ export class Document {
   at(pointer) {
     const handle = this.#handle.at(this.#at(pointer, 'kind'));
     return handle === undefined ? undefined : owned(handle, below(this.#part, pointer));
+  }
+
+  /**
+   * The label selector at a pointer; undefined if there is none. Throws a SelectorError if an API server rejects it.
+   */
+  selector(pointer) {
+    return Selector.from(this.json(pointer));
+  }
+
+  /** The selector of the map of labels at a pointer; undefined if it selects nothing. Throws a SelectorError. */
+  mapSelector(pointer) {
+    return Selector.fromMap(this.json(pointer));
+  }
+
+  /** Whether the labels at a pointer match a selector. */
+  matches(pointer, selector) {
+    return selector.matches(this.json(pointer));
+  }
+
+  /** Whether all of the value at a pointer is there: of a cluster object, only the declared fields are. */
+  isWhole(pointer) {
+    return this.#part === undefined || isWhole(this.#part, checked(pointer));
   }
 
   raw(pointer) {

@@ -31,14 +31,17 @@ export class Report {
     this.#rules = rules;
   }
 
-  /** Adds a violation: the field as Kubernetes writes it, and one sentence for the user who sent the request. */
-  add(rule, field, message) {
-    this.#add(rule, undefined, field, message);
+  /**
+   * Adds a violation: the field as Kubernetes writes it, and one sentence for the user who sent the request.
+   * `fix` is a Fix, or undefined.
+   */
+  add(rule, field, message, fix) {
+    this.#add(rule, undefined, field, message, fix);
   }
 
   /** `add` with another level than the rule's, if none is configured. */
-  addAs(level, rule, field, message) {
-    this.#add(rule, level, field, message);
+  addAs(level, rule, field, message, fix) {
+    this.#add(rule, level, field, message, fix);
   }
 
   /** Counts violations without their texts. */
@@ -62,13 +65,14 @@ export class Report {
     this.addCount(rule, more);
   }
 
-  #add(rule, given, field, message) {
+  #add(rule, given, field, message, fix) {
     const found = this.#of(rule, given);
     if (found.level === undefined) return;
     found.count += 1;
     if (found.first.length < MAX_VIOLATIONS) {
       this.#count += 1;
-      const violation = { rule: rule.id, level: found.level, field: String(field), message: String(message), logicalLocation: [] };
+      const texts = { field: String(field), message: String(message) };
+      const violation = { rule: rule.id, level: found.level, ...texts, logicalLocation: [], fix: fix?.record };
       found.first.push([this.#count, violation]);
     }
   }
@@ -187,7 +191,7 @@ export class Report {
         if (this.#configured(rule) === 'deny') continue;
         const how = isPart ? 'evaluated in part' : 'not evaluated';
         const message = `${rule.id} was ${how}: ${reason}`;
-        const warning = { rule: rule.id, level: 'warn', field, message, logicalLocation: [] };
+        const warning = { rule: rule.id, level: 'warn', field, message, logicalLocation: [], fix: undefined };
         this.#found.push({ rule, given: 'warn', level: 'warn', first: [[Infinity, warning]], count: 1 });
       }
     }

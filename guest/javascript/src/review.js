@@ -131,10 +131,14 @@ export class Review {
     return at(this.settings, '/ratcheting') !== false || this.document.has('/metadata/deletionTimestamp') ? old : undefined;
   }
 
-  /** Whether a rule must evaluate the value at the pointer: always on CREATE, on UPDATE only if it changed. */
-  touches(pointer) {
+  /**
+   * Whether a rule must evaluate the value at the pointer: always on CREATE, on UPDATE only if it changed. With a
+   * shape, values are compared as their Go types are.
+   */
+  touches(pointer, shape) {
     const old = this.ratchetBase();
-    return old === undefined || !this.document.equal(pointer, old, pointer);
+    if (old === undefined) return true;
+    return !(shape === undefined ? this.document.equal(pointer, old, pointer) : shape.equal(this.document, old, pointer));
   }
 
   /** Whether the object is a manifest in a file: `opgate check` sent the request, and not in an audit. */

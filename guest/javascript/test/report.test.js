@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { policy, rule, target } from '../src/index.js';
+import { Fix, policy, rule, target } from '../src/index.js';
 import { checkSettings, evaluate } from '../src/testing.js';
 
 const thing = target({ versions: ['v1'], resources: ['things'], kind: 'Thing' });
@@ -79,6 +79,36 @@ test('annotations, reason and prefix', () => {
   });
   assert.deepEqual(verdict.auditAnnotations, [{ key: 'k', value: 'a b \uff01 \u{1f6d2}' }]);
   assert.deepEqual([verdict.reason, verdict.violations[0].message], ['Invalid', 'T-1: no']);
+});
+
+test('a violation has the changes of its fix, in their order', () => {
+  const fix = Fix.needsReview('change all')
+    .set('/metadata/labels/app', 'a')
+    .insert('/list/-', [1])
+    .remove('/old')
+    .renameKey('/from', 'to')
+    .moveFile('/spec/files/0', 'b.yaml');
+  const { violations } = report({}, (it) => {
+    it.add(one, '', 'no', fix);
+    it.addAs('warn', two, '', 'no', Fix.safe('nothing'));
+    it.add(two, '', 'no');
+  });
+  assert.deepEqual(violations.map((it) => it.fix), [
+    {
+      title: 'change all',
+      safety: 'unsafe',
+      edits: [
+        { tag: 'set', val: { pointer: '/metadata/labels/app', value: '"a"' } },
+        { tag: 'insert', val: { pointer: '/list/-', value: '[1]' } },
+        { tag: 'remove', val: '/old' },
+        { tag: 'rename-key', val: { pointer: '/from', name: 'to' } },
+        { tag: 'move-file', val: { pointer: '/spec/files/0', path: 'b.yaml' } },
+      ],
+    },
+    { title: 'nothing', safety: 'safe', edits: [] },
+    undefined,
+  ]);
+  assert.throws(() => Fix.safe('x').set('spec', 1), /'spec' is not a JSON pointer: write '\/spec'/);
 });
 
 test('an update touches what changed, unless the settings want all', () => {

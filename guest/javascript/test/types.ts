@@ -1,6 +1,6 @@
 // Tests of the types: `tsc` fails for an error, and for a missing expected error.
 
-import { Document, policy, read, rule, sample, target } from '@opgate/policy';
+import { Document, Selector, Shape, pods as podSpecs, policy, read, rule, sample, target } from '@opgate/policy';
 import type { Report, Review } from '@opgate/policy';
 import { checkSettings, describe, evaluate } from '@opgate/policy/testing';
 
@@ -38,6 +38,12 @@ function look(review: Review<{ spec?: { nodeName?: string } }, Settings>, report
   review.document.text('/a');
   const number: bigint | undefined = Document.parse('{}').integer('/a');
   const { objects, complete } = sample({ group: 'a.b', version: 'v1', resource: 'cs' });
+  const selector: Selector | undefined = review.document?.selector('/spec/selector') ?? Selector.fromMap({ a: 'b' });
+  const shape = Shape.struct({ nodeName: Shape.scalar, ports: Shape.list(Shape.pointer({})) });
+  // @ts-expect-error: a shape, not its name
+  Shape.list('scalar');
+  if (review.touches('/spec', shape) && selector?.matches({ a: 'b' })) console.warn('touched', node);
+  for (const container of podSpecs.inObject(objects[0]!, 'Pod')?.containers(objects[0]!) ?? []) console.log(container.field, container.value.image);
   if (complete && objects.length > 0 && number !== undefined) report.skip(one, '', 'never');
 }
 

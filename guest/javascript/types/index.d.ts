@@ -280,12 +280,87 @@ export class Document<T = Json> {
   list<E = Json>(pointer: string): E[];
   /** The part at a pointer as a document. */
   at(pointer: string): Document | undefined;
+  /**
+   * The label selector at a pointer, such as `/spec/selector`; undefined if there is none, or `null`. An empty selector
+   * matches all objects. Throws a SelectorError if an API server rejects it.
+   */
+  selector(pointer: string): Selector | undefined;
+  /** The selector of a map of labels, such as `/spec/selector` of a Service; undefined if it is missing or empty, and so selects nothing. */
+  mapSelector(pointer: string): Selector | undefined;
+  /** Whether the labels at a pointer, such as `/metadata/labels`, match a selector. */
+  matches(pointer: string, selector: Selector): boolean;
   /** The JSON text as it was received. */
   raw(pointer: string): Uint8Array | undefined;
   /** The number of bytes that `raw` would return, without a copy. */
   size(pointer: string): number | undefined;
   /** Whether two values are equal for Kubernetes whatever their Go type is. */
   equal(pointer: string, other: Document, otherPointer: string): boolean;
+}
+
+/** A label selector that Kubernetes accepts. */
+export class Selector {
+  private constructor();
+  /** The selector of a plain value; undefined for `undefined` and `null`. Throws a SelectorError if an API server rejects it. */
+  static from(value: Json): Selector | undefined;
+  /** The selector of a map of labels, as of a Service; undefined if it is missing or empty, and so selects nothing. */
+  static fromMap(labels: Json): Selector | undefined;
+  /** Whether it has no requirements, and so matches all objects. */
+  readonly isEmpty: boolean;
+  /** Whether an object with these labels is selected. */
+  matches(labels: Record<string, string> | null | undefined): boolean;
+  /** The notation of `kubectl -l`. */
+  toString(): string;
+}
+
+/** A selector that an API server rejects: the reason, in the words of Kubernetes. */
+export class SelectorError extends Error {}
+
+/** The Go type behind a JSON value, to compare values as Kubernetes does. */
+export class Shape {
+  private constructor();
+  /** A text, a boolean or a number: missing is the same as the zero value. */
+  static readonly scalar: Shape;
+  /** A struct by value, with the shapes of its fields by JSON name. */
+  static struct(fields: Record<string, Shape>): Shape;
+  /** A pointer to a struct: missing is not the same as `{}`. */
+  static pointer(fields: Record<string, Shape>): Shape;
+  /** A list: missing is the same as `[]`, and the order matters. */
+  static list(item: Shape): Shape;
+  /** Whether the values at one pointer in two documents are semantically equal. */
+  equal(left: Document, right: Document, pointer: string): boolean;
+}
+
+/** Specs of pods, wherever an object has them. */
+export namespace pods {
+  /** The spec of a Pod, or of the pods that a template creates. */
+  interface PodSpec {
+    /** Name of the object, or of the deployment of a ClusterServiceVersion. */
+    readonly name: string;
+    /** The path as a JSON pointer, and as Kubernetes writes it. */
+    readonly pointer: string;
+    readonly field: string;
+    /** The containers, init containers and ephemeral containers. `document` is the one from which the spec is. */
+    containers(document: Document): Generator<Container, void, undefined>;
+  }
+  interface Container {
+    readonly spec: PodSpec;
+    readonly list: 'containers' | 'initContainers' | 'ephemeralContainers';
+    /** Its index in the list. */
+    readonly index: number;
+    readonly pointer: string;
+    readonly field: string;
+    /** Whether it is among `containers`. */
+    readonly isRegular: boolean;
+    /** The container as a plain value; `{}` if it is no object. */
+    readonly value: Json;
+  }
+  /**
+   * The spec of a Pod, or of the template of a Deployment, DaemonSet, StatefulSet, ReplicaSet, ReplicationController, Job,
+   * CronJob or PodTemplate; undefined for other kinds.
+   */
+  function inObject(document: Document, kind: string): PodSpec | undefined;
+  /** The templates of the deployments of a ClusterServiceVersion. */
+  function inCsv(document: Document): PodSpec[];
 }
 
 /** The request, without its objects. The first read of each part is a call of the host. */
@@ -330,8 +405,11 @@ export interface Review<T = KubernetesObject, S = Json> {
   oldOfUpdate(): Document<T> | undefined;
   /** The document before an UPDATE, if the report omits violations in unchanged fields. */
   ratchetBase(): Document<T> | undefined;
-  /** Whether a rule must evaluate the value at the pointer: always on CREATE, on UPDATE only if it changed. */
-  touches(pointer: string): boolean;
+  /**
+   * Whether a rule must evaluate the value at the pointer: always on CREATE, on UPDATE only if it changed. With a shape,
+   * values are compared as their Go types are.
+   */
+  touches(pointer: string, shape?: Shape): boolean;
   /** Whether the object is a manifest in a file: `opgate check` sent the request, and not in an audit. */
   isFromFile(): boolean;
   /** Whether the object is a manifest of a bundle in files. */
@@ -340,12 +418,34 @@ export interface Review<T = KubernetesObject, S = Json> {
   isAudit(): boolean;
 }
 
+/**
+ * The changes of an object after which it does not violate a rule, for `opgate check --fix` and for editors. Pointers
+ * are relative to the object of the review, and the changes apply one after another. The host ignores a fix that is
+ * not valid: it never changes the decision.
+ */
+export class Fix {
+  /** A fix that needs no review. The title says what it does, as an imperative. */
+  static safe(title: string): Fix;
+  /** A fix that a person needs to review: it changes what the object does, or guesses a value. */
+  static needsReview(title: string): Fix;
+  /** Replaces or adds a value. Objects on the way that are missing are created. */
+  set(pointer: string, value: Json): Fix;
+  /** Inserts an element in a list: before the one at the pointer, or at the end with `/list/-`. */
+  insert(pointer: string, value: Json): Fix;
+  /** Removes a member or an element. */
+  remove(pointer: string): Fix;
+  /** Renames a member, in its place. */
+  renameKey(pointer: string, name: string): Fix;
+  /** Moves a file of a bundle (`/spec/files/3`), or one of its documents, to another path in the directory. */
+  moveFile(pointer: string, path: string): Fix;
+}
+
 /** The violations of a review. */
 export interface Report {
   /** Adds a violation: the field as Kubernetes writes it, and one sentence for the person who sent the request. */
-  add(rule: Rule, field: string, message: string): void;
+  add(rule: Rule, field: string, message: string, fix?: Fix): void;
   /** Adds a violation with another level than that of the rule; a configured level wins. */
-  addAs(level: Level, rule: Rule, field: string, message: string): void;
+  addAs(level: Level, rule: Rule, field: string, message: string, fix?: Fix): void;
   /** Adds a violation for each of the things. `texts` is called only for those that fit in a verdict. */
   addEach<T>(rule: Rule, things: Iterable<T>, texts: (thing: T) => [field: string, message: string]): void;
   /** Counts violations without their texts. */
@@ -369,3 +469,16 @@ export interface Report {
 export const log: Record<'debug' | 'info' | 'warn' | 'error', (...parts: unknown[]) => void>;
 /** Escapes a name for use as a token of a JSON pointer. */
 export function escape(name: string): string;
+
+declare global {
+  /** Writes to the log of the server. In tests it is that of Node.js. */
+  interface Console {
+    debug(...parts: any[]): void;
+    error(...parts: any[]): void;
+    info(...parts: any[]): void;
+    log(...parts: any[]): void;
+    trace(...parts: any[]): void;
+    warn(...parts: any[]): void;
+  }
+  var console: Console;
+}

@@ -21,8 +21,15 @@ export interface TestRequest {
   dryRun?: boolean;
 }
 
+/** A fix as the contract has it. The value of an edit is JSON text. */
+export interface FixRecord {
+  title: string;
+  safety: 'safe' | 'unsafe';
+  edits: { tag: 'set' | 'insert' | 'remove' | 'rename-key' | 'move-file'; val: Json }[];
+}
+
 export interface Verdict {
-  violations: { rule: string; level: Level; field: string; message: string; logicalLocation: string[] }[];
+  violations: { rule: string; level: Level; field: string; message: string; logicalLocation: string[]; fix?: FixRecord }[];
   reason: string | undefined;
   auditAnnotations: { key: string; value: string }[];
   skipped: { rule: string; reason: string }[];

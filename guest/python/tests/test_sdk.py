@@ -15,6 +15,7 @@ from opgate_policy import (
     UPDATE,
     WARN,
     ClusterRead,
+    Fix,
     Index,
     IndexMatch,
     NoCluster,
@@ -23,6 +24,7 @@ from opgate_policy import (
     Target,
     Unavailable,
     log,
+    wit,
 )
 from opgate_policy.build import BuildError, component_path, contract, docs, named, section
 from opgate_policy.declared import UndeclaredRead
@@ -94,6 +96,28 @@ def test_violations_share_the_limit_of_a_verdict() -> None:
     found = verdict(policy(one, other), many).violations
     assert len(found) == 256 and found[-1].rule == "A-2"
     assert found[-2].message == "745 more violations of this rule are omitted; x"
+
+
+def test_a_violation_has_the_changes_of_its_fix() -> None:
+    one = rule("A-1")
+    fix = Fix.needs_review("change all").set("/metadata/labels/app", "a").insert("/list/-", [1]).remove("/old")
+    fix.rename_key("/from", "to").move_file("/spec/files/0", "b.yaml")
+
+    def look(_: object, report) -> None:  # type: ignore[no-untyped-def]
+        report.add(one, "", "x", fix=fix)
+        report.add(one, "", "y")
+
+    first, second = verdict(policy(one), look).violations
+    assert (first.fix.title, first.fix.safety.name, second.fix) == ("change all", "UNSAFE", None)
+    assert [(type(edit).__name__, edit.value) for edit in first.fix.edits] == [
+        ("Edit_Set", wit.ValueEdit("/metadata/labels/app", '"a"')),
+        ("Edit_Insert", wit.ValueEdit("/list/-", "[1]")),
+        ("Edit_Remove", "/old"),
+        ("Edit_RenameKey", wit.RenameEdit("/from", "to")),
+        ("Edit_MoveFile", wit.MoveEdit("/spec/files/0", "b.yaml")),
+    ]
+    with pytest.raises(ValueError, match="'spec' is not a JSON pointer"):
+        Fix.safe("x").set("spec", 1)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +209,7 @@ def test_lines_of_the_log_are_kept() -> None:
 def test_types_are_those_of_the_contract() -> None:
     wit = contract().read_text(encoding="utf-8")
     source = Path(contract.__code__.co_filename).with_name("wit.py").read_text(encoding="utf-8")
-    assert "package opgate:policy@0.6.0;" in wit
+    assert "package opgate:policy@0.7.0;" in wit
     for name, body in re.findall(r"^    record ([a-z-]+) \{(.*?)^    \}", wit[: wit.index("interface request")], re.M | re.S):
         fields = re.findall(r"^ {8}%?([a-z-]+):", body, re.M)
         of = re.search(rf"class {name.title().replace('-', '')}:.*?\n((?:        [a-z_]+: .*\n)+)", source)

@@ -5,11 +5,17 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::{err, opgate, out};
 
-/// The languages that have a template.
-fn languages() -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/opgate/templates");
+/// The languages that have a template of a size.
+fn languages_of(size: &str) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/opgate/templates").join(size);
     let names = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().file_name());
-    names.map(|name| name.into_string().unwrap()).collect()
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn languages() -> Vec<String> {
+    languages_of("start")
 }
 
 /// All files below a directory, with their contents.
@@ -28,34 +34,92 @@ fn files(directory: &Path) -> Vec<(PathBuf, String)> {
 
 #[test]
 fn a_new_policy_has_all_that_its_language_needs() {
-    let languages = languages();
-    assert!(!languages.is_empty());
-    for language in languages {
-        let directory = tempfile::tempdir().unwrap();
-        let arguments = ["policy", "new", "my-images", "--lang", &language, "--out", "deep/one"];
-        let made = opgate(directory.path(), &arguments);
-        assert_eq!(made.status.code(), Some(0), "{language}: {}", err(&made));
-        let root = directory.path().join("deep/one");
-        for (path, text) in files(&root) {
-            let name = path.strip_prefix(&root).unwrap().display().to_string();
-            for place in ["{{name}}", "{{snake}}", "{{sdk}}"] {
+    assert_eq!(languages_of("start"), languages_of("example"));
+    let small = ["opgate.yaml", "cases/NS-1.yaml", "namespace.yaml", ".gitignore"];
+    let large = ["opgate.yaml", "cases/objects.yaml", "pod.yaml", ".gitignore"];
+    for (flags, names) in [(&[][..], small), (&["--example"], large)] {
+        for language in languages() {
+            let directory = tempfile::tempdir().unwrap();
+            let mut arguments =
+                vec!["policy", "new", "my-images", "--lang", &language, "--out", "deep/one"];
+            arguments.extend(flags);
+            let made = opgate(directory.path(), &arguments);
+            assert_eq!(made.status.code(), Some(0), "{language}: {}", err(&made));
+            let root = directory.path().join("deep/one");
+            for (path, text) in files(&root) {
+                let name = path.strip_prefix(&root).unwrap().display().to_string();
                 let whole = format!("{name}\n{text}");
-                assert!(!whole.contains(place), "{language}: {name} has {place}");
+                assert!(!whole.contains("{{"), "{language}: {name} has a place to fill");
             }
+            for name in names {
+                assert!(root.join(name).is_file(), "{language}: no {name}");
+            }
+            let configuration = fs::read_to_string(root.join("opgate.yaml")).unwrap();
+            assert!(configuration.contains("name: my-images"), "{language}: {configuration}");
+            // The command prints the next steps.
+            let said = out(&made);
+            for text in ["cd deep/one", " policy test .", names[2], "Tools:"] {
+                assert!(said.contains(text), "{language}: {said}");
+            }
+            // The command has written nothing next to the directory.
+            assert_eq!(fs::read_dir(directory.path().join("deep")).unwrap().count(), 1);
         }
-        for name in ["opgate.yaml", "cases/objects.yaml", "pod.yaml", ".gitignore"] {
-            assert!(root.join(name).is_file(), "{language}: no {name}");
-        }
-        let configuration = fs::read_to_string(root.join("opgate.yaml")).unwrap();
-        assert!(configuration.contains("name: my-images"), "{language}: {configuration}");
-        // The command prints the next steps.
-        let said = out(&made);
-        for command in ["cd deep/one", "opgate policy test .", "Tools:"] {
-            assert!(said.contains(command), "{language}: {said}");
-        }
-        // The command has written nothing next to the directory.
-        assert_eq!(fs::read_dir(directory.path().join("deep")).unwrap().count(), 1);
     }
+}
+
+/// A small policy has one rule, with one case that it accepts and one that it rejects.
+#[test]
+fn a_new_policy_is_small() {
+    for language in languages() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = opgate(directory.path(), &["policy", "new", "a", "--lang", &language]);
+        assert_eq!(made.status.code(), Some(0), "{}", err(&made));
+        let root = directory.path().join("a");
+        let cases: Vec<_> = fs::read_dir(root.join("cases")).unwrap().collect();
+        assert_eq!(cases.len(), 1, "{language}");
+        let text = fs::read_to_string(root.join("cases/NS-1.yaml")).unwrap();
+        assert_eq!(text.matches("- name:").count(), 2, "{language}: {text}");
+        let lines = |(path, text): (PathBuf, String)| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let is_source = ["lib.rs", "policy.ts", "policy.js", "policy.c", "a.py"];
+            is_source.contains(&name.as_str()).then(|| text.lines().count())
+        };
+        let lines: Vec<_> = files(&root).into_iter().filter_map(lines).collect();
+        assert!(matches!(lines[..], [1..=70]), "{language}: {lines:?} lines");
+    }
+}
+
+/// The program in a checkout names its SDK, other programs need the name of one or of published packages.
+#[test]
+fn build_files_name_a_source_of_the_sdk() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
+    let checkout = root.to_str().unwrap();
+    for (language, file, inside, published) in [
+        ("rust", "Cargo.toml", "guest/sdk", "opgate-sdk = \"0."),
+        ("typescript", "package.json", "guest/javascript", "\"@opgate/policy\": \"0."),
+        ("python", "requirements.txt", "guest/python", "opgate-policy[cases]==0."),
+        ("c", "Makefile", "guest/c", "OPGATE_SDK = opgate-policy-c-0."),
+    ] {
+        for (flags, expected, other) in [
+            (&[][..], format!("{checkout}/{inside}"), None),
+            (&["--sdk", checkout][..], format!("{checkout}/{inside}"), None),
+            (&["--sdk", "packages"][..], published.to_owned(), Some(checkout)),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut arguments = vec!["policy", "new", "a", "--lang", language];
+            arguments.extend(flags);
+            let made = opgate(directory.path(), &arguments);
+            assert_eq!(made.status.code(), Some(0), "{}", err(&made));
+            let text = fs::read_to_string(directory.path().join("a").join(file)).unwrap();
+            assert!(text.contains(&expected), "{language}: {text}");
+            assert!(other.is_none_or(|other| !text.contains(other)), "{language}: {text}");
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let made = opgate(directory.path(), &["policy", "new", "a", "--lang", "c", "--sdk", "."]);
+    assert_eq!(made.status.code(), Some(2));
+    assert!(err(&made).contains(".: is no checkout of opgate"), "{}", err(&made));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was written");
 }
 
 #[test]

@@ -57,6 +57,20 @@ static void stored(opgate_text name, opgate_document group, opgate_report *repor
   }
 }
 
+/* Conversions of opgate_format. */
+static opgate_text formatted(opgate_text name) {
+  if (opgate_text_equal(name, OPGATE_TEXT("format-float"))) {
+    return opgate_format("%.2f", 1.5);
+  }
+  if (opgate_text_equal(name, OPGATE_TEXT("format-long"))) {
+    return opgate_format("%lld %llu %ld %jd %zd %hhd", INT64_MIN, UINT64_MAX, -2L, INTMAX_MAX, (ptrdiff_t)-3, (signed char)44);
+  }
+  if (opgate_text_equal(name, OPGATE_TEXT("format-base"))) {
+    return opgate_format("%x %X %o %c %i%%", 255u, 0xABCu, 8u, 'z', INT32_MIN);
+  }
+  return opgate_format("[%5d|%-5d|%05d|%.3d|%*d|%6s|%-6s|%.2s]", 42, 42, -42, 7, 4, 1, "ab", "ab", "abcd");
+}
+
 static void evaluate(opgate_review *review, opgate_report *report) {
   opgate_text name = opgate_request_name(review);
   if (opgate_text_equal(name, OPGATE_TEXT("memory"))) {
@@ -74,6 +88,9 @@ static void evaluate(opgate_review *review, opgate_report *report) {
   }
   if (opgate_text_equal(name, OPGATE_TEXT("pointer"))) {
     opgate_text_at(review->object, "data");
+  }
+  if (opgate_text_has_prefix(name, OPGATE_TEXT("format"))) {
+    opgate_add(report, &T_1, OPGATE_TEXT(""), formatted(name));
   }
   if (opgate_text_has_prefix(name, OPGATE_TEXT("read-"))) {
     opgate_document group;

@@ -35,7 +35,7 @@ calls them with plain dicts, without a host.
 The module is imported once, when the component is built: the component holds the memory of Python after the import. Each call gets a copy of it.
 """
 
-from . import log
+from . import log, pods
 from .cluster import (
     ClusterRead,
     Index,
@@ -62,16 +62,20 @@ from .declare import (
     Target,
 )
 from .document import Document
+from .fix import Fix
 from .policy import Policy
 from .report import Report
 from .review import Request, Review
+from .selector import Selector, SelectorError
+from .shape import Shape
 from .values import Kind, escape
 
-__version__ = "0.6.0"
+__version__ = "0.7.0"
 
 __all__ = [
     "CONNECT", "CREATE", "DELETE", "DENY", "UPDATE", "WARN",
-    "ClusterRead", "Document", "Index", "IndexMatch", "Invalid", "Kind", "Level", "NamePatterns", "NoCluster", "Operation", "Policy",
-    "ReadError", "Report", "Request", "Review", "Rule", "Sample", "Setting", "Target", "Unavailable",
-    "escape", "log", "sample",
+    "ClusterRead", "Document", "Fix", "Index", "IndexMatch", "Invalid", "Kind", "Level", "NamePatterns", "NoCluster", "Operation", "Policy",
+    "ReadError", "Report", "Request", "Review", "Rule", "Sample", "Selector", "SelectorError",
+    "Setting", "Shape", "Target", "Unavailable",
+    "escape", "log", "pods", "sample",
 ]

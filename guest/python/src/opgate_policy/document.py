@@ -14,6 +14,7 @@ from typing import Any
 
 from . import wit
 from .declared import Access, Part
+from .selector import Selector
 from .values import Kind, checked, parsed
 
 if not wit.IN_COMPONENT:
@@ -122,6 +123,23 @@ class Document:
                 cells.append(None)
         width = len(columns)
         return [tuple(cells[start : start + width]) for start in range(0, len(cells), width)]
+
+    def selector(self, pointer: str) -> Selector | None:
+        """The label selector at a pointer, such as `/spec/selector`. None if there is none, or `null`. An empty selector matches all
+        objects. Raises `SelectorError` if an API server rejects it."""
+        return Selector.of(self.value(pointer))
+
+    def map_selector(self, pointer: str) -> Selector | None:
+        """The selector of a map of labels, such as `/spec/selector` of a Service. None if it is missing or empty: it selects nothing."""
+        return Selector.of_map(self.value(pointer))
+
+    def matches(self, pointer: str, selector: Selector) -> bool:
+        """Whether the labels at a pointer, such as `/metadata/labels`, match a selector."""
+        return selector.matches(self.value(pointer))
+
+    def is_whole(self, pointer: str) -> bool:
+        """Whether all of the value at a pointer is there: of a cluster object, only the declared fields are."""
+        return self.part is None or not self.part.lacks(checked(pointer), Access.WHOLE)
 
     def raw(self, pointer: str = "") -> bytes | None:
         """The JSON text as it was received."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from . import wit
 from .cluster import Invalid, NoCluster, Unavailable
 from .declare import DENY, WARN, Level, Rule
+from .fix import Fix
 from .review import Review
 
 MAX_VIOLATIONS = 256
@@ -32,8 +33,8 @@ class _Found:
 
     def __init__(self, rule: Rule, given: Level | None, level: Level | None) -> None:
         self.rule, self.given, self.level = rule, given, level
-        self.first: list[tuple[int, str, str]] = []
-        """The first violations: position among all, field, message."""
+        self.first: list[tuple[int, str, str, Fix | None]] = []
+        """The first violations: position among all, field, message, fix."""
         self.count = 0
         """Number of all violations."""
 
@@ -50,16 +51,17 @@ class Report:
         self._settings_of: Any = None
         self._count = 0
 
-    def add(self, rule: Rule, field: str, message: str, *, level: Level | None = None) -> None:
+    def add(self, rule: Rule, field: str, message: str, *, level: Level | None = None, fix: Fix | None = None) -> None:
         """Adds a violation: the field as Kubernetes writes it (`spec.containers[0].image`), and one sentence for the person who sent the
-        request. `level` is for a violation of another level than the rule's; a configured level wins."""
+        request. `level` is for a violation of another level than the rule's; a configured level wins. `fix` are the changes of the object
+        after which it does not violate the rule."""
         found = self._of(rule, level)
         if found.level is None:
             return
         found.count += 1
         if len(found.first) < MAX_VIOLATIONS:
             self._count += 1
-            found.first.append((self._count, field, message))
+            found.first.append((self._count, field, message, fix))
 
     def add_count(self, rule: Rule, count: int, *, level: Level | None = None) -> None:
         """Counts violations of a rule without their texts, after those that were added."""
@@ -187,15 +189,16 @@ class Report:
                     continue
                 warning = _Found(rule, WARN, WARN)
                 how = "evaluated in part" if in_part else "not evaluated"
-                warning.first.append((_LAST, field, f"{rule.id} was {how}: {reason_of_rule}"))
+                warning.first.append((_LAST, field, f"{rule.id} was {how}: {reason_of_rule}", None))
                 warning.count = 1
                 found.append(warning)
         is_prefixed = bool(found) and self._setting("/messages/prefixRuleId") is True
         violations = []
-        for rule, level, field, message in _share_out(found):
+        for rule, level, field, message, fix in _share_out(found):
             text = f"{rule.id}: {message}" if is_prefixed else message
             level_of_wit = wit.Level.DENY if level is DENY else wit.Level.WARN
-            violations.append(wit.Violation(rule.id, level_of_wit, _cut(field, _MAX_FIELD_BYTES), _cut(text, _MAX_MESSAGE_BYTES), []))
+            field, text = _cut(field, _MAX_FIELD_BYTES), _cut(text, _MAX_MESSAGE_BYTES)
+            violations.append(wit.Violation(rule.id, level_of_wit, field, text, [], fix.record() if fix else None))
         annotations = [
             wit.AuditAnnotation(key, _cut(" ".join(sorted(words, key=_bytes)), _LAST))
             for key, words in self._annotations.items()
@@ -207,7 +210,7 @@ class Report:
         return wit.Verdict(violations, reason, annotations, skipped_rules)
 
 
-def _share_out(found: list[_Found]) -> list[tuple[Rule, Level, str, str]]:
+def _share_out(found: list[_Found]) -> list[tuple[Rule, Level, str, str, Fix | None]]:
     """The violations of each rule that fit in one verdict, in the order of their addition."""
     share = MAX_VIOLATIONS
     while share > 1 and sum(min(len(f.first), share) for f in found) > MAX_VIOLATIONS:
@@ -218,10 +221,10 @@ def _share_out(found: list[_Found]) -> list[tuple[Rule, Level, str, str]]:
         more = of_rule.count - len(shown)
         if shown and more > 0:
             # The count comes first, because a long message is cut at its end.
-            position, field, message = shown[-1]
-            shown[-1] = (position, field, f"{more} more violations of this rule are omitted; {message}")
+            position, field, message, fix = shown[-1]
+            shown[-1] = (position, field, f"{more} more violations of this rule are omitted; {message}", fix)
         level = of_rule.level or WARN
-        violations.extend((position, of_rule.rule, level, field, message) for position, field, message in shown)
+        violations.extend((position, of_rule.rule, level, *texts) for position, *texts in shown)
     violations.sort(key=lambda violation: violation[0])
     return [violation[1:] for violation in violations]
 

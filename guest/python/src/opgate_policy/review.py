@@ -7,6 +7,7 @@ from typing import Any
 
 from .declare import UPDATE, Operation
 from .document import Document
+from .shape import Shape
 
 
 class Request:
@@ -113,7 +114,10 @@ class Review:
         is_on = self.settings.boolean("/ratcheting") is not False
         return old if is_on or self.object.has("/metadata/deletionTimestamp") else None
 
-    def touches(self, pointer: str) -> bool:
-        """Whether a rule must evaluate the value at the pointer of the object: always on CREATE, on UPDATE only if it changed."""
+    def touches(self, pointer: str, shape: Shape | None = None) -> bool:
+        """Whether a rule must evaluate the value at the pointer of the object: always on CREATE, on UPDATE only if it changed. With a shape,
+        values are compared as their Go types are."""
         old = self.ratchet_base
-        return old is None or self.object is None or not self.object.equal(pointer, old, pointer)
+        if old is None or self.object is None:
+            return True
+        return not (shape.equal(self.object, old, pointer) if shape else self.object.equal(pointer, old, pointer))

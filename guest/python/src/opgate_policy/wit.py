@@ -15,19 +15,30 @@ try:
         ClusterRead,
         DefaultLevel,
         Descriptor,
+        Edit,
+        Edit_Insert,
+        Edit_MoveFile,
+        Edit_Remove,
+        Edit_RenameKey,
+        Edit_Set,
+        Fix,
+        FixSafety,
         GroupVersionKind,
         GroupVersionResource,
         Index,
         Level,
         MatchCondition,
         MatchRule,
+        MoveEdit,
         NamePatterns,
         Operation,
+        RenameEdit,
         Rule,
         Setting,
         SettingsError,
         SkippedRule,
         UserInfo,
+        ValueEdit,
         Verdict,
         Violation,
     )
@@ -71,6 +82,53 @@ if not IN_COMPONENT:
         uid: str
         groups: list[str]
 
+    class FixSafety(Enum):  # type: ignore[no-redef]
+        SAFE = 0
+        UNSAFE = 1
+
+    @dataclass
+    class ValueEdit:  # type: ignore[no-redef]
+        pointer: str
+        value: str
+
+    @dataclass
+    class RenameEdit:  # type: ignore[no-redef]
+        pointer: str
+        name: str
+
+    @dataclass
+    class MoveEdit:  # type: ignore[no-redef]
+        pointer: str
+        path: str
+
+    @dataclass
+    class Edit_Set:  # type: ignore[no-redef]  # noqa: N801
+        value: ValueEdit
+
+    @dataclass
+    class Edit_Insert:  # type: ignore[no-redef]  # noqa: N801
+        value: ValueEdit
+
+    @dataclass
+    class Edit_Remove:  # type: ignore[no-redef]  # noqa: N801
+        value: str
+
+    @dataclass
+    class Edit_RenameKey:  # type: ignore[no-redef]  # noqa: N801
+        value: RenameEdit
+
+    @dataclass
+    class Edit_MoveFile:  # type: ignore[no-redef]  # noqa: N801
+        value: MoveEdit
+
+    Edit = Edit_Set | Edit_Insert | Edit_Remove | Edit_RenameKey | Edit_MoveFile  # type: ignore[misc]
+
+    @dataclass
+    class Fix:  # type: ignore[no-redef]
+        title: str
+        safety: FixSafety
+        edits: list[Edit]
+
     @dataclass
     class Violation:  # type: ignore[no-redef]
         rule: str
@@ -78,6 +136,7 @@ if not IN_COMPONENT:
         field: str
         message: str
         logical_location: list[str]
+        fix: Fix | None
 
     @dataclass
     class SkippedRule:  # type: ignore[no-redef]

@@ -18,9 +18,16 @@ import yaml
 
 from ..declare import DENY
 from ..policy import Policy
+from .edits import apply_fixes
 from .evaluate import evaluate
 
 _REQUEST = {"subResource": "sub_resource"}
+# Members for the expected outcome: a case with `fixes` does not inherit these.
+_OUTCOME = (
+    "field", "level", "message", "messagePrefix", "violations", "otherViolations", "skipped", "auditAnnotations", "reason", "fixed",
+)
+# Members of which a case with `fixes` replaces entries of the same name.
+_MERGED = ("with", "withOld", "files", "patch", "directory", "catalog", "request")
 
 
 @dataclass
@@ -40,6 +47,10 @@ class Case:
 
     def verdict(self, policy: Policy) -> Any:
         """The verdict of the policy."""
+        return self._evaluated(policy)[0]
+
+    def _evaluated(self, policy: Policy) -> tuple[Any, Any]:
+        """The verdict, and the object of the request."""
         entry = self.entry
         new = old = None
         if "create" in entry:
@@ -55,7 +66,7 @@ class Case:
         for pointer, value in entry.get("withOld", {}).items():
             _change(old, pointer, value)
         cluster = entry.get("cluster")
-        return evaluate(
+        verdict = evaluate(
             policy,
             new,
             old=old,
@@ -63,10 +74,11 @@ class Case:
             cluster=None if cluster in (None, "none") else [self._named(value) for value in cluster],
             **{_REQUEST.get(key, key): value for key, value in entry.get("request", {}).items()},
         )
+        return verdict, new
 
     def check(self, policy: Policy) -> None:
         """Raises an `AssertionError` unless the verdict is that of the case."""
-        verdict = self.verdict(policy)
+        verdict, new = self._evaluated(policy)
         levels = {rule.id: "deny" if rule.level is DENY else "warn" for rule in policy.rules}
         found = sorted((v.rule, v.message, v.field, v.level.name.lower()) for v in verdict.violations if self._counts(v.rule))
         expected = sorted(
@@ -93,6 +105,25 @@ class Case:
         assert verdict.reason == self.entry.get("reason"), f"{self}: the reason is {verdict.reason!r}"
         annotations = {annotation.key: annotation.value for annotation in verdict.audit_annotations}
         assert annotations == self.entry.get("auditAnnotations", annotations), f"{self}: the audit annotations are {annotations}"
+        self._check_fixed([v.fix for v in verdict.violations if v.rule == self.rule and v.fix is not None], new)
+
+    def _check_fixed(self, fixes: list[Any], new: Any) -> None:
+        """Every fix of the rule fits the object. `fixed` is the object after them: changes as in `with`, an object, or its name."""
+        fixed = self.entry.get("fixed")
+        assert fixes or fixed is None, f"{self}: fixed: no violation of the rule has a fix"
+        if not fixes or new is None:
+            return
+        found = copy.deepcopy(new)
+        apply_fixes(found, fixes)
+        if fixed is None:
+            return
+        expected = copy.deepcopy(new)
+        if isinstance(fixed, dict) and fixed and all(name.startswith("/") for name in fixed):
+            for pointer, value in fixed.items():
+                _change(expected, pointer, value)
+        else:
+            expected = self._named(fixed)
+        assert found == expected, f"{self}: fixed:\n  expected {expected}\n  found    {found}"
 
     def _counts(self, rule: str) -> bool:
         """Whether violations of a rule count: `otherRules: ignored` ignores those of rules that the case does not name."""
@@ -124,6 +155,14 @@ def _change(value: Any, pointer: str, new: Any) -> None:
         value[last] = copy.deepcopy(new)
 
 
+def _inherited(entry: dict[str, Any], rejected: list[dict[str, Any]], file: Path) -> dict[str, Any]:
+    """A case with the subject of the rejected one that it fixes."""
+    fixed = next((other for other in rejected if other["name"] == entry["fixes"]), None)
+    assert fixed is not None, f"{file}: {entry['name']}: there is no rejected case {entry['fixes']}"
+    subject = {name: value for name, value in fixed.items() if name not in _OUTCOME}
+    return subject | {name: subject.get(name, {}) | value if name in _MERGED else value for name, value in entry.items()}
+
+
 def read(directory: str) -> list[Case]:
     """All cases of a directory, in the order of their files."""
     path = Path(directory)
@@ -137,7 +176,8 @@ def read(directory: str) -> list[Case]:
         common = {key: content[key] for key in ("settings", "cluster") if key in content}
         ignores_others = content.get("otherRules") == "ignored"
         for expects in ("accept", "reject", "skip"):
-            for entry in content.get(expects) or []:
+            for written in content.get(expects) or []:
+                entry = _inherited(written, content.get("reject") or [], file) if "fixes" in written else written
                 found.append(Case(content["rule"], entry["name"], expects, common | entry, objects, ignores_others))
     assert found, f"{directory}: no cases"
     return found

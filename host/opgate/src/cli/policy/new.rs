@@ -1,7 +1,7 @@
 //! `opgate policy new`: creates a directory that builds, tests and packs with one command each.
 //!
 //! ```text
-//! templates/LANGUAGE (embedded) ─▶ names filled in ─▶ a new or empty directory ─▶ next steps
+//! templates/SIZE/LANGUAGE (embedded) ─▶ names and SDK filled in ─▶ a new or empty directory ─▶ next steps
 //! ```
 //!
 //! Nothing is downloaded, and no file outside the directory is written.
@@ -13,11 +13,9 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 
-use super::language::Language;
+use super::language::{Language, OPGATE};
+use super::sdk::{SDK_VERSION, Sdk};
 use crate::cli::exit::{CommandError, ExitStatus};
-
-/// The SDKs that the templates use. Their minor version is that of the contract.
-const SDK_VERSION: &str = "0.6.0";
 
 /// Maximum bytes of the name of a policy.
 const MAX_NAME_BYTES: usize = 40;
@@ -32,13 +30,16 @@ const RESERVED_NAMES: [&str; 40] = [
 
 const AFTER_HELP: &str = "\
 Examples:
-  opgate policy new house-images --lang rust
-  opgate policy new house-images --lang typescript --out policies/house-images
+  opgate policy new house-rules --lang rust
+  opgate policy new house-rules --lang typescript --out policies/house-rules
+  opgate policy new house-images --lang python --example
 
-Exit status: 0 written, 2 wrong name, or the directory is not empty. docs/write-a-policy.md describes the next steps.";
+Exit status: 0 written, 2 wrong name, the directory is not empty, or there is no SDK. docs/write-a-policy.md describes the next steps.";
 
 /// The files of one language.
 struct Template {
+    /// `start` or `example`.
+    size: &'static str,
     language: &'static str,
     /// Path inside the directory, and content.
     files: &'static [(&'static str, &'static str)],
@@ -59,6 +60,12 @@ pub(super) struct New {
     /// Directory to write, new or empty [default: the name of the policy]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write a larger policy: three rules with settings, ratcheting and a read of the cluster
+    #[arg(long)]
+    example: bool,
+    /// Source of the SDK: a checkout of opgate, or `packages` [default: the checkout that contains this program]
+    #[arg(long, value_name = "DIR")]
+    sdk: Option<PathBuf>,
 }
 
 /// Returns a name that is one in all languages: of a policy, of a crate, and of other packages.
@@ -81,17 +88,29 @@ fn name(text: &str) -> Result<String, String> {
 
 impl New {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
-        let Self { name, lang, out } = self;
-        let template = TEMPLATES.iter().find(|template| template.language == lang.as_str());
-        let template = template
+        let Self { name, lang, out, example, sdk } = self;
+        let size = if example { "example" } else { "start" };
+        let is_wanted = |it: &&Template| it.size == size && it.language == lang.as_str();
+        let template = TEMPLATES
+            .iter()
+            .find(is_wanted)
             .ok_or_else(|| anyhow!("this build of opgate has no template for {}", lang.as_str()))?;
+        let sdk = Sdk::find(sdk.as_deref())?;
         let directory = out.unwrap_or_else(|| PathBuf::from(&name));
-        write(template, &name, &directory)?;
+        let filled =
+            Filled { name: &name, dependency: sdk.dependency(lang)?, patch: sdk.patch(lang)? };
+        write(template, &filled, &directory)?;
+        let npmrc = sdk.npm_configuration(lang);
+        if let Some(content) = npmrc {
+            write_file(&directory.join(".npmrc"), content)?;
+        }
         let mut out = anstream::stdout();
-        writeln!(out, "{}: {} files\n\nNext:", directory.display(), template.files.len())?;
+        let count = template.files.len().saturating_add(usize::from(npmrc.is_some()));
+        writeln!(out, "{}: {count} files\n\nNext:", directory.display())?;
         let component = format!("{}.component.wasm", name.replace('-', "_"));
         writeln!(out, "  cd {}", shell_quoted(&directory))?;
-        let steps = lang.steps(&component, SDK_VERSION);
+        let manifest = if example { "pod.yaml" } else { "namespace.yaml" };
+        let steps = lang.steps(&component, sdk.archive(), manifest, &program());
         let width = steps.iter().map(|(_, command)| command.len()).max().unwrap_or_default();
         for (what, command) in steps {
             writeln!(out, "  {command:width$}  {}", step_title(what))?;
@@ -114,8 +133,16 @@ fn step_title(step: &str) -> &str {
         "build" => "Build it",
         "pack" => "Package the module as a component",
         "test" => "Build it, and run its cases",
-        _ => "Evaluate a Pod that violates its rules",
+        _ => "Evaluate an object that violates a rule",
     }
+}
+
+/// Returns this program as a shell calls it: by its name, if the name finds it.
+fn program() -> String {
+    let Ok(own) = std::env::current_exe() else { return "opgate".to_owned() };
+    let resolve = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_own = |path: PathBuf| resolve(&path) == resolve(&own);
+    if OPGATE.find().is_some_and(is_own) { "opgate".to_owned() } else { shell_quoted(&own) }
 }
 
 /// Returns a path for a shell.
@@ -125,34 +152,51 @@ fn shell_quoted(path: &Path) -> String {
     if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
+/// The values of the places in a template.
+struct Filled<'n> {
+    name: &'n str,
+    dependency: String,
+    patch: String,
+}
+
+impl Filled<'_> {
+    fn fill(&self, text: &str) -> String {
+        text.replace("{{name}}", self.name)
+            .replace("{{snake}}", &self.name.replace('-', "_"))
+            .replace("{{sdk}}", SDK_VERSION)
+            .replace("{{dependency}}", &self.dependency)
+            .replace("{{patch}}", &self.patch)
+    }
+}
+
 /// Writes the files to a directory that has none.
-fn write(template: &Template, name: &str, directory: &Path) -> anyhow::Result<()> {
+fn write(template: &Template, filled: &Filled<'_>, directory: &Path) -> anyhow::Result<()> {
     let named = || directory.display().to_string();
     fs::create_dir_all(directory).with_context(named)?;
     if fs::read_dir(directory).with_context(named)?.next().is_some() {
         return Err(anyhow!("{}: is not empty: name a new directory with --out", named()));
     }
-    let snake = name.replace('-', "_");
-    let filled = |text: &str| {
-        text.replace("{{name}}", name).replace("{{snake}}", &snake).replace("{{sdk}}", SDK_VERSION)
-    };
     for (path, content) in template.files {
-        let inside = PathBuf::from(filled(path));
+        let inside = PathBuf::from(filled.fill(path));
         // Templates are part of this program. Still, no name may lead out of the directory.
         if !inside.components().all(|part| matches!(part, Component::Normal(_))) {
             return Err(anyhow!("{path}: leads out of the directory"));
         }
         let path = directory.join(inside);
-        let named = || path.display().to_string();
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).with_context(named)?;
+            fs::create_dir_all(parent).with_context(|| path.display().to_string())?;
         }
-        // Never over a file, nor through a link, that has appeared meanwhile.
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).open(&path).with_context(named)?;
-        file.write_all(filled(content).as_bytes()).with_context(named)?;
+        write_file(&path, &filled.fill(content))?;
     }
     Ok(())
+}
+
+/// Writes a file: never over a file, nor through a link, that has appeared meanwhile.
+fn write_file(path: &Path, content: &str) -> anyhow::Result<()> {
+    let named = || path.display().to_string();
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).open(path).with_context(named)?;
+    file.write_all(content.as_bytes()).with_context(named)
 }
 
 #[cfg(test)]
@@ -168,13 +212,5 @@ mod tests {
         for wrong in ["", "1a", "-a", "a-", "A", "a_b", "a.b", "../a", "a b", "fn", "test", &long] {
             assert!(name(wrong).is_err(), "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn sdk_version_matches_the_contract() {
-        let wit = include_str!("../../../../../wit/policy.wit");
-        let version = wit.lines().find_map(|line| line.strip_prefix("package opgate:policy@"));
-        let minor = |version: &str| version.rsplit_once('.').unwrap().0.to_owned();
-        assert_eq!(minor(version.unwrap()), minor(SDK_VERSION));
     }
 }
