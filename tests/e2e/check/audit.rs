@@ -426,7 +426,7 @@ async fn expired_list_continues_or_is_read_again() {
         );
     }
     let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
-    let all = connection.resources("", "v1").await.unwrap();
+    let all = connection.resources("", "v1", &mut PageBackoff::none()).await.unwrap();
     let served = all.iter().find(|served| served.resource.resource == "namespaces").unwrap();
     assert!(!served.is_namespaced && served.kind == "Namespace");
     let list = async |forgets: usize| {

@@ -4,11 +4,13 @@
 mod audit;
 mod baseline;
 mod cluster_state;
+mod configuration_files;
 mod directories;
 mod documents;
 mod inputs;
 mod locations;
 mod output;
+mod pod_templates;
 mod published_bundles;
 mod remediation;
 mod untrusted_files;
@@ -120,7 +122,7 @@ fn assert_record_members(record: &Value) {
     let denied = violations(record).iter().any(blocks);
     assert!(!(denied && record["ok"] == true), "{record}");
     for violation in violations(record) {
-        let is_optional = |member: &&str| matches!(*member, "location" | "waived");
+        let is_optional = |member: &&str| matches!(*member, "location" | "waived" | "fix");
         let names: Vec<_> = members(violation).into_iter().filter(|m| !is_optional(m)).collect();
         let expected = ["policy", "rule", "effect", "field", "message"];
         assert_eq!(sorted(names), sorted(expected), "{record}");

@@ -166,7 +166,7 @@ fn policy_errors_name_the_object() {
         json!({"schema": "olm.channel", "package": "huge", "name": "c", "entries": entries});
     let package = json!({"schema": "olm.package", "name": "huge", "defaultChannel": "c"});
     write(&directory, "catalog-valid/huge/catalog.json", format!("{package}\n{channel}\n"));
-    let output = check(&directory, &["--config", "opgate.yaml", "catalog-valid"]);
+    let output = check(&directory, &["-v", "--config", "opgate.yaml", "catalog-valid"]);
     assert_eq!(output.status.code(), Some(3), "{}", err(&output));
     let log = err(&output);
     assert!(

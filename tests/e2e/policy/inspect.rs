@@ -28,7 +28,7 @@ fn derived_imports_permissions_and_webhooks_are_shown() {
     assert_eq!(shown["findings"], json!([]));
     assert!(shown["size"].as_u64() > Some(10_000));
     let imports = shown["imports"].as_array().unwrap();
-    assert!(imports.contains(&json!("opgate:policy/document@0.6.0")), "{imports:?}");
+    assert!(imports.contains(&json!("opgate:policy/document@0.7.0")), "{imports:?}");
     let everywhere = json!({
         "apiGroups": ["core.rukpak.io"], "resources": ["bundles"], "verbs": ["list", "watch"],
     });

@@ -1,5 +1,7 @@
 //! `opgate policy`, and what a policy can do in the engine.
 
+mod author_mistakes;
+mod case_schema;
 pub(crate) mod cases;
 mod confined_compiler;
 mod examples;
@@ -7,6 +9,7 @@ mod imports;
 mod inspect;
 mod load;
 mod new;
+mod record;
 mod registry;
 mod test;
 mod undeclared_reads;

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use opgate_hostile::{Hostile, deny, spin_forever, verdict, warn};
 use opgate_sdk::bindings::opgate::policy::types::AuditAnnotation;
-use opgate_sdk::{Document, Verdict};
+use opgate_sdk::{Document, Fix, Verdict};
 
 /// The policy.
 #[derive(Debug)]
@@ -89,6 +89,35 @@ impl Hostile for Misbehaves {
                 for _ in 0..number {
                     log(&"l".repeat(1 << 20));
                 }
+            }
+            // Fixes of which only the last one is within the contract.
+            "invalid-fixes" => {
+                let large = format!("\"{}\"", "f".repeat(70_000));
+                let many = (0..17).fold(Fix::safe("many"), |fix, _| fix.remove("/a"));
+                for fix in [
+                    Fix::safe("no edits"),
+                    Fix::safe("t".repeat(300)).remove("/a"),
+                    Fix::safe("no pointer").remove("a"),
+                    Fix::safe("no JSON").set("/a", "{"),
+                    Fix::safe("outside").move_file("/spec/files/0", "../x"),
+                    Fix::safe("large").set("/a", large),
+                    many,
+                    Fix::safe("good").set("/a", "1"),
+                ] {
+                    deny(&mut verdict, "EVIL-1", "spec", "no");
+                    let last = verdict.violations.len() - 1;
+                    verdict.violations[last].fix = Some(fix.into());
+                    verdict.violations[last].message = format!("no {last}");
+                }
+            }
+            // A fix after which there are more violations.
+            "harmful-fix" => {
+                let has_more = object.is_some_and(|object| object.has("/spec/more"));
+                for number in 0..=usize::from(has_more) {
+                    deny(&mut verdict, "EVIL-1", "spec", format!("no {number}"));
+                }
+                let fix = Fix::safe("add more").set("/spec/more", "true");
+                verdict.violations[0].fix = Some(fix.into());
             }
             "unknown-rule" => deny(&mut verdict, "EVIL-2\n", "spec", "no"),
             "controls" => {

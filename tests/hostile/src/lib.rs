@@ -153,6 +153,7 @@ pub fn add(
         field,
         message,
         logical_location: Vec::new(),
+        fix: None,
     });
 }
 

@@ -39,6 +39,18 @@ impl Tool {
     }
 }
 
+/// How a language measures the lines that its tests run.
+pub(super) struct Coverage {
+    pub(super) command: &'static [&'static str],
+    /// Fails if the tool is missing.
+    pub(super) probe: Option<&'static [&'static str]>,
+    /// How to get the tool.
+    pub(super) install: &'static str,
+}
+
+/// This program.
+pub(super) const OPGATE: Tool =
+    Tool { name: "opgate", programs: &["opgate"], install: "add its directory to PATH" };
 const CARGO: Tool = Tool {
     name: "cargo",
     programs: &["cargo"],
@@ -94,29 +106,36 @@ impl Language {
         }
     }
 
-    /// Returns the steps in a new directory, with the commands.
-    pub(super) fn steps(self, component: &str, sdk: &str) -> Vec<(&'static str, String)> {
+    /// Returns the steps in a new directory, with the commands. `archive` has the SDK for C, unless it is unpacked;
+    /// `opgate` is this program for a shell.
+    pub(super) fn steps(
+        self,
+        component: &str,
+        archive: Option<String>,
+        manifest: &str,
+        opgate: &str,
+    ) -> Vec<(&'static str, String)> {
         let mut steps: Vec<(&'static str, String)> = Vec::new();
         let prepare = match self {
-            Self::Rust => Some("rustup target add wasm32-unknown-unknown"),
-            Self::Typescript | Self::Javascript => Some("npm install"),
+            Self::Rust => Some("rustup target add wasm32-unknown-unknown".to_owned()),
+            Self::Typescript | Self::Javascript => Some("npm install".to_owned()),
             Self::Python => Some(
-                "python3 -m venv .venv && . .venv/bin/activate && pip install -r requirements.txt",
+                "python3 -m venv .venv && . .venv/bin/activate && pip install -r requirements.txt"
+                    .to_owned(),
             ),
-            Self::C => None,
+            // A release has the SDK, a registry does not. A checkout needs no step.
+            Self::C => archive.map(|archive| format!("tar xzf {archive}")),
         };
-        steps.extend(prepare.map(|command| ("prepare", command.to_owned())));
-        if self == Self::C {
-            // The SDK is not in a registry: its release has it.
-            steps.push(("prepare", format!("tar xzf opgate-policy-c-{sdk}.tar.gz")));
-        }
-        steps.push(("build", self.build_command().join(" ")));
+        steps.extend(prepare.map(|command| ("prepare", command)));
+        let build = self.build_command().join(" ");
+        let is_named = self == Self::C && opgate != OPGATE.name;
+        steps.push(("build", if is_named { format!("{build} OPGATE={opgate}") } else { build }));
         if self == Self::Rust {
             let module = component.replace(".component.wasm", ".wasm");
-            steps.push(("pack", format!("opgate policy pack {TARGET_DIRECTORY}/{module}")));
+            steps.push(("pack", format!("{opgate} policy pack {TARGET_DIRECTORY}/{module}")));
         }
-        steps.push(("test", "opgate policy test .".to_owned()));
-        steps.push(("check", "opgate check --config opgate.yaml pod.yaml".to_owned()));
+        steps.push(("test", format!("{opgate} policy test .")));
+        steps.push(("check", format!("{opgate} check --config opgate.yaml {manifest}")));
         steps
     }
 
@@ -148,6 +167,26 @@ impl Language {
             Self::Python => &["python", "-m", "pytest"],
             Self::C => &["make", "test"],
         }
+    }
+
+    /// Returns how the language measures the lines that its tests run, if a tool does.
+    pub(super) fn coverage(self) -> Option<Coverage> {
+        Some(match self {
+            Self::Rust => Coverage {
+                command: &["cargo", "llvm-cov", "test"],
+                probe: Some(&["cargo", "llvm-cov", "--version"]),
+                install: "install it with `cargo install cargo-llvm-cov`",
+            },
+            Self::Typescript | Self::Javascript => {
+                Coverage { command: &["npm", "test", "--", "--coverage"], probe: None, install: "" }
+            }
+            Self::Python => Coverage {
+                command: &["python", "-m", "pytest", "--cov", "--cov-report=term-missing"],
+                probe: Some(&["python", "-c", "import pytest_cov"]),
+                install: "install it with `python -m pip install pytest-cov`",
+            },
+            Self::C => return None,
+        })
     }
 
     /// Returns the program of a command: for Python the one of the directory's virtual environment, if it has

@@ -7,6 +7,7 @@ mod load;
 mod new;
 mod pack;
 mod published;
+mod sdk;
 mod source;
 mod test;
 mod wit;
@@ -25,6 +26,13 @@ use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::output::{stream, text_or_json};
 use opgate_admission::cluster;
 use opgate_admission::policy::{Policy, PolicySet};
+
+const SCHEMA_AFTER_HELP: &str = "\
+Example:
+  opgate policy schema > cases.schema.json
+
+With `# yaml-language-server: $schema=../cases.schema.json` as the first line of cases/RULE.yaml, editors
+complete and check it. docs/policies/cases.md describes the cases.";
 
 /// Arguments of `opgate policy`.
 #[derive(Debug, Args)]
@@ -49,6 +57,9 @@ enum Command {
     Inspect(Box<inspect::Inspect>),
     /// Run the cases of a policy through its component
     Test(Box<test::Test>),
+    /// Print the JSON Schema of the files with cases
+    #[command(after_help = SCHEMA_AFTER_HELP)]
+    Schema,
     /// Measure the cost of a policy: loading, evaluation, memory
     Bench(Box<bench::Bench>),
     /// Package a core module that was built with the SDK as a component
@@ -81,6 +92,7 @@ impl PolicyArgs {
             ),
             Command::Inspect(inspect) => inspect.run(),
             Command::Test(test) => test.run(),
+            Command::Schema => print_schema(),
             Command::Bench(bench) => bench.run(),
             Command::Pack(pack) => pack.run(),
             Command::Push(push) => push.run(),
@@ -89,6 +101,13 @@ impl PolicyArgs {
             Command::Wit(wit) => wit.run(),
         }
     }
+}
+
+/// Prints the schema of case files.
+fn print_schema() -> Result<ExitStatus, CommandError> {
+    let mut out = stream(Some(text_or_json(true)));
+    write!(out, "{}", opgate_casefile::SCHEMA)?;
+    Ok(ExitStatus::Ok)
 }
 
 fn list(set: &PolicySet, output: Format) -> Result<ExitStatus, CommandError> {

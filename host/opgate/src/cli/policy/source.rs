@@ -190,6 +190,25 @@ impl PolicySubject {
         };
         Ok(spawn_command(directory, language.test_command())?.success())
     }
+
+    /// Runs the tests of the language, and prints the lines that they run.
+    pub(super) fn measure_coverage(&self) -> Result<bool, CommandError> {
+        let Some((directory, language)) = &self.source_directory else {
+            return Err(CommandError::usage(anyhow!("--coverage is for source directories")));
+        };
+        let Some(coverage) = language.coverage() else {
+            let text = "--coverage: for C, there is no line coverage of a policy";
+            return Err(CommandError::usage(anyhow!(text)));
+        };
+        if let Some(probe) = coverage.probe
+            && !run_silently(directory, probe)
+        {
+            let command = coverage.command.join(" ");
+            let text = format!("`{command}` needs a tool: {}", coverage.install);
+            return Err(CommandError::usage(anyhow!(text)));
+        }
+        Ok(spawn_command(directory, coverage.command)?.success())
+    }
 }
 
 /// Runs a command in a directory; the command must succeed.
@@ -200,6 +219,15 @@ fn run_command(directory: &Path, command: &[&str]) -> Result<(), CommandError> {
     }
     let text = format!("`{}` in {}: {status}", command.join(" "), directory.display());
     Err(CommandError::usage(anyhow!(text)))
+}
+
+/// Runs a command without output, and reports whether it succeeds.
+fn run_silently(directory: &Path, command: &[&str]) -> bool {
+    let [program, arguments @ ..] = command else { return false };
+    let mut started = Command::new(Language::program(directory, program));
+    started.args(arguments).current_dir(directory).stdin(Stdio::null());
+    let status = started.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// Its output is redirected to stderr. The command runs in the foreground without a timeout, so that Ctrl-C
@@ -213,6 +241,10 @@ fn spawn_command(
     };
     let mut started = Command::new(Language::program(directory, program));
     started.args(arguments).current_dir(directory).stdin(Stdio::null()).stdout(std::io::stderr());
+    // The Makefile of a policy in C packs the module with this program.
+    if let (None, Ok(own)) = (std::env::var_os("OPGATE"), std::env::current_exe()) {
+        started.env("OPGATE", own);
+    }
     let status = started.status().with_context(|| format!("`{}`", command.join(" ")))?;
     Ok(status)
 }

@@ -76,9 +76,9 @@ mod tests {
     fn wit_world_is_derived_from_the_imports() {
         for (import, section, world) in [
             ("", "", Some("policy")),
-            ("opgate:policy/document@0.6.0", "opgate-docs", Some("policy")),
-            ("opgate:policy/cluster@0.6.0", "", Some("cluster-policy")),
-            ("opgate:policy/cluster@0.6.0", "component-type:policy", None),
+            ("opgate:policy/document@0.7.0", "opgate-docs", Some("policy")),
+            ("opgate:policy/cluster@0.7.0", "", Some("cluster-policy")),
+            ("opgate:policy/cluster@0.7.0", "component-type:policy", None),
         ] {
             assert_eq!(missing_world(&module(import, section)), world, "{import} {section}");
         }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::known::find_mistake;
 use opgate_admission::policy::{Descriptor, Docs, MatchRule};
+use opgate_admission::review::Operation;
 use opgate_compat::kinds::plural;
 use opgate_files::GROUP;
 
@@ -26,14 +27,79 @@ impl Finding {
     }
 }
 
-/// Returns the findings for a descriptor, for its documentation, and for the imports of the component.
-pub(super) fn lint(descriptor: &Descriptor, docs: &Docs, imports: &[String]) -> Vec<Finding> {
+/// The parts of a component besides its descriptor.
+pub(super) struct ComponentParts<'c> {
+    pub(super) docs: &'c Docs,
+    pub(super) imports: &'c [String],
+    /// Whether it mentions the field `replicas` outside of its documentation.
+    pub(super) mentions_replicas: bool,
+}
+
+/// Returns the findings for a descriptor and the other parts of the component.
+pub(super) fn lint(descriptor: &Descriptor, parts: &ComponentParts<'_>) -> Vec<Finding> {
+    let ComponentParts { docs, imports, mentions_replicas } = parts;
     let mut found = Vec::new();
     lint_schema(descriptor, &mut found);
     lint_matches(descriptor, &mut found);
     lint_reads(descriptor, imports, &mut found);
     lint_rules(descriptor, docs, &mut found);
+    if *mentions_replicas {
+        lint_scale(descriptor, &mut found);
+    }
     found
+}
+
+/// Resources of Kubernetes whose replicas have a sub-resource, by group.
+const SCALABLE_RESOURCES: [(&str, &str); 4] = [
+    ("", "replicationcontrollers"),
+    ("apps", "deployments"),
+    ("apps", "replicasets"),
+    ("apps", "statefulsets"),
+];
+
+/// The setting of matches for files, which only the host sets.
+const FILES_SETTING: &str = "/files";
+
+/// Reports whether a component mentions the field `replicas` more often than its documentation.
+pub(super) fn mentions_replicas(component: &[u8], docs: &Docs) -> bool {
+    let count = |bytes: &[u8]| {
+        let name = memchr::memmem::find_iter(bytes, "replicas");
+        // `replicasets` is a resource.
+        name.filter(|at| !bytes.get(at + 8..).is_some_and(|rest| rest.starts_with(b"et"))).count()
+    };
+    let documented: usize = docs.values().map(|text| count(text.as_bytes())).sum();
+    count(component) > documented
+}
+
+/// Checks for rules about replicas that miss the requests of `kubectl scale` and of autoscalers.
+fn lint_scale(descriptor: &Descriptor, found: &mut Vec<Finding>) {
+    // API servers send no requests for files.
+    let is_for_requests = |rule: &&MatchRule| rule.enabled_by != [FILES_SETTING];
+    let requests: Vec<_> = descriptor.matches.iter().filter(is_for_requests).collect();
+    let matches = |group: &str, wanted: &str| {
+        requests.iter().any(|rule| {
+            let has = |list: &[String], name: &str| list.iter().any(|it| it == name || it == "*");
+            rule.operations.contains(&Operation::Update)
+                && has(&rule.groups, group)
+                && rule.resources.iter().any(|resource| {
+                    let (name, sub) = wanted.split_once('/').unwrap_or((wanted, ""));
+                    let (known, known_sub) = resource.split_once('/').unwrap_or((resource, ""));
+                    (known == "*" || known == name) && (known_sub == "*" || known_sub == sub)
+                })
+        })
+    };
+    // A rule for all resources is not one for replicas.
+    let is_named =
+        |name: &str| requests.iter().any(|rule| rule.resources.iter().any(|known| known == name));
+    for (group, resource) in SCALABLE_RESOURCES {
+        let scale = format!("{resource}/scale");
+        if is_named(resource) && matches(group, resource) && !matches(group, &scale) {
+            let text = format!(
+                "it reads `replicas` and matches {resource}, but not {scale}: `kubectl scale` and autoscalers change `spec.replicas` of a Scale there, without the policy; match {scale} as well"
+            );
+            found.push(Finding::new("scale", text));
+        }
+    }
 }
 
 /// Checks parts of a schema that the validator of JSON Schema accepts when the policy is loaded.
@@ -168,7 +234,6 @@ fn lint_rules(descriptor: &Descriptor, docs: &Docs, found: &mut Vec<Finding>) {
 mod tests {
     use super::*;
     use opgate_admission::policy::{DefaultLevel, NamePatterns, Rule};
-    use opgate_admission::review::Operation;
 
     fn rule(id: &str, kind: &str) -> Rule {
         Rule {
@@ -274,14 +339,46 @@ mod tests {
         let page = |id: &str| (id.to_owned(), "Text.".to_owned());
         let docs: Docs = [page("A-1"), page("A-2")].into();
         for (what, descriptor, expected) in cases {
-            let found = lint(&descriptor, &docs, &[]);
+            let parts = ComponentParts { docs: &docs, imports: &[], mentions_replicas: true };
+            let found = lint(&descriptor, &parts);
             let kinds: Vec<_> = found.iter().map(|finding| finding.kind).collect();
             assert_eq!(kinds, expected, "{what}: {found:?}");
         }
         let one = descriptor(bundle(), vec![matching("g.io", &["bundles"], &[])], "");
-        let imports = ["opgate:policy/cluster@0.6.0".to_owned()];
-        let found = lint(&one, &Docs::new(), &imports);
+        let imports = ["opgate:policy/cluster@0.7.0".to_owned()];
+        let parts =
+            ComponentParts { docs: &Docs::new(), imports: &imports, mentions_replicas: false };
+        let found = lint(&one, &parts);
         let kinds: Vec<_> = found.iter().map(|finding| finding.kind).collect();
         assert_eq!(kinds, ["no-reads", "no-documentation"]);
+    }
+
+    #[test]
+    fn rule_for_replicas_matches_scale() {
+        let deployment = || vec![rule("A-1", "Deployment")];
+        for (resources, is_found) in [
+            (&["deployments"][..], true),
+            (&["deployments", "deployments/scale"], false),
+            (&["deployments/*"], false),
+            (&["*/*"], false),
+            (&["*"], false),
+            (&["daemonsets"], false),
+        ] {
+            let mut requests = matching("apps", resources, &["A-1"]);
+            requests.operations = vec![Operation::Create, Operation::Update];
+            let mut found = Vec::new();
+            lint_scale(&descriptor(deployment(), vec![requests], ""), &mut found);
+            let scale = found.iter().any(|it| it.message.contains("matches deployments,"));
+            assert_eq!(scale, is_found, "{resources:?}: {found:?}");
+        }
+        let page = |text: &str| Docs::from([("A-1".to_owned(), text.to_owned())]);
+        for (component, docs, expected) in [
+            ("/spec/replicasnext", "", true),
+            ("replicasets", "", false),
+            ("docs: replicas", "replicas", false),
+            ("docs: replicas; spec.replicas", "replicas", true),
+        ] {
+            assert_eq!(mentions_replicas(component.as_bytes(), &page(docs)), expected);
+        }
     }
 }

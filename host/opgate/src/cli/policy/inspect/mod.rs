@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! component ─▶ Loaded: descriptor, size, imports ─┬─▶ lint ─▶ findings
+//! cases ─────▶ updates between their objects ─────┤
 //! settings ──▶ Set: validate-settings ────────────┴─▶ roles and webhooks, as `manifests` prints them ─▶ show
 //! ```
 
 mod known;
 mod lint;
 mod show;
+mod updates;
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -17,10 +19,12 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::lint::Finding;
+use self::lint::{ComponentParts, Finding};
 use self::show::{to_json, write_table};
 use super::load::LoadedComponent;
-use super::source::{SourceArgs, policy_from_file};
+use super::source::{PolicySubject, SourceArgs, policy_from_file};
+use super::test::read_cases;
+use super::test::run::Runner;
 use super::{Format, find_policy};
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::{CommandError, ExitStatus};
@@ -62,6 +66,9 @@ pub(super) struct Inspect {
     /// File with settings, YAML or JSON [default: those of the configuration, or else none]
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
+    /// Use the existing component of a source directory, without a build
+    #[arg(long)]
+    no_build: bool,
     /// Output format
     #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     output: Format,
@@ -82,13 +89,19 @@ struct SettingsEffect {
 
 impl Inspect {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
-        let (loaded, mut policy) = self.load()?;
+        let (loaded, mut policy, cases) = self.load()?;
         if let Some(path) = &self.settings {
             policy.settings = read_settings(path)?;
         }
         let descriptor = &loaded.descriptor;
         let (imports, _) = interfaces(&loaded.bytes).map_err(CommandError::engine)?;
-        let mut findings = lint::lint(descriptor, &docs(&loaded.bytes), &imports);
+        let docs = docs(&loaded.bytes);
+        let mentions_replicas = lint::mentions_replicas(&loaded.bytes, &docs);
+        let parts = ComponentParts { docs: &docs, imports: &imports, mentions_replicas };
+        let mut findings = lint::lint(descriptor, &parts);
+        if let Some(subject) = &cases {
+            findings.extend(self.evaluate_updates(subject, descriptor)?);
+        }
         let spooled = SpooledComponent::of(&loaded, &mut policy)?;
         let followed = evaluate_settings(&self.config, &policy, descriptor);
         drop(spooled);
@@ -118,8 +131,27 @@ impl Inspect {
         }
     }
 
-    /// Loads the component with its configuration.
-    fn load(&self) -> Result<(LoadedComponent, PolicyConfig), CommandError> {
+    /// Returns the rules that accept an update to an object that they reject, as the cases of the policy show.
+    fn evaluate_updates(
+        &self,
+        subject: &PolicySubject,
+        descriptor: &Descriptor,
+    ) -> Result<Vec<Finding>, CommandError> {
+        let cases = match read_cases(subject, descriptor) {
+            Ok(cases) => cases,
+            Err(why) => {
+                // `opgate policy test` reports what is wrong with them.
+                let why = opgate_text::one_line(&why.error.to_string(), 1_024);
+                tracing::warn!("the cases are not used: {why}");
+                return Ok(Vec::new());
+            }
+        };
+        let mut runner = Runner::load(&subject.policy, &self.config)?;
+        Ok(updates::find_accepted_updates(&mut runner, &cases))
+    }
+
+    /// Loads the component with its configuration, and returns the policy with its cases if it has any.
+    fn load(&self) -> Result<(LoadedComponent, PolicyConfig, Option<PolicySubject>), CommandError> {
         let (config, name) = (&self.config, self.policy.as_str());
         let path = Path::new(name);
         if is_reference(name) {
@@ -128,12 +160,16 @@ impl Inspect {
             let policy = policy_from_file(PathBuf::new())?;
             let loaded =
                 LoadedComponent::of_bytes(&source, pulled.component.clone(), policy.limits, None)?;
-            return Ok((loaded, policy));
+            return Ok((loaded, policy, None));
         }
         if path.is_dir() || path.is_file() {
             let source =
                 SourceArgs { policy: None, cases: None, no_build: true, config: config.clone() };
-            let mut policy = source.subject(Some(path))?.policy;
+            let subject = source.subject(Some(path))?;
+            if path.is_dir() && !self.no_build {
+                subject.build()?;
+            }
+            let mut policy = subject.policy.clone();
             if path.is_file() {
                 // Under the configured limits.
                 let limits = policy.limits;
@@ -141,7 +177,8 @@ impl Inspect {
                 policy.limits = limits;
             }
             policy.settings = json!({});
-            return Ok((LoadedComponent::of(&policy, config)?, policy));
+            let cases = subject.cases.is_dir().then_some(subject);
+            return Ok((LoadedComponent::of(&policy, config)?, policy, cases));
         }
         let set = config.load_set(cluster::ClusterOptions::of(cluster::Source::Absent))?;
         find_policy(&set, name)?;
@@ -156,9 +193,9 @@ impl Inspect {
             let loaded =
                 LoadedComponent::of_bytes(&source, pulled.component.clone(), policy.limits, None)?;
             policy.module = ModuleSource::File(PathBuf::new());
-            return Ok((loaded, policy));
+            return Ok((loaded, policy, None));
         }
-        Ok((LoadedComponent::of(&policy, config)?, policy))
+        Ok((LoadedComponent::of(&policy, config)?, policy, None))
     }
 }
 

@@ -105,7 +105,7 @@ pub(super) fn write_table(
     Ok(())
 }
 
-/// Returns `document` for `opgate:policy/document@0.6.0`.
+/// Returns `document` for `opgate:policy/document@0.7.0`.
 fn short_import_name(import: &str) -> String {
     let name = import.strip_prefix("opgate:policy/").and_then(|rest| rest.split('@').next());
     name.unwrap_or(import).to_owned()

@@ -4,14 +4,17 @@
 //! ```text
 //! source ─▶ build ─▶ component ─┐
 //! cases/*.yaml ─▶ opgate-casefile ┴▶ run ─▶ report: table, json, junit
-//!        ▲                           ├────▶ which rules no case covers
-//!        └────────── update ◀────────┘
+//!        ▲   ▲                       ├────▶ which rules no case covers
+//!        │   └────── update ◀────────┘
+//!        └── record ◀── objects of a real cluster
 //! ```
 
+mod record;
 mod report;
 pub(super) mod run;
 mod watch;
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -19,6 +22,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use opgate_casefile::{Case, Expectation, File};
 
+use self::record::ClusterRecorder;
 use self::report::{CoverageGap, Format, Report};
 use self::run::{CaseResult as Judged, CaseRun, Runner};
 use super::source::{PolicySubject, SourceArgs};
@@ -32,6 +36,8 @@ Examples:
   opgate policy test . --watch                      Again whenever a file changes
   opgate policy test . --filter 'IMG-1 / a tag'     Only cases whose name contains that
   opgate policy test . --update                     Write what the policy says into cases that fail
+  opgate policy test . --record                     Write what cases read of a cluster into them
+  opgate policy test . --coverage                   With the lines that the language's tests run
   opgate policy test house.component.wasm -o junit  Without sources, for a pipeline
   opgate policy test --policy bundle-immutability --cases guest/policies/bundle-immutability/cases
 
@@ -55,18 +61,53 @@ pub(super) struct Test {
     /// Output format
     #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     output: Format,
-    /// Run the tests of the language itself (`cargo test`, `npm test`, …) before the cases
-    #[arg(long)]
-    native: bool,
+    #[command(flatten)]
+    native: NativeArgs,
     /// Write what the policy says into the cases that fail
     #[arg(long)]
     update: bool,
+    #[command(flatten)]
+    record: RecordArgs,
     /// Run again whenever a file changes, until Ctrl-C
-    #[arg(long, conflicts_with = "update")]
+    #[arg(long, conflicts_with_all = ["update", "record"])]
     watch: bool,
     /// Component, or source directory with an opgate.yaml
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
+}
+
+/// The tests of the language.
+#[derive(Debug, Args)]
+struct NativeArgs {
+    /// Run the tests of the language itself (`cargo test`, `npm test`, …) before the cases
+    #[arg(long)]
+    native: bool,
+    /// Print the lines that the tests of the language run, by the tool of the language; implies --native
+    #[arg(long)]
+    coverage: bool,
+}
+
+/// The cluster whose objects cases record.
+#[derive(Debug, Args)]
+struct RecordArgs {
+    /// Run cases with a real cluster, and write the objects that they read into the cases that name no `cluster`,
+    /// or with --filter into all selected cases
+    #[arg(long)]
+    record: bool,
+    /// With --record: kubeconfig of the cluster [default: KUBECONFIG, or the file that kubectl uses]
+    #[arg(long, value_name = "FILE[:FILE]", requires = "record")]
+    kubeconfig: Option<OsString>,
+    /// With --record: context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME", requires = "record")]
+    kube_context: Option<String>,
+}
+
+/// Lines about changed cases.
+#[derive(Debug, Default)]
+struct Changes {
+    lines: Vec<String>,
+    /// Whether a case was not recorded.
+    has_failed: bool,
 }
 
 impl Test {
@@ -80,18 +121,28 @@ impl Test {
 
     /// Builds, runs and reports.
     fn run_once(&self, subject: &PolicySubject) -> Result<ExitStatus, CommandError> {
-        if self.native && !subject.native_test()? {
+        let is_tested = match (self.native.coverage, self.native.native) {
+            (true, _) => subject.measure_coverage()?,
+            (false, true) => subject.native_test()?,
+            (false, false) => true,
+        };
+        if !is_tested {
             return Ok(ExitStatus::Denied);
         }
         if !self.source.no_build {
             subject.build()?;
         }
         let started = Instant::now();
-        let files = case_files(&subject.cases)?;
+        let mut files = case_files(&subject.cases)?;
         let mut runner = Runner::load(&subject.policy, &self.source.config)?;
         let kinds = document_kinds(&runner.descriptor);
-        let cases = parse_cases(&subject.cases, &files, &kinds)?;
+        let mut cases = parse_cases(&subject.cases, &files, &kinds)?;
         ensure_known_rules(&runner.descriptor, &cases, &subject.cases)?;
+        let mut changes = Changes::default();
+        if self.record.record {
+            changes = self.record_cases(subject, &mut files, &kinds, &cases, &mut runner)?;
+            cases = parse_cases(&subject.cases, &files, &kinds)?;
+        }
         let all = cases.len();
         let cases: Vec<_> = cases.into_iter().filter(|case| self.is_selected(case)).collect();
         if cases.is_empty() {
@@ -106,17 +157,64 @@ impl Test {
         let filtered = all - cases.len();
         let cases: Vec<_> = cases.into_iter().map(run::to_single_lines).collect();
         let mut ran = runner.run(cases, &mut |ran| report.add_run(ran))?;
-        let mut updated = Vec::new();
         if self.update {
-            updated = Self::update_cases(subject, &files, &kinds, &mut ran, &runner)?;
+            let updated = Self::update_cases(subject, &files, &kinds, &mut ran, &runner)?;
+            changes.lines.extend(updated);
         }
         let took: Duration = started.elapsed();
-        Ok(report.finish(&ran, &lacking, &updated, filtered, took)?)
+        let outcome = report.finish(&ran, &lacking, &changes.lines, filtered, took)?;
+        Ok(if changes.has_failed { outcome.max(ExitStatus::Denied) } else { outcome })
     }
 
     fn is_selected(&self, case: &Case) -> bool {
         let text = format!("{} / {}", case.rule, case.name);
         self.filter.as_ref().is_none_or(|filter| text.contains(filter.as_str()))
+    }
+
+    /// Reports whether a case is recorded: not one of a skipped rule, and without --filter none that names its cluster.
+    fn is_recorded(&self, case: &Case) -> bool {
+        let is_skipped = case.expects == Expectation::Skip || !case.skipped.is_empty();
+        self.is_selected(case) && !is_skipped && (self.filter.is_some() || !case.has_cluster)
+    }
+
+    /// Writes the objects that cases read from a real cluster into their files.
+    fn record_cases(
+        &self,
+        subject: &PolicySubject,
+        files: &mut [File],
+        kinds: &[&str],
+        cases: &[Case],
+        runner: &mut Runner,
+    ) -> Result<Changes, CommandError> {
+        let kubeconfig = self.record.kubeconfig.as_deref().unwrap_or(OsStr::new(""));
+        let mut recorder =
+            ClusterRecorder::connect(kubeconfig, self.record.kube_context.as_deref())?;
+        let mut changes = Changes::default();
+        for case in cases.iter().filter(|case| self.is_recorded(case)) {
+            let whose = format!("{} / {}", case.rule, case.name);
+            let objects = recorder.record(runner, case).map_err(|why| why.to_string());
+            let written = objects.and_then(|objects| {
+                let Some(objects) = objects else { return Ok(None) };
+                let text = opgate_casefile::set_cluster(files, kinds, case, &objects);
+                Ok(Some((text.map_err(|why| why.to_string())?, objects.len())))
+            });
+            match written {
+                Ok(None) => {
+                    changes.lines.push(format!("not recorded {whose}: it reads nothing"));
+                }
+                Ok(Some((text, count))) => {
+                    write_case_file(subject, files, &case.location.file, text)?;
+                    let objects = if count == 1 { "object" } else { "objects" };
+                    let file = &case.location.file;
+                    changes.lines.push(format!("recorded {whose} in {file}: {count} {objects}"));
+                }
+                Err(why) => {
+                    changes.lines.push(format!("not recorded {whose}: {why}"));
+                    changes.has_failed = true;
+                }
+            }
+        }
+        Ok(changes)
     }
 
     /// Writes answers into cases that fail. Gives a line for each: what was written, or why not.
@@ -136,11 +234,7 @@ impl Test {
             let level = |rule: &str| runner.level(rule);
             match opgate_casefile::update(&files, kinds, case, answer, level) {
                 Ok(text) => {
-                    if let Some(file) = files.iter_mut().find(|f| f.name == case.location.file) {
-                        let path = subject.cases.join(&file.name);
-                        std::fs::write(&path, &text).with_context(|| path.display().to_string())?;
-                        file.text = text;
-                    }
+                    write_case_file(subject, &mut files, &case.location.file, text)?;
                     lines.push(format!("updated {whose} in {}", case.location.file));
                     ran.result = Judged::Updated;
                 }
@@ -149,6 +243,21 @@ impl Test {
         }
         Ok(lines)
     }
+}
+
+/// Gives a file another text.
+fn write_case_file(
+    subject: &PolicySubject,
+    files: &mut [File],
+    name: &str,
+    text: String,
+) -> Result<(), CommandError> {
+    if let Some(file) = files.iter_mut().find(|file| file.name == name) {
+        let path = subject.cases.join(name);
+        std::fs::write(&path, &text).with_context(|| path.display().to_string())?;
+        file.text = text;
+    }
+    Ok(())
 }
 
 /// Returns the cases of a policy.

@@ -64,7 +64,10 @@ fn status(result: &CaseResult) -> &'static str {
     match result {
         CaseResult::Ok => "ok",
         CaseResult::Updated => "updated",
-        CaseResult::Differs(..) | CaseResult::PassesWithoutRule => "failed",
+        CaseResult::Differs(..)
+        | CaseResult::PassesWithoutRule
+        | CaseResult::Vacuous(_)
+        | CaseResult::Evaluated => "failed",
         CaseResult::Error(_) => "error",
     }
 }
@@ -94,17 +97,20 @@ fn decision_json(decision: &CaseDecision) -> Value {
         json!({"rule": rule, "level": level, "field": field, "message": message})
     };
     let skipped = |(rule, reason): &(String, String)| json!({"rule": rule, "reason": reason});
+    let fix = |(rule, fix): &(String, opgate_edit::Fix)| json!({"rule": rule, "fix": fix});
     let result = &decision.result;
     json!({
         "violations": result.violations.iter().map(violation).collect::<Vec<_>>(),
         "skipped": decision.skipped.iter().map(skipped).collect::<Vec<_>>(),
         "auditAnnotations": result.audit_annotations,
         "reason": result.reason,
+        "fixes": result.fixes.iter().map(fix).collect::<Vec<_>>(),
     })
 }
 
 /// Returns why a case failed: lines that begin with `-` for the expected result, `+` for the actual one.
-fn failure_lines(result: &CaseResult) -> Vec<String> {
+fn failure_lines(CaseRun { case, result, .. }: &CaseRun) -> Vec<String> {
+    let rule = &case.rule;
     match result {
         CaseResult::Ok | CaseResult::Updated => Vec::new(),
         CaseResult::Error(why) => {
@@ -112,6 +118,15 @@ fn failure_lines(result: &CaseResult) -> Vec<String> {
         }
         CaseResult::PassesWithoutRule => {
             vec!["it holds with the rule off as well, so it says nothing about the rule".to_owned()]
+        }
+        CaseResult::Vacuous(why) => vec![one_line(
+            &format!(
+                "vacuous: {rule} does not evaluate the request: {why}; change the request, or write `matches: false`"
+            ),
+            4_096,
+        )],
+        CaseResult::Evaluated => {
+            vec![format!("it has `matches: false`, and {rule} evaluates the request")]
         }
         CaseResult::Differs(diff, _) => {
             let missing =
@@ -224,7 +239,7 @@ impl Report {
         }
         for ran in wrong {
             writeln!(out, "\n{}: {}", case_location(cases, &ran.case), case_title(&ran.case))?;
-            for line in failure_lines(&ran.result) {
+            for line in failure_lines(ran) {
                 let style = match line.get(..1) {
                     Some("-") => ERROR,
                     Some("+") => SUCCESS,
@@ -296,7 +311,7 @@ impl Report {
             if let Some(members) = one.as_object_mut()
                 && !matches!(ran.result, CaseResult::Ok | CaseResult::Updated)
             {
-                members.insert("why".to_owned(), json!(failure_lines(&ran.result)));
+                members.insert("why".to_owned(), json!(failure_lines(ran)));
                 if let CaseResult::Differs(diff, _) = &ran.result {
                     members.insert("missing".to_owned(), json!(list(&diff.missing)));
                     members.insert("unexpected".to_owned(), json!(list(&diff.unexpected)));
@@ -351,7 +366,7 @@ impl Report {
                 out,
                 "    <testcase classname=\"{class}\" name=\"{case}\" file=\"{file}\" line=\"{line}\" time=\"{time:.6}\""
             )?;
-            let lines = failure_lines(&ran.result);
+            let lines = failure_lines(ran);
             let message = escape_xml(lines.first().map_or("", String::as_str));
             let text =
                 escape_xml(&format!("{}\n{}", case_location(cases, &ran.case), lines.join("\n")));
@@ -361,7 +376,10 @@ impl Report {
                     out,
                     ">\n      <error message=\"{message}\">{text}</error>\n    </testcase>"
                 )?,
-                CaseResult::Differs(..) | CaseResult::PassesWithoutRule => writeln!(
+                CaseResult::Differs(..)
+                | CaseResult::PassesWithoutRule
+                | CaseResult::Vacuous(_)
+                | CaseResult::Evaluated => writeln!(
                     out,
                     ">\n      <failure message=\"{message}\">{text}</failure>\n    </testcase>"
                 )?,
@@ -387,7 +405,7 @@ impl Report {
                 file,
                 line,
                 format!("opgate: {}", case_title(&ran.case)),
-                failure_lines(&ran.result).join("\n"),
+                failure_lines(ran).join("\n"),
             )
         });
         let lacking = lacking.iter().map(|lacking| {

@@ -19,12 +19,12 @@ use crate::cli::exit::CommandError;
 use crate::cli::runtime;
 use opgate_admission::cluster::{ClusterOptions, Snapshot, Source};
 use opgate_admission::policy::{
-    Configuration, DefaultLevel, Descriptor, Effect, LoadProgress, Measurement, Policy,
-    PolicyConfig, PolicySet, Profile,
+    Configuration, Decision, DefaultLevel, Descriptor, Effect, LoadProgress, MatchResult,
+    Measurement, Policy, PolicyConfig, PolicySet, Profile,
 };
 use opgate_admission::review::{self, Review};
 use opgate_builtin_policies::BUILTINS;
-use opgate_document::Document;
+use opgate_document::{Document, Text};
 use opgate_engine::Compiler;
 use opgate_server::DefaultLimits;
 
@@ -51,6 +51,10 @@ pub(super) enum CaseResult {
     Updated,
     /// It also holds with its rule off, so that it does not test the rule.
     PassesWithoutRule,
+    /// It is accepted because the rule does not evaluate the request, for this reason.
+    Vacuous(String),
+    /// The rule evaluates the request, and the case states that it does not.
+    Evaluated,
     /// There is a policy error, or the case cannot be evaluated.
     Error(CaseRunError),
 }
@@ -67,10 +71,19 @@ pub(super) struct CaseRun {
 
 /// The decision on the request of a case.
 #[derive(Debug)]
-pub(super) struct CaseDecision {
-    pub(super) result: PolicyResult,
+pub(in crate::cli::policy) struct CaseDecision {
+    pub(in crate::cli::policy) result: PolicyResult,
     /// The rules that were skipped, each with the reason.
     pub(super) skipped: Vec<(String, String)>,
+    /// Why the rule of the case does not evaluate the request; none if it does.
+    not_evaluated: Option<String>,
+}
+
+impl CaseDecision {
+    /// Reports whether the rule of the case evaluates the request.
+    pub(in crate::cli::policy) fn is_evaluated(&self) -> bool {
+        self.not_evaluated.is_none()
+    }
 }
 
 /// A policy that runs cases.
@@ -81,6 +94,8 @@ pub(in crate::cli::policy) struct Runner {
     /// Without a cluster, and with one in files. Further sets share their engine and code.
     without_cluster: PolicySet,
     snapshot: Option<PolicySet>,
+    /// With the lists of an API server.
+    listed: Option<PolicySet>,
     /// Sets by settings, for further cases.
     loaded_sets: BTreeMap<String, Result<Arc<PolicySet>, CaseRunError>>,
 }
@@ -116,6 +131,7 @@ impl Runner {
             descriptor,
             without_cluster: absent,
             snapshot: None,
+            listed: None,
             loaded_sets: BTreeMap::new(),
         })
     }
@@ -144,6 +160,13 @@ impl Runner {
                 Ok((diff, decision)) if !diff.is_empty() => {
                     CaseResult::Differs(diff.clone(), decision.result.clone())
                 }
+                Ok((_, decision)) if case.expects == Expectation::Accept => {
+                    match (&decision.not_evaluated, case.is_evaluated) {
+                        (Some(why), true) => CaseResult::Vacuous(why.clone()),
+                        (None, false) => CaseResult::Evaluated,
+                        _ => CaseResult::Ok,
+                    }
+                }
                 Ok(_) if case.expects != Expectation::Reject => CaseResult::Ok,
                 Ok(_) => match self.evaluate(&case, Some("off")) {
                     Ok((diff, _)) if diff.is_empty() => CaseResult::PassesWithoutRule,
@@ -167,8 +190,7 @@ impl Runner {
         calls: usize,
     ) -> Result<Option<(Vec<Measurement>, u64)>, CaseRunError> {
         let set = self.set_of(case, None)?;
-        let text = review::text(case.review().to_string().into_bytes())
-            .map_err(|e| CaseRunError(e.to_string()))?;
+        let text = review_text(&case.review())?;
         let review = Review::read_check(&text).map_err(|e| CaseRunError(e.to_string()))?;
         let policy = set.policies().first().filter(|policy| policy.matches(&review));
         let costs = |policy: &Arc<Policy>| {
@@ -195,7 +217,8 @@ impl Runner {
             if self.loaded_sets.len() >= MAX_LOADED_SETS {
                 self.loaded_sets.clear();
             }
-            let set = self.load_set(case.cluster.is_some(), &settings, &groups).map(Arc::new);
+            let source = if case.cluster.is_some() { Source::Snapshot } else { Source::Absent };
+            let set = self.load_set(source, &settings, &groups).map(Arc::new);
             self.loaded_sets.insert(key, set.clone());
             set
         })?;
@@ -203,6 +226,14 @@ impl Runner {
             self.snapshot_of(objects)?.replace_state(set.cluster());
         }
         Ok(set)
+    }
+
+    /// Evaluates a case.
+    pub(in crate::cli::policy) fn decide(
+        &mut self,
+        case: &Case,
+    ) -> Result<CaseDecision, CaseRunError> {
+        self.evaluate(case, None).map(|(_, decision)| decision)
     }
 
     /// Evaluates a case, with another level of its rule if `level` is set, and compares the result.
@@ -249,17 +280,32 @@ impl Runner {
         groups
     }
 
+    /// Returns the policy with the settings of a case, for objects that an API server lists.
+    pub(super) fn listed_set(&mut self, case: &Case) -> Result<PolicySet, CaseRunError> {
+        self.load_set(Source::Listed, &case.settings, &[])
+    }
+
+    /// Returns the policy with default settings and this cluster state, with which further sets share engine and code.
+    fn base_set(&mut self, source: Source) -> Result<&PolicySet, CaseRunError> {
+        let base = match source {
+            Source::Snapshot => &mut self.snapshot,
+            Source::Listed => &mut self.listed,
+            _ => return Ok(&self.without_cluster),
+        };
+        if base.is_none() {
+            let set = load_policy_set(&self.policy, &self.config, source);
+            *base = Some(set.map_err(|failure| CaseRunError(failure.error.to_string()))?);
+        }
+        base.as_ref().ok_or_else(|| CaseRunError("it was not loaded".to_owned()))
+    }
+
     /// Returns the policy with the settings of a case.
     fn load_set(
         &mut self,
-        with_cluster: bool,
+        source: Source,
         settings: &Value,
         groups: &[String],
     ) -> Result<PolicySet, CaseRunError> {
-        if with_cluster && self.snapshot.is_none() {
-            let set = load_policy_set(&self.policy, &self.config, Source::Snapshot);
-            self.snapshot = Some(set.map_err(|failure| CaseRunError(failure.error.to_string()))?);
-        }
         let mut policy = self.policy.clone();
         for group in groups {
             // Groups of Kubernetes itself are none of custom resources, and need no grant.
@@ -283,11 +329,11 @@ impl Runner {
         let mut configuration = Configuration::builtin(profile.unwrap_or_default(), BUILTINS);
         configuration.is_profile_set = profile.is_some();
         configuration.policies = vec![policy];
-        let base = self.snapshot.as_ref().filter(|_| with_cluster).unwrap_or(&self.without_cluster);
         let room = DefaultLimits::of(Path::new("/"));
         let compiler = Compiler::in_subprocess(room.subprocess_bytes)
             .map_err(|e| CaseRunError(e.to_string()))?;
         let cache = self.config.cache(&configuration);
+        let base = self.base_set(source)?;
         let set = base.load_replacing(&configuration, cache, compiler, &LoadProgress::default());
         let set = set.map_err(|e| CaseRunError(format!("settings: {e}")))?;
         match set.broken() {
@@ -329,21 +375,55 @@ impl Runner {
         }
     }
 
+    /// Decides on the request of a case.
     async fn call_policy(
         &self,
         set: &PolicySet,
         case: &Case,
     ) -> Result<CaseDecision, CaseRunError> {
-        let mut asked = case.review();
-        // One case is not in the way of the next.
-        if let Some(request) = asked.get_mut("request").and_then(Value::as_object_mut) {
-            request.insert("dryRun".to_owned(), json!(true));
-        }
-        let text = review::text(asked.to_string().into_bytes())
-            .map_err(|e| CaseRunError(e.to_string()))?;
+        let text = dry_run_text(case)?;
         let review = Review::read_check(&text).map_err(|e| CaseRunError(e.to_string()))?;
         let decided = set.decide(&review, None, Instant::now() + CASE_TIMEOUT, &()).await;
         let decision = decided.map_err(|e| CaseRunError(e.to_string()))?;
+        let not_evaluated = self.not_evaluated_reason(set, &review, &case.rule);
+        Ok(CaseDecision { not_evaluated, ..self.case_decision(case, decision)? })
+    }
+
+    /// Returns why a rule does not evaluate a request; none if it does.
+    fn not_evaluated_reason(
+        &self,
+        set: &PolicySet,
+        review: &Review<'_>,
+        rule: &str,
+    ) -> Option<String> {
+        let is_listed = |rules: &[String]| rules.iter().any(|id| id == rule);
+        if !set.policies().first()?.evaluates(review, rule) {
+            return Some(match set.match_results(review).into_iter().next()?.1 {
+                MatchResult::Mismatched(why) => format!("its policy does not match it: {why}"),
+                MatchResult::LoadFailed(why) => why,
+                MatchResult::Matched(matched) if is_listed(&matched.rules_off) => {
+                    "it is off".to_owned()
+                }
+                MatchResult::Matched(matched) => {
+                    let others = matched.rules.join(", ");
+                    format!("its policy matches the request for other rules: {others}")
+                }
+            });
+        }
+        // A match rule without a list is for all rules of the policy, whatever their kinds.
+        let is_named = self.descriptor.matches.iter().any(|requests| is_listed(&requests.rules));
+        let kinds = &self.descriptor.rule(rule)?.kinds;
+        let is_kind = |kind: &String| *kind == *review.kind.name || kind == ANY_KIND;
+        let is_other = !is_named && !kinds.is_empty() && !kinds.iter().any(is_kind);
+        is_other.then(|| format!("its kinds are {}", kinds.join(", ")))
+    }
+
+    /// Returns what a decision states about a case.
+    pub(super) fn case_decision(
+        &self,
+        case: &Case,
+        decision: Decision,
+    ) -> Result<CaseDecision, CaseRunError> {
         if let Some(policy_error) = decision.policy_errors.into_iter().next() {
             return Err(CaseRunError(policy_error.cause));
         }
@@ -365,7 +445,12 @@ impl Runner {
         let denied = decision.denial.map(|denial| denial.reason);
         let skipped: Vec<_> =
             decision.skipped.into_iter().map(|skipped| (skipped.rule, skipped.reason)).collect();
+        let fixes = decision.violations.iter().filter_map(|violation| {
+            Some((violation.rule.clone(), (**violation.fix.as_ref()?).clone()))
+        });
+        let fixes = fixes.collect();
         let result = PolicyResult {
+            fixes,
             violations: decision.violations.into_iter().map(finding).collect(),
             skipped: skipped.iter().map(|(rule, _)| rule.clone()).collect(),
             audit_annotations: notes.map(|(key, value)| (key.to_owned(), value.clone())).collect(),
@@ -375,8 +460,24 @@ impl Runner {
                 |reason| Some(reason).filter(|reason| reason != "Forbidden"),
             ),
         };
-        Ok(CaseDecision { result, skipped })
+        Ok(CaseDecision { result, skipped, not_evaluated: None })
     }
+}
+
+/// The kind of rules that evaluate objects of every kind.
+const ANY_KIND: &str = "any manifest";
+
+/// Returns the text of the review of a case: a dry run, so that no case is in the way of the next.
+pub(super) fn dry_run_text(case: &Case) -> Result<Arc<Text>, CaseRunError> {
+    let mut review = case.review();
+    if let Some(request) = review.get_mut("request").and_then(Value::as_object_mut) {
+        request.insert("dryRun".to_owned(), json!(true));
+    }
+    review_text(&review)
+}
+
+fn review_text(review: &Value) -> Result<Arc<Text>, CaseRunError> {
+    review::text(review.to_string().into_bytes()).map_err(|e| CaseRunError(e.to_string()))
 }
 
 /// Sets that are kept for further cases.
