@@ -1,0 +1,167 @@
+//! Names that other files refer to: ClusterServiceVersions, CRDs and what catalogs contain.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::outline::Outline;
+
+/// The kind of something with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NameKind {
+    /// A ClusterServiceVersion.
+    ClusterServiceVersion,
+    /// A CRD.
+    CustomResourceDefinition,
+    /// `olm.package`.
+    Package,
+    /// `olm.channel`.
+    Channel,
+    /// `olm.bundle`.
+    Bundle,
+}
+
+/// Something with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declaration {
+    /// Its kind.
+    pub kind: NameKind,
+    /// Its name.
+    pub name: String,
+    /// The package of a channel or bundle; empty for others.
+    pub package: String,
+    /// The bytes of the name.
+    pub range: Range<usize>,
+}
+
+/// A kind that a CRD defines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefinedKind {
+    /// Name of the CRD.
+    pub name: String,
+    /// The kind.
+    pub kind: String,
+    /// Its versions.
+    pub versions: Vec<String>,
+}
+
+/// Returns whether a text can have declarations: a quick search before the structure is read.
+#[must_use]
+pub fn may_declare(text: &str) -> bool {
+    ["ClusterServiceVersion", "CustomResourceDefinition", "olm."]
+        .iter()
+        .any(|word| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some())
+}
+
+/// Returns the declarations of a text.
+#[must_use]
+pub fn declarations(text: &str, outline: &Outline) -> Vec<Declaration> {
+    let declaration = |document: usize| {
+        let text_at = |names: &[&str]| outline.text_at(text, document, names);
+        let kind = match text_at(&["kind"]).as_deref() {
+            Some("ClusterServiceVersion") => NameKind::ClusterServiceVersion,
+            Some("CustomResourceDefinition") => NameKind::CustomResourceDefinition,
+            _ => match text_at(&["schema"]).as_deref() {
+                Some("olm.package") => NameKind::Package,
+                Some("olm.channel") => NameKind::Channel,
+                Some("olm.bundle") => NameKind::Bundle,
+                _ => return None,
+            },
+        };
+        let is_object =
+            matches!(kind, NameKind::ClusterServiceVersion | NameKind::CustomResourceDefinition);
+        let path: &[&str] = if is_object { &["metadata", "name"] } else { &["name"] };
+        let node = outline.get(document, path)?;
+        Some(Declaration {
+            kind,
+            name: outline.text_of(text, node)?,
+            package: text_at(&["package"]).unwrap_or_default(),
+            range: outline.nodes().get(node)?.value.clone(),
+        })
+    };
+    outline.documents().filter_map(declaration).collect()
+}
+
+/// Returns the kinds that the CRDs of a text define.
+#[must_use]
+pub fn defined_kinds(text: &str, outline: &Outline) -> Vec<DefinedKind> {
+    let defined = |document: usize| {
+        let text_at = |names: &[&str]| outline.text_at(text, document, names);
+        text_at(&["kind"]).filter(|kind| kind == "CustomResourceDefinition")?;
+        let listed = outline.get(document, &["spec", "versions"]);
+        let listed = listed.into_iter().flat_map(|list| outline.children(list));
+        let mut versions: Vec<_> =
+            listed.filter_map(|version| outline.text_at(text, version, &["name"])).collect();
+        versions.extend(text_at(&["spec", "version"]).filter(|_| versions.is_empty()));
+        Some(DefinedKind {
+            name: text_at(&["metadata", "name"])?,
+            kind: text_at(&["spec", "names", "kind"])?,
+            versions,
+        })
+    };
+    outline.documents().filter_map(defined).collect()
+}
+
+/// The declarations of all files of a workspace.
+#[derive(Debug, Default)]
+pub struct NameIndex {
+    files: HashMap<PathBuf, Vec<Declaration>>,
+}
+
+impl NameIndex {
+    /// Replaces the declarations of a file.
+    pub fn set(&mut self, path: &Path, declarations: Vec<Declaration>) {
+        if declarations.is_empty() {
+            self.files.remove(path);
+        } else {
+            self.files.insert(path.to_owned(), declarations);
+        }
+    }
+
+    /// Returns the declarations that match, those nearest to a file first.
+    pub fn find(
+        &self,
+        near: &Path,
+        is_wanted: impl Fn(&Declaration) -> bool,
+    ) -> Vec<(&Path, &Declaration)> {
+        let all =
+            self.files.iter().flat_map(|(path, list)| list.iter().map(|d| (path.as_path(), d)));
+        let mut found: Vec<_> = all.filter(|(_, declaration)| is_wanted(declaration)).collect();
+        let shared = |path: &Path| {
+            path.components().zip(near.components()).take_while(|(a, b)| a == b).count()
+        };
+        found.sort_by_key(|(path, d)| (usize::MAX - shared(path), path.to_owned(), d.range.start));
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_have_kind_name_and_package() {
+        let text = "kind: ClusterServiceVersion\nmetadata:\n  name: etcd.v1\n---\nschema: olm.channel\npackage: etcd\nname: 'stable'\n---\nkind: Pod\nmetadata: {name: x}\n---\nkind: CustomResourceDefinition\nmetadata: {name: a.b.c}\nspec:\n  names: {kind: A}\n  versions:\n  - name: v1\n  - {name: v2}\n";
+        let outline = Outline::of(text);
+        let found = declarations(text, &outline);
+        let found: Vec<_> = found
+            .iter()
+            .map(|d| (d.kind, &*d.name, &*d.package, text.get(d.range.clone()).unwrap()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (NameKind::ClusterServiceVersion, "etcd.v1", "", "etcd.v1"),
+                (NameKind::Channel, "stable", "etcd", "'stable'"),
+                (NameKind::CustomResourceDefinition, "a.b.c", "", "a.b.c"),
+            ]
+        );
+        let kinds = defined_kinds(text, &outline);
+        let expected = DefinedKind {
+            name: "a.b.c".to_owned(),
+            kind: "A".to_owned(),
+            versions: vec!["v1".to_owned(), "v2".to_owned()],
+        };
+        assert_eq!(kinds, [expected]);
+    }
+}

@@ -1,0 +1,91 @@
+//! The kind of a file, by its path and its text.
+
+use std::path::Path;
+
+use crate::outline::Outline;
+
+/// The meaning of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// `opgate.yaml`.
+    Configuration,
+    /// `.opgate.yaml`.
+    Waivers,
+    /// Cases of a rule, in a directory `cases`.
+    Cases,
+    /// `metadata/annotations.yaml` of a bundle.
+    BundleAnnotations,
+    /// Blobs of a catalog.
+    Catalog,
+    /// Anything else: objects, or files that are not checked.
+    Objects,
+}
+
+/// Maximum bytes of a file that is described and evaluated while it is open.
+pub const MAX_OPEN_BYTES: usize = 16 << 20;
+
+/// Returns the kind of a file.
+#[must_use]
+pub fn file_kind(path: &Path, text: &str, outline: &Outline) -> FileKind {
+    let name = path.file_name().unwrap_or_default();
+    let is_in = |directory: &str| {
+        path.parent().and_then(Path::file_name).is_some_and(|parent| parent == directory)
+    };
+    if name == ".opgate.yaml" {
+        return FileKind::Waivers;
+    }
+    let first = outline.documents().next();
+    let text_at =
+        |names: &[&str]| first.and_then(|document| outline.text_at(text, document, names));
+    let is_ours =
+        text_at(&["apiVersion"]).is_some_and(|version| version.starts_with("opgate.dev/"));
+    if is_ours && text_at(&["kind"]).as_deref() == Some("Configuration") || name == "opgate.yaml" {
+        return FileKind::Configuration;
+    }
+    let has = |names: &[&str]| first.is_some_and(|document| outline.get(document, names).is_some());
+    if is_in("cases") && (has(&["rule"]) || name == "objects.yaml") {
+        return FileKind::Cases;
+    }
+    if is_in("metadata") && has(&["annotations"]) && !has(&["kind"]) {
+        return FileKind::BundleAnnotations;
+    }
+    let is_blob = |document| outline.get(document, &["schema"]).is_some();
+    if outline.documents().any(is_blob) {
+        return FileKind::Catalog;
+    }
+    FileKind::Objects
+}
+
+/// Returns whether a file can be checked, by its name.
+#[must_use]
+pub fn is_document(path: &Path) -> bool {
+    let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
+    ["yaml", "yml", "json"].iter().any(|known| ending == *known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kind_follows_from_path_and_text() {
+        for (path, text, expected) in [
+            ("a/.opgate.yaml", "", FileKind::Waivers),
+            ("opgate.yaml", "", FileKind::Configuration),
+            (
+                "x.yaml",
+                "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n",
+                FileKind::Configuration,
+            ),
+            ("cases/A-1.yaml", "rule: A-1\n", FileKind::Cases),
+            ("cases/pod.yaml", "kind: Pod\n", FileKind::Objects),
+            ("b/metadata/annotations.yaml", "annotations:\n  a: b\n", FileKind::BundleAnnotations),
+            ("c.json", "{\"schema\": \"olm.package\"}", FileKind::Catalog),
+            ("c.yaml", "---\nname: x\n---\nschema: olm.channel\n", FileKind::Catalog),
+            ("x.yaml", "kind: Pod\n", FileKind::Objects),
+        ] {
+            assert_eq!(file_kind(Path::new(path), text, &Outline::of(text)), expected, "{path}");
+        }
+        assert!(is_document(Path::new("a.YAML")) && !is_document(Path::new("a.md")));
+    }
+}

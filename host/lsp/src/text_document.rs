@@ -1,0 +1,146 @@
+//! An open text, kept up to date by incremental changes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lsp_types::TextDocumentContentChangeEvent;
+
+use crate::lines::LineIndex;
+
+/// A text that an editor has open.
+#[derive(Debug, Clone)]
+pub struct TextDocument {
+    version: i32,
+    text: Arc<str>,
+    lines: LineIndex,
+}
+
+/// A replaced part of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppliedEdit {
+    /// The bytes that were replaced.
+    pub replaced: Range<usize>,
+    /// The number of bytes that replace them.
+    pub inserted: usize,
+}
+
+impl TextDocument {
+    /// Opens a text.
+    #[must_use]
+    pub fn new(version: i32, text: &str) -> Self {
+        Self { version, text: text.into(), lines: LineIndex::of(text) }
+    }
+
+    /// Applies changes in their order. Each position is one of the text after the changes before it.
+    pub fn apply(
+        &mut self,
+        version: i32,
+        changes: &[TextDocumentContentChangeEvent],
+    ) -> Vec<AppliedEdit> {
+        self.version = version;
+        changes.iter().map(|change| self.apply_one(change)).collect()
+    }
+
+    fn apply_one(&mut self, change: &TextDocumentContentChangeEvent) -> AppliedEdit {
+        let (replaced, inserted) = match change {
+            TextDocumentContentChangeEvent::TextDocumentContentChangePartial(change) => {
+                let start = self.lines.offset(&self.text, change.range.start);
+                let end = self.lines.offset(&self.text, change.range.end).max(start);
+                (start..end, change.text.as_str())
+            }
+            TextDocumentContentChangeEvent::TextDocumentContentChangeWholeDocument(change) => {
+                changed_part(&self.text, &change.text)
+            }
+        };
+        let mut text = String::with_capacity(self.text.len() + inserted.len());
+        text.push_str(self.text.get(..replaced.start).unwrap_or_default());
+        text.push_str(inserted);
+        text.push_str(self.text.get(replaced.end..).unwrap_or_default());
+        self.lines = LineIndex::of(&text);
+        self.text = text.into();
+        AppliedEdit { replaced, inserted: inserted.len() }
+    }
+
+    /// Returns the version that the editor gave it.
+    #[must_use]
+    pub fn version(&self) -> i32 {
+        self.version
+    }
+
+    /// Returns the text.
+    #[must_use]
+    pub fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// Returns the lines of the text.
+    #[must_use]
+    pub fn lines(&self) -> &LineIndex {
+        &self.lines
+    }
+}
+
+/// Returns the part of a text that differs from a new one, and its replacement.
+#[must_use]
+pub fn changed_part<'n>(old: &str, new: &'n str) -> (Range<usize>, &'n str) {
+    let same = |(a, b): &(u8, u8)| a == b;
+    let mut start = old.bytes().zip(new.bytes()).take_while(same).count();
+    while !(old.is_char_boundary(start) && new.is_char_boundary(start)) {
+        start -= 1;
+    }
+    let rest = old.len().min(new.len()) - start;
+    let mut end = old.bytes().rev().zip(new.bytes().rev()).take(rest).take_while(same).count();
+    while !(old.is_char_boundary(old.len() - end) && new.is_char_boundary(new.len() - end)) {
+        end -= 1;
+    }
+    (start..old.len() - end, new.get(start..new.len() - end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use lsp_types::{
+        Position, Range, TextDocumentContentChangePartial, TextDocumentContentChangeWholeDocument,
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn partial(from: (u32, u32), to: (u32, u32), text: &str) -> TextDocumentContentChangeEvent {
+        let position = |(line, character)| Position { line, character };
+        TextDocumentContentChangePartial {
+            range: Range { start: position(from), end: position(to) },
+            text: text.to_owned(),
+            ..TextDocumentContentChangePartial::default()
+        }
+        .into()
+    }
+
+    #[test]
+    fn changes_apply_in_order_with_positions_of_utf16() {
+        let mut document = TextDocument::new(1, "a😀b\nc\n");
+        let changes = [
+            partial((0, 3), (0, 4), "x"),
+            partial((1, 0), (1, 1), "d\ne"),
+            partial((2, 1), (2, 1), "!"),
+        ];
+        let edits = document.apply(2, &changes);
+        assert_eq!((&**document.text(), document.version()), ("a😀x\nd\ne!\n", 2));
+        assert_eq!(edits.first(), Some(&AppliedEdit { replaced: 5..6, inserted: 1 }));
+        // Positions behind the text, and a range that ends before it starts.
+        document.apply(3, &[partial((9, 9), (0, 0), "z")]);
+        assert_eq!(&**document.text(), "a😀x\nd\ne!\nz");
+        let whole = TextDocumentContentChangeWholeDocument { text: "a😀y\nd\ne!\nz".to_owned() };
+        let edits = document.apply(4, &[whole.into()]);
+        assert_eq!(edits, [AppliedEdit { replaced: 5..6, inserted: 1 }]);
+    }
+
+    proptest! {
+        #[test]
+        fn changed_part_makes_the_new_text(old in "[aé😀\\n]{0,12}", new in "[aé😀\\n]{0,12}") {
+            let (range, inserted) = changed_part(&old, &new);
+            let mut made = old.clone();
+            made.replace_range(range, inserted);
+            prop_assert_eq!(made, new);
+        }
+    }
+}

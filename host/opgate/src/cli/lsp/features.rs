@@ -1,0 +1,408 @@
+//! The answers to requests about a place in an open text.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use lsp_types::{
+    CodeAction, CodeActionKind, CodeActionParams, Command, Contents, Diagnostic, Hover, Location,
+    MarkupContent, MarkupKind, Range, TextEdit, Uri,
+};
+use opgate_files::{directory, waivers};
+use opgate_input::read::{ReadPurpose, Reader, open_named};
+use opgate_lsp::annotations::{self, AnnotationPlace};
+use opgate_lsp::completion::{CompletionContext, Vocabulary};
+use opgate_lsp::definition::reference_at;
+use opgate_lsp::finding::Finding;
+use opgate_lsp::lines::LineIndex;
+use opgate_lsp::names::{DefinedKind, declarations, defined_kinds};
+use opgate_lsp::outline::{Key, Outline};
+use opgate_lsp::paths::{FileKind, is_document};
+use opgate_lsp::{symbols as document_symbols, text_edit, uri, waiver};
+use serde_json::{Value, json};
+
+use super::client::{ADD_WAIVER, ASK_FOR_REASON};
+use super::state::{OpenFile, SessionState};
+
+/// Maximum bytes of an explanation.
+const MAX_HOVER_BYTES: usize = 64 << 10;
+/// Maximum bytes of the files of a bundle in which kinds are searched.
+const MAX_BUNDLE_BYTES: usize = 64 << 20;
+/// Maximum bytes of a file with waivers.
+const MAX_WAIVER_BYTES: usize = 64 << 10;
+/// Maximum number of places that a name can refer to.
+const MAX_TARGETS: usize = 100;
+
+fn to_value(result: impl serde::Serialize) -> Value {
+    serde_json::to_value(result).unwrap_or_default()
+}
+
+/// Explains the violations at a place, or the rule or annotation that is written there.
+pub(super) fn hover(state: &SessionState, path: &Path, file: &OpenFile, offset: usize) -> Value {
+    let (text, lines) = (file.document.text(), file.document.lines());
+    let is_at = |finding: &&Finding| touches(finding, offset, offset);
+    let mut page = String::new();
+    let mut range: Option<std::ops::Range<usize>> = None;
+    let mut rules = Vec::new();
+    for finding in state.findings_of(path).filter(is_at) {
+        // Writing to a text does not fail.
+        let rule = if finding.rule.is_empty() { "opgate" } else { &finding.rule };
+        let _ = writeln!(page, "**{rule}**: {}\n", escape(&finding.message));
+        if !rules.contains(&finding.rule) {
+            rules.push(finding.rule.clone());
+        }
+        range.get_or_insert_with(|| finding.range.clone());
+    }
+    if let Some((rule, word)) = named_rule(file, offset) {
+        rules.push(rule);
+        range.get_or_insert(word);
+    }
+    rules.dedup();
+    for rule in &rules {
+        if let Some(found) = state.knowledge.as_ref().and_then(|k| k.pages.get(rule))
+            && page.len() + found.len() < MAX_HOVER_BYTES
+        {
+            page.push_str(found);
+            page.push('\n');
+        }
+    }
+    if let Some((description, word)) = annotation_text(file, offset) {
+        page.push_str(&description);
+        range.get_or_insert(word);
+    }
+    let Some(range) = range.filter(|_| !page.is_empty()) else { return Value::Null };
+    let contents = MarkupContent { kind: MarkupKind::Markdown, value: page.trim_end().to_owned() };
+    to_value(Hover {
+        contents: Contents::MarkupContent(contents),
+        range: Some(lines.range(text, &range)),
+    })
+}
+
+fn touches(finding: &Finding, start: usize, end: usize) -> bool {
+    finding.range.start <= end && start <= finding.range.end
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '#' | '|') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// Returns the rule that a file about rules names at a place.
+fn named_rule(file: &OpenFile, offset: usize) -> Option<(String, std::ops::Range<usize>)> {
+    if !matches!(file.kind, FileKind::Configuration | FileKind::Waivers | FileKind::Cases) {
+        return None;
+    }
+    let text = file.document.text();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let before = text.get(..offset)?;
+    let start = before.len() - before.chars().rev().take_while(|c| is_part(*c)).count();
+    let after = text.get(offset..)?;
+    let end = offset + after.chars().take_while(|c| is_part(*c)).count();
+    let word = text.get(start..end).filter(|word| word.contains('-'))?;
+    Some((word.to_owned(), start..end))
+}
+
+/// Returns the meaning of the annotation at a place.
+fn annotation_text(file: &OpenFile, offset: usize) -> Option<(String, std::ops::Range<usize>)> {
+    let (text, outline) = (file.document.text(), &file.outline);
+    let node = outline.node_at(offset)?;
+    let (document, path) = outline.path(node);
+    let place = match (file.kind, path.as_slice()) {
+        (FileKind::BundleAnnotations, [map, _]) if map.is("annotations") => AnnotationPlace::Bundle,
+        (FileKind::Objects, [metadata, map, _])
+            if metadata.is("metadata")
+                && map.is("annotations")
+                && outline.text_at(text, document, &["kind"]).as_deref()
+                    == Some("ClusterServiceVersion") =>
+        {
+            AnnotationPlace::ClusterServiceVersion
+        }
+        _ => return None,
+    };
+    let Some(Key::Name(key)) = path.last() else { return None };
+    let found = annotations::find(place, key)?;
+    let values = match found.values.as_slice() {
+        [] => String::new(),
+        values => format!(" One of: {}.", values.join(", ")),
+    };
+    let range = outline.nodes().get(node)?.key_range.clone();
+    Some((format!("`{key}`\n\n{}.{values}\n", found.meaning), range))
+}
+
+/// Finds what a name refers to.
+pub(super) fn definition(
+    state: &SessionState,
+    path: &Path,
+    file: &OpenFile,
+    offset: usize,
+) -> Value {
+    let text = file.document.text();
+    let Some(reference) = reference_at(file.kind, text, &file.outline, offset) else {
+        return Value::Null;
+    };
+    let mut targets = Vec::new();
+    // Open texts can differ from what is indexed.
+    for (open, other) in &state.files {
+        let other_text = other.document.text();
+        for declared in declarations(other_text, &other.outline) {
+            if reference.is_to(&declared) {
+                let range = other.document.lines().range(other_text, &declared.range);
+                targets.push((open.clone(), Location { uri: other.uri.clone(), range }));
+            }
+        }
+    }
+    for (target, declared) in state.names.find(path, |declared| reference.is_to(declared)) {
+        if targets.len() >= MAX_TARGETS {
+            break;
+        }
+        if state.files.contains_key(target) {
+            continue;
+        }
+        let Some(target_text) = read_file(target) else { continue };
+        let range = LineIndex::of(&target_text).range(&target_text, &declared.range);
+        targets.push((target.to_owned(), Location { uri: state.uri_of(target), range }));
+    }
+    let shared = |other: &Path| {
+        path.components().zip(other.components()).take_while(|(a, b)| a == b).count()
+    };
+    targets.sort_by_key(|(target, _)| (usize::MAX - shared(target), target.clone()));
+    // Those in the same bundle, if there are any.
+    let nearest = targets.first().map_or(0, |(target, _)| shared(target));
+    let is_near = |(target, _): &(PathBuf, Location)| shared(target) == nearest;
+    to_value(targets.into_iter().filter(is_near).map(|(_, place)| place).collect::<Vec<_>>())
+}
+
+fn read_file(path: &Path) -> Option<String> {
+    let opened = open_named(path).ok()?;
+    let bytes = Reader::new(MAX_BUNDLE_BYTES).read(opened, true, ReadPurpose::Scan).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+/// Lists the symbols of a text.
+pub(super) fn symbols(_: &SessionState, _: &Path, file: &OpenFile, _: usize) -> Value {
+    let (text, lines) = (file.document.text(), file.document.lines());
+    to_value(document_symbols::symbols(text, lines, &file.outline))
+}
+
+/// Completes what is written.
+pub(super) fn completion(
+    state: &SessionState,
+    path: &Path,
+    file: &OpenFile,
+    offset: usize,
+) -> Value {
+    let none = Vocabulary::default();
+    let context = CompletionContext {
+        kind: file.kind,
+        text: file.document.text(),
+        lines: file.document.lines(),
+        outline: &file.outline,
+        vocabulary: state.knowledge.as_ref().map_or(&none, |knowledge| &knowledge.vocabulary),
+    };
+    to_value(context.complete(offset, &|| kinds_near(state, path)))
+}
+
+/// Returns the kinds of the CRDs in the directory of a file.
+fn kinds_near(state: &SessionState, path: &Path) -> Vec<DefinedKind> {
+    let Some(parent) = path.parent() else { return Vec::new() };
+    let Ok(listing) = directory::walk(parent) else { return Vec::new() };
+    let reader = Reader::new(MAX_BUNDLE_BYTES);
+    let mut kinds = Vec::new();
+    for entry in &listing.files {
+        let full = parent.join(&entry.path);
+        if entry.rejection.is_some() || entry.path.contains('/') || !is_document(&full) {
+            continue;
+        }
+        if let Some(open) = state.files.get(&full) {
+            kinds.extend(defined_kinds(open.document.text(), &open.outline));
+            continue;
+        }
+        let Ok(opened) = entry.file_path(&listing).open() else { continue };
+        let read = reader.read(opened, true, ReadPurpose::Scan).ok();
+        if let Some(text) = read.and_then(|bytes| String::from_utf8(bytes).ok()) {
+            kinds.extend(defined_kinds(&text, &Outline::of(&text)));
+        }
+    }
+    kinds
+}
+
+/// Lists the fixes and waivers of the violations in a range.
+pub(super) fn code_actions(state: &SessionState, parameters: &CodeActionParams) -> Value {
+    let nothing = || json!([]);
+    let Some(path) = uri::to_path(&parameters.text_document.uri.0) else { return nothing() };
+    let Some(file) = state.files.get(&path) else { return nothing() };
+    let is_wanted = parameters.context.only.as_ref().is_none_or(|only| {
+        only.iter().any(|kind| matches!(kind, CodeActionKind::QuickFix | CodeActionKind::Empty))
+    });
+    if !is_wanted {
+        return nothing();
+    }
+    let (text, lines) = (file.document.text(), file.document.lines());
+    let start = lines.offset(text, parameters.range.start);
+    let end = lines.offset(text, parameters.range.end);
+    let mut actions = Vec::new();
+    let mut waived: Vec<&str> = Vec::new();
+    let found: Vec<_> =
+        state.findings_of(&path).filter(|finding| touches(finding, start, end)).collect();
+    for finding in &found {
+        let diagnostic = finding.diagnostic(text, lines);
+        actions.extend(fix_action(state, finding, diagnostic));
+    }
+    for finding in &found {
+        let is_new = !finding.rule.is_empty() && !waived.contains(&finding.rule.as_str());
+        if is_new && let Some(directory) = &finding.waivers {
+            waived.push(&finding.rule);
+            let diagnostic = finding.diagnostic(text, lines);
+            actions.extend(waive_action(state, directory, finding, diagnostic));
+        }
+    }
+    to_value(actions)
+}
+
+fn fix_action(
+    state: &SessionState,
+    finding: &Finding,
+    diagnostic: Diagnostic,
+) -> Option<CodeAction> {
+    let fix = finding.fix.as_ref()?;
+    let mut changes = Vec::new();
+    for path in &fix.paths {
+        // A text that cannot be edited with certainty has no action.
+        let edits = if let Some(open) = state.files.get(path) {
+            let text = open.document.text();
+            text_edit::edits(text, open.document.lines(), &(fix.apply)(path, text).ok()?)
+        } else {
+            let text = read_file(path)?;
+            text_edit::edits(&text, &LineIndex::of(&text), &(fix.apply)(path, &text).ok()?)
+        };
+        changes.push((path.clone(), edits));
+    }
+    if changes.iter().all(|(_, edits)| edits.is_empty()) {
+        return None;
+    }
+    let review = if fix.is_safe { "" } else { " (review it: it can change the meaning)" };
+    Some(CodeAction {
+        title: format!("{}{review}", fix.title),
+        kind: Some(CodeActionKind::QuickFix),
+        diagnostics: Some(vec![diagnostic]),
+        is_preferred: fix.is_safe.then_some(true),
+        edit: serde_json::from_value(workspace_edit(state, &changes, false)).ok(),
+        ..CodeAction::default()
+    })
+}
+
+/// Returns an edit of files, which it creates if they are new.
+fn workspace_edit(
+    state: &SessionState,
+    changes: &[(PathBuf, Vec<TextEdit>)],
+    is_new: bool,
+) -> Value {
+    let creates = is_new && state.options.can_create_files;
+    if !state.options.has_document_changes || is_new && !creates {
+        let change =
+            |(path, edits): &(PathBuf, Vec<TextEdit>)| (state.uri_of(path).0, json!(edits));
+        let changes: serde_json::Map<_, _> = changes.iter().map(change).collect();
+        return json!({"changes": changes});
+    }
+    let mut operations = Vec::new();
+    for (path, edits) in changes {
+        let uri = state.uri_of(path).0;
+        let version = state.files.get(path).map(|file| file.document.version());
+        if creates {
+            let options = json!({"ignoreIfExists": true});
+            operations.push(json!({"kind": "create", "uri": uri, "options": options}));
+        }
+        let document = json!({"uri": uri, "version": version});
+        operations.push(json!({"textDocument": document, "edits": edits}));
+    }
+    json!({"documentChanges": operations})
+}
+
+fn waive_action(
+    state: &SessionState,
+    directory: &Path,
+    finding: &Finding,
+    diagnostic: Diagnostic,
+) -> Option<CodeAction> {
+    let rule = &finding.rule;
+    let mut action = CodeAction {
+        title: format!("Waive {rule} in {}, with a reason", waivers::FILE_NAME),
+        kind: Some(CodeActionKind::QuickFix),
+        diagnostics: Some(vec![diagnostic]),
+        ..CodeAction::default()
+    };
+    let uri = Uri::from(uri::of_path(directory));
+    if state.options.asks_for_reason {
+        let argument = json!({"directory": uri.0, "rule": rule, "message": finding.message});
+        action.command = Some(Command {
+            title: action.title.clone(),
+            tooltip: None,
+            command: ASK_FOR_REASON.to_owned(),
+            arguments: Some(vec![argument]),
+        });
+        return Some(action);
+    }
+    // Without a reason the waiver is an error in its file: the author has to write one.
+    let edit = waiver_edit(state, directory, rule, "").ok()?;
+    action.edit = serde_json::from_value(edit).ok();
+    Some(action)
+}
+
+/// Returns the edit that adds a waiver.
+fn waiver_edit(
+    state: &SessionState,
+    directory: &Path,
+    rule: &str,
+    reason: &str,
+) -> Result<Value, String> {
+    let path = directory.join(waivers::FILE_NAME);
+    let (text, is_new) = match state.files.get(&path) {
+        Some(open) => (open.document.text().to_string(), false),
+        None => match std::fs::symlink_metadata(&path) {
+            Err(_) => (String::new(), true),
+            Ok(found) if !found.is_file() => {
+                return Err(format!("{}: not a regular file", path.display()));
+            }
+            Ok(_) => {
+                let opened = open_named(&path).map_err(|error| error.to_string())?;
+                let reader = Reader::new(MAX_WAIVER_BYTES);
+                let bytes = reader.read(opened, true, ReadPurpose::Scan);
+                let bytes = bytes.map_err(|error| error.to_string())?;
+                (String::from_utf8(bytes).map_err(|error| error.to_string())?, false)
+            }
+        },
+    };
+    let waiver::Insertion { offset, text: inserted } =
+        waiver::insertion(&text, rule, reason).map_err(|error| error.to_string())?;
+    let position = LineIndex::of(&text).position(&text, offset.min(text.len()));
+    let edit = TextEdit { range: Range { start: position, end: position }, new_text: inserted };
+    Ok(workspace_edit(state, &[(path, vec![edit])], is_new))
+}
+
+/// Runs a command: returns the edit that adds a waiver with the reason that the user gave.
+pub(super) fn execute(state: &SessionState, parameters: &Value) -> Result<Value, String> {
+    let command = parameters.get("command").and_then(Value::as_str).unwrap_or_default();
+    if command != ADD_WAIVER {
+        return Err(format!("there is no command {command:?}"));
+    }
+    let text = |name: &str| {
+        let value = parameters.pointer(&format!("/arguments/0/{name}")).and_then(Value::as_str);
+        value.map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned)
+    };
+    let directory = text("directory").and_then(|uri| uri::to_path(&uri));
+    let (Some(directory), Some(rule), Some(reason)) = (directory, text("rule"), text("reason"))
+    else {
+        return Err(format!("{ADD_WAIVER} needs directory, rule and reason"));
+    };
+    let is_rule = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if !rule.chars().all(is_rule) {
+        return Err(format!("{rule:?} is not a rule"));
+    }
+    let edit = waiver_edit(state, &directory, &rule, &reason)?;
+    Ok(json!({"label": format!("Waive {rule}"), "edit": edit}))
+}

@@ -1,0 +1,90 @@
+//! What the session, the evaluator and the scan send to each other.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lsp_server::Message;
+use opgate_files::DetectedInput;
+use opgate_lsp::completion::Vocabulary;
+use opgate_lsp::names::Declaration;
+
+use super::file_findings::FileFindings;
+
+/// What a session receives.
+pub(super) enum Event {
+    /// A message of the editor.
+    Message(Message),
+    /// The editor is gone.
+    Disconnected,
+    /// The policies are loaded.
+    Ready(Box<Knowledge>),
+    /// The findings of a unit.
+    Evaluated(EvaluatedUnit),
+    /// A unit is not there any more.
+    Removed(UnitKey),
+    /// The names that a file declares.
+    Names(PathBuf, Vec<Declaration>),
+    /// The workspace is searched.
+    Indexed { units: usize, files: usize },
+    /// All units of the workspace are evaluated.
+    Checked(usize),
+    /// Something that the user should know.
+    Note(String),
+    /// Nothing can be evaluated.
+    Failed(String),
+}
+
+/// A task of the evaluator.
+pub(super) enum Job {
+    /// The texts of the editor have changed.
+    Texts(Box<OpenTexts>),
+    /// The units of the workspace.
+    Detected(Vec<DetectedInput>),
+    /// Files on disk have changed.
+    FilesChanged(Vec<PathBuf>),
+    /// A text was saved.
+    Saved(PathBuf),
+    /// Files were added or removed.
+    Rescan,
+    /// The configuration has changed.
+    Reload,
+    /// The editor ends.
+    Stop,
+}
+
+/// The texts of the editor at one moment.
+#[derive(Default)]
+pub(super) struct OpenTexts {
+    pub(super) texts: HashMap<PathBuf, Arc<str>>,
+    pub(super) versions: HashMap<PathBuf, i32>,
+    /// Those that have changed since the last ones, or that were closed.
+    pub(super) changed: Vec<PathBuf>,
+}
+
+/// The findings of a unit.
+pub(super) struct EvaluatedUnit {
+    /// Names the unit: its path, or the file whose syntax was read.
+    pub(super) unit: UnitKey,
+    pub(super) findings: FileFindings,
+    /// Versions of the texts of the editor that were evaluated.
+    pub(super) versions: HashMap<PathBuf, i32>,
+    /// Groups that end with it.
+    pub(super) ended: Vec<UnitKey>,
+}
+
+/// The name of a group of findings, which are replaced together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum UnitKey {
+    /// Syntax of a file.
+    Syntax(PathBuf),
+    /// A unit at a path.
+    Unit(PathBuf),
+}
+
+/// What features know of the rules.
+pub(super) struct Knowledge {
+    pub(super) vocabulary: Vocabulary,
+    /// Pages by rule.
+    pub(super) pages: HashMap<String, String>,
+}
