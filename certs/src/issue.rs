@@ -1,9 +1,8 @@
 //! Making a CA and certificates, and writing them to files.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write as _;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::str::FromStr as _;
 use std::time::{Duration as StdDuration, SystemTime};
@@ -236,10 +235,7 @@ fn write(path: &Path, content: &str, mode: u32) -> Result<(), Error> {
     let temporary = path.with_file_name(name);
     // A left-over of a process that was killed must not lend its mode to the new file.
     let _ = fs::remove_file(&temporary);
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
+    let written = opgate_platform::files::new_file(mode)
         .open(&temporary)
         .and_then(|mut file| {
             file.write_all(content.as_bytes())?;

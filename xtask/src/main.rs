@@ -1,9 +1,11 @@
 //! Tasks of the project, run as `cargo xtask`.
 
+mod archive;
 mod browser;
 mod c_bindings;
 mod corpus;
 mod coverage;
+mod dist;
 mod image;
 mod kinds;
 mod mutate;
@@ -28,6 +30,7 @@ Usage: cargo xtask new-rule POLICY ID [--in MODULE]
        cargo xtask corpus FOLDER… [--binary FILE] [-- ARGUMENT…]
        cargo xtask browser OUT [--jco DIR]
        cargo xtask image [--arch ARCH]… [--output FOLDER] [--tag TAG] [--check]
+       cargo xtask dist [--target TRIPLE]… [--binary TRIPLE=FILE]… [--output FOLDER] [--url URL] [--packages]
 
 new-rule starts a rule: its section in a module of the policy, and its case file.
 
@@ -62,7 +65,15 @@ image builds the image of opgate as an OCI layout, and prints its digest (docs/i
                    no compiler for the other
   --output FOLDER  where the layout goes; by default target/image
   --tag TAG        name of the image in the layout; by default the version
-  --check          builds a clone of the last commit in another directory, too, and fails if it has another digest";
+  --check          builds a clone of the last commit in another directory, too, and fails if it has another digest
+
+dist builds the files of a release, an archive for each platform (docs/releasing.md). It needs cargo-zigbuild and zig.
+
+  --target TRIPLE       a platform, may be repeated; by default all
+  --binary TRIPLE=FILE  a program that is built already, for its platform
+  --output FOLDER       where the files go; by default target/release-files
+  --url URL             where the archives will be, for the packages that name them
+  --packages            also makes packages for npm, PyPI, Debian, Homebrew, krew and Nix";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -98,8 +109,9 @@ fn run(arguments: &[&str]) -> Result<String> {
         ["mutate", arguments @ ..] => mutate::run(root, &parse_mutate_options(arguments)?),
         ["browser", arguments @ ..] => browser::run(root, &parse_browser_options(arguments)?),
         ["image", arguments @ ..] => image::run(root, &parse_image_options(arguments)?),
+        ["dist", arguments @ ..] => dist::run(root, &parse_dist_options(arguments)?),
         _ => bail!(
-            "the tasks are new-rule, coverage, c-bindings, kinds, mutate, corpus, browser and image\n\n{USAGE}"
+            "the tasks are new-rule, coverage, c-bindings, kinds, mutate, corpus, browser, image and dist\n\n{USAGE}"
         ),
     }
 }
@@ -193,6 +205,33 @@ fn parse_image_options<'a>(arguments: &[&'a str]) -> Result<image::ImageOptions<
     Ok(wanted)
 }
 
+fn parse_dist_options<'a>(arguments: &[&'a str]) -> Result<dist::DistOptions<'a>> {
+    let mut wanted = dist::DistOptions::default();
+    let mut rest = arguments.iter();
+    while let Some(&option) = rest.next() {
+        if option == "--packages" {
+            wanted.packages = true;
+            continue;
+        }
+        let mut value = || {
+            let value = rest.next().copied();
+            value.with_context(|| format!("{option} needs a value\n\n{USAGE}"))
+        };
+        match option {
+            "--target" => wanted.targets.push(value()?),
+            "--binary" => {
+                let text = value()?;
+                let program = text.split_once('=');
+                wanted.programs.push(program.context("--binary needs TRIPLE=FILE")?);
+            }
+            "--output" => wanted.output = Some(value()?),
+            "--url" => wanted.url = Some(value()?.trim_end_matches('/')),
+            _ => bail!("{option} is no option of dist\n\n{USAGE}"),
+        }
+    }
+    Ok(wanted)
+}
+
 fn parse_new_rule_options<'a>(arguments: &[&'a str]) -> Result<NewRuleOptions<'a>> {
     let (mut names, mut module) = (Vec::new(), None);
     let mut rest = arguments.iter();
@@ -242,6 +281,23 @@ mod tests {
         ] {
             let found = parse_mutate_options(arguments).unwrap_err().to_string();
             assert!(found.contains(error), "{arguments:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn release_is_made_of_targets_and_given_programs() {
+        let arguments =
+            ["--target", "a,b", "--binary", "c=d=e", "--url", "https://x/", "--packages"];
+        let expected = dist::DistOptions {
+            targets: vec!["a,b"],
+            programs: vec![("c", "d=e")],
+            output: None,
+            url: Some("https://x"),
+            packages: true,
+        };
+        assert_eq!(parse_dist_options(&arguments).unwrap(), expected);
+        for arguments in [&["--target"][..], &["--binary", "a"], &["--all"]] {
+            assert!(parse_dist_options(arguments).is_err(), "{arguments:?}");
         }
     }
 

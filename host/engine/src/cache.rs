@@ -7,12 +7,12 @@
 //! match is compiled again and replaced. Images are read into memory before they are checked, so
 //! that the checked bytes are the loaded ones.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::hash::{Hash as _, Hasher as _};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use opgate_platform::files::{self, OthersAccess};
 use opgate_system::{Image, Key};
 use wasmtime::component::Component;
 
@@ -37,8 +37,8 @@ impl Cache {
     /// # Errors
     /// If the directory is inaccessible, or other users can write to it.
     pub fn open(directory: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        check_owner(directory, &fs::metadata(directory)?, 0o022)?;
+        files::create_private_directory(directory)?;
+        files::ensure_owned(directory, &fs::metadata(directory)?, OthersAccess::Read)?;
         let path = directory.join("key");
         let secret = match read_secret(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => create_secret(&path)?,
@@ -95,31 +95,16 @@ pub(super) fn image_purpose(engine: &wasmtime::Engine, digest: &str) -> Vec<u8> 
     format!("opgate {} {digest} {:016x}", env!("CARGO_PKG_VERSION"), hasher.finish()).into_bytes()
 }
 
-/// Fails if the file does not belong to this user alone.
-fn check_owner(path: &Path, metadata: &fs::Metadata, forbidden: u32) -> io::Result<()> {
-    let own = rustix::process::geteuid().as_raw();
-    if metadata.uid() != own || metadata.mode() & forbidden != 0 {
-        let why = format!(
-            "{}: must belong to the user {own} and be closed to others, or nothing in it can be trusted",
-            path.display()
-        );
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    }
-    Ok(())
-}
-
 /// Opens a file of the cache for reading, without following a link.
-fn open_owned(path: &Path, forbidden: u32) -> io::Result<File> {
-    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits();
-    let flags = i32::try_from(no_follow).map_err(io::Error::other)?;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    check_owner(path, &file.metadata()?, forbidden)?;
+fn open_owned(path: &Path, others: OthersAccess) -> io::Result<File> {
+    let file = files::open_without_link(path)?;
+    files::ensure_owned(path, &file.metadata()?, others)?;
     Ok(file)
 }
 
 fn read_secret(path: &Path) -> io::Result<[u8; 32]> {
     let mut secret = [0; 32];
-    open_owned(path, 0o077)?.read_exact(&mut secret)?;
+    open_owned(path, OthersAccess::None)?.read_exact(&mut secret)?;
     Ok(secret)
 }
 
@@ -141,7 +126,7 @@ fn create_secret(path: &Path) -> io::Result<[u8; 32]> {
 
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_owned(path, 0o022)?.take(MAX_IMAGE_BYTES).read_to_end(&mut bytes)?;
+    open_owned(path, OthersAccess::Read)?.take(MAX_IMAGE_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -157,7 +142,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn write_exclusive(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = files::new_private_file().open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }

@@ -9,11 +9,12 @@
 //! The limit of a policy is CPU time: a call that waits for a busy CPU uses none. Wall-clock time
 //! has a separate limit, so that a call ends in any case.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use opgate_document::Deadline;
+use opgate_platform::process;
 
 use super::call_error::CallError;
 use super::limits::Limits;
@@ -123,11 +124,13 @@ impl Budget<'_> {
     }
 }
 
-/// CPU time of this thread.
+/// CPU time of this thread. A system that does not tell it has limits of wall-clock time instead.
 #[must_use]
 pub fn thread_cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
+    static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+    process::thread_cpu_time()
+        .or_else(opgate_system::thread_cpu_time)
+        .unwrap_or_else(|| STARTED.elapsed())
 }
 
 /// The clock of one call. A call runs on one thread from start to end.

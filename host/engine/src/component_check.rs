@@ -53,7 +53,7 @@ pub(crate) fn is_large(component: &[u8]) -> bool {
 const PAGE_BYTES: usize = 64 << 10;
 
 /// Version of the WIT package that this host supports.
-pub const VERSION: &str = "0.6.0";
+pub const VERSION: &str = "0.7.0";
 const PACKAGE: &str = "opgate:policy/";
 const INTERFACES: [&str; 5] = ["types", "request", "document", "log", "cluster"];
 const EXPORTS: [&str; 3] = ["describe", "validate-settings", "validate"];

@@ -64,6 +64,9 @@ impl fmt::Display for Confinement {
     }
 }
 
+/// Whether opgate confines processes on this system.
+pub(crate) const IS_SUPPORTED: bool = cfg!(target_os = "linux");
+
 /// Confines this process, which has no other thread yet.
 #[cfg(target_os = "linux")]
 pub(crate) fn confine() -> Confinement {
@@ -91,18 +94,18 @@ pub(crate) fn try_forbidden_operations(
     file: &[u8],
     address: &[u8],
 ) -> String {
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt as _;
-
     let said = |done: std::io::Result<()>| match done {
         Ok(()) => "done".to_owned(),
         Err(error) => format!("refused: {error}"),
     };
-    let open = std::fs::File::open(OsStr::from_bytes(file)).map(drop);
+    let open = std::str::from_utf8(file)
+        .map_err(std::io::Error::other)
+        .and_then(|path| std::fs::File::open(path).map(drop));
     let connect = std::str::from_utf8(address)
         .map_err(std::io::Error::other)
         .and_then(|address| std::net::TcpStream::connect(address).map(drop));
-    let execute = std::process::Command::new("/proc/self/exe").arg("version").output().map(drop);
+    let execute = opgate_platform::process::program()
+        .and_then(|program| std::process::Command::new(program).arg("version").output().map(drop));
     format!(
         "{confinement}\nopen: {}\nconnect: {}\nexecute: {}",
         said(open),

@@ -30,8 +30,8 @@ pub(crate) fn config(target: &str, large_address_space: bool) -> wasmtime::Resul
     // Only backtraces need it, and it is a tenth of an image.
     config.generate_address_map(false);
     // Nothing unwinds through a guest: host functions that panic are caught before, and traps do not
-    // unwind.
-    config.native_unwind_info(false);
+    // unwind. Windows needs it for every function.
+    config.native_unwind_info(target.contains("windows"));
     // Identical bits for identical input, also for floating point.
     config.cranelift_nan_canonicalization(true);
     if !large_address_space {

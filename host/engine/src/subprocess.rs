@@ -18,19 +18,19 @@
 
 use std::io::{self, Read, Write};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use rustix::process::{Resource, Rlimit, Signal};
 
+use opgate_platform::process::{self, ExitReason, ProcessLimits};
 use opgate_text::units;
 
 use super::component_check::is_large;
-use super::confine::{Confinement, confine, try_forbidden_operations};
+use super::confine::{Confinement, IS_SUPPORTED, confine, try_forbidden_operations};
 
 /// Name of the subcommand. No help shows it.
 const WORKER_COMMAND: &str = "apart";
@@ -222,9 +222,7 @@ impl WorkerProgram {
     /// # Errors
     /// If the system does not return the path of the binary.
     pub fn current(memory: usize) -> io::Result<Self> {
-        let running = Path::new("/proc/self/exe");
-        let path = if running.exists() { running.to_path_buf() } else { std::env::current_exe()? };
-        Ok(Self::at(path, memory))
+        Ok(Self::at(process::program()?, memory))
     }
 
     /// Another binary of opgate.
@@ -264,9 +262,9 @@ impl WorkerProgram {
         }
         let limits = job.limits(taken.memory);
         let threads = job.threads(limits.memory);
-        let child = Command::new(&self.path)
+        let mut command = Command::new(&self.path);
+        let child = process::clear_environment(&mut command)
             .args([WORKER_COMMAND, job.argument(), &limits.memory.to_string()])
-            .env_clear()
             .env("RAYON_NUM_THREADS", threads.to_string())
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -321,6 +319,11 @@ fn log_once(confinement: Confinement) {
                 seccomp = calls,
                 "compiler process confined"
             );
+        } else if !IS_SUPPORTED {
+            tracing::info!(
+                limited = process::CAN_LIMIT,
+                "compiler process not confined on this system; load only components that you trust"
+            );
         } else {
             tracing::warn!(
                 memory_hidden = hides,
@@ -358,19 +361,20 @@ impl Drop for KillOnDrop {
 
 /// The reason why there is no result, for users.
 fn exit_error(status: ExitStatus, limits: &JobLimits) -> JobError {
-    use std::os::unix::process::ExitStatusExt as _;
     let memory = units::bytes(usize::try_from(limits.memory).unwrap_or(usize::MAX));
-    let is = |signal: Signal| status.signal() == Some(signal.as_raw());
-    if is(Signal::XCPU) {
-        JobError::Other(format!("exceeded the CPU time limit of {}s", limits.cpu_seconds))
-    } else if is(Signal::ABORT) || is(Signal::SEGV) {
-        let why = "of memory, or more of the stack than there is";
-        JobError::Memory(format!("it takes more than {memory} {why}{}", memory_hint(limits)))
-    } else if is(Signal::KILL) {
-        let why = "the system has ended the process for it: too little memory";
-        JobError::Memory(format!("{why}{}", memory_hint(limits)))
-    } else {
-        JobError::Other(format!("the process for it failed ({status})"))
+    match process::exit_reason(status) {
+        ExitReason::CpuTime => {
+            JobError::Other(format!("exceeded the CPU time limit of {}s", limits.cpu_seconds))
+        }
+        ExitReason::Memory => {
+            let why = "of memory, or more of the stack than there is";
+            JobError::Memory(format!("it takes more than {memory} {why}{}", memory_hint(limits)))
+        }
+        ExitReason::Killed => {
+            let why = "the system has ended the process for it: too little memory";
+            JobError::Memory(format!("{why}{}", memory_hint(limits)))
+        }
+        ExitReason::Other => JobError::Other(format!("the process for it failed ({status})")),
     }
 }
 
@@ -486,31 +490,14 @@ fn read_parts(from: &mut impl Read, count: usize) -> Result<Vec<Vec<u8>>, Worker
 
 /// Limits this process, before it reads untrusted input.
 fn apply_limits(limits: &JobLimits) -> io::Result<()> {
-    // The child does not survive when the server is killed.
-    #[cfg(target_os = "linux")]
-    {
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // If the system is short of memory, it can kill this process first. Not every system allows
-        // this setting.
-        let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-    }
-    let _ = rustix::process::nice(NICE);
-    let at = |limit: u64| Rlimit { current: Some(limit), maximum: Some(limit) };
-    let cpu = Rlimit { current: Some(limits.cpu_seconds), maximum: Some(limits.cpu_seconds + 1) };
-    // Address space in addition to memory, because threads and the allocator reserve more than they
-    // use.
-    let space = limits.memory.saturating_mul(4);
-    for (resource, limit) in [
-        (Resource::Cpu, cpu),
-        (Resource::Data, at(limits.memory)),
-        (Resource::As, at(space.saturating_add(1 << 30))),
-        (Resource::Fsize, at(0)),
-        (Resource::Nofile, at(MAX_OPEN_FILES)),
-        (Resource::Core, at(0)),
-    ] {
-        rustix::process::setrlimit(resource, limit)?;
-    }
-    Ok(())
+    process::lower_priority(NICE);
+    process::limit(&ProcessLimits {
+        cpu_seconds: limits.cpu_seconds,
+        memory: limits.memory,
+        // In addition to memory, because threads and the allocator reserve more than they use.
+        address_space: limits.memory.saturating_mul(4).saturating_add(1 << 30),
+        open_files: MAX_OPEN_FILES,
+    })
 }
 
 #[cfg(test)]

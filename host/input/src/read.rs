@@ -11,16 +11,15 @@
 //! * A file whose size exceeds the rest of the [`Reader`]'s budget is not read. Bytes are taken
 //!   from the budget block by block. A text has no byte 0: holes are not read.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
-
+use opgate_platform::files;
 use opgate_text::units;
 
 /// Maximum bytes of the files of a command together, unless a flag sets it: ten times the largest
@@ -43,6 +42,25 @@ pub struct Reader {
     /// The budgets for files that are kept, and for files that are only searched.
     keep_budget: AtomicU64,
     scan_budget: AtomicU64,
+    unsaved: Option<Arc<UnsavedTexts>>,
+}
+
+/// Texts of files that an editor has open: they count instead of the content of these regular files.
+#[derive(Debug, Default)]
+pub struct UnsavedTexts(HashMap<PathBuf, Arc<str>>);
+
+impl UnsavedTexts {
+    /// Creates it from texts by path, as the files are named or found below a directory.
+    #[must_use]
+    pub fn new(texts: HashMap<PathBuf, Arc<str>>) -> Self {
+        Self(texts)
+    }
+
+    /// Returns the text of a path.
+    #[must_use]
+    pub fn get(&self, path: &Path) -> Option<&Arc<str>> {
+        self.0.get(path)
+    }
 }
 
 /// The purpose of reading a file.
@@ -69,14 +87,36 @@ impl Reader {
             is_exceeded: AtomicBool::new(false),
             keep_budget: budget(),
             scan_budget: budget(),
+            unsaved: None,
         }
+    }
+
+    /// Returns the reader with texts that count instead of files.
+    #[must_use]
+    pub fn with_unsaved(self, texts: Arc<UnsavedTexts>) -> Self {
+        Self { unsaved: Some(texts), ..self }
+    }
+
+    /// Returns the text that counts instead of a file, if there is one, within the budget.
+    ///
+    /// # Errors
+    /// If it exceeds the rest of the budget.
+    pub fn unsaved_text(
+        &self,
+        at: &FilePath<'_>,
+        what: ReadPurpose,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let Some(texts) = &self.unsaved else { return Ok(None) };
+        let Some(text) = texts.get(&at.path()) else { return Ok(None) };
+        self.charge(u64::try_from(text.len()).unwrap_or(u64::MAX), what)?;
+        Ok(Some(text.as_bytes().to_vec()))
     }
 
     /// Returns a reader with the whole budget of this one: for one of many things that are read one after
     /// another and dropped.
     #[must_use]
     pub fn with_full_budget(&self) -> Self {
-        Self::new(self.max_bytes)
+        Self { unsaved: self.unsaved.clone(), ..Self::new(self.max_bytes) }
     }
 
     /// Reports whether everything was read.
@@ -220,7 +260,7 @@ impl OpenFile {
         let mut read = 0;
         while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
             let offset = part.start.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
-            match self.file.read_at(rest, offset) {
+            match files::read_at(&self.file, rest, offset) {
                 Ok(0) => break,
                 Ok(count) => read = read.saturating_add(count),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -232,43 +272,25 @@ impl OpenFile {
     }
 }
 
-/// Opening a pipe does not wait for its other end.
-const OPEN_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
-
 /// Opens a file that the user named. It can be a link.
 ///
 /// # Errors
 /// If there is none, or it is not a regular file.
 pub fn open_named(path: &Path) -> io::Result<OpenFile> {
-    // Only regular files are opened: to open a device can have an effect.
-    ensure_regular(&rustix::fs::stat(path)?)?;
-    open_regular(rustix::fs::open(path, OPEN_FLAGS, Mode::empty())?)
+    files::open_regular(path).map(OpenFile::from)
 }
 
-fn open_regular(file: OwnedFd) -> io::Result<OpenFile> {
-    let found = rustix::fs::fstat(&file)?;
-    ensure_regular(&found)?;
-    Ok(OpenFile { file: File::from(file), size: u64::try_from(found.st_size).unwrap_or_default() })
-}
-
-fn ensure_regular(found: &rustix::fs::Stat) -> io::Result<()> {
-    let what = match FileType::from_raw_mode(found.st_mode) {
-        FileType::RegularFile => return Ok(()),
-        FileType::Directory => "a directory",
-        FileType::Symlink => "a symbolic link",
-        FileType::Fifo => "a pipe",
-        FileType::Socket => "a socket",
-        FileType::CharacterDevice | FileType::BlockDevice => "a device",
-        FileType::Unknown => "something else",
-    };
-    Err(io::Error::other(format!("not a regular file, but {what}")))
+impl From<(File, u64)> for OpenFile {
+    fn from((file, size): (File, u64)) -> Self {
+        Self { file, size }
+    }
 }
 
 /// A directory that the user named.
 #[derive(Debug)]
 pub struct RootDirectory {
     path: PathBuf,
-    directory: OwnedFd,
+    directory: files::Directory,
 }
 
 impl RootDirectory {
@@ -277,11 +299,7 @@ impl RootDirectory {
     /// # Errors
     /// If there is none.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let flags = OPEN_FLAGS | OFlags::DIRECTORY;
-        Ok(Self {
-            path: path.to_path_buf(),
-            directory: rustix::fs::open(path, flags, Mode::empty())?,
-        })
+        Ok(Self { path: path.to_path_buf(), directory: files::Directory::open(path)? })
     }
 
     /// Its path, as the user named it.
@@ -294,23 +312,7 @@ impl RootDirectory {
     /// # Errors
     /// If there is none, or it is not a regular file.
     pub fn open_below(&self, path: &Path) -> io::Result<OpenFile> {
-        let mut inner: Option<OwnedFd> = None;
-        let mut names = path.components().peekable();
-        while let Some(name) = names.next() {
-            let Component::Normal(name) = name else {
-                return Err(io::Error::other("not below the directory"));
-            };
-            let directory = inner.as_ref().unwrap_or(&self.directory);
-            let flags = OPEN_FLAGS | OFlags::NOFOLLOW;
-            if names.peek().is_some() {
-                let flags = flags | OFlags::DIRECTORY;
-                inner = Some(rustix::fs::openat(directory, name, flags, Mode::empty())?);
-                continue;
-            }
-            ensure_regular(&rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
-            return open_regular(rustix::fs::openat(directory, name, flags, Mode::empty())?);
-        }
-        Err(io::Error::other("not a regular file, but a directory"))
+        self.directory.open_below(path).map(OpenFile::from)
     }
 }
 
@@ -324,6 +326,15 @@ pub enum FilePath<'p> {
 }
 
 impl FilePath<'_> {
+    /// Returns the path of the file.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Self::Named(path) => path.to_path_buf(),
+            Self::Below(root, path) => root.path().join(path),
+        }
+    }
+
     /// Opens it.
     ///
     /// # Errors
@@ -338,8 +349,6 @@ impl FilePath<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
-
     use super::*;
 
     fn write(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
@@ -353,44 +362,6 @@ mod tests {
         let path = write(directory, name, start);
         File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
         path
-    }
-
-    #[test]
-    fn only_regular_files_inside_the_directory_are_opened() {
-        let (outside, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        write(outside.path(), "secret", "x");
-        write(directory.path(), "a/b.yaml", "b");
-        symlink(outside.path(), directory.path().join("out")).unwrap();
-        symlink("a", directory.path().join("in")).unwrap();
-        symlink("/dev/zero", directory.path().join("zero")).unwrap();
-        let mode = Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            directory.path().join("pipe"),
-            FileType::Fifo,
-            mode,
-            0,
-        )
-        .unwrap();
-        let root = RootDirectory::open(directory.path()).unwrap();
-        assert_eq!(root.open_below(Path::new("a/b.yaml")).unwrap().size, 1);
-        for (path, why) in [
-            ("pipe", "not a regular file, but a pipe"),
-            ("zero", "not a regular file, but a symbolic link"),
-            ("a", "not a regular file, but a directory"),
-            ("../x", "not below the directory"),
-            ("/dev/zero", "not below the directory"),
-            ("out/secret", "Not a directory"),
-            ("in/b.yaml", "Not a directory"),
-        ] {
-            let error = root.open_below(Path::new(path)).unwrap_err().to_string();
-            assert!(error.contains(why), "{path}: {error}");
-        }
-        let error = open_named(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert_eq!(error, "not a regular file, but a device");
-        assert!(open_named(&directory.path().join("zero")).is_err());
-        symlink("a/b.yaml", directory.path().join("link")).unwrap();
-        assert_eq!(open_named(&directory.path().join("link")).unwrap().size, 1);
     }
 
     #[test]

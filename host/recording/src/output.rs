@@ -5,13 +5,12 @@
 //! ```
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use opgate_platform::files;
 use time::OffsetDateTime;
 
 /// Maximum bytes of a file, compressed; less if the directory is limited to less than some files.
@@ -83,7 +82,7 @@ impl Output {
     /// If that is not possible.
     pub(crate) fn open(destination: Destination) -> io::Result<Self> {
         if let Destination::Directory(directory, _) = &destination {
-            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            files::create_private_directory(directory)?;
         }
         if let Destination::Directory(directory, _) = &destination {
             let (_, path) = create_file(directory)?;
@@ -201,8 +200,7 @@ impl Output {
 
 /// A file that only this user can read, with a lock by which other servers see that it is in use.
 fn create_file(directory: &Path) -> io::Result<(File, PathBuf)> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
+    let options = files::new_private_file();
     for _ in 0..MAX_ATTEMPTS {
         let path = directory.join(file_name(OffsetDateTime::now_utc()));
         match options.open(&path) {
@@ -211,7 +209,7 @@ fn create_file(directory: &Path) -> io::Result<(File, PathBuf)> {
             opened => {
                 let file = opened?;
                 // Some network file systems have no locks.
-                let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+                let _ = file.try_lock();
                 return Ok((file, path));
             }
         }
@@ -222,7 +220,7 @@ fn create_file(directory: &Path) -> io::Result<(File, PathBuf)> {
 /// Whether a server writes a file.
 fn is_in_use(path: &Path) -> bool {
     let file = File::open(path);
-    file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
+    file.is_ok_and(|file| file.try_lock().is_err())
 }
 
 /// Names are in the order of time, so that the first ones are the oldest.

@@ -1,12 +1,13 @@
 //! The cache of pulled content, in files that are named by their digests. opgate reads a file only if its content has that digest, so
 //! that users with write access to the directory cannot change the policies.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
+
+use opgate_platform::files;
 
 use crate::{Digest, Reference};
 
@@ -29,7 +30,7 @@ impl Cache {
     /// # Errors
     /// If the directory cannot be created.
     pub fn open(directory: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        files::create_private_directory(directory)?;
         Ok(Self { directory: directory.to_owned() })
     }
 
@@ -73,12 +74,7 @@ impl Cache {
         let path = self.directory.join(name);
         let read = || -> io::Result<Vec<u8>> {
             // opgate neither follows a link nor waits for a pipe.
-            let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-            let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
-            let file = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
-            if !file.metadata()?.is_file() {
-                return Err(io::Error::other("not a regular file"));
-            }
+            let file = files::open_without_link(&path)?;
             let mut bytes = Vec::new();
             let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX).saturating_add(1);
             file.take(limit).read_to_end(&mut bytes)?;
@@ -106,8 +102,7 @@ impl Cache {
         let temporary = self.directory.join(format!("{name}.{process}.{number}.tmp"));
         let written = || -> io::Result<()> {
             let _ = fs::remove_file(&temporary);
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+            let mut file = files::new_private_file().open(&temporary)?;
             file.write_all(bytes)?;
             file.sync_all()?;
             fs::rename(&temporary, &path)

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use opgate_platform::files;
 use serde::Deserialize;
 
 use crate::{Error, Reference};
@@ -90,7 +91,7 @@ impl Credentials {
     /// # Errors
     /// If the file cannot be read or is no docker configuration.
     pub fn from_user() -> Result<Self, Error> {
-        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
+        let home = || files::home_directory().map(|home| home.join(".docker"));
         let named = std::env::var_os("DOCKER_CONFIG").filter(|directory| !directory.is_empty());
         match named.map(PathBuf::from).or_else(home).map(|directory| directory.join("config.json"))
         {

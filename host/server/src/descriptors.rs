@@ -1,11 +1,9 @@
 //! File descriptors: the number of connections that they allow, and the handling of a shortage.
 
 use std::fs::File;
-use std::io;
 
+use opgate_platform::process;
 use parking_lot::Mutex;
-use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors that are not for clients: files that are read again, connections to the API server,
 /// and the server's check of itself.
@@ -26,7 +24,8 @@ pub(super) struct PortLimits {
 impl PortLimits {
     /// The requested number for the webhook port, or less if there are not enough descriptors.
     pub(super) fn of(wanted: usize) -> Self {
-        Self::within(wanted, max_descriptors(), open_descriptors())
+        let open = process::open_descriptors().unwrap_or(RESERVED_DESCRIPTORS);
+        Self::within(wanted, process::raise_descriptor_limit(), open)
     }
 
     fn within(wanted: usize, limit: usize, open: usize) -> Self {
@@ -36,32 +35,13 @@ impl PortLimits {
     }
 }
 
-/// The maximum number of descriptors of the process. The soft limit is for programs that use
-/// `select`.
-fn max_descriptors() -> usize {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    let limit = if raised.is_ok() { maximum } else { current };
-    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
-}
-
-/// The number of its open descriptors.
-fn open_descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").map_or(RESERVED_DESCRIPTORS, Iterator::count)
-}
-
-/// Whether an error means that no descriptors are left.
-pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
-}
-
 /// A spare descriptor.
 #[derive(Debug)]
 pub(super) struct SpareDescriptor(Mutex<Option<File>>);
 
 impl SpareDescriptor {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(File::open("/dev/null").ok()))
+        Self(Mutex::new(process::open_null().ok()))
     }
 
     /// Returns it to the system; returns whether there was one.
@@ -73,7 +53,7 @@ impl SpareDescriptor {
     pub(super) fn restore(&self) {
         let mut spare = self.0.lock();
         if spare.is_none() {
-            *spare = File::open("/dev/null").ok();
+            *spare = process::open_null().ok();
         }
     }
 }
@@ -101,7 +81,5 @@ mod tests {
         assert!(spare.release() && !spare.release());
         spare.restore();
         assert!(spare.release());
-        assert!(is_out_of_descriptors(&io::Error::from(Errno::MFILE)));
-        assert!(!is_out_of_descriptors(&io::ErrorKind::TimedOut.into()));
     }
 }

@@ -56,7 +56,6 @@ use axum::Router;
 use opgate_certs::{ClientVerifier, Reloader, server_config};
 use opgate_recording::Recorder;
 use opgate_telemetry::Telemetry;
-use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -275,6 +274,12 @@ impl Server {
         move || app.memory.limit().saturating_sub(app.memory.used())
     }
 
+    /// The number of reviews in progress, for other work that yields to them.
+    pub fn reviews_in_progress(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+        let app = self.app.clone();
+        move || usize::try_from(app.metrics.in_flight.get()).unwrap_or_default()
+    }
+
     /// Serves until `stop` ends, then drains. `reload` gives a value whenever the files of
     /// certificates must be checked before the interval is over.
     ///
@@ -378,9 +383,8 @@ impl Server {
 /// Disables core dumps of the process: its memory contains values of Secrets while reviews of them
 /// are read.
 pub fn disable_core_dumps() {
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
     // If the system does not allow it, the administrator decides, as without this call.
-    if let Err(error) = setrlimit(Resource::Core, none) {
+    if let Err(error) = opgate_platform::process::disable_core_dumps() {
         tracing::warn!(%error, "core dumps cannot be switched off");
     }
 }
@@ -389,8 +393,7 @@ pub fn disable_core_dumps() {
 /// They still get some of the time of a busy machine, so that others do not wait long for their
 /// locks.
 pub fn lower_priority() {
-    // If the system does not allow it, the thread runs with normal priority.
-    let _ = rustix::process::nice(10);
+    opgate_platform::process::lower_priority(10);
 }
 
 /// Resources that a set needs and that were never listed, one in a line, with the reason.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt as _;
+use opgate_platform::process::is_out_of_descriptors;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -18,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use super::app::App;
 use super::connection::{self, Shutdown, TlsHandshake};
 use super::connection_limiter::ConnectionLimiter;
-use super::descriptors::{self, SpareDescriptor};
+use super::descriptors::SpareDescriptor;
 use super::handshake_limiter::HandshakeLimiter;
 use super::metrics::GaugeGuard;
 use super::rate_limited_log::RateLimitedLog;
@@ -61,7 +62,7 @@ impl PortListener {
                 if let Some(more) = self.error_log.suppressed_since_last() {
                     tracing::warn!(port = self.name, %error, more, "cannot accept a connection");
                 }
-                if !(descriptors::is_out_of_descriptors(&error) && self.free_descriptor()) {
+                if !(is_out_of_descriptors(&error) && self.free_descriptor()) {
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
                 None

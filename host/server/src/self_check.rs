@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opgate_certs::{Reloader, ServingCertificate, error_text};
+use opgate_platform::process::is_out_of_descriptors;
 use parking_lot::Mutex;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -23,7 +24,6 @@ use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 
 use super::connection_limiter::ConnectionLimiter;
-use super::descriptors;
 
 /// The cheapest request, and the start of its response.
 const CHECK_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
@@ -87,9 +87,7 @@ impl SelfCheck {
     async fn send_freeing_descriptors(&self) -> io::Result<()> {
         loop {
             match self.send().await {
-                Err(error)
-                    if descriptors::is_out_of_descriptors(&error) && self.limiter.evict_one() =>
-                {
+                Err(error) if is_out_of_descriptors(&error) && self.limiter.evict_one() => {
                     tokio::task::yield_now().await;
                 }
                 done => return done,

@@ -3,11 +3,12 @@
 //! * Native code that was compiled before. The processor trusts native code, so an [`Image`] can only come
 //!   from this process's compiler, from this binary, or from bytes whose seal proves that this installation
 //!   wrote them.
-//! * What the standard library does not offer: a scheduling class, inherited descriptors, and settings of the
-//!   C library's allocator.
+//! * What the standard library does not offer: a scheduling class, inherited descriptors, the CPU time of a
+//!   thread on Windows, and settings of the C library's allocator.
 #![allow(unsafe_code, reason = "the only file of the host that may have any")]
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use wasmtime::Engine;
@@ -69,6 +70,33 @@ pub fn map_large_allocations_separately() {
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_ALLOCATION_BYTES);
     }
+}
+
+/// Returns the CPU time of the calling thread, in steps of 16 ms; none where safe code can ask for it
+/// (`opgate_platform::process`).
+#[must_use]
+pub fn thread_cpu_time() -> Option<Duration> {
+    #[cfg(windows)]
+    {
+        use windows_sys::Win32::Foundation::FILETIME;
+        use windows_sys::Win32::System::Threading::{GetCurrentThread, GetThreadTimes};
+
+        const ZERO: FILETIME = FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 };
+        let (mut kernel, mut user, mut other) = (ZERO, ZERO, [ZERO; 2]);
+        let [created, ended] = &mut other;
+        // SAFETY: the handle of the calling thread is always valid; the four times are written during the
+        // call only.
+        let is_done = unsafe {
+            GetThreadTimes(GetCurrentThread(), created, ended, &raw mut kernel, &raw mut user) != 0
+        };
+        let nanoseconds = |time: FILETIME| {
+            let steps = u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime);
+            Duration::from_nanos(steps.saturating_mul(100))
+        };
+        is_done.then(|| nanoseconds(kernel).saturating_add(nanoseconds(user)))
+    }
+    #[cfg(not(windows))]
+    None
 }
 
 /// Has the allocator of the C library give back to the system what is free, also between what is in

@@ -21,7 +21,7 @@ const FOREIGN_PREFIXES: [&str; 5] =
 /// Builds it.
 pub(super) fn binary(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Result<Vec<u8>> {
     arch.libc()?;
-    ensure_target(arch)?;
+    ensure_target(arch.triple())?;
     eprintln!("building opgate for {arch}");
     let triple = arch.triple();
     let mut cargo = cargo(root);
@@ -30,15 +30,7 @@ pub(super) fn binary(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Resul
     if let Some(feature) = arch.feature() {
         cargo.args(["--features", feature]);
     }
-    let is_foreign = |name: &str| {
-        FOREIGN_VARIABLES.contains(&name)
-            || FOREIGN_PREFIXES.iter().any(|start| name.starts_with(start))
-    };
-    for (name, _) in env::vars_os() {
-        if is_foreign(&name.to_string_lossy()) {
-            cargo.env_remove(name);
-        }
-    }
+    remove_foreign_variables(&mut cargo);
     let directories = path_remaps(root, metadata)?;
     cargo.env("CARGO_ENCODED_RUSTFLAGS", remap_flags(&directories).join("\u{1f}"));
     cargo.env("CARGO_INCREMENTAL", "0");
@@ -56,8 +48,24 @@ pub(super) fn binary(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Resul
     fs::read(&path).with_context(|| path.display().to_string())
 }
 
+/// Removes the flags and profiles of the environment.
+pub(crate) fn remove_foreign_variables(cargo: &mut Command) {
+    let is_foreign = |name: &str| {
+        FOREIGN_VARIABLES.contains(&name)
+            || FOREIGN_PREFIXES.iter().any(|start| name.starts_with(start))
+    };
+    for (name, _) in env::vars_os() {
+        if is_foreign(&name.to_string_lossy()) {
+            cargo.env_remove(name);
+        }
+    }
+}
+
 /// Folders of this machine, and what stands for each in the program. The last one that fits counts.
-fn path_remaps(root: &Path, metadata: &ImageMetadata) -> Result<Vec<(String, &'static str)>> {
+pub(crate) fn path_remaps(
+    root: &Path,
+    metadata: &ImageMetadata,
+) -> Result<Vec<(String, &'static str)>> {
     let directories = [
         (cargo_home()?, "/cargo"),
         (root.to_owned(), "/opgate"),
@@ -68,7 +76,7 @@ fn path_remaps(root: &Path, metadata: &ImageMetadata) -> Result<Vec<(String, &'s
         // Flags for C are separated by spaces.
         ensure!(
             !from.contains(' '),
-            "the image cannot be built below a directory with a space: {from}"
+            "the program cannot be built below a directory with a space: {from}"
         );
         Ok((from.to_owned(), to))
     };
@@ -92,8 +100,7 @@ fn cargo_home() -> Result<PathBuf> {
 }
 
 /// Adds the standard library for the platform where it is missing.
-fn ensure_target(arch: Arch) -> Result<()> {
-    let triple = arch.triple();
+pub(crate) fn ensure_target(triple: &str) -> Result<()> {
     let mut rustc = Command::new("rustc");
     let directory = command_output(rustc.args(["--print", "target-libdir", "--target", triple]))?;
     if Path::new(directory.trim()).is_dir() {

@@ -1,9 +1,9 @@
 //! Files of the image, and the layer with them: a tar file (ustar) and its gzip.
 
-use anyhow::{Context as _, Result, ensure};
-use miniz_oxide::deflate::compress_to_vec;
+use anyhow::Result;
 
 use super::digest;
+use crate::archive::{self, Entry};
 
 /// User and group: the ones that images without a distribution usually use for an unprivileged user.
 pub(super) const USER: &str = "65532:65532";
@@ -11,8 +11,6 @@ pub(super) const USER: &str = "65532:65532";
 pub(super) const SBOM_PATH: &str = "usr/share/doc/opgate/opgate.cdx.json";
 /// Path at which programs search for CA certificates, on Debian and its derivatives.
 const CA_CERTIFICATES_PATH: &str = "etc/ssl/certs/ca-certificates.crt";
-/// Compression level. Level 10 triples the time and saves 0.3 %.
-const COMPRESSION_LEVEL: u8 = 9;
 
 const PASSWD: &str = "\
 root:x:0:0:root:/root:/sbin/nologin
@@ -86,62 +84,8 @@ pub(super) struct Layer {
 
 /// Packs files; `time` in seconds is that of all of them.
 pub(super) fn layer(files: &[File], time: i64) -> Result<Layer> {
-    let time = u64::try_from(time).context("a time before 1970")?;
-    let mut tar = Vec::new();
-    for file in files {
-        tar.extend_from_slice(&header(file, time)?);
-        tar.extend_from_slice(&file.content);
-        tar.resize(tar.len().next_multiple_of(TAR_BLOCK_BYTES), 0);
-    }
-    // Two blocks of zeros end it.
-    tar.resize(tar.len().saturating_add(2 * TAR_BLOCK_BYTES), 0);
-    Ok(Layer { diff_id: digest(&tar), bytes: gzip(&tar)? })
-}
-
-const TAR_BLOCK_BYTES: usize = 512;
-
-/// Returns a header of ustar: names and numbers in octal, each in its field.
-fn header(file: &File, time: u64) -> Result<Vec<u8>> {
-    let kind = if file.path.ends_with('/') { "5" } else { "0" };
-    let octal = |number: u64, digits: usize| {
-        let text = format!("{number:0digits$o}");
-        ensure!(text.len() == digits, "{}: {number} does not fit into a tar file", file.path);
-        Ok(text)
-    };
-    let fields = |sum: &str| -> Result<Vec<u8>> {
-        let fields: [(usize, &str); 10] = [
-            (100, file.path),
-            (8, &octal(u64::from(file.mode), 7)?),
-            (8, &octal(0, 7)?),
-            (8, &octal(0, 7)?),
-            (12, &octal(u64::try_from(file.content.len())?, 11)?),
-            (12, &octal(time, 11)?),
-            (8, sum),
-            (1, kind),
-            (100, ""),
-            (8, "ustar\u{0}00"),
-        ];
-        let mut header = Vec::with_capacity(TAR_BLOCK_BYTES);
-        for (width, text) in fields {
-            ensure!(text.len() <= width, "{}: too long for a tar file", file.path);
-            let end = header.len().saturating_add(width);
-            header.extend_from_slice(text.as_bytes());
-            header.resize(end, 0);
-        }
-        header.resize(TAR_BLOCK_BYTES, 0);
-        Ok(header)
-    };
-    // The sum is that of the header with spaces in its place.
-    let sum: u64 = fields("        ")?.iter().map(|&byte| u64::from(byte)).sum();
-    fields(&format!("{}\0 ", octal(sum, 6)?))
-}
-
-/// One member, without a name and a time.
-fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
-    // Method: deflate; no flags; no time; slowest; made on Unix.
-    let mut zipped = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 3];
-    zipped.extend(compress_to_vec(bytes, COMPRESSION_LEVEL));
-    zipped.extend(crc32fast::hash(bytes).to_le_bytes());
-    zipped.extend(u32::try_from(bytes.len())?.to_le_bytes());
-    Ok(zipped)
+    let entry = |file: &File| Entry::file(file.path, file.mode, file.content.as_slice());
+    let entries: Vec<Entry> = files.iter().map(entry).collect();
+    let tar = archive::tar(&entries, time)?;
+    Ok(Layer { diff_id: digest(&tar), bytes: archive::gzip(&tar)? })
 }

@@ -12,12 +12,12 @@
 //! root, names are sorted, and the binary contains no path of this machine. A build of the same commit with
 //! the same compilers therefore has the same digest.
 
-mod build;
+pub(crate) mod build;
 mod check;
 mod files;
 mod layout;
 mod platform;
-mod sbom;
+pub(crate) mod sbom;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -53,22 +53,22 @@ pub(crate) struct ImageOptions<'a> {
 
 /// Metadata of the image.
 #[derive(Debug, Clone)]
-struct ImageMetadata {
-    version: String,
-    description: String,
-    licenses: String,
+pub(crate) struct ImageMetadata {
+    pub(crate) version: String,
+    pub(crate) description: String,
+    pub(crate) licenses: String,
     /// URL of the sources, if the workspace names it.
-    repository: Option<String>,
+    pub(crate) repository: Option<String>,
     /// The last commit, if there is one; with `-dirty` if files differ from it.
     revision: Option<String>,
     /// Time of the last commit, or `SOURCE_DATE_EPOCH`: the time of all files in the image.
-    time: OffsetDateTime,
+    pub(crate) time: OffsetDateTime,
     /// Target directory of cargo.
-    target: PathBuf,
+    pub(crate) target: PathBuf,
 }
 
 impl ImageMetadata {
-    fn of(root: &Path) -> Result<Self> {
+    pub(crate) fn of(root: &Path) -> Result<Self> {
         let mut cargo = cargo(root);
         cargo.args(["metadata", "--no-deps", "--format-version", "1", "--locked"]);
         let metadata: Value = serde_json::from_str(&command_output(&mut cargo)?)?;
@@ -213,7 +213,7 @@ fn layout(about: &ImageMetadata, images: &[Image], tag: Option<&str>) -> Result<
 }
 
 /// Returns `sha256:…`.
-fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     let hex = Sha256::digest(bytes).into_iter().map(|byte| format!("{byte:02x}"));
     std::iter::once("sha256:".to_owned()).chain(hex).collect()
 }
@@ -225,14 +225,14 @@ fn megabytes(bytes: usize) -> String {
 }
 
 /// Returns the cargo that runs this.
-fn cargo(root: &Path) -> Command {
+pub(crate) fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root);
     cargo
 }
 
 /// Returns the output of a command, if it succeeds.
-fn command_output(command: &mut Command) -> Result<String> {
+pub(crate) fn command_output(command: &mut Command) -> Result<String> {
     let shown = format!("{command:?}");
     let output = command.output().with_context(|| shown.clone())?;
     ensure!(

@@ -73,27 +73,50 @@ impl Graph {
     }
 }
 
-/// Returns the SBOM for a platform.
+/// Returns the SBOM of the image for a platform.
 pub(super) fn of(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Result<Vec<u8>> {
+    sbom(root, metadata, arch.triple(), &[CA_CERTIFICATES_CRATE], &[libc_component(arch)?])
+}
+
+/// Returns the SBOM of a program, with libraries that are no crates.
+pub(crate) fn of_program(
+    root: &Path,
+    metadata: &ImageMetadata,
+    triple: &str,
+    libraries: &[Value],
+) -> Result<Vec<u8>> {
+    sbom(root, metadata, triple, &[], libraries)
+}
+
+/// `data` are crates whose content is in files next to the program.
+fn sbom(
+    root: &Path,
+    metadata: &ImageMetadata,
+    triple: &str,
+    data: &[&str],
+    libraries: &[Value],
+) -> Result<Vec<u8>> {
     let mut graph = Graph::default();
-    graph.read(&tree(root, arch.triple(), &["opgate".to_owned()])?)?;
+    graph.read(&tree(root, triple, &["opgate".to_owned()])?)?;
     let guests: Vec<String> =
         policies::POLICIES.iter().map(|policy| format!("opgate-{policy}")).collect();
     graph.read(&tree(root, GUEST_TARGET, &guests)?)?;
     let lock = fs::read_to_string(root.join("Cargo.lock")).context("Cargo.lock")?;
-    let roots = locked_packages(&lock).find(|package| package.name == CA_CERTIFICATES_CRATE);
-    let roots = roots.with_context(|| format!("Cargo.lock has no {CA_CERTIFICATES_CRATE}"))?;
-    graph.crates.insert(Crate {
-        name: CA_CERTIFICATES_CRATE.to_owned(),
-        version: roots.version.to_owned(),
-        licence: "CDLA-Permissive-2.0".to_owned(),
-    });
+    for name in data {
+        let found = locked_packages(&lock).find(|package| package.name == *name);
+        let found = found.with_context(|| format!("Cargo.lock has no {name}"))?;
+        graph.crates.insert(Crate {
+            name: (*name).to_owned(),
+            version: found.version.to_owned(),
+            licence: "CDLA-Permissive-2.0".to_owned(),
+        });
+    }
     let opgate = graph.crates.iter().find(|found| found.name == "opgate");
     let opgate = opgate.context("cargo tree does not show opgate")?.reference();
     let carried =
-        graph.crates.iter().filter(|c| guests.contains(&c.name) || c.name == CA_CERTIFICATES_CRATE);
+        graph.crates.iter().filter(|c| guests.contains(&c.name) || data.contains(&&*c.name));
     let mut carried: BTreeSet<String> = carried.map(Crate::reference).collect();
-    let others = [rust_std_component()?, libc_component(arch)?];
+    let others = [&[rust_std_component()?], libraries].concat();
     let reference = |other: &Value| other.get("bom-ref")?.as_str().map(str::to_owned);
     carried.extend(others.iter().filter_map(reference));
     graph.edges.entry(opgate).or_default().append(&mut carried);
@@ -148,7 +171,7 @@ fn document(
         "version": 1,
         "metadata": {
             "timestamp": metadata.created()?,
-            "tools": {"components": [{"type": "application", "name": "cargo xtask image"}]},
+            "tools": {"components": [{"type": "application", "name": "cargo xtask"}]},
             "component": main,
         },
         "components": components,

@@ -30,7 +30,7 @@ use opgate_text::units::bytes;
 /// The version of the contract.
 macro_rules! interface {
     ($name:literal) => {
-        concat!("opgate:policy/", $name, "@0.6.0")
+        concat!("opgate:policy/", $name, "@0.7.0")
     };
 }
 

@@ -761,6 +761,7 @@ mod tests {
             field: String::new(),
             message: String::new(),
             logical_location: Vec::new(),
+            fix: None,
         };
         let mut decision = Decision::default();
         decision.violations.push(violation);

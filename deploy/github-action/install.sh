@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Installs opgate from an archive of its release: the action's first step. Reads OPGATE_VERSION, OPGATE_URL and OPGATE_SHA256,
+# and the variables of the runner. Also runs outside of GitHub: the program is then in ./opgate-bin.
+set -euo pipefail
+
+version=${OPGATE_VERSION:?}
+url=${OPGATE_URL:-https://git.example.com/opgate/opgate/releases/download/v$version}
+case "${RUNNER_OS:-$(uname -s)}-${RUNNER_ARCH:-$(uname -m)}" in
+    Linux-X64 | Linux-x86_64) triple=x86_64-unknown-linux-musl ;;
+    Linux-ARM64 | Linux-aarch64) triple=aarch64-unknown-linux-musl ;;
+    macOS-X64 | Darwin-x86_64) triple=x86_64-apple-darwin ;;
+    macOS-ARM64 | Darwin-arm64) triple=aarch64-apple-darwin ;;
+    Windows-X64) triple=x86_64-pc-windows-gnu ;;
+    *) echo "error: there is no opgate for this runner: $RUNNER_OS $RUNNER_ARCH" >&2; exit 2 ;;
+esac
+triple=${OPGATE_TRIPLE:-$triple}
+extension=tar.gz
+[[ $triple != *windows* ]] || extension=zip
+name=opgate-$version-$triple
+
+directory=${RUNNER_TEMP:-$PWD}/opgate-bin
+mkdir -p "$directory"
+cd "$directory"
+curl --fail --silent --show-error --location --retry 3 --output "$name.$extension" "$url/$name.$extension"
+sum=${OPGATE_SHA256:-}
+if [[ -z $sum ]]; then
+    sums=$(curl --fail --silent --show-error --location --retry 3 "$url/SHA256SUMS")
+    sum=$(awk -v name="$name.$extension" '$2 == name { print $1 }' <<<"$sums")
+fi
+found=$({ sha256sum "$name.$extension" 2>/dev/null || shasum -a 256 "$name.$extension"; } | cut -d ' ' -f 1)
+if [[ -z $sum || $sum != "$found" ]]; then
+    echo "error: $url/$name.$extension has the SHA-256 $found instead of ${sum:-one in SHA256SUMS}" >&2
+    exit 2
+fi
+if [[ $extension == zip ]]; then
+    unzip -q -o "$name.zip"
+else
+    tar -xzf "$name.tar.gz"
+fi
+program=$directory/$name/opgate
+"$program" version
+echo "$directory/$name" >>"${GITHUB_PATH:-/dev/null}"
+echo "path=$program" >>"${GITHUB_OUTPUT:-/dev/null}"
