@@ -8,14 +8,12 @@
 use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use testkit::Server;
 use testkit::audited_cluster::AuditedCluster;
-use testkit::reviews::{GOOSE_API, WriteMode, create, group};
-use testkit::{Server, csv, recorded_review};
+use testkit::compared_load::{Load, drive_load, mixed_reviews};
 use tokio::runtime::{Builder, Runtime};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
@@ -24,9 +22,12 @@ const CONFIGURATION: &str =
     "{apiVersion: opgate.dev/v1alpha1, kind: Configuration, profile: upstream}";
 const COMPLETE: &str = "opgate_audit_runs_total{result=\"complete\"}";
 const DURATION: &str = "opgate_audit_last_run_duration_seconds";
-const CONNECTIONS: usize = 8;
-const REVIEWS_PER_SECOND: u64 = 500;
-const REVIEW_DURATION: Duration = Duration::from_secs(20);
+const REVIEWS_PER_SECOND: usize = 500;
+const LOAD: Load = Load {
+    connections: 8,
+    per_second: Some(REVIEWS_PER_SECOND),
+    duration: Duration::from_secs(20),
+};
 
 /// CPU seconds of a process so far, with those of its ended children.
 fn cpu_seconds(process: u32) -> Option<f64> {
@@ -153,46 +154,6 @@ fn leader(clients: &Runtime, cluster: &AuditedCluster) {
     }
 }
 
-/// Sends reviews evenly over time; returns the microseconds of each, sorted.
-fn drive_load(clients: &Runtime, server: &Server) -> Vec<u64> {
-    let reviews = Arc::new(vec![
-        create(&group("team-1", "second", &["team-1"], GOOSE_API), WriteMode::DryRun),
-        recorded_review("008"),
-        recorded_review("007"),
-        create(&csv::csv(csv::USUAL_SHAPE, "team-1"), WriteMode::DryRun),
-    ]);
-    let (started, next) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
-    let tasks: Vec<_> = (0..CONNECTIONS)
-        .map(|_| {
-            let (reviews, next) = (reviews.clone(), next.clone());
-            let mut client = clients.block_on(server.connect());
-            clients.spawn(async move {
-                let mut times = Vec::new();
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let due = Duration::from_micros(1_000_000 * number as u64 / REVIEWS_PER_SECOND);
-                    if due >= REVIEW_DURATION {
-                        return times;
-                    }
-                    tokio::time::sleep_until((started + due).into()).await;
-                    let review = reviews[number % reviews.len()].clone();
-                    let sent = Instant::now();
-                    let answer =
-                        client.post("/validate", "application/json", review).await.unwrap();
-                    assert_eq!(answer.status, 200, "{}", answer.body);
-                    times.push(u64::try_from(sent.elapsed().as_micros()).unwrap());
-                }
-            })
-        })
-        .collect();
-    let mut times: Vec<u64> = Vec::new();
-    for task in tasks {
-        times.extend(clients.block_on(task).unwrap());
-    }
-    times.sort_unstable();
-    times
-}
-
 /// Reviews with and without an audit at the same time, in turns.
 fn reviews(clients: &Runtime, cluster: &AuditedCluster) {
     for (title, more) in [
@@ -210,13 +171,12 @@ fn reviews(clients: &Runtime, cluster: &AuditedCluster) {
         while !more.is_empty() && !has_begun() {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let times = drive_load(clients, &server);
+        let result = drive_load(clients, &server, &mixed_reviews("team-1"), LOAD);
         let audits = clients.block_on(server.metric(COMPLETE)).unwrap_or_default();
-        let at = |permille: usize| times[(times.len() - 1) * permille / 1_000];
         println!(
-            "reviews {title}: {REVIEWS_PER_SECOND}/s, p50 {} us, p99 {} us; {audits} audits ended meanwhile",
-            at(500),
-            at(990),
+            "reviews {title}: {REVIEWS_PER_SECOND}/s, p50 {:.0} us, p99 {:.0} us; {audits} audits ended meanwhile",
+            result.percentile(500),
+            result.percentile(990),
         );
     }
 }

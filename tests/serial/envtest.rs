@@ -226,7 +226,7 @@ async fn real_api_server_unwatchable_resources_are_polled() {
             },
         ]))
         .await;
-    let admin = plane.client("admin").await;
+    let admin = plane.client_without_retries("admin").await;
     let resource = resource("apiregistration.k8s.io", "v1", "APIService");
     let api = json!({
         "apiVersion": "apiregistration.k8s.io/v1",

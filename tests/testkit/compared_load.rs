@@ -1,4 +1,5 @@
-//! The same load on several servers in turns: throughput, times and CPU time of each, and the ratios to the first.
+//! Reviews from several connections at a time, and the same load on several servers in turns: throughput, times and CPU
+//! time of each, and the ratios to the first.
 //!
 //! The CPU time is that of the server's process.
 
@@ -14,8 +15,7 @@ use crate::{Server, csv, recorded_review};
 const ROUNDS: usize = 7;
 const CONNECTIONS: usize = 16;
 const PACED_PER_SECOND: usize = 2_000;
-const PACED_REVIEWS: usize = 4_000;
-const UNPACED_DURATION: Duration = Duration::from_secs(2);
+const ROUND_DURATION: Duration = Duration::from_secs(2);
 
 /// How fast the clients send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +26,29 @@ pub enum Pace {
     Unlimited,
 }
 
-/// The load on one server in one round.
-struct LoadResult {
+/// The load on a server.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// Number of connections with one review at a time.
+    pub connections: usize,
+    /// Reviews a second, evenly over time; without it, as many as the server answers.
+    pub per_second: Option<usize>,
+    /// Its duration.
+    pub duration: Duration,
+}
+
+impl Pace {
+    fn load(self) -> Load {
+        let per_second = match self {
+            Self::Even => Some(PACED_PER_SECOND),
+            Self::Unlimited => None,
+        };
+        Load { connections: CONNECTIONS, per_second, duration: ROUND_DURATION }
+    }
+}
+
+/// The result of the load on one server.
+pub struct LoadResult {
     /// Reviews a second.
     rate: f64,
     /// Microseconds of each review, sorted.
@@ -36,7 +57,8 @@ struct LoadResult {
 }
 
 impl LoadResult {
-    fn percentile(&self, permille: usize) -> f64 {
+    /// Microseconds in which this many of a thousand reviews were answered.
+    pub fn percentile(&self, permille: usize) -> f64 {
         self.times[(self.times.len() - 1) * permille / 1_000] as f64
     }
 }
@@ -62,15 +84,17 @@ pub fn mixed_reviews(namespace: &str) -> Arc<Vec<String>> {
     ])
 }
 
-fn drive_load(
+/// Sends reviews to a server.
+pub fn drive_load(
     clients: &Runtime,
     server: &Server,
     reviews: &Arc<Vec<String>>,
-    pace: Pace,
+    load: Load,
 ) -> LoadResult {
+    let Load { connections, per_second, duration } = load;
     let (started, before) = (Instant::now(), cpu_micros(server.id()));
     let next = Arc::new(AtomicUsize::new(0));
-    let tasks: Vec<_> = (0..CONNECTIONS)
+    let tasks: Vec<_> = (0..connections)
         .map(|_| {
             let (reviews, next) = (reviews.clone(), next.clone());
             let mut client = clients.block_on(server.connect());
@@ -78,17 +102,13 @@ fn drive_load(
                 let mut times = Vec::with_capacity(100_000);
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let is_last = match pace {
-                        Pace::Even => number >= PACED_REVIEWS,
-                        Pace::Unlimited => started.elapsed() >= UNPACED_DURATION,
-                    };
-                    if is_last {
+                    let due = per_second
+                        .map(|rate| Duration::from_micros(1_000_000 * number as u64 / rate as u64));
+                    if due.unwrap_or_else(|| started.elapsed()) >= duration {
                         return times;
                     }
-                    if pace == Pace::Even {
-                        let micros = 1_000_000 * number as u64 / PACED_PER_SECOND as u64;
-                        let due = started + Duration::from_micros(micros);
-                        tokio::time::sleep_until(due.into()).await;
+                    if let Some(due) = due {
+                        tokio::time::sleep_until((started + due).into()).await;
                     }
                     let review = reviews[number % reviews.len()].clone();
                     let sent = Instant::now();
@@ -125,7 +145,7 @@ pub fn compare(
     let mut results: Vec<Vec<LoadResult>> = servers.iter().map(|_| Vec::new()).collect();
     for round in 0..=ROUNDS {
         for ((_, server), results) in servers.iter().zip(&mut results) {
-            let result = drive_load(clients, server, reviews, pace);
+            let result = drive_load(clients, server, reviews, pace.load());
             // The first round warms up.
             if round > 0 {
                 results.push(result);

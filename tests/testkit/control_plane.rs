@@ -19,8 +19,8 @@ use tempfile::TempDir;
 use crate::objects::{crds, csvs, group, groups, namespace, object, resource, subscriptions};
 use crate::{Server, configuration};
 
-/// Maximum number of checks until a condition is true, and the time between two checks.
-const MAX_POLLS: usize = 300;
+/// Maximum time until a condition is true, also if a check never ends, and the time between two checks.
+const MAX_WAIT: Duration = Duration::from_secs(180);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Requests at a time, where many objects are created.
@@ -229,6 +229,14 @@ tenant-account,system:serviceaccount:tenant:writer,4,system:serviceaccounts
         self.client_at(0, user).await
     }
 
+    /// A client of one of the users that shows each response. Other clients send requests again that the API server
+    /// answers with 429, 503 or 504, for minutes.
+    pub async fn client_without_retries(&self, user: &str) -> Client {
+        let mut config = self.config(0, user).await;
+        config.default_retry = false;
+        Client::try_from(config).unwrap()
+    }
+
     /// A client of one of the users for one of the API servers.
     pub async fn client_at(&self, apiserver: usize, user: &str) -> Client {
         Client::try_from(self.config(apiserver, user).await).unwrap()
@@ -424,11 +432,14 @@ tenant-account,system:serviceaccount:tenant:writer,4,system:serviceaccounts
 
 /// Looks until there is something.
 pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
-    for _ in 0..MAX_POLLS {
-        if let Some(found) = look().await {
-            return found;
+    let found = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
-    panic!("{what} does not come");
+    };
+    let found = tokio::time::timeout(MAX_WAIT, found).await;
+    found.unwrap_or_else(|_| panic!("{what} does not come within {} s", MAX_WAIT.as_secs()))
 }

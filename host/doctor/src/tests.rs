@@ -706,6 +706,18 @@ fn cases() -> Vec<(&'static str, Vec<Mutation>)> {
                 args(&["--grace-period", "60s", "--client-ca=/c"]),
             )],
         ),
+        (
+            "DOC-44",
+            vec![Set(deployment, CONTAINER_ARGS, args(&["--record", "/r", "--client-ca=/c"]))],
+        ),
+        (
+            "DOC-44",
+            vec![Set(
+                deployment,
+                container("env"),
+                json!([{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4318"}]),
+            )],
+        ),
         ("DOC-45", vec![Remove(deployment, container("readinessProbe"))]),
         (
             "DOC-45",

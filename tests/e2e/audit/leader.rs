@@ -7,6 +7,8 @@ use testkit::{Certificates, ConfigMap, Server, create_bundle, good_spec, wait_un
 use super::{OLM, POLICY_REPORT, REPORTS, RUKPAK, cluster as audited_objects};
 use crate::BINARY;
 
+mod incremental;
+
 const COMPLETE: &str = "opgate_audit_runs_total{result=\"complete\"}";
 const FAILED: &str = "opgate_audit_runs_total{result=\"failed\"}";
 const OBJECTS: &str = "opgate_audit_objects";
@@ -120,91 +122,6 @@ const UNCHANGED: &str = "opgate_audit_unchanged_objects";
 fn unchanged_counts(server: &Server) -> Vec<u64> {
     let lines = logged(server, "audit finished");
     lines.iter().map(|line| line["unchanged"].as_u64().unwrap()).collect()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn only_objects_with_changes_are_evaluated_again() {
-    let cluster = cluster();
-    let server = serve(&cluster, "a");
-    wait_until("no changes", async || server.metric(UNCHANGED).await == Some(5.0)).await;
-    assert_eq!(unchanged_counts(&server)[0], 0);
-    assert_eq!(violations(&server, "OPG-01", "one", "deny").await, Some(2.0));
-    assert_eq!(server.metric(OBJECTS).await, Some(5.0));
-    assert_eq!(POLICY_REPORT.installation_reports(&cluster), REPORTS);
-    // One object that no policy reads.
-    let before = unchanged_counts(&server).len();
-    let mut bundle = cluster.stored(RUKPAK, "bundles", "", "bad").unwrap();
-    bundle["metadata"]["labels"] = json!({"changed": "true"});
-    cluster.apply(RUKPAK, "v1alpha1", "bundles", bundle);
-    let after = || unchanged_counts(&server).split_off(before);
-    wait_until("an audit after the change", async || after().contains(&4)).await;
-    wait_until("no more changes", async || after().last() == Some(&5)).await;
-    assert!(after().iter().all(|count| *count >= 4), "{:?}", after());
-    assert_eq!(violations(&server, "RPK-12", "", "deny").await, Some(1.0));
-    // What an unchanged object depends on.
-    cluster.delete(OLM, "operatorgroups", "one", "second");
-    wait_until("no violation", async || {
-        violations(&server, "OPG-01", "one", "deny").await.is_none()
-    })
-    .await;
-    wait_reports(&cluster, &REPORTS[2..]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn unchanged_objects_of_a_repeated_page_are_counted_once() {
-    let cluster = cluster();
-    // Their metadata makes the first page too large, which is then listed again.
-    for number in 0..12 {
-        let metadata = json!({
-            "name": format!("large-{number}"), "annotations": {"note": "x".repeat(256 << 10)},
-        });
-        let bundle = json!({"kind": "Bundle", "metadata": metadata, "spec": good_spec()});
-        cluster.apply(RUKPAK, "v1alpha1", "bundles", bundle);
-    }
-    let server = serve(&cluster, "a");
-    wait_until("no changes", async || server.metric(UNCHANGED).await > Some(0.0)).await;
-    wait_audits(&server, 1.0).await;
-    assert_eq!(server.metric(OBJECTS).await, Some(17.0));
-    assert_eq!(server.metric(UNCHANGED).await, Some(17.0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn unchanged_objects_that_are_not_evaluated_are_not_read() {
-    let cluster = cluster();
-    let mut bundle = cluster.stored(RUKPAK, "bundles", "", "bad").unwrap();
-    bundle["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    bundle["metadata"]["finalizers"] = json!(["example.com/x"]);
-    cluster.apply(RUKPAK, "v1alpha1", "bundles", bundle);
-    let server = serve(&cluster, "a");
-    wait_until("no changes", async || server.metric(UNCHANGED).await == Some(4.0)).await;
-    let before = cluster.requests().len();
-    wait_audits(&server, 2.0).await;
-    let mut requests = cluster.requests().split_off(before);
-    requests.retain(|request| request.contains("/bundles?"));
-    let is_of_one = |request: &String| request.contains("fieldSelector");
-    assert!(!requests.is_empty() && !requests.iter().any(is_of_one), "{requests:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn reports_of_unchanged_objects_are_restored() {
-    let cluster = cluster();
-    let server = serve(&cluster, "a");
-    wait_until("no changes", async || server.metric(UNCHANGED).await == Some(5.0)).await;
-    let [plural, _] = POLICY_REPORT.namespaced;
-    let name = REPORTS[0].replacen("one/opgate-", "opgate-f0d3f428-", 1);
-    cluster.delete(POLICY_REPORT.group, plural, "one", &name);
-    wait_reports(&cluster, &REPORTS).await;
-    let mut report = cluster.stored(POLICY_REPORT.group, plural, "one", &name).unwrap();
-    report["results"] = json!([]);
-    report["metadata"]["managedFields"] = json!([
-        {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:results": {}}},
-    ]);
-    cluster.apply(POLICY_REPORT.group, POLICY_REPORT.version, plural, report);
-    wait_until("the results", async || {
-        let report = cluster.stored(POLICY_REPORT.group, plural, "one", &name).unwrap();
-        report["results"] != json!([])
-    })
-    .await;
 }
 
 /// A server that loses the lead while it audits writes nothing more.

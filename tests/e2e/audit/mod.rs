@@ -411,6 +411,32 @@ fn overloaded_api_server_gets_the_pauses_that_it_asks_for() {
 }
 
 #[test]
+fn overloaded_discovery_and_writes_are_repeated() {
+    let cluster = cluster();
+    POLICY_REPORT.install(&cluster);
+    let discovery = format!("GET /apis/{RUKPAK}/v1alpha1");
+    let reports = format!("/apis/{}/{}", POLICY_REPORT.group, POLICY_REPORT.version);
+    let uid = "00000000-0000-4000-8000-000000000031";
+    for request in [
+        "GET /apis",
+        &discovery,
+        &format!("GET {reports}/policyreports"),
+        &format!("PATCH {reports}/clusterpolicyreports/opgate-{uid}"),
+    ] {
+        cluster.fail_next_requests_to(request, 429, 1);
+    }
+    let output = audit(&cluster, &[]);
+    assert_eq!(status(&output), 0, "{}", err(&output));
+    assert_eq!(POLICY_REPORT.reports(&cluster), REPORTS);
+    // A few times only; what is unknown keeps its report.
+    cluster.fail_next_requests_to(&discovery, 429, 5);
+    let output = audit(&cluster, &[]);
+    assert_eq!(status(&output), 2, "{}", err(&output));
+    assert!(err(&output).contains(&format!("/apis/{RUKPAK}/v1alpha1: 429")), "{}", err(&output));
+    assert_eq!(POLICY_REPORT.reports(&cluster), REPORTS);
+}
+
+#[test]
 fn expired_list_continues_after_its_last_page() {
     let cluster = empty_cluster();
     let object = |number: usize| json!({"kind": "Bundle", "metadata": {"name": format!("b{number:03}")}, "spec": {}});

@@ -29,6 +29,21 @@ impl ClusterState {
         Some(group)
     }
 
+    /// The index of schemas.
+    pub(super) fn schema_index(&self) -> ApiResult<Value> {
+        if self.schemas.is_empty() {
+            return Err(not_found());
+        }
+        let entry = |(version, hash): (&String, &String)| {
+            let root = if version.contains('/') { "apis" } else { "api" };
+            let path = format!("{root}/{version}");
+            let address = json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")});
+            (path, address)
+        };
+        let paths: serde_json::Map<_, _> = self.schemas.iter().map(entry).collect();
+        Ok(json!({"paths": paths}))
+    }
+
     pub(super) fn types(&self, group: &str, version: &str) -> ApiResult<Reply> {
         let types = self.resources.iter().filter(|(of, _)| of.0 == group);
         let types = types.filter(|(_, resource)| resource.versions.contains(version));

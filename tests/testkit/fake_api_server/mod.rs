@@ -363,6 +363,22 @@ impl FakeCluster {
             .change(|cluster| cluster.next_failures.extend(std::iter::repeat_n(code, times)));
     }
 
+    /// [`fail_next_requests`](Self::fail_next_requests) with this method and path (`GET /apis`) only.
+    pub fn fail_next_requests_to(&self, method_and_path: &str, code: u16, times: usize) {
+        self.shared.change(|cluster| {
+            let failures = cluster.failing_requests.entry(method_and_path.to_owned()).or_default();
+            failures.extend(std::iter::repeat_n(code, times));
+        });
+    }
+
+    /// Sets the hash of the schemas of a group and version (`v1`, `apps/v1`) in the index at `/openapi/v3`, which the
+    /// server lacks before.
+    pub fn set_schema_hash(&self, group_version: &str, hash: &str) {
+        self.shared.change(|cluster| {
+            cluster.schemas.insert(group_version.to_owned(), hash.to_owned());
+        });
+    }
+
     /// [`fail_next_requests`](Self::fail_next_requests) of the lists of a resource type only.
     pub fn fail_next_lists(&self, group: &str, plural: &str, code: u16, times: usize) {
         self.shared.change(|cluster| {

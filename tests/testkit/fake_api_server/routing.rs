@@ -52,6 +52,10 @@ impl ClusterState {
         if let Some(code) = self.next_failures.pop_front() {
             return Err(status(code, "the test asked for this answer"));
         }
+        let line = format!("{} /{}", call.method, call.path.join("/"));
+        if let Some(code) = self.failing_requests.get_mut(&line).and_then(VecDeque::pop_front) {
+            return Err(status(code, "the test asked for this answer"));
+        }
         let path = std::mem::take(&mut call.path);
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         if let ["apis", group, ..] = *path
@@ -71,6 +75,7 @@ impl ClusterState {
             ["readyz"] => Ok(Reply::Text(200, "ok")),
             ["api"] => Ok(Reply::Json(200, json!({"kind": "APIVersions", "versions": ["v1"]}))),
             ["apis"] => Ok(Reply::Json(200, self.groups())),
+            ["openapi", "v3"] => Ok(Reply::Json(200, self.schema_index()?)),
             ["apis", group] => Ok(Reply::Json(200, self.group(group).ok_or_else(not_found)?)),
             ["api", "v1", ref rest @ ..] => self.resource("", "v1", rest, call),
             ["apis", group, version, ref rest @ ..] => self.resource(group, version, rest, call),

@@ -63,6 +63,10 @@ pub(super) struct ClusterState {
     pub(super) paused: bool,
     /// Whether an expired list gets no token to continue with.
     pub(super) lacks_tokens: bool,
+    /// Method and path whose next requests are answered with these codes.
+    pub(super) failing_requests: BTreeMap<String, VecDeque<u16>>,
+    /// Hashes of schemas, by group and version; without any, the server has no index of them.
+    pub(super) schemas: BTreeMap<String, String>,
     /// Types whose next lists are answered with these codes.
     pub(super) failing_lists: BTreeMap<ResourceType, VecDeque<u16>>,
     /// Types whose lists are held.

@@ -43,7 +43,7 @@ pub use ledger::{
     StoreError, StoredLedger, exchange_ledger,
 };
 pub use opgate_engine::reader::CacheUnavailable;
-pub use read::call_reads::{CallReads, ReadAnswers, ReadRecord};
+pub use read::call_reads::{CallReads, ReadAnswers, ReadObject, ReadRecord};
 pub use read::confirm::{DenialGround, GroundRecorder};
 pub(crate) use read::confirm::{MAX_ROUNDS as MAX_CONFIRMATIONS, confirm};
 pub use read::direct::DirectReader;
@@ -64,6 +64,7 @@ pub use store::listing::{Listing, QueryScope};
 pub use store::reservation_usage::ReservationUsage;
 pub use store::snapshot::{ListingBuilder, Snapshot, SnapshotError};
 pub use store::unreadable::{MissingContent, UnreadableObjects};
+pub use watch::busy_retries::{BusyRetries, retry_after};
 pub use watch::connection::{Connection, ConnectionError, Watches};
 pub use watch::direct_read_source::{
     DirectReadError, DirectReadSource, SampleError, SampleRequest,

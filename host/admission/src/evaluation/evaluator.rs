@@ -7,7 +7,7 @@ use std::time::Instant;
 use opgate_document::Account;
 use opgate_engine::{CallError, Inputs, SharedCpuTime};
 
-use super::{Evaluate, Evaluation, Observer};
+use super::{Evaluate, Evaluation, Observer, POLICY_ERROR_LOG_TARGET};
 use crate::cluster::{
     self, ClusterState, EvaluationView, GroundRecorder, ObjectWrite, ReservationLimitReached,
     ResourceId,
@@ -293,7 +293,10 @@ async fn call_policy<O: Observer>(
         }
     };
     let trace_id = observer.steps().map(StepRecorder::trace_id);
-    write_log_lines(&policy.name, trace_id, &call.log);
+    // The policy error has the last line of a call that panicked.
+    let is_panic = matches!(call.result, Err(CallError::Panic(_)));
+    let line_count = call.log.len().saturating_sub(usize::from(is_panic));
+    write_log_lines(&policy.name, trace_id, call.log.get(..line_count).unwrap_or_default());
     let mut accepted_verdict = evaluator.time.charge_work(time, || {
         call.result
             .and_then(|verdict| AcceptedVerdict::of(policy, verdict, evaluator.review.account()))
@@ -314,7 +317,10 @@ async fn call_policy<O: Observer>(
     {
         policy.record_error(error.to_string());
         let uid = opgate_text::one_line(inputs.request.uid(), 128);
-        tracing::error!(policy = policy.name, uid, cause = %error, trace_id, "policy evaluation failed");
+        tracing::error!(
+            target: POLICY_ERROR_LOG_TARGET, policy = policy.name, uid, cause = %error, trace_id,
+            "policy evaluation failed"
+        );
     }
     let mut reader = call.reader.and_then(cluster::Reader::of);
     if let Some(reader) = &mut reader {

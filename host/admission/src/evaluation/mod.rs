@@ -79,6 +79,9 @@ pub struct RecordedInputs {
     pub pending_objects: Vec<String>,
 }
 
+/// The target of log events about policy errors: a command whose results have them does not print them again.
+pub const POLICY_ERROR_LOG_TARGET: &str = "policy_error";
+
 /// An observer that does nothing.
 impl Observer for () {
     fn on_call(&self, _: &Policy, _: Duration) {}

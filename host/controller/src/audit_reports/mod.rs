@@ -96,6 +96,14 @@ impl ReportApi {
         }
     }
 
+    /// Reports whether a resource has reports, in any version.
+    #[must_use]
+    pub fn has_resource(Resource { group, resource, .. }: &Resource) -> bool {
+        Self::ALL.into_iter().any(|api| {
+            api.group() == group && [true, false].into_iter().any(|is| api.resource(is) == resource)
+        })
+    }
+
     fn kind(self, is_namespaced: bool) -> &'static str {
         match (self, is_namespaced) {
             (Self::OpenReports, true) => "Report",

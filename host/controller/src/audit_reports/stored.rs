@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use opgate_admission::cluster::{Connection, ListFilter, ReadFailure};
+use opgate_admission::cluster::{Connection, ListFilter, PageBackoff, ReadFailure};
 use opgate_document::{Document, Value};
 
 use super::{DIGEST_ANNOTATION, FIELD_MANAGER, ReportApi, ReportKey, ReportOwner, group_of};
@@ -48,7 +48,7 @@ impl StoredReports {
         namespace: Option<&str>,
         owner: &ReportOwner,
     ) -> Result<Self, ReadFailure> {
-        let mut found = BTreeMap::new();
+        let (mut found, mut backoff) = (BTreeMap::new(), PageBackoff::default());
         let (label, prefix) = (owner.selector(), owner.name_prefix());
         let selected = ListFilter { namespace, labels: Some(&label) };
         for is_namespaced in [true, false] {
@@ -63,7 +63,8 @@ impl StoredReports {
                 found.extend(stored_report(document.root(), &prefix));
                 ControlFlow::Continue(())
             };
-            let listed = connection.for_each_metadata(&resource, selected, visit).await;
+            let listed =
+                connection.for_each_metadata(&resource, selected, &mut backoff, visit).await;
             listed.map_err(|ReadFailure { is_forbidden, reason }| ReadFailure {
                 is_forbidden,
                 reason: format!("{resource}: {reason}"),

@@ -243,6 +243,12 @@ async fn busy_server_gets_the_pause_that_it_asks_for() {
         writer.write_all(&writes(1)).await;
         assert_eq!(writer.written, written, "{times}: {:?}", writer.failures);
         assert_eq!(began.elapsed(), Duration::from_secs(seconds), "{times}");
+        // Also for reads.
+        server.0.lock().codes = vec![429; times];
+        let began = tokio::time::Instant::now();
+        let results = writer.read_results(&[report("ns", Vec::new()).key]).await;
+        assert_eq!(results[0].is_ok(), written == 1, "{times}: {results:?}");
+        assert_eq!(began.elapsed(), Duration::from_secs(seconds), "{times}");
     }
 }
 

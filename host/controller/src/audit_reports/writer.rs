@@ -2,21 +2,23 @@
 //!
 //! ```text
 //! writes ─▶ rounds of `concurrency` requests ─▶ API server
-//!              ▲        │ 429: each waits as long as the API server asks, and is sent again
+//!              ▲        │ 429: BusyRetries: each waits as long as the API server asks, and is sent again
 //!              └────────┴ slow round: half as many; fast round: one more
 //! ```
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use futures_util::future::join_all;
-use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
 use kube::client::Body;
+use opgate_admission::cluster::{BusyRetries, retry_after};
 use opgate_certs::error_text::with_causes;
 use opgate_text::one_line;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::content::{ObjectReport, ReportResult};
 use super::{FIELD_MANAGER, ReportApi, ReportKey};
@@ -31,10 +33,6 @@ const SLOW_RESPONSE: Duration = Duration::from_millis(500);
 
 /// Time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// How often a request is sent to an API server that answers 429, and the longest pause between two times.
-const MAX_ATTEMPTS: u32 = 5;
-const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// After this many rounds without any response, nothing else is written.
 const MAX_SILENT_ROUNDS: u32 = 4;
@@ -100,15 +98,29 @@ impl std::fmt::Debug for DebugClient {
     }
 }
 
-/// The result of a request.
-enum Sent {
-    Done,
-    /// The namespace of the report, or the report to delete, no longer exists.
-    Obsolete,
-    Failed(ApiError),
+/// A response to one request.
+enum Response {
     /// The API server asks for a pause.
     Busy(Duration),
-    Silent(String),
+    /// Any other code, with its body.
+    Complete(u16, Bytes),
+}
+
+/// The reason why a request has no response.
+struct RequestError {
+    reason: String,
+    /// Whether it was sent, and the API server did not respond.
+    is_silent: bool,
+}
+
+impl RequestError {
+    fn silent(reason: String) -> Self {
+        Self { reason, is_silent: true }
+    }
+
+    fn unsent(reason: String) -> Self {
+        Self { reason, is_silent: false }
+    }
 }
 
 /// A write that did not fail.
@@ -188,28 +200,23 @@ impl ReportWriter {
     ) -> Vec<Result<Vec<ReportResult>, String>> {
         let mut all = Vec::with_capacity(keys.len());
         for round in keys.chunks(self.concurrency.max(1)) {
-            let reads = round.iter().map(|key| timeout(REQUEST_TIMEOUT, self.read_once(key)));
-            let silent = || format!("no answer from the API server within {REQUEST_TIMEOUT:?}");
-            let results = join_all(reads).await.into_iter();
-            all.extend(results.map(|read| read.unwrap_or_else(|_| Err(silent()))));
+            all.extend(join_all(round.iter().map(|key| self.read(key))).await);
         }
         all
     }
 
     /// Lists one report, because audits have no permission to get it.
-    async fn read_once(&self, key: &ReportKey) -> Result<Vec<ReportResult>, String> {
-        let path =
-            format!("{}?fieldSelector=metadata.name%3D{}&limit=1", self.path_of(key), key.name);
-        let request = http::Request::get(path).header(ACCEPT, "application/json");
-        let request = request.body(Body::empty()).map_err(|error| error.to_string())?;
-        let about = format!("GET {}", request.uri().path());
-        let sent = self.client.0.send(request).await;
-        let response = sent.map_err(|error| with_causes(&error))?;
-        let code = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
+    async fn read(&self, key: &ReportKey) -> Result<Vec<ReportResult>, String> {
+        let path = self.path_of(key);
+        let new_request = || {
+            let path = format!("{path}?fieldSelector=metadata.name%3D{}&limit=1", key.name);
+            http::Request::get(path).header(ACCEPT, "application/json").body(Body::empty())
+        };
+        let mut latency = Duration::ZERO;
+        let response = self.request(new_request, &mut latency).await;
+        let (code, body) = response.map_err(|error| error.reason)?;
         if !(200..300).contains(&code) {
-            return Err(ApiError::of(code, &body, &about).to_string());
+            return Err(ApiError::of(code, &body, &format!("GET {path}")).to_string());
         }
         let list: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
         let results = list.pointer("/items/0/results").and_then(Value::as_array);
@@ -226,70 +233,78 @@ impl ReportWriter {
         }
     }
 
-    /// Sends one write, again after each pause that the API server asks for.
+    /// Sends one write.
     async fn send(&self, write: &ReportWrite) -> WriteResult {
         let mut latency = Duration::ZERO;
-        let (mut has_response, mut attempts) = (true, 0);
-        let result = loop {
-            if self.leadership.as_ref().is_some_and(|leadership| !leadership.is_leader()) {
-                break Err("this server is no longer the leader".to_owned());
-            }
-            attempts += 1;
-            let began = Instant::now();
-            let sent = timeout(REQUEST_TIMEOUT, self.send_once(write)).await;
-            latency = latency.max(began.elapsed());
-            match sent {
-                Ok(Sent::Done) => break Ok(Outcome::Done),
-                Ok(Sent::Obsolete) => break Ok(Outcome::Obsolete),
-                Ok(Sent::Failed(error)) => break Err(error.to_string()),
-                Ok(Sent::Busy(pause)) if attempts < MAX_ATTEMPTS => sleep(pause).await,
-                Ok(Sent::Busy(_)) => break Err("the API server is overloaded (429)".to_owned()),
-                Ok(Sent::Silent(why)) => {
-                    has_response = false;
-                    break Err(why);
-                }
-                Err(_) => {
-                    has_response = false;
-                    let seconds = REQUEST_TIMEOUT.as_secs();
-                    break Err(format!("no answer from the API server within {seconds} s"));
-                }
-            }
+        let response = self.request(|| self.write_request(write), &mut latency).await;
+        let has_response = !matches!(&response, Err(error) if error.is_silent);
+        let result = match response {
+            Ok((code, body)) => self.outcome(write, code, &body),
+            Err(error) => Err(error.reason),
         };
         WriteResult { result, has_response, latency }
     }
 
-    async fn send_once(&self, write: &ReportWrite) -> Sent {
-        let request = match self.request(write) {
-            Ok(request) => request,
-            Err(error) => return Sent::Failed(ApiError::Invalid(error.to_string())),
-        };
-        let about = format!("{} {}", request.method(), request.uri().path());
-        let response = match self.client.0.send(request).await {
-            Ok(response) => response,
-            Err(error) => return Sent::Silent(with_causes(&error)),
-        };
-        let code = response.status().as_u16();
-        if code == 429 {
-            let seconds = response.headers().get(RETRY_AFTER);
-            let seconds = seconds.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-            let pause = Duration::from_secs(seconds.unwrap_or(1));
-            return Sent::Busy(pause.clamp(Duration::from_secs(1), MAX_PAUSE));
-        }
-        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
-        let body = match body {
-            Ok(body) => body.to_bytes(),
-            Err(error) => return Sent::Silent(error.to_string()),
-        };
-        let is_obsolete = match write {
-            ReportWrite::Apply(_) => is_namespace_gone(code, &body),
+    /// Returns what a response to a write means.
+    fn outcome(&self, write: &ReportWrite, code: u16, body: &[u8]) -> Result<Outcome, String> {
+        let (method, is_obsolete) = match write {
+            ReportWrite::Apply(_) => ("PATCH", is_namespace_gone(code, body)),
             // Another version, or none: another client has deleted this one.
-            ReportWrite::Delete { .. } => matches!(code, 404 | 409),
+            ReportWrite::Delete { .. } => ("DELETE", matches!(code, 404 | 409)),
         };
         match code {
-            200..300 => Sent::Done,
-            _ if is_obsolete => Sent::Obsolete,
-            _ => Sent::Failed(ApiError::of(code, &body, &about)),
+            200..300 => Ok(Outcome::Done),
+            _ if is_obsolete => Ok(Outcome::Obsolete),
+            _ => {
+                let about = format!("{method} {}/{}", self.path_of(write.key()), write.key().name);
+                Err(ApiError::of(code, body, &about).to_string())
+            }
         }
+    }
+
+    /// Sends a request, again after each pause that the API server asks for. Returns code and body of the response, and
+    /// the duration of the slowest attempt.
+    async fn request(
+        &self,
+        new_request: impl Fn() -> http::Result<http::Request<Body>>,
+        latency: &mut Duration,
+    ) -> Result<(u16, Bytes), RequestError> {
+        let mut retries = BusyRetries::default();
+        loop {
+            if self.leadership.as_ref().is_some_and(|leadership| !leadership.is_leader()) {
+                let reason = "this server is no longer the leader";
+                return Err(RequestError::unsent(reason.to_owned()));
+            }
+            let request = new_request().map_err(|error| RequestError::unsent(error.to_string()))?;
+            let began = Instant::now();
+            let response = timeout(REQUEST_TIMEOUT, self.send_once(request)).await;
+            *latency = (*latency).max(began.elapsed());
+            let silent = |_| {
+                let seconds = REQUEST_TIMEOUT.as_secs();
+                Err(format!("no answer from the API server within {seconds} s"))
+            };
+            match response.unwrap_or_else(silent) {
+                Ok(Response::Complete(code, body)) => return Ok((code, body)),
+                Ok(Response::Busy(pause)) if retries.wait(pause).await => {}
+                Ok(Response::Busy(_)) => {
+                    let reason = "the API server is overloaded (429)";
+                    return Err(RequestError::unsent(reason.to_owned()));
+                }
+                Err(reason) => return Err(RequestError::silent(reason)),
+            }
+        }
+    }
+
+    /// Sends a request once. Without a response, returns the reason.
+    async fn send_once(&self, request: http::Request<Body>) -> Result<Response, String> {
+        let response = self.client.0.send(request).await.map_err(|error| with_causes(&error))?;
+        let code = response.status().as_u16();
+        if code == 429 {
+            return Ok(Response::Busy(retry_after(response.headers())));
+        }
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
+        let body = body.map_err(|error| error.to_string())?;
+        Ok(Response::Complete(code, body.to_bytes()))
     }
 
     /// Returns the path of the reports next to one.
@@ -300,7 +315,7 @@ impl ReportWriter {
         format!("/apis/{version}/{place}{resource}")
     }
 
-    fn request(&self, write: &ReportWrite) -> http::Result<http::Request<Body>> {
+    fn write_request(&self, write: &ReportWrite) -> http::Result<http::Request<Body>> {
         let path = format!("{}/{}", self.path_of(write.key()), write.key().name);
         let request = http::Request::builder().header(ACCEPT, RESPONSE_TYPES);
         match write {

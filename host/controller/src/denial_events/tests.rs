@@ -28,6 +28,7 @@ fn decision(rules: &[&str], message: &str) -> Decision {
         field: String::new(),
         message: message.to_owned(),
         logical_location: Vec::new(),
+        fix: None,
     };
     decision.violations = rules.iter().map(violation).collect();
     decision

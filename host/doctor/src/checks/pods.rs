@@ -16,8 +16,11 @@ use crate::finding_docs::servers::{
 pub const DRAIN_DELAY: Duration = Duration::from_secs(15);
 /// Default of `--grace-period` of a server.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(10);
-/// The time in which a server closes idle connections.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The times that a server needs at most after these: to close idle connections, to end its leases, and to write the
+/// last records and traces.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+const LEASE_TIMEOUT: Duration = Duration::from_secs(3);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Upstream's default of `terminationGracePeriodSeconds`.
 const DEFAULT_TERMINATION_SECONDS: u64 = 30;
@@ -25,14 +28,12 @@ const DEFAULT_TERMINATION_SECONDS: u64 = 30;
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
     let Some(workload) = Workload::of(facts) else { return };
     let at = workload.object;
-    let drain = workload.duration_flag("--drain-delay", DRAIN_DELAY);
-    let grace = workload.duration_flag("--grace-period", GRACE_PERIOD);
-    let needed = drain.saturating_add(grace).saturating_add(CLOSE_TIMEOUT);
+    let needed = shutdown_time(&workload);
     let given = workload.spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64);
     let given = given.unwrap_or(DEFAULT_TERMINATION_SECONDS);
     if Duration::from_secs(given) < needed {
         let needed = needed.as_secs_f64().ceil();
-        let what = format!("{given} s, and a server takes up to {needed} s to drain");
+        let what = format!("{given} s, and a server takes up to {needed} s to end");
         let repair = format!("set it to {} or more", needed + 4.0);
         let field = workload.pod_field("terminationGracePeriodSeconds");
         found.add(&SHORT_GRACE_PERIOD, at, &field, &what, &repair);
@@ -59,6 +60,24 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     }
     check_privileges(&workload, found);
     check_token(facts, &workload, found);
+}
+
+/// Returns the time that a server needs at most from SIGTERM to its end.
+fn shutdown_time(workload: &Workload<'_>) -> Duration {
+    let is_set = |name: &str, variable: &str| {
+        workload.flag(name, Some(variable)).is_some_and(|value| !value.is_empty())
+    };
+    let has_output = is_set("--record", "OPGATE_RECORD")
+        || is_set("--otlp-endpoint", "OTEL_EXPORTER_OTLP_ENDPOINT");
+    let times = [
+        (true, workload.duration_flag("--drain-delay", DRAIN_DELAY)),
+        (true, workload.duration_flag("--grace-period", GRACE_PERIOD)),
+        (true, CLOSE_TIMEOUT),
+        (is_set("--installation", "OPGATE_INSTALLATION"), LEASE_TIMEOUT),
+        (has_output, OUTPUT_TIMEOUT),
+    ];
+    let needed = times.into_iter().filter(|(is_needed, _)| *is_needed).map(|(_, time)| time);
+    needed.fold(Duration::ZERO, Duration::saturating_add)
 }
 
 fn check_privileges(workload: &Workload<'_>, found: &mut Findings) {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use opgate_admission::cluster::{Connection, ListFilter, ReadFailure, ServerInfo};
+use opgate_admission::cluster::{Connection, ListFilter, PageBackoff, ReadFailure, ServerInfo};
 use opgate_admission::policy::{Platform, PlatformQuery};
 use opgate_cluster::Resource;
 use opgate_document::Document;
@@ -244,7 +244,9 @@ impl ClusterReader {
         if ConfiguredAudit::all(facts).is_empty() {
             return;
         }
-        let groups = tokio::time::timeout_at(self.deadline, self.connection.groups()).await;
+        let mut backoff = PageBackoff::none();
+        let groups = self.connection.groups(&mut backoff);
+        let groups = tokio::time::timeout_at(self.deadline, groups).await;
         facts.api_groups = Some(match groups {
             Ok(groups) => groups.map_err(|error| FactError(error.to_string())),
             Err(_) => Err(FactError(DEADLINE_EXCEEDED.to_owned())),

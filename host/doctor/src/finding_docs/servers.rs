@@ -61,8 +61,8 @@ pub(crate) const SHORT_GRACE_PERIOD: Doc = Doc {
     id: "DOC-44",
     level: Warning,
     title: "The pod is killed before the server has drained",
-    impact: "`terminationGracePeriodSeconds` is not longer than `--drain-delay` and `--grace-period` together, plus the second after them in which idle connections are closed. Each update interrupts requests in progress.",
-    remediation: "Set it to 30 or more; with the defaults of 15 s and 10 s this is sufficient.",
+    impact: "`terminationGracePeriodSeconds` is less than a server needs: `--drain-delay` and `--grace-period` together, then 2 s to close idle connections, 3 s to end its leases (with `--installation`), and 5 s to write the last records and traces (with `--record` or `--otlp-endpoint`). Each update interrupts requests in progress, or loses records and traces.",
+    remediation: "Set it to 45, as the manifests of opgate do, or to at least 10 s more than `--drain-delay` and `--grace-period` together.",
 };
 
 pub(crate) const NO_READINESS: Doc = Doc {

@@ -77,6 +77,17 @@ pub struct CallReads {
     is_cut: bool,
 }
 
+/// An object in the result of a read.
+#[derive(Debug, Clone)]
+pub struct ReadObject {
+    /// What the policy reads of the resource.
+    pub read: Arc<DeclaredRead>,
+    /// Its namespace and name.
+    pub key: Key,
+    /// The fields that the policy received, JSON.
+    pub fields: String,
+}
+
 #[derive(Debug)]
 enum CallResult {
     Objects(QueryResult),
@@ -141,6 +152,43 @@ impl CallReads {
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.is_cut
+    }
+
+    /// Whether the call has read nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.reads.is_empty()
+    }
+
+    /// Whether there are samples among the results.
+    #[must_use]
+    pub fn has_samples(&self) -> bool {
+        self.reads.iter().any(|(_, result)| matches!(result, CallResult::Sample(_)))
+    }
+
+    /// The reasons why reads have no result.
+    pub fn errors(&self) -> impl Iterator<Item = &str> {
+        self.reads.iter().filter_map(|(_, result)| match result {
+            CallResult::Error(_, message) => Some(message.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The objects in the results, also of queries for names, in the order of the reads.
+    pub fn objects(&self) -> impl Iterator<Item = ReadObject> {
+        let results = self.reads.iter().filter_map(|(_, result)| match result {
+            CallResult::Objects(found) | CallResult::Names(found) => {
+                Some((found, found.declared_read()?))
+            }
+            CallResult::Sample(_) | CallResult::Error(..) => None,
+        });
+        results.flat_map(|(found, read)| {
+            found.objects().iter().map(|object| ReadObject {
+                read: read.clone(),
+                key: object.key().clone(),
+                fields: found.visible_text(object),
+            })
+        })
     }
 
     /// The bytes that the results keep in memory.

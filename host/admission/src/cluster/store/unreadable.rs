@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{Hash as _, Hasher};
 use std::sync::Arc;
 
 use opgate_cluster::{Key, Query, Sketch, UnreadableReason};
@@ -135,6 +136,13 @@ impl UnreadableObjects {
     pub(in crate::cluster) fn nameless_reason(&self) -> Option<&MissingContent> {
         let nameless = self.entries.iter().find(|(key, _)| key.name.is_empty());
         nameless.map(|(_, entry)| &entry.reason)
+    }
+
+    /// Feeds the name of each, and the reason, to a hasher.
+    pub(in crate::cluster) fn hash_names(&self, hasher: &mut impl Hasher) {
+        for (key, entry) in &self.entries {
+            (key, entry.reason.to_string()).hash(hasher);
+        }
     }
 
     /// Number of them.

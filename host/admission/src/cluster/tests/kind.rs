@@ -286,6 +286,34 @@ async fn unreadable_object_fails_only_matching_queries() {
     assert_eq!((ask(None), kind.status().unreadable), (Ok(0), 0));
 }
 
+/// Queries that do not return an unreadable object have the same results while its name is the same.
+#[tokio::test(start_paused = true)]
+async fn fingerprint_has_the_names_of_unreadable_objects() {
+    let keys = std::hash::RandomState::new();
+    let deep = format!("{}1{}", "[".repeat(600), "]".repeat(600));
+    let bad = |name: &str, version: &str| {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"ns","resourceVersion":"{version}"}},"spec":{deep}}}"#
+        );
+        Arc::new(Document::parse_deep(json).unwrap())
+    };
+    let fingerprint = |objects: &[Arc<Document>]| {
+        let kind = live_cache();
+        let mut listing = kind.empty();
+        for object in objects {
+            kind.add_object(&mut listing, object.root(), "");
+        }
+        kind.replace(listing, tokio::time::Instant::now());
+        kind.content_fingerprint(&keys).unwrap()
+    };
+    let good = || object("a", "2", "u", "readable");
+    let expected = fingerprint(&[good(), bad("b", "3")]);
+    assert_eq!(fingerprint(&[good(), bad("b", "4")]), expected);
+    for others in [vec![good()], vec![bad("b", "3")], vec![good(), bad("c", "3")]] {
+        assert_ne!(fingerprint(&others), expected);
+    }
+}
+
 /// An object that is hidden by its labels is not gone: a change that shows it again may follow.
 #[tokio::test(start_paused = true)]
 async fn object_hidden_by_labels_does_not_count_as_deleted() {

@@ -15,6 +15,7 @@ use crate::cluster::Connection;
 use crate::cluster::watch::decode::ApiError;
 use crate::cluster::watch::decode::MAX_OBJECT_BYTES;
 use crate::cluster::watch::object_pages::{ListedContent, ObjectPages, error_text};
+use crate::cluster::watch::page_backoff::PageBackoff;
 use crate::cluster::watch::requests::resource_path;
 
 /// Maximum bytes of `/version`.
@@ -72,10 +73,11 @@ impl Connection {
         mut visit: impl FnMut(Document) -> ControlFlow<()>,
     ) -> Result<(), ReadFailure> {
         let pages = self.selected_pages(resource, selected);
-        Ok(pages.visit_all(&mut visit).await?)
+        Ok(pages.visit_all(&mut PageBackoff::none(), &mut visit).await?)
     }
 
-    /// [`for_each_selected`](Self::for_each_selected) with only the metadata of each object.
+    /// [`for_each_selected`](Self::for_each_selected) with only the metadata of each object, and with the pauses that
+    /// the API server needs.
     ///
     /// # Errors
     /// The reason why they cannot be listed.
@@ -83,10 +85,11 @@ impl Connection {
         &self,
         resource: &Resource,
         selected: ListFilter<'_>,
+        backoff: &mut PageBackoff,
         mut visit: impl FnMut(Document) -> ControlFlow<()>,
     ) -> Result<(), ReadFailure> {
         let pages = self.selected_pages(resource, selected).with_content(ListedContent::Metadata);
-        Ok(pages.visit_all(&mut visit).await?)
+        Ok(pages.visit_all(backoff, &mut visit).await?)
     }
 
     fn selected_pages<'l>(
@@ -101,7 +104,7 @@ impl Connection {
         ObjectPages::new(self, resource, selected.namespace, params)
     }
 
-    /// Reads one object, if it exists.
+    /// Reads one object, if it exists, after the pauses that an overloaded API server asks for.
     ///
     /// # Errors
     /// The reason why it cannot be read.
@@ -116,7 +119,14 @@ impl Connection {
             return Ok(None);
         }
         let at = format!("{}/{name}", resource_path(resource, namespace));
-        match self.0.dated_document(&at, MAX_OBJECT_BYTES).await {
+        let mut backoff = PageBackoff::default();
+        let read = loop {
+            match self.0.dated_document(&at, MAX_OBJECT_BYTES).await {
+                Err(error) if backoff.wait_if_busy(&error).await => {}
+                read => break read,
+            }
+        };
+        match read {
             Ok((document, _)) => Ok(Some(document)),
             Err(ApiError::Absent) => Ok(None),
             Err(ApiError::Forbidden(why)) => {

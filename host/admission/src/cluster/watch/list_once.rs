@@ -10,8 +10,11 @@
 //! Objects that are created during the audit are then evaluated as well, and no evaluated object
 //! lacks another one that it needs.
 
+use std::collections::BTreeMap;
+
 use opgate_cluster::Resource;
 use opgate_document::{Document, Value};
+use tokio::time::Instant;
 
 use crate::cluster::watch::decode::ApiError;
 use crate::cluster::watch::object_pages::{ListError, MAX_RESTARTS, error_text};
@@ -44,12 +47,8 @@ impl Connection {
     ///
     /// # Errors
     /// If the API server does not list them.
-    pub async fn groups(&self) -> Result<Vec<ApiGroup>, ListError> {
-        let document = self
-            .0
-            .document("/apis")
-            .await
-            .map_err(|e| ListError::new(format!("/apis: {e}"), &e))?;
+    pub async fn groups(&self, backoff: &mut PageBackoff) -> Result<Vec<ApiGroup>, ListError> {
+        let document = self.discover("/apis", backoff).await?;
         let core = ApiGroup { name: String::new(), versions: vec!["v1".to_owned()] };
         let list = document.get("/groups").into_iter().flat_map(|list| list.items());
         let group = |group: Value<'_>| {
@@ -73,14 +72,14 @@ impl Connection {
         &self,
         group: &str,
         version: &str,
+        backoff: &mut PageBackoff,
     ) -> Result<Vec<ListableResource>, ListError> {
         let api = match group {
             "" => format!("/api/{version}"),
             _ => format!("/apis/{group}/{version}"),
         };
         // A group that discovery lists has resources. Without them, nothing is known of its objects.
-        let unreadable = |error| ListError::new(format!("{api}: {error}"), &error);
-        let document: Document = self.0.document(&api).await.map_err(unreadable)?;
+        let document = self.discover(&api, backoff).await?;
         let list = document.get("/resources").into_iter().flat_map(|list| list.items());
         let lists = |one: &Value<'_>| {
             let mut verbs = one.get("/verbs").into_iter().flat_map(|verbs| verbs.items());
@@ -99,6 +98,42 @@ impl Connection {
         let is_name =
             |served: &ListableResource| !served.resource.resource.contains(['/', '%', '?']);
         Ok(list.filter(lists).map(served).filter(is_name).collect())
+    }
+
+    /// Returns what identifies the schemas of each group and version (`v1`, `apps/v1`): another text after an update of
+    /// the API server or of a `CustomResourceDefinition`. Every authenticated user can read it.
+    ///
+    /// # Errors
+    /// If the API server does not serve it.
+    pub async fn schema_hashes(
+        &self,
+        backoff: &mut PageBackoff,
+    ) -> Result<BTreeMap<String, String>, ListError> {
+        let document = self.discover("/openapi/v3", backoff).await?;
+        let paths = document.get("/paths").into_iter().flat_map(|paths| paths.members());
+        let schema = |(path, entry): (&str, Value<'_>)| {
+            let of_group = path.strip_prefix("apis/").filter(|rest| rest.contains('/'));
+            let version = of_group.or_else(|| path.strip_prefix("api/"))?;
+            // Its address has the hash.
+            Some((version.to_owned(), text(entry, "/serverRelativeURL")))
+        };
+        Ok(paths.filter_map(schema).collect())
+    }
+
+    /// Reads a document of discovery, after the pauses that the API server needs.
+    async fn discover(&self, path: &str, backoff: &mut PageBackoff) -> Result<Document, ListError> {
+        loop {
+            backoff.wait_before_page().await;
+            let began = Instant::now();
+            match self.0.document(path).await {
+                Ok(document) => {
+                    backoff.record_page(began.elapsed());
+                    return Ok(document);
+                }
+                Err(error) if backoff.wait_if_busy(&error).await => {}
+                Err(error) => return Err(ListError::new(format!("{path}: {error}"), &error)),
+            }
+        }
     }
 
     /// Lists once the objects that policies read, with the pauses that the API server needs. Returns
@@ -124,7 +159,7 @@ impl Connection {
     ) -> Result<(), ApiError> {
         let (mut restarts, priority) = (0, ReadPriority::Request);
         loop {
-            let began = tokio::time::Instant::now();
+            let began = Instant::now();
             let listed = self.0.list_with(kind, kind.namespace(), None, priority, backoff);
             match listed.await {
                 Ok(listing) => kind.replace(listing, began),

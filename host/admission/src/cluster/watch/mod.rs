@@ -8,6 +8,7 @@
 //!     └───────▶ inspect: the doctor
 //! ```
 
+pub(in crate::cluster) mod busy_retries;
 pub(in crate::cluster) mod connection;
 pub(crate) mod decode;
 pub(in crate::cluster) mod direct_read_source;

@@ -135,16 +135,15 @@ impl<'l> ObjectPages<'l> {
         has_more.map_err(|trouble| ListError::new(error_text(&trouble), &trouble))
     }
 
-    /// Reads the rest of the list without pauses, or until `visit` stops. A resource that the API server does not know has no
-    /// objects.
+    /// Reads the rest of the list, or until `visit` stops. A resource that the API server does not know has no objects.
     pub(in crate::cluster) async fn visit_all(
         mut self,
+        backoff: &mut PageBackoff,
         visit: &mut impl FnMut(Document) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
-        let mut backoff = PageBackoff::none();
         loop {
             let is_first = self.params.continue_token.is_none();
-            match self.visit_next(&mut backoff, visit).await {
+            match self.visit_next(backoff, visit).await {
                 Ok(true) => {}
                 Err(ApiError::Absent) if is_first => return Ok(()),
                 ended => return ended.map(drop),

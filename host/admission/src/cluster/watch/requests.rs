@@ -22,6 +22,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::cluster::ResourceCache;
 use crate::cluster::store::listing::Listing;
+use crate::cluster::watch::busy_retries::retry_after;
 use crate::cluster::watch::decode::{ApiError, read_document};
 use crate::cluster::watch::parse_limiter::ParseLimiter;
 use crate::cluster::watch::token::Token;
@@ -106,8 +107,7 @@ impl ApiServer {
             let status = answer.status();
             let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
             let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
-            let retry_after = answer.headers().get(http::header::RETRY_AFTER);
-            let pause = retry_after.and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
+            let pause = retry_after(answer.headers());
             let stream = answer.into_body().into_data_stream().map_err(io::Error::other);
             let stream = stream.into_async_read();
             if status.is_success() {
@@ -116,7 +116,7 @@ impl ApiServer {
             let mut text = Vec::new();
             // Without a text, the code remains.
             let _ = std::pin::pin!(stream.take(MAX_ERROR_BYTES)).read_to_end(&mut text).await;
-            Err(response_error(status.as_u16(), text, pause.unwrap_or_default()))
+            Err(response_error(status.as_u16(), text, pause))
         };
         with_timeout(asking).await
     }
@@ -224,7 +224,7 @@ pub(in crate::cluster) async fn with_timeout<T, E: From<ApiError>>(
 
 /// The error of a response with a code, and a `Status` or the text that a proxy sends instead. An API server
 /// that is overloaded asks for a pause of some seconds.
-fn response_error(code: u16, text: Vec<u8>, pause_seconds: u64) -> ApiError {
+fn response_error(code: u16, text: Vec<u8>, pause: Duration) -> ApiError {
     let text = String::from_utf8(text)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     let status = Document::parse(&text).ok();
@@ -234,9 +234,7 @@ fn response_error(code: u16, text: Vec<u8>, pause_seconds: u64) -> ApiError {
             Some(token) => ApiError::Expired(token.to_owned()),
             None => ApiError::Gone,
         },
-        ApiError::Busy { message, .. } => {
-            ApiError::Busy { pause: Duration::from_secs(pause_seconds), message }
-        }
+        ApiError::Busy { message, .. } => ApiError::Busy { pause, message },
         error => error,
     }
 }

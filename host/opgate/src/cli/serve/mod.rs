@@ -23,7 +23,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -43,11 +42,13 @@ use self::ui_args::UiArgs;
 use self::webhook_registration::WebhookRegistrationArgs;
 use super::input;
 use crate::cli::args::{ConfigArgs, DEFAULT_MAX_QUEUED_CALLS};
+use crate::cli::check::audit::ReviewPriority;
 use crate::cli::exit::{CommandError, ExitStatus};
 use opgate_admission::cluster::ReservationLimits;
 use opgate_admission::policy::{LoadProgress, ReservationScope, RuleDocs};
 use opgate_controller::audit_metrics::AuditMetrics;
 use opgate_input::read::Reader;
+use opgate_platform::{process, signals};
 use opgate_recording::Recorder;
 use opgate_server::{DefaultLimits, ExternalMetrics, Options, Server, StartupServer};
 use opgate_supervise::Supervisor;
@@ -130,6 +131,9 @@ pub(super) struct Serve {
     system_root: PathBuf,
 }
 
+/// A server compiles policies in processes that it must be able to limit.
+const NOT_SUPPORTED: &str = "`opgate serve` does not run on this system, on which it cannot limit the memory and the CPU time of its processes: use the container image (docs/image.md), or Linux; `opgate ui`, `check`, `replay` and `demo` run here";
+
 impl Serve {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let Self {
@@ -156,6 +160,9 @@ impl Serve {
             max_connections,
             system_root,
         } = self;
+        if !process::CAN_LIMIT {
+            return Err(CommandError::usage(anyhow::anyhow!(NOT_SUPPORTED)));
+        }
         opgate_system::map_large_allocations_separately();
         opgate_server::disable_core_dumps();
         let room = DefaultLimits::of(&system_root);
@@ -186,7 +193,7 @@ impl Serve {
         // Registries can be slow; meanwhile the ops port answers.
         config.resolve(&mut configuration)?;
         let discovery = Arc::new(Discovery::new(reload_interval));
-        let stop = runtime.block_on(async { termination_signal() })?;
+        let stop = runtime.block_on(async { signals::termination() })?;
         let mut stop = std::pin::pin!(stop);
         if let (Some(source), Some(_)) = (cluster_source, configuration.platform_query()) {
             let found = runtime.block_on(async {
@@ -337,6 +344,7 @@ impl Serve {
                                 system_root: system_root.clone(),
                                 free_for_requests: Box::new(server.free_request_memory()),
                             },
+                            priority: ReviewPriority::new(server.reviews_in_progress()),
                             memory: tokio::sync::Mutex::default(),
                         };
                         let audit = AuditTask::new(settings.interval, run, audit_metrics);
@@ -391,24 +399,13 @@ async fn finish_outputs(recorder: Option<Arc<Recorder>>, telemetry: Option<Arc<T
     }
 }
 
-/// Ends at SIGTERM or SIGINT.
-fn termination_signal() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
 /// Sends a notification on SIGHUP, which checks the files immediately.
 fn notify_on_hangup() -> anyhow::Result<watch::Receiver<()>> {
-    let mut hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
+    let mut hangup = signals::Hangup::new().context("SIGHUP")?;
     let (notifications, reload) = watch::channel(());
     tokio::spawn(async move {
-        while hangup.recv().await.is_some() {
+        loop {
+            hangup.recv().await;
             if notifications.send(()).is_err() {
                 return;
             }

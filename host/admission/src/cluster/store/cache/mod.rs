@@ -223,16 +223,17 @@ impl ResourceCache {
     }
 
     /// A hash of everything that policies can read of it, except for the versions of objects; none if not all of it
-    /// is known.
+    /// is known. Of an unreadable object, it has the name and the reason, because queries that could return it fail.
     #[must_use]
     pub fn content_fingerprint(&self, keys: &RandomState) -> Option<u64> {
         let state = self.state.read();
         let Listing { objects, unreadable, .. } = &state.listing;
-        if state.synced.is_none() || self.is_partial() || !unreadable.is_empty() {
+        if state.synced.is_none() || self.is_partial() || unreadable.name_only_count() > 0 {
             return None;
         }
         let mut hasher = keys.build_hasher();
-        (self.name(), state.absent, objects.len()).hash(&mut hasher);
+        (self.name(), state.absent, objects.len(), unreadable.len()).hash(&mut hasher);
+        unreadable.hash_names(&mut hasher);
         objects.iter().for_each(|object| object.hash_content(&mut hasher));
         Some(hasher.finish())
     }

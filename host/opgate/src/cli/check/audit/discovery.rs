@@ -4,14 +4,15 @@
 //! groups of the API server × match rules with their settings ─▶ resources, each in one version
 //! ```
 //!
-//! Only kinds whose creation a policy matches with its settings are listed, as for a webhook. Secrets are
-//! listed only if an enabled rule names them. A rule for one namespace needs a list of this one only.
+//! Only kinds whose creation a policy matches with its settings are listed, as for a webhook. Secrets, and reports of
+//! policies, are listed only if an enabled rule names them. A rule for one namespace needs a list of this one only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_admission::cluster::{ApiGroup, Connection, ListableResource};
+use opgate_admission::cluster::{ApiGroup, Connection, ListableResource, PageBackoff};
 use opgate_admission::policy::{EffectiveMatchRule, MatchRule, PolicySet};
 use opgate_admission::review::Operation;
+use opgate_controller::audit_reports::ReportApi;
 use opgate_files::GROUP;
 
 /// A resource whose objects are evaluated.
@@ -61,6 +62,7 @@ pub(super) async fn discover_resources(
     connection: &Connection,
     set: &PolicySet,
     groups: Vec<ApiGroup>,
+    backoff: &mut PageBackoff,
 ) -> (Vec<AuditedResource>, Vec<UndiscoveredGroup>) {
     let rules = set.policies().iter().flat_map(|policy| &policy.match_rules);
     let rules: Vec<_> =
@@ -74,7 +76,7 @@ pub(super) async fn discover_resources(
         // The preferred version is the first one.
         let mut known = BTreeMap::new();
         for version in versions.iter().filter(is_asked) {
-            match connection.resources(&name, version).await {
+            match connection.resources(&name, version, backoff).await {
                 Err(why) => {
                     let reason = why.to_string();
                     unknown.push(UndiscoveredGroup { name: name.clone(), reason });
@@ -117,6 +119,68 @@ fn matches_creation(rule: &MatchRule, served: &ListableResource) -> bool {
     // Secrets of a whole cluster are read only if a setting requires it.
     let is_for_files = rule.enabled_by == ["/files"];
     let is_named = rule.resources.contains(&resource.resource) && !(is_secret && is_for_files);
+    // Each audit writes reports: results about them would change with each.
+    let needs_name = is_secret || ReportApi::has_resource(resource);
     has(&rule.versions, &resource.version)
-        && (is_named || !is_secret && rule.resources.iter().any(|one| one == "*" || one == "*/*"))
+        && (is_named || !needs_name && rule.resources.iter().any(|one| one == "*" || one == "*/*"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opgate_admission::policy::NamePatterns;
+    use opgate_cluster::Resource;
+
+    fn rule(resources: &[&str]) -> MatchRule {
+        let all = || vec!["*".to_owned()];
+        MatchRule {
+            groups: all(),
+            versions: all(),
+            resources: resources.iter().map(|&resource| resource.to_owned()).collect(),
+            operations: vec![Operation::Create],
+            namespace: None,
+            namespaces: NamePatterns::default(),
+            names: NamePatterns::default(),
+            rules: Vec::new(),
+            advisory: false,
+            conditions: Vec::new(),
+            namespace_labels: String::new(),
+            enabled_by: Vec::new(),
+            route: 0,
+        }
+    }
+
+    #[test]
+    fn secrets_and_reports_are_listed_only_by_name() {
+        for (group, resource, is_in_all) in [
+            ("", "configmaps", true),
+            ("", "secrets", false),
+            ("example.com", "secrets", true),
+            ("openreports.io", "reports", false),
+            ("openreports.io", "clusterreports", false),
+            ("openreports.io", "others", true),
+            ("wgpolicyk8s.io", "policyreports", false),
+            ("wgpolicyk8s.io", "clusterpolicyreports", false),
+            ("example.com", "reports", true),
+        ] {
+            let served = ListableResource {
+                resource: Resource {
+                    group: group.to_owned(),
+                    version: "v1".to_owned(),
+                    resource: resource.to_owned(),
+                },
+                kind: "K".to_owned(),
+                is_namespaced: true,
+            };
+            for all in ["*", "*/*"] {
+                assert_eq!(
+                    matches_creation(&rule(&[all]), &served),
+                    is_in_all,
+                    "{group} {resource}"
+                );
+            }
+            assert!(matches_creation(&rule(&[resource]), &served), "{group} {resource}");
+            assert!(!matches_creation(&rule(&["pods"]), &served), "{group} {resource}");
+        }
+    }
 }

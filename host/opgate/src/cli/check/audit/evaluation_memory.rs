@@ -10,7 +10,8 @@
 //! call has read, all of its content counts, as far as any policy declares it. Failed calls are not remembered.
 //!
 //! The API server can return an object differently in the same `resourceVersion`: after an update of itself, of a
-//! CRD or of a conversion webhook. So all results have a maximum age.
+//! CRD or of a conversion webhook. So a result also depends on the schemas of the object's API version, and all results
+//! have a maximum age.
 //!
 //! Objects are kept as hashes, with keys that tenants do not know: two objects are never taken for each other.
 
@@ -71,6 +72,8 @@ pub(in crate::cli) enum RememberedOutcome {
     Evaluated(RememberedResult),
     /// It was not evaluated, and would not be in this version.
     Skipped(SkippedObject),
+    /// It makes no review, for this reason.
+    Unreadable(String),
 }
 
 /// A result, and the resources that it depends on.
@@ -114,13 +117,15 @@ impl AuditedObjects {
             return Some(*number);
         }
         let number = u32::try_from(self.outcomes.len()).ok()?;
-        let violations = match &outcome.result {
-            RememberedOutcome::Evaluated(result) => result.violations.len(),
+        let content = match &outcome.result {
+            RememberedOutcome::Evaluated(result) => {
+                result.violations.len().saturating_mul(VIOLATION_BYTES)
+            }
             RememberedOutcome::Skipped(_) => 0,
+            RememberedOutcome::Unreadable(reason) => reason.len(),
         };
-        let violations = violations.saturating_mul(VIOLATION_BYTES);
         let resources = outcome.reads.len().saturating_mul(RESOURCE_BYTES);
-        let bytes = OUTCOME_BYTES.saturating_add(violations).saturating_add(resources);
+        let bytes = OUTCOME_BYTES.saturating_add(content).saturating_add(resources);
         if !self.charge(bytes) {
             return None;
         }
@@ -156,6 +161,8 @@ pub(in crate::cli) struct EvaluationMemory {
     current: AuditedObjects,
     /// The time of the last audit that evaluated all objects.
     fresh_since: Option<Instant>,
+    /// Hashes of the schemas now, by group and version.
+    schemas: HashMap<String, u64>,
     /// For each outcome of the last audit, whether nothing has changed of what it depends on.
     is_valid: Vec<bool>,
 }
@@ -194,6 +201,14 @@ impl EvaluationMemory {
         };
     }
 
+    /// Sets what identifies the schemas of each group and version. They must be read before the objects are listed: if
+    /// they change later, the next audit evaluates the objects again.
+    pub(in crate::cli) fn set_schemas(&mut self, schemas: &BTreeMap<String, String>) {
+        let hash =
+            |(version, schema): (&String, &String)| (version.clone(), self.hashes.hash_one(schema));
+        self.schemas = schemas.iter().map(hash).collect();
+    }
+
     fn forget_old(&mut self, now: Instant) {
         let age = self.fresh_since.map(|since| now.saturating_duration_since(since));
         if age.is_none_or(|age| age >= MAX_AGE) {
@@ -207,8 +222,8 @@ impl EvaluationMemory {
         self.is_valid.iter().any(|is_valid| *is_valid)
     }
 
-    /// Returns the hash that stands for an object of a resource in its version; none if an API server did not
-    /// store it.
+    /// Returns the hash that stands for an object of a resource in its version, and for the schemas with which the API
+    /// server returns it; none if an API server did not store it.
     pub(in crate::cli) fn object_key(&self, resource: &str, object: &Document) -> Option<u64> {
         let text = |pointer: &str| {
             object.get(pointer).and_then(|value| value.text()).filter(|text| !text.is_empty())
@@ -216,7 +231,8 @@ impl EvaluationMemory {
         let uid = text("/metadata/uid")?;
         let version = text("/metadata/resourceVersion")?;
         let place = (text("/metadata/namespace"), text("/metadata/name"));
-        Some(self.hashes.hash_one((resource, uid, version, place)))
+        let schema = resource.rsplit_once('/').and_then(|(version, _)| self.schemas.get(version));
+        Some(self.hashes.hash_one((resource, schema, uid, version, place)))
     }
 
     /// Returns the result of an object in the last audit, if an evaluation would have the same one.
@@ -244,9 +260,8 @@ impl EvaluationMemory {
         self.current.add(object, Arc::new(Outcome { reads, result }));
     }
 
-    /// Remembers that an object is not evaluated.
-    pub(in crate::cli) fn remember_skipped(&mut self, object: u64, reason: SkippedObject) {
-        let result = RememberedOutcome::Skipped(reason);
+    /// Remembers that an object is not evaluated: that depends on the object only.
+    pub(in crate::cli) fn remember_unevaluated(&mut self, object: u64, result: RememberedOutcome) {
         self.current.add(object, Arc::new(Outcome { reads: BTreeSet::new(), result }));
     }
 
@@ -330,7 +345,7 @@ mod tests {
         let key = memory.object_key("v1/objects", &document(object))?;
         match memory.recall(key)?.result() {
             RememberedOutcome::Evaluated(result) => Some(result.clone()),
-            RememberedOutcome::Skipped(reason) => panic!("skipped: {reason:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -359,6 +374,34 @@ mod tests {
             assert_eq!(kept, is_kept.then(violating), "{what}");
             let is_same = configuration == "c" && !objects.contains(&changed_group.as_str());
             assert_eq!(memory.has_valid_results(), is_same && objects.len() == 2, "{what}");
+        }
+    }
+
+    #[test]
+    fn result_is_kept_until_the_schemas_of_its_version_change() {
+        let schemas = |hashes: &[(&str, &str)]| -> BTreeMap<String, String> {
+            hashes
+                .iter()
+                .map(|(version, hash)| ((*version).to_owned(), (*hash).to_owned()))
+                .collect()
+        };
+        let before = schemas(&[("v1", "a"), ("apps/v1", "b")]);
+        for (what, now, is_kept) in [
+            ("nothing", before.clone(), true),
+            ("another group", schemas(&[("v1", "a"), ("apps/v1", "c")]), true),
+            ("a new group", schemas(&[("v1", "a"), ("apps/v1", "b"), ("x/v1", "a")]), true),
+            ("the group", schemas(&[("v1", "d"), ("apps/v1", "b")]), false),
+            ("all are unknown", schemas(&[]), false),
+        ] {
+            let (mut memory, cluster) = (EvaluationMemory::default(), cluster(&[NAMESPACE, GROUP]));
+            memory.set_schemas(&before);
+            memory.begin("c", &cluster, Instant::now());
+            let key = memory.object_key("v1/objects", &document(OBJECT)).unwrap();
+            memory.remember(key, BTreeSet::new(), violating());
+            memory.complete();
+            memory.set_schemas(&now);
+            memory.begin("c", &cluster, Instant::now());
+            assert_eq!(recall(&memory, OBJECT), is_kept.then(violating), "{what}");
         }
     }
 

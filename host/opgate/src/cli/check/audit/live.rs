@@ -29,6 +29,7 @@ use crate::cli::check::audit::evaluation_memory::{
     EvaluationMemory, RememberedOutcome, RememberedResult, SkippedObject,
 };
 use crate::cli::check::audit::result_sink::{ObjectIdentity, ResultSink};
+use crate::cli::check::audit::review_priority::ReviewPriority;
 use crate::cli::check::evaluate::{
     CheckRun, EvaluateError, SubjectEvaluator, SubjectResult, is_exempt,
 };
@@ -45,6 +46,9 @@ const MAX_BATCH_BYTES: usize = 8 << 20;
 const OBJECTS_PER_CHANGED: usize = 50;
 const MIN_CHANGED: usize = 2;
 const MAX_CHANGED: usize = 200;
+
+/// Maximum bytes of a line.
+const MAX_LINE_BYTES: usize = 1_024;
 
 /// Lines about objects of one resource that cannot be reviewed. The others have no line.
 const MAX_UNREADABLE: usize = 100;
@@ -104,25 +108,36 @@ pub(in crate::cli) async fn served_groups(
     connection: &Connection,
 ) -> Result<Vec<ApiGroup>, CommandError> {
     let unreachable = |why: ListError| CommandError::usage(anyhow::anyhow!("the cluster: {why}"));
-    connection.groups().await.map_err(unreachable)
+    connection.groups(&mut PageBackoff::default()).await.map_err(unreachable)
 }
 
 /// The threads that evaluate objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum EvaluationThreads {
+#[derive(Clone, Copy)]
+pub(in crate::cli) enum EvaluationThreads<'t> {
     /// One for each CPU.
     All,
-    /// One, with the priority of the thread that starts it. With idle priority, an audit would never end while other
-    /// threads use all CPUs.
-    One,
+    /// One, with the priority of the thread that starts it, and after reviews. With idle priority, an audit would never
+    /// end while other threads use all CPUs.
+    OneAfterReviews(&'t ReviewPriority),
 }
 
-impl EvaluationThreads {
+impl EvaluationThreads<'_> {
     /// Returns the results of `work` for each document, in their order.
     fn map<R: Send>(self, documents: &[Document], work: impl Fn(&Document) -> R + Sync) -> Vec<R> {
         match self {
             Self::All => parallel::map(documents, work),
-            Self::One => parallel::map_on(1, documents, work),
+            Self::OneAfterReviews(priority) => parallel::map_on(1, documents, |document| {
+                priority.give_way();
+                work(document)
+            }),
+        }
+    }
+
+    /// Yields to reviews, between two documents that are decoded.
+    fn give_way(self) {
+        match self {
+            Self::All => {}
+            Self::OneAfterReviews(priority) => priority.give_way(),
         }
     }
 }
@@ -133,7 +148,7 @@ pub(in crate::cli) struct AuditedCluster<'c> {
     pub(in crate::cli) groups: Vec<ApiGroup>,
     /// The only namespace whose objects are evaluated.
     pub(in crate::cli) namespace: Option<&'c str>,
-    pub(in crate::cli) threads: EvaluationThreads,
+    pub(in crate::cli) threads: EvaluationThreads<'c>,
     /// Results of the last audit, and of this one for the next.
     pub(in crate::cli) memory: Option<&'c mut EvaluationMemory>,
 }
@@ -149,18 +164,19 @@ impl AuditedCluster<'_> {
         results: &mut impl ResultSink,
     ) -> Result<(), CommandError> {
         let Self { connection, groups, namespace, threads, mut memory } = self;
-        let (resources, unknown) = discover_resources(connection, set, groups).await;
+        let mut backoff = PageBackoff::default();
+        let (resources, unknown) = discover_resources(connection, set, groups, &mut backoff).await;
         for UndiscoveredGroup { name, reason } in unknown {
             results.set_unknown(&name, None);
             results.add_error(UnreadableInput { source: reason.clone(), line: reason });
         }
-        let mut backoff = PageBackoff::default();
         let failed = connection.list_all(set.cluster(), &mut backoff).await;
         for (resource, why) in &failed {
             results.add_error(unreadable_resource(&resource.to_string(), why));
         }
         let reads_failed = !failed.is_empty();
         if let Some(memory) = &mut memory {
+            read_schemas(connection, memory, &mut backoff).await;
             memory.begin(set.digest(), set.cluster(), Instant::now());
         }
         for AuditedResource { served, namespaces } in resources {
@@ -182,8 +198,22 @@ impl AuditedCluster<'_> {
     }
 }
 
+/// Reads what identifies the schemas of each group and version. If that fails, the last ones count.
+async fn read_schemas(
+    connection: &Connection,
+    memory: &mut EvaluationMemory,
+    backoff: &mut PageBackoff,
+) {
+    match connection.schema_hashes(backoff).await {
+        Ok(schemas) => memory.set_schemas(&schemas),
+        Err(error) => {
+            tracing::debug!(%error, "schemas not read; changes of defaults are noticed within a day");
+        }
+    }
+}
+
 fn unreadable_resource(resource: &str, why: &str) -> UnreadableInput {
-    let line = one_line(&format!("{resource}: not evaluated: {why}"), 1_024);
+    let line = one_line(&format!("{resource}: not evaluated: {why}"), MAX_LINE_BYTES);
     UnreadableInput { source: resource.to_owned(), line }
 }
 
@@ -193,7 +223,7 @@ struct Listing<'l> {
     set: &'l PolicySet,
     served: &'l ListableResource,
     namespace: Option<&'l str>,
-    threads: EvaluationThreads,
+    threads: EvaluationThreads<'l>,
     /// Whether objects that policies read could not be listed.
     reads_failed: bool,
 }
@@ -411,6 +441,7 @@ impl<'b, R: ResultSink> Batch<'b, R> {
     }
 
     fn add(&mut self, document: Document) {
+        self.listing.threads.give_way();
         if !self.count_new(&document) {
             return;
         }
@@ -424,19 +455,23 @@ impl<'b, R: ResultSink> Batch<'b, R> {
     /// Takes the result of an object in the last audit, if it is still valid, and once if the object is listed
     /// twice. The document need have its metadata only.
     fn recall(&mut self, document: &Document) -> RecallOutcome {
+        self.listing.threads.give_way();
         if self.count >= MAX_OBJECTS || self.seen.contains(&self.name_hash(document)) {
             return RecallOutcome::Taken;
         }
         let Some(key) = self.object_key(document) else { return RecallOutcome::Unversioned };
-        let Some(memory) = self.memory.as_deref_mut() else { return RecallOutcome::Changed };
-        let Some(outcome) = memory.recall(key) else { return RecallOutcome::Changed };
+        let outcome = self.memory.as_ref().and_then(|memory| memory.recall(key));
+        let Some(outcome) = outcome else { return RecallOutcome::Changed };
         let object = ObjectIdentity::of(self.listing.served, document);
         match outcome.result() {
             RememberedOutcome::Skipped(reason) => self.results.skip(&object, *reason),
+            RememberedOutcome::Unreadable(reason) => self.add_unreadable(&object, reason),
             RememberedOutcome::Evaluated(result) if self.results.recall(&object, result) => {}
             RememberedOutcome::Evaluated(_) => return RecallOutcome::Changed,
         }
-        memory.keep(key, outcome);
+        if let Some(memory) = self.memory.as_deref_mut() {
+            memory.keep(key, outcome);
+        }
         self.count_new(document);
         RecallOutcome::Taken
     }
@@ -465,9 +500,13 @@ impl<'b, R: ResultSink> Batch<'b, R> {
                 }
                 Ok(ObjectOutcome::Skipped(reason)) => {
                     self.results.skip(&object, reason);
-                    self.remember_skipped(document, reason);
+                    self.remember_unevaluated(document, RememberedOutcome::Skipped(reason));
                 }
-                Err(EvaluateError::Unreadable(line)) => self.add_unreadable(&object, &line),
+                Err(EvaluateError::Unreadable(line)) => {
+                    let reason = one_line(&line, MAX_LINE_BYTES);
+                    self.add_unreadable(&object, &reason);
+                    self.remember_unevaluated(document, RememberedOutcome::Unreadable(reason));
+                }
                 Err(EvaluateError::Engine(error)) => drop(self.error.get_or_insert(error)),
             }
         }
@@ -489,22 +528,22 @@ impl<'b, R: ResultSink> Batch<'b, R> {
     }
 
     /// Remembers that an object in its version is not evaluated.
-    fn remember_skipped(&mut self, document: &Document, reason: SkippedObject) {
+    fn remember_unevaluated(&mut self, document: &Document, outcome: RememberedOutcome) {
         let key = self.object_key(document);
         if let (Some(memory), Some(key)) = (self.memory.as_deref_mut(), key) {
-            memory.remember_skipped(key, reason);
+            memory.remember_unevaluated(key, outcome);
         }
     }
 }
 
 impl<R: ResultSink> Batch<'_, R> {
     /// Reports an object that cannot be reviewed, and continues: any user can store one.
-    fn add_unreadable(&mut self, object: &ObjectIdentity, line: &str) {
+    fn add_unreadable(&mut self, object: &ObjectIdentity, reason: &str) {
         self.results.skip(object, SkippedObject::Unreadable);
         self.unreadable += 1;
         if self.unreadable <= MAX_UNREADABLE {
             let source = self.listing.served.resource.to_string();
-            let line = one_line(&format!("not evaluated: {line}"), 1_024);
+            let line = one_line(&format!("not evaluated: {reason}"), MAX_LINE_BYTES);
             self.results.add_error(UnreadableInput { source, line });
         }
     }

@@ -15,6 +15,7 @@ mod discovery;
 mod evaluation_memory;
 mod live;
 mod result_sink;
+mod review_priority;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -37,6 +38,7 @@ pub(in crate::cli) use live::{
     AuditedCluster, EvaluationThreads, LiveCluster, evaluate_cluster, served_groups,
 };
 pub(in crate::cli) use result_sink::{ObjectIdentity, ResultSink};
+pub(in crate::cli) use review_priority::ReviewPriority;
 
 /// Maximum number of objects: their results are kept for the report.
 const MAX_OBJECTS: usize = 1_000_000;

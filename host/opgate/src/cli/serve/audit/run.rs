@@ -15,7 +15,7 @@ use crate::cli::args::ConfigArgs;
 use crate::cli::audit::reports::{ClusterReports, ReportChoice};
 use crate::cli::check::DEFAULT_CALL_TIMEOUT;
 use crate::cli::check::audit::{
-    AuditedCluster, EvaluationMemory, EvaluationThreads, served_groups,
+    AuditedCluster, EvaluationMemory, EvaluationThreads, ReviewPriority, served_groups,
 };
 use crate::cli::serve::cluster_args::{ClusterArgs, ClusterSource};
 use opgate_admission::cluster::{ApiGroup, Connection};
@@ -34,6 +34,7 @@ pub(in crate::cli::serve) struct AuditRun {
     pub(in crate::cli::serve) owner: ReportOwner,
     pub(in crate::cli::serve) active_set: Arc<ActivePolicySet>,
     pub(in crate::cli::serve) conditions: AuditConditions,
+    pub(in crate::cli::serve) priority: ReviewPriority,
     /// Results of the last complete audit.
     pub(in crate::cli::serve) memory: Mutex<EvaluationMemory>,
 }
@@ -131,7 +132,7 @@ impl AuditRun {
             connection: &connection,
             groups,
             namespace: None,
-            threads: EvaluationThreads::One,
+            threads: EvaluationThreads::OneAfterReviews(&self.priority),
             memory: Some(&mut memory),
         };
         audited.evaluate(set, &mut results).await.map_err(|e| e.error)?;
