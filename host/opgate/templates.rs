@@ -1,4 +1,5 @@
-//! Embeds the templates of `opgate policy new`: every file below `templates/LANGUAGE`, as text.
+//! Embeds the templates of `opgate policy new`: every file below `templates/SIZE/LANGUAGE`, as text. The sizes are `start`,
+//! one rule, and `example`, three rules with settings and a read of the cluster.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -13,9 +14,13 @@ pub(crate) fn embed(out: &Path) -> Result<(), Box<dyn Error>> {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("templates");
     println!("cargo::rerun-if-changed={}", root.display());
     let mut list = String::from("&[\n");
-    for directory in entries(&root)?.into_iter().filter(|path| path.is_dir()) {
+    let mut directories = Vec::new();
+    for size in directories_in(&root)? {
+        directories.extend(directories_in(&size)?.into_iter().map(|path| (name(&size), path)));
+    }
+    for (size, directory) in directories {
         let language = name(&directory);
-        writeln!(list, "    Template {{ language: \"{language}\", files: &[")?;
+        writeln!(list, "    Template {{ size: \"{size}\", language: \"{language}\", files: &[")?;
         for file in files(&directory)? {
             let inside = file.strip_prefix(&directory)?.display();
             writeln!(list, "        (r\"{inside}\", include_str!(r\"{}\")),", file.display())?;
@@ -24,6 +29,10 @@ pub(crate) fn embed(out: &Path) -> Result<(), Box<dyn Error>> {
     }
     list.push_str("]\n");
     Ok(fs::write(out.join("templates.rs"), list)?)
+}
+
+fn directories_in(directory: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    Ok(entries(directory)?.into_iter().filter(|path| path.is_dir()).collect())
 }
 
 fn name(path: &Path) -> String {

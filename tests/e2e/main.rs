@@ -18,6 +18,8 @@ mod config;
 mod constraint;
 mod diff;
 mod doctor;
+mod fix;
+mod lsp;
 mod manifests;
 mod policy;
 mod replay;

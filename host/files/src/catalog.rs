@@ -153,7 +153,7 @@ pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Packa
 type ReadFile = (File, Vec<Option<BlobHeader>>, Option<u64>);
 
 fn read_file(path: &Path, reader: &Reader) -> ReadFile {
-    let shown = path.display().to_string();
+    let shown = opgate_platform::files::display_path(path);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let read = File::read(FilePath::Named(path), name, shown, ParseMode::AllFiles, reader);
     with_headers(read, reader)

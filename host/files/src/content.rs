@@ -192,6 +192,18 @@ impl File {
     ) -> Self {
         let documents = expect == ParseMode::AllFiles || has_documents(&path);
         let mut size = 0;
+        match reader.unsaved_text(&at, ReadPurpose::Keep) {
+            Ok(Some(bytes)) if documents => {
+                let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                let content = Content::of(bytes, &path, reader);
+                return Self { size, ..Self::new_part(path, shown, content, Origin::Whole) };
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let content = Content::unreadable(&error);
+                return Self::new_part(path, shown, content, Origin::Whole);
+            }
+        }
         let opened = at.open().inspect(|opened| size = opened.size);
         let content = match opened {
             Ok(opened) if !documents && opened.size > MAX_TEXT_BYTES => Ok(Content::Other),
@@ -470,6 +482,10 @@ pub(crate) fn peek<T>(
     mut look: impl FnMut(&str) -> Option<T>,
 ) -> Result<Option<T>, ReadError> {
     let unreadable = |e: std::io::Error| ReadError::at(1, 1, e.to_string());
+    let scan = reader.with_full_budget();
+    if let Some(bytes) = scan.unsaved_text(&at, ReadPurpose::Scan).map_err(unreadable)? {
+        return search_text(Content::decode_text(bytes)?, path, look);
+    }
     let opened = at.open().map_err(unreadable)?;
     if opened.size > PEEK_BYTES {
         let head = opened.read_part(0..PEEK_BYTES).map_err(unreadable)?;
@@ -479,9 +495,16 @@ pub(crate) fn peek<T>(
             return Ok(Some(found));
         }
     }
-    let bytes =
-        reader.with_full_budget().read(opened, true, ReadPurpose::Scan).map_err(unreadable)?;
-    let text = Content::decode_text(bytes)?;
+    let bytes = scan.read(opened, true, ReadPurpose::Scan).map_err(unreadable)?;
+    search_text(Content::decode_text(bytes)?, path, look)
+}
+
+/// Calls `look` with the documents of a text until it finds something.
+fn search_text<T>(
+    text: String,
+    path: &Path,
+    mut look: impl FnMut(&str) -> Option<T>,
+) -> Result<Option<T>, ReadError> {
     if text.trim_start().starts_with('{') {
         let found = search_documents(&text, &mut look);
         // The second reading handles flow mappings of YAML and other errors.

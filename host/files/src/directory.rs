@@ -37,7 +37,7 @@ pub(super) fn directory_name(root: &Path) -> anyhow::Result<String> {
 
 /// Returns the path of a file as messages name it.
 pub(super) fn display_path(root: &Path, path: &str) -> String {
-    root.join(path).display().to_string()
+    opgate_platform::files::display_path(&root.join(path))
 }
 
 /// The content of a directory.

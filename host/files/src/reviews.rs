@@ -133,6 +133,17 @@ pub struct Request {
     pub is_stored: bool,
     /// The review, if the file has one instead of an object.
     pub recorded: Option<RecordedReview>,
+    /// The origin of a Pod that no file contains, but a pod template of a workload.
+    pub template: Option<PodTemplate>,
+}
+
+/// The origin of a request for a Pod.
+#[derive(Debug, Clone)]
+pub struct PodTemplate {
+    /// JSON pointer of the template in the workload.
+    pub pointer: &'static str,
+    /// The workload: `Deployment dev/web`.
+    pub workload: String,
 }
 
 /// A document, and its parts.
@@ -167,8 +178,19 @@ impl Request {
         !matches!(self.object, RequestObject::Object(_))
     }
 
-    /// Returns `Pod default/web`.
+    /// Returns the path of the object in the document of its bundle, and of a pod template in its workload.
+    pub fn field_prefix(&self) -> String {
+        let Some(template) = &self.template else { return self.prefix.clone() };
+        let template = template.pointer.trim_start_matches('/').replace('/', ".");
+        let dot = if self.prefix.is_empty() { "" } else { "." };
+        format!("{}{dot}{template}", self.prefix)
+    }
+
+    /// Returns `Pod default/web`, or `Pod of Deployment default/web`.
     pub fn display_name(&self) -> String {
+        if let Some(template) = &self.template {
+            return one_line(&format!("{} of {}", self.kind, template.workload), 512);
+        }
         let Self { kind, namespace, name, .. } = self;
         let slash = if namespace.is_empty() { "" } else { "/" };
         one_line(&format!("{kind} {namespace}{slash}{name}"), 512)
@@ -177,7 +199,8 @@ impl Request {
     /// Calls `visit` with the object and its namespace, if the request creates or changes it.
     pub fn for_each_new_object(&self, visit: &mut impl FnMut(Value<'_>, &str)) {
         let RequestObject::Object(object) = &self.object else { return };
-        if !self.prefix.is_empty() || self.is_stored || self.recorded.is_some() {
+        let is_of_user = self.prefix.is_empty() && self.template.is_none();
+        if !is_of_user || self.is_stored || self.recorded.is_some() {
             return;
         }
         if let Some(written) = &object.original_json {

@@ -33,12 +33,16 @@ pub fn unsupported_type(document: Value<'_>) -> Option<&'static str> {
 pub(crate) fn is_configuration(document: Value<'_>) -> bool {
     let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
     let has = |pointer: &str| document.get(pointer).is_some();
+    let is_kubeconfig = text("/kind") == Some("Config")
+        && text("/apiVersion") == Some("v1")
+        && (has("/clusters") || has("/users") || has("/contexts"));
+    is_kubeconfig || is_opgate_configuration(document)
+}
+
+/// Reports whether a document configures opgate.
+#[must_use]
+pub fn is_opgate_configuration(document: Value<'_>) -> bool {
+    let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
     let api_version = text("/apiVersion").unwrap_or_default();
-    match text("/kind") {
-        Some("Configuration") => api_version.starts_with("opgate.dev/"),
-        Some("Config") => {
-            api_version == "v1" && (has("/clusters") || has("/users") || has("/contexts"))
-        }
-        _ => false,
-    }
+    text("/kind") == Some("Configuration") && api_version.starts_with("opgate.dev/")
 }

@@ -77,8 +77,12 @@ fn check_sarif(sarif: &Value) {
                 "locations",
                 "partialFingerprints",
                 "suppressions",
+                "fixes",
             ],
         );
+        for fix in result["fixes"].as_array().into_iter().flatten() {
+            check_fix(fix);
+        }
         let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
         assert_eq!(rules[index]["id"], result["ruleId"]);
         assert!(["note", "warning", "error"].contains(&text(&result["level"])));
@@ -99,6 +103,30 @@ fn check_sarif(sarif: &Value) {
         }
     }
     assert!(prints.len() * 10 > results.len() * 9, "fingerprints differ");
+}
+
+/// A fix replaces whole lines of files, in their order.
+fn check_fix(fix: &Value) {
+    assert_members(fix, &["description", "artifactChanges"]);
+    assert!(!text(&fix["description"]["text"]).is_empty());
+    let changes = fix["artifactChanges"].as_array().unwrap();
+    assert!(!changes.is_empty(), "{fix}");
+    for change in changes {
+        assert_members(change, &["artifactLocation", "replacements"]);
+        assert!(is_reference(text(&change["artifactLocation"]["uri"])), "{change}");
+        let replacements = change["replacements"].as_array().unwrap();
+        assert!(!replacements.is_empty(), "{change}");
+        let mut last = 1;
+        for replacement in replacements {
+            assert_members(replacement, &["deletedRegion", "insertedContent"]);
+            let region = &replacement["deletedRegion"];
+            assert_members(region, &["startLine", "startColumn", "endLine", "endColumn"]);
+            let line = |name: &str| region[name].as_u64().unwrap();
+            assert!(line("startLine") >= last && line("endLine") >= line("startLine"), "{region}");
+            assert!(replacement["insertedContent"]["text"].is_string(), "{replacement}");
+            last = line("endLine");
+        }
+    }
 }
 
 const INVALID_BUNDLE: &str = "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata:\n  name: x\nspec:\n  provisionerClassName: core-rukpak-io-plain\n  source:\n    type: image\n";

@@ -12,18 +12,21 @@ use serde_json::Value;
 /// crates in it.
 const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("common/", &["common/"]),
-    ("certs", &["common/"]),
+    ("certs", &["common/", "host/platform"]),
     ("guest/sdk", &["common/"]),
     ("guest/policies/", &["common/", "guest/sdk"]),
     ("examples/", &["guest/sdk"]),
     ("host/text", &[]),
+    ("host/platform", &[]),
     ("host/system", &[]),
     ("host/telemetry", &["host/text"]),
     ("host/supervise", &["host/text"]),
     ("host/ledger", &[]),
-    ("host/input", &["common/", "host/text"]),
-    ("host/files", &["common/", "host/input", "host/text"]),
-    ("host/engine", &["common/", "host/system", "host/text"]),
+    ("host/lsp", &["host/platform"]),
+    ("host/fix", &["common/"]),
+    ("host/input", &["common/", "host/platform", "host/text"]),
+    ("host/files", &["common/", "host/input", "host/platform", "host/text"]),
+    ("host/engine", &["common/", "host/platform", "host/system", "host/text"]),
     (
         "host/admission",
         &[
@@ -44,6 +47,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "certs",
             "host/admission",
             "host/engine",
+            "host/platform",
             "host/recording",
             "host/supervise",
             "host/system",
@@ -52,14 +56,14 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "host/ui",
         ],
     ),
-    ("host/recording", &["host/admission", "host/text"]),
+    ("host/recording", &["host/admission", "host/platform", "host/text"]),
     ("host/ui", &["host/admission", "host/text"]),
     ("host/controller", &["common/", "certs", "host/admission", "host/supervise", "host/text"]),
     (
         "host/manifests",
         &["common/", "certs", "host/admission", "host/controller", "host/files", "host/input"],
     ),
-    ("host/registry", &["common/", "host/text"]),
+    ("host/registry", &["common/", "host/platform", "host/text"]),
     ("host/pack", &[]),
     ("host/builtin-components", &["host/pack"]),
     (
@@ -102,6 +106,14 @@ const WASM_USERS: &[(&str, &str, &[&str])] = &[
 
 /// What both sides stand on does no I/O.
 const IO_MODULES: &[&str] = &["std::fs", "std::net", "std::process", "std::thread"];
+
+/// Where operating systems differ: modules that can name one, by directory and path.
+const SYSTEM_USERS: &[(&str, &str)] =
+    &[("host/platform", ""), ("host/system", ""), ("host/engine", "confine")];
+
+/// Names of an operating system, and of its calls.
+const SYSTEM_NAMES: &[&str] =
+    &["std::os::", "rustix::", "libc::", "windows_sys::", "target_os", "(unix)", "(windows)"];
 
 struct Package {
     name: String,
@@ -202,6 +214,29 @@ fn common_crates_perform_no_io() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn operating_systems_differ_in_one_place() {
+    let mut wrong = Vec::new();
+    for package in workspace() {
+        let is_product = ["certs", "common/", "host/"];
+        if !is_product.iter().any(|name| is_named(&package.directory, name)) {
+            continue;
+        }
+        for (path, text) in sources(&package.root) {
+            let path = path.join("::");
+            let is_user = |(directory, module): &(&str, &str)| {
+                package.directory == *directory && path.starts_with(module)
+            };
+            for name in SYSTEM_NAMES.iter().filter(|name| text.contains(**name)) {
+                if !SYSTEM_USERS.iter().any(is_user) {
+                    wrong.push(format!("{}: {path}: {name}", package.directory));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "move this to host/platform:\n{}", wrong.join("\n"));
 }
 
 #[test]

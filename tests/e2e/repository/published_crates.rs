@@ -11,11 +11,12 @@ use testkit::registry::DockerRegistry;
 use crate::BINARY;
 
 /// The crates that are published. All others say `publish = false`.
-const PUBLISHED_CRATES: [&str; 8] = [
+const PUBLISHED_CRATES: [&str; 9] = [
     "opgate-casefile",
     "opgate-sdk-testing",
     "opgate-cluster",
     "opgate-document",
+    "opgate-edit",
     "opgate-sdk",
     "opgate-alloc",
     "opgate-compat",
@@ -37,14 +38,14 @@ fn contract_text() -> String {
     std::fs::read_to_string(repository_root().join("wit/policy.wit")).unwrap()
 }
 
-/// `0.6.0`, of the contract.
+/// `0.7.0`, of the contract.
 fn contract_version() -> String {
     let text = contract_text();
     let (_, rest) = text.split_once("package opgate:policy@").unwrap();
     rest.split_once(';').unwrap().0.to_owned()
 }
 
-/// `0.5`, which SDKs and contract have in common.
+/// `0.7`, which SDKs and contract have in common.
 fn minor_version(version: &str) -> &str {
     version.rsplit_once('.').unwrap().0
 }
@@ -113,6 +114,13 @@ fn contract_is_printed_unchanged() {
     assert_eq!(std::fs::read_to_string(directory.join("policy.wit")).unwrap(), contract_text());
     opgate(directory, &["policy", "wit", "--out", "policy.wasm"]);
     assert_encodes_contract(&std::fs::read(directory.join("policy.wasm")).unwrap());
+}
+
+/// The package for JavaScript has a copy: npm packs no links. `node guest/javascript/build/copy-wit.js` writes it.
+#[test]
+fn package_for_javascript_has_the_contract() {
+    let copy = repository_root().join("guest/javascript/wit/policy.wit");
+    assert_eq!(std::fs::read_to_string(copy).unwrap(), contract_text());
 }
 
 /// As other tools read it: the package by its name, with worlds, interfaces and documentation.

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use opgate_document::Document;
 use opgate_input::objects::{self, ElementType, ObjectError, TypedObject};
 use opgate_input::read::{FilePath, OpenFile, Reader};
+use opgate_platform::files::display_path;
 
 use crate::content::{Content, Documents, File, Origin, has_documents};
 use crate::{directory, duplicate_keys, template};
@@ -116,13 +117,12 @@ pub struct Dump {
 /// If one of them cannot be read: one line each.
 pub fn open(path: &Path, reader: &Reader) -> Result<Vec<Dump>, DumpError> {
     if !path.is_dir() {
-        return Dump::of(FilePath::Named(path), path.display().to_string(), reader)
-            .map(|dump| vec![dump]);
+        return Dump::of(FilePath::Named(path), display_path(path), reader).map(|dump| vec![dump]);
     }
     let directory = directory::walk(path).map_err(|error| DumpError(format!("{error:#}")))?;
     let (mut dumps, mut errors) = (Vec::new(), Vec::new());
     for entry in directory.files.iter().filter(|entry| has_documents(&entry.path)) {
-        let shown = path.join(&entry.path).display().to_string();
+        let shown = display_path(&path.join(&entry.path));
         let dump = match &entry.rejection {
             Some(refused) => Err(DumpError(format!("{shown}: {}", refused.message))),
             None => Dump::of(entry.file_path(&directory), shown, reader),

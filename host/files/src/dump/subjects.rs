@@ -108,6 +108,7 @@ fn subject(
         prefix: String::new(),
         is_stored: true,
         recorded: None,
+        template: None,
     };
     Subject {
         source,

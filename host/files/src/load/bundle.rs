@@ -57,9 +57,10 @@ pub(super) fn subject(
         prefix: String::new(),
         is_stored: false,
         recorded: None,
+        template: None,
     };
     Subject {
-        source: root.display().to_string(),
+        source: opgate_platform::files::display_path(root),
         kind: kind.kind().to_owned(),
         name: bundle.name.clone(),
         namespace: None,

@@ -20,7 +20,7 @@ pub(super) fn load(
     baseline: Option<&Path>,
     reader: &Reader,
 ) -> anyhow::Result<Vec<Subject>> {
-    let source = root.display().to_string();
+    let source = opgate_platform::files::display_path(root);
     // A missing path must not count as an empty catalog.
     directory::directory_name(root)?;
     let mut old: BTreeMap<String, Arc<Package>> = BTreeMap::new();
@@ -52,6 +52,7 @@ pub(super) fn load(
             prefix: String::new(),
             is_stored: false,
             recorded: None,
+            template: None,
         }],
     };
     let packages = catalog::read(root, reader)?;

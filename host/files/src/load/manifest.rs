@@ -7,12 +7,13 @@ use crate::content::{File, ParseMode, has_documents};
 use crate::location::Locator;
 use crate::recorded_review::{GROUP, RecordedReview};
 use crate::reviews::{Object, Request, RequestObject, Subject};
-use crate::unsupported::{is_configuration, unsupported_type};
+use crate::unsupported::{is_configuration, is_opgate_configuration, unsupported_type};
 use crate::{directory, duplicate_keys, parallel, template};
 use opgate_compat::kinds::plural;
 use opgate_document::Value;
 use opgate_input::objects::{self, TypedObject};
 use opgate_input::read::{FilePath, Reader};
+use opgate_platform::files::display_path;
 use opgate_text::one_line;
 
 /// The reason why a document is no manifest.
@@ -57,10 +58,13 @@ pub(super) fn load(
             let root = root.as_ref().map(opgate_document::Document::root);
             // Manifests may have opgate's configuration next to them. A configuration alone is a mistake.
             if is_directory && root.is_some_and(is_configuration) {
-                tracing::warn!(
-                    "{source}: left out: {}",
-                    root.and_then(unsupported_type).unwrap_or_default()
-                );
+                let why = root.and_then(unsupported_type).unwrap_or_default();
+                // The caller knows which configuration it uses.
+                if root.is_some_and(is_opgate_configuration) {
+                    tracing::debug!("{source}: left out: {why}");
+                } else {
+                    tracing::warn!("{source}: left out: {why}");
+                }
                 continue;
             }
             if let Some(why) = root.and_then(unsupported_type) {
@@ -100,9 +104,9 @@ pub(super) fn load(
 
 /// Reads a file of a directory, by its path with that of the directory.
 fn read_file_in(root: &Path, path: &Path, reader: &Reader) -> anyhow::Result<Arc<File>> {
-    let inside = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
+    let inside = display_path(path.strip_prefix(root).unwrap_or(path));
     let found = directory::find_entry(root, &inside)?;
-    let shown = path.display();
+    let shown = display_path(path);
     // A readable directory has no entry for itself.
     let (directory, entry) = found.ok_or_else(|| match path.read_dir() {
         Err(error) => anyhow::anyhow!("{shown}: {error}"),
@@ -117,7 +121,7 @@ fn read_file_in(root: &Path, path: &Path, reader: &Reader) -> anyhow::Result<Arc
 
 fn read_files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<File>>> {
     if !root.is_dir() {
-        let shown = root.display().to_string();
+        let shown = display_path(root);
         let file =
             File::read(FilePath::Named(root), shown.clone(), shown, ParseMode::AllFiles, reader);
         return Ok(vec![Arc::new(duplicate_keys::reject_duplicates(file))]);
@@ -201,6 +205,7 @@ fn request(
         prefix,
         is_stored: false,
         recorded: None,
+        template: None,
     };
     if group == GROUP && found.kind == "AdmissionReview" {
         let below = use_recorded_review(&mut request, found.value)?;

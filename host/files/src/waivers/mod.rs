@@ -13,7 +13,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use time::{Date, Month};
 
-use opgate_input::read::{ReadPurpose, Reader, RootDirectory};
+use opgate_input::read::{FilePath, ReadPurpose, Reader, RootDirectory};
 use opgate_input::yaml::LocatedValue;
 use opgate_text::{hint, one_line, units};
 
@@ -79,19 +79,28 @@ pub fn read(
     resolve: ResolveRule<'_>,
     reader: &Reader,
 ) -> Result<Option<Waivers>, WaiverError> {
-    let file = directory.join(FILE_NAME).display().to_string();
+    let file = opgate_platform::files::display_path(&directory.join(FILE_NAME));
     let here = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     // An unreadable directory has no waivers. The reader of its files reports it.
     let Ok(root) = RootDirectory::open(here) else { return Ok(None) };
     let fail = |why: &dyn std::fmt::Display| WaiverError(format!("{file}: {why}"));
-    let opened = match root.open_below(Path::new(FILE_NAME)) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(|error| fail(&error))?,
+    let at = FilePath::Below(&root, Path::new(FILE_NAME));
+    let unsaved = reader.unsaved_text(&at, ReadPurpose::Keep).map_err(|error| fail(&error))?;
+    let bytes = if let Some(bytes) = unsaved {
+        bytes
+    } else {
+        let opened = match at.open() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(|error| fail(&error))?,
+        };
+        if !usize::try_from(opened.size).is_ok_and(|size| size <= MAX_FILE_BYTES) {
+            return Err(fail(&format!("larger than {}", units::bytes(MAX_FILE_BYTES))));
+        }
+        reader.read(opened, true, ReadPurpose::Keep).map_err(|error| fail(&error))?
     };
-    if !usize::try_from(opened.size).is_ok_and(|size| size <= MAX_FILE_BYTES) {
+    if bytes.len() > MAX_FILE_BYTES {
         return Err(fail(&format!("larger than {}", units::bytes(MAX_FILE_BYTES))));
     }
-    let bytes = reader.read(opened, true, ReadPurpose::Keep).map_err(|error| fail(&error))?;
     let text = String::from_utf8(bytes).map_err(|error| fail(&format!("not UTF-8: {error}")))?;
     let list = parse(&file, text.trim_start_matches('\u{feff}'), resolve)?;
     Ok(Some(Waivers { file, list }))

@@ -13,6 +13,7 @@ use opgate_admission::policy::{
 use opgate_builtin_policies::BUILTINS;
 use opgate_engine::{Compiler, EngineError};
 use opgate_input::read::{DEFAULT_MAX_INPUT_BYTES, DEFAULT_MAX_UNIT_BYTES, Reader};
+use opgate_platform::files;
 use opgate_server::DefaultLimits;
 use opgate_text::units::parse_bytes;
 
@@ -56,7 +57,7 @@ impl ConfigArgs {
         let user = || {
             let directory = std::env::var_os("XDG_CACHE_HOME")
                 .map(PathBuf::from)
-                .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
+                .or_else(|| files::home_directory().map(|home| home.join(".cache")))?;
             Some(directory.join("opgate"))
         };
         let foreign = |p: &PolicyConfig| p.module.is_foreign();

@@ -61,7 +61,7 @@ const COMMAND_EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "policy wit",
-        "Examples:\n  opgate policy wit --out policy.wit\n  opgate policy wit --push oci://registry.example.com/opgate/policy:0.6.0\n\ndocs/policies/contract.md describes the contract.",
+        "Examples:\n  opgate policy wit --out policy.wit\n  opgate policy wit --push oci://registry.example.com/opgate/policy:0.7.0\n\ndocs/policies/contract.md describes the contract.",
     ),
     (
         "review",

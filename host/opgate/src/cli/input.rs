@@ -20,6 +20,7 @@ use opgate_files as files;
 use opgate_files::directory::{DirectoryListing, Entry};
 use opgate_input::read::{FilePath, ReadPurpose, Reader};
 use opgate_input::yaml::{self, YamlError};
+use opgate_platform::files::display_path;
 use opgate_text::lines::{Lines, character_column, count_characters};
 
 /// The reason why an item has no review and no object, as a complete line.
@@ -282,7 +283,7 @@ fn is_review_file(path: &Path) -> bool {
 
 /// Returns the reviews of one file.
 pub(super) fn read(input: &Input, reader: &Reader) -> Vec<ReviewItem> {
-    let source = input.path.display().to_string();
+    let source = display_path(&input.path);
     match input.bytes(reader) {
         Ok(bytes) => split(&source, &extension(&input.path), bytes),
         Err(error) => {

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use opgate_platform::files;
+
 /// Returns the files that `kubectl` reads, unless some are named.
 pub(super) fn kubeconfig_paths(kubeconfig: &OsStr) -> anyhow::Result<Vec<PathBuf>> {
     let variable = std::env::var_os("KUBECONFIG").unwrap_or_default();
@@ -13,8 +15,8 @@ pub(super) fn kubeconfig_paths(kubeconfig: &OsStr) -> anyhow::Result<Vec<PathBuf
             return Ok(paths);
         }
     }
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let home = home.map(|home| home.join(".kube/config")).filter(|path| path.is_file());
+    let home =
+        files::home_directory().map(|home| home.join(".kube/config")).filter(|path| path.is_file());
     home.map(|path| vec![path]).ok_or_else(|| {
         anyhow::anyhow!("there is no kubeconfig: name one with --kubeconfig FILE or KUBECONFIG")
     })

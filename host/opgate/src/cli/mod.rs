@@ -19,6 +19,7 @@ mod constraint;
 mod demo;
 mod diff;
 mod doctor;
+mod lsp;
 mod man;
 mod manifests;
 mod policy;
@@ -55,7 +56,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use self::verbosity::OutputArgs;
+use self::verbosity::{LogPurpose, OutputArgs};
 use opgate_admission::policy::run_settings_job;
 use opgate_certs::error_text::with_causes;
 use opgate_engine::run_compile_job;
@@ -113,6 +114,8 @@ enum Command {
     Rules(rules::Rules),
     /// Serve a local page to browse rules and to try manifests, bundles and reviews
     Ui(ui::Ui),
+    /// Serve the Language Server Protocol to an editor
+    Lsp(lsp::Lsp),
     /// List, inspect, package, push and pull policies
     Policy(policy::PolicyArgs),
     /// Issue and check certificates
@@ -158,8 +161,12 @@ pub fn main() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    let serves = matches!(cli.command, Command::Serve(_));
-    cli.output_args.apply(&matches, serves);
+    let purpose = match cli.command {
+        Command::Serve(_) => LogPurpose::Serve,
+        Command::Check(_) | Command::Replay(_) | Command::Policy(_) => LogPurpose::Results,
+        _ => LogPurpose::Other,
+    };
+    cli.output_args.apply(&matches, purpose);
     let done = match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Replay(replay) => replay.run(),
@@ -170,6 +177,7 @@ pub fn main() -> ExitCode {
         Command::Report(report) => report.run(),
         Command::Rules(rules) => rules.run(),
         Command::Ui(ui) => ui.run(),
+        Command::Lsp(lsp) => lsp.run(),
         Command::Policy(policy) => policy.run(),
         Command::Certs(certs) => certs.run(),
         Command::Constraint(constraint) => constraint.run(),

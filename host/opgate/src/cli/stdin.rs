@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use opgate_input::read::Reader;
+use opgate_platform::files;
 
 /// Name of standard input on the command line.
 pub(super) const NAME: &str = "-";
@@ -32,11 +33,7 @@ impl Stdin {
         let process = std::process::id();
         for number in 0..=u8::MAX {
             let path = directory.join(format!("opgate-{process}-{number}"));
-            let mut options = File::options();
-            options.write(true).create_new(true);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            match options.open(&path) {
+            match files::new_private_file().open(&path) {
                 Ok(file) => return Ok((Self(path), file)),
                 // Another process with this number was killed once.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -18,6 +18,7 @@ use opgate_text::printed::{Form, Printed};
 use tracing::Level;
 
 use super::log::{EventFormat, FieldFormat};
+use opgate_admission::evaluation::POLICY_ERROR_LOG_TARGET;
 
 /// Arguments of all commands.
 #[derive(Debug, Args)]
@@ -91,9 +92,21 @@ pub(super) fn error(line: &str) {
     super::output::print_error(format_args!("{style}error{style:#}: {line}"));
 }
 
+/// The reader of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LogPurpose {
+    /// An administrator, later.
+    Serve,
+    /// The user of a command, who also reads its results: these have the policy errors.
+    Results,
+    /// The user of any other command.
+    Other,
+}
+
 impl OutputArgs {
-    /// Configures the log of this process. A server logs more, and with the time.
-    pub(super) fn apply(&self, matches: &ArgMatches, serves: bool) {
+    /// Configures the log of this process. A server logs more, and with the time. A command that reports policy errors
+    /// in its results logs them only with -v.
+    pub(super) fn apply(&self, matches: &ArgMatches, purpose: LogPurpose) {
         colors(self.color);
         let amount = match (self.quiet, self.verbose) {
             (true, _) => Verbosity::Quiet,
@@ -102,7 +115,8 @@ impl OutputArgs {
         };
         // Only one command runs in a process.
         let _ = VERBOSITY.set(amount);
-        init_log(self.log_format, self.level(matches, serves), serves);
+        let level = self.level(matches, purpose == LogPurpose::Serve);
+        init_log(self.log_format, level, purpose);
     }
 
     /// Returns the log level. A flag takes precedence over the environment.
@@ -132,21 +146,28 @@ pub(super) fn colors(choice: ColorChoice) {
     .write_global();
 }
 
-fn init_log(format: LogFormat, level: Level, serves: bool) {
+fn init_log(format: LogFormat, level: Level, purpose: LogPurpose) {
     use tracing_subscriber::filter::{LevelFilter, Targets};
     use tracing_subscriber::{
         Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
     };
     // The caller logs messages of the API client once, with the resource.
+    let is_repeated = purpose == LogPurpose::Results && level <= Level::WARN;
+    let policy_errors = if is_repeated && format == LogFormat::Text {
+        LevelFilter::OFF
+    } else {
+        LevelFilter::from_level(level)
+    };
     let ours = Targets::new()
         .with_default(level)
+        .with_target(POLICY_ERROR_LOG_TARGET, policy_errors)
         .with_target("kube_client", LevelFilter::OFF)
         .with_target("tower", LevelFilter::OFF);
     let form = if format == LogFormat::Json { Form::Json } else { Form::Text };
     let writer = move || Printed::new(io::stderr(), form);
     let lines = fmt::layer().with_writer(writer).with_target(false);
     let lines = match format {
-        LogFormat::Text if serves => lines.fmt_fields(FieldFormat).boxed(),
+        LogFormat::Text if purpose == LogPurpose::Serve => lines.fmt_fields(FieldFormat).boxed(),
         LogFormat::Text => lines.fmt_fields(FieldFormat).event_format(EventFormat::new()).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };

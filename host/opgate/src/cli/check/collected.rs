@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use opgate_admission::policy::{Configuration, PolicySet};
 use opgate_files::{CheckInputType, DetectedInput, parallel};
 use opgate_input::read::Reader;
+use opgate_platform::files::display_path;
 
+use super::decision_cache::DecisionCache;
 use super::evaluate::{SubjectResult, error_lines};
 use super::inputs::LoadedInput;
 use super::report::CheckRecord;
 use super::units::{UnitEvaluator, UnitResult};
-use super::waivers::{self, KnownRules, WaiverFile};
+use super::waivers::{self, DirectoryWaivers, KnownRules, WaiverFile};
 use crate::cli::report::{ReportItem, UnreadableInput};
 
 /// Results of a file or a directory. Names of files are relative to the directory.
@@ -64,6 +66,71 @@ impl CollectedResults {
         collected.notes.extend(waivers.iter().flat_map(WaiverFile::notes));
         collected.rename_paths();
         collected
+    }
+
+    fn empty() -> Self {
+        Self {
+            records: Vec::new(),
+            unreadable: Vec::new(),
+            notes: Vec::new(),
+            has_skipped_rules: false,
+            prefix: String::new(),
+        }
+    }
+
+    /// Reads the waivers of a directory without a unit.
+    pub(in crate::cli) fn of_waivers(
+        directory: &Path,
+        configuration: &Configuration,
+        set: &PolicySet,
+        reader: &Reader,
+    ) -> Self {
+        let mut collected = Self::empty();
+        let file = display_path(&directory.join(opgate_files::waivers::FILE_NAME));
+        match KnownRules::of(configuration, set).waivers(directory, &reader.with_full_budget()) {
+            Ok(_) => collected.notes.push(format!(
+                "{file}:1:1: it has no effect here: it belongs in the directory of a bundle or a catalog"
+            )),
+            Err(lines) => collected.add_error(&file, &lines.to_string()),
+        }
+        collected
+    }
+
+    /// Evaluates one unit, with the waivers of its directory. Names of files stay as they are. None if it is
+    /// cancelled.
+    pub(in crate::cli) fn of_unit(
+        input: &DetectedInput,
+        configuration: &Configuration,
+        set: &PolicySet,
+        reader: &Reader,
+        decisions: &DecisionCache,
+    ) -> Option<Self> {
+        let mut collected = Self::empty();
+        let mut waivers = None;
+        if let Some(directory) = waiver_directory(input) {
+            let rules = KnownRules::of(configuration, set);
+            match rules.waivers(&directory, &reader.with_full_budget()) {
+                Ok(read) => {
+                    let is_whole = directory == input.path;
+                    let file = |waivers| DirectoryWaivers { waivers, is_whole };
+                    let file = |waivers| WaiverFile::new(file(waivers), false, waivers::today());
+                    waivers = read.map(file);
+                }
+                Err(lines) => {
+                    let file = directory.join(opgate_files::waivers::FILE_NAME);
+                    collected.add_error(&file.display().to_string(), &lines.to_string());
+                }
+            }
+        }
+        let mut units = UnitEvaluator::new(set, reader);
+        units.decisions = Some(decisions);
+        let unit = units.evaluate(input);
+        if decisions.is_cancelled() {
+            return None;
+        }
+        collected.add_unit(&input.path, unit, waivers.as_mut(), configuration.warnings_as_errors);
+        collected.notes.extend(waivers.iter().flat_map(WaiverFile::notes));
+        Some(collected)
     }
 
     fn add_unit(
@@ -123,6 +190,17 @@ impl CollectedResults {
     pub(in crate::cli) fn items(&self) -> Vec<ReportItem<'_>> {
         self.records.iter().map(CheckRecord::item).collect()
     }
+}
+
+/// Returns the directory whose waivers apply to a unit.
+pub(in crate::cli) fn waiver_directory(input: &DetectedInput) -> Option<PathBuf> {
+    if let Some(directory) = &input.directory {
+        return Some(directory.clone());
+    }
+    if input.path.is_dir() {
+        return Some(input.path.clone());
+    }
+    input.path.parent().map(Path::to_owned)
 }
 
 /// Finds the subjects. Objects that were exported from a cluster are manifests here: they are not all objects of it.

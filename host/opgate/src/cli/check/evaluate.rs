@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::decision_cache::DecisionCache;
 use super::read_resources::ReadResources;
 use super::report::{CheckRecord, Report};
 use super::waivers;
@@ -21,9 +22,9 @@ use crate::cli::report::UnreadableInput;
 use crate::cli::runtime;
 use crate::cli::stdin::Stdin;
 use crate::cli::verbosity;
-use opgate_admission::policy::PolicySet;
+use opgate_admission::policy::{Decision, Effect, MatchResult, PolicySet};
 use opgate_admission::review::{Review, ReviewError};
-use opgate_document::TooDeep;
+use opgate_document::{Document, TooDeep};
 use opgate_files::{self as files, Subject};
 use opgate_manifests::SYSTEM_NAMESPACE;
 use opgate_text::one_line;
@@ -79,6 +80,7 @@ impl SubjectResult {
 pub(super) struct SubjectEvaluator<'s> {
     set: &'s PolicySet,
     explains: bool,
+    decisions: Option<&'s DecisionCache>,
 }
 
 /// The reason why a subject has no result.
@@ -100,7 +102,12 @@ impl EvaluateError {
 
 impl<'s> SubjectEvaluator<'s> {
     pub(super) fn new(set: &'s PolicySet) -> Self {
-        Self { set, explains: false }
+        Self { set, explains: false, decisions: None }
+    }
+
+    /// Uses earlier decisions, and can be cancelled.
+    pub(super) fn with_decisions(self, decisions: Option<&'s DecisionCache>) -> Self {
+        Self { decisions, ..self }
     }
 
     /// Keeps an explanation of each policy for every subject if `explains` is set.
@@ -113,14 +120,21 @@ impl<'s> SubjectEvaluator<'s> {
     /// # Errors
     /// If a request is no review, or the engine fails.
     pub(super) fn evaluate(&self, subject: &Subject) -> Result<SubjectResult, EvaluateError> {
-        let Self { set, explains } = self;
+        let Self { set, explains, decisions } = self;
         let started = Instant::now();
         let mut checked = CheckRecord::new(subject);
         let mut not_evaluated = Vec::new();
         let mut is_seen = true;
         let mut reads = Some(BTreeSet::new());
         let (mut is_evaluated, mut unevaluated) = (false, subject.not_evaluated.clone());
+        let has_templates = subject.requests.iter().any(|request| request.template.is_some());
+        // The rules that evaluate the workload of the next pod template.
+        let mut matched = BTreeSet::new();
         for request in &subject.requests {
+            if decisions.is_some_and(DecisionCache::is_cancelled) {
+                let cancelled = anyhow::anyhow!("the input has changed");
+                return Err(EvaluateError::Engine(cancelled));
+            }
             let text = request.text();
             let text = text.map_err(|TooDeep(offset)| ReviewError::Depth(offset));
             let unreadable = |error| EvaluateError::unreadable(&subject.source, &error);
@@ -133,9 +147,27 @@ impl<'s> SubjectEvaluator<'s> {
                 is_seen = set.policies().iter().any(|policy| policy.matches(&review));
             }
             let resources = ReadResources::new(set);
-            let decided = set.decide(&review, None, Instant::now() + REVIEW_TIMEOUT, &resources);
-            let decision = runtime::block_on(decided).map_err(anyhow::Error::from)?;
-            let decision = decision.map_err(anyhow::Error::from)?;
+            let decide = || {
+                let until = Instant::now() + REVIEW_TIMEOUT;
+                let decided = set.decide(&review, None, until, &resources);
+                let decision = runtime::block_on(decided).map_err(anyhow::Error::from)?;
+                decision.map_err(anyhow::Error::from)
+            };
+            let decision = match decisions {
+                Some(decisions) => {
+                    let all = Document::part(text.clone(), 0..text.len());
+                    decisions.decide(&all.root().raw(), decide)?
+                }
+                None => decide()?,
+            };
+            let decision = match &request.template {
+                None if has_templates => {
+                    matched = matched_rules(set, &review);
+                    decision
+                }
+                None => decision,
+                Some(_) => without_rules(decision, &matched),
+            };
             if !is_evaluated {
                 let why = explanation::not_evaluated_reason(set, &review, &decision, None);
                 is_evaluated = why.is_none();
@@ -174,6 +206,35 @@ impl<'s> SubjectEvaluator<'s> {
             reads,
         })
     }
+}
+
+/// A policy and a rule.
+type PolicyRule = (String, String);
+
+/// Returns the rules that evaluate a request.
+fn matched_rules(set: &PolicySet, review: &Review<'_>) -> BTreeSet<PolicyRule> {
+    let results = set.match_results(review).into_iter();
+    let rules = results.filter_map(|(policy, result)| match result {
+        MatchResult::Matched(matched) => Some((policy, matched.rules)),
+        _ => None,
+    });
+    rules
+        .flat_map(|(policy, rules)| rules.into_iter().map(|rule| (policy.to_owned(), rule)))
+        .collect()
+}
+
+/// Removes the results of rules from the decision on a pod template: those that evaluate the workload itself have
+/// reported what is wrong with its template.
+fn without_rules(mut decision: Decision, rules: &BTreeSet<PolicyRule>) -> Decision {
+    let is_other =
+        |policy: &str, rule: &str| !rules.iter().any(|(known, id)| known == policy && id == rule);
+    decision.violations.retain(|violation| is_other(&violation.policy, &violation.rule));
+    decision.skipped.retain(|skipped| is_other(&skipped.policy, &skipped.rule));
+    let denies = decision.violations.iter().any(|v| v.effect == Effect::Deny);
+    if !denies && decision.policy_errors.is_empty() {
+        decision.denial = None;
+    }
+    decision
 }
 
 /// Results so far.
@@ -237,6 +298,16 @@ impl<'s> CheckRun<'s> {
         self.report.set_audit();
     }
 
+    /// Tells nothing about fixes: the caller does.
+    pub(super) fn omit_fix_hint(&mut self) {
+        self.report.omit_fix_hint();
+    }
+
+    /// Writes no report: only the outcome counts.
+    pub(super) fn silence(&mut self) {
+        self.report.silence();
+    }
+
     /// Takes over what was found out, with the number of the waivers for it.
     pub(super) fn add_result(&mut self, result: SubjectResult, waivers: Option<usize>) {
         let SubjectResult {
@@ -266,6 +337,13 @@ impl<'s> CheckRun<'s> {
         let unread = unreported.into_iter().map(|(source, line)| UnreadableInput { source, line });
         self.unreported.extend(unread);
         self.report.add(checked);
+    }
+
+    /// Notes that there are policies next to the files that are not used.
+    pub(super) fn add_unused_configuration(&mut self) {
+        if self.requires_evaluated {
+            self.outcome = self.outcome.max(ExitStatus::Denied);
+        }
     }
 
     /// Notes that something that was found cannot be read: a line each.

@@ -20,6 +20,7 @@ use opgate_files::{
     self as files, CheckInputType, DetectedInput, Detection, SkippedFile, parallel,
 };
 use opgate_input::read::Reader;
+use opgate_platform::files::display_path;
 
 /// Subjects and files at the paths.
 #[derive(Debug, Default)]
@@ -171,7 +172,7 @@ impl LoadedInput {
                     self.waivers.len() - 1
                 }),
                 Err(lines) => {
-                    let file = directory.join(files::waivers::FILE_NAME).display().to_string();
+                    let file = display_path(&directory.join(files::waivers::FILE_NAME));
                     self.add_error(&file, &lines.to_string());
                     None
                 }

@@ -8,12 +8,15 @@
 
 pub(super) mod audit;
 pub(super) mod collected;
+pub(super) mod decision_cache;
 pub(super) mod evaluate;
+mod fix;
 mod inputs;
 mod lines;
 mod read_resources;
 pub(super) mod report;
 mod units;
+mod unused_configuration;
 mod waivers;
 
 use std::ffi::{OsStr, OsString};
@@ -23,16 +26,19 @@ use std::time::Duration;
 use clap::Args;
 
 use self::evaluate::{CheckRun, Progress};
+use self::fix::{FixArgs, FixOutcome, UnitSource};
 use self::inputs::LoadedInput;
 use self::lines::StatusLines;
 use self::report::Report;
 use self::units::UnitEvaluator;
+use self::unused_configuration::UnusedConfigurations;
 use self::waivers::KnownRules;
 use super::fail_on::FailOn;
 use super::help::is_plugin;
 use super::input;
 use super::report::level::MinEffect;
 use super::report::{Format, describe_cluster, describe_paths};
+use super::stdin;
 use super::verbosity::is_verbose;
 use crate::cli::args::{ConfigArgs, ReadArgs};
 use crate::cli::exit::{CommandError, ExitStatus};
@@ -69,6 +75,18 @@ struct ClusterArgs {
     /// With --cluster: context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME", conflicts_with = "paths")]
     kube_context: Option<String>,
+}
+
+/// The objects to evaluate.
+#[derive(Debug, Args)]
+struct ScopeArgs {
+    /// Fail if an object was not evaluated: no policy matched it, every rule was skipped, or there is an
+    /// opgate.yaml whose policies are not used
+    #[arg(long)]
+    require_evaluated: bool,
+    /// Do not evaluate the pod templates of Deployments and other workloads as Pods
+    #[arg(long)]
+    no_expand: bool,
 }
 
 /// Arguments of `opgate check`.
@@ -109,9 +127,10 @@ pub(super) struct Check {
     /// objects read
     #[arg(long)]
     explain: bool,
-    /// Fail if an object was not evaluated: no policy matched it, or every rule was skipped
-    #[arg(long)]
-    require_evaluated: bool,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    fixes: FixArgs,
     #[command(flatten)]
     read: ReadArgs,
     /// Bundles, catalogs, projects, directories with them, files or directories of manifests or of objects
@@ -125,7 +144,10 @@ pub(super) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Check {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
-        if self.cluster.cluster || (self.paths.is_empty() && is_plugin()) {
+        let is_cluster = self.cluster.cluster || (self.paths.is_empty() && is_plugin());
+        let has_stdin = self.paths.iter().any(|path| path == Path::new(stdin::NAME));
+        self.fixes.check(is_cluster, has_stdin)?;
+        if is_cluster {
             return self.check_cluster();
         }
         if self.cluster.kubeconfig.is_some() || self.cluster.kube_context.is_some() {
@@ -153,30 +175,58 @@ impl Check {
         let waivers = std::mem::take(&mut loaded.waivers).into_iter();
         let waivers =
             waivers.map(|waivers| waivers::WaiverFile::new(waivers, self.no_waivers, today));
+        let waivers: Vec<_> = waivers.collect();
+        let waived: Vec<_> = waivers.iter().map(waivers::WaiverFile::waived_rules).collect();
+        let (fixer, mut outcome) = (self.fixes.fixer(&set, &rules)?, FixOutcome::default());
         let mut report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
         report.set_subject(describe_paths(&self.paths));
         let mut lines = StatusLines::new(*output == Format::Table, is_verbose() || self.explain);
         lines.print_detection(&mut loaded);
-        let mut check_run =
-            CheckRun::new(report, waivers.collect(), self.effective_fail_on(&configuration));
-        check_run.requires_evaluated = self.require_evaluated;
+        let mut check_run = CheckRun::new(report, waivers, self.effective_fail_on(&configuration));
+        if self.fixes.diff {
+            check_run.silence();
+        } else if self.fixes.is_requested() {
+            check_run.omit_fix_hint();
+        }
+        check_run.requires_evaluated = self.scope.require_evaluated;
         check_run.has_cluster_state = !cluster_state.is_empty();
         check_run.stdin = loaded.stdin.take();
         let mut units = UnitEvaluator::new(&set, &reader);
         units.baseline = baseline.as_deref();
         units.namespace = self.namespace.as_deref();
         units.explains = self.explain;
+        units.expands = !self.scope.no_expand;
+        let is_configured = config.config.is_some();
+        let mut unused = UnusedConfigurations::new(is_configured, &self.paths);
         audit::load_cluster_state(&mut loaded.dumps, &set, &self.read.reader());
         units.share_objects(&loaded.units);
         let parts = loaded.dumps.iter().map(|(dump, _)| dump.slots().len()).sum::<usize>();
         let progress = Progress::of(loaded.units.len() + parts);
-        let evaluate = |(found, _): &(DetectedInput, Option<usize>)| {
+        let evaluate = |(found, waivers): &(DetectedInput, Option<usize>)| {
             let unit = units.evaluate(found);
+            let after = fixer.as_ref().map(|fixer| {
+                let evaluate = |input: &_, reader: &_| units.evaluate_with(reader, input);
+                let waived = waivers.and_then(|number| waived.get(number));
+                let source =
+                    UnitSource { input: found, reader: &reader, evaluate: &evaluate, waived };
+                fixer.fix_unit(&source, &unit)
+            });
             progress.step();
-            unit
+            // A difference leaves the files as they are, and so is the outcome.
+            match after {
+                Some((Some(after), outcome)) if self.fixes.writes() => (after, Some(outcome)),
+                Some((_, outcome)) => (unit, Some(outcome)),
+                None => (unit, None),
+            }
         };
-        parallel::for_each_in_order(&loaded.units, evaluate, |(found, waivers), unit| {
+        parallel::for_each_in_order(&loaded.units, evaluate, |(found, waivers), (unit, fixes)| {
+            if let Some(fixes) = fixes {
+                outcome.add(fixes);
+            }
             lines.print_unit(&unit, &check_run);
+            if unit.results.is_empty() && unit.error.is_none() {
+                unused.add(&found.path);
+            }
             if let Some(error) = &unit.error {
                 check_run.add_error(&found.path, error);
             }
@@ -195,8 +245,30 @@ impl Check {
         )?;
         progress.end();
         check_run.unreadable.append(&mut loaded.unreadable);
+        if unused.warn() {
+            check_run.add_unused_configuration();
+        }
         lines.finish();
-        check_run.finish()
+        self.finish_fixes(fixer.is_some().then_some(&outcome), check_run)
+    }
+
+    /// Writes the fixes or prints them, and ends the check.
+    fn finish_fixes(
+        &self,
+        fixed: Option<&FixOutcome>,
+        mut check_run: CheckRun<'_>,
+    ) -> Result<ExitStatus, CommandError> {
+        let Some(fixed) = fixed else { return check_run.finish() };
+        if self.fixes.writes() {
+            for (path, error) in fixed.write() {
+                check_run.add_error(path, &error);
+            }
+        } else {
+            fixed.print_diff(|path| check_run.with_stdin_name(path))?;
+        }
+        let outcome = check_run.finish();
+        fixed.print_summary(self.fixes.writes());
+        outcome
     }
 
     /// Evaluates the objects of a running cluster.
@@ -210,7 +282,7 @@ impl Check {
         let context = self.cluster.kube_context.as_deref();
         report.set_subject(describe_cluster(context, self.namespace.as_deref()));
         let mut check_run = CheckRun::of_cluster(report, self.effective_fail_on(&configuration));
-        check_run.requires_evaluated = self.require_evaluated;
+        check_run.requires_evaluated = self.scope.require_evaluated;
         let live = audit::LiveCluster { kubeconfig, context, namespace: self.namespace.as_deref() };
         audit::evaluate_cluster(&live, &set, check_run)
     }

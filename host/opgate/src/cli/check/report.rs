@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::cli::exit::ExitStatus;
 use crate::cli::explanation::Explanation;
 use crate::cli::output::{Out, stdout};
+use crate::cli::report::fix::ReportedFix;
 use crate::cli::report::html::{EvaluationCommand, Page};
 use crate::cli::report::level::{HiddenCounts, MinEffect};
 use crate::cli::report::page::RulePages;
@@ -107,6 +108,7 @@ impl CheckRecord {
     /// Takes over what the policies say about one document of the subject.
     pub(super) fn add_decision(&mut self, request: &Request, decision: Decision) {
         let mut places = LocationResolver::new(&request.object);
+        let prefix = request.field_prefix();
         // The waivers decide whether a violation denies. A policy error cannot be waived.
         let is_found = decision.violations.iter().any(|v| v.effect == Effect::Deny);
         let denied_by_fault =
@@ -118,7 +120,10 @@ impl CheckRecord {
             let about = std::mem::take(&mut violation.logical_location);
             let about = if denies { about } else { Vec::new() };
             let mut violation = Violation::from(violation);
-            let (prefix, field) = (request.prefix.as_str(), violation.field.as_str());
+            if let Some(fix) = &mut violation.fix {
+                fix.locate(request);
+            }
+            let (prefix, field) = (prefix.as_str(), violation.field.as_str());
             let dot = if prefix.is_empty() || field.is_empty() || field.starts_with('[') {
                 ""
             } else {
@@ -133,8 +138,15 @@ impl CheckRecord {
                     && known.location == place
                     && (place.is_some() || known.violation.field == violation.field)
             };
-            if !self.violations.iter().rev().take(MAX_RECENT_VIOLATIONS).any(is_known) {
-                self.violations.push(LocatedViolation { violation, location: place, about });
+            let mut recent = self.violations.iter_mut().rev().take(MAX_RECENT_VIOLATIONS);
+            match recent.find(|known| is_known(known)) {
+                Some(known) if known.violation.fix.is_none() => {
+                    known.violation.fix = violation.fix.take();
+                }
+                Some(_) => {}
+                None => {
+                    self.violations.push(LocatedViolation { violation, location: place, about });
+                }
             }
         }
         let policy_errors = decision.policy_errors.into_iter();
@@ -179,6 +191,18 @@ impl CheckRecord {
         self.violations.iter().map(|located_violation| &located_violation.violation)
     }
 
+    /// Iterates over the violations with a fix for files.
+    pub(super) fn fixes(&self) -> impl Iterator<Item = FixCandidate<'_>> {
+        self.violations.iter().filter_map(|LocatedViolation { violation, location, .. }| {
+            let fix = violation.fix.as_ref().filter(|fix| fix.edits().is_some())?;
+            if violation.waived.is_some() {
+                return None;
+            }
+            let place = location.as_ref().map(ReportLocation::describe);
+            Some(FixCandidate { policy: &violation.policy, rule: &violation.rule, fix, place })
+        })
+    }
+
     /// Returns the policy error, if there is one.
     pub(in crate::cli) fn policy_error(&self) -> Option<&PolicyErrorRecord> {
         self.error.as_ref()
@@ -217,6 +241,9 @@ impl CheckRecord {
         self.source = named(&self.source);
         for place in self.violations.iter_mut().filter_map(|v| v.location.as_mut()) {
             place.file = named(&place.file);
+        }
+        for fix in self.violations.iter_mut().filter_map(|v| v.violation.fix.as_mut()) {
+            fix.rename_files(&named);
         }
     }
 
@@ -314,6 +341,29 @@ impl CheckRecord {
     }
 }
 
+/// Returns how many violations can be fixed; none if no violation can.
+fn fix_hint(records: &[CheckRecord]) -> Option<String> {
+    let fixes = records.iter().flat_map(CheckRecord::fixes);
+    let (safe, other): (Vec<_>, Vec<_>) = fixes.partition(|candidate| candidate.fix.is_safe());
+    match (safe.len(), other.len()) {
+        (0, 0) => None,
+        (0, other) => Some(format!("{other} fixable with --fix --unsafe-fixes")),
+        (safe, 0) => Some(format!("{safe} fixable with --fix")),
+        (safe, other) => {
+            Some(format!("{safe} fixable with --fix, {other} more with --unsafe-fixes"))
+        }
+    }
+}
+
+/// A fix of a violation.
+pub(super) struct FixCandidate<'r> {
+    pub(super) policy: &'r str,
+    pub(super) rule: &'r str,
+    pub(super) fix: &'r ReportedFix,
+    /// The place of the violation, if it has one.
+    pub(super) place: Option<String>,
+}
+
 impl LocatedViolation {
     fn line(&self) -> ReportedViolation<'_> {
         ReportedViolation { violation: &self.violation, location: self.location.as_ref() }
@@ -322,6 +372,15 @@ impl LocatedViolation {
     fn position(&self) -> Option<(&str, u64, u64)> {
         self.location.as_ref().map(|place| (place.file.as_str(), place.line, place.column))
     }
+}
+
+/// What a report writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReportContent {
+    All,
+    /// All, but how to fix violations.
+    WithoutFixHint,
+    Nothing,
 }
 
 /// A report under way.
@@ -339,6 +398,7 @@ pub(in crate::cli) struct Report<'s> {
     write_error: Option<io::Error>,
     unreadable: Vec<UnreadableInput>,
     is_audit: bool,
+    content: ReportContent,
     /// Objects of an audit without anything to show, which are only counted: a cluster can have a million.
     counted: Counts,
     command: EvaluationCommand,
@@ -367,6 +427,7 @@ impl<'s> Report<'s> {
             write_error: None,
             unreadable: unread,
             is_audit: false,
+            content: ReportContent::All,
             counted: Counts::default(),
             command: EvaluationCommand::Check,
             subject: String::new(),
@@ -388,7 +449,20 @@ impl<'s> Report<'s> {
         self.is_audit = true;
     }
 
+    /// Tells nothing about fixes: the caller does.
+    pub(super) fn omit_fix_hint(&mut self) {
+        self.content = ReportContent::WithoutFixHint;
+    }
+
+    /// Writes nothing: only the outcome counts.
+    pub(super) fn silence(&mut self) {
+        self.content = ReportContent::Nothing;
+    }
+
     pub(super) fn add(&mut self, mut record: CheckRecord) {
+        if self.content == ReportContent::Nothing {
+            return;
+        }
         record.hide_below(self.level);
         self.hidden.add(record.hidden);
         if self.is_audit && self.format == Format::Table && record.is_empty() {
@@ -413,6 +487,9 @@ impl<'s> Report<'s> {
     pub(super) fn finish(mut self) -> io::Result<()> {
         if let Some(error) = self.write_error.take() {
             return Err(error);
+        }
+        if self.content == ReportContent::Nothing {
+            return Ok(());
         }
         let mut kept = std::mem::take(&mut self.results);
         if matches!(self.format, Format::Json | Format::Jsonl) {
@@ -448,6 +525,11 @@ impl<'s> Report<'s> {
         }
         if self.format == Format::Table && items.len() + self.counted.total() > 0 {
             note(table::summary(&items, self.counted, &self.unreadable));
+        }
+        if self.format == Format::Table
+            && let Some(line) = fix_hint(&kept).filter(|_| self.content == ReportContent::All)
+        {
+            note(line);
         }
         Ok(())
     }

@@ -16,9 +16,13 @@ use opgate_admission::cluster::ListingBuilder;
 use opgate_admission::policy::PolicySet;
 use opgate_files::{self as files, CheckInputType, DetectedInput, Subject, parallel};
 use opgate_input::read::Reader;
+use tracing::subscriber::NoSubscriber;
 
+use super::decision_cache::DecisionCache;
 use super::evaluate::{SubjectEvaluator, SubjectResult};
+use super::report::{CheckRecord, FixCandidate};
 use crate::cli::kinds::misspelling_hint;
+use crate::cli::report::Violation;
 
 /// A file of more bytes is read while no other large one is in memory. So is each catalog.
 const LARGE_FILE_BYTES: u64 = 16 << 20;
@@ -32,6 +36,10 @@ pub(super) struct UnitEvaluator<'u> {
     /// Namespace of objects that name none, where their kind is in namespaces.
     pub(super) namespace: Option<&'u str>,
     pub(super) explains: bool,
+    /// Whether pod templates of workloads are evaluated as Pods.
+    pub(super) expands: bool,
+    /// Earlier decisions on the same units.
+    pub(super) decisions: Option<&'u DecisionCache>,
     large_lock: Mutex<()>,
 }
 
@@ -49,11 +57,25 @@ pub(super) struct UnitResult {
 impl<'u> UnitEvaluator<'u> {
     pub(super) fn new(set: &'u PolicySet, reader: &'u Reader) -> Self {
         let large = Mutex::new(());
-        Self { set, reader, baseline: None, namespace: None, explains: false, large_lock: large }
+        Self {
+            set,
+            reader,
+            baseline: None,
+            namespace: None,
+            explains: false,
+            expands: true,
+            decisions: None,
+            large_lock: large,
+        }
     }
 
-    fn load(&self, input: &DetectedInput, since: Option<&Path>) -> anyhow::Result<Vec<Subject>> {
-        let mut subjects = files::load(input, since, &self.reader.with_full_budget())?;
+    fn load(
+        &self,
+        reader: &Reader,
+        input: &DetectedInput,
+        since: Option<&Path>,
+    ) -> anyhow::Result<Vec<Subject>> {
+        let mut subjects = files::load(input, since, &reader.with_full_budget())?;
         if let Some(namespace) = self.namespace {
             let requests = subjects.iter_mut().flat_map(|subject| &mut subject.requests);
             requests.for_each(|request| request.set_default_namespace(namespace));
@@ -71,8 +93,10 @@ impl<'u> UnitEvaluator<'u> {
         let listings = |input: &&DetectedInput| {
             let mut listings = ListingBuilder::of(self.set.cluster());
             let _large = is_large(input).then(|| self.lock());
-            // Unreadable input is reported when it is evaluated.
-            for subject in self.load(input, None).unwrap_or_default() {
+            // Unreadable input is reported when it is evaluated, and so is everything that is logged.
+            let load = || self.load(self.reader, input, None).unwrap_or_default();
+            let subjects = tracing::subscriber::with_default(NoSubscriber::default(), load);
+            for subject in subjects {
                 for request in &subject.requests {
                     request.for_each_new_object(&mut |object, namespace| {
                         listings.add_unstored(object, namespace, &request.group, &request.resource);
@@ -94,14 +118,26 @@ impl<'u> UnitEvaluator<'u> {
 
     /// Loads and evaluates something.
     pub(super) fn evaluate(&self, input: &DetectedInput) -> UnitResult {
+        self.evaluate_with(self.reader, input)
+    }
+
+    /// Loads and evaluates something with another reader.
+    pub(super) fn evaluate_with(&self, reader: &Reader, input: &DetectedInput) -> UnitResult {
         let _large = is_large(input).then(|| self.lock());
-        let subjects = match self.load(input, self.baseline) {
-            Ok(subjects) => subjects,
+        let subjects = match self.load(reader, input, self.baseline) {
+            Ok(mut subjects) => {
+                if self.expands {
+                    subjects.iter_mut().for_each(Subject::expand_pod_templates);
+                }
+                subjects
+            }
             Err(error) => {
                 return UnitResult { error: Some(format!("{error:#}")), ..UnitResult::default() };
             }
         };
-        let evaluator = SubjectEvaluator::new(self.set).with_explanations(self.explains);
+        let evaluator = SubjectEvaluator::new(self.set)
+            .with_explanations(self.explains)
+            .with_decisions(self.decisions);
         let evaluate_request =
             |subject: &Subject| evaluator.evaluate(subject).map_err(anyhow::Error::from);
         let evaluated = match &subjects[..] {
@@ -130,6 +166,50 @@ impl<'u> UnitEvaluator<'u> {
             warnings,
             error: None,
         }
+    }
+}
+
+impl UnitResult {
+    /// Creates the result of something that cannot be read.
+    pub(super) fn of_error(error: String) -> Self {
+        Self { error: Some(error), ..Self::default() }
+    }
+
+    /// Gives other names to paths.
+    pub(super) fn rename_paths(&mut self, named: impl Fn(&str) -> String) {
+        for result in self.results.iter_mut().flatten() {
+            result.record.rename_paths(&named);
+        }
+        let lines = self.input_type_lines.iter_mut().map(|(_, line)| line);
+        for line in lines.chain(&mut self.warnings).chain(&mut self.error) {
+            *line = named(line);
+        }
+    }
+
+    fn records(&self) -> impl Iterator<Item = &CheckRecord> {
+        self.results.iter().flatten().map(|result| &result.record)
+    }
+
+    /// Iterates over the violations.
+    pub(super) fn violations(&self) -> impl Iterator<Item = &Violation> {
+        self.records().flat_map(CheckRecord::violations)
+    }
+
+    /// Iterates over the violations with a fix.
+    pub(super) fn fixes(&self) -> impl Iterator<Item = FixCandidate<'_>> {
+        self.records().flat_map(CheckRecord::fixes)
+    }
+
+    /// Returns why a part of it has no result, if so.
+    pub(super) fn failure(&self) -> Option<String> {
+        let failed = self.results.iter().find_map(|result| result.as_ref().err());
+        let errors = self.records().find_map(CheckRecord::policy_error);
+        let unread = self.results.iter().flatten().find_map(|result| result.unreported.first());
+        self.error
+            .clone()
+            .or_else(|| failed.map(|error| format!("{error:#}")))
+            .or_else(|| errors.map(|error| error.cause.clone()))
+            .or_else(|| unread.map(|(_, line)| line.clone()))
     }
 }
 

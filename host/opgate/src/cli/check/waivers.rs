@@ -53,7 +53,7 @@ impl<'c> KnownRules<'c> {
     }
 
     /// Returns the id of a rule, from its id or its name.
-    fn resolve(&self, rule: &str) -> Result<String, UnknownRule> {
+    pub(super) fn resolve(&self, rule: &str) -> Result<String, UnknownRule> {
         if let Some(id) = self.ids.get(rule) {
             return Ok((*id).to_owned());
         }
@@ -119,6 +119,13 @@ impl WaiverFile {
 
     fn is_expired(&self, waiver: &Waiver) -> bool {
         waiver.until.is_some_and(|until| until < self.today)
+    }
+
+    /// Returns the waived rules.
+    pub(super) fn waived_rules(&self) -> BTreeSet<String> {
+        let valid = self.waivers.list.iter().filter(|waiver| !self.is_expired(waiver));
+        let rules = valid.filter(|_| !self.is_ignored);
+        rules.map(|waiver| waiver.rule.clone()).collect()
     }
 
     /// Marks the waived violations.

@@ -129,6 +129,22 @@ impl ConfigCommand {
     }
 }
 
+/// An error, with its line and column if it has a place.
+pub(super) type PlacedError = (Option<(u64, u64)>, String);
+
+/// Returns all errors of a text. Policies from files and registries are
+/// not loaded.
+///
+/// # Errors
+/// If the engine fails.
+pub(super) fn validate_text(path: &Path, text: &str) -> Result<Vec<PlacedError>, CommandError> {
+    let (config, files) = (ConfigArgs::default(), Vec::new());
+    let ConfigArgs { cache_dir, registry, .. } = config;
+    let validate = Validate { load: false, cache_dir, registry, output: Format::Json, files };
+    let (_, errors) = validate.check_file(path, text)?;
+    Ok(errors.into_iter().map(|error| (error.position, error.text)).collect())
+}
+
 impl Validate {
     fn run(self) -> Result<ExitStatus, CommandError> {
         let mut outcome = ExitStatus::Ok;

@@ -231,7 +231,8 @@ impl ViolationFields {
             EffectName::Warn => Effect::Warn,
             EffectName::Audit => Effect::Audit,
         };
-        (Violation { policy, rule, effect: effect.as_str(), field, message, waived }, location)
+        let (effect, fix) = (effect.as_str(), None);
+        (Violation { policy, rule, effect, field, message, waived, fix }, location)
     }
 }
 

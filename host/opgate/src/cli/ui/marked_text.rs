@@ -112,6 +112,7 @@ mod tests {
             field: String::new(),
             message: "no <b>".to_owned(),
             waived: None,
+            fix: None,
         };
         let location =
             ReportLocation { file: "a.yaml".to_owned(), line, column, excerpt: String::new() };

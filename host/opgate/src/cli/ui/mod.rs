@@ -25,13 +25,13 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 use self::evaluation::TryEvaluator;
 use self::input_directory::InputDirectory;
 use self::server::LocalPage;
 use crate::cli::args::ConfigArgs;
 use crate::cli::exit::{CommandError, ExitStatus};
+use opgate_platform::signals::{self, Hangup};
 
 /// Examples after the help text.
 const AFTER_HELP: &str = "\
@@ -75,15 +75,15 @@ impl Ui {
             let listener = listener.with_context(|| format!("cannot listen on {listen}"))?;
             let address = listener.local_addr()?;
             let page = LocalPage::new(set, evaluator).map_err(CommandError::engine)?;
+            let (termination, mut hangup) = (signals::termination()?, Hangup::new()?);
             let mut out = anstream::stdout();
             writeln!(out, "http://{address}/")?;
             out.flush()?;
             let router = page.router();
             tokio::select! {
                 () = connections::serve(&listener, &router) => {}
-                interrupted = tokio::signal::ctrl_c() => interrupted?,
-                () = ended_by(SignalKind::terminate()) => {}
-                () = ended_by(SignalKind::hangup()) => {}
+                () = termination => {}
+                () = hangup.recv() => {}
             }
             Ok::<_, CommandError>(ExitStatus::Ok)
         });
@@ -91,13 +91,5 @@ impl Ui {
         runtime.shutdown_background();
         inputs.close().context("cannot remove the temporary directory of an input")?;
         served
-    }
-}
-
-/// Returns at a signal.
-async fn ended_by(kind: SignalKind) {
-    match signal(kind) {
-        Ok(mut signal) => drop(signal.recv().await),
-        Err(_) => std::future::pending().await,
     }
 }
