@@ -46,6 +46,9 @@ pub(crate) struct Layout<'t> {
     pub(crate) quote: char,
 }
 
+/// Maximum number of members that show the layout of a document.
+const MAX_SHOWN_MEMBERS: usize = 1_000;
+
 /// What a document shows of its layout.
 #[derive(Default)]
 struct Habits {
@@ -53,6 +56,7 @@ struct Habits {
     list_indent: Option<usize>,
     single_quotes: usize,
     double_quotes: usize,
+    members: usize,
 }
 
 impl<'t> Layout<'t> {
@@ -67,7 +71,9 @@ impl<'t> Layout<'t> {
             list_indent: 0,
             quote: '"',
         };
-        layout.find_habits(root, &mut habits);
+        if !is_json {
+            layout.find_habits(root, &mut habits);
+        }
         if is_json {
             layout.indent = layout.json_indent(root).unwrap_or(layout.indent);
         } else if let Some(width) = habits.indent.filter(|width| (1..=8).contains(width)) {
@@ -93,15 +99,19 @@ impl<'t> Layout<'t> {
             }
             NodeKind::Map(_, members) => {
                 for member in members {
-                    let own = self.column(member.key.start);
+                    habits.members += 1;
+                    if habits.members > MAX_SHOWN_MEMBERS {
+                        return;
+                    }
+                    let own = || self.column(member.key.start);
                     match &member.value.kind {
                         NodeKind::Map(CollectionStyle::Block, _) => {
-                            let width = self.column(member.value.start).checked_sub(own);
+                            let width = self.column(member.value.start).checked_sub(own());
                             habits.indent = habits.indent.or(width);
                         }
                         NodeKind::List(CollectionStyle::Block, elements) => {
                             let dash = elements.first().map(|first| self.column(first.dash));
-                            let width = dash.and_then(|dash| dash.checked_sub(own));
+                            let width = dash.and_then(|dash| dash.checked_sub(own()));
                             habits.list_indent = habits.list_indent.or(width);
                         }
                         _ => {}

@@ -14,6 +14,8 @@
 //! place where an edit of the text would change other places, such as an anchor.
 
 mod block;
+mod budget;
+mod comments;
 mod diff;
 mod flow;
 mod json;
@@ -24,9 +26,10 @@ mod render;
 mod source;
 mod split;
 
+pub use budget::EditBudget;
 pub use diff::{LineChange, changed_lines, unified_diff};
 use opgate_edit::{Edit, EditError};
-use opgate_yaml::tree::NodeKind;
+use opgate_yaml::tree::{Node, NodeKind, ScalarStyle};
 use serde_json::Value;
 pub use split::{SplitFile, split_document};
 
@@ -55,6 +58,12 @@ pub enum Refusal {
     /// The text around the place has a style that is not edited.
     #[error("the text at {0} is written in a way that cannot be edited safely: edit it manually")]
     Style(String),
+    /// A comment is in the text that the edit replaces.
+    #[error("a comment at {0} would be lost: edit it manually")]
+    Comment(String),
+    /// A number or boolean in a notation that is not that of the new text.
+    #[error("`{0}` can mean several texts: write it in quotes")]
+    Notation(String),
     /// The new text would not mean what the edits say.
     #[error("the edited text would not mean what the fix says: edit it manually")]
     Different,
@@ -106,7 +115,13 @@ fn edit_splices(source: &Source<'_>, document: usize, edit: &Edit) -> Result<Vec
     let root = source.root(document)?;
     let layout = Layout::of(source, root);
     let pointer = edit.pointer();
-    let resolved = resolve(root, &source.value(document)?, pointer)?;
+    let value = source.value(document)?;
+    let resolved = resolve(root, &value, pointer)?;
+    if let Edit::Set { value: new, .. } = edit
+        && resolved.missing.is_empty()
+    {
+        check_notation(&layout, resolved.place.node(), value.pointer(pointer), new)?;
+    }
     let splices = match edit {
         Edit::Set { value, .. } => set(&layout, &resolved, value),
         Edit::Insert { value, .. } => {
@@ -118,7 +133,34 @@ fn edit_splices(source: &Source<'_>, document: usize, edit: &Edit) -> Result<Vec
         }
         Edit::MoveFile { .. } => return Err(Refusal::File(pointer.to_owned())),
     };
-    splices.ok_or_else(|| Refusal::Style(pointer.to_owned()))
+    let splices = splices.ok_or_else(|| Refusal::Style(pointer.to_owned()))?;
+    let is_removal = matches!(edit, Edit::Remove { .. });
+    let removed = comments::own_lines(&layout, &resolved.place).filter(|_| is_removal);
+    if comments::are_lost(&layout, root, &splices, removed.as_ref()) {
+        return Err(Refusal::Comment(pointer.to_owned()));
+    }
+    Ok(splices)
+}
+
+/// Fails if a text is to stand for a number or boolean of the same value, but in another notation: which of them was
+/// meant is not known.
+fn check_notation(
+    layout: &Layout<'_>,
+    node: &Node,
+    old: Option<&Value>,
+    new: &str,
+) -> Result<(), Refusal> {
+    let is_plain = !layout.is_json && node.kind == NodeKind::Scalar(ScalarStyle::Plain);
+    let Some(old @ (Value::Number(_) | Value::Bool(_))) = old.filter(|_| is_plain) else {
+        return Ok(());
+    };
+    let Ok(Value::String(text)) = serde_json::from_str(new) else { return Ok(()) };
+    let written = layout.slice(node.start, node.end);
+    let is_same = serde_json::from_str(&text).is_ok_and(|value| same_json(old, &value));
+    if is_same && text != written {
+        return Err(Refusal::Notation(written.to_owned()));
+    }
+    Ok(())
 }
 
 /// Replaces the value at a place, or adds the missing members that lead to it.

@@ -77,7 +77,7 @@ fn rendered(value: Value<'_>, layout: &Layout<'_>, style: Option<ScalarStyle>) -
         }
         Kind::Text => {
             let text = value.text().unwrap_or_default();
-            literal(text, layout).unwrap_or_else(|| {
+            literal(text, layout, style).unwrap_or_else(|| {
                 Rendered::Inline(yaml_text(text, style, layout.quote, ScalarContext::Lines))
             })
         }
@@ -135,9 +135,11 @@ pub(crate) fn indented(indent: &str, line: &str) -> String {
 }
 
 /// Returns a text of several lines as a block; none if it is on one line, or if a block cannot express it.
-fn literal(text: &str, layout: &Layout<'_>) -> Option<Rendered> {
+/// Spaces at the ends of its lines stay in a block, but make no text a block.
+fn literal(text: &str, layout: &Layout<'_>, style: Option<ScalarStyle>) -> Option<Rendered> {
     let is_odd = |c: char| c.is_control() && c != '\n' && c != '\t';
-    let has_odd_line = text.lines().any(|line| line.ends_with([' ', '\t']));
+    let has_odd_line =
+        style != Some(ScalarStyle::Literal) && text.lines().any(|line| line.ends_with([' ', '\t']));
     let is_written = !text.contains(is_odd) && !text.contains(['\u{85}', '\u{2028}', '\u{2029}']);
     let content = text.trim_end_matches('\n');
     let is_block = content.contains('\n') || text.ends_with('\n') && !content.is_empty();
@@ -205,8 +207,10 @@ fn is_plain(text: &str, context: ScalarContext) -> bool {
     let looks_like_number = text
         .starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '.'))
         && text.chars().all(|c| {
-            c.is_ascii_digit() || matches!(c, ':' | '-' | '_' | '+' | ' ' | 'T' | 'Z' | 'e' | 'E')
-        });
+            c.is_ascii_digit() || matches!(c, ':' | '-' | '_' | '+' | ' ' | 'T' | 'Z' | 'e' | 'E' | '.')
+        })
+        // A version has more dots.
+        && text.matches('.').count() <= 1;
     let is_short = context != ScalarContext::Key || text.len() < 128;
     starts_like_text
         && is_short

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use opgate_fix::LineChange;
+use opgate_fix::{EditBudget, LineChange};
 use opgate_input::read::{ReadPurpose, Reader, open_named};
 use serde_json::{Value, json};
 
@@ -20,11 +20,17 @@ pub(super) struct SarifFixes {
     reader: Reader,
     texts: HashMap<PathBuf, Option<String>>,
     count: usize,
+    budget: EditBudget,
 }
 
 impl SarifFixes {
     pub(super) fn new() -> Self {
-        Self { reader: Reader::new(MAX_TEXT_BYTES), texts: HashMap::new(), count: 0 }
+        Self {
+            reader: Reader::new(MAX_TEXT_BYTES),
+            texts: HashMap::new(),
+            count: 0,
+            budget: EditBudget::default(),
+        }
     }
 
     /// Returns the `fixes` of a result; none if the fix cannot be made in the text of its files. `uri` makes the
@@ -34,6 +40,11 @@ impl SarifFixes {
             return None;
         }
         self.count += 1;
+        let edits = fix.edits()?.iter();
+        let bytes = edits.map(|edit| self.text(&edit.path).map_or(0, str::len)).sum();
+        if !self.budget.take(bytes) {
+            return None;
+        }
         let new = fix.new_texts(|path| self.text(path).map(str::to_owned))?;
         let changes = new.into_iter().map(|(path, text)| {
             let old = self.text(path).unwrap_or_default();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use opgate_edit::{Edit, edits_conflict};
+use opgate_fix::EditBudget;
 use opgate_input::read::UnsavedTexts;
 
 use super::super::report::FixCandidate;
@@ -61,7 +62,9 @@ impl Fixer {
                 break;
             }
             let before = counts(current);
-            let mut round = Round { unit, before, fixes: &mut fixes, refused: &mut refused };
+            let failure = current.failure();
+            let mut round =
+                Round { unit, before, failure, fixes: &mut fixes, refused: &mut refused };
             if let Some(after) = round.apply_all(&selected) {
                 result = Some(after);
             }
@@ -145,6 +148,8 @@ fn moves_file(edits: &[FileEdit]) -> bool {
 struct Round<'r, 'u> {
     unit: &'r UnitSource<'u>,
     before: Counts,
+    /// Why a part had no result before.
+    failure: Option<String>,
     fixes: &'r mut UnitFixes,
     refused: &'r mut BTreeSet<String>,
 }
@@ -154,7 +159,12 @@ impl Round<'_, '_> {
     fn apply_all(&mut self, selected: &[&FixCandidate<'_>]) -> Option<UnitResult> {
         let mut texts = self.fixes.files.clone();
         let mut applied = Vec::new();
+        let mut budgets = HashMap::new();
         for candidate in selected {
+            if !takes_budget(&texts, candidate, &mut budgets) {
+                // It is left for the next round.
+                continue;
+            }
             match self.apply(&texts, candidate) {
                 Ok(new) => {
                     texts = new;
@@ -255,8 +265,9 @@ impl Round<'_, '_> {
 
     /// Returns what a result has that was not there before.
     fn added_violation(&self, after: &UnitResult) -> Option<String> {
-        if let Some(error) = after.failure() {
-            return Some(error);
+        let failure = after.failure();
+        if failure.is_some() && failure != self.failure {
+            return failure;
         }
         let found = counts(after);
         let added = found
@@ -267,6 +278,24 @@ impl Round<'_, '_> {
         let message = message.map(|violation| violation.message.as_str()).unwrap_or_default();
         Some(format!("{rule} {message}"))
     }
+}
+
+/// Takes the work of a fix from what is left for its files in this round. Reports whether it was left.
+fn takes_budget<'c>(
+    texts: &Texts,
+    candidate: &'c FixCandidate<'_>,
+    budgets: &mut HashMap<&'c Path, EditBudget>,
+) -> bool {
+    let edits = candidate.fix.edits().unwrap_or_default();
+    let mut work: BTreeMap<&Path, usize> = BTreeMap::new();
+    for edit in edits {
+        let known = texts.get(&edit.path).and_then(|file| file.new.as_ref());
+        // The first fix of a file reads it.
+        let bytes = known.map_or(1, |text| text.len());
+        let sum = work.entry(edit.path.as_path()).or_default();
+        *sum = sum.saturating_add(bytes);
+    }
+    work.into_iter().all(|(path, bytes)| budgets.entry(path).or_default().take(bytes))
 }
 
 fn counts(result: &UnitResult) -> Counts {
