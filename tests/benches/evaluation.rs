@@ -155,6 +155,9 @@ impl bare::opgate::policy::request::HostRequest for State {
     fn dry_run(&mut self, _: Resource<Asked>) -> bool {
         unimplemented!("not asked for")
     }
+    fn wants_fixes(&mut self, _: Resource<Asked>) -> bool {
+        false
+    }
     fn drop(&mut self, _: Resource<Asked>) -> wasmtime::Result<()> {
         Ok(())
     }

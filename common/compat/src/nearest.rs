@@ -2,6 +2,8 @@
 
 /// Longest name that is compared, in bytes. The distance costs the product of both lengths.
 const MAX_NAME_BYTES: usize = 64;
+/// Most candidates that are compared: among more, a name is a guess.
+const MAX_CANDIDATES: usize = 256;
 
 /// Returns the most similar candidate, if it is similar enough: equal except for case, or with one mistake in
 /// a name of three to five letters, or two in longer ones. Of equally similar ones the first.
@@ -13,8 +15,11 @@ pub fn nearest<'c>(
     if name.len() > MAX_NAME_BYTES {
         return None;
     }
+    if candidates.clone().nth(MAX_CANDIDATES).is_some() {
+        return None;
+    }
     let same = candidates.clone().find(|candidate| candidate.eq_ignore_ascii_case(name));
-    let limit = (name.chars().count() / 3).min(2);
+    let limit = (name.len() / 3).min(2);
     same.or_else(|| {
         let near =
             candidates.filter_map(|candidate| Some((distance(name, candidate, limit)?, candidate)));
@@ -22,31 +27,50 @@ pub fn nearest<'c>(
     })
 }
 
-/// Insertions, deletions, replacements and exchanges of neighbours, if there are at most `limit`.
+/// Insertions, deletions, replacements and exchanges of neighbouring bytes, if there are at most `limit`. It uses no
+/// heap: a policy never gets memory back.
 fn distance(from: &str, to: &str, limit: usize) -> Option<usize> {
-    let [from, to]: [Vec<char>; 2] = [from, to].map(|text| text.chars().collect());
-    if from.len().abs_diff(to.len()) > limit || to.len() > MAX_NAME_BYTES {
+    let [from, to] = [from.as_bytes(), to.as_bytes()];
+    if from.len().abs_diff(to.len()) > limit || from.len().max(to.len()) > MAX_NAME_BYTES {
         return None;
     }
-    let get = |row: &[usize], at: usize| row.get(at).copied().unwrap_or(usize::MAX / 2);
-    let (mut before, mut last) = (Vec::new(), (0..=to.len()).collect::<Vec<_>>());
+    let get = |row: &Row, at: usize| row.get(at).copied().map_or(usize::MAX / 2, usize::from);
+    let (mut before, mut last): (Row, Row) = ([u8::MAX; ROW_LENGTH], [u8::MAX; ROW_LENGTH]);
+    for (cell, cost) in last.iter_mut().take(to.len().saturating_add(1)).zip(0..) {
+        *cell = cost;
+    }
     for (i, a) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
+        let mut row: Row = [u8::MAX; ROW_LENGTH];
+        let mut left = i + 1;
+        let mut lowest = left;
+        set(&mut row, 0, left);
         for (j, b) in to.iter().enumerate() {
             let replaced = get(&last, j) + usize::from(a != b);
-            let mut cost = replaced.min(get(&last, j + 1) + 1).min(get(&row, j) + 1);
+            let mut cost = replaced.min(get(&last, j + 1) + 1).min(left + 1);
             let is_swap = i > 0 && j > 0 && from.get(i - 1) == Some(b) && to.get(j - 1) == Some(a);
             if is_swap {
                 cost = cost.min(get(&before, j - 1) + 1);
             }
-            row.push(cost);
+            set(&mut row, j + 1, cost);
+            left = cost;
+            lowest = lowest.min(cost);
         }
-        if row.iter().all(|cost| *cost > limit) {
+        if lowest > limit {
             return None;
         }
         (before, last) = (last, row);
     }
-    last.last().copied().filter(|distance| *distance <= limit)
+    Some(get(&last, to.len())).filter(|distance| *distance <= limit)
+}
+
+/// Costs for the prefixes of a name. None is more than twice [`MAX_NAME_BYTES`].
+type Row = [u8; ROW_LENGTH];
+const ROW_LENGTH: usize = MAX_NAME_BYTES + 1;
+
+fn set(row: &mut Row, at: usize, cost: usize) {
+    if let Some(cell) = row.get_mut(at) {
+        *cell = u8::try_from(cost).unwrap_or(u8::MAX);
+    }
 }
 
 #[cfg(test)]

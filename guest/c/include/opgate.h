@@ -327,6 +327,8 @@ opgate_resource opgate_resource_of(const opgate_review *review);
 opgate_resource opgate_kind_of(const opgate_review *review);
 opgate_user opgate_user_of(const opgate_review *review);
 bool opgate_is_dry_run(const opgate_review *review);
+/* Whether the host uses fixes: for files it does, for requests of an API server it does not. */
+bool opgate_wants_fixes(const opgate_review *review);
 /* Whether the settings exempt the user. The report ignores violations by such users; a policy that checks first saves the work. */
 bool opgate_is_exempt(opgate_review *review);
 /* The old object of an UPDATE if the report omits violations in unchanged fields: by the setting `ratcheting`, or because the object is

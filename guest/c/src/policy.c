@@ -64,6 +64,10 @@ opgate_user opgate_user_of(const opgate_review *review) {
   };
 }
 
+bool opgate_wants_fixes(const opgate_review *review) {
+  return opgate_policy_request_method_request_wants_fixes(REQUEST(review));
+}
+
 bool opgate_is_dry_run(const opgate_review *review) {
   return opgate_policy_request_method_request_dry_run(REQUEST(review));
 }

@@ -87,6 +87,9 @@ extern void __wasm_import_opgate_policy_request_method_request_user(int32_t, uin
 __attribute__((__import_module__("opgate:policy/request@0.7.0"), __import_name__("[method]request.dry-run")))
 extern int32_t __wasm_import_opgate_policy_request_method_request_dry_run(int32_t);
 
+__attribute__((__import_module__("opgate:policy/request@0.7.0"), __import_name__("[method]request.wants-fixes")))
+extern int32_t __wasm_import_opgate_policy_request_method_request_wants_fixes(int32_t);
+
 // Imported Functions from `opgate:policy/log@0.7.0`
 
 __attribute__((__import_module__("opgate:policy/log@0.7.0"), __import_name__("log")))
@@ -1827,6 +1830,11 @@ void opgate_policy_request_method_request_user(opgate_policy_request_borrow_requ
 
 bool opgate_policy_request_method_request_dry_run(opgate_policy_request_borrow_request_t self) {
   int32_t ret = __wasm_import_opgate_policy_request_method_request_dry_run((self).__handle);
+  return ret;
+}
+
+bool opgate_policy_request_method_request_wants_fixes(opgate_policy_request_borrow_request_t self) {
+  int32_t ret = __wasm_import_opgate_policy_request_method_request_wants_fixes((self).__handle);
   return ret;
 }
 

@@ -740,6 +740,9 @@ extern void opgate_policy_request_method_request_namespace(opgate_policy_request
 extern void opgate_policy_request_method_request_user(opgate_policy_request_borrow_request_t self, opgate_policy_request_user_info_t *ret);
 // Whether the request is a dry run, which the API server does not persist.
 extern bool opgate_policy_request_method_request_dry_run(opgate_policy_request_borrow_request_t self);
+// Whether the host uses fixes: for files it does, for requests of an API server it does not. If it
+// does not, a policy need not look for any.
+extern bool opgate_policy_request_method_request_wants_fixes(opgate_policy_request_borrow_request_t self);
 
 // Imported Functions from `opgate:policy/log@0.7.0`
 extern void opgate_policy_log_log(opgate_policy_log_severity_t severity, wit_string_t *message);

@@ -28,6 +28,7 @@ export function evaluate(policy, testRequest) {
     namespace: testRequest.namespace ?? at(subject, '/metadata/namespace') ?? '',
     user: { username: testRequest.user ?? 'test', uid: '', groups: testRequest.groups ?? [] },
     dryRun: testRequest.dryRun ?? false,
+    wantsFixes: true,
   };
   const document = (value) => (value === undefined || value === null ? undefined : new Document(new Plain(structuredClone(value))));
   const parts = Object.fromEntries(Object.entries(request).map(([name, value]) => [name, () => value]));

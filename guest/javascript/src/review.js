@@ -52,6 +52,11 @@ export class Request {
   get dryRun() {
     return this.#part('dryRun');
   }
+
+  /** Whether the host uses fixes: for files it does, for requests of an API server it does not. */
+  get wantsFixes() {
+    return this.#part('wantsFixes');
+  }
 }
 
 export class Review {

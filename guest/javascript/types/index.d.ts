@@ -376,6 +376,8 @@ export interface Request {
   readonly namespace: string;
   readonly user: UserInfo;
   readonly dryRun: boolean;
+  /** Whether the host uses fixes: for files it does, for requests of an API server it does not. */
+  readonly wantsFixes: boolean;
 }
 
 /** A request with its objects and the settings. `T` is the type of the object, `S` that of the settings. */

@@ -161,6 +161,9 @@ impl<'r> Report<'r> {
     /// Gives a fix to the violation that was added last, if it is a violation of the rule. A rule can be off and
     /// a report full: the fix is then not created.
     pub fn set_fix(&mut self, rule: &Rule, fix: impl FnOnce() -> Option<Fix>) {
+        if !self.review.request.wants_fixes() {
+            return;
+        }
         let last = self.count;
         let of_rule = self.violations.iter_mut().filter(|found| std::ptr::eq(found.rule, rule));
         let shown = of_rule.filter(|found| found.count == found.first.len());

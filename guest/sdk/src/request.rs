@@ -19,6 +19,7 @@ pub struct Request<'h> {
     namespace: OnceCell<String>,
     user: OnceCell<UserInfo>,
     dry_run: OnceCell<bool>,
+    wants_fixes: OnceCell<bool>,
 }
 
 /// The parts of a request for native tests.
@@ -74,6 +75,7 @@ impl From<RequestParts> for Request<'_> {
             namespace: parts.namespace.into(),
             user: parts.user.into(),
             dry_run: parts.dry_run.into(),
+            wants_fixes: true.into(),
         }
     }
 }
@@ -139,6 +141,12 @@ impl<'h> Request<'h> {
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         *self.fetch(&self.dry_run, Handle::dry_run)
+    }
+
+    /// Reports whether the host uses fixes. A server does not, and [`crate::Report::set_fix`] then creates none.
+    #[must_use]
+    pub fn wants_fixes(&self) -> bool {
+        *self.fetch(&self.wants_fixes, Handle::wants_fixes)
     }
 }
 

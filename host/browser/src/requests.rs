@@ -57,4 +57,8 @@ impl wit::GuestRequest for RequestHandle {
     fn dry_run(&self) -> bool {
         self.dry_run
     }
+
+    fn wants_fixes(&self) -> bool {
+        false
+    }
 }

@@ -27,6 +27,7 @@ pub struct RequestParts {
     /// The end of each text: those of [`RequestTexts`] in their order, then the groups.
     ends: Vec<usize>,
     dry_run: bool,
+    wants_fixes: bool,
 }
 
 /// The texts of a request, except for the groups of its user. See `wit/policy.wit`.
@@ -80,12 +81,20 @@ impl RequestParts {
             texts: String::with_capacity(all().map(str::len).sum()),
             ends: Vec::with_capacity(GROUPS.saturating_add(groups.len())),
             dry_run,
+            wants_fixes: false,
         };
         for text in all() {
             parts.texts.push_str(text);
             parts.ends.push(parts.texts.len());
         }
         parts
+    }
+
+    /// The same request, for a host that uses fixes or not.
+    #[must_use]
+    pub fn wanting_fixes(mut self, wants_fixes: bool) -> Self {
+        self.wants_fixes = wants_fixes;
+        self
     }
 
     fn text(&self, position: usize) -> &str {
@@ -118,6 +127,10 @@ impl RequestParts {
 
     pub(super) fn is_dry_run(&self) -> bool {
         self.dry_run
+    }
+
+    pub(super) fn wants_fixes(&self) -> bool {
+        self.wants_fixes
     }
 
     pub(super) fn kind(&self) -> wit::GroupVersionKind {

@@ -57,6 +57,11 @@ class Request:
         """Whether the request is a dry run, which the API server does not persist."""
         return self._handle.dry_run()
 
+    @cached_property
+    def wants_fixes(self) -> bool:
+        """Whether the host uses fixes: for files it does, for requests of an API server it does not."""
+        return self._handle.wants_fixes()
+
 
 class Review:
     """A request with its objects and the settings of the policy."""

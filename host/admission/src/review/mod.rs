@@ -420,7 +420,9 @@ impl<'a> Review<'a> {
             username: &self.username,
             user_uid: &self.user_uid,
         };
-        RequestParts::new(&texts, &self.groups, self.dry_run)
+        // A server, which accounts for the memory of a request, keeps no fixes.
+        let wants_fixes = self.account().is_none();
+        RequestParts::new(&texts, &self.groups, self.dry_run).wanting_fixes(wants_fixes)
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) fn define(request: &mut LinkerInstance<'_, State>) -> wasmtime::Resul
         |r| r.user_size() + (r.groups() + 2) * TEXT_OVERHEAD_BYTES,
         |r| (r.user(),),
     )?;
+    let answer = |r: &RequestParts| (r.wants_fixes(),);
+    define_query(request, "[method]request.wants-fixes", "wants-fixes", |_| 0, answer)?;
     define_query(request, "[method]request.dry-run", "dry-run", |_| 0, |r| (r.is_dry_run(),))
 }
 

@@ -82,6 +82,9 @@ class TestRequest:
     def dry_run(self) -> bool:
         return self._dry_run
 
+    def wants_fixes(self) -> bool:
+        return True
+
 
 def _fits(pattern: str, name: str) -> bool:
     first, *rest = pattern.split("*")
