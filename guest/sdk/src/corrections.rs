@@ -12,12 +12,23 @@ use opgate_compat::range::Range;
 use opgate_compat::version::Version;
 
 use crate::go::{base64, duration, quote, shorten};
-use crate::{Document, Fix, Kind};
+use crate::{Document, Fix, Kind, escape};
 
 /// Maximum length of a value that is corrected, in bytes.
 const MAX_BYTES: usize = 1_024;
 /// Maximum length of a value in the title of a fix, in bytes.
 const MAX_SHOWN_BYTES: usize = 64;
+
+/// Annotations whose value is JSON text.
+const JSON_ANNOTATIONS: [&str; 7] = [
+    "alm-examples",
+    "olm.examples",
+    "olm.properties",
+    "operatorframework.io/initialization-resource",
+    "operators.openshift.io/infrastructure-features",
+    "operators.openshift.io/valid-subscription",
+    "operators.operatorframework.io/internal-objects",
+];
 
 /// Returns a value for the title of a fix.
 #[must_use]
@@ -126,6 +137,7 @@ pub fn text_fix(document: &Document, pointer: &str) -> Option<Fix> {
 }
 
 /// Returns the fix that writes a value as a string: a list or an object as its JSON text, if `allows_json`.
+/// This needs a review, unless the value of the annotation is JSON.
 pub fn string_fix(document: &Document, pointer: &str, allows_json: bool) -> Option<Fix> {
     const MAX_JSON_BYTES: u32 = 16 << 10;
     let is_json = matches!(document.kind(pointer), Kind::List | Kind::Object);
@@ -135,7 +147,15 @@ pub fn string_fix(document: &Document, pointer: &str, allows_json: bool) -> Opti
     let size = document.size(pointer).filter(|size| allows_json && *size <= MAX_JSON_BYTES);
     let json = size.and_then(|_| document.raw(pointer))?;
     let json = String::from_utf8(json).ok()?;
-    Some(Fix::safe("write the value as JSON text").set_text(pointer, &json))
+    let title = "write the value as JSON text";
+    let fix = if holds_json(pointer) { Fix::safe(title) } else { Fix::needs_review(title) };
+    Some(fix.set_text(pointer, &json))
+}
+
+/// Whether the pointer is that of an annotation whose value is JSON text.
+fn holds_json(pointer: &str) -> bool {
+    let name = pointer.rsplit('/').next().unwrap_or_default();
+    JSON_ANNOTATIONS.iter().any(|known| escape(known) == name)
 }
 
 /// Returns the fix that gives a value the type that the rule requires.
@@ -174,16 +194,28 @@ pub fn version(text: &str) -> Option<String> {
     Version::parse(&version).is_ok().then_some(version)
 }
 
-/// Returns an unreadable range of versions without each `v` before a number, and without commas.
+/// Returns an unreadable range of versions without each `v` before a number, and without the comma between
+/// a lower and an upper bound.
 #[must_use]
 pub fn version_range(text: &str) -> Option<String> {
     if text.len() > MAX_BYTES || Range::parse(text).is_ok() {
         return None;
     }
-    let without_commas = without_v(text).replace(',', " ");
-    let range = without_commas.split_whitespace().collect::<Vec<_>>().join(" ");
+    let without_comma = without_comma(&without_v(text))?;
+    let range = without_comma.split_whitespace().collect::<Vec<_>>().join(" ");
     let parsed = Range::parse(&range).ok()?;
     parsed.warnings.is_empty().then_some(range)
+}
+
+/// A comma can mean "and" or "or": only a lower and an upper bound must both be satisfied.
+fn without_comma(range: &str) -> Option<String> {
+    let Some((lower, upper)) = range.split_once(',') else {
+        return Some(range.to_owned());
+    };
+    let is_bound = |text: &str, start: char| {
+        text.trim_start().starts_with(start) && text.matches(['<', '>', '|', '!', ',']).count() == 1
+    };
+    (is_bound(lower, '>') && is_bound(upper, '<')).then(|| format!("{lower} {upper}"))
 }
 
 /// Returns a range of versions without each `v` that is directly before the first digit of a version.
@@ -228,6 +260,10 @@ pub fn go_duration(text: &str) -> Option<String> {
         let after = after.trim_start();
         let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
+        // Minutes or months.
+        if unit == "M" {
+            return None;
+        }
         let unit = unit.to_ascii_lowercase();
         let hours: u64 = match unit.as_str() {
             "s" | "sec" | "secs" | "second" | "seconds" | "m" | "min" | "mins" | "minute"
@@ -313,6 +349,10 @@ mod tests {
             ("<v1.4.0", Some("<1.4.0")),
             (">=v1.0.0, <v2.0.0", Some(">=1.0.0 <2.0.0")),
             (">=1.0.0,<2.0.0", Some(">=1.0.0 <2.0.0")),
+            ("1.0.0,2.0.0", None),
+            ("<1.0.0,>2.0.0", None),
+            (">=1.0.0,<2.0.0,!1.5.0", None),
+            (">=1.0.0 <1.5.0,<2.0.0", None),
             ("<1.4.0", None),
             ("4.1.x to 4.1.2", None),
             ("^1.2.3", None),
@@ -334,6 +374,7 @@ mod tests {
             ("1h 30 min", Some("1h30m")),
             ("2 days, 3 hours", Some("48h3h")),
             ("10m", None),
+            ("10M", None),
             ("10", None),
             ("soon", None),
             ("1.5d", None),
@@ -352,6 +393,18 @@ mod tests {
             ("aGVsbG8=", None),
         ] {
             assert_eq!(media_type(data), expected, "{data}");
+        }
+    }
+
+    #[test]
+    fn only_annotations_with_json_hold_json() {
+        for (pointer, expected) in [
+            ("/metadata/annotations/alm-examples", true),
+            ("/operators.openshift.io~1valid-subscription", true),
+            ("/metadata/annotations/a", false),
+            ("", false),
+        ] {
+            assert_eq!(holds_json(pointer), expected, "{pointer}");
         }
     }
 

@@ -11,7 +11,7 @@
 //! Only a CRD with a schema for each version is rewritten. A CRD that keeps unknown fields prunes them in `v1`:
 //! that fix needs a review.
 
-use crate::{Document, Fix, Kind, json_string};
+use crate::{Document, Fix, Kind, escape, json_string};
 
 /// Maximum size of the values that are moved, in bytes.
 const MAX_MOVED_BYTES: usize = 32 << 10;
@@ -77,16 +77,44 @@ impl Edits<'_> {
         Some(())
     }
 
-    /// The JSON of a shared member as a member of a version.
+    /// The JSON of a shared member as a member of a version, empty if the CRD does not have it. None if it cannot be
+    /// moved.
     fn shared(&self, member: &str) -> Option<String> {
         let pointer = format!("/spec/{member}");
         if !self.crd.has(&pointer) {
-            return None;
+            return Some(String::new());
         }
         let size = self.crd.size(&pointer).and_then(|size| usize::try_from(size).ok())?;
-        let raw = self.crd.raw(&pointer).filter(|_| size <= MAX_MOVED_BYTES)?;
-        // In a text, the quotes would be escaped.
-        String::from_utf8(raw).ok().map(|json| json.replace("\"JSONPath\":", "\"jsonPath\":"))
+        if size > MAX_MOVED_BYTES {
+            return None;
+        }
+        if member.ends_with("Columns") {
+            self.columns(&pointer)
+        } else {
+            String::from_utf8(self.crd.raw(&pointer)?).ok()
+        }
+    }
+
+    /// The JSON of printer columns, with the name that their paths have in `v1`.
+    fn columns(&self, columns: &str) -> Option<String> {
+        let count = self.crd.length(columns).filter(|_| self.crd.kind(columns) == Kind::List)?;
+        let columns = (0..count).map(|index| self.column(&format!("{columns}/{index}")));
+        let columns: Vec<String> = columns.collect::<Option<_>>()?;
+        Some(format!("[{}]", columns.join(",")))
+    }
+
+    fn column(&self, column: &str) -> Option<String> {
+        if self.crd.kind(column) != Kind::Object || self.crd.has(&format!("{column}/jsonPath")) {
+            return None;
+        }
+        let member = |key: &String| {
+            let value = self.crd.raw(&format!("{column}/{}", escape(key)))?;
+            let name = if key == "JSONPath" { "jsonPath" } else { key };
+            Some(format!("{}:{}", json_string(name), String::from_utf8(value).ok()?))
+        };
+        let members: Vec<String> =
+            self.crd.keys(column).iter().map(member).collect::<Option<_>>()?;
+        Some(format!("{{{}}}", members.join(",")))
     }
 
     /// Writes `spec.version` as the only version.
@@ -95,7 +123,8 @@ impl Edits<'_> {
         let mut version =
             format!("{{\"name\":{},\"served\":true,\"storage\":true", json_string(&name));
         for (member, name) in SHARED {
-            if let Some(json) = self.shared(member) {
+            let json = self.shared(member)?;
+            if !json.is_empty() {
                 version.extend([",\"", name, "\":", &json]);
                 self.remove(&format!("/spec/{member}"))?;
             } else if member == "validation" {
@@ -113,7 +142,7 @@ impl Edits<'_> {
             self.remove("/spec/version")?;
         }
         for (member, name) in SHARED {
-            let shared = self.shared(member);
+            let shared = Some(self.shared(member)?).filter(|json| !json.is_empty());
             let mut is_used = false;
             for index in 0..count {
                 let own = format!("/spec/versions/{index}/{name}");
@@ -207,6 +236,21 @@ mod tests {
                         "/spec/versions/0/additionalPrinterColumns/0/JSONPath>jsonPath",
                         r#"/spec/conversion/webhook/clientConfig={"url":"u"}"#,
                         "-/spec/conversion/webhookClientConfig",
+                    ],
+                )),
+            ),
+            // A property of the schema, and a text.
+            (
+                r#"{"spec":{"version":"v1","preserveUnknownFields":false,"validation":{"openAPIV3Schema":{"properties":{"JSONPath":{}}}},"additionalPrinterColumns":[{"name":"\"JSONPath\":","JSONPath":".a"}]}}"#,
+                Some((
+                    true,
+                    vec![
+                        api_version,
+                        "-/spec/preserveUnknownFields",
+                        "-/spec/validation",
+                        "-/spec/additionalPrinterColumns",
+                        r#"/spec/versions=[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"properties":{"JSONPath":{}}}},"additionalPrinterColumns":[{"name":"\"JSONPath\":","jsonPath":".a"}]}]"#,
+                        "-/spec/version",
                     ],
                 )),
             ),

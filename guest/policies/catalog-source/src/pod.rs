@@ -186,7 +186,7 @@ rule! {
     ///
     /// Remove the fields, or set the image of the catalog.
     ///
-    /// `opgate check --fix` corrects this where only one value is possible.
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
     ///
     /// # Accepted
     ///
@@ -221,7 +221,8 @@ fn check_pod_config_effect(source: &Source<'_>, report: &mut Report<'_>) {
             );
             report.add(&CAT_08, name, message);
             report.set_fix(&CAT_08, || {
-                let fix = Fix::safe("remove the field, which has no effect");
+                // With another source type, or an image, it has one.
+                let fix = Fix::needs_review("remove the field, which has no effect");
                 Some(fix.remove(field.pointer()))
             });
         }

@@ -71,15 +71,17 @@ fn check_names(crd: &Document, report: &mut Report<'_>) {
         let message = format!("{field}: Invalid value: {}: {why}", quote(name));
         report.add(&CRD_29, field, message);
         report.set_fix(&CRD_29, || {
+            let is_kind = matches!(pointer.as_str(), "kind" | "listKind");
             let pointer = format!("/spec/names/{}", pointer.replace('[', "/").replace(']', ""));
-            // A plural is part of the name of the CRD.
-            let is_free = pointer != "/spec/names/plural" || is_name(&name.to_lowercase());
             let lower = name.trim().to_lowercase();
+            // A plural is part of the name of the CRD.
+            let is_free = pointer != "/spec/names/plural" || is_name(&lower);
             if why.starts_with("kind and listKind") {
                 return Some(corrections::write(pointer, &format!("{name}List")));
             }
-            let is_valid = dns1035_errors(&lower).is_empty() && lower != name;
-            (is_valid && is_free).then(|| corrections::write(pointer, &lower))
+            let is_valid = dns1035_errors(&lower).is_empty();
+            let right = if is_kind { name.trim() } else { &lower };
+            (is_valid && is_free && right != name).then(|| corrections::write(pointer, right))
         });
     };
     let [plural, singular, kind, list_kind] = ["plural", "singular", "kind", "listKind"]

@@ -392,9 +392,9 @@ fn check_entry(
         report.add(&FBC_16, field, missing_message(index, "name"));
     }
     entry.replaces =
-        check_optional(row, REPLACES_COLUMN, &entry, channel, report).unwrap_or_default();
+        check_optional(blob, row, REPLACES_COLUMN, &entry, channel, report).unwrap_or_default();
     entry.skips = check_skips(blob, row, &entry, channel, report);
-    if let Some(text) = check_optional(row, RANGE_COLUMN, &entry, channel, report) {
+    if let Some(text) = check_optional(blob, row, RANGE_COLUMN, &entry, channel, report) {
         entry.has_range = true;
         entry.skip_range_text.clone_from(&text);
         match Range::parse(&text) {
@@ -453,11 +453,23 @@ fn check_spelling(
         report.add(&FBC_16, channel.entry_field(entry, &key), message);
         report.set_fix(&FBC_16, || {
             let pointer = channel.entry_pointer(entry, &format!("/{}", escape(&key)));
-            Some(Fix::safe(format!("rename the member to {name}")).rename_key(pointer, name))
+            let title = format!("rename the member to {name}");
+            Some(member_fix(blob, entry, name, title).rename_key(pointer, name))
         });
         true
     };
     missing.into_iter().filter(is_misspelt).collect()
+}
+
+/// The fix of a member of an entry, without edits. With another spelling of the member, its author may have
+/// meant the other one.
+fn member_fix(blob: &Blob<'_>, entry: &Entry, name: &str, title: impl Into<String>) -> Fix {
+    let pointer = format!("{}/{}", blob.pointer("entries"), entry.index);
+    if spelling::is_ambiguous(blob.value(), &pointer, name) {
+        Fix::needs_review(title)
+    } else {
+        Fix::safe(title)
+    }
 }
 
 fn missing_message(index: u32, what: &str) -> String {
@@ -466,6 +478,7 @@ fn missing_message(index: u32, what: &str) -> String {
 
 /// A text that is optional, but not empty.
 fn check_optional(
+    blob: &Blob<'_>,
     row: Row<'_>,
     column: usize,
     entry: &Entry,
@@ -482,7 +495,8 @@ fn check_optional(
     report.set_fix(&FBC_16, || {
         let pointer = channel.entry_pointer(entry, &format!("/{name}"));
         let is_empty = row.text(column) == Some("");
-        is_empty.then(|| Fix::safe(format!("remove the empty {name}")).remove(pointer))
+        let title = format!("remove the empty {name}");
+        is_empty.then(|| member_fix(blob, entry, name, title).remove(pointer))
     });
     None
 }
@@ -504,7 +518,8 @@ fn check_skips(
             report.set_fix(&FBC_16, || {
                 let skip = row.text(SKIPS_COLUMN).filter(|skip| !skip.is_empty())?;
                 let list = format!("[{}]", opgate_sdk::json_string(skip));
-                Some(Fix::safe("write a list").set(channel.entry_pointer(entry, "/skips"), list))
+                let fix = member_fix(blob, entry, "skips", "write a list");
+                Some(fix.set(channel.entry_pointer(entry, "/skips"), list))
             });
             return Vec::new();
         }
@@ -525,7 +540,8 @@ fn check_skips(
         report.set_fix(&FBC_16, || {
             let pointer = channel.entry_pointer(entry, &format!("/skips/{index}"));
             let is_empty = row.text(0) == Some("");
-            is_empty.then(|| Fix::safe("remove the empty name").remove(pointer))
+            let fix = || member_fix(blob, entry, "skips", "remove the empty name");
+            is_empty.then(|| fix().remove(pointer))
         });
     }
     skips

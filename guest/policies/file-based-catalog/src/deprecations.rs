@@ -1,6 +1,6 @@
 //! Deprecations. Their references are resolved in the package.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Fix, Kind, Report, corrections, rule, rules};
@@ -135,7 +135,7 @@ pub(crate) fn check(
         let message = format!("olm.deprecations of package {package} has no entries");
         report.add(&FBC_53, blob.path(), message);
     }
-    let mut seen = BTreeSet::new();
+    let mut seen = BTreeMap::new();
     for (index, item) in (0_u32..).zip(blob.value().items(&pointer)) {
         deprecations.check_entry(blob, index, &item, &mut seen, report);
     }
@@ -258,7 +258,7 @@ impl Deprecations {
         blob: &Blob<'_>,
         index: u32,
         item: &Document,
-        seen: &mut BTreeSet<(String, String)>,
+        seen: &mut BTreeMap<(String, String), u32>,
         report: &mut Report<'_>,
     ) {
         let list = blob.field("entries");
@@ -293,22 +293,20 @@ impl Deprecations {
             let (schema, name) = (quote(&schema), quote(&name));
             format!("declcfg.PackageScopedReference{{Schema:{schema}, Name:{name}}}")
         };
-        if seen.contains(&(schema.clone(), name.clone())) {
+        if let Some(first) = seen.get(&(schema.clone(), name.clone())) {
             let message =
                 format!("duplicate deprecation entry {} for package {package}", written());
             report.add(&FBC_49, reference, message);
             report.set_fix(&FBC_49, || {
                 let list = blob.pointer("entries");
-                let first = (0..index).find(|first| {
-                    let at = |index: u32| format!("{list}/{index}");
-                    blob.value().equal(&at(*first), blob.value(), &at(index))
-                });
+                let [first, second] = [*first, index].map(|index| format!("{list}/{index}"));
+                let is_equal = blob.value().equal(&first, blob.value(), &second);
                 let fix = Fix::safe("remove the duplicate");
-                first.map(|_| fix.remove(entry_pointer(blob, index)))
+                is_equal.then(|| fix.remove(entry_pointer(blob, index)))
             });
             return;
         }
-        seen.insert((schema.clone(), name.clone()));
+        seen.insert((schema.clone(), name.clone()), index);
         match schema.as_str() {
             blob::PACKAGE => {
                 if !name.is_empty() {
@@ -463,9 +461,12 @@ pub(crate) fn check_references(
                 let field = blob_path(deprecations.at, &format!(".entries[{index}].reference"));
                 report.add(&FBC_51, field, message);
                 report.set_fix(&FBC_51, || {
-                    let names: Vec<&str> = names.iter().copied().take(MAX_COMPARED).collect();
                     // Names of bundles differ in their versions, so that a similar one is another one.
-                    let meant = corrections::nearest(name, &names).filter(|_| kind == "channel")?;
+                    if kind != "channel" {
+                        return None;
+                    }
+                    let names: Vec<&str> = names.iter().copied().take(MAX_COMPARED).collect();
+                    let meant = corrections::nearest(name, &names)?;
                     let blob = deprecations.at;
                     let entry = format!("/spec/blobs/{blob}/value/entries/{index}");
                     Some(corrections::propose(format!("{entry}/reference/name"), meant))

@@ -12,6 +12,11 @@ pub(crate) fn other_spelling(object: &Document, pointer: &str, name: &str) -> Op
     object.keys(pointer).into_iter().find(|key| key != name && folds_to(key, name))
 }
 
+/// Whether an object has a member under several spellings of its name.
+pub(crate) fn is_ambiguous(object: &Document, pointer: &str, name: &str) -> bool {
+    object.keys(pointer).iter().filter(|key| *key == name || folds_to(key, name)).count() > 1
+}
+
 /// The addition to a message for a missing member.
 pub(crate) fn spelling_hint(object: &Document, pointer: &str, name: &str) -> String {
     other_spelling(object, pointer, name).map(|key| key_spelling(&key, name)).unwrap_or_default()

@@ -272,7 +272,8 @@ pub(super) fn check(csv: &mut Csv<'_, '_>) {
                 Some(if is_meant {
                     corrections::write(pointer, SUPPORTED)
                 } else {
-                    Fix::safe("remove the label of an unsupported platform").remove(pointer)
+                    let title = "remove the label of an unsupported platform";
+                    Fix::needs_review(title).remove(pointer)
                 })
             });
         }
@@ -325,7 +326,8 @@ fn arch_alias(name: &str) -> Option<&'static str> {
 fn rename_label(label: &str, prefix: &str, meant: &str, labels: &[String]) -> Fix {
     let right = format!("{prefix}{meant}");
     if labels.contains(&right) {
-        return Fix::safe(format!("remove the label, {right} is there")).remove(pointer(label));
+        let title = format!("remove the label, {right} is there");
+        return Fix::needs_review(title).remove(pointer(label));
     }
     Fix::safe(format!("rename the label to {right}")).rename_key(pointer(label), right)
 }

@@ -340,8 +340,8 @@ fn check_owned(csv: &mut Csv<'_, '_>, targets: &[ConvertedCrd]) {
             violations.add(csv, || {
                 [target.field(), format!("csv {own} does not own CRD {}", target.name)]
             });
-            let all: Vec<&str> = rows.iter().filter_map(|(_, row)| row.text(0)).collect();
             csv.fix(&CSV_94, || {
+                let all: Vec<&str> = rows.iter().filter_map(|(_, row)| row.text(0)).collect();
                 let same = corrections::word(&target.name, &all);
                 let meant = same.or_else(|| corrections::nearest(&target.name, &all))?;
                 let is_converted = targets.iter().any(|other| other.name == meant);

@@ -23,7 +23,7 @@ pub(crate) fn check(review: &Review<'_>, object: &Document, report: &mut Report<
     let new_selector = review.touches_json(object, SELECTOR);
     let names = lists::texts(object, TARGETS);
     if new_names {
-        check_namespace_names(&names, review.is_update(), report);
+        check_namespace_names(object, &names, review.is_update(), report);
         if is_v1 {
             check_duplicate_names(&names, report);
         }
@@ -83,12 +83,17 @@ rule! {
     }
 }
 
-fn check_namespace_names(names: &[String], is_update: bool, report: &mut Report<'_>) {
+fn check_namespace_names(
+    object: &Document,
+    names: &[String],
+    is_update: bool,
+    report: &mut Report<'_>,
+) {
     if names.iter().any(String::is_empty) {
         let message =
             format!("TargetNamespaces cannot contain NamespaceAll: [{}]", names.join(" "));
         report.add(&OPG_04, "spec.targetNamespaces", message);
-        report.set_fix(&OPG_04, || remove_empty_names(names, is_update));
+        report.set_fix(&OPG_04, || remove_empty_names(object, names, is_update));
     }
 }
 
@@ -264,10 +269,10 @@ fn check_strategy(object: &Document, report: &mut Report<'_>) {
 }
 
 /// The list without empty names. Without any other name, the group is for all namespaces and has no list.
-fn remove_empty_names(names: &[String], is_update: bool) -> Option<Fix> {
+fn remove_empty_names(object: &Document, names: &[String], is_update: bool) -> Option<Fix> {
     const MAX_REMOVED: usize = 16;
     if names.iter().all(String::is_empty) {
-        return Some(Fix::safe("remove the list: the group is for all namespaces").remove(TARGETS));
+        return Some(select_all(object));
     }
     // The members of an existing group depend on its namespaces.
     if is_update {
@@ -280,6 +285,15 @@ fn remove_empty_names(names: &[String], is_update: bool) -> Option<Fix> {
     // The last one first: a removal moves the elements behind it.
     let fix = Fix::needs_review("remove the empty names and the duplicates");
     Some(removed.iter().rev().fold(fix, |fix, index| fix.remove(format!("{TARGETS}/{index}"))))
+}
+
+/// The group for all namespaces. Its author may have meant the selector, if there is one.
+fn select_all(object: &Document) -> Fix {
+    if object.has(SELECTOR) {
+        let title = "remove the list and the selector: the group is for all namespaces";
+        return Fix::needs_review(title).remove(TARGETS).remove(SELECTOR);
+    }
+    Fix::safe("remove the list: the group is for all namespaces").remove(TARGETS)
 }
 
 /// The first operator of the selector that is not spelled like those of Kubernetes.

@@ -96,12 +96,17 @@ impl Correction {
     }
 }
 
-/// The quantity without spaces, and without the `B` for bytes.
+/// The quantity without spaces before its suffix, and without the `B` for bytes.
 fn quantity(text: &str) -> Option<String> {
-    let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-    let plain = plain.strip_suffix('B').unwrap_or(&plain);
-    let is_number = plain.starts_with(|c: char| c.is_ascii_digit());
-    (is_number && plain != text && quantity_error(plain).is_none()).then(|| plain.to_owned())
+    const SUFFIXES: [&str; 12] = ["k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let trimmed = text.trim();
+    let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, suffix) = trimmed.split_at(end);
+    let suffix = suffix.trim_start();
+    let suffix = suffix.strip_suffix('B').unwrap_or(suffix);
+    let plain = format!("{number}{suffix}");
+    let is_known = !number.is_empty() && SUFFIXES.contains(&suffix);
+    (is_known && plain != text && quantity_error(&plain).is_none()).then_some(plain)
 }
 
 impl SchemaErrorSink for Mismatches {
@@ -213,6 +218,24 @@ mod tests {
             ),
         ] {
             assert_eq!(found(object), expected, "{object}");
+        }
+    }
+
+    #[test]
+    fn quantities_have_one_meaning_or_none() {
+        for (text, expected) in [
+            ("64 Mi", Some("64Mi")),
+            ("64MiB", Some("64Mi")),
+            ("1.5 GB", Some("1.5G")),
+            ("64mB", None),
+            ("0.5B", None),
+            ("1 000", None),
+            ("1 000Mi", None),
+            ("100 m", None),
+            ("64Mi", None),
+            ("Mi", None),
+        ] {
+            assert_eq!(quantity(text).as_deref(), expected, "{text}");
         }
     }
 
