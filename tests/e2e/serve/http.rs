@@ -405,7 +405,7 @@ async fn policy_error_fails_the_call_and_names_policy_and_cause() {
     let logged = server
         .log()
         .iter()
-        .any(|e| e["policy"] == "evil" && e["message"].to_string().contains("out of cheese"));
+        .any(|e| e["policy"] == "evil" && e["cause"].to_string().contains("out of cheese"));
     assert!(logged, "{:?}", server.log());
 }
 

@@ -617,11 +617,15 @@ fn files(directory: &Path) -> BTreeMap<String, String> {
     files
 }
 
+/// What `deploy` has besides the installation: for editors, and for pipelines.
+const WRITTEN_BY_HAND: [&str; 3] = ["editors/", "github-action/", "gitlab/"];
+
 #[test]
 fn checked_in_manifests_equal_the_generated_ones() {
     let directory = tempfile::tempdir().unwrap();
     let written = out(&opgate(&["manifests", "package", directory.path().to_str().unwrap()]));
-    let (expected, found) = (files(directory.path()), files(&deploy()));
+    let (expected, mut found) = (files(directory.path()), files(&deploy()));
+    found.retain(|name, _| !WRITTEN_BY_HAND.iter().any(|directory| name.starts_with(directory)));
     assert_eq!(written.lines().count(), expected.len());
     let names = |files: &BTreeMap<String, String>| files.keys().cloned().collect::<Vec<_>>();
     let hint = "write it again: cargo run -- manifests package deploy";
