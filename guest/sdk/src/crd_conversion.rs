@@ -249,7 +249,7 @@ mod tests {
                         "-/spec/preserveUnknownFields",
                         "-/spec/validation",
                         "-/spec/additionalPrinterColumns",
-                        r#"/spec/versions=[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"properties":{"JSONPath":{}}}},"additionalPrinterColumns":[{"name":"\"JSONPath\":","jsonPath":".a"}]}]"#,
+                        r#"/spec/versions=[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"properties":{"JSONPath":{}}}},"additionalPrinterColumns":[{"jsonPath":".a","name":"\"JSONPath\":"}]}]"#,
                         "-/spec/version",
                     ],
                 )),
