@@ -109,9 +109,11 @@ function differences(policy, decided, expected) {
   decided.forEach((one, index) => {
     const other = expected[index];
     const actual = toBinaryForm(one, other?.decision);
+    // The page has no fixes.
+    const { fixes: _, ...decision } = other?.decision ?? {};
     try {
       assert.equal(name(one), other && name(other));
-      assert.deepEqual(actual, other.decision);
+      assert.deepEqual(actual, decision);
     } catch {
       found.push(`${name(one)}\n  browser: ${JSON.stringify(actual)}\n  binary:  ${JSON.stringify(other?.decision)}`);
     }
