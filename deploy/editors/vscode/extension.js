@@ -46,9 +46,19 @@ async function waive(waiver) {
 }
 
 async function restart() {
-  await client?.stop();
+  // Stopping a client that did not start is an error.
+  await client?.stop().catch(() => {});
   client = createClient();
-  await client.start();
+  try {
+    await client.start();
+  } catch (error) {
+    const path = vscode.workspace.getConfiguration("opgate").get("path") || "opgate";
+    const setting = "Open the setting";
+    const message = `"${path} lsp" did not start: ${error.message ?? error}. Install opgate, or set opgate.path to its absolute path.`;
+    if ((await vscode.window.showErrorMessage(message, setting)) === setting) {
+      await vscode.commands.executeCommand("workbench.action.openSettings", "opgate.path");
+    }
+  }
 }
 
 async function activate(context) {
@@ -58,11 +68,12 @@ async function activate(context) {
     vscode.workspace.onDidGrantWorkspaceTrust(restart),
     vscode.workspace.onDidChangeConfiguration((event) => event.affectsConfiguration("opgate") && restart()),
   );
-  await restart();
+  // Not awaited: the message of a failure stays until it is closed.
+  void restart();
 }
 
 async function deactivate() {
-  await client?.stop();
+  await client?.stop().catch(() => {});
 }
 
 module.exports = { activate, deactivate };
