@@ -5,13 +5,14 @@ set -euo pipefail
 
 version=${OPGATE_VERSION:?}
 url=${OPGATE_URL:-https://git.example.com/opgate/opgate/releases/download/v$version}
-case "${RUNNER_OS:-$(uname -s)}-${RUNNER_ARCH:-$(uname -m)}" in
+runner=${RUNNER_OS:-$(uname -s)}-${RUNNER_ARCH:-$(uname -m)}
+case $runner in
     Linux-X64 | Linux-x86_64) triple=x86_64-unknown-linux-musl ;;
     Linux-ARM64 | Linux-aarch64) triple=aarch64-unknown-linux-musl ;;
     macOS-X64 | Darwin-x86_64) triple=x86_64-apple-darwin ;;
     macOS-ARM64 | Darwin-arm64) triple=aarch64-apple-darwin ;;
     Windows-X64) triple=x86_64-pc-windows-gnu ;;
-    *) echo "error: there is no opgate for this runner: $RUNNER_OS $RUNNER_ARCH" >&2; exit 2 ;;
+    *) echo "error: there is no opgate for this runner: $runner" >&2; exit 2 ;;
 esac
 triple=${OPGATE_TRIPLE:-$triple}
 extension=tar.gz
@@ -28,6 +29,8 @@ if [[ -z $sum ]]; then
     sum=$(awk -v name="$name.$extension" '$2 == name { print $1 }' <<<"$sums")
 fi
 found=$({ sha256sum "$name.$extension" 2>/dev/null || shasum -a 256 "$name.$extension"; } | cut -d ' ' -f 1)
+# PowerShell prints upper case.
+sum=$(tr '[:upper:]' '[:lower:]' <<<"$sum")
 if [[ -z $sum || $sum != "$found" ]]; then
     echo "error: $url/$name.$extension has the SHA-256 $found instead of ${sum:-one in SHA256SUMS}" >&2
     exit 2
@@ -38,6 +41,7 @@ else
     tar -xzf "$name.tar.gz"
 fi
 program=$directory/$name/opgate
+[[ $extension != zip ]] || program+=.exe
 "$program" version
 echo "$directory/$name" >>"${GITHUB_PATH:-/dev/null}"
 echo "path=$program" >>"${GITHUB_OUTPUT:-/dev/null}"

@@ -156,12 +156,21 @@ fn pre_commit_hooks_run() {
                 (_, true) => (good.to_owned(), good.to_owned()),
                 (_, false) => (good.to_owned(), bad.to_owned()),
             };
+            let one_more = one.clone();
             write(&directory, "one.yaml", one);
             write(&directory, "two.yaml", two);
             let output = sh(&directory, &command);
             let said = format!("{command}: {}{}", out(&output), err(&output));
             assert_eq!(output.status.code(), Some(i32::from(!ok)), "{said}");
             assert_eq!(err(&output).is_empty(), ok || id != "opgate-config", "{said}");
+            // The name of a file in a pull request chooses no configuration.
+            if !files.is_empty() && !ok {
+                write(&directory, "--config=off.yaml", one_more);
+                write(&directory, "off.yaml", format!("{head}policies: []\n"));
+                let output = sh(&directory, &format!("{command} --config=off.yaml"));
+                let said = format!("{id}: {}{}", out(&output), err(&output));
+                assert_eq!(output.status.code(), Some(1), "{said}");
+            }
         }
     }
 }

@@ -57,6 +57,8 @@ impl ConfigArgs {
         let user = || {
             let directory = std::env::var_os("XDG_CACHE_HOME")
                 .map(PathBuf::from)
+                // A relative one, or an empty `HOME`, is below the current directory, whose author may be another user.
+                .filter(|path| path.is_absolute())
                 .or_else(|| files::home_directory().map(|home| home.join(".cache")))?;
             Some(directory.join("opgate"))
         };

@@ -221,7 +221,8 @@ fn relative_path(name: &str) -> Option<PathBuf> {
     let is_part = |part: &&str| {
         (1..=MAX_NAME_BYTES).contains(&part.len())
             && !matches!(*part, "." | "..")
-            && !part.contains(|c: char| c.is_control() || c == '\\')
+            // On Windows, `C:` leads to another drive, and `a.yaml:x` to a stream of a file.
+            && !part.contains(|c: char| c.is_control() || c == '\\' || c == ':')
     };
     let parts: Vec<_> = name.split('/').collect();
     let is_path =
@@ -248,6 +249,8 @@ mod tests {
             ("./a", false),
             ("a\\..\\b", false),
             ("a\0b", false),
+            ("C:/a", false),
+            ("a.yaml:x", false),
             ("a\nb", false),
             (&*"a/".repeat(16), false),
             (&*"a".repeat(256), false),
