@@ -2,7 +2,8 @@
 
 use opgate_yaml::tree::{Node, NodeKind, ScalarStyle};
 
-use crate::layout::{Layout, Splice};
+use crate::block_scalar::BlockScalar;
+use crate::layout::{Layout, Splice, line_end_near};
 use crate::path::Place;
 use crate::render::{NewValue, Rendered, Shape, element_lines, indented, member_lines};
 
@@ -17,7 +18,7 @@ pub(crate) fn add_member(
     let last = members.last()?;
     let column = layout.column(members.first()?.key.start);
     let lines = member_lines(name, NewValue::of(json)?.on_lines(layout, None), layout);
-    let end = content_end(&last.value).max(last.key.end);
+    let end = content_end(layout, &last.value).max(last.key.end);
     Some(vec![lines_behind(layout, end, column, &lines)])
 }
 
@@ -32,6 +33,12 @@ pub(crate) fn insert_element(
     let first = elements.first()?;
     let column = layout.column(first.dash);
     let lines = element_lines(NewValue::of(json)?.on_lines(layout, None));
+    if index == 0 && layout.begins_line(first.dash) {
+        // The comments above the first one stay there.
+        let at = layout.start_with_comments(first.dash, 0);
+        let text = format!("{}{}", joined(layout, column, &lines), layout.line_end);
+        return Some(vec![Splice::new(at, at, text)]);
+    }
     if index == 0 {
         let mut text = joined(layout, column, &lines);
         text.push_str(layout.line_end);
@@ -39,8 +46,20 @@ pub(crate) fn insert_element(
         return Some(vec![Splice::new(first.dash, first.dash, text.trim_start_matches(' '))]);
     }
     let before = elements.get(index.checked_sub(1)?)?;
-    let end = content_end(&before.value).max(before.dash.saturating_add(1));
+    let end = content_end(layout, &before.value).max(before.dash.saturating_add(1));
     Some(vec![lines_behind(layout, end, column, &lines)])
+}
+
+/// Removes the only member or element of a collection on lines below its name or dash. The comments around it stay.
+pub(crate) fn remove_last(layout: &Layout<'_>, around: &Place<'_>) -> Option<Vec<Splice>> {
+    let empty = if matches!(around.node().kind, NodeKind::Map(..)) { " {}" } else { " []" };
+    let start = value_start(layout, around)?;
+    let node = around.node();
+    if node.start <= layout.line_end_at(start) || has_mark(layout, start, node) {
+        return None;
+    }
+    let lines = remove(layout, node, 0)?;
+    Some(std::iter::once(Splice::new(start, start, empty)).chain(lines).collect())
 }
 
 /// Removes a member or an element. The collection keeps at least one.
@@ -48,11 +67,12 @@ pub(crate) fn remove(layout: &Layout<'_>, around: &Node, index: usize) -> Option
     let bounds = |index: usize| match &around.kind {
         NodeKind::Map(_, members) => {
             let member = members.get(index)?;
-            Some((member.key.start, content_end(&member.value).max(member.key.end)))
+            Some((member.key.start, content_end(layout, &member.value).max(member.key.end)))
         }
         NodeKind::List(_, elements) => {
             let element = elements.get(index)?;
-            Some((element.dash, content_end(&element.value).max(element.dash.saturating_add(1))))
+            let end = content_end(layout, &element.value);
+            Some((element.dash, end.max(element.dash.saturating_add(1))))
         }
         _ => None,
     };
@@ -65,7 +85,7 @@ pub(crate) fn remove(layout: &Layout<'_>, around: &Node, index: usize) -> Option
     let (start, next) = (layout.line_start(start), layout.next_line(end));
     if next == layout.text.len() && !layout.text.ends_with('\n') {
         // The text keeps its end without a line break.
-        let before = layout.slice(0, start).trim_end_matches('\n').trim_end_matches('\r').len();
+        let before = layout.slice(0, start).trim_end_matches(['\r', '\n']).len();
         return Some(vec![Splice::new(before, next, "")]);
     }
     Some(vec![Splice::new(start, next, "")])
@@ -74,36 +94,85 @@ pub(crate) fn remove(layout: &Layout<'_>, around: &Node, index: usize) -> Option
 /// Replaces the value at a place on lines.
 pub(crate) fn replace(layout: &Layout<'_>, place: &Place<'_>, json: &str) -> Option<Vec<Splice>> {
     let node = place.node();
+    let new = NewValue::of(json)?;
+    let start = value_start(layout, place)?;
+    if has_mark(layout, start, node) {
+        return None;
+    }
+    if let NodeKind::Scalar(style @ (ScalarStyle::Literal | ScalarStyle::Folded)) = node.kind {
+        return replace_block_scalar(layout, place, style, start, &new);
+    }
     let style = match node.kind {
         NodeKind::Scalar(style) if node.end > node.start => Some(style),
         _ => None,
     };
-    let new = NewValue::of(json)?.on_lines(layout, style);
-    let Some(member) = place.member() else {
-        return Some(replace_element(layout, place, new));
-    };
-    let colon = colon_behind(layout, member.key.end)?;
-    let column = layout.column(member.key.start);
+    let new = new.on_lines(layout, style);
+    match place.member() {
+        Some(member) => {
+            Some(replace_member(layout, node, layout.column(member.key.start), start, new))
+        }
+        None => Some(replace_element(layout, place, new)),
+    }
+}
+
+/// Returns the offset behind the colon or the dash before a value; for a document that of its value.
+fn value_start(layout: &Layout<'_>, place: &Place<'_>) -> Option<usize> {
+    match (place.member(), dash(place)) {
+        (Some(member), _) => colon_behind(layout, member.key.end),
+        (None, Some(dash)) => Some(dash.saturating_add(1)),
+        (None, None) => Some(place.node().start),
+    }
+}
+
+/// Returns the dash of an element on lines.
+fn dash(place: &Place<'_>) -> Option<usize> {
+    match &place.around()?.node().kind {
+        NodeKind::List(_, elements) => elements.get(place.index()?).map(|element| element.dash),
+        _ => None,
+    }
+}
+
+/// Reports whether a value has a tag or an anchor, which an edit would remove.
+fn has_mark(layout: &Layout<'_>, start: usize, node: &Node) -> bool {
+    let mut lines = layout.slice(start, node.start).lines();
+    lines.any(|line| line.trim_start().starts_with(['!', '&']))
+}
+
+/// Replaces the value of a member; `column` is that of its name, and `colon` the offset behind the colon.
+fn replace_member(
+    layout: &Layout<'_>,
+    node: &Node,
+    column: usize,
+    colon: usize,
+    new: Rendered,
+) -> Vec<Splice> {
+    let end = content_end(layout, node);
     match new {
         Rendered::Inline(text) if Layout::is_block(node) => {
             // A comment behind the name stays there.
-            let end = layout.line_end_at(colon);
+            let line_end = layout.line_end_at(colon);
             let value = Splice::new(colon, colon, format!(" {text}"));
-            Some(vec![value, Splice::new(end, content_end(node), "")])
+            vec![value, Splice::new(line_end, end, "")]
         }
         Rendered::Inline(text)
             if node.end <= colon || node.start < colon || node.start == node.end =>
         {
-            Some(vec![Splice::new(colon, colon, format!(" {text}"))])
+            vec![Splice::new(colon, colon, format!(" {text}"))]
         }
-        Rendered::Inline(text) => Some(vec![Splice::new(node.start, content_end(node), text)]),
+        Rendered::Inline(text) => vec![Splice::new(node.start, end, text)],
         Rendered::Literal(header, lines) => {
-            let indent = literal_indent(layout, node)
-                .unwrap_or_else(|| column.saturating_add(layout.indent.len()));
-            let lines: Vec<_> =
-                lines.iter().map(|line| indented(&" ".repeat(indent), line)).collect();
-            let text = format!(" {header}{}{}", layout.line_end, lines.join(layout.line_end));
-            Some(vec![Splice::new(colon, content_end(node).max(colon), text)])
+            let column = column.saturating_add(layout.indent.len());
+            let lines = joined(layout, column, &lines);
+            if Layout::is_block(node) {
+                let below = format!("{}{lines}", layout.line_end);
+                let mark = Splice::new(colon, colon, format!(" {header}"));
+                return vec![mark, Splice::new(layout.line_end_at(colon), end, below)];
+            }
+            let end = end.max(colon);
+            let line_end = layout.line_end_at(end);
+            // A comment behind the value stays on its line.
+            let mark = Splice::new(colon, end, format!(" {header}"));
+            vec![mark, Splice::new(line_end, line_end, format!("{}{lines}", layout.line_end))]
         }
         Rendered::Lines(lines, shape) => {
             let column = match shape {
@@ -111,8 +180,42 @@ pub(crate) fn replace(layout: &Layout<'_>, place: &Place<'_>, json: &str) -> Opt
                 Shape::List => column.saturating_add(layout.list_indent),
             };
             let column = own_column(layout, node, shape).unwrap_or(column);
-            Some(replace_by_lines(layout, node, colon, column, &lines))
+            replace_by_lines(layout, node, colon, column, &lines)
         }
+    }
+}
+
+/// Replaces a block scalar at a place, whose colon or dash ends at `start`.
+fn replace_block_scalar(
+    layout: &Layout<'_>,
+    place: &Place<'_>,
+    style: ScalarStyle,
+    start: usize,
+    new: &NewValue,
+) -> Option<Vec<Splice>> {
+    let node = place.node();
+    let name = place.member().map(|member| member.key.start).or_else(|| dash(place));
+    let column = name.map_or(0, |name| layout.column(name));
+    let end = content_end(layout, node);
+    let scalar = BlockScalar::of(layout, node, end, style, column);
+    match new.on_lines(layout, None) {
+        _ if new.text().is_some_and(|text| !text.trim().is_empty()) => {
+            scalar.replace_text(layout, new.text().unwrap_or_default())
+        }
+        Rendered::Lines(..) | Rendered::Literal(..) if place.member().is_none() => {
+            Some(replace_element(layout, place, new.on_lines(layout, None)))
+        }
+        Rendered::Lines(lines, shape) => {
+            let deeper = if shape == Shape::Map { layout.indent.len() } else { layout.list_indent };
+            let lines = joined(layout, column.saturating_add(deeper), &lines);
+            let line_end = layout.line_end_at(node.start);
+            let mark = scalar.replace_inline("").into_iter().next()?;
+            // Without the space before the mark.
+            let mark = Splice::new(start, mark.end, "");
+            Some(vec![mark, Splice::new(line_end, end, format!("{}{lines}", layout.line_end))])
+        }
+        Rendered::Literal(..) => None,
+        Rendered::Inline(text) => Some(scalar.replace_inline(&text)),
     }
 }
 
@@ -135,13 +238,10 @@ fn replace_by_lines(
     lines: &[String],
 ) -> Vec<Splice> {
     let text = format!("{}{}", layout.line_end, joined(layout, column, lines));
-    let end = content_end(node).max(colon);
+    let end = content_end(layout, node).max(colon);
     if Layout::is_block(node) {
         // A comment behind the name stays there.
         return vec![Splice::new(layout.line_end_at(colon), end, text)];
-    }
-    if layout.slice(colon, end).contains('\n') {
-        return vec![Splice::new(colon, end, text)];
     }
     let line_end = layout.line_end_at(end);
     vec![Splice::new(colon, end, ""), Splice::new(line_end, line_end, text)]
@@ -150,31 +250,50 @@ fn replace_by_lines(
 /// Replaces an element of a list, or the whole document.
 fn replace_element(layout: &Layout<'_>, place: &Place<'_>, new: Rendered) -> Vec<Splice> {
     let node = place.node();
-    let dash = place.around().and_then(|list| match &list.node().kind {
-        NodeKind::List(_, elements) => elements.get(place.index()?).map(|element| element.dash),
-        _ => None,
-    });
-    let column = dash.map_or(0, |dash| layout.column(dash).saturating_add(2));
-    let text = match new {
-        Rendered::Inline(text) => text,
-        Rendered::Literal(header, lines) => {
-            let lines: Vec<_> =
-                lines.iter().map(|line| indented(&" ".repeat(column), line)).collect();
-            format!("{header}{}{}", layout.line_end, lines.join(layout.line_end))
-        }
-        Rendered::Lines(lines, _) => {
-            joined(layout, column, &lines).trim_start_matches(' ').to_owned()
-        }
+    let (start, end) = (node.start, content_end(layout, node));
+    let Some(dash) = dash(place) else {
+        let text = match new {
+            Rendered::Inline(text) => text,
+            Rendered::Literal(header, lines) => {
+                let lines = joined(layout, layout.indent.len(), &lines);
+                format!("{header}{}{lines}", layout.line_end)
+            }
+            Rendered::Lines(lines, _) => joined(layout, 0, &lines),
+        };
+        // White space behind it would become a part of the last line.
+        let is_last = layout.rest_of_line(end).is_empty();
+        let end = if is_last { layout.line_end_at(end) } else { end };
+        return vec![Splice::new(start, end, text)];
     };
-    match dash {
-        // `-` without a value.
-        Some(dash) if node.end <= dash.saturating_add(1) => {
-            let behind = dash.saturating_add(1);
-            vec![Splice::new(behind, behind, format!(" {text}"))]
+    let behind = dash.saturating_add(1);
+    let is_below = start > layout.line_end_at(behind);
+    let column =
+        if is_below { layout.column(start) } else { layout.column(dash).saturating_add(2) };
+    let (first, below) = match new {
+        Rendered::Inline(text) if is_below && Layout::is_block(node) => {
+            // A comment behind the dash stays there.
+            let lines = Splice::new(layout.line_end_at(behind), end, "");
+            return vec![Splice::new(behind, behind, format!(" {text}")), lines];
         }
-        Some(dash) => vec![Splice::new(dash, content_end(node), format!("- {text}"))],
-        None => vec![Splice::new(node.start, content_end(node), text)],
+        Rendered::Inline(text) => (text, Vec::new()),
+        Rendered::Literal(header, lines) => (header, lines),
+        Rendered::Lines(mut lines, _) if !lines.is_empty() => (lines.remove(0), lines),
+        Rendered::Lines(..) => (String::new(), Vec::new()),
+    };
+    let below = if below.is_empty() {
+        String::new()
+    } else {
+        format!("{}{}", layout.line_end, joined(layout, column, &below))
+    };
+    let (start, end) = if node.end <= behind { (behind, behind) } else { (start, end) };
+    let (start, space) = if is_below { (start, "") } else { (behind, " ") };
+    if Layout::is_block(node) {
+        return vec![Splice::new(start, end, format!("{space}{first}{below}"))];
     }
+    // A comment behind the value stays on its line.
+    let line_end = layout.line_end_at(end);
+    let value = Splice::new(start, end, format!("{space}{first}"));
+    vec![value, Splice::new(line_end, line_end, below)]
 }
 
 /// Returns the position behind the colon of a name.
@@ -184,30 +303,35 @@ fn colon_behind(layout: &Layout<'_>, end: usize) -> Option<usize> {
     rest.get(spaces..)?.starts_with(':').then(|| end.saturating_add(spaces).saturating_add(1))
 }
 
-/// Returns the end of what a value is written as.
-fn content_end(node: &Node) -> usize {
-    node.end.max(node.start)
+/// Returns the end of what a value is written as, before a line break.
+pub(crate) fn content_end(layout: &Layout<'_>, node: &Node) -> usize {
+    let end = node.end.max(node.start);
+    let is_in_break = layout.slice(node.start, end).ends_with('\r')
+        && layout.text.as_bytes().get(end) == Some(&b'\n');
+    if is_in_break { end.saturating_sub(1) } else { end }
 }
 
-/// Returns the indentation of the lines of a block scalar.
-fn literal_indent(layout: &Layout<'_>, node: &Node) -> Option<usize> {
-    let NodeKind::Scalar(ScalarStyle::Literal | ScalarStyle::Folded) = node.kind else {
-        return None;
-    };
-    let lines = layout.slice(node.start, node.end).lines().skip(1);
-    let first = lines.into_iter().find(|line| !line.trim().is_empty())?;
-    first.len().checked_sub(first.trim_start_matches(' ').len())
-}
-
-/// Adds lines behind the line of an offset.
+/// Adds lines behind the line of an offset, and behind the comments below it that are deeper than the column.
 fn lines_behind(layout: &Layout<'_>, offset: usize, column: usize, lines: &[String]) -> Splice {
-    let end = layout.line_end_at(offset);
-    Splice::new(end, end, format!("{}{}", layout.line_end, joined(layout, column, lines)))
+    let end = layout.end_with_comments(offset, column);
+    let next = layout.next_line(end);
+    // The line before keeps its line break, if it has one.
+    let line_break = layout.slice(end, next);
+    let text = if line_break.is_empty() {
+        let line_break = line_end_near(layout.text, end);
+        format!("{line_break}{}", indented_lines(column, lines).join(line_break))
+    } else {
+        format!("{}{line_break}", indented_lines(column, lines).join(line_break))
+    };
+    Splice::new(next, next, text)
 }
 
-/// Returns lines with an indentation.
+/// Returns lines with an indentation, as a text.
 fn joined(layout: &Layout<'_>, column: usize, lines: &[String]) -> String {
+    indented_lines(column, lines).join(layout.line_end)
+}
+
+fn indented_lines(column: usize, lines: &[String]) -> Vec<String> {
     let indent = " ".repeat(column);
-    let lines: Vec<_> = lines.iter().map(|line| indented(&indent, line)).collect();
-    lines.join(layout.line_end)
+    lines.iter().map(|line| indented(&indent, line)).collect()
 }

@@ -32,11 +32,19 @@ pub(crate) fn apply_splices(text: &str, mut splices: Vec<Splice>) -> Option<Stri
     Some(new)
 }
 
+/// Returns the line break of the line of an offset, or of the one before if it has none.
+pub(crate) fn line_end_near(text: &str, offset: usize) -> &'static str {
+    let behind = text.get(offset..).and_then(|rest| rest.find('\n'));
+    let at = behind.map(|at| offset.saturating_add(at)).or_else(|| text.rfind('\n'));
+    let before = at.and_then(|at| text.get(..at)).unwrap_or_default();
+    if before.ends_with('\r') { "\r\n" } else { "\n" }
+}
+
 /// The layout of a document.
 pub(crate) struct Layout<'t> {
     pub(crate) text: &'t str,
     pub(crate) is_json: bool,
-    /// The end of a line: `\n`, or `\r\n`.
+    /// The end of a new line, `\n` or `\r\n`: that of the line next to it.
     pub(crate) line_end: &'static str,
     /// One level of indentation.
     pub(crate) indent: String,
@@ -60,13 +68,14 @@ struct Habits {
 }
 
 impl<'t> Layout<'t> {
-    pub(crate) fn of(source: &Source<'t>, root: &Node) -> Self {
+    /// Returns the layout of a document. New lines end as the line of the offset.
+    pub(crate) fn of(source: &Source<'t>, root: &Node, offset: usize) -> Self {
         let Source { text, is_json, .. } = *source;
         let mut habits = Habits::default();
         let mut layout = Self {
             text,
             is_json,
-            line_end: if text.contains("\r\n") { "\r\n" } else { "\n" },
+            line_end: line_end_near(text, offset),
             indent: "  ".to_owned(),
             list_indent: 0,
             quote: '"',
@@ -151,6 +160,45 @@ impl<'t> Layout<'t> {
         if self.slice(offset, end).ends_with('\r') { end.saturating_sub(1) } else { end }
     }
 
+    /// Returns the text from an offset to the end of its line, without white space.
+    pub(crate) fn rest_of_line(&self, offset: usize) -> &'t str {
+        self.slice(offset, self.line_end_at(offset)).trim()
+    }
+
+    /// Returns the start of the comments directly above the line of an offset, or of that line if there are none.
+    /// They begin behind the line of `floor`.
+    pub(crate) fn start_with_comments(&self, offset: usize, floor: usize) -> usize {
+        let mut start = self.line_start(offset);
+        while let Some(above) = start.checked_sub(1) {
+            let line = self.line_start(above);
+            if line <= floor && floor > 0 || !self.slice(line, above).trim_start().starts_with('#')
+            {
+                break;
+            }
+            start = line;
+        }
+        start
+    }
+
+    /// Returns the end of the line of an offset, or of the comments below it that are deeper than a column.
+    pub(crate) fn end_with_comments(&self, offset: usize, column: usize) -> usize {
+        let mut end = self.line_end_at(offset);
+        let mut at = self.next_line(offset);
+        while at < self.text.len() {
+            let line_end = self.line_end_at(at);
+            let line = self.slice(at, line_end);
+            let content = line.trim_start_matches([' ', '\t']);
+            let is_deeper = line.len().saturating_sub(content.len()) > column;
+            if content.starts_with('#') && is_deeper {
+                end = line_end;
+            } else if !content.is_empty() {
+                break;
+            }
+            at = self.next_line(at);
+        }
+        end
+    }
+
     /// Returns the start of the next line, or the end of the text.
     pub(crate) fn next_line(&self, offset: usize) -> usize {
         let rest = self.text.get(offset..).unwrap_or_default();
@@ -187,9 +235,10 @@ impl<'t> Layout<'t> {
         !self.is_json && place.around().is_none_or(|around| Self::is_block(around.node()))
     }
 
-    /// Reports whether an empty collection in brackets is written on lines when it gets content.
+    /// Reports whether an empty collection in brackets is written on lines when it gets content. A comment in it stays.
     pub(crate) fn is_written_anew(&self, place: &Place<'_>) -> bool {
-        self.is_in_block(place)
+        let node = place.node();
+        self.is_in_block(place) && !self.slice(node.start, node.end).contains('#')
     }
 
     /// Reports whether the line of a node in JSON has nothing else than its member or element before it: its document

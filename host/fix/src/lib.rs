@@ -13,7 +13,9 @@
 //! The comparison makes the result certain: a text that does not mean exactly what the edits say is refused. So is a
 //! place where an edit of the text would change other places, such as an anchor.
 
+mod ambiguity;
 mod block;
+mod block_scalar;
 mod budget;
 mod comments;
 mod diff;
@@ -84,17 +86,20 @@ pub fn apply(text: &str, name: &str, document: usize, edits: &[Edit]) -> Result<
         None => ("", text),
     };
     let before = Source::parse(text, name)?;
-    let mut expected = before.value(document)?;
-    opgate_edit::apply(&mut expected, edits)?;
-    let mut new = text.to_owned();
+    let mut value = before.value(document)?;
+    let mut new: Option<String> = None;
     for edit in edits {
-        let source = Source::parse(&new, name)?;
-        let splices = edit_splices(&source, document, edit)?;
-        let edited = apply_splices(&new, splices);
-        new = edited.ok_or_else(|| Refusal::Style(edit.pointer().to_owned()))?;
+        // The text of the first edit was parsed.
+        let parsed = new.as_deref().map(|new| Source::parse(new, name)).transpose()?;
+        let source = parsed.as_ref().unwrap_or(&before);
+        let splices = edit_splices(source, document, &value, edit);
+        opgate_edit::apply(&mut value, std::slice::from_ref(edit))?;
+        let edited = apply_splices(source.text, splices?);
+        new = Some(edited.ok_or_else(|| Refusal::Style(edit.pointer().to_owned()))?);
     }
+    let new = new.unwrap_or_else(|| text.to_owned());
     let after = Source::parse(&new, name).map_err(|_| Refusal::Different)?;
-    if is_expected(&before, &after, document, &expected) {
+    if is_expected(&before, &after, document, &value) {
         Ok(format!("{mark}{new}"))
     } else {
         Err(Refusal::Different)
@@ -104,19 +109,32 @@ pub fn apply(text: &str, name: &str, document: usize, edits: &[Edit]) -> Result<
 /// Reports whether a document has the expected value, and all others are unchanged.
 fn is_expected(before: &Source<'_>, after: &Source<'_>, document: usize, expected: &Value) -> bool {
     before.len() == after.len()
-        && (0..before.len()).all(|number| match (before.value(number), after.value(number)) {
-            (Ok(_), Ok(after)) if number == document => same_json(&after, expected),
-            (Ok(before), Ok(after)) => before == after,
-            _ => false,
+        && (0..before.len()).all(|number| {
+            if number == document {
+                after.value(number).is_ok_and(|value| same_json(&value, expected))
+            } else {
+                before.json(number) == after.json(number)
+            }
         })
 }
 
-fn edit_splices(source: &Source<'_>, document: usize, edit: &Edit) -> Result<Vec<Splice>, Refusal> {
+/// Makes an edit in a text, whose document has the value.
+fn edit_splices(
+    source: &Source<'_>,
+    document: usize,
+    value: &Value,
+    edit: &Edit,
+) -> Result<Vec<Splice>, Refusal> {
     let root = source.root(document)?;
-    let layout = Layout::of(source, root);
     let pointer = edit.pointer();
-    let value = source.value(document)?;
-    let resolved = resolve(root, &value, pointer)?;
+    if let Edit::Set { value: new, .. } = edit
+        && let Some(old) = value.pointer(pointer)
+        && serde_json::from_str::<Value>(new).is_ok_and(|new| new == *old)
+    {
+        return Ok(Vec::new());
+    }
+    let resolved = resolve(root, value, edit)?;
+    let layout = Layout::of(source, root, neighbour(&resolved, edit));
     if let Edit::Set { value: new, .. } = edit
         && resolved.missing.is_empty()
     {
@@ -140,6 +158,32 @@ fn edit_splices(source: &Source<'_>, document: usize, edit: &Edit) -> Result<Vec
         return Err(Refusal::Comment(pointer.to_owned()));
     }
     Ok(splices)
+}
+
+/// Returns an offset in the line next to the new lines of an edit.
+fn neighbour(resolved: &Resolved<'_>, edit: &Edit) -> usize {
+    let place = match edit {
+        Edit::Insert { .. } => resolved.parent().unwrap_or(&resolved.place),
+        _ => &resolved.place,
+    };
+    let is_entry = matches!(edit, Edit::Insert { .. }) || !resolved.missing.is_empty();
+    match &place.node().kind {
+        NodeKind::Map(_, members) if is_entry => {
+            members.last().map_or(place.node().start, |last| last.value.end.max(last.key.end))
+        }
+        NodeKind::List(_, elements) if is_entry => {
+            let index = resolved.last.parse().unwrap_or(elements.len());
+            let next =
+                elements.get(index).filter(|_| index == 0 || !Layout::is_block(place.node()));
+            let before = index.checked_sub(1).and_then(|index| elements.get(index));
+            match (next, before) {
+                (Some(next), _) => next.value.start.min(next.dash),
+                (None, Some(before)) => before.value.end,
+                (None, None) => place.node().start,
+            }
+        }
+        _ => place.member().map_or(place.node().start, |member| member.key.start),
+    }
 }
 
 /// Fails if a text is to stand for a number or boolean of the same value, but in another notation: which of them was
@@ -179,8 +223,7 @@ fn set(layout: &Layout<'_>, resolved: &Resolved<'_>, json: &str) -> Option<Vec<S
             block::add_member(layout, node, first, &nested)
         }
         NodeKind::Map(_, members) => {
-            let is_empty = members.is_empty();
-            if is_empty && layout.is_written_anew(&resolved.place) {
+            if members.is_empty() && layout.is_written_anew(&resolved.place) {
                 let whole = format!("{{{}:{nested}}}", Value::String(first.clone()));
                 return replace(layout, &resolved.place, &whole);
             }
@@ -226,6 +269,9 @@ fn remove(layout: &Layout<'_>, place: &Place<'_>) -> Option<Vec<Splice>> {
         return flow::remove(layout, around.node(), place.index()?);
     }
     if count == 1 {
+        if let Some(splices) = block::remove_last(layout, around) {
+            return Some(splices);
+        }
         let is_map = matches!(around.node().kind, NodeKind::Map(..));
         return replace(layout, around, if is_map { "{}" } else { "[]" });
     }

@@ -1,6 +1,6 @@
 //! The node of a JSON pointer, with the nodes around it.
 
-use opgate_edit::{EditError, Pointer};
+use opgate_edit::{Edit, EditError, Pointer};
 use opgate_yaml::tree::{Member, Node, NodeKind};
 use serde_json::Value;
 
@@ -67,11 +67,15 @@ impl<'n> Resolved<'n> {
 }
 
 /// Finds the place of a pointer. The value of the document shows what an alias or a merge key hides.
+///
+/// # Errors
+/// Fails if the place is hidden, or has an anchor or a tag, unless the edit only inserts an element before it.
 pub(crate) fn resolve<'n>(
     root: &'n Node,
     document: &Value,
-    shown: &str,
+    edit: &Edit,
 ) -> Result<Resolved<'n>, Refusal> {
+    let shown = edit.pointer();
     let pointer = Pointer::parse(shown).ok_or_else(|| EditError::Missing(shown.to_owned()))?;
     let last = pointer.tokens().last().cloned().unwrap_or_default();
     let mut place = Place { node: root, around: None };
@@ -95,7 +99,9 @@ pub(crate) fn resolve<'n>(
             }
         }
     }
-    check_editable(place.node, shown)?;
+    if !matches!(edit, Edit::Insert { .. }) {
+        check_editable(place.node, shown)?;
+    }
     Ok(Resolved { place, missing: Vec::new(), last })
 }
 

@@ -3,6 +3,7 @@
 use opgate_document::{Document, Kind, Value};
 use opgate_yaml::tree::ScalarStyle;
 
+use crate::ambiguity;
 use crate::layout::Layout;
 
 /// Returns a text as JSON.
@@ -32,6 +33,11 @@ impl NewValue {
     /// Parses JSON text.
     pub(crate) fn of(json: &str) -> Option<Self> {
         Document::of(json.to_owned()).ok().map(Self)
+    }
+
+    /// Returns it as a text; none if it is another value.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.0.root().text()
     }
 
     /// Renders it for lines. `style` is that of the scalar which it replaces.
@@ -77,7 +83,7 @@ fn rendered(value: Value<'_>, layout: &Layout<'_>, style: Option<ScalarStyle>) -
         }
         Kind::Text => {
             let text = value.text().unwrap_or_default();
-            literal(text, layout, style).unwrap_or_else(|| {
+            literal(text, layout).unwrap_or_else(|| {
                 Rendered::Inline(yaml_text(text, style, layout.quote, ScalarContext::Lines))
             })
         }
@@ -135,11 +141,10 @@ pub(crate) fn indented(indent: &str, line: &str) -> String {
 }
 
 /// Returns a text of several lines as a block; none if it is on one line, or if a block cannot express it.
-/// Spaces at the ends of its lines stay in a block, but make no text a block.
-fn literal(text: &str, layout: &Layout<'_>, style: Option<ScalarStyle>) -> Option<Rendered> {
+/// Spaces at the ends of its lines make no text a block.
+fn literal(text: &str, layout: &Layout<'_>) -> Option<Rendered> {
     let is_odd = |c: char| c.is_control() && c != '\n' && c != '\t';
-    let has_odd_line =
-        style != Some(ScalarStyle::Literal) && text.lines().any(|line| line.ends_with([' ', '\t']));
+    let has_odd_line = text.lines().any(|line| line.ends_with([' ', '\t']));
     let is_written = !text.contains(is_odd) && !text.contains(['\u{85}', '\u{2028}', '\u{2029}']);
     let content = text.trim_end_matches('\n');
     let is_block = content.contains('\n') || text.ends_with('\n') && !content.is_empty();
@@ -183,11 +188,29 @@ pub(crate) fn yaml_text(
     let single = || format!("'{}'", text.replace('\'', "''"));
     match style {
         Some(ScalarStyle::SingleQuoted) if can_be_single => single(),
-        Some(ScalarStyle::DoubleQuoted) => json_string(text),
+        Some(ScalarStyle::DoubleQuoted) => double_quoted(text),
         _ if is_plain(text, context) => text.to_owned(),
         _ if can_be_single && (quote == '\'' || needs_fewer_escapes(text)) => single(),
-        _ => json_string(text),
+        _ => double_quoted(text),
     }
+}
+
+/// Returns a text in double quotes: JSON, with escapes also for what YAML does not take or reads as a line break.
+fn double_quoted(text: &str) -> String {
+    let json = json_string(text);
+    let is_escaped = |c: char| {
+        matches!(
+            c,
+            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+        )
+    };
+    if !json.contains(is_escaped) {
+        return json;
+    }
+    let escaped = |c: char| {
+        if is_escaped(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() }
+    };
+    json.chars().map(escaped).collect()
 }
 
 /// Reports whether a text needs escapes in double quotes, and none in single ones: JSON in an annotation.
@@ -200,21 +223,15 @@ fn is_plain(text: &str, context: ScalarContext) -> bool {
     let starts_like_text = text.starts_with(|c: char| {
         c.is_alphanumeric() || matches!(c, '/' | '_' | '.' | '$' | '(' | '+')
     });
-    let is_bracket = |c: char| matches!(c, '{' | '}' | '[' | ']' | ',');
+    // Some readers end a text in brackets at these.
+    let is_bracket = |c: char| matches!(c, '{' | '}' | '[' | ']' | ',' | '?' | ':');
     let is_break = |c: char| matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}');
-    let has_brackets = context != ScalarContext::Lines && text.contains(is_bracket);
-    // Some readers take these as numbers or dates.
-    let looks_like_number = text
-        .starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '.'))
-        && text.chars().all(|c| {
-            c.is_ascii_digit() || matches!(c, ':' | '-' | '_' | '+' | ' ' | 'T' | 'Z' | 'e' | 'E' | '.')
-        })
-        // A version has more dots.
-        && text.matches('.').count() <= 1;
+    let has_brackets = context == ScalarContext::Brackets && text.contains(is_bracket)
+        || context == ScalarContext::Key && text.contains(['{', '}', '[', ']', ',', '?']);
     let is_short = context != ScalarContext::Key || text.len() < 128;
     starts_like_text
         && is_short
-        && !looks_like_number
+        && !ambiguity::is_ambiguous(text)
         && !text.ends_with([' ', ':', '\t'])
         && !has_brackets
         && !text.contains(|c: char| c.is_control() || is_break(c))
@@ -252,7 +269,7 @@ fn write_json(value: Value<'_>, spaces: JsonSpaces<'_>, json: &mut String) {
     let (open, close) = match value.kind() {
         Kind::Object => ('{', '}'),
         Kind::List => ('[', ']'),
-        Kind::Text => return json.push_str(&json_string(value.text().unwrap_or_default())),
+        Kind::Text => return json.push_str(&double_quoted(value.text().unwrap_or_default())),
         _ => return json.push_str(value.raw().trim()),
     };
     json.push(open);

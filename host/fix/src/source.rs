@@ -1,5 +1,8 @@
 //! The documents of a text: as nodes with their positions, and as JSON.
 
+use std::cell::OnceCell;
+use std::ops::Range;
+
 use opgate_document::Text;
 use opgate_yaml::BooleanWords;
 use opgate_yaml::tree::Node;
@@ -16,7 +19,10 @@ pub(crate) struct Source<'t> {
     pub(crate) text: &'t str,
     /// Whether it is JSON, and not YAML.
     pub(crate) is_json: bool,
-    documents: Vec<(Node, String)>,
+    /// Each document, with its start.
+    documents: Vec<(usize, String)>,
+    /// The nodes of each document, which only a text that is edited needs.
+    roots: OnceCell<Result<Vec<Node>, Refusal>>,
 }
 
 impl<'t> Source<'t> {
@@ -26,27 +32,35 @@ impl<'t> Source<'t> {
         if (is_named_json || text.trim_start().starts_with(['{', '[']))
             && let Ok((_, values)) = Text::parse_values(text.to_owned(), opgate_yaml::MAX_DEPTH)
         {
-            let values =
-                values.into_iter().filter_map(|range| Some((text.get(range.clone())?, range)));
-            let values = values.filter(|(json, _)| *json != "null");
-            let document = |(json, range): (&str, std::ops::Range<usize>)| {
-                let node = json::parse(text, range.start)?;
-                Some((node, json.to_owned()))
-            };
-            let documents: Option<Vec<_>> = values.map(document).collect();
-            let documents = documents.ok_or_else(|| Refusal::Unreadable("not JSON".to_owned()))?;
-            return Ok(Self { text, is_json: true, documents });
+            let value = |range: Range<usize>| Some((range.start, text.get(range)?.to_owned()));
+            let documents = values.into_iter().filter_map(value);
+            let documents = documents.filter(|(_, json)| json != "null").collect();
+            return Ok(Self { text, is_json: true, documents, roots: OnceCell::new() });
         }
         let room = text.len().saturating_mul(MAX_JSON_GROWTH).saturating_add(MIN_JSON_BUDGET_BYTES);
-        let unreadable =
-            |error: opgate_yaml::Error| Refusal::Unreadable(error.message().into_owned());
-        let parts = opgate_yaml::documents(text, BooleanWords::Yaml11, room).map_err(unreadable)?;
-        let nodes = opgate_yaml::tree::documents(text, BooleanWords::Yaml11).map_err(unreadable)?;
-        if parts.len() != nodes.len() {
+        let parts = opgate_yaml::documents(text, BooleanWords::Yaml11, room)
+            .map_err(|error| unreadable(&error))?;
+        let documents = parts.into_iter().map(|part| (part.offset, part.json)).collect();
+        Ok(Self { text, is_json: false, documents, roots: OnceCell::new() })
+    }
+
+    fn parse_nodes(&self) -> Result<Vec<Node>, Refusal> {
+        if self.is_json {
+            let roots = self.documents.iter().map(|(start, _)| json::parse(self.text, *start));
+            let roots: Option<Vec<_>> = roots.collect();
+            return roots.ok_or_else(|| Refusal::Unreadable("not JSON".to_owned()));
+        }
+        let roots = opgate_yaml::tree::documents(self.text, BooleanWords::Yaml11)
+            .map_err(|error| unreadable(&error))?;
+        if roots.len() != self.documents.len() {
             return Err(Refusal::Unreadable("an alias stands for nothing".to_owned()));
         }
-        let documents = nodes.into_iter().zip(parts.into_iter().map(|part| part.json)).collect();
-        Ok(Self { text, is_json: false, documents })
+        Ok(roots)
+    }
+
+    fn roots(&self) -> Result<&[Node], Refusal> {
+        let roots = self.roots.get_or_init(|| self.parse_nodes());
+        roots.as_deref().map_err(Clone::clone)
     }
 
     /// Returns the number of documents.
@@ -56,12 +70,17 @@ impl<'t> Source<'t> {
 
     /// Returns the nodes of a document.
     pub(crate) fn root(&self, number: usize) -> Result<&Node, Refusal> {
-        self.documents.get(number).map(|(node, _)| node).ok_or(Refusal::NoDocument(number))
+        self.roots()?.get(number).ok_or(Refusal::NoDocument(number))
     }
 
     /// Returns the start of every document.
-    pub(crate) fn starts(&self) -> impl Iterator<Item = usize> {
-        self.documents.iter().map(|(node, _)| node.start)
+    pub(crate) fn starts(&self) -> Result<Vec<usize>, Refusal> {
+        Ok(self.roots()?.iter().map(|node| node.start).collect())
+    }
+
+    /// Returns a document as JSON text.
+    pub(crate) fn json(&self, number: usize) -> Option<&str> {
+        self.documents.get(number).map(|(_, json)| json.as_str())
     }
 
     /// Returns a document as a value.
@@ -69,6 +88,10 @@ impl<'t> Source<'t> {
         let (_, json) = self.documents.get(number).ok_or(Refusal::NoDocument(number))?;
         serde_json::from_str(json).map_err(|error| Refusal::Unreadable(error.to_string()))
     }
+}
+
+fn unreadable(error: &opgate_yaml::Error) -> Refusal {
+    Refusal::Unreadable(error.message().into_owned())
 }
 
 /// Reports whether two values are the same in JSON, whatever the notation of their numbers is.

@@ -22,7 +22,7 @@ pub fn split_document(text: &str, name: &str, document: usize) -> Result<SplitFi
     if source.is_json || source.len() < 2 {
         return Err(shown());
     }
-    let starts: Vec<_> = source.starts().collect();
+    let starts = source.starts()?;
     let begin = |number: usize| {
         let start = *starts.get(number)?;
         let previous = number.checked_sub(1).and_then(|number| starts.get(number)).copied();

@@ -107,6 +107,49 @@ fn line_ends_and_byte_order_marks_are_kept() {
     }
 }
 
+/// In the file, `~` is the first character of `\r\n`.
+#[test]
+fn new_lines_end_as_the_lines_next_to_them() {
+    let text = |shown: &str| shown.replace('~', "\r");
+    let cases = cases("line-ends.txt");
+    assert!(!cases.is_empty());
+    for case in cases {
+        let found = apply(&case, &text(&case.before)).unwrap();
+        assert_eq!(found, text(&case.after), "{}", case.name);
+    }
+}
+
+#[test]
+fn texts_that_parsers_read_differently_are_quoted() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/ambiguous.tsv");
+    let table = std::fs::read_to_string(path).unwrap();
+    let rows = table.lines().filter(|line| !line.starts_with("# "));
+    let rows: Vec<_> = rows.map(|row| row.split('\t').collect::<Vec<_>>()).collect();
+    assert!(rows.len() > 100, "{}", rows.len());
+    for row in rows {
+        let [text, expected, _] = row[..] else { panic!("{row:?}") };
+        let json = serde_json::to_string(text).unwrap();
+        for (before, edit, is_value) in [
+            ("a: x\n", format!("set /a {json}"), true),
+            ("a:\n- x\n", format!("set /a/0 {json}"), true),
+            ("a: [x]\n", format!("set /a/0 {json}"), false),
+            ("a: {x: y}\n", format!("rename /a/x {text}"), false),
+        ] {
+            let case = Case {
+                file: "a.yaml".to_owned(),
+                edits: vec![parse_edit(&edit)],
+                ..Case::default()
+            };
+            let found = apply(&case, before).unwrap();
+            let quotes = [format!("'{}'", text.replace('\'', "''")), json.clone()];
+            let is_quoted = quotes.iter().any(|quoted| found.contains(quoted));
+            if expected == "quoted" || is_value {
+                assert_eq!(is_quoted, expected == "quoted", "{text:?}: {found}");
+            }
+        }
+    }
+}
+
 #[test]
 fn set_values_are_not_set_again() {
     for name in ["yaml-lines.txt", "yaml-brackets.txt", "json.txt"] {
