@@ -53,7 +53,7 @@ pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Detection> {
 /// Detects the type of a file.
 fn detect_file(path: &Path, reader: &Reader) -> anyhow::Result<DetectedInput> {
     let shown = path.display();
-    if dump::is_list(path) {
+    if dump::is_stored_list(path) {
         return Ok(DetectedInput::new(path, CheckInputType::Cluster));
     }
     // Several exported objects one after another are a dump, like a list of them.

@@ -28,11 +28,8 @@ impl Request {
             RequestObject::Bundle(bundle) => bundle.edit_target(pointer),
             RequestObject::Package(package) => package.edit_target(pointer),
             RequestObject::Object(object) => {
-                // The rest of a Pod of a workload is written by its controller.
-                let is_in_template = ["/spec", "/metadata/labels", "/metadata/annotations"];
-                let is_in_template = is_in_template.iter().any(|part| pointer.starts_with(part));
-                if object.file.origin != Origin::Whole || self.template.is_some() && !is_in_template
-                {
+                let is_of_controller = self.template.is_some() && !object.is_in_template(pointer);
+                if object.file.origin != Origin::Whole || is_of_controller {
                     return None;
                 }
                 Some(EditTarget {

@@ -109,16 +109,21 @@ impl SkipReason {
     }
 }
 
-/// Reports whether the first object of a list comes from an API server: only stored objects have a version
-/// and an identity. One exported object is no cluster state: the other files do not show the objects next to
-/// it.
-fn is_stored(document: &Document) -> bool {
-    let is_first = |pointer: &str| {
-        let text = |name: &str| document.get(&format!("{pointer}/metadata/{name}"));
-        let is_said = |name: &str| text(name).and_then(|value| value.text()).is_some();
-        is_said("uid") && is_said("resourceVersion")
+/// Reports whether the first object of a list comes from an API server. One exported object is no cluster state: the
+/// other files do not show the objects next to it.
+fn is_stored_list(document: &Document) -> bool {
+    is_stored_object(document, "/items/0")
+}
+
+/// Reports whether an object, or the first one of a list, comes from an API server: only stored objects have a version
+/// and an identity.
+pub(super) fn is_stored_object(document: &Document, pointer: &str) -> bool {
+    let is_stored = |list: &str| {
+        let text = |name: &str| document.get(&format!("{pointer}{list}/metadata/{name}"));
+        let has = |name: &str| text(name).and_then(|value| value.text()).is_some();
+        has("uid") && has("resourceVersion")
     };
-    is_first("/items/0") || is_first("/items/0/items/0")
+    is_stored("") || is_stored("/items/0")
 }
 
 /// Reports whether a document is one object that an API server has stored.
@@ -158,7 +163,7 @@ pub(super) fn document_type(json: &str) -> Option<DocumentType> {
         } else if ![api_version, kind, name].iter().all(is_rendered) {
             DocumentType::Template
         } else {
-            DocumentType::Input(if is_stored(&document) {
+            DocumentType::Input(if is_stored_list(&document) {
                 CheckInputType::Cluster
             } else {
                 CheckInputType::Manifest

@@ -144,6 +144,32 @@ pub struct PodTemplate {
     pub pointer: &'static str,
     /// The workload: `Deployment dev/web`.
     pub workload: String,
+    /// The workload.
+    pub(crate) object: RequestObject,
+}
+
+/// Fields that a Pod has from its workload, not from the template.
+const WORKLOAD_FIELDS: [&str; 2] = ["metadata.name", "metadata.namespace"];
+
+impl PodTemplate {
+    /// Returns the template as a field of the workload: `spec.template`.
+    pub fn field(&self) -> String {
+        self.pointer.trim_start_matches('/').replace('/', ".")
+    }
+
+    /// Returns a field of the Pod as a field of the workload.
+    pub fn workload_field(&self, field: &str) -> String {
+        if WORKLOAD_FIELDS.contains(&field) {
+            return field.to_owned();
+        }
+        join_fields(&self.field(), field)
+    }
+}
+
+/// Returns a field below another one. Either can be the whole object.
+fn join_fields(above: &str, field: &str) -> String {
+    let has_dot = !above.is_empty() && !field.is_empty() && !field.starts_with('[');
+    format!("{above}{}{field}", if has_dot { "." } else { "" })
 }
 
 /// A document, and its parts.
@@ -178,12 +204,19 @@ impl Request {
         !matches!(self.object, RequestObject::Object(_))
     }
 
-    /// Returns the path of the object in the document of its bundle, and of a pod template in its workload.
-    pub fn field_prefix(&self) -> String {
-        let Some(template) = &self.template else { return self.prefix.clone() };
-        let template = template.pointer.trim_start_matches('/').replace('/', ".");
-        let dot = if self.prefix.is_empty() { "" } else { "." };
-        format!("{}{dot}{template}", self.prefix)
+    /// Returns a field of the object as a field of the subject: in the document of its bundle, or in the workload of a
+    /// Pod.
+    pub fn subject_field(&self, field: &str) -> String {
+        match &self.template {
+            Some(template) => join_fields(&self.prefix, &template.workload_field(field)),
+            None => join_fields(&self.prefix, field),
+        }
+    }
+
+    /// Returns the object in which a field of the object has its place: the workload if a Pod has the field from it.
+    pub fn object_with(&self, field: &str) -> &RequestObject {
+        let template = self.template.as_ref().filter(|_| WORKLOAD_FIELDS.contains(&field));
+        template.map_or(&self.object, |template| &template.object)
     }
 
     /// Returns `Pod default/web`, or `Pod of Deployment default/web`.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::hostile_component;
+use testkit::{example_component, hostile_component};
 
 use crate::check::{check, err, out, records, rules, status, violations, write};
 
@@ -94,11 +94,7 @@ metadata: {name: four}
 spec: {template: {spec: {containers: [{name: a}]}}}
 ";
     write(&directory, "list.yaml", list);
-    let (code, records) = records(
-        &directory,
-        // A list is otherwise the output of `kubectl get`, with the Pods.
-        &[&CONFIG[..], &["--input-type", "manifest", "list.yaml"]].concat(),
-    );
+    let (code, records) = records(&directory, &[&CONFIG[..], &["list.yaml"]].concat());
     let found: Vec<_> = records
         .iter()
         .map(|record| {
@@ -170,4 +166,105 @@ fn explanation_names_the_workload_of_the_pod() {
     let output = check(&directory, &[&CONFIG[..], &["--explain", "web.yaml"]].concat());
     assert!(out(&output).contains("web.yaml: Pod of Deployment dev/web\n"), "{}", out(&output));
     assert_eq!(status(&output), 0, "{}", err(&output));
+}
+
+/// MSC-20 evaluates the metadata of all objects, also of the workload, which has no template in it.
+#[test]
+fn rule_reports_the_template_if_it_says_nothing_about_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: a
+  labels: {size: 1}
+spec:
+  template:
+    metadata:
+      labels: {size: 1, ready: yes}
+    spec: {containers: []}
+";
+    write(&directory, "web.yaml", workload);
+    let (code, records) = records(&directory, &["web.yaml"]);
+    let found: Vec<_> = violations(&records[0])
+        .iter()
+        .map(|violation| {
+            let text = |name: &str| violation[name].as_str().unwrap();
+            let pointer = violation["fix"]["edits"][0]["pointer"].as_str().unwrap();
+            (text("rule"), text("field"), pointer, violation["location"]["line"].as_u64())
+        })
+        .collect();
+    let expected = [
+        ("MSC-20", "metadata.labels[size]", "/metadata/labels/size", Some(5)),
+        (
+            "MSC-20",
+            "spec.template.metadata.labels[size]",
+            "/spec/template/metadata/labels/size",
+            Some(9),
+        ),
+        (
+            "MSC-20",
+            "spec.template.metadata.labels[ready]",
+            "/spec/template/metadata/labels/ready",
+            Some(9),
+        ),
+    ];
+    assert_eq!((code, found), (0, expected.to_vec()));
+}
+
+/// A Deployment that had a violation may keep it, and its new Pods are denied as those of a `ReplicaSet`.
+#[test]
+fn kept_violation_of_a_workload_denies_its_new_pods() {
+    let directory = tempfile::tempdir().unwrap();
+    let policies = [json!({"name": "resources", "module": example_component("resources")})];
+    write(&directory, "policies/opgate.yaml", testkit::configuration(&policies));
+    for kind in ["Deployment", "ReplicaSet"] {
+        let old = workload("apps/v1", kind, TEMPLATE);
+        write(&directory, "old.yaml", &old);
+        write(&directory, "new.yaml", old.replace("app: web", "app: shop"));
+        let arguments = [&CONFIG[..], &["--baseline", "old.yaml", "new.yaml"]].concat();
+        let (code, records) = records(&directory, &arguments);
+        let fields: Vec<_> =
+            violations(&records[0]).iter().map(|it| it["field"].as_str().unwrap()).collect();
+        let container = "spec.template.spec.containers[0].resources";
+        assert!(code == 1 && fields.len() == 3, "{kind}: {records:?}");
+        assert!(fields.iter().all(|field| field.starts_with(container)), "{kind}: {fields:?}");
+    }
+}
+
+/// PSA-09 and PSA-15 match a Deployment and its Pod, and PSA-09 cannot evaluate either.
+#[test]
+fn workload_without_evaluated_rules_is_not_evaluated() {
+    let directory = tempfile::tempdir().unwrap();
+    let off = ["PSA-08", "PSA-10", "PSA-11", "PSA-13", "PSA-14", "PSA-15", "PSA-16"];
+    let off: serde_json::Map<_, _> =
+        off.map(|rule| (rule.to_owned(), json!("off"))).into_iter().collect();
+    let policies = [json!({
+        "name": "pod-security",
+        "rules": off,
+        "settings": {"psa": {"checkWorkloads": true}},
+    })];
+    write(&directory, "policies/opgate.yaml", testkit::configuration(&policies));
+    write(&directory, "web.yaml", workload("apps/v1", "Deployment", TEMPLATE));
+    for expansion in [&[][..], &["--no-expand"]] {
+        let arguments = ["--require-evaluated", "--explain", "web.yaml"];
+        let output = check(&directory, &[&CONFIG[..], expansion, &arguments].concat());
+        assert_eq!(status(&output), 1, "{expansion:?}: {}", out(&output));
+        assert!(!out(&output).contains("1 rule evaluated (PSA-09)"), "{}", out(&output));
+    }
+}
+
+/// PSA-08 reports the namespace, which no template has.
+#[test]
+fn namespace_of_a_pod_is_reported_in_its_workload() {
+    let directory = tempfile::tempdir().unwrap();
+    for (api, kind) in [("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet")] {
+        let text = workload(api, kind, TEMPLATE).replace("namespace: dev", "namespace: default");
+        write(&directory, "web.yaml", text);
+        let (_, records) = records(&directory, &["web.yaml"]);
+        let found = violations(&records[0]).iter().filter(|it| it["rule"] == "PSA-08");
+        let found: Vec<_> =
+            found.map(|it| (it["field"].clone(), it["location"]["line"].clone())).collect();
+        assert_eq!(found, [(json!("metadata.namespace"), json!(5))], "{kind}: {records:?}");
+    }
 }

@@ -11,8 +11,9 @@ use std::io;
 
 use opgate_document::Document;
 use opgate_input::read::OpenFile;
+use serde_json::value::RawValue;
 
-use super::{BLOCK_BYTES, DumpIndex, MAX_FRAME_BYTES, MAX_SHARED_SLOT_BYTES, Slot};
+use super::{BLOCK_BYTES, DumpIndex, FirstElement, MAX_FRAME_BYTES, MAX_SHARED_SLOT_BYTES, Slot};
 
 /// The name of the list, with its quotes.
 const ITEMS_KEY: &[u8] = b"\"items\"";
@@ -306,11 +307,23 @@ pub(super) fn blank_commas(bytes: &mut [u8]) {
     }
 }
 
-/// Reports whether a text begins with a list of objects.
-pub(super) fn begins_list(block: &[u8]) -> bool {
+/// Returns the first element of the list at the beginning of a text, which is that of a whole file or its beginning.
+pub(super) fn first_element(block: &[u8], is_whole: bool) -> FirstElement {
     let mut scan = Scanner::default();
-    scan.feed(block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block));
+    scan.feed(block);
     let first = scan.done.first().map(|(current, _)| current).or(scan.current.as_ref());
-    let is_list = |current: &&PartialValue| current.is_typed && !current.slots.is_empty();
-    first.as_ref().is_some_and(is_list)
+    let first = first.filter(|current| current.is_typed).and_then(|list| list.slots.first());
+    let Some(start) = first.and_then(|slot| usize::try_from(slot.start).ok()) else {
+        return FirstElement::None;
+    };
+    let rest = block.get(start..).unwrap_or_default();
+    let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
+    match values.next() {
+        Some(Ok(element)) => match Document::parse(element.get()) {
+            Ok(document) => FirstElement::Complete(document),
+            Err(_) => FirstElement::None,
+        },
+        Some(Err(error)) if error.is_eof() && !is_whole => FirstElement::Incomplete,
+        _ => FirstElement::None,
+    }
 }

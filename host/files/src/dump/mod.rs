@@ -27,6 +27,7 @@ use opgate_input::read::{FilePath, OpenFile, Reader};
 use opgate_platform::files::display_path;
 
 use crate::content::{Content, Documents, File, Origin, has_documents};
+use crate::kinds::is_stored_object;
 use crate::{directory, duplicate_keys, template};
 pub use subjects::{Subjects, live_subject};
 
@@ -135,16 +136,36 @@ pub fn open(path: &Path, reader: &Reader) -> Result<Vec<Dump>, DumpError> {
     if errors.is_empty() { Ok(dumps) } else { Err(DumpError(errors.join("\n"))) }
 }
 
-/// Reports whether a file begins with a list of objects, as `kubectl get` prints it.
-pub(crate) fn is_list(path: &Path) -> bool {
+/// Reports whether a file begins with a list of objects that an API server has stored, as `kubectl get` prints it. The
+/// first object decides.
+pub(crate) fn is_stored_list(path: &Path) -> bool {
     let Ok(opened) = FilePath::Named(path).open() else { return false };
-    let Ok(block) = opened.read_part(0..MAX_FRAME_BYTES) else { return false };
-    let text = String::from_utf8_lossy(&block);
-    if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
-        json::begins_list(&block)
-    } else {
-        yaml::begins_list(&block)
+    for bytes in [MAX_FRAME_BYTES, MAX_SLOT_BYTES] {
+        let Ok(block) = opened.read_part(0..bytes) else { return false };
+        let is_whole = u64::try_from(block.len()).is_ok_and(|length| length < bytes);
+        let block = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&block);
+        let is_json = block.trim_ascii_start().starts_with(b"{");
+        let find = if is_json { json::first_element } else { yaml::first_element };
+        match find(block, is_whole) {
+            FirstElement::None => return false,
+            FirstElement::Complete(document) => {
+                return is_stored_object(&document, if is_json { "" } else { "/0" });
+            }
+            FirstElement::Incomplete => {}
+        }
     }
+    // Only a list in a list is this large.
+    true
+}
+
+/// The first element of a list at the beginning of a text.
+enum FirstElement {
+    /// There is no list with elements.
+    None,
+    /// The element; in YAML, as a list of it.
+    Complete(Document),
+    /// The text ends in it.
+    Incomplete,
 }
 
 /// Returns the type of a list's elements, from the list without them; none if it is no list.

@@ -179,10 +179,33 @@ fn large_files_are_read_in_parts() {
 fn dumps_are_detected_by_their_content() {
     let stored = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: u, resourceVersion: \"1\"}\n";
     let empty = "apiVersion: v1\nitems: []\nkind: List\n";
+    // Of the first object, which has the longest text of all.
+    let pad = "x".repeat(2 << 20);
+    let yaml = |first: &str| YAML_DUMP.replace("    name: a\n", &format!("    name: a\n{first}"));
+    let json =
+        |first: &str| JSON_DUMP.replace(r#"{"name": "a"}"#, &format!(r#"{{"name": "a"{first}}}"#));
+    let yaml_ids = "    uid: u\n    resourceVersion: '1'\n";
+    let json_ids = r#", "uid": "u", "resourceVersion": "1""#;
+    let nested = |first: &str| {
+        format!(
+            "apiVersion: v1\nitems:\n- apiVersion: v1\n  items:\n  - metadata: {{name: a{first}}}\n  kind: PodList\nkind: List\n"
+        )
+    };
     for (text, kind) in [
-        (YAML_DUMP, CheckInputType::Cluster),
-        (JSON_DUMP, CheckInputType::Cluster),
-        (JSON_DUMP.replace('\n', "").as_str(), CheckInputType::Cluster),
+        (yaml(yaml_ids).as_str(), CheckInputType::Cluster),
+        (&yaml(yaml_ids).replace('\n', "\r\n"), CheckInputType::Cluster),
+        (&yaml(&format!("    pad: {pad}\n{yaml_ids}")), CheckInputType::Cluster),
+        (&json(json_ids), CheckInputType::Cluster),
+        (&json(json_ids).replace('\n', ""), CheckInputType::Cluster),
+        (&json(&format!(r#", "pad": "{pad}"{json_ids}"#)), CheckInputType::Cluster),
+        (&nested(", uid: u, resourceVersion: '1'"), CheckInputType::Cluster),
+        // Written by a person: no API server has seen the first object.
+        (YAML_DUMP, CheckInputType::Manifest),
+        (&yaml("    uid: u\n"), CheckInputType::Manifest),
+        (&yaml(&format!("    pad: {pad}\n")), CheckInputType::Manifest),
+        (JSON_DUMP, CheckInputType::Manifest),
+        (&json(&format!(r#", "pad": "{pad}""#)), CheckInputType::Manifest),
+        (&nested(""), CheckInputType::Manifest),
         // One exported object is not a cluster.
         (stored, CheckInputType::Manifest),
         (&format!("{stored}---\n{stored}"), CheckInputType::Cluster),
@@ -193,6 +216,7 @@ fn dumps_are_detected_by_their_content() {
         let directory = TempDirectory::new(&[("a.yaml", text)]);
         let path = directory.path().join("a.yaml");
         let found = detect(&path, &Reader::default()).unwrap();
-        assert_eq!(found.inputs[0].input_type, kind, "{text}");
+        let start = text.get(..text.len().min(500));
+        assert_eq!(found.inputs[0].input_type, kind, "{start:?}");
     }
 }

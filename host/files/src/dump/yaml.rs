@@ -21,7 +21,7 @@ use opgate_input::read::OpenFile;
 use opgate_input::yaml;
 use opgate_yaml::BooleanWords;
 
-use super::{BLOCK_BYTES, DumpIndex, MAX_FRAME_BYTES, MAX_SHARED_SLOT_BYTES, Slot};
+use super::{BLOCK_BYTES, DumpIndex, FirstElement, MAX_FRAME_BYTES, MAX_SHARED_SLOT_BYTES, Slot};
 
 /// Bytes at the beginning of a line that determine its type.
 const PREFIX_BYTES: usize = 64;
@@ -249,20 +249,44 @@ fn for_each_line(opened: &OpenFile, mut visit: impl FnMut(Line<'_>)) -> io::Resu
     }
 }
 
-/// Reports whether a text begins with a list of objects.
-pub(super) fn begins_list(block: &[u8]) -> bool {
-    let mut current = PartialDocument::default();
-    let text = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block);
-    for line in text.split(|byte| *byte == b'\n') {
-        let prefix = line.get(..line.len().min(PREFIX_BYTES)).unwrap_or_default();
-        let line = Line { start: 0, number: 0, prefix };
-        if line.is_marker(b"---") && current.has_content || prefix.starts_with(b"%") {
-            return false;
+/// Returns the first element of the list at the beginning of a text, as a list of it. The text is that of a whole file
+/// or its beginning.
+pub(super) fn first_element(block: &[u8], is_whole: bool) -> FirstElement {
+    let (mut current, mut start, mut end) = (PartialDocument::default(), None, None);
+    let mut next = 0_usize;
+    for line in block.split_inclusive(|byte| *byte == b'\n') {
+        let (offset, prefix) = (next, line.get(..line.len().min(PREFIX_BYTES)).unwrap_or_default());
+        next = next.saturating_add(line.len());
+        let line =
+            Line { start: 0, number: 0, prefix: prefix.strip_suffix(b"\n").unwrap_or(prefix) };
+        let is_marker = line.is_marker(b"---") || line.is_marker(b"...");
+        if start.is_some() {
+            if is_marker || !line.is_empty() && line.indent() <= current.indent {
+                end = Some(offset);
+                break;
+            }
+            continue;
         }
-        current.add_line(line);
-        if current.state != ListState::Head && current.state != ListState::Start {
+        if is_marker && current.has_content || line.prefix.starts_with(b"%") {
             break;
         }
+        current.add_line(line);
+        match current.state {
+            ListState::Head | ListState::Start => {}
+            ListState::Elements if current.is_typed => start = Some(offset),
+            _ => break,
+        }
     }
-    current.state == ListState::Elements && current.is_typed
+    let Some(start) = start else { return FirstElement::None };
+    let Some(end) = end.or(is_whole.then_some(block.len())) else {
+        return FirstElement::Incomplete;
+    };
+    let text = block.get(start..end).and_then(|text| std::str::from_utf8(text).ok());
+    let parts = text.and_then(|text| yaml::parse_documents(text, BooleanWords::Yaml11).ok());
+    match parts.as_deref() {
+        Some([part]) => {
+            FirstElement::Complete(Document::part(part.json.clone(), 0..part.json.len()))
+        }
+        _ => FirstElement::None,
+    }
 }

@@ -145,7 +145,8 @@ fn read_files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<File>>> {
     }))
 }
 
-/// Assigns to each object the previous one with the same kind and name.
+/// Assigns to each object the previous one with the same kind and name. An object without a name is new: the API server
+/// generates its name.
 pub(super) fn pair_with_baseline<'r>(
     new: impl IntoIterator<Item = &'r mut Request>,
     old: Vec<Request>,
@@ -153,7 +154,7 @@ pub(super) fn pair_with_baseline<'r>(
     let key = |r: &Request| (r.group.clone(), r.kind.clone(), r.namespace.clone(), r.name.clone());
     let old: std::collections::HashMap<_, _> =
         old.into_iter().map(|request| (key(&request), request.object)).collect();
-    for request in new {
+    for request in new.into_iter().filter(|request| !request.name.is_empty()) {
         request.old = old.get(&key(request)).cloned();
     }
 }
@@ -299,6 +300,22 @@ mod tests {
         let same =
             load(directory.path(), None, Some(directory.path()), &Reader::default()).unwrap();
         assert!(same.iter().all(|subject| subject.requests[0].review().contains("UPDATE")));
+    }
+
+    #[test]
+    fn objects_without_names_have_no_baseline() {
+        let job = |name: &str| format!("apiVersion: batch/v1\nkind: Job\nmetadata: {{{name}}}\n");
+        let named = "name: a";
+        for (old, new, expected) in [
+            (named, named, "UPDATE"),
+            ("generateName: a-", "generateName: b-", "CREATE"),
+            ("generateName: a-", "generateName: a-", "CREATE"),
+        ] {
+            let directory = TempDirectory::new(&[("old.yaml", &job(old)), ("new.yaml", &job(new))]);
+            let [old_path, new_path] = ["old.yaml", "new.yaml"].map(|it| directory.path().join(it));
+            let subjects = load(&new_path, None, Some(&old_path), &Reader::default()).unwrap();
+            assert!(subjects[0].requests[0].review().contains(expected), "{old} {new}");
+        }
     }
 
     #[test]

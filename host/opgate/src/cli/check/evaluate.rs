@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::decision_cache::DecisionCache;
 use super::read_resources::ReadResources;
 use super::report::{CheckRecord, Report};
-use super::waivers;
+use super::{template_violations, waivers};
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::explanation;
 use crate::cli::explanation::Explanation;
@@ -22,7 +22,7 @@ use crate::cli::report::UnreadableInput;
 use crate::cli::runtime;
 use crate::cli::stdin::Stdin;
 use crate::cli::verbosity;
-use opgate_admission::policy::{Decision, Effect, MatchResult, PolicySet};
+use opgate_admission::policy::{PolicySet, Violation};
 use opgate_admission::review::{Review, ReviewError};
 use opgate_document::{Document, TooDeep};
 use opgate_files::{self as files, Subject};
@@ -128,8 +128,8 @@ impl<'s> SubjectEvaluator<'s> {
         let mut reads = Some(BTreeSet::new());
         let (mut is_evaluated, mut unevaluated) = (false, subject.not_evaluated.clone());
         let has_templates = subject.requests.iter().any(|request| request.template.is_some());
-        // The rules that evaluate the workload of the next pod template.
-        let mut matched = BTreeSet::new();
+        // Those of the workload of the next pod template.
+        let mut known: Vec<Violation> = Vec::new();
         for request in &subject.requests {
             if decisions.is_some_and(DecisionCache::is_cancelled) {
                 let cancelled = anyhow::anyhow!("the input has changed");
@@ -160,14 +160,6 @@ impl<'s> SubjectEvaluator<'s> {
                 }
                 None => decide()?,
             };
-            let decision = match &request.template {
-                None if has_templates => {
-                    matched = matched_rules(set, &review);
-                    decision
-                }
-                None => decision,
-                Some(_) => without_rules(decision, &matched),
-            };
             if !is_evaluated {
                 let why = explanation::not_evaluated_reason(set, &review, &decision, None);
                 is_evaluated = why.is_none();
@@ -188,6 +180,12 @@ impl<'s> SubjectEvaluator<'s> {
                 (reason, skipped.rule.clone())
             }));
             resources.add_to(&mut reads, &decision);
+            let decision = if let Some(template) = &request.template {
+                template_violations::without_known(decision, template, &known)
+            } else {
+                known = if has_templates { decision.violations.clone() } else { Vec::new() };
+                decision
+            };
             checked.add_decision(request, decision);
         }
         checked.set_duration(started.elapsed());
@@ -206,35 +204,6 @@ impl<'s> SubjectEvaluator<'s> {
             reads,
         })
     }
-}
-
-/// A policy and a rule.
-type PolicyRule = (String, String);
-
-/// Returns the rules that evaluate a request.
-fn matched_rules(set: &PolicySet, review: &Review<'_>) -> BTreeSet<PolicyRule> {
-    let results = set.match_results(review).into_iter();
-    let rules = results.filter_map(|(policy, result)| match result {
-        MatchResult::Matched(matched) => Some((policy, matched.rules)),
-        _ => None,
-    });
-    rules
-        .flat_map(|(policy, rules)| rules.into_iter().map(|rule| (policy.to_owned(), rule)))
-        .collect()
-}
-
-/// Removes the results of rules from the decision on a pod template: those that evaluate the workload itself have
-/// reported what is wrong with its template.
-fn without_rules(mut decision: Decision, rules: &BTreeSet<PolicyRule>) -> Decision {
-    let is_other =
-        |policy: &str, rule: &str| !rules.iter().any(|(known, id)| known == policy && id == rule);
-    decision.violations.retain(|violation| is_other(&violation.policy, &violation.rule));
-    decision.skipped.retain(|skipped| is_other(&skipped.policy, &skipped.rule));
-    let denies = decision.violations.iter().any(|v| v.effect == Effect::Deny);
-    if !denies && decision.policy_errors.is_empty() {
-        decision.denial = None;
-    }
-    decision
 }
 
 /// Results so far.

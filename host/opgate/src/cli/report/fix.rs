@@ -6,7 +6,8 @@ use opgate_edit::{Edit, Fix, Safety};
 use opgate_files::Request;
 use serde::Serialize;
 
-/// A fix. Its members are those of the contract: pointers are relative to the object of the violation.
+/// A fix. Its members are those of the contract: pointers are relative to the object of the violation,
+/// which is the workload of a Pod.
 #[derive(Debug, Clone, Serialize)]
 pub(in crate::cli) struct ReportedFix {
     #[serde(flatten)]
@@ -34,8 +35,9 @@ impl ReportedFix {
         Self { fix, edits: None }
     }
 
-    /// Finds the places of the edits in the files of a request.
-    pub(in crate::cli) fn locate(&mut self, request: &Request) {
+    /// Returns it with the places of the edits in the files of a request; none if it changes a part of a Pod that the
+    /// template of the workload does not have.
+    pub(in crate::cli) fn located(mut self, request: &Request) -> Option<Self> {
         let edit = |edit: &Edit| {
             let target = request.edit_target(edit.pointer())?;
             Some(FileEdit {
@@ -46,6 +48,13 @@ impl ReportedFix {
             })
         };
         self.edits = self.fix.edits.iter().map(edit).collect();
+        if let Some(template) = &request.template {
+            self.edits.as_ref()?;
+            for edit in &mut self.fix.edits {
+                *edit = edit.with_pointer(format!("{}{}", template.pointer, edit.pointer()));
+            }
+        }
+        Some(self)
     }
 
     /// Leaves out the edits if a file gets another name: standard input is no file.
@@ -55,6 +64,16 @@ impl ReportedFix {
             named(&path) != path
         };
         self.edits.take_if(|edits| edits.iter().any(is_renamed));
+    }
+
+    /// Moves the edits from one directory to another.
+    pub(in crate::cli) fn move_files(&mut self, from: &Path, to: &Path) {
+        let moved = |path: &Path| Some(to.join(path.strip_prefix(from).ok()?));
+        for edit in self.edits.iter_mut().flatten() {
+            edit.path = moved(&edit.path).unwrap_or_else(|| edit.path.clone());
+            edit.directory =
+                edit.directory.as_deref().map(|it| moved(it).unwrap_or_else(|| it.to_path_buf()));
+        }
     }
 
     /// Returns the edits in files; none if the fix is not for a file.
@@ -94,5 +113,64 @@ impl ReportedFix {
     /// Reports whether it needs no review.
     pub(in crate::cli) fn is_safe(&self) -> bool {
         self.fix.safety == Safety::Safe
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opgate_files::{CheckInputType, DetectedInput};
+    use opgate_input::read::Reader;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The pointers that are reported, and those in the file.
+    fn pointers(fix: &ReportedFix) -> (Vec<Value>, Vec<&str>) {
+        let fix_json = serde_json::to_value(fix).unwrap();
+        let reported = fix_json["edits"].as_array().unwrap().iter();
+        let edits = fix.edits().unwrap().iter().map(|edit| edit.edit.pointer()).collect();
+        (reported.map(|edit| edit["pointer"].clone()).collect(), edits)
+    }
+
+    #[test]
+    fn fixes_of_pods_are_relative_to_the_workload() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.yaml");
+        let workload = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db}\nspec:\n  volumeClaimTemplates: [{metadata: {name: data}}]\n  template: {spec: {volumes: [{name: cache}, {name: data}]}}\n";
+        std::fs::write(&path, workload).unwrap();
+        let input = DetectedInput::new(&path, CheckInputType::Manifest);
+        let mut subject = opgate_files::load(&input, None, &Reader::default()).unwrap().remove(0);
+        subject.expand_pod_templates();
+        let located = |request: &Request, pointers: &[&str]| {
+            let remove = |pointer: &&str| Edit::Remove { pointer: (*pointer).to_owned() };
+            let edits = pointers.iter().map(remove).collect();
+            let fix = Fix { title: "remove".to_owned(), safety: Safety::Safe, edits };
+            ReportedFix::new(Box::new(fix)).located(request)
+        };
+        let [workload, pod] = &subject.requests[..] else { panic!("{:?}", subject.requests) };
+        let fix = located(workload, &["/metadata/namespace"]).unwrap();
+        assert_eq!(
+            pointers(&fix),
+            (vec![json!("/metadata/namespace")], vec!["/metadata/namespace"])
+        );
+        for pointer in
+            ["/spec/hostNetwork", "/metadata/labels/a", "/metadata/finalizers", "/spec/volumes/0/x"]
+        {
+            let fix = located(pod, &[pointer]).unwrap();
+            let expected = format!("/spec/template{pointer}");
+            assert_eq!(pointers(&fix), (vec![json!(expected)], vec![expected.as_str()]));
+        }
+        // The controller writes these, and a fix is applied as a whole.
+        for pointer in [
+            "/metadata/namespace",
+            "/metadata/labelled",
+            "/kind",
+            "/spec",
+            "/spec/volumes",
+            "/spec/volumes/1/name",
+        ] {
+            assert!(located(pod, &[pointer]).is_none(), "{pointer}");
+            assert!(located(pod, &["/spec/hostNetwork", pointer]).is_none(), "{pointer}");
+        }
     }
 }
