@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_compat::kinds::plural;
-use serde::Deserialize as _;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use serde_path_to_error::Segment;
 
 use crate::entry::{
     CaseError, Content, Entry, EntryViolation, OtherRules, RequestParts, apply_changes, merge_fix,
@@ -116,10 +117,8 @@ pub(crate) fn read_file(
     let (value, tree) = tree::parse(file).map_err(|wrong| vec![wrong])?;
     let wrong =
         |line: usize, why: String| CaseFileError { file: file.name.clone(), line, message: why };
-    let content = Content::deserialize(value).map_err(|error| {
-        let line = line_of(&file.text, error_offset(&tree, &error.to_string()));
-        vec![wrong(line, error.to_string())]
-    })?;
+    let content: Content = deserialize(value, &tree)
+        .map_err(|(offset, why)| vec![wrong(line_of(&file.text, offset), why)])?;
     let stem = file.name.strip_suffix(".yaml").unwrap_or(&file.name);
     if stem != content.rule {
         let at = tree.member("rule").map_or(0, |node| node.offset);
@@ -145,9 +144,8 @@ pub(crate) fn read_file(
                 let whose = own.map(|name| format!("{name}: ")).unwrap_or_default();
                 let value = resolve_fix(value, expects, &rejected)
                     .map_err(|why| wrong(line, format!("{whose}{why}")))?;
-                let mut entry = Entry::deserialize(value).map_err(|error| {
-                    let line = line_of(&file.text, error_offset(&node, &error.to_string()));
-                    wrong(line, format!("{whose}{error}"))
+                let mut entry: Entry = deserialize(value, &node).map_err(|(offset, why)| {
+                    wrong(line_of(&file.text, offset), format!("{whose}{why}"))
                 })?;
                 if !taken.insert(entry.name.clone()) {
                     return Err(wrong(line, format!("{whose}two cases have this name")));
@@ -183,10 +181,23 @@ fn resolve_fix(entry: Value, expects: Expectation, rejected: &[Value]) -> Result
     Ok(merge_fix(broken, &entry))
 }
 
-/// Returns the place of the member that an error names first, or else of the whole.
-fn error_offset(node: &Node, error: &str) -> usize {
-    let name = error.split('`').nth(1).filter(|_| error.starts_with("unknown"));
-    name.and_then(|name| node.member(name)).unwrap_or(node).offset
+/// Reads a value. An error has the place of the wrong member, and names it.
+fn deserialize<T: DeserializeOwned>(value: Value, node: &Node) -> Result<T, (usize, String)> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        // An entry that fixes another one has members of that one.
+        let wrong = error.path().iter().try_fold(node, |at, segment| match segment {
+            Segment::Map { key } => at.member(key),
+            Segment::Seq { index } => at.elements.get(*index),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        });
+        let (path, why) = (error.path().to_string(), error.inner().to_string());
+        // The text names an unknown member.
+        let unknown = why.split('`').nth(1).filter(|_| why.starts_with("unknown field"));
+        let path = unknown.and_then(|name| path.strip_suffix(name)).unwrap_or(&path);
+        let path = path.trim_end_matches('.');
+        let text = if path.is_empty() { why } else { format!("{path}: {why}") };
+        (wrong.unwrap_or(node).offset, text)
+    })
 }
 
 impl EntryViolation {

@@ -63,6 +63,22 @@ fn invalid_case_files_report_line() {
             "rule: A-1\naccept:\n- {name: x, create: pod}\n- {name: x, create: pod}\n",
             "A-1.yaml:4: x: two cases have this name",
         ),
+        (
+            "A-1.yaml",
+            "rule: A-1\nreject:\n- name: x\n  create: pod\n  messagePrefix: no\n",
+            "A-1.yaml:5: x: messagePrefix: invalid type: boolean `false`, expected a string",
+        ),
+        (
+            "A-1.yaml",
+            "rule: A-1\nreject:\n- name: x\n  violations:\n  - {message: a}\n  - {message: a,\n     level: 1}\n",
+            "A-1.yaml:7: x: violations[1].level: invalid type: integer `1`",
+        ),
+        (
+            "A-1.yaml",
+            "rule: A-1\nreject:\n- name: x\n  violations:\n  - {massage: a}\n",
+            "A-1.yaml:5: x: violations[0]: unknown field `massage`",
+        ),
+        ("A-1.yaml", "rule: A-1\naccept: x\n", "A-1.yaml:2: accept: invalid type: string"),
         ("objects.yaml", "- a\n", "objects.yaml:1: not objects"),
     ] {
         let mut files = files(&[SHARED]);

@@ -133,7 +133,21 @@ fn invalid_names_and_directories_are_rejected() {
         let made = opgate(directory.path(), &arguments);
         assert_eq!(made.status.code(), Some(2), "{name:?}: {}", out(&made));
     }
+    for (language, names) in [
+        ("rust", &["trait", "type", "use", "while", "class", "opgate-sdk", "core"][..]),
+        ("python", &["class", "trait", "operator", "json", "opgate-policy", "sre-parse", "pytest"]),
+    ] {
+        for name in names {
+            let made = opgate(directory.path(), &["policy", "new", name, "--lang", language]);
+            assert_eq!(made.status.code(), Some(2), "{language} {name}: {}", out(&made));
+            let said = err(&made);
+            assert!(said.contains("choose another name, such as house-"), "{name}: {said}");
+        }
+    }
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was written");
+    // Only Python has such a module.
+    let made = opgate(directory.path(), &["policy", "new", "json", "--lang", "c"]);
+    assert_eq!(made.status.code(), Some(0), "{}", err(&made));
     let taken = directory.path().join("taken");
     fs::create_dir(&taken).unwrap();
     fs::write(taken.join("mine"), "mine").unwrap();

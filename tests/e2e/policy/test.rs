@@ -189,6 +189,20 @@ fn update_writes_verdicts_into_failing_cases() {
     assert_eq!(fs::read_to_string(&path).unwrap(), moved);
 }
 
+/// A directory that is tested can be anyone's.
+#[test]
+fn update_writes_through_no_link() {
+    let directory = directory(CASE_FILE);
+    let outside = directory.path().join("outside.yaml");
+    let path = directory.path().join("cases/EVIL-1.yaml");
+    fs::rename(&path, &outside).unwrap();
+    std::os::unix::fs::symlink(&outside, &path).unwrap();
+    let said = run(directory.path(), &[".", "--update"], 1);
+    let expected = "not updated EVIL-1 / denies: ";
+    assert!(said.contains(expected) && said.contains("EVIL-1.yaml: not a regular file"), "{said}");
+    assert_eq!(fs::read_to_string(&outside).unwrap(), CASE_FILE);
+}
+
 #[test]
 fn watch_reruns_tests_after_a_change() {
     let directory = directory(CASE_FILE);

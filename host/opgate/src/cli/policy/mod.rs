@@ -7,6 +7,7 @@ mod load;
 mod new;
 mod pack;
 mod published;
+mod reserved_names;
 mod sdk;
 mod source;
 mod test;

@@ -14,19 +14,12 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use super::language::{Language, OPGATE};
+use super::reserved_names;
 use super::sdk::{SDK_VERSION, Sdk};
 use crate::cli::exit::{CommandError, ExitStatus};
 
 /// Maximum bytes of the name of a policy.
 const MAX_NAME_BYTES: usize = 40;
-
-/// Words that cannot name a crate, a module or a package.
-const RESERVED_NAMES: [&str; 40] = [
-    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
-    "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
-    "import", "in", "let", "loop", "match", "mod", "move", "mut", "opgate", "pub", "ref", "return",
-    "self", "static", "struct", "super", "test", "true",
-];
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -80,15 +73,21 @@ fn name(text: &str) -> Result<String, String> {
             "write lower case letters, digits and hyphens, at most {MAX_NAME_BYTES}, with a letter first and no hyphen last: house-images"
         ));
     }
-    if RESERVED_NAMES.contains(&text) {
-        return Err("a word of a language: choose another name, such as house-images".to_owned());
+    match reserved_names::refuse(text) {
+        Some(why) => Err(format!("{why}: choose another name, such as house-images")),
+        None => Ok(text.to_owned()),
     }
-    Ok(text.to_owned())
 }
 
 impl New {
     pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let Self { name, lang, out, example, sdk } = self;
+        if lang == Language::Python && reserved_names::is_python_module(&name) {
+            let text = format!(
+                "{name}: Python has a module of this name, which the policy would replace: choose another name, such as house-{name}"
+            );
+            return Err(CommandError::usage(anyhow!(text)));
+        }
         let size = if example { "example" } else { "start" };
         let is_wanted = |it: &&Template| it.size == size && it.language == lang.as_str();
         let template = TEMPLATES
@@ -209,8 +208,14 @@ mod tests {
             assert_eq!(name(right).as_deref(), Ok(right));
         }
         let long = "a".repeat(41);
-        for wrong in ["", "1a", "-a", "a-", "A", "a_b", "a.b", "../a", "a b", "fn", "test", &long] {
+        for wrong in ["", "1a", "-a", "a-", "A", "a_b", "a.b", "../a", "a b", &long] {
             assert!(name(wrong).is_err(), "{wrong:?}");
+        }
+        for wrong in
+            ["fn", "trait", "type", "use", "while", "class", "lambda", "opgate-policy", "test"]
+        {
+            let error = name(wrong).unwrap_err();
+            assert!(error.contains("choose another name"), "{wrong:?}: {error}");
         }
     }
 }
