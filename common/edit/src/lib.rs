@@ -178,7 +178,9 @@ impl Edit {
         edit
     }
 
-    fn byte_size(&self) -> usize {
+    /// Returns the bytes of its pointer, and of its value, name or path.
+    #[must_use]
+    pub fn byte_size(&self) -> usize {
         let other = match self {
             Self::Set { value, .. } | Self::Insert { value, .. } => value.len(),
             Self::Remove { .. } => 0,

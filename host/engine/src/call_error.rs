@@ -141,6 +141,19 @@ impl CallError {
         matches!(self, Self::CpuTime(_))
     }
 
+    /// Whether the call needed more than a limit of the policy allows.
+    #[must_use]
+    pub fn is_limit_exceeded(&self) -> bool {
+        matches!(
+            self,
+            Self::CpuTime(_)
+                | Self::Memory(..)
+                | Self::ImportLimit(..)
+                | Self::Handles(_)
+                | Self::ResultTooLarge(_)
+        )
+    }
+
     /// Whether it is an error of the policy or of its input, not of the amount of work, which the
     /// author of the object under review determines.
     #[must_use]

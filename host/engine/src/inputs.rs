@@ -19,9 +19,22 @@ pub struct Inputs {
     pub old_object: Option<Arc<Document>>,
 }
 
+impl Inputs {
+    /// The same input for a host that uses no fixes; none if it is this already.
+    #[must_use]
+    pub fn without_fixes(&self) -> Option<Self> {
+        self.request.wants_fixes.then(|| Self {
+            operation: self.operation,
+            request: self.request.clone().wanting_fixes(false),
+            object: self.object.clone(),
+            old_object: self.old_object.clone(),
+        })
+    }
+}
+
 /// A request without its objects. Few policies read any part of it, so all its texts are in one,
 /// without an allocation for each.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RequestParts {
     texts: String,
     /// The end of each text: those of [`RequestTexts`] in their order, then the groups.

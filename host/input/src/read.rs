@@ -45,21 +45,28 @@ pub struct Reader {
     unsaved: Option<Arc<UnsavedTexts>>,
 }
 
-/// Texts of files that an editor has open: they count instead of the content of these regular files.
+/// Texts that count instead of the content of regular files: those of an editor, or those that will be written.
 #[derive(Debug, Default)]
-pub struct UnsavedTexts(HashMap<PathBuf, Arc<str>>);
+pub struct UnsavedTexts {
+    /// By the paths by which files are named or found below a directory.
+    named: HashMap<PathBuf, Arc<str>>,
+    /// By absolute paths without links. Each counts for all paths of its file.
+    real: HashMap<PathBuf, Arc<str>>,
+}
 
 impl UnsavedTexts {
     /// Creates it from texts by path, as the files are named or found below a directory.
     #[must_use]
     pub fn new(texts: HashMap<PathBuf, Arc<str>>) -> Self {
-        Self(texts)
+        Self { named: texts, real: HashMap::new() }
     }
 
     /// Returns the text of a path.
     #[must_use]
     pub fn get(&self, path: &Path) -> Option<&Arc<str>> {
-        self.0.get(path)
+        let real = (!self.real.is_empty()).then(|| path.canonicalize());
+        let real = real.and_then(|real| self.real.get(&real.ok()?));
+        real.or_else(|| self.named.get(path))
     }
 }
 
@@ -95,6 +102,16 @@ impl Reader {
     #[must_use]
     pub fn with_unsaved(self, texts: Arc<UnsavedTexts>) -> Self {
         Self { unsaved: Some(texts), ..self }
+    }
+
+    /// Returns the reader with more texts, by absolute paths without links, which count before those that it has.
+    #[must_use]
+    pub fn with_more_unsaved(self, texts: HashMap<PathBuf, Arc<str>>) -> Self {
+        let known = self.unsaved.as_deref();
+        let named = known.map(|known| known.named.clone()).unwrap_or_default();
+        let mut real = known.map(|known| known.real.clone()).unwrap_or_default();
+        real.extend(texts);
+        self.with_unsaved(Arc::new(UnsavedTexts { named, real }))
     }
 
     /// Returns the text that counts instead of a file, if there is one, within the budget.

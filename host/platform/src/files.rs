@@ -75,7 +75,7 @@ pub fn to_address(path: &Path) -> String {
 /// Returns the directory of the user, as other programs find it.
 #[must_use]
 pub fn home_directory() -> Option<PathBuf> {
-    system::home_directory()
+    system::home_directory().filter(|path| path.is_absolute())
 }
 
 /// Creates a directory, and those above it, for this user only. It is no error if there is one.
@@ -84,6 +84,17 @@ pub fn home_directory() -> Option<PathBuf> {
 /// If it cannot be created.
 pub fn create_private_directory(path: &Path) -> io::Result<()> {
     system::create_private_directory(path)
+}
+
+/// Returns the number of names of a file (hard links). It is 1 where the system does not tell.
+#[must_use]
+pub fn link_count(metadata: &Metadata) -> u64 {
+    system::link_count(metadata)
+}
+
+/// Gives a file the owner and the group of another one, or only the group, as far as this user may do that.
+pub fn copy_owner(file: &File, metadata: &Metadata) {
+    system::copy_owner(file, metadata);
 }
 
 /// Returns options that create a new file for this user only. It is an error if there is one.

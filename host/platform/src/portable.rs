@@ -124,6 +124,12 @@ pub(crate) fn create_private_directory(path: &Path) -> io::Result<()> {
 
 pub(crate) fn set_mode(_: &mut OpenOptions, _: u32) {}
 
+pub(crate) fn link_count(_: &Metadata) -> u64 {
+    1
+}
+
+pub(crate) fn copy_owner(_: &File, _: &Metadata) {}
+
 /// What is below the directory of the user belongs to the user. Of other places, the standard library does
 /// not tell the owner.
 pub(crate) fn ensure_owned(path: &Path, _: &Metadata, _: OthersAccess) -> io::Result<()> {

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::future::Future as _;
 use std::io;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::task::{Context, Poll, Waker};
@@ -29,6 +29,26 @@ fn directory_with_links(outside: &Path) -> tempfile::TempDir {
     symlink("/dev/zero", path("zero")).unwrap();
     mknodat(CWD, path("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     directory
+}
+
+#[test]
+fn owners_and_link_counts_are_those_of_the_system() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    for name in ["old", "new"] {
+        fs::write(path(name), "x").unwrap();
+    }
+    fs::hard_link(path("old"), path("second")).unwrap();
+    // Only root can give a file away.
+    let _ = chown(path("old"), Some(12), Some(34));
+    let old = fs::metadata(path("old")).unwrap();
+    let new = File::options().write(true).open(path("new")).unwrap();
+    files::copy_owner(&new, &old);
+    let found = new.metadata().unwrap();
+    assert_eq!((found.uid(), found.gid()), (old.uid(), old.gid()));
+    assert_eq!((files::link_count(&old), files::link_count(&found)), (2, 1));
+    portable::copy_owner(&new, &old);
+    assert_eq!(portable::link_count(&old), 1);
 }
 
 #[test]

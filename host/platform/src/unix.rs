@@ -3,7 +3,9 @@
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, fchown,
+};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitStatus;
@@ -110,6 +112,21 @@ pub(crate) fn create_private_directory(path: &Path) -> io::Result<()> {
 
 pub(crate) fn set_mode(options: &mut OpenOptions, mode: u32) {
     options.mode(mode);
+}
+
+pub(crate) fn link_count(metadata: &Metadata) -> u64 {
+    metadata.nlink()
+}
+
+pub(crate) fn copy_owner(file: &File, metadata: &Metadata) {
+    let (owner, group) = (metadata.uid(), metadata.gid());
+    if file.metadata().is_ok_and(|own| own.uid() == owner && own.gid() == group) {
+        return;
+    }
+    // Only root may give a file away. Members of a group may give a file to it.
+    if fchown(file, Some(owner), Some(group)).is_err() {
+        let _ = fchown(file, None, Some(group));
+    }
 }
 
 pub(crate) fn ensure_owned(

@@ -3,11 +3,13 @@
 //! `planted` is a bundle with twenty mistakes, and `fixed` what a reviewer would have made of it.
 
 mod cases;
+mod rounds;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
@@ -166,31 +168,6 @@ fn line_ends_and_permissions_are_kept() {
 }
 
 #[test]
-fn links_and_read_only_files_are_not_written() {
-    let directory = tempfile::tempdir().unwrap();
-    let outside = write(&directory, "outside/s.yaml", SUBSCRIPTION);
-    fs::create_dir(directory.path().join("in")).unwrap();
-    symlink(&outside, directory.path().join("link.yaml")).unwrap();
-    let output = run(&directory, &["--fix", "link.yaml"]);
-    assert_eq!(fs::read_to_string(&outside).unwrap(), SUBSCRIPTION);
-    assert!(
-        text(&output.stderr).contains("a symbolic link: edit its target"),
-        "{}",
-        text(&output.stderr)
-    );
-    let path = write(&directory, "in/s.yaml", SUBSCRIPTION);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-    let output = run(&directory, &["--fix", "in"]);
-    assert_eq!(fs::read_to_string(&path).unwrap(), SUBSCRIPTION);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output.stderr).contains("read-only: make it writable"),
-        "{}",
-        text(&output.stderr)
-    );
-}
-
-#[test]
 fn a_place_with_an_anchor_is_refused_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let content = SUBSCRIPTION.replace(" manual ", " &approval manual ");
@@ -289,13 +266,18 @@ fn standard_input_has_a_difference() {
 fn hostile(what: &str) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "bundle.yaml", crate::check::VALID_BUNDLE);
+    configure(&directory, &format!("settings: {{do: {what}}}"));
+    directory
+}
+
+/// Writes a configuration of the policy of the tests.
+fn configure(directory: &TempDir, policy: &str) {
     let module = testkit::hostile_component("misbehaves");
     let configuration = format!(
-        "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n- name: evil\n  module: {}\n  settings: {{do: {what}}}\n",
+        "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n- name: evil\n  module: {}\n  {policy}\n",
         module.display()
     );
-    write(&directory, "opgate.yaml", &configuration);
-    directory
+    write(directory, "opgate.yaml", &configuration);
 }
 
 #[test]
@@ -317,7 +299,9 @@ fn a_fix_that_adds_a_violation_is_undone() {
     assert_eq!(found, crate::check::VALID_BUNDLE);
     let stderr = text(&output.stderr);
     assert!(
-        stderr.contains("EVIL-1 add more: the fix would add a violation: EVIL-1 no"),
+        stderr.contains(
+            "EVIL-1 add more: it adds or reveals a violation; make this change manually, and correct it: EVIL-1 no 1"
+        ),
         "{stderr}"
     );
     assert!(stderr.contains("no violation fixed"), "{stderr}");

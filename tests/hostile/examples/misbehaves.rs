@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use opgate_hostile::{Hostile, deny, spin_forever, verdict, warn};
+use opgate_hostile::{Handle, Hostile, deny, spin_forever, verdict, warn};
 use opgate_sdk::bindings::opgate::policy::types::AuditAnnotation;
 use opgate_sdk::{Document, Fix, Verdict};
 
@@ -26,14 +26,46 @@ fn recurse(depth: u64) -> u64 {
     black_box(recurse(black_box(depth + 1)) + 1)
 }
 
+/// A violation for each element of `/spec/list` that names its fix. The fix of a trap is worse than the trap.
+fn list_fixes(object: Option<&Document>, verdict: &mut Verdict) {
+    let elements = object.map(|object| object.texts("/spec/list")).unwrap_or_default();
+    for (index, text) in elements.iter().enumerate() {
+        let pointer = format!("/spec/list/{index}");
+        let fix = match text.as_str() {
+            "remove" => Some(Fix::safe("remove it").remove(pointer)),
+            "replace" => Some(Fix::safe("replace it").set_text(pointer, "good")),
+            "trap" => Some(Fix::safe("make it worse").set_text(pointer, "worse")),
+            "worse" => None,
+            _ => continue,
+        };
+        let count = if text == "worse" { 150 } else { 1 };
+        for number in 0..count {
+            deny(verdict, "EVIL-1", "spec.list", format!("{text} {index}.{number}"));
+        }
+        let last = verdict.violations.len() - 1;
+        verdict.violations[last].fix = fix.map(Into::into);
+    }
+}
+
 impl Hostile for Misbehaves {
+    /// With `fixes-`, it does the rest only if there are to be fixes.
+    fn validate_with_fixes(wants_fixes: bool, object: Option<&Handle>, own: &Handle) -> Verdict {
+        let settings = Document::of(own);
+        if !wants_fixes && settings.text_or_empty("/do").starts_with("fixes-") {
+            let mut verdict = verdict();
+            deny(&mut verdict, "EVIL-1", "spec", "no fixes");
+            return verdict;
+        }
+        Self::validate_handles(object, own)
+    }
+
     fn validate(object: Option<&Document>, settings: &Document) -> Verdict {
         use std::sync::atomic::Ordering::Relaxed;
 
         let mut verdict = verdict();
         let number = settings.integer("/number").unwrap_or(0).unsigned_abs();
         let number = usize::try_from(number).unwrap_or(usize::MAX);
-        match settings.text_or_empty("/do").as_str() {
+        match settings.text_or_empty("/do").trim_start_matches("fixes-") {
             "spin" => {
                 spin_forever();
             }
@@ -119,6 +151,7 @@ impl Hostile for Misbehaves {
                 let fix = Fix::safe("add more").set("/spec/more", "true");
                 verdict.violations[0].fix = Some(fix.into());
             }
+            "list-fixes" => list_fixes(object, &mut verdict),
             "unknown-rule" => deny(&mut verdict, "EVIL-2\n", "spec", "no"),
             "controls" => {
                 deny(&mut verdict, "EVIL-1", "spec\u{7}.x", "a\nb\r\u{1b}[2Jc\u{202e}d\0e");

@@ -27,6 +27,11 @@ pub trait Hostile {
         verdict()
     }
 
+    /// The same, for a host that uses fixes or not.
+    fn validate_with_fixes(_: bool, object: Option<&Handle>, settings: &Handle) -> Verdict {
+        Self::validate_handles(object, settings)
+    }
+
     /// The same, by the functions of the contract, without what the SDK checks before.
     fn validate_handles(object: Option<&Handle>, settings: &Handle) -> Verdict {
         Self::validate(object.map(Document::of), Document::of(settings))
@@ -64,13 +69,14 @@ macro_rules! export {
                 fn validate(
                     _: types::Operation,
                     _: u64,
-                    _: &request::Request,
+                    request: &request::Request,
                     object: Option<&document::Document>,
                     _: Option<&document::Document>,
                     settings: &document::Document,
                 ) -> types::Verdict {
                     opgate_sdk::exports::report_panics();
-                    <$policy as $crate::Hostile>::validate_handles(object, settings)
+                    let wants_fixes = request.wants_fixes();
+                    <$policy as $crate::Hostile>::validate_with_fixes(wants_fixes, object, settings)
                 }
             }
         }

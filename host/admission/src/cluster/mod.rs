@@ -62,7 +62,7 @@ use store::cache::AllowedChange;
 pub use store::cache::{CacheStatus, ReservationCounters, ResourceCache, ResourceStatus};
 pub use store::listing::{Listing, QueryScope};
 pub use store::reservation_usage::ReservationUsage;
-pub use store::snapshot::{ListingBuilder, Snapshot, SnapshotError};
+pub use store::snapshot::{ListingBuilder, Snapshot, SnapshotError, UnstoredName};
 pub use store::unreadable::{MissingContent, UnreadableObjects};
 pub use watch::busy_retries::{BusyRetries, retry_after};
 pub use watch::connection::{Connection, ConnectionError, Watches};

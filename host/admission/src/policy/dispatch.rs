@@ -281,9 +281,28 @@ pub(crate) struct CallContext<'a> {
 
 /// Gets the verdict of a policy.
 ///
+/// A call that exceeds a limit while it makes fixes is repeated without them: they must not prevent a verdict.
+/// A server wants no fixes.
+pub(crate) async fn call(
+    policy: &Arc<Policy>,
+    inputs: &Arc<Inputs>,
+    evaluation_view: &EvaluationView,
+    context: CallContext<'_>,
+) -> Result<CallOutcome, Overload> {
+    let outcome = call_with_fixes(policy, inputs, evaluation_view, context).await?;
+    let error = outcome.call.result.as_ref().err().or(outcome.dropped_error.as_ref());
+    let Some(error) = error.filter(|error| error.is_limit_exceeded()) else { return Ok(outcome) };
+    let Some(inputs) = inputs.without_fixes() else { return Ok(outcome) };
+    tracing::info!(policy = policy.name, cause = %error, "call repeated without fixes");
+    drop(outcome);
+    call_with_fixes(policy, &Arc::new(inputs), evaluation_view, context).await
+}
+
+/// Gets the verdict of a policy, with fixes if the input wants them.
+///
 /// A call that fails is repeated without the rules that are advisory for such a request: they must
 /// not prevent a verdict.
-pub(crate) async fn call(
+async fn call_with_fixes(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
     evaluation_view: &EvaluationView,

@@ -1,13 +1,14 @@
 //! A cluster in files: the output of `kubectl get -A -o yaml`, treated as complete, and that of
 //! `kubectl get --raw /version`.
 
-use opgate_cluster::server_version;
+use opgate_cluster::{Key, server_version};
 use opgate_compat::kinds::plural;
 use opgate_document::{Document, Value};
 use opgate_input::objects;
 use tokio::time::Instant;
 
 use crate::cluster::ClusterState;
+use crate::cluster::store::cache::{ResourceCache, key_of};
 use crate::cluster::store::listing::Listing;
 
 /// The member that a document of a snapshot misses, with its JSON pointer.
@@ -83,6 +84,44 @@ impl ClusterState {
         }
         self.files.clear();
     }
+
+    /// Returns the name of an object that will be applied; none if no policy reads such objects.
+    #[must_use]
+    pub fn unstored_name(
+        &self,
+        object: Value<'_>,
+        namespace: &str,
+        group: &str,
+        resource: &str,
+    ) -> Option<UnstoredName> {
+        let (group, resource) = (group.to_owned(), resource.to_owned());
+        let name = UnstoredName { group, resource, key: key_of(object, namespace)? };
+        let is_kept = self.caches_of(&name).next().is_some();
+        is_kept.then_some(name)
+    }
+
+    /// Forgets an object that will not be applied any more.
+    pub fn forget(&self, name: &UnstoredName) {
+        self.caches_of(name).for_each(|kind| kind.delete(&name.key, "", ""));
+    }
+
+    /// Returns the resources of an object, as the statistics of queries name them.
+    pub fn resources_of(&self, name: &UnstoredName) -> impl Iterator<Item = String> {
+        self.caches_of(name).map(|kind| kind.resource().to_string())
+    }
+
+    fn caches_of(&self, name: &UnstoredName) -> impl Iterator<Item = &ResourceCache> {
+        let caches = self.caches().iter().map(AsRef::as_ref);
+        caches.filter(|kind: &&ResourceCache| kind.holds_resource(&name.group, &name.resource))
+    }
+}
+
+/// The name of an object that will be applied, and its kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct UnstoredName {
+    group: String,
+    resource: String,
+    key: Key,
 }
 
 /// Objects that arrive one after another, as in the lists of an API server.

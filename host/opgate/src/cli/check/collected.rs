@@ -4,7 +4,9 @@
 //! PATH ─▶ LoadedInput ─▶ UnitEvaluator ─▶ CollectedResults: records, unreadable inputs, notes
 //! ```
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use opgate_admission::policy::{Configuration, PolicySet};
 use opgate_files::{CheckInputType, DetectedInput, parallel};
@@ -13,6 +15,7 @@ use opgate_platform::files::display_path;
 
 use super::decision_cache::DecisionCache;
 use super::evaluate::{SubjectResult, error_lines};
+use super::fix::FileToFix;
 use super::inputs::LoadedInput;
 use super::report::CheckRecord;
 use super::units::{UnitEvaluator, UnitResult};
@@ -27,6 +30,8 @@ pub(in crate::cli) struct CollectedResults {
     pub(in crate::cli) notes: Vec<String>,
     /// Whether rules were skipped for want of cluster state.
     pub(in crate::cli) has_skipped_rules: bool,
+    /// The resources that rules read; none if they are not all known.
+    pub(in crate::cli) reads: Option<BTreeSet<String>>,
     /// The beginning of all paths.
     prefix: String,
 }
@@ -40,13 +45,7 @@ impl CollectedResults {
         set: &PolicySet,
         reader: &Reader,
     ) -> Self {
-        let mut collected = Self {
-            records: Vec::new(),
-            unreadable: Vec::new(),
-            notes: Vec::new(),
-            has_skipped_rules: false,
-            prefix: directory.display().to_string(),
-        };
+        let mut collected = Self { prefix: directory.display().to_string(), ..Self::empty() };
         let path = file.map_or_else(|| directory.to_owned(), |file| directory.join(file));
         let mut loaded = load(path, &KnownRules::of(configuration, set), reader);
         let mut waivers: Vec<_> = std::mem::take(&mut loaded.waivers)
@@ -74,6 +73,7 @@ impl CollectedResults {
             unreadable: Vec::new(),
             notes: Vec::new(),
             has_skipped_rules: false,
+            reads: Some(BTreeSet::new()),
             prefix: String::new(),
         }
     }
@@ -133,6 +133,30 @@ impl CollectedResults {
         Some(collected)
     }
 
+    /// Returns the text of a file of a unit after all safe fixes of this file, as `opgate check --fix` makes them.
+    /// None if the text does not change, or if it is cancelled.
+    pub(in crate::cli) fn fixed_text(
+        input: &DetectedInput,
+        file: &Path,
+        (configuration, set): (&Configuration, &PolicySet),
+        reader: &Reader,
+        decisions: &DecisionCache,
+    ) -> Option<Arc<str>> {
+        let rules = KnownRules::of(configuration, set);
+        let directory = waiver_directory(input);
+        let read = directory.map(|directory| rules.waivers(&directory, &reader.with_full_budget()));
+        // Without valid waivers, a fix could be made of a violation that the author has waived.
+        let waived = read.transpose().ok()?.flatten().map(|waivers| {
+            let file = DirectoryWaivers { waivers, is_whole: true };
+            WaiverFile::new(file, false, waivers::today()).waived_rules()
+        });
+        let mut units = UnitEvaluator::new(set, reader);
+        units.decisions = Some(decisions);
+        let evaluate = |input: &DetectedInput, reader: &Reader| units.evaluate_with(reader, input);
+        let fixed = FileToFix { input, file, reader, waived: waived.as_ref() };
+        fixed.new_text(set, &evaluate).filter(|_| !decisions.is_cancelled())
+    }
+
     fn add_unit(
         &mut self,
         path: &Path,
@@ -158,7 +182,11 @@ impl CollectedResults {
         warnings_as_errors: bool,
     ) {
         self.has_skipped_rules |= result.has_skipped_rules();
-        let SubjectResult { mut record, unreported, .. } = result;
+        let SubjectResult { mut record, unreported, reads, .. } = result;
+        match (&mut self.reads, reads) {
+            (Some(known), Some(reads)) => known.extend(reads),
+            (known, _) => *known = None,
+        }
         if let Some(waivers) = waivers {
             waivers.waive(&mut record);
         }

@@ -22,11 +22,14 @@ use opgate_files::{
 use opgate_input::read::Reader;
 use opgate_platform::files::display_path;
 
+/// A subject of the check, and the index of its waivers.
+pub(super) type LoadedUnit = (DetectedInput, Option<usize>);
+
 /// Subjects and files at the paths.
 #[derive(Debug, Default)]
 pub(super) struct LoadedInput {
-    /// Subjects of the check, each with the index of its waivers.
-    pub(super) units: Vec<(DetectedInput, Option<usize>)>,
+    /// Subjects of the check.
+    pub(super) units: Vec<LoadedUnit>,
     /// Skipped files in directories.
     pub(super) skipped: Vec<SkippedFile>,
     /// Objects of a cluster, read part by part, each with the number of its waivers.

@@ -10,12 +10,14 @@ pub(super) mod audit;
 pub(super) mod collected;
 pub(super) mod decision_cache;
 pub(super) mod evaluate;
-mod fix;
+pub(super) mod fix;
 mod inputs;
 mod lines;
 mod read_resources;
 pub(super) mod report;
-mod units;
+pub(super) mod shared_objects;
+mod template_violations;
+pub(super) mod units;
 mod unused_configuration;
 mod waivers;
 
@@ -26,11 +28,11 @@ use std::time::Duration;
 use clap::Args;
 
 use self::evaluate::{CheckRun, Progress};
-use self::fix::{FixArgs, FixOutcome, UnitSource};
-use self::inputs::LoadedInput;
+use self::fix::{FixArgs, UnitSources};
+use self::inputs::{LoadedInput, LoadedUnit};
 use self::lines::StatusLines;
 use self::report::Report;
-use self::units::UnitEvaluator;
+use self::units::{UnitEvaluator, UnitResult};
 use self::unused_configuration::UnusedConfigurations;
 use self::waivers::KnownRules;
 use super::fail_on::FailOn;
@@ -177,7 +179,7 @@ impl Check {
             waivers.map(|waivers| waivers::WaiverFile::new(waivers, self.no_waivers, today));
         let waivers: Vec<_> = waivers.collect();
         let waived: Vec<_> = waivers.iter().map(waivers::WaiverFile::waived_rules).collect();
-        let (fixer, mut outcome) = (self.fixes.fixer(&set, &rules)?, FixOutcome::default());
+        let fixer = self.fixes.fixer(&set, &rules)?;
         let mut report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
         report.set_subject(describe_paths(&self.paths));
         let mut lines = StatusLines::new(*output == Format::Table, is_verbose() || self.explain);
@@ -202,39 +204,36 @@ impl Check {
         units.share_objects(&loaded.units);
         let parts = loaded.dumps.iter().map(|(dump, _)| dump.slots().len()).sum::<usize>();
         let progress = Progress::of(loaded.units.len() + parts);
-        let evaluate = |(found, waivers): &(DetectedInput, Option<usize>)| {
-            let unit = units.evaluate(found);
-            let after = fixer.as_ref().map(|fixer| {
-                let evaluate = |input: &_, reader: &_| units.evaluate_with(reader, input);
-                let waived = waivers.and_then(|number| waived.get(number));
-                let source =
-                    UnitSource { input: found, reader: &reader, evaluate: &evaluate, waived };
-                fixer.fix_unit(&source, &unit)
-            });
-            progress.step();
-            // A difference leaves the files as they are, and so is the outcome.
-            match after {
-                Some((Some(after), outcome)) if self.fixes.writes() => (after, Some(outcome)),
-                Some((_, outcome)) => (unit, Some(outcome)),
-                None => (unit, None),
-            }
-        };
-        parallel::for_each_in_order(&loaded.units, evaluate, |(found, waivers), (unit, fixes)| {
-            if let Some(fixes) = fixes {
-                outcome.add(fixes);
-            }
-            lines.print_unit(&unit, &check_run);
+        let evaluate = |input: &_, reader: &_| units.evaluate_with(reader, input);
+        let sources = UnitSources { reader: &reader, evaluate: &evaluate, waived: &waived };
+        let mut add = |(found, waivers): &LoadedUnit, unit: UnitResult, run: &mut CheckRun<'_>| {
+            lines.print_unit(&unit, run);
             if unit.results.is_empty() && unit.error.is_none() {
                 unused.add(&found.path);
             }
-            if let Some(error) = &unit.error {
-                check_run.add_error(&found.path, error);
+            add_unit(run, found, unit, *waivers)
+        };
+        let plan = if let Some(fixer) = &fixer {
+            let writes = self.fixes.writes();
+            let mut plan = fixer.plan_all(&loaded.units, &sources, writes, &|| progress.step());
+            for (path, error) in plan.write() {
+                check_run.add_error(&path, &error);
             }
-            for evaluated in unit.results {
-                check_run.add_result(evaluated.map_err(CommandError::engine)?, *waivers);
+            for (number, unit) in loaded.units.iter().enumerate() {
+                add(unit, plan.take_result(number, &sources.of(unit)), &mut check_run)?;
             }
-            Ok::<(), CommandError>(())
-        })?;
+            Some(plan)
+        } else {
+            let evaluate = |(found, _): &LoadedUnit| {
+                let unit = units.evaluate(found);
+                progress.step();
+                unit
+            };
+            parallel::for_each_in_order(&loaded.units, evaluate, |unit, result| {
+                add(unit, result, &mut check_run)
+            })?;
+            None
+        };
         let asked = audit::AuditOptions { set: &set, explains: self.explain };
         audit::evaluate_dumps(
             &loaded.dumps,
@@ -249,25 +248,13 @@ impl Check {
             check_run.add_unused_configuration();
         }
         lines.finish();
-        self.finish_fixes(fixer.is_some().then_some(&outcome), check_run)
-    }
-
-    /// Writes the fixes or prints them, and ends the check.
-    fn finish_fixes(
-        &self,
-        fixed: Option<&FixOutcome>,
-        mut check_run: CheckRun<'_>,
-    ) -> Result<ExitStatus, CommandError> {
-        let Some(fixed) = fixed else { return check_run.finish() };
-        if self.fixes.writes() {
-            for (path, error) in fixed.write() {
-                check_run.add_error(path, &error);
-            }
-        } else {
-            fixed.print_diff(|path| check_run.with_stdin_name(path))?;
+        if let Some(plan) = &plan {
+            plan.print_diff(|path| check_run.with_stdin_name(path))?;
         }
         let outcome = check_run.finish();
-        fixed.print_summary(self.fixes.writes());
+        if let Some(plan) = &plan {
+            plan.print_summary();
+        }
         outcome
     }
 
@@ -292,6 +279,22 @@ impl Check {
         let warnings = configuration.warnings_as_errors;
         self.fail_on.unwrap_or(if warnings { FailOn::Warn } else { FailOn::Deny })
     }
+}
+
+/// Takes over the results of a unit, with the number of the waivers for it.
+fn add_unit(
+    run: &mut CheckRun<'_>,
+    input: &DetectedInput,
+    unit: UnitResult,
+    waivers: Option<usize>,
+) -> Result<(), CommandError> {
+    if let Some(error) = &unit.error {
+        run.add_error(&input.path, error);
+    }
+    for evaluated in unit.results {
+        run.add_result(evaluated.map_err(CommandError::engine)?, waivers);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

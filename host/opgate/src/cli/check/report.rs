@@ -1,6 +1,7 @@
 //! Results for bundles, catalogs and manifests, and the report of a check.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -108,28 +109,25 @@ impl CheckRecord {
     /// Takes over what the policies say about one document of the subject.
     pub(super) fn add_decision(&mut self, request: &Request, decision: Decision) {
         let mut places = LocationResolver::new(&request.object);
-        let prefix = request.field_prefix();
         // The waivers decide whether a violation denies. A policy error cannot be waived.
         let is_found = decision.violations.iter().any(|v| v.effect == Effect::Deny);
         let denied_by_fault =
             decision.denial.is_some() && !(is_found && decision.policy_errors.is_empty());
         self.ok &= decision.failure.is_none() && !denied_by_fault;
         for mut violation in decision.violations {
-            let place = places.resolve(&violation.field).map(ReportLocation::from);
+            let object = request.object_with(&violation.field);
+            let place = if std::ptr::eq(object, &raw const request.object) {
+                places.resolve(&violation.field)
+            } else {
+                LocationResolver::new(object).resolve(&violation.field)
+            };
+            let place = place.map(ReportLocation::from);
             let denies = violation.effect == Effect::Deny;
             let about = std::mem::take(&mut violation.logical_location);
             let about = if denies { about } else { Vec::new() };
             let mut violation = Violation::from(violation);
-            if let Some(fix) = &mut violation.fix {
-                fix.locate(request);
-            }
-            let (prefix, field) = (prefix.as_str(), violation.field.as_str());
-            let dot = if prefix.is_empty() || field.is_empty() || field.starts_with('[') {
-                ""
-            } else {
-                "."
-            };
-            violation.field = format!("{prefix}{dot}{field}");
+            violation.fix = violation.fix.take().and_then(|fix| fix.located(request));
+            violation.field = request.subject_field(&violation.field);
             // A CSV is evaluated as part of its bundle and as a manifest: a violation of both is reported
             // once.
             let is_known = |known: &LocatedViolation| {
@@ -244,6 +242,13 @@ impl CheckRecord {
         }
         for fix in self.violations.iter_mut().filter_map(|v| v.violation.fix.as_mut()) {
             fix.rename_files(&named);
+        }
+    }
+
+    /// Moves the edits of fixes from one directory to another.
+    pub(super) fn move_fixes(&mut self, from: &Path, to: &Path) {
+        for fix in self.violations.iter_mut().filter_map(|v| v.violation.fix.as_mut()) {
+            fix.move_files(from, to);
         }
     }
 

@@ -14,7 +14,8 @@ use std::sync::{Mutex, PoisonError};
 
 use opgate_admission::cluster::ListingBuilder;
 use opgate_admission::policy::PolicySet;
-use opgate_files::{self as files, CheckInputType, DetectedInput, Subject, parallel};
+use opgate_document::Value;
+use opgate_files::{self as files, CheckInputType, DetectedInput, Request, Subject, parallel};
 use opgate_input::read::Reader;
 use tracing::subscriber::NoSubscriber;
 
@@ -85,24 +86,13 @@ impl<'u> UnitEvaluator<'u> {
 
     /// Shows the objects of manifests to each other.
     pub(super) fn share_objects(&self, units: &[(DetectedInput, Option<usize>)]) {
-        let is_shown = |input: &&DetectedInput| {
-            input.input_type == CheckInputType::Manifest && input.not_evaluated.is_none()
-        };
         let manifests: Vec<&DetectedInput> =
-            units.iter().map(|(input, _)| input).filter(is_shown).collect();
+            units.iter().map(|(input, _)| input).filter(|input| is_shared(input)).collect();
         let listings = |input: &&DetectedInput| {
             let mut listings = ListingBuilder::of(self.set.cluster());
-            let _large = is_large(input).then(|| self.lock());
-            // Unreadable input is reported when it is evaluated, and so is everything that is logged.
-            let load = || self.load(self.reader, input, None).unwrap_or_default();
-            let subjects = tracing::subscriber::with_default(NoSubscriber::default(), load);
-            for subject in subjects {
-                for request in &subject.requests {
-                    request.for_each_new_object(&mut |object, namespace| {
-                        listings.add_unstored(object, namespace, &request.group, &request.resource);
-                    });
-                }
-            }
+            self.for_each_shared(input, &mut |object, namespace, request| {
+                listings.add_unstored(object, namespace, &request.group, &request.resource);
+            });
             listings
         };
         // If two objects have the same name, the last one wins.
@@ -110,6 +100,21 @@ impl<'u> UnitEvaluator<'u> {
             listings.merge_partial();
             Ok::<(), std::convert::Infallible>(())
         });
+    }
+
+    /// Visits the objects of a file that others can read: each with its namespace and its request.
+    pub(super) fn for_each_shared(
+        &self,
+        input: &DetectedInput,
+        visit: &mut impl FnMut(Value<'_>, &str, &Request),
+    ) {
+        let _large = is_large(input).then(|| self.lock());
+        // Unreadable input is reported when it is evaluated, and so is everything that is logged.
+        let load = || self.load(self.reader, input, None).unwrap_or_default();
+        let subjects = tracing::subscriber::with_default(NoSubscriber::default(), load);
+        for request in subjects.iter().flat_map(|subject| &subject.requests) {
+            request.for_each_new_object(&mut |object, namespace| visit(object, namespace, request));
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
@@ -175,8 +180,18 @@ impl UnitResult {
         Self { error: Some(error), ..Self::default() }
     }
 
+    /// Moves everything, also the edits of fixes, from one directory to another.
+    pub(super) fn move_paths(&mut self, from: &Path, to: &Path) {
+        for result in self.results.iter_mut().flatten() {
+            result.record.move_fixes(from, to);
+        }
+        let texts = |path: &Path| (path.join("").display().to_string(), path.display().to_string());
+        let ((from_inside, from), (to_inside, to)) = (texts(from), texts(to));
+        self.rename_paths(|path| path.replace(&from_inside, &to_inside).replace(&from, &to));
+    }
+
     /// Gives other names to paths.
-    pub(super) fn rename_paths(&mut self, named: impl Fn(&str) -> String) {
+    fn rename_paths(&mut self, named: impl Fn(&str) -> String) {
         for result in self.results.iter_mut().flatten() {
             result.record.rename_paths(&named);
         }
@@ -213,8 +228,13 @@ impl UnitResult {
     }
 }
 
+/// Reports whether others can read the objects of a file.
+pub(in crate::cli) fn is_shared(input: &DetectedInput) -> bool {
+    input.input_type == CheckInputType::Manifest && input.not_evaluated.is_none()
+}
+
 /// Reports whether something is read while no other large thing is.
-fn is_large(input: &DetectedInput) -> bool {
+pub(in crate::cli) fn is_large(input: &DetectedInput) -> bool {
     let size = || std::fs::metadata(&input.path).map_or(0, |metadata| metadata.len());
     input.input_type == CheckInputType::Catalog || size() > LARGE_FILE_BYTES
 }

@@ -7,20 +7,28 @@
 //! all units ─▶ write: each file as a whole, by rename    or    diff
 //! ```
 //!
-//! Nothing is written before the last round. A fix that would add a violation of any rule is undone.
+//! Nothing is written before the last round of all units. A fix that would add a violation of any rule is undone.
 
+mod candidates;
+mod evaluation;
 mod moves;
+mod one_file;
 mod outcome;
+mod plan;
+mod real_paths;
 mod rounds;
+mod trial;
 mod unit;
 mod write;
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 
 use clap::Args;
 
-pub(super) use self::outcome::FixOutcome;
-pub(super) use self::unit::UnitSource;
+pub(in crate::cli) use self::moves::real_target;
+pub(super) use self::one_file::FileToFix;
+pub(super) use self::unit::UnitSources;
 use super::waivers::KnownRules;
 use crate::cli::exit::CommandError;
 use opgate_admission::policy::PolicySet;
@@ -95,15 +103,20 @@ impl FixArgs {
                 ))
             })?);
         }
-        let rules = set.policies().iter().flat_map(|policy| {
-            policy.descriptor.rules.iter().map(|rule| (policy.name.clone(), rule.id.clone()))
-        });
         Ok(Some(Fixer {
             includes_unsafe: self.unsafe_fixes,
             only: Some(only).filter(|only| !only.is_empty()),
-            rule_order: rules.enumerate().map(|(number, rule)| (rule, number)).collect(),
+            file: None,
+            rule_order: rule_order(set),
         }))
     }
+}
+
+fn rule_order(set: &PolicySet) -> HashMap<(String, String), usize> {
+    let rules = set.policies().iter().flat_map(|policy| {
+        policy.descriptor.rules.iter().map(|rule| (policy.name.clone(), rule.id.clone()))
+    });
+    rules.enumerate().map(|(number, rule)| (rule, number)).collect()
 }
 
 /// Selects and applies fixes.
@@ -111,6 +124,8 @@ pub(super) struct Fixer {
     includes_unsafe: bool,
     /// The only rules whose violations are fixed.
     only: Option<BTreeSet<String>>,
+    /// The real path of the only file that is edited.
+    file: Option<PathBuf>,
     /// The position of each rule of each policy.
     rule_order: HashMap<(String, String), usize>,
 }

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use opgate_edit::Edit;
 use opgate_files::directory;
@@ -14,19 +14,27 @@ use super::unit::{FileTexts, Texts, UnitSource};
 use crate::cli::check::units::UnitResult;
 use crate::cli::report::fix::FileEdit;
 
-/// Returns the texts after a move.
+/// Returns the texts after a move of the file with this real path.
 ///
 /// # Errors
 /// The reason why the file is not moved.
-pub(super) fn apply(texts: &Texts, edit: &FileEdit, file: &FileTexts) -> Result<Texts, String> {
+pub(super) fn apply(
+    texts: &Texts,
+    edit: &FileEdit,
+    real: &Path,
+    file: &FileTexts,
+) -> Result<Texts, String> {
     let Edit::MoveFile { path: target, .. } = &edit.edit else {
         return Err("it is no edit of a file".to_owned());
     };
+    if edit.path.is_symlink() {
+        return Err("the file is a symbolic link: move it manually".to_owned());
+    }
     let directory = edit.directory.as_deref().ok_or("it is not in the directory of a bundle")?;
-    let target = directory.join(target);
-    check_target(directory, &target)?;
-    if texts.contains_key(&target) {
-        return Err(format!("there is already a file {}", target.display()));
+    let shown = directory.join(target);
+    let target = real_target(directory, Path::new(target))?;
+    if texts.get(&target).is_some_and(|file| file.new.is_some()) {
+        return Err(format!("there is already a file {}", shown.display()));
     }
     let name = edit.path.file_name().unwrap_or_default().to_string_lossy();
     let text = file.new.clone().ok_or("the file is moved by another fix")?;
@@ -39,26 +47,30 @@ pub(super) fn apply(texts: &Texts, edit: &FileEdit, file: &FileTexts) -> Result<
         }
     };
     let mut texts = texts.clone();
-    texts.insert(edit.path.clone(), FileTexts { new: rest, ..file.clone() });
-    let source = Some(edit.path.clone());
-    texts.insert(target, FileTexts { original: None, new: Some(moved), source });
+    texts.insert(real.to_owned(), FileTexts { new: rest, ..file.clone() });
+    let source = file.source.clone().or_else(|| Some(real.to_owned()));
+    let moved = FileTexts { path: shown, original: None, new: Some(moved), source };
+    texts.insert(target, moved);
     Ok(texts)
 }
 
-/// Checks that a path is free, and that no link leads to it.
-fn check_target(directory: &Path, target: &Path) -> Result<(), String> {
-    let shown = |why: &str| format!("{}: {why}", target.display());
-    let inside = target.strip_prefix(directory).map_err(|_| shown("outside of the directory"))?;
-    let mut at = directory.to_path_buf();
-    for component in inside.components() {
+/// Returns the real path of a new file. It is free, and no link leads to it.
+///
+/// # Errors
+/// One line with the path.
+pub(in crate::cli) fn real_target(directory: &Path, target: &Path) -> Result<PathBuf, String> {
+    let shown = |why: &str| format!("{}: {why}", directory.join(target).display());
+    let real = directory.canonicalize().map_err(|error| shown(&error.to_string()))?;
+    let mut at = real.clone();
+    for component in target.components() {
         let Component::Normal(name) = component else {
             return Err(shown("outside of the directory"));
         };
         at.push(name);
         match fs::symlink_metadata(&at) {
-            Ok(found) if at != target && found.is_dir() => {}
+            Ok(found) if found.is_dir() => {}
             Ok(_) => return Err(shown("there is already something of this name")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(real.join(target)),
             Err(error) => return Err(shown(&error.to_string())),
         }
     }
@@ -81,12 +93,11 @@ pub(super) fn evaluate(unit: &UnitSource<'_>, texts: &Texts) -> Result<UnitResul
     // The name of the directory is that of the bundle.
     let real = root.canonicalize().map_err(|error| shown(&error))?;
     let copy = home.path().join(real.file_name().unwrap_or("bundle".as_ref()));
-    copy_files(root, &copy, unit.reader, texts).map_err(|error| shown(&error))?;
+    copy_files(&real, &copy, unit.reader, texts).map_err(|error| shown(&error))?;
     let mut input = unit.input.clone();
     input.path.clone_from(&copy);
     let mut result = (unit.evaluate)(&input, &unit.reader.with_full_budget());
-    let (copy, root) = (copy.display().to_string(), root.display().to_string());
-    result.rename_paths(|path| path.replace(&copy, &root));
+    result.move_paths(&copy, root);
     Ok(result)
 }
 
@@ -98,12 +109,19 @@ fn copy_files(root: &Path, copy: &Path, reader: &Reader, texts: &Texts) -> anyho
         fs::create_dir_all(copy.join(directory))?;
     }
     for entry in listing.files.iter().filter(|entry| entry.rejection.is_none()) {
-        if !texts.contains_key(&root.join(&entry.path)) {
-            let opened = entry.file_path(&listing).open()?;
-            write(&copy.join(&entry.path), &reader.read(opened, false, ReadPurpose::Scan)?)?;
+        // The copy has no links.
+        let real = root.join(entry.link_target.as_deref().unwrap_or(Path::new(&entry.path)));
+        let target = copy.join(&entry.path);
+        match texts.get(&real) {
+            Some(FileTexts { new: Some(text), .. }) => write(&target, text.as_bytes())?,
+            Some(_) => {}
+            None => {
+                let opened = entry.file_path(&listing).open()?;
+                write(&target, &reader.read(opened, false, ReadPurpose::Scan)?)?;
+            }
         }
     }
-    for (path, file) in texts {
+    for (path, file) in texts.iter().filter(|(_, file)| file.original.is_none()) {
         if let (Ok(inside), Some(text)) = (path.strip_prefix(root), &file.new) {
             write(&copy.join(inside), text.as_bytes())?;
         }

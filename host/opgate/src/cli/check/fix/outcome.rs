@@ -1,11 +1,10 @@
 //! The fixes of all units: writes the files or prints the difference, and tells what was fixed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::rounds::{FixNote, UnitFixes};
-use super::unit::FileTexts;
+use super::unit::{FileTexts, Texts};
 use super::write;
 use crate::cli::output::stdout;
 use crate::cli::verbosity::{is_verbose, note};
@@ -15,53 +14,95 @@ use opgate_text::printed::Form;
 /// Maximum number of lines about fixes that were refused.
 const MAX_REFUSED_LINES: usize = 20;
 
+/// A fix for people.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FixNote {
+    /// `file:line:column`, or the file.
+    pub(super) place: String,
+    pub(super) rule: String,
+    pub(super) title: String,
+    /// The real paths of its files.
+    pub(super) files: Vec<PathBuf>,
+}
+
+/// The fixes of a unit.
+#[derive(Debug, Default)]
+pub(super) struct UnitFixes {
+    /// The original and the new text of each changed file.
+    pub(super) files: Texts,
+    pub(super) applied: Vec<FixNote>,
+    /// By the keys of the fixes, with the reasons.
+    pub(super) refused: BTreeMap<String, (FixNote, String)>,
+    /// The keys of the fixes that need --unsafe-fixes.
+    pub(super) unsafe_fixes: BTreeSet<String>,
+}
+
 /// The fixes of a command.
 #[derive(Debug, Default)]
-pub(in crate::cli::check) struct FixOutcome {
-    files: BTreeMap<PathBuf, FileTexts>,
+pub(super) struct FixOutcome {
+    files: Texts,
     applied: Vec<FixNote>,
-    refused: Vec<(FixNote, String)>,
-    unsafe_count: usize,
+    /// By the keys of the fixes: a fix that two units refuse counts once.
+    refused: BTreeMap<String, (FixNote, String)>,
+    unsafe_fixes: BTreeSet<String>,
+    /// The real paths of the files that were not written.
+    failed: BTreeSet<PathBuf>,
 }
 
 impl FixOutcome {
-    /// Adds the fixes of a unit.
-    pub(in crate::cli::check) fn add(&mut self, fixes: UnitFixes) {
-        let UnitFixes { files, applied, refused, unsafe_count } = fixes;
-        self.files.extend(files.into_iter().filter(|(_, texts)| texts.original != texts.new));
+    /// Adds the fixes of a unit, which were made after those of earlier units.
+    pub(super) fn add(&mut self, fixes: UnitFixes) {
+        let UnitFixes { files, applied, refused, unsafe_fixes } = fixes;
+        self.files.extend(files);
         self.applied.extend(applied);
         self.refused.extend(refused);
-        self.unsafe_count = self.unsafe_count.saturating_add(unsafe_count);
+        self.unsafe_fixes.extend(unsafe_fixes);
     }
 
-    /// Writes the files. Returns a line for each that cannot be written.
-    pub(in crate::cli::check) fn write(&self) -> Vec<(&Path, String)> {
-        // A file is removed after it was written in its new place.
-        let (kept, removed): (Vec<_>, Vec<_>) =
-            self.files.iter().partition(|(_, texts)| texts.new.is_some());
-        let mut errors: Vec<(&Path, String)> = Vec::new();
-        for (path, texts) in kept {
-            errors.extend(write::write(path, texts).err().map(|error| (path.as_path(), error)));
-        }
-        for (path, texts) in removed {
-            // It stays if its new place was not written.
-            let moved = self.files.iter().find(|(_, new)| new.source.as_ref() == Some(path));
-            let is_lost = moved.is_none_or(|(new, _)| errors.iter().any(|(path, _)| path == new));
-            if !is_lost {
-                errors
-                    .extend(write::remove(path, texts).err().map(|error| (path.as_path(), error)));
+    /// Returns the new texts of the files below a path, or of the file there.
+    pub(super) fn texts_below(&self, path: &Path) -> Texts {
+        let below = self.files.iter().filter(|(file, _)| file.starts_with(path));
+        below.map(|(file, texts)| (file.clone(), texts.clone())).collect()
+    }
+
+    /// Reports whether a file below a path was not written.
+    pub(super) fn has_failed_below(&self, path: &Path) -> bool {
+        self.failed.iter().any(|file| file.starts_with(path))
+    }
+
+    /// Writes the files. Returns the path and a line for each that cannot be written: its fixes do not count.
+    pub(super) fn write(&mut self) -> Vec<(PathBuf, String)> {
+        // A file is changed or removed after what was moved out of it was written.
+        let (new, known): (Vec<_>, Vec<_>) =
+            self.files.iter().partition(|(_, texts)| texts.original.is_none());
+        let (mut failed, mut errors) = (BTreeSet::new(), Vec::new());
+        for (path, texts) in new.into_iter().chain(known) {
+            let moved = self.files.iter().filter(|(_, it)| it.source.as_ref() == Some(path));
+            let moved: Vec<&PathBuf> = moved.map(|(moved, _)| moved).collect();
+            let is_lost = moved.iter().any(|moved| failed.contains(*moved));
+            let result = match &texts.new {
+                _ if is_lost => Err(write::not_fixed(texts, &"its new place was not written")),
+                Some(_) => write::write(path, texts),
+                None => write::remove(path, texts),
+            };
+            if let Err(error) = result {
+                failed.insert(path.clone());
+                errors.push((texts.path.clone(), error));
+                // It would be there twice. This is best effort.
+                for moved in moved.into_iter().filter(|moved| failed.insert((*moved).clone())) {
+                    let _ = std::fs::remove_file(moved);
+                }
             }
         }
+        self.applied.retain(|note| !note.files.iter().any(|file| failed.contains(file)));
+        self.failed = failed;
         errors
     }
 
     /// Prints the differences. `named` gives a path another name.
-    pub(in crate::cli::check) fn print_diff(
-        &self,
-        named: impl Fn(&str) -> String,
-    ) -> io::Result<()> {
+    pub(super) fn print_diff(&self, named: impl Fn(&str) -> String) -> io::Result<()> {
         let mut out = stdout(Some(Form::Text));
-        for (path, FileTexts { original, new, .. }) in &self.files {
+        for FileTexts { path, original, new, .. } in self.files.values() {
             let name = one_line(&named(&path.display().to_string()), 4_096);
             let (old_name, old) = part(&name, original.as_deref());
             let (new_name, new) = part(&name, new.as_deref());
@@ -71,20 +112,20 @@ impl FixOutcome {
     }
 
     /// Tells what was fixed, or would be, what was not, and what else could be.
-    pub(in crate::cli::check) fn print_summary(&self, is_written: bool) {
+    pub(super) fn print_summary(&self, is_written: bool) {
         if is_verbose() {
-            for FixNote { place, rule, title } in &self.applied {
+            for FixNote { place, rule, title, .. } in &self.applied {
                 note(one_line(&format!("{place}: fixed {rule} {title}"), 1_024));
             }
         }
-        for (FixNote { place, rule, title }, reason) in self.refused.iter().take(MAX_REFUSED_LINES)
-        {
+        let refused: BTreeSet<_> = self.refused.values().collect();
+        for (FixNote { place, rule, title, .. }, reason) in refused.iter().take(MAX_REFUSED_LINES) {
             tracing::warn!(
                 "{}",
                 one_line(&format!("{place}: not fixed: {rule} {title}: {reason}"), 1_024)
             );
         }
-        let more = self.refused.len().saturating_sub(MAX_REFUSED_LINES);
+        let more = refused.len().saturating_sub(MAX_REFUSED_LINES);
         if more > 0 {
             tracing::warn!("{more} more violations were not fixed");
         }
@@ -96,8 +137,10 @@ impl FixOutcome {
             1 => format!("1 {one}"),
             count => format!("{count} {one}s"),
         };
-        let (violations, files) =
-            (count(self.applied.len(), "violation"), count(self.files.len(), "file"));
+        // A file that is moved counts once.
+        let written = self.files.iter().filter(|(path, _)| !self.failed.contains(*path));
+        let files = written.filter(|(_, texts)| texts.new.is_some()).count();
+        let (violations, files) = (count(self.applied.len(), "violation"), count(files, "file"));
         let summary = match (self.applied.len(), is_written) {
             (0, _) => "no violation fixed".to_owned(),
             (_, true) => format!("{violations} fixed in {files}"),
@@ -105,11 +148,11 @@ impl FixOutcome {
                 format!("{violations} would be fixed in {files}; --fix without --diff writes")
             }
         };
-        if self.unsafe_count > 0 {
-            let more = if self.applied.is_empty() { "" } else { " more" };
-            return format!("{summary}; --unsafe-fixes can fix {}{more}", self.unsafe_count);
+        match self.unsafe_fixes.len() {
+            0 => summary,
+            more if self.applied.is_empty() => format!("{summary}; --unsafe-fixes can fix {more}"),
+            more => format!("{summary}; --unsafe-fixes can fix {more} more"),
         }
-        summary
     }
 }
 
@@ -124,13 +167,20 @@ mod tests {
 
     #[test]
     fn summary_counts_violations_and_files() {
-        let note = FixNote { place: "a".to_owned(), rule: "R".to_owned(), title: "t".to_owned() };
-        let texts = FileTexts { original: Some("a".into()), new: Some("b".into()), source: None };
-        let files = BTreeMap::from([(PathBuf::from("a"), texts)]);
+        let path = PathBuf::from("a");
+        let note = FixNote {
+            place: "a".to_owned(),
+            rule: "R".to_owned(),
+            title: "t".to_owned(),
+            files: vec![path.clone()],
+        };
+        let (original, new) = (Some("a".into()), Some("b".into()));
+        let texts = FileTexts { path: path.clone(), original, new, source: None };
+        let files = BTreeMap::from([(path, texts)]);
         let applied = vec![note.clone(), note];
         let mut outcome = FixOutcome::default();
         assert_eq!(outcome.summary(true), "no violation fixed");
-        outcome.unsafe_count = 3;
+        outcome.unsafe_fixes.extend(["1", "2", "3"].map(str::to_owned));
         assert_eq!(outcome.summary(true), "no violation fixed; --unsafe-fixes can fix 3");
         outcome.add(UnitFixes { files, applied, ..UnitFixes::default() });
         assert_eq!(
@@ -139,5 +189,34 @@ mod tests {
         );
         let dry = "2 violations would be fixed in 1 file; --fix without --diff writes; --unsafe-fixes can fix 3 more";
         assert_eq!(outcome.summary(false), dry);
+    }
+
+    #[test]
+    fn a_document_is_in_one_place_if_a_file_cannot_be_written() {
+        for (content, has_target) in [("changed", false), ("original", true)] {
+            let directory = tempfile::tempdir().unwrap();
+            let root = directory.path().canonicalize().unwrap();
+            let (old, new) = (root.join("old"), root.join("new"));
+            std::fs::write(&old, content).unwrap();
+            if has_target {
+                std::fs::write(&new, "other").unwrap();
+            }
+            let texts = |path: &PathBuf, original: Option<&str>, new: &str, source| FileTexts {
+                path: path.clone(),
+                original: original.map(Into::into),
+                new: Some(new.into()),
+                source,
+            };
+            let files = BTreeMap::from([
+                (old.clone(), texts(&old, Some("original"), "rest", None)),
+                (new.clone(), texts(&new, None, "moved", Some(old.clone()))),
+            ]);
+            let mut outcome = FixOutcome::default();
+            outcome.add(UnitFixes { files, ..UnitFixes::default() });
+            assert!(!outcome.write().is_empty());
+            assert_eq!(std::fs::read_to_string(&old).unwrap(), content);
+            assert_eq!(new.exists(), has_target);
+            assert!(outcome.has_failed_below(&old) && outcome.has_failed_below(&new));
+        }
     }
 }

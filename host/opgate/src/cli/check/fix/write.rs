@@ -1,66 +1,51 @@
-//! Reads and writes the files of fixes. A directory that is checked can be anyone's: no link is followed, and no file
-//! outside of it is written.
+//! Reads and writes the files of fixes, by their real paths. A directory that is checked can be anyone's: no link is
+//! followed.
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use opgate_files::DetectedInput;
-use opgate_input::read::{ReadPurpose, Reader, open_named};
+use opgate_input::read::{FilePath, ReadPurpose, Reader, open_named};
 use opgate_platform::files;
 
 use super::unit::FileTexts;
 
-/// Returns the text of a file.
+/// Returns the text of a file that was found by a path: that of an editor, if it has the file open.
 ///
 /// # Errors
 /// The reason why the file is not edited.
-pub(super) fn read(
-    path: &Path,
-    input: &DetectedInput,
-    reader: &Reader,
-) -> Result<Arc<str>, String> {
-    check_place(path, input)?;
-    let opened = open_named(path).map_err(|error| error.to_string())?;
-    let bytes = reader.with_full_budget().read(opened, false, ReadPurpose::Scan);
-    let bytes = bytes.map_err(|error| error.to_string())?;
-    String::from_utf8(bytes).map(Arc::from).map_err(|_| "the file is not UTF-8".to_owned())
-}
-
-/// Checks that a file is a regular one, and in the directory that is checked.
-fn check_place(path: &Path, input: &DetectedInput) -> Result<(), String> {
-    let metadata = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
-    if metadata.is_symlink() {
-        return Err("the file is a symbolic link: edit its target".to_owned());
+pub(super) fn read(path: &Path, found: &Path, reader: &Reader) -> Result<Arc<str>, String> {
+    let reader = reader.with_full_budget();
+    let open = reader.unsaved_text(&FilePath::Named(found), ReadPurpose::Scan);
+    if let Some(open) = open.map_err(|error| error.to_string())? {
+        return text_of(open);
     }
+    let metadata = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
         return Err("not a regular file".to_owned());
     }
-    let root = match &input.directory {
-        Some(directory) => directory.as_path(),
-        None if input.path.is_dir() => &input.path,
-        None => parent_of(&input.path),
-    };
-    let real = |path: &Path| path.canonicalize().map_err(|error| error.to_string());
-    if real(parent_of(path))?.starts_with(real(root)?) {
-        Ok(())
-    } else {
-        Err("the file is outside of the directory that is checked".to_owned())
+    let names = files::link_count(&metadata);
+    if names > 1 {
+        return Err(format!(
+            "the file has {names} names (hard links), of which the others would keep the old text: replace it by a copy"
+        ));
     }
+    let opened = open_named(path).map_err(|error| error.to_string())?;
+    let bytes = reader.read(opened, false, ReadPurpose::Scan);
+    text_of(bytes.map_err(|error| error.to_string())?)
 }
 
-fn parent_of(path: &Path) -> &Path {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new("."))
+fn text_of(bytes: Vec<u8>) -> Result<Arc<str>, String> {
+    String::from_utf8(bytes).map(Arc::from).map_err(|_| "the file is not UTF-8".to_owned())
 }
 
-/// Writes a file as a whole: a new file takes its place, with its permissions.
+/// Writes a file as a whole: a new file takes its place, with its permissions, owner and group.
 ///
 /// # Errors
 /// One line that names the file. It is then unchanged.
 pub(super) fn write(path: &Path, texts: &FileTexts) -> Result<(), String> {
-    let shown = |error: &dyn std::fmt::Display| format!("{}: not fixed: {error}", path.display());
+    let shown = |error: &dyn std::fmt::Display| not_fixed(texts, error);
     let Some(new) = &texts.new else { return Ok(()) };
     let metadata = match (&texts.original, &texts.source) {
         (Some(original), _) => unchanged_metadata(path, original).map_err(|error| shown(&error))?,
@@ -90,10 +75,14 @@ pub(super) fn write(path: &Path, texts: &FileTexts) -> Result<(), String> {
 /// # Errors
 /// One line that names the file.
 pub(super) fn remove(path: &Path, texts: &FileTexts) -> Result<(), String> {
-    let shown = |error: &dyn std::fmt::Display| format!("{}: not removed: {error}", path.display());
     let original = texts.original.as_deref().unwrap_or_default();
-    unchanged_metadata(path, original).map_err(|error| shown(&error))?;
-    fs::remove_file(path).map_err(|error| shown(&error))
+    unchanged_metadata(path, original).map_err(|error| not_fixed(texts, &error))?;
+    fs::remove_file(path).map_err(|error| not_fixed(texts, &error))
+}
+
+/// Returns a line about a file that is not written.
+pub(super) fn not_fixed(texts: &FileTexts, why: &dyn std::fmt::Display) -> String {
+    format!("{}: not fixed: {why}", texts.path.display())
 }
 
 /// Returns the metadata of a file that still has its text.
@@ -105,10 +94,13 @@ fn unchanged_metadata(path: &Path, original: &str) -> Result<fs::Metadata, Strin
     if metadata.permissions().readonly() {
         return Err("the file is read-only: make it writable".to_owned());
     }
-    if fs::read(path).map_err(|error| error.to_string())? != original.as_bytes() {
-        return Err("the file has changed since it was read: try again".to_owned());
+    let is_same = fs::read(path).map_err(|error| error.to_string())? == original.as_bytes();
+    // A directory on the way can have become a link.
+    let is_there = path.canonicalize().is_ok_and(|real| real == path);
+    if is_same && is_there {
+        return Ok(metadata);
     }
-    Ok(metadata)
+    Err("the file has changed since it was read: try again".to_owned())
 }
 
 fn replace(
@@ -119,6 +111,8 @@ fn replace(
     text: &str,
 ) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
+    // A change of the owner can reset permissions.
+    files::copy_owner(&file, metadata);
     file.set_permissions(metadata.permissions())?;
     file.sync_all()?;
     fs::rename(temporary, path)
@@ -143,21 +137,26 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, fs::File)> {
 mod tests {
     use super::*;
 
-    fn texts(original: &str, new: &str) -> FileTexts {
-        FileTexts { original: Some(original.into()), new: Some(new.into()), source: None }
+    fn texts(path: &Path, original: &str, new: &str) -> FileTexts {
+        FileTexts {
+            path: path.to_owned(),
+            original: Some(original.into()),
+            new: Some(new.into()),
+            source: None,
+        }
     }
 
     #[test]
     fn a_changed_or_missing_file_is_not_written() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a.yaml");
-        let error = write(&path, &texts("a", "b")).unwrap_err();
+        let path = directory.path().canonicalize().unwrap().join("a.yaml");
+        let error = write(&path, &texts(&path, "a", "b")).unwrap_err();
         assert!(error.contains("a.yaml: not fixed: "), "{error}");
         fs::write(&path, "c").unwrap();
-        let error = write(&path, &texts("a", "b")).unwrap_err();
+        let error = write(&path, &texts(&path, "a", "b")).unwrap_err();
         assert!(error.ends_with("has changed since it was read: try again"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "c");
-        write(&path, &texts("c", "d")).unwrap();
+        write(&path, &texts(&path, "c", "d")).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "d");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }

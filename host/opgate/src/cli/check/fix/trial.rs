@@ -1,0 +1,256 @@
+//! One round of fixes: all are made together. If that adds violations, halves are tried, until the fixes are found
+//! that do it.
+//!
+//! ```text
+//! fixes ─▶ new texts ─▶ evaluate ─┬▶ no rule has more violations: accepted
+//!                                 ├▶ several fixes: each half, the second one after the first
+//!                                 └▶ one fix: refused
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use opgate_fix::EditBudget;
+
+use super::candidates::Candidate;
+use super::outcome::UnitFixes;
+use super::unit::{FileTexts, Texts, UnitSource};
+use super::{evaluation, moves, write};
+use crate::cli::check::units::UnitResult;
+use crate::cli::report::fix::FileEdit;
+
+/// Maximum number of evaluations to find the fixes of a unit that add violations.
+const MAX_TRIALS: usize = 256;
+/// Maximum bytes that the edits of these trials read.
+const MAX_TRIAL_BYTES: usize = 256 << 20;
+/// Maximum number of violations that a refusal names.
+const MAX_NAMED_VIOLATIONS: usize = 3;
+
+/// What is left of the trials of a unit.
+pub(super) struct TrialBudget {
+    evaluations: usize,
+    bytes: usize,
+}
+
+impl Default for TrialBudget {
+    fn default() -> Self {
+        Self { evaluations: MAX_TRIALS, bytes: MAX_TRIAL_BYTES }
+    }
+}
+
+impl TrialBudget {
+    /// Takes one trial. Reports whether it was left.
+    fn take(&mut self, bytes: usize) -> bool {
+        let left = self.evaluations.checked_sub(1).zip(self.bytes.checked_sub(bytes));
+        (self.evaluations, self.bytes) = left.unwrap_or_default();
+        left.is_some()
+    }
+}
+
+/// The messages of the violations of each rule of each policy.
+type Messages = BTreeMap<(String, String), Vec<String>>;
+
+/// One round.
+pub(super) struct Round<'r, 'u> {
+    unit: &'r UnitSource<'u>,
+    before: Messages,
+    /// Why a part had no result before.
+    failure: Option<String>,
+    fixes: &'r mut UnitFixes,
+    trials: &'r mut TrialBudget,
+    /// The files that were read.
+    read: HashMap<PathBuf, FileTexts>,
+    /// The keys of the fixes that were refused.
+    pub(super) refused: BTreeSet<String>,
+}
+
+impl<'r, 'u> Round<'r, 'u> {
+    /// Starts the round after a result.
+    pub(super) fn new(
+        unit: &'r UnitSource<'u>,
+        before: &UnitResult,
+        fixes: &'r mut UnitFixes,
+        trials: &'r mut TrialBudget,
+    ) -> Self {
+        let (read, refused) = (HashMap::new(), BTreeSet::new());
+        let (before, failure) = (messages(before), before.failure());
+        Self { unit, before, failure, fixes, trials, read, refused }
+    }
+
+    /// Applies the fixes, and returns the result after them; none if none of them can be applied.
+    pub(super) fn apply_all(&mut self, selected: &[&Candidate<'_>]) -> Option<UnitResult> {
+        let mut texts = self.fixes.files.clone();
+        let mut applied = Vec::new();
+        let mut budgets = HashMap::new();
+        for candidate in selected {
+            if !takes_budget(&texts, candidate, &mut budgets) {
+                // It is left for the next round.
+                continue;
+            }
+            match self.apply(&texts, candidate) {
+                Ok(new) => {
+                    texts = new;
+                    applied.push(*candidate);
+                }
+                Err(reason) => self.refuse(candidate, reason),
+            }
+        }
+        if applied.is_empty() {
+            return None;
+        }
+        let after = evaluation::evaluate(self.unit, &texts);
+        match self.added_violations(&after) {
+            None => Some(self.accept(texts, &applied, after)),
+            Some(added) => self.split(&applied, &added),
+        }
+    }
+
+    /// Applies those of several fixes that together add violations.
+    fn split(&mut self, candidates: &[&Candidate<'_>], added: &str) -> Option<UnitResult> {
+        if let [candidate] = candidates {
+            self.refuse(candidate, added.to_owned());
+            return None;
+        }
+        let (first, second) = candidates.split_at(candidates.len() / 2);
+        let accepted = self.fixes.applied.len();
+        let result = self.try_half(first);
+        let is_first_accepted = self.fixes.applied.len() - accepted == first.len();
+        // With the whole first half, the second one is what was tried before.
+        let after =
+            if is_first_accepted { self.split(second, added) } else { self.try_half(second) };
+        after.or(result)
+    }
+
+    fn try_half(&mut self, candidates: &[&Candidate<'_>]) -> Option<UnitResult> {
+        let bytes = candidates.iter().map(|candidate| self.edited_bytes(candidate));
+        if self.trials.take(bytes.fold(0, usize::saturating_add)) {
+            return self.apply_all(candidates);
+        }
+        for candidate in candidates {
+            let reason = "too many other fixes would add violations: correct these manually";
+            self.refuse(candidate, reason.to_owned());
+        }
+        None
+    }
+
+    /// Returns the bytes that the edits of a fix read.
+    fn edited_bytes(&self, candidate: &Candidate<'_>) -> usize {
+        let edits = candidate.edits().into_iter().flatten();
+        let texts = edits.filter_map(|(path, _)| {
+            let file = self.fixes.files.get(path).or_else(|| self.read.get(path))?;
+            file.new.as_ref()
+        });
+        texts.fold(0, |sum, text| sum.saturating_add(text.len()))
+    }
+
+    fn accept(
+        &mut self,
+        texts: Texts,
+        applied: &[&Candidate<'_>],
+        after: UnitResult,
+    ) -> UnitResult {
+        self.fixes.files = texts;
+        self.fixes.applied.extend(applied.iter().map(|candidate| candidate.note()));
+        self.before = messages(&after);
+        after
+    }
+
+    fn refuse(&mut self, candidate: &Candidate<'_>, reason: String) {
+        let key = candidate.key();
+        self.refused.insert(key.clone());
+        self.fixes.refused.insert(key, (candidate.note(), reason));
+    }
+
+    /// Returns the texts after a fix.
+    fn apply(&mut self, texts: &Texts, candidate: &Candidate<'_>) -> Result<Texts, String> {
+        let edits: Vec<_> = candidate.edits()?.collect();
+        let mut texts = texts.clone();
+        for (real, file_edit) in &edits {
+            let FileEdit { path, document, edit, .. } = file_edit;
+            let file = self.texts_of(&texts, real, path)?;
+            if candidate.moves_file() {
+                if edits.len() > 1 {
+                    return Err("a file is moved and edited at once".to_owned());
+                }
+                return moves::apply(&texts, file_edit, real, &file);
+            }
+            let old = file.new.clone().ok_or("the file is moved by another fix")?;
+            let document = document.ok_or("the file itself has no values")?;
+            // A link can have another name.
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let new = opgate_fix::apply(&old, &name, document, std::slice::from_ref(edit));
+            let new = Some(new.map_err(|refusal| refusal.to_string())?.into());
+            texts.insert(real.to_path_buf(), FileTexts { new, ..file });
+        }
+        Ok(texts)
+    }
+
+    /// Returns the texts of a file, which is read if no fix has changed it.
+    fn texts_of(&mut self, texts: &Texts, real: &Path, path: &Path) -> Result<FileTexts, String> {
+        if let Some(file) = texts.get(real).or_else(|| self.read.get(real)) {
+            return Ok(file.clone());
+        }
+        let text = Some(write::read(real, path, self.unit.reader)?);
+        let path = path.to_path_buf();
+        let file = FileTexts { path, original: text.clone(), new: text, source: None };
+        self.read.insert(real.to_path_buf(), file.clone());
+        Ok(file)
+    }
+
+    /// Returns the reason to refuse fixes: what a result has that was not there before.
+    fn added_violations(&self, after: &UnitResult) -> Option<String> {
+        let failure = after.failure().filter(|failure| self.failure.as_ref() != Some(failure));
+        if let Some(failure) = failure {
+            return Some(format!("after it, the object could not be evaluated: {failure}"));
+        }
+        let mut added = Vec::new();
+        for (rule, found) in messages(after) {
+            let known = self.before.get(&rule).map(Vec::as_slice).unwrap_or_default();
+            let more = found.len().saturating_sub(known.len());
+            let is_known = |message: &String| known.contains(message);
+            let (old, new): (Vec<_>, Vec<_>) = found.into_iter().partition(is_known);
+            let named = new.into_iter().chain(old).take(more);
+            added.extend(named.map(|message| format!("{} {message}", rule.1)));
+        }
+        let rest = match added.len().saturating_sub(MAX_NAMED_VIOLATIONS) {
+            _ if added.is_empty() => return None,
+            0 => String::new(),
+            rest => format!("; and {rest} more"),
+        };
+        let (what, them) = match added.len() {
+            1 => ("a violation".to_owned(), "it"),
+            count => (format!("{count} violations"), "them"),
+        };
+        added.truncate(MAX_NAMED_VIOLATIONS);
+        let added = added.join("; ");
+        Some(format!(
+            "it adds or reveals {what}; make this change manually, and correct {them}: {added}{rest}"
+        ))
+    }
+}
+
+/// Takes the work of a fix from what is left for its files in this round. Reports whether it was left.
+fn takes_budget<'c>(
+    texts: &Texts,
+    candidate: &'c Candidate<'_>,
+    budgets: &mut HashMap<&'c Path, EditBudget>,
+) -> bool {
+    let mut work: BTreeMap<&Path, usize> = BTreeMap::new();
+    for (path, _) in candidate.edits().into_iter().flatten() {
+        let known = texts.get(path).and_then(|file| file.new.as_ref());
+        // The first fix of a file reads it.
+        let bytes = known.map_or(1, |text| text.len());
+        let sum = work.entry(path).or_default();
+        *sum = sum.saturating_add(bytes);
+    }
+    work.into_iter().all(|(path, bytes)| budgets.entry(path).or_default().take(bytes))
+}
+
+fn messages(result: &UnitResult) -> Messages {
+    let mut messages = Messages::new();
+    for violation in result.violations() {
+        let rule = (violation.policy.clone(), violation.rule.clone());
+        messages.entry(rule).or_default().push(violation.message.clone());
+    }
+    messages
+}
