@@ -110,6 +110,25 @@ wait('no diagnostic', function()
 end)
 step('repaired: the buffer equals the original')
 
+-- A missing annotation with one meaning is added when the file is written.
+vim.g.opgate_fix_on_save = true
+local type_row
+for index, line in ipairs(vim.api.nvim_buf_get_lines(buffer, 0, -1, false)) do
+  if line:find('mediatype.v1', 1, true) then
+    type_row = index - 1
+  end
+end
+vim.api.nvim_buf_set_lines(buffer, type_row, type_row + 1, false, {})
+expect('removed', not lines():find('mediatype.v1', 1, true))
+vim.cmd('write')
+expect('fix on save', lines():find('mediatype.v1: registry+v1', 1, true))
+vim.g.opgate_fix_on_save = false
+wait('no diagnostic after the fix on save', function()
+  return #diagnostics() == 0
+end)
+vim.api.nvim_buf_set_lines(buffer, 0, -1, false, vim.split(original, '\n'))
+step('repaired on save')
+
 vim.api.nvim_buf_set_text(buffer, row, column, row, column + 1, {})
 wait('diagnostic', function()
   return #diagnostics() == 1

@@ -403,6 +403,13 @@ fn write_json(value: &Value, out: &mut String) {
     }
 }
 
+/// A value as a tool would write it in YAML.
+pub fn to_yaml(value: &Value) -> String {
+    let mut text = String::new();
+    write_yaml(value, 0, &mut text);
+    text
+}
+
 /// YAML as a tool would write it: members and items on lines of their own, texts of several lines as
 /// blocks.
 fn write_yaml(value: &Value, indent: usize, out: &mut String) {

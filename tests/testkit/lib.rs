@@ -27,6 +27,7 @@ pub mod catalog;
 pub mod compared_load;
 pub mod control_plane;
 pub mod csv;
+pub mod editor;
 pub mod fake_api_server;
 pub mod fleet;
 pub mod forwarder;

@@ -25,6 +25,35 @@
           (list :initializationOptions
                 (list :trustWorkspace (if opgate-trust-workspace t :json-false)))))
 
+(defcustom opgate-fix-on-save nil
+  "Whether all safe fixes are made before a file is saved."
+  :type 'boolean)
+
+(defun opgate-fix-all ()
+  "Make all fixes of violations in this file that need no review."
+  (interactive)
+  (let* ((start (list :line 0 :character 0))
+         (actions (jsonrpc-request
+                   (eglot--current-server-or-lose) :textDocument/codeAction
+                   (list :textDocument (eglot--TextDocumentIdentifier)
+                         :range (list :start start :end start)
+                         :context (list :diagnostics [] :only ["source.fixAll.opgate"])))))
+    (seq-doseq (action actions)
+      (eglot--apply-workspace-edit (plist-get action :edit)))))
+
+(defun opgate-fix-before-save ()
+  "Make the safe fixes if `opgate-fix-on-save' says so.  An error of the server does not keep the file from being saved."
+  (when (and opgate-fix-on-save (eglot-managed-p))
+    (eglot--signal-textDocument/didChange)
+    (with-demoted-errors "opgate: %S" (opgate-fix-all))))
+
+(defun opgate-managed ()
+  "Prepare a buffer with YAML or JSON that Eglot manages."
+  (when (derived-mode-p 'yaml-mode 'yaml-ts-mode 'js-json-mode 'json-mode 'json-ts-mode)
+    (add-hook 'before-save-hook #'opgate-fix-before-save nil t)))
+
+(add-hook 'eglot-managed-mode-hook #'opgate-managed)
+
 ;; `yaml-mode' is in NonGNU ELPA; Emacs 29 has `yaml-ts-mode'.
 (dolist (mode '(yaml-mode yaml-ts-mode js-json-mode json-mode json-ts-mode))
   (add-to-list 'eglot-server-programs (cons mode #'opgate-contact)))

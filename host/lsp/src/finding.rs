@@ -50,14 +50,52 @@ pub type ApplyFix = dyn Fn(&Path, &str) -> Result<String, String> + Send + Sync;
 /// A fix of a finding.
 #[derive(Clone)]
 pub struct Fix {
-    /// Its effect, in the imperative.
+    /// What it does, in the imperative.
     pub title: String,
     /// Whether it keeps the meaning.
     pub is_safe: bool,
-    /// The files that it changes.
-    pub paths: Vec<PathBuf>,
-    /// Applies it.
-    pub apply: Arc<ApplyFix>,
+    /// What changes.
+    pub effect: FixEffect,
+    /// The bytes of its parts.
+    pub size: usize,
+}
+
+/// What a fix changes.
+#[derive(Clone)]
+pub enum FixEffect {
+    /// The texts of files.
+    Edit {
+        /// The files.
+        paths: Vec<PathBuf>,
+        /// Applies it to one of them.
+        apply: Arc<ApplyFix>,
+    },
+    /// The place of a file, or of one of its documents, in the directory of a bundle.
+    Move(FileMove),
+}
+
+/// A move of a file, or of a document to a separate file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileMove {
+    /// The file.
+    pub path: PathBuf,
+    /// The number of the document; none for the whole file.
+    pub document: Option<usize>,
+    /// The directory of the bundle.
+    pub directory: PathBuf,
+    /// The new place.
+    pub target: PathBuf,
+}
+
+impl Fix {
+    /// Returns whether it edits the text of this file, and does nothing else.
+    #[must_use]
+    pub fn edits_only(&self, path: &Path) -> bool {
+        match &self.effect {
+            FixEffect::Edit { paths, .. } => paths.iter().all(|edited| edited == path),
+            FixEffect::Move(_) => false,
+        }
+    }
 }
 
 impl fmt::Debug for Fix {
@@ -68,7 +106,14 @@ impl fmt::Debug for Fix {
 
 impl PartialEq for Fix {
     fn eq(&self, other: &Self) -> bool {
-        (&self.title, self.is_safe, &self.paths) == (&other.title, other.is_safe, &other.paths)
+        let is_same = match (&self.effect, &other.effect) {
+            (FixEffect::Edit { paths, .. }, FixEffect::Edit { paths: others, .. }) => {
+                paths == others
+            }
+            (FixEffect::Move(moved), FixEffect::Move(other)) => moved == other,
+            _ => false,
+        };
+        is_same && (&self.title, self.is_safe) == (&other.title, other.is_safe)
     }
 }
 
@@ -76,6 +121,17 @@ impl PartialEq for Fix {
 pub const SOURCE: &str = "opgate";
 
 impl Finding {
+    /// Returns about how many bytes it has.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let texts = [self.rule.len(), self.policy.len(), self.message.len()];
+        let url = self.url.as_ref().map_or(0, String::len);
+        let waivers = self.waivers.as_ref().map_or(0, |path| path.as_os_str().len());
+        let fix = self.fix.as_ref().map_or(0, |fix| fix.size);
+        let parts = texts.iter().sum::<usize>().saturating_add(url).saturating_add(waivers);
+        parts.saturating_add(fix).saturating_add(size_of::<Self>())
+    }
+
     /// Moves it as an edit does. Returns whether it still has a place: not if its text was removed.
     #[must_use]
     pub fn follow(&mut self, edit: &AppliedEdit) -> bool {

@@ -102,18 +102,38 @@ pub fn defined_kinds(text: &str, outline: &Outline) -> Vec<DefinedKind> {
     outline.documents().filter_map(defined).collect()
 }
 
+/// Maximum bytes of the declarations of all files. Those of further files are not found.
+pub const MAX_INDEX_BYTES: usize = 32 << 20;
+
 /// The declarations of all files of a workspace.
 #[derive(Debug, Default)]
 pub struct NameIndex {
     files: HashMap<PathBuf, Vec<Declaration>>,
+    bytes: usize,
+}
+
+impl Declaration {
+    fn size(&self) -> usize {
+        size_of::<Self>().saturating_add(self.name.len()).saturating_add(self.package.len())
+    }
+}
+
+/// Returns about how many bytes the declarations of a file have.
+#[must_use]
+pub fn size_of_file(path: &Path, declarations: &[Declaration]) -> usize {
+    let names: usize = declarations.iter().map(Declaration::size).sum();
+    names.saturating_add(path.as_os_str().len())
 }
 
 impl NameIndex {
     /// Replaces the declarations of a file.
     pub fn set(&mut self, path: &Path, declarations: Vec<Declaration>) {
-        if declarations.is_empty() {
-            self.files.remove(path);
-        } else {
+        if let Some(old) = self.files.remove(path) {
+            self.bytes = self.bytes.saturating_sub(size_of_file(path, &old));
+        }
+        let bytes = self.bytes.saturating_add(size_of_file(path, &declarations));
+        if !declarations.is_empty() && bytes <= MAX_INDEX_BYTES {
+            self.bytes = bytes;
             self.files.insert(path.to_owned(), declarations);
         }
     }
@@ -138,6 +158,26 @@ impl NameIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn index_is_bounded_in_bytes() {
+        let declaration = Declaration {
+            kind: NameKind::Bundle,
+            name: "x".repeat(1 << 20),
+            package: String::new(),
+            range: 0..1,
+        };
+        let mut index = NameIndex::default();
+        for round in 0..2 {
+            for file in 0..100 {
+                index.set(Path::new(&format!("/{file}")), vec![declaration.clone()]);
+            }
+            let count = index.find(Path::new("/"), |_| true).len();
+            assert!((20..32).contains(&count), "{round}: {count}");
+        }
+        (0..100).for_each(|file| index.set(Path::new(&format!("/{file}")), Vec::new()));
+        assert_eq!(index.bytes, 0);
+    }
 
     #[test]
     fn declarations_have_kind_name_and_package() {

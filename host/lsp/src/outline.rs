@@ -358,23 +358,16 @@ impl<'t> Scanner<'t> {
 
     /// Reads the value behind a name or a dash.
     fn read_value(&mut self, at: usize, value: &str, node: Option<usize>, level: usize) {
-        let value = value.trim_end();
+        let (mut at, mut value) = (at, value.trim_end());
         let Some(node) = node else { return };
+        // Anchors and tags.
+        while value.starts_with(['&', '!']) {
+            let token = value.find(' ').unwrap_or(value.len());
+            let inner = value.get(token..).unwrap_or_default().trim_start();
+            (at, value) = (at + value.len() - inner.len(), inner);
+        }
         match value.chars().next() {
             None | Some('#') => {}
-            Some('&' | '!') => {
-                let token = value.find(' ').unwrap_or(value.len());
-                let rest = value.get(token..).unwrap_or_default();
-                let inner = rest.trim_start();
-                if !inner.is_empty() {
-                    self.read_value(
-                        at + token + rest.len() - inner.len(),
-                        inner,
-                        Some(node),
-                        level,
-                    );
-                }
-            }
             Some('|' | '>') => self.text_level = Some(level),
             Some('{' | '[') => {
                 self.read_to = self.read_brackets(at, node);
@@ -640,6 +633,15 @@ mod tests {
             format!("{path}={value} [{}]", inner.lines().count())
         };
         outline.nodes().iter().enumerate().map(line).collect()
+    }
+
+    #[test]
+    fn many_anchors_are_read_without_recursion() {
+        let text = format!("a: {}b\n", "& ".repeat(200_000));
+        let outline = Outline::of(&text);
+        let document = outline.documents().next().unwrap();
+        assert_eq!(outline.text_at(&text, document, &["a"]).as_deref(), Some("b"));
+        assert_eq!(Outline::of(&format!("- {}", "!".repeat(200_000))).nodes().len(), 2);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub enum FileKind {
 
 /// Maximum bytes of a file that is described and evaluated while it is open.
 pub const MAX_OPEN_BYTES: usize = 16 << 20;
+/// Maximum bytes of all such files together.
+pub const MAX_ALL_OPEN_BYTES: usize = 64 << 20;
 
 /// Returns the kind of a file.
 #[must_use]

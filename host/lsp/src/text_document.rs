@@ -38,7 +38,41 @@ impl TextDocument {
         changes: &[TextDocumentContentChangeEvent],
     ) -> Vec<AppliedEdit> {
         self.version = version;
+        if let Some(edits) = self.apply_backwards(changes) {
+            return edits;
+        }
         changes.iter().map(|change| self.apply_one(change)).collect()
+    }
+
+    /// Applies changes of which each one is before the one before, as editors send those of a replacement in the
+    /// whole text: their positions are those of the text before the first one. None if they are others.
+    fn apply_backwards(
+        &mut self,
+        changes: &[TextDocumentContentChangeEvent],
+    ) -> Option<Vec<AppliedEdit>> {
+        let mut parts = Vec::new();
+        let mut edits = Vec::new();
+        let mut before = self.text.len();
+        for change in changes {
+            let TextDocumentContentChangeEvent::TextDocumentContentChangePartial(change) = change
+            else {
+                return None;
+            };
+            let start = self.lines.offset(&self.text, change.range.start);
+            let end = self.lines.offset(&self.text, change.range.end).max(start);
+            if end > before {
+                return None;
+            }
+            parts.push(self.text.get(end..before)?);
+            parts.push(change.text.as_str());
+            edits.push(AppliedEdit { replaced: start..end, inserted: change.text.len() });
+            before = start;
+        }
+        parts.push(self.text.get(..before)?);
+        let text: String = parts.into_iter().rev().collect();
+        self.lines = LineIndex::of(&text);
+        self.text = text.into();
+        Some(edits)
     }
 
     fn apply_one(&mut self, change: &TextDocumentContentChangeEvent) -> AppliedEdit {
@@ -113,6 +147,32 @@ mod tests {
             ..TextDocumentContentChangePartial::default()
         }
         .into()
+    }
+
+    #[test]
+    fn changes_from_the_end_to_the_start_are_those_one_by_one() {
+        let text = "ab\r\ncd\nef";
+        for changes in [
+            vec![
+                partial((2, 0), (2, 1), "x\n"),
+                partial((1, 0), (1, 2), ""),
+                partial((0, 1), (0, 9), "y"),
+            ],
+            vec![partial((1, 1), (1, 1), "1"), partial((1, 1), (1, 1), "2")],
+            vec![partial((0, 0), (0, 1), "\n"), partial((0, 0), (0, 0), "z")],
+            vec![partial((0, 0), (0, 1), "\n"), partial((1, 0), (1, 1), "z")],
+            vec![],
+        ] {
+            let (mut document, mut single) =
+                (TextDocument::new(1, text), TextDocument::new(1, text));
+            let edits = document.apply(2, &changes);
+            let expected: Vec<_> = changes.iter().map(|change| single.apply_one(change)).collect();
+            assert_eq!((document.text(), edits), (single.text(), expected), "{changes:?}");
+            assert_eq!(
+                document.lines().offset(document.text(), Position { line: 1, character: 0 }),
+                single.lines().offset(single.text(), Position { line: 1, character: 0 })
+            );
+        }
     }
 
     #[test]

@@ -28,6 +28,14 @@ pub enum WaiverEditError {
 /// # Errors
 /// If the file has a waiver of the rule, or is not written in blocks.
 pub fn insertion(text: &str, rule: &str, reason: &str) -> Result<Insertion, WaiverEditError> {
+    let insertion = insertion_of_lines(text, rule, reason)?;
+    let has_windows_lines = text.contains("\r\n");
+    let inserted =
+        if has_windows_lines { insertion.text.replace('\n', "\r\n") } else { insertion.text };
+    Ok(Insertion { text: inserted, ..insertion })
+}
+
+fn insertion_of_lines(text: &str, rule: &str, reason: &str) -> Result<Insertion, WaiverEditError> {
     let outline = Outline::of(text);
     let waiver = |indent: &str| {
         let reason = serde_json::Value::from(reason);
@@ -70,7 +78,23 @@ pub fn insertion(text: &str, rule: &str, reason: &str) -> Result<Insertion, Waiv
     if !indent.trim().is_empty() || text.get(final_item.key_range.clone()) != Some("-") {
         return Err(WaiverEditError::Form);
     }
-    Ok(behind_line(text, final_item.end, &waiver(indent)))
+    Ok(behind_line(text, end_of_comments(text, final_item.end, indent.len()), &waiver(indent)))
+}
+
+/// Returns the end of the last line of a comment that follows an item, and is indented deeper than its dash.
+fn end_of_comments(text: &str, end: usize, indent: usize) -> usize {
+    let rest = text.get(end..).unwrap_or_default();
+    let mut at = end + rest.find('\n').map_or(rest.len(), |newline| newline + 1);
+    let mut found = end;
+    for line in text.get(at..).unwrap_or_default().split_inclusive('\n') {
+        let content = line.trim_start_matches(' ');
+        if !content.starts_with('#') || line.len() - content.len() <= indent {
+            break;
+        }
+        found = at + line.trim_end().len();
+        at += line.len();
+    }
+    found
 }
 
 /// Inserts behind the line of an offset.
@@ -109,6 +133,18 @@ mod tests {
             ),
         ] {
             assert_eq!(insert(text, "A-1", "x \"y\"").as_deref(), Ok(expected), "{text}");
+        }
+        for (text, expected) in [
+            (
+                "waivers:\n  - rule: B-1\n    reason: b\n    # about b\n  # end\n",
+                "waivers:\n  - rule: B-1\n    reason: b\n    # about b\n  - rule: A-1\n    reason: \"\"\n  # end\n",
+            ),
+            (
+                "waivers:\r\n- rule: B-1\r\n  reason: b\r\n",
+                "waivers:\r\n- rule: B-1\r\n  reason: b\r\n- rule: A-1\r\n  reason: \"\"\r\n",
+            ),
+        ] {
+            assert_eq!(insert(text, "A-1", "").as_deref(), Ok(expected), "{text}");
         }
         for (text, error) in [
             ("waivers:\n- rule: A-1\n", WaiverEditError::Exists),

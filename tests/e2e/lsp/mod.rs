@@ -1,10 +1,9 @@
 //! `opgate lsp`: sessions with an editor.
 //!
 //! A recorded session is a file in `sessions`, with one JSON object a line: `copy` and `write` prepare the workspace,
-//! `send` is a message of the editor, `expect` one of the server. In texts, `WORKSPACE` is the directory. To record what the
+//! `move` renames a file of it, `send` is a message of the editor, `expect` one of the server. In texts, `WORKSPACE` is the directory. To record what the
 //! server says now: `OPGATE_RECORD=1 cargo test --workspace --test e2e -- lsp::`.
 
-mod client;
 mod robustness;
 mod session;
 
@@ -36,6 +35,10 @@ macro_rules! sessions {
 
 sessions! {
     misspelt_annotation_is_shown_explained_and_repaired,
+    safe_fixes_are_made_when_a_file_is_saved,
+    misplaced_file_is_renamed,
+    editor_that_renames_no_files_is_offered_no_move,
+    manifests_of_a_workspace_see_each_other,
     half_written_yaml_keeps_its_findings,
     waived_rule_needs_a_reason,
     reason_of_a_waiver_comes_from_the_editor,

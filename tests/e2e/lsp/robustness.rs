@@ -9,24 +9,12 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::client::Editor;
+use testkit::editor::Editor;
+
 use crate::BINARY;
 
 const CSV: &str =
     include_str!("../../fixtures/bundle-valid/manifests/etcdoperator.clusterserviceversion.yaml");
-
-fn open(editor: &mut Editor, uri: &str, text: &str) {
-    let document = json!({"uri": uri, "languageId": "yaml", "version": 1, "text": text});
-    editor.notify("textDocument/didOpen", json!({"textDocument": document}));
-}
-
-fn change(editor: &mut Editor, uri: &str, version: usize, changes: &Value) {
-    let document = json!({"uri": uri, "version": version});
-    editor.notify(
-        "textDocument/didChange",
-        json!({"textDocument": document, "contentChanges": changes}),
-    );
-}
 
 /// Types and deletes at arbitrary places, as an author does.
 #[test]
@@ -39,8 +27,8 @@ fn arbitrary_edits_leave_a_server_that_answers() {
     fs::write(root.join("bundle/metadata/annotations.yaml"), "annotations: {}\n").unwrap();
     fs::write(&path, CSV).unwrap();
     let uri = format!("file://{}", path.display());
-    let mut editor = Editor::open(&root);
-    open(&mut editor, &uri, CSV);
+    let mut editor = Editor::open(BINARY, &root);
+    editor.open_text(&uri, CSV);
     let pieces = [
         "[", "{", "\"", "- ", ": ", "\n", "\t", "|\n", "😀", "&a *a", "'", "---\n", "", "\r", "#",
         "}]",
@@ -58,17 +46,17 @@ fn arbitrary_edits_leave_a_server_that_answers() {
         let end = json!({"line": line + next(3), "character": character + next(6)});
         let range = json!({"start": {"line": line, "character": character}, "end": end});
         let text = pieces[next(pieces.len())];
-        change(&mut editor, &uri, version, &json!([{"range": range, "text": text}]));
+        editor.change(&uri, version, &json!([{"range": range, "text": text}]));
         let at = json!({"textDocument": {"uri": uri}, "position": {"line": line, "character": character}});
         let method = ["completion", "hover", "definition", "documentSymbol"][version % 4];
         let response = editor.request(&format!("textDocument/{method}"), at);
         assert!(response.get("error").is_none(), "{response}");
     }
     // The same text as at the beginning has the same findings.
-    change(&mut editor, &uri, 500, &json!([{"text": CSV}]));
+    editor.change(&uri, 500, &json!([{"text": CSV}]));
     let after = editor.findings(&uri, 500);
-    let mut fresh = Editor::open(&root);
-    open(&mut fresh, &uri, CSV);
+    let mut fresh = Editor::open(BINARY, &root);
+    fresh.open_text(&uri, CSV);
     assert_eq!(after, fresh.findings(&uri, 1));
     assert!(!after.is_empty());
     assert_eq!(editor.end(), Some(0));
@@ -88,7 +76,7 @@ fn links_out_of_the_workspace_are_not_read() {
     let link = root.join("bundle/manifests/link.yaml");
     symlink(outside.path().join("secret.yaml"), &link).unwrap();
     symlink(outside.path().join("secret.yaml"), root.join("bundle/.opgate.yaml")).unwrap();
-    let mut editor = Editor::open(&root);
+    let mut editor = Editor::open(BINARY, &root);
     let uri = format!("file://{}", link.display());
     let found = editor.receive(|message| {
         message["method"] == "textDocument/publishDiagnostics" && message["params"]["uri"] == uri
@@ -97,7 +85,7 @@ fn links_out_of_the_workspace_are_not_read() {
     assert!(text.contains("leads out of the directory") && !text.contains("hunter2"), "{text}");
     // A waiver is not written through a link.
     let annotations = format!("file://{}", root.join("bundle/metadata/annotations.yaml").display());
-    open(&mut editor, &annotations, "annotations: {}\n");
+    editor.open_text(&annotations, "annotations: {}\n");
     let diagnostics = editor.findings(&annotations, 1);
     let whole = json!({"start": {"line": 0, "character": 0}, "end": {"line": 9, "character": 0}});
     let actions = editor.request(
@@ -108,6 +96,13 @@ fn links_out_of_the_workspace_are_not_read() {
     assert_eq!(editor.end(), Some(0));
 }
 
+fn expect_log(editor: &mut Editor, name: &str, why: &str) {
+    let logged = editor.receive(|message| {
+        message["params"]["message"].as_str().is_some_and(|text| text.contains(why))
+    });
+    assert!(logged.to_string().contains(name), "{logged}");
+}
+
 #[test]
 fn deep_and_large_texts_are_errors() {
     let directory = tempfile::tempdir().unwrap();
@@ -116,15 +111,15 @@ fn deep_and_large_texts_are_errors() {
     fs::create_dir_all(root.join("manifests")).unwrap();
     fs::write(root.join("manifests/a.yaml"), "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")
         .unwrap();
-    let mut editor = Editor::open(&root);
+    let mut editor = Editor::open(BINARY, &root);
     for (version, text, expected) in [
         (1, "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n".to_owned(), None),
         (2, format!("apiVersion: v1\nkind: Pod\na: {}", "[".repeat(100_000)), Some("nests deeper")),
     ] {
         if version == 1 {
-            open(&mut editor, &uri, &text);
+            editor.open_text(&uri, &text);
         } else {
-            change(&mut editor, &uri, version, &json!([{"text": text}]));
+            editor.change(&uri, version, &json!([{"text": text}]));
         }
         let found = json!(editor.findings(&uri, i64::try_from(version).unwrap())).to_string();
         if let Some(expected) = expected {
@@ -132,11 +127,16 @@ fn deep_and_large_texts_are_errors() {
         }
     }
     let large = format!("# {}\n", "x".repeat(17 << 20));
-    change(&mut editor, &uri, 4, &json!([{"text": large}]));
-    let logged = editor.receive(|message| {
-        message["params"]["message"].as_str().is_some_and(|text| text.contains("too large"))
-    });
-    assert!(logged.to_string().contains("a.yaml"), "{logged}");
+    editor.change(&uri, 4, &json!([{"text": large}]));
+    expect_log(&mut editor, "a.yaml", "too large");
+    // All of them together.
+    let text = format!("# {}\n", "x".repeat(15 << 20));
+    let uri = |number: usize| format!("file://{}", root.join(format!("{number}.yaml")).display());
+    (0..5).for_each(|number| editor.open_text(&uri(number), &text));
+    expect_log(&mut editor, "4.yaml", "all open texts exceed");
+    editor.notify("textDocument/didClose", json!({"textDocument": {"uri": uri(0)}}));
+    editor.open_text(&uri(4), "kind: Pod\n");
+    editor.findings(&uri(4), 1);
     assert_eq!(editor.end(), Some(0));
 }
 
@@ -156,7 +156,7 @@ fn modules_run_only_in_a_trusted_workspace() {
         fs::copy(testkit::example_component("resources"), root.join("resources.wasm")).unwrap();
         fs::write(root.join("opgate.yaml"), configuration).unwrap();
         fs::write(root.join("pod.yaml"), POD).unwrap();
-        let mut editor = Editor::start(&root);
+        let mut editor = Editor::start(BINARY, &root);
         editor.request(
             "initialize",
             json!({
@@ -167,7 +167,7 @@ fn modules_run_only_in_a_trusted_workspace() {
         );
         editor.notify("initialized", json!({}));
         let uri = format!("file://{}", root.join("pod.yaml").display());
-        open(&mut editor, &uri, POD);
+        editor.open_text(&uri, POD);
         let found = editor.findings(&uri, 1);
         let is_found = found.iter().any(|finding| finding["code"] == "RES-1");
         assert_eq!(is_found, runs, "{options}: {found:?}");
@@ -179,9 +179,9 @@ fn modules_run_only_in_a_trusted_workspace() {
 fn session_ends_with_its_editor() {
     let directory = tempfile::tempdir().unwrap();
     // Before it began, and without `exit`.
-    assert_eq!(Editor::start(directory.path()).wait(), Some(0));
-    assert_eq!(Editor::open(directory.path()).wait(), Some(0));
-    let mut editor = Editor::open(directory.path());
+    assert_eq!(Editor::start(BINARY, directory.path()).wait(), Some(0));
+    assert_eq!(Editor::open(BINARY, directory.path()).wait(), Some(0));
+    let mut editor = Editor::open(BINARY, directory.path());
     editor.request("shutdown", Value::Null);
     let late = editor.request("textDocument/hover", json!({}));
     assert_eq!(late["error"]["code"], -32_600, "{late}");
@@ -193,12 +193,13 @@ fn session_ends_with_its_editor() {
 type Place = (String, u64, String);
 
 fn violations_of_check(root: &Path) -> BTreeSet<Place> {
-    let output = Command::new(BINARY)
-        .args(["check", "--output", "json"])
-        .arg(root)
-        .env_remove("OPGATE_CONFIG")
-        .output()
-        .unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(["check", "--output", "json"]).arg(root).env_remove("OPGATE_CONFIG");
+    let configuration = root.join("opgate.yaml");
+    if configuration.exists() {
+        command.arg("--config").arg(configuration);
+    }
+    let output = command.output().unwrap();
     let results: Value = serde_json::from_slice(&output.stdout).unwrap();
     let violations = results.as_array().unwrap().iter().flat_map(|result| {
         result["violations"].as_array().unwrap().iter().filter(|violation| {
@@ -215,7 +216,7 @@ fn violations_of_check(root: &Path) -> BTreeSet<Place> {
 }
 
 fn findings_of_workspace(root: &Path) -> BTreeSet<Place> {
-    let mut editor = Editor::open(root);
+    let mut editor = Editor::open(BINARY, root);
     let mut found = std::collections::BTreeMap::new();
     loop {
         let message = editor.receive(|message| {
@@ -253,4 +254,110 @@ fn findings_of_a_workspace_are_those_of_check() {
         assert!(missing.is_empty(), "{fixture}: {missing:?}");
         assert!(found.len() >= least, "{fixture}: {found:?}");
     }
+}
+
+/// Manifests in several files: the label of the Namespace decides whether a policy evaluates the CatalogSource.
+#[test]
+fn findings_of_manifests_depend_on_other_files_as_in_check() {
+    for (label, count) in [("a", 1), ("b", 0)] {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        fs::write(root.join("opgate.yaml"), MATCHED_NAMESPACES).unwrap();
+        fs::write(root.join("source.yaml"), CATALOG_SOURCE).unwrap();
+        fs::write(root.join("z-namespace.yaml"), namespace(label)).unwrap();
+        // The last object of a name counts.
+        fs::write(root.join("namespace.yaml"), namespace("c")).unwrap();
+        let (found, expected) = (findings_of_workspace(&root), violations_of_check(&root));
+        assert_eq!(found, expected);
+        assert_eq!(found.len(), count, "{found:?}");
+    }
+}
+
+const MATCHED_NAMESPACES: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n- name: catalog-source\n  match: {namespaceSelector: {matchLabels: {team: a}}}\n";
+const CATALOG_SOURCE: &str = "apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nmetadata: {name: cat, namespace: olm}\nspec: {sourceType: grpc}\n";
+
+fn namespace(team: &str) -> String {
+    format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: olm, labels: {{team: {team}}}}}\n")
+}
+
+/// Returns a text after edits.
+fn edited(text: &str, edits: &Value) -> String {
+    let offset = |position: &Value| {
+        let number = |name: &str| usize::try_from(position[name].as_u64().unwrap()).unwrap();
+        let lines = text.split_inclusive('\n').take(number("line"));
+        lines.map(str::len).sum::<usize>() + number("character")
+    };
+    let mut edits: Vec<_> = edits.as_array().unwrap().iter().collect();
+    edits.sort_by_key(|edit| offset(&edit["range"]["start"]));
+    let mut new = text.to_owned();
+    for edit in edits.iter().rev() {
+        let range = offset(&edit["range"]["start"])..offset(&edit["range"]["end"]);
+        new.replace_range(range, edit["newText"].as_str().unwrap());
+    }
+    new
+}
+
+/// Of a file with and without changes that are not saved.
+#[test]
+fn all_fixes_of_a_file_are_those_of_check() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/bundle-valid");
+    let misspelt = CSV.replace("  minKubeVersion", "  # kept\n  minKubeVersion");
+    let annotations = fs::read_to_string(fixtures.join("metadata/annotations.yaml")).unwrap();
+    let without_types: String = annotations
+        .split_inclusive('\n')
+        .filter(|line| !line.contains("mediatype.v1") && !line.contains("manifests.v1"))
+        .collect();
+    let duplicate = "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: a, namespace: b}\nspec:\n  targetNamespaces:\n  - b\n  - b # twice\n";
+    for (file, text, is_fixed) in [
+        ("metadata/annotations.yaml", without_types.as_str(), true),
+        ("metadata/annotations.yaml", annotations.as_str(), false),
+        ("manifests/etcdoperator.clusterserviceversion.yaml", misspelt.as_str(), false),
+        ("group.yaml", duplicate, true),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let bundle = root.join("bundle");
+        super::session::copy(&fixtures, &bundle);
+        let path = if file.contains('/') { bundle.join(file) } else { root.join(file) };
+        fs::write(&path, "kind: Pod\napiVersion: v1\n").unwrap();
+        let uri = format!("file://{}", path.display());
+        let mut editor = Editor::open(BINARY, &root);
+        editor.open_text(&uri, text);
+        let actions = editor.fix_all(&uri);
+        let edits = &actions[0]["edit"]["changes"][&uri];
+        assert_eq!(edits.is_array(), is_fixed, "{file}: {actions}");
+        let fixed = if is_fixed { edited(text, edits) } else { text.to_owned() };
+        assert_eq!(editor.end(), Some(0));
+        fs::write(&path, text).unwrap();
+        let unit = if file.contains('/') { &bundle } else { &path };
+        let status = Command::new(BINARY).args(["check", "--fix"]).arg(unit).output().unwrap();
+        assert!(status.status.code().is_some_and(|code| code < 2), "{status:?}");
+        assert_eq!(fixed, fs::read_to_string(&path).unwrap(), "{file}");
+    }
+}
+
+#[test]
+fn file_outside_of_the_workspace_has_findings_while_it_is_open() {
+    let (workspace, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let outside = outside.path().canonicalize().unwrap();
+    let uri = |name: &str| format!("file://{}", outside.join(name).display());
+    for name in ["a.yaml", "b.yaml"] {
+        fs::write(outside.join(name), CATALOG_SOURCE).unwrap();
+    }
+    let mut editor = Editor::open(BINARY, &workspace.path().canonicalize().unwrap());
+    editor.open_text(&uri("a.yaml"), CATALOG_SOURCE);
+    assert_eq!(editor.findings(&uri("a.yaml"), 1).len(), 1);
+    editor.notify("textDocument/didClose", json!({"textDocument": {"uri": uri("a.yaml")}}));
+    editor.open_text(&uri("b.yaml"), CATALOG_SOURCE);
+    let mut last = Value::Null;
+    loop {
+        let published =
+            editor.receive(|message| message["method"] == "textDocument/publishDiagnostics");
+        if published["params"]["uri"] == uri("b.yaml") {
+            break;
+        }
+        last = published["params"]["diagnostics"].clone();
+    }
+    assert_eq!(last, json!([]));
+    assert_eq!(editor.end(), Some(0));
 }

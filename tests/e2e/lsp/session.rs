@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::client::Editor;
+use testkit::editor::Editor;
+
+use crate::BINARY;
 
 pub(super) const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/lsp/sessions");
 
@@ -18,7 +20,7 @@ pub(super) fn replay(name: &str) {
     let place = root.display().to_string();
     let is_recorded = std::env::var_os("OPGATE_RECORD").is_some();
     let mut recorded = String::new();
-    let mut editor = Editor::start(&root);
+    let mut editor = Editor::start(BINARY, &root);
     for (index, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
         let number = index + 1;
         let step: Value = serde_json::from_str(&line.replace("WORKSPACE", &place))
@@ -31,6 +33,8 @@ pub(super) fn replay(name: &str) {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, step["text"].as_str().unwrap()).unwrap();
+        } else if let Some(path) = step["move"].as_str() {
+            fs::rename(root.join(path), root.join(step["to"].as_str().unwrap())).unwrap();
         } else if let Some(message) = step.get("send") {
             editor.send(message);
         } else {
@@ -128,7 +132,7 @@ fn key(message: &Value) -> Value {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let from = entry.unwrap().path();

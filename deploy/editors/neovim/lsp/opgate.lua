@@ -21,7 +21,30 @@ local function waive(command, context)
   end)
 end
 
+-- Makes all safe fixes of a file before it is written, if `vim.g.opgate_fix_on_save` is true.
+local function fix_on_save(client, buffer)
+  vim.api.nvim_create_autocmd('BufWritePre', {
+    group = vim.api.nvim_create_augroup('opgate_fix_on_save_' .. buffer, {}),
+    buffer = buffer,
+    callback = function()
+      if not vim.g.opgate_fix_on_save then
+        return
+      end
+      local start = { line = 0, character = 0 }
+      local response = client:request_sync('textDocument/codeAction', {
+        textDocument = vim.lsp.util.make_text_document_params(buffer),
+        range = { start = start, ['end'] = start },
+        context = { diagnostics = {}, only = { 'source.fixAll.opgate' } },
+      }, 2000, buffer)
+      for _, action in ipairs(response and response.result or {}) do
+        vim.lsp.util.apply_workspace_edit(action.edit, client.offset_encoding)
+      end
+    end,
+  })
+end
+
 return {
+  on_attach = fix_on_save,
   cmd = { 'opgate', 'lsp' },
   filetypes = { 'yaml', 'json' },
   root_markers = { '.git' },

@@ -9,8 +9,14 @@ use lsp_types::{
 use opgate_lsp::uri;
 use serde_json::{Value, json};
 
+use super::fix_all;
+
 /// Command of the server: adds a waiver with a reason.
 pub(super) const ADD_WAIVER: &str = "opgate.addWaiver";
+/// Command of the server: applies all safe fixes of a file.
+pub(super) const FIX_ALL: &str = "opgate.fixAll";
+/// Command of the server: evaluates a file again, after an action that moved another one.
+pub(super) const CHECK_AGAIN: &str = "opgate.checkAgain";
 /// Command of the editor: asks for the reason of a waiver, and then calls [`ADD_WAIVER`].
 pub(super) const ASK_FOR_REASON: &str = "opgate.waive";
 
@@ -32,6 +38,8 @@ pub(super) struct ClientOptions {
     pub(super) asks_for_reason: bool,
     /// Whether edits can create files.
     pub(super) can_create_files: bool,
+    /// Whether edits can rename files.
+    pub(super) can_rename_files: bool,
     /// Whether edits can name the version of a text.
     pub(super) has_document_changes: bool,
     /// Whether it watches files if it is asked to.
@@ -60,6 +68,7 @@ impl ClientOptions {
         let operations =
             parameters.pointer("/capabilities/workspace/workspaceEdit/resourceOperations");
         let operations = operations.and_then(Value::as_array).into_iter().flatten();
+        let operations: Vec<_> = operations.filter_map(Value::as_str).collect();
         Self {
             roots,
             config: text("/initializationOptions/config")
@@ -68,7 +77,8 @@ impl ClientOptions {
             cache_dir: None,
             trusts_workspace: is_set("/initializationOptions/trustWorkspace"),
             asks_for_reason: is_set("/initializationOptions/askForReason"),
-            can_create_files: operations.filter_map(Value::as_str).any(|name| name == "create"),
+            can_create_files: operations.contains(&"create"),
+            can_rename_files: operations.contains(&"rename"),
             has_document_changes: is_set(&format!("{workspace}/workspaceEdit/documentChanges")),
             can_watch_files: is_set(&format!(
                 "{workspace}/didChangeWatchedFiles/dynamicRegistration"
@@ -98,13 +108,13 @@ pub(super) fn initialize_result() -> Value {
         }),
         code_action_provider: Some(
             CodeActionOptions {
-                code_action_kinds: Some(vec![CodeActionKind::QuickFix]),
+                code_action_kinds: Some(vec![CodeActionKind::QuickFix, fix_all::kind()]),
                 ..CodeActionOptions::default()
             }
             .into(),
         ),
         execute_command_provider: Some(ExecuteCommandOptions {
-            commands: vec![ADD_WAIVER.to_owned()],
+            commands: [ADD_WAIVER, FIX_ALL, CHECK_AGAIN].map(str::to_owned).into(),
             ..ExecuteCommandOptions::default()
         }),
         ..ServerCapabilities::default()

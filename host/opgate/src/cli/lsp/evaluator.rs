@@ -2,50 +2,57 @@
 //!
 //! ```text
 //! jobs ─▶ texts of the editor, queue ─▶ unit ─▶ findings by file ─▶ events
-//!                                        ▲ ends early if the generation changes: a key was pressed
+//!                                 │       ▲ ends early if the generation changes: a key was pressed
+//!                                 └▶ objects of manifests, for the rules of other files
 //! ```
+//!
+//! Units of the background are evaluated on all processors, some at a time.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
-use opgate_admission::cluster::{ClusterOptions, Source};
-use opgate_admission::policy::{Configuration, LoadProgress, PolicySet, Profile};
-use opgate_builtin_policies::BUILTINS;
-use opgate_casefile::CaseFileError;
-use opgate_files::{DetectedInput, waivers};
+use opgate_files::{DetectedInput, parallel, waivers};
 use opgate_input::read::{DEFAULT_MAX_UNIT_BYTES, Reader, UnsavedTexts};
-use opgate_lsp::completion::{RuleEntry, Vocabulary};
 use opgate_lsp::finding::Severity;
-use opgate_lsp::outline::{Outline, is_json};
+use opgate_lsp::outline::Outline;
 use opgate_lsp::paths::{FileKind, file_kind};
-use opgate_server::DefaultLimits;
 
+use super::backlog::Backlog;
 use super::client::ClientOptions;
 use super::file_findings::{FileFindings, FindingCollector, error_finding};
-use super::messages::{EvaluatedUnit, Event, Job, Knowledge, OpenTexts, UnitKey};
+use super::messages::{EvaluatedUnit, Event, FixAllTicket, Job, Knowledge, UnitKey};
+use super::open_texts::{OpenTexts, TextMailbox};
 use super::scan;
-use super::settings::{LoadedPolicies, configuration_file};
+use super::settings::LoadedPolicies;
+use super::text_errors::{LineError, case_errors, configuration_errors, syntax_error};
+use super::unit_evaluation::{Policies, UnitFindings, UnitParameters};
 use super::units::Units;
-use crate::cli::args::ConfigArgs;
-use crate::cli::check::collected::{CollectedResults, waiver_directory};
-use crate::cli::check::decision_cache::DecisionCache;
-use crate::cli::config::validate_text;
+use crate::cli::check::collected::CollectedResults;
+use crate::cli::check::shared_objects::SharedObjects;
+use crate::cli::check::units::{is_large, is_shared};
 use crate::cli::report::page::RulePages;
 
 /// Units whose evaluation took longer wait until no key was pressed for the pause.
 const SLOW_EVALUATION: Duration = Duration::from_millis(250);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Number of units whose earlier decisions are kept.
-const MAX_CACHED_UNITS: usize = 4;
+/// Number of units of the background that are evaluated, or files whose objects are shared, at a time: the next key
+/// waits for their current calls only.
+const BATCH: usize = 32;
 
 enum Task {
+    /// An open or changed file.
     File(PathBuf),
+    /// A unit of the background.
     Unit(DetectedInput),
+    /// Files whose objects others can read.
+    Share(Vec<DetectedInput>),
+    /// The safe fixes of a file.
+    FixAll(FixAllTicket, PathBuf),
 }
 
 /// The thread that evaluates.
@@ -54,12 +61,17 @@ pub(super) struct Evaluator {
     generation: Arc<AtomicU64>,
     events: Sender<Event>,
     jobs: Sender<Job>,
+    mailbox: Arc<TextMailbox>,
+    backlog: Arc<Backlog>,
     open: OpenTexts,
     unsaved: Arc<UnsavedTexts>,
     units: Units,
     queue: VecDeque<Task>,
     /// Files and units whose findings are known, so that half-written texts keep them.
     evaluated: HashSet<PathBuf>,
+    shared: SharedObjects,
+    /// The resources that the rules of units read; none if they are not all known.
+    reads: HashMap<PathBuf, Option<BTreeSet<String>>>,
     /// Saved files outside of all units for which the workspace was searched.
     saved: HashSet<PathBuf>,
     is_scanning: bool,
@@ -69,30 +81,29 @@ pub(super) struct Evaluator {
     background: Option<usize>,
 }
 
-/// The policies, and earlier decisions.
-struct Policies {
-    loaded: LoadedPolicies,
-    pages: RulePages,
-    caches: VecDeque<(PathBuf, DecisionCache)>,
-}
-
 impl Evaluator {
     pub(super) fn new(
         options: ClientOptions,
         generation: Arc<AtomicU64>,
         events: Sender<Event>,
         jobs: Sender<Job>,
+        mailbox: Arc<TextMailbox>,
+        backlog: Arc<Backlog>,
     ) -> Self {
         Self {
             options,
             generation,
             events,
             jobs,
+            mailbox,
+            backlog,
             open: OpenTexts::default(),
             unsaved: Arc::default(),
             units: Units::default(),
             queue: VecDeque::new(),
             evaluated: HashSet::new(),
+            shared: SharedObjects::default(),
+            reads: HashMap::new(),
             saved: HashSet::new(),
             is_scanning: false,
             needs_scan: false,
@@ -116,11 +127,12 @@ impl Evaluator {
                 Ok(Job::Reload) => {
                     let Some(loaded) = self.load_policies() else { return };
                     policies = loaded;
-                    self.queue.clear();
+                    self.queue.retain(|task| matches!(task, Task::FixAll(..)));
                     self.background = None;
+                    self.shared = SharedObjects::default();
                     self.evaluate_units(|_| true);
                 }
-                Ok(job) => self.add_job(job),
+                Ok(job) => self.add_job(job, &mut policies),
                 Err(TryRecvError::Empty) => self.run_task(&mut policies, todo),
             }
         }
@@ -143,47 +155,23 @@ impl Evaluator {
             self.send(Event::Note(note.clone()));
         }
         let pages = RulePages::of(&loaded.configuration, &loaded.set, true);
-        let knowledge = self.knowledge(&loaded, &pages);
+        let knowledge = Knowledge::of(&self.options, &loaded, &pages);
         self.send(Event::Ready(Box::new(knowledge)));
-        Some(Policies { loaded, pages, caches: VecDeque::new() })
+        Some(Policies::new(loaded, pages))
     }
 
-    /// Collects rules, pages and schemas: of the loaded policies, and of all built-in ones.
-    fn knowledge(&self, loaded: &LoadedPolicies, pages: &RulePages) -> Knowledge {
-        let mut knowledge = Knowledge { vocabulary: Vocabulary::default(), pages: HashMap::new() };
-        knowledge.vocabulary.case_schema =
-            serde_json::from_str(opgate_casefile::SCHEMA).unwrap_or_default();
-        knowledge.add(&loaded.set, pages);
-        let all = Configuration::builtin(Profile::default(), BUILTINS);
-        let config =
-            ConfigArgs { cache_dir: self.options.cache_dir.clone(), ..ConfigArgs::default() };
-        let (state, limits) =
-            (ClusterOptions::of(Source::Absent), DefaultLimits::of(Path::new("/")));
-        let is_default = configuration_file(&self.options).is_none();
-        let set = if is_default {
-            None
-        } else {
-            config.load_set_of(&all, usize::MAX, state, limits, &LoadProgress::default()).ok()
-        };
-        let set = set.as_ref().unwrap_or(&loaded.set);
-        if !is_default {
-            knowledge.add(set, &RulePages::of(&all, set, true));
-        }
-        let descriptors = set.policies().iter().map(|policy| &policy.descriptor);
-        knowledge.vocabulary.schema = Configuration::schema(descriptors);
-        knowledge
-    }
-
-    fn add_job(&mut self, job: Job) {
+    fn add_job(&mut self, job: Job, policies: &mut Policies) {
         match job {
-            Job::Texts(texts) => {
-                self.open = *texts;
+            Job::Texts => {
+                let (open, changed) = self.mailbox.take();
+                self.open = open;
                 self.unsaved = Arc::new(UnsavedTexts::new(self.open.texts.clone()));
-                for path in std::mem::take(&mut self.open.changed) {
+                for path in changed {
                     self.add_file(path);
                 }
             }
-            Job::FilesChanged(paths) => paths.into_iter().for_each(|path| self.add_file(path)),
+            Job::FixAll(ticket, path) => self.queue.push_front(Task::FixAll(ticket, path)),
+            Job::FilesChanged(paths) => self.add_changed_files(paths),
             Job::Saved(path) => {
                 // A file that is new, or that is a unit now.
                 let is_new = !self.units.contains(&path) && self.saved.insert(path.clone());
@@ -192,21 +180,57 @@ impl Evaluator {
                     self.scan_again();
                 }
             }
-            Job::Detected(inputs) => self.take_units(inputs),
+            Job::Detected(inputs) => self.take_units(inputs, policies),
             Job::Rescan => self.scan_again(),
             Job::Reload | Job::Stop => {}
         }
     }
 
+    /// Evaluates the units of changed files: those of open ones first, the others once in the background.
+    fn add_changed_files(&mut self, paths: Vec<PathBuf>) {
+        let queued: HashSet<_> =
+            self.queue.iter().filter_map(Task::unit).map(Path::to_owned).collect();
+        let mut units = HashMap::new();
+        for path in paths {
+            let is_open = self.open.texts.contains_key(&path);
+            let is_waivers = path.ends_with(waivers::FILE_NAME);
+            let unit = if is_open || is_waivers { None } else { self.units.known_unit_of(&path) };
+            if !is_open {
+                let declared = scan::file_names(&path, &self.reader()).unwrap_or_default();
+                self.send(Event::Names(path.clone(), declared));
+            }
+            match unit {
+                Some(unit) => drop(units.insert(unit.path.clone(), unit.clone())),
+                None => self.add_file(path),
+            }
+        }
+        let units: Vec<_> =
+            units.into_values().filter(|unit| !queued.contains(&unit.path)).collect();
+        self.queue_units(units);
+    }
+
+    /// Puts units behind everything else.
+    fn queue_units(&mut self, mut units: Vec<DetectedInput>) {
+        units.sort_by(|a, b| a.path.cmp(&b.path));
+        let manifests: Vec<_> = units.iter().filter(|unit| is_shared(unit)).cloned().collect();
+        let share = manifests.chunks(BATCH).map(|files| Task::Share(files.to_vec()));
+        // Before the first unit.
+        self.queue.extend(share);
+        self.queue.extend(units.into_iter().map(Task::Unit));
+    }
+
     /// Takes over the units of the workspace. Those that are known already are not evaluated again.
-    fn take_units(&mut self, inputs: Vec<DetectedInput>) {
+    fn take_units(&mut self, inputs: Vec<DetectedInput>, policies: &mut Policies) {
         self.is_scanning = false;
         let before: HashSet<_> = self.units.all().map(|unit| unit.path.clone()).collect();
         self.units = Units::new(inputs);
         let now: HashSet<_> = self.units.all().map(|unit| unit.path.clone()).collect();
         for gone in before.difference(&now) {
             self.evaluated.remove(gone);
+            self.reads.remove(gone);
             self.send(Event::Removed(UnitKey::Unit(gone.clone())));
+            let changed = self.shared.remove(gone, &policies.loaded.set, &self.reader());
+            self.objects_changed(&changed, None, policies);
         }
         self.evaluate_units(|unit| !before.contains(&unit.path));
         if std::mem::take(&mut self.needs_scan) {
@@ -244,10 +268,9 @@ impl Evaluator {
 
     /// Evaluates open files first, then the units that are wanted.
     fn evaluate_units(&mut self, is_wanted: impl Fn(&DetectedInput) -> bool) {
-        let mut units: Vec<_> = self.units.all().filter(|unit| is_wanted(unit)).cloned().collect();
-        units.sort_by(|a, b| a.path.cmp(&b.path));
+        let units: Vec<_> = self.units.all().filter(|unit| is_wanted(unit)).cloned().collect();
         self.background = Some(self.background.unwrap_or_default().saturating_add(units.len()));
-        self.queue.extend(units.into_iter().map(Task::Unit));
+        self.queue_units(units);
         let open: Vec<_> = self.open.texts.keys().cloned().collect();
         for path in open {
             self.add_file(path);
@@ -260,8 +283,11 @@ impl Evaluator {
 
     fn run_task(&mut self, policies: &mut Policies, todo: &Receiver<Job>) {
         let Some(task) = self.queue.pop_front() else { return };
-        if self.last_duration > SLOW_EVALUATION && matches!(task, Task::File(_)) {
-            // A large catalog is not read again for each key.
+        let is_of_user = matches!(task, Task::File(_) | Task::FixAll(..));
+        // A large catalog is not read again for each key, and no result is made that waits for the editor.
+        let waits = self.last_duration > SLOW_EVALUATION && matches!(task, Task::File(_))
+            || !is_of_user && self.backlog.is_full();
+        if waits {
             match todo.recv_timeout(PAUSE) {
                 Ok(Job::Stop) => {
                     let _ = self.jobs.send(Job::Stop);
@@ -272,37 +298,157 @@ impl Evaluator {
                 }
                 Ok(job) => {
                     self.queue.push_front(task);
-                    self.add_job(job);
+                    self.add_job(job, policies);
+                    return;
+                }
+                Err(_) if !is_of_user && self.backlog.is_full() => {
+                    self.queue.push_front(task);
                     return;
                 }
                 Err(_) => {}
             }
         }
         let generation = self.generation.load(Ordering::Acquire);
-        let is_done = match &task {
-            Task::File(path) => self.evaluate_file(path, policies, generation),
-            Task::Unit(input) => self.evaluate_unit(input, None, policies, generation),
-        };
-        if !is_done {
-            // The job that cancelled it arrives next.
-            match task {
-                Task::File(path) => self.add_file(path),
-                unit @ Task::Unit(_) => self.queue.push_back(unit),
+        // What is not done was cancelled by a job that arrives next.
+        match task {
+            Task::File(path) => {
+                if !self.evaluate_file(&path, policies, generation) {
+                    self.add_file(path);
+                }
             }
-        } else if self.queue.is_empty()
+            Task::FixAll(ticket, path) => {
+                if !self.fix_all(ticket, &path, policies, generation) {
+                    self.queue.push_front(Task::FixAll(ticket, path));
+                }
+            }
+            Task::Share(inputs) => self.share(&inputs, None, policies),
+            Task::Unit(input) => self.evaluate_background(input, policies, generation),
+        }
+        if self.queue.is_empty()
             && let Some(units) = self.background.take()
         {
             self.send(Event::Checked(units));
         }
     }
 
+    /// Evaluates units of the background: this one, and others that are in the queue.
+    fn evaluate_background(
+        &mut self,
+        first: DetectedInput,
+        policies: &mut Policies,
+        generation: u64,
+    ) {
+        let is_alone = |unit: &DetectedInput| is_large(unit) || policies.has_cache(&unit.path);
+        if is_alone(&first) {
+            if !self.evaluate_unit(&first, None, policies, generation) {
+                self.queue.push_back(Task::Unit(first));
+            }
+            return;
+        }
+        let mut batch = vec![first];
+        while batch.len() < BATCH
+            && let Some(Task::Unit(next)) = self.queue.front()
+            && !is_alone(next)
+            && let Some(Task::Unit(next)) = self.queue.pop_front()
+        {
+            batch.push(next);
+        }
+        let (open, unsaved, counter) = (&self.open.texts, &self.unsaved, &self.generation);
+        let evaluate = |input: &DetectedInput| {
+            let reader = &reader_of(unsaved);
+            let unit = UnitParameters { input, reader, open, main_file: None };
+            policies.evaluate_once(&unit, counter, generation)
+        };
+        let results = parallel::map(&batch, evaluate);
+        for (input, result) in batch.into_iter().zip(results) {
+            match result {
+                Some(findings) => self.take_findings(&input.path, findings, Vec::new()),
+                None => self.queue.push_back(Task::Unit(input)),
+            }
+        }
+    }
+
+    /// Takes over the findings of a unit.
+    fn take_findings(&mut self, unit: &Path, findings: UnitFindings, ended: Vec<UnitKey>) {
+        let UnitFindings { files, reads } = findings;
+        self.evaluated.insert(unit.to_owned());
+        self.reads.insert(unit.to_owned(), reads);
+        self.send_unit(UnitKey::Unit(unit.to_owned()), files, ended);
+    }
+
+    /// Shares the objects of manifests, and evaluates again what depends on those that have changed, except for one
+    /// unit, which is evaluated next.
+    fn share(&mut self, inputs: &[DetectedInput], next: Option<&Path>, policies: &mut Policies) {
+        let changed = self.shared.update(inputs, &policies.loaded.set, &self.reader());
+        self.objects_changed(&changed, next, policies);
+    }
+
+    fn objects_changed(
+        &mut self,
+        resources: &BTreeSet<String>,
+        next: Option<&Path>,
+        policies: &mut Policies,
+    ) {
+        if resources.is_empty() {
+            return;
+        }
+        policies.forget_decisions();
+        let queued: HashSet<_> = self.queue.iter().filter_map(Task::unit).collect();
+        let depends = |reads: &Option<BTreeSet<String>>| {
+            reads.as_ref().is_none_or(|reads| !reads.is_disjoint(resources))
+        };
+        let mut units: Vec<_> = self
+            .units
+            .all()
+            .filter(|unit| Some(unit.path.as_path()) != next && !queued.contains(&*unit.path))
+            .filter(|unit| self.reads.get(&unit.path).is_some_and(depends))
+            .cloned()
+            .collect();
+        units.sort_by(|a, b| a.path.cmp(&b.path));
+        self.queue.extend(units.into_iter().map(Task::Unit));
+    }
+
+    /// Answers with the text of a file after its safe fixes. Returns whether it is done, and not cancelled.
+    fn fix_all(
+        &mut self,
+        ticket: FixAllTicket,
+        path: &Path,
+        policies: &mut Policies,
+        generation: u64,
+    ) -> bool {
+        let reader = self.reader();
+        let text = self.open.texts.get(path).filter(|text| syntax_error(path, text).is_none());
+        let unit = text.and_then(|_| self.units.unit_of(path, &reader));
+        let fixed = if let Some(unit) = unit {
+            let mut cache = policies.take_cache(&unit.path).unwrap_or_default();
+            cache.start_evaluation(&self.generation, generation);
+            let LoadedPolicies { configuration, set, .. } = &policies.loaded;
+            let policies_of = (configuration, set);
+            let fixed = CollectedResults::fixed_text(&unit, path, policies_of, &reader, &cache);
+            let is_cancelled = cache.is_cancelled();
+            policies.keep_cache(&unit.path, cache);
+            if is_cancelled {
+                return false;
+            }
+            fixed
+        } else {
+            None
+        };
+        self.send(Event::Fixed(ticket, fixed));
+        true
+    }
+
     fn reader(&self) -> Reader {
-        Reader::new(DEFAULT_MAX_UNIT_BYTES).with_unsaved(self.unsaved.clone())
+        reader_of(&self.unsaved)
     }
 
     /// Evaluates an open or changed file. Returns whether it is done, and not cancelled.
     fn evaluate_file(&mut self, path: &Path, policies: &mut Policies, generation: u64) -> bool {
         let text = self.open.texts.get(path).cloned();
+        let is_inside = self.options.roots.iter().any(|root| path.starts_with(root));
+        if text.is_none() && !is_inside && self.end_unit_outside(path) {
+            return true;
+        }
         let kind = match &text {
             Some(text) => file_kind(path, text, &Outline::of(text)),
             None if path.ends_with(waivers::FILE_NAME) => FileKind::Waivers,
@@ -313,7 +459,9 @@ impl Evaluator {
                 self.publish_lines(path, configuration_errors(path, &text));
             }
             (FileKind::Cases, Some(text)) => {
-                self.publish_lines(path, self.case_errors(path, &text, policies));
+                let (open, reader) = (&self.open.texts, self.reader());
+                let errors = case_errors(path, &text, open, &reader, &policies.loaded.set);
+                self.publish_lines(path, errors);
             }
             (FileKind::Waivers, _) => return self.evaluate_waivers(path, policies, generation),
             (_, text) => {
@@ -340,9 +488,27 @@ impl Evaluator {
                     // It was evaluated alone before the bundle around it was known.
                     ended.push(UnitKey::Unit(path.to_owned()));
                 }
+                if is_shared(&unit) && self.units.contains(&unit.path) {
+                    self.share(std::slice::from_ref(&unit), Some(&unit.path), policies);
+                }
                 return self.evaluate_unit(&unit, Some((path, &ended)), policies, generation);
             }
         }
+        true
+    }
+
+    /// Ends the findings of a unit outside of the workspace, of which no file is open any more. Returns whether it
+    /// is one.
+    fn end_unit_outside(&mut self, closed: &Path) -> bool {
+        let unit = self.units.unit_of(closed, &self.reader()).map(|unit| unit.path);
+        let unit = unit.unwrap_or_else(|| closed.to_owned());
+        if self.open.texts.keys().any(|open| open.starts_with(&unit)) {
+            return false;
+        }
+        self.evaluated.remove(&unit);
+        self.reads.remove(&unit);
+        let ended = vec![UnitKey::Unit(closed.to_owned())];
+        self.send_unit(UnitKey::Unit(unit), FileFindings::new(), ended);
         true
     }
 
@@ -392,29 +558,23 @@ impl Evaluator {
     ) -> bool {
         let started = Instant::now();
         let reader = self.reader();
-        let Policies { loaded, pages, caches } = policies;
-        let known = caches.iter().position(|(unit, _)| *unit == input.path);
-        let known = known.and_then(|index| caches.remove(index)).map(|(_, cache)| cache);
+        let known = policies.take_cache(&input.path);
         let (is_edited, mut cache) = (known.is_some(), known.unwrap_or_default());
         cache.start_evaluation(&self.generation, generation);
-        let results =
-            CollectedResults::of_unit(input, &loaded.configuration, &loaded.set, &reader, &cache);
-        let is_done = results.is_some();
-        if let Some(results) = results {
+        // A closed file can be gone.
+        let main_file =
+            changed.map(|(path, _)| path).filter(|path| self.open.texts.contains_key(*path));
+        let unit = UnitParameters { input, reader: &reader, open: &self.open.texts, main_file };
+        let findings = policies.evaluate(&unit, &cache);
+        let is_done = findings.is_some();
+        if let Some(findings) = findings {
             cache.end_evaluation();
-            let (main, ended) = match changed {
-                Some((path, ended)) => (path.to_owned(), ended.to_vec()),
-                None => (main_file(input), Vec::new()),
-            };
-            let mut collector = FindingCollector::new(&reader, main, waiver_directory(input));
-            collector.add_results(&results, pages);
-            self.evaluated.insert(input.path.clone());
-            self.send_unit(UnitKey::Unit(input.path.clone()), collector.finish(), ended);
+            let ended = changed.map(|(_, ended)| ended.to_vec()).unwrap_or_default();
+            self.take_findings(&input.path, findings, ended);
         }
         // Only units that are edited are evaluated again and again.
         if changed.is_some() || is_edited {
-            caches.push_front((input.path.clone(), cache));
-            caches.truncate(MAX_CACHED_UNITS);
+            policies.keep_cache(&input.path, cache);
         }
         if changed.is_some() {
             self.last_duration = started.elapsed();
@@ -423,7 +583,7 @@ impl Evaluator {
     }
 
     /// Replaces the findings of a file by errors with places.
-    fn publish_lines(&self, path: &Path, lines: Vec<(Severity, u64, u64, String)>) {
+    fn publish_lines(&self, path: &Path, lines: Vec<LineError>) {
         let reader = self.reader();
         let mut collector = FindingCollector::new(&reader, path.to_owned(), None);
         for (severity, line, column, message) in lines {
@@ -442,143 +602,21 @@ impl Evaluator {
     }
 
     fn send_unit(&self, unit: UnitKey, findings: FileFindings, ended: Vec<UnitKey>) {
-        let versions = self.open.versions.clone();
-        self.send(Event::Evaluated(EvaluatedUnit { unit, findings, versions, ended }));
-    }
-
-    /// Returns the errors of a file with cases.
-    fn case_errors(
-        &self,
-        path: &Path,
-        text: &str,
-        policies: &Policies,
-    ) -> Vec<(Severity, u64, u64, String)> {
-        let name =
-            |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let file = |path: &Path, text: String| opgate_casefile::File { name: name(path), text };
-        let mut files = vec![file(path, text.to_owned())];
-        let objects = path.with_file_name(opgate_casefile::OBJECTS_FILE);
-        if objects != path {
-            let open = self.open.texts.get(&objects).map(ToString::to_string);
-            let read = || {
-                let opened = opgate_input::read::open_named(&objects).ok()?;
-                let purpose = opgate_input::read::ReadPurpose::Scan;
-                String::from_utf8(self.reader().read(opened, true, purpose).ok()?).ok()
-            };
-            files.extend(open.or_else(read).map(|text| file(&objects, text)));
-        }
-        let kinds = case_kinds(&policies.loaded.set, path);
-        let errors = opgate_casefile::read(&files, &kinds).err().unwrap_or_default();
-        let own = errors.into_iter().filter(|error| error.file == name(path));
-        let line = |error: CaseFileError| {
-            let line = u64::try_from(error.line).unwrap_or(1);
-            (Severity::Error, line, first_column(text, error.line), error.message)
-        };
-        own.map(line).collect()
+        let revisions = self.open.revisions.clone();
+        let charge = self.backlog.charge(&findings);
+        self.send(Event::Evaluated(EvaluatedUnit { unit, findings, revisions, ended, charge }));
     }
 }
 
-/// Returns the column of the first character of a line, from 1.
-fn first_column(text: &str, line: usize) -> u64 {
-    let line = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
-    let indent = line.chars().take_while(|c| c.is_whitespace()).count();
-    u64::try_from(indent).unwrap_or_default().saturating_add(1)
-}
-
-/// Returns the kinds of directories that the policy of a rule matches.
-fn case_kinds(set: &PolicySet, path: &Path) -> Vec<&'static str> {
-    let rule = path.file_stem().unwrap_or_default().to_string_lossy();
-    let kind = |resource: &String| match resource.as_str() {
-        "registrybundles" => Some("RegistryBundle"),
-        "plainbundles" => Some("PlainBundle"),
-        "operatorprojects" => Some("OperatorProject"),
-        _ => None,
-    };
-    let owner = set.policies().iter().find(|policy| policy.descriptor.rule(&rule).is_some());
-    match owner {
-        Some(policy) => {
-            policy.descriptor.matches.iter().flat_map(|r| &r.resources).filter_map(kind).collect()
-        }
-        None => vec!["RegistryBundle"],
-    }
-}
-
-/// Returns the errors of a configuration.
-fn configuration_errors(path: &Path, text: &str) -> Vec<(Severity, u64, u64, String)> {
-    match validate_text(path, text) {
-        Ok(errors) => errors
-            .into_iter()
-            .map(|(place, message)| {
-                let (line, column) = place.unwrap_or((1, 1));
-                (Severity::Error, line, column, message)
-            })
-            .collect(),
-        Err(error) => vec![(Severity::Error, 1, 1, format!("{:#}", error.error))],
-    }
-}
-
-/// Returns line, column and message of the first error of a text that is neither YAML nor JSON.
-fn syntax_error(path: &Path, text: &str) -> Option<(u64, u64, String)> {
-    let text = text.trim_start_matches('\u{feff}');
-    let is_json_file = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
-    if is_json_file || is_json(text) {
-        let values = serde_json::Deserializer::from_str(text);
-        let mut values = values.into_iter::<serde::de::IgnoredAny>();
-        let error = values.find_map(Result::err)?;
-        if is_json_file {
-            let number = |number: usize| u64::try_from(number).unwrap_or(1).max(1);
-            let message = error.to_string();
-            let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-            let (line, column) = (number(error.line()), number(error.column()));
-            return Some((line, column, format!("not JSON: {message}")));
+impl Task {
+    fn unit(&self) -> Option<&Path> {
+        match self {
+            Self::Unit(input) => Some(&input.path),
+            _ => None,
         }
     }
-    let words = opgate_yaml::BooleanWords::Yaml11;
-    let error = opgate_input::yaml::parse_documents_tolerant(text, words).err()?;
-    Some((error.line, error.column, format!("not YAML: {}", error.message)))
 }
 
-/// Returns the file that stands for a unit as a whole.
-fn main_file(input: &DetectedInput) -> PathBuf {
-    if input.directory.is_some() || !input.path.is_dir() {
-        return input.path.clone();
-    }
-    let annotations = input.path.join("metadata/annotations.yaml");
-    if annotations.is_file() {
-        return annotations;
-    }
-    let first = |directory: &Path| {
-        let mut files: Vec<_> = directory
-            .read_dir()
-            .ok()?
-            .filter_map(Result::ok)
-            .map(|entry| entry.path())
-            .filter(|path| opgate_lsp::paths::is_document(path))
-            .collect();
-        files.sort();
-        files.into_iter().next()
-    };
-    first(&input.path.join("manifests"))
-        .or_else(|| first(&input.path))
-        .unwrap_or_else(|| input.path.join("opgate.yaml"))
-}
-
-impl Knowledge {
-    /// Adds rules that are not known yet.
-    fn add(&mut self, set: &PolicySet, pages: &RulePages) {
-        for policy in set.policies() {
-            for rule in &policy.descriptor.rules {
-                if self.pages.contains_key(&rule.id) {
-                    continue;
-                }
-                let page = pages.page(&policy.name, &rule.id).unwrap_or_default().to_owned();
-                self.pages.insert(rule.id.clone(), page);
-                self.vocabulary.rules.push(RuleEntry {
-                    id: rule.id.clone(),
-                    policy: policy.descriptor.name.clone(),
-                    title: rule.title.clone(),
-                });
-            }
-        }
-    }
+fn reader_of(unsaved: &Arc<UnsavedTexts>) -> Reader {
+    Reader::new(DEFAULT_MAX_UNIT_BYTES).with_unsaved(unsaved.clone())
 }

@@ -2,31 +2,39 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lsp_types::{
     CodeAction, CodeActionKind, CodeActionParams, Command, Contents, Diagnostic, Hover, Location,
     MarkupContent, MarkupKind, Range, TextEdit, Uri,
 };
-use opgate_files::{directory, waivers};
+use opgate_files::waivers;
 use opgate_input::read::{ReadPurpose, Reader, open_named};
+use opgate_input::yaml::{YamlDocument, parse_documents_tolerant};
 use opgate_lsp::annotations::{self, AnnotationPlace};
 use opgate_lsp::completion::{CompletionContext, Vocabulary};
 use opgate_lsp::definition::reference_at;
-use opgate_lsp::finding::Finding;
+use opgate_lsp::finding::{ApplyFix, FileMove, Finding, Fix, FixEffect};
 use opgate_lsp::lines::LineIndex;
 use opgate_lsp::names::{DefinedKind, declarations, defined_kinds};
 use opgate_lsp::outline::{Key, Outline};
 use opgate_lsp::paths::{FileKind, is_document};
+use opgate_lsp::waiver::WaiverEditError;
 use opgate_lsp::{symbols as document_symbols, text_edit, uri, waiver};
+use opgate_yaml::BooleanWords;
 use serde_json::{Value, json};
 
-use super::client::{ADD_WAIVER, ASK_FOR_REASON};
+use super::client::{ADD_WAIVER, ASK_FOR_REASON, CHECK_AGAIN, FIX_ALL};
+use super::fix_all::{self, WantedActions};
 use super::state::{OpenFile, SessionState};
+use crate::cli::check::fix::real_target;
 
 /// Maximum bytes of an explanation.
 const MAX_HOVER_BYTES: usize = 64 << 10;
 /// Maximum bytes of the files of a bundle in which kinds are searched.
 const MAX_BUNDLE_BYTES: usize = 64 << 20;
+/// Maximum number of files in the directory of a bundle in which kinds are searched.
+const MAX_ENTRIES: usize = 1_000;
 /// Maximum bytes of a file with waivers.
 const MAX_WAIVER_BYTES: usize = 64 << 10;
 /// Maximum number of places that a name can refer to.
@@ -209,20 +217,20 @@ pub(super) fn completion(
 
 /// Returns the kinds of the CRDs in the directory of a file.
 fn kinds_near(state: &SessionState, path: &Path) -> Vec<DefinedKind> {
-    let Some(parent) = path.parent() else { return Vec::new() };
-    let Ok(listing) = directory::walk(parent) else { return Vec::new() };
+    let entries = path.parent().and_then(|parent| parent.read_dir().ok());
     let reader = Reader::new(MAX_BUNDLE_BYTES);
     let mut kinds = Vec::new();
-    for entry in &listing.files {
-        let full = parent.join(&entry.path);
-        if entry.rejection.is_some() || entry.path.contains('/') || !is_document(&full) {
+    for entry in entries.into_iter().flatten().filter_map(Result::ok).take(MAX_ENTRIES) {
+        let full = entry.path();
+        // A link can lead anywhere.
+        if !is_document(&full) || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
             continue;
         }
         if let Some(open) = state.files.get(&full) {
             kinds.extend(defined_kinds(open.document.text(), &open.outline));
             continue;
         }
-        let Ok(opened) = entry.file_path(&listing).open() else { continue };
+        let Ok(opened) = open_named(&full) else { continue };
         let read = reader.read(opened, true, ReadPurpose::Scan).ok();
         if let Some(text) = read.and_then(|bytes| String::from_utf8(bytes).ok()) {
             kinds.extend(defined_kinds(&text, &Outline::of(&text)));
@@ -231,17 +239,16 @@ fn kinds_near(state: &SessionState, path: &Path) -> Vec<DefinedKind> {
     kinds
 }
 
-/// Lists the fixes and waivers of the violations in a range.
-pub(super) fn code_actions(state: &SessionState, parameters: &CodeActionParams) -> Value {
-    let nothing = || json!([]);
-    let Some(path) = uri::to_path(&parameters.text_document.uri.0) else { return nothing() };
-    let Some(file) = state.files.get(&path) else { return nothing() };
-    let is_wanted = parameters.context.only.as_ref().is_none_or(|only| {
-        only.iter().any(|kind| matches!(kind, CodeActionKind::QuickFix | CodeActionKind::Empty))
-    });
-    if !is_wanted {
-        return nothing();
-    }
+/// Lists the fixes and waivers of the violations in a range, and the command for all fixes of the file.
+pub(super) fn code_actions(
+    state: &SessionState,
+    parameters: &CodeActionParams,
+    wanted: WantedActions,
+) -> Vec<CodeAction> {
+    let Some(path) = uri::to_path(&parameters.text_document.uri.0) else { return Vec::new() };
+    let Some(file) = state.files.get(&path).filter(|_| wanted.quick_fixes) else {
+        return Vec::new();
+    };
     let (text, lines) = (file.document.text(), file.document.lines());
     let start = lines.offset(text, parameters.range.start);
     let end = lines.offset(text, parameters.range.end);
@@ -251,7 +258,7 @@ pub(super) fn code_actions(state: &SessionState, parameters: &CodeActionParams) 
         state.findings_of(&path).filter(|finding| touches(finding, start, end)).collect();
     for finding in &found {
         let diagnostic = finding.diagnostic(text, lines);
-        actions.extend(fix_action(state, finding, diagnostic));
+        actions.extend(fix_action(state, file, finding, diagnostic));
     }
     for finding in &found {
         let is_new = !finding.rule.is_empty() && !waived.contains(&finding.rule.as_str());
@@ -261,39 +268,122 @@ pub(super) fn code_actions(state: &SessionState, parameters: &CodeActionParams) 
             actions.extend(waive_action(state, directory, finding, diagnostic));
         }
     }
-    to_value(actions)
+    let is_fixable = |fix: &Fix| fix.is_safe && fix.edits_only(&path);
+    let has_fix = || state.findings_of(&path).any(|f| f.fix.as_ref().is_some_and(is_fixable));
+    if wanted.fix_all_command && has_fix() {
+        actions.push(CodeAction {
+            title: fix_all::TITLE.to_owned(),
+            kind: Some(fix_all::kind()),
+            command: Some(file_command(fix_all::TITLE, FIX_ALL, file)),
+            ..CodeAction::default()
+        });
+    }
+    actions
+}
+
+/// Returns a command of the server about a file.
+fn file_command(title: &str, command: &str, file: &OpenFile) -> Command {
+    Command {
+        title: title.to_owned(),
+        tooltip: None,
+        command: command.to_owned(),
+        arguments: Some(vec![json!({"uri": file.uri.0})]),
+    }
 }
 
 fn fix_action(
     state: &SessionState,
+    file: &OpenFile,
     finding: &Finding,
     diagnostic: Diagnostic,
 ) -> Option<CodeAction> {
     let fix = finding.fix.as_ref()?;
-    let mut changes = Vec::new();
-    for path in &fix.paths {
-        // A text that cannot be edited with certainty has no action.
-        let edits = if let Some(open) = state.files.get(path) {
-            let text = open.document.text();
-            text_edit::edits(text, open.document.lines(), &(fix.apply)(path, text).ok()?)
-        } else {
-            let text = read_file(path)?;
-            text_edit::edits(&text, &LineIndex::of(&text), &(fix.apply)(path, &text).ok()?)
-        };
-        changes.push((path.clone(), edits));
-    }
-    if changes.iter().all(|(_, edits)| edits.is_empty()) {
-        return None;
-    }
+    let (edit, command) = match &fix.effect {
+        FixEffect::Edit { paths, apply } => (text_changes(state, paths, apply)?, None),
+        // Without this command, editors do not report a move of a file that is not open.
+        FixEffect::Move(moved) => {
+            let again = file_command("Check again", CHECK_AGAIN, file);
+            (move_changes(state, moved)?, Some(again))
+        }
+    };
     let review = if fix.is_safe { "" } else { " (review it: it can change the meaning)" };
     Some(CodeAction {
         title: format!("{}{review}", fix.title),
         kind: Some(CodeActionKind::QuickFix),
         diagnostics: Some(vec![diagnostic]),
         is_preferred: fix.is_safe.then_some(true),
-        edit: serde_json::from_value(workspace_edit(state, &changes, false)).ok(),
+        edit: serde_json::from_value(edit).ok(),
+        command,
         ..CodeAction::default()
     })
+}
+
+/// Returns the edit of the texts of files. A text that cannot be edited with certainty has none.
+fn text_changes(state: &SessionState, paths: &[PathBuf], apply: &Arc<ApplyFix>) -> Option<Value> {
+    let mut changes = Vec::new();
+    for path in paths {
+        let edits = with_text(state, path, |text, lines| {
+            Some(text_edit::edits(text, lines, &apply(path, text).ok()?))
+        });
+        changes.push((path.clone(), edits?));
+    }
+    let is_empty = changes.iter().all(|(_, edits)| edits.is_empty());
+    (!is_empty).then(|| workspace_edit(state, &changes, false))
+}
+
+/// Returns the edit of an open text to a new text; none if they are the same.
+pub(super) fn new_text_edit(
+    state: &SessionState,
+    path: &Path,
+    file: &OpenFile,
+    new: &str,
+) -> Option<Value> {
+    let edits = text_edit::edits(file.document.text(), file.document.lines(), new);
+    (!edits.is_empty()).then(|| workspace_edit(state, &[(path.to_owned(), edits)], false))
+}
+
+/// Returns the edit that moves a file or a document, if the editor can do that and the new place is free.
+fn move_changes(state: &SessionState, moved: &FileMove) -> Option<Value> {
+    let FileMove { path, document, directory, target } = moved;
+    let inside = target.strip_prefix(directory).ok()?;
+    if state.files.contains_key(target) || real_target(directory, inside).is_err() {
+        return None;
+    }
+    let (old, new) = (state.uri_of(path).0, uri::of_path(target));
+    let Some(document) = *document else {
+        let options = json!({"overwrite": false, "ignoreIfExists": false});
+        let rename = json!({"kind": "rename", "oldUri": old, "newUri": new, "options": options});
+        return state.options.can_rename_files.then(|| json!({"documentChanges": [rename]}));
+    };
+    if !state.options.can_create_files {
+        return None;
+    }
+    let name = path.file_name()?.to_string_lossy();
+    with_text(state, path, |text, lines| {
+        let split = opgate_fix::split_document(text, &name, document).ok()?;
+        let version = state.files.get(path).map(|file| file.document.version());
+        let whole = TextEdit { range: Range::default(), new_text: split.moved };
+        let options = json!({"overwrite": false, "ignoreIfExists": false});
+        let edits = text_edit::edits(text, lines, &split.rest);
+        Some(json!({"documentChanges": [
+            {"kind": "create", "uri": new, "options": options},
+            {"textDocument": {"uri": new, "version": null}, "edits": [whole]},
+            {"textDocument": {"uri": old, "version": version}, "edits": edits},
+        ]}))
+    })
+}
+
+/// Calls a function with the open text of a file, or else with that on disk.
+fn with_text<R>(
+    state: &SessionState,
+    path: &Path,
+    call: impl FnOnce(&str, &LineIndex) -> Option<R>,
+) -> Option<R> {
+    if let Some(open) = state.files.get(path) {
+        return call(open.document.text(), open.document.lines());
+    }
+    let text = read_file(path)?;
+    call(&text, &LineIndex::of(&text))
 }
 
 /// Returns an edit of files, which it creates if they are new.
@@ -379,9 +469,26 @@ fn waiver_edit(
     };
     let waiver::Insertion { offset, text: inserted } =
         waiver::insertion(&text, rule, reason).map_err(|error| error.to_string())?;
+    check_waiver(&text, offset, &inserted, rule)?;
     let position = LineIndex::of(&text).position(&text, offset.min(text.len()));
     let edit = TextEdit { range: Range { start: position, end: position }, new_text: inserted };
     Ok(workspace_edit(state, &[(path, vec![edit])], is_new))
+}
+
+/// Checks that a file has the waiver after the insertion, and nothing but waivers: it can be written in any style.
+fn check_waiver(text: &str, offset: usize, inserted: &str, rule: &str) -> Result<(), String> {
+    let mut made = text.to_owned();
+    made.insert_str(offset.min(text.len()), inserted);
+    let documents = parse_documents_tolerant(&made, BooleanWords::Yaml11).unwrap_or_default();
+    let has_waiver = |document: &YamlDocument| {
+        let value: Value = serde_json::from_str(&document.json.to_string()).unwrap_or_default();
+        let waivers = value.get("waivers").and_then(Value::as_array);
+        waivers.is_some_and(|waivers| waivers.iter().any(|waiver| waiver["rule"] == rule))
+    };
+    match documents.as_slice() {
+        [document] if has_waiver(document) => Ok(()),
+        _ => Err(WaiverEditError::Form.to_string()),
+    }
 }
 
 /// Runs a command: returns the edit that adds a waiver with the reason that the user gave.
@@ -405,4 +512,70 @@ pub(super) fn execute(state: &SessionState, parameters: &Value) -> Result<Value,
     }
     let edit = waiver_edit(state, &directory, &rule, &reason)?;
     Ok(json!({"label": format!("Waive {rule}"), "edit": edit}))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use opgate_lsp::text_document::TextDocument;
+
+    use super::super::client::ClientOptions;
+    use super::*;
+
+    #[test]
+    fn waiver_is_offered_only_where_its_file_is_valid_then() {
+        for (text, is_valid) in [
+            ("", true),
+            ("# none\n", true),
+            ("waivers:\n- {rule: B-1, reason: b}\n", true),
+            ("{}\n", false),
+            ("null\n", false),
+            ("text\n", false),
+            ("---\n...\n", false),
+            ("%YAML 1.2\n---\nwaivers:\n", true),
+            ("# a\n---\n---\nwaivers:\n", true),
+            ("waivers:\n- rule: [\n", false),
+        ] {
+            let checked = waiver::insertion(text, "A-1", "x")
+                .map_err(|error| error.to_string())
+                .and_then(|it| check_waiver(text, it.offset, &it.text, "A-1"));
+            assert_eq!(checked.is_ok(), is_valid, "{text:?}: {checked:?}");
+        }
+    }
+
+    /// A document becomes a separate file if the editor creates files and the new place is free.
+    #[test]
+    fn document_is_moved_where_the_editor_can_do_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let (path, target) = (root.join("a.yaml"), root.join("b.yaml"));
+        let moved = FileMove {
+            path: path.clone(),
+            document: Some(1),
+            directory: root.clone(),
+            target: target.clone(),
+        };
+        fs::write(&path, "kind: A\n---\nkind: C\n").unwrap();
+        let state = |can_create_files| {
+            let options = ClientOptions { can_create_files, ..ClientOptions::default() };
+            let mut state = SessionState::new(options);
+            let document = TextDocument::new(7, "kind: A\n---\nkind: B\n");
+            let file = OpenFile::new(&path, Uri::from(uri::of_path(&path)), document);
+            state.files.insert(path.clone(), file);
+            state
+        };
+        let (old, new) = (uri::of_path(&path), uri::of_path(&target));
+        let changes = move_changes(&state(true), &moved).unwrap();
+        let [create, content, rest] = changes["documentChanges"].as_array().unwrap().as_slice()
+        else {
+            panic!("{changes}");
+        };
+        assert_eq!((&create["kind"], &create["uri"]), (&json!("create"), &json!(new)));
+        assert_eq!(content["edits"][0]["newText"], "kind: B\n");
+        assert_eq!(rest["textDocument"], json!({"uri": old, "version": 7}));
+        assert_eq!(move_changes(&state(false), &moved), None);
+        fs::write(&target, "").unwrap();
+        assert_eq!(move_changes(&state(true), &moved), None);
+    }
 }

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use opgate_edit::Edit;
 use opgate_input::read::{FilePath, ReadPurpose, Reader};
-use opgate_lsp::finding::{Finding, Fix, Severity, marked_range};
+use opgate_lsp::finding::{FileMove, Finding, Fix, FixEffect, Severity, marked_range};
 use opgate_lsp::lines::{LineIndex, offset_of_place};
 use opgate_lsp::paths::{MAX_OPEN_BYTES, is_document};
 use opgate_text::one_line;
@@ -22,8 +23,9 @@ use crate::cli::report::page::RulePages;
 const MAX_MESSAGE_BYTES: usize = 4 << 10;
 /// Maximum bytes of the title of a fix.
 const MAX_TITLE_BYTES: usize = 256;
-/// Maximum number of findings of a file.
+/// Maximum number of findings of a file, and maximum bytes of those of a unit.
 const MAX_FINDINGS: usize = 1_000;
+const MAX_UNIT_BYTES: usize = 8 << 20;
 
 /// Findings by file.
 pub(super) type FileFindings = HashMap<PathBuf, Vec<Finding>>;
@@ -41,14 +43,22 @@ pub(super) struct FindingCollector<'c> {
     main_file: PathBuf,
     /// The directory whose waivers apply.
     waivers: Option<PathBuf>,
+    /// The texts of the editor: only their findings need fixes.
+    open: Option<&'c HashMap<PathBuf, Arc<str>>>,
     texts: HashMap<PathBuf, Option<ReadText>>,
     findings: FileFindings,
+    bytes: usize,
 }
 
 impl<'c> FindingCollector<'c> {
     pub(super) fn new(reader: &'c Reader, main_file: PathBuf, waivers: Option<PathBuf>) -> Self {
         let (texts, findings) = (HashMap::new(), HashMap::new());
-        Self { reader, main_file, waivers, texts, findings }
+        Self { reader, main_file, waivers, open: None, texts, findings, bytes: 0 }
+    }
+
+    /// Keeps the fixes of findings in these texts.
+    pub(super) fn with_fixes_of(self, open: &'c HashMap<PathBuf, Arc<str>>) -> Self {
+        Self { open: Some(open), ..self }
     }
 
     /// Adds the results of a unit.
@@ -75,7 +85,7 @@ impl<'c> FindingCollector<'c> {
                     policy: violation.policy.clone(),
                     url,
                     waivers,
-                    fix: violation.fix.as_ref().and_then(text_fix),
+                    fix: violation.fix.as_ref().and_then(editor_fix),
                     ..error_finding(severity, &message)
                 };
                 self.add(place, finding);
@@ -104,6 +114,9 @@ impl<'c> FindingCollector<'c> {
         let is_text = |(path, ..): &(PathBuf, u64, u64)| is_document(path);
         let (path, line, column) =
             place.filter(is_text).unwrap_or_else(|| (self.main_file.clone(), 1, 1));
+        if !self.open.is_some_and(|open| open.contains_key(&path)) {
+            finding.fix = None;
+        }
         let reader = self.reader;
         let read = self.texts.entry(path.clone()).or_insert_with(|| read_text(&path, reader));
         if let Some(ReadText { text, lines }) = read {
@@ -111,7 +124,9 @@ impl<'c> FindingCollector<'c> {
             finding.file_range = lines.range(text, &finding.range);
         }
         let list = self.findings.entry(path).or_default();
-        if list.len() < MAX_FINDINGS && !list.contains(&finding) {
+        let bytes = self.bytes.saturating_add(finding.size());
+        if list.len() < MAX_FINDINGS && bytes <= MAX_UNIT_BYTES && !list.contains(&finding) {
+            self.bytes = bytes;
             list.push(finding);
         }
     }
@@ -121,10 +136,26 @@ impl<'c> FindingCollector<'c> {
     }
 }
 
-/// Returns a fix that edits texts; none if it moves files.
-fn text_fix(fix: &ReportedFix) -> Option<Fix> {
+/// Returns a fix for an editor; none if it is not for files.
+fn editor_fix(fix: &ReportedFix) -> Option<Fix> {
     let edits = fix.edits()?.to_vec();
-    if edits.is_empty() || edits.iter().any(|edit| edit.document.is_none()) {
+    let size = edits.iter().map(|edit| edit.path.as_os_str().len() + edit.edit.byte_size()).sum();
+    let effect = match edits.as_slice() {
+        [] => return None,
+        [FileEdit { path, document, edit: Edit::MoveFile { path: target, .. }, directory }] => {
+            let directory = directory.clone()?;
+            let target = directory.join(target);
+            FixEffect::Move(FileMove { path: path.clone(), document: *document, directory, target })
+        }
+        edits if edits.iter().any(|edit| edit.document.is_none()) => return None,
+        _ => text_effect(edits)?,
+    };
+    let title = one_line(fix.title(), MAX_TITLE_BYTES);
+    Some(Fix { title, is_safe: fix.is_safe(), effect, size })
+}
+
+fn text_effect(edits: Vec<FileEdit>) -> Option<FixEffect> {
+    if edits.iter().any(|edit| matches!(edit.edit, Edit::MoveFile { .. })) {
         return None;
     }
     let mut paths: Vec<_> = edits.iter().map(|edit| edit.path.clone()).collect();
@@ -139,12 +170,7 @@ fn text_fix(fix: &ReportedFix) -> Option<Fix> {
         }
         Ok(text)
     };
-    Some(Fix {
-        title: one_line(fix.title(), MAX_TITLE_BYTES),
-        is_safe: fix.is_safe(),
-        paths,
-        apply: Arc::new(apply),
-    })
+    Some(FixEffect::Edit { paths, apply: Arc::new(apply) })
 }
 
 /// Returns a finding without a place.
@@ -196,6 +222,23 @@ fn read_text(path: &Path, reader: &Reader) -> Option<ReadText> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn findings_of_a_unit_are_bounded() {
+        let reader = Reader::default();
+        let mut collector = FindingCollector::new(&reader, PathBuf::from("/none"), None);
+        for file in 0..10 {
+            for number in 0..2 * MAX_FINDINGS {
+                let place = Some((PathBuf::from(format!("/none/{file}.yaml")), 1, 1));
+                let message = format!("{number} {}", "x".repeat(MAX_MESSAGE_BYTES));
+                collector.add(place, error_finding(Severity::Error, &message));
+            }
+        }
+        let findings = collector.finish();
+        assert_eq!(findings[Path::new("/none/0.yaml")].len(), MAX_FINDINGS);
+        let bytes: usize = findings.values().flatten().map(Finding::size).sum();
+        assert!(bytes <= MAX_UNIT_BYTES && bytes > MAX_UNIT_BYTES / 2, "{bytes}");
+    }
 
     #[test]
     fn place_of_an_error_is_split_from_its_message() {

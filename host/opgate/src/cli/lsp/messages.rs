@@ -9,6 +9,7 @@ use opgate_files::DetectedInput;
 use opgate_lsp::completion::Vocabulary;
 use opgate_lsp::names::Declaration;
 
+use super::backlog::BacklogCharge;
 use super::file_findings::FileFindings;
 
 /// What a session receives.
@@ -21,6 +22,8 @@ pub(super) enum Event {
     Ready(Box<Knowledge>),
     /// The findings of a unit.
     Evaluated(EvaluatedUnit),
+    /// The text of a file after its safe fixes; none if there are none.
+    Fixed(FixAllTicket, Option<Arc<str>>),
     /// A unit is not there any more.
     Removed(UnitKey),
     /// The names that a file declares.
@@ -38,7 +41,9 @@ pub(super) enum Event {
 /// A task of the evaluator.
 pub(super) enum Job {
     /// The texts of the editor have changed.
-    Texts(Box<OpenTexts>),
+    Texts,
+    /// The text of a file after its safe fixes is wanted.
+    FixAll(FixAllTicket, PathBuf),
     /// The units of the workspace.
     Detected(Vec<DetectedInput>),
     /// Files on disk have changed.
@@ -53,25 +58,22 @@ pub(super) enum Job {
     Stop,
 }
 
-/// The texts of the editor at one moment.
-#[derive(Default)]
-pub(super) struct OpenTexts {
-    pub(super) texts: HashMap<PathBuf, Arc<str>>,
-    pub(super) versions: HashMap<PathBuf, i32>,
-    /// Those that have changed since the last ones, or that were closed.
-    pub(super) changed: Vec<PathBuf>,
-}
-
 /// The findings of a unit.
 pub(super) struct EvaluatedUnit {
     /// Names the unit: its path, or the file whose syntax was read.
     pub(super) unit: UnitKey,
     pub(super) findings: FileFindings,
-    /// Versions of the texts of the editor that were evaluated.
-    pub(super) versions: HashMap<PathBuf, i32>,
+    /// Numbers of the texts of the editor that were evaluated.
+    pub(super) revisions: HashMap<PathBuf, u64>,
     /// Groups that end with it.
     pub(super) ended: Vec<UnitKey>,
+    /// Its bytes, until it is dropped.
+    pub(super) charge: BacklogCharge,
 }
+
+/// The number of a request for the safe fixes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct FixAllTicket(pub(super) u64);
 
 /// The name of a group of findings, which are replaced together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -10,15 +10,21 @@
 //! The workspace is untrusted: opening a directory runs the built-in policies only, reads within the bounds of
 //! `opgate check`, and contacts nothing. See docs/adr/0058-language-server.md.
 
+mod backlog;
 mod client;
 mod evaluator;
 mod features;
 mod file_findings;
+mod fix_all;
+mod knowledge;
 mod messages;
+mod open_texts;
 mod scan;
 mod session;
 mod settings;
 mod state;
+mod text_errors;
+mod unit_evaluation;
 mod units;
 
 use std::path::PathBuf;
@@ -34,6 +40,7 @@ use lsp_server::{Connection, Message};
 use self::client::ClientOptions;
 use self::evaluator::Evaluator;
 use self::messages::Event;
+use self::open_texts::TextMailbox;
 use self::session::Session;
 use crate::cli::exit::{CommandError, ExitStatus};
 
@@ -93,8 +100,15 @@ impl Lsp {
         let generation = Arc::new(AtomicU64::new(0));
         let (events, received) = mpsc::channel();
         let (jobs, todo) = mpsc::channel();
-        let evaluator =
-            Evaluator::new(options.clone(), generation.clone(), events.clone(), jobs.clone());
+        let (mailbox, backlog) = (Arc::new(TextMailbox::default()), Arc::default());
+        let evaluator = Evaluator::new(
+            options.clone(),
+            generation.clone(),
+            events.clone(),
+            jobs.clone(),
+            mailbox.clone(),
+            backlog,
+        );
         let thread = thread::Builder::new().name("lsp-evaluator".to_owned());
         let thread = thread.stack_size(STACK_BYTES).spawn(move || evaluator.run(&todo));
         thread.context("the system provides no thread").map_err(CommandError::engine)?;
@@ -112,7 +126,7 @@ impl Lsp {
         reader.context("the system provides no thread").map_err(CommandError::engine)?;
         let sender = connection.sender.clone();
         let send = move |message| sender.send(message).is_ok();
-        Session::new(send, options, jobs, generation).run(&received);
+        Session::new(send, options, jobs, mailbox, generation).run(&received);
         Ok(())
     }
 }

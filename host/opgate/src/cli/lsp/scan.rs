@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 
 use opgate_files::{self as files, DetectedInput, directory};
 use opgate_input::read::{ReadPurpose, Reader};
-use opgate_lsp::names::{self, Declaration};
+use opgate_lsp::names::{self, Declaration, MAX_INDEX_BYTES};
 use opgate_lsp::outline::Outline;
 use opgate_lsp::paths::is_document;
 
@@ -33,11 +33,13 @@ pub(super) fn scan(roots: &[PathBuf], jobs: &Sender<Job>, events: &Sender<Event>
         return;
     }
     let reader = Reader::new(MAX_ALL_BYTES);
-    let mut count = 0_usize;
+    let (mut count, mut bytes) = (0_usize, 0_usize);
     for unit in &units {
         for (path, declared) in unit_names(unit, &reader) {
             count = count.saturating_add(1);
-            if count > MAX_FILES || events.send(Event::Names(path, declared)).is_err() {
+            bytes = bytes.saturating_add(names::size_of_file(&path, &declared));
+            let is_full = count > MAX_FILES || bytes > MAX_INDEX_BYTES;
+            if is_full || events.send(Event::Names(path, declared)).is_err() {
                 return;
             }
         }

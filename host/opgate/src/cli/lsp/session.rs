@@ -21,16 +21,18 @@ use lsp_types::{
 use opgate_files::waivers;
 use opgate_lsp::finding::Finding;
 use opgate_lsp::names::declarations;
-use opgate_lsp::paths::MAX_OPEN_BYTES;
+use opgate_lsp::paths::{MAX_ALL_OPEN_BYTES, MAX_OPEN_BYTES};
 use opgate_lsp::text_document::TextDocument;
 use opgate_lsp::uri;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::client::{self, ClientOptions};
+use super::client::{self, CHECK_AGAIN, ClientOptions, FIX_ALL};
 use super::features;
-use super::messages::{EvaluatedUnit, Event, Job, OpenTexts, UnitKey};
-use super::settings::configuration_file;
+use super::fix_all::{FixAllRequest, FixAllTarget, KIND, PendingFixes, TITLE, WantedActions};
+use super::messages::{EvaluatedUnit, Event, Job, UnitKey};
+use super::open_texts::TextMailbox;
+use super::settings::configuration_places;
 use super::state::{OpenFile, SessionState};
 
 /// The session.
@@ -38,7 +40,10 @@ pub(super) struct Session {
     sender: SendMessage,
     state: SessionState,
     jobs: Sender<Job>,
+    mailbox: Arc<TextMailbox>,
     generation: Arc<AtomicU64>,
+    fixes: PendingFixes,
+    has_dropped_findings: bool,
     next_request: i32,
     is_shut_down: bool,
 }
@@ -51,10 +56,20 @@ impl Session {
         send: impl Fn(Message) -> bool + 'static,
         options: ClientOptions,
         jobs: Sender<Job>,
+        mailbox: Arc<TextMailbox>,
         generation: Arc<AtomicU64>,
     ) -> Self {
-        let (sender, state) = (Box::new(send), SessionState::new(options));
-        Self { sender, state, jobs, generation, next_request: 0, is_shut_down: false }
+        Self {
+            sender: Box::new(send),
+            state: SessionState::new(options),
+            jobs,
+            mailbox,
+            generation,
+            fixes: PendingFixes::default(),
+            has_dropped_findings: false,
+            next_request: 0,
+            is_shut_down: false,
+        }
     }
 
     /// Runs until the editor ends it.
@@ -72,6 +87,11 @@ impl Session {
                 Event::Disconnected => break,
                 Event::Ready(knowledge) => self.state.knowledge = Some(knowledge),
                 Event::Evaluated(unit) => self.take_findings(unit),
+                Event::Fixed(ticket, text) => {
+                    if let Some(request) = self.fixes.take(ticket) {
+                        self.finish_fix_all(request, text.as_deref());
+                    }
+                }
                 Event::Removed(unit) => {
                     self.replace_unit(&unit, HashMap::new(), Vec::new());
                 }
@@ -83,6 +103,9 @@ impl Session {
                 Event::Note(text) => self.log(2, &text),
                 Event::Failed(text) => {
                     self.notify("window/showMessage", json!({"type": 1, "message": text}));
+                    for request in self.fixes.take_all() {
+                        self.finish_fix_all(request, None);
+                    }
                 }
             }
         }
@@ -137,13 +160,11 @@ impl Session {
             "textDocument/documentSymbol" => parse(params).map(|p: DocumentSymbolParams| {
                 self.at(&p.text_document.uri, Position::default(), features::symbols)
             }),
-            "textDocument/codeAction" => {
-                parse(params).map(|p: CodeActionParams| features::code_actions(&self.state, &p))
-            }
-            "workspace/executeCommand" => features::execute(&self.state, &params).map(|edit| {
-                self.request("workspace/applyEdit", edit);
-                Value::Null
-            }),
+            "textDocument/codeAction" => match parse::<CodeActionParams>(params) {
+                Ok(parameters) => return self.answer_code_action(id, &parameters),
+                Err(error) => Err(error),
+            },
+            "workspace/executeCommand" => self.execute(&params).map(|()| Value::Null),
             _ => return self.send_error(id, ErrorCode::MethodNotFound, "not supported"),
         };
         match result {
@@ -152,10 +173,107 @@ impl Session {
         }
     }
 
+    fn answer_code_action(&mut self, id: RequestId, parameters: &CodeActionParams) {
+        let wanted = WantedActions::of(parameters.context.only.as_deref());
+        let actions = features::code_actions(&self.state, parameters, wanted);
+        let actions = actions.into_iter().filter_map(|action| serde_json::to_value(action).ok());
+        let target = FixAllTarget::Response { id, actions: actions.collect() };
+        let path = uri::to_path(&parameters.text_document.uri.0).filter(|_| wanted.fix_all);
+        self.start_fix_all(path, target);
+    }
+
+    /// Runs a command.
+    fn execute(&mut self, parameters: &Value) -> Result<(), String> {
+        let command = parameters.get("command").and_then(Value::as_str).unwrap_or_default();
+        if command != FIX_ALL && command != CHECK_AGAIN {
+            let edit = features::execute(&self.state, parameters)?;
+            self.request("workspace/applyEdit", edit);
+            return Ok(());
+        }
+        let uri = parameters.pointer("/arguments/0/uri").and_then(Value::as_str);
+        let path = uri.and_then(uri::to_path);
+        let path = path.ok_or_else(|| format!("{command} needs the uri of a file"))?;
+        if command == FIX_ALL {
+            self.start_fix_all(Some(path), FixAllTarget::Editor);
+        } else {
+            self.generation.fetch_add(1, Ordering::Release);
+            self.send_job(Job::FilesChanged(vec![path]));
+        }
+        Ok(())
+    }
+
+    /// Asks the evaluator for the fixes of an open text; there are none for other files.
+    fn start_fix_all(&mut self, path: Option<PathBuf>, target: FixAllTarget) {
+        let open = path.and_then(|path| {
+            let revision = self.state.files.get(&path)?.revision;
+            Some((path, revision))
+        });
+        let (path, revision) = open.unwrap_or_default();
+        let request = FixAllRequest { path: path.clone(), revision, target };
+        if !self.state.files.contains_key(&path) {
+            return self.finish_fix_all(request, None);
+        }
+        let (ticket, oldest) = self.fixes.add(request);
+        if let Some(oldest) = oldest {
+            self.finish_fix_all(oldest, None);
+        }
+        // The editor waits: the background does not continue before.
+        self.generation.fetch_add(1, Ordering::Release);
+        if self.jobs.send(Job::FixAll(ticket, path)).is_err()
+            && let Some(request) = self.fixes.take(ticket)
+        {
+            self.finish_fix_all(request, None);
+        }
+    }
+
+    /// Sends the fixes of a text, if it is still the same.
+    fn finish_fix_all(&mut self, request: FixAllRequest, text: Option<&str>) {
+        let FixAllRequest { path, revision, target } = request;
+        let file = self.state.files.get(&path);
+        let edit = match (text, file.filter(|file| file.revision == revision)) {
+            (None, _) => Ok(None),
+            (Some(_), None) => Err("the text has changed: try again"),
+            (Some(text), Some(file)) => Ok(features::new_text_edit(&self.state, &path, file, text)),
+        };
+        match (target, edit) {
+            (FixAllTarget::Response { id, mut actions }, Ok(edit)) => {
+                let action = |edit| json!({"title": TITLE, "kind": KIND, "edit": edit});
+                actions.extend(edit.map(action));
+                self.send(Response { id, response_result: Ok(actions.into()) }.into());
+            }
+            (FixAllTarget::Response { id, .. }, Err(why)) => {
+                self.send_error(id, ErrorCode::ContentModified, why);
+            }
+            (FixAllTarget::Editor, Ok(Some(edit))) => {
+                self.request("workspace/applyEdit", json!({"label": TITLE, "edit": edit}));
+            }
+            (FixAllTarget::Editor, Ok(None)) => {
+                self.log(3, "no violation in this file has a fix that needs no review");
+            }
+            (FixAllTarget::Editor, Err(why)) => self.log(2, why),
+        }
+    }
+
+    fn cancel(&mut self, parameters: &Value) {
+        let id = match parameters.get("id") {
+            Some(Value::String(id)) => RequestId::from(id.clone()),
+            Some(id) => match id.as_i64().and_then(|id| i32::try_from(id).ok()) {
+                Some(id) => RequestId::from(id),
+                None => return,
+            },
+            None => return,
+        };
+        if self.fixes.cancel(&id) {
+            self.send_error(id, ErrorCode::RequestCanceled, "cancelled");
+        }
+    }
+
     fn send_error(&self, id: RequestId, code: ErrorCode, message: &str) {
         let code = match code {
             ErrorCode::InvalidRequest => -32600,
             ErrorCode::MethodNotFound => -32601,
+            ErrorCode::RequestCanceled => -32800,
+            ErrorCode::ContentModified => -32801,
             _ => -32602,
         };
         self.send(Response::new_err(id, code, message.to_owned()).into());
@@ -187,6 +305,10 @@ impl Session {
                 self.save(&params);
                 Ok(())
             }
+            "$/cancelRequest" => {
+                self.cancel(&params);
+                Ok(())
+            }
             "workspace/didChangeWatchedFiles" => {
                 self.watched(&params);
                 Ok(())
@@ -201,11 +323,15 @@ impl Session {
     fn open(&mut self, parameters: DidOpenTextDocumentParams) {
         let item = parameters.text_document;
         let Some(path) = uri::to_path(&item.uri.0) else { return };
-        if item.text.len() > MAX_OPEN_BYTES {
-            let limit = opgate_text::units::bytes(MAX_OPEN_BYTES);
-            let shown = path.display();
-            return self
-                .log(2, &format!("{shown} is not checked while it is open: larger than {limit}"));
+        let all = self.state.open_bytes().saturating_add(item.text.len());
+        let limit = match item.text.len() {
+            length if length > MAX_OPEN_BYTES => Some(("larger than", MAX_OPEN_BYTES)),
+            _ if all > MAX_ALL_OPEN_BYTES => Some(("all open texts exceed", MAX_ALL_OPEN_BYTES)),
+            _ => None,
+        };
+        if let Some((why, limit)) = limit {
+            let (limit, shown) = (opgate_text::units::bytes(limit), path.display());
+            return self.log(2, &format!("{shown} is not checked while it is open: {why} {limit}"));
         }
         let document = TextDocument::new(item.version, &item.text);
         self.state.files.insert(path.clone(), OpenFile::new(&path, item.uri, document));
@@ -217,10 +343,11 @@ impl Session {
         let Some(path) = uri::to_path(&document.text_document_identifier.uri.0) else { return };
         let Some(file) = self.state.files.get_mut(&path) else { return };
         let edits = file.document.apply(document.version, &parameters.content_changes);
-        if file.document.text().len() > MAX_OPEN_BYTES {
+        let is_too_large = file.document.text().len() > MAX_OPEN_BYTES;
+        if is_too_large || self.state.open_bytes() > MAX_ALL_OPEN_BYTES {
             self.state.files.remove(&path);
             self.log(2, &format!("{} has become too large to be checked", path.display()));
-        } else {
+        } else if let Some(file) = self.state.files.get_mut(&path) {
             file.update(&path);
         }
         self.state.move_findings(&path, &edits);
@@ -277,7 +404,8 @@ impl Session {
     }
 
     fn is_configuration(&self, path: &Path) -> bool {
-        configuration_file(&self.state.options).is_some_and(|(file, _)| file == path)
+        // Also one that was deleted.
+        configuration_places(&self.state.options).iter().any(|place| place == path)
     }
 
     fn send_job(&self, job: Job) {
@@ -285,22 +413,23 @@ impl Session {
         let _ = self.jobs.send(job);
     }
 
-    /// Sends the texts to the evaluator, and cancels what it does.
+    /// Gives the text to the evaluator, and cancels what it does.
     fn texts_changed(&mut self, path: PathBuf) {
-        let mut open = OpenTexts { changed: vec![path], ..OpenTexts::default() };
-        for (path, file) in &self.state.files {
-            open.texts.insert(path.clone(), file.document.text().clone());
-            open.versions.insert(path.clone(), file.document.version());
-        }
+        self.state.revise(&path);
+        let file = self.state.files.get(&path);
+        let text = file.map(|file| (file.document.text().clone(), file.revision));
+        let must_wake = self.mailbox.set(path, text);
         self.generation.fetch_add(1, Ordering::Release);
-        self.send_job(Job::Texts(Box::new(open)));
+        if must_wake {
+            self.send_job(Job::Texts);
+        }
     }
 
     fn take_findings(&mut self, evaluated: EvaluatedUnit) {
-        let EvaluatedUnit { unit, findings, versions, ended } = evaluated;
+        let EvaluatedUnit { unit, findings, revisions, ended, charge: _charge } = evaluated;
         let is_current = |path: &PathBuf| {
-            let version = self.state.files.get(path).map(|file| file.document.version());
-            version == versions.get(path).copied()
+            let revision = self.state.files.get(path).map(|file| file.revision);
+            revision == revisions.get(path).copied()
         };
         let known = self.state.files_of(&unit).chain(self.open_files_of(&unit));
         // Findings of an older text would mark other places. Those of the current one follow.
@@ -332,7 +461,13 @@ impl Session {
         files.extend(self.state.remove_unit(unit));
         files.extend(findings.keys().cloned());
         files.extend(self.open_files_of(unit).cloned());
-        self.state.add_unit(unit, findings);
+        let dropped = self.state.add_unit(unit, findings);
+        if dropped > 0 && !std::mem::replace(&mut self.has_dropped_findings, true) {
+            self.log(
+                2,
+                "there are too many violations: those of some files are shown when you open them",
+            );
+        }
         for path in &files {
             self.publish(path);
         }
@@ -365,4 +500,78 @@ fn parse<P: DeserializeOwned>(parameters: Value) -> Result<P, String> {
 /// Returns the path of the text that parameters name.
 fn document_path(parameters: &Value) -> Option<PathBuf> {
     parameters.pointer("/textDocument/uri").and_then(Value::as_str).and_then(uri::to_path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::super::messages::FixAllTicket;
+    use super::*;
+
+    fn notification(method: &str, params: Value) -> Event {
+        Event::Message(Notification { method: method.to_owned(), params }.into())
+    }
+
+    fn open_event(text: &str) -> Event {
+        let document =
+            json!({"uri": "file:///a.yaml", "languageId": "yaml", "version": 1, "text": text});
+        notification("textDocument/didOpen", json!({"textDocument": document}))
+    }
+
+    /// Runs a session. Returns its messages.
+    fn run(options: ClientOptions, events: Vec<Event>) -> (Vec<Value>, Vec<Job>) {
+        let (output, sent) = mpsc::channel();
+        let (jobs, todo) = mpsc::channel();
+        let (mailbox, generation) = (Arc::default(), Arc::default());
+        let write =
+            move |message: Message| output.send(serde_json::to_value(message).unwrap()).is_ok();
+        let session = Session::new(write, options, jobs, mailbox, generation);
+        let (input, received) = mpsc::channel();
+        for event in events {
+            input.send(event).unwrap();
+        }
+        drop(input);
+        session.run(&received);
+        (sent.try_iter().collect(), todo.try_iter().collect())
+    }
+
+    /// Editors give a text that is opened again the version 1 again.
+    #[test]
+    fn fixes_of_an_earlier_text_are_not_applied() {
+        let (start, only) = (json!({"line": 0, "character": 0}), json!(["source.fixAll"]));
+        let params = json!({
+            "textDocument": {"uri": "file:///a.yaml"},
+            "range": {"start": start, "end": start},
+            "context": {"diagnostics": [], "only": only},
+        });
+        let method = "textDocument/codeAction".to_owned();
+        let close = json!({"textDocument": {"uri": "file:///a.yaml"}});
+        for is_reopened in [false, true] {
+            let request = Request { id: 5.into(), method: method.clone(), params: params.clone() };
+            let mut events = vec![open_event("a: 1\n"), Event::Message(request.into())];
+            if is_reopened {
+                events.push(notification("textDocument/didClose", close.clone()));
+                events.push(open_event("b: 1\n"));
+            }
+            events.push(Event::Fixed(FixAllTicket(1), Some("a: 2\n".into())));
+            let (messages, _) = run(ClientOptions::default(), events);
+            let response = messages.iter().find(|message| message["id"] == 5).unwrap();
+            let (code, title) = (&response["error"]["code"], &response["result"][0]["title"]);
+            if is_reopened {
+                assert_eq!(*code, -32_801, "{response}");
+            } else {
+                assert_eq!(*title, TITLE, "{response}");
+            }
+        }
+    }
+
+    #[test]
+    fn configuration_is_read_again_when_it_is_deleted() {
+        let options = ClientOptions { roots: vec!["/none".into()], ..ClientOptions::default() };
+        let changes = json!({"changes": [{"uri": "file:///none/opgate.yaml", "type": 3}]});
+        let event = notification("workspace/didChangeWatchedFiles", changes);
+        let (_, jobs) = run(options, vec![event]);
+        assert!(matches!(jobs.as_slice(), [Job::Reload, Job::Stop]));
+    }
 }

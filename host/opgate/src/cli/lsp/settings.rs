@@ -4,13 +4,17 @@
 //! The workspace can be the pull request of another user. Its configuration sets levels and settings of built-in policies;
 //! its policies from files run only if the user trusts the workspace. Registries are never contacted.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use opgate_admission::cluster::{ClusterOptions, Source};
-use opgate_admission::policy::{Configuration, LoadProgress, ModuleSource, PolicySet, Profile};
+use opgate_admission::policy::{
+    Configuration, LoadProgress, ModuleSource, PolicyConfig, PolicySet, Profile,
+};
 use opgate_builtin_policies::BUILTINS;
 use opgate_files::parallel;
 use opgate_server::DefaultLimits;
+use opgate_text::one_line;
 
 use super::client::ClientOptions;
 use crate::cli::args::ConfigArgs;
@@ -18,6 +22,9 @@ use crate::cli::check::DEFAULT_CALL_TIMEOUT;
 
 /// Name of the configuration in a workspace.
 pub(super) const FILE_NAME: &str = "opgate.yaml";
+
+/// Maximum number of policies that the workspace configures.
+const MAX_WORKSPACE_POLICIES: usize = 64;
 
 /// The loaded policies, and their configuration.
 pub(super) struct LoadedPolicies {
@@ -27,14 +34,27 @@ pub(super) struct LoadedPolicies {
     pub(super) notes: Vec<String>,
 }
 
-/// Returns the file with the configuration, if there is one, and whether the user names it.
-pub(super) fn configuration_file(options: &ClientOptions) -> Option<(PathBuf, bool)> {
+/// Maximum bytes of the errors of a configuration.
+const MAX_ERROR_BYTES: usize = 1 << 10;
+/// Maximum memory of a call of a policy that the workspace configures.
+const MAX_CALL_MEMORY_BYTES: usize = 1 << 30;
+
+/// Returns the places where a configuration can be, the first one first.
+pub(super) fn configuration_places(options: &ClientOptions) -> Vec<PathBuf> {
     if let Some(path) = &options.config {
         let base = options.roots.first().filter(|_| path.is_relative());
-        return Some((base.map_or_else(|| path.clone(), |base| base.join(path)), true));
+        return vec![base.map_or_else(|| path.clone(), |base| base.join(path))];
     }
-    let found = options.roots.iter().map(|root| root.join(FILE_NAME));
-    found.into_iter().find(|path| path.is_file()).map(|path| (path, false))
+    options.roots.iter().map(|root| root.join(FILE_NAME)).collect()
+}
+
+/// Returns the file with the configuration, if there is one, and whether the user names it.
+pub(super) fn configuration_file(options: &ClientOptions) -> Option<(PathBuf, bool)> {
+    let is_named = options.config.is_some();
+    // A link of the workspace can lead anywhere.
+    let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_file());
+    let place = configuration_places(options).into_iter().find(|path| is_named || is_file(path));
+    place.map(|path| (path, is_named))
 }
 
 impl LoadedPolicies {
@@ -49,6 +69,9 @@ impl LoadedPolicies {
             Some((path, is_named)) => Self::read(&path, is_named, options, &mut notes),
         };
         configuration.apply_file_limits(DEFAULT_CALL_TIMEOUT, parallel::worker_count().max(4));
+        if options.config.is_none() {
+            limit_calls(&mut configuration);
+        }
         let set = match Self::load_set(options, &configuration) {
             Ok(set) => set,
             Err(error) => {
@@ -85,6 +108,7 @@ impl LoadedPolicies {
         let mut configuration = match Configuration::read(path, BUILTINS) {
             Ok(configuration) => configuration,
             Err(errors) => {
+                let errors = one_line(&errors.to_string(), MAX_ERROR_BYTES);
                 notes.push(format!("{shown} is not used: {errors}"));
                 return Configuration::builtin(Profile::default(), BUILTINS);
             }
@@ -102,6 +126,18 @@ impl LoadedPolicies {
                 false
             }
         });
+        let mut repeated = 0_usize;
+        if !is_named {
+            // Each one takes memory and time to load.
+            let mut known = HashSet::new();
+            let mut is_new = |policy: &PolicyConfig| match &policy.module {
+                ModuleSource::Builtin(name) => known.insert(name.clone()),
+                _ => known.len() < MAX_WORKSPACE_POLICIES && known.insert(policy.name.clone()),
+            };
+            let count = configuration.policies.len();
+            configuration.policies.retain(|policy| is_new(policy));
+            repeated = count.saturating_sub(configuration.policies.len());
+        }
         let policies = |count: usize| match count {
             1 => "1 policy".to_owned(),
             count => format!("{count} policies"),
@@ -118,6 +154,72 @@ impl LoadedPolicies {
                 policies(remote)
             ));
         }
+        if repeated > 0 {
+            notes.push(format!(
+                "{shown}: not evaluated: {}: the language server evaluates each built-in policy of a workspace once, and at most {MAX_WORKSPACE_POLICIES} policies",
+                policies(repeated)
+            ));
+        }
         configuration
+    }
+}
+
+/// Limits the calls of policies that the workspace configures, as if it set no limits.
+fn limit_calls(configuration: &mut Configuration) {
+    for policy in &mut configuration.policies {
+        let limits = &mut policy.limits;
+        limits.cpu_time = DEFAULT_CALL_TIMEOUT;
+        limits.concurrency = parallel::worker_count().max(4);
+        limits.memory = limits.memory.min(MAX_CALL_MEMORY_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn policies_of_a_workspace_are_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE_NAME);
+        let mut text = String::from(
+            "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n- name: own\n  module: builtin:subscription\n  limits: {memory: 1Gi, concurrency: 100, time: 30s}\n",
+        );
+        for number in 0..200 {
+            let _ = writeln!(text, "- name: p{number}\n  module: builtin:cluster-service-version");
+            let _ = writeln!(text, "- name: f{number}\n  module: f.wasm");
+        }
+        fs::write(&path, text).unwrap();
+        let options = ClientOptions { trusts_workspace: true, ..ClientOptions::default() };
+        for (is_named, count) in [(true, 401), (false, MAX_WORKSPACE_POLICIES)] {
+            let mut notes = Vec::new();
+            let mut configuration = LoadedPolicies::read(&path, is_named, &options, &mut notes);
+            assert_eq!(configuration.policies.len(), count, "{notes:?}");
+            assert_eq!(notes.len(), usize::from(!is_named), "{notes:?}");
+            limit_calls(&mut configuration);
+            let limits = &configuration.policies[0].limits;
+            assert_eq!(
+                (limits.memory, limits.cpu_time),
+                (MAX_CALL_MEMORY_BYTES, DEFAULT_CALL_TIMEOUT)
+            );
+            assert!(limits.concurrency < 100);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn link_is_no_configuration_of_a_workspace() {
+        let (outside, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (target, link) = (outside.path().join("a.yaml"), directory.path().join(FILE_NAME));
+        fs::write(&target, "a: 1\n").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let roots = vec![directory.path().to_owned()];
+        let workspace = ClientOptions { roots, ..ClientOptions::default() };
+        assert_eq!(configuration_file(&workspace), None);
+        let named = ClientOptions { config: Some(link.clone()), ..workspace };
+        assert_eq!(configuration_file(&named), Some((link, true)));
     }
 }

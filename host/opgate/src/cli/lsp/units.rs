@@ -41,15 +41,19 @@ impl Units {
             || path.ancestors().any(|directory| self.directories.contains_key(directory))
     }
 
+    /// Returns the unit of a file, if it was detected.
+    pub(super) fn known_unit_of(&self, path: &Path) -> Option<&DetectedInput> {
+        let mut around = path.ancestors().skip(1);
+        let file = self.files.get(path);
+        file.or_else(|| around.find_map(|directory| self.directories.get(directory)))
+    }
+
     /// Returns the unit of a file; none if it is not checked.
     pub(super) fn unit_of(&self, path: &Path, reader: &Reader) -> Option<DetectedInput> {
-        if let Some(input) = self.files.get(path) {
+        if let Some(input) = self.known_unit_of(path) {
             return Some(input.clone());
         }
         let around = path.ancestors().skip(1);
-        if let Some(input) = around.clone().find_map(|directory| self.directories.get(directory)) {
-            return Some(input.clone());
-        }
         // The workspace is not searched yet, or the file is outside of it.
         for directory in around.take(MAX_ANCESTORS) {
             let is_bundle = directory.join("metadata/annotations.yaml").is_file()

@@ -1,4 +1,4 @@
-//! An editor for tests.
+//! An editor for tests and benchmarks of the language server.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -8,13 +8,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::BINARY;
-
 /// Enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A server under test.
-pub(super) struct Editor {
+/// An editor, with the server that it started.
+pub struct Editor {
     child: Child,
     stdin: Option<ChildStdin>,
     messages: Receiver<Value>,
@@ -30,8 +28,8 @@ impl Drop for Editor {
 
 impl Editor {
     /// Starts the server.
-    pub(super) fn start(directory: &Path) -> Self {
-        let mut child = Command::new(BINARY)
+    pub fn start(binary: &str, directory: &Path) -> Self {
+        let mut child = Command::new(binary)
             .arg("lsp")
             .current_dir(directory)
             .env_remove("OPGATE_CONFIG")
@@ -68,15 +66,21 @@ impl Editor {
     }
 
     /// Starts the server with the directory as workspace.
-    pub(super) fn open(directory: &Path) -> Self {
-        let mut editor = Self::start(directory);
+    pub fn open(binary: &str, directory: &Path) -> Self {
+        let mut editor = Self::start(binary, directory);
         let root = format!("file://{}", directory.display());
         editor.request("initialize", json!({"rootUri": root, "capabilities": {}}));
         editor.notify("initialized", json!({}));
         editor
     }
 
-    pub(super) fn send(&mut self, message: &Value) {
+    /// The number of the server's process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, message: &Value) {
         let mut message = message.clone();
         message["jsonrpc"] = "2.0".into();
         let body = message.to_string();
@@ -85,14 +89,15 @@ impl Editor {
         stdin.flush().unwrap();
     }
 
-    pub(super) fn notify(&mut self, method: &str, parameters: Value) {
+    /// Sends a notification.
+    pub fn notify(&mut self, method: &str, parameters: Value) {
         let mut message = json!({"method": method});
         message["params"] = parameters;
         self.send(&message);
     }
 
     /// Sends a request, and returns the response.
-    pub(super) fn request(&mut self, method: &str, parameters: Value) -> Value {
+    pub fn request(&mut self, method: &str, parameters: Value) -> Value {
         self.next_id += 1;
         let id = self.next_id;
         let mut message = json!({"id": id, "method": method});
@@ -102,7 +107,7 @@ impl Editor {
     }
 
     /// Returns the next message that is wanted.
-    pub(super) fn receive(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    pub fn receive(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let mut others = Vec::new();
         loop {
             match self.messages.recv_timeout(TIMEOUT) {
@@ -113,8 +118,36 @@ impl Editor {
         }
     }
 
+    /// Opens a text, with version 1.
+    pub fn open_text(&mut self, uri: &str, text: &str) {
+        let document = json!({"uri": uri, "languageId": "yaml", "version": 1, "text": text});
+        self.notify("textDocument/didOpen", json!({"textDocument": document}));
+    }
+
+    /// Changes a text.
+    pub fn change(&mut self, uri: &str, version: usize, changes: &Value) {
+        let document = json!({"uri": uri, "version": version});
+        let parameters = json!({"textDocument": document, "contentChanges": changes});
+        self.notify("textDocument/didChange", parameters);
+    }
+
+    /// Returns the result of the request for all safe fixes of a text.
+    pub fn fix_all(&mut self, uri: &str) -> Value {
+        let start = json!({"line": 0, "character": 0});
+        let only = json!(["source.fixAll.opgate"]);
+        let response = self.request(
+            "textDocument/codeAction",
+            json!({
+                "textDocument": {"uri": uri},
+                "range": {"start": start, "end": start},
+                "context": {"diagnostics": [], "only": only},
+            }),
+        );
+        response["result"].clone()
+    }
+
     /// Returns the findings of a version of a text.
-    pub(super) fn findings(&mut self, uri: &str, version: i64) -> Vec<Value> {
+    pub fn findings(&mut self, uri: &str, version: i64) -> Vec<Value> {
         let message = self.receive(|message| {
             message["method"] == "textDocument/publishDiagnostics"
                 && message["params"]["uri"] == uri
@@ -124,14 +157,14 @@ impl Editor {
     }
 
     /// Ends the session. Returns the exit status.
-    pub(super) fn end(mut self) -> Option<i32> {
+    pub fn end(mut self) -> Option<i32> {
         self.request("shutdown", Value::Null);
         self.send(&json!({"method": "exit"}));
         self.wait()
     }
 
     /// Closes the connection, and waits for the end of the server.
-    pub(super) fn wait(&mut self) -> Option<i32> {
+    pub fn wait(&mut self) -> Option<i32> {
         drop(self.stdin.take());
         self.child.wait().unwrap().code()
     }
