@@ -43,11 +43,9 @@ impl Documents {
             let text = command_output(opgate().args(["completions", shell]))?;
             completions.push((file.to_owned(), text.into_bytes()));
         }
-        let directory = env::temp_dir().join(format!("opgate-man-{}", std::process::id()));
-        command_output(opgate().arg("man").arg(&directory))?;
-        let man_pages = read_directory(&directory);
-        fs::remove_dir_all(&directory)?;
-        Ok(Self { completions, man_pages: man_pages? })
+        let directory = tempfile::tempdir()?;
+        command_output(opgate().arg("man").arg(directory.path()))?;
+        Ok(Self { completions, man_pages: read_directory(directory.path())? })
     }
 }
 

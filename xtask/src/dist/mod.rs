@@ -18,8 +18,8 @@ mod platform;
 mod wheel;
 
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -161,19 +161,16 @@ fn documents(programs: &[(&Platform, Vec<u8>)]) -> Result<Documents> {
             "completions and man pages need a program that runs here: also name a --target of this machine"
         );
     };
-    let name = format!("opgate-dist-{}", std::process::id());
-    let directory = env::temp_dir().join(name);
-    fs::create_dir_all(&directory)?;
-    let path = directory.join(platform.program_name());
+    // Of this user only: another one could replace the program before it runs.
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join(platform.program_name());
     fs::write(&path, program)?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     }
-    let documents = Documents::of(&path);
-    fs::remove_dir_all(&directory)?;
-    documents
+    Documents::of(&path)
 }
 
 /// Libraries in the program that are no crates.

@@ -21,4 +21,8 @@ def find_program() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(subprocess.run([find_program(), *sys.argv[1:]], check=False).returncode)
+    arguments = [find_program(), *sys.argv[1:]]
+    if os.name == "posix":
+        # The program replaces Python, and gets all signals.
+        os.execv(arguments[0], arguments)
+    sys.exit(subprocess.run(arguments, check=False).returncode)

@@ -27,8 +27,9 @@ function program() {
 const child = spawn(program(), process.argv.slice(2), { stdio: "inherit", windowsHide: true });
 const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
 for (const signal of signals) {
-  // At Ctrl-C, the child has the signal from the terminal, and ends.
-  process.on(signal, () => signal === "SIGINT" || child.kill(signal));
+  // At Ctrl-C in a terminal, the child has the signal from there, and ends.
+  const isSent = signal === "SIGINT" && process.stdin.isTTY;
+  process.on(signal, () => isSent || child.kill(signal));
 }
 child.on("error", (error) => {
   console.error(`error: ${error.message}`);
