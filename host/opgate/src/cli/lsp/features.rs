@@ -10,7 +10,7 @@ use lsp_types::{
 };
 use opgate_files::waivers;
 use opgate_input::read::{ReadPurpose, Reader, open_named};
-use opgate_input::yaml::{YamlDocument, parse_documents_tolerant};
+use opgate_input::yaml::{YamlDocument, parse_documents};
 use opgate_lsp::annotations::{self, AnnotationPlace};
 use opgate_lsp::completion::{CompletionContext, Vocabulary};
 use opgate_lsp::definition::reference_at;
@@ -479,7 +479,7 @@ fn waiver_edit(
 fn check_waiver(text: &str, offset: usize, inserted: &str, rule: &str) -> Result<(), String> {
     let mut made = text.to_owned();
     made.insert_str(offset.min(text.len()), inserted);
-    let documents = parse_documents_tolerant(&made, BooleanWords::Yaml11).unwrap_or_default();
+    let documents = parse_documents(&made, BooleanWords::Yaml11).unwrap_or_default();
     let has_waiver = |document: &YamlDocument| {
         let value: Value = serde_json::from_str(&document.json.to_string()).unwrap_or_default();
         let waivers = value.get("waivers").and_then(Value::as_array);

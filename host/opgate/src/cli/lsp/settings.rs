@@ -36,8 +36,6 @@ pub(super) struct LoadedPolicies {
 
 /// Maximum bytes of the errors of a configuration.
 const MAX_ERROR_BYTES: usize = 1 << 10;
-/// Maximum memory of a call of a policy that the workspace configures.
-const MAX_CALL_MEMORY_BYTES: usize = 1 << 30;
 
 /// Returns the places where a configuration can be, the first one first.
 pub(super) fn configuration_places(options: &ClientOptions) -> Vec<PathBuf> {
@@ -170,7 +168,6 @@ fn limit_calls(configuration: &mut Configuration) {
         let limits = &mut policy.limits;
         limits.cpu_time = DEFAULT_CALL_TIMEOUT;
         limits.concurrency = parallel::worker_count().max(4);
-        limits.memory = limits.memory.min(MAX_CALL_MEMORY_BYTES);
     }
 }
 
@@ -201,10 +198,7 @@ mod tests {
             assert_eq!(notes.len(), usize::from(!is_named), "{notes:?}");
             limit_calls(&mut configuration);
             let limits = &configuration.policies[0].limits;
-            assert_eq!(
-                (limits.memory, limits.cpu_time),
-                (MAX_CALL_MEMORY_BYTES, DEFAULT_CALL_TIMEOUT)
-            );
+            assert_eq!(limits.cpu_time, DEFAULT_CALL_TIMEOUT);
             assert!(limits.concurrency < 100);
         }
     }
