@@ -533,8 +533,8 @@ mod tests {
             ("null\n", false),
             ("text\n", false),
             ("---\n...\n", false),
-            ("%YAML 1.2\n---\nwaivers:\n", true),
-            ("# a\n---\n---\nwaivers:\n", true),
+            ("%YAML 1.2\n---\nwaivers:\n", false),
+            ("# a\n---\n---\nwaivers:\n", false),
             ("waivers:\n- rule: [\n", false),
         ] {
             let checked = waiver::insertion(text, "A-1", "x")
