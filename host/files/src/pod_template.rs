@@ -7,6 +7,7 @@
 //! A server evaluates these Pods when a controller creates them. In files there are only the workloads.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use opgate_document::{Document, Kind, Value, equal};
@@ -175,7 +176,7 @@ impl PodNames {
         let templates = workload.get("/spec/volumeClaimTemplates").filter(|_| self.is_stateful);
         let templates = templates.into_iter().flat_map(|templates| templates.items());
         let names = templates.filter_map(|claim| claim.get("/metadata/name")?.text());
-        let mut claims: Vec<&str> = names.collect();
+        let claims: Vec<&str> = names.collect();
         let written = spec.get("/volumes").filter(|volumes| volumes.kind() != Kind::Null);
         if claims.is_empty() || written.is_some_and(|volumes| volumes.kind() != Kind::List) {
             return spec.raw();
@@ -185,15 +186,16 @@ impl PodNames {
             let (name, of) = (json_string(claim), json_string(&format!("{claim}-{instance}")));
             format!(r#"{{"name":{name},"persistentVolumeClaim":{{"claimName":{of}}}}}"#)
         };
+        let mut left: HashSet<&str> = claims.iter().copied().collect();
         let mut volumes = Vec::new();
         for volume in written.into_iter().flat_map(|volumes| volumes.items()) {
             let name = volume.get("/name").and_then(|name| name.text());
-            match claims.iter().position(|claim| Some(*claim) == name) {
-                Some(index) => volumes.push(claim_volume(claims.remove(index))),
+            match name.and_then(|name| left.take(name)) {
+                Some(claim) => volumes.push(claim_volume(claim)),
                 None => volumes.push(volume.raw().into_owned()),
             }
         }
-        volumes.extend(claims.into_iter().map(claim_volume));
+        volumes.extend(claims.into_iter().filter(|claim| left.remove(claim)).map(claim_volume));
         let mut json = "{".to_owned();
         for (name, value) in spec.members().filter(|(name, _)| *name != "volumes") {
             // Writing to a text does not fail.
