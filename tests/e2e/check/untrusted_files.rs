@@ -248,3 +248,36 @@ fn locating_violations_takes_linear_time() {
         all_output(&output)
     );
 }
+
+/// The kubeconfig of a user names programs that opgate runs. That of the checked directory is none.
+#[test]
+fn relative_home_directory_is_not_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = "apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]
+users:
+- name: u
+  user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, args: [RAN], interactiveMode: Never}}
+";
+    write(&directory, ".kube/config", config);
+    let absolute = directory.path().as_os_str();
+    for (home, runs) in [("".as_ref(), false), (".".as_ref(), false), (absolute, true)] {
+        let output = Command::new(BINARY)
+            .args(["check", "--cluster"])
+            .current_dir(directory.path())
+            .env("HOME", home)
+            .env("OPGATE_CACHE_DIR", directory.path().join(".cache"))
+            .env_remove("OPGATE_CONFIG")
+            .env_remove("KUBECONFIG")
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let ran = directory.path().join("RAN").exists();
+        assert_eq!(ran, runs, "{}: {}", home.display(), all_output(&output));
+        assert!(!output.status.success(), "{}", all_output(&output));
+    }
+}

@@ -1,12 +1,11 @@
-//! Evaluates units one after another: those of changed texts first, then the rest of the workspace.
+//! Evaluates units: those of changed texts first, one after another, then the rest of the workspace, some at a time on
+//! all CPUs.
 //!
 //! ```text
 //! jobs ─▶ texts of the editor, queue ─▶ unit ─▶ findings by file ─▶ events
 //!                                 │       ▲ ends early if the generation changes: a key was pressed
 //!                                 └▶ objects of manifests, for the rules of other files
 //! ```
-//!
-//! Units of the background are evaluated on all processors, some at a time.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
