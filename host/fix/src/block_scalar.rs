@@ -1,5 +1,7 @@
 //! New texts in the place of a block scalar, `|` or `>`. Its style and the comment behind its mark stay.
 
+use std::collections::HashMap;
+
 use opgate_yaml::tree::{Node, ScalarStyle};
 
 use crate::layout::{Layout, Splice};
@@ -119,6 +121,9 @@ impl<'t> BlockScalar<'t> {
     fn folded(&self, content: &str) -> Vec<String> {
         let old: Vec<_> = self.lines.split(|line| line.is_empty()).collect();
         let old: Vec<_> = old.into_iter().filter(|lines| !lines.is_empty()).collect();
+        // By their texts, of which the first one counts.
+        let by_text: HashMap<_, _> =
+            old.iter().rev().map(|lines| (lines.join(" "), lines)).collect();
         let mut lines: Vec<String> = Vec::new();
         let (mut paragraphs, mut breaks, mut is_deeper) = (0_usize, 0_usize, false);
         for line in content.split('\n') {
@@ -136,7 +141,7 @@ impl<'t> BlockScalar<'t> {
             if is_deeper {
                 lines.push(line.to_owned());
             } else {
-                let same = old.iter().find(|lines| lines.join(" ") == line);
+                let same = by_text.get(line).copied();
                 let near = same.or_else(|| old.get(paragraphs)).copied().unwrap_or_default();
                 lines.extend(folded_like(line, near));
             }
