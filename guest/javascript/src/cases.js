@@ -10,7 +10,7 @@ import { test } from 'node:test';
 import { parse } from 'yaml';
 
 import { applyFixes } from './edits.js';
-import { evaluate } from './native.js';
+import { evaluate, isEvaluated } from './native.js';
 import { unescape } from './pointer.js';
 
 /** Members for the expected outcome: a case with `fixes` does not inherit these. */
@@ -88,7 +88,7 @@ function check(policy, rule, file, expects, entry, objects) {
   const { version, resource, ...request } = entry.request ?? {};
   const subject = named(object ?? old);
   const evaluated = changed(object, entry.with);
-  const verdict = evaluate(policy, {
+  const testRequest = {
     user: '',
     ...request,
     ...(resource === undefined && version === undefined ? {} : { resource: resourceOf(subject, resource, version) }),
@@ -97,7 +97,9 @@ function check(policy, rule, file, expects, entry, objects) {
     oldObject: changed(old, operation === 'delete' ? entry.with : entry.withOld),
     settings: entry.settings ?? file.settings ?? {},
     cluster: cluster === 'none' ? undefined : cluster.map(named),
-  });
+  };
+  if (expects === 'accept') compareEvaluated(isEvaluated(policy, rule, testRequest), rule, entry);
+  const verdict = evaluate(policy, testRequest);
   const own = entry.message ?? entry.messagePrefix;
   const wanted = [...(own === undefined ? [] : [entry]), ...(entry.violations ?? []), ...(entry.otherViolations ?? [])].map((it) => ({
     ...it,
@@ -111,6 +113,16 @@ function check(policy, rule, file, expects, entry, objects) {
   if (entry.auditAnnotations) deepStrictEqual(Object.fromEntries(annotations), entry.auditAnnotations);
   if (entry.reason) deepStrictEqual(verdict.reason, entry.reason);
   compareFixed(verdict.violations.filter((it) => it.rule === rule.id), evaluated, entry.fixed, named);
+}
+
+/** The rule evaluates an accepted case, which would pass otherwise whatever the rule does, unless the case has `matches: false`. */
+function compareEvaluated(isEvaluatedByRule, rule, { matches = true }) {
+  if (isEvaluatedByRule === matches) return;
+  throw new Error(
+    matches
+      ? `vacuous: ${rule.id} does not evaluate the request; change the request, or write \`matches: false\``
+      : `it has \`matches: false\`, and ${rule.id} evaluates the request`,
+  );
 }
 
 /** Every fix of the rule fits the object. `fixed` is the object after them: changes as in `with`, an object, or its name. */

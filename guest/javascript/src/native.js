@@ -7,6 +7,7 @@ import { evaluate as evaluateReview, settingsErrors } from './evaluate.js';
 import { host } from './host.js';
 import { Plain } from './plain.js';
 import { at, has } from './pointer.js';
+import { Report } from './report.js';
 import { Request, Review } from './review.js';
 
 /**
@@ -14,7 +15,22 @@ import { Request, Review } from './review.js';
  * old object, otherwise `create`. `cluster` is a list of objects; without it there is no cluster state to query.
  */
 export function evaluate(policy, testRequest) {
-  const { object, oldObject, settings = {}, cluster } = testRequest;
+  const { settings = {}, cluster } = testRequest;
+  const { request, review } = reviewOf(policy, testRequest);
+  const routes = matchesOf(policy, request, settings).reduce((bits, match) => bits | (1n << BigInt(match.route)), 0n);
+  return during(cluster && nativeCluster(reads(policy), cluster, settings), () => evaluateReview(policy, review, routes));
+}
+
+/** Whether a rule evaluates a request: a route for the rule matches it, and the rule is on. */
+export function isEvaluated(policy, rule, testRequest) {
+  const { request, review } = reviewOf(policy, testRequest);
+  const isMatched = matchesOf(policy, request, testRequest.settings ?? {}).some(({ rules }) => rules.includes(rule.id));
+  return isMatched && new Report(review, policy.rules).isOn(rule);
+}
+
+/** The request and the review of a test request. */
+function reviewOf(policy, testRequest) {
+  const { object, oldObject, settings = {} } = testRequest;
   const operation = testRequest.operation ?? (oldObject === undefined ? 'create' : 'update');
   const subject = object ?? oldObject;
   const resource = testRequest.resource ?? resourceOf(policy, subject);
@@ -32,10 +48,7 @@ export function evaluate(policy, testRequest) {
   };
   const document = (value) => (value === undefined || value === null ? undefined : new Document(new Plain(structuredClone(value))));
   const parts = Object.fromEntries(Object.entries(request).map(([name, value]) => [name, () => value]));
-  const review = new Review(new Request(operation, parts), document(object), document(oldObject), document(settings));
-  return during(cluster && nativeCluster(reads(policy), cluster, settings), () =>
-    evaluateReview(policy, review, routesOf(policy, request, settings)),
-  );
+  return { request, review: new Review(new Request(operation, parts), document(object), document(oldObject), document(settings)) };
 }
 
 /** The errors of `checkSettings`: a list of `{pointer, message}`. */
@@ -75,8 +88,8 @@ function resourceOf(policy, object) {
   return { group, version, resource: named ?? pluralOf(kind) };
 }
 
-/** The routes of a request, as the host finds them. */
-function routesOf(policy, request, settings) {
+/** The match rules that a request fits, as the host finds them. */
+function matchesOf(policy, request, settings) {
   const { group, version, resource } = request.resource;
   const name = request.subResource === '' ? resource : `${resource}/${request.subResource}`;
   const any = (list, found) => list.some((it) => it === '*' || it === found || it === `${resource}/*`);
@@ -91,7 +104,7 @@ function routesOf(policy, request, settings) {
     (match.namespace === undefined || (at(settings, match.namespace.pointer) ?? match.namespace.default) === request.namespace) &&
     (namespace === '' || isNamed(match.namespaces, namespace)) &&
     (request.name === '' || isNamed(match.names, request.name));
-  return matches(policy).filter(fits).reduce((bits, match) => bits | (1n << BigInt(match.route)), 0n);
+  return matches(policy).filter(fits);
 }
 
 function isNamed({ include, exclude }, name) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,30 @@ def test_a_case_inherits_the_subject_that_it_fixes(tmp_path: Path) -> None:
     [accepted, rejected] = cases_of(str(tmp_path))
     assert accepted.entry["with"] == {"/a": 1, "/b": 2} and "message" not in accepted.entry
     assert rejected.entry["with"] == {"/a": 1}
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        ("create: {apiVersion: v1, kind: Pod}", None),
+        ("create: {apiVersion: v1, kind: Service}, matches: false", None),
+        ("create: {apiVersion: v1, kind: Service}", "vacuous: T-1 does not evaluate the request"),
+        ("delete: {apiVersion: v1, kind: Pod}", "vacuous"),
+        ('create: {apiVersion: v1, kind: Pod}, settings: {rules: {T-1: "off"}}', "vacuous"),
+        ("create: {apiVersion: v1, kind: Pod}, matches: false", "it has `matches: false`, and T-1 evaluates the request"),
+    ],
+)
+def test_accepted_cases_are_evaluated_unless_they_say_otherwise(tmp_path: Path, case: str, why: str | None) -> None:
+    (tmp_path / "T-1.yaml").write_text(f"rule: T-1\naccept:\n- {{name: a, {case}}}\n")
+    target = Target(versions=["v1"], resources=["pods"], kind="Pod")
+    policy = Policy(name="t", version="1.0.0", title="t", rules=[Rule("T-1", "t", level=DENY, on={target: [CREATE]})])
+    policy.evaluate(target)(lambda review, report: None)
+    [found] = cases_of(str(tmp_path))
+    if why is None:
+        found.check(policy)
+    else:
+        with pytest.raises(AssertionError, match=re.escape(why)):
+            found.check(policy)
 
 
 FIXED: list[tuple[Any, list[Fix], Any]] = [

@@ -19,7 +19,7 @@ import yaml
 from ..declare import DENY
 from ..policy import Policy
 from .edits import apply_fixes
-from .evaluate import evaluate
+from .evaluate import evaluate, is_evaluated
 
 _REQUEST = {"subResource": "sub_resource"}
 # Members for the expected outcome: a case with `fixes` does not inherit these.
@@ -47,10 +47,12 @@ class Case:
 
     def verdict(self, policy: Policy) -> Any:
         """The verdict of the policy."""
-        return self._evaluated(policy)[0]
+        request = self._request()
+        cluster = self.entry.get("cluster")
+        return evaluate(policy, cluster=None if cluster in (None, "none") else [self._named(value) for value in cluster], **request)
 
-    def _evaluated(self, policy: Policy) -> tuple[Any, Any]:
-        """The verdict, and the object of the request."""
+    def _request(self) -> dict[str, Any]:
+        """The request and the settings, as arguments of `evaluate`."""
         entry = self.entry
         new = old = None
         if "create" in entry:
@@ -65,20 +67,17 @@ class Case:
             _change(old if new is None else new, pointer, value)
         for pointer, value in entry.get("withOld", {}).items():
             _change(old, pointer, value)
-        cluster = entry.get("cluster")
-        verdict = evaluate(
-            policy,
-            new,
-            old=old,
-            settings=copy.deepcopy(entry.get("settings") or {}),
-            cluster=None if cluster in (None, "none") else [self._named(value) for value in cluster],
+        return {
+            "object": new,
+            "old": old,
+            "settings": copy.deepcopy(entry.get("settings") or {}),
             **{_REQUEST.get(key, key): value for key, value in entry.get("request", {}).items()},
-        )
-        return verdict, new
+        }
 
     def check(self, policy: Policy) -> None:
         """Raises an `AssertionError` unless the verdict is that of the case."""
-        verdict, new = self._evaluated(policy)
+        self._check_evaluated(policy)
+        verdict = self.verdict(policy)
         levels = {rule.id: "deny" if rule.level is DENY else "warn" for rule in policy.rules}
         found = sorted((v.rule, v.message, v.field, v.level.name.lower()) for v in verdict.violations if self._counts(v.rule))
         expected = sorted(
@@ -105,7 +104,18 @@ class Case:
         assert verdict.reason == self.entry.get("reason"), f"{self}: the reason is {verdict.reason!r}"
         annotations = {annotation.key: annotation.value for annotation in verdict.audit_annotations}
         assert annotations == self.entry.get("auditAnnotations", annotations), f"{self}: the audit annotations are {annotations}"
-        self._check_fixed([v.fix for v in verdict.violations if v.rule == self.rule and v.fix is not None], new)
+        self._check_fixed([v.fix for v in verdict.violations if v.rule == self.rule and v.fix is not None], self._request()["object"])
+
+    def _check_evaluated(self, policy: Policy) -> None:
+        """The rule evaluates an accepted case, which would pass otherwise whatever the rule does, unless the case has `matches: false`."""
+        if self.expects != "accept":
+            return
+        rule = next((rule for rule in policy.rules if rule.id == self.rule), None)
+        assert rule is not None, f"{self}: the policy has no rule {self.rule}"
+        matches, found = self.entry.get("matches", True), is_evaluated(policy, rule, **self._request())
+        vacuous = f"vacuous: {self.rule} does not evaluate the request; change the request, or write `matches: false`"
+        why = vacuous if matches else f"it has `matches: false`, and {self.rule} evaluates the request"
+        assert found is matches, f"{self}: {why}"
 
     def _check_fixed(self, fixes: list[Any], new: Any) -> None:
         """Every fix of the rule fits the object. `fixed` is the object after them: changes as in `with`, an object, or its name."""

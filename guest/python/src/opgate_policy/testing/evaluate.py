@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import wit
+from ..declare import Operation, Rule
 from ..document import Document
 from ..plain import Plain
 from ..policy import Policy
-from .request import TestRequest, routes_of
+from ..report import Report
+from ..review import Request, Review
+from .request import TestRequest, matches_of
 from .store import Cluster, during
 
 
@@ -34,7 +37,26 @@ def evaluate(
     """
     settings = settings or {}
     test_request = TestRequest(object, old, **request)
-    routes = routes_of(policy, test_request, document(settings))
+    routes = 0
+    for match in matches_of(policy, test_request, document(settings)):
+        routes |= 1 << match.route
     handles = [None if value is None else Plain(value) for value in (object, old)]
     with during(None if cluster is None else Cluster(policy, cluster, settings)):
         return policy.validate(test_request.operation, routes, test_request, *handles, Plain(settings))
+
+
+def is_evaluated(
+    policy: Policy,
+    rule: Rule,
+    object: dict[str, Any] | None = None,
+    *,
+    old: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
+    **request: Any,
+) -> bool:
+    """Whether a rule evaluates a request: a route for the rule matches it, and the rule is on. The arguments are those of `evaluate`."""
+    test_request = TestRequest(object, old, **request)
+    of_settings = document(settings or {})
+    is_matched = any(rule.id in match.rules for match in matches_of(policy, test_request, of_settings))
+    review = Review(Request(Operation(test_request.operation), test_request), None, None, of_settings)
+    return is_matched and Report(review).is_on(rule)

@@ -106,13 +106,13 @@ def _named(names: NamePatterns, name: str) -> bool:
     return is_in and not any(_fits(pattern, name) for pattern in names.exclude)
 
 
-def routes_of(policy: Policy, request: TestRequest, settings: Document) -> int:
-    """The routes of a request as bits, as in the host. Labels of namespaces are unknown here, so every namespace selector matches."""
+def matches_of(policy: Policy, request: TestRequest, settings: Document) -> list[wit.MatchRule]:
+    """The match rules that a request fits, as in the host. Labels of namespaces are unknown here, so every namespace selector matches."""
     resource = request.resource()
     name = "/".join(filter(None, (resource.resource, request.sub_resource())))
     whole = f"{resource.resource}/*"
     space = request.name() if resource.resource == "namespaces" and not resource.group else request.namespace()
-    routes = 0
+    found = []
     for match in matches(policy):
         setting = match.namespace
         wanted = None if setting is None else settings.text(setting.pointer)
@@ -126,5 +126,6 @@ def routes_of(policy: Policy, request: TestRequest, settings: Document) -> int:
             and (not space or _named(match.namespaces, space))
             and (not request.name() or _named(match.names, request.name()))
         )
-        routes |= fits << match.route
-    return routes
+        if fits:
+            found.append(match)
+    return found
