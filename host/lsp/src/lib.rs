@@ -9,6 +9,7 @@
 //! ```
 
 pub mod annotations;
+mod block_text;
 pub mod completion;
 pub mod cursor;
 pub mod definition;

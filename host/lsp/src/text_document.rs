@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lsp_types::TextDocumentContentChangeEvent;
 
+use crate::block_text::BlockText;
 use crate::lines::LineIndex;
 
 /// A text that an editor has open.
@@ -31,6 +32,20 @@ impl TextDocument {
         Self { version, text: text.into(), lines: LineIndex::of(text) }
     }
 
+    /// Creates it from changes of a text that is not known; none if no change is the whole text.
+    #[must_use]
+    pub fn of_changes(version: i32, changes: &[TextDocumentContentChangeEvent]) -> Option<Self> {
+        let whole = |(index, change): (usize, &TextDocumentContentChangeEvent)| match change {
+            TextDocumentContentChangeEvent::TextDocumentContentChangeWholeDocument(change) => {
+                Some((index, Self::new(version, &change.text)))
+            }
+            TextDocumentContentChangeEvent::TextDocumentContentChangePartial(_) => None,
+        };
+        let (index, mut document) = changes.iter().enumerate().rev().find_map(whole)?;
+        document.apply(version, changes.get(index.saturating_add(1)..)?);
+        Some(document)
+    }
+
     /// Applies changes in their order. Each position is one of the text after the changes before it.
     pub fn apply(
         &mut self,
@@ -38,41 +53,25 @@ impl TextDocument {
         changes: &[TextDocumentContentChangeEvent],
     ) -> Vec<AppliedEdit> {
         self.version = version;
-        if let Some(edits) = self.apply_backwards(changes) {
-            return edits;
+        if let [change] = changes {
+            return vec![self.apply_one(change)];
         }
-        changes.iter().map(|change| self.apply_one(change)).collect()
-    }
-
-    /// Applies changes of which each one is before the one before, as editors send those of a replacement in the
-    /// whole text: their positions are those of the text before the first one. None if they are others.
-    fn apply_backwards(
-        &mut self,
-        changes: &[TextDocumentContentChangeEvent],
-    ) -> Option<Vec<AppliedEdit>> {
-        let mut parts = Vec::new();
-        let mut edits = Vec::new();
-        let mut before = self.text.len();
-        for change in changes {
-            let TextDocumentContentChangeEvent::TextDocumentContentChangePartial(change) = change
-            else {
-                return None;
-            };
-            let start = self.lines.offset(&self.text, change.range.start);
-            let end = self.lines.offset(&self.text, change.range.end).max(start);
-            if end > before {
-                return None;
+        let mut text = BlockText::of(&self.text);
+        let mut apply = |change: &TextDocumentContentChangeEvent| match change {
+            TextDocumentContentChangeEvent::TextDocumentContentChangePartial(change) => {
+                text.replace(&change.range, &change.text)
             }
-            parts.push(self.text.get(end..before)?);
-            parts.push(change.text.as_str());
-            edits.push(AppliedEdit { replaced: start..end, inserted: change.text.len() });
-            before = start;
-        }
-        parts.push(self.text.get(..before)?);
-        let text: String = parts.into_iter().rev().collect();
+            TextDocumentContentChangeEvent::TextDocumentContentChangeWholeDocument(change) => {
+                let (replaced, inserted) = changed_part(&text.to_text(), &change.text);
+                text = BlockText::of(&change.text);
+                AppliedEdit { replaced, inserted: inserted.len() }
+            }
+        };
+        let edits = changes.iter().map(&mut apply).collect();
+        let text = text.to_text();
         self.lines = LineIndex::of(&text);
         self.text = text.into();
-        Some(edits)
+        edits
     }
 
     fn apply_one(&mut self, change: &TextDocumentContentChangeEvent) -> AppliedEdit {
@@ -149,8 +148,12 @@ mod tests {
         .into()
     }
 
+    fn whole(text: &str) -> TextDocumentContentChangeEvent {
+        TextDocumentContentChangeWholeDocument { text: text.to_owned() }.into()
+    }
+
     #[test]
-    fn changes_from_the_end_to_the_start_are_those_one_by_one() {
+    fn changes_at_once_are_those_one_by_one() {
         let text = "ab\r\ncd\nef";
         for changes in [
             vec![
@@ -161,6 +164,8 @@ mod tests {
             vec![partial((1, 1), (1, 1), "1"), partial((1, 1), (1, 1), "2")],
             vec![partial((0, 0), (0, 1), "\n"), partial((0, 0), (0, 0), "z")],
             vec![partial((0, 0), (0, 1), "\n"), partial((1, 0), (1, 1), "z")],
+            vec![partial((0, 0), (0, 0), "z"), partial((2, 0), (2, 1), "y")],
+            vec![whole("ab\ncd"), partial((1, 0), (1, 1), "x"), whole("ab\nxx")],
             vec![],
         ] {
             let (mut document, mut single) =
@@ -189,8 +194,7 @@ mod tests {
         // Positions behind the text, and a range that ends before it starts.
         document.apply(3, &[partial((9, 9), (0, 0), "z")]);
         assert_eq!(&**document.text(), "a😀x\nd\ne!\nz");
-        let whole = TextDocumentContentChangeWholeDocument { text: "a😀y\nd\ne!\nz".to_owned() };
-        let edits = document.apply(4, &[whole.into()]);
+        let edits = document.apply(4, &[whole("a😀y\nd\ne!\nz")]);
         assert_eq!(edits, [AppliedEdit { replaced: 5..6, inserted: 1 }]);
     }
 
