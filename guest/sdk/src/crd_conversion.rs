@@ -59,6 +59,11 @@ struct Edits<'d> {
 }
 
 impl Edits<'_> {
+    fn edit(&mut self, edit: impl FnOnce(Fix) -> Fix) {
+        let fix = std::mem::replace(&mut self.fix, Fix::safe(""));
+        self.fix = edit(fix);
+    }
+
     fn count_edit(&mut self) -> Option<()> {
         self.count = self.count.saturating_add(1);
         (self.count <= MAX_EDITS).then_some(())
@@ -67,13 +72,13 @@ impl Edits<'_> {
     fn set(&mut self, pointer: &str, json: String) -> Option<()> {
         self.count_edit()?;
         self.moved = self.moved.saturating_add(json.len());
-        self.fix = self.fix.clone().set(pointer, json);
+        self.edit(|fix| fix.set(pointer, json));
         (self.moved <= MAX_MOVED_BYTES).then_some(())
     }
 
     fn remove(&mut self, pointer: &str) -> Option<()> {
         self.count_edit()?;
-        self.fix = self.fix.clone().remove(pointer);
+        self.edit(|fix| fix.remove(pointer));
         Some(())
     }
 
@@ -171,7 +176,7 @@ impl Edits<'_> {
             let path = format!("{columns}/{index}/JSONPath");
             if self.crd.has(&path) {
                 self.count_edit()?;
-                self.fix = self.fix.clone().rename_key(path, "jsonPath");
+                self.edit(|fix| fix.rename_key(path, "jsonPath"));
             }
         }
         Some(())

@@ -15,8 +15,6 @@ use std::fmt::Write as _;
 use crate::bindings::opgate::policy::types;
 use crate::bindings::opgate::policy::types::{Edit, FixSafety, MoveEdit, RenameEdit, ValueEdit};
 
-/// Maximum number of edits of a fix.
-const MAX_EDITS: usize = 16;
 /// Maximum size of the edits of a fix with several parts, in bytes: below the maximum of the host.
 const MAX_BYTES: usize = 48 << 10;
 
@@ -27,6 +25,9 @@ const MAX_BYTES: usize = 48 << 10;
 pub struct Fix(types::Fix);
 
 impl Fix {
+    /// Maximum number of edits of a fix that the host accepts.
+    pub const MAX_EDITS: usize = 16;
+
     /// Creates a fix that needs no review: the object means the same, or there is only one way to satisfy the
     /// rule. The title is an imperative.
     pub fn safe(title: impl Into<String>) -> Self {
@@ -79,18 +80,34 @@ impl Fix {
         self.with(Edit::MoveFile(MoveEdit { pointer: pointer.into(), path: path.into() }))
     }
 
-    /// Adds the edits of another fix, if there is room for them. A fix with an unsafe part is unsafe.
-    pub fn and(mut self, other: Self) -> Self {
+    /// Adds the edits of another fix; none if there is no room for them. A fix with an unsafe part is unsafe.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Option<Self> {
         let (own, others) = (self.size(), other.size());
-        if own.0.saturating_add(others.0) <= MAX_EDITS
-            && own.1.saturating_add(others.1) <= MAX_BYTES
-        {
-            if other.0.safety == FixSafety::Unsafe {
-                self.0.safety = FixSafety::Unsafe;
-            }
-            self.0.edits.extend(other.0.edits);
+        let fits = own.0.saturating_add(others.0) <= Self::MAX_EDITS
+            && own.1.saturating_add(others.1) <= MAX_BYTES;
+        if other.0.safety == FixSafety::Unsafe {
+            self.0.safety = FixSafety::Unsafe;
         }
-        self
+        self.0.edits.extend(other.0.edits);
+        fits.then_some(self)
+    }
+
+    /// Returns the fixes as one with this title: as many of them, from the first one on, as one fix has room for, and
+    /// their number. None if there are none.
+    pub fn all(
+        fixes: impl IntoIterator<Item = Self>,
+        title: impl FnOnce(usize) -> String,
+    ) -> Option<Self> {
+        let mut all = Self::safe("");
+        let mut count = 0_usize;
+        for fix in fixes {
+            let Some(more) = all.clone().and(fix) else { break };
+            all = more;
+            count = count.saturating_add(1);
+        }
+        all.0.title = title(count);
+        (count > 0).then_some(all)
     }
 
     /// The number of edits, and their size in bytes.
@@ -167,5 +184,23 @@ mod tests {
         assert_eq!((title.as_str(), safety), ("x", FixSafety::Unsafe));
         let [Edit::Set(ValueEdit { pointer, value })] = &edits[..] else { panic!("{edits:?}") };
         assert_eq!((pointer.as_str(), value.as_str()), ("/b/a", "\"é\\\"\\\\\\n\\u0001\""));
+    }
+
+    #[test]
+    fn parts_without_room_are_not_dropped_silently() {
+        let part = |edits: usize, safety: fn(&'static str) -> Fix| {
+            (0..edits).fold(safety("part"), |fix, at| fix.remove(format!("/{at}")))
+        };
+        let safety = |fix: Option<Fix>| fix.map(|fix| (fix.0.safety, fix.0.edits.len()));
+        let all = part(8, Fix::safe).and(part(8, Fix::needs_review));
+        assert_eq!(safety(all), Some((FixSafety::Unsafe, 16)));
+        assert_eq!(safety(part(8, Fix::safe).and(part(9, Fix::safe))), None);
+        let large = Fix::safe("large").set("/a", "x".repeat(MAX_BYTES));
+        assert_eq!(safety(part(1, Fix::safe).and(large)), None);
+        let parts = [6, 6, 6].map(|edits| part(edits, Fix::safe));
+        let all = Fix::all(parts, |count| format!("{count} parts")).map(types::Fix::from);
+        let all = all.map(|fix| (fix.title, fix.edits.len()));
+        assert_eq!(all, Some(("2 parts".to_owned(), 12)));
+        assert_eq!(Fix::all([], |count| count.to_string()), None);
     }
 }

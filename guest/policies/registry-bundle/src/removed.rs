@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::{Document, Fix, Level, Report, crd_conversion, json_string, rule, rules};
 
-use crate::directory::{BUNDLE, BundleDirectory};
+use crate::directory::{BUNDLE, BundleDirectory, File};
 use crate::manifests::{CRD, CSV, Manifest};
 use crate::{ascii, versions};
 
@@ -59,20 +59,67 @@ fn removal_version(api_version: &str, kind: &str) -> Option<u64> {
 
 /// The APIs that one version removed: names by kind, and the field of the first one.
 #[derive(Default)]
-struct RemovedApis {
+struct RemovedApis<'m> {
     names: BTreeMap<String, Vec<String>>,
     field: Option<String>,
-    /// The fixes of the removed APIs.
-    fix: Option<Fix>,
+    /// Number of uses.
+    count: usize,
+    /// The first uses that a fix can replace, each with its number.
+    replaceable: Vec<(usize, RemovedUse<'m>)>,
 }
 
-impl RemovedApis {
+/// A use of a removed API.
+enum RemovedUse<'m> {
+    Manifest(&'m Manifest<'m>),
+    /// An entry in `resources` of a CRD of a `ClusterServiceVersion`.
+    Resource {
+        file: &'m File,
+        pointer: String,
+        replacement: String,
+    },
+}
+
+impl<'m> RemovedApis<'m> {
     fn add(&mut self, kind: &str, name: String, field: impl FnOnce() -> String) {
         self.names.entry(kind.to_owned()).or_default().push(name);
         self.field.get_or_insert_with(field);
+        self.count = self.count.saturating_add(1);
     }
 
-    fn report(&self, minor: u64, level: Level, report: &mut Report<'_>) {
+    /// The last use that was added is one that a fix can replace.
+    fn add_replaceable(&mut self, replaceable: RemovedUse<'m>) {
+        // Each one needs an edit.
+        if self.replaceable.len() <= Fix::MAX_EDITS {
+            self.replaceable.push((self.count, replaceable));
+        }
+    }
+
+    /// The fix of all uses, or else of as many as possible without the first one: its field is that of the violation.
+    fn fix(&self, replace: impl Fn(&RemovedUse<'m>) -> Option<Fix>) -> Option<Fix> {
+        let replace = &replace;
+        let fixes = |from: usize| {
+            let replaced = self.replaceable.iter().filter(move |(number, _)| *number >= from);
+            replaced.filter_map(move |(_, replaceable)| replace(replaceable))
+        };
+        let mut replaced = 0;
+        let all = Fix::all(fixes(1), |count| {
+            replaced = count;
+            "replace the removed API versions".to_owned()
+        });
+        if replaced == self.count {
+            return all;
+        }
+        let title = |count| format!("replace {count} of {} removed API versions", self.count);
+        Fix::all(fixes(2), title)
+    }
+
+    fn report(
+        &self,
+        minor: u64,
+        level: Level,
+        replace: impl Fn(&RemovedUse<'m>) -> Option<Fix>,
+        report: &mut Report<'_>,
+    ) {
         let Some(field) = &self.field else { return };
         let kind =
             |(kind, names): (&String, &Vec<String>)| format!("{kind}: ({})", ascii::list(names));
@@ -84,44 +131,84 @@ impl RemovedApis {
             kinds.join(",")
         );
         report.add_as(level, &RBF_26, field.as_str(), message);
-        report.set_fix(&RBF_26, || self.fix.clone());
-    }
-
-    /// Adds the fix of a removed API.
-    fn fix_with(&mut self, fix: impl FnOnce() -> Option<Fix>) {
-        let Some(fix) = fix() else { return };
-        let all = self.fix.take();
-        let all = all.unwrap_or_else(|| Fix::safe("replace the removed API versions"));
-        self.fix = Some(all.and(fix));
+        report.set_fix(&RBF_26, || self.fix(replace));
     }
 }
 
-/// The API version that has the same fields.
-fn replacement(api_version: &str, kind: &str) -> Option<String> {
-    const SAME_FIELDS: [&str; 15] = [
-        "APIService",
-        "CSIDriver",
-        "CSINode",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "CronJob",
-        "IngressClass",
-        "Lease",
-        "PodDisruptionBudget",
-        "PriorityClass",
-        "Role",
-        "RoleBinding",
-        "RuntimeClass",
-        "StorageClass",
-        "VolumeAttachment",
-    ];
+/// The kinds that have the same fields in `v1`, and the first minor version of Kubernetes that has it.
+const REPLACEMENTS: [(&str, u64); 15] = [
+    ("APIService", 10),
+    ("CSIDriver", 18),
+    ("CSINode", 17),
+    ("ClusterRole", 8),
+    ("ClusterRoleBinding", 8),
+    ("CronJob", 21),
+    ("IngressClass", 19),
+    ("Lease", 14),
+    ("PodDisruptionBudget", 21),
+    ("PriorityClass", 14),
+    ("Role", 8),
+    ("RoleBinding", 8),
+    ("RuntimeClass", 20),
+    ("StorageClass", 6),
+    ("VolumeAttachment", 13),
+];
+/// The first minor version of Kubernetes that has `apiextensions.k8s.io/v1`.
+const CRD_V1_SINCE: u64 = 16;
+
+/// The API version that has the same fields, and the first minor version of Kubernetes that has it.
+fn replacement(api_version: &str, kind: &str) -> Option<(String, u64)> {
     let group = api_version.strip_suffix("/v1beta1")?;
-    SAME_FIELDS.contains(&kind).then(|| format!("{group}/v1"))
+    let (_, since) = REPLACEMENTS.iter().find(|(known, _)| *known == kind)?;
+    Some((format!("{group}/v1"), *since))
+}
+
+/// The minor version of Kubernetes in OpenShift 4.5, whose documentation is the oldest that the rules follow.
+const OLDEST_MINOR: u64 = 18;
+
+/// The clusters on which the Operator can be installed.
+struct Clusters {
+    /// `spec.minKubeVersion` of each `ClusterServiceVersion`, empty if it has none.
+    min_kube_versions: Vec<String>,
+}
+
+impl Clusters {
+    /// Whether all of them have an API version.
+    fn have(&self, since: u64) -> bool {
+        self.min_kube_versions.iter().all(|version| {
+            let is_unknown = version.is_empty() && since <= OLDEST_MINOR;
+            is_unknown || versions::is_at_least(version, since)
+        })
+    }
+}
+
+/// The fix of one use: it needs a review if the Operator may run on clusters without the new API version.
+fn replace(
+    directory: &BundleDirectory<'_>,
+    clusters: &Clusters,
+    replaceable: &RemovedUse<'_>,
+) -> Option<Fix> {
+    match replaceable {
+        RemovedUse::Manifest(manifest) if manifest.kind == CRD => {
+            let crd = directory.first_document(manifest.file)?;
+            let fix = crd_conversion::to_v1(&crd)?.below(&manifest.file.pointer(""));
+            if clusters.have(CRD_V1_SINCE) { Some(fix) } else { Fix::needs_review("").and(fix) }
+        }
+        RemovedUse::Manifest(manifest) => replace_api(directory, manifest, clusters),
+        // The list describes what the code of the Operator creates.
+        RemovedUse::Resource { file, pointer, replacement } => {
+            Some(Fix::needs_review("").set_text(file.pointer(pointer), replacement))
+        }
+    }
 }
 
 /// The API version of a manifest that replaces the removed one.
-fn replace_api(directory: &BundleDirectory<'_>, manifest: &Manifest<'_>) -> Option<Fix> {
-    let replacement = replacement(&manifest.api_version, &manifest.kind)?;
+fn replace_api(
+    directory: &BundleDirectory<'_>,
+    manifest: &Manifest<'_>,
+    clusters: &Clusters,
+) -> Option<Fix> {
+    let (replacement, since) = replacement(&manifest.api_version, &manifest.kind)?;
     let object = directory.first_document(manifest.file)?;
     // An empty selector matches no pods in policy/v1beta1, and all pods in policy/v1.
     let is_empty =
@@ -130,8 +217,8 @@ fn replace_api(directory: &BundleDirectory<'_>, manifest: &Manifest<'_>) -> Opti
         && object.has("/spec/selector")
         && is_empty("/matchLabels")
         && is_empty("/matchExpressions");
-    let title = format!("write apiVersion: {replacement}");
-    let fix = if selects_other_pods { Fix::needs_review(title) } else { Fix::safe(title) };
+    let is_safe = !selects_other_pods && clusters.have(since);
+    let fix = if is_safe { Fix::safe("") } else { Fix::needs_review("") };
     Some(fix.set(manifest.file.pointer("/apiVersion"), json_string(&replacement)))
 }
 
@@ -159,7 +246,8 @@ rule! {
     /// Move to the API version that replaces the removed one; the message links to the migration
     /// guide. For older clusters, publish the bundle with a limit on the versions of OpenShift.
     ///
-    /// `opgate check --fix` corrects this where only one value is possible.
+    /// `opgate check --fix` writes a version that all clusters have, by `spec.minKubeVersion`;
+    /// `--unsafe-fixes` also others.
     ///
     /// # Accepted
     ///
@@ -193,46 +281,50 @@ pub(crate) fn check(
     settings: &Document,
     report: &mut Report<'_>,
 ) {
-    let mut removed: BTreeMap<u64, RemovedApis> = BTreeMap::new();
+    let mut removed: BTreeMap<u64, RemovedApis<'_>> = BTreeMap::new();
     // An RBAC rule names no version, so it is not known whether it uses a removed API.
     let mut permitted = RemovedApis::default();
-    let mut lowest = Vec::new();
+    let mut clusters = Clusters { min_kube_versions: Vec::new() };
     for manifest in manifests {
         if manifest.kind == CRD && manifest.api_version == "apiextensions.k8s.io/v1beta1" {
             let found = removed.entry(22).or_default();
             found.add("CRD", manifest.name.clone(), || manifest.file.within("apiVersion"));
-            found.fix_with(|| {
-                let crd = directory.first_document(manifest.file)?;
-                Some(crd_conversion::to_v1(&crd)?.below(&manifest.file.pointer("")))
-            });
+            found.add_replaceable(RemovedUse::Manifest(manifest));
         }
         if let Some(minor) = removal_version(&manifest.api_version, &manifest.kind) {
             let found = removed.entry(minor).or_default();
             let field = || manifest.file.within("apiVersion");
             found.add(&manifest.kind, manifest.name.clone(), field);
-            found.fix_with(|| replace_api(directory, manifest));
+            if replacement(&manifest.api_version, &manifest.kind).is_some() {
+                found.add_replaceable(RemovedUse::Manifest(manifest));
+            }
         }
         if manifest.kind == CSV
             && let Some(object) = directory.first_document(manifest.file)
         {
             let used = add_resources(&object, manifest, removed.entry(25).or_default());
             add_permissions(&object, manifest, &used, &mut permitted);
-            lowest.push(object.text_or_empty("/spec/minKubeVersion"));
+            clusters.min_kube_versions.push(object.text_or_empty("/spec/minKubeVersion"));
         }
     }
-    lowest.push(settings.text_or_empty("/bundle/k8sVersion"));
-    for (&minor, found) in &removed {
-        let is_gone = lowest.iter().any(|version| versions::is_at_least(version, minor));
-        found.report(minor, if is_gone { Level::Deny } else { Level::Warn }, report);
+    if clusters.min_kube_versions.is_empty() {
+        clusters.min_kube_versions.push(String::new());
     }
-    permitted.report(25, Level::Warn, report);
+    let own = settings.text_or_empty("/bundle/k8sVersion");
+    let replace = |it: &RemovedUse<'_>| replace(directory, &clusters, it);
+    for (&minor, found) in &removed {
+        let lowest = clusters.min_kube_versions.iter().chain([&own]);
+        let is_gone = lowest.into_iter().any(|version| versions::is_at_least(version, minor));
+        found.report(minor, if is_gone { Level::Deny } else { Level::Warn }, replace, report);
+    }
+    permitted.report(25, Level::Warn, replace, report);
 }
 
 /// Returns the plurals of the resources that the CRDs of a `ClusterServiceVersion` list.
-fn add_resources(
+fn add_resources<'m>(
     csv: &Document,
-    manifest: &Manifest<'_>,
-    removed: &mut RemovedApis,
+    manifest: &'m Manifest<'m>,
+    removed: &mut RemovedApis<'m>,
 ) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     for (list, member) in [("Owned", "owned"), ("Required", "required")] {
@@ -248,15 +340,18 @@ fn add_resources(
                     );
                     let field = || manifest.file.within(&format!("{path}[{i}].resources[{j}]"));
                     removed.add(&kind, name, field);
-                    removed.fix_with(|| {
-                        let version = resource.text_or_empty("/version");
-                        let replacement = replacement(&version, &kind)?;
+                    let version = resource.text_or_empty("/version");
+                    if let Some((replacement, _)) = replacement(&version, &kind) {
                         let pointer = format!(
                             "/spec/customresourcedefinitions/{member}/{i}/resources/{j}/version"
                         );
-                        let fix = Fix::safe(format!("write {replacement}"));
-                        Some(fix.set_text(manifest.file.pointer(&pointer), &replacement))
-                    });
+                        let file = manifest.file;
+                        removed.add_replaceable(RemovedUse::Resource {
+                            file,
+                            pointer,
+                            replacement,
+                        });
+                    }
                 }
             }
         }
@@ -269,7 +364,7 @@ fn add_permissions(
     csv: &Document,
     manifest: &Manifest<'_>,
     used: &BTreeSet<String>,
-    permitted: &mut RemovedApis,
+    permitted: &mut RemovedApis<'_>,
 ) {
     const POD_SECURITY_POLICIES: &str = "podsecuritypolicies";
     if used.contains(POD_SECURITY_POLICIES) {

@@ -411,10 +411,11 @@ pub(super) fn prepare(csv: &Document, fix: Fix) -> Option<Fix> {
         return None;
     }
     let (images, is_complete) = list_images(csv, &listed);
-    is_complete.then(|| match images {
+    match images {
+        _ if !is_complete => None,
         Some(images) => fix.and(images),
-        None => fix,
-    })
+        None => Some(fix),
+    }
 }
 
 fn used_images(csv: &Document) -> BTreeSet<String> {
