@@ -465,7 +465,11 @@ pub(crate) fn check_references(
                     if kind != "channel" {
                         return None;
                     }
-                    let names: Vec<&str> = names.iter().copied().take(MAX_COMPARED).collect();
+                    // Of a part of the channels, the most similar one can be another one.
+                    if names.len() > MAX_COMPARED {
+                        return None;
+                    }
+                    let names: Vec<&str> = names.iter().copied().collect();
                     let meant = corrections::nearest(name, &names)?;
                     let blob = deprecations.at;
                     let entry = format!("/spec/blobs/{blob}/value/entries/{index}");

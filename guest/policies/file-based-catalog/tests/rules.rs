@@ -258,3 +258,23 @@ fn very_many_objects_are_left_out() {
     let reason = "in part: the objects of the bundles are too large".to_owned();
     assert_eq!(verdict.skipped, [SkippedRule { rule: "FBC-41".to_owned(), reason }]);
 }
+
+/// Among a part of the channels, another one could be the most similar.
+#[test]
+fn a_channel_is_proposed_only_if_all_are_compared() {
+    for (count, is_proposed) in [(256, true), (257, false)] {
+        let mut blobs =
+            vec![json!({"schema": "olm.package", "name": "foo", "defaultChannel": "channel-0"})];
+        let channel = |n| {
+            json!({"schema": "olm.channel", "package": "foo", "name": format!("channel-{n}"),
+                "entries": [{"name": "foo.v1.0.0"}]})
+        };
+        blobs.extend((0..count).map(channel));
+        blobs.push(json!({"schema": "olm.deprecations", "package": "foo",
+            "entries": [{"reference": {"schema": "olm.channel", "name": "chanel-255"}, "message": "no"}]}));
+        let found = ask(&document(&json!(blobs)), None, &json!({})).violations;
+        let found = found.iter().find(|found| found.rule == "FBC-51").expect("a violation");
+        let fix = found.fix.as_ref().map(|fix| format!("{:?}", fix.edits));
+        assert_eq!(fix.is_some_and(|fix| fix.contains("channel-255")), is_proposed, "{count}");
+    }
+}
