@@ -290,6 +290,16 @@ fn add_versions<'f>(crd: &Document, manifest: &Manifest<'f>, found: &mut Vec<Loc
     }
 }
 
+/// The groups and kinds of a list of CRDs of a `ClusterServiceVersion`.
+fn listed_kinds(csv: &Document, list: &str) -> BTreeSet<(String, String)> {
+    let rows = csv.rows(&format!("/spec/customresourcedefinitions/{list}"), &["/name", "/kind"]);
+    let kinds = rows.iter().filter_map(|row| {
+        let (_, group) = row.text(0)?.split_once('.')?;
+        Some((group.to_owned(), row.text(1)?.to_owned()))
+    });
+    kinds.collect()
+}
+
 /// The APIs that a `ClusterServiceVersion` owns. The name is `<plural>.<group>`.
 fn owned_keys<'f>(csv: &Document, manifest: &Manifest<'f>) -> Vec<LocatedKey<'f>> {
     let list = "spec.customresourcedefinitions.owned";
@@ -319,7 +329,8 @@ fn remove_duplicate(
 }
 
 /// Entries for the CRDs that the ClusterServiceVersion does not own, as `operator-sdk` generates them. A CRD without
-/// a description, or without an example where others have one, needs its author.
+/// a description, or without an example where others have one, needs its author, and so does one that the Operator
+/// requires. The fix needs a review if only the bundle indicates that the Operator serves the API.
 fn own_crds(
     directory: &BundleDirectory<'_>,
     owner: &Manifest<'_>,
@@ -330,13 +341,17 @@ fn own_crds(
     const MAX_ENTRIES: usize = 16;
     let csv = directory.first_document(owner.file)?;
     let examples = Examples::of(&csv);
+    let required = listed_kinds(&csv, "required");
     let mut added = BTreeSet::new();
     let mut entries = Vec::new();
+    let mut is_certain = true;
     for LocatedKey { key, file, index, .. } in defined {
         let Some(crd) = directory.first_document(file) else { continue };
         let is_stored = crd.boolean(&format!("/spec/versions/{index}/storage")) != Some(false);
         let is_served = crd.boolean(&format!("/spec/versions/{index}/served")) != Some(false);
-        let is_wanted = !owned_kinds.contains(&key.group_kind()) && is_stored && is_served;
+        let is_other =
+            owned_kinds.contains(&key.group_kind()) || required.contains(&key.group_kind());
+        let is_wanted = !is_other && is_stored && is_served;
         if !is_wanted || entries.len() >= MAX_ENTRIES || !added.insert(key.group_kind()) {
             continue;
         }
@@ -347,9 +362,13 @@ fn own_crds(
         let description = schemas.iter().find_map(|schema| crd.text(schema));
         let description = description.map(|text| text.trim().to_owned());
         let name = crd.text_or_empty("/metadata/name");
-        let is_complete = !name.is_empty() && !key.version.is_empty() && !key.kind.is_empty();
+        let is_complete = name.split_once('.').is_some_and(|(_, group)| group == key.group)
+            && !key.version.is_empty()
+            && !key.kind.is_empty();
         let Some(description) = description.filter(|text| !text.is_empty()) else { continue };
         if is_complete && examples.allow(key) {
+            let is_of_group = owned_kinds.iter().any(|(group, _)| *group == key.group);
+            is_certain &= is_of_group || examples.has(key);
             let [description, display_name, kind, name, version] =
                 [&description, &display_name(&key.kind), &key.kind, &name, &key.version]
                     .map(|text| json_string(text));
@@ -358,7 +377,8 @@ fn own_crds(
             ));
         }
     }
-    let fix = Fix::safe("list the CRDs of the bundle as owned");
+    let title = "list the CRDs of the bundle as owned";
+    let fix = if is_certain { Fix::safe(title) } else { Fix::needs_review(title) };
     let list = owner.file.pointer(OWNED);
     match csv.kind(OWNED) {
         _ if entries.is_empty() => None,
@@ -405,8 +425,13 @@ impl Examples {
         Self(Some(apis.collect()))
     }
 
+    /// Whether there is an example of the API, or none at all.
     fn allow(&self, key: &ApiKey) -> bool {
+        self.0.is_none() || self.has(key)
+    }
+
+    fn has(&self, key: &ApiKey) -> bool {
         let api = (format!("{}/{}", key.group, key.version), key.kind.clone());
-        self.0.as_ref().is_none_or(|apis| apis.contains(&api))
+        self.0.as_ref().is_some_and(|apis| apis.contains(&api))
     }
 }
