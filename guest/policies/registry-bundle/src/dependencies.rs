@@ -197,8 +197,11 @@ fn check_dependency(
         let field = if item.has("/value") { field + ".value" } else { field };
         report.add(&RBF_17, field, unreadable_message(&kind));
         report.set_fix(&RBF_17, || {
-            let wrong = fields.iter().find(|name| !is_text(name))?;
-            let fix = corrections::text_fix(item, &format!("/value/{wrong}"))?;
+            let wrong = fields.iter().filter(|name| !is_text(name));
+            let mut fixes =
+                wrong.map(|name| corrections::text_fix(item, &format!("/value/{name}")));
+            let first = fixes.next()??;
+            let fix = fixes.try_fold(first, |fix, other| fix.and(other?))?;
             Some(fix.below(pointer))
         });
     } else if kind == "olm.label" && item.text_or_empty("/value/label").is_empty() {
