@@ -162,7 +162,7 @@ rule! {
     /// Correct the spelling, or use your own prefix. For a type of a later OLM, add it to
     /// `catalog.reservedProperties`.
     ///
-    /// `opgate check --fix` corrects this where only one value is possible.
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
     ///
     /// # Accepted
     ///
@@ -251,11 +251,10 @@ pub(crate) fn check(
             report.add(&FBC_40, field(blob, index, ".type"), message);
             report.set_fix(&FBC_40, || {
                 let pointer = blob.absolute(&format!("{list}/{index}/type"));
-                let spelt = corrections::spelling(&pointer, name, &KNOWN_TYPES);
-                spelt.or_else(|| {
-                    let near = corrections::nearest(name, &KNOWN_TYPES)?;
-                    Some(corrections::propose(pointer, near))
-                })
+                // OLM reads a property of a known type.
+                let meant = corrections::word(name, &KNOWN_TYPES)
+                    .or_else(|| corrections::nearest(name, &KNOWN_TYPES))?;
+                Some(corrections::propose(pointer, meant))
             });
         }
         match row.kind(VALUE.0) {

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use opgate_schema::{FieldPath, SchemaErrorSink, TypeId, walk};
 use opgate_sdk::go::{quote, shorten};
-use opgate_sdk::{Document, Fix, InputType, Report, Review, Target, corrections, rule, rules};
+use opgate_sdk::{Document, Fix, InputType, Report, Review, Target, rule, rules};
 
 use crate::manifests::MAX_MANIFEST_BYTES;
 
@@ -106,7 +106,7 @@ rule! {
     /// Write the name as the message suggests. Without a suggestion, look up the field in the
     /// reference of the API: it can belong to another level. Remove unknown fields.
     ///
-    /// `opgate check --fix` corrects this where only one value is possible.
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
     ///
     /// # Accepted
     ///
@@ -148,7 +148,6 @@ struct UnknownField {
     message: String,
     /// Number of occurrences.
     count: usize,
-    name: String,
     /// The most similar known name.
     meant: Option<&'static str>,
     /// The first locations.
@@ -159,9 +158,8 @@ impl UnknownField {
     /// The known name at all locations, unless a field of that name is there.
     fn rename(&self, object: &Document) -> Option<Fix> {
         let meant = self.meant?;
-        let title = format!("rename the field to {meant}");
-        let is_same = corrections::word(&self.name, &[meant]).is_some();
-        let mut fix = if is_same { Fix::safe(title) } else { Fix::needs_review(title) };
+        // It had no effect so far.
+        let mut fix = Fix::needs_review(format!("rename the field to {meant}"));
         for pointer in &self.pointers {
             let (parent, _) = pointer.rsplit_once('/')?;
             if object.has(&format!("{parent}/{meant}")) {
@@ -205,7 +203,7 @@ impl SchemaErrorSink for UnknownFields {
         let message = format!("unknown field {}{}", quote(&name), hint.unwrap_or_default());
         let at = self.first.len();
         let (field, pointers) = (place.field(), vec![place.pointer()]);
-        self.first.push(UnknownField { field, message, count: 1, name, meant, pointers });
+        self.first.push(UnknownField { field, message, count: 1, meant, pointers });
         self.indexes.insert(key, at);
     }
 }

@@ -95,7 +95,10 @@ fn check_string_list(csv: &mut Csv<'_, '_>, name: &str) {
                 Err(_) if is_word => Some(format!("[\"{plain}\"]")),
                 _ => None,
             };
-            let fix = Fix::safe("write a JSON array");
+            // A sentence, such as that no subscription is required, is no name of one.
+            let is_sentence = kind.is_err() && plain.contains(char::is_whitespace);
+            let title = "write a JSON array";
+            let fix = if is_sentence { Fix::needs_review(title) } else { Fix::safe(title) };
             json.filter(|json| Document::parse(json).is_ok())
                 .map(|json| fix.set_text(annotation(name), &json))
         });

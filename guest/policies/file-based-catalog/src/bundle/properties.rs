@@ -94,7 +94,8 @@ impl PropertyValues {
     fn list_apis(&self, blob: &Blob<'_>) -> Option<Fix> {
         const MAX_ADDED: usize = 16;
         let end = blob.absolute(&format!("{}/-", blob.pointer("properties")));
-        let mut fix = Fix::safe("add the olm.gvk properties of the provided APIs");
+        // OLM resolves dependencies with them.
+        let mut fix = Fix::needs_review("add the olm.gvk properties of the provided APIs");
         let mut is_empty = true;
         for api in self.provided.difference(&self.listed).take(MAX_ADDED) {
             let (group_version, kind) = api.split_once(", Kind=")?;

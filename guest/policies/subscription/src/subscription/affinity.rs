@@ -27,7 +27,7 @@ rule! {
     ///
     /// Add one of the three, or remove `affinity`.
     ///
-    /// `opgate check --fix` corrects this where only one value is possible.
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
     ///
     /// # Accepted
     ///
@@ -61,7 +61,8 @@ impl Subscription<'_> {
             report.add(&SUB_17, "spec.config.affinity", message);
             report.set_fix(&SUB_17, || {
                 let is_empty = self.object.length(AFFINITY) == Some(0);
-                let fix = Fix::safe("remove the empty affinity");
+                // OLM removes the affinity of the deployments if the one of the Subscription is empty.
+                let fix = Fix::needs_review("remove the empty affinity");
                 is_empty.then(|| fix.remove(AFFINITY))
             });
         }
