@@ -167,10 +167,9 @@ fn check_single_annotation(csv: &mut Csv<'_, '_>, are_new: bool) {
         let message =
             "both `alm-examples` and `olm.examples` are present. Checking only `alm-examples`";
         csv.add(&CSV_53, &field(OTHER_EXAMPLES), message);
-        let texts = [EXAMPLES, OTHER_EXAMPLES].map(|name| csv.annotation(name));
-        csv.fix(&CSV_53, || {
+        csv.fix_with(&CSV_53, |csv| {
             let title = format!("remove {OTHER_EXAMPLES}, which no program reads");
-            let [first, other] = texts;
+            let [first, other] = [EXAMPLES, OTHER_EXAMPLES].map(|name| csv.annotation(name));
             let fix = if first == other { Fix::safe(title) } else { Fix::needs_review(title) };
             Some(fix.remove(annotation(OTHER_EXAMPLES)))
         });

@@ -3,7 +3,7 @@
 
 use opgate_compat::json::Kind;
 use opgate_sdk::go::{quote, shorten};
-use opgate_sdk::{Document, Fix, corrections, rule, rules};
+use opgate_sdk::{Document, Fix, corrections, json_string, rule, rules};
 
 use super::lists;
 use super::{AnnotationViolations, MAX_SHOWN_BYTES, field};
@@ -255,14 +255,22 @@ fn feature_words(text: &str) -> Option<Vec<String>> {
 /// rules for them.
 fn write_features(csv: &Csv<'_, '_>, text: &str) -> Option<Fix> {
     let mut features = Vec::new();
+    // The text with its own spaces and line breaks.
+    let mut respelled = text.to_owned();
     for word in feature_words(text)? {
         let feature = corrections::word(&word, &INFRASTRUCTURE_FEATURES)?;
+        respelled = respelled.replacen(&json_string(&word), &json_string(feature), 1);
         if !features.contains(&feature) {
             features.push(feature);
         }
     }
-    let list = features.iter().map(|feature| format!("\"{feature}\"")).collect::<Vec<_>>();
-    let list = format!("[{}]", list.join(", "));
+    let is_whole = Document::parse(&respelled).is_ok_and(|list| list.texts("") == features);
+    let list = if is_whole {
+        respelled
+    } else {
+        let list = features.iter().map(|feature| json_string(feature)).collect::<Vec<_>>();
+        format!("[{}]", list.join(", "))
+    };
     let fix = corrections::write(annotation(INFRASTRUCTURE), &list);
     features.iter().try_fold(fix, |fix, feature| images::claim(csv, feature, fix))
 }
@@ -428,21 +436,19 @@ fn check_feature_annotations(csv: &mut Csv<'_, '_>) {
                 let shown = shorten(&name, MAX_SHOWN_BYTES);
                 (field(&name), format!("{shown} is not a documented feature annotation"))
             });
-            let has = FEATURES.map(|known| csv.has_annotation(&format!("{FEATURE_PREFIX}{known}")));
-            csv.fix(&CSV_66, || rename_feature(&name, feature, has));
+            csv.fix_with(&CSV_66, |csv| rename_feature(csv, &name, feature));
         }
     }
     undocumented.finish(csv);
 }
 
 /// The documented name of a misspelled annotation.
-fn rename_feature(name: &str, feature: &str, has: [bool; 10]) -> Option<Fix> {
+fn rename_feature(csv: &Csv<'_, '_>, name: &str, feature: &str) -> Option<Fix> {
     let same = corrections::word(feature, &FEATURES);
     let meant = same.or_else(|| corrections::nearest(feature, &FEATURES))?;
     let title = format!("rename the annotation to {FEATURE_PREFIX}{meant}");
     let fix = if same.is_some() { Fix::safe(title) } else { Fix::needs_review(title) };
-    let at = FEATURES.iter().position(|known| *known == meant)?;
-    let is_free = has.get(at) == Some(&false);
+    let is_free = !csv.has_annotation(&format!("{FEATURE_PREFIX}{meant}"));
     is_free.then(|| fix.rename_key(annotation(name), format!("{FEATURE_PREFIX}{meant}")))
 }
 

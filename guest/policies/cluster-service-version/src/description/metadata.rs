@@ -1,5 +1,7 @@
 //! Annotations that describe a ClusterServiceVersion.
 
+use std::collections::BTreeSet;
+
 use opgate_compat::range::Range;
 use opgate_sdk::corrections;
 use opgate_sdk::go::quote;
@@ -213,14 +215,17 @@ fn check_categories(csv: &mut Csv<'_, '_>) {
     csv.fix(&CSV_16, || {
         let own: Vec<&str> = own.iter().flatten().map(String::as_str).collect();
         let known = if own.is_empty() { &STANDARD_CATEGORIES[..] } else { &own };
-        let mut corrected: Vec<&str> = Vec::new();
+        let (mut seen, mut corrected) = (BTreeSet::new(), Vec::new());
         let mut is_other = false;
-        for category in categories.split(',').map(str::trim).take(MAX_CORRECTED) {
+        for part in categories.split(',').take(MAX_CORRECTED) {
+            let category = part.trim();
             let meant = if is_known(category) { None } else { corrections::word(category, known) };
             is_other |= meant.is_some();
-            let category = meant.unwrap_or(category);
-            if !corrected.contains(&category) {
-                corrected.push(category);
+            // A corrected one can be there already.
+            if seen.insert(meant.unwrap_or(category)) || !is_other {
+                corrected.push(
+                    meant.map_or_else(|| part.to_owned(), |it| part.replacen(category, it, 1)),
+                );
             }
         }
         let is_whole = categories.split(',').nth(MAX_CORRECTED).is_none();
@@ -378,7 +383,7 @@ rule! {
     /// Write versions with three numbers, each after an operator and without a `v`: `<1.4.0` for
     /// `<v1.4.0`.
     ///
-    /// `opgate check --fix` corrects this where only one value is possible.
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
     ///
     /// # Accepted
     ///
@@ -422,7 +427,8 @@ fn check_skip_range(csv: &mut Csv<'_, '_>) {
         csv.add(&CSV_28, &field(SKIP_RANGE), message);
         csv.fix(&CSV_28, || {
             let corrected = corrections::version_range(&range)?;
-            Some(corrections::write(annotation(SKIP_RANGE), &corrected))
+            // OLM ignores an invalid range.
+            Some(corrections::propose(annotation(SKIP_RANGE), &corrected))
         });
     }
 }

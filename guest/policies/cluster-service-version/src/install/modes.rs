@@ -228,6 +228,7 @@ fn remove_equal_modes(modes: &ChangedList) -> Option<Fix> {
         }
     }
     let fix = Fix::safe("remove the duplicates");
+    twice.truncate(Fix::MAX_EDITS);
     // The last one first: a removal moves the elements behind it.
     let fix = twice.iter().rev().fold(fix, |fix, index| fix.remove(format!("{POINTER}/{index}")));
     (!twice.is_empty()).then_some(fix)

@@ -31,6 +31,8 @@ const MAX_SHOWN_BYTES: usize = 256;
 const MAX_CRDS: usize = 5_000;
 /// Maximum number of names of definitions in a message.
 const MAX_SHOWN_NAMES: usize = 16;
+/// Maximum number of owned CRDs that a fix compares with a name.
+const MAX_COMPARED: usize = 256;
 
 /// A CRD that a definition of type `ConversionWebhook` lists.
 #[derive(Debug)]
@@ -342,6 +344,9 @@ fn check_owned(csv: &mut Csv<'_, '_>, targets: &[ConvertedCrd]) {
             });
             csv.fix(&CSV_94, || {
                 let all: Vec<&str> = rows.iter().filter_map(|(_, row)| row.text(0)).collect();
+                if all.len() > MAX_COMPARED {
+                    return None;
+                }
                 let same = corrections::word(&target.name, &all);
                 let meant = same.or_else(|| corrections::nearest(&target.name, &all))?;
                 let is_converted = targets.iter().any(|other| other.name == meant);
