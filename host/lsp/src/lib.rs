@@ -9,7 +9,6 @@
 //! ```
 
 pub mod annotations;
-mod block_text;
 pub mod completion;
 pub mod cursor;
 pub mod definition;
@@ -19,6 +18,7 @@ pub mod names;
 pub mod outline;
 pub mod paths;
 pub mod symbols;
+mod text_changes;
 pub mod text_document;
 pub mod text_edit;
 pub mod uri;

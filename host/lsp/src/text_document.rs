@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lsp_types::TextDocumentContentChangeEvent;
 
-use crate::block_text::BlockText;
 use crate::lines::LineIndex;
+use crate::text_changes::TextChanges;
 
 /// A text that an editor has open.
 #[derive(Debug, Clone)]
@@ -56,14 +56,14 @@ impl TextDocument {
         if let [change] = changes {
             return vec![self.apply_one(change)];
         }
-        let mut text = BlockText::of(&self.text);
+        let mut text = TextChanges::of(&self.text);
         let mut apply = |change: &TextDocumentContentChangeEvent| match change {
             TextDocumentContentChangeEvent::TextDocumentContentChangePartial(change) => {
                 text.replace(&change.range, &change.text)
             }
             TextDocumentContentChangeEvent::TextDocumentContentChangeWholeDocument(change) => {
                 let (replaced, inserted) = changed_part(&text.to_text(), &change.text);
-                text = BlockText::of(&change.text);
+                text = TextChanges::of(&change.text);
                 AppliedEdit { replaced, inserted: inserted.len() }
             }
         };
