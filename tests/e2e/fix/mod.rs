@@ -186,7 +186,7 @@ fn waived_rules_are_not_fixed() {
     run(&directory, &["--fix", "bundle"]);
     let csv = "bundle/manifests/etcdoperator.clusterserviceversion.yaml";
     let csv = fs::read_to_string(directory.path().join(csv)).unwrap();
-    assert!(csv.contains("maturity: Alpha") && csv.contains("minKubeVersion: 1.20.0"), "{csv}");
+    assert!(csv.contains("maturity: Alpha") && csv.contains("minKubeVersion: 1.21.0"), "{csv}");
 }
 
 #[test]
@@ -293,16 +293,23 @@ fn invalid_fixes_are_dropped_and_the_violations_stay() {
 
 #[test]
 fn a_fix_that_adds_a_violation_is_undone() {
-    let directory = hostile("harmful-fix");
-    let output = run(&directory, &["--config", "opgate.yaml", "--fix", "bundle.yaml"]);
-    let found = fs::read_to_string(directory.path().join("bundle.yaml")).unwrap();
-    assert_eq!(found, crate::check::VALID_BUNDLE);
-    let stderr = text(&output.stderr);
-    assert!(
-        stderr.contains(
-            "EVIL-1 add more: it adds or reveals a violation; make this change manually, and correct it: EVIL-1 no 1"
+    for (what, why) in [
+        (
+            "harmful-fix",
+            "EVIL-1 add more: it adds or reveals a violation; make this change manually, and correct it: EVIL-1 no 1",
         ),
-        "{stderr}"
-    );
-    assert!(stderr.contains("no violation fixed"), "{stderr}");
+        // There are as many violations as before.
+        (
+            "swapping-fix",
+            "EVIL-1 swap: it adds or reveals a violation; make this change manually, and correct it: EVIL-1 no b",
+        ),
+    ] {
+        let directory = hostile(what);
+        let output = run(&directory, &["--config", "opgate.yaml", "--fix", "bundle.yaml"]);
+        let found = fs::read_to_string(directory.path().join("bundle.yaml")).unwrap();
+        assert_eq!(found, crate::check::VALID_BUNDLE);
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(why), "{stderr}");
+        assert!(stderr.contains("no violation fixed"), "{stderr}");
+    }
 }

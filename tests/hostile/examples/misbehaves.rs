@@ -151,6 +151,14 @@ impl Hostile for Misbehaves {
                 let fix = Fix::safe("add more").set("/spec/more", "true");
                 verdict.violations[0].fix = Some(fix.into());
             }
+            // A fix after which there is another violation of the same rule.
+            "swapping-fix" => {
+                let is_other = object.is_some_and(|object| object.has("/spec/other"));
+                let name = if is_other { "b" } else { "a" };
+                deny(&mut verdict, "EVIL-1", &format!("spec.{name}"), format!("no {name}"));
+                let fix = Fix::safe("swap").set("/spec/other", "true");
+                verdict.violations[0].fix = (!is_other).then(|| fix.into());
+            }
             "list-fixes" => list_fixes(object, &mut verdict),
             "unknown-rule" => deny(&mut verdict, "EVIL-2\n", "spec", "no"),
             "controls" => {

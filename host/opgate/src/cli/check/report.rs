@@ -189,6 +189,11 @@ impl CheckRecord {
         self.violations.iter().map(|located_violation| &located_violation.violation)
     }
 
+    /// Returns the path of the object, or its name.
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
     /// Iterates over the violations with a fix for files.
     pub(super) fn fixes(&self) -> impl Iterator<Item = FixCandidate<'_>> {
         self.violations.iter().filter_map(|LocatedViolation { violation, location, .. }| {

@@ -17,6 +17,7 @@ use opgate_admission::policy::PolicySet;
 use opgate_document::Value;
 use opgate_files::{self as files, CheckInputType, DetectedInput, Request, Subject, parallel};
 use opgate_input::read::Reader;
+use opgate_platform::files::{display_path, rename_path};
 use tracing::subscriber::NoSubscriber;
 
 use super::decision_cache::DecisionCache;
@@ -185,9 +186,12 @@ impl UnitResult {
         for result in self.results.iter_mut().flatten() {
             result.record.move_fixes(from, to);
         }
-        let texts = |path: &Path| (path.join("").display().to_string(), path.display().to_string());
-        let ((from_inside, from), (to_inside, to)) = (texts(from), texts(to));
-        self.rename_paths(|path| path.replace(&from_inside, &to_inside).replace(&from, &to));
+        // A directory without a name has no separator at its end.
+        let from_inside = from.join("");
+        let (to_inside, to) = (display_path(&to.join("")), display_path(to));
+        self.rename_paths(|path| {
+            rename_path(&rename_path(path, &from_inside, &to_inside), from, &to)
+        });
     }
 
     /// Gives other names to paths.
@@ -205,9 +209,20 @@ impl UnitResult {
         self.results.iter().flatten().map(|result| &result.record)
     }
 
-    /// Iterates over the violations.
-    pub(super) fn violations(&self) -> impl Iterator<Item = &Violation> {
-        self.records().flat_map(CheckRecord::violations)
+    /// Returns about how many bytes it has.
+    pub(super) fn byte_size(&self) -> usize {
+        const RECORD_BYTES: usize = 1 << 10;
+        let lines = self.input_type_lines.iter().map(|(_, line)| line).chain(&self.warnings);
+        let lines = lines.map(String::len);
+        let records = self.results.iter().map(|_| RECORD_BYTES);
+        let violations = self.violations().map(|(_, violation)| violation.byte_size());
+        lines.chain(records).chain(violations).fold(0, usize::saturating_add)
+    }
+
+    /// Iterates over the violations, each with the source of its object.
+    pub(super) fn violations(&self) -> impl Iterator<Item = (&str, &Violation)> {
+        let records = self.records();
+        records.flat_map(|record| record.violations().map(|violation| (record.source(), violation)))
     }
 
     /// Iterates over the violations with a fix.

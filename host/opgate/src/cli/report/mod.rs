@@ -93,6 +93,18 @@ pub(super) struct Violation {
     pub(super) fix: Option<ReportedFix>,
 }
 
+impl Violation {
+    /// Returns about how many bytes it has.
+    pub(super) fn byte_size(&self) -> usize {
+        const MEMBER_BYTES: usize = 512;
+        let edits = self.fix.iter().flat_map(|fix| fix.edits().unwrap_or_default());
+        let texts = [&self.policy, &self.rule, &self.field, &self.message];
+        let texts = texts.into_iter().map(String::len);
+        let edits = edits.map(|edit| edit.edit.byte_size());
+        texts.chain(edits).fold(MEMBER_BYTES, usize::saturating_add)
+    }
+}
+
 /// Why a violation does not count.
 #[derive(Debug, Serialize)]
 pub(super) struct AppliedWaiver {

@@ -9,6 +9,7 @@
 //!
 //! Nothing is written before the last round of all units. A fix that would add a violation of any rule is undone.
 
+mod added;
 mod candidates;
 mod evaluation;
 mod moves;

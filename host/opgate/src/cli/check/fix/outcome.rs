@@ -47,6 +47,16 @@ pub(super) struct FixOutcome {
     unsafe_fixes: BTreeSet<String>,
     /// The real paths of the files that were not written.
     failed: BTreeSet<PathBuf>,
+    /// Number of units for whose texts there was no room.
+    unfixed_units: usize,
+}
+
+impl UnitFixes {
+    /// Returns the size of the old and new texts of the files.
+    pub(super) fn byte_size(&self) -> usize {
+        let texts = self.files.values().flat_map(|file| [&file.original, &file.new]);
+        texts.flatten().fold(0, |sum, text| sum.saturating_add(text.len()))
+    }
 }
 
 impl FixOutcome {
@@ -59,15 +69,23 @@ impl FixOutcome {
         self.unsafe_fixes.extend(unsafe_fixes);
     }
 
+    /// Counts a unit that is left as it is, because there is no room for more texts.
+    pub(super) fn add_unfixed_unit(&mut self) {
+        self.unfixed_units = self.unfixed_units.saturating_add(1);
+    }
+
     /// Returns the new texts of the files below a path, or of the file there.
     pub(super) fn texts_below(&self, path: &Path) -> Texts {
-        let below = self.files.iter().filter(|(file, _)| file.starts_with(path));
+        let from = self.files.range(path.to_path_buf()..);
+        let below = from.take_while(|(file, _)| file.starts_with(path));
         below.map(|(file, texts)| (file.clone(), texts.clone())).collect()
     }
 
     /// Reports whether a file below a path was not written.
     pub(super) fn has_failed_below(&self, path: &Path) -> bool {
-        self.failed.iter().any(|file| file.starts_with(path))
+        // Paths are sorted by their components.
+        let mut from = self.failed.range(path.to_path_buf()..);
+        from.next().is_some_and(|file| file.starts_with(path))
     }
 
     /// Writes the files. Returns the path and a line for each that cannot be written: its fixes do not count.
@@ -76,9 +94,14 @@ impl FixOutcome {
         let (new, known): (Vec<_>, Vec<_>) =
             self.files.iter().partition(|(_, texts)| texts.original.is_none());
         let (mut failed, mut errors) = (BTreeSet::new(), Vec::new());
+        let mut all_moved: BTreeMap<&Path, Vec<&PathBuf>> = BTreeMap::new();
+        for (moved, texts) in &self.files {
+            if let Some(source) = &texts.source {
+                all_moved.entry(source.as_path()).or_default().push(moved);
+            }
+        }
         for (path, texts) in new.into_iter().chain(known) {
-            let moved = self.files.iter().filter(|(_, it)| it.source.as_ref() == Some(path));
-            let moved: Vec<&PathBuf> = moved.map(|(moved, _)| moved).collect();
+            let moved = all_moved.get(path.as_path()).cloned().unwrap_or_default();
             let is_lost = moved.iter().any(|moved| failed.contains(*moved));
             let result = match &texts.new {
                 _ if is_lost => Err(write::not_fixed(texts, &"its new place was not written")),
@@ -128,6 +151,12 @@ impl FixOutcome {
         let more = refused.len().saturating_sub(MAX_REFUSED_LINES);
         if more > 0 {
             tracing::warn!("{more} more violations were not fixed");
+        }
+        if self.unfixed_units > 0 {
+            tracing::warn!(
+                "{} inputs were not fixed, because the changes of the others are large: run opgate check --fix again",
+                self.unfixed_units
+            );
         }
         note(self.summary(is_written));
     }

@@ -19,6 +19,11 @@ use super::{Fixer, evaluation};
 use crate::cli::check::inputs::LoadedUnit;
 use crate::cli::check::units::UnitResult;
 
+/// Maximum bytes of results that wait until the files are written. Units with others are evaluated again.
+const MAX_RESULT_BYTES: usize = 64 << 20;
+/// Maximum bytes of old and new texts that wait. Further units are left as they are.
+const MAX_TEXT_BYTES: usize = 256 << 20;
+
 /// The result of a unit, and its fixes.
 struct PlannedUnit {
     before: UnitResult,
@@ -34,7 +39,8 @@ struct AddedUnit {
     path: PathBuf,
     /// The new texts of its files with which the result is.
     texts: Texts,
-    result: UnitResult,
+    /// None if there was no room for it.
+    result: Option<UnitResult>,
 }
 
 /// The fixes of the units so far.
@@ -44,6 +50,9 @@ pub(in crate::cli::check) struct FixPlan<'f> {
     writes: bool,
     units: Vec<AddedUnit>,
     outcome: FixOutcome,
+    /// Bytes of the results and of the texts so far.
+    result_bytes: usize,
+    text_bytes: usize,
 }
 
 impl Fixer {
@@ -55,8 +64,14 @@ impl Fixer {
         writes: bool,
         on_unit: &(dyn Fn() + Sync),
     ) -> FixPlan<'f> {
-        let mut plan =
-            FixPlan { fixer: self, writes, units: Vec::new(), outcome: FixOutcome::default() };
+        let mut plan = FixPlan {
+            fixer: self,
+            writes,
+            units: Vec::new(),
+            outcome: FixOutcome::default(),
+            result_bytes: 0,
+            text_bytes: 0,
+        };
         let work = |unit: &LoadedUnit| {
             let source = sources.of(unit);
             let before = source.evaluate_files();
@@ -89,12 +104,24 @@ impl FixPlan<'_> {
         let path = unit.real_path();
         let known = self.outcome.texts_below(&path);
         let PlannedUnit { before, after, fixes } = planned;
+        let text_bytes = self.text_bytes.saturating_add(fixes.byte_size());
+        if text_bytes > MAX_TEXT_BYTES {
+            self.outcome.add_unfixed_unit();
+            self.units.push(AddedUnit { path, texts: known, result: None });
+            return;
+        }
+        self.text_bytes = text_bytes;
         let (result, fixes) = match (known.is_empty(), self.writes) {
             (true, true) => (after.unwrap_or(before), fixes),
             (true, false) => (before, fixes),
             (false, true) => self.fixer.plan_after(unit, known),
             (false, false) => (before, self.fixer.plan_after(unit, known).1),
         };
+        let bytes = self.result_bytes.saturating_add(result.byte_size());
+        let result = (bytes <= MAX_RESULT_BYTES).then_some(result);
+        if result.is_some() {
+            self.result_bytes = bytes;
+        }
         self.units.push(AddedUnit { path, texts: fixes.files.clone(), result });
         self.outcome.add(fixes);
     }
@@ -115,8 +142,9 @@ impl FixPlan<'_> {
         let added = self.units.get_mut(number).map(std::mem::take).unwrap_or_default();
         let AddedUnit { path, texts, result } = added;
         let is_current =
-            !self.outcome.has_failed_below(&path) && self.outcome.texts_below(&path) == texts;
-        if is_current || !self.writes { result } else { unit.evaluate_files() }
+            || !self.outcome.has_failed_below(&path) && self.outcome.texts_below(&path) == texts;
+        let result = result.filter(|_| !self.writes || is_current());
+        result.unwrap_or_else(|| unit.evaluate_files())
     }
 
     /// Prints the changes, unless they are written. `named` gives a path another name.

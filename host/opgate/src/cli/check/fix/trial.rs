@@ -2,7 +2,7 @@
 //! that do it.
 //!
 //! ```text
-//! fixes ─▶ new texts ─▶ evaluate ─┬▶ no rule has more violations: accepted
+//! fixes ─▶ new texts ─▶ evaluate ─┬▶ all violations are old: accepted
 //!                                 ├▶ several fixes: each half, the second one after the first
 //!                                 └▶ one fix: refused
 //! ```
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use opgate_fix::EditBudget;
 
+use super::added::{FieldChanges, KnownViolations};
 use super::candidates::Candidate;
 use super::outcome::UnitFixes;
 use super::unit::{FileTexts, Texts, UnitSource};
@@ -47,13 +48,10 @@ impl TrialBudget {
     }
 }
 
-/// The messages of the violations of each rule of each policy.
-type Messages = BTreeMap<(String, String), Vec<String>>;
-
 /// One round.
 pub(super) struct Round<'r, 'u> {
     unit: &'r UnitSource<'u>,
-    before: Messages,
+    before: KnownViolations,
     /// Why a part had no result before.
     failure: Option<String>,
     fixes: &'r mut UnitFixes,
@@ -73,7 +71,7 @@ impl<'r, 'u> Round<'r, 'u> {
         trials: &'r mut TrialBudget,
     ) -> Self {
         let (read, refused) = (HashMap::new(), BTreeSet::new());
-        let (before, failure) = (messages(before), before.failure());
+        let (before, failure) = (KnownViolations::of(before), before.failure());
         Self { unit, before, failure, fixes, trials, read, refused }
     }
 
@@ -99,7 +97,7 @@ impl<'r, 'u> Round<'r, 'u> {
             return None;
         }
         let after = evaluation::evaluate(self.unit, &texts);
-        match self.added_violations(&after) {
+        match self.added_violations(&after, &applied) {
             None => Some(self.accept(texts, &applied, after)),
             Some(added) => self.split(&applied, &added),
         }
@@ -151,7 +149,7 @@ impl<'r, 'u> Round<'r, 'u> {
     ) -> UnitResult {
         self.fixes.files = texts;
         self.fixes.applied.extend(applied.iter().map(|candidate| candidate.note()));
-        self.before = messages(&after);
+        self.before = KnownViolations::of(&after);
         after
     }
 
@@ -198,20 +196,16 @@ impl<'r, 'u> Round<'r, 'u> {
     }
 
     /// Returns the reason to refuse fixes: what a result has that was not there before.
-    fn added_violations(&self, after: &UnitResult) -> Option<String> {
+    fn added_violations(&self, after: &UnitResult, applied: &[&Candidate<'_>]) -> Option<String> {
         let failure = after.failure().filter(|failure| self.failure.as_ref() != Some(failure));
         if let Some(failure) = failure {
             return Some(format!("after it, the object could not be evaluated: {failure}"));
         }
-        let mut added = Vec::new();
-        for (rule, found) in messages(after) {
-            let known = self.before.get(&rule).map(Vec::as_slice).unwrap_or_default();
-            let more = found.len().saturating_sub(known.len());
-            let is_known = |message: &String| known.contains(message);
-            let (old, new): (Vec<_>, Vec<_>) = found.into_iter().partition(is_known);
-            let named = new.into_iter().chain(old).take(more);
-            added.extend(named.map(|message| format!("{} {message}", rule.1)));
+        let mut changes = FieldChanges::default();
+        for (_, edit) in applied.iter().flat_map(|it| it.edits()).flatten() {
+            changes.add(&edit.edit);
         }
+        let mut added = KnownViolations::of(after).added_since(&self.before, &changes);
         let rest = match added.len().saturating_sub(MAX_NAMED_VIOLATIONS) {
             _ if added.is_empty() => return None,
             0 => String::new(),
@@ -244,13 +238,4 @@ fn takes_budget<'c>(
         *sum = sum.saturating_add(bytes);
     }
     work.into_iter().all(|(path, bytes)| budgets.entry(path).or_default().take(bytes))
-}
-
-fn messages(result: &UnitResult) -> Messages {
-    let mut messages = Messages::new();
-    for violation in result.violations() {
-        let rule = (violation.policy.clone(), violation.rule.clone());
-        messages.entry(rule).or_default().push(violation.message.clone());
-    }
-    messages
 }
