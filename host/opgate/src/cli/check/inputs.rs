@@ -5,7 +5,7 @@
 //!                                    └▶ files::waivers
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::evaluate::error_lines;
@@ -60,7 +60,9 @@ impl LoadedInput {
             loaded.add_error(&source.to_string(), &format!("{source}: {error}"));
             return loaded;
         }
-        let paths = loaded.replace_stdin(paths, reader);
+        let mut paths = loaded.replace_stdin(paths, reader);
+        let mut seen = HashSet::new();
+        paths.retain(|path| seen.insert(absolute(path)));
         let find = |path: &PathBuf| match kind {
             Some(CheckInputType::Manifest) if path.is_dir() && baseline.is_none() => {
                 let found = files::find_manifests(path)?;
@@ -128,9 +130,13 @@ impl LoadedInput {
                 }
             }
         }
-        let units = all.into_iter().zip(numbers);
-        loaded.units =
-            units.filter(|(found, _)| found.input_type != CheckInputType::Cluster).collect();
+        let mut seen = HashSet::new();
+        let mut is_new = |(found, waivers): &LoadedUnit| {
+            let kind = found.input_type.name();
+            kind != CheckInputType::Cluster.name()
+                && seen.insert((absolute(&found.path), kind, *waivers))
+        };
+        loaded.units = all.into_iter().zip(numbers).filter(|unit| is_new(unit)).collect();
         if loaded.units.is_empty() && loaded.dumps.is_empty() && loaded.unreadable.is_empty() {
             let named: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
             let named = named.join(", ");
@@ -226,4 +232,9 @@ impl LoadedInput {
     pub(super) fn with_stdin_name(&self, text: &str) -> String {
         self.stdin.as_ref().map_or_else(|| text.to_owned(), |stdin| stdin.with_stdin_name(text))
     }
+}
+
+/// The path without `.`, from the root directory. A link is another path: names of directories matter.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
