@@ -1,8 +1,11 @@
 //! The fixes of all cases of all policies, made in the text of the object of the case, as YAML and as JSON: the new
 //! text means what the fix says, and differs only in the lines of its edits.
 //!
+//! `safety.tsv` has the safety of each fix.
+//!
 //! That the rule is silent after a fix, and no other rule reports more, is a test of each policy (`tests!`).
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -100,6 +103,7 @@ fn check(name: &str, text: &str, object: &Value, fix: &Fix) -> Result<(), String
 fn fixes_of_all_cases_change_only_their_lines() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let (mut count, mut wrong) = (0, Vec::new());
+    let mut safeties = BTreeSet::new();
     for entry in fs::read_dir(root.join("guest/policies")).unwrap() {
         let directory = entry.unwrap().path();
         let policy = directory.file_name().unwrap().to_str().unwrap().to_owned();
@@ -142,6 +146,11 @@ fn fixes_of_all_cases_change_only_their_lines() {
             for fixed in run["decision"]["fixes"].as_array().into_iter().flatten() {
                 let edits: Vec<_> =
                     fixed["fix"]["edits"].as_array().unwrap().iter().map(edit).collect();
+                if fixed["rule"] == run["rule"] {
+                    let [rule, name] = [&run["rule"], &run["name"]].map(|it| it.as_str().unwrap());
+                    let safety = fixed["fix"]["safety"].as_str().unwrap();
+                    safeties.insert(format!("{rule}\t{name}\t{safety}"));
+                }
                 if edits.iter().any(|edit| matches!(edit, Edit::MoveFile { .. })) {
                     continue;
                 }
@@ -162,4 +171,17 @@ fn fixes_of_all_cases_change_only_their_lines() {
     }
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(count > 100, "{count}");
+    check_safeties(&safeties);
+}
+
+/// A safe fix changes files without a review: `safety.tsv` lists which are safe.
+fn check_safeties(found: &BTreeSet<String>) {
+    let listed: BTreeSet<String> =
+        include_str!("safety.tsv").lines().skip(1).map(str::to_owned).collect();
+    let lines = |sign: char, lines: Vec<&String>| -> String {
+        lines.iter().map(|line| format!("{sign}{line}\n")).collect()
+    };
+    let missing = lines('+', found.difference(&listed).collect());
+    let stale = lines('-', listed.difference(found).collect());
+    assert!(missing.is_empty() && stale.is_empty(), "safety.tsv:\n{stale}{missing}");
 }
