@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Only a CRD with a schema for each version is rewritten. A CRD that keeps unknown fields prunes them in `v1`:
-//! that fix needs a review.
+//! that fix needs a review, and a schema with an object of which it tells nothing needs its author.
 
 use crate::{Document, Fix, Kind, escape, json_string};
 
@@ -47,7 +47,7 @@ pub fn to_v1(crd: &Document) -> Option<Fix> {
         count => edits.move_to_versions(count)?,
     }
     edits.move_conversion()?;
-    Some(edits.fix)
+    (is_pruned || edits.has_complete_schemas()).then_some(edits.fix)
 }
 
 /// The edits so far.
@@ -182,7 +182,25 @@ impl Edits<'_> {
         Some(())
     }
 
+    /// Whether the schemas describe the members of each object: `v1` prunes others.
+    fn has_complete_schemas(&self) -> bool {
+        let versions = self.crd.length("/spec/versions").unwrap_or_default();
+        let own = (0..versions).map(|index| format!("/spec/versions/{index}/schema"));
+        let shared = std::iter::once("/spec/validation".to_owned());
+        let mut nodes = 0;
+        shared.chain(own).all(|at| {
+            let schema = format!("{at}/openAPIV3Schema");
+            self.crd.at(&schema).is_none_or(|schema| is_complete(&schema, true, &mut nodes))
+        })
+    }
+
     fn move_conversion(&mut self) -> Option<()> {
+        let is_converted = self.crd.has("/spec/conversion/webhookClientConfig");
+        if is_converted && !self.crd.has("/spec/conversion/conversionReviewVersions") {
+            // The default of v1beta1.
+            let versions = "/spec/conversion/webhook/conversionReviewVersions";
+            self.set(versions, "[\"v1beta1\"]".to_owned())?;
+        }
         for (member, name) in WEBHOOK {
             let old = format!("/spec/conversion/{member}");
             if let Some(raw) = self.crd.raw(&old).filter(|_| self.crd.has(&old)) {
@@ -193,6 +211,33 @@ impl Edits<'_> {
         }
         Some(())
     }
+}
+
+/// Maximum number of schemas that are searched. A fix for more of them needs a review in any case.
+const MAX_SCHEMAS: usize = 4_000;
+/// Members of an object schema that tell what it contains.
+const CONTENT: [&str; 3] =
+    ["/properties", "/additionalProperties", "/x-kubernetes-preserve-unknown-fields"];
+
+/// Whether each object in a schema has members.
+fn is_complete(schema: &Document, is_root: bool, count: &mut usize) -> bool {
+    *count = count.saturating_add(1);
+    if *count > MAX_SCHEMAS {
+        return true;
+    }
+    let is_object = schema.text("/type").is_some_and(|of| of == "object");
+    if is_object && !CONTENT.iter().any(|member| schema.has(member)) {
+        return false;
+    }
+    let properties = schema.keys("/properties");
+    // The API server knows the metadata.
+    let properties = properties.iter().filter(|name| !is_root || *name != "metadata");
+    let pointers = properties.map(|name| format!("/properties/{}", escape(name)));
+    let others = ["/items", "/additionalProperties"].map(str::to_owned);
+    pointers.chain(others).all(|pointer| {
+        let inner = schema.at(&pointer).filter(|inner| inner.kind("") == Kind::Object);
+        inner.is_none_or(|inner| is_complete(&inner, false, count))
+    })
 }
 
 #[cfg(test)]
@@ -239,6 +284,7 @@ mod tests {
                         r#"/spec/versions/0/schema={"openAPIV3Schema":{}}"#,
                         "-/spec/validation",
                         "/spec/versions/0/additionalPrinterColumns/0/JSONPath>jsonPath",
+                        r#"/spec/conversion/webhook/conversionReviewVersions=["v1beta1"]"#,
                         r#"/spec/conversion/webhook/clientConfig={"url":"u"}"#,
                         "-/spec/conversion/webhookClientConfig",
                     ],
@@ -255,6 +301,23 @@ mod tests {
                         "-/spec/validation",
                         "-/spec/additionalPrinterColumns",
                         r#"/spec/versions=[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"properties":{"JSONPath":{}}}},"additionalPrinterColumns":[{"jsonPath":".a","name":"\"JSONPath\":"}]}]"#,
+                        "-/spec/version",
+                    ],
+                )),
+            ),
+            // Unknown fields of the spec would be pruned.
+            (
+                r#"{"spec":{"version":"v1","validation":{"openAPIV3Schema":{"type":"object","properties":{"metadata":{"type":"object"},"spec":{"type":"object"}}}}}}"#,
+                None,
+            ),
+            (
+                r#"{"spec":{"version":"v1","validation":{"openAPIV3Schema":{"type":"object","properties":{"metadata":{"type":"object"},"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}}"#,
+                Some((
+                    false,
+                    vec![
+                        api_version,
+                        "-/spec/validation",
+                        r#"/spec/versions=[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"metadata":{"type":"object"},"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}]"#,
                         "-/spec/version",
                     ],
                 )),

@@ -247,7 +247,8 @@ rule! {
     /// guide. For older clusters, publish the bundle with a limit on the versions of OpenShift.
     ///
     /// `opgate check --fix` writes a version that all clusters have, by `spec.minKubeVersion`;
-    /// `--unsafe-fixes` also others.
+    /// `--unsafe-fixes` also others. Review CRDs: without `preserveUnknownFields: false`, the fields
+    /// that a schema does not define are pruned in `v1`.
     ///
     /// # Accepted
     ///

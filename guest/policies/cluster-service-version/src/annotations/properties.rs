@@ -10,10 +10,10 @@ use crate::targets::{CATALOG, CSV};
 
 rules![CSV_78, CSV_79];
 
-const STRING_LISTS: [&str; 2] = [
-    "operators.openshift.io/valid-subscription",
-    "operators.operatorframework.io/internal-objects",
-];
+const VALID_SUBSCRIPTION: &str = "operators.openshift.io/valid-subscription";
+/// The annotations with a list of strings.
+const STRING_LISTS: [&str; 2] =
+    [VALID_SUBSCRIPTION, "operators.operatorframework.io/internal-objects"];
 const PROPERTIES: &str = openshift::AUTHOR_PROPERTIES;
 
 pub(super) fn check(csv: &mut Csv<'_, '_>) {
@@ -95,10 +95,10 @@ fn check_string_list(csv: &mut Csv<'_, '_>, name: &str) {
                 Err(_) if is_word => Some(format!("[\"{plain}\"]")),
                 _ => None,
             };
-            // A sentence, such as that no subscription is required, is no name of one.
-            let is_sentence = kind.is_err() && plain.contains(char::is_whitespace);
+            // It often says in words that no subscription is needed.
+            let is_prose = kind.is_err() && name == VALID_SUBSCRIPTION;
             let title = "write a JSON array";
-            let fix = if is_sentence { Fix::needs_review(title) } else { Fix::safe(title) };
+            let fix = if is_prose { Fix::needs_review(title) } else { Fix::safe(title) };
             json.filter(|json| Document::parse(json).is_ok())
                 .map(|json| fix.set_text(annotation(name), &json))
         });

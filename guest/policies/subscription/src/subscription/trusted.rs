@@ -64,7 +64,7 @@ rule! {
     ///
     /// Write the items as below. Choose another name for a volume without trusted certificates.
     ///
-    /// `opgate check --fix` corrects this where only one value is possible.
+    /// `opgate check --fix --unsafe-fixes` proposes a correction.
     ///
     /// # Accepted
     ///
@@ -158,7 +158,8 @@ impl Subscription<'_> {
         if let Some(item) = items.iter().position(|item| item.text(0) == Some(CA_BUNDLE_KEY)) {
             report.add(&SUB_15, format!("{field}[{item}].path"), path);
             report.set_fix(&SUB_15, || {
-                Some(corrections::write(format!("{list}/{item}/path"), CA_BUNDLE_PATH))
+                // The Operator can read the file under its present name.
+                Some(corrections::propose(format!("{list}/{item}/path"), CA_BUNDLE_PATH))
             });
             return;
         }
