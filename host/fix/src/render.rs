@@ -221,7 +221,7 @@ fn needs_fewer_escapes(text: &str) -> bool {
 /// Reports whether a text can be written without quotes, and means a text to every reader.
 fn is_plain(text: &str, context: ScalarContext) -> bool {
     let starts_like_text = text.starts_with(|c: char| {
-        c.is_alphanumeric() || matches!(c, '/' | '_' | '.' | '$' | '(' | '+')
+        c.is_alphanumeric() || matches!(c, '/' | '_' | '.' | '$' | '(' | '+' | '<' | '^')
     });
     // Some readers end a text in brackets at these.
     let is_bracket = |c: char| matches!(c, '{' | '}' | '[' | ']' | ',' | '?' | ':');
