@@ -10,6 +10,7 @@ mod image;
 mod kinds;
 mod mutate;
 mod new_rule;
+mod notices;
 #[path = "../../host/builtin-components/policies.rs"]
 mod policies;
 mod source;
@@ -30,7 +31,7 @@ Usage: cargo xtask new-rule POLICY ID [--in MODULE]
        cargo xtask corpus FOLDER… [--binary FILE] [-- ARGUMENT…]
        cargo xtask browser OUT [--jco DIR]
        cargo xtask image [--arch ARCH]… [--output FOLDER] [--tag TAG] [--check]
-       cargo xtask dist [--target TRIPLE]… [--binary TRIPLE=FILE]… [--output FOLDER] [--url URL] [--packages]
+       cargo xtask dist [--target TRIPLE]… [--binary TRIPLE=FILE]… [--output FOLDER] [--packages] [--url URL] [--any-glibc]
 
 new-rule starts a rule: its section in a module of the policy, and its case file.
 
@@ -72,8 +73,11 @@ dist builds the files of a release, an archive for each platform (docs/releasing
   --target TRIPLE       a platform, may be repeated; by default all
   --binary TRIPLE=FILE  a program that is built already, for its platform
   --output FOLDER       where the files go; by default target/release-files
-  --url URL             where the archives will be, for the packages that name them
-  --packages            also makes packages for npm, PyPI, Debian, Homebrew, krew and Nix";
+  --packages            also makes packages for npm, PyPI, Debian, Homebrew, krew and Nix
+  --url URL             where the archives will be, for the packages that name them; by default the release at
+                        `repository` of Cargo.toml, without which --packages needs it
+  --any-glibc           packs a program for Linux that needs a newer glibc than those of releases; its packages
+                        name what it needs";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -209,8 +213,13 @@ fn parse_dist_options<'a>(arguments: &[&'a str]) -> Result<dist::DistOptions<'a>
     let mut wanted = dist::DistOptions::default();
     let mut rest = arguments.iter();
     while let Some(&option) = rest.next() {
-        if option == "--packages" {
-            wanted.packages = true;
+        let switch = match option {
+            "--packages" => Some(&mut wanted.packages),
+            "--any-glibc" => Some(&mut wanted.any_glibc),
+            _ => None,
+        };
+        if let Some(switch) = switch {
+            *switch = true;
             continue;
         }
         let mut value = || {
@@ -286,14 +295,23 @@ mod tests {
 
     #[test]
     fn release_is_made_of_targets_and_given_programs() {
-        let arguments =
-            ["--target", "a,b", "--binary", "c=d=e", "--url", "https://x/", "--packages"];
+        let arguments = [
+            "--target",
+            "a,b",
+            "--binary",
+            "c=d=e",
+            "--url",
+            "https://x/",
+            "--packages",
+            "--any-glibc",
+        ];
         let expected = dist::DistOptions {
             targets: vec!["a,b"],
             programs: vec![("c", "d=e")],
             output: None,
             url: Some("https://x"),
             packages: true,
+            any_glibc: true,
         };
         assert_eq!(parse_dist_options(&arguments).unwrap(), expected);
         for arguments in [&["--target"][..], &["--binary", "a"], &["--all"]] {

@@ -1,4 +1,4 @@
-//! The archive of a platform: the program, completions, man pages, the licence and the SBOM.
+//! The archive of a platform: the program, completions, man pages, licences and the SBOM.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,8 +7,10 @@ use std::{env, fs};
 use anyhow::{Context as _, Result};
 
 use super::platform::{Os, Platform};
+use super::program::Requirements;
 use crate::archive::{Entry, gzip, tar, zip};
 use crate::image::command_output;
+use crate::notices;
 
 /// Shells, and how they name the files of completions.
 const SHELLS: [(&str, &str); 5] = [
@@ -65,8 +67,10 @@ fn read_directory(directory: &Path) -> Result<Vec<(String, Vec<u8>)>> {
 #[derive(Debug, Clone)]
 pub(super) struct Content {
     pub(super) program: Vec<u8>,
+    pub(super) requirements: Requirements,
     pub(super) sbom: Vec<u8>,
     pub(super) licence: Vec<u8>,
+    pub(super) notices: Vec<u8>,
     pub(super) readme: Vec<u8>,
     pub(super) documents: Documents,
 }
@@ -95,6 +99,7 @@ pub(super) fn pack(
     };
     file(platform.program_name(), 0o755, &content.program);
     file("LICENSE", 0o644, &content.licence);
+    file(notices::FILE_NAME, 0o644, &content.notices);
     file("README.md", 0o644, &content.readme);
     file("opgate.cdx.json", 0o644, &content.sbom);
     for (name, bytes) in &content.documents.completions {

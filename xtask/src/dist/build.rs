@@ -17,9 +17,6 @@ use crate::image::{ImageMetadata, cargo};
 /// What the symbols of frameworks are: `Framework symbol`, one a line.
 const FRAMEWORKS: &str = include_str!("templates/frameworks.txt");
 
-/// The oldest macOS that the program runs on.
-const OLDEST_MAC: &str = "11.0";
-
 /// Builds the program.
 pub(super) fn program(
     root: &Path,
@@ -31,7 +28,10 @@ pub(super) fn program(
     eprintln!("building opgate for {triple}");
     let mut cargo = cargo(root);
     cargo.args(["zigbuild", "--release", "--locked", "--package", "opgate", "--bin", "opgate"]);
-    cargo.arg("--target").arg(format!("{triple}{}", platform.oldest_libc));
+    // The suffix is the oldest glibc.
+    let oldest = platform.oldest().filter(|_| platform.os == Os::LinuxGnu);
+    let suffix = oldest.map(|version| format!(".{version}")).unwrap_or_default();
+    cargo.arg("--target").arg(format!("{triple}{suffix}"));
     cargo.arg("--target-dir").arg(&metadata.target);
     if let Some(feature) = platform.feature() {
         cargo.args(["--features", &feature]);
@@ -45,7 +45,8 @@ pub(super) fn program(
     match platform.os {
         Os::Mac => {
             // As the tag of the wheel has it; zig would take its own.
-            cargo.env("MACOSX_DEPLOYMENT_TARGET", OLDEST_MAC);
+            let oldest = platform.oldest().map(|version| version.to_string());
+            cargo.env("MACOSX_DEPLOYMENT_TARGET", oldest.unwrap_or_default());
             let stubs = write_frameworks(&metadata.target)?;
             flags.push(format!("-Clink-arg=-F{}", stubs.display()));
         }
@@ -57,6 +58,7 @@ pub(super) fn program(
     }
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
     cargo.env("CARGO_INCREMENTAL", "0");
+    cargo.env("OPGATE_COMMIT", metadata.revision.as_deref().unwrap_or_default());
     let status = cargo.status().context("cargo")?;
     ensure!(
         status.success(),

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 
 use super::archive::Content;
-use super::platform::Platform;
-use super::{Package, Release};
+use super::platform::{LIBGCC, Platform};
+use super::program::Requirements;
+use super::{Package, Release, version};
 use crate::archive::{Entry, ar, gzip, tar};
+use crate::notices;
 
 /// Completions, and where Debian's shells find them.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -25,11 +27,13 @@ pub(super) fn package(
     let architecture = platform.debian_architecture();
     let files = files(release, content)?;
     let kibibytes = files.iter().map(|file| file.content.len().div_ceil(1_024)).sum::<usize>();
-    let Release { version, description, homepage, .. } = release;
-    let oldest = platform.oldest_libc.trim_start_matches('.');
+    let version = version::debian(release.version);
+    let description = release.description;
+    let homepage = release.homepage.map(|it| format!("Homepage: {it}\n")).unwrap_or_default();
+    let depends = depends(&content.requirements);
     let control = format!(
         "Package: opgate\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: the authors of opgate <opgate@example.com>\n\
-         Installed-Size: {kibibytes}\nDepends: libc6 (>= {oldest})\nSection: admin\nPriority: optional\nHomepage: {homepage}\n\
+         Installed-Size: {kibibytes}\nDepends: {depends}\nSection: admin\nPriority: optional\n{homepage}\
          Description: {description}\n"
     );
     let control = [Entry::file("./control", 0o644, control)];
@@ -43,6 +47,14 @@ pub(super) fn package(
     Ok(Package { path, bytes: ar(&members, release.time)? })
 }
 
+/// The packages with the libraries that the program needs.
+fn depends(requirements: &Requirements) -> String {
+    let glibc = requirements.glibc.map(|version| format!("libc6 (>= {version})"));
+    let has_libgcc = requirements.libraries.iter().any(|library| library == LIBGCC);
+    let libgcc = has_libgcc.then(|| "libgcc-s1".to_owned());
+    glibc.into_iter().chain(libgcc).collect::<Vec<_>>().join(", ")
+}
+
 fn files(release: &Release<'_>, content: &Content) -> Result<Vec<Entry>> {
     let copyright = format!(
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nFiles: *\nCopyright: the authors of opgate\nLicense: {}\n",
@@ -52,6 +64,11 @@ fn files(release: &Release<'_>, content: &Content) -> Result<Vec<Entry>> {
         Entry::file("usr/bin/opgate", 0o755, content.program.as_slice()),
         Entry::file("usr/share/doc/opgate/copyright", 0o644, copyright),
         Entry::file("usr/share/doc/opgate/LICENSE", 0o644, content.licence.as_slice()),
+        Entry::file(
+            format!("usr/share/doc/opgate/{}", notices::FILE_NAME),
+            0o644,
+            content.notices.as_slice(),
+        ),
         Entry::file("usr/share/doc/opgate/opgate.cdx.json", 0o644, content.sbom.as_slice()),
     ];
     for (name, bytes) in &content.documents.completions {

@@ -4,15 +4,19 @@
 use std::fmt::Write as _;
 
 use super::platform::{Os, Platform};
-use super::{Archive, Package, Release};
+use super::{Archive, Package, Release, archive};
 use crate::image::digest;
+use crate::notices;
 
-/// Returns all of them.
-pub(super) fn all(release: &Release<'_>, archives: &[Archive]) -> Vec<Package> {
+/// Returns all of them; the archives are at `url`.
+pub(super) fn all(release: &Release<'_>, archives: &[Archive], url: &str) -> Vec<Package> {
+    let address = |archive: &Archive| {
+        format!("{url}/{}", archive::file_name(release.version, archive.platform))
+    };
     [
-        ("homebrew/opgate.rb", formula(release, archives)),
-        ("krew/opgate.yaml", krew(release, archives)),
-        ("nix/flake.nix", flake(release, archives)),
+        ("homebrew/opgate.rb", formula(release, archives, address)),
+        ("krew/opgate.yaml", krew(release, archives, address)),
+        ("nix/flake.nix", flake(release, archives, address)),
     ]
     .map(|(path, text)| Package { path: path.to_owned(), bytes: text.into_bytes() })
     .into()
@@ -29,10 +33,20 @@ fn portable(archives: &[Archive], os: Os) -> impl Iterator<Item = &Archive> {
     archives.iter().filter(move |archive| archive.platform.os == wanted)
 }
 
-fn formula(release: &Release<'_>, archives: &[Archive]) -> String {
+/// A line with the address of the source, if there is one.
+fn line(release: &Release<'_>, format: impl Fn(&str) -> String) -> String {
+    release.homepage.map(format).unwrap_or_default()
+}
+
+fn formula(
+    release: &Release<'_>,
+    archives: &[Archive],
+    address: impl Fn(&Archive) -> String,
+) -> String {
+    let homepage = line(release, |homepage| format!("  homepage \"{homepage}\"\n"));
     let mut text = format!(
-        "class Opgate < Formula\n  desc \"{}\"\n  homepage \"{}\"\n  version \"{}\"\n  license \"{}\"\n",
-        release.description, release.homepage, release.version, release.licenses
+        "class Opgate < Formula\n  desc \"{}\"\n{homepage}  version \"{}\"\n  license \"{}\"\n",
+        release.description, release.version, release.licenses
     );
     for (block, os) in [("on_macos", Os::Mac), ("on_linux", Os::LinuxMusl)] {
         let mut found = portable(archives, os).peekable();
@@ -46,7 +60,7 @@ fn formula(release: &Release<'_>, archives: &[Archive]) -> String {
             let _ = write!(
                 text,
                 "    on_{processor} do\n      url \"{}\"\n      sha256 \"{}\"\n    end\n",
-                release.address(archive),
+                address(archive),
                 sha256(archive)
             );
         }
@@ -56,6 +70,7 @@ fn formula(release: &Release<'_>, archives: &[Archive]) -> String {
         r##"
   def install
     bin.install "opgate"
+    doc.install "THIRD-PARTY-NOTICES.txt"
     man1.install Dir["man/*.1"]
     bash_completion.install "completions/opgate.bash" => "opgate"
     zsh_completion.install "completions/_opgate"
@@ -71,11 +86,16 @@ end
     text
 }
 
-fn krew(release: &Release<'_>, archives: &[Archive]) -> String {
-    let Release { version, description, homepage, .. } = release;
+fn krew(
+    release: &Release<'_>,
+    archives: &[Archive],
+    address: impl Fn(&Archive) -> String,
+) -> String {
+    let Release { version, description, .. } = release;
+    let homepage = line(release, |homepage| format!("  homepage: {homepage}\n"));
     let mut text = format!(
         "apiVersion: krew.googlecontainertools.github.com/v1alpha2\nkind: Plugin\nmetadata:\n  name: opgate\nspec:\n  \
-         version: v{version}\n  homepage: {homepage}\n  shortDescription: Evaluate Operators against documented rules\n  \
+         version: v{version}\n{homepage}  shortDescription: Evaluate Operators against documented rules\n  \
          description: |\n    {description}.\n    `kubectl opgate check --cluster` evaluates the stored objects of a cluster.\n  platforms:\n"
     );
     for os in [Os::LinuxMusl, Os::Mac, Os::Windows] {
@@ -91,18 +111,24 @@ fn krew(release: &Release<'_>, archives: &[Archive]) -> String {
                 text,
                 "    - selector:\n        matchLabels:\n          os: {name}\n          arch: {processor}\n      \
                  uri: {}\n      sha256: {}\n      bin: {}\n      files:\n        - from: opgate-*/{2}\n          to: .\n        \
-                 - from: opgate-*/LICENSE\n          to: .\n",
-                release.address(archive),
+                 - from: opgate-*/LICENSE\n          to: .\n        - from: opgate-*/{}\n          to: .\n",
+                address(archive),
                 sha256(archive),
-                archive.platform.program_name()
+                archive.platform.program_name(),
+                notices::FILE_NAME
             );
         }
     }
     text
 }
 
-fn flake(release: &Release<'_>, archives: &[Archive]) -> String {
-    let Release { version, description, homepage, .. } = release;
+fn flake(
+    release: &Release<'_>,
+    archives: &[Archive],
+    address: impl Fn(&Archive) -> String,
+) -> String {
+    let Release { version, description, .. } = release;
+    let homepage = line(release, |homepage| format!("            homepage = \"{homepage}\";\n"));
     let mut sources = String::new();
     for archive in portable(archives, Os::LinuxMusl).chain(portable(archives, Os::Mac)) {
         let system = if archive.platform.os == Os::Mac { "darwin" } else { "linux" };
@@ -110,13 +136,13 @@ fn flake(release: &Release<'_>, archives: &[Archive]) -> String {
             sources,
             "        {}-{system} = {{\n          url = \"{}\";\n          sha256 = \"{}\";\n        }};\n",
             archive.platform.processor,
-            release.address(archive),
+            address(archive),
             sha256(archive)
         );
     }
     include_str!("templates/flake.nix")
         .replace("@version@", version)
         .replace("@description@", description)
-        .replace("@homepage@", homepage)
+        .replace("@homepage@\n", &homepage)
         .replace("@sources@\n", &sources)
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo zigbuild ─▶ program ──────┐
-//! cargo tree, Cargo.lock ─▶ SBOM ─┼─▶ archive ─┬─▶ Homebrew, krew, Nix: address and digest
+//! cargo tree ─▶ SBOM, notices ────┼─▶ archive ─┬─▶ Homebrew, krew, Nix: address and digest
 //! program ─▶ completions, man ────┘            └─▶ SHA256SUMS
 //!                                 └─▶ npm, wheel, deb
 //! ```
@@ -15,6 +15,8 @@ mod deb;
 mod manifests;
 mod npm;
 mod platform;
+mod program;
+mod version;
 mod wheel;
 
 use std::fmt::Write as _;
@@ -26,14 +28,14 @@ use serde_json::{Value, json};
 
 use self::archive::{Content, Documents};
 use self::platform::{Os, PLATFORMS, Platform};
+use self::program::Requirements;
 use crate::image::{ImageMetadata, digest, sbom};
+use crate::notices;
 
 /// Directory of the files, below the root of the workspace.
 const DEFAULT_OUTPUT_DIR: &str = "target/release-files";
 /// Name of the file with the digests. A directory with other files, and without it, is not written to.
 const SUMS: &str = "SHA256SUMS";
-/// Address of a source that has none yet.
-const DEFAULT_HOMEPAGE: &str = "https://git.example.com/opgate/opgate";
 
 /// Options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub(crate) struct DistOptions<'a> {
     pub(crate) url: Option<&'a str>,
     /// Also makes packages.
     pub(crate) packages: bool,
+    /// Packs programs that need a newer glibc than those of releases; their packages name it.
+    pub(crate) any_glibc: bool,
 }
 
 /// A release.
@@ -55,18 +59,13 @@ struct Release<'a> {
     version: &'a str,
     description: &'a str,
     licenses: &'a str,
-    homepage: String,
-    url: String,
+    /// Address of the source, if there is one.
+    homepage: Option<&'a str>,
     /// As Unix time.
     time: i64,
 }
 
 impl Release<'_> {
-    /// Address of an archive.
-    fn address(&self, archive: &Archive) -> String {
-        format!("{}/{}", self.url, archive::file_name(self.version, archive.platform))
-    }
-
     /// Returns `package.json` with what all packages have, and more.
     fn npm_manifest(&self, name: &str, mut more: Value) -> Value {
         let mut manifest = json!({
@@ -74,9 +73,9 @@ impl Release<'_> {
             "version": self.version,
             "description": self.description,
             "license": self.licenses,
-            "homepage": self.homepage,
         });
         if let (Some(members), Some(more)) = (manifest.as_object_mut(), more.as_object_mut()) {
+            members.extend(self.homepage.map(|homepage| ("homepage".to_owned(), homepage.into())));
             members.append(more);
         }
         manifest
@@ -104,6 +103,8 @@ pub(crate) fn run(root: &Path, options: &DistOptions<'_>) -> Result<String> {
     ensure_own(&output)?;
     let mut metadata = ImageMetadata::of(root)?;
     metadata.target = metadata.target.join("dist");
+    let url = archives_url(options, &metadata)?;
+    let mut notes = Vec::new();
     let mut programs = Vec::new();
     for platform in platforms {
         let given = options.programs.iter().find(|(triple, _)| *triple == platform.triple);
@@ -111,33 +112,62 @@ pub(crate) fn run(root: &Path, options: &DistOptions<'_>) -> Result<String> {
             Some((_, path)) => fs::read(path).with_context(|| (*path).to_owned())?,
             None => build::program(root, &metadata, platform)?,
         };
-        platform.check(&program)?;
-        programs.push((platform, program));
+        let requirements = platform.check(&program, options.any_glibc)?;
+        if let Some(glibc) = requirements.glibc.filter(|glibc| Some(*glibc) > platform.oldest()) {
+            let triple = platform.triple;
+            notes.push(format!(
+                "packages for {triple} name glibc {glibc}, which their program needs"
+            ));
+        }
+        programs.push((platform, program, requirements));
     }
     let documents = documents(&programs)?;
     let read = |name: &str| fs::read(root.join(name)).with_context(|| name.to_owned());
     let (licence, readme) = (read("LICENSE")?, read("README.md")?);
     let mut contents = Vec::new();
-    for (platform, program) in programs {
+    for (platform, program, requirements) in programs {
         let libraries = libraries(platform);
         let sbom = sbom::of_program(root, &metadata, platform.triple, &libraries)?;
+        let notices = notices::of(root, platform.triple, &[], &libraries)?;
         let (licence, readme) = (licence.clone(), readme.clone());
         let documents = documents.clone();
-        contents.push((platform, Content { program, sbom, licence, readme, documents }));
+        let content = Content { program, requirements, sbom, licence, notices, readme, documents };
+        contents.push((platform, content));
     }
-    let homepage = metadata.repository.clone().unwrap_or_else(|| DEFAULT_HOMEPAGE.to_owned());
-    let url = options.url.map(str::to_owned);
-    let url = url.unwrap_or_else(|| format!("{homepage}/releases/download/v{}", metadata.version));
     let release = Release {
         version: &metadata.version,
         description: &metadata.description,
         licenses: &metadata.licenses,
-        homepage,
-        url,
+        homepage: metadata.repository.as_deref(),
         time: metadata.time.unix_timestamp(),
     };
-    let files = files(&release, &contents, options.packages)?;
-    write(&output, &files)
+    let files = files(&release, &contents, url.as_deref())?;
+    if let Some(url) = &url {
+        notes.push(format!("packages name archives at {url}"));
+        if release.homepage.is_none() {
+            notes.push("packages name no source: Cargo.toml has no `repository`".to_owned());
+        }
+    }
+    if let Some(revision) = metadata.revision.filter(|revision| revision.ends_with("-dirty")) {
+        notes.push(format!("files differ from the commit: {revision}"));
+    }
+    let mut text = write(&output, &files)?;
+    text.extend(notes.into_iter().map(|note| format!("\nnote: {note}")));
+    Ok(text)
+}
+
+/// Returns the address of the directory with the archives, if packages are wanted, which name it.
+fn archives_url(options: &DistOptions<'_>, metadata: &ImageMetadata) -> Result<Option<String>> {
+    if !options.packages {
+        return Ok(None);
+    }
+    let given = options.url.map(str::to_owned);
+    let version = &metadata.version;
+    let of_repository =
+        || Some(format!("{}/releases/download/v{version}", metadata.repository.as_ref()?));
+    given.or_else(of_repository).map(Some).context(
+        "--packages needs --url, the address where the archives will be: Cargo.toml has no `repository`",
+    )
 }
 
 /// Returns the platforms of these options.
@@ -154,9 +184,9 @@ fn select(options: &DistOptions<'_>) -> Result<Vec<&'static Platform>> {
 }
 
 /// Completions and man pages of the first program that runs here.
-fn documents(programs: &[(&Platform, Vec<u8>)]) -> Result<Documents> {
-    let native = programs.iter().find(|(platform, _)| platform.is_native());
-    let Some((platform, program)) = native else {
+fn documents(programs: &[(&Platform, Vec<u8>, Requirements)]) -> Result<Documents> {
+    let native = programs.iter().find(|(platform, ..)| platform.is_native());
+    let Some((platform, program, _)) = native else {
         bail!(
             "completions and man pages need a program that runs here: also name a --target of this machine"
         );
@@ -187,11 +217,11 @@ fn libraries(platform: &Platform) -> Vec<Value> {
     })]
 }
 
-/// All files of a release.
+/// All files of a release; with packages, if there is an address of archives for them.
 fn files(
     release: &Release<'_>,
     contents: &[(&'static Platform, Content)],
-    with_packages: bool,
+    url: Option<&str>,
 ) -> Result<Vec<Package>> {
     let (mut files, mut archives) = (Vec::new(), Vec::new());
     for (platform, content) in contents {
@@ -202,7 +232,7 @@ fn files(
         });
         archives.push(Archive { platform, bytes });
     }
-    if with_packages {
+    if let Some(url) = url {
         for (platform, content) in contents {
             files.push(npm::platform_package(release, platform, content)?);
             files.push(wheel::package(release, platform, content)?);
@@ -213,7 +243,7 @@ fn files(
         if let Some((_, content)) = contents.first() {
             files.push(npm::main_package(release, content)?);
         }
-        files.extend(manifests::all(release, &archives));
+        files.extend(manifests::all(release, &archives, url));
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
@@ -235,7 +265,7 @@ fn write(output: &Path, files: &[Package]) -> Result<String> {
     if output.exists() {
         fs::remove_dir_all(output).with_context(|| output.display().to_string())?;
     }
-    let (mut sums, mut text) = (String::new(), format!("wrote {}", output.display()));
+    let mut text = format!("wrote {}", output.display());
     for Package { path, bytes } in files {
         let full = output.join(path);
         if let Some(directory) = full.parent() {
@@ -243,11 +273,18 @@ fn write(output: &Path, files: &[Package]) -> Result<String> {
         }
         fs::write(&full, bytes).with_context(|| full.display().to_string())?;
         // Writing to a text does not fail.
-        let _ = writeln!(sums, "{}  {path}", digest(bytes).trim_start_matches("sha256:"));
         let _ = write!(text, "\n{path}: {:.1} MB", megabytes(bytes.len()));
     }
-    fs::write(output.join(SUMS), sums)?;
+    fs::write(output.join(SUMS), sums(files))?;
     Ok(text)
+}
+
+/// The digests, as `sha256sum --check` reads them.
+fn sums(files: &[Package]) -> String {
+    let line = |Package { path, bytes }: &Package| {
+        format!("{}  {path}\n", digest(bytes).trim_start_matches("sha256:"))
+    };
+    files.iter().map(line).collect()
 }
 
 #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "printed with one decimal")]
@@ -255,5 +292,9 @@ fn megabytes(bytes: usize) -> f64 {
     bytes as f64 / 1e6
 }
 
+#[cfg(test)]
+mod sample_programs;
+#[cfg(test)]
+mod script_tests;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use super::archive::Content;
 use super::platform::{PLATFORMS, Platform};
 use super::{Package, Release};
 use crate::archive::{Entry, gzip, tar};
+use crate::notices;
 
 const PROGRAM: &str = include_str!("templates/opgate.js");
 /// The oldest Node.js that the program of the package runs with.
@@ -52,6 +53,7 @@ pub(super) fn platform_package(
     let name = format!("opgate-cli-{}-{}.tgz", platform.npm, release.version);
     let files = [
         (platform.program_name(), 0o755, content.program.as_slice()),
+        (notices::FILE_NAME, 0o644, &content.notices),
         ("opgate.cdx.json", 0o644, &content.sbom),
     ];
     pack(release, &name, &manifest, &files, content)

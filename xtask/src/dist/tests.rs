@@ -1,53 +1,45 @@
 //! Releases of small programs that are none.
 
+use super::program::Version;
+use super::sample_programs::{elf, for_platform, pe};
 use super::*;
 
-/// The head of a program for a platform.
-fn program(platform: &Platform) -> Vec<u8> {
-    let is_arm = platform.processor == "aarch64";
-    let mut program = vec![0; 128];
-    match platform.os {
-        Os::LinuxGnu | Os::LinuxMusl => {
-            program[..6].copy_from_slice(b"\x7fELF\x02\x01");
-            program[18] = if is_arm { 183 } else { 62 };
-        }
-        Os::Mac => {
-            program[..4].copy_from_slice(b"\xcf\xfa\xed\xfe");
-            program[4..8].copy_from_slice(if is_arm { b"\x0c\0\0\x01" } else { b"\x07\0\0\x01" });
-        }
-        Os::Windows => {
-            program[0x3c] = 0x40;
-            program[0x40..0x46].copy_from_slice(b"PE\0\0\x64\x86");
-        }
-    }
-    program
-}
+const URL: &str = "https://git.example.com/a/b/v0.1.0";
 
 fn release() -> Release<'static> {
     Release {
         version: "0.1.0",
         description: "what it is",
         licenses: "Apache-2.0",
-        homepage: "https://git.example.com/a/b".to_owned(),
-        url: "https://git.example.com/a/b/v0.1.0".to_owned(),
+        homepage: Some("https://git.example.com/a/b"),
         time: 1_700_000_000,
     }
 }
 
-fn contents() -> Vec<(&'static Platform, Content)> {
+pub(super) fn contents() -> Vec<(&'static Platform, Content)> {
     let of = |platform: &'static Platform| {
         let documents = Documents {
             completions: vec![("opgate.bash".to_owned(), b"complete".to_vec())],
             man_pages: vec![("opgate.1".to_owned(), b".TH opgate 1".to_vec())],
         };
-        let (sbom, licence, readme) = (b"{}".to_vec(), b"licence".to_vec(), b"# opgate".to_vec());
-        (platform, Content { program: program(platform), sbom, licence, readme, documents })
+        let program = for_platform(platform);
+        let requirements = platform.check(&program, false).unwrap();
+        let content = Content {
+            program,
+            requirements,
+            sbom: b"{}".to_vec(),
+            licence: b"licence".to_vec(),
+            notices: b"notices".to_vec(),
+            readme: b"# opgate".to_vec(),
+            documents,
+        };
+        (platform, content)
     };
     PLATFORMS.iter().map(of).collect()
 }
 
 fn all_files() -> Vec<Package> {
-    files(&release(), &contents(), true).unwrap()
+    files(&release(), &contents(), Some(URL)).unwrap()
 }
 
 fn text<'f>(files: &'f [Package], path: &str) -> &'f str {
@@ -128,7 +120,7 @@ fn manifests_name_the_digests_of_the_archives() {
     );
     // Without static programs, Linux has the others.
     let few: Vec<_> = contents().into_iter().filter(|(it, _)| it.os == Os::LinuxGnu).collect();
-    let formula = self::files(&release(), &few, true).unwrap();
+    let formula = self::files(&release(), &few, Some(URL)).unwrap();
     let formula = text(&formula, "homebrew/opgate.rb").to_owned();
     assert!(formula.contains("x86_64-unknown-linux-gnu") && !formula.contains("on_macos"));
 }
@@ -136,17 +128,131 @@ fn manifests_name_the_digests_of_the_archives() {
 #[test]
 fn programs_for_other_platforms_are_refused() {
     for platform in &PLATFORMS {
-        platform.check(&program(platform)).unwrap();
-        for other in PLATFORMS.iter().filter(|other| {
-            let of = |it: &Platform| (it.npm_fields().0, it.processor);
-            of(other) != of(platform)
-        }) {
-            let error = platform.check(&program(other)).unwrap_err().to_string();
+        platform.check(&for_platform(platform), false).unwrap();
+        for other in PLATFORMS.iter().filter(|other| *other != platform) {
+            let error = platform.check(&for_platform(other), true).unwrap_err().to_string();
             assert!(error.contains(platform.triple), "{error}");
         }
         for broken in [&b""[..], b"\x7fELF", b"MZ", &[0; 64]] {
-            assert!(platform.check(broken).is_err());
+            assert!(platform.check(broken, true).is_err());
         }
+    }
+}
+
+/// What the headers of a program say is what counts.
+#[test]
+fn programs_that_need_more_are_refused() {
+    let error = |triple: &str, program: &[u8]| {
+        let checked = platform::find(triple).unwrap().check(program, false);
+        format!("{:#}", checked.unwrap_err())
+    };
+    let gnu = "aarch64-unknown-linux-gnu";
+    let machine = object::elf::EM_AARCH64;
+    for (needs, found) in [
+        (Some(("libc.so.6", "GLIBC_2.34")), "it needs glibc 2.34, and releases run with 2.28"),
+        (Some(("libz.so.1", "ZLIB_1.2")), "it needs the library libz.so.1"),
+        (Some(("libc.so.6", "OTHER_1")), "it names no version of glibc"),
+        (None, "it is linked statically"),
+    ] {
+        let error = error(gnu, &elf(machine, needs));
+        assert!(error.contains(gnu) && error.contains(found), "{error}");
+    }
+    let error = error("x86_64-pc-windows-gnu", &pe("libgcc_s_seh-1.dll"));
+    assert!(error.ends_with("it needs the library libgcc_s_seh-1.dll"), "{error}");
+}
+
+/// As `.ci/packages` packs the program of this machine.
+#[test]
+fn packages_name_what_their_program_needs() {
+    let platform = platform::find("x86_64-unknown-linux-gnu").unwrap();
+    let mut contents = contents();
+    let (_, content) = contents.iter_mut().find(|(it, _)| *it == platform).unwrap();
+    content.requirements.glibc = Some(Version(2, 36));
+    content.requirements.libraries.push("libgcc_s.so.1".to_owned());
+    let files = files(&release(), &contents, Some(URL)).unwrap();
+    let has = |path: &str| files.iter().any(|file| file.path == path);
+    assert!(has("pypi/opgate-0.1.0-py3-none-manylinux_2_36_x86_64.whl"));
+    assert!(has("pypi/opgate-0.1.0-py3-none-manylinux_2_28_aarch64.whl"));
+    let depends = |path: &str| {
+        let package = &files.iter().find(|file| file.path == path).unwrap().bytes;
+        let control = member(package, "control.tar.gz");
+        let control = String::from_utf8(unzip(control)).unwrap();
+        control.lines().find(|line| line.starts_with("Depends: ")).unwrap().to_owned()
+    };
+    assert_eq!(depends("deb/opgate_0.1.0_amd64.deb"), "Depends: libc6 (>= 2.36), libgcc-s1");
+    assert_eq!(depends("deb/opgate_0.1.0_arm64.deb"), "Depends: libc6 (>= 2.28)");
+}
+
+/// A member of an archive of `ar`.
+fn member<'f>(archive: &'f [u8], name: &str) -> &'f [u8] {
+    let mut rest = archive.strip_prefix(b"!<arch>\n").unwrap();
+    loop {
+        let (head, content) = rest.split_at(60);
+        let size: usize = std::str::from_utf8(&head[48..58]).unwrap().trim().parse().unwrap();
+        if head.starts_with(name.as_bytes()) {
+            return &content[..size];
+        }
+        rest = &content[size + size % 2..];
+    }
+}
+
+/// Without the head of gzip and its sum.
+fn unzip(zipped: &[u8]) -> Vec<u8> {
+    miniz_oxide::inflate::decompress_to_vec(&zipped[10..zipped.len() - 8]).unwrap()
+}
+
+#[test]
+fn packages_without_an_address_of_the_archives_are_refused() {
+    let mut metadata = ImageMetadata {
+        version: "0.1.0".to_owned(),
+        description: String::new(),
+        licenses: String::new(),
+        repository: None,
+        revision: None,
+        time: time::OffsetDateTime::UNIX_EPOCH,
+        target: PathBuf::new(),
+    };
+    let mut options = DistOptions::default();
+    assert_eq!(archives_url(&options, &metadata).unwrap(), None);
+    options.packages = true;
+    let error = archives_url(&options, &metadata).unwrap_err().to_string();
+    assert!(error.starts_with("--packages needs --url"), "{error}");
+    options.url = Some("https://x");
+    assert_eq!(archives_url(&options, &metadata).unwrap().unwrap(), "https://x");
+    options.url = None;
+    metadata.repository = Some("https://git.example.com/a/b".to_owned());
+    assert_eq!(
+        archives_url(&options, &metadata).unwrap().unwrap(),
+        "https://git.example.com/a/b/releases/download/v0.1.0"
+    );
+}
+
+/// A source without an address is named by no package, rather than by one of somebody else.
+#[test]
+fn packages_name_only_a_source_that_is_known() {
+    let unknown = Release { homepage: None, ..release() };
+    for (release, is_named) in [(release(), true), (unknown, false)] {
+        let files = files(&release, &contents(), Some("https://files.example.org")).unwrap();
+        for path in ["homebrew/opgate.rb", "krew/opgate.yaml", "nix/flake.nix"] {
+            let text = text(&files, path);
+            assert_eq!(text.contains("https://git.example.com/a/b"), is_named, "{path}: {text}");
+            assert_eq!(text.contains("homepage"), is_named, "{path}: {text}");
+            assert!(!text.contains('@') && !text.contains("\n\n\n"), "{path}: {text}");
+        }
+    }
+}
+
+#[test]
+fn pre_releases_have_the_names_of_each_package_manager() {
+    let release = Release { version: "0.2.0-rc.1", ..release() };
+    let files = files(&release, &contents(), Some(URL)).unwrap();
+    for path in [
+        "opgate-0.2.0-rc.1-x86_64-unknown-linux-gnu.tar.gz",
+        "npm/opgate-0.2.0-rc.1.tgz",
+        "deb/opgate_0.2.0~rc.1_amd64.deb",
+        "pypi/opgate-0.2.0rc1-py3-none-win_amd64.whl",
+    ] {
+        assert!(files.iter().any(|file| file.path == path), "{path}");
     }
 }
 

@@ -9,8 +9,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::archive::Content;
 use super::platform::Platform;
-use super::{Package, Release};
+use super::{Package, Release, version};
 use crate::archive::{Entry, zip};
+use crate::notices;
 
 const MAIN: &str = include_str!("templates/__main__.py");
 /// The oldest Python that runs `python -m opgate`.
@@ -22,24 +23,23 @@ pub(super) fn package(
     platform: &Platform,
     content: &Content,
 ) -> Result<Package> {
-    let version = release.version;
-    let name = format!("opgate-{version}-py3-none-{}.whl", platform.wheel);
+    let version = version::python(release.version)?;
+    let tag = platform.wheel_tag(&content.requirements);
+    let name = format!("opgate-{version}-py3-none-{tag}.whl");
     let information = format!("opgate-{version}.dist-info");
-    let metadata = [
-        "Metadata-Version: 2.4",
-        "Name: opgate",
-        &format!("Version: {version}"),
-        &format!("Summary: {}", release.description),
-        &format!("License-Expression: {}", release.licenses),
-        "License-File: LICENSE",
-        &format!("Requires-Python: {PYTHON}"),
-        &format!("Project-URL: Source, {}", release.homepage),
-        "Description-Content-Type: text/markdown",
-        "",
-        &String::from_utf8_lossy(&content.readme),
-    ]
-    .join("\n");
-    let tag = platform.wheel;
+    let mut metadata = format!(
+        "Metadata-Version: 2.4\nName: opgate\nVersion: {version}\nSummary: {}\nLicense-Expression: {}\n\
+         License-File: LICENSE\nLicense-File: {}\nRequires-Python: {PYTHON}\n",
+        release.description,
+        release.licenses,
+        notices::FILE_NAME
+    );
+    if let Some(homepage) = release.homepage {
+        // Writing to a text does not fail.
+        let _ = writeln!(metadata, "Project-URL: Source, {homepage}");
+    }
+    metadata.push_str("Description-Content-Type: text/markdown\n\n");
+    metadata.push_str(&String::from_utf8_lossy(&content.readme));
     let wheel = format!(
         "Wheel-Version: 1.0\nGenerator: cargo xtask dist\nRoot-Is-Purelib: false\nTag: py3-none-{tag}\n"
     );
@@ -51,12 +51,16 @@ pub(super) fn package(
         Entry::file(format!("{information}/METADATA"), 0o644, metadata),
         Entry::file(format!("{information}/WHEEL"), 0o644, wheel),
         Entry::file(format!("{information}/licenses/LICENSE"), 0o644, content.licence.as_slice()),
+        Entry::file(
+            format!("{information}/licenses/{}", notices::FILE_NAME),
+            0o644,
+            content.notices.as_slice(),
+        ),
         Entry::file(format!("{information}/sboms/opgate.cdx.json"), 0o644, content.sbom.as_slice()),
     ];
     let mut record = String::new();
     for Entry { path, content, .. } in &entries {
         let sum = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(content));
-        // Writing to a text does not fail.
         let _ = writeln!(record, "{path},sha256={sum},{}", content.len());
     }
     let _ = writeln!(record, "{information}/RECORD,,");

@@ -34,6 +34,7 @@ pub(super) fn binary(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Resul
     let directories = path_remaps(root, metadata)?;
     cargo.env("CARGO_ENCODED_RUSTFLAGS", remap_flags(&directories).join("\u{1f}"));
     cargo.env("CARGO_INCREMENTAL", "0");
+    cargo.env("OPGATE_COMMIT", metadata.revision.as_deref().unwrap_or_default());
     let of_triple = triple.replace('-', "_");
     // C files name themselves in errors and assertions.
     let maps = directories.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}"));

@@ -9,6 +9,8 @@ use crate::archive::{self, Entry};
 pub(super) const USER: &str = "65532:65532";
 /// Path at which scanners find the SBOM by its name.
 pub(super) const SBOM_PATH: &str = "usr/share/doc/opgate/opgate.cdx.json";
+/// Next to it.
+const NOTICES_PATH: &str = "usr/share/doc/opgate/THIRD-PARTY-NOTICES.txt";
 /// Path at which programs search for CA certificates, on Debian and its derivatives.
 const CA_CERTIFICATES_PATH: &str = "etc/ssl/certs/ca-certificates.crt";
 
@@ -37,7 +39,7 @@ pub(super) struct File {
 }
 
 /// Returns all files and directories, sorted by path.
-pub(super) fn files(binary: &[u8], sbom: &[u8], licence: &[u8]) -> Vec<File> {
+pub(super) fn files(binary: &[u8], sbom: &[u8], licence: &[u8], notices: &[u8]) -> Vec<File> {
     let directories = [
         ("etc/", 0o755),
         ("etc/ssl/", 0o755),
@@ -61,6 +63,7 @@ pub(super) fn files(binary: &[u8], sbom: &[u8], licence: &[u8]) -> Vec<File> {
     file(CA_CERTIFICATES_PATH, 0o644, ca_certificates().as_bytes());
     file("opgate", 0o755, binary);
     file("usr/share/doc/opgate/LICENSE", 0o644, licence);
+    file(NOTICES_PATH, 0o644, notices);
     file(SBOM_PATH, 0o644, sbom);
     files.sort_by_key(|file| file.path);
     files

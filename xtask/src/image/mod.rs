@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build (static) ─▶ binary ─┐
-//! cargo tree, Cargo.lock ─▶ SBOM ─┼─▶ files ─▶ tar ─▶ gzip ─▶ layer ─┐
+//! cargo tree ─▶ SBOM, notices ────┼─▶ files ─▶ tar ─▶ gzip ─▶ layer ─┐
 //! webpki-root-certs ─▶ CA bundle ─┘                                  ├─▶ manifest ─▶ index ─▶ oci-layout
 //! Cargo.toml, last commit ─▶ labels, time ─▶ configuration ──────────┘       ▲
 //!                                              SBOM ─▶ artifact (subject) ───┘
@@ -60,7 +60,7 @@ pub(crate) struct ImageMetadata {
     /// URL of the sources, if the workspace names it.
     pub(crate) repository: Option<String>,
     /// The last commit, if there is one; with `-dirty` if files differ from it.
-    revision: Option<String>,
+    pub(crate) revision: Option<String>,
     /// Time of the last commit, or `SOURCE_DATE_EPOCH`: the time of all files in the image.
     pub(crate) time: OffsetDateTime,
     /// Target directory of cargo.
@@ -179,8 +179,8 @@ fn build_layout(
     let mut images = Vec::new();
     for &arch in arches {
         let binary = build::binary(root, about, arch)?;
-        let sbom = sbom::of(root, about, arch)?;
-        images.push(image(root, about, arch, &binary, sbom)?);
+        let (sbom, notices) = sbom::of(root, about, arch)?;
+        images.push(image(root, about, arch, &binary, sbom, &notices)?);
     }
     layout(about, &images, tag)
 }
@@ -191,10 +191,11 @@ fn image(
     arch: Arch,
     binary: &[u8],
     sbom: Vec<u8>,
+    notices: &[u8],
 ) -> Result<Image> {
     build::check(arch, binary)?;
     let licence = fs::read(root.join("LICENSE")).context("LICENSE")?;
-    let files = files::files(binary, &sbom, &licence);
+    let files = files::files(binary, &sbom, &licence, notices);
     let layer = files::layer(&files, about.time.unix_timestamp())?;
     Ok(Image { arch, layer, sbom })
 }

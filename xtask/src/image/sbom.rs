@@ -19,23 +19,24 @@ use serde_json::{Value, json};
 
 use super::platform::Arch;
 use super::{ImageMetadata, cargo, command_output, digest};
-use crate::policies;
+use crate::{notices, policies};
 
-const GUEST_TARGET: &str = "wasm32-unknown-unknown";
+/// Target of the policies.
+pub(crate) const GUEST_TARGET: &str = "wasm32-unknown-unknown";
 /// The crate with the CA certificates, which `files` takes.
 const CA_CERTIFICATES_CRATE: &str = "webpki-root-certs";
 
 /// A crate, as `cargo tree` names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Crate {
-    name: String,
-    version: String,
+pub(crate) struct Crate {
+    pub(crate) name: String,
+    pub(crate) version: String,
     /// As an SPDX expression.
-    licence: String,
+    pub(crate) licence: String,
 }
 
 impl Crate {
-    fn reference(&self) -> String {
+    pub(crate) fn reference(&self) -> String {
         format!("pkg:cargo/{}@{}", self.name, self.version)
     }
 }
@@ -73,9 +74,17 @@ impl Graph {
     }
 }
 
-/// Returns the SBOM of the image for a platform.
-pub(super) fn of(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Result<Vec<u8>> {
-    sbom(root, metadata, arch.triple(), &[CA_CERTIFICATES_CRATE], &[libc_component(arch)?])
+/// Returns the SBOM of the image for a platform, and the notices of the licences in it.
+pub(super) fn of(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Result<(Vec<u8>, Vec<u8>)> {
+    let (data, libraries) = ([CA_CERTIFICATES_CRATE], [libc_component(arch)?]);
+    let sbom = sbom(root, metadata, arch.triple(), &data, &libraries)?;
+    Ok((sbom, notices::of(root, arch.triple(), &data, &libraries)?))
+}
+
+/// Returns the crates in a program, and `data`.
+pub(crate) fn crates(root: &Path, triple: &str, data: &[&str]) -> Result<BTreeSet<Crate>> {
+    let lock = fs::read_to_string(root.join("Cargo.lock")).context("Cargo.lock")?;
+    Ok(graph(root, triple, data, &lock)?.crates)
 }
 
 /// Returns the SBOM of a program, with libraries that are no crates.
@@ -96,21 +105,9 @@ fn sbom(
     data: &[&str],
     libraries: &[Value],
 ) -> Result<Vec<u8>> {
-    let mut graph = Graph::default();
-    graph.read(&tree(root, triple, &["opgate".to_owned()])?)?;
-    let guests: Vec<String> =
-        policies::POLICIES.iter().map(|policy| format!("opgate-{policy}")).collect();
-    graph.read(&tree(root, GUEST_TARGET, &guests)?)?;
     let lock = fs::read_to_string(root.join("Cargo.lock")).context("Cargo.lock")?;
-    for name in data {
-        let found = locked_packages(&lock).find(|package| package.name == *name);
-        let found = found.with_context(|| format!("Cargo.lock has no {name}"))?;
-        graph.crates.insert(Crate {
-            name: (*name).to_owned(),
-            version: found.version.to_owned(),
-            licence: "CDLA-Permissive-2.0".to_owned(),
-        });
-    }
+    let mut graph = graph(root, triple, data, &lock)?;
+    let guests = guest_crates();
     let opgate = graph.crates.iter().find(|found| found.name == "opgate");
     let opgate = opgate.context("cargo tree does not show opgate")?.reference();
     let carried =
@@ -122,6 +119,28 @@ fn sbom(
     graph.edges.entry(opgate).or_default().append(&mut carried);
     let bytes = serde_json::to_vec_pretty(&document(metadata, &graph, &lock, &others)?)?;
     Ok(bytes)
+}
+
+/// Names of the crates of the embedded policies.
+fn guest_crates() -> Vec<String> {
+    policies::POLICIES.iter().map(|policy| format!("opgate-{policy}")).collect()
+}
+
+/// The crates of the program and of the embedded policies; `data` depend on nothing.
+fn graph(root: &Path, triple: &str, data: &[&str], lock: &str) -> Result<Graph> {
+    let mut graph = Graph::default();
+    graph.read(&tree(root, triple, &["opgate".to_owned()])?)?;
+    graph.read(&tree(root, GUEST_TARGET, &guest_crates())?)?;
+    for name in data {
+        let found = locked_packages(lock).find(|package| package.name == *name);
+        let found = found.with_context(|| format!("Cargo.lock has no {name}"))?;
+        graph.crates.insert(Crate {
+            name: (*name).to_owned(),
+            version: found.version.to_owned(),
+            licence: "CDLA-Permissive-2.0".to_owned(),
+        });
+    }
+    Ok(graph)
 }
 
 fn tree(root: &Path, target: &str, packages: &[String]) -> Result<String> {
@@ -260,6 +279,21 @@ fn libc_component(arch: Arch) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A program for one system contains no crate of another one.
+    #[test]
+    fn crates_are_those_of_the_platform() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for triple in ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-musl"] {
+            let crates = crates(root, triple, &[]).unwrap();
+            let has = |name: &str| crates.iter().any(|found| found.name == name);
+            assert!(has("landlock") && has("seccompiler") && has("wit-bindgen"), "{triple}");
+            for foreign in ["windows-sys", "windows-link", "schannel", "core-foundation", "js-sys"]
+            {
+                assert!(!has(foreign), "{triple}: {foreign}");
+            }
+        }
+    }
 
     #[test]
     fn dependencies_are_read_from_the_cargo_tree() {

@@ -43,7 +43,7 @@ fn pictured(program: &[u8]) -> Layout {
             let mut program = program.to_vec();
             program[18..20].copy_from_slice(&arch.machine().to_le_bytes());
             let sbom = format!("{{\"for\":\"{arch}\"}}").into_bytes();
-            image(root(), &about(), arch, &program, sbom).unwrap()
+            image(root(), &about(), arch, &program, sbom, b"notices").unwrap()
         })
         .collect();
     layout(&about(), &images, None).unwrap()
@@ -202,6 +202,7 @@ fn image_contains_only_the_program_and_its_files() {
         ("drwxr-xr-x", "usr/share/doc/"),
         ("drwxr-xr-x", "usr/share/doc/opgate/"),
         ("-rw-r--r--", "usr/share/doc/opgate/LICENSE"),
+        ("-rw-r--r--", "usr/share/doc/opgate/THIRD-PARTY-NOTICES.txt"),
         ("-rw-r--r--", "usr/share/doc/opgate/opgate.cdx.json"),
     ];
     assert_eq!(found, expected);
@@ -217,7 +218,7 @@ fn image_contains_only_the_program_and_its_files() {
 
 #[test]
 fn programs_that_the_image_cannot_run_are_refused() {
-    let image = |program: &[u8]| image(root(), &about(), Arch::Amd64, program, Vec::new());
+    let image = |program: &[u8]| image(root(), &about(), Arch::Amd64, program, Vec::new(), b"");
     image(&program(Arch::Amd64, LOADED)).unwrap();
     for (program, why) in [
         (program(Arch::Amd64, INTERPRETER), "the program for amd64 is linked dynamically"),
@@ -267,7 +268,7 @@ fn sbom_lists_every_component_of_the_program() {
     if arch.libc().is_err() {
         return;
     }
-    let made = || sbom::of(root(), &about(), arch).unwrap();
+    let made = || sbom::of(root(), &about(), arch).unwrap().0;
     let bytes = made();
     assert_eq!(bytes, made());
     let document: Value = serde_json::from_slice(&bytes).unwrap();

@@ -21,6 +21,7 @@
           nativeBuildInputs = [ pkgs.installShellFiles ];
           installPhase = ''
             install -D -m 755 opgate "$out/bin/opgate"
+            install -D -m 644 -t "$out/share/doc/opgate" LICENSE THIRD-PARTY-NOTICES.txt
             installManPage man/*.1
             installShellCompletion --bash completions/opgate.bash
             installShellCompletion --zsh completions/_opgate
@@ -28,7 +29,7 @@
           '';
           meta = {
             description = "@description@";
-            homepage = "@homepage@";
+@homepage@
             license = pkgs.lib.licenses.asl20;
             mainProgram = "opgate";
           };
