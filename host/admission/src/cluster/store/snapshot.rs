@@ -124,6 +124,16 @@ pub struct UnstoredName {
     key: Key,
 }
 
+impl UnstoredName {
+    /// Returns about how many bytes it has.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let Self { group, resource, key } = self;
+        let texts = [group.len(), resource.len(), key.namespace.len(), key.name.len()];
+        texts.into_iter().fold(size_of::<Self>(), usize::saturating_add)
+    }
+}
+
 /// Objects that arrive one after another, as in the lists of an API server.
 #[derive(Debug)]
 pub struct ListingBuilder<'c> {
