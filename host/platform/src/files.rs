@@ -2,7 +2,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 pub use super::shared::OthersAccess;
 use super::system;
@@ -58,6 +58,23 @@ pub fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> 
 #[must_use]
 pub fn display_path(path: &Path) -> String {
     system::display_path(path)
+}
+
+/// Gives a path another name in a message, which has it as [`display_path`] or as the system writes it.
+#[must_use]
+pub fn rename_path(message: &str, path: &Path, name: &str) -> String {
+    let (shown, native) = (display_path(path), path.to_string_lossy());
+    let renamed = message.replace(&shown, name);
+    // Once where both are the same: the new name can contain the old one.
+    if shown == native { renamed } else { renamed.replace(&*native, name) }
+}
+
+/// Makes the paths in a message relative to a directory, which has a name only where a message names it alone.
+#[must_use]
+pub fn remove_directory(message: &str, directory: &Path, name: &str) -> String {
+    let shown = message.replace(&format!("{}/", display_path(directory)), "");
+    let native = format!("{}{MAIN_SEPARATOR}", directory.display());
+    rename_path(&shown.replace(&native, ""), directory, name)
 }
 
 /// Returns the path that a `file` address has after its host: `/a b`, and `/C:/a b` on Windows.

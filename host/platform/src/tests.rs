@@ -178,6 +178,20 @@ fn paths_are_shown_with_slashes() {
 }
 
 #[test]
+fn temporary_paths_get_other_names_in_messages() {
+    let directory = Path::new("t").join("x");
+    let (native, shown) = (directory.join("a.yaml"), files::display_path(&directory));
+    let message = format!("{}: no; {shown}/b/c.yaml: no; {shown}: empty", native.display());
+    assert_eq!(
+        files::remove_directory(&message, &directory, "(input)"),
+        "a.yaml: no; b/c.yaml: no; (input): empty"
+    );
+    let message = format!("{}: no; {shown}/a.yaml:1: no", native.display());
+    assert_eq!(files::rename_path(&message, &native, "-"), "-: no; -:1: no");
+    assert_eq!(files::rename_path("t/a: no", Path::new("t/a"), "t/a/b"), "t/a/b: no");
+}
+
+#[test]
 fn addresses_of_files_name_drives() {
     for (address, path) in [("/a b/c", "/a b/c"), ("/C:/a/b", "C:/a/b")] {
         assert_eq!(portable::from_address(address), Path::new(path));

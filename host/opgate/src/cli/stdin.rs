@@ -49,7 +49,7 @@ impl Stdin {
 
     /// Returns a text in which the copy has the name of the original.
     pub(super) fn with_stdin_name(&self, text: &str) -> String {
-        text.replace(&*self.0.to_string_lossy(), NAME)
+        files::rename_path(text, &self.0, NAME)
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use opgate_admission::policy::{Configuration, PolicySet};
 use opgate_files::{CheckInputType, DetectedInput, parallel};
 use opgate_input::read::Reader;
-use opgate_platform::files::display_path;
+use opgate_platform::files::{display_path, remove_directory};
 
 use super::decision_cache::DecisionCache;
 use super::evaluate::{SubjectResult, error_lines};
@@ -32,8 +32,8 @@ pub(in crate::cli) struct CollectedResults {
     pub(in crate::cli) has_skipped_rules: bool,
     /// The resources that rules read; none if they are not all known.
     pub(in crate::cli) reads: Option<BTreeSet<String>>,
-    /// The beginning of all paths.
-    prefix: String,
+    /// The directory of all paths.
+    directory: PathBuf,
 }
 
 impl CollectedResults {
@@ -45,7 +45,7 @@ impl CollectedResults {
         set: &PolicySet,
         reader: &Reader,
     ) -> Self {
-        let mut collected = Self { prefix: directory.display().to_string(), ..Self::empty() };
+        let mut collected = Self { directory: directory.to_owned(), ..Self::empty() };
         let path = file.map_or_else(|| directory.to_owned(), |file| directory.join(file));
         let mut loaded = load(path, &KnownRules::of(configuration, set), reader);
         let mut waivers: Vec<_> = std::mem::take(&mut loaded.waivers)
@@ -74,7 +74,7 @@ impl CollectedResults {
             notes: Vec::new(),
             has_skipped_rules: false,
             reads: Some(BTreeSet::new()),
-            prefix: String::new(),
+            directory: PathBuf::new(),
         }
     }
 
@@ -118,7 +118,7 @@ impl CollectedResults {
                 }
                 Err(lines) => {
                     let file = directory.join(opgate_files::waivers::FILE_NAME);
-                    collected.add_error(&file.display().to_string(), &lines.to_string());
+                    collected.add_error(&display_path(&file), &lines.to_string());
                 }
             }
         }
@@ -164,7 +164,7 @@ impl CollectedResults {
         mut waivers: Option<&mut WaiverFile>,
         warnings_as_errors: bool,
     ) {
-        let source = path.display().to_string();
+        let source = display_path(path);
         self.notes.extend(unit.warnings);
         self.add_error(&source, unit.error.as_deref().unwrap_or_default());
         for result in unit.results {
@@ -205,8 +205,7 @@ impl CollectedResults {
 
     /// Removes the directory from all names of files.
     fn rename_paths(&mut self) {
-        let inside = format!("{}/", self.prefix);
-        let named = |text: &str| text.replace(&inside, "").replace(&self.prefix, "(input)");
+        let named = |text: &str| remove_directory(text, &self.directory, "(input)");
         self.records.iter_mut().for_each(|record| record.rename_paths(named));
         for UnreadableInput { source, line } in &mut self.unreadable {
             (*source, *line) = (named(source), named(line));

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use opgate_edit::{Edit, Fix, Safety};
 use opgate_files::Request;
+use opgate_platform::files::display_path;
 use serde::Serialize;
 
 /// A fix. Its members are those of the contract: pointers are relative to the object of the violation,
@@ -60,7 +61,7 @@ impl ReportedFix {
     /// Leaves out the edits if a file gets another name: standard input is no file.
     pub(in crate::cli) fn rename_files(&mut self, named: impl Fn(&str) -> String) {
         let is_renamed = |edit: &FileEdit| {
-            let path = edit.path.display().to_string();
+            let path = display_path(&edit.path);
             named(&path) != path
         };
         self.edits.take_if(|edits| edits.iter().any(is_renamed));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use opgate_fix::{EditBudget, LineChange};
 use opgate_input::read::{ReadPurpose, Reader, open_named};
+use opgate_platform::files::display_path;
 use serde_json::{Value, json};
 
 use super::fix::ReportedFix;
@@ -51,7 +52,7 @@ impl SarifFixes {
             let changes = opgate_fix::changed_lines(old, &text);
             let replacements: Vec<_> = changes.iter().map(replacement).collect();
             json!({
-                "artifactLocation": {"uri": uri(&path.display().to_string())},
+                "artifactLocation": {"uri": uri(&display_path(path))},
                 "replacements": replacements,
             })
         });

@@ -173,7 +173,7 @@ pub(super) struct InputFiles<'d> {
 impl InputFiles<'_> {
     /// Removes the path of the temporary directory from a message.
     pub(super) fn without_directory(&self, message: &str) -> String {
-        message.replace(&format!("{}/", self.root.display()), "")
+        opgate_platform::files::remove_directory(message, &self.root, "(input)")
     }
 }
 

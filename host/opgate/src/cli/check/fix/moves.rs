@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use opgate_edit::Edit;
 use opgate_files::directory;
 use opgate_input::read::{ReadPurpose, Reader};
+use opgate_platform::files::display_path;
 
 use super::unit::{FileTexts, Texts, UnitSource};
 use crate::cli::check::units::UnitResult;
@@ -34,7 +35,7 @@ pub(super) fn apply(
     let shown = directory.join(target);
     let target = real_target(directory, Path::new(target))?;
     if texts.get(&target).is_some_and(|file| file.new.is_some()) {
-        return Err(format!("there is already a file {}", shown.display()));
+        return Err(format!("there is already a file {}", display_path(&shown)));
     }
     let name = edit.path.file_name().unwrap_or_default().to_string_lossy();
     let text = file.new.clone().ok_or("the file is moved by another fix")?;
@@ -59,7 +60,7 @@ pub(super) fn apply(
 /// # Errors
 /// One line with the path.
 pub(in crate::cli) fn real_target(directory: &Path, target: &Path) -> Result<PathBuf, String> {
-    let shown = |why: &str| format!("{}: {why}", directory.join(target).display());
+    let shown = |why: &str| format!("{}: {why}", display_path(&directory.join(target)));
     let real = directory.canonicalize().map_err(|error| shown(&error.to_string()))?;
     let mut at = real.clone();
     for component in target.components() {
