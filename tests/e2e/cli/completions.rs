@@ -62,7 +62,9 @@ fn each_command_has_a_man_page() {
     for name in ["opgate", "opgate-check", "opgate-rules-explain", "opgate-config-validate"] {
         let page =
             std::fs::read_to_string(directory.path().join(format!("man1/{name}.1"))).unwrap();
-        assert!(page.contains(".TH ") && page.contains("docs/"), "{name}: {page}");
+        let title = page.lines().find(|line| line.starts_with(".TH ")).unwrap();
+        let version = format!("\"opgate {}\"", env!("CARGO_PKG_VERSION"));
+        assert!(title.contains(&version) && page.contains("docs/"), "{name}: {page}");
     }
     assert!(!directory.path().join("man1/opgate-apart.1").exists());
     write(&directory, "file", "");

@@ -1,9 +1,10 @@
 //! `opgate man`: man pages of all commands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Command};
+use clap_mangen::Man as ManPage;
 
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::help;
@@ -28,9 +29,22 @@ impl Man {
         let Self { directory } = self;
         let written = || -> std::io::Result<()> {
             std::fs::create_dir_all(&directory)?;
-            clap_mangen::generate_to(help::with_examples(cli), &directory)
+            let mut cli = help::with_examples(cli).disable_help_subcommand(true);
+            cli.build();
+            write_pages(&cli, &directory)
         };
         written().with_context(|| directory.display().to_string())?;
         Ok(ExitStatus::Ok)
     }
+}
+
+/// Writes the pages of a command and of those below it. Each has the version in its footer: only the command at the
+/// top has one of its own.
+fn write_pages(command: &Command, directory: &Path) -> std::io::Result<()> {
+    for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        write_pages(command, directory)?;
+    }
+    let version = concat!("opgate ", env!("CARGO_PKG_VERSION"));
+    ManPage::new(command.clone()).source(version).generate_to(directory)?;
+    Ok(())
 }
