@@ -34,8 +34,25 @@ struct LocatedKey<'f> {
     key: ApiKey,
     field: String,
     file: &'f File,
-    /// The position in `spec.versions` of a CRD.
+    /// The name of the CRD: `<plural>.<group>`.
+    name: String,
+    /// The position in `spec.versions` of a CRD, or in the list of owned ones.
     index: usize,
+}
+
+/// The kinds of the CRDs of a bundle by the names of the CRDs, which identify them.
+struct NamesOfCrds<'d>(BTreeMap<&'d str, &'d ApiKey>);
+
+impl<'d> NamesOfCrds<'d> {
+    fn of(defined: &'d [LocatedKey<'_>]) -> Self {
+        Self(defined.iter().map(|found| (found.name.as_str(), &found.key)).collect())
+    }
+
+    /// The kind of the CRD with this name and group, if it is not that of the key.
+    fn kind_of(&self, name: &str, key: &ApiKey) -> Option<&'d str> {
+        let found = self.0.get(name).filter(|found| found.group == key.group)?;
+        (found.kind != key.kind && !found.kind.is_empty()).then_some(&found.kind)
+    }
 }
 
 rule! {
@@ -219,7 +236,9 @@ pub(crate) fn check(
         }
     }
     let keys: BTreeSet<&ApiKey> = defined.iter().map(|found| &found.key).collect();
+    let names_of_crds = NamesOfCrds::of(&defined);
     let mut owned_kinds = BTreeSet::new();
+    let mut owned_names = BTreeSet::new();
     let mut bundle = None;
     let mut owner = None;
     let mut is_unknown = false;
@@ -227,14 +246,25 @@ pub(crate) fn check(
         let Some(object) = directory.first_document(csv.file) else { continue };
         let name = quote(&csv.name);
         owner.get_or_insert(csv);
-        for LocatedKey { key, field, .. } in owned_keys(&object, csv) {
+        let owned = owned_keys(&object, csv);
+        owned_kinds.extend(
+            owned.iter().filter(|found| keys.contains(&found.key)).map(|it| it.key.group_kind()),
+        );
+        owned_names.extend(owned.iter().map(|found| found.name.clone()));
+        for LocatedKey { key, field, name: crd_name, file, index } in owned {
             if keys.contains(&key) {
-                owned_kinds.insert(key.group_kind());
+                continue;
             } else if is_named_in(failed, &key.kind) {
                 is_unknown = true;
             } else {
                 let message = format!("owned CRD {} not found in bundle {name}", key.quoted());
                 report.add(&RBF_07, field, message);
+                report.set_fix(&RBF_07, || {
+                    let kind = names_of_crds.kind_of(&crd_name, &key)?;
+                    let is_owned = owned_kinds.contains(&(key.group, kind.to_owned()));
+                    let entry = format!("/spec/customresourcedefinitions/owned/{index}/kind");
+                    (!is_owned).then(|| corrections::write(file.pointer(&entry), kind))
+                });
             }
         }
         bundle.get_or_insert(name);
@@ -263,7 +293,7 @@ pub(crate) fn check(
             if !is_fixed {
                 report.set_fix(&RBF_08, || {
                     is_fixed = true;
-                    own_crds(directory, owner?, &defined, &owned_kinds)
+                    own_crds(directory, owner?, &defined, &owned_kinds, &owned_names)
                 });
             }
         }
@@ -277,7 +307,8 @@ fn add_versions<'f>(crd: &Document, manifest: &Manifest<'f>, found: &mut Vec<Loc
     let file = manifest.file;
     let mut add = |version: String, index: usize, field: &str| {
         let key = ApiKey { group: group.clone(), version, kind: kind.clone() };
-        found.push(LocatedKey { key, field: file.within(field), file, index });
+        let name = manifest.name.clone();
+        found.push(LocatedKey { key, field: file.within(field), file, name, index });
     };
     let has_list = crd.kind("/spec/versions") == Kind::List
         && crd.length("/spec/versions").unwrap_or_default() > 0;
@@ -309,7 +340,7 @@ fn owned_keys<'f>(csv: &Document, manifest: &Manifest<'f>) -> Vec<LocatedKey<'f>
         let group = name.split_once('.').map_or(name.as_str(), |(_, group)| group).to_owned();
         let (version, kind) = (entry.text_or_empty("/version"), entry.text_or_empty("/kind"));
         let field = manifest.file.within(&format!("{list}[{index}]"));
-        LocatedKey { key: ApiKey { group, version, kind }, field, file: manifest.file, index }
+        LocatedKey { key: ApiKey { group, version, kind }, field, file: manifest.file, name, index }
     });
     found.collect()
 }
@@ -336,6 +367,7 @@ fn own_crds(
     owner: &Manifest<'_>,
     defined: &[LocatedKey<'_>],
     owned_kinds: &BTreeSet<(String, String)>,
+    owned_names: &BTreeSet<String>,
 ) -> Option<Fix> {
     const OWNED: &str = "/spec/customresourcedefinitions/owned";
     const MAX_ENTRIES: usize = 16;
@@ -345,7 +377,11 @@ fn own_crds(
     let mut added = BTreeSet::new();
     let mut entries = Vec::new();
     let mut is_certain = true;
-    for LocatedKey { key, file, index, .. } in defined {
+    for LocatedKey { key, file, index, name, .. } in defined {
+        // An entry with another kind: the fix of RBF-07 corrects it.
+        if owned_names.contains(name) && !owned_kinds.contains(&key.group_kind()) {
+            continue;
+        }
         let Some(crd) = directory.first_document(file) else { continue };
         let is_stored = crd.boolean(&format!("/spec/versions/{index}/storage")) != Some(false);
         let is_served = crd.boolean(&format!("/spec/versions/{index}/served")) != Some(false);

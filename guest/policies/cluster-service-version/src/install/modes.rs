@@ -130,7 +130,9 @@ fn check_known(csv: &mut Csv<'_, '_>, modes: &ChangedList) {
                     [field, message]
                 });
                 csv.fix(&CSV_29, || {
-                    let meant = corrections::word(other, &MODE_TYPES)?;
+                    // No API server stores another type, so the correction changes nothing that works.
+                    let meant = corrections::word(other, &MODE_TYPES)
+                        .or_else(|| corrections::nearest(other, &MODE_TYPES))?;
                     let mut entries = modes.entries().iter();
                     let is_listed = entries.any(|(_, mode)| mode.text(TYPE_COLUMN) == Some(meant));
                     (!is_listed).then(|| corrections::write(at("type").0, meant))
