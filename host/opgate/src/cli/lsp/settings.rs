@@ -26,6 +26,10 @@ pub(super) const FILE_NAME: &str = "opgate.yaml";
 /// Maximum number of policies that the workspace configures.
 const MAX_WORKSPACE_POLICIES: usize = 64;
 
+/// Maximum memory of a call, unless the user trusts the workspace or names the configuration: a workspace can ask for
+/// it, and fill it.
+const MAX_UNTRUSTED_CALL_BYTES: usize = 256 << 20;
+
 /// The loaded policies, and their configuration.
 pub(super) struct LoadedPolicies {
     pub(super) configuration: Configuration,
@@ -66,17 +70,13 @@ impl LoadedPolicies {
             None => Configuration::builtin(Profile::default(), BUILTINS),
             Some((path, is_named)) => Self::read(&path, is_named, options, &mut notes),
         };
-        configuration.apply_file_limits(DEFAULT_CALL_TIMEOUT, parallel::worker_count().max(4));
-        if options.config.is_none() {
-            limit_calls(&mut configuration);
-        }
+        apply_limits(&mut configuration, options);
         let set = match Self::load_set(options, &configuration) {
             Ok(set) => set,
             Err(error) => {
                 notes.push(format!("the configuration is not used: {error:#}"));
                 configuration = Configuration::builtin(Profile::default(), BUILTINS);
-                configuration
-                    .apply_file_limits(DEFAULT_CALL_TIMEOUT, parallel::worker_count().max(4));
+                apply_limits(&mut configuration, options);
                 Self::load_set(options, &configuration)?
             }
         };
@@ -162,12 +162,21 @@ impl LoadedPolicies {
     }
 }
 
-/// Limits the calls of policies that the workspace configures, as if it set no limits.
-fn limit_calls(configuration: &mut Configuration) {
+/// Limits the calls of policies: of those that the workspace configures, it sets neither time nor concurrency, and
+/// without trust not much memory.
+fn apply_limits(configuration: &mut Configuration, options: &ClientOptions) {
+    let concurrency = parallel::worker_count().max(4);
+    configuration.apply_file_limits(DEFAULT_CALL_TIMEOUT, concurrency);
+    if options.config.is_some() {
+        return;
+    }
     for policy in &mut configuration.policies {
         let limits = &mut policy.limits;
         limits.cpu_time = DEFAULT_CALL_TIMEOUT;
-        limits.concurrency = parallel::worker_count().max(4);
+        limits.concurrency = concurrency;
+        if !options.trusts_workspace {
+            limits.memory = limits.memory.min(MAX_UNTRUSTED_CALL_BYTES);
+        }
     }
 }
 
@@ -190,16 +199,23 @@ mod tests {
             let _ = writeln!(text, "- name: f{number}\n  module: f.wasm");
         }
         fs::write(&path, text).unwrap();
-        let options = ClientOptions { trusts_workspace: true, ..ClientOptions::default() };
-        for (is_named, count) in [(true, 401), (false, MAX_WORKSPACE_POLICIES)] {
+        for (is_named, trusts_workspace, count, note_count, memory) in [
+            (true, false, 401, 0, 1 << 30),
+            (false, true, MAX_WORKSPACE_POLICIES, 1, 1 << 30),
+            (false, false, 2, 2, MAX_UNTRUSTED_CALL_BYTES),
+        ] {
+            let config = is_named.then(|| path.clone());
+            let options = ClientOptions { trusts_workspace, config, ..ClientOptions::default() };
             let mut notes = Vec::new();
             let mut configuration = LoadedPolicies::read(&path, is_named, &options, &mut notes);
             assert_eq!(configuration.policies.len(), count, "{notes:?}");
-            assert_eq!(notes.len(), usize::from(!is_named), "{notes:?}");
-            limit_calls(&mut configuration);
+            assert_eq!(notes.len(), note_count, "{notes:?}");
+            apply_limits(&mut configuration, &options);
+            assert!(configuration.policies.iter().all(|policy| policy.limits.memory <= memory));
             let limits = &configuration.policies[0].limits;
-            assert_eq!(limits.cpu_time, DEFAULT_CALL_TIMEOUT);
-            assert!(limits.concurrency < 100);
+            assert_eq!(limits.memory, memory);
+            assert_eq!(limits.cpu_time == DEFAULT_CALL_TIMEOUT, !is_named);
+            assert_eq!(limits.concurrency < 100, !is_named);
         }
     }
 
