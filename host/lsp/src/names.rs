@@ -138,6 +138,12 @@ impl NameIndex {
         }
     }
 
+    /// Removes the declarations of files that are not wanted.
+    pub fn retain(&mut self, is_wanted: impl Fn(&Path) -> bool) {
+        self.files.retain(|path, _| is_wanted(path));
+        self.bytes = self.files.iter().map(|(path, list)| size_of_file(path, list)).sum();
+    }
+
     /// Returns the declarations that match, those nearest to a file first.
     pub fn find(
         &self,
@@ -175,6 +181,14 @@ mod tests {
             let count = index.find(Path::new("/"), |_| true).len();
             assert!((20..32).contains(&count), "{round}: {count}");
         }
+        // Files that are gone make room for others.
+        let is_new = |path: &Path| path.ends_with("new");
+        index.retain(is_new);
+        index.set(Path::new("/new"), vec![declaration.clone()]);
+        assert_eq!(index.find(Path::new("/"), |_| true).len(), 1);
+        index.retain(is_new);
+        assert_eq!(index.bytes, size_of_file(Path::new("/new"), &[declaration]));
+        index.set(Path::new("/new"), Vec::new());
         (0..100).for_each(|file| index.set(Path::new(&format!("/{file}")), Vec::new()));
         assert_eq!(index.bytes, 0);
     }

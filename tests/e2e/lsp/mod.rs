@@ -4,6 +4,7 @@
 //! `move` renames a file of it, `send` is a message of the editor, `expect` one of the server. In texts, `WORKSPACE` is the directory. To record what the
 //! server says now: `OPGATE_RECORD=1 cargo test --workspace --test e2e -- lsp::`.
 
+mod changes_on_disk;
 mod robustness;
 mod session;
 

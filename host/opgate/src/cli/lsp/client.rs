@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use lsp_types::{
     CodeActionKind, CodeActionOptions, CompletionOptions, ExecuteCommandOptions, SaveOptions,
     ServerCapabilities, TextDocumentSyncKind, TextDocumentSyncOptions,
+    WorkspaceFoldersServerCapabilities, WorkspaceOptions,
 };
 use opgate_lsp::uri;
 use serde_json::{Value, json};
@@ -19,6 +20,9 @@ pub(super) const FIX_ALL: &str = "opgate.fixAll";
 pub(super) const CHECK_AGAIN: &str = "opgate.checkAgain";
 /// Command of the editor: asks for the reason of a waiver, and then calls [`ADD_WAIVER`].
 pub(super) const ASK_FOR_REASON: &str = "opgate.waive";
+
+/// The kind of watched events for what is deleted.
+const DELETE: u8 = 4;
 
 /// Maximum number of directories of a workspace.
 const MAX_ROOTS: usize = 64;
@@ -51,15 +55,10 @@ impl ClientOptions {
     pub(super) fn of(parameters: &Value) -> Self {
         let folders = parameters.get("workspaceFolders").and_then(Value::as_array);
         let folders = folders.into_iter().flatten().filter_map(|folder| folder.get("uri"));
-        let mut roots: Vec<_> =
-            folders.filter_map(Value::as_str).filter_map(uri::to_path).collect();
+        let mut roots: Vec<_> = folders.filter_map(root_path).collect();
         if roots.is_empty() {
-            let root = parameters.get("rootUri").and_then(Value::as_str).and_then(uri::to_path);
-            roots.extend(root);
+            roots.extend(parameters.get("rootUri").and_then(root_path));
         }
-        // Editors name a directory with and without a slash at its end.
-        let mut roots: Vec<PathBuf> =
-            roots.iter().map(|root| root.components().collect()).collect();
         roots.truncate(MAX_ROOTS);
         let text = |pointer: &str| parameters.pointer(pointer).and_then(Value::as_str);
         let is_set =
@@ -85,6 +84,27 @@ impl ClientOptions {
             )),
         }
     }
+}
+
+/// Returns the path of a directory of the workspace: editors name it with and without a slash at its end.
+fn root_path(uri: &Value) -> Option<PathBuf> {
+    uri.as_str().and_then(uri::to_path).map(|path| path.components().collect())
+}
+
+/// Returns the directories of a workspace after a change of them.
+pub(super) fn changed_roots(roots: &[PathBuf], parameters: &Value) -> Vec<PathBuf> {
+    let named = |list: &str| {
+        let folders = parameters.pointer(list).and_then(Value::as_array).into_iter().flatten();
+        folders.filter_map(|folder| folder.get("uri").and_then(root_path)).collect::<Vec<_>>()
+    };
+    let (removed, added) = (named("/event/removed"), named("/event/added"));
+    let mut roots: Vec<_> = roots.iter().filter(|root| !removed.contains(root)).cloned().collect();
+    for root in added {
+        if roots.len() < MAX_ROOTS && !roots.contains(&root) {
+            roots.push(root);
+        }
+    }
+    roots
 }
 
 /// Returns the result of `initialize`.
@@ -117,6 +137,13 @@ pub(super) fn initialize_result() -> Value {
             commands: [ADD_WAIVER, FIX_ALL, CHECK_AGAIN].map(str::to_owned).into(),
             ..ExecuteCommandOptions::default()
         }),
+        workspace: Some(WorkspaceOptions {
+            workspace_folders: Some(WorkspaceFoldersServerCapabilities {
+                supported: Some(true),
+                change_notifications: Some(true.into()),
+            }),
+            ..WorkspaceOptions::default()
+        }),
         ..ServerCapabilities::default()
     };
     json!({
@@ -130,13 +157,37 @@ pub(super) fn watch_registration() -> Value {
     json!({"registrations": [{
         "id": "opgate-files",
         "method": "workspace/didChangeWatchedFiles",
-        "registerOptions": {"watchers": [{"globPattern": "**/*.{yaml,yml,json}"}]},
+        "registerOptions": {"watchers": [
+            {"globPattern": "**/*.{yaml,yml,json}"},
+            // Of a deleted directory, some editors report only itself.
+            {"globPattern": "**", "kind": DELETE},
+        ]},
     }]})
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn directories_of_a_workspace_change() {
+        let roots = [PathBuf::from("/a"), PathBuf::from("/b")];
+        let folder = |uri: &str| json!({"uri": uri, "name": "x"});
+        let change = |removed: &[Value], added: &[Value]| {
+            let parameters = json!({"event": {"removed": removed, "added": added}});
+            changed_roots(&roots, &parameters)
+        };
+        let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let added = [folder("file:///c/"), folder("file:///b"), folder("untitled:x")];
+        assert_eq!(change(&[folder("file:///a/")], &added), paths(&["/b", "/c"]));
+        assert_eq!(
+            change(&roots.each_ref().map(|root| folder(&uri::of_path(root))), &[]),
+            paths(&[])
+        );
+        let many: Vec<_> = (0..100).map(|number| folder(&format!("file:///{number}"))).collect();
+        assert_eq!(change(&[], &many).len(), MAX_ROOTS);
+        assert_eq!(changed_roots(&roots, &Value::Null), roots);
+    }
 
     #[test]
     fn options_come_from_the_editor() {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
-use opgate_files::{DetectedInput, parallel, waivers};
+use opgate_files::{CheckInputType, DetectedInput, parallel, waivers};
 use opgate_input::read::{DEFAULT_MAX_UNIT_BYTES, Reader, UnsavedTexts};
 use opgate_lsp::finding::Severity;
 use opgate_lsp::outline::Outline;
@@ -23,13 +23,13 @@ use opgate_lsp::paths::{FileKind, file_kind};
 use super::backlog::Backlog;
 use super::client::ClientOptions;
 use super::file_findings::{FileFindings, FindingCollector, error_finding};
-use super::messages::{EvaluatedUnit, Event, FixAllTicket, Job, Knowledge, UnitKey};
+use super::messages::{EvaluatedUnit, Event, FileChanges, FixAllTicket, Job, Knowledge, UnitKey};
 use super::open_texts::{OpenTexts, TextMailbox};
 use super::scan;
 use super::settings::LoadedPolicies;
 use super::text_errors::{LineError, case_errors, configuration_errors, syntax_error};
 use super::unit_evaluation::{Policies, UnitFindings, UnitParameters};
-use super::units::Units;
+use super::units::{self, Units};
 use crate::cli::check::collected::CollectedResults;
 use crate::cli::check::shared_objects::SharedObjects;
 use crate::cli::check::units::{is_large, is_shared};
@@ -42,6 +42,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Number of units of the background that are evaluated, or files whose objects are shared, at a time: the next key
 /// waits for their current calls only.
 const BATCH: usize = 32;
+
+/// Files whose content decides which other files are units: patches, and projects.
+const UNIT_FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "watches.yaml"];
 
 enum Task {
     /// An open or changed file.
@@ -71,8 +74,8 @@ pub(super) struct Evaluator {
     shared: SharedObjects,
     /// The resources that the rules of units read; none if they are not all known.
     reads: HashMap<PathBuf, Option<BTreeSet<String>>>,
-    /// Saved files outside of all units for which the workspace was searched.
-    saved: HashSet<PathBuf>,
+    /// The types of files for which the workspace was searched again.
+    searched: HashMap<PathBuf, Option<CheckInputType>>,
     is_scanning: bool,
     needs_scan: bool,
     last_duration: Duration,
@@ -103,7 +106,7 @@ impl Evaluator {
             evaluated: HashSet::new(),
             shared: SharedObjects::default(),
             reads: HashMap::new(),
-            saved: HashSet::new(),
+            searched: HashMap::new(),
             is_scanning: false,
             needs_scan: false,
             last_duration: Duration::ZERO,
@@ -170,42 +173,97 @@ impl Evaluator {
                 }
             }
             Job::FixAll(ticket, path) => self.queue.push_front(Task::FixAll(ticket, path)),
-            Job::FilesChanged(paths) => self.add_changed_files(paths),
+            Job::FilesChanged(changes) => self.add_changed_files(changes),
+            Job::Deleted(paths) => self.add_deleted(paths),
             Job::Saved(path) => {
-                // A file that is new, or that is a unit now.
-                let is_new = !self.units.contains(&path) && self.saved.insert(path.clone());
+                let is_new = self.can_change_units(&path);
                 self.add_file(path);
                 if is_new {
                     self.scan_again();
                 }
             }
             Job::Detected(inputs) => self.take_units(inputs, policies),
-            Job::Rescan => self.scan_again(),
+            Job::Roots(roots) => {
+                self.options.roots = roots;
+                self.scan_again();
+            }
             Job::Reload | Job::Stop => {}
         }
     }
 
     /// Evaluates the units of changed files: those of open ones first, the others once in the background.
-    fn add_changed_files(&mut self, paths: Vec<PathBuf>) {
+    fn add_changed_files(&mut self, changes: FileChanges) {
+        let FileChanges { paths, mut needs_scan } = changes;
         let queued: HashSet<_> =
             self.queue.iter().filter_map(Task::unit).map(Path::to_owned).collect();
         let mut units = HashMap::new();
         for path in paths {
-            let is_open = self.open.texts.contains_key(&path);
-            let is_waivers = path.ends_with(waivers::FILE_NAME);
-            let unit = if is_open || is_waivers { None } else { self.units.known_unit_of(&path) };
-            if !is_open {
-                let declared = scan::file_names(&path, &self.reader()).unwrap_or_default();
-                self.send(Event::Names(path.clone(), declared));
+            if self.open.texts.contains_key(&path) {
+                self.add_file(path);
+                continue;
             }
-            match unit {
-                Some(unit) => drop(units.insert(unit.path.clone(), unit.clone())),
-                None => self.add_file(path),
+            let declared = scan::file_names(&path, &self.reader()).unwrap_or_default();
+            self.send(Event::Names(path.clone(), declared));
+            if path.ends_with(waivers::FILE_NAME) {
+                self.add_file(path);
+                continue;
+            }
+            needs_scan = needs_scan || self.can_change_units(&path);
+            if let Some(unit) = self.units.known_unit_of(&path) {
+                units.insert(unit.path.clone(), unit.clone());
+            } else if self.evaluated.contains(&path) || !self.is_inside(&path) {
+                self.add_file(path);
             }
         }
+        let before = units.len();
+        units.retain(|path, _| path.exists());
+        needs_scan |= units.len() < before;
         let units: Vec<_> =
             units.into_values().filter(|unit| !queued.contains(&unit.path)).collect();
         self.queue_units(units);
+        if needs_scan {
+            self.scan_again();
+        }
+    }
+
+    /// Evaluates the units of which something was deleted, a file or a directory.
+    fn add_deleted(&mut self, deleted: Vec<PathBuf>) {
+        let deleted: HashSet<_> = deleted.into_iter().collect();
+        let around = |unit: &DetectedInput| {
+            unit.path.ancestors().find_map(|path| deleted.get(path)).cloned()
+        };
+        let mut paths: HashSet<_> = self.units.all().filter_map(around).collect();
+        paths.extend(deleted.iter().filter(|path| self.units.contains(path)).cloned());
+        if !paths.is_empty() {
+            let paths = paths.into_iter().collect();
+            self.add_changed_files(FileChanges { paths, needs_scan: true });
+        }
+    }
+
+    fn is_inside(&self, path: &Path) -> bool {
+        self.options.roots.iter().any(|root| path.starts_with(root))
+    }
+
+    /// Returns whether the workspace can have other units after a change of a file: it decides about other files, it
+    /// has another type than its unit, or it is in none and has another type than before.
+    fn can_change_units(&mut self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default();
+        if UNIT_FILES.iter().any(|known| name == *known) {
+            return true;
+        }
+        let known = match self.units.known_unit_of(path) {
+            // Every file can be a blob.
+            Some(unit) if unit.path == path || unit.input_type == CheckInputType::Catalog => {
+                Some(unit.input_type)
+            }
+            Some(_) => return false,
+            None => None,
+        };
+        let found = opgate_files::detect(path, &self.reader()).ok();
+        let found = found.and_then(|found| Some(found.inputs.into_iter().next()?.input_type));
+        let found = found.map(units::type_in_workspace);
+        (known.is_none() || known != found)
+            && self.searched.insert(path.to_owned(), found) != Some(found)
     }
 
     /// Puts units behind everything else.
@@ -221,17 +279,27 @@ impl Evaluator {
     /// Takes over the units of the workspace. Those that are known already are not evaluated again.
     fn take_units(&mut self, inputs: Vec<DetectedInput>, policies: &mut Policies) {
         self.is_scanning = false;
-        let before: HashSet<_> = self.units.all().map(|unit| unit.path.clone()).collect();
+        let by_path = |units: &Units| -> HashMap<_, _> {
+            units.all().map(|unit| (unit.path.clone(), unit.clone())).collect()
+        };
+        let before = by_path(&self.units);
         self.units = Units::new(inputs);
-        let now: HashSet<_> = self.units.all().map(|unit| unit.path.clone()).collect();
-        for gone in before.difference(&now) {
-            self.evaluated.remove(gone);
-            self.reads.remove(gone);
-            self.send(Event::Removed(UnitKey::Unit(gone.clone())));
-            let changed = self.shared.remove(gone, &policies.loaded.set, &self.reader());
-            self.objects_changed(&changed, None, policies);
+        let now = by_path(&self.units);
+        let mut objects = BTreeSet::new();
+        for path in before.keys() {
+            let unit = now.get(path);
+            if unit.is_none() {
+                self.evaluated.remove(path);
+                self.reads.remove(path);
+                self.send(Event::Removed(UnitKey::Unit(path.clone())));
+            }
+            if !unit.is_some_and(is_shared) {
+                objects.extend(self.shared.remove(path, &policies.loaded.set, &self.reader()));
+            }
         }
-        self.evaluate_units(|unit| !before.contains(&unit.path));
+        self.queue.retain(|task| task.unit().is_none_or(|path| now.contains_key(path)));
+        self.objects_changed(&objects, None, policies);
+        self.evaluate_units(|unit| before.get(&unit.path) != Some(unit));
         if std::mem::take(&mut self.needs_scan) {
             self.start_scan();
         }
@@ -248,7 +316,7 @@ impl Evaluator {
 
     /// Searches the workspace in another thread.
     fn start_scan(&mut self) {
-        if self.options.roots.is_empty() {
+        if self.options.roots.is_empty() && self.units.all().next().is_none() {
             return;
         }
         let (roots, jobs, events) =
@@ -268,14 +336,23 @@ impl Evaluator {
     /// Evaluates open files first, then the units that are wanted.
     fn evaluate_units(&mut self, is_wanted: impl Fn(&DetectedInput) -> bool) {
         let units: Vec<_> = self.units.all().filter(|unit| is_wanted(unit)).cloned().collect();
-        self.background = Some(self.background.unwrap_or_default().saturating_add(units.len()));
+        // A search that finds nothing new needs no message.
+        if !units.is_empty() || self.units.all().next().is_none() {
+            let count = self.background.unwrap_or_default().saturating_add(units.len());
+            self.background = Some(count);
+        }
         self.queue_units(units);
         let open: Vec<_> = self.open.texts.keys().cloned().collect();
         for path in open {
             self.add_file(path);
         }
-        if self.queue.is_empty() {
-            let units = self.background.take().unwrap_or_default();
+        self.end_background();
+    }
+
+    fn end_background(&mut self) {
+        if self.queue.is_empty()
+            && let Some(units) = self.background.take()
+        {
             self.send(Event::Checked(units));
         }
     }
@@ -323,11 +400,7 @@ impl Evaluator {
             Task::Share(inputs) => self.share(&inputs, None, policies),
             Task::Unit(input) => self.evaluate_background(input, policies, generation),
         }
-        if self.queue.is_empty()
-            && let Some(units) = self.background.take()
-        {
-            self.send(Event::Checked(units));
-        }
+        self.end_background();
     }
 
     /// Evaluates units of the background: this one, and others that are in the queue.
@@ -444,8 +517,7 @@ impl Evaluator {
     /// Evaluates an open or changed file. Returns whether it is done, and not cancelled.
     fn evaluate_file(&mut self, path: &Path, policies: &mut Policies, generation: u64) -> bool {
         let text = self.open.texts.get(path).cloned();
-        let is_inside = self.options.roots.iter().any(|root| path.starts_with(root));
-        if text.is_none() && !is_inside && self.end_unit_outside(path) {
+        if text.is_none() && !self.is_inside(path) && self.end_unit_outside(path) {
             return true;
         }
         let kind = match &text {
@@ -560,9 +632,9 @@ impl Evaluator {
         let known = policies.take_cache(&input.path);
         let (is_edited, mut cache) = (known.is_some(), known.unwrap_or_default());
         cache.start_evaluation(&self.generation, generation);
-        // A closed file can be gone.
-        let main_file =
-            changed.map(|(path, _)| path).filter(|path| self.open.texts.contains_key(*path));
+        // It can be gone, also if it is open.
+        let is_there = |path: &&Path| self.open.texts.contains_key(*path) && path.is_file();
+        let main_file = changed.map(|(path, _)| path).filter(is_there);
         let unit = UnitParameters { input, reader: &reader, open: &self.open.texts, main_file };
         let findings = policies.evaluate(&unit, &cache);
         let is_done = findings.is_some();

@@ -1,6 +1,7 @@
 //! The answers to requests about a place in an open text.
 
 use std::fmt::Write as _;
+use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use lsp_types::{
     CodeAction, CodeActionKind, CodeActionParams, Command, Contents, Diagnostic, Hover, Location,
     MarkupContent, MarkupKind, Range, TextEdit, Uri,
 };
-use opgate_files::waivers;
+use opgate_files::{directory, waivers};
 use opgate_input::read::{ReadPurpose, Reader, open_named};
 use opgate_input::yaml::{YamlDocument, parse_documents};
 use opgate_lsp::annotations::{self, AnnotationPlace};
@@ -16,7 +17,7 @@ use opgate_lsp::completion::{CompletionContext, Vocabulary};
 use opgate_lsp::definition::reference_at;
 use opgate_lsp::finding::{ApplyFix, FileMove, Finding, Fix, FixEffect};
 use opgate_lsp::lines::LineIndex;
-use opgate_lsp::names::{DefinedKind, declarations, defined_kinds};
+use opgate_lsp::names::{self, DefinedKind, declarations, defined_kinds};
 use opgate_lsp::outline::{Key, Outline};
 use opgate_lsp::paths::{FileKind, is_document};
 use opgate_lsp::waiver::WaiverEditError;
@@ -33,8 +34,8 @@ use crate::cli::check::fix::real_target;
 const MAX_HOVER_BYTES: usize = 64 << 10;
 /// Maximum bytes of the files of a bundle in which kinds are searched.
 const MAX_BUNDLE_BYTES: usize = 64 << 20;
-/// Maximum number of files in the directory of a bundle in which kinds are searched.
-const MAX_ENTRIES: usize = 1_000;
+/// Maximum number of entries in the directory of a bundle in which kinds are searched.
+const MAX_ENTRIES: usize = directory::MAX_ENTRIES;
 /// Maximum bytes of a file with waivers.
 const MAX_WAIVER_BYTES: usize = 64 << 10;
 /// Maximum number of places that a name can refer to.
@@ -217,25 +218,31 @@ pub(super) fn completion(
 
 /// Returns the kinds of the CRDs in the directory of a file.
 fn kinds_near(state: &SessionState, path: &Path) -> Vec<DefinedKind> {
-    let entries = path.parent().and_then(|parent| parent.read_dir().ok());
-    let reader = Reader::new(MAX_BUNDLE_BYTES);
-    let mut kinds = Vec::new();
-    for entry in entries.into_iter().flatten().filter_map(Result::ok).take(MAX_ENTRIES) {
-        let full = entry.path();
+    let Some(directory) = path.parent() else { return Vec::new() };
+    let open = state.files.iter().filter(|(open, _)| open.parent() == Some(directory));
+    let mut kinds: Vec<_> =
+        open.flat_map(|(_, file)| defined_kinds(file.document.text(), &file.outline)).collect();
+    let entries = directory.read_dir().into_iter().flatten().filter_map(Result::ok);
+    let is_closed = |entry: &DirEntry| {
+        let path = entry.path();
         // A link can lead anywhere.
-        if !is_document(&full) || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            continue;
-        }
-        if let Some(open) = state.files.get(&full) {
-            kinds.extend(defined_kinds(open.document.text(), &open.outline));
-            continue;
-        }
-        let Ok(opened) = open_named(&full) else { continue };
-        let read = reader.read(opened, true, ReadPurpose::Scan).ok();
-        if let Some(text) = read.and_then(|bytes| String::from_utf8(bytes).ok()) {
+        let is_file = is_document(&path) && entry.file_type().is_ok_and(|kind| kind.is_file());
+        is_file && !state.files.contains_key(&path)
+    };
+    let closed = entries.take(MAX_ENTRIES).filter(is_closed);
+    let mut closed: Vec<_> = closed.map(|entry| entry.path()).collect();
+    closed.sort();
+    let reader = Reader::new(MAX_BUNDLE_BYTES);
+    for path in closed {
+        let read =
+            open_named(&path).and_then(|opened| reader.read(opened, true, ReadPurpose::Scan));
+        let text = read.ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        if let Some(text) = text.filter(|text| names::may_declare(text)) {
             kinds.extend(defined_kinds(&text, &Outline::of(&text)));
         }
     }
+    kinds.sort_by(|a, b| (&a.name, &a.kind).cmp(&(&b.name, &b.kind)));
+    kinds.dedup();
     kinds
 }
 
@@ -542,6 +549,40 @@ mod tests {
                 .and_then(|it| check_waiver(text, it.offset, &it.text, "A-1"));
             assert_eq!(checked.is_ok(), is_valid, "{text:?}: {checked:?}");
         }
+    }
+
+    /// Among any number of other files, also those that are not saved.
+    #[test]
+    fn kinds_of_all_crds_in_the_directory_are_completed() {
+        let crd = |kind: &str| {
+            format!(
+                "kind: CustomResourceDefinition\nmetadata: {{name: {kind}s}}\nspec:\n  names: {{kind: {kind}}}\n"
+            )
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let write = |name: &str, text: &str| fs::write(root.join(name), text).unwrap();
+        for number in 0..1_200 {
+            write(&format!("{number}.txt"), "");
+        }
+        for name in ["a", "b", "c"] {
+            write(&format!("{name}.yaml"), &crd(name));
+        }
+        // More than is read.
+        let large = fs::File::create(root.join("large.yaml")).unwrap();
+        large.set_len(u64::try_from(MAX_BUNDLE_BYTES).unwrap() + 1).unwrap();
+        write("z.yml", &crd("z"));
+        fs::create_dir(root.join("inside")).unwrap();
+        write("inside/x.yaml", &crd("x"));
+        let mut state = SessionState::new(ClientOptions::default());
+        for (name, kind) in [("b.yaml", "edited"), ("unsaved.yaml", "unsaved")] {
+            let (path, document) = (root.join(name), TextDocument::new(1, &crd(kind)));
+            let file = OpenFile::new(&path, Uri::from(uri::of_path(&path)), document);
+            state.files.insert(path, file);
+        }
+        let found = kinds_near(&state, &root.join("csv.yaml"));
+        let kinds: Vec<_> = found.iter().map(|kind| kind.kind.as_str()).collect();
+        assert_eq!(kinds, ["a", "c", "edited", "unsaved", "z"]);
     }
 
     /// A document becomes a separate file if the editor creates files and the new place is free.

@@ -1,6 +1,6 @@
 //! What the session, the evaluator and the scan send to each other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ pub(super) enum Event {
     Removed(UnitKey),
     /// The names that a file declares.
     Names(PathBuf, Vec<Declaration>),
-    /// The workspace is searched.
-    Indexed { units: usize, files: usize },
+    /// The workspace is searched: the number of its units, and the files with names.
+    Indexed(usize, HashSet<PathBuf>),
     /// All units of the workspace are evaluated.
     Checked(usize),
     /// Something that the user should know.
@@ -46,16 +46,26 @@ pub(super) enum Job {
     FixAll(FixAllTicket, PathBuf),
     /// The units of the workspace.
     Detected(Vec<DetectedInput>),
-    /// Files on disk have changed.
-    FilesChanged(Vec<PathBuf>),
+    /// Files on disk have changed, together.
+    FilesChanged(FileChanges),
+    /// Something was deleted that can be a directory.
+    Deleted(Vec<PathBuf>),
     /// A text was saved.
     Saved(PathBuf),
-    /// Files were added or removed.
-    Rescan,
+    /// The workspace has other directories.
+    Roots(Vec<PathBuf>),
     /// The configuration has changed.
     Reload,
     /// The editor ends.
     Stop,
+}
+
+/// Changes of files on disk.
+#[derive(Debug, Default)]
+pub(super) struct FileChanges {
+    pub(super) paths: Vec<PathBuf>,
+    /// Whether files were added or removed: the workspace can have other units.
+    pub(super) needs_scan: bool,
 }
 
 /// The findings of a unit.

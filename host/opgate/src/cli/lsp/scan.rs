@@ -1,5 +1,6 @@
 //! Finds the units of a workspace, and the names that files refer to, in a separate thread.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 
@@ -33,18 +34,20 @@ pub(super) fn scan(roots: &[PathBuf], jobs: &Sender<Job>, events: &Sender<Event>
         return;
     }
     let reader = Reader::new(MAX_ALL_BYTES);
-    let (mut count, mut bytes) = (0_usize, 0_usize);
-    for unit in &units {
+    let (mut files, mut bytes) = (HashSet::new(), 0_usize);
+    'units: for unit in &units {
         for (path, declared) in unit_names(unit, &reader) {
-            count = count.saturating_add(1);
             bytes = bytes.saturating_add(names::size_of_file(&path, &declared));
-            let is_full = count > MAX_FILES || bytes > MAX_INDEX_BYTES;
-            if is_full || events.send(Event::Names(path, declared)).is_err() {
+            if files.len() >= MAX_FILES || bytes > MAX_INDEX_BYTES {
+                break 'units;
+            }
+            files.insert(path.clone());
+            if events.send(Event::Names(path, declared)).is_err() {
                 return;
             }
         }
     }
-    let _ = events.send(Event::Indexed { units: units.len(), files: count });
+    let _ = events.send(Event::Indexed(units.len(), files));
 }
 
 fn unit_names(unit: &DetectedInput, reader: &Reader) -> Vec<(PathBuf, Vec<Declaration>)> {

@@ -6,7 +6,7 @@
 //!     └▶ requests ─▶ features of opgate-lsp ─▶ responses
 //! ```
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use lsp_types::{
 use opgate_files::waivers;
 use opgate_lsp::finding::Finding;
 use opgate_lsp::names::declarations;
-use opgate_lsp::paths::{MAX_ALL_OPEN_BYTES, MAX_OPEN_BYTES};
+use opgate_lsp::paths::{MAX_ALL_OPEN_BYTES, MAX_OPEN_BYTES, is_document};
 use opgate_lsp::text_document::TextDocument;
 use opgate_lsp::uri;
 use serde::de::DeserializeOwned;
@@ -30,9 +30,9 @@ use serde_json::{Value, json};
 use super::client::{self, CHECK_AGAIN, ClientOptions, FIX_ALL};
 use super::features;
 use super::fix_all::{FixAllRequest, FixAllTarget, KIND, PendingFixes, TITLE, WantedActions};
-use super::messages::{EvaluatedUnit, Event, Job, UnitKey};
+use super::messages::{EvaluatedUnit, Event, FileChanges, Job, UnitKey};
 use super::open_texts::TextMailbox;
-use super::settings::configuration_places;
+use super::settings::{configuration_file, configuration_places};
 use super::state::{OpenFile, SessionState};
 
 /// The session.
@@ -43,6 +43,8 @@ pub(super) struct Session {
     mailbox: Arc<TextMailbox>,
     generation: Arc<AtomicU64>,
     fixes: PendingFixes,
+    /// Open texts that are too large.
+    refused: HashSet<PathBuf>,
     has_dropped_findings: bool,
     next_request: i32,
     is_shut_down: bool,
@@ -66,6 +68,7 @@ impl Session {
             mailbox,
             generation,
             fixes: PendingFixes::default(),
+            refused: HashSet::new(),
             has_dropped_findings: false,
             next_request: 0,
             is_shut_down: false,
@@ -96,9 +99,7 @@ impl Session {
                     self.replace_unit(&unit, HashMap::new(), Vec::new());
                 }
                 Event::Names(path, declared) => self.state.names.set(&path, declared),
-                Event::Indexed { units, files } => {
-                    self.log(3, &format!("found {units} units and {files} files with names"));
-                }
+                Event::Indexed(units, files) => self.take_index(units, &files),
                 Event::Checked(units) => self.log(3, &format!("checked {units} units")),
                 Event::Note(text) => self.log(2, &text),
                 Event::Failed(text) => {
@@ -197,7 +198,8 @@ impl Session {
             self.start_fix_all(Some(path), FixAllTarget::Editor);
         } else {
             self.generation.fetch_add(1, Ordering::Release);
-            self.send_job(Job::FilesChanged(vec![path]));
+            let changes = FileChanges { paths: vec![path], needs_scan: false };
+            self.send_job(Job::FilesChanged(changes));
         }
         Ok(())
     }
@@ -313,6 +315,10 @@ impl Session {
                 self.watched(&params);
                 Ok(())
             }
+            "workspace/didChangeWorkspaceFolders" => {
+                self.change_roots(&params);
+                Ok(())
+            }
             _ => Ok(()),
         };
         if let Err(error) = result {
@@ -323,30 +329,48 @@ impl Session {
     fn open(&mut self, parameters: DidOpenTextDocumentParams) {
         let item = parameters.text_document;
         let Some(path) = uri::to_path(&item.uri.0) else { return };
-        let all = self.state.open_bytes().saturating_add(item.text.len());
-        let limit = match item.text.len() {
+        self.add_text(path, item.uri, TextDocument::new(item.version, &item.text));
+    }
+
+    /// Adds a text, unless it is too large.
+    fn add_text(&mut self, path: PathBuf, uri: Uri, document: TextDocument) {
+        self.state.files.remove(&path);
+        let length = document.text().len();
+        let all = self.state.open_bytes().saturating_add(length);
+        let limit = match length {
             length if length > MAX_OPEN_BYTES => Some(("larger than", MAX_OPEN_BYTES)),
             _ if all > MAX_ALL_OPEN_BYTES => Some(("all open texts exceed", MAX_ALL_OPEN_BYTES)),
             _ => None,
         };
         if let Some((why, limit)) = limit {
             let (limit, shown) = (opgate_text::units::bytes(limit), path.display());
-            return self.log(2, &format!("{shown} is not checked while it is open: {why} {limit}"));
+            self.log(2, &format!("{shown} is not checked while it is open: {why} {limit}"));
+            self.refused.insert(path);
+            return;
         }
-        let document = TextDocument::new(item.version, &item.text);
-        self.state.files.insert(path.clone(), OpenFile::new(&path, item.uri, document));
+        self.refused.remove(&path);
+        self.state.files.insert(path.clone(), OpenFile::new(&path, uri, document));
         self.texts_changed(path);
     }
 
     fn change(&mut self, parameters: &DidChangeTextDocumentParams) {
         let document = &parameters.text_document;
-        let Some(path) = uri::to_path(&document.text_document_identifier.uri.0) else { return };
+        let (uri, version) = (&document.text_document_identifier.uri, document.version);
+        let Some(path) = uri::to_path(&uri.0) else { return };
+        if self.refused.contains(&path) {
+            // Its text is known again once the editor sends it as a whole.
+            if let Some(document) = TextDocument::of_changes(version, &parameters.content_changes) {
+                self.add_text(path, uri.clone(), document);
+            }
+            return;
+        }
         let Some(file) = self.state.files.get_mut(&path) else { return };
-        let edits = file.document.apply(document.version, &parameters.content_changes);
+        let edits = file.document.apply(version, &parameters.content_changes);
         let is_too_large = file.document.text().len() > MAX_OPEN_BYTES;
         if is_too_large || self.state.open_bytes() > MAX_ALL_OPEN_BYTES {
             self.state.files.remove(&path);
             self.log(2, &format!("{} has become too large to be checked", path.display()));
+            self.refused.insert(path.clone());
         } else if let Some(file) = self.state.files.get_mut(&path) {
             file.update(&path);
         }
@@ -357,6 +381,7 @@ impl Session {
     fn close(&mut self, parameters: &Value) {
         let Some(path) = document_path(parameters) else { return };
         self.state.files.remove(&path);
+        self.refused.remove(&path);
         self.replace_unit(&UnitKey::Syntax(path.clone()), HashMap::new(), Vec::new());
         // Findings of a file outside of the workspace end with it.
         let is_inside = self.state.options.roots.iter().any(|root| path.starts_with(root));
@@ -380,27 +405,55 @@ impl Session {
 
     fn watched(&mut self, parameters: &Value) {
         let events = parameters.get("changes").and_then(Value::as_array);
-        let (mut changed, mut needs_scan) = (Vec::new(), false);
+        let (mut changes, mut deleted) = (FileChanges::default(), Vec::new());
         for change in events.into_iter().flatten() {
             let path = change.get("uri").and_then(Value::as_str).and_then(uri::to_path);
             let Some(path) = path else { continue };
+            let is_changed = change.get("type").and_then(Value::as_u64) == Some(2);
             if self.is_configuration(&path) {
                 self.send_job(Job::Reload);
-            } else if change.get("type").and_then(Value::as_u64) != Some(2) {
-                // Created or deleted.
-                needs_scan |= !path.ends_with(waivers::FILE_NAME);
-                changed.push(path);
-            } else if !self.state.files.contains_key(&path) {
-                changed.push(path);
+            } else if !is_document(&path) {
+                // Of a deleted directory, some editors report nothing else.
+                deleted.extend(Some(path).filter(|_| !is_changed));
+            } else if !(is_changed && self.state.files.contains_key(&path)) {
+                changes.needs_scan |= !is_changed && !path.ends_with(waivers::FILE_NAME);
+                changes.paths.push(path);
             }
         }
-        if !changed.is_empty() {
+        if !changes.paths.is_empty() {
             self.generation.fetch_add(1, Ordering::Release);
-            self.send_job(Job::FilesChanged(changed));
+            self.send_job(Job::FilesChanged(changes));
         }
-        if needs_scan {
-            self.send_job(Job::Rescan);
+        if !deleted.is_empty() {
+            self.send_job(Job::Deleted(deleted));
         }
+    }
+
+    fn change_roots(&mut self, parameters: &Value) {
+        let configuration = configuration_file(&self.state.options);
+        let roots = client::changed_roots(&self.state.options.roots, parameters);
+        let old = std::mem::replace(&mut self.state.options.roots, roots.clone());
+        let is_left = |path: &Path| {
+            let is_in = |roots: &[PathBuf]| roots.iter().any(|root| path.starts_with(root));
+            is_in(&roots) || !is_in(&old)
+        };
+        self.state.names.retain(is_left);
+        self.generation.fetch_add(1, Ordering::Release);
+        self.send_job(Job::Roots(roots));
+        if configuration_file(&self.state.options) != configuration {
+            self.send_job(Job::Reload);
+        }
+    }
+
+    /// Forgets the names of files that are not there any more.
+    fn take_index(&mut self, units: usize, files: &HashSet<PathBuf>) {
+        let roots = &self.state.options.roots;
+        let is_inside = |path: &Path| roots.iter().any(|root| path.starts_with(root));
+        let open = &self.state.files;
+        let is_there =
+            |path: &Path| files.contains(path) || open.contains_key(path) || !is_inside(path);
+        self.state.names.retain(is_there);
+        self.log(3, &format!("found {units} units and {} files with names", files.len()));
     }
 
     fn is_configuration(&self, path: &Path) -> bool {
@@ -564,6 +617,42 @@ mod tests {
                 assert_eq!(*title, TITLE, "{response}");
             }
         }
+    }
+
+    /// It was too large, and the editor has sent only changes of it since.
+    #[test]
+    fn refused_text_is_taken_once_the_editor_sends_it_as_a_whole() {
+        let change = |version: i32, changes: Value| {
+            let document = json!({"uri": "file:///a.yaml", "version": version});
+            let params = json!({"textDocument": document, "contentChanges": changes});
+            notification("textDocument/didChange", params)
+        };
+        let (start, large) = (json!({"line": 0, "character": 0}), "x".repeat(MAX_OPEN_BYTES + 1));
+        let part = json!({"range": {"start": start, "end": start}, "text": "b"});
+        let request = |id: i32| {
+            let params = json!({"textDocument": {"uri": "file:///a.yaml"}});
+            let method = "textDocument/documentSymbol".to_owned();
+            Event::Message(Request { id: id.into(), method, params }.into())
+        };
+        let pod = json!({"text": "kind: Pod\nmetadata: {name: a}\n"});
+        let events = vec![
+            open_event(&large),
+            change(2, json!([part])),
+            request(1),
+            change(3, json!([{"text": large}])),
+            request(2),
+            change(
+                4,
+                json!([part, pod, {"text": "kind: Pod\nmetadata: {name: }\n"}, {"range": {"start": {"line": 1, "character": 17}, "end": {"line": 1, "character": 17}}, "text": "c"}]),
+            ),
+            request(3),
+        ];
+        let (messages, _) = run(ClientOptions::default(), events);
+        let response = |id: i32| &messages.iter().find(|m| m["id"] == id).unwrap()["result"];
+        assert_eq!((response(1), response(2)), (&Value::Null, &Value::Null));
+        assert_eq!(response(3)[0]["name"], "Pod c", "{}", response(3));
+        let is_refused = |m: &&Value| m.to_string().contains("is not checked while it is open");
+        assert_eq!(messages.iter().filter(is_refused).count(), 2);
     }
 
     #[test]

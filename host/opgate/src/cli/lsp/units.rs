@@ -11,6 +11,14 @@ use crate::cli::check::collected::waiver_directory;
 /// Maximum number of directories around a file in which a bundle is searched.
 const MAX_ANCESTORS: usize = 6;
 
+/// Returns the type of a file in a workspace: exported objects are manifests, which are never all objects of a cluster.
+pub(super) fn type_in_workspace(input_type: CheckInputType) -> CheckInputType {
+    match input_type {
+        CheckInputType::Cluster => CheckInputType::Manifest,
+        other => other,
+    }
+}
+
 /// The units of a workspace.
 #[derive(Debug, Default)]
 pub(super) struct Units {
@@ -68,11 +76,7 @@ impl Units {
             }
         }
         let found = files::detect(path, reader).ok()?.inputs.into_iter().next()?;
-        let input_type = match found.input_type {
-            CheckInputType::Cluster => CheckInputType::Manifest,
-            other => other,
-        };
-        Some(DetectedInput { input_type, ..found })
+        Some(DetectedInput { input_type: type_in_workspace(found.input_type), ..found })
     }
 
     /// Returns the units whose waivers are in a directory.
