@@ -39,6 +39,22 @@ pub fn without_line_breaks(json: &str) -> Cow<'_, str> {
     }
 }
 
+/// A JSON text without the white space between its tokens.
+#[must_use]
+pub fn without_space(json: &str) -> String {
+    let (mut is_in_string, mut is_escaped) = (false, false);
+    let is_kept = |character: &char| {
+        if is_in_string {
+            is_in_string = *character != '"' || is_escaped;
+            is_escaped = *character == '\\' && !is_escaped;
+            return true;
+        }
+        is_in_string = *character == '"';
+        !character.is_ascii_whitespace()
+    };
+    json.chars().filter(is_kept).collect()
+}
+
 /// The text as one line of at most `most` characters, as people count. Otherwise like [`one_line`].
 #[must_use]
 pub fn short_line(text: &str, most: usize) -> String {
@@ -89,6 +105,16 @@ pub fn hint<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_space_between_tokens_is_removed() {
+        for (json, expected) in [
+            ("{ \"a b\" : [ 1,\n\t2 ] }\r\n", "{\"a b\":[1,2]}"),
+            (r#"[ "a \" b" , "\\" , " c " ]"#, r#"["a \" b","\\"," c "]"#),
+        ] {
+            assert_eq!(without_space(json), expected);
+        }
+    }
 
     #[test]
     fn line_is_bounded_without_control_characters() {

@@ -16,6 +16,7 @@ use opgate_engine::reader::{
     DeclaredRead, PolicyQuery, QueryResult, ReadError, ReadResult, Sample,
 };
 use opgate_engine::wit::GroupVersionResource;
+use opgate_text::without_space;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -394,6 +395,8 @@ pub(super) fn list_query(
     query: &PolicyQuery,
 ) -> String {
     let PolicyQuery { namespace, labels, matches, after, limit } = query;
+    // A policy can copy a selector from the review, whose line breaks a recording does not have.
+    let labels = labels.as_deref().map(without_space);
     let parameters = serde_json::json!([namespace, labels, matches, after, limit]);
     bounded(format!("{verb} {} {parameters}", path(resource)))
 }
@@ -489,6 +492,17 @@ mod tests {
         let none = found(&[]);
         let objects = answers.objects(query(), none.declared_read()).unwrap();
         assert_eq!(objects.visible_text(&objects.objects()[0]), r#""redacted""#);
+    }
+
+    #[test]
+    fn space_in_a_selector_makes_no_other_query() {
+        let query = |labels: &str| {
+            let labels = Some(labels.to_owned());
+            list_query("list", &resource(), &PolicyQuery { labels, ..PolicyQuery::default() })
+        };
+        let compact = query(r#"{"matchLabels":{"a":"b c"}}"#);
+        assert_eq!(query("{\n  \"matchLabels\": {\r\n \"a\": \"b c\"}}"), compact);
+        assert_ne!(query(r#"{"matchLabels":{"a":"bc"}}"#), compact);
     }
 
     #[test]
